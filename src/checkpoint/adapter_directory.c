@@ -154,7 +154,7 @@ static ht_status read_peft_config(ht_adapter_reading *reading, peft_config *c, h
     read_parameters(c, &r);
     if (!r.status) read_patterns(&r, c->root, "rank_pattern", &c->ranks);
     if (!r.status) read_patterns(&r, c->root, "alpha_pattern", &c->alphas);
-    return r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+    return r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, SIZE_MAX, err);
 }
 
 static ht_status pattern_value(const peft_config *c, const patterns *all, const char *module, double *out,
@@ -231,28 +231,36 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
     return NO_EXPERT;
 }
 
-static ht_status bad_shape(const ht_adapter_reading *r, const char *name, const ht_stored_tensor *t, int64_t rank,
+/* The module of a tensor, n bytes of its name: its layer, and *rest of the module's name after that. */
+static ht_status module_of(ht_adapter_reading *r, const char *name, size_t n, char module[HT_ADAPTER_NAME],
+                           int64_t *layer, const char **rest, ht_error *err) {
+    snprintf(module, HT_ADAPTER_NAME, "%.*s", (int)n, name);
+    if (ht_adapter_module(module, layer, rest, &r->origin.wrapped)) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%s: tensor `%s` is of no layer of a text model; embeddings, heads and towers of other kinds cannot "
+                   "have adapters",
+                   r->path, name);
+}
+
+static ht_status bad_shape(const ht_adapter_reading *r, const char *name, const int64_t dims[2], int64_t rank,
                            ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT,
                    "%s: tensor `%s` is [%lld, %lld], which does not have the rank %lld that %s states", r->path, name,
-                   (long long)t->dims[0], (long long)t->dims[1], (long long)rank, r->config_path);
+                   (long long)dims[0], (long long)dims[1], (long long)rank, r->config_path);
 }
 
 /* Parameters of all experts. `module` is what PEFT calls them. */
 static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int64_t layer,
                                 bool gate_up, ht_adapter_piece p, ht_error *err) {
     int64_t both = p.is_b ? t->dims[1] : t->dims[0];
-    if (both % p.rank) return bad_shape(r, name, t, p.rank, err);
+    if (both % p.rank) return bad_shape(r, name, t->dims, p.rank, err);
     p.n_experts = both / p.rank;
     p.features = p.is_b ? t->dims[0] : t->dims[1];
     p.expert_stride = p.is_b ? 1 : p.rank * p.features;
     p.rank_stride = p.is_b ? p.n_experts : p.features;
     p.feature_stride = p.is_b ? both : 1;
     if (!gate_up) return ht_adapter_add_piece(r, &p, err);
-    if (p.is_b && p.features % 2)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
-                       r->path, name, (long long)p.features);
-    return ht_adapter_add_joined(r, p, layer, err);
+    return ht_adapter_add_joined(r, p, name, layer, err);
 }
 
 static const char *const peft_ends[] = {".lora_A.weight", ".lora_B.weight"};
@@ -265,16 +273,10 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     if (!ht_adapter_half(name, peft_ends, &p.is_b, &n)) return refuse_peft(r->path, name, err);
     ht_status status = ht_adapter_need_axes(r, &t, name, 2, err);
     if (status) return status;
-    snprintf(module, sizeof module, "%.*s", (int)n, name);
     int64_t layer = 0, rank = 0;
     const char *rest;
-    bool wrapped = false;
-    if (!ht_adapter_module(module, &layer, &rest, &wrapped))
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` is of no layer of a text model; embeddings, heads and towers of other kinds "
-                       "cannot have adapters",
-                       r->path, name);
-    r->origin.wrapped = r->origin.wrapped || wrapped;
+    status = module_of(r, name, n, module, &layer, &rest, err);
+    if (status) return status;
     snprintf(projection, sizeof projection, "%.120s", rest);
     expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &r->origin.experts_outside);
     if (!ht_adapter_slot(p.slot, layer, projection))
@@ -290,7 +292,7 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     p.n_experts = kind == ONE_EXPERT;
     p.features = t.dims[p.is_b ? 0 : 1];
     ht_adapter_lay_out(&p, p.is_b);
-    return t.dims[p.is_b ? 1 : 0] == rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, &t, rank, err);
+    return t.dims[p.is_b ? 1 : 0] == rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, t.dims, rank, err);
 }
 
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
@@ -448,7 +450,7 @@ static ht_status read_mlx_config(ht_adapter_reading *reading, mlx_config *c, ht_
     if (!lora) ht_json_missing(&r, "lora_parameters", "an object");
     if (lora && !ht_json_i64(&r, lora, "rank", &c->rank)) ht_json_missing(&r, "rank", "an integer");
     if (lora && !ht_json_f64(&r, lora, "scale", &c->scale)) ht_json_missing(&r, "scale", "a number");
-    status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+    status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, SIZE_MAX, err);
     ht_json_decref(root);
     return status;
 }
@@ -484,29 +486,22 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
     size_t n;
     ht_adapter_piece p = {.tensor = i, .scale = c->scale, .rank = c->rank};
     if (!ht_adapter_half(name, mlx_ends, &p.is_b, &n)) return refuse_mlx(r->path, name, err);
-    snprintf(module, sizeof module, "%.*s", (int)n, name);
     int64_t layer = 0;
     const char *rest;
-    if (!ht_adapter_module(module, &layer, &rest, &r->origin.wrapped))
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` is of no layer of a text model; embeddings and heads cannot have adapters",
-                       r->path, name);
+    ht_status status = module_of(r, name, n, module, &layer, &rest, err);
+    if (status) return status;
     bool experts = mlx_expert_of(rest, projection, &r->origin.experts_outside);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
-    ht_status status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
+    status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
     if (status) return status;
     /* [in, rank] and [rank, out]; of experts [n, rank, in] and [n, out, rank]: the last axes are the other way round. */
     const int64_t *dims = t.dims + experts;
     bool rank_last = experts == p.is_b;
-    int64_t rank = dims[rank_last];
     p.features = dims[!rank_last];
     p.n_experts = experts ? t.dims[0] : 0;
     ht_adapter_lay_out(&p, rank_last);
-    if (rank != c->rank)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has rank %lld, %s states %lld", r->path, name,
-                       (long long)rank, r->config_path, (long long)c->rank);
-    return ht_adapter_add_piece(r, &p, err);
+    return dims[rank_last] == c->rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, dims, c->rank, err);
 }
 
 ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {

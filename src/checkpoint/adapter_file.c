@@ -10,6 +10,7 @@
 #include "checkpoint/config.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,11 +63,6 @@ void ht_adapter_lay_out(ht_adapter_piece *p, bool rank_last) {
     p->feature_stride = rank_last ? p->rank : 1;
 }
 
-/* Index in the file of B's row `row`, in the order of Hugging Face. */
-static int64_t stored_row(int64_t row, int64_t head_rows) {
-    return head_rows ? ht_interleaved_row(row, head_rows) : row;
-}
-
 /* ---- tensors ---- */
 
 size_t ht_adapter_n_tensors(const ht_adapter_reading *r) {
@@ -100,8 +96,12 @@ ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *pi
     return HT_OK;
 }
 
-ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, int64_t layer, ht_error *err) {
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
+                                ht_error *err) {
     static const char *const halves[] = {"experts.gate_proj", "experts.up_proj"};
+    if (piece.is_b && piece.features % 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
+                       r->path, name, (long long)piece.features);
     piece.joined = true;
     if (piece.is_b) piece.features /= 2;
     ht_status status = HT_OK;
@@ -117,15 +117,15 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     if (!text) return HT_OK;
     free(*to);
     *to = strndup(text, n);
-    return *to ? HT_OK : ht_fail_memory(err, n + 1, "an adapter");
+    return *to ? HT_OK : ht_fail_memory(err, 0, "an adapter");
 }
 
 /* What Hearth wrote into the metadata of a safetensors file. */
 static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
-    ht_status status = ht_adapter_keep(&r->origin.fingerprint, fingerprint, fingerprint ? strlen(fingerprint) : 0, err);
-    return status ? status : ht_adapter_keep(&r->origin.template_hash, hash, hash ? strlen(hash) : 0, err);
+    ht_status status = ht_adapter_keep(&r->origin.fingerprint, fingerprint, SIZE_MAX, err);
+    return status ? status : ht_adapter_keep(&r->origin.template_hash, hash, SIZE_MAX, err);
 }
 
 /* ---- from pieces to pairs ---- */
@@ -151,31 +151,32 @@ static half take_half(const ht_adapter_reading *r, size_t at, bool is_b) {
     return h;
 }
 
-static ht_status fail_at(const ht_adapter_reading *r, const ht_adapter_piece *p, ht_error *err, const char *what) {
-    char name[HT_ADAPTER_NAME];
+HT_PRINTF(4, 5)
+static ht_status fail_at(const ht_adapter_reading *r, const ht_adapter_piece *p, ht_error *err, const char *fmt, ...) {
+    char name[HT_ADAPTER_NAME], what[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
     (void)ht_adapter_tensor(r, p->tensor, name);
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` %s", r->path, name, what);
 }
 
 /* All experts once, of one shape. */
 static ht_status check_half(const ht_adapter_reading *r, half *h, ht_error *err) {
-    char what[160];
     for (size_t i = 0; i < h->n; i++) {
         const ht_adapter_piece *p = &h->piece[i], *first = h->piece;
         if (i && (!p->n_experts || p->expert < h->n_experts || !first->n_experts))
             return fail_at(r, p, err, "is there twice, under two names");
-        if (p->expert > h->n_experts) {
-            snprintf(what, sizeof what, "is of expert %lld, but expert %lld has none", (long long)p->expert,
-                     (long long)h->n_experts);
-            return fail_at(r, p, err, what);
-        }
+        if (p->expert > h->n_experts)
+            return fail_at(r, p, err, "is of expert %lld, but expert %lld has none", (long long)p->expert,
+                           (long long)h->n_experts);
         h->n_experts += p->n_experts;
         if (p->rank == first->rank && p->features == first->features && p->scale == first->scale) continue;
-        snprintf(what, sizeof what,
-                 "has rank %lld, %lld features and scale %g; the first expert's have %lld, %lld and %g",
-                 (long long)p->rank, (long long)p->features, p->scale, (long long)first->rank,
-                 (long long)first->features, first->scale);
-        return fail_at(r, p, err, what);
+        return fail_at(r, p, err,
+                       "has rank %lld, %lld features and scale %g; the first expert's have %lld, %lld and %g",
+                       (long long)p->rank, (long long)p->features, p->scale, (long long)first->rank,
+                       (long long)first->features, first->scale);
     }
     return HT_OK;
 }
@@ -186,13 +187,10 @@ static ht_status make_pair(const ht_adapter_reading *r, half *a, half *b, ht_lor
     ht_status status = check_half(r, a, err);
     if (!status) status = check_half(r, b, err);
     if (status) return status;
-    char what[160];
-    if (a->n_experts != b->n_experts || a->piece->rank != b->piece->rank) {
-        snprintf(what, sizeof what, "has rank %lld for %lld experts, its A has rank %lld for %lld",
-                 (long long)b->piece->rank, (long long)b->n_experts, (long long)a->piece->rank,
-                 (long long)a->n_experts);
-        return fail_at(r, b->piece, err, what);
-    }
+    if (a->n_experts != b->n_experts || a->piece->rank != b->piece->rank)
+        return fail_at(r, b->piece, err, "has rank %lld for %lld experts, its A has rank %lld for %lld",
+                       (long long)b->piece->rank, (long long)b->n_experts, (long long)a->piece->rank,
+                       (long long)a->n_experts);
     *out = (ht_lora){.slot = (char *)(uintptr_t)a->piece->slot,
                      .n_experts = a->n_experts,
                      .rank = a->piece->rank,
@@ -205,6 +203,20 @@ static ht_status make_pair(const ht_adapter_reading *r, half *a, half *b, ht_lor
 
 /* ---- values ---- */
 
+/* Copies the values of a piece from its tensor to the matrices of the pair; or back, times `factor`. */
+static void move_values(const ht_adapter_piece *p, int64_t rank, int64_t features, float *pair, float *tensor,
+                        bool back, float factor) {
+    for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, pair += rank * features)
+        for (int64_t f = 0; f < features; f++) {
+            const int64_t row = p->is_b && p->head_rows ? ht_interleaved_row(f, p->head_rows) : f;
+            float *at = tensor + p->at + e * p->expert_stride + row * p->feature_stride;
+            for (int64_t k = 0; k < rank; k++, at += p->rank_stride) {
+                float *x = pair + (p->is_b ? f * rank + k : k * features + f);
+                *(back ? at : x) = back ? factor * *x : *at;
+            }
+        }
+}
+
 static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece *p, ht_lora *l, float *from,
                             ht_error *err) {
     char name[HT_ADAPTER_NAME];
@@ -214,15 +226,8 @@ static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece 
     if (status) return status;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(from[i])) return fail_at(r, p, err, "holds what is no finite number: its training has diverged");
-    int64_t size = p->rank * p->features;
-    float *to = (p->is_b ? l->b : l->a) + p->expert * size;
-    for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, to += size)
-        for (int64_t k = 0; k < p->rank; k++)
-            for (int64_t f = 0; f < p->features; f++) {
-                int64_t row = p->is_b ? stored_row(f, p->head_rows) : f;
-                float x = from[p->at + e * p->expert_stride + k * p->rank_stride + row * p->feature_stride];
-                to[p->is_b ? f * p->rank + k : k * p->features + f] = x;
-            }
+    float *to = (p->is_b ? l->b : l->a) + p->expert * p->rank * p->features;
+    move_values(p, p->rank, p->features, to, from, false, 1);
     return HT_OK;
 }
 
@@ -484,16 +489,9 @@ static bool count_of(const ht_adapter_tensor_out *t, size_t *out) {
 }
 
 static void put_values(const ht_adapter_writing *w, const ht_adapter_piece *p, const ht_lora *l, float *to) {
-    int64_t features = p->is_b ? l->n_out : l->n_in, size = l->rank * features;
-    const float *from = (p->is_b ? l->b : l->a) + p->expert * size;
-    float factor = p->is_b ? (float)((double)l->scale / w->scale * (p->scale != 0 ? p->scale : 1)) : 1;
-    for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, from += size)
-        for (int64_t f = 0; f < features; f++) {
-            int64_t row = p->is_b ? stored_row(f, p->head_rows) : f;
-            for (int64_t k = 0; k < l->rank; k++)
-                to[p->at + e * p->expert_stride + k * p->rank_stride + row * p->feature_stride] =
-                    factor * from[p->is_b ? f * l->rank + k : k * features + f];
-        }
+    const int64_t features = p->is_b ? l->n_out : l->n_in;
+    const float factor = p->is_b ? (float)((double)l->scale / w->scale * (p->scale != 0 ? p->scale : 1)) : 1;
+    move_values(p, l->rank, features, (p->is_b ? l->b : l->a) + p->expert * l->rank * features, to, true, factor);
 }
 
 ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err) {

@@ -57,14 +57,15 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
 /* Both halves of a tensor that holds gate and up: A, which they share, or B's rows one after the other. */
-ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, int64_t layer, ht_error *err);
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
+                                ht_error *err);
 size_t ht_adapter_n_tensors(const ht_adapter_reading *r);
 /* Tensor i, with its name in `name`. */
 ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char name[HT_ADAPTER_NAME]);
 /* HT_ERR_FORMAT unless the tensor has n axes. */
 ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int n,
                                ht_error *err);
-/* A copy of a string into one of the origin's; NULL stays NULL. */
+/* A copy of at most n bytes of a string into one of the origin's; NULL stays NULL. */
 ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err);
 
 /* ---- writing ---- */

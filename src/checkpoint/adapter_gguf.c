@@ -134,11 +134,8 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
             "of a head",
             r->path, name, (long long)p.features, (long long)p.head_rows);
     if (!joined) return ht_adapter_add_piece(r, &p, err);
-    if (p.is_b && p.features % 2)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
-                       r->path, name, (long long)p.features);
     r->origin.experts_outside = true;
-    return ht_adapter_add_joined(r, p, layer, err);
+    return ht_adapter_add_joined(r, p, name, layer, err);
 }
 
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
