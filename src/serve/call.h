@@ -68,7 +68,8 @@ struct serve_call {
     bool again;    /* has waited for a model */
     bool (*compute)(serve_call *c);
     serve_lease lease;
-    ssize_t key;   /* that the client has shown; -1: none */
+    char
+        salt[24]; /* of the key that it came with: nobody shall learn by the time of an answer what others have asked */
     int n_ignored; /* that have been told of, or were too many to be */
     double begin;  /* seconds on the clock of ht_now_seconds */
     void *state;   /* of the route, freed with the call */

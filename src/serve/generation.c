@@ -36,7 +36,6 @@ static void free_generation(void *user) {
     ht_grammar_free(g->how.grammar);
     free(g->answer);
     free(g->prompt);
-    free(g->ticket);
     free(g->stop);
     free(g->bias);
     pthread_mutex_destroy(&g->lock);
@@ -49,7 +48,7 @@ static void free_generation(void *user) {
 static void cancel_all(serve_generation *g) {
     pthread_mutex_lock(&g->ticket_lock);
     for (size_t i = 0; i < g->n_prompts; i++)
-        if (g->ticket[i]) ht_engine_cancel(g->c->lease.engine, g->ticket[i]);
+        if (g->prompt[i].ticket) ht_engine_cancel(g->c->lease.engine, g->prompt[i].ticket);
     pthread_mutex_unlock(&g->ticket_lock);
 }
 
@@ -133,15 +132,10 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
 
 bool serve_generation_prompts(serve_generation *g, size_t n) {
     serve_prompt *prompt = calloc(n, sizeof *prompt);
-    ht_ticket *ticket = calloc(n, sizeof *ticket);
-    if (!prompt || !ticket) {
-        free(prompt);
-        free(ticket);
-        return serve_fail_memory(&g->c->failure);
-    }
+    if (!prompt) return serve_fail_memory(&g->c->failure);
+    for (size_t i = 0; i < n; i++) prompt[i].g = g;
     pthread_mutex_lock(&g->ticket_lock); /* who has gone looks for tickets already */
     g->prompt = prompt;
-    g->ticket = ticket;
     g->n_prompts = n;
     pthread_mutex_unlock(&g->ticket_lock);
     return true;
@@ -263,7 +257,7 @@ static bool add_text(serve_generation *g, ht_text *to, const ht_answer_piece *p)
 /* With the lock, as all that takes pieces. */
 static void note_cached(serve_generation *g, serve_answer *a) {
     pthread_mutex_lock(&g->ticket_lock);
-    const ht_ticket ticket = g->ticket[a->index / g->n];
+    const ht_ticket ticket = g->prompt[a->index / g->n].ticket;
     pthread_mutex_unlock(&g->ticket_lock);
     a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
 }
@@ -294,19 +288,12 @@ static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     return true;
 }
 
-/* Which answers of a generation a request's are. */
-typedef struct asked {
-    serve_generation *g;
-    size_t prompt;
-    int32_t left; /* answers that have not ended; the generation's lock */
-} asked;
-
-static serve_answer *answer_of(const asked *of, int32_t index) {
-    return &of->g->answer[of->prompt * (size_t)of->g->n + (size_t)index];
+static serve_answer *answer_of(const serve_prompt *p, int32_t index) {
+    return &p->g->answer[(p - p->g->prompt) * p->g->n + index];
 }
 
 static void on_probe(const ht_probe *probe, void *user) {
-    const asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     pthread_mutex_lock(&g->lock);
     if (!g->closed) take_logprob(answer_of(of, probe->answer), ht_model_tokenizer(g->c->lease.model), probe);
@@ -314,7 +301,7 @@ static void on_probe(const ht_probe *probe, void *user) {
 }
 
 static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
-    const asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     pthread_mutex_lock(&g->lock);
     if (g->first_piece == 0) {
@@ -376,7 +363,7 @@ static void keep_ids(serve_generation *g, serve_answer *a, const ht_answer_repor
 }
 
 static void on_end(const ht_answer_report *report, void *user) {
-    asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     serve_answer *a = answer_of(of, report->answer);
     http_exchange *x = g->c->x;
@@ -392,10 +379,9 @@ static void on_end(const ht_answer_report *report, void *user) {
     a->tokens = report->metrics.generated_tokens;
     keep_ids(g, a, report);
     if (g->streaming && !g->closed && !a->status && g->dialect->answer_end) g->dialect->answer_end(g, a);
-    const bool last = --g->left == 0, last_of_prompt = --of->left == 0;
+    const bool last = --g->left == 0;
     if (last) finish(g);
     pthread_mutex_unlock(&g->lock);
-    if (last_of_prompt) free(of);
     if (last) {
         atomic_fetch_sub(&g->c->server->metrics.under_way, 1);
         http_exchange_release(x);
@@ -405,9 +391,8 @@ static void on_end(const ht_answer_report *report, void *user) {
 /* ---- asking ---- */
 
 /* A request for one of the prompts. */
-static ht_request request_for(const serve_generation *g, size_t i, const ht_generate_options *how, const char *salt) {
-    const serve_lease *l = &g->c->lease;
-    const serve_prompt *p = &g->prompt[i];
+static ht_request request_for(serve_prompt *p, const ht_generate_options *how) {
+    const serve_lease *l = &p->g->c->lease;
     ht_request r;
     ht_request_init(&r, sizeof r);
     r.ids = p->ids;
@@ -420,53 +405,41 @@ static ht_request request_for(const serve_generation *g, size_t i, const ht_gene
         r.adapter_scales = &l->scale;
         r.n_adapters = 1;
     }
-    r.n = g->n;
-    r.salt = salt;
+    r.n = p->g->n;
+    r.salt = p->g->c->salt;
     r.piece = on_piece;
     r.end = on_end;
+    r.user = p;
     return r;
 }
 
-/* Nobody shall learn by the time of an answer what clients with other keys have asked. */
-enum { SALT = 24 };
-static void name_salt(const serve_call *c, char salt[SALT]) { snprintf(salt, SALT, "%zd", c->key); }
-
-/* Submits the answers to prompt i. With the lock, so that no callback goes before what it needs. */
-static bool submit(serve_generation *g, size_t i) {
+/* Submits the answers to a prompt. With the lock, so that no callback goes before what it needs. */
+static bool submit(serve_generation *g, serve_prompt *p) {
     serve_call *c = g->c;
     ht_error err = {0};
     ht_ticket ticket = 0;
-    char salt[SALT];
-    asked *of = calloc(1, sizeof *of);
-    if (!of) return serve_fail_memory(&c->failure);
-    *of = (asked){.g = g, .prompt = i, .left = g->n};
-    name_salt(c, salt);
     ht_probe_options probes;
     ht_probe_options_init(&probes, sizeof probes);
     probes.kinds = HT_PROBE_LOGPROB;
     probes.top_logprobs = g->top_logprobs;
     probes.fn = on_probe;
-    probes.user = of;
+    probes.user = p;
     ht_generate_options how = g->how;
     how.call_pieces = true; /* of whole answers, too: they say what their streams would */
     if (g->logprobs) how.probes = &probes;
-    ht_request r = request_for(g, i, &how, salt);
-    r.user = of;
+    const ht_request r = request_for(p, &how);
     const ht_status status = ht_engine_submit(c->lease.engine, &r, &ticket, &err);
-    if (status) {
-        free(of);
-        return serve_fail_as(&c->failure, status, &err);
-    }
+    if (status) return serve_fail_as(&c->failure, status, &err);
     if (g->left == 0) {
         http_exchange_retain(c->x);
         atomic_fetch_add(&c->server->metrics.under_way, 1);
     }
     g->left += (size_t)g->n;
     pthread_mutex_lock(&g->ticket_lock);
-    g->ticket[i] = ticket;
+    p->ticket = ticket;
     pthread_mutex_unlock(&g->ticket_lock);
     const int64_t n = ht_engine_prompt_tokens(c->lease.engine, ticket);
-    for (int32_t k = 0; k < g->n; k++) answer_of(of, k)->prompt_tokens = n;
+    for (int32_t k = 0; k < g->n; k++) answer_of(p, k)->prompt_tokens = n;
     return true;
 }
 
@@ -495,24 +468,16 @@ static void begin_stream(serve_generation *g) {
     if (!g->closed && g->dialect->begin) g->dialect->begin(g);
 }
 
-static bool submit_all(serve_generation *g) {
-    for (size_t i = 0; i < g->n_prompts; i++)
-        if (!submit(g, i)) {
-            g->closed = true;
-            return false;
-        }
-    if (g->stream) begin_stream(g);
-    return true;
-}
-
 bool serve_generation_start(serve_generation *g) {
-    serve_call *c = g->c;
+    bool good = true;
     g->how.sampler = &g->sampler;
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
-    const bool good = submit_all(g);
+    for (size_t i = 0; i < g->n_prompts && good; i++) good = submit(g, &g->prompt[i]);
+    if (!good) g->closed = true;
+    if (good && g->stream) begin_stream(g);
     pthread_mutex_unlock(&g->lock);
-    if (!good || atomic_load(&c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
+    if (!good || atomic_load(&g->c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
     return good;
 }
 
@@ -544,15 +509,13 @@ static bool warm(serve_call *c) {
     ht_error err = {0};
     serve_prefill *prefill = calloc(g->n_prompts + 1, sizeof *prefill);
     ht_status status = HT_OK;
-    char salt[SALT];
     if (!prefill) return serve_fail_memory(&g->c->failure);
     ht_generate_options how = g->how;
     how.sampler = &g->sampler;
     how.max_tokens = 1;
     how.cancel = &g->cancel;
-    name_salt(g->c, salt);
     for (size_t i = 0; i < g->n_prompts && !status; i++) {
-        const ht_request r = request_for(g, i, &how, salt);
+        const ht_request r = request_for(&g->prompt[i], &how);
         const double begun = ht_now_seconds();
         status = ht_engine_warm(g->c->lease.engine, &r, &prefill[i].reuse, &err);
         prefill[i].seconds = ht_now_seconds() - begun;
