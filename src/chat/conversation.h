@@ -6,6 +6,7 @@
 #include "template/value.h"
 
 #include <hearth/chat.h>
+#include <hearth/grammar.h>
 
 #include <stdatomic.h>
 
@@ -50,5 +51,10 @@ ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, ht_chat_text
 /* The ids of what was written, `flags` as of ht_chat_encode. */
 ht_status ht_chat_encode_text(const ht_tokenizer *t, const ht_chat_text *text, unsigned flags, int32_t **ids,
                               size_t *n_ids, ht_error *err);
+
+/* The grammar of the answers that a conversation's tools and its choice of them allow, NULL where they are free; given back by
+ * ht_grammar_free before the model is freed. With `beside_text`, for HT_TOOL_CHOICE_AUTO, that of the answers that are calls; NULL where
+ * none can be. Compiled when it is first asked for; the model keeps the latest few. */
+ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err);
 
 #endif

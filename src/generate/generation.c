@@ -7,9 +7,8 @@
 #include "base/options.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "chat/answer_formats.h"
 #include "chat/conversation.h"
-#include "chat/reasoning_formats.h"
-#include "chat/tool_cache.h"
 #include "device/device.h"
 #include "tokenizer/token_trie.h"
 
