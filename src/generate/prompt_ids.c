@@ -43,10 +43,8 @@ static ht_status read_source(const ht_model *m, const ht_prompt *prompt, source 
     if (status) return status;
     if (prompt->chat) return read_chat(m, prompt->chat, s, err);
     s->n = strlen(prompt->text);
-    s->text = malloc(s->n + 1);
-    if (!s->text) return ht_fail_memory(err, s->n, "a prompt");
-    memcpy(s->text, prompt->text, s->n + 1);
-    return HT_OK;
+    s->text = strdup(prompt->text);
+    return s->text ? HT_OK : ht_fail_memory(err, s->n, "a prompt");
 }
 
 /* ---- ids ---- */
@@ -68,15 +66,14 @@ static ht_status append(const ht_ids *a, const int32_t *ids, size_t n, ht_ids *o
 
 /* The source with a text behind it, as one text. */
 static ht_status encode_joined(const ht_model *m, const source *s, const char *text, ht_ids *out, ht_error *err) {
-    const size_t n = strlen(text);
-    source joined = {.text = malloc(s->n + n + 1), .n = s->n + n, .runs = s->runs, .chat = s->chat};
-    if (!joined.text) return ht_fail_memory(err, s->n + n, "a prompt with what continues it");
-    memcpy(joined.text, s->text, s->n);
-    memcpy(joined.text + s->n, text, n + 1);
-    if (s->chat) s->runs[s->n_runs] = (ht_text_run){joined.n, true};
-    joined.n_runs = s->n_runs + s->chat;
-    const ht_status status = encode_source(m, &joined, out, err);
-    free(joined.text);
+    ht_text whole = {0};
+    ht_text_append(&whole, s->text, s->n);
+    ht_text_append_str(&whole, text);
+    if (s->chat) s->runs[s->n_runs] = (ht_text_run){whole.len, true};
+    const source joined = {whole.data, whole.len, s->runs, s->n_runs + s->chat, 0, s->chat};
+    const ht_status status = whole.failed ? ht_fail_memory(err, s->n, "a prompt with what continues it")
+                                          : encode_source(m, &joined, out, err);
+    ht_text_discard(&whole);
     return status;
 }
 
