@@ -1,9 +1,11 @@
 #include "support/checkpoints.h"
 
+#include "base/text.h"
 #include "support/model_run.h"
 #include "support/options.h"
 #include "support/test.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +14,26 @@
 enum { TOKENS = 24 };
 
 const char *tiny_checkpoint(const char *name) {
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "tests/golden/tiny/%s", name);
-    return path[next];
+    enum { VALID = 16 };
+    static char path[VALID][512];
+    static unsigned turn;
+    char *out = path[turn++ % VALID];
+    snprintf(out, sizeof path[0], "tests/golden/tiny/%s", name);
+    return out;
+}
+
+void tiny_checkpoints_each(void (*fn)(const char *name, bool is_file, void *user), void *user) {
+    DIR *all = opendir("tests/golden/tiny");
+    int n[2] = {0};
+    assert_non_null(all);
+    for (const struct dirent *e; (e = readdir(all));) {
+        const bool is_file = ht_ends_with(e->d_name, ".gguf");
+        if (*e->d_name == '.' || (!is_file && strchr(e->d_name, '.'))) continue;
+        fn(e->d_name, is_file, user);
+        n[is_file]++;
+    }
+    closedir(all);
+    assert_true(n[true] > 10 && n[false] > 40);
 }
 
 ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o) {
@@ -110,4 +127,11 @@ void checkpoint_same_logits(const char *name, const checkpoint_logits *a, const 
     assert_true(n > 0 && largest > 0);
     if (most > 0 ? !(difference <= most * largest) : memcmp(a->value, b->value, (size_t)n * sizeof(float)) != 0)
         fail_msg("%s: logits differ by %g of %g", name, difference, largest);
+}
+
+void checkpoints_same_logits(const char *first, const char *second, ht_device *device, double most) {
+    checkpoint_logits a = checkpoint_logits_of(first, device), b = checkpoint_logits_of(second, device);
+    checkpoint_same_logits(second, &a, &b, most);
+    free(a.value);
+    free(b.value);
 }

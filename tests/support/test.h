@@ -13,8 +13,8 @@
 #include <string.h>
 /* clang-format on */
 
-/* A test of a group, whose state it does not need. */
-#define TEST_CASE(name) static void name(__attribute__((unused)) void **state)
+/* Head of a cmocka test function. */
+#define UNIT_TEST(name) static void name(void **state __attribute__((unused)))
 
 /* Calls whose last argument is an ht_error, given without it: they work, or fail with a status and a message that has a text. */
 #define assert_works(function, ...)                                                                                    \

@@ -45,7 +45,7 @@ static bool keep_text(const char *text, size_t n, void *user) {
     return true;
 }
 
-TEST_CASE(a_program_adds_backends) {
+UNIT_TEST(a_program_adds_backends) {
     ht_backend_model *m;
     ht_metrics metrics;
     char text[64] = "";
@@ -64,7 +64,7 @@ TEST_CASE(a_program_adds_backends) {
     assert_int_equal(n_open, 0);
 }
 
-TEST_CASE(what_a_table_lacks_is_refused_by_name) {
+UNIT_TEST(what_a_table_lacks_is_refused_by_name) {
     ht_error err = {0};
     ht_backend_model *m;
     ht_backend_info info;
@@ -91,7 +91,7 @@ TEST_CASE(what_a_table_lacks_is_refused_by_name) {
 
 /* ---- the list ---- */
 
-TEST_CASE(the_default_is_the_preferred_one) {
+UNIT_TEST(the_default_is_the_preferred_one) {
     ht_backend_model *m;
     assert_string_equal(ht_backend_default()->name, "native");
     assert_ptr_equal(ht_backend_default(), ht_backend_at(0));
@@ -111,7 +111,7 @@ TEST_CASE(the_default_is_the_preferred_one) {
     ht_backend_close(m);
 }
 
-TEST_CASE(wrong_tables_are_refused) {
+UNIT_TEST(wrong_tables_are_refused) {
     ht_error err = {0};
     ht_backend b = echo_backend("native", 1);
     assert_fails(HT_ERR_ARGUMENT, "\"native\" is already registered", ht_backend_register, &b);
@@ -141,7 +141,7 @@ static bool keep_part(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
-TEST_CASE(native_answers_as_sessions_do) {
+UNIT_TEST(native_answers_as_sessions_do) {
     ht_backend_model *m;
     ht_model *model;
     ht_backend_info info;
@@ -205,7 +205,7 @@ static bool read_keys(const ht_backend_keys *k, void *user) {
     return ++r->n != r->last;
 }
 
-TEST_CASE(native_keys_come_head_by_head) {
+UNIT_TEST(native_keys_come_head_by_head) {
     ht_backend_model *m;
     ht_backend_info info;
     const ht_backend_prompt prompt = {.text = "hello"};
@@ -219,7 +219,7 @@ TEST_CASE(native_keys_come_head_by_head) {
     ht_backend_close(m);
 }
 
-TEST_CASE(native_calls_are_cancelled) {
+UNIT_TEST(native_calls_are_cancelled) {
     ht_backend_model *m;
     ht_metrics metrics;
     ht_cancel flag = {0};
@@ -235,7 +235,7 @@ TEST_CASE(native_calls_are_cancelled) {
     ht_backend_close(m);
 }
 
-TEST_CASE(a_flag_follows_another_one) {
+UNIT_TEST(a_flag_follows_another_one) {
     ht_cancel other = {0};
     ht_cancel_both both = ht_cancel_following(&other), alone = ht_cancel_following(NULL);
     assert_false(ht_cancel_requested(&both.flag) || ht_cancel_requested(&alone.flag));

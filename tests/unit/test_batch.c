@@ -132,19 +132,19 @@ static void run_questions(int shared, const ht_engine_options *engine, int32_t w
     free(r.q);
 }
 
-TEST_CASE(answers_of_single_calls) {
+UNIT_TEST(answers_of_single_calls) {
     run_questions(0, NULL, 0, NULL);
     run_questions(60, NULL, 0, NULL);
 }
 
-TEST_CASE(small_windows_and_queues) {
+UNIT_TEST(small_windows_and_queues) {
     run_questions(0, NULL, 1, NULL);
     run_questions(30, NULL, 9, NULL);
     const ht_engine_options small = OPTIONS(ht_engine_options, with.sequences = 2, with.queue = 3);
     run_questions(30, &small, 20, NULL); /* submitting waits, as more would be busy */
 }
 
-TEST_CASE(adapters_of_requests) {
+UNIT_TEST(adapters_of_requests) {
     ht_adapter *adapter = test_adapter_for(model, 4, 1, 5);
     run_questions(40, NULL, 0, adapter);
     ht_adapter_free(adapter);
@@ -157,7 +157,7 @@ static bool count_prompts(const ht_batch_result *result, void *user) {
     return true;
 }
 
-TEST_CASE(computes_what_is_shared_once) {
+UNIT_TEST(computes_what_is_shared_once) {
     question *q = make_questions(64);
     const ht_request *requests[REQUESTS];
     int64_t computed = 0, n = 0;
@@ -181,7 +181,7 @@ static bool check_chat(const ht_batch_result *result, void *user) {
     return true;
 }
 
-TEST_CASE(conversations_and_texts) {
+UNIT_TEST(conversations_and_texts) {
     ht_chat *chat = test_chat((test_message[]){{"user", "Why?"}}, 1);
     const ht_generate_options how = OPTIONS(ht_generate_options, with.max_tokens = 5, with.ignore_eos = true);
     const ht_request asked = OPTIONS(ht_request, with.chat = chat, with.options = &how),
@@ -221,7 +221,7 @@ static bool check_bad(const ht_batch_result *result, void *user) {
     return true;
 }
 
-TEST_CASE(failures_among_others) {
+UNIT_TEST(failures_among_others) {
     size_t n = 0;
     const ht_batch_options o = OPTIONS(ht_batch_options, with.next = give_bad);
     assert_int_equal(ht_batch_generate(model, NULL, 7, &o, check_bad, &n, NULL), HT_OK);
@@ -246,7 +246,7 @@ static bool count(const ht_batch_result *result, void *user) {
     return r->handed_over != r->stop_after;
 }
 
-TEST_CASE(stopping_and_cancelling) {
+UNIT_TEST(stopping_and_cancelling) {
     run r = {.q = make_questions(0), .cancel_after = 5};
     for (int i = 5; i < REQUESTS; i++) r.q[i].options.max_tokens = 300;
     ht_batch_options o = OPTIONS(ht_batch_options, with.next = give, with.cancel = &r.cancel, with.window = 16);

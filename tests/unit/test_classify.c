@@ -143,13 +143,13 @@ static void check_all(const tiny_options *how, size_t kv_bytes) {
     ht_model_free(m);
 }
 
-TEST_CASE(bits_of_sessions) { check_all(&(tiny_options){.context = CONTEXT}, 0); }
+UNIT_TEST(bits_of_sessions) { check_all(&(tiny_options){.context = CONTEXT}, 0); }
 
-TEST_CASE(bits_with_sliding_layers) { check_all(&(tiny_options){.window = 100, .context = CONTEXT}, 0); }
+UNIT_TEST(bits_with_sliding_layers) { check_all(&(tiny_options){.window = 100, .context = CONTEXT}, 0); }
 
-TEST_CASE(bits_without_memory_to_spare) { check_all(&(tiny_options){.context = CONTEXT}, 1); }
+UNIT_TEST(bits_without_memory_to_spare) { check_all(&(tiny_options){.context = CONTEXT}, 1); }
 
-TEST_CASE(bits_with_quantised_caches) {
+UNIT_TEST(bits_with_quantised_caches) {
     check_all(&(tiny_options){.context = CONTEXT, .type = HT_W_Q8_0, .kv = HT_I8}, 0);
 }
 
@@ -161,7 +161,7 @@ static bool ignore(const ht_classification *c, void *user) {
 }
 
 /* Rows of a prefix that all have in common are computed once, and prompts go together in full steps. */
-TEST_CASE(shares_and_fills_steps) {
+UNIT_TEST(shares_and_fills_steps) {
     enum { SHARED = 400, OWN = 10, N = 96 };
     static int32_t ids[N][SHARED + OWN];
     ht_prompt prompt[N];
@@ -205,7 +205,7 @@ static bool count_computed(const ht_classification *c, void *user) {
     return true;
 }
 
-TEST_CASE(windows_share) {
+UNIT_TEST(windows_share) {
     enum { N = 1100 }; /* two windows of at most 1,024 prompts */
     many s = {.next = 0};
     const ht_classify_options o = OPTIONS(ht_classify_options, with.next = give_one);
@@ -217,7 +217,7 @@ TEST_CASE(windows_share) {
 
 /* ---- adapters ---- */
 
-TEST_CASE(bits_with_adapters) {
+UNIT_TEST(bits_with_adapters) {
     ht_adapter *adapter = test_adapter_for(model, 4, 1, 77);
     prompts *p = make_prompts(3, test_cases(6, PROMPTS));
     check k = {.m = model, .prompt = p->prompt, .adapter = adapter};
@@ -298,7 +298,7 @@ static bool check_labels(const ht_classification *c, void *user) {
     return true;
 }
 
-TEST_CASE(labels_of_several_tokens) {
+UNIT_TEST(labels_of_several_tokens) {
     ht_chat *chat = test_chat((test_message[]){{"user", "Is it so?"}}, 1);
     /* After a "t", "he" is no token of its own: "the" is one. */
     const ht_prompt prompt[] = {{.text = "is it t"},   {.text = "is it"}, {.text = "is it "},
@@ -320,7 +320,7 @@ static bool check_ids_label(const ht_classification *c, void *user) {
 }
 
 /* Ids are not put together with the text behind them. */
-TEST_CASE(labels_after_ids) {
+UNIT_TEST(labels_after_ids) {
     int32_t *ids;
     size_t n;
     assert_int_equal(ht_tokenizer_encode(ht_model_tokenizer(model), "is it t", 7, 0, &ids, &n, NULL), HT_OK);
@@ -330,7 +330,7 @@ TEST_CASE(labels_after_ids) {
     ht_ids_free(ids);
 }
 
-TEST_CASE(bad_labels) {
+UNIT_TEST(bad_labels) {
     ht_error err = {0};
     const ht_prompt prompt = {.text = "a b"};
     const char *const bad[][2] = {{"yes", ""}, {"yes", "yes"}};
@@ -373,7 +373,7 @@ static ht_status give_or_fail(size_t i, ht_prompt *prompt, void *user, ht_error 
     return HT_OK;
 }
 
-TEST_CASE(failures_among_others) {
+UNIT_TEST(failures_among_others) {
     ht_model *m = tiny_load(&(tiny_options){.context = 100, .nan_token = NAN_TOKEN});
     static int32_t longer[101];
     tiny_ids(longer, 101, 1);
@@ -413,7 +413,7 @@ TEST_CASE(failures_among_others) {
 
 /* ---- ends ---- */
 
-TEST_CASE(stopping_and_cancelling) {
+UNIT_TEST(stopping_and_cancelling) {
     prompts *p = make_prompts(9, PROMPTS);
     outcome o = {.stop_after = 3};
     assert_fails(HT_ERR_CANCELLED, "", ht_classify, model, p->prompt, (size_t)p->n, NULL, note, &o);
@@ -441,7 +441,7 @@ static void show(double done, void *user) {
     o->stop_after = done >= 1 ? SIZE_MAX : o->stop_after;
 }
 
-TEST_CASE(progress_comes_to_its_end) {
+UNIT_TEST(progress_comes_to_its_end) {
     prompts *p = make_prompts(4, test_cases(6, PROMPTS));
     outcome o = {0};
     const ht_classify_options how = OPTIONS(ht_classify_options, with.progress = show);
@@ -493,7 +493,7 @@ static bool check_scores(const ht_score_result *r, void *user) {
     return true;
 }
 
-TEST_CASE(scores_of_continuations) {
+UNIT_TEST(scores_of_continuations) {
     prompts *p = make_prompts(6, test_cases(6, PROMPTS));
     static const int32_t after[] = {4, 5, 6};
     const ht_continuation continuations[] = {{.ids = after, .n_ids = 3}, {.ids = after + 1, .n_ids = 2}};
@@ -524,7 +524,7 @@ static bool check_refused(const ht_score_result *r, void *user) {
     return true;
 }
 
-TEST_CASE(odd_scores) {
+UNIT_TEST(odd_scores) {
     const int32_t id = 5, outside = TINY_VOCAB;
     const ht_continuation whole = {.ids = &id, .n_ids = 1}, none = {0}, both = {.text = "a", .ids = &id, .n_ids = 1},
                           empty = {.text = ""}, bad = {.ids = &outside, .n_ids = 1}, he = {.text = "he"};

@@ -71,7 +71,7 @@ static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling
     return most / largest;
 }
 
-TEST_CASE(golden) {
+UNIT_TEST(golden) {
     ht_json *document = json_file("tests/golden/embed.json");
     const ht_json *cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) > 20);
@@ -114,7 +114,7 @@ static void check_head(ht_model *m, const float *hidden, const float *logits) {
 }
 
 /* Hidden states are those of which the logits of a session are made, to the bit, with adapters, too. */
-TEST_CASE(head_gives_the_logits) {
+UNIT_TEST(head_gives_the_logits) {
     static const char *const names[] = {"llama-f32",  "llama-q4_1.gguf",  "qwen2-sliding-f16",  "qwen3-moe-f32",
                                         "gemma2-f32", "gemma3-q5_1.gguf", "gemma4-shared-bf16", "gemma4-experts-bf16"};
     enum { N = 40 };
@@ -178,7 +178,7 @@ static ht_embeddings *embed_texts(ht_model *m, const texts *t, ht_pooling poolin
 }
 
 /* A session's chunks are not a text's: the mean is made of rows that came in other chunks, on another number of threads. */
-TEST_CASE(company_changes_nothing) {
+UNIT_TEST(company_changes_nothing) {
     static const char *const names[] = {"llama-q4_1.gguf", "gemma3-f32", "gemma4-shared-bf16", "qwen3-moe-f32"};
     for (size_t c = 0; c < sizeof names / sizeof *names; c++)
         for (int pooling = HT_POOLING_LAST; pooling <= HT_POOLING_MEAN; pooling++) {
@@ -232,7 +232,7 @@ static void *answer(void *arg) {
 }
 
 /* Embeddings and answers under way at once, each as alone. */
-TEST_CASE(beside_answers) {
+UNIT_TEST(beside_answers) {
     ht_model *m = load_slots("llama-q4_1.gguf", 2);
     texts t = make_texts(m);
     int32_t alone[ANSWER];
@@ -259,7 +259,7 @@ TEST_CASE(beside_answers) {
 
 /* ---- texts ---- */
 
-TEST_CASE(texts_are_their_ids) {
+UNIT_TEST(texts_are_their_ids) {
     ht_model *m = tiny_load(&(tiny_options){0});
     static const char *const given[] = {"hello world", "a", "hello <|im_end|>"};
     ht_embeddings *e;
@@ -286,7 +286,7 @@ TEST_CASE(texts_are_their_ids) {
 
 /* ---- what fails ---- */
 
-TEST_CASE(failures_are_their_own) {
+UNIT_TEST(failures_are_their_own) {
     enum { N = 6, CONTEXT = 64 };
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT, .nan_token = 65});
     int32_t good[CONTEXT + 1], outside[] = {3, TINY_VOCAB}, nan[] = {70, 65, 71};
@@ -326,7 +326,7 @@ static void refuse(ht_model *m, const ht_embed_options *o, ht_status status, con
     assert_null(e);
 }
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
     refuse(m, OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)7), HT_ERR_ARGUMENT, "no pooling 7");
     refuse(m, OPTIONS_AT(ht_embed_options, with.n_adapters = -1), HT_ERR_ARGUMENT, "-1 adapters");
@@ -355,7 +355,7 @@ static void on_progress(double done, void *user) {
     if (++s->calls == s->most) ht_cancel_request(&s->cancel);
 }
 
-TEST_CASE(progress_and_cancellation) {
+UNIT_TEST(progress_and_cancellation) {
     ht_model *m = load_slots("llama-f32", 2);
     texts t = make_texts(m);
     seen s = {0};
@@ -375,7 +375,7 @@ TEST_CASE(progress_and_cancellation) {
 }
 
 /* Without a pooling of its own, a call has the checkpoint's. */
-TEST_CASE(pooling_of_the_checkpoint) {
+UNIT_TEST(pooling_of_the_checkpoint) {
     static const char *const names[] = {"last", "mean", "cls", ""};
     const int32_t ids[] = {3, 14, 15, 9, 26};
     const ht_embed_options usual = DEFAULTS(ht_embed_options);

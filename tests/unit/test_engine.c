@@ -18,7 +18,7 @@
 
 /* ---- bits ---- */
 
-TEST_CASE(answers_are_as_alone) {
+UNIT_TEST(answers_are_as_alone) {
     for (int m = 0; m < N_MODELS; m++) {
         ht_engine *e = open_engine(m, NULL);
         for (int again = 0; again < 2; again++) {
@@ -84,12 +84,12 @@ static void run_schedule(int number) {
     assert_int_equal(in_use(m), before);
 }
 
-TEST_CASE(random_schedules) {
+UNIT_TEST(random_schedules) {
     for (int i = 0; i < test_cases(TEST_SLOW ? 6 : 30, 1000); i++) run_schedule(i);
 }
 
 /* Several requests that do not fit at once, each of which does. */
-TEST_CASE(setting_back) {
+UNIT_TEST(setting_back) {
     for (int m = 0; m < N_MODELS; m++) {
         const size_t page = ht_cache_bytes(models[m], 256, 512);
         ht_engine *e = open_engine(m, OPTIONS_AT(ht_engine_options, with.kv_bytes = 3 * page));
@@ -114,7 +114,7 @@ static void collect_end(const ht_answer_report *report, void *user) {
 }
 
 /* Several answers share their prompt, and answer i is that of seed + i. */
-TEST_CASE(answers_of_one_prompt) {
+UNIT_TEST(answers_of_one_prompt) {
     enum { N = 5 };
     for (int m = 0; m < N_MODELS; m++)
         for (int cached = 0; cached < 2; cached++) {
@@ -145,7 +145,7 @@ TEST_CASE(answers_of_one_prompt) {
         }
 }
 
-TEST_CASE(warming) {
+UNIT_TEST(warming) {
     ht_engine *e = open_engine(0, NULL);
     ht_reuse reuse;
     const question *q = &questions[0][6];
@@ -164,7 +164,7 @@ TEST_CASE(warming) {
 
 /* ---- one request's affairs ---- */
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     const size_t page = ht_cache_bytes(models[0], 256, 512);
     ht_engine *e = open_engine(0, OPTIONS_AT(ht_engine_options, with.kv_bytes = 2 * page, with.queue = 2));
     ht_error err = {0};
@@ -207,7 +207,7 @@ TEST_CASE(refusals) {
                      HT_ERR_ARGUMENT);
 }
 
-TEST_CASE(steps_are_as_long_as_the_device_has_them) {
+UNIT_TEST(steps_are_as_long_as_the_device_has_them) {
     ht_engine *e = open_engine(0, NULL);
     assert_int_equal(e->o.step_tokens, models[0]->device->step_rows);
     ht_engine_close(e);
@@ -217,7 +217,7 @@ TEST_CASE(steps_are_as_long_as_the_device_has_them) {
 }
 
 /* Answers end with LENGTH where the engine's memory does. */
-TEST_CASE(memory_ends_an_answer) {
+UNIT_TEST(memory_ends_an_answer) {
     const size_t page = ht_cache_bytes(models[0], 256, 512);
     ht_engine *e = open_engine(0, OPTIONS_AT(ht_engine_options, with.kv_bytes = page));
     question q = questions[0][1];
@@ -239,7 +239,7 @@ TEST_CASE(memory_ends_an_answer) {
     ht_engine_close(e);
 }
 
-TEST_CASE(a_nan_ends_its_request_alone) {
+UNIT_TEST(a_nan_ends_its_request_alone) {
     ht_engine *e = open_engine(0, NULL);
     question bad = questions[0][1];
     bad.ids[bad.n - 1] = NAN_TOKEN;
@@ -269,7 +269,7 @@ static void note_late(const ht_answer_report *report, void *user) {
 }
 
 /* Of work for minutes, some is done; of what waits when its time has passed, nothing. */
-TEST_CASE(deadlines) {
+UNIT_TEST(deadlines) {
     enum { N = 200 };
     ht_engine *e = open_engine(0, OPTIONS_AT(ht_engine_options, with.sequences = 1));
     question q = questions[0][1];
@@ -335,7 +335,7 @@ static size_t without_cache(ht_engine *e) {
 }
 
 /* Of tiny requests a tenth is cancelled, and a tenth more than the queue takes. */
-TEST_CASE(many_requests) {
+UNIT_TEST(many_requests) {
     const int n = test_cases(TEST_SLOW ? 100 : 200, 20000);
     question small[SMALL];
     soaked one[2][SMALL];

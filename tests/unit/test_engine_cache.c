@@ -58,7 +58,7 @@ static ht_status refuse(ht_engine *e, const char *name, ht_error *err) {
 
 /* ---- what is there again ---- */
 
-TEST_CASE(loaded_prefixes_are_reused) {
+UNIT_TEST(loaded_prefixes_are_reused) {
     static const engine_question mine = {.salt = "mine"};
     for (int k = test_is_late(); k < (test_is_late() ? 2 : N_KINDS); k++) {
         ht_model *m = tiny_load(&kinds[k]);
@@ -99,7 +99,7 @@ TEST_CASE(loaded_prefixes_are_reused) {
 }
 
 /* An adapter that is loaded anew finds what it was computed for, at its scale; other adapters do not, and can be skipped. */
-TEST_CASE(prefixes_of_adapters_are_theirs) {
+UNIT_TEST(prefixes_of_adapters_are_theirs) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_adapter *first[] = {test_adapter_for(m, 2, 1, 3), test_adapter_for(m, 2, 1, 4)},
                *again[] = {test_adapter_for(m, 2, 1, 3), test_adapter_for(m, 2, 1, 4)};
@@ -152,7 +152,7 @@ static int64_t kept(ht_engine *e, const int32_t *token) {
 }
 
 /* The most recently used ones come first, what is there already stays, and nothing has to go. */
-TEST_CASE(as_much_as_there_is_room_for) {
+UNIT_TEST(as_much_as_there_is_room_for) {
     ht_model *m = tiny_load(&kinds[0]);
     const size_t node = engine_node_bytes(m);
     ht_engine *e = engine_open(m, 0, SIZE_MAX);
@@ -206,7 +206,7 @@ TEST_CASE(as_much_as_there_is_room_for) {
 }
 
 /* An order of use, and nodes whose sliding layers have gone, come back as they were. */
-TEST_CASE(a_file_saved_again_is_the_same) {
+UNIT_TEST(a_file_saved_again_is_the_same) {
     ht_model *m = tiny_load(&kinds[1]);
     ht_engine *e = engine_open(m, 64, engine_node_bytes(m) * 5 / 2);
     (void)engine_warm(e, ids, 780, NULL); /* the third page is kept, and goes, as the prompt grows */
@@ -235,7 +235,7 @@ static void *save_and_load(void *engine) {
 }
 
 /* While answers are computed, pages are copied, and prefixes have to go. */
-TEST_CASE(saving_and_loading_beside_answers) {
+UNIT_TEST(saving_and_loading_beside_answers) {
     ht_model *m = tiny_load(&kinds[1]);
     ht_engine *e = engine_open(m, 64, engine_node_bytes(m) * 4);
     pthread_t thread;
@@ -259,7 +259,7 @@ TEST_CASE(saving_and_loading_beside_answers) {
 
 /* ---- refusals ---- */
 
-TEST_CASE(damage_is_found) {
+UNIT_TEST(damage_is_found) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_engine *e = engine_open(m, 64, SIZE_MAX);
     ht_error err;
@@ -304,7 +304,7 @@ TEST_CASE(damage_is_found) {
     ht_model_free(m);
 }
 
-TEST_CASE(what_is_foreign_is_refused) {
+UNIT_TEST(what_is_foreign_is_refused) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_engine *e = engine_open(m, 0, SIZE_MAX), *off = engine_open(m, 0, 0);
     (void)engine_warm(e, ids, 300, NULL);
@@ -348,7 +348,7 @@ TEST_CASE(what_is_foreign_is_refused) {
 }
 
 /* Sections that fit their checksums and say what cannot be. */
-TEST_CASE(what_makes_no_tree_is_refused) {
+UNIT_TEST(what_makes_no_tree_is_refused) {
     enum { TOKENS = 3, HEAD = 16 };
     ht_model *m = tiny_load(&kinds[0]);
     const size_t each = ht_kv_saved_bytes(&m->kv[0].shape);
@@ -421,7 +421,7 @@ TEST_CASE(what_makes_no_tree_is_refused) {
 }
 
 /* What a file cannot hold is said, and leaves nothing behind. */
-TEST_CASE(more_nodes_than_a_file_takes) {
+UNIT_TEST(more_nodes_than_a_file_takes) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_engine *e = engine_open(m, 0, SIZE_MAX);
     ht_kv_page *page[2]; /* the same for all of them */
@@ -448,7 +448,7 @@ TEST_CASE(more_nodes_than_a_file_takes) {
 }
 
 /* Others cannot read what users said; who let them before decides so again. */
-TEST_CASE(a_file_is_its_owners) {
+UNIT_TEST(a_file_is_its_owners) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_engine *e = engine_open(m, 0, SIZE_MAX);
     struct stat st;
@@ -467,7 +467,7 @@ TEST_CASE(a_file_is_its_owners) {
 
 /* ---- what is forgotten ---- */
 
-TEST_CASE(what_is_cleared_is_computed_again) {
+UNIT_TEST(what_is_cleared_is_computed_again) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_engine *e = engine_open(m, 0, SIZE_MAX), *off = engine_open(m, 0, 0);
     const engine_answer first = engine_ask(e, ids, 300, NULL);
@@ -496,7 +496,7 @@ static void *clear_often(void *user) {
     return NULL;
 }
 
-TEST_CASE(clearing_beside_answers) {
+UNIT_TEST(clearing_beside_answers) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_engine *e = engine_open(m, 0, SIZE_MAX);
     const engine_answer want = engine_alone(m, ids, 600, NULL);

@@ -42,7 +42,7 @@ static void open_gate(gate *g) {
 }
 
 /* Readers that block for good hold up nobody: the others are answered meanwhile. */
-TEST_CASE(slow_callbacks) {
+UNIT_TEST(slow_callbacks) {
     enum { SLOW = 5 };
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     ht_engine *e = open_engine(0, NULL);
@@ -70,7 +70,7 @@ TEST_CASE(slow_callbacks) {
 }
 
 /* The length of a prompt is told while its request lives, as it was submitted. */
-TEST_CASE(prompt_tokens) {
+UNIT_TEST(prompt_tokens) {
     enum { N = 3 };
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     ht_engine *e = open_engine(0, NULL);
@@ -100,7 +100,7 @@ static uint64_t rounds(ht_engine *e) {
 }
 
 /* An answer that has ended by its deadline, and whose reader blocks, is nothing that the engine's thread looks after. */
-TEST_CASE(the_engine_sleeps_beside_a_blocked_reader) {
+UNIT_TEST(the_engine_sleeps_beside_a_blocked_reader) {
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1));
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
@@ -132,7 +132,7 @@ static void submit_another(const ht_answer_report *report, void *user) {
     (void)ht_engine_submit(c->engine, &r, NULL, NULL);
 }
 
-TEST_CASE(submitting_from_callbacks) {
+UNIT_TEST(submitting_from_callbacks) {
     ht_engine *e = open_engine(0, NULL);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2);
     chain c = {.engine = e, .q = &questions[0][7], .left = 20};
@@ -176,7 +176,7 @@ static bool have_called(ht_engine *e, _Atomic int *done) {
 }
 
 /* Those that wait in an engine which is closed come out of it. */
-TEST_CASE(closing_beside_calls) {
+UNIT_TEST(closing_beside_calls) {
     for (int i = 0; i < test_cases(TEST_SLOW ? 12 : 30, 1000); i++) {
         ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1 + i % 3, with.step_tokens = 16));
         const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
@@ -218,7 +218,7 @@ static void submit_always(const ht_answer_report *report, void *user) {
     if (status && status != HT_ERR_CANCELLED) p->other = true;
 }
 
-TEST_CASE(closing_beside_callbacks) {
+UNIT_TEST(closing_beside_callbacks) {
     const size_t before = in_use(0);
     for (int i = 0; i < test_cases(TEST_SLOW ? 40 : 100, 1000); i++) {
         persistent p = {.engine = open_engine(0, NULL)};
@@ -249,7 +249,7 @@ static void note_end(const ht_answer_report *report, void *user) {
 }
 
 /* The highest priority first, and of these the first. They are long, so that one has ended, and said so, well before the next. */
-TEST_CASE(priorities) {
+UNIT_TEST(priorities) {
     enum { N = 4, LONG = 1200 };
     static const int32_t priority[N] = {0, 3, -1, 3};
     static const int expected[N] = {1, 3, 0, 2};
@@ -289,7 +289,7 @@ static void *generate_alone(void *user) {
     return same ? user : NULL;
 }
 
-TEST_CASE(beside_sessions) {
+UNIT_TEST(beside_sessions) {
     enum { THREADS = 4 };
     ht_engine *e = open_engine(0, NULL);
     asked a[QUESTIONS] = {0};
@@ -334,7 +334,7 @@ static bool add_plain(const char *bytes, size_t n, void *user) {
 
 static void end_text(const ht_answer_report *report, void *user) { ((text *)user)->status = report->status; }
 
-TEST_CASE(texts_and_conversations) {
+UNIT_TEST(texts_and_conversations) {
     ht_error err = {0};
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true);
     text alone[2] = {0}, together[2] = {0};

@@ -49,7 +49,7 @@ static void expect(ht_reuse is, ht_reuse_end end, int64_t cached, int64_t reused
     assert_int_equal(is.kept_token, 0);
 }
 
-TEST_CASE(new_all_and_ends) {
+UNIT_TEST(new_all_and_ends) {
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     expect(engine_warm(e, ids, 300, NULL), HT_REUSE_NEW, 0, 0);
     expect(ask(e, growing, ids, 300, NULL), HT_REUSE_ALL, 300, 299);
@@ -72,7 +72,7 @@ TEST_CASE(new_all_and_ends) {
     ht_engine_close(e);
 }
 
-TEST_CASE(another_token) {
+UNIT_TEST(another_token) {
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     static const int places[] = {400, 256, 511, 3, 0};
     (void)engine_warm(e, ids, 600, NULL);
@@ -94,7 +94,7 @@ TEST_CASE(another_token) {
     ht_engine_close(e);
 }
 
-TEST_CASE(too_short) {
+UNIT_TEST(too_short) {
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     expect(ask(e, growing, ids, 5, NULL), HT_REUSE_SHORT, 0, 0);
     (void)engine_warm(e, ids, 100, NULL);
@@ -104,7 +104,7 @@ TEST_CASE(too_short) {
     ht_engine_close(e);
 }
 
-TEST_CASE(evicted) {
+UNIT_TEST(evicted) {
     ht_engine *e = engine_open(growing, 0, 2 * engine_node_bytes(growing));
     (void)engine_warm(e, ids, 512, NULL);
     expect(ask(e, growing, ids, 500, NULL), HT_REUSE_ALL, 500, 499);
@@ -118,7 +118,7 @@ TEST_CASE(evicted) {
     ht_engine_close(e);
 }
 
-TEST_CASE(other_adapters) {
+UNIT_TEST(other_adapters) {
     ht_adapter *a = test_adapter_for(growing, 2, 1, 5), *b = test_adapter_for(growing, 2, 1, 6);
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     const engine_question with_a = {.adapter = a}, half_a = {.adapter = a, .scale = 0.5f}, with_b = {.adapter = b};
@@ -137,7 +137,7 @@ TEST_CASE(other_adapters) {
 
 /* A budget of two pages and a half: the third is kept again and again as the prompt grows, at last without its sliding layers,
  * and then there is room for it. */
-TEST_CASE(keys_out_of_the_window) {
+UNIT_TEST(keys_out_of_the_window) {
     ht_engine *e = engine_open(sliding, 64, engine_node_bytes(sliding) * 5 / 2);
     (void)engine_warm(e, ids, 1280, NULL);
     expect(ask(e, sliding, ids, 700, NULL), HT_REUSE_WINDOW, 700, 512);
@@ -150,7 +150,7 @@ TEST_CASE(keys_out_of_the_window) {
     ht_engine_close(e);
 }
 
-TEST_CASE(no_prefix_cache) {
+UNIT_TEST(no_prefix_cache) {
     ht_engine *e = engine_open(growing, 0, 0);
     for (int i = 0; i < 2; i++) {
         expect(ask(e, growing, ids, 300, NULL), HT_REUSE_OFF, 0, 0);
@@ -163,7 +163,7 @@ TEST_CASE(no_prefix_cache) {
 }
 
 /* What others ask with another salt leaves no trace: each report is that of an engine of one's own, with room and without. */
-TEST_CASE(another_salt_never_shows) {
+UNIT_TEST(another_salt_never_shows) {
     ht_adapter *a = test_adapter_for(growing, 2, 1, 5);
     const engine_question mine = {.salt = "mine"}, yours = {.salt = "yours"}, with = {.salt = "mine", .adapter = a};
     static const size_t lengths[] = {5, 9, 100, 256, 300, 600};

@@ -67,7 +67,7 @@ static void check_case(const ht_json *c) {
     free(ids);
 }
 
-TEST_CASE(against_transformers) {
+UNIT_TEST(against_transformers) {
     ht_json *document = json_file("tests/golden/perplexity.json");
     size_t i;
     ht_json *c;
@@ -88,7 +88,7 @@ static ht_evaluation evaluate(ht_model *m, const int32_t *ids, size_t n, ht_eval
     return r;
 }
 
-TEST_CASE(windows) {
+UNIT_TEST(windows) {
     ht_model *m = tiny_load(&(tiny_options){.context = 256});
     int32_t ids[N];
     tiny_ids(ids, N, 3);
@@ -106,7 +106,7 @@ TEST_CASE(windows) {
     ht_model_free(m);
 }
 
-TEST_CASE(with_itself) {
+UNIT_TEST(with_itself) {
     ht_model *m = tiny_load(&(tiny_options){0});
     int32_t ids[N];
     tiny_ids(ids, N, 4);
@@ -129,7 +129,7 @@ static void stop_at_half(double done, void *user) {
     if (done >= 0.5) ht_cancel_request(&h->flag);
 }
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     ht_model *m = tiny_load(&(tiny_options){.context = 256}), *other = load("llama-f32");
     int32_t ids[N];
     tiny_ids(ids, N, 5);
@@ -172,7 +172,7 @@ static double divergence(const float *x, const float *y, int n) {
     return total;
 }
 
-TEST_CASE(rows) {
+UNIT_TEST(rows) {
     ht_device *device;
     assert_works(ht_device_open, "cpu", NULL, &device);
     const ht_row_ops *ops = device->row_ops;

@@ -63,7 +63,7 @@ static void generate(ht_session *s, const int32_t *from, size_t n, const ht_gene
 
 /* ---- what comes out ---- */
 
-TEST_CASE(the_text_is_the_tokens_decoded) {
+UNIT_TEST(the_text_is_the_tokens_decoded) {
     for (uint64_t seed = 0; seed < 20; seed++) {
         ht_session *s = open_session(model);
         ht_generate_options o =
@@ -93,7 +93,7 @@ TEST_CASE(the_text_is_the_tokens_decoded) {
 }
 
 /* However a conversation is cut into calls, the tokens are the same, and so they are without a reader. */
-TEST_CASE(calls_continue_each_other) {
+UNIT_TEST(calls_continue_each_other) {
     static const int32_t parts[] = {1, 2, 7, 30, 60};
     for (int greedy = 0; greedy < 2; greedy++) {
         ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true);
@@ -126,7 +126,7 @@ static bool copy_row(const float *logits, int64_t first, int64_t n_rows, int32_t
 }
 
 /* A token that was generated last and not yet computed is computed by whatever comes next. */
-TEST_CASE(the_last_token_is_not_lost) {
+UNIT_TEST(the_last_token_is_not_lost) {
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.ignore_eos = true);
     ht_session *a = open_session(model), *b = open_session(model), *c = open_session(model);
     generate(a, prompt, PROMPT, &o, NULL, NULL);
@@ -149,7 +149,7 @@ TEST_CASE(the_last_token_is_not_lost) {
 
 /* The same where the two rows straddle a page of a ring for chunks of one row: the window of 256 n + 1 keys then fills
  * whole pages for one row, and for two it does not. */
-TEST_CASE(the_last_token_is_not_lost_in_a_ring) {
+UNIT_TEST(the_last_token_is_not_lost_in_a_ring) {
     enum { WINDOW = 257, TOTAL = 513 };
     ht_model *sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
     ht_session *narrow, *wide = open_session(sliding);
@@ -177,7 +177,7 @@ TEST_CASE(the_last_token_is_not_lost_in_a_ring) {
 
 /* ---- where it ends ---- */
 
-TEST_CASE(stop_ids_end_the_output) {
+UNIT_TEST(stop_ids_end_the_output) {
     ht_session *s = open_session(model);
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 60, with.ignore_eos = true);
     o.sampler = &lively;
@@ -211,7 +211,7 @@ static size_t place_of(const char *text, size_t n, const char *what) {
 }
 
 /* Every substring of an output, given as a stop string, ends it right before its first occurrence. */
-TEST_CASE(stop_strings_end_the_output) {
+UNIT_TEST(stop_strings_end_the_output) {
     ht_session *s = open_session(model);
     ht_generate_options o =
         OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true, with.sampler = &lively);
@@ -243,7 +243,7 @@ TEST_CASE(stop_strings_end_the_output) {
     ht_session_free(s);
 }
 
-TEST_CASE(text_is_held_back_only_as_needed) {
+UNIT_TEST(text_is_held_back_only_as_needed) {
     static const char *const stops[] = {"abcd", "cx", "\xc3\xa9!"};
     static const struct {
         const char *put, *shown;
@@ -274,7 +274,7 @@ TEST_CASE(text_is_held_back_only_as_needed) {
 }
 
 /* The first that is whole; of those that one piece makes whole the one that begins first, and of these the first listed. */
-TEST_CASE(which_stop_it_was) {
+UNIT_TEST(which_stop_it_was) {
     static const struct {
         const char *stops[3], *pieces[3];
         int found;
@@ -291,7 +291,7 @@ TEST_CASE(which_stop_it_was) {
     }
 }
 
-TEST_CASE(a_reader_can_stop) {
+UNIT_TEST(a_reader_can_stop) {
     for (int calls = 1; calls < 20; calls += 6) {
         ht_session *s = open_session(model);
         ht_generate_options o =
@@ -306,7 +306,7 @@ TEST_CASE(a_reader_can_stop) {
     }
 }
 
-TEST_CASE(a_full_context_ends_the_output) {
+UNIT_TEST(a_full_context_ends_the_output) {
     ht_model *small = tiny_load(&(tiny_options){.context = 64});
     ht_session *s = open_session(small);
     ht_error err = {0};
@@ -342,7 +342,7 @@ TEST_CASE(a_full_context_ends_the_output) {
     ht_model_free(small);
 }
 
-TEST_CASE(bad_requests_are_refused) {
+UNIT_TEST(bad_requests_are_refused) {
     ht_session *s = open_session(model);
     const char *empty = "", *torn = "\xc3";
     const ht_sampler_options cold = OPTIONS(ht_sampler_options, with.temperature = -1);
@@ -368,7 +368,7 @@ TEST_CASE(bad_requests_are_refused) {
 
 /* ---- cancelling ---- */
 
-TEST_CASE(cancelling_from_the_callback) {
+UNIT_TEST(cancelling_from_the_callback) {
     ht_session *s = open_session(model);
     ht_generate_options o =
         OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
@@ -395,7 +395,7 @@ TEST_CASE(cancelling_from_the_callback) {
 }
 
 /* A server cancels between two calls, before the one that is meant has begun. */
-TEST_CASE(cancelling_before_the_call) {
+UNIT_TEST(cancelling_before_the_call) {
     ht_session *s = open_session(model);
     ht_cancel flag = {0};
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.cancel = &flag);
@@ -441,7 +441,7 @@ static bool watch_memory(const char *text, size_t n, void *user) {
     return true;
 }
 
-TEST_CASE(a_thousand_tokens_take_pages_alone) {
+UNIT_TEST(a_thousand_tokens_take_pages_alone) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 100, .type = HT_W_Q8_0});
     ht_model *both[] = {model, sliding};
     for (int i = 0; i < 2; i++) {
@@ -459,7 +459,7 @@ TEST_CASE(a_thousand_tokens_take_pages_alone) {
 
 /* ---- from text ---- */
 
-TEST_CASE(text_and_chat_reuse_what_is_there) {
+UNIT_TEST(text_and_chat_reuse_what_is_there) {
     ht_session *s = open_session(model), *fresh = open_session(model);
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 12);
     ht_metrics metrics;
@@ -507,7 +507,7 @@ TEST_CASE(text_and_chat_reuse_what_is_there) {
 }
 
 /* Where a ring lost the place to go back to, the conversation is computed anew, with the same answer. */
-TEST_CASE(chat_starts_over_when_it_cannot_go_back) {
+UNIT_TEST(chat_starts_over_when_it_cannot_go_back) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 30, .type = HT_W_Q8_0});
     ht_session *s, *fresh = open_session(sliding);
     assert_works(ht_session_new, sliding, OPTIONS_AT(ht_session_options, with.chunk = 16), &s);
@@ -541,7 +541,7 @@ static ht_sampler_options resolved(const ht_model *m, const ht_sampler_options *
     return out;
 }
 
-TEST_CASE(unset_values_are_the_models) {
+UNIT_TEST(unset_values_are_the_models) {
     ht_model *m = tiny_load(&(tiny_options){.unsettled = true});
     ht_sampler_options o = resolved(m, NULL), zero;
     assert_true(o.temperature == 0.7f && o.top_k == 0 && o.top_p == 0.95f && o.min_p == 0.05f && o.seed == 11);
@@ -565,7 +565,7 @@ TEST_CASE(unset_values_are_the_models) {
 }
 
 /* Options without a sampler, and no options, as the values by name. */
-TEST_CASE(an_answer_without_options_is_sampled) {
+UNIT_TEST(an_answer_without_options_is_sampled) {
     ht_model *m = tiny_load(&(tiny_options){.unsettled = true});
     const ht_sampler_options named =
         OPTIONS(ht_sampler_options, with.temperature = 0.7f, with.top_p = 0.95f, with.min_p = 0.05f, with.seed = 11);

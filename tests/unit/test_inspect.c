@@ -112,7 +112,7 @@ static void check_case(const ht_json *c) {
     free(ids);
 }
 
-TEST_CASE(golden) {
+UNIT_TEST(golden) {
     ht_json *document = json_file("tests/golden/inspect.json");
     const ht_json *cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) > 20);
@@ -191,7 +191,7 @@ static const char *const checkpoints[] = {
     "gemma3-q5_1.gguf", "gemma4-shared-bf16", "gemma4-q8_0.gguf",  "gemma4-experts-bf16", "mistral-sliding-f32"};
 
 /* Keys and values, rounded, are those of a session that took the prompt in other steps, in every dtype of the cache. */
-TEST_CASE(keys_are_those_of_the_cache) {
+UNIT_TEST(keys_are_those_of_the_cache) {
     static const ht_dtype dtypes[] = {HT_F32, HT_F16, HT_BF16, HT_I8};
     const int most = test_is_late() ? 40 : 300; /* plain kernels take their time */
     for (size_t c = 0; c < sizeof checkpoints / sizeof *checkpoints; c++)
@@ -230,7 +230,7 @@ static void check_row(const ht_config *c, const ht_inspected_layer *l, int64_t n
 }
 
 /* Prompts that rings of sliding layers do not hold as a whole. */
-TEST_CASE(long_prompts) {
+UNIT_TEST(long_prompts) {
     static const struct {
         const char *name;
         int64_t sliding;
@@ -271,7 +271,7 @@ static void *call(void *arg) {
     return NULL;
 }
 
-TEST_CASE(several_threads) {
+UNIT_TEST(several_threads) {
     ht_model *m = load("qwen3-moe-f32", HT_PRECISION_HIGH, HT_F16);
     int32_t *ids = checkpoint_ids(m, N_SHARED, 0);
     ht_inspection *alone =
@@ -296,7 +296,7 @@ TEST_CASE(several_threads) {
     ht_model_free(m);
 }
 
-TEST_CASE(adapters_change_keys) {
+UNIT_TEST(adapters_change_keys) {
     static const char *const names[] = {"llama-q4_1.gguf", "gemma4-experts-bf16"};
     for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
         ht_model *m = load(names[c], HT_PRECISION_HIGH, HT_F16);
@@ -328,7 +328,7 @@ TEST_CASE(adapters_change_keys) {
 /* ---- what is kept ---- */
 
 /* Of fewer layers, and one kind at a time, the bits are those of everything. */
-TEST_CASE(parts_are_those_of_the_whole) {
+UNIT_TEST(parts_are_those_of_the_whole) {
     enum { N = 70 };
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
     int32_t *ids = checkpoint_ids(m, N, 0);
@@ -382,7 +382,7 @@ static void check_saved(ht_scope *s, ht_array_file *f, const char *name, const f
     fail_msg("%s is not in the file", name);
 }
 
-TEST_CASE(saved_arrays) {
+UNIT_TEST(saved_arrays) {
     enum { N = 20 };
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
     int32_t *ids = checkpoint_ids(m, N, 0);
@@ -423,7 +423,7 @@ static int count(const char *text, const char *part) {
     return n;
 }
 
-TEST_CASE(pictures) {
+UNIT_TEST(pictures) {
     enum { N = 60 };
     ht_model *m = tiny_load(&(tiny_options){0});
     static const int32_t layer = 0;
@@ -460,7 +460,7 @@ static void check_refused(const ht_inspection *i, int32_t layer, int32_t head, h
     assert_null(svg);
 }
 
-TEST_CASE(pictures_of_what_is_not_there) {
+UNIT_TEST(pictures_of_what_is_not_there) {
     ht_model *m = tiny_load(&(tiny_options){0});
     static const int32_t ids[] = {70};
     static const int32_t layer = 0;
@@ -490,7 +490,7 @@ static void refuse(ht_model *m, const int32_t *ids, size_t n, const ht_inspect_o
     assert_null(i);
 }
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     ht_model *m = tiny_load(&(tiny_options){.context = 64});
     int32_t ids[65];
     tiny_ids(ids, 65, 1);
@@ -519,7 +519,7 @@ TEST_CASE(refusals) {
 }
 
 /* Numbers that no machine has are refused before anything is allocated. */
-TEST_CASE(attention_beyond_memory) {
+UNIT_TEST(attention_beyond_memory) {
     enum { N = 400000 };
     ht_model *m = tiny_load(&(tiny_options){.context = N});
     int32_t *ids = malloc(N * sizeof *ids);
@@ -545,7 +545,7 @@ static void on_progress(double done, void *user) {
     if (++s->calls == 2) ht_cancel_request(&s->cancel);
 }
 
-TEST_CASE(progress_and_cancellation) {
+UNIT_TEST(progress_and_cancellation) {
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
     int32_t *ids = checkpoint_ids(m, 300, 0);
     seen s = {0};
@@ -562,7 +562,7 @@ TEST_CASE(progress_and_cancellation) {
 }
 
 /* A NaN is what an inspection is for. */
-TEST_CASE(numbers_that_are_none) {
+UNIT_TEST(numbers_that_are_none) {
     ht_model *m = tiny_load(&(tiny_options){.nan_token = 65});
     const int32_t ids[] = {70, 65, 71};
     static const int32_t layer = 0;

@@ -75,7 +75,7 @@ static void make_text(ht_model *model, int32_t *token, int n, uint64_t seed) {
 }
 
 /* The thread finds all masks of a text and its guesses, while nobody asks for them. */
-TEST_CASE(finds_masks) {
+UNIT_TEST(finds_masks) {
     enum { N = 12 };
     ht_model *model = tiny_load(&(tiny_options){0});
     int32_t token[N];
@@ -99,7 +99,7 @@ TEST_CASE(finds_masks) {
 }
 
 /* A guess that the grammar does not allow, or that is no token, ends what can be known. */
-TEST_CASE(wrong_guesses) {
+UNIT_TEST(wrong_guesses) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_grammar *g = compile(model);
     ht_answer_matcher *m = matcher(g);
@@ -161,7 +161,7 @@ static void walks(ht_masks_ahead *t, ht_model *model, size_t budget) {
     }
 }
 
-TEST_CASE(masks_are_the_same) {
+UNIT_TEST(masks_are_the_same) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_masks_ahead *t = ht_masks_ahead_new(&elsewhere);
     for (int round = 0; round < test_cases(4, 200); round++) walks(t, model, round % 2 ? 20000 : 0);
@@ -170,7 +170,7 @@ TEST_CASE(masks_are_the_same) {
 }
 
 /* Where there is no core for a thread, or the system gives none, nothing is ordered. */
-TEST_CASE(without_a_thread) {
+UNIT_TEST(without_a_thread) {
     ht_model *model = tiny_load(&(tiny_options){0});
     for (int i = 0; i < 2; i++) {
         ht_masks_ahead *t = ht_masks_ahead_new(i ? &every_core : &elsewhere);

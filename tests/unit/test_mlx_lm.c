@@ -54,7 +54,7 @@ static ht_status ask(ht_backend_model *m, const ht_generate_options *o, reader *
     return ht_backend_generate(m, &(ht_backend_prompt){.text = "ab"}, o, read_text, r, NULL, metrics, err);
 }
 
-TEST_CASE(an_answer_is_text_and_figures) {
+UNIT_TEST(an_answer_is_text_and_figures) {
     ht_backend_model *m = load("serve");
     ht_metrics metrics;
     reader r = {.again = m};
@@ -79,7 +79,7 @@ TEST_CASE(an_answer_is_text_and_figures) {
     ht_backend_close(m);
 }
 
-TEST_CASE(stop_strings_and_callbacks_end_an_answer) {
+UNIT_TEST(stop_strings_and_callbacks_end_an_answer) {
     ht_backend_model *m = load("serve");
     ht_metrics metrics;
     reader r = {0};
@@ -118,7 +118,7 @@ static void read_request(const ht_generate_options *o, char text[4096]) {
     fclose(f);
 }
 
-TEST_CASE(values_left_out_are_the_checkpoints) {
+UNIT_TEST(values_left_out_are_the_checkpoints) {
     static const char config[] = "{\"do_sample\": true, \"top_k\": 7, \"temperature\": 0.25}";
     char text[4096];
     scratch_write("generation_config.json", config, sizeof config - 1);
@@ -129,7 +129,7 @@ TEST_CASE(values_left_out_are_the_checkpoints) {
     assert_non_null(strstr(text, "\"temperature\":0.69"));
 }
 
-TEST_CASE(all_options_reach_the_child) {
+UNIT_TEST(all_options_reach_the_child) {
     char text[4096] = "";
     const ht_logit_bias bias[] = {{9, -100}, {3, 0.5f}};
     const ht_sampler_options sampler = OPTIONS(
@@ -161,7 +161,7 @@ static void check_refused(ht_backend_model *m, const ht_backend_prompt *p, const
     assert_string_equal(r.text, "abc");
 }
 
-TEST_CASE(wrong_requests_are_refused_and_harmless) {
+UNIT_TEST(wrong_requests_are_refused_and_harmless) {
     ht_backend_model *m = load("serve");
     const int32_t outside[] = {0, SCRIPT_VOCAB}, below[] = {-1};
     const char *empty = "";
@@ -188,7 +188,7 @@ TEST_CASE(wrong_requests_are_refused_and_harmless) {
     ht_backend_close(m);
 }
 
-TEST_CASE(an_error_of_a_request_ends_it_alone) {
+UNIT_TEST(an_error_of_a_request_ends_it_alone) {
     ht_error err = {0};
     ht_backend_model *m = load_answer(
         "say \"{\\\"id\\\":$id,\\\"event\\\":\\\"error\\\",\\\"kind\\\":\\\"memory\\\",\\\"message\\\":\\\"too "
@@ -210,7 +210,7 @@ static void check_option(const ht_backend_options *with, ht_status status, const
     assert_null(m);
 }
 
-TEST_CASE(options_that_mlx_has_not_are_refused) {
+UNIT_TEST(options_that_mlx_has_not_are_refused) {
     const struct {
         ht_model_options with;
         const char *name;
@@ -234,7 +234,7 @@ TEST_CASE(options_that_mlx_has_not_are_refused) {
     assert_fails(HT_ERR_UNSUPPORTED, "and this is a file", ht_backend_load, "mlx_lm", file, NULL, &m);
 }
 
-TEST_CASE(what_it_has_not_is_refused_by_name) {
+UNIT_TEST(what_it_has_not_is_refused_by_name) {
     ht_backend_model *m = load("serve");
     ht_model *native;
     ht_error err = {0};
@@ -246,7 +246,7 @@ TEST_CASE(what_it_has_not_is_refused_by_name) {
 
 /* ---- cancellation ---- */
 
-TEST_CASE(calls_are_cancelled_while_the_child_computes) {
+UNIT_TEST(calls_are_cancelled_while_the_child_computes) {
     ht_backend_model *m = load("slow=1; serve");
     ht_metrics metrics;
     for (int i = 0; i < 5; i++) {
@@ -265,7 +265,7 @@ TEST_CASE(calls_are_cancelled_while_the_child_computes) {
     ht_backend_close(m);
 }
 
-TEST_CASE(loading_is_cancelled) {
+UNIT_TEST(loading_is_cancelled) {
     ht_cancel flag = {0};
     ht_cancel_request(&flag);
     const int n_files = script_open_files();
@@ -297,7 +297,7 @@ static void *call_often(void *arg) {
     return NULL;
 }
 
-TEST_CASE(threads_take_turns) {
+UNIT_TEST(threads_take_turns) {
     ht_backend_model *m = load("serve");
     worker workers[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -322,7 +322,7 @@ static void *call_until_cancelled(void *arg) {
 }
 
 /* Calls that compute and calls that wait. One that has not begun yet is not touched, so it is asked for more than once. */
-TEST_CASE(all_calls_are_cancelled_at_once) {
+UNIT_TEST(all_calls_are_cancelled_at_once) {
     ht_backend_model *m = load("slow=1; serve");
     _Atomic int running = 0;
     worker workers[THREADS];

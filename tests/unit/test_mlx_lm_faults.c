@@ -200,7 +200,7 @@ static void check_fault(const fault *f) {
     check_next_load();
 }
 
-TEST_CASE(faults_are_errors_and_leave_nothing) {
+UNIT_TEST(faults_are_errors_and_leave_nothing) {
     for (int i = 0; i < test_cases(2 * N_FAULTS, 25 * N_FAULTS); i++) check_fault(&faults[i % N_FAULTS]);
 }
 
@@ -223,7 +223,7 @@ static void write_changed(char *does, size_t size, const char *line) {
 }
 
 /* Some such lines still say what may be said. */
-TEST_CASE(changed_lines_are_read_or_refused) {
+UNIT_TEST(changed_lines_are_read_or_refused) {
     char does[4096], script[8192];
     for (int i = 0; i < test_cases(30, 3000); i++) {
         ht_error err = {0};
@@ -262,7 +262,7 @@ static void check_unread(const char *then, double seconds, ht_status expected, c
 }
 
 /* Writing to a child that is gone would end this program by SIGPIPE. */
-TEST_CASE(a_child_that_does_not_read_is_an_error) {
+UNIT_TEST(a_child_that_does_not_read_is_an_error) {
     assert_ptr_equal(signal(SIGPIPE, SIG_DFL), SIG_DFL);
     check_unread("exec sleep 1000", 0.3, HT_ERR_LIMIT, "did not come within 0.3 seconds");
     check_unread("exec 0<&-; exec sleep 1000", 0, HT_ERR_IO, "closed its input or output");
@@ -292,7 +292,7 @@ static void check_unended(const char *then, script_deadlines deadlines, ht_statu
     script_check_clean(n_files);
 }
 
-TEST_CASE(a_call_that_does_not_end_is_an_error_of_the_next) {
+UNIT_TEST(a_call_that_does_not_end_is_an_error_of_the_next) {
     check_unended("exec sleep 1000", (script_deadlines){.next = 0.3}, HT_ERR_LIMIT,
                   "the end of the last call did not come");
     /* late, whether a line is there just then or not */
@@ -324,7 +324,7 @@ static long read_pid(void) {
     return pid;
 }
 
-TEST_CASE(what_a_child_starts_goes_with_it) {
+UNIT_TEST(what_a_child_starts_goes_with_it) {
     char script[2048];
     long pid = 0;
     snprintf(script, sizeof script, "sleep 1000 & echo $! >'%s'; exec sleep 1000", scratch_path("pid"));
@@ -347,7 +347,7 @@ static ht_status load_with(const char *program, const char *script, ht_error *er
     return st;
 }
 
-TEST_CASE(a_program_that_cannot_start_is_an_error) {
+UNIT_TEST(a_program_that_cannot_start_is_an_error) {
     assert_fails(HT_ERR_IO, "cannot start \"no-such-python\"", load_with, "no-such-python", NULL);
     assert_fails(HT_ERR_IO, "", load_with, scratch_directory(), NULL);
     assert_fails(HT_ERR_IO, "ended with status 1", load_with, "/bin/false", NULL);

@@ -118,7 +118,7 @@ static void expect_rule(const ht_optimizer_options *options, double decay, torch
     ht_optimizer_free(o);
 }
 
-TEST_CASE(adamw_is_that_of_torch) {
+UNIT_TEST(adamw_is_that_of_torch) {
     ht_optimizer_options o = options_of(HT_OPTIMIZER_ADAMW);
     expect_rule(&o, 0.01, torch_adamw); /* the default */
     o.weight_decay = 0;
@@ -129,7 +129,7 @@ TEST_CASE(adamw_is_that_of_torch) {
     expect_rule(&o, 0.2, torch_adamw);
 }
 
-TEST_CASE(sgd_is_that_of_torch) {
+UNIT_TEST(sgd_is_that_of_torch) {
     ht_optimizer_options o = options_of(HT_OPTIMIZER_SGD);
     expect_rule(&o, 0, torch_sgd); /* the defaults */
     o.weight_decay = 0.1;
@@ -140,7 +140,7 @@ TEST_CASE(sgd_is_that_of_torch) {
     expect_rule(&o, 0, torch_sgd);
 }
 
-TEST_CASE(a_decay_that_f32_cannot_write_is_not_lost) {
+UNIT_TEST(a_decay_that_f32_cannot_write_is_not_lost) {
     const double lr = 1e-5, decay = 0.01; /* 1 - 1e-7 would be 1 - 1.19e-7 */
     ht_optimizer *o = new_optimizer(NULL);
     double worst = 0;
@@ -171,7 +171,7 @@ static float rounded_to_bf16(float x) {
     return x;
 }
 
-TEST_CASE(narrow_parameters_are_stepped_in_f32_and_rounded_once) {
+UNIT_TEST(narrow_parameters_are_stepped_in_f32_and_rounded_once) {
     for (int kind = 0; kind < 2; kind++) {
         ht_optimizer_options options = options_of((ht_optimizer_kind)kind);
         options.momentum = 0.9;
@@ -224,7 +224,7 @@ static void copied_state(ht_optimizer *from, ht_optimizer *to) {
     ht_scope_free(s);
 }
 
-TEST_CASE(a_restored_state_gives_the_same_bits) {
+UNIT_TEST(a_restored_state_gives_the_same_bits) {
     const double momentum[] = {0, 0, 0.9};
     const int expected[] = {2 * N_PARAMS, 0, N_PARAMS};
     for (int c = 0; c < 3; c++) {
@@ -261,7 +261,7 @@ static void expect_state(ht_optimizer *o, int64_t step, int n_moments) {
     assert_int_equal(found, step);
 }
 
-TEST_CASE(states_of_another_kind_are_refused) {
+UNIT_TEST(states_of_another_kind_are_refused) {
     ht_optimizer *adamw = new_optimizer(NULL);
     const ht_optimizer_options plain = options_of(HT_OPTIMIZER_SGD);
     ht_optimizer *sgd = new_optimizer(&plain);
@@ -291,7 +291,7 @@ TEST_CASE(states_of_another_kind_are_refused) {
 
 /* ---- errors of options and steps ---- */
 
-TEST_CASE(options_out_of_range_are_refused) {
+UNIT_TEST(options_out_of_range_are_refused) {
     struct {
         double beta1, beta2, eps, momentum, weight_decay;
         const char *text;
@@ -326,7 +326,7 @@ static void expect_no_step(ht_optimizer *o, ht_scope *s, ht_array **params, ht_a
     if (!strstr(err.message, text)) fail_msg("%s", err.message);
 }
 
-TEST_CASE(a_step_that_fails_changes_nothing) {
+UNIT_TEST(a_step_that_fails_changes_nothing) {
     ht_optimizer *o = new_optimizer(NULL);
     values params = drawn(5, 1);
     take_step(o, &params, HT_F32, 1, 0.01);
@@ -393,7 +393,7 @@ static float clip(values *g, ht_dtype dtype, double max_norm, values *clipped) {
     return found;
 }
 
-TEST_CASE(clipping_is_that_of_torch) {
+UNIT_TEST(clipping_is_that_of_torch) {
     const double limits[] = {0, 1e-3, 1, 5, 1e6, (double)INFINITY};
     const ht_dtype dtypes[] = {HT_F32, HT_BF16};
     for (int c = 0; c < 12; c++) {
@@ -414,7 +414,7 @@ TEST_CASE(clipping_is_that_of_torch) {
     }
 }
 
-TEST_CASE(a_norm_that_is_not_finite_is_said) {
+UNIT_TEST(a_norm_that_is_not_finite_is_said) {
     const float wrong[] = {NAN, INFINITY, -INFINITY};
     for (int c = 0; c < 3; c++) {
         values g = drawn(7, 0.5f), clipped;
@@ -424,7 +424,7 @@ TEST_CASE(a_norm_that_is_not_finite_is_said) {
     }
 }
 
-TEST_CASE(clipping_of_nothing_has_a_norm_of_0) {
+UNIT_TEST(clipping_of_nothing_has_a_norm_of_0) {
     ht_scope *s = new_scope();
     ht_array *norm = NULL, *out[1];
     float found;
@@ -454,7 +454,7 @@ static double transformers(ht_schedule_kind kind, double step, double warmup, do
     }
 }
 
-TEST_CASE(schedules_are_those_of_transformers) {
+UNIT_TEST(schedules_are_those_of_transformers) {
     const int64_t lengths[][2] = {{0, 10}, {3, 10}, {10, 10}, {1, 1000}, {0, 1}};
     for (int kind = 0; kind < 3; kind++) {
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -475,7 +475,7 @@ TEST_CASE(schedules_are_those_of_transformers) {
     }
 }
 
-TEST_CASE(a_schedule_that_makes_no_sense_is_nan) {
+UNIT_TEST(a_schedule_that_makes_no_sense_is_nan) {
     ht_schedule c;
     ht_schedule_init(&c, sizeof c);
     assert_true(ht_schedule_lr(&c, 5) == 1e-5);

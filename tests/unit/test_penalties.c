@@ -59,7 +59,7 @@ static void check_call(const ht_sampler_options *o, const int32_t *tokens, const
 }
 
 /* Two calls on a session: each counts what it has generated itself, neither the prompt nor the other's answer. */
-TEST_CASE(as_plain_arithmetic_has_it) {
+UNIT_TEST(as_plain_arithmetic_has_it) {
     int32_t prompt[PROMPT], tokens[MOST], plain[ANSWER];
     static const float pairs[][2] = {{0, 0}, {0.6f, 0}, {0, 0.4f}, {1.5f, 0.7f}, {-0.5f, 0}, {0.2f, -0.3f}, {2, 1e30f}};
     int differ = 0;
@@ -165,7 +165,7 @@ static void in_engines(bool lookup, int32_t sequences, size_t kv_bytes, int32_t 
     assert_true(kv_bytes ? set_back > 0 : set_back == 0);
 }
 
-TEST_CASE(the_same_everywhere) {
+UNIT_TEST(the_same_everywhere) {
     static int32_t prompt[WAYS][LONG], want[WAYS][ANSWER];
     int32_t other[ANSWER];
     for (int way = 0; way < WAYS; way++) {
@@ -201,7 +201,7 @@ static bool append(const char *text, size_t n, void *user) {
     return true;
 }
 
-TEST_CASE(biases_choose_among_what_a_grammar_allows) {
+UNIT_TEST(biases_choose_among_what_a_grammar_allows) {
     static const struct {
         const char *pattern, *biased;
         float bias;
@@ -260,7 +260,7 @@ static ht_metrics ask(ht_engine *e, const ht_generate_options *o, ht_engine_piec
     return a.metrics;
 }
 
-TEST_CASE(an_engine_tells_what_ended_an_answer) {
+UNIT_TEST(an_engine_tells_what_ended_an_answer) {
     ht_engine *e;
     const char *const stops[] = {"never to be seen", "a", "b"};
     const ht_logit_bias to_b[] = {{id_of("b"), 100}}, to_end[] = {{TINY_EOS, 100}};

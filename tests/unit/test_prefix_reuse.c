@@ -150,7 +150,7 @@ static void same_bits(shared *s, const ht_prefix_key *key, const int32_t *token,
     free(want), free(got);
 }
 
-TEST_CASE(hits_have_the_bits_of_a_prefill) {
+UNIT_TEST(hits_have_the_bits_of_a_prefill) {
     uint64_t random = 11;
     for (int which = test_is_late(); which < 2; which++) {
         ht_model *m = which ? sliding : growing;
@@ -174,7 +174,7 @@ TEST_CASE(hits_have_the_bits_of_a_prefill) {
 }
 
 /* Keys that are no numbers, behind those that are shared, change nothing. */
-TEST_CASE(not_a_number_behind_a_prefix) {
+UNIT_TEST(not_a_number_behind_a_prefix) {
     shared s = open_shared(growing, 20);
     int32_t token[MOST];
     memcpy(token, ids, sizeof token);
@@ -192,7 +192,7 @@ TEST_CASE(not_a_number_behind_a_prefix) {
 static int64_t nodes(const shared *s) { return ht_prefix_cache_get_figures(s->c).nodes; }
 
 /* A part of a page takes the place of a shorter one, until the page is full; tails that nobody would take are not kept. */
-TEST_CASE(parts_of_pages_grow) {
+UNIT_TEST(parts_of_pages_grow) {
     shared s = open_shared(growing, 20);
     ht_prefix_found found;
     ht_session *q = begin(&s, &plain, ids, MOST, &found);
@@ -214,7 +214,7 @@ TEST_CASE(parts_of_pages_grow) {
 
 /* A long prompt that is kept at its end alone has lost the keys of its sliding layers: what can be used is told, and a
  * sibling that has fewer tokens but all pages serves better. Who computes it again fills the pages in. */
-TEST_CASE(sliding_pages_come_later) {
+UNIT_TEST(sliding_pages_come_later) {
     shared s = open_shared(sliding, 40);
     (void)run(&s, &plain, ids, 800, false);
     const size_t bytes = ht_prefix_cache_get_figures(s.c).bytes;
@@ -239,7 +239,7 @@ TEST_CASE(sliding_pages_come_later) {
 
 /* What a ring takes is known before, however far it goes, and whoever else holds its pages: the places of those that had gone
  * hold the first that was there. */
-TEST_CASE(rings_take_what_is_said) {
+UNIT_TEST(rings_take_what_is_said) {
     static const int64_t to[] = {601, 768, 780, 1000, 1030, 4000};
     for (size_t i = 0; i < 3 * sizeof to / sizeof *to; i++) {
         shared s = open_shared(sliding, 40);
@@ -273,7 +273,7 @@ static ht_prefix_node *add(shared *s, ht_prefix_node *parent, const ht_session *
     return node;
 }
 
-TEST_CASE(nodes_are_added) {
+UNIT_TEST(nodes_are_added) {
     shared s = open_shared(growing, 3);
     ht_prefix_found found;
     ht_session *q = begin(&s, &plain, ids, MOST, &found);

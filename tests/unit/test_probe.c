@@ -267,7 +267,7 @@ static void check_fill(const ht_model *m, const seen *s) {
     }
 }
 
-TEST_CASE(values) {
+UNIT_TEST(values) {
     bool routed = false;
     for (size_t c = 0; c < N_CHECKPOINTS; c++) {
         ht_model *m = load(checkpoints[c]);
@@ -288,7 +288,7 @@ TEST_CASE(values) {
 
 /* ---- answers stay as they are ---- */
 
-TEST_CASE(answers_do_not_change) {
+UNIT_TEST(answers_do_not_change) {
     for (size_t c = 0; c < 2 * N_CHECKPOINTS; c++) {
         ht_model *m = load(checkpoints[c / 2]);
         ht_adapter *adapter = c % 2 ? test_adapter_for(m, 2, 2, c) : NULL;
@@ -306,7 +306,7 @@ TEST_CASE(answers_do_not_change) {
 }
 
 /* Each kind by itself says what it says among all, and nothing else comes. */
-TEST_CASE(kinds_by_themselves) {
+UNIT_TEST(kinds_by_themselves) {
     ht_model *m = load("qwen3-moe-f32");
     int32_t all[ALL];
     seen whole = {0};
@@ -331,7 +331,7 @@ TEST_CASE(kinds_by_themselves) {
 }
 
 /* What the first layers say is taken before the last ones are computed: streams of all layers do not wait in memory. */
-TEST_CASE(memory_of_a_step) {
+UNIT_TEST(memory_of_a_step) {
     for (size_t c = 0; c < N_CHECKPOINTS; c++) {
         ht_model *m = load(checkpoints[c]);
         const ht_plan *plain, *tapped;
@@ -367,7 +367,7 @@ static void on_end(const ht_answer_report *r, void *user) {
 static void keep_asked(const ht_probe *p, void *user) { keep(p, &((asked *)user)->s); }
 
 /* Requests with probes and without in one step. */
-TEST_CASE(in_company) {
+UNIT_TEST(in_company) {
     static const char *const names[] = {"qwen3-moe-f32", "gemma4-experts-bf16", "llama-q4_1.gguf"};
     for (size_t c = 0; c < 3; c++) {
         ht_model *m = load(names[c]);
@@ -417,7 +417,7 @@ TEST_CASE(in_company) {
 
 /* ---- what is refused ---- */
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     ht_model *m = load("llama-f32");
     ht_session *s;
     const int32_t ids[] = {1, 2, 3};

@@ -34,7 +34,7 @@ static int files_in(const char *folder) {
     return n;
 }
 
-TEST_CASE(what_it_says) {
+UNIT_TEST(what_it_says) {
     static const char *const hold[] = {"the same twice", "an engine answers as a session", "a restored state goes on",
                                        "the same with a seed", "text is UTF-8"};
     ht_bench_report *r;
@@ -63,7 +63,7 @@ TEST_CASE(what_it_says) {
 }
 
 /* A prompt after which the model ends the text at once: answers are compared all the same, and reuse is measured of a longer one. */
-TEST_CASE(no_answer_is_empty) {
+UNIT_TEST(no_answer_is_empty) {
     static const char *const same[] = {"the same twice", "an engine answers as a session", "a restored state goes on",
                                        "the same with a seed"};
     ht_bench_report *r;
@@ -87,7 +87,7 @@ TEST_CASE(no_answer_is_empty) {
 }
 
 /* A context that holds no two pages: what fits is measured, or the report says why it was not. */
-TEST_CASE(a_small_context) {
+UNIT_TEST(a_small_context) {
     ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .context = 256});
     for (int32_t tokens = 4; tokens <= 230; tokens += 226) {
         ht_bench_report *r;
@@ -104,7 +104,7 @@ TEST_CASE(a_small_context) {
     ht_model_free(m);
 }
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     ht_bench_report *r;
     ht_cancel cancel = {0};
     ht_report_options o = OPTIONS(ht_report_options, with.max_tokens = 1);

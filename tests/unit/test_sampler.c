@@ -236,7 +236,7 @@ static const char *shuffle(ht_sampler_stage order[HT_SAMPLER_STAGES]) {
 
 /* ---- tests ---- */
 
-TEST_CASE(generator_known_answers) {
+UNIT_TEST(generator_known_answers) {
     uint32_t out[4];
     ht_philox4x32((const uint32_t[4]){0}, (const uint32_t[2]){0}, out);
     assert_int_equal(out[0], 0x6627e8d5);
@@ -258,7 +258,7 @@ TEST_CASE(generator_known_answers) {
     assert_true(fabs(mean - 0.5) < 0.01);
 }
 
-TEST_CASE(greedy_takes_the_lowest_of_ties) {
+UNIT_TEST(greedy_takes_the_lowest_of_ties) {
     static float x[1000];
     ht_sampler_options o = DEFAULTS(ht_sampler_options);
     for (int i = 0; i < 1000; i++) x[i] = -5;
@@ -279,7 +279,7 @@ TEST_CASE(greedy_takes_the_lowest_of_ties) {
 }
 
 /* Chains of every order over rows of many shapes, with ties, against the plain chain. */
-TEST_CASE(agrees_with_the_plain_chain) {
+UNIT_TEST(agrees_with_the_plain_chain) {
     static const int sizes[] = {1, 2, 5, 127, 128, 129, 1000, 5003, 20000};
     static float x[20000];
     static uint32_t some[625];
@@ -339,7 +339,7 @@ static int32_t pick_of_highest(ht_sampler *s, const float *x, const ht_ranked *s
 }
 
 /* With all but the logits it asks for left out, a sampler picks what it picks from all. */
-TEST_CASE(the_highest_are_enough) {
+UNIT_TEST(the_highest_are_enough) {
     enum { N = 3000 };
     static float x[N], left[N];
     static ht_ranked sorted[N];
@@ -397,7 +397,7 @@ static int32_t top_k_of(const ht_sampler_options *o, int64_t n_history) {
 
 #define ASKED(k, n_history, ...) assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, __VA_ARGS__), n_history), k)
 
-TEST_CASE(how_many_are_asked_for) {
+UNIT_TEST(how_many_are_asked_for) {
     const ht_logit_bias bias[] = {{7, -1}, {3, -100}, {9, 0}}, raised[] = {{7, -1}, {3, 0.5f}};
     ASKED(1, 5, (void)0);
     ASKED(1, 5, with.top_p = 0.5f, with.min_p = 0.1f); /* keep the highest */
@@ -422,7 +422,7 @@ TEST_CASE(how_many_are_asked_for) {
 }
 
 /* A nucleus of most of a flat row is found bucket by bucket; the set must be the plain one's to the last member. */
-TEST_CASE(wide_nucleus_is_exact) {
+UNIT_TEST(wide_nucleus_is_exact) {
     enum { N = 100000 };
     float *x = malloc(N * sizeof *x);
     float *block_max = malloc((size_t)ht_row_blocks(N) * sizeof *block_max);
@@ -452,7 +452,7 @@ TEST_CASE(wide_nucleus_is_exact) {
 }
 
 /* The highest k, whatever the row's shape: ties go to the lowest index. */
-TEST_CASE(the_highest_are_found) {
+UNIT_TEST(the_highest_are_found) {
     enum { N = 30000 };
     static float x[N], block_max[(N + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK];
     static ht_ranked out[N], sorted[N];
@@ -474,7 +474,7 @@ TEST_CASE(the_highest_are_found) {
     }
 }
 
-TEST_CASE(sorting_and_weights) {
+UNIT_TEST(sorting_and_weights) {
     enum { N = 3000 };
     static ht_ranked r[N];
     static float x[N], w[N];
@@ -500,7 +500,7 @@ TEST_CASE(sorting_and_weights) {
 }
 
 /* Every instruction set there is gives the same bits as the plain lanes. */
-TEST_CASE(scans_are_the_same_everywhere) {
+UNIT_TEST(scans_are_the_same_everywhere) {
     enum { N = 1000 };
     static const char *const sets[] = {"avx512", "avxvnni", "avx2", "i8mm", "neon"};
     static uint16_t bucket[2][HT_ROW_BLOCK];
@@ -538,7 +538,7 @@ TEST_CASE(scans_are_the_same_everywhere) {
 }
 
 /* Frequencies of 40,000 draws against the probabilities: chi-squared with 7 degrees of freedom, 1 in 10^5 by chance. */
-TEST_CASE(draws_follow_the_probabilities) {
+UNIT_TEST(draws_follow_the_probabilities) {
     enum { N = 8, DRAWS = 40000 };
     static const float x[N] = {0.5f, 2, -1, 1.25f, 0, 2, -0.5f, 1};
     double p[N], total = 0, chi = 0;
@@ -556,7 +556,7 @@ TEST_CASE(draws_follow_the_probabilities) {
     assert_true(chi < 35);
 }
 
-TEST_CASE(bad_logits_are_errors) {
+UNIT_TEST(bad_logits_are_errors) {
     static float x[300];
     const float bad[] = {NAN, INFINITY, -INFINITY};
     const ht_logit_bias bias[] = {{13, 3e38f}, {26, -3e38f}};
@@ -585,7 +585,7 @@ TEST_CASE(bad_logits_are_errors) {
 }
 
 /* What OpenAI defines, on numbers that a reader can check; n of the history's tokens are the prompt's. */
-TEST_CASE(changes_by_hand) {
+UNIT_TEST(changes_by_hand) {
     static const float x[] = {1, 2, 3, 2.5f};
     static const int32_t history[] = {2, 3, 3, 1, 3};
     ht_sampler_options o = OPTIONS(ht_sampler_options, with.presence_penalty = 0.75f);
@@ -610,7 +610,7 @@ TEST_CASE(changes_by_hand) {
 }
 
 /* The largest changes leave logits finite, whatever follows them: the chain has no infinity to stumble on. */
-TEST_CASE(extreme_changes) {
+UNIT_TEST(extreme_changes) {
     enum { N = 2000 };
     static float x[N];
     int32_t history[N];
@@ -649,7 +649,7 @@ TEST_CASE(extreme_changes) {
     assert_true(differ > 20);
 }
 
-TEST_CASE(orders_are_parsed) {
+UNIT_TEST(orders_are_parsed) {
     ht_sampler_stage order[HT_SAMPLER_STAGES];
     ht_error err = {0};
     assert_int_equal(ht_sampler_order_parse("top_p,min_p,top_k,temperature", order, &err), HT_OK);
@@ -670,7 +670,7 @@ TEST_CASE(orders_are_parsed) {
     }
 }
 
-TEST_CASE(bad_options_are_refused) {
+UNIT_TEST(bad_options_are_refused) {
     const ht_sampler_options wrong[] = {
         {.temperature = -1},
         {.temperature = NAN},

@@ -54,7 +54,7 @@ static ht_step_job *ask(sequence *q, int64_t end) {
 }
 
 /* Prompts that one thread asks for, of different lengths, until all are done. */
-TEST_CASE(jobs_in_company) {
+UNIT_TEST(jobs_in_company) {
     sequence q[JOBS];
     ht_step_job *jobs[JOBS];
     for (int i = 0; i < JOBS; i++) open_sequence(&q[i], (uint64_t)i);
@@ -85,7 +85,7 @@ static ht_status refuse(void *user, const ht_logits_rows *logits, ht_error *err)
 }
 
 /* What one of them makes of its logits is its own affair. */
-TEST_CASE(one_fails_among_others) {
+UNIT_TEST(one_fails_among_others) {
     sequence q[JOBS];
     ht_step_job *jobs[JOBS];
     for (int i = 0; i < JOBS; i++) {
@@ -105,7 +105,7 @@ TEST_CASE(one_fails_among_others) {
 }
 
 /* A job that is cancelled while it waits ends and has computed nothing; the others go on, one of them in a step of its own. */
-TEST_CASE(cancelling_one_of_several) {
+UNIT_TEST(cancelling_one_of_several) {
     sequence q[3];
     ht_cancel cancel = {0};
     ht_step_job *jobs[3];
@@ -132,7 +132,7 @@ TEST_CASE(cancelling_one_of_several) {
 
 /* ---- pace ---- */
 
-TEST_CASE(pace_keeps_its_bound) {
+UNIT_TEST(pace_keeps_its_bound) {
     ht_prefill_budget p = {0};
     assert_int_equal(ht_prefill_budget_rows(&p, 2, 0, 512), 512); /* nobody is kept waiting */
     assert_true(ht_prefill_budget_rows(&p, 2, 1, 512) < 32);      /* nothing is known */
@@ -185,7 +185,7 @@ static void *converse(void *user) {
     return NULL;
 }
 
-TEST_CASE(sessions_in_threads) {
+UNIT_TEST(sessions_in_threads) {
     for (int32_t slots = 1; slots <= 4; slots *= 2) {
         ht_model_options o = OPTIONS(ht_model_options, with.slots = slots);
         ht_model *m;
@@ -219,7 +219,7 @@ static bool ask_another(const float *logits, int64_t first, int64_t n_rows, int3
     return true;
 }
 
-TEST_CASE(call_within_a_call) {
+UNIT_TEST(call_within_a_call) {
     ht_model_options o = OPTIONS(ht_model_options, with.slots = 1);
     ht_model *m;
     ht_session *s;
@@ -236,7 +236,7 @@ TEST_CASE(call_within_a_call) {
 
 /* ---- options ---- */
 
-TEST_CASE(options) {
+UNIT_TEST(options) {
     ht_error err = {0};
     const char *path = tiny_write(&(tiny_options){0});
     ht_model *m;
@@ -270,7 +270,7 @@ static void slide(const ht_model_options *o, const int32_t *ids, int n, int32_t 
     ht_model_free(m);
 }
 
-TEST_CASE(sliding_context) {
+UNIT_TEST(sliding_context) {
     enum { VOCAB = 61 };
     int32_t ids[LONG];
     for (int i = 0; i < LONG; i++) ids[i] = (i * i + 7 * i) % VOCAB;

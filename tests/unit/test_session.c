@@ -52,7 +52,7 @@ static int teardown(void **state) {
 
 /* ---- bits ---- */
 
-TEST_CASE(chunks_do_not_change_bits) {
+UNIT_TEST(chunks_do_not_change_bits) {
     static const int32_t chunks[] = {1, 37, 64, 256, 1300};
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++)
@@ -77,7 +77,7 @@ TEST_CASE(chunks_do_not_change_bits) {
 }
 
 /* A session that asks for no chunk has the device's number of rows, or the context where that is shorter. */
-TEST_CASE(steps_are_as_long_as_the_device_has_them) {
+UNIT_TEST(steps_are_as_long_as_the_device_has_them) {
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
     assert_works(ht_session_new, small, NULL, &s);
@@ -99,7 +99,7 @@ TEST_CASE(steps_are_as_long_as_the_device_has_them) {
 }
 
 /* The whole rows differ between positions and from zero, so that the comparisons above can fail. */
-TEST_CASE(logits_are_not_trivial) {
+UNIT_TEST(logits_are_not_trivial) {
     for (int m = 0; m < N_MODELS; m++)
         for (int i = 1; i < TOKENS; i++) {
             const float *row = expected[m] + (int64_t)i * TINY_VOCAB;
@@ -128,7 +128,7 @@ static void *run_alone(void *arg) {
     return NULL;
 }
 
-TEST_CASE(sessions_in_two_threads) {
+UNIT_TEST(sessions_in_two_threads) {
     for (int m = 0; m < 2; m++) {
         pthread_t thread[2];
         job jobs[2] = {{.model = m, .rows = tiny_rows(TOKENS)}, {.model = m, .rows = tiny_rows(TOKENS)}};
@@ -149,7 +149,7 @@ static int32_t likeliest(const float *row) {
     return best;
 }
 
-TEST_CASE(together_is_as_alone) {
+UNIT_TEST(together_is_as_alone) {
     enum { N = 4, STEPS = 30 };
     static const int begin[N] = {1, 250, 511, 1000};
     for (int m = 0; m < N_MODELS; m++) {
@@ -181,7 +181,7 @@ TEST_CASE(together_is_as_alone) {
 }
 
 /* Whose logits are not numbers is said, and no session has taken the step. */
-TEST_CASE(a_step_without_numbers_is_not_taken) {
+UNIT_TEST(a_step_without_numbers_is_not_taken) {
     enum { N = 3, NAN_TOKEN = 5, LENGTH = 20 };
     static const int32_t fine[N] = {17, 18, 19}, broken[N] = {17, NAN_TOKEN, 19};
     ht_error err = {0};
@@ -208,7 +208,7 @@ TEST_CASE(a_step_without_numbers_is_not_taken) {
 
 /* ---- going back ---- */
 
-TEST_CASE(rewinding_gives_the_same_bits) {
+UNIT_TEST(rewinding_gives_the_same_bits) {
     static const int64_t places[] = {0, 1, 255, 256, 257, 700, 1299};
     float *rows = tiny_rows(TOKENS);
     ht_session *s = tiny_session(models[0], 128);
@@ -231,7 +231,7 @@ TEST_CASE(rewinding_gives_the_same_bits) {
 }
 
 /* Places that a ring lost are refused and leave the session as it was; the others give the same bits. */
-TEST_CASE(rings_refuse_what_they_lost) {
+UNIT_TEST(rings_refuse_what_they_lost) {
     enum { CHUNK = 100, PAGES = 2, LENGTH = 1200 }; /* 139 adjacent positions lie in at most 2 pages */
     enum { HELD = 768 };                            /* 1200 positions end in page 4: the ring holds pages 3 and 4 */
     static const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, HELD + WINDOW - 1, 0};
@@ -259,7 +259,7 @@ TEST_CASE(rings_refuse_what_they_lost) {
 }
 
 /* A ring that went on, back and on again has lost what the furthest step pushed out, not only the last one. */
-TEST_CASE(rings_remember_how_far_they_were_written) {
+UNIT_TEST(rings_remember_how_far_they_were_written) {
     ht_session *s = tiny_session(models[1], 100);
     tiny_forward(s, ids, 1020, false, NULL); /* page 3: the ring holds pages 2 and 3 */
     assert_works(ht_session_truncate, s, 600);
@@ -275,7 +275,7 @@ TEST_CASE(rings_remember_how_far_they_were_written) {
 }
 
 /* What a step may not see must not matter, even if it is no number. */
-TEST_CASE(stale_positions_do_not_matter) {
+UNIT_TEST(stale_positions_do_not_matter) {
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s = tiny_session(models[m], 50);
@@ -302,7 +302,7 @@ TEST_CASE(stale_positions_do_not_matter) {
 
 /* ---- memory ---- */
 
-TEST_CASE(pages_are_as_forecast) {
+UNIT_TEST(pages_are_as_forecast) {
     for (int m = 0; m < N_MODELS; m++) {
         size_t before = ht_memory_get(models[m]->device).active_bytes;
         ht_session *s = tiny_session(models[m], 64);
@@ -325,7 +325,7 @@ TEST_CASE(pages_are_as_forecast) {
 }
 
 /* When memory runs out at a page's end the session stays usable, and goes on with the same bits once there is room. */
-TEST_CASE(running_out_of_memory_changes_nothing) {
+UNIT_TEST(running_out_of_memory_changes_nothing) {
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < 2; m++) {
         ht_session *s = tiny_session(models[m], 64);
@@ -347,7 +347,7 @@ TEST_CASE(running_out_of_memory_changes_nothing) {
 
 /* ---- refusals ---- */
 
-TEST_CASE(limits_and_ids_are_checked) {
+UNIT_TEST(limits_and_ids_are_checked) {
     ht_error err = {0};
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
@@ -373,7 +373,7 @@ TEST_CASE(limits_and_ids_are_checked) {
     ht_model_free(small);
 }
 
-TEST_CASE(bad_company_is_refused) {
+UNIT_TEST(bad_company_is_refused) {
     float logits[2 * TINY_VOCAB];
     ht_session *a = tiny_session(models[0], 512), *b = tiny_session(models[1], 512);
     ht_session *mixed[] = {a, b}, *twice[] = {a, a};
@@ -403,7 +403,7 @@ static bool count_rows(const float *logits, int64_t first, int64_t n_rows, int32
     return c->cancel;
 }
 
-TEST_CASE(ending_early_keeps_whole_chunks) {
+UNIT_TEST(ending_early_keeps_whole_chunks) {
     float *rows = tiny_rows(TOKENS);
     for (int cancel = 0; cancel < 2; cancel++) {
         ht_session *s = tiny_session(models[1], 64);
@@ -446,7 +446,7 @@ static bool begin(const float *logits, int64_t first, int64_t n_rows, int32_t vo
     return true;
 }
 
-TEST_CASE(cancelling_from_another_thread) {
+UNIT_TEST(cancelling_from_another_thread) {
     ht_session *s = tiny_session(models[0], 16);
     canceller c = {0};
     const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);

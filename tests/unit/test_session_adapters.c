@@ -152,7 +152,7 @@ static void check_values(const char *name) {
     for (int i = 0; i < c.n; i++) free(c.packed[i]);
 }
 
-TEST_CASE(logits_are_those_of_changed_weights) {
+UNIT_TEST(logits_are_those_of_changed_weights) {
     if (test_is_late()) skip(); /* the changed weights are in host memory */
     for (size_t i = 0; i < sizeof exact_models / sizeof *exact_models; i++)
         if (!TEST_SLOW || i % 4 == 0) check_values(exact_models[i]);
@@ -243,13 +243,13 @@ static void check_bits(const char *name) {
     free(first);
 }
 
-TEST_CASE(bits_are_those_of_the_session_alone) {
+UNIT_TEST(bits_are_those_of_the_session_alone) {
     for (size_t i = 0; i < sizeof default_models / sizeof *default_models; i++)
         if (!TEST_SLOW || i % 3 == 2) check_bits(default_models[i]);
 }
 
 /* The adapters stay over a reset, and go when there are to be none; the session keeps them alive. */
-TEST_CASE(adapters_are_set_and_taken_off) {
+UNIT_TEST(adapters_are_set_and_taken_off) {
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
     ht_adapter *a = test_adapter_for(m, 4, 1, 8);
     int32_t ids[N_IDS];
@@ -288,7 +288,7 @@ static void *call(void *arg) {
 }
 
 /* What the first session with the adapter makes, the model's plan and the adapter's form, is made once. */
-TEST_CASE(several_threads_begin_at_once) {
+UNIT_TEST(several_threads_begin_at_once) {
     enum { N_CALLERS = 4 };
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
     ht_adapter *a = test_adapter_for(m, 4, 1, 8);
@@ -311,7 +311,7 @@ static void refuse(ht_session *s, ht_adapter *a, float scale, const char *text) 
     assert_fails(HT_ERR_ARGUMENT, text, ht_session_set_adapters, s, &a, &scale, 1);
 }
 
-TEST_CASE(what_does_not_fit_is_refused) {
+UNIT_TEST(what_does_not_fit_is_refused) {
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16),
              *other = load("qwen3-moe-f32", 2, HT_PRECISION_HIGH, HT_F16);
     ht_adapter *a = test_adapter_for(m, 4, 1, 8), *foreign = test_adapter_for(other, 4, 1, 8);

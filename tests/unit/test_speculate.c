@@ -89,7 +89,7 @@ static void try_guesses(int m, ht_sampler_options sampler, int32_t guesses, bool
     ht_session_free(s);
 }
 
-TEST_CASE(the_same_tokens) {
+UNIT_TEST(the_same_tokens) {
     static const int32_t guesses[] = {0, 1, 2, 7, HT_MOST_GUESSES};
     for (int m = 0; m < N_MODELS; m++)
         for (int c = 0; c < test_cases(TEST_SLOW ? 3 : 8, 200); c++) {
@@ -113,7 +113,7 @@ TEST_CASE(the_same_tokens) {
 }
 
 /* A draft model that is the model itself is always right: as few steps as there can be. */
-TEST_CASE(right_guesses_save_steps) {
+UNIT_TEST(right_guesses_save_steps) {
     for (int m = 0; m < N_MODELS; m++) {
         const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = 3);
         ht_generate_options o = DEFAULTS(ht_generate_options);
@@ -132,7 +132,7 @@ TEST_CASE(right_guesses_save_steps) {
 }
 
 /* What is drawn at the end of a guess has the probabilities that the logits say, summed over what may come before. */
-TEST_CASE(the_same_distribution) {
+UNIT_TEST(the_same_distribution) {
     enum { DRAWS = 3000 };
     static double expected[TINY_VOCAB];
     static int count[TINY_VOCAB];
@@ -205,7 +205,7 @@ static void on_end(const ht_answer_report *report, void *user) {
         memcpy(e->token, report->token, (size_t)report->metrics.generated_tokens * sizeof *e->token);
 }
 
-TEST_CASE(in_an_engine) {
+UNIT_TEST(in_an_engine) {
     enum { N = 6 };
     for (int m = 0; m < N_MODELS; m++) {
         ht_engine *e;
@@ -242,7 +242,7 @@ TEST_CASE(in_an_engine) {
     }
 }
 
-TEST_CASE(refusals) {
+UNIT_TEST(refusals) {
     ht_model *other;
     ht_session *s = tiny_session(models[0], 512);
     assert_works(ht_model_load, "tests/golden/tiny/llama-llama3-q8_0.gguf", NULL, &other);
@@ -261,7 +261,7 @@ TEST_CASE(refusals) {
 /* ---- how many ---- */
 
 /* Of a sequence that can be guessed many are guessed; one that cannot takes hardly longer than without guesses. */
-TEST_CASE(the_number_adapts) {
+UNIT_TEST(the_number_adapts) {
     enum { LENGTH = 200 };
     int32_t tokens[LENGTH];
     for (int repeats = 0; repeats < 2; repeats++) {

@@ -50,7 +50,7 @@ static const tiny_options kinds[] = {{.type = HT_W_Q8_0},
                                      {.type = HT_W_Q4_0, .kv = HT_BF16, .window = WINDOW}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
-TEST_CASE(restored_sessions_go_on_with_the_same_bits) {
+UNIT_TEST(restored_sessions_go_on_with_the_same_bits) {
     static const int lengths[] = {700, 0, 1, 255, 256, 257};
     float *want = tiny_rows(TOKENS), *got = tiny_rows(TOKENS);
     for (int k = 0; k < N_KINDS; k++) {
@@ -78,7 +78,7 @@ TEST_CASE(restored_sessions_go_on_with_the_same_bits) {
 }
 
 /* A sampled answer, too, goes on where the saved one was; the last token has not been computed when it is saved. */
-TEST_CASE(answers_go_on) {
+UNIT_TEST(answers_go_on) {
     const ht_sampler_options lively = OPTIONS(ht_sampler_options, with.temperature = 1.5f, with.seed = 9);
     ht_model *m = tiny_load(&kinds[1]);
     ht_error err = {0};
@@ -102,7 +102,7 @@ TEST_CASE(answers_go_on) {
 
 /* What a ring has dropped before it was saved is not there afterwards: going back so far is refused, as it was; and a session
  * of other chunks has other rings. */
-TEST_CASE(rings_know_what_they_hold) {
+UNIT_TEST(rings_know_what_they_hold) {
     float *want = tiny_rows(TOKENS), *got = tiny_rows(TOKENS);
     ht_model *m = tiny_load(&kinds[1]);
     ht_error err = {0};
@@ -148,7 +148,7 @@ static void still_as_it_was(ht_session *s, int n, const float *want) {
     free(got);
 }
 
-TEST_CASE(damage_is_found) {
+UNIT_TEST(damage_is_found) {
     float *want = tiny_rows(TOKENS);
     ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .window = WINDOW});
     ht_session *s = tiny_session(m, 64), *other = tiny_session(m, 64);
@@ -198,7 +198,7 @@ static void refuse(ht_session *s, const char *name, ht_status status, const char
     assert_int_equal(ht_session_length(s), n);
 }
 
-TEST_CASE(what_is_foreign_is_refused) {
+UNIT_TEST(what_is_foreign_is_refused) {
     ht_model *m = tiny_load(&kinds[0]), *weights = tiny_load(&(tiny_options){.type = HT_W_Q4_0}),
              *window = tiny_load(&kinds[1]), *cache = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .kv = HT_F32});
     ht_session *s = tiny_session(m, 64), *other;
@@ -254,7 +254,7 @@ TEST_CASE(what_is_foreign_is_refused) {
 }
 
 /* What cannot be written leaves what is there. */
-TEST_CASE(failed_saves_change_nothing) {
+UNIT_TEST(failed_saves_change_nothing) {
     ht_model *m = tiny_load(&kinds[0]);
     ht_session *s = tiny_session(m, 64);
     tiny_forward(s, ids, 20, true, NULL);

@@ -156,7 +156,7 @@ static void expect(const answer *a, bool ended, const char *thinking, const char
 /* ---- tests ---- */
 
 /* With its last token within the budget a thought is as without one; with one less it is cut. */
-TEST_CASE(budget_at_the_mark) {
+UNIT_TEST(budget_at_the_mark) {
     ht_model *m = load(plain, marks);
     const answer free = SAY(m, true, -1, "a", "b", "c", "</think>", "y");
     expect(&free, false, "abc", "y");
@@ -179,7 +179,7 @@ TEST_CASE(budget_at_the_mark) {
 }
 
 /* Marks of several tokens: what the model has begun of one goes on; half a character ends before it. */
-TEST_CASE(budget_within_marks_and_characters) {
+UNIT_TEST(budget_within_marks_and_characters) {
     ht_model *text = load(plain, NULL), *special = load(plain, marks);
     answer a = SAY(text, true, 2, "a", "</th", "b");
     expect(&a, true, "a", "b");
@@ -207,7 +207,7 @@ TEST_CASE(budget_within_marks_and_characters) {
     ht_model_free(special);
 }
 
-TEST_CASE(several_thoughts) {
+UNIT_TEST(several_thoughts) {
     ht_model *text = load(plain, NULL), *special = load(plain, marks);
     /* Two tokens, and one that is left. */
     answer a = SAY(text, false, 3, "<think>", "a", "b", "</think>yes", "c");
@@ -227,7 +227,7 @@ TEST_CASE(several_thoughts) {
 }
 
 /* A conversation that holds what the model says: its opening mark is guessed with what follows, which the budget does not have. */
-TEST_CASE(guesses_across_an_opening) {
+UNIT_TEST(guesses_across_an_opening) {
     static const char template[] = "{% for m in messages %}{{ m.content }}{% endfor %}\n{# [THINK] #}";
     ht_model *m = tiny_load(&(tiny_options){.chat_template = template, .words = words});
     ht_chat *chat = test_chat((const test_message[]){{"user", "xyz[THINK]abcdefg"}}, 1);
@@ -252,7 +252,7 @@ TEST_CASE(guesses_across_an_opening) {
 }
 
 /* The template says what stands around the mark, and a title is no part of a thought. */
-TEST_CASE(as_the_template_writes) {
+UNIT_TEST(as_the_template_writes) {
     ht_model *m = load(spaced, marks);
     answer a = SAY(m, true, 1, "a", "b");
     expect(&a, true, "a", "b");
@@ -291,7 +291,7 @@ static ht_generate_options sampled(ht_sampler_options *sampler, uint64_t seed, i
 }
 
 /* Random answers: up to where the thought is cut the same tokens, and the same with guesses. */
-TEST_CASE(beginnings_are_the_same) {
+UNIT_TEST(beginnings_are_the_same) {
     int n_ended = 0;
     for (int kind = 0; kind < 2; kind++) {
         ht_model *m = load(plain, kind ? marks : NULL);
@@ -327,7 +327,7 @@ TEST_CASE(beginnings_are_the_same) {
 }
 
 /* A stop text that is the end's first token, by the model's own will: what a step has drawn behind it is no part of the answer. */
-TEST_CASE(stops_within_the_end) {
+UNIT_TEST(stops_within_the_end) {
     static const char *const stop[] = {"\n"};
     ht_model *m = load(plain, marks);
     ht_session *s = tiny_session(m, 32);
@@ -376,7 +376,7 @@ static void take_end(const ht_answer_report *r, void *user) {
 }
 
 /* Requests with budgets of their own side by side, several answers each, set back for want of memory: each as it is alone. */
-TEST_CASE(engines_give_the_same) {
+UNIT_TEST(engines_give_the_same) {
     enum { REQUESTS = 10 };
     static const int32_t budgets[REQUESTS] = {0, -1, 7, 30, 1, 0, 100, 13, 5, 40}; /* the last two with a grammar */
     static shared got[REQUESTS];
@@ -427,7 +427,7 @@ static bool is_date(const char *s) {
            (s[3] == 'a' || s[3] == 'b');
 }
 
-TEST_CASE(grammar_behind_the_thought) {
+UNIT_TEST(grammar_behind_the_thought) {
     for (int kind = 0; kind < 2; kind++) {
         ht_model *m = load(plain, kind ? marks : NULL);
         ht_grammar *g = regex(m, "\\d\\d-[ab]");
@@ -476,7 +476,7 @@ static const char template_of_calls[] =
     TURNS "{{ m.content }}<|im_end|>\n{% endfor %}{# <tool_call> </think> #}" OPENED;
 
 /* Calls that have to come, behind a thought that is cut. */
-TEST_CASE(calls_behind_the_thought) {
+UNIT_TEST(calls_behind_the_thought) {
     static const char tools[] =
         "[{\"type\": \"function\", \"function\": {\"name\": \"look\", \"parameters\": {\"type\": "
         "\"object\", \"properties\": {\"n\": {\"type\": \"boolean\"}}, \"required\": [\"n\"], "
@@ -506,7 +506,7 @@ TEST_CASE(calls_behind_the_thought) {
 /* ---- sessions ---- */
 
 /* A thought that was left open goes on with what it has had, also in a session that was saved. */
-TEST_CASE(going_on_in_a_thought) {
+UNIT_TEST(going_on_in_a_thought) {
     for (int kind = 0; kind < 2; kind++) {
         ht_model *m = load(plain, kind ? marks : NULL);
         script s;
@@ -540,7 +540,7 @@ TEST_CASE(going_on_in_a_thought) {
 }
 
 /* The last mark of the tokens tells, whatever bytes stand before it. */
-TEST_CASE(marks_in_prompts) {
+UNIT_TEST(marks_in_prompts) {
     static const struct {
         const char *text;
         bool opened;
@@ -567,7 +567,7 @@ TEST_CASE(marks_in_prompts) {
     ht_model_free(m);
 }
 
-TEST_CASE(where_the_context_ends) {
+UNIT_TEST(where_the_context_ends) {
     ht_model *m = tiny_load(&(tiny_options){.chat_template = plain, .words = words, .context = 64});
     ht_sampler_options sampler;
     ht_chat *chat = conversation(true);
@@ -602,7 +602,7 @@ static void keep_probe(const ht_probe *p, void *user) {
 }
 
 /* Probes change no bit, and have the model's own probabilities of the tokens that were written. */
-TEST_CASE(probes_of_written_tokens) {
+UNIT_TEST(probes_of_written_tokens) {
     ht_model *m = load(plain, marks);
     ht_chat *chat = conversation(true);
     ht_sampler_options sampler;
@@ -643,7 +643,7 @@ TEST_CASE(probes_of_written_tokens) {
 
 /* ---- what has no thoughts ---- */
 
-TEST_CASE(without_thoughts) {
+UNIT_TEST(without_thoughts) {
     ht_model *m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
     ht_chat *chat = conversation(false);
     ht_sampler_options sampler;

@@ -65,7 +65,7 @@ static void check_rows(const ht_data *d, const ht_batches *b, const ht_train_bat
 
 /* ---- rows ---- */
 
-TEST_CASE(rows_of_a_batch) {
+UNIT_TEST(rows_of_a_batch) {
     static const char text[] = "{\"input_ids\": [5, 6, 7, 8], \"labels\": [-100, -100, 7, -100]}\n"
                                "{\"input_ids\": [9, 10]}\n";
     ht_data *d = train_open(model, text, &(ht_data_options){0});
@@ -85,7 +85,7 @@ TEST_CASE(rows_of_a_batch) {
 
 /* ---- order of the file ---- */
 
-TEST_CASE(order_of_the_file) {
+UNIT_TEST(order_of_the_file) {
     ht_data *d = open_many(7, 0);
     ht_batches *b = batches_of(d, (ht_batches_options){.batch = 3});
     assert_int_equal(ht_batches_per_epoch(b), 3);
@@ -130,7 +130,7 @@ static void expect_each_once(const int64_t *lines, size_t n, int n_samples, int 
     free(seen);
 }
 
-TEST_CASE(epochs_have_every_sample_once) {
+UNIT_TEST(epochs_have_every_sample_once) {
     for (int n = 1; n < 160; n += 13) {
         ht_data *d = open_many(n, 0);
         ht_batches *b = batches_of(d, (ht_batches_options){.batch = 4, .shuffle = true, .seed = 3});
@@ -153,7 +153,7 @@ TEST_CASE(epochs_have_every_sample_once) {
 }
 
 /* In a window, the batches split the samples by length. */
-TEST_CASE(windows_are_sorted_by_length) {
+UNIT_TEST(windows_are_sorted_by_length) {
     enum { BATCH = 4, WINDOW = 16, N = 2 * WINDOW * BATCH };
     ht_data *d = open_many(N, 0);
     ht_batches *b = batches_of(d, (ht_batches_options){.batch = BATCH, .shuffle = true, .seed = 1});
@@ -190,7 +190,7 @@ static void same_lines(ht_batches *a, ht_batches *b, int64_t step, bool same) {
 }
 
 /* Training that goes on in the middle of an epoch, or of a later one, has the batches that it would have had. */
-TEST_CASE(going_on_at_a_step) {
+UNIT_TEST(going_on_at_a_step) {
     ht_data *d = open_many(101, 24);
     for (int pack = 0; pack < 2; pack++) {
         const ht_batches_options o = {.batch = 2, .pack = pack, .shuffle = true, .seed = 9};
@@ -216,7 +216,7 @@ TEST_CASE(going_on_at_a_step) {
 }
 
 /* The same on every machine: from another implementation of what the headers say. */
-TEST_CASE(order_is_fixed) {
+UNIT_TEST(order_is_fixed) {
     ht_data *d = open_many(10, 0);
     static const struct {
         uint64_t seed;
@@ -239,7 +239,7 @@ TEST_CASE(order_is_fixed) {
 
 /* ---- packed ---- */
 
-TEST_CASE(packed_batches) {
+UNIT_TEST(packed_batches) {
     enum { N = 700, BATCH = 2, LENGTH = 24 };
     ht_data *d = open_many(N, LENGTH);
     int64_t rows = 0;
@@ -265,7 +265,7 @@ TEST_CASE(packed_batches) {
     ht_data_free(d);
 }
 
-TEST_CASE(packed_in_the_order_of_the_file) {
+UNIT_TEST(packed_in_the_order_of_the_file) {
     ht_data *d = open_many(50, 24);
     ht_batches *b = batches_of(d, (ht_batches_options){.batch = 2, .pack = true});
     const int64_t steps = ht_batches_per_epoch(b);
@@ -284,7 +284,7 @@ TEST_CASE(packed_in_the_order_of_the_file) {
 
 /* ---- what is refused ---- */
 
-TEST_CASE(refused) {
+UNIT_TEST(refused) {
     ht_data *d = open_many(3, 0);
     ht_batches *b;
     assert_fails(HT_ERR_ARGUMENT, "", ht_batches_new, d, &(ht_batches_options){.batch = 0}, &b);

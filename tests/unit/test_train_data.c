@@ -33,7 +33,7 @@ static void expect_lines(const char *text, int64_t n, const int32_t *first, cons
     ht_data_free(d);
 }
 
-TEST_CASE(lines_of_files) {
+UNIT_TEST(lines_of_files) {
     expect_lines("\xEF\xBB\xBF" IDS("1,9") "\r\n \t\n {\"input_ids\": [2,9]}\r\n\n", 2, (const int32_t[]){1, 2},
                  (const int64_t[]){1, 4});
     expect_lines("\n\n{\"input_ids\": [1,9]}", 1, (const int32_t[]){1}, (const int64_t[]){3});
@@ -44,7 +44,7 @@ TEST_CASE(lines_of_files) {
 }
 
 /* Lines across the pieces in which a file is read. */
-TEST_CASE(long_lines) {
+UNIT_TEST(long_lines) {
     enum { LINE = 700000, LINES = 5 };
     char *text = malloc(LINE * LINES + 1);
     memset(text, ' ', LINE * LINES);
@@ -66,7 +66,7 @@ static ht_status open_fails(const char *path, ht_error *err) {
     return status;
 }
 
-TEST_CASE(files_that_cannot_be_read) {
+UNIT_TEST(files_that_cannot_be_read) {
     assert_fails(HT_ERR_IO, "", open_fails, scratch_path("none"));
     assert_fails(HT_ERR_IO, "", open_fails, scratch_directory());
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n";
@@ -82,7 +82,7 @@ TEST_CASE(files_that_cannot_be_read) {
 
 /* ---- reports ---- */
 
-TEST_CASE(report_of_what_is_left) {
+UNIT_TEST(report_of_what_is_left) {
     static const char text[] = IDS("1,2,3") "\n"            /* 1 */
         IDS("1,2,3,4,5,6,7,271")                            /* 3 */
         "{\"text\": \"ab\"}\n"                              /* 4 */
@@ -121,7 +121,7 @@ TEST_CASE(report_of_what_is_left) {
     ht_data_free(d);
 }
 
-TEST_CASE(warnings_of_templates) {
+UNIT_TEST(warnings_of_templates) {
     static const char text[] =
         "{\"prompt\": \"a\", \"completion\": \"b\"}\n"
         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\","
@@ -140,7 +140,7 @@ TEST_CASE(warnings_of_templates) {
 
 /* ---- long samples ---- */
 
-TEST_CASE(long_samples) {
+UNIT_TEST(long_samples) {
     static const char text[] = IDS("1,2,3") IDS("1,2,3,4,271")
         IDS("1,2,3,271") "{\"input_ids\": [1,2,3,4,5], \"labels\": [-100,-100,-100,-100,5]}\n";
     ht_data *d = train_open(model, text, &(ht_data_options){.max_length = 4});
@@ -170,7 +170,7 @@ TEST_CASE(long_samples) {
                  &(ht_data_options){.max_length = 4, .long_samples = HT_LONG_REFUSE, .skip_bad = true});
 }
 
-TEST_CASE(whole_bounds) {
+UNIT_TEST(whole_bounds) {
     ht_data *d = train_open(model, IDS("1,2"), &(ht_data_options){.max_length = 2});
     assert_int_equal(ht_data_get_report(d)->max_length, 2);
     ht_data_free(d);
@@ -186,14 +186,14 @@ TEST_CASE(whole_bounds) {
 
 /* ---- bad lines ---- */
 
-TEST_CASE(bad_lines_end_it) {
+UNIT_TEST(bad_lines_end_it) {
     assert_fails(HT_ERR_FORMAT, "train.jsonl: line 3, column 10: `text` is 1, expected a string", train_open_fails,
                  model, IDS("1,2") "\n{\"text\": 1}\n{\n", &(ht_data_options){0});
     assert_fails(HT_ERR_FORMAT, "train.jsonl: line 2, column ", train_open_fails, model, IDS("1,2") "{\n",
                  &(ht_data_options){0});
 }
 
-TEST_CASE(bad_lines_are_skipped) {
+UNIT_TEST(bad_lines_are_skipped) {
     static const char text[] = "{\n" IDS("1,2") "7\n\n{\"text\": 1}\n{\"messages\": []}\n{}\n[]\n[]\n";
     ht_data *d = train_open(model, text, &(ht_data_options){.skip_bad = true});
     const ht_data_report *r = ht_data_get_report(d);
@@ -208,7 +208,7 @@ TEST_CASE(bad_lines_are_skipped) {
     ht_data_free(d);
 }
 
-TEST_CASE(nothing_is_left) {
+UNIT_TEST(nothing_is_left) {
     static const char *const says[] = {"no sample is left of 3 lines: 1 are bad such as ",
                                        "1 have more than 2 tokens, 1 have no token to learn"};
     assert_fails(HT_ERR_FORMAT, "is empty", train_open_fails, model, "\n\n", &(ht_data_options){0});
@@ -220,7 +220,7 @@ TEST_CASE(nothing_is_left) {
 /* ---- files that change, and calls that end ---- */
 
 /* The samples are those that were read. */
-TEST_CASE(files_that_change) {
+UNIT_TEST(files_that_change) {
     ht_data *d = train_open(model, IDS("1,2"), &(ht_data_options){0});
     const uint64_t before = ht_data_get_report(d)->fingerprint;
     scratch_write("train.jsonl", IDS("1,3"), strlen(IDS("1,3")));
@@ -240,7 +240,7 @@ static void note(double done, void *user) {
     *last = done;
 }
 
-TEST_CASE(progress_and_cancel) {
+UNIT_TEST(progress_and_cancel) {
     char text[200 * sizeof IDS("1,2")] = "";
     for (int i = 0; i < 200; i++) strcat(text, IDS("1,2"));
     double done = 0;
@@ -253,7 +253,7 @@ TEST_CASE(progress_and_cancel) {
 }
 
 /* A date is the same whenever a sample is made. */
-TEST_CASE(dates_stay) {
+UNIT_TEST(dates_stay) {
     train_use_template(model, "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}");
     ht_data *d = train_open(model, "{\"prompt\": \"a\", \"completion\": \"b\"}", &(ht_data_options){.time = 86400});
     char *text;

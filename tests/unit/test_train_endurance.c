@@ -84,7 +84,7 @@ static void validate(ht_trainer *t) {
     save(t, "checkpoint");
 }
 
-TEST_CASE(memory_stays) {
+UNIT_TEST(memory_stays) {
     if (TEST_SLOW) skip(); /* sanitizers keep what was freed, and find leaks themselves */
     const int steps = test_cases(400, 2000), first = test_cases(100, 200), apart = test_cases(20, 50);
     /* The allocator counts what its threads keep at hand, which takes a thousand steps to fill up: some 20 KiB. */
@@ -124,7 +124,7 @@ static void *read_whole(const char *name, size_t *n) {
     return bytes;
 }
 
-TEST_CASE(goes_on_at_any_step) {
+UNIT_TEST(goes_on_at_any_step) {
     enum { MOST_CUTS = 20 };
     const int steps = test_cases(40, 2000), cuts = test_cases(4, MOST_CUTS);
     int cut[MOST_CUTS];

@@ -92,7 +92,7 @@ static void check_steps(const char *name, const train_run *r, ht_model *m, ht_dt
 }
 
 /* Of each checkpoint the gradients and one kind of steps; all kinds in a soak. */
-TEST_CASE(torch_and_peft) {
+UNIT_TEST(torch_and_peft) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (TEST_SLOW && i % 3) continue; /* test_train_loss runs every family */
         char path[PATH_SIZE];
@@ -118,7 +118,7 @@ TEST_CASE(torch_and_peft) {
 }
 
 /* `all-linear` is what PEFT trains by this name. */
-TEST_CASE(all_linear) {
+UNIT_TEST(all_linear) {
     static const char *const of[] = {"llama", "gemma2"};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         char path[PATH_SIZE];

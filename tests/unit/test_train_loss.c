@@ -257,7 +257,7 @@ static void check_gradients(const ht_model *m, const char *name, const rows *r, 
     discard(&a);
 }
 
-TEST_CASE(every_family) {
+UNIT_TEST(every_family) {
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         ht_model *m = load(checkpoints[i], 2);
         rows r;

@@ -49,7 +49,7 @@ static const char turns[] =
     "{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \"b.\"},"
     "{\"role\": \"user\", \"content\": \"c?\"}, {\"role\": \"assistant\", \"content\": \"d.\"}]}";
 
-TEST_CASE(several_turns) {
+UNIT_TEST(several_turns) {
     train_use_template(model, chatml);
     const ht_sample s = expect(turns, &answers,
                                START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
@@ -65,7 +65,7 @@ TEST_CASE(several_turns) {
                  "user\nc?" END "\n" START "assistant\nd." END "\n]");
 }
 
-TEST_CASE(messages_behind_the_last_answer) {
+UNIT_TEST(messages_behind_the_last_answer) {
     train_use_template(model, chatml);
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
            "{\"role\": \"user\", \"content\": \"c\"}]}",
@@ -77,14 +77,14 @@ TEST_CASE(messages_behind_the_last_answer) {
 }
 
 /* Without a question before it, an answer is what the message says. */
-TEST_CASE(an_answer_first) {
+UNIT_TEST(an_answer_first) {
     train_use_template(model, chatml);
     expect("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"b\"},"
            "{\"role\": \"assistant\", \"content\": \"c\"}]}",
            &answers, START "assistant\n[a" END "]\n" START "user\nb" END "\n" START "assistant\n[c" END "]\n");
 }
 
-TEST_CASE(empty_answers_and_equal_ones) {
+UNIT_TEST(empty_answers_and_equal_ones) {
     train_use_template(model, chatml);
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"},"
            "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": null}]}",
@@ -93,7 +93,7 @@ TEST_CASE(empty_answers_and_equal_ones) {
                  "]\n");
 }
 
-TEST_CASE(weights) {
+UNIT_TEST(weights) {
     /* One that shows all that a message has. */
     train_use_template(model, "{% for m in messages %}{{ m | tojson }}" END "{% endfor %}");
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 1},"
@@ -117,7 +117,7 @@ TEST_CASE(weights) {
 }
 
 /* What a message spells neither ends an answer nor begins one. */
-TEST_CASE(special_tokens_that_messages_spell) {
+UNIT_TEST(special_tokens_that_messages_spell) {
     train_use_template(model, chatml);
     ht_sample s;
     char *marked = train_marked(model,
@@ -133,7 +133,7 @@ TEST_CASE(special_tokens_that_messages_spell) {
     ht_sample_free(&s);
 }
 
-TEST_CASE(templates_without_an_end) {
+UNIT_TEST(templates_without_an_end) {
     train_use_template(model, "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}"
                               "{% if add_generation_prompt %}a: {% endif %}");
     const ht_sample s = expect(
@@ -153,7 +153,7 @@ static const char tools_line[] =
     "{\"role\": \"assistant\", \"content\": \"It rains.\"}],"
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"rain\"}}], \"parallel_tool_calls\": false}";
 
-TEST_CASE(calls_of_tools) {
+UNIT_TEST(calls_of_tools) {
     train_use_template(
         model, "{% for t in tools %}{{ t.function.name }};{% endfor %}{% for m in messages %}" START "{{ m.role }}\n"
                "{{ m.content }}{% for c in m.tool_calls %}<call>{{ c.function.name }} {{ c.function.arguments.at }}{% "
@@ -164,7 +164,7 @@ TEST_CASE(calls_of_tools) {
 }
 
 /* Results of tools within the answer's turn: calls are learned as far as the model writes them. */
-TEST_CASE(results_within_a_turn) {
+UNIT_TEST(results_within_a_turn) {
     train_use_template(model, "{% for m in messages %}{% if m.role == 'user' %}" START "user\n{{ m.content }}" END
                               "\n" START "model\n"
                               "{% elif m.role == 'tool' %}<result>{{ m.content }}</result>{% else %}"
@@ -177,7 +177,7 @@ TEST_CASE(results_within_a_turn) {
 }
 
 /* What a tool said ends differently once an answer follows: the prompt parts from the whole there, before the answer. */
-TEST_CASE(prompts_that_part_before_the_answer) {
+UNIT_TEST(prompts_that_part_before_the_answer) {
     train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n"
                               "{% for c in m.tool_calls %}<call>{{ c.function.name }}{% endfor %}{{ m.content }}"
                               "{% if m.role == 'tool' and not loop.last %}{{ '\n' }}{% endif %}" END "\n{% endfor %}"
@@ -188,7 +188,7 @@ TEST_CASE(prompts_that_part_before_the_answer) {
     assert_true(s.prompt_differs && !s.answer_lost);
 }
 
-TEST_CASE(templates_without_calls) {
+UNIT_TEST(templates_without_calls) {
     ht_sample s;
     train_use_template(model, chatml);
     assert_fails(HT_ERR_UNSUPPORTED, "leaves out the `tool_calls` of message 1", ht_sample_read, model, tools_line,
@@ -198,7 +198,7 @@ TEST_CASE(templates_without_calls) {
 /* ---- ends ---- */
 
 /* The model ends its turn by opening the next one. */
-TEST_CASE(ends_that_open_the_next_turn) {
+UNIT_TEST(ends_that_open_the_next_turn) {
     train_use_template(model, "{% for m in messages %}{% if m.role == 'assistant' %}a{% else %}" END "{% endif %}"
                               "{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}");
     const ht_sample s = expect(turns, &answers, END "Be brief" END "a?a[b." END "]c?a[d.]");
@@ -206,7 +206,7 @@ TEST_CASE(ends_that_open_the_next_turn) {
 }
 
 /* The last answer's channel is another one than that of an answer in a history, and nothing tells where that ends. */
-TEST_CASE(answers_that_cannot_be_found) {
+UNIT_TEST(answers_that_cannot_be_found) {
     train_use_template(model, "{% for m in messages %}({{ m.role[0] }}{% if m.role == 'assistant' %}-"
                               "{% if loop.last %}end: {{ m.content }}" END "{% else %}{{ m.content }}{% endif %}"
                               "{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}(a"
@@ -218,7 +218,7 @@ TEST_CASE(answers_that_cannot_be_found) {
 /* ---- thoughts ---- */
 
 /* The prompt opens the thoughts, which answers in a history are written without. */
-TEST_CASE(prompts_that_no_answer_begins_with) {
+UNIT_TEST(prompts_that_no_answer_begins_with) {
     train_use_template(model,
                        "{% for m in messages %}" START "{{ m.role }}\n{{ m.content.split('</think>') | last }}" END
                        "{% endfor %}{% if add_generation_prompt %}" START "assistant\n<think>\n{% endif %}");
@@ -237,7 +237,7 @@ static const char thinking[] =
     "{% if add_generation_prompt %}" START "assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n"
     "{% endif %}{% endif %}";
 
-TEST_CASE(thoughts_that_a_history_leaves_out) {
+UNIT_TEST(thoughts_that_a_history_leaves_out) {
     train_use_template(model, thinking);
     ht_sample s = expect(turns, &answers,
                          START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
@@ -254,7 +254,7 @@ TEST_CASE(thoughts_that_a_history_leaves_out) {
 }
 
 /* An answer that begins as the opened thoughts do: all of it is learned. */
-TEST_CASE(answers_that_begin_as_thoughts_do) {
+UNIT_TEST(answers_that_begin_as_thoughts_do) {
     train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n{{ m.content }}" END
                               "{% endfor %}{% if add_generation_prompt %}" START "assistant\n<think>\n{% endif %}");
     static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
@@ -266,7 +266,7 @@ TEST_CASE(answers_that_begin_as_thoughts_do) {
 }
 
 /* The beginning of the conversation is refused, the whole is not. */
-TEST_CASE(beginnings_that_are_refused) {
+UNIT_TEST(beginnings_that_are_refused) {
     train_use_template(model, "{% if not messages | selectattr('role', 'equalto', 'user') | list %}"
                               "{{ raise_exception('no question') }}{% endif %}{% for m in messages %}" START
                               "{{ m.role }}\n{{ m.content }}" END "{% endfor %}{% if add_generation_prompt %}" START
@@ -282,7 +282,7 @@ TEST_CASE(beginnings_that_are_refused) {
 }
 
 /* Thoughts of the last answer, or what is said beside a call: told of. */
-TEST_CASE(parts_that_are_left_out) {
+UNIT_TEST(parts_that_are_left_out) {
     train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n{% if m.tool_calls %}<call>"
                               "{{ m.tool_calls[0].function.name }}{% else %}{{ m.content }}{% endif %}" END
                               "{% endfor %}{% if add_generation_prompt %}" START "assistant\n{% endif %}");
@@ -316,7 +316,7 @@ TEST_CASE(parts_that_are_left_out) {
 }
 
 /* Behind a later question, the prompts of all steps before it are written differently from their beginnings on. */
-TEST_CASE(thoughts_of_several_steps) {
+UNIT_TEST(thoughts_of_several_steps) {
     train_use_template(model, thinking);
     static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a?\"},"
                                "{\"role\": \"assistant\", \"content\": \"call\", \"reasoning_content\": \"hm\"%s},"
@@ -340,7 +340,7 @@ TEST_CASE(thoughts_of_several_steps) {
 
 /* ---- the ids are those of generation ---- */
 
-TEST_CASE(prompts_are_those_of_generation) {
+UNIT_TEST(prompts_are_those_of_generation) {
     train_use_template(model, chatml);
     ht_sample s;
     free(train_marked(model, turns, &last, &s));
@@ -363,7 +363,7 @@ TEST_CASE(prompts_are_those_of_generation) {
 
 /* ---- other forms ---- */
 
-TEST_CASE(prompt_and_completion) {
+UNIT_TEST(prompt_and_completion) {
     train_use_template(model, chatml);
     static const char line[] = "{\"prompt\": \"a?\", \"completion\": \"b.\", \"source\": 7}";
     ht_sample s = expect(line, &answers, START "user\na?" END "\n" START "assistant\n[b." END "]\n");
@@ -377,7 +377,7 @@ TEST_CASE(prompt_and_completion) {
     expect("{\"prompt\": \"a\", \"completion\": \"b" END "\"}", &answers, "a[b" END "]");
 }
 
-TEST_CASE(texts) {
+UNIT_TEST(texts) {
     ht_sample s = expect("{\"text\": \"the end\"}", &answers, "the[ end<|endoftext|>]");
     assert_int_equal(s.form, HT_SAMPLE_TEXT);
     assert_true(s.learns_stop);
@@ -386,7 +386,7 @@ TEST_CASE(texts) {
     assert_int_equal(s.n_learned, 0);
 }
 
-TEST_CASE(ids_and_labels) {
+UNIT_TEST(ids_and_labels) {
     /* Of the alphabet, 0 is "!". */
     ht_sample s =
         expect("{\"input_ids\": [0, 1, 2, 271], \"labels\": [-100, -100, 2, 271]}", &answers, "!\"[#" END "]");
@@ -410,7 +410,7 @@ TEST_CASE(ids_and_labels) {
 
 /* ---- what is no sample ---- */
 
-TEST_CASE(bad_lines) {
+UNIT_TEST(bad_lines) {
     train_use_template(model, chatml);
     static const struct {
         const char *line;
@@ -467,7 +467,7 @@ TEST_CASE(bad_lines) {
     }
 }
 
-TEST_CASE(what_a_model_lacks) {
+UNIT_TEST(what_a_model_lacks) {
     ht_sample s;
     train_use_template(model, NULL);
     assert_fails(HT_ERR_UNSUPPORTED, "no chat template", ht_sample_read, model, turns, strlen(turns), &answers, &s);
@@ -488,7 +488,7 @@ TEST_CASE(what_a_model_lacks) {
 }
 
 /* A vocabulary larger than the model. */
-TEST_CASE(tokens_that_the_model_lacks) {
+UNIT_TEST(tokens_that_the_model_lacks) {
     ht_sample s;
     ht_error err = {0};
     static const char line[] = "{\"text\": \"a\"}";
@@ -503,7 +503,7 @@ static bool refuse(const char *text, size_t n, bool learned, void *user) {
     return ++*(int *)user < 2;
 }
 
-TEST_CASE(pieces_may_be_refused) {
+UNIT_TEST(pieces_may_be_refused) {
     train_use_template(model, chatml);
     ht_sample s;
     int calls = 0;

@@ -105,7 +105,7 @@ static void expect_same_bits(ht_adapter *a, ht_adapter *b) {
     ht_adapter_free(b);
 }
 
-TEST_CASE(learns) {
+UNIT_TEST(learns) {
     const char *data = write_data("train.jsonl", SAMPLES);
     ht_trainer_options o = basic(data);
     o.valid = data;
@@ -132,7 +132,7 @@ TEST_CASE(learns) {
 }
 
 /* Samples are no multiple of the batch: none counts twice. */
-TEST_CASE(held_out_loss_is_of_every_sample_once) {
+UNIT_TEST(held_out_loss_is_of_every_sample_once) {
     const char *data = write_data("odd.jsonl", 7);
     ht_trainer_options o = basic(data);
     o.valid = data;
@@ -162,7 +162,7 @@ static int64_t steps_of(const char *data, bool in_order, int batch, int accumula
 }
 
 /* Epochs are passes through the samples, also where batches or accumulated steps do not divide them. */
-TEST_CASE(steps_of_epochs) {
+UNIT_TEST(steps_of_epochs) {
     const char *data = write_data("five.jsonl", 5);
     assert_int_equal(steps_of(data, false, 1, 4, 10), 13);
     assert_int_equal(steps_of(data, false, 2, 1, 3), 9); /* an epoch has two batches of two, and one of one */
@@ -173,7 +173,7 @@ TEST_CASE(steps_of_epochs) {
 }
 
 /* Steps smaller than the last place of bf16 add up. */
-TEST_CASE(bf16_moves_as_f32) {
+UNIT_TEST(bf16_moves_as_f32) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     ht_adapter *after[2];
     double apart = 0, n = 0;
@@ -196,7 +196,7 @@ TEST_CASE(bf16_moves_as_f32) {
 }
 
 /* B = 0 at first: the loss is that of the model, and A has no gradient. */
-TEST_CASE(begins_as_the_model) {
+UNIT_TEST(begins_as_the_model) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     ht_trainer *t = open_on(model, &o);
     ht_adapter *a = adapter_of(t);
@@ -217,7 +217,7 @@ TEST_CASE(begins_as_the_model) {
     ht_trainer_free(t);
 }
 
-TEST_CASE(the_same_bits_on_any_threads) {
+UNIT_TEST(the_same_bits_on_any_threads) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     expect_same_bits(train(model, &o, NULL), train(alone, &o, NULL));
     lora.dropout = 0.3;
@@ -228,7 +228,7 @@ TEST_CASE(the_same_bits_on_any_threads) {
 }
 
 /* Saved after any step, and gone on with in another trainer. */
-TEST_CASE(resumes_with_the_same_bits) {
+UNIT_TEST(resumes_with_the_same_bits) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     lora.dropout = 0.25;
     o.accumulate = 2;
@@ -251,7 +251,7 @@ TEST_CASE(resumes_with_the_same_bits) {
 
 /* A mean over all learned tokens of a step, however they are divided into batches. Sums come in another order; a GPU computes in
  * reference precision here, as f16 operands would turn a last digit of a weight into one of f16 a step later. */
-TEST_CASE(accumulates_as_one_batch) {
+UNIT_TEST(accumulates_as_one_batch) {
     const char *device = getenv("HEARTH_TEST_DEVICE");
     const bool on_gpu = device && strcmp(device, "cuda") == 0;
     ht_model *m = on_gpu ? tiny_load(&(tiny_options){.type = HT_W_Q8_0, .reference = true}) : model;
@@ -273,7 +273,7 @@ TEST_CASE(accumulates_as_one_batch) {
 }
 
 /* Packed samples do not see one another: the loss of all of them is that of one by one. */
-TEST_CASE(packs_without_leaks) {
+UNIT_TEST(packs_without_leaks) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     double packed, apart;
     o.in_order = true;
@@ -292,7 +292,7 @@ TEST_CASE(packs_without_leaks) {
     ht_adapter_free(b);
 }
 
-TEST_CASE(checkpointing_changes_nothing) {
+UNIT_TEST(checkpointing_changes_nothing) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     double size;
     o.checkpointing = HT_CHECKPOINTING_OFF;
@@ -304,7 +304,7 @@ TEST_CASE(checkpointing_changes_nothing) {
     ht_adapter_free(b);
 }
 
-TEST_CASE(init_and_layers) {
+UNIT_TEST(init_and_layers) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     ht_adapter *a = train(model, &o, NULL);
     lora.init = a;
@@ -324,7 +324,7 @@ TEST_CASE(init_and_layers) {
 
 /* ---- what ends training ---- */
 
-TEST_CASE(diverges) {
+UNIT_TEST(diverges) {
     tiny_options how = {.type = HT_W_F32, .nan_token = 'q' - '!'};
     ht_model *m = tiny_load(&how);
     static const char text[] = "{\"text\": \"qqqq\"}\n{\"text\": \"abcd\"}\n";
@@ -372,7 +372,7 @@ static void count_progress(double done, void *user) {
 
 /* Another time makes other samples where the template writes dates, and there alone the data are read again; what the caller
  * lends for opening is not used then. */
-TEST_CASE(the_time_of_a_template) {
+UNIT_TEST(the_time_of_a_template) {
     static const char talk[] = "{%- for m in messages %}{{ m.content }}<|im_end|>{%- endfor %}";
     static const char line[] = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
     char dated[sizeof talk + 64];
@@ -406,7 +406,7 @@ static void refused(const ht_trainer_options *o, ht_status want, const char *say
     assert_null(t);
 }
 
-TEST_CASE(bad_options) {
+UNIT_TEST(bad_options) {
     const char *data = write_data("train.jsonl", SAMPLES);
     ht_trainer_options bad = basic(data);
     lora.targets = "q_proj,w_proj";
@@ -441,7 +441,7 @@ static void not_resumed(ht_model *m, const ht_trainer_options *o, const char *pa
     ht_trainer_free(t);
 }
 
-TEST_CASE(bad_checkpoints) {
+UNIT_TEST(bad_checkpoints) {
     ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
     char path[512];
     (void)snprintf(path, sizeof path, "%s", scratch_path("checkpoint.safetensors"));

@@ -44,7 +44,7 @@ static void start(worker *workers, ht_turns *t, int *n_done) {
     }
 }
 
-TEST_CASE(turns_come_in_order) {
+UNIT_TEST(turns_come_in_order) {
     for (int round = 0; round < test_cases(20, 2000); round++) {
         ht_turns t;
         worker workers[THREADS];
@@ -66,7 +66,7 @@ TEST_CASE(turns_come_in_order) {
     }
 }
 
-TEST_CASE(a_thread_has_one_turn) {
+UNIT_TEST(a_thread_has_one_turn) {
     ht_turns t;
     ht_cancel requested = {0};
     ht_turns_init(&t);
