@@ -258,7 +258,7 @@ static void broken_files_are_refused(void **state) {
     static const char *const tokens_of[][2] = {{"a", "\xFF"}, {"a", "b"}}, *const says[] = {
                                                                                "token 1 is not valid UTF-8",
                                                                                "tokenizer.ggml.merges"};
-    static const char *const factors_say[] = {"`rope_freqs.weight` has 3 values, expected half the head size of 4",
+    static const char *const factors_say[] = {"tensor `rope_freqs.weight` is [3], its metadata implies [2]",
                                               "`rope_freqs.weight` holds 0"};
     for (int i = 0; i < 2; i++) {
         gguf_writer w = gguf_writer_new();
