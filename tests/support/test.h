@@ -10,7 +10,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
 /* clang-format on */
+
+/* Of a call that leaves its error in `err`: the status, and what the message says. */
+#define assert_fails(call, expected, says)                                                                             \
+    do {                                                                                                               \
+        const int status_ = (int)(call);                                                                               \
+        if (status_ != (int)(expected) || !strstr(err.message, says))                                                  \
+            fail_msg("status %d, \"%s\" does not say \"%s\"", status_, err.message, says);                             \
+    } while (0)
 
 /* In builds where everything takes many times as long, tests of many combinations run fewer. */
 #if defined(__has_feature)

@@ -87,8 +87,6 @@ static void a_token_reads_its_experts_alone(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_reads_its_experts_alone),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_token_reads_its_experts_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
