@@ -362,7 +362,6 @@ static void refuses_other_files(void **state) {
     save(a, m, scratch_path("lora.gguf"), HT_ADAPTER_GGUF);
     refused(scratch_path("peft"), other, HT_ERR_ARGUMENT, "is for another model");
     refused(scratch_path("lora.gguf"), other, HT_ERR_ARGUMENT, "for a llama, and the model is a qwen3");
-    ht_error err = {0};
     a->lora[3].b[5] = NAN;
     assert_fails(HT_ERR_ARGUMENT, "no finite number", ht_adapter_save, a, m, scratch_path("nan"), HT_ADAPTER_MLX);
     ht_adapter_free(a);

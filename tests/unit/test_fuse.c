@@ -548,7 +548,6 @@ UNIT_TEST(adapters_need_no_model) {
 
 static void refuse(const char *model, ht_adapter *a, float scale, const char *out, ht_fuse_options options,
                    ht_status status, const char *text) {
-    ht_error err = {0};
     const int before = scratch_count();
     assert_fails(status, text, ht_fuse, model, &a, &scale, a ? 1 : 0, out, &options);
     assert_int_equal(scratch_count(), before);

@@ -246,7 +246,6 @@ static void damaged_files(void **state) {
 /* ---- the directory ---- */
 
 static void refused(const char *where, const char *word) {
-    ht_error err = {0};
     ht_model *m;
     ht_model_options kept = cached();
     kept.packed_cache = where;
