@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 sys.path.append(str(ROOT / "tests/support"))
 import tiny_model  # noqa: E402
+from files import write_lora  # noqa: E402, F401
 from soak import cases, takes  # noqa: E402, F401
 
 tiny_model.SAMPLING["temp"] = 1.0  # answers depend on the seed
