@@ -58,6 +58,15 @@ def speaking_model(path, text):
     return [f"--logit-bias={len(tiny_model.vocabulary())}=100"]
 
 
+def until(true):
+    """Asks until something is true."""
+    end = time.monotonic() + HANG
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError("it does not come true")
+        time.sleep(0.02)
+
+
 def together(run, items):
     """Runs a function for each item on a thread of its own, and waits for all."""
     threads = [threading.Thread(target=run, args=(item,)) for item in items]

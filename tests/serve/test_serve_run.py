@@ -9,10 +9,9 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 import unittest
 
-from support import HANG, HEARTH, SCRATCH, TINY, NotServing, Server, ServeTest, speaking_model, tiny_model, together, write_lora
+from support import HANG, HEARTH, SCRATCH, TINY, NotServing, Server, ServeTest, speaking_model, tiny_model, together, until, write_lora
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 LONG = {"prompt": "hello", "max_tokens": 1 << 18, "temperature": 0, "ignore_eos": True}
@@ -20,15 +19,6 @@ LONG = {"prompt": "hello", "max_tokens": 1 << 18, "temperature": 0, "ignore_eos"
 
 def short(**more):
     return {"prompt": "hello", "max_tokens": 4, "temperature": 0, "ignore_eos": True, **more}
-
-
-def until(true):
-    """Asks until something is true."""
-    end = time.monotonic() + HANG
-    while not true():
-        if time.monotonic() > end:
-            raise AssertionError("it does not come true")
-        time.sleep(0.02)
 
 
 def write_adapter(folder, seed):
