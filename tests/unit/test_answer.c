@@ -91,8 +91,7 @@ static ht_response_reader *new_reader(const ht_chat_template *t, ht_jinja_value 
 
 static ht_chat_template *template_of(const char *source) {
     ht_chat_template *t;
-    ht_error err = {0};
-    if (ht_chat_template_parse(source, strlen(source), "t", &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_chat_template_parse, source, strlen(source), "t", &t);
     return t;
 }
 
@@ -377,8 +376,7 @@ static const struct {
     {"[TOOL_CALLS]", "x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa)"},
 };
 
-static void every_format(void **state) {
-    (void)state;
+UNIT_TEST(every_format) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         expect_parts(formats[i].source, true, "", formats[i].answer, formats[i].expected);
     /* Without tools JSON is text. */
@@ -386,8 +384,7 @@ static void every_format(void **state) {
                  "T({\"name\": \"stop\", \"parameters\": {}})");
 }
 
-static void calls_in_pieces(void **state) {
-    (void)state;
+UNIT_TEST(calls_in_pieces) {
     static const struct {
         const char *answer, *expected;
     } others[] = {
@@ -435,8 +432,7 @@ static void calls_in_pieces(void **state) {
 }
 
 /* Formats with JSON arguments deliver them as they come, after another call, too. */
-static void arguments_come_early(void **state) {
-    (void)state;
+UNIT_TEST(arguments_come_early) {
     static const struct {
         const char *source, *answer, *expected;
     } cases[] = {
@@ -550,8 +546,7 @@ static int check_cuts(const char *source, const char *answer) {
     return n_cut;
 }
 
-static void calls_that_are_cut(void **state) {
-    (void)state;
+UNIT_TEST(calls_that_are_cut) {
     static const char *const late[] = {"{\"name\": \"stop\"}", "\"parameters\": \"{", "[{\"weather\": "};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const int n_cut = check_cuts(formats[i].source, formats[i].answer);
@@ -563,8 +558,7 @@ static void calls_that_are_cut(void **state) {
 }
 
 /* Of a closing mark that is cut nothing is a part of the calls, in pieces or not; behind whole arguments nothing else need come. */
-static void closing_marks_that_are_cut(void **state) {
-    (void)state;
+UNIT_TEST(closing_marks_that_are_cut) {
     static const struct {
         const char *source, *answer, *expected;
     } cases[] = {
@@ -590,8 +584,7 @@ static void closing_marks_that_are_cut(void **state) {
         "C(stop {} functions.stop:0)");
 }
 
-static void thoughts_that_the_prompt_opened(void **state) {
-    (void)state;
+UNIT_TEST(thoughts_that_the_prompt_opened) {
     expect_parts("", false, "user: x\n<think>\n", "a\n</think>\n\nb", "H(a)T(b)");
     expect_parts("", false, "user: x\n<think>", "a", "H(a)");
     expect_parts("", false, "user: x\n<think>\n\n</think>\n\n", "a</think>", "T(a</think>)");
@@ -602,8 +595,7 @@ static void thoughts_that_the_prompt_opened(void **state) {
 }
 
 /* Special tokens are marks or nothing: what else a model generates of them does not show. */
-static void special_tokens(void **state) {
-    (void)state;
+UNIT_TEST(special_tokens) {
     ht_chat_template *t = template_of("<|channel><tool_call|>");
     transcript found;
     ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
@@ -630,8 +622,7 @@ static void special_tokens(void **state) {
 }
 
 /* What is left of an answer when it is known to have no calls: they are text, but for those that were handed over. */
-static void calls_that_are_over(void **state) {
-    (void)state;
+UNIT_TEST(calls_that_are_over) {
     static const char marked[] = "<think>a</think>x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y",
                       bare[] = "{\"name\": \"stop\", \"parameters\": {}}";
     const size_t n_whole = strlen(marked) - 1, n_begun = (size_t)(strstr(marked, "{}") - marked) + 1;
@@ -666,8 +657,7 @@ static void calls_that_are_over(void **state) {
 }
 
 /* Nothing is handed over after a refusal. */
-static void a_reader_who_refuses(void **state) {
-    (void)state;
+UNIT_TEST(a_reader_who_refuses) {
     static const char answer[] = "<think>a b c</think>d e<tool_call>{\"name\": \"stop\"}</tool_call>f g";
     ht_chat_template *t = template_of("<tool_call>");
     for (int left = 0; left < 6; left++) {
@@ -688,8 +678,7 @@ static void a_reader_who_refuses(void **state) {
 }
 
 /* An end that never comes, again and again, is looked for a bounded number of times. */
-static void many_ends(void **state) {
-    (void)state;
+UNIT_TEST(many_ends) {
     ht_text answer = {0}, expected = {0};
     ht_text_append_str(&answer, "<tool_call>");
     for (int i = 0; i < 200; i++) ht_text_append_str(&answer, "{</tool_call>");
@@ -699,8 +688,7 @@ static void many_ends(void **state) {
     ht_text_discard(&expected);
 }
 
-static void through_the_public_function(void **state) {
-    (void)state;
+UNIT_TEST(through_the_public_function) {
     ht_chat_template *t = template_of("<tool_call>");
     transcript found = {.left = -1};
     ht_error err = {0};
@@ -717,8 +705,8 @@ static void through_the_public_function(void **state) {
     ht_text_discard(&found.text);
     found = (transcript){0};
     assert_int_equal(ht_chat_template_read_answer(t, NULL, 0, NULL, "a", 1, note, &found, &err), HT_ERR_CANCELLED);
-    assert_int_equal(ht_chat_template_read_answer(t, "[", 1, NULL, "a", 1, note, &found, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "the tools: their JSON"));
+    assert_fails(HT_ERR_FORMAT, "the tools: their JSON", ht_chat_template_read_answer, t, "[", 1, NULL, "a", 1, note,
+                 &found);
     ht_chat_template_free(t);
 }
 

@@ -360,8 +360,7 @@ static void step(walk *w, uint64_t *random) {
     }
 }
 
-static void masks_are_exact(void **state) {
-    (void)state;
+UNIT_TEST(masks_are_exact) {
     uint64_t random = 11;
     for (int i = 0; i < 2 * N_FORMATS; i++) {
         const format *of = &formats[i / 2];

@@ -60,7 +60,6 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
     answer a = {.n = 0};
     int32_t prompt[8];
     ht_metrics metrics;
-    ht_error err = {0};
     ht_session *s = tiny_session(model, 32);
     const ht_sampler_options sampler =
         OPTIONS(ht_sampler_options, with.temperature = temperature, with.seed = seed,
@@ -70,7 +69,7 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
         OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g,
                 with.lookup = lookup, with.probes = probed ? &probes : NULL);
     tiny_ids(prompt, 8, seed);
-    if (ht_generate(s, prompt, 8, &o, take_text, &a, &metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate, s, prompt, 8, &o, take_text, &a, &metrics);
     a.finish = metrics.finish;
     a.n_tokens = metrics.generated_tokens;
     a.guessed = metrics.guessed_tokens;
@@ -86,8 +85,7 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
 static const char *const patterns[] = {"(yes|no)", "[a-c]{3}-\\d+", "(?:ab)*c?", "\\p{L}{2,9}!", "(.|\\n){60,}"};
 enum { N_PATTERNS = sizeof patterns / sizeof *patterns };
 
-static void answers(void **state) {
-    (void)state;
+UNIT_TEST(answers) {
     ht_model *model = tiny_load(&(tiny_options){0});
     int n_ended = 0;
     for (int i = 0; i < N_PATTERNS; i++) {
@@ -111,8 +109,7 @@ static void answers(void **state) {
 }
 
 /* What a grammar leaves no choice about is computed in fewer steps than it has tokens. */
-static void forced_text(void **state) {
-    (void)state;
+UNIT_TEST(forced_text) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_grammar *g = regex(model, "[ab](0123456789){4}[cd]");
     int64_t accepted = 0;
@@ -145,14 +142,12 @@ static void take_end(const ht_answer_report *r, void *user) {
 }
 
 /* Four answers of each request side by side, while memory for all of them is short: each is the one that is given alone. */
-static void engine_answers(void **state) {
-    (void)state;
+UNIT_TEST(engine_answers) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_engine *e;
-    ht_error err = {0};
     static shared got[N_PATTERNS];
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 6, with.kv_bytes = (size_t)1 << 20);
-    if (ht_engine_open(model, &how, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_open, model, &how, &e);
     int32_t prompt[8];
     tiny_ids(prompt, 8, 1);
     for (int i = 0; i < N_PATTERNS; i++) {
@@ -163,7 +158,7 @@ static void engine_answers(void **state) {
         const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = 8, with.options = &o, with.n = 4,
                                      with.end = take_end, with.user = &got[i]);
         ht_ticket ticket;
-        if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+        assert_works(ht_engine_submit, e, &r, &ticket);
         ht_grammar_free(g); /* the request holds it */
     }
     ht_engine_wait(e, 0);
@@ -178,7 +173,7 @@ static void engine_answers(void **state) {
             const ht_generate_options o =
                 OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g);
             ht_session *s = tiny_session(model, 32);
-            if (ht_generate(s, prompt, 8, &o, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+            assert_works(ht_generate, s, prompt, 8, &o, NULL, NULL, NULL);
             assert_int_equal(ht_session_length(s) - 8, got[i].n[k]);
             assert_memory_equal(ht_session_tokens(s) + 8, got[i].token[k], (size_t)got[i].n[k] * sizeof(int32_t));
             ht_session_free(s);
@@ -188,16 +183,13 @@ static void engine_answers(void **state) {
     ht_model_free(model);
 }
 
-static void other_models(void **state) {
-    (void)state;
+UNIT_TEST(other_models) {
     ht_model *model = tiny_load(&(tiny_options){0}), *other = tiny_load(&(tiny_options){0});
     ht_grammar *g = regex(other, "a");
     ht_session *s = tiny_session(model, 32);
-    ht_error err = {0};
     const int32_t ids[] = {1, 2};
     const ht_generate_options o = OPTIONS(ht_generate_options, with.grammar = g);
-    assert_int_equal(ht_generate(s, ids, 2, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "another model"));
+    assert_fails(HT_ERR_ARGUMENT, "another model", ht_generate, s, ids, 2, &o, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), 0);
     ht_session_free(s);
     ht_grammar_free(g);

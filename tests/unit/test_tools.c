@@ -93,7 +93,7 @@ static ht_chat *conversation(ht_tool_choice choice, const char *name, bool paral
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     ht_error err = {0};
     assert_int_equal(ht_chat_set_tools(chat, tools_json, strlen(tools_json), &err), HT_OK);
-    if (ht_chat_set_tool_choice(chat, choice, name, parallel, &err)) fail_msg("%s", err.message);
+    assert_works(ht_chat_set_tool_choice, chat, choice, name, parallel);
     return chat;
 }
 
@@ -213,8 +213,7 @@ static void check_required(ht_model *m, int format, int how, int *n_ended, int n
 
 /* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text: all of it in a soak, else
  * each format with one of the six. */
-static void required_calls(void **state) {
-    (void)state;
+UNIT_TEST(required_calls) {
     int n_ended = 0, n_of[3] = {0};
     for (int i = 0; i < N_FORMATS; i++) {
         const int ended = n_ended, called = n_of[0];
@@ -236,8 +235,7 @@ static void required_calls(void **state) {
 
 /* What begins as a call is one, whatever else there is; free text is what it is without a choice, up to the first call; and without
  * calls there is none. */
-static void free_answers(void **state) {
-    (void)state;
+UNIT_TEST(free_answers) {
     int n_calls = 0, n_ends = 0;
     for (int i = 0; i < N_FORMATS; i++) {
         if (!formats[i].tokens[0]) continue;
@@ -325,8 +323,7 @@ static void check_text_or_calls(ht_model *m, const ht_chat *chat, ht_grammar *g,
 
 /* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every format beside
  * every grammar in a soak, else beside one. */
-static void text_or_calls(void **state) {
-    (void)state;
+UNIT_TEST(text_or_calls) {
     int n_calls = 0, n_texts = 0;
     for (int i = 0; i < N_FORMATS; i++) {
         const int calls = n_calls, texts = n_texts;
@@ -369,8 +366,7 @@ static ht_grammar *exactly(ht_model *m, const char *text) {
 }
 
 /* What reads as a call and is a text of the grammar is text, where it is decided that there is none. */
-static void texts_that_read_as_calls(void **state) {
-    (void)state;
+UNIT_TEST(texts_that_read_as_calls) {
     static const struct {
         const char *source, *text;
     } cases[] = {
@@ -412,8 +408,7 @@ static void texts_that_read_as_calls(void **state) {
 }
 
 /* Where calls have to be made the grammar has nothing to hold, and where there are none to make it holds all. */
-static void one_alone(void **state) {
-    (void)state;
+UNIT_TEST(one_alone) {
     ht_model *m = load(0, true);
     ht_grammar *g = grammar_of(m, 0);
     ht_chat *chat = conversation(HT_TOOL_CHOICE_NAMED, "stop", false);
@@ -526,8 +521,7 @@ static pieces answers_in_pieces(int format, int kind) {
     return all;
 }
 
-static void calls_in_pieces(void **state) {
-    (void)state;
+UNIT_TEST(calls_in_pieces) {
     const pieces calls = answers_in_pieces(0, -1);
     assert_true(calls.n_ends > calls.n_cut && calls.n_cut > 0);
     int n_calls = 0, n_texts = 0;
@@ -561,8 +555,7 @@ static size_t allowed_bytes(ht_model *m, ht_tool_choice choice, bool parallel, c
 }
 
 /* Qwen3-Coder often leaves out the opening mark: in free text its calls are constrained all the same. */
-static void calls_without_opening_mark(void **state) {
-    (void)state;
+UNIT_TEST(calls_without_opening_mark) {
     static const char call[] = "So:\n<function=stop>\n</function>\n</tool_call>", other[] = "<function=other";
     ht_model *m = load(1, false);
     for (int parallel = 0; parallel < 2; parallel++) {
@@ -588,8 +581,7 @@ static void try(ht_model *m, const char *tools, ht_tool_choice choice, const cha
     ht_session_free(s);
 }
 
-static void what_cannot_be(void **state) {
-    (void)state;
+UNIT_TEST(what_cannot_be) {
     ht_model *m = load(0, true);
     try(m, NULL, HT_TOOL_CHOICE_REQUIRED, NULL, HT_ERR_ARGUMENT, "no tools to call");
     try(m, tools_json, HT_TOOL_CHOICE_NAMED, "nothing", HT_ERR_ARGUMENT, "`nothing`");
@@ -615,8 +607,7 @@ static void count_warning(ht_log_level level, const char *message, void *user) {
 }
 
 /* A schema that is refused is a warning, once, and its arguments are objects; the other tools' are held to theirs. */
-static void schemas_that_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(schemas_that_are_refused) {
     static const char tools[] =
         "[{\"name\": \"odd\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}, "
         "\"maxProperties\": 1}}, {\"name\": \"wrong\", \"parameters\": {\"type\": 7}}, {\"name\": \"none\", "
@@ -652,8 +643,7 @@ static void schemas_that_are_refused(void **state) {
 }
 
 /* Of many tools whose schemas are too complex, each of which takes long to find out, the first few are tried. */
-static void many_complex_tools(void **state) {
-    (void)state;
+UNIT_TEST(many_complex_tools) {
     ht_model *m = load(0, true);
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     ht_text tools = {0};
@@ -682,8 +672,7 @@ static void many_complex_tools(void **state) {
 }
 
 /* The same tools are compiled once, and of many the latest are kept. */
-static void grammars_are_kept(void **state) {
-    (void)state;
+UNIT_TEST(grammars_are_kept) {
     ht_model *m = load(0, true);
     ht_grammar *kept[8] = {NULL}, *g;
     for (int round = 0; round < 3; round++)
@@ -710,8 +699,7 @@ static void grammars_are_kept(void **state) {
 }
 
 /* A choice is a part of the conversation as JSON. */
-static void choices_as_json(void **state) {
-    (void)state;
+UNIT_TEST(choices_as_json) {
     static const struct {
         const char *member;
         ht_tool_choice choice;
@@ -745,10 +733,8 @@ static void choices_as_json(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char json[256];
         ht_chat *chat;
-        ht_error err = {0};
         snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", wrong[i]);
-        assert_int_equal(ht_chat_from_json(json, strlen(json), &chat, &err), HT_ERR_FORMAT);
-        assert_non_null(strstr(err.message, "expected"));
+        assert_fails(HT_ERR_FORMAT, "expected", ht_chat_from_json, json, strlen(json), &chat);
     }
 }
 
