@@ -2,6 +2,7 @@
  * tokens. */
 #include "base/text.h"
 #include "chat/response.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "template/eval.h"
 #include "template/template.h"
@@ -13,18 +14,14 @@
 #include <string.h>
 
 static const char tools_json[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
-    "\"properties\": {"
-    "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"warm\": {\"type\": \"boolean\"}, "
-    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}, {\"name\": \"text\", "
-    "\"parameters\": {\"$defs\": {\"a/b\": {\"type\": \"string\"}, \"loop\": {\"anyOf\": [{\"$ref\": "
-    "\"#/$defs/loop\"}, {\"$ref\": \"#/$defs/loop\"}]}}, \"properties\": {"
-    "\"any\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"types\": {\"type\": [\"string\", "
-    "\"null\"]}, "
-    "\"ref\": {\"$ref\": \"#/$defs/a~1b\"}, \"all\": {\"allOf\": [{\"$ref\": \"#/$defs/a~1b\"}, {\"maxLength\": 9}]}, "
-    "\"enum\": {\"enum\": [\"1\", \"true\"]}, \"const\": {\"const\": \"1\"}, \"mixed\": {\"enum\": [1, \"2\"]}, "
-    "\"number\": {\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}, "
-    "\"loop\": {\"$ref\": \"#/$defs/loop\"}, \"free\": {}}}}]";
+    "[{'type': 'function', 'function': {'name': 'weather', 'parameters': {'type': 'object', 'properties': {'city': "
+    "{'type': 'string'}, 'days': {'type': 'integer'}, 'warm': {'type': 'boolean'}, 'at': {'type': 'array'}}}}}, "
+    "{'name': 'stop', 'parameters': {}}, {'name': 'text', 'parameters': {'$defs': {'a/b': {'type': 'string'}, 'loop': "
+    "{'anyOf': [{'$ref': '#/$defs/loop'}, {'$ref': '#/$defs/loop'}]}}, 'properties': {'any': {'anyOf': [{'type': "
+    "'string'}, {'type': 'null'}]}, 'types': {'type': ['string', 'null']}, 'ref': {'$ref': '#/$defs/a~1b'}, 'all': "
+    "{'allOf': [{'$ref': '#/$defs/a~1b'}, {'maxLength': 9}]}, 'enum': {'enum': ['1', 'true']}, 'const': {'const': "
+    "'1'}, 'mixed': {'enum': [1, '2']}, 'number': {'oneOf': [{'type': 'integer'}, {'type': 'null'}]}, 'loop': {'$ref': "
+    "'#/$defs/loop'}, 'free': {}}}}]";
 
 /* What came, as one text: T(text), H(thoughts), C(name arguments id). Pieces of one part are joined. */
 typedef struct transcript {
@@ -133,7 +130,7 @@ static void expect_answer(const char *source, bool with_tools, const char *promp
     ht_chat_template *t = template_of(source);
     ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
     const ht_jinja_value tools =
-        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
+        with_tools ? ht_jinja_json_value(&a, json_quoted(tools_json), sizeof tools_json - 1, "tools") : ht_jinja_none();
     assert_int_equal(a.status, HT_OK);
     expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0, calls);
     expect_in_pieces(t, tools, prompt, answer, expected, 1, 0, calls);
@@ -520,7 +517,7 @@ static void check_whole_calls(const ht_chat_template *t, ht_jinja_value tools, c
 static int check_cuts(const char *source, const char *answer) {
     ht_chat_template *t = template_of(source);
     ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
-    const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
+    const ht_jinja_value tools = ht_jinja_json_value(&a, json_quoted(tools_json), sizeof tools_json - 1, "tools");
     calls_found whole = calls_of(t, tools, answer, strlen(answer), true, false);
     calls_found in_one = calls_of(t, tools, answer, strlen(answer), false, false);
     size_t n_calls = 0;
@@ -694,8 +691,8 @@ UNIT_TEST(through_the_public_function) {
     ht_error err = {0};
     static const char answer[] =
         "hm</think>a\xff<tool_call><function=weather><parameter=city>1</parameter></function></tool_call>";
-    assert_int_equal(ht_chat_template_read_answer(t, tools_json, sizeof tools_json - 1, "<think>\n", answer,
-                                                  sizeof answer - 1, note, &found, &err),
+    assert_int_equal(ht_chat_template_read_answer(t, json_quoted(tools_json), sizeof tools_json - 1, "<think>\n",
+                                                  answer, sizeof answer - 1, note, &found, &err),
                      HT_OK);
     assert_string_equal(finish(&found), "H(hm)T(a\xEF\xBF\xBD)C(weather {\"city\": \"1\"})");
     ht_text_discard(&found.text);

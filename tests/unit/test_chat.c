@@ -2,6 +2,7 @@
 #include "chat/conversation.h"
 #include "checkpoint/chat_detection.h"
 #include "support/chat.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/test.h"
 
@@ -42,6 +43,7 @@ static void expect_text(const char *source, ht_chat *chat, const char *expected)
 static ht_chat *from_json(const char *json) {
     ht_chat *chat;
     ht_error err = {0};
+    json = json_quoted(json);
     if (ht_chat_from_json(json, strlen(json), &chat, &err)) fail_msg("%s: %s", json, err.message);
     return chat;
 }
@@ -211,29 +213,27 @@ UNIT_TEST(calls_and_results) {
 }
 
 UNIT_TEST(messages_come_from_json) {
-    ht_chat *chat = from_json("{\"messages\": [{\"role\": \"system\", \"content\": null, \"name\": null},"
-                              "{\"role\": \"user\", \"content\": \"Hi \\u00e9\"},"
-                              "{\"content\": [{\"type\": \"text\", \"text\": \"a\"},"
-                              "{\"type\": \"text\", \"text\": \"b\"}], \"role\": \"assistant\"},"
-                              "{\"role\": \"user\", \"content\": [], \"mood\": 1e22}], \"tools\": null}");
+    ht_chat *chat =
+        from_json("{'messages': [{'role': 'system', 'content': null, 'name': null},{'role': 'user', 'content': 'Hi "
+                  "\\u00e9'},{'content': [{'type': 'text', 'text': 'a'},{'type': 'text', 'text': 'b'}], 'role': "
+                  "'assistant'},{'role': 'user', 'content': [], 'mood': 1e22}], 'tools': null}");
     assert_int_equal(ht_chat_length(chat), 4);
     expect_text(
         MESSAGES, chat,
         "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"Hi \xc3\xa9\"}, "
         "{\"content\": \"ab\", \"role\": \"assistant\"}, {\"role\": \"user\", \"content\": \"\", \"mood\": 1e+22}]");
-    expect_text("{{ messages[0].content }}|{{ messages[1].content }}",
-                from_json("\xEF\xBB\xBF[{\"role\": \"user\", \"content\": \"a\\u0000b\"},"
-                          "{\"role\": \"user\", \"content\": \"\\ud800\"}]"),
-                "a\xEF\xBF\xBD"
-                "b|\xEF\xBF\xBD");
+    expect_text(
+        "{{ messages[0].content }}|{{ messages[1].content }}",
+        from_json("\xEF\xBB\xBF[{'role': 'user', 'content': 'a\\u0000b'},{'role': 'user', 'content': '\\ud800'}]"),
+        "a\xEF\xBF\xBD"
+        "b|\xEF\xBF\xBD");
     /* Arguments are objects for the template, however they came, and text when they are none. */
-    expect_text("{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
-                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": ["
-                          "{\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}},"
-                          "{\"function\": {\"name\": \"f\", \"arguments\": {\"b\": 2}}},"
-                          "{\"function\": {\"name\": \"f\", \"arguments\": \"{broken\"}},"
-                          "{\"function\": {\"name\": \"f\", \"arguments\": \"[3]\"}}]}]}"),
-                "[{\"a\": 1}, {\"b\": 2}, \"{broken\", \"[3]\"]");
+    expect_text(
+        "{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
+        from_json("{'messages': [{'role': 'assistant', 'content': null, 'tool_calls': [{'function': {'name': 'f', "
+                  "'arguments': '{\\'a\\': 1}'}},{'function': {'name': 'f', 'arguments': {'b': 2}}},{'function': "
+                  "{'name': 'f', 'arguments': '{broken'}},{'function': {'name': 'f', 'arguments': '[3]'}}]}]}"),
+        "[{\"a\": 1}, {\"b\": 2}, \"{broken\", \"[3]\"]");
 }
 
 static char *to_json(ht_chat *chat) {
@@ -245,15 +245,13 @@ static char *to_json(ht_chat *chat) {
 
 UNIT_TEST(a_conversation_is_written_as_json) {
     static const char whole[] =
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi \xc3\xa9 \\\"\\n\"}, {\"role\": \"assistant\", "
-        "\"content\": null, "
-        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": "
-        "1.5}\"}}]}], "
-        "\"tools\": [{\"name\": \"f\"}], \"chat_template_kwargs\": {\"mood\": [1, null, true]}}";
+        "{'messages': [{'role': 'user', 'content': 'Hi \xc3\xa9 \\'\\n'}, {'role': 'assistant', 'content': null, "
+        "'tool_calls': [{'type': 'function', 'function': {'name': 'f', 'arguments': '{\\'a\\': 1.5}'}}]}], 'tools': "
+        "[{'name': 'f'}], 'chat_template_kwargs': {'mood': [1, null, true]}}";
     static const ht_tool_call call = {.name = "f", .arguments = "{\"a\": 1.5}"};
     ht_error err = {0};
     char *json = to_json(from_json(whole));
-    assert_string_equal(json, whole);
+    assert_string_equal(json, json_quoted(whole));
     ht_text_free(json);
     ht_chat *chat = test_chat(&(test_message){"user", "Hi \xc3\xa9 \"\n"}, 1);
     assert_int_equal(
@@ -263,7 +261,7 @@ UNIT_TEST(a_conversation_is_written_as_json) {
     assert_int_equal(ht_chat_set_tools(chat, "[{\"name\": \"f\"}]", 15, &err), HT_OK);
     assert_int_equal(ht_chat_set_variable(chat, "mood", "[1,null,true]", 13, &err), HT_OK);
     json = to_json(chat);
-    assert_string_equal(json, whole);
+    assert_string_equal(json, json_quoted(whole));
     ht_text_free(json);
     json = to_json(test_chat(NULL, 0));
     assert_string_equal(json, "{\"messages\": []}");
@@ -286,8 +284,8 @@ UNIT_TEST(tools_and_variables) {
     assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
     ht_chat_set_time(chat, 86400 * 365);
     expect_text("{{ tools | tojson }}", chat, tools);
-    chat = from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}],"
-                     "\"chat_template_kwargs\": {\"mood\": \"good\", \"tools\": [{}]}}");
+    chat = from_json(
+        "{'messages': [{'role': 'user', 'content': 'x'}],'chat_template_kwargs': {'mood': 'good', 'tools': [{}]}}");
     assert_int_equal(ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err), HT_OK);
     assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
     ht_chat_set_time(chat, 86400LL * 365 + 43200); /* noon, whatever the zone: in 1971 */
@@ -327,16 +325,16 @@ UNIT_TEST(the_last_message_is_continued) {
     "{% for m in messages %}<|{{ m.role }}|>{{ " content " }}<|end|>{% endfor %}{{ '<|assistant|>' if "                \
     "add_generation_prompt }}"
 #define CONVERSATION(more)                                                                                             \
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a \"}]" more "}"
-    static const char continued[] = CONVERSATION(", \"continue_final_message\": true");
+    "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'a '}]" more "}"
+    static const char continued[] = CONVERSATION(", 'continue_final_message': true");
     expect_text(TURNS("m.content"), from_json(continued), "<|user|>a<|end|><|assistant|>a ");
     expect_text(TURNS("m.content | trim"), from_json(continued), "<|user|>a<|end|><|assistant|>a");
-    expect_text(TURNS("m.content"), from_json(CONVERSATION(", \"add_generation_prompt\": false")),
+    expect_text(TURNS("m.content"), from_json(CONVERSATION(", 'add_generation_prompt': false")),
                 "<|user|>a<|end|><|assistant|>a <|end|>");
     ht_chat *chat = from_json(CONVERSATION(""));
     ht_chat_set_continue(chat, true);
     char *text = to_json(chat);
-    assert_string_equal(text, continued);
+    assert_string_equal(text, json_quoted(continued));
     ht_text_free(text);
     ht_error err;
     chat = from_json(continued);
@@ -357,7 +355,7 @@ UNIT_TEST(the_last_message_is_continued) {
 UNIT_TEST(what_came_from_the_user) {
     ht_chat_setup setup = setup_of("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content }}{{ eos_token }}");
     ht_chat *chats[] = {test_chat(&(test_message){"user", "<|user|>"}, 1),
-                        from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"<|user|>\"}]}")};
+                        from_json("{'messages': [{'role': 'user', 'content': '<|user|>'}]}")};
     for (int i = 0; i < 2; i++) {
         ht_chat_text out;
         assert_int_equal(ht_chat_write(&setup, "<s>", "</s>", chats[i], &out, NULL), HT_OK);
@@ -426,8 +424,8 @@ UNIT_TEST(calls_without_content) {
     }
     expect_text("{{ messages[0].tool_calls is defined }}{{ messages[0] | length }}{% if 'tool_calls' in messages[1] "
                 "%}!{% endif %}",
-                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []},"
-                          "{\"role\": \"assistant\", \"content\": \"b\", \"tool_calls\": null}]}"),
+                from_json("{'messages': [{'role': 'assistant', 'content': 'a', 'tool_calls': []},{'role': 'assistant', "
+                          "'content': 'b', 'tool_calls': null}]}"),
                 "False2");
 }
 
@@ -450,7 +448,7 @@ UNIT_TEST(results_come_in_the_order_of_the_calls) {
 }
 
 UNIT_TEST(json_that_is_no_conversation) {
-#define ONE(message) "{\"messages\": [" message "]}"
+#define ONE(message) "{'messages': [" message "]}"
     static const struct {
         const char *json;
         ht_status status;
@@ -458,38 +456,36 @@ UNIT_TEST(json_that_is_no_conversation) {
     } cases[] = {
         {"", HT_ERR_FORMAT, "line 1, column 1: expected a value"},
         {"7", HT_ERR_FORMAT, "it is a number, expected an object, or a list of messages"},
-        {ONE("{\"role\": \"user\", \"content\": 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
-        {ONE("\n{\"role\": \"user\",\n \"content\": 1}"), HT_ERR_FORMAT,
+        {ONE("{'role': 'user', 'content': 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
+        {ONE("\n{'role': 'user',\n 'content': 1}"), HT_ERR_FORMAT,
          "line 3, column 13: the content of message 0 is a number"},
-        {ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), HT_ERR_FORMAT, "line 1, column 32: "},
-        {"[{\"role\": \"user\", \"content\": \"x\"}], \"tools\": []", HT_ERR_FORMAT, "line 1, column "},
+        {ONE("{'role': 'user', 'role': 'user', 'content': 'x'}"), HT_ERR_FORMAT, "line 1, column 32: "},
+        {"[{'role': 'user', 'content': 'x'}], 'tools': []", HT_ERR_FORMAT, "line 1, column "},
         {"{}", HT_ERR_FORMAT, "`messages` is missing"},
-        {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
-        {"{\"messages\": [], \"tools\": {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
-        {"{\"messages\": [], \"chat_template_kwargs\": 1}", HT_ERR_FORMAT, "is a number, expected an object"},
-        {"{\"messages\": [], \"model\": \"x\"}", HT_ERR_UNSUPPORTED, "`model`"},
+        {"{'messages': 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
+        {"{'messages': [], 'tools': {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
+        {"{'messages': [], 'chat_template_kwargs': 1}", HT_ERR_FORMAT, "is a number, expected an object"},
+        {"{'messages': [], 'model': 'x'}", HT_ERR_UNSUPPORTED, "`model`"},
         {ONE("7"), HT_ERR_FORMAT, "message 0 is a number, expected an object"},
-        {ONE("{\"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is missing"},
-        {ONE("{\"role\": 1, \"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is a number"},
-        {ONE("{\"role\": \"x\", \"content\": \"x\"}"), HT_ERR_ARGUMENT, "role \"x\""},
-        {ONE("{\"role\": \"user\"}"), HT_ERR_FORMAT, "the content of message 0 is missing"},
-        {ONE("{\"role\": \"user\", \"content\": 1}"), HT_ERR_FORMAT, "the content of message 0 is a number"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": 1}"), HT_ERR_FORMAT, "`tool_calls`"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}"), HT_ERR_FORMAT,
-         "a call of message 0"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}"), HT_ERR_FORMAT,
-         "the name of a call"},
-        {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
-        {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
-        {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
-        {ONE("{\"role\": \"user\", \"content\": \"x\", \"role\": \"user\"}"), HT_ERR_FORMAT,
+        {ONE("{'content': 'x'}"), HT_ERR_FORMAT, "the role of message 0 is missing"},
+        {ONE("{'role': 1, 'content': 'x'}"), HT_ERR_FORMAT, "the role of message 0 is a number"},
+        {ONE("{'role': 'x', 'content': 'x'}"), HT_ERR_ARGUMENT, "role \"x\""},
+        {ONE("{'role': 'user'}"), HT_ERR_FORMAT, "the content of message 0 is missing"},
+        {ONE("{'role': 'user', 'content': 1}"), HT_ERR_FORMAT, "the content of message 0 is a number"},
+        {ONE("{'role': 'assistant', 'content': null, 'tool_calls': 1}"), HT_ERR_FORMAT, "`tool_calls`"},
+        {ONE("{'role': 'assistant', 'content': null, 'tool_calls': [1]}"), HT_ERR_FORMAT, "a call of message 0"},
+        {ONE("{'role': 'assistant', 'content': null, 'tool_calls': [{}]}"), HT_ERR_FORMAT, "the name of a call"},
+        {ONE("{'role': 'user', 'content': [{'type': 'image_url'}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
+        {ONE("{'role': 'user', 'content': ['x']}"), HT_ERR_FORMAT, "the type of a part"},
+        {ONE("{'role': 'user', 'content': [{'type': 'text'}]}"), HT_ERR_FORMAT, "the text of a part"},
+        {ONE("{'role': 'user', 'content': 'x', 'role': 'user'}"), HT_ERR_FORMAT,
          "line 1, column 48: expected each member once, found `role` again"},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_chat *chat = (ht_chat *)1;
         ht_error err = {0};
-        ht_status status = ht_chat_from_json(cases[i].json, strlen(cases[i].json), &chat, &err);
+        ht_status status = ht_chat_from_json(json_quoted(cases[i].json), strlen(cases[i].json), &chat, &err);
         assert_null(chat);
         if (status != cases[i].status || !strstr(err.message, cases[i].part))
             fail_msg("%s: %s: %s", cases[i].json, ht_status_name(status), err.message);

@@ -4,6 +4,7 @@
 #include "grammar/grammar.h"
 #include "models/model.h"
 #include "support/chat.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -17,17 +18,12 @@
 #include <string.h>
 
 static const char tools_json[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
-    "\"properties\": {\"city\": {\"anyOf\": [{\"type\": \"string\", \"maxLength\": 3}, {\"type\": \"null\"}]}, "
-    "\"days\": {\"$ref\": \"#/$defs/few\"}, "
-    "\"unit\": {\"$ref\": \"#/$defs/unit\"}}, \"required\": [\"city\", \"days\"], "
-    "\"additionalProperties\": false, \"$defs\": {\"unit\": {\"enum\": [\"c\", \"f\"]}, \"few\": {\"type\": "
-    "\"integer\", \"minimum\": 0, \"maximum\": "
-    "9}}}}}, "
-    "{\"name\": \"stop\"}, "
-    "{\"name\": \"note\", \"parameters\": {\"type\": \"object\", \"properties\": {\"at\": {\"type\": \"array\", "
-    "\"items\": "
-    "{\"type\": \"boolean\"}, \"maxItems\": 2}}, \"additionalProperties\": false}}]";
+    "[{'type': 'function', 'function': {'name': 'weather', 'parameters': {'type': 'object', 'properties': {'city': "
+    "{'anyOf': [{'type': 'string', 'maxLength': 3}, {'type': 'null'}]}, 'days': {'$ref': '#/$defs/few'}, 'unit': "
+    "{'$ref': '#/$defs/unit'}}, 'required': ['city', 'days'], 'additionalProperties': false, '$defs': {'unit': "
+    "{'enum': ['c', 'f']}, 'few': {'type': 'integer', 'minimum': 0, 'maximum': 9}}}}}, {'name': 'stop'}, {'name': "
+    "'note', 'parameters': {'type': 'object', 'properties': {'at': {'type': 'array', 'items': {'type': 'boolean'}, "
+    "'maxItems': 2}}, 'additionalProperties': false}}]";
 
 #define BAR      "\xEF\xBD\x9C"
 #define LOW      "\xE2\x96\x81"
@@ -89,10 +85,14 @@ static ht_model *load(int i, bool special) {
     return tiny_load(&o);
 }
 
+/* Tools written with ' for ". */
+static void set_tools(ht_chat *chat, const char *tools) {
+    assert_works(ht_chat_set_tools, chat, json_quoted(tools), strlen(tools));
+}
+
 static ht_chat *conversation(ht_tool_choice choice, const char *name, bool parallel) {
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
-    ht_error err = {0};
-    assert_int_equal(ht_chat_set_tools(chat, tools_json, strlen(tools_json), &err), HT_OK);
+    set_tools(chat, tools_json);
     assert_works(ht_chat_set_tool_choice, chat, choice, name, parallel);
     return chat;
 }
@@ -426,13 +426,13 @@ UNIT_TEST(one_alone) {
     ht_model_free(m);
     /* No format that is known, no tools, and none that has arguments. */
     static const char *const lists[] = {tools_json, "[]",
-                                        "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": "
-                                        "\"string\", \"pattern\": \"^(?:a(?=b)c)$\"}}, \"required\": [\"b\"]}}]"};
+                                        "[{'name': 'a', 'parameters': {'properties': {'b': {'type': 'string', "
+                                        "'pattern': '^(?:a(?=b)c)$'}}, 'required': ['b']}}]"};
     for (int i = 0; i < 3; i++) {
         m = i ? load(i, true) : tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
         g = grammar_of(m, 0);
         chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
-        assert_int_equal(ht_chat_set_tools(chat, lists[i], strlen(lists[i]), NULL), HT_OK);
+        set_tools(chat, lists[i]);
         assert_int_equal(ht_chat_set_thinking(chat, false, NULL), HT_OK);
         answer a = generate_of(m, chat, g, 1, false, 700);
         assert_true(is_text_of(0, a.text.data));
@@ -573,7 +573,7 @@ static void try(ht_model *m, const char *tools, ht_tool_choice choice, const cha
     ht_session *s = tiny_session(m, 64);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2);
     ht_error err = {0};
-    if (tools) assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+    if (tools) set_tools(chat, tools);
     ht_status found = ht_chat_set_tool_choice(chat, choice, name, true, &err);
     if (!found) found = ht_generate_chat(s, chat, &o, NULL, NULL, NULL, &err);
     if (found != status || !strstr(err.message, part)) fail_msg("choice %d: %d, %s", (int)choice, found, err.message);
@@ -608,17 +608,15 @@ static void count_warning(ht_log_level level, const char *message, void *user) {
 
 /* A schema that is refused is a warning, once, and its arguments are objects; the other tools' are held to theirs. */
 UNIT_TEST(schemas_that_are_refused) {
-    static const char tools[] =
-        "[{\"name\": \"odd\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}, "
-        "\"maxProperties\": 1}}, {\"name\": \"wrong\", \"parameters\": {\"type\": 7}}, {\"name\": \"none\", "
-        "\"parameters\": "
-        "{\"type\": \"string\"}}, {\"name\": \"stop\"}]";
+    static const char tools[] = "[{'name': 'odd', 'parameters': {'properties': {'a': {'type': 'array', 'uniqueItems': "
+                                "true}}, 'maxProperties': 1}}, {'name': 'wrong', 'parameters': {'type': 7}}, {'name': "
+                                "'none', 'parameters': {'type': 'string'}}, {'name': 'stop'}]";
     ht_log_set(count_warning, HT_LOG_WARNING, NULL);
     ht_model *m = load(0, true);
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     int n_of[2] = {0};
     n_warnings = 0;
-    assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+    set_tools(chat, tools);
     assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, false, NULL), HT_OK);
     for (uint64_t seed = 0; seed < (n_of[1] ? 12 : 200); seed++) {
         answer a = {.any_calls = true};
@@ -680,7 +678,7 @@ UNIT_TEST(grammars_are_kept) {
             char tools[64];
             ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, i % 2);
             snprintf(tools, sizeof tools, "[{\"name\": \"tool%d\"}]", i / 2);
-            assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+            set_tools(chat, tools);
             assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
             if (round) assert_ptr_equal(g, kept[i]);
             ht_grammar_free(kept[i]);
@@ -705,17 +703,17 @@ UNIT_TEST(choices_as_json) {
         ht_tool_choice choice;
         bool parallel;
     } cases[] = {
-        {"\"tool_choice\": \"auto\"", HT_TOOL_CHOICE_AUTO, true},
-        {"\"tool_choice\": \"none\", \"parallel_tool_calls\": false", HT_TOOL_CHOICE_NONE, false},
-        {"\"tool_choice\": \"required\"", HT_TOOL_CHOICE_REQUIRED, true},
-        {"\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"stop\"}}", HT_TOOL_CHOICE_NAMED, true},
-        {"\"tool_choice\": null", HT_TOOL_CHOICE_FREE, true},
+        {"'tool_choice': 'auto'", HT_TOOL_CHOICE_AUTO, true},
+        {"'tool_choice': 'none', 'parallel_tool_calls': false", HT_TOOL_CHOICE_NONE, false},
+        {"'tool_choice': 'required'", HT_TOOL_CHOICE_REQUIRED, true},
+        {"'tool_choice': {'type': 'function', 'function': {'name': 'stop'}}", HT_TOOL_CHOICE_NAMED, true},
+        {"'tool_choice': null", HT_TOOL_CHOICE_FREE, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[256], *written;
         ht_chat *chat, *again;
-        snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", cases[i].member);
-        assert_int_equal(ht_chat_from_json(json, strlen(json), &chat, NULL), HT_OK);
+        snprintf(json, sizeof json, "{'messages': [{'role': 'user', 'content': 'a'}], %s}", cases[i].member);
+        assert_int_equal(ht_chat_from_json(json_quoted(json), strlen(json), &chat, NULL), HT_OK);
         assert_int_equal(chat->tool_choice, cases[i].choice);
         assert_int_equal(chat->parallel_calls, cases[i].parallel);
         assert_int_equal(ht_chat_to_json(chat, &written, NULL), HT_OK);
@@ -728,13 +726,13 @@ UNIT_TEST(choices_as_json) {
         ht_chat_free(chat);
         ht_chat_free(again);
     }
-    static const char *const wrong[] = {"\"tool_choice\": \"any\"", "\"tool_choice\": 1", "\"tool_choice\": {}",
-                                        "\"parallel_tool_calls\": 1"};
+    static const char *const wrong[] = {"'tool_choice': 'any'", "'tool_choice': 1", "'tool_choice': {}",
+                                        "'parallel_tool_calls': 1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char json[256];
         ht_chat *chat;
-        snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", wrong[i]);
-        assert_fails(HT_ERR_FORMAT, "expected", ht_chat_from_json, json, strlen(json), &chat);
+        snprintf(json, sizeof json, "{'messages': [{'role': 'user', 'content': 'a'}], %s}", wrong[i]);
+        assert_fails(HT_ERR_FORMAT, "expected", ht_chat_from_json, json_quoted(json), strlen(json), &chat);
     }
 }
 
