@@ -80,10 +80,15 @@ static const char *finish(transcript *t) {
 static ht_response_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
                                       transcript *to) {
     ht_response_reader *r;
-    ht_error err = {0};
     *to = (transcript){.left = -1};
-    assert_int_equal(ht_response_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
+    assert_works(ht_response_reader_new, t, tools, prompt, strlen(prompt), note, to, &r);
     return r;
+}
+
+static void drop(ht_response_reader *r, transcript *found) {
+    ht_response_reader_free(r);
+    ht_text_discard(&found->text);
+    ht_text_discard(&found->id);
 }
 
 static ht_chat_template *template_of(const char *source) {
@@ -120,9 +125,7 @@ static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, co
     if (strcmp(finish(&found), expected) != 0)
         fail_msg("%s\n  in pieces of %zu: expected\n%s\n  found\n%s", answer, characters, expected, found.text.data);
     assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
-    ht_response_reader_free(r);
-    ht_text_discard(&found.text);
-    ht_text_discard(&found.id);
+    drop(r, &found);
 }
 
 static void expect_answer(const char *source, bool with_tools, const char *prompt, const char *answer,
@@ -461,9 +464,7 @@ UNIT_TEST(arguments_come_early) {
         for (const char *p = cases[i].answer; *p; p += character(p))
             assert_int_equal(ht_response_put(r, p, character(p)), HT_RESPONSE_OPEN);
         assert_string_equal(found.text.data, cases[i].expected);
-        ht_response_reader_free(r);
-        ht_text_discard(&found.text);
-        ht_text_discard(&found.id);
+        drop(r, &found);
         ht_chat_template_free(t);
     }
 }
@@ -613,8 +614,7 @@ UNIT_TEST(special_tokens) {
     }
     assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     assert_string_equal(finish(&found), "H(hm)T(<b>)C(f {\"a\": \"<tool_call\"})");
-    ht_response_reader_free(r);
-    ht_text_discard(&found.text);
+    drop(r, &found);
     ht_chat_template_free(t);
 }
 
@@ -644,9 +644,7 @@ UNIT_TEST(calls_that_are_over) {
                                        ? "H(a)T(x)C(stop {})T(y)"
                                        : "H(a)T(x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y)";
             assert_string_equal(finish(&found), expected);
-            ht_response_reader_free(r);
-            ht_text_discard(&found.text);
-            ht_text_discard(&found.id);
+            drop(r, &found);
             ht_jinja_arena_free(&arena);
             ht_chat_template_free(t);
         }
@@ -668,8 +666,7 @@ UNIT_TEST(a_reader_who_refuses) {
         assert_int_equal(ht_response_put(r, "x y", 3), HT_RESPONSE_REFUSED);
         assert_int_equal(ht_response_end(r), HT_RESPONSE_REFUSED);
         assert_int_equal(found.text.len, length);
-        ht_response_reader_free(r);
-        ht_text_discard(&found.text);
+        drop(r, &found);
     }
     ht_chat_template_free(t);
 }

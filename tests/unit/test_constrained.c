@@ -28,13 +28,6 @@ static bool take_text(const char *text, size_t n, void *user) {
     return true;
 }
 
-static ht_grammar *regex(ht_model *m, const char *pattern) {
-    ht_grammar *g;
-    ht_error err = {0};
-    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
-    return g;
-}
-
 /* How far n ids are a text of the grammar; fails where they are not the beginning of one. */
 static ht_ending ending_of(ht_grammar *g, const int32_t *ids, size_t n) {
     ht_matcher *m;
@@ -89,7 +82,7 @@ UNIT_TEST(answers) {
     ht_model *model = tiny_load(&(tiny_options){0});
     int n_ended = 0;
     for (int i = 0; i < N_PATTERNS; i++) {
-        ht_grammar *g = regex(model, patterns[i]);
+        ht_grammar *g = tiny_regex(model, patterns[i]);
         for (uint64_t seed = 0; seed < 6; seed++) {
             const answer plain = generate(model, g, seed, seed ? 1.5f : 0, false, true);
             const answer forced = generate(model, g, seed, seed ? 1.5f : 0, false, false);
@@ -111,7 +104,7 @@ UNIT_TEST(answers) {
 /* What a grammar leaves no choice about is computed in fewer steps than it has tokens. */
 UNIT_TEST(forced_text) {
     ht_model *model = tiny_load(&(tiny_options){0});
-    ht_grammar *g = regex(model, "[ab](0123456789){4}[cd]");
+    ht_grammar *g = tiny_regex(model, "[ab](0123456789){4}[cd]");
     int64_t accepted = 0;
     for (uint64_t seed = 0; seed < 6; seed++) {
         const answer plain = generate(model, g, seed, 1.5f, false, true);
@@ -151,7 +144,7 @@ UNIT_TEST(engine_answers) {
     int32_t prompt[8];
     tiny_ids(prompt, 8, 1);
     for (int i = 0; i < N_PATTERNS; i++) {
-        ht_grammar *g = regex(model, patterns[i]);
+        ht_grammar *g = tiny_regex(model, patterns[i]);
         const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.seed = 40);
         const ht_generate_options o =
             OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g);
@@ -164,7 +157,7 @@ UNIT_TEST(engine_answers) {
     ht_engine_wait(e, 0);
     ht_engine_close(e);
     for (int i = 0; i < N_PATTERNS; i++) {
-        ht_grammar *g = regex(model, patterns[i]);
+        ht_grammar *g = tiny_regex(model, patterns[i]);
         for (int k = 0; k < 4; k++) {
             const ht_ending ending = ending_of(g, got[i].token[k], (size_t)got[i].n[k]);
             if (got[i].finish[k] == HT_FINISH_STOP) assert_int_not_equal(ending, HT_ENDING_NOT);
@@ -185,7 +178,7 @@ UNIT_TEST(engine_answers) {
 
 UNIT_TEST(other_models) {
     ht_model *model = tiny_load(&(tiny_options){0}), *other = tiny_load(&(tiny_options){0});
-    ht_grammar *g = regex(other, "a");
+    ht_grammar *g = tiny_regex(other, "a");
     ht_session *s = tiny_session(model, 32);
     const int32_t ids[] = {1, 2};
     const ht_generate_options o = OPTIONS(ht_generate_options, with.grammar = g);

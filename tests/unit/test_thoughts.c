@@ -26,13 +26,6 @@ static ht_model *load(void) {
     return tiny_load(&(tiny_options){.chat_template = template_of_thoughts, .special = marks, .words = words});
 }
 
-static ht_grammar *regex(ht_model *m, const char *pattern) {
-    ht_grammar *g;
-    ht_error err = {0};
-    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
-    return g;
-}
-
 /* ---- answers ---- */
 
 typedef struct answer {
@@ -78,7 +71,7 @@ static bool is_date(const char *text) {
 /* Behind a thought comes the text of the grammar, whatever it began with; with thoughts turned off nothing else. */
 UNIT_TEST(thoughts_then_text) {
     ht_model *m = load();
-    ht_grammar *g = regex(m, "\\d\\d-[ab]");
+    ht_grammar *g = tiny_regex(m, "\\d\\d-[ab]");
     int n_thoughts = 0, n_texts = 0;
     for (uint64_t seed = 0; seed < 12; seed++)
         for (int how = 0; how < 3; how++) {
@@ -126,7 +119,7 @@ UNIT_TEST(engine_answers) {
     static shared got[3];
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 8, with.kv_bytes = (size_t)1 << 18);
     assert_works(ht_engine_open, m, &how, &e);
-    ht_grammar *g = regex(m, "\\d\\d-[ab]");
+    ht_grammar *g = tiny_regex(m, "\\d\\d-[ab]");
     ht_chat *chat[3];
     for (int i = 0; i < 3; i++) {
         chat[i] = conversation("hello there", i == 1, i == 2);
