@@ -30,8 +30,7 @@ static void copy_blanks(char *to, const char *from, size_t n) {
     to[n] = '\0';
 }
 
-/* Of a conversation as it was written: what stands between the reasoning, the mark and the text. Templates that leave reasoning out may
- * write the mark all the same. */
+/* What a rendered conversation has between reasoning, mark and text; templates may write the mark alone. */
 static void read_blanks(const char *written, const ht_reasoning_format *t, ht_reasoning_blanks *out) {
     const size_t n_close = strlen(t->close), n_reasoning = strlen(reasoning);
     const char *text = strstr(written, text_behind), *end = text;

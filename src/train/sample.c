@@ -1,5 +1,3 @@
-#include "train/sample.h"
-
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/plural.h"
@@ -8,6 +6,7 @@
 #include "chat/reader.h"
 #include "formats/json.h"
 #include "models/model.h"
+#include "train/data.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -185,8 +184,7 @@ static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at
     return status;
 }
 
-/* Where what message i says begins in the whole. Other than by rendering the messages before it, this finds it where a template
- * writes them differently once others follow. SIZE_MAX for a message that the template leaves out. */
+/* Where message i's content begins in the whole, also if later messages change how it is written; SIZE_MAX: left out. */
 static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, every_part, at); }
 
 static bool has_text(const ht_jinja_dict *message, const char *key) {
@@ -245,8 +243,7 @@ static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *b
     return HT_OK;
 }
 
-/* Where answer i begins: behind what the whole has in common with the prompt that generation would have had. SIZE_MAX: it is not
- * in the whole. */
+/* Where answer i begins: behind the common prefix with its generation prompt. SIZE_MAX: it is not in the whole. */
 static ht_status find_begin(const marking *k, size_t i, const rendering *with_answer, size_t *begin) {
     if (!i) return find_message(k, 0, begin);
     rendering prompt;
@@ -346,8 +343,7 @@ static ht_status render_whole(marking *k) {
     return take_ids(k->out, ids, k->whole.n_ids, k->err);
 }
 
-/* The ids of the conversation, and which of them are learned; messages lose their weights for it. *out takes ids and flags, whatever the
- * outcome. */
+/* Ids of a conversation, and which are learned; weights of messages are removed. *out owns them, even on failure. */
 static ht_status mark_chat(const ht_model *m, ht_chat *chat, const ht_sample_options *options, ht_sample *out,
                            ht_error *err) {
     marking k = {.m = m, .chat = chat, .all = *chat->messages, .out = out, .err = err};

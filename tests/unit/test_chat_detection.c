@@ -180,8 +180,7 @@ UNIT_TEST(files_beside_a_gguf) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats), cmocka_unit_test(stop_ids),
-        cmocka_unit_test_setup_teardown(files_beside_a_gguf, scratch_start, scratch_finish)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(formats), cmocka_unit_test(stop_ids),
+                                       in_scratch(files_beside_a_gguf)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
