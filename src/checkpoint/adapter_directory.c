@@ -159,12 +159,11 @@ static ht_status read_peft_config(ht_adapter_reading *reading, peft_config *c, h
 
 static ht_status pattern_value(const peft_config *c, const patterns *all, const char *module, double *out,
                                ht_error *err) {
-    bool found = false;
-    size_t begin, end;
+    ht_regex_match match = {0};
     ht_status status = HT_OK;
-    for (size_t i = 0; !status && !found && i < all->n; i++) {
-        status = ht_regex_find(all->item[i].regex, c->work, module, strlen(module), 0, &found, &begin, &end, err);
-        if (found) *out = all->item[i].value;
+    for (size_t i = 0; !status && !match.found && i < all->n; i++) {
+        status = ht_regex_find(all->item[i].regex, c->work, module, strlen(module), 0, &match, err);
+        if (match.found) *out = all->item[i].value;
     }
     return status;
 }

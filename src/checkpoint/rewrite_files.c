@@ -1,15 +1,16 @@
 /* Files of weights: which tensor goes to which, their names, and how GGUF and safetensors files are written. Keys of GGUF parts:
  * gguf.constants (split.*); llama.cpp's loader reads them. */
 #include "base/checked.h"
+#include "base/directory_writer.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_set_writer.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/rewrite.h"
 #include "formats/gguf_write.h"
-#include "formats/safetensors_set.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

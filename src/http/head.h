@@ -28,7 +28,7 @@ typedef struct http_refusal {
 
 typedef enum http_body_kind { HTTP_BODY_NONE, HTTP_BODY_LENGTH, HTTP_BODY_CHUNKED } http_body_kind;
 
-/* Field of a head, as offsets into its text. */
+/* Field of a head, as offsets into its text; the name in lower case. */
 typedef struct http_field {
     uint32_t name, value;
 } http_field;
@@ -39,11 +39,9 @@ typedef struct http_head {
     const char *method; /* GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS */
     const char *path;   /* percent-decoded UTF-8 that begins with '/' and has no segment ".."; or "*" with OPTIONS */
     const char *query;  /* what follows '?', as it was sent; NULL: none */
-    const char
-        *host; /* host, and port if there is one: of the target if that is a whole address, else the field Host; NULL:
-                         * none, in HTTP/1.0 */
-    int minor; /* of the version: 1 of HTTP/1.1, 0 of HTTP/1.0 */
-    bool keep_alive; /* the client wants to use the connection again */
+    const char *host;   /* with its port: of the target if that is a whole address, else of Host; NULL: HTTP/1.0 */
+    int minor;          /* of the version: 1 of HTTP/1.1, 0 of HTTP/1.0 */
+    bool keep_alive;    /* the client wants to use the connection again */
     bool expects_continue;
     http_body_kind body;
     uint64_t content_length; /* of HTTP_BODY_LENGTH, not 0 */
@@ -65,9 +63,6 @@ void http_head_discard(http_head *h);
 
 /* The value of the first field of this name, in lower case; NULL: there is none. */
 const char *http_head_value(const http_head *h, const char *name);
-/* Field i of h->n_fields, name in lower case. */
-const char *http_head_field_name(const http_head *h, size_t i);
-const char *http_head_field_value(const http_head *h, size_t i);
 
 /* The value of a parameter of the query, decoded ('+' is a space), as a string in out. False: there is none, or it does not
  * fit, is not UTF-8, or has a control character. */

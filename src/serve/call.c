@@ -53,21 +53,16 @@ size_t serve_call_values_max(const serve_call *c) {
     return ht_max_size((size_t)1 << 20, c->server->o.http.body_bytes / 8);
 }
 
-static bool parse_body(serve_call *c) {
-    size_t n;
+static bool read_body(serve_call *c) {
     ht_json_replaced replaced = {0};
-    const char *text = http_exchange_body(c->x, &n);
-    c->body = n ? serve_json_parse(text, n, serve_call_values_max(c), &replaced, &c->failure) : ht_json_new_object();
+    const http_request *r = http_exchange_request(c->x);
+    if (c->body || !(c->route->flags & SERVE_BODY)) return true;
+    c->body = r->n_body ? serve_json_parse(r->body, r->n_body, serve_call_values_max(c), &replaced, &c->failure)
+                        : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
-    return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
-}
-
-static bool read_body(serve_call *c) {
-    const serve_route *r = c->route;
-    if (c->body || !(r->flags & SERVE_BODY)) return true;
-    return parse_body(c) &&
-           serve_fields_check(c->body, r->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
+    if (!c->body) return serve_fail_memory(&c->failure); /* unless there is a failure already */
+    return serve_fields_check(c->body, c->route->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
 }
 
 static bool needs_model(const serve_call *c) {
@@ -101,7 +96,7 @@ static bool work_on(serve_call *c, bool *later) {
     *later = false;
     if (!read_body(c)) return false;
     if (needs_model(c)) {
-        const char *name = serve_filled_text(c->body, "model");
+        const char *name = serve_text(c->body, "model");
         const bool again = c->again;
         c->again = true; /* before another thread may have it */
         const serve_leasing leasing =
@@ -125,7 +120,7 @@ static void run(serve_work *work) {
 static void refuse_route(http_exchange *x) {
     serve_failure f = {0};
     char methods[SERVE_METHODS];
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     serve_route_methods(h->path, methods);
     if (*methods) (void)http_exchange_field(x, "Allow", methods);
     if (*methods)
@@ -135,8 +130,9 @@ static void refuse_route(http_exchange *x) {
     serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
-void serve_call_begin(serve_server *s, http_exchange *x) {
-    const http_head *h = http_exchange_head(x);
+void serve_call_begin(http_exchange *x, void *user) {
+    serve_server *s = user;
+    const http_head *h = &http_exchange_request(x)->head;
     const char *rest;
     const serve_route *route = serve_route_find(h->method, h->path, &rest);
     serve_call *c = route ? calloc(1, sizeof *c) : NULL;
@@ -155,7 +151,7 @@ void serve_call_begin(serve_server *s, http_exchange *x) {
     c->x = x;
     c->route = route;
     c->rest = rest;
-    c->key = s->keys ? http_keys_admit(s->keys, h) : -1;
+    snprintf(c->salt, sizeof c->salt, "%zd", s->keys ? http_keys_admit(s->keys, h) : -1);
     c->begin = ht_now_seconds();
     pthread_mutex_lock(&s->lock);
     s->n_calls++;

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
-#include "serve/echo.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,11 +31,11 @@ static void free_generation(void *user) {
         ht_chat_free(g->prompt[i].chat);
         ht_ids_free(g->prompt[i].ids);
     }
-    if (g->free_extra) g->free_extra(g->extra);
+    if (g->extra && g->dialect->discard_extra) g->dialect->discard_extra(g->extra);
+    free(g->extra);
     ht_grammar_free(g->how.grammar);
     free(g->answer);
     free(g->prompt);
-    free(g->ticket);
     free(g->stop);
     free(g->bias);
     pthread_mutex_destroy(&g->lock);
@@ -48,7 +48,7 @@ static void free_generation(void *user) {
 static void cancel_all(serve_generation *g) {
     pthread_mutex_lock(&g->ticket_lock);
     for (size_t i = 0; i < g->n_prompts; i++)
-        if (g->ticket[i]) ht_engine_cancel(g->c->lease.engine, g->ticket[i]);
+        if (g->prompt[i].ticket) ht_engine_cancel(g->c->lease.engine, g->prompt[i].ticket);
     pthread_mutex_unlock(&g->ticket_lock);
 }
 
@@ -58,17 +58,39 @@ static void on_gone(serve_call *c) {
     cancel_all(g);
 }
 
+/* ---- what is sent ---- */
+
+/* Ends the stream unless the reader has taken what was sent: one that leaves a whole bound of bytes unread is cut, so that none can hold
+ * more memory. With the lock. */
+static void check_sent(serve_generation *g, http_sent sent) {
+    if (sent == HTTP_SENT) return;
+    g->closed = true;
+    if (g->streaming) http_stream_abort(g->c->x);
+}
+
+void serve_send(serve_generation *g, const char *name, ht_json *data) {
+    char *text = data && !g->closed ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(data);
+    if (g->closed) return;
+    check_sent(g, !text                     ? HTTP_GONE
+                  : g->dialect->stream_type ? http_stream_line(g->c->x, text, strlen(text))
+                                            : http_stream_event(g->c->x, name, text, strlen(text)));
+    free(text);
+}
+
 /* ---- failing ---- */
 
 /* Tells the client why there is no whole answer, and ends it. With the lock. */
 static void fail(serve_generation *g, const serve_failure *f) {
     if (g->closed) return;
-    if (g->streaming) {
-        g->dialect->fail(g, f);
-        if (!g->closed) (void)http_stream_end(g->c->x);
-    } else {
+    if (!g->streaming)
         serve_failure_reply(g->c->x, f, g->c->route->dialect);
-    }
+    else if (g->dialect->fail)
+        g->dialect->fail(g, f);
+    else
+        serve_send(g, g->dialect->fail_event,
+                   serve_failure_json(f, g->c->route->dialect, http_exchange_request(g->c->x)->id));
+    if (g->streaming && !g->closed) (void)http_stream_end(g->c->x);
     g->closed = true;
 }
 
@@ -83,7 +105,9 @@ static void on_expired(serve_call *c, const serve_failure *f) {
 
 serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect) {
     serve_generation *g = calloc(1, sizeof *g);
-    if (!g) {
+    if (g) g->extra = calloc(1, dialect->extra_bytes + 1);
+    if (!g || !g->extra) {
+        free(g);
         serve_fail_memory(&c->failure);
         return NULL;
     }
@@ -108,67 +132,43 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
 
 bool serve_generation_prompts(serve_generation *g, size_t n) {
     serve_prompt *prompt = calloc(n, sizeof *prompt);
-    ht_ticket *ticket = calloc(n, sizeof *ticket);
-    if (!prompt || !ticket) {
-        free(prompt);
-        free(ticket);
-        return serve_fail_memory(&g->c->failure);
-    }
+    if (!prompt) return serve_fail_memory(&g->c->failure);
+    for (size_t i = 0; i < n; i++) prompt[i].g = g;
     pthread_mutex_lock(&g->ticket_lock); /* who has gone looks for tickets already */
     g->prompt = prompt;
-    g->ticket = ticket;
     g->n_prompts = n;
     pthread_mutex_unlock(&g->ticket_lock);
     return true;
 }
 
-/* ---- what is sent ---- */
-
-/* Ends all of it: nobody reads any more, or reads too slowly. With the lock. */
-static void give_up(serve_generation *g) {
-    g->closed = true;
-    if (g->streaming) http_stream_abort(g->c->x);
-}
-
-/* A reader that leaves a whole bound of bytes unread is cut, so that none can hold more memory. */
-static void sent(serve_generation *g, http_sent how) {
-    if (how != HTTP_SENT) give_up(g);
-}
-
-static char *dumped(serve_generation *g, ht_json *data) {
-    char *text = data ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
-    ht_json_decref(data);
-    if (!text) give_up(g);
-    return text;
-}
-
-void serve_send_event(serve_generation *g, const char *name, ht_json *data) {
-    if (g->closed) {
-        ht_json_decref(data);
-        return;
-    }
-    char *text = dumped(g, data);
-    if (text) sent(g, http_stream_event(g->c->x, name, text, strlen(text)));
-    free(text);
-}
-
-void serve_send_line(serve_generation *g, ht_json *data) {
-    if (g->closed) {
-        ht_json_decref(data);
-        return;
-    }
-    char *text = dumped(g, data);
-    if (text) sent(g, http_stream_line(g->c->x, text, strlen(text)));
-    free(text);
-}
-
-void serve_send_text_event(serve_generation *g, const char *text) {
-    if (!g->closed) sent(g, http_stream_event(g->c->x, NULL, text, strlen(text)));
-}
-
-ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
-
 /* ---- log-probabilities ---- */
+
+/* A number of JSON; null for what is none. The lowest that there is stands for a probability of zero. */
+static ht_json *number(double value) {
+    return isnan(value) ? ht_json_null() : ht_json_real(isinf(value) ? -1e308 : value);
+}
+
+ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
+    char *bytes;
+    size_t n;
+    ht_text text = {0};
+    if (ht_tokenizer_token_bytes(t, id, &bytes, &n, NULL))
+        return ht_json_pack("{ss so s[]}", "token", "", "logprob", number(logprob), "bytes");
+    ht_json *list = ht_json_new_array();
+    for (size_t at = 0; at < n;) {
+        uint32_t c;
+        at += ht_utf8_decode(bytes + at, n - at, &c);
+        ht_text_append_utf8(&text, c);
+    }
+    for (size_t i = 0; i < n; i++) ht_json_array_append_new(list, ht_json_integer((unsigned char)bytes[i]));
+    ht_text_free(bytes);
+    ht_json *token = text.failed ? NULL
+                                 : ht_json_pack("{so so so}", "token", serve_text_json(&text), "logprob",
+                                                number(logprob), "bytes", list);
+    if (text.failed) ht_json_decref(list);
+    ht_text_discard(&text);
+    return token;
+}
 
 static size_t bytes_of(const ht_json *token) { return ht_json_array_size(ht_json_object_get(token, "bytes")); }
 
@@ -222,6 +222,13 @@ static void hide_logprobs(serve_answer *a) {
     a->shown_bytes = 0;
 }
 
+ht_json *serve_take_logprobs(serve_answer *a) {
+    ht_json *taken = a->logprobs;
+    if (!ht_json_array_size(taken)) return NULL;
+    a->logprobs = ht_json_new_array();
+    return taken;
+}
+
 /* ---- pieces ---- */
 
 static bool no_memory(serve_generation *g) {
@@ -250,7 +257,7 @@ static bool add_text(serve_generation *g, ht_text *to, const ht_answer_piece *p)
 /* With the lock, as all that takes pieces. */
 static void note_cached(serve_generation *g, serve_answer *a) {
     pthread_mutex_lock(&g->ticket_lock);
-    const ht_ticket ticket = g->ticket[a->index / g->n];
+    const ht_ticket ticket = g->prompt[a->index / g->n].ticket;
     pthread_mutex_unlock(&g->ticket_lock);
     a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
 }
@@ -281,19 +288,12 @@ static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     return true;
 }
 
-/* Which answers of a generation a request's are. */
-typedef struct asked {
-    serve_generation *g;
-    size_t prompt;
-    int32_t left; /* answers that have not ended; the generation's lock */
-} asked;
-
-static serve_answer *answer_of(const asked *of, int32_t index) {
-    return &of->g->answer[of->prompt * (size_t)of->g->n + (size_t)index];
+static serve_answer *answer_of(const serve_prompt *p, int32_t index) {
+    return &p->g->answer[(p - p->g->prompt) * p->g->n + index];
 }
 
 static void on_probe(const ht_probe *probe, void *user) {
-    const asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     pthread_mutex_lock(&g->lock);
     if (!g->closed) take_logprob(answer_of(of, probe->answer), ht_model_tokenizer(g->c->lease.model), probe);
@@ -301,7 +301,7 @@ static void on_probe(const ht_probe *probe, void *user) {
 }
 
 static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
-    const asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     pthread_mutex_lock(&g->lock);
     if (g->first_piece == 0) {
@@ -315,12 +315,6 @@ static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
 
 /* ---- the end ---- */
 
-static const serve_answer *failed_answer(const serve_generation *g) {
-    for (size_t i = 0; i < g->n_answers; i++)
-        if (g->answer[i].status) return &g->answer[i];
-    return NULL;
-}
-
 /* An answer that has begun meets other limits than that of the context, whose code has clients shorten the conversation. */
 static void fail_as(serve_generation *g, const serve_answer *bad) {
     ht_error err = {.status = bad->status};
@@ -333,18 +327,14 @@ static void fail_as(serve_generation *g, const serve_answer *bad) {
 
 /* With the lock. */
 static void finish(serve_generation *g) {
-    const serve_answer *bad = failed_answer(g);
+    const char *last = g->dialect->last_event;
+    for (size_t i = 0; i < g->n_answers && !g->closed; i++)
+        if (g->answer[i].status) fail_as(g, &g->answer[i]);
     if (g->closed) return;
-    if (bad) {
-        fail_as(g, bad);
-        return;
-    }
-    if (g->streaming) {
-        g->dialect->end(g);
-        if (!g->closed) (void)http_stream_end(g->c->x);
-    } else {
-        serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
-    }
+    if (!g->streaming) serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
+    if (g->streaming && g->dialect->end) g->dialect->end(g);
+    if (g->streaming && !g->closed && last) check_sent(g, http_stream_event(g->c->x, NULL, last, strlen(last)));
+    if (g->streaming && !g->closed) (void)http_stream_end(g->c->x);
     g->closed = true;
 }
 
@@ -373,7 +363,7 @@ static void keep_ids(serve_generation *g, serve_answer *a, const ht_answer_repor
 }
 
 static void on_end(const ht_answer_report *report, void *user) {
-    asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     serve_answer *a = answer_of(of, report->answer);
     http_exchange *x = g->c->x;
@@ -389,10 +379,9 @@ static void on_end(const ht_answer_report *report, void *user) {
     a->tokens = report->metrics.generated_tokens;
     keep_ids(g, a, report);
     if (g->streaming && !g->closed && !a->status && g->dialect->answer_end) g->dialect->answer_end(g, a);
-    const bool last = --g->left == 0, last_of_prompt = --of->left == 0;
+    const bool last = --g->left == 0;
     if (last) finish(g);
     pthread_mutex_unlock(&g->lock);
-    if (last_of_prompt) free(of);
     if (last) {
         atomic_fetch_sub(&g->c->server->metrics.under_way, 1);
         http_exchange_release(x);
@@ -402,9 +391,8 @@ static void on_end(const ht_answer_report *report, void *user) {
 /* ---- asking ---- */
 
 /* A request for one of the prompts. */
-static ht_request request_for(const serve_generation *g, size_t i, const ht_generate_options *how, const char *salt) {
-    const serve_lease *l = &g->c->lease;
-    const serve_prompt *p = &g->prompt[i];
+static ht_request request_for(serve_prompt *p, const ht_generate_options *how) {
+    const serve_lease *l = &p->g->c->lease;
     ht_request r;
     ht_request_init(&r, sizeof r);
     r.ids = p->ids;
@@ -417,53 +405,41 @@ static ht_request request_for(const serve_generation *g, size_t i, const ht_gene
         r.adapter_scales = &l->scale;
         r.n_adapters = 1;
     }
-    r.n = g->n;
-    r.salt = salt;
+    r.n = p->g->n;
+    r.salt = p->g->c->salt;
     r.piece = on_piece;
     r.end = on_end;
+    r.user = p;
     return r;
 }
 
-/* Nobody shall learn by the time of an answer what clients with other keys have asked. */
-enum { SALT = 24 };
-static void name_salt(const serve_call *c, char salt[SALT]) { snprintf(salt, SALT, "%zd", c->key); }
-
-/* Submits the answers to prompt i. With the lock, so that no callback goes before what it needs. */
-static bool submit(serve_generation *g, size_t i) {
+/* Submits the answers to a prompt. With the lock, so that no callback goes before what it needs. */
+static bool submit(serve_generation *g, serve_prompt *p) {
     serve_call *c = g->c;
     ht_error err = {0};
     ht_ticket ticket = 0;
-    char salt[SALT];
-    asked *of = calloc(1, sizeof *of);
-    if (!of) return serve_fail_memory(&c->failure);
-    *of = (asked){.g = g, .prompt = i, .left = g->n};
-    name_salt(c, salt);
     ht_probe_options probes;
     ht_probe_options_init(&probes, sizeof probes);
     probes.kinds = HT_PROBE_LOGPROB;
     probes.top_logprobs = g->top_logprobs;
     probes.fn = on_probe;
-    probes.user = of;
+    probes.user = p;
     ht_generate_options how = g->how;
     how.call_pieces = true; /* of whole answers, too: they say what their streams would */
     if (g->logprobs) how.probes = &probes;
-    ht_request r = request_for(g, i, &how, salt);
-    r.user = of;
+    const ht_request r = request_for(p, &how);
     const ht_status status = ht_engine_submit(c->lease.engine, &r, &ticket, &err);
-    if (status) {
-        free(of);
-        return serve_fail_as(&c->failure, status, &err);
-    }
+    if (status) return serve_fail_as(&c->failure, status, &err);
     if (g->left == 0) {
         http_exchange_retain(c->x);
         atomic_fetch_add(&c->server->metrics.under_way, 1);
     }
     g->left += (size_t)g->n;
     pthread_mutex_lock(&g->ticket_lock);
-    g->ticket[i] = ticket;
+    p->ticket = ticket;
     pthread_mutex_unlock(&g->ticket_lock);
     const int64_t n = ht_engine_prompt_tokens(c->lease.engine, ticket);
-    for (int32_t k = 0; k < g->n; k++) answer_of(of, k)->prompt_tokens = n;
+    for (int32_t k = 0; k < g->n; k++) answer_of(p, k)->prompt_tokens = n;
     return true;
 }
 
@@ -488,28 +464,20 @@ static void begin_stream(serve_generation *g) {
                                      .alive_seconds = g->dialect->stream_type ? 0 : 15,
                                      .alive = g->dialect->alive};
     g->streaming = true;
-    sent(g, http_stream_begin(g->c->x, &how));
+    check_sent(g, http_stream_begin(g->c->x, &how));
     if (!g->closed && g->dialect->begin) g->dialect->begin(g);
 }
 
-static bool submit_all(serve_generation *g) {
-    for (size_t i = 0; i < g->n_prompts; i++)
-        if (!submit(g, i)) {
-            g->closed = true;
-            return false;
-        }
-    if (g->stream) begin_stream(g);
-    return true;
-}
-
 bool serve_generation_start(serve_generation *g) {
-    serve_call *c = g->c;
+    bool good = true;
     g->how.sampler = &g->sampler;
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
-    const bool good = submit_all(g);
+    for (size_t i = 0; i < g->n_prompts && good; i++) good = submit(g, &g->prompt[i]);
+    if (!good) g->closed = true;
+    if (good && g->stream) begin_stream(g);
     pthread_mutex_unlock(&g->lock);
-    if (!good || atomic_load(&c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
+    if (!good || atomic_load(&g->c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
     return good;
 }
 
@@ -541,15 +509,13 @@ static bool warm(serve_call *c) {
     ht_error err = {0};
     serve_prefill *prefill = calloc(g->n_prompts + 1, sizeof *prefill);
     ht_status status = HT_OK;
-    char salt[SALT];
     if (!prefill) return serve_fail_memory(&g->c->failure);
     ht_generate_options how = g->how;
     how.sampler = &g->sampler;
     how.max_tokens = 1;
     how.cancel = &g->cancel;
-    name_salt(g->c, salt);
     for (size_t i = 0; i < g->n_prompts && !status; i++) {
-        const ht_request r = request_for(g, i, &how, salt);
+        const ht_request r = request_for(&g->prompt[i], &how);
         const double begun = ht_now_seconds();
         status = ht_engine_warm(g->c->lease.engine, &r, &prefill[i].reuse, &err);
         prefill[i].seconds = ht_now_seconds() - begun;
@@ -581,8 +547,47 @@ serve_usage serve_usage_of(const serve_generation *g) {
     return all;
 }
 
-int64_t serve_prompt_tokens(const serve_generation *g) {
-    int64_t n = 0;
-    for (size_t i = 0; i < g->n_prompts; i++) n += g->answer[i * (size_t)g->n].prompt_tokens;
-    return n;
+/* ---- arguments of calls ---- */
+
+/* The value of a text's first n bytes with the brackets that are open there closed; NULL, with a status: there is none. */
+static ht_json *parse_closed(const ht_text *text, size_t n, const ht_text *closing, ht_status *status) {
+    const ht_json_options options = {.name = "the arguments", .keeps_nul = true};
+    ht_text whole = {0};
+    ht_json *value = NULL;
+    ht_text_append(&whole, text->data ? text->data : "", n);
+    for (size_t i = closing->len; i > 0; i--) ht_text_append(&whole, closing->data + i - 1, 1);
+    *status = whole.failed ? HT_ERR_MEMORY : ht_json_load(whole.data, whole.len, &options, &value, NULL);
+    ht_text_discard(&whole);
+    return value;
+}
+
+/* Of a text that is cut, the value of the longest beginning whose values are whole. A number at its end might go on. */
+ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
+    const ht_text *text = &call->arguments;
+    ht_text closing = {0}; /* of what is open: ] and }, the innermost last */
+    size_t whole = 0;      /* bytes behind which nothing but that is missing */
+    bool quoted = false;
+    char c = '\0';
+    for (size_t i = 0; i < text->len && call->cut; i++) {
+        c = text->data[i];
+        if (c == '"')
+            quoted = !quoted;
+        else if (quoted)
+            i += c == '\\';
+        else if (c == '{' || c == '[') {
+            ht_text_append(&closing, c == '{' ? "}" : "]", 1);
+            whole = i + 1;
+        } else if (c == '}' || c == ']') {
+            if (closing.len) closing.len--;
+            whole = i + 1;
+        } else if (c == ',')
+            whole = i;
+    }
+    ht_status status = closing.failed ? HT_ERR_MEMORY : HT_ERR_FORMAT;
+    ht_json *value = NULL;
+    if (!call->cut || (closing.len && !quoted && !(c >= '0' && c <= '9')))
+        value = parse_closed(text, text->len, &closing, &status);
+    if (!value && call->cut && status != HT_ERR_MEMORY) value = parse_closed(text, whole, &closing, &status);
+    ht_text_discard(&closing);
+    return value || status == HT_ERR_MEMORY ? value : ht_json_new_object();
 }

@@ -47,12 +47,18 @@ ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_o
     return m;
 }
 
+int32_t *checkpoint_ids(const ht_model *m, int n, int salt) {
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    assert_non_null(ids);
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31 + salt) % (uint32_t)m->vocab);
+    return ids;
+}
+
 /* ---- tensors ---- */
 
 ht_checkpoint_files *checkpoint_files(const char *path) {
     ht_checkpoint_files *c;
-    ht_error err = {0};
-    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
+    assert_works(ht_checkpoint_open, path, &c);
     return c;
 }
 
@@ -66,11 +72,9 @@ const char *checkpoint_type(const char *path, const char *name) {
 }
 
 unsigned char *checkpoint_bytes(const ht_checkpoint_files *c, const ht_safetensor *t) {
-    ht_error err = {0};
     unsigned char *bytes = malloc(t->n_bytes + 1);
     assert_non_null(bytes);
-    if (ht_file_read_at(ht_safetensors_file(c->tensors, t->file), t->offset, bytes, t->n_bytes, &err))
-        fail_msg("%s", err.message);
+    assert_works(ht_file_read_at, ht_safetensors_file(c->tensors, t->file), t->offset, bytes, t->n_bytes);
     return bytes;
 }
 

@@ -13,6 +13,8 @@ const char *tiny_checkpoint(const char *name);
 void tiny_checkpoints_each(void (*fn)(const char *name, bool is_file, void *user), void *user);
 /* Loads tests/golden/tiny/NAME on a CPU device of so many threads; NULL: the defaults. A failure ends the test. */
 ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o);
+/* n ids of the model's vocabulary; the caller frees them. */
+int32_t *checkpoint_ids(const ht_model *m, int n, int salt);
 /* Opens the files; a failure ends the test, as in all that follows. */
 ht_checkpoint_files *checkpoint_files(const char *path);
 /* The name of the type of tensor `name`, "BF16". */

@@ -17,6 +17,15 @@ static inline ht_json *json_file(const char *path) {
     return value;
 }
 
+/* The token ids of a list; the caller frees them. */
+static inline int32_t *json_ids(const ht_json *list) {
+    int32_t *ids = malloc(ht_json_array_size(list) * sizeof *ids + 1);
+    assert_non_null(ids);
+    for (size_t i = 0; i < ht_json_array_size(list); i++)
+        ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(list, i));
+    return ids;
+}
+
 /* A JSON text written with ' for ", valid until the fourth call after this one. */
 static inline const char *json_quoted(const char *text) {
     static char quoted[4][2048];

@@ -362,9 +362,8 @@ static void refuses_other_files(void **state) {
     save(a, m, scratch_path("lora.gguf"), HT_ADAPTER_GGUF);
     refused(scratch_path("peft"), other, HT_ERR_ARGUMENT, "is for another model");
     refused(scratch_path("lora.gguf"), other, HT_ERR_ARGUMENT, "for a llama, and the model is a qwen3");
-    ht_error err = {0};
     a->lora[3].b[5] = NAN;
-    assert_fails(ht_adapter_save(a, m, scratch_path("nan"), HT_ADAPTER_MLX, &err), HT_ERR_ARGUMENT, "no finite number");
+    assert_fails(HT_ERR_ARGUMENT, "no finite number", ht_adapter_save, a, m, scratch_path("nan"), HT_ADAPTER_MLX);
     ht_adapter_free(a);
     ht_model_free(other);
     ht_model_free(m);
@@ -412,8 +411,8 @@ static void replaces_only_adapters(void **state) {
     ht_adapter_free(read);
     scratch_write("again/notes.txt", "mine", 4);
     int n = scratch_count();
-    assert_fails(ht_adapter_save(a, m, scratch_path("again"), HT_ADAPTER_PEFT, &err), HT_ERR_ARGUMENT, "notes.txt");
-    assert_fails(ht_adapter_save_check(scratch_path("again"), &err), HT_ERR_ARGUMENT, "notes.txt");
+    assert_fails(HT_ERR_ARGUMENT, "notes.txt", ht_adapter_save, a, m, scratch_path("again"), HT_ADAPTER_PEFT);
+    assert_fails(HT_ERR_ARGUMENT, "notes.txt", ht_adapter_save_check, scratch_path("again"));
     read = load(scratch_path("again"), m);
     check_equal(b, read);
     ht_adapter_free(read);

@@ -254,10 +254,10 @@ static void names_that_mean_the_same(void **state) {
     safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", "{}", 2);
     ht_checkpoint_files *c;
-    ht_error err = {0};
-    assert_fails(ht_checkpoint_open(scratch_directory(), &c, &err), HT_ERR_FORMAT,
+    assert_fails(HT_ERR_FORMAT,
                  "`model.language_model.norm.weight` and `language_model.model.norm.weight` are "
-                 "both `norm.weight`");
+                 "both `norm.weight`",
+                 ht_checkpoint_open, scratch_directory(), &c);
 }
 
 /* ---- pooling ---- */

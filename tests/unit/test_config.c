@@ -273,7 +273,7 @@ static void hints_from_tensors(void **state) {
     assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_OK);
     assert_int_equal(c.head_dim, 80);
     hints.has_more_norms = true; /* Gemma's, which no guess is for */
-    assert_fails(read_with(text, NULL, &hints, &c, &err), HT_ERR_FORMAT, "`model_type` is missing");
+    assert_fails(HT_ERR_FORMAT, "`model_type` is missing", read_with, text, NULL, &hints, &c);
 }
 
 static void end_ids(void **state) {
@@ -284,10 +284,9 @@ static void end_ids(void **state) {
                      HT_OK);
     assert_int_equal(c.n_eos, 3);
     assert_true(c.eos[0] == 7 && c.eos[1] == 9 && c.eos[2] == 11);
-    assert_fails((read_with("{'model_type': 'llama'}", "[]", &no_tensors, &c, &err)), HT_ERR_FORMAT,
-                 "generation_config.json");
-    assert_fails((read_with("{'model_type': 'llama'}", "{'eos_token_id': 'x'}", &no_tensors, &c, &err)), HT_ERR_FORMAT,
-                 "generation_config.json");
+    assert_fails(HT_ERR_FORMAT, "generation_config.json", read_with, "{'model_type': 'llama'}", "[]", &no_tensors, &c);
+    assert_fails(HT_ERR_FORMAT, "generation_config.json", read_with, "{'model_type': 'llama'}", "{'eos_token_id': 'x'}",
+                 &no_tensors, &c);
     REFUSED(LLAMA("'eos_token_id': 0.5"), HT_ERR_FORMAT, "eos_token_id");
     REFUSED(LLAMA("'eos_token_id': [1, '2']"), HT_ERR_FORMAT, "eos_token_id");
     REFUSED(LLAMA("'eos_token_id': "

@@ -165,9 +165,8 @@ static void floats_of_another_type(void **state) {
 
 static void refuse(const char *from, const char *to, ht_container container, ht_dtype dtype, ht_status status,
                    const char *says) {
-    ht_error err = {0};
     const int entries = scratch_count();
-    assert_fails(convert(from, to, container, NULL, dtype, NULL, &err), status, says);
+    assert_fails(status, says, convert, from, to, container, NULL, dtype, NULL);
     assert_int_equal(scratch_count(), entries);
 }
 

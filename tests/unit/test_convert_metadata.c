@@ -246,7 +246,8 @@ static void refuse_file(gguf_writer *w, ht_status status, const char *says) {
     ht_directory_documents d;
     ht_error err = {0};
     ht_checkpoint_files *c = open_written(w, &config);
-    assert_fails(ht_directory_documents_of(c, &config, "bfloat16", &d, &err), status, says);
+    assert_int_equal(ht_directory_documents_of(c, &config, "bfloat16", &d, &err), status);
+    assert_non_null(strstr(err.message, says));
     assert_non_null(strstr(err.message, "model.gguf"));
     ht_directory_documents_free(&d);
     ht_checkpoint_close(c);
@@ -291,7 +292,7 @@ static void without_a_tokenizer(void **state) {
     assert_null(metadata);
     assert_non_null(strstr(err.message, "tokenizer.model"));
     scratch_write("tokenizer.json", "{}", 2);
-    assert_fails(ht_gguf_metadata_of(t.back, &t.read, &metadata, &err), HT_ERR_FORMAT, "tokenizer.json");
+    assert_fails(HT_ERR_FORMAT, "tokenizer.json", ht_gguf_metadata_of, t.back, &t.read, &metadata);
     finish(&t);
 }
 

@@ -149,20 +149,15 @@ static void try_all(save_function *function, int least) {
     }
 }
 
-static void checkpoints(void **state) {
-    (void)state;
-    try_all(save_checkpoint, 10);
-}
+UNIT_TEST(checkpoints) { try_all(save_checkpoint, 10); }
 
-static void adapters(void **state) {
-    (void)state;
+UNIT_TEST(adapters) {
     try_all(save_peft, 15);
     try_all(save_mlx, 15);
     try_all(save_gguf, 5);
 }
 
-static void states(void **state) {
-    (void)state;
+UNIT_TEST(states) {
     try_all(save_state, 8);
     try_all(save_cache, 8);
 }

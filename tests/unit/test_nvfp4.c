@@ -131,7 +131,8 @@ static void experts_in_one_tensor(void **state) {
             ht_status status =
                 ht_nvfp4_product_scales(c, &(ht_product_scales){name, 3, share, 2}, scales, &found, &number, &err);
             if (expected[0] == 0) {
-                assert_fails(status, HT_ERR_FORMAT, "is no single number in F32, nor one for each expert");
+                assert_int_equal(status, HT_ERR_FORMAT);
+                assert_non_null(strstr(err.message, "is no single number in F32, nor one for each expert"));
             } else
                 for (int e = 0; e < 3; e++)
                     assert_true(!status && found && scales[e] == (modelopt ? expected[e] : 1 / expected[e]));

@@ -246,11 +246,10 @@ static void damaged_files(void **state) {
 /* ---- the directory ---- */
 
 static void refused(const char *where, const char *word) {
-    ht_error err = {0};
     ht_model *m;
     ht_model_options kept = cached();
     kept.packed_cache = where;
-    assert_fails(ht_model_load("tests/golden/tiny/llama-q4_1.gguf", &kept, &m, &err), HT_ERR_IO, word);
+    assert_fails(HT_ERR_IO, word, ht_model_load, "tests/golden/tiny/llama-q4_1.gguf", &kept, &m);
 }
 
 static void directories(void **state) {

@@ -23,8 +23,7 @@ static ht_status read_config(const char *inside, ht_quantized *out, ht_error *er
 #define GROUP(name, more, weights) "'" name "': {" more "'weights': {'num_bits': 8, " weights "}}"
 #define FORMAT(name)               "'format': " name ", "
 
-static void what_is_read(void **state) {
-    (void)state;
+UNIT_TEST(what_is_read) {
     static const struct {
         const char *inside, *scale;
         int64_t block[2];
@@ -66,8 +65,7 @@ static void what_is_read(void **state) {
     }
 }
 
-static void what_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_is_refused) {
     static const struct {
         const char *inside;
         ht_status status;

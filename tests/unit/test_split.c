@@ -366,9 +366,8 @@ static void converting_splits_too(void **state) {
 /* ---- what is refused, and what fails ---- */
 
 static void refuse(const char *from, const char *to, int64_t bytes, ht_status status, const char *says) {
-    ht_error err = {0};
     const int entries = scratch_count();
-    assert_fails(try_split(from, to, bytes, NULL, &err), status, says);
+    assert_fails(status, says, try_split, from, to, bytes, NULL);
     assert_int_equal(scratch_count(), entries);
 }
 
@@ -443,11 +442,9 @@ static void what_fails_leaves_nothing(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *out = scratch_path(cases[i][1]);
         ht_cancel cancel = {0};
-        ht_error err = {0};
         ht_convert_options o = OPTIONS(ht_convert_options, with.max_file_bytes = 9000, with.cancel = &cancel,
                                        with.progress = stop, with.user = &cancel);
-        assert_fails(ht_convert(tiny_checkpoint(cases[i][0]), out, &o, &err), HT_ERR_CANCELLED,
-                     "splitting was cancelled");
+        assert_fails(HT_ERR_CANCELLED, "splitting was cancelled", ht_convert, tiny_checkpoint(cases[i][0]), out, &o);
         assert_int_equal(scratch_count(), 0);
         struct rlimit old, low; /* as on a full disk, in the file of the largest tensor */
         assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);

@@ -1,0 +1,149 @@
+/* The tables of formats. To add one of tool calls, add its row (tests/unit/test_answer.c and test_tools.c each take an example). */
+#include "chat/answer_formats.h"
+
+#include <string.h>
+
+#define BAR       "\xEF\xBD\x9C" /* U+FF5C */
+#define UNDERLINE "\xE2\x96\x81" /* U+2581 */
+#define DS(a, b)  "<" BAR "tool" UNDERLINE a UNDERLINE b BAR ">"
+#define DS_SEP    "<" BAR "tool" UNDERLINE "sep" BAR ">"
+#define DSML      BAR "DSML" BAR
+
+#define MARKS(before, after)    .open = before, .close = after
+#define OBJECT(arguments)       "%s{%s\"name\"%s:%s\"%n\"%s,%s\"" arguments "\"%s:%a%s}"
+#define LIST(item)              .begin = "%s[", .call = item, .separator = "%s,", .end = "%s]"
+#define TAGS(raw_tag, json_tag) .raw = raw_tag, .json = json_tag, .between = ""
+#define TAG(tag)                TAGS(tag, tag)
+#define LITERALS(q)             .raw = "%k:" q "%v" q, .json = "%k:%v", .between = ",", .quote = q
+#define FUNCTION                "%s<function=%n>%p%s</function>"
+#define INVOKE(prefix)          "%s<" prefix "invoke name=\"%n\">%p%s</" prefix "invoke>"
+#define LINE_PARAMETER          TAG("%s<parameter=%k>\n%v\n</parameter>")
+#define PARAMETER               TAG("%s<parameter=%k>%l%v%l</parameter>")
+#define NAMED(tag)                                                                                                     \
+    TAG("%s<" tag " name=\"%k\">%v</" tag ">"), .quoted = "%s<" tag " name=\"%k\"><![CDATA[%v]]></" tag ">"
+#define DSML_TAG(is_string) "%s<" DSML "parameter name=\"%k\" string=\"" is_string "\">%v</" DSML "parameter>"
+#define DSML_CALLS          .call = INVOKE(DSML), .separator = "", TAGS(DSML_TAG("true"), DSML_TAG("false"))
+
+static const ht_tool_call_format formats[] = {
+    /* Mistral: since Small 3.1 with ids, since Large 2 with names before JSON, older ones */
+    {.open = "[TOOL_CALLS]", .also = "[CALL_ID]", .call = "%n[CALL_ID]%i[ARGS]%a"},
+    {.open = "[TOOL_CALLS]", .also = "[ARGS]", .call = "%n[ARGS]%a"},
+    {.open = "[TOOL_CALLS]", LIST("%s{%s\"name\"%s:%s\"%n\"%s,%s\"arguments\"%s:%a%m%s}")},
+    {.open = "[TOOL_CALLS]", .call = "%n%a"}, /* only read */
+    /* DeepSeek R1 and V3; V3.1 */
+    {MARKS(DS("calls", "begin"), DS("calls", "end")), .also = "```json",
+     .call = DS("call", "begin") "function" DS_SEP "%n\n```json\n%a\n```" DS("call", "end"), .separator = "%s"},
+    {MARKS(DS("calls", "begin"), DS("calls", "end")), .call = DS("call", "begin") "%n" DS_SEP "%a" DS("call", "end"),
+     .separator = "%s"},
+    /* DeepSeek V3.2; V4 */
+    {.mark = "dsml_token + 'function_calls",
+     MARKS("<" DSML "function_calls>", "</" DSML "function_calls>"),
+     DSML_CALLS},
+    {.mark = "dsml_token", MARKS("<" DSML "tool_calls>", "</" DSML "tool_calls>"), DSML_CALLS},
+    /* Kimi K2 */
+    {MARKS("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+     .call = "<|tool_call_begin|>%f<|tool_call_argument_begin|>%a<|tool_call_end|>", .separator = ""},
+    /* Gemma 4; FunctionGemma */
+    {.mark = "<tool_call|>", MARKS("<|tool_call>", "<tool_call|>"), .call = "call:%n{%p}", LITERALS("<|\"|>")},
+    {MARKS("<start_function_call>", "<end_function_call>"), .call = "call:%n{%p}", LITERALS("<escape>")},
+    /* Seed-OSS */
+    {MARKS("<seed:tool_call>", "</seed:tool_call>"), .call = FUNCTION, PARAMETER},
+    /* MiniMax-M2 */
+    {.mark = "minimax:tool_call",
+     MARKS("<minimax:tool_call>", "</minimax:tool_call>"),
+     .call = INVOKE(""),
+     .separator = "",
+     NAMED("parameter")},
+    /* Nemotron 2 */
+    {MARKS("<TOOLCALL>", "</TOOLCALL>"), LIST(OBJECT("arguments"))},
+    /* LFM2 */
+    {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), .json = "%k=%v", .between = ", "},
+    /* Command R7B and A */
+    {MARKS("<|START_ACTION|>", "<|END_ACTION|>"),
+     LIST("%s{%s\"tool_call_id\"%s:%s\"%d\"%s,%s\"tool_name\"%s:%s\"%n\"%s,%s\"parameters\"%s:%a%s}")},
+    /* Apertus */
+    {MARKS("<|tools_prefix|>", "<|tools_suffix|>"), LIST("%s{%s\"%n\"%s:%a%s}")},
+    /* Solar Open */
+    {.mark = "<|tool_call:begin|>",
+     MARKS("<|tool_calls|>", "<|calls|>"),
+     .call = "<|tool_call:begin|>%i<|tool_call:name|>%n<|tool_call:args|>%a<|tool_call:end|>",
+     .separator = ""},
+    /* Phi-4-mini; Granite 3; GigaChat */
+    {.mark = "<|/tool_call|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
+    {.open = "<|tool_call|>", LIST(OBJECT("arguments")), .once = true},
+    {.open = "<|function_call|>", .call = OBJECT("arguments"), .once = true},
+    /* MiniMax-M1 */
+    {MARKS("<tool_calls>", "</tool_calls>"), .call = OBJECT("arguments"), .separator = ""},
+    /* Qwen3-Coder, Nemotron 3; GLM 4.5; Hermes, Qwen 2.5 and 3, Granite 4, SmolLM3 */
+    {MARKS("<tool_call>", "</tool_call>"), .also = "<parameter=", .call = FUNCTION, LINE_PARAMETER,
+     .bare = "<function="},
+    {MARKS("<tool_call>", "</tool_call>"), .also = "<arg_key>", .call = "%n%p",
+     TAG("%s<arg_key>%k</arg_key>%s<arg_value>%v</arg_value>")},
+    {MARKS("<tool_call>", "</tool_call>"), .also = "<invoke name=", .call = INVOKE(""), NAMED("parameter")},
+    {MARKS("<tool_call>", "</tool_call>"), .call = OBJECT("arguments")},
+    /* MiniCPM */
+    {MARKS("<function name=", "</function>"), .call = "\"%n\">%p", NAMED("param")},
+    /* functionary v3.1, Llama 3.1 with custom tools */
+    {MARKS("<function=", "</function>"), .also = "<parameter=", .call = "%n>%p", PARAMETER},
+    {MARKS("<function=", "</function>"), .call = "%n>%a"},
+    /* Llama 3.1 to 3.3; 3.2 without the mark */
+    {.open = "<|python_tag|>", .call = OBJECT("parameters"), .separator = "%s;", .once = true, .bare_json = true},
+    {.mark = "\"parameters\": dictionary",
+     .call = OBJECT("parameters"),
+     .separator = "%s;",
+     .once = true,
+     .bare_json = true},
+};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+const ht_tool_call_format *ht_tool_call_format_of(const char *source) {
+    for (const ht_tool_call_format *f = formats; f < formats + N_FORMATS; f++)
+        if (strstr(source, f->mark ? f->mark : f->open) && (!f->also || strstr(source, f->also))) return f;
+    return NULL;
+}
+
+const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *format,
+                                                    const ht_tool_call_format *previous) {
+    for (const ht_tool_call_format *f = previous ? previous + 1 : formats; f < formats + N_FORMATS; f++)
+        if (format->open && f->open ? strcmp(format->open, f->open) == 0 : f == format) return f;
+    return NULL;
+}
+
+bool ht_tool_call_format_marks_strings(const ht_tool_call_format *f) { return f->raw && strcmp(f->raw, f->json) != 0; }
+
+const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
+    const char *end = strstr(format->call, "%p") + 2;
+    return strncmp(end, "%s", 2) == 0 ? end + 2 : end;
+}
+
+/* ---- reasoning ---- */
+
+static const ht_reasoning_format reasoning[] = {
+    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true, NULL, NULL},
+    {"[THINK]", "[THINK]", "[/THINK]", NULL, true, NULL, NULL},
+    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
+    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
+    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
+    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
+    {"", "<think>", "</think>", NULL, false, "\n", "\n\n"},
+};
+
+const ht_reasoning_format *ht_reasoning_format_of(const char *source) {
+    const ht_reasoning_format *f = reasoning;
+    while (!strstr(source, f->mark)) f++;
+    return f;
+}
+
+const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t) {
+    const char *source = ht_chat_template_source(t);
+    const ht_reasoning_format *f = ht_reasoning_format_of(source);
+    return strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
+}
+
+bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size_t n, bool *with_title) {
+    while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
+    const size_t n_title = f->title ? strlen(f->title) - 1 : 0, n_open = strlen(f->open);
+    *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, f->title, n_title) == 0;
+    if (*with_title) n -= n_title;
+    return n >= n_open && memcmp(prompt + n - n_open, f->open, n_open) == 0;
+}

@@ -1,0 +1,67 @@
+/* Formats of tool calls and of reasoning: one table row per way in which models write them. The reader (chat/tool_call_reader.h) and
+ * the grammar rules (chat/tool_call_rules.h, chat/response_rules.h) derive from the row; a new format is a new row. */
+#ifndef HT_CHAT_ANSWER_FORMATS_H
+#define HT_CHAT_ANSWER_FORMATS_H
+
+#include "template/template.h"
+
+/* ---- tool calls ---- */
+
+/* Patterns are literal text but for:
+ *   %s  optional white space, as between the parts of JSON     %l  an optional end of line, which is only read
+ *   %n  the tool's name
+ *   %a  its arguments as a JSON object                         %p  its parameters, one by one
+ *   %k  a parameter's name                                     %v  its value
+ *   %i  an id of letters and digits                            %d  a whole number
+ *   %f  an id that contains the name: functions.NAME:0         %m  an optional field "id" of nine letters and digits
+ * A pattern begins with text, and text follows %a and %p. White space in a pattern is optional when calls are read.
+ *
+ * Two kinds of call need no pattern to be read: within the marks of every format, JSON objects with a name and arguments (or
+ * lists of them) are calls, and a JSON object may stand in place of %p. */
+typedef struct ht_tool_call_format {
+    const char *mark;      /* templates with this text use the format; NULL: with `open` */
+    const char *also;      /* and with this text, too; NULL: no more */
+    const char *open;      /* before calls; NULL: nothing */
+    const char *close;     /* after calls; NULL: they last to the end of the answer */
+    const char *begin;     /* between `open` and the first call; NULL: nothing */
+    const char *call;      /* one call */
+    const char *separator; /* between calls within one pair of marks; NULL: one call only */
+    const char *end;       /* before `close`; NULL: nothing */
+    /* For %p: a string as it is, a JSON value, and what separates parameters. `json` ends with its value where values show their own
+     * end (literals); `raw` is NULL in formats without bare strings. `quoted` is another way to write a string, only read. */
+    const char *raw, *json, *between, *quoted;
+    const char *quote; /* around strings in literals; NULL: as in Python */
+    bool once;         /* the marks cannot repeat */
+    /* Without `open`, calls of known tools also begin with: */
+    bool bare_json;   /* a JSON object that begins the answer, or follows reasoning */
+    const char *bare; /* this text, with which `call` begins; NULL: nothing */
+} ht_tool_call_format;
+
+/* The first row whose marks a template's source contains; NULL: none. */
+const ht_tool_call_format *ht_tool_call_format_of(const char *source);
+/* The next row, or with `previous` NULL the first, that has the same opening mark: models mix such formats. NULL: no more. */
+const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *format,
+                                                    const ht_tool_call_format *previous);
+/* Whether the format marks which values are strings, so that their schema is not needed. */
+bool ht_tool_call_format_marks_strings(const ht_tool_call_format *format);
+/* The literal text in which `bare` calls end. */
+const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
+
+/* ---- reasoning: how models mark it in their answers ---- */
+
+typedef struct ht_reasoning_format {
+    const char *mark; /* templates with this text use the format */
+    const char *open, *close;
+    const char *title;           /* the first line of reasoning, which is not shown; NULL: none */
+    bool anywhere;               /* else at the beginning of an answer, or after reasoning or calls */
+    const char *before, *behind; /* white space around `close`, where the template does not show it; NULL: none */
+} ht_reasoning_format;
+
+/* The format of a template's source; models write "<think>" whatever the template, so never NULL. */
+const ht_reasoning_format *ht_reasoning_format_of(const char *source);
+/* The format whose marks the template's source contains; NULL: it contains none. */
+const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t);
+/* Whether a prompt of n bytes ends within reasoning. *with_title: after its title. */
+bool ht_reasoning_is_open(const ht_reasoning_format *format, const char *prompt, size_t n, bool *with_title);
+
+#endif
