@@ -22,4 +22,20 @@ ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err);
 /* Removes the temporary directory with the files in it and frees the writer. NULL is fine. */
 void ht_directory_writer_discard(ht_directory_writer *w);
 
+/* Sets of files that are of use together alone: all of them are written to a temporary directory, `path`.*.tmp, and moved to
+ * their names beside it on commit, the first one last. Whoever finds the first file finds the whole set, also when the process
+ * is killed between two of them. */
+typedef struct ht_file_set_writer ht_file_set_writer;
+
+/* Makes the temporary directory, in the directory that `path` is in. */
+ht_status ht_file_set_writer_open(const char *path, ht_file_set_writer **out, ht_error *err);
+/* Path of the temporary directory, lent. Its files are the caller's to flush, as ht_writer_commit does. */
+const char *ht_file_set_writer_path(const ht_file_set_writer *w);
+/* Moves files name[0] to name[n - 1] out of the temporary directory, over those of the same names, and frees the writer. Of
+ * files that are replaced the first one goes first, so that old and new ones never make a set. On failure what was there is there
+ * again, and nothing of the new set. */
+ht_status ht_file_set_writer_commit(ht_file_set_writer *w, const char *const *name, int n, ht_error *err);
+/* Removes the temporary directory with the files in it and frees the writer. NULL is fine. */
+void ht_file_set_writer_discard(ht_file_set_writer *w);
+
 #endif

@@ -93,27 +93,27 @@ static __device__ double unary_f64(int op, double x) {
     case HT_OP_SQRT: return sqrt(x);
     case HT_OP_RSQRT: return 1.0 / sqrt(x);
     case HT_OP_RECIPROCAL: return 1.0 / x;
-    case HT_OP_EXP: return v1d_exp(x);
-    case HT_OP_EXPM1: return v1d_expm1(x);
-    case HT_OP_LOG: return v1d_log(x);
-    case HT_OP_LOG2: return v1d_log2(x);
-    case HT_OP_LOG10: return v1d_log10(x);
-    case HT_OP_LOG1P: return v1d_log1p(x);
-    case HT_OP_SIN: return v1d_sin(x);
-    case HT_OP_COS: return v1d_cos(x);
-    case HT_OP_TAN: return v1d_tan(x);
-    case HT_OP_ARCSIN: return v1d_asin(x);
-    case HT_OP_ARCCOS: return v1d_acos(x);
-    case HT_OP_ARCTAN: return v1d_atan(x);
-    case HT_OP_SINH: return v1d_sinh(x);
-    case HT_OP_COSH: return v1d_cosh(x);
-    case HT_OP_TANH: return v1d_tanh(x);
+    case HT_OP_EXP: return ht_exp_f64(x);
+    case HT_OP_EXPM1: return ht_expm1_f64(x);
+    case HT_OP_LOG: return ht_log_f64(x);
+    case HT_OP_LOG2: return ht_log2_f64(x);
+    case HT_OP_LOG10: return ht_log10_f64(x);
+    case HT_OP_LOG1P: return ht_log1p_f64(x);
+    case HT_OP_SIN: return ht_sin_f64(x);
+    case HT_OP_COS: return ht_cos_f64(x);
+    case HT_OP_TAN: return ht_tan_f64(x);
+    case HT_OP_ARCSIN: return ht_asin_f64(x);
+    case HT_OP_ARCCOS: return ht_acos_f64(x);
+    case HT_OP_ARCTAN: return ht_atan_f64(x);
+    case HT_OP_SINH: return ht_sinh_f64(x);
+    case HT_OP_COSH: return ht_cosh_f64(x);
+    case HT_OP_TANH: return ht_tanh_f64(x);
     case HT_OP_ERF: return erf(x);
     case HT_OP_ERFINV: return erfinv_f64(x);
-    case HT_OP_SIGMOID: return v1d_sigmoid(x);
-    case HT_OP_SILU: return v1d_silu(x);
+    case HT_OP_SIGMOID: return ht_sigmoid_f64(x);
+    case HT_OP_SILU: return ht_silu_f64(x);
     case HT_OP_GELU: return 0.5 * x * erfc(-x * 0.70710678118654752440); /* sqrt(1 / 2) */
-    case HT_OP_GELU_TANH: return v1d_gelu_tanh(x);
+    case HT_OP_GELU_TANH: return ht_gelu_tanh_f64(x);
     case HT_OP_FLOOR: return floor(x);
     case HT_OP_CEIL: return ceil(x);
     default: return rint(x); /* ROUND */
@@ -175,7 +175,7 @@ static __device__ value scale(int t, value v, float by) {
 }
 
 static __device__ value softcap(int t, value v, float cap) {
-    if (t == HT_F64) return of_f64((double)cap * v1d_tanh(v.d / (double)cap));
+    if (t == HT_F64) return of_f64((double)cap * ht_tanh_f64(v.d / (double)cap));
     return rounded(t, of_f32(cap * ht_tanh_f32(v.f / cap)));
 }
 
@@ -235,9 +235,9 @@ static __device__ double binary_f64(int op, double a, double b) {
     case HT_OP_MAXIMUM: return isnan(a) || a > b ? a : b;
     case HT_OP_FLOOR_DIVIDE: return floor(a / b);
     case HT_OP_REMAINDER: return ht_remainder_f64(a, b);
-    case HT_OP_POWER: return v1d_pow(a, b);
-    case HT_OP_LOGADDEXP: return v1d_logaddexp(a, b);
-    default: return v1d_atan2(a, b); /* ARCTAN2 */
+    case HT_OP_POWER: return ht_pow_f64(a, b);
+    case HT_OP_LOGADDEXP: return ht_logaddexp_f64(a, b);
+    default: return ht_atan2_f64(a, b); /* ARCTAN2 */
     }
 }
 

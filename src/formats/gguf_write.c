@@ -181,7 +181,7 @@ static void put_changed(sink *s, const ht_gguf *from, ht_json *changes) {
 
 static ht_status check_tensors(const char *path, const ht_tensor_output *tensors, int n, ht_error *err) {
     ht_json *known = ht_json_new_object();
-    ht_status st = HT_OK;
+    ht_status st = known ? HT_OK : ht_fail_memory(err, 0, path);
     for (int i = 0; i < n && !st; i++) {
         const ht_tensor_output *t = &tensors[i];
         if (ht_json_object_get(known, t->name))
