@@ -1,7 +1,7 @@
 /* hearth finetune: trains a LoRA adapter, step by step. */
 #include "finetune.h"
 
-#include "base/temporary_directory.h"
+#include "base/directory_writer.h"
 #include "command.h"
 #include "engine.h"
 #include "fail.h"

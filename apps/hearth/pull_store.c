@@ -1,7 +1,7 @@
 #include "pull_store.h"
 
+#include "base/directory_writer.h"
 #include "base/file.h"
-#include "base/temporary_directory.h"
 #include "fail.h"
 #include "json.h"
 #include "tree.h"

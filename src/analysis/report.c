@@ -1,8 +1,8 @@
 /* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored, probes. */
 #include "base/clock.h"
+#include "base/directory_writer.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "base/temporary_directory.h"
 #include "base/text.h"
 #include "device/device.h"
 #include "generate/prompt_ids.h"

@@ -23,8 +23,7 @@ static bool is_dots(const char *name) { return !strcmp(name, ".") || !strcmp(nam
 
 /* ---- temporary directories; functions that return a code return 0 or errno ---- */
 
-/* Makes a new directory `path`.*.tmp. The caller frees *out, which is NULL after a failure. */
-static int make_temporary(const char *path, char **out) {
+int ht_temporary_directory_make(const char *path, char **out) {
     static atomic_uint counter;
     int code = EEXIST;
     for (int attempt = 0; code == EEXIST && attempt < 100; attempt++) {
@@ -40,23 +39,21 @@ static int make_temporary(const char *path, char **out) {
     return code;
 }
 
-/* Removes the directory with all in it. Links are removed, not followed. */
-static void remove_temporary(const char *path) {
+void ht_temporary_directory_remove(const char *path) {
     DIR *directory = opendir(path);
     if (!directory) return;
     for (const struct dirent *e; (e = readdir(directory));) {
         char *within = NULL;
         if (is_dots(e->d_name)) continue;
         if (unlinkat(dirfd(directory), e->d_name, 0) == 0) continue;
-        if (asprintf(&within, "%s/%s", path, e->d_name) >= 0) remove_temporary(within);
+        if (asprintf(&within, "%s/%s", path, e->d_name) >= 0) ht_temporary_directory_remove(within);
         free(within);
     }
     closedir(directory);
     (void)rmdir(path);
 }
 
-/* Path of the directory that `path` is in; the caller frees it. NULL when memory ran out. */
-static char *directory_above(const char *path) {
+char *ht_directory_above(const char *path) {
     const char *slash = strrchr(path, '/');
     return !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
@@ -69,7 +66,7 @@ static int open_directory(const char *path, int *fd) {
 /* Flushes the names in a directory. EINVAL: a file system that cannot, which is no failure. */
 static int flush(int fd) { return fsync(fd) == 0 || errno == EINVAL ? 0 : errno; }
 
-static int flush_path(const char *path) {
+int ht_directory_flush(const char *path) {
     int fd;
     int code = open_directory(path, &fd);
     if (code) return code;
@@ -125,7 +122,7 @@ ht_status ht_directory_writer_check(const char *path, const char *const *known, 
         ht_status status = check_target(path, known, err);
         if (status) return status;
     }
-    char *target = target_of(path), *parent = target ? directory_above(target) : NULL;
+    char *target = target_of(path), *parent = target ? ht_directory_above(target) : NULL;
     struct stat link;
     if (target && !ht_path_exists(path) && lstat(target, &link) == 0) {
         free(parent);
@@ -147,7 +144,7 @@ ht_status ht_directory_writer_open(const char *path, const char *const *known, h
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     w->replaces = ht_path_exists(path);
     w->path = target_of(path);
-    const int code = w->path ? make_temporary(w->path, &w->temporary) : errno;
+    const int code = w->path ? ht_temporary_directory_make(w->path, &w->temporary) : errno;
     if (code) {
         ht_directory_writer_discard(w);
         return cannot_write(path, code, err);
@@ -167,7 +164,7 @@ static int replace_in_steps(const ht_directory_writer *w) {
         code = errno;
         (void)rename(aside, w->path);
     }
-    if (!code) remove_temporary(aside);
+    if (!code) ht_temporary_directory_remove(aside);
     free(aside);
     return code;
 }
@@ -176,19 +173,20 @@ static int move_into_place(const ht_directory_writer *w) {
     if (!w->replaces) return rename(w->temporary, w->path) == 0 ? 0 : errno;
     const int code = ht_system_exchange(w->temporary, w->path);
     if (code) return code == ENOSYS || code == EINVAL || code == ENOTSUP ? replace_in_steps(w) : code;
-    remove_temporary(w->temporary); /* the old one */
+    ht_temporary_directory_remove(w->temporary); /* the old one */
     return 0;
 }
 
 ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err) {
-    int code = flush_path(w->temporary);
+    int code = ht_directory_flush(w->temporary);
     if (!code) code = move_into_place(w);
     ht_status status = HT_OK;
     if (code)
         status = cannot_write(w->path, code, err);
     else {
-        char *parent = directory_above(w->path);
-        if (parent) (void)flush_path(parent); /* the directory is whole whether or not its name has reached the disk */
+        char *parent = ht_directory_above(w->path);
+        if (parent)
+            (void)ht_directory_flush(parent); /* the directory is whole whether or not its name has reached the disk */
         free(parent);
         free(w->temporary);
         w->temporary = NULL;
@@ -199,7 +197,7 @@ ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err) {
 
 void ht_directory_writer_discard(ht_directory_writer *w) {
     if (!w) return;
-    if (w->temporary) remove_temporary(w->temporary);
+    if (w->temporary) ht_temporary_directory_remove(w->temporary);
     free(w->temporary);
     free(w->path);
     free(w);
@@ -220,7 +218,7 @@ ht_status ht_file_set_writer_open(const char *path, ht_file_set_writer **out, ht
     ht_file_set_writer *w = calloc(1, sizeof *w);
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     *w = (ht_file_set_writer){.path = strdup(path), .to = -1, .from = -1, .replaced = -1};
-    const int code = w->path ? make_temporary(path, &w->temporary) : ENOMEM;
+    const int code = w->path ? ht_temporary_directory_make(path, &w->temporary) : ENOMEM;
     if (!code) {
         *out = w;
         return HT_OK;
@@ -233,12 +231,12 @@ const char *ht_file_set_writer_path(const ht_file_set_writer *w) { return w->tem
 
 /* Opens the directories before the first file is moved, so that moving and undoing allocate nothing. */
 static int prepare(ht_file_set_writer *w) {
-    char *above = directory_above(w->path);
+    char *above = ht_directory_above(w->path);
     int code = above ? open_directory(above, &w->to) : ENOMEM;
     free(above);
     if (!code) code = open_directory(w->temporary, &w->from);
     if (!code) code = flush(w->from);
-    if (!code) code = make_temporary(w->path, &w->aside);
+    if (!code) code = ht_temporary_directory_make(w->path, &w->aside);
     return code ? code : open_directory(w->aside, &w->replaced);
 }
 
@@ -282,8 +280,8 @@ void ht_file_set_writer_discard(ht_file_set_writer *w) {
     const int fds[] = {w->to, w->from, w->replaced};
     for (int i = 0; i < 3; i++)
         if (fds[i] >= 0) close(fds[i]);
-    if (w->temporary) remove_temporary(w->temporary);
-    if (w->aside && !w->holds_replaced) remove_temporary(w->aside);
+    if (w->temporary) ht_temporary_directory_remove(w->temporary);
+    if (w->aside && !w->holds_replaced) ht_temporary_directory_remove(w->aside);
     free(w->temporary);
     free(w->aside);
     free(w->path);

@@ -22,6 +22,16 @@ ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err);
 /* Removes the temporary directory with the files in it and frees the writer. NULL is fine. */
 void ht_directory_writer_discard(ht_directory_writer *w);
 
+/* Makes a new directory `path`.*.tmp; 0, or errno. The caller frees *out, which is NULL after a failure. */
+int ht_temporary_directory_make(const char *path, char **out);
+/* Removes the directory with all in it. Links are removed, not followed. */
+void ht_temporary_directory_remove(const char *path);
+
+/* Path of the directory that `path` is in; the caller frees it. NULL when memory ran out. */
+char *ht_directory_above(const char *path);
+/* Flushes the names in a directory; 0, or errno. A file system that cannot flush directories is no failure. */
+int ht_directory_flush(const char *path);
+
 /* Sets of files that are of use together alone: all of them are written to a temporary directory, `path`.*.tmp, and moved to
  * their names beside it on commit, the first one last. Whoever finds the first file finds the whole set, also when the process
  * is killed between two of them. */

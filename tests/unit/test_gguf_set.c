@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "formats/gguf_set.h"
-#include "support/expect.h"
 #include "support/gguf_writer.h"
 #include "support/model_run.h"
 #include "support/scratch.h"
@@ -115,8 +114,8 @@ static void parts_agree(void **state) {
     sources[1] = sources[2]; /* the third in the place of the second */
     ht_gguf_set *set;
     ht_error err = {0};
-    expect_failure(ht_gguf_set_parse(sources, 3, &set, &err), HT_ERR_FORMAT, &err,
-                   "part 3: its split.no is 2, expected 1, as this is part 2");
+    assert_fails(HT_ERR_FORMAT, "part 3: its split.no is 2, expected 1, as this is part 2", ht_gguf_set_parse, sources,
+                 3, &set);
     assert_int_equal(ht_gguf_set_parse(sources, 2, &set, &err), HT_ERR_FORMAT);
     free_parts();
 }
@@ -226,7 +225,6 @@ static void missing_parts(void **state) {
     (void)state;
     write_parts("m", &(plan){.n_parts = 3, .twice = -1});
     ht_checkpoint_files *c;
-    ht_error err = {0};
     remove(scratch_path("m-00002-of-00003.gguf"));
     refused(scratch_path("m-00003-of-00003.gguf"), HT_ERR_IO, "m-00002-of-00003.gguf: is missing, part 2 of 3");
     refused(scratch_path("m-00001-of-00003.gguf"), HT_ERR_IO, "m-00002-of-00003.gguf: is missing, part 2 of 3");
@@ -241,7 +239,7 @@ static void missing_parts(void **state) {
     /* Two models in one directory. */
     write_parts("m", &(plan){.n_parts = 3, .twice = -1});
     write_parts("n", &(plan){.n_parts = 2, .twice = -1});
-    expect_failure(ht_checkpoint_open(scratch_directory(), &c, &err), HT_ERR_ARGUMENT, &err, "name the one to load");
+    assert_fails(HT_ERR_ARGUMENT, "name the one to load", ht_checkpoint_open, scratch_directory(), &c);
 }
 
 int main(void) {

@@ -1,5 +1,4 @@
 /* Loading: directories, tokenizer_config.json, GGUF metadata, and files that are refused, by name. */
-#include "support/expect.h"
 #include "support/gguf_writer.h"
 #include "support/scratch.h"
 #include "support/tokenizers.h"
@@ -16,8 +15,7 @@
 
 static void refuse(const char *json, ht_status status, const char *says) {
     ht_tokenizer *t = (ht_tokenizer *)&t;
-    ht_error err = {0};
-    expect_failure(ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err), status, &err, says);
+    assert_fails(status, says, ht_tokenizer_from_json, json, strlen(json), NULL, 0, &t);
     assert_null(t);
 }
 
@@ -154,8 +152,7 @@ static void bos_of_llama_3(void **state) {
 
 static void refuse_file(const char *path, ht_status status, const char *says) {
     ht_tokenizer *t = (ht_tokenizer *)&t;
-    ht_error err = {0};
-    expect_failure(ht_tokenizer_load(path, &t, &err), status, &err, says);
+    assert_fails(status, says, ht_tokenizer_load, path, &t);
     assert_null(t);
 }
 
@@ -277,7 +274,7 @@ static ht_tokenizer *load_gguf(gguf_writer w) {
 static void refuse_gguf(gguf_writer w, ht_status status, const char *says) {
     ht_tokenizer *t = (ht_tokenizer *)&t;
     ht_error err = {0};
-    expect_failure(parse_gguf(w, &t, &err), status, &err, says);
+    assert_fails(status, says, parse_gguf, w, &t);
     assert_null(t);
     assert_non_null(strstr(err.message, "test.gguf: "));
 }
