@@ -1,12 +1,12 @@
 /* Out of memory while grammars are compiled and texts are matched is an error, and the next call is as if nothing had been; as in
  * test_allocation.c. */
 #include "base/error.h"
+#include "chat/conversation.h"
 #include "chat/response.h"
-#include "chat/tool_cache.h"
 #include "device/device.h"
 #include "generate/masks_ahead.h"
-#include "grammar/answer_matcher.h"
 #include "grammar/automaton.h"
+#include "grammar/grammar.h"
 #include "grammar/schema_rules.h"
 #include "models/model.h"
 #include "support/allocations.h"

@@ -1,8 +1,8 @@
 /* Answers that are the text of a grammar, or calls or such a text: exactly the tokens with which one of both goes on, from every beginning, where
  * marks are tokens and where they are text, with tokens that are taken back and grammars that forget. */
+#include "chat/conversation.h"
 #include "chat/response_rules.h"
-#include "chat/tool_cache.h"
-#include "grammar/answer_matcher.h"
+#include "grammar/grammar.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/scratch.h"

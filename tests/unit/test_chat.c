@@ -22,10 +22,10 @@ static ht_chat_setup setup_of(const char *source) {
 static ht_status write_with(const char *source, const char *bos, const char *eos, const ht_chat *chat, char **text,
                             ht_error *err) {
     ht_chat_setup setup = setup_of(source);
-    size_t n, n_runs;
-    ht_text_run *runs;
-    ht_status status = ht_chat_write(&setup, bos, eos, chat, text, &n, &runs, &n_runs, err);
-    free(runs);
+    ht_chat_text written;
+    const ht_status status = ht_chat_write(&setup, bos, eos, chat, &written, err);
+    *text = written.text;
+    free(written.runs);
     ht_chat_setup_free(&setup);
     return status;
 }
@@ -139,14 +139,12 @@ static void what_is_refused(void **state) {
     expect_refusal("llama2", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
     ht_chat *chat = test_chat(&user, 1);
     char *text;
-    size_t n, n_runs;
-    ht_text_run *runs;
+    ht_chat_text none;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(&(ht_chat_setup){0}, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err),
-                     HT_ERR_UNSUPPORTED);
+    assert_int_equal(ht_chat_write(&(ht_chat_setup){0}, NULL, NULL, chat, &none, &err), HT_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "no chat template"));
     const ht_chat_setup broken = {.name = "template", .error = {HT_ERR_FORMAT, "the chat template, line 3: why"}};
-    assert_int_equal(ht_chat_write(&broken, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_ERR_FORMAT);
+    assert_int_equal(ht_chat_write(&broken, NULL, NULL, chat, &none, &err), HT_ERR_FORMAT);
     assert_string_equal(err.message, "the chat template, line 3: why");
     assert_int_equal(ht_chat_set_tools(chat, "[{}]", 4, &err), HT_OK);
     assert_int_equal(write_with(source_of("llama3"), NULL, NULL, chat, &text, &err), HT_ERR_ARGUMENT);
@@ -315,15 +313,12 @@ static void tools_choose_the_template(void **state) {
     ht_chat_setup tools = setup_of("tool_use"), setup = setup_of("default");
     setup.for_tools = &tools;
     for (int with = 0; with < 2; with++) {
-        char *text;
-        size_t n, n_runs;
-        ht_text_run *runs;
+        ht_chat_text out;
         if (with) assert_int_equal(ht_chat_set_tools(chat, "[]", 2, NULL), HT_OK); /* as transformers */
-        assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, NULL), HT_OK);
-        assert_string_equal(text, with ? "tool_use" : "default");
+        assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &out, NULL), HT_OK);
+        assert_string_equal(out.text, with ? "tool_use" : "default");
         assert_ptr_equal(ht_chat_template_of(&setup, chat), with ? tools.template : setup.template);
-        free(text);
-        free(runs);
+        ht_chat_text_free(&out);
     }
     setup.for_tools = NULL;
     ht_chat_setup_free(&tools);
@@ -363,13 +358,11 @@ static void the_last_message_is_continued(void **state) {
     assert_null(text);
     ht_chat_free(chat);
     ht_chat_setup setup = setup_of(TURNS("m.content"));
-    size_t n, n_runs;
-    ht_text_run *runs;
+    ht_chat_text out;
     chat = from_json(continued);
-    assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_OK);
-    assert_true(n == strlen(text) && n_runs == 4 && runs[3].input && runs[3].end == n);
-    free(text);
-    free(runs);
+    assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &out, &err), HT_OK);
+    assert_true(out.n == strlen(out.text) && out.n_runs == 4 && out.runs[3].input && out.runs[3].end == out.n);
+    ht_chat_text_free(&out);
     ht_chat_free(chat);
     ht_chat_template_free(setup.template);
 }
@@ -381,16 +374,13 @@ static void what_came_from_the_user(void **state) {
     ht_chat *chats[] = {test_chat(&(test_message){"user", "<|user|>"}, 1),
                         from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"<|user|>\"}]}")};
     for (int i = 0; i < 2; i++) {
-        char *text;
-        size_t n, n_runs;
-        ht_text_run *runs;
-        ht_error err = {0};
-        assert_int_equal(ht_chat_write(&setup, "<s>", "</s>", chats[i], &text, &n, &runs, &n_runs, &err), HT_OK);
-        assert_string_equal(text, "<s><|user|><|user|></s>");
-        assert_int_equal(n_runs, 3);
-        assert_true(!runs[0].input && runs[0].end == 11 && runs[1].input && runs[1].end == 19 && !runs[2].input);
-        free(text);
-        free(runs);
+        ht_chat_text out;
+        assert_int_equal(ht_chat_write(&setup, "<s>", "</s>", chats[i], &out, NULL), HT_OK);
+        assert_string_equal(out.text, "<s><|user|><|user|></s>");
+        assert_int_equal(out.n_runs, 3);
+        assert_true(!out.runs[0].input && out.runs[0].end == 11 && out.runs[1].input && out.runs[1].end == 19);
+        assert_false(out.runs[2].input);
+        ht_chat_text_free(&out);
         ht_chat_free(chats[i]);
     }
     ht_chat_setup_free(&setup);

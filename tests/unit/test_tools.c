@@ -1,7 +1,7 @@
 /* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every format; free text
  * stays free until a call begins, and text of a grammar is whole where there is no call. */
-#include "chat/tool_cache.h"
-#include "grammar/answer_matcher.h"
+#include "chat/conversation.h"
+#include "grammar/grammar.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/options.h"
