@@ -46,16 +46,15 @@ UNIT_TEST(many_rows) {
     float *values = malloc(sizeof(float) * COLUMNS * ROWS);
     for (int i = 0; i < COLUMNS * ROWS; i++) values[i] = (float)i;
     ht_npy_writer *w;
-    ht_error err = {0};
-    assert_int_equal(ht_npy_writer_new(scratch_path("b.npy"), ROWS, COLUMNS, &w, &err), HT_OK);
-    assert_int_equal(ht_npy_writer_put(w, values, 3, &err), HT_OK);
-    assert_int_equal(ht_npy_writer_put(w, values + 3 * COLUMNS, 4, &err), HT_OK);
-    assert_int_equal(ht_npy_writer_commit(w, &err), HT_OK);
+    assert_works(ht_npy_writer_new, scratch_path("b.npy"), ROWS, COLUMNS, &w);
+    assert_works(ht_npy_writer_put, w, values, 3);
+    assert_works(ht_npy_writer_put, w, values + 3 * COLUMNS, 4);
+    assert_works(ht_npy_writer_commit, w);
     ht_npy_writer_free(w);
     ht_file *file;
-    assert_int_equal(ht_file_open(scratch_path("b.npy"), &file, &err), HT_OK);
+    assert_works(ht_file_open, scratch_path("b.npy"), &file);
     assert_int_equal(file->size, 128 + sizeof(float) * COLUMNS * ROWS);
-    assert_int_equal(ht_file_fetch(file, file->size, &err), HT_OK);
+    assert_works(ht_file_fetch, file, file->size);
     for (int i = 0; i < COLUMNS * ROWS; i++) {
         const unsigned char *b = file->data + 128 + 4 * i;
         uint32_t bits = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24, want;
