@@ -93,7 +93,7 @@ class Chat(PageTest):
         self.set(page, max_tokens=3000)
         self.say(page, "Hello")
         self.assertEqual(self.answered(page, 1), ["Hello", ("So." * 3000).strip()])
-        self.assertGreater(page.evaluate("seen.size"), 3)
+        self.assertGreater(page.evaluate("seen.size"), 1)
         stats = page.text(".assistant .stats")
         self.assertRegex(stats, r"^says · \d+ prompt tokens.* · 3000 tokens · [\d.]+ tokens/s · [\d.]+ s to the first · seed \d+ · reached the limit of tokens$")
         self.assertEqual(page.evaluate("document.querySelector('#log').getAttribute('aria-busy')"), "false")
