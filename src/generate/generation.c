@@ -7,9 +7,8 @@
 #include "base/options.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "chat/answer_formats.h"
 #include "chat/conversation.h"
-#include "chat/reasoning_formats.h"
-#include "chat/tool_cache.h"
 #include "device/device.h"
 #include "tokenizer/token_trie.h"
 
@@ -543,21 +542,20 @@ ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate
                            void *user, ht_metrics *metrics, ht_error *err) {
     ht_generation g = {.s = s, .ahead = &s->masks_ahead, .chat = chat, .new_turn = true};
     ht_model *m = s->model;
-    char *text = NULL;
-    ht_text_run *runs = NULL;
+    ht_chat_text text = {0};
     int32_t *ids = NULL;
-    size_t n_text = 0, n_runs = 0, n = 0;
+    size_t n = 0;
     ht_status status = begin_call(&g, options, metrics, err);
-    if (!status) status = ht_chat_write_for(m, chat, &text, &n_text, &runs, &n_runs, err);
+    if (!status) status = ht_chat_write_for(m, chat, &text, err);
     if (!status)
-        status = ht_chat_encode_text(m, text, n_text, runs, n_runs, g.o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0,
-                                     &ids, &n, err);
+        status =
+            ht_chat_encode_text(m->tokenizer, &text, g.o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, err);
     if (!status && (int64_t)n >= m->context) /* before what the session holds is touched */
         status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld with an answer", n,
                          ht_plural(n), (long long)m->context);
-    if (!status) status = ht_constraint_of_chat(m, chat, &g.o, text, n_text, &g.constraint, err);
+    if (!status) status = ht_constraint_of_chat(m, chat, &g.o, text.text, text.n, &g.constraint, err);
     if (!status && fn)
-        status = ht_response_reader_new(ht_chat_template_of(&m->chat, chat), chat->tools, text, n_text, fn, user,
+        status = ht_response_reader_new(ht_chat_template_of(&m->chat, chat), chat->tools, text.text, text.n, fn, user,
                                         &g.answer, err);
     ht_constraint constraint = g.constraint;
     if (g.answer) ht_response_reader_set_call_pieces(g.answer, g.o.call_pieces);
@@ -565,7 +563,6 @@ ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate
     ht_constraint_free(&constraint);
     ht_response_reader_free(g.answer);
     ht_ids_free(ids);
-    free(text);
-    free(runs);
+    ht_chat_text_free(&text);
     return status;
 }

@@ -11,7 +11,7 @@
 #include "generate/speculate.h"
 #include "generate/thinking_budget.h"
 #include "generate/token_output.h"
-#include "grammar/answer_matcher.h"
+#include "grammar/grammar.h"
 
 #include <hearth/generate.h>
 

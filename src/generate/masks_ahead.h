@@ -3,7 +3,7 @@
 #ifndef HT_GENERATE_MASKS_AHEAD_H
 #define HT_GENERATE_MASKS_AHEAD_H
 
-#include "grammar/answer_matcher.h"
+#include "grammar/grammar.h"
 
 #include <stdatomic.h>
 
