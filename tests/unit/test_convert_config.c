@@ -142,7 +142,8 @@ static void directory_round_trip(const char *path) {
         const bool unscaled = config.n_experts && !config.scaled_routing,
                    other_rows = config.layer_input && config.layer_input_vocab != config.vocab;
         if (!unscaled && !other_rows) fail_msg("%s", err.message);
-        assert_error(err.status, &err, HT_ERR_UNSUPPORTED, unscaled ? "norm_topk_prob" : "vocab_size_per_layer_input");
+        assert_int_equal(err.status, HT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, unscaled ? "norm_topk_prob" : "vocab_size_per_layer_input"));
         ht_checkpoint_close(c);
         return;
     }
@@ -230,7 +231,8 @@ static void other_divisors_are_refused(void **state) {
         ht_rope_spec rope = {.theta = 10000};
         ht_error err = {0};
         const ht_status st = ht_rope_from_factors(values[i], 4, &rope, &err);
-        assert_error(st, &err, i < 2 ? HT_ERR_UNSUPPORTED : HT_ERR_FORMAT, HT_ROPE_FACTORS);
+        assert_int_equal(st, i < 2 ? HT_ERR_UNSUPPORTED : HT_ERR_FORMAT);
+        assert_non_null(strstr(err.message, HT_ROPE_FACTORS));
         assert_true(rope.kind == HT_ROPE_PLAIN && rope.theta == 10000);
     }
     ht_rope_spec rope = {.theta = 10000};
@@ -275,7 +277,8 @@ static void refuse_json(const char *path, void (*change)(ht_config *c), const ch
     ht_error err = {0};
     open_config(path, &c, &config);
     change(&config);
-    assert_fails(HT_ERR_UNSUPPORTED, says, ht_directory_documents_of, c, &config, "float32", &d);
+    assert_int_equal(ht_directory_documents_of(c, &config, "float32", &d, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, says));
     assert_non_null(strstr(err.message, ".gguf"));
     ht_directory_documents_free(&d);
     ht_checkpoint_close(c);
