@@ -28,6 +28,14 @@ typedef struct ht_text_run {
     bool input;
 } ht_text_run;
 
+/* A text in runs, both of which free() frees. */
+typedef struct ht_written {
+    char *text; /* NULL after a failure */
+    size_t n;
+    ht_text_run *runs; /* NULL: none of it came from the inputs */
+    size_t n_runs;
+} ht_written;
+
 void ht_text_append(ht_text *t, const void *bytes, size_t n);
 void ht_text_append_str(ht_text *t, const char *s);
 void ht_text_printf(ht_text *t, const char *fmt, ...) HT_PRINTF(2, 3);

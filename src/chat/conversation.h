@@ -32,12 +32,7 @@ ht_chat *ht_chat_retain(const ht_chat *chat);
 const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);
 
 /* What a template wrote, and which of it came from the conversation. */
-typedef struct ht_chat_text {
-    char *text; /* NULL after a failure */
-    size_t n;
-    ht_text_run *runs;
-    size_t n_runs;
-} ht_chat_text;
+typedef ht_written ht_chat_text;
 
 void ht_chat_text_free(const ht_chat_text *text);
 /* bos and eos: the texts of these tokens, or NULL. */

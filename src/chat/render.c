@@ -190,9 +190,7 @@ ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char 
     set_variables(&a, names, setup, bos, eos, chat);
     const ht_template_limits limits = {.now = chat->time};
     ht_status status = a.status;
-    if (!status)
-        status = ht_chat_template_render_values(setup->template, names, &limits, &out->text, &out->n, &out->runs,
-                                                &out->n_runs, err);
+    if (!status) status = ht_chat_template_render_values(setup->template, names, &limits, out, err);
     ht_jinja_arena_free(&a);
     if (status || !chat->continues) return status;
     status = cut_at_tag(out, err);
@@ -218,12 +216,12 @@ ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, ht_chat_text
 
 ht_status ht_chat_encode_text(const ht_tokenizer *t, const ht_chat_text *text, unsigned flags, int32_t **ids,
                               size_t *n_ids, ht_error *err) {
-    const bool whole = flags & HT_ENCODE_PARSE_SPECIAL;
+    ht_chat_text as = *text;
+    if (flags & HT_ENCODE_PARSE_SPECIAL) as.runs = NULL;
     /* A checkpoint's own template writes every special token itself. */
     unsigned how = HT_ENCODE_PARSE_SPECIAL;
     if (!ht_tokenizer_chat_template(t)) how |= HT_ENCODE_ADD_SPECIAL;
-    return ht_tokenizer_encode_runs(t, text->text, text->n, whole ? NULL : text->runs, whole ? 0 : text->n_runs, how,
-                                    ids, n_ids, err);
+    return ht_tokenizer_encode_runs(t, &as, how, ids, n_ids, err);
 }
 
 ht_status ht_chat_format(const ht_model *m, const ht_chat *chat, char **text, ht_error *err) {

@@ -51,26 +51,17 @@ const char *ht_chat_template_source(const ht_chat_template *t) { return t->sourc
 
 bool ht_chat_template_mentions(const ht_chat_template *t, const char *text) { return strstr(t->source, text) != NULL; }
 
-static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *text_n, ht_text_run **runs, size_t *n_runs,
-                           ht_error *err) {
-    *text = malloc(out->n + 1);
-    if (runs) *runs = malloc((out->n_runs + 1) * sizeof **runs);
-    if (!*text || (runs && !*runs)) {
-        free(*text);
-        if (runs) {
-            free(*runs);
-            *runs = NULL;
-        }
-        *text = NULL;
-        return ht_fail_memory(err, out->n + 1, "the text of a conversation");
+static ht_status hand_over(const ht_jinja_builder *b, ht_written *out, ht_error *err) {
+    *out = (ht_written){malloc(b->n + 1), b->n, malloc((b->n_runs + 1) * sizeof *out->runs), b->n_runs};
+    if (!out->text || !out->runs) {
+        free(out->text);
+        free(out->runs);
+        *out = (ht_written){0};
+        return ht_fail_memory(err, b->n + 1, "the text of a conversation");
     }
-    if (out->n) memcpy(*text, out->text, out->n);
-    (*text)[out->n] = '\0';
-    *text_n = out->n;
-    if (runs) {
-        if (out->n_runs) memcpy(*runs, out->runs, out->n_runs * sizeof **runs);
-        *n_runs = out->n_runs;
-    }
+    if (b->n) memcpy(out->text, b->text, b->n);
+    out->text[b->n] = '\0';
+    if (b->n_runs) memcpy(out->runs, b->runs, b->n_runs * sizeof *out->runs);
     return HT_OK;
 }
 
@@ -105,43 +96,45 @@ static void begin(job *j, const ht_chat_template *t, const ht_template_limits *l
     ht_jinja_dict_set_text(a, j->names, "documents", ht_jinja_none());
 }
 
-static ht_status render(job *j, const ht_chat_template *t, char **text, size_t *text_n, ht_text_run **runs,
-                        size_t *n_runs, ht_error *err) {
+static ht_status render(job *j, const ht_chat_template *t, ht_written *out, ht_error *err) {
     ht_jinja_arena *a = &j->arena;
     ht_jinja_scope inputs = {NULL, j->names}, top = {&inputs, ht_jinja_dict_new(a)};
-    ht_jinja_builder out = {.arena = a};
+    ht_jinja_builder b = {.arena = a};
     ht_jinja_rendering r = {.a = a,
                             .scope = &top,
-                            .out = &out,
+                            .out = &b,
                             .output_limit = j->most.output_bytes ? j->most.output_bytes : (size_t)64 << 20,
                             .now = j->most.now ? j->most.now : (int64_t)time(NULL)};
-    *text = NULL;
+    *out = (ht_written){0};
     if (!a->status) ht_jinja_execute(&r, t->body);
-    ht_status status = a->status ? a->status : hand_over(&out, text, text_n, runs, n_runs, err);
+    ht_status status = a->status ? a->status : hand_over(&b, out, err);
     ht_jinja_arena_free(a);
     return status;
 }
 
 ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
-                                         const ht_template_limits *limits, char **text, size_t *text_n,
-                                         ht_text_run **runs, size_t *n_runs, ht_error *err) {
+                                         const ht_template_limits *limits, ht_written *out, ht_error *err) {
     job j;
     begin(&j, t, limits, err);
     for (size_t i = 0; i < n && !j.arena.status; i++) set_variable(&j.arena, j.names, &variables[i]);
-    return render(&j, t, text, text_n, runs, n_runs, err);
+    return render(&j, t, out, err);
 }
 
 ht_status ht_chat_template_render_values(const ht_chat_template *t, const ht_jinja_dict *variables,
-                                         const ht_template_limits *limits, char **text, size_t *text_n,
-                                         ht_text_run **runs, size_t *n_runs, ht_error *err) {
+                                         const ht_template_limits *limits, ht_written *out, ht_error *err) {
     job j;
     begin(&j, t, limits, err);
     for (size_t i = 0; i < variables->n && !j.arena.status; i++)
         ht_jinja_dict_set(&j.arena, j.names, variables->keys[i], ht_jinja_copy(&j.arena, variables->values[i]));
-    return render(&j, t, text, text_n, runs, n_runs, err);
+    return render(&j, t, out, err);
 }
 
 ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                   char **text, size_t *text_n, ht_error *err) {
-    return ht_chat_template_render_within(t, variables, n, NULL, text, text_n, NULL, NULL, err);
+    ht_written out;
+    const ht_status status = ht_chat_template_render_within(t, variables, n, NULL, &out, err);
+    *text = out.text;
+    *text_n = out.n;
+    free(out.runs);
+    return status;
 }

@@ -18,14 +18,11 @@ typedef struct ht_template_limits {
 bool ht_chat_template_mentions(const ht_chat_template *t, const char *text);
 const char *ht_chat_template_source(const ht_chat_template *t); /* lent */
 
-/* ht_chat_template_render within `limits` (NULL: the defaults); *runs, which the caller frees with free(), tells which of
- * the text came from the variables. `runs` may be NULL. */
+/* ht_chat_template_render within `limits` (NULL: the defaults); the runs tell which of the text came from the variables. */
 ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
-                                         const ht_template_limits *limits, char **text, size_t *text_n,
-                                         ht_text_run **runs, size_t *n_runs, ht_error *err);
+                                         const ht_template_limits *limits, ht_written *out, ht_error *err);
 /* The same with the members of a dict as the variables, values as JSON has them. The dict is only read. */
 ht_status ht_chat_template_render_values(const ht_chat_template *t, const ht_jinja_dict *variables,
-                                         const ht_template_limits *limits, char **text, size_t *text_n,
-                                         ht_text_run **runs, size_t *n_runs, ht_error *err);
+                                         const ht_template_limits *limits, ht_written *out, ht_error *err);
 
 #endif

@@ -156,8 +156,8 @@ void ht_encode_piece(ht_encoder *e, const char *text, size_t n) {
 typedef struct pass {
     ht_encoder *e;
     bool parse_special;
-    const ht_text_run *runs;      /* of the whole text; NULL: none of it came from the inputs */
-    size_t n_runs, run;           /* the one that was asked about last */
+    const ht_written *whole;
+    size_t run;                   /* of the whole text, the one that was asked about last */
     bool marks_normal;            /* special tokens are found in normalised text, too */
     ht_marked_text text, scratch; /* normalised span and its scratch */
     bool at_start;                /* the span begins at the start of the text */
@@ -165,18 +165,20 @@ typedef struct pass {
 } pass;
 
 static bool has_input(pass *p, size_t begin, size_t end) {
-    while (p->run > 0 && p->runs[p->run - 1].end > begin) p->run--;
-    while (p->run < p->n_runs && p->runs[p->run].end <= begin) p->run++;
-    for (size_t i = p->run; i < p->n_runs; i++) {
-        if (p->runs[i].input) return true;
-        if (p->runs[i].end >= end) break;
+    const ht_text_run *runs = p->whole->runs;
+    const size_t n = p->whole->n_runs;
+    while (p->run > 0 && runs[p->run - 1].end > begin) p->run--;
+    while (p->run < n && runs[p->run].end <= begin) p->run++;
+    for (size_t i = p->run; i < n; i++) {
+        if (runs[i].input) return true;
+        if (runs[i].end >= end) break;
     }
     return false;
 }
 
 static bool may_be_special(void *user, bool special, size_t begin, size_t end) {
     pass *p = user;
-    return (p->parse_special || !special) && !(p->runs && has_input(p, p->offset + begin, p->offset + end));
+    return (p->parse_special || !special) && !(p->whole->runs && has_input(p, p->offset + begin, p->offset + end));
 }
 
 static bool may_be_special_when_normal(void *user, bool special, size_t begin, size_t end) {
@@ -262,21 +264,21 @@ static bool has_normal_control(const ht_tokenizer *t) {
     return false;
 }
 
-ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs,
-                                   size_t n_runs, unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err) {
+ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const ht_written *text, unsigned flags, int32_t **ids,
+                                   size_t *n_ids, ht_error *err) {
     *ids = NULL;
     *n_ids = 0;
     if (flags & ~(unsigned)(HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL))
         return ht_fail(err, HT_ERR_ARGUMENT, "the flags 0x%x of encoding: this version does not know all of them",
                        flags);
     ht_encoder e = {.t = t, .err = err};
-    pass p = {.e = &e, .parse_special = flags & HT_ENCODE_PARSE_SPECIAL, .runs = runs, .n_runs = n_runs};
-    p.marks_normal = runs && t->n_normalizer && has_normal_control(t);
-    if (n > LONG_TEXT) {
+    pass p = {.e = &e, .parse_special = flags & HT_ENCODE_PARSE_SPECIAL, .whole = text};
+    p.marks_normal = text->runs && t->n_normalizer && has_normal_control(t);
+    if (text->n > LONG_TEXT) {
         e.piece_cache = calloc(HT_PIECE_CACHE_SIZE, sizeof *e.piece_cache);
         ht_bpe_add_memo(&e.work);
     }
-    if (n) ht_find_added(t, &t->raw_trie, text, n, may_be_special, encode_raw_part, &p);
+    if (text->n) ht_find_added(t, &t->raw_trie, text->text, text->n, may_be_special, encode_raw_part, &p);
     if (flags & HT_ENCODE_ADD_SPECIAL && !e.status) add_special(&e);
     ht_marked_text_discard(&p.text);
     ht_marked_text_discard(&p.scratch);
@@ -293,13 +295,13 @@ ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size
 ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
                               size_t *n_ids, ht_error *err) {
     ht_text repaired = {0};
+    ht_written whole = {.text = (char *)(uintptr_t)text, .n = n};
     if (!ht_utf8_valid(text, n)) {
         ht_unicode_repair(text, n, &repaired);
-        text = repaired.data;
-        n = repaired.len;
+        whole = (ht_written){.text = repaired.data, .n = repaired.len};
     }
-    ht_status status = repaired.failed ? ht_fail_memory(err, n, "repaired text")
-                                       : ht_tokenizer_encode_runs(t, text, n, NULL, 0, flags, ids, n_ids, err);
+    ht_status status = repaired.failed ? ht_fail_memory(err, whole.n, "repaired text")
+                                       : ht_tokenizer_encode_runs(t, &whole, flags, ids, n_ids, err);
     ht_text_discard(&repaired);
     return status;
 }

@@ -255,8 +255,8 @@ void ht_pre_step_free(ht_pre_step *s);
 
 /* encode.c: ht_tokenizer_encode of a text in valid UTF-8 whose runs tell which of it came from the inputs: that spells no
  * special token, whole or in part. */
-ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs,
-                                   size_t n_runs, unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
+ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const ht_written *text, unsigned flags, int32_t **ids,
+                                   size_t *n_ids, ht_error *err);
 
 /* Whether bytes [begin, end) may spell an added token that is special, or only a control token. */
 typedef bool ht_special_fn(void *user, bool special, size_t begin, size_t end);

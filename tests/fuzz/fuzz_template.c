@@ -20,19 +20,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_error err = {0};
     ht_status status = ht_chat_template_parse((const char *)data, n, "fuzzed", &t, &err);
     if (refused(status, &err, t)) return 0;
-    char *text;
-    size_t text_n, n_runs, end = 0;
-    ht_text_run *runs;
-    status = ht_chat_template_render_within(t, variables, 2, &limits, &text, &text_n, &runs, &n_runs, &err);
+    ht_written out;
+    size_t end = 0;
+    status = ht_chat_template_render_within(t, variables, 2, &limits, &out, &err);
     ht_chat_template_free(t);
-    if (refused(status, &err, text)) return 0;
-    check(ht_utf8_valid(text, text_n));
-    for (size_t i = 0; i < n_runs; i++) {
-        check(runs[i].end > end && (!i || runs[i].input != runs[i - 1].input));
-        end = runs[i].end;
+    if (refused(status, &err, out.text)) return 0;
+    check(ht_utf8_valid(out.text, out.n));
+    for (size_t i = 0; i < out.n_runs; i++) {
+        check(out.runs[i].end > end && (!i || out.runs[i].input != out.runs[i - 1].input));
+        end = out.runs[i].end;
     }
-    check(end == text_n);
-    free(runs);
-    free(text);
+    check(end == out.n);
+    free(out.runs);
+    free(out.text);
     return 0;
 }

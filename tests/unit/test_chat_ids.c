@@ -61,7 +61,9 @@ static void add(pieces *p, const char *text, bool input) {
 
 static int32_t *encode_runs(const ht_tokenizer *t, const pieces *p, unsigned flags, size_t *n) {
     int32_t *ids;
-    assert_works(ht_tokenizer_encode_runs, t, p->text.data, p->text.len, p->runs, p->n, flags, &ids, n);
+    ht_text_run *runs = (ht_text_run *)(uintptr_t)p->runs;
+    const ht_written text = {.text = p->text.data, .n = p->text.len, .runs = runs, .n_runs = p->n};
+    assert_works(ht_tokenizer_encode_runs, t, &text, flags, &ids, n);
     return ids;
 }
 

@@ -9,35 +9,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ht_status render(const char *source, const char *variables, const ht_template_limits *limits, char **text,
-                        ht_text_run **runs, size_t *n_runs, ht_error *err) {
+static ht_status render(const char *source, const char *variables, const ht_template_limits *limits, ht_written *out,
+                        ht_error *err) {
     ht_chat_template *t;
-    size_t n;
-    *text = NULL;
+    *out = (ht_written){0};
     *err = (ht_error){0};
     const ht_template_variable all = {NULL, variables, strlen(variables)};
     ht_status status = ht_chat_template_parse(source, strlen(source), "t", &t, err);
     if (status) return status;
-    status = ht_chat_template_render_within(t, &all, 1, limits, text, &n, runs, n_runs, err);
+    status = ht_chat_template_render_within(t, &all, 1, limits, out, err);
     ht_chat_template_free(t);
-    if (!status) assert_int_equal(n, strlen(*text));
+    if (!status) assert_int_equal(out->n, strlen(out->text));
     return status;
 }
 
 static void writes(const char *source, const char *variables, const char *expected) {
-    char *text;
+    ht_written out;
     ht_error err;
-    if (render(source, variables, NULL, &text, NULL, NULL, &err)) fail_msg("%s: %s", source, err.message);
-    if (strcmp(text, expected)) fail_msg("%s\nwrites   \"%s\"\nexpected \"%s\"", source, text, expected);
-    free(text);
+    if (render(source, variables, NULL, &out, &err)) fail_msg("%s: %s", source, err.message);
+    if (strcmp(out.text, expected)) fail_msg("%s\nwrites   \"%s\"\nexpected \"%s\"", source, out.text, expected);
+    free(out.text);
+    free(out.runs);
 }
 
 static void fails(const char *source, const char *variables, const ht_template_limits *limits, ht_status expected,
                   const char *word) {
-    char *text;
+    ht_written out;
     ht_error err;
-    ht_status status = render(source, variables, limits, &text, NULL, NULL, &err);
-    if (status != expected || text) fail_msg("%s: status %d (%s), expected %d", source, status, err.message, expected);
+    ht_status status = render(source, variables, limits, &out, &err);
+    if (status != expected || out.text)
+        fail_msg("%s: status %d (%s), expected %d", source, status, err.message, expected);
     if (!strstr(err.message, word)) fail_msg("\"%s\" does not say \"%s\"", err.message, word);
 }
 
@@ -120,10 +121,10 @@ UNIT_TEST(bounds) {
     for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
         size_t n = (size_t)snprintf(deep, sizeof deep, nests[i][0] == '{' ? "" : "{{ ");
         for (int j = 0; j < 300; j++) n += (size_t)snprintf(deep + n, sizeof deep - n, "%s", nests[i]);
-        char *text;
+        ht_written out;
         ht_error err;
-        assert_int_not_equal(render(deep, "{}", NULL, &text, NULL, NULL, &err), HT_OK);
-        assert_null(text);
+        assert_int_not_equal(render(deep, "{}", NULL, &out, &err), HT_OK);
+        assert_null(out.text);
     }
 }
 
@@ -141,16 +142,16 @@ UNIT_TEST(origins) {
         {"{{ '%s-%s' | format('a', messages[0].role) }}{{ '{}'.format(messages[0].role) }}", "a-[useruser]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text, marked[256];
-        ht_text_run *runs;
-        size_t n_runs, at = 0, n = 0;
-        assert_works(render, cases[i].source, talk, NULL, &text, &runs, &n_runs);
-        for (size_t j = 0; j < n_runs; at = runs[j++].end)
-            n += (size_t)snprintf(marked + n, sizeof marked - n, runs[j].input ? "[%.*s]" : "%.*s",
-                                  (int)(runs[j].end - at), text + at);
+        char marked[256];
+        ht_written out;
+        size_t at = 0, n = 0;
+        assert_works(render, cases[i].source, talk, NULL, &out);
+        for (size_t j = 0; j < out.n_runs; at = out.runs[j++].end)
+            n += (size_t)snprintf(marked + n, sizeof marked - n, out.runs[j].input ? "[%.*s]" : "%.*s",
+                                  (int)(out.runs[j].end - at), out.text + at);
         assert_string_equal(marked, cases[i].marked);
-        free(runs);
-        free(text);
+        free(out.runs);
+        free(out.text);
     }
 }
 
