@@ -483,13 +483,12 @@ class Interrupted(FinetuneTest):
         self.assertEqual(self.ends(process)[0], -signal.SIGTERM)
 
     def test_a_file_that_changes(self):
+        """Its samples were read before the first step; a run that goes on has others."""
         process = self.starts("--iters", MANY, "--report-every", 1, until="iter 4/")
-        with self.data.open("a") as file:
-            file.write("\n")
-        status, message = self.ends(process)
-        self.assertEqual(status, 1)
-        self.assertRegex(message, r"^hearth: .*train\.jsonl.*; \d+ steps saved, --resume continues\n$")
-        self.assertEqual(len(self.checkpoints()), 1)
+        self.write("train.jsonl", self.valid.read_text())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.ends(process)[0], -signal.SIGINT)
+        self.refuses("--iters", MANY, "--resume", says="its lines have changed")
 
 
 class Refused(FinetuneTest):
@@ -611,6 +610,11 @@ class Refused(FinetuneTest):
                                    model=self.without_a_q(), data=data)  # fmt: skip
         self.assertIn("5 steps in a row", message)
         self.assertEqual([p.name for p in self.kept.glob("*.safetensors")], ["checkpoint-0000001.safetensors"])
+
+    def test_a_log_that_cannot_be_written(self):
+        message = self.fails_after("--iters", 9, "--report-every", 4, "--log", "/dev/full")
+        self.assertRegex(message, r"^hearth: /dev/full cannot be written: .*; 3 steps saved, --resume continues\n$")
+        self.assertEqual(self.checkpoints(), ["checkpoint-0000003.safetensors"])
 
     def test_full_disk(self):
         self.trains("--iters", 2, "--save-every", 1)
