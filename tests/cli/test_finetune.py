@@ -613,6 +613,11 @@ class Refused(FinetuneTest):
         self.assertIn("5 steps in a row", message)
         self.assertEqual([p.name for p in self.kept.glob("*.safetensors")], ["checkpoint-0000001.safetensors"])
 
+    def test_a_log_that_cannot_be_written(self):
+        message = self.fails_after("--iters", 9, "--report-every", 4, "--log", "/dev/full")
+        self.assertRegex(message, r"^hearth: /dev/full cannot be written: .*; 3 steps saved, --resume continues\n$")
+        self.assertEqual(self.checkpoints(), ["checkpoint-0000003.safetensors"])
+
     def test_full_disk(self):
         self.trains("--iters", 2, "--save-every", 1)
         old = (self.out / VALUES).read_bytes()
