@@ -18,89 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_OPERANDS = 8, MOST_SEQUENCES = 8, MOST_PAGES = 12 };
-
-/* ---- devices ---- */
-
-static void must(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
-
-static void *alloc_on(ht_device *d, size_t bytes) {
-    void *p;
-    ht_error err = {0};
-    must(ht_memory_alloc(d->memory, bytes, "a test", &p, &err), &err);
-    return p;
-}
-
-/* Elements between the lowest and the highest of a view; *below: how many of them are below `data`. */
-static int64_t extent(const ht_view *v, int64_t *below) {
-    int64_t low = 0, high = 0;
-    *below = 0;
-    if (ht_view_size(v) == 0) return 0;
-    for (int i = 0; i < v->n_dims; i++) {
-        const int64_t last = (v->shape[i] - 1) * v->stride[i];
-        if (last < 0) low += last;
-        if (last > 0) high += last;
-    }
-    *below = -low;
-    return high - low + 1;
-}
-
-typedef struct copied {
-    ht_view view;
-    void *memory;
-    size_t bytes;
-} copied;
-
-/* A view of the device's memory with the contents of one of the host's. */
-static copied copy_to(ht_device *d, const ht_view *v) {
-    if (ht_view_absent(v)) return (copied){.view = *v};
-    int64_t below;
-    ht_error err = {0};
-    const size_t size = ht_dtype_bytes(v->dtype), n = (size_t)extent(v, &below);
-    copied c = {.view = *v, .bytes = n * size + 1};
-    c.memory = alloc_on(d, c.bytes);
-    if (n) must(ht_memory_write(d->memory, c.memory, (char *)v->data - (size_t)below * size, n * size, &err), &err);
-    c.view.data = (char *)c.memory + (size_t)below * size;
-    return c;
-}
-
-/* Runs a kernel on copies of the inputs, and copies the result back to `out`; `in_place`: which begins as the first input. */
-static ht_status run_on(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
-                        const ht_step *step, bool in_place, ht_error *err) {
-    copied inputs[MOST_OPERANDS];
-    ht_view views[MOST_OPERANDS];
-    for (int i = 0; i < n_in; i++) {
-        inputs[i] = copy_to(d, &in[i]);
-        views[i] = inputs[i].view;
-    }
-    copied result = copy_to(d, out);
-    if (in_place) result.view.data = views[0].data;
-    ht_call call = {.params = params, .n_in = n_in, .in = views, .out = result.view, .step = step, .device = d};
-    const size_t bytes = d->kernels[op].scratch ? d->kernels[op].scratch(&call) : 0;
-    call.scratch = alloc_on(d, bytes);
-    const unsigned state = d->begin(d);
-    ht_status status = d->kernels[op].run(&call, err);
-    ht_mark failed;
-    if (d->queue) {
-        const ht_status later = d->queue->wait(d, d->queue->mark(d), &failed, err);
-        status = status ? status : later;
-    }
-    d->end(d, state);
-    const size_t n = (size_t)ht_view_size(out) * ht_dtype_bytes(out->dtype);
-    if (!status && n) status = ht_memory_read(d->memory, out->data, result.view.data, n, err);
-    ht_memory_free(d->memory, call.scratch, bytes);
-    ht_memory_free(d->memory, result.memory, result.bytes);
-    for (int i = 0; i < n_in; i++) ht_memory_free(d->memory, inputs[i].memory, inputs[i].bytes);
-    return status;
-}
-
-static void run_ok(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
-                   const ht_step *step) {
-    ht_error err = {0};
-    must(run_on(d, op, params, n_in, in, out, step, false, &err), &err);
-}
+enum { MOST_SEQUENCES = 8, MOST_PAGES = 12 };
 
 static float *random_floats(int64_t n, float size, uint64_t *seed) {
     float *x = malloc((size_t)(n + 1) * sizeof *x);
@@ -223,7 +141,7 @@ static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params 
     const ht_view to = test_view(y, HT_F32, 3, dims);
     ht_attend_params narrowed = *params;
     narrowed.asked = true;
-    run_ok(d, HT_OP_ATTEND, &narrowed, 3, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
+    beside_run_ok(d, HT_OP_ATTEND, &narrowed, 3, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
     for (int32_t i = 0; i < batch.n_out; i++)
         assert_memory_equal(y + i * per_q, whole + row[i] * per_q, (size_t)per_q * sizeof *y);
     free(row), free(asked), free(y);
@@ -262,7 +180,7 @@ static void attend_step(caches *kv, const texts *t, const int *begin, const int 
                            test_view(k, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
                            test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim})};
     const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim});
-    run_ok(kv->d, HT_OP_ATTEND, &params, 3, in, &to, &step);
+    beside_run_ok(kv->d, HT_OP_ATTEND, &params, 3, in, &to, &step);
     if (asked) check_asked(kv->d, &step, &params, &in[0], y);
     for (int i = 0; i < n_seq; i++)
         memcpy(out[which[i]] + begin[which[i]] * per_q, y + start[i] * per_q,
@@ -422,41 +340,38 @@ static void numbers_that_are_none(void **state) {
 static void long_contexts(void **state) {
     (void)state;
     if (!beside_device[GPU]) skip();
-    enum { HEADS = 2, DIM = 8, PAGES = 3, N = 2 };
+    enum { HEADS = 2, DIM = 8, PAGES = 4, N = 2 };
     static const int32_t pos[N] = {70000, 66001}, start[N + 1] = {0, 1, 2}, kv_len[N] = {70001, 66002};
-    const ht_kv_shape form = {1, DIM, HT_F16};
+    const attend_case c = {"", HEADS, 1, DIM, HT_F16, 0, 0, 0, N, {PAGES * HT_KV_PAGE, PAGES * HT_KV_PAGE}};
+    const ht_batch batch = {.n_tok = N, .n_seq = N, .pos = pos, .seq_start = start, .kv_len = kv_len};
     uint64_t seed = 13;
     uint16_t saved[HT_KV_PAGE * 2 * DIM];
     float *q = random_floats(N * HEADS * DIM, 4, &seed), *k = random_floats(N * DIM, 1, &seed), y[2][N * HEADS * DIM];
     const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){N, HEADS, DIM}),
                            test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}),
                            test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM})};
-    ht_device *const devices[2] = {beside_device[CPU], beside_device[GPU]};
-    for (int of = 0; of < 2; of++) {
-        ht_device *d = devices[of];
-        ht_kv_page *page[N][PAGES + 1], *pages[N][70000 / HT_KV_PAGE + 1];
-        ht_kv_layer layer[N];
-        ht_cache cache[N], *pointer[N];
+    for (int of = 0; of < DEVICES; of++) {
+        caches kv;
+        ht_kv_page *pages[N][70000 / HT_KV_PAGE + 1];
         ht_error err = {0};
+        caches_make(beside_device[of], &c, &kv);
         seed = 17;
         for (int s = 0; s < N; s++) {
-            for (int p = 0; p <= PAGES; p++) {
-                must(ht_kv_page_new(d, &form, NULL, &page[s][p], &err), &err);
+            ht_kv_layer *l = &kv.layer[s];
+            for (int p = 0; p < PAGES; p++) {
                 for (int i = 0; i < HT_KV_PAGE * 2 * DIM; i++) saved[i] = ht_f32_to_f16(test_random_float(&seed));
-                must(d->kv->write(d, &form, page[s][p], 0, HT_KV_PAGE, saved, &err), &err);
+                must(kv.d->kv->write(kv.d, &l->shape, l->pages[p], 0, HT_KV_PAGE, saved, &err), &err);
             }
-            const int64_t n = pos[s] / HT_KV_PAGE + 1;
-            for (int64_t p = 0; p < n; p++) pages[s][p] = page[s][p == n - 1 ? PAGES : p % PAGES];
-            layer[s] = (ht_kv_layer){.shape = form, .n_pages = n, .pages = pages[s]};
-            cache[s] = (ht_cache){.n_layers = 1, .layer = &layer[s]};
-            pointer[s] = &cache[s];
+            l->n_pages = pos[s] / HT_KV_PAGE + 1;
+            l->pages = pages[s];
+            for (int64_t p = 0; p < l->n_pages; p++)
+                pages[s][p] = kv.page[s][p == l->n_pages - 1 ? PAGES - 1 : p % (PAGES - 1)];
         }
-        const ht_batch batch = {.n_tok = N, .n_seq = N, .pos = pos, .seq_start = start, .kv_len = kv_len};
         const ht_view to = test_view(y[of], HT_F32, 3, (int64_t[]){N, HEADS, DIM});
-        run_ok(d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 3, in, &to,
-               &(ht_step){.batch = &batch, .kv = pointer});
-        for (int s = 0; s < N; s++)
-            for (int p = 0; p <= PAGES; p++) ht_kv_page_release(d, &form, page[s][p]);
+        beside_run_ok(kv.d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 3, in, &to,
+                      &(ht_step){.batch = &batch, .kv = (ht_cache *[]){&kv.cache[0], &kv.cache[1]}});
+        for (int s = 0; s < N; s++) kv.layer[s].n_pages = PAGES;
+        caches_free(&kv);
     }
     for (int i = 0; i < N * HEADS * DIM; i++)
         if (!(fabs((double)y[0][i] - (double)y[1][i]) < tolerance_of_pages(HT_F16)))
@@ -479,8 +394,8 @@ static void missing_page_is_an_error(void **state) {
                            test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8})};
     const ht_view out = test_view(y, HT_F32, 3, (int64_t[]){1, 2, 8});
     ht_error err = {0};
-    assert_int_equal(run_on(beside_device[GPU], HT_OP_ATTEND, &params, 3, in, &out,
-                            &(ht_step){.batch = &batch, .kv = &cache}, false, &err),
+    assert_int_equal(beside_run(beside_device[GPU], HT_OP_ATTEND, &params, 3, in, &out,
+                                &(ht_step){.batch = &batch, .kv = &cache}, false, &err),
                      HT_ERR_INTERNAL);
     assert_non_null(strstr(err.message, "256"));
     caches_free(&kv);
@@ -520,7 +435,7 @@ static void *values_on(ht_device *d, int64_t n, uint64_t *seed, size_t *bytes) {
     ht_error err = {0};
     *bytes = (size_t)(n + HT_LORA_SPARE) * sizeof *x;
     for (int64_t i = n; i < n + HT_LORA_SPARE; i++) x[i] = NAN;
-    void *there = alloc_on(d, *bytes);
+    void *there = beside_alloc(d, *bytes);
     must(ht_memory_write(d->memory, there, x, *bytes, &err), &err);
     free(x);
     return there;
@@ -585,7 +500,7 @@ static ht_status run_lora(const adapters *f, const lora_shape *s, const sequence
     }
     ht_view to = in[0];
     to.data = out;
-    const ht_status status = run_on(f->d, HT_OP_LORA, &p, 3, in, &to, &step, in_place, err);
+    const ht_status status = beside_run(f->d, HT_OP_LORA, &p, 3, in, &to, &step, in_place, err);
     free(out_row);
     return status;
 }
@@ -687,8 +602,8 @@ static void compare(const char *what, ht_op_id op, const void *params, int n_in,
     ht_view theirs = out;
     out.data = calloc(1, bytes);
     theirs.data = calloc(1, bytes);
-    run_ok(beside_device[GPU], op, params, n_in, in, &out, NULL);
-    run_ok(beside_device[CPU], op, params, n_in, in, &theirs, NULL);
+    beside_run_ok(beside_device[GPU], op, params, n_in, in, &out, NULL);
+    beside_run_ok(beside_device[CPU], op, params, n_in, in, &theirs, NULL);
     for (int64_t i = 0; i < ht_view_size(&out); i++)
         if (!test_alike(out.dtype, out.data, theirs.data, i, tolerance))
             fail_msg("%s: %s of %s is %g at %lld of %lld, expected %g", what, test_op_name(op),
@@ -757,7 +672,7 @@ static void sdpa_case_of(const sdpa_case *c, ht_dtype dtype) {
     /* The gradient's result is the plain one's. */
     in[5] =
         test_view(calloc(1, (size_t)(c->batch * c->heads * c->n_q * c->dv) * ht_dtype_bytes(dtype) + 1), dtype, 4, out);
-    run_ok(beside_device[CPU], HT_OP_SDPA, &p, 5, in, &in[5], NULL);
+    beside_run_ok(beside_device[CPU], HT_OP_SDPA, &p, 5, in, &in[5], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
     compare(what, HT_OP_SDPA_GRAD, &p, 7, in, test_view(NULL, dtype, 1, &all), 4 * tolerance_of(dtype));
     free(in[5].data);
@@ -804,7 +719,7 @@ static void rows_case_of(const rows_case *c, int number) {
     compare(what, HT_OP_ATTEND_ROWS, &p, 5, in, test_view(NULL, HT_F32, 3, out), 2e-5);
     in[5] = test_view(calloc((size_t)(n * c->heads * c->dv) + 1, 4), HT_F32, 3, out);
     in[6] = of[3].view;
-    run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
+    beside_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
     compare(what, HT_OP_ATTEND_ROWS_GRAD, &p, 7, in, test_view(NULL, HT_F32, 1, &all), 4e-4);
     /* The last sequence alone has the bits of all together. */
@@ -824,7 +739,7 @@ static void rows_case_of(const rows_case *c, int number) {
         first[i] -= (int32_t)none;
     }
     const ht_view to = test_view(alone, HT_F32, 3, (int64_t[]){mine, c->heads, c->dv});
-    run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
+    beside_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
     assert_memory_equal(alone, (const float *)in[5].data + skipped * per, (size_t)(mine * per) * sizeof *alone);
     free(alone), free(in[5].data);
     for (int i = 0; i < 4; i++) free(of[i].memory);
@@ -853,9 +768,9 @@ static void rows_that_go_back(void **state) {
     const ht_view in[5] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n)};
     ht_error ours = {0}, theirs = {0};
     for (int i = 0; i < 3; i++, own[2] = i == 1 ? 3 : 2, first[2] = i == 2 ? -1 : 0) {
-        assert_int_equal(run_on(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &ours),
+        assert_int_equal(beside_run(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &ours),
                          HT_ERR_ARGUMENT);
-        assert_int_equal(run_on(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &theirs),
+        assert_int_equal(beside_run(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &theirs),
                          HT_ERR_ARGUMENT);
         assert_string_equal(ours.message, theirs.message);
     }

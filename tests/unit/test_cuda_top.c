@@ -16,10 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void ok(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
-
 static uint64_t seed = 1;
 
 /* ---- rows ---- */
@@ -49,19 +45,16 @@ static found find(const float *x, int64_t rows, int64_t n, int32_t k) {
     ht_error err = {0};
     ht_mark failed;
     const size_t bytes = (size_t)(rows * n) * sizeof *x, out = (size_t)(rows * k) * sizeof(float);
-    void *there, *scratch, *value, *id;
-    ok(ht_memory_alloc(d->memory, bytes, "rows", &there, &err), &err);
-    ok(ht_memory_alloc(d->memory, d->top->scratch(rows, n, k), "scratch", &scratch, &err), &err);
-    ok(ht_memory_alloc(d->memory, out, "values", &value, &err), &err);
-    ok(ht_memory_alloc(d->memory, out, "ids", &id, &err), &err);
-    ok(ht_memory_write(d->memory, there, x, bytes, &err), &err);
+    void *there = beside_alloc(d, bytes), *scratch = beside_alloc(d, d->top->scratch(rows, n, k)),
+         *value = beside_alloc(d, out), *id = beside_alloc(d, out);
+    must(ht_memory_write(d->memory, there, x, bytes, &err), &err);
     const unsigned turn = d->begin(d);
-    ok(d->top->run(d, there, rows, n, k, scratch, value, id, &err), &err);
-    ok(ht_device_wait(d, &failed, &err), &err);
+    must(d->top->run(d, there, rows, n, k, scratch, value, id, &err), &err);
+    must(ht_device_wait(d, &failed, &err), &err);
     d->end(d, turn);
     const found f = {malloc(out), malloc(out)};
-    ok(ht_memory_read(d->memory, f.value, value, out, &err), &err);
-    ok(ht_memory_read(d->memory, f.id, id, out, &err), &err);
+    must(ht_memory_read(d->memory, f.value, value, out, &err), &err);
+    must(ht_memory_read(d->memory, f.id, id, out, &err), &err);
     ht_memory_free(d->memory, there, bytes);
     ht_memory_free(d->memory, scratch, d->top->scratch(rows, n, k));
     ht_memory_free(d->memory, value, out);
@@ -158,11 +151,11 @@ static void draw_of_rows(ht_model *m, const int32_t *prompt, size_t n, const ht_
     ht_sampler *sampler;
     float row[TINY_VOCAB];
     ht_session *s = tiny_session(m, 64);
-    ok(ht_sampler_new(o, TINY_VOCAB, beside_device[CPU]->row_ops, &sampler, &err), &err);
-    ok(ht_session_forward(s, prompt, n, NULL, keep_last, row, &err), &err);
+    must(ht_sampler_new(o, TINY_VOCAB, beside_device[CPU]->row_ops, &sampler, &err), &err);
+    must(ht_session_forward(s, prompt, n, NULL, keep_last, row, &err), &err);
     for (int i = 0; i < N_TOKENS; i++) {
-        ok(ht_sampler_pick(sampler, row, ht_session_tokens(s), ht_session_length(s), &out[i], &err), &err);
-        ok(ht_session_forward(s, &out[i], 1, NULL, keep_last, row, &err), &err);
+        must(ht_sampler_pick(sampler, row, ht_session_tokens(s), ht_session_length(s), &out[i], &err), &err);
+        must(ht_session_forward(s, &out[i], 1, NULL, keep_last, row, &err), &err);
     }
     ht_sampler_free(sampler);
     ht_session_free(s);
@@ -187,7 +180,7 @@ static void tokens_are_those_of_whole_rows(void **state) {
         ht_session *s = tiny_session(m, 64);
         const ht_generate_options o =
             OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true, with.sampler = &how[i]);
-        ok(ht_generate(s, prompt, 5, &o, NULL, NULL, NULL, &err), &err);
+        must(ht_generate(s, prompt, 5, &o, NULL, NULL, NULL, &err), &err);
         assert_memory_equal(ht_session_tokens(s) + 5, expected, sizeof expected);
         ht_session_free(s);
     }
@@ -207,12 +200,12 @@ static void sessions_together(void **state) {
         tiny_ids(prompt[i], 5, 200 + (uint64_t)i);
         draw_of_rows(m, prompt[i], 5, &greedy, expected[i]);
         s[i] = tiny_session(m, 64);
-        ok(ht_session_forward(s[i], prompt[i], 4, NULL, NULL, NULL, &err), &err);
+        must(ht_session_forward(s[i], prompt[i], 4, NULL, NULL, NULL, &err), &err);
         next[i] = prompt[i][4];
     }
     for (int t = 0; t < N_TOKENS; t++) {
         const int32_t ids[3] = {next[0], next[1], next[2]};
-        ok(ht_session_decode_together(s, ids, 3, NULL, next, &err), &err);
+        must(ht_session_decode_together(s, ids, 3, NULL, next, &err), &err);
         for (int i = 0; i < 3; i++) assert_int_equal(next[i], expected[i][t]);
     }
     for (int i = 0; i < 3; i++) ht_session_free(s[i]);
