@@ -161,7 +161,7 @@ static void run(const setup *u, const shape *s) {
         double read = o->rows > 16 ? 1e99 : ht_measure_read_bytes(u->isa, u->pool, u->memory, o->bytes, 1);
         double start = now(o->threads);
         for (int64_t i = 0; i < copies; i++)
-            ht_cpu_ops_of(&m[i])->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, u->pool);
+            ht_cpu_ops_of(&m[i])->mul(&(ht_product){&m[i], x, s->k, o->rows, NULL, y, s->n_rows, 0}, scratch, u->pool);
         double seconds = (now(o->threads) - start) / (double)copies;
         if (r < 0) continue;
         if (seconds < best) best = seconds;

@@ -14,7 +14,6 @@ from tokenizers import Regex, __version__, normalizers
 from tokenizers import pre_tokenizers as P
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-PAGE = 64
 TABLE_END = 0x20000  # past this the classes are a few long ranges
 
 
@@ -78,43 +77,43 @@ def as_ranges(members):
     return ranges
 
 
+def as_runs(flags):
+    """(begin, end, value) of neighbours with one value."""
+    begin = 0
+    for c in range(1, len(flags) + 1):
+        if c == len(flags) or flags[c] != flags[begin]:
+            yield begin, c, flags[begin]
+            begin = c
+
+
+def put(out, declaration, items):
+    """A list in lines of at most 120 columns, without spaces."""
+    out.write(f"{declaration} = {{\n")
+    line = "   "
+    for item in items:
+        if len(line) + len(item) >= 120:
+            out.write(line + "\n")
+            line = "   "
+        line += (" " if line == "   " else "") + item + ","
+    out.write(line + "\n};\n")
+
+
 def main():
     flags = bytearray(0x110000)
     for bit, members in enumerate(CLASSES):
         for c in members:
             flags[c] |= 1 << bit
-    pages, first = [], []
-    for start in range(0, TABLE_END, PAGE):
-        page = bytes(flags[start : start + PAGE])
-        if page not in pages:
-            pages.append(page)
-        first.append(pages.index(page))
-    ranges, c = [], TABLE_END
-    while c < 0x110000:
-        end = c
-        while end < 0x110000 and flags[end] == flags[c]:
-            end += 1
-        if flags[c]:
-            ranges.append((c, end, flags[c]))
-        c = end
+    runs = [(end - begin, value) for begin, end, value in as_runs(flags[:TABLE_END])]
+    far = [(TABLE_END + begin, TABLE_END + end, value) for begin, end, value in as_runs(flags[TABLE_END:]) if value]
+    newer = [(begin, end, 0) for begin, end in as_ranges(newer_marks())]
     out = sys.stdout
     out.write(f"/* Unicode character classes, made by tools/unicode_tables.py from tokenizers {__version__}; do not edit. */\n")
     out.write('#include "tokenizer/unicode.h"\n\n/* clang-format off */\n')
-    out.write(f"const uint16_t ht_unicode_page[{len(first)}] = {{\n")
-    for i in range(0, len(first), 24):
-        out.write("    " + ",".join(map(str, first[i : i + 24])) + ",\n")
-    out.write(f"}};\nconst uint8_t ht_unicode_class_table[{len(pages)}][{PAGE}] = {{\n")
-    for page in pages:
-        out.write("    {" + ",".join(map(str, page)) + "},\n")
-    out.write("};\nconst ht_unicode_range ht_unicode_far[] = {\n")
-    for begin, end, value in ranges:
-        out.write(f"    {{{begin:#x}, {end:#x}, {value}}},\n")
-    out.write(f"}};\nconst size_t ht_unicode_n_far = {len(ranges)};\n")
-    newer = as_ranges(newer_marks())
-    out.write("const ht_unicode_range ht_unicode_newer_marks[] = {\n")
-    for begin, end in newer:
-        out.write(f"    {{{begin:#x}, {end:#x}, 0}},\n")
-    out.write(f"}};\nconst size_t ht_unicode_n_newer_marks = {len(newer)};\n")
+    put(out, f"const uint16_t ht_unicode_runs[{len(runs)}][2]", (f"{{{n},{value}}}" for n, value in runs))
+    out.write(f"const size_t ht_unicode_n_runs = {len(runs)}, ht_unicode_n_far = {len(far)}, "
+              f"ht_unicode_n_newer_marks = {len(newer)};\n")
+    for name, ranges in (("far", far), ("newer_marks", newer)):
+        put(out, f"const ht_unicode_range ht_unicode_{name}[]", (f"{{{b:#x},{e:#x},{v}}}" for b, e, v in ranges))
 
 
 main()

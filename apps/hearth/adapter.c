@@ -1,6 +1,7 @@
 /* hearth adapter: what an adapter is, and its conversion between formats. */
 #include "command.h"
 #include "engine.h"
+#include "fail.h"
 #include "json.h"
 #include "terminal.h"
 #include "written.h"
@@ -108,7 +109,7 @@ static bool print_target(const ht_adapter_pair_info *first, const char *projecti
     return true;
 }
 
-static bool print_text(const ht_adapter *a, const ht_adapter_info *i) {
+static void print_text(const ht_adapter *a, const ht_adapter_info *i) {
     bool is_first = true;
     output_field("format", "%s", ht_adapter_format_name(i->format));
     if (i->rank == i->most_rank)
@@ -125,8 +126,7 @@ static bool print_text(const ht_adapter *a, const ht_adapter_info *i) {
     if (i->base && *i->base) output_field("base", "%s", i->base);
     if (i->fingerprint) output_field("fingerprint", "%s", i->fingerprint);
     if (i->template_hash) output_field("chat template", "%s", i->template_hash);
-    if (!good) fprintf(stderr, "hearth: out of memory for the result\n");
-    return good;
+    if (!good) output_lacks("out of memory for the result");
 }
 
 static bool add_target(const ht_adapter_pair_info *first, const char *projection, const char *layers, void *user) {
@@ -135,35 +135,30 @@ static bool add_target(const ht_adapter_pair_info *first, const char *projection
                                                        (int64_t)first->n_in, "n_out", (int64_t)first->n_out)) == 0;
 }
 
-static ht_json *text_or_null(const char *text) { return text ? ht_json_stringn(text, strlen(text)) : ht_json_null(); }
-
-static bool print_json(const ht_adapter *a, const ht_adapter_info *i) {
+static void print_json(const ht_adapter *a, const ht_adapter_info *i) {
     ht_json *targets = ht_json_new_array(), *value = NULL;
     if (targets && each_target(a, i->n_pairs, add_target, targets))
-        value = ht_json_pack("{ss sI sI sf sf sI sI sO so so so so}", "format", ht_adapter_format_name(i->format),
+        value = ht_json_pack("{ss sI sI sf sf sI sI sO ss? ss? ss? ss?}", "format", ht_adapter_format_name(i->format),
                              "rank", (int64_t)i->rank, "most_rank", (int64_t)i->most_rank, "scale", (double)i->scale,
                              "most_scale", (double)i->most_scale, "pairs", (int64_t)i->n_pairs, "parameters",
-                             (int64_t)i->n_parameters, "targets", targets, "base", text_or_null(i->base), "fingerprint",
-                             text_or_null(i->fingerprint), "template_hash", text_or_null(i->template_hash), "warning",
-                             text_or_null(ht_adapter_warning(a)));
+                             (int64_t)i->n_parameters, "targets", targets, "base", i->base, "fingerprint",
+                             i->fingerprint, "template_hash", i->template_hash, "warning", ht_adapter_warning(a));
     ht_json_decref(targets);
-    return json_output(value);
+    json_output(value);
 }
 
 static int info(const options *o) {
     ht_error err = {0};
     opened a;
     ht_adapter_info i;
-    int status = EXIT_OK;
-    if (open_adapter(o, o->arguments.items[1], &a, &err)) {
-        status = report(&err);
-    } else {
+    const ht_status st = open_adapter(o, o->arguments.items[1], &a, &err);
+    if (!st) {
         ht_adapter_describe(a.adapter, &i);
         if (!o->json) print_warning(a.adapter);
-        if (!(o->json ? print_json(a.adapter, &i) : print_text(a.adapter, &i))) status = EXIT_FAILED;
+        (o->json ? print_json : print_text)(a.adapter, &i);
     }
     close_adapter(&a);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 /* ---- convert ---- */
@@ -180,35 +175,26 @@ static bool format_named(const char *name, ht_adapter_format *out) {
 
 static int convert(const options *o) {
     ht_adapter_format format;
-    if (!o->to || !format_named(o->to, &format)) {
-        fprintf(stderr, "hearth adapter: --to peft, mlx or gguf says what to convert to (see hearth adapter --help)\n");
-        return EXIT_USAGE;
-    }
+    if (!o->to || !format_named(o->to, &format))
+        return usage_error(o, "--to peft, mlx or gguf says what to convert to");
     ht_error err = {0};
     opened a;
-    int status = EXIT_OK;
     ht_adapter_info i = {0};
     ht_status st = open_adapter(o, o->arguments.items[1], &a, &err);
     if (!st) st = output_check(o, o->arguments.items[2], &err);
     if (!st) ht_adapter_describe(a.adapter, &i);
-    if (!st && !o->model && (i.needs_model || format == HT_ADAPTER_GGUF)) {
-        snprintf(err.message, sizeof err.message,
-                 "--model MODEL is needed: GGUF names the tensors of the model, and some families' rows of q and k "
-                 "depend on "
-                 "its heads");
-        st = err.status = HT_ERR_ARGUMENT;
-    }
+    if (!st && !o->model && (i.needs_model || format == HT_ADAPTER_GGUF))
+        st = ht_fail(&err, HT_ERR_ARGUMENT,
+                     "--model MODEL is needed: GGUF names the tensors of the model, and some families' rows of q and k "
+                     "depend on its heads");
     if (!st) print_warning(a.adapter);
     if (!st) st = ht_adapter_save(a.adapter, a.engine.model, o->arguments.items[2], format, &err);
-    if (st)
-        status = report(&err);
-    else if (o->json) {
-        if (!json_output(ht_json_pack("{so ss}", "out", ht_json_string(o->arguments.items[2]), "format", o->to)))
-            status = EXIT_FAILED;
-    } else
+    if (!st && o->json)
+        json_output(ht_json_pack("{so ss}", "out", ht_json_string(o->arguments.items[2]), "format", o->to));
+    else if (!st)
         output_line("%s", o->arguments.items[2]);
     close_adapter(&a);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 int adapter_command(const options *o) {
@@ -216,9 +202,8 @@ int adapter_command(const options *o) {
     bool is_info = !strcmp(what, "info"), is_convert = !strcmp(what, "convert");
     if (is_info && o->arguments.n == 2) return info(o);
     if (is_convert && o->arguments.n == 3) return convert(o);
-    fprintf(stderr, "hearth adapter: expected %s (see hearth adapter --help)\n",
-            is_info      ? "one adapter: info ADAPTER"
-            : is_convert ? "two names: convert IN OUT --to peft|mlx|gguf"
-                         : "info ADAPTER, or convert IN OUT --to peft|mlx|gguf");
-    return EXIT_USAGE;
+    return usage_error(o, "expected %s",
+                       is_info      ? "one adapter: info ADAPTER"
+                       : is_convert ? "two names: convert IN OUT --to peft|mlx|gguf"
+                                    : "info ADAPTER, or convert IN OUT --to peft|mlx|gguf");
 }

@@ -1,8 +1,9 @@
 /* hearth batch: answers to many prompts, a JSON object a line. */
+#include "answer.h"
 #include "command.h"
-#include "device.h"
+#include "engine.h"
+#include "fail.h"
 #include "json.h"
-#include "logit_bias.h"
 #include "many.h"
 
 #include <hearth/batch.h>
@@ -10,19 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a line may say beside its prompt. */
-typedef struct line_options {
-    uint64_t seed;
-    int64_t max_tokens, thinking_budget, top_k, repeat_window, n;
-    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    bool ignore_eos;
-} line_options;
-
 typedef struct batching {
     many m;
     /* Of the request that was given last. */
     ht_sampler_options sampler;
     ht_generate_options how;
+    int32_t n;
     const char **stop; /* texts are the line's, or those of --stop */
     bias_list bias;    /* of the line */
     int64_t generated;
@@ -32,52 +26,41 @@ typedef struct batching {
 
 typedef enum member_kind { INTEGER, SEED, NUMBER, FLAG } member_kind;
 
+/* Those with a value that the table describes; "stop", "logit_bias" and "adapter" are read apart. */
 static const struct member {
     const char *name;
-    member_kind kind;
-    size_t field; /* in line_options */
+    member_kind kind; /* of an int32_t, a uint64_t, a float or a bool */
+    size_t field;     /* in batching */
     double low, high;
 } members[] = {
-    {"max_tokens", INTEGER, offsetof(line_options, max_tokens), 1, 2147483647.0},
-    {"thinking_budget", INTEGER, offsetof(line_options, thinking_budget), -1, 2147483647.0},
-    {"temperature", NUMBER, offsetof(line_options, temperature), 0, 1000},
-    {"top_k", INTEGER, offsetof(line_options, top_k), 0, 2147483647.0},
-    {"top_p", NUMBER, offsetof(line_options, top_p), 0, 1},
-    {"min_p", NUMBER, offsetof(line_options, min_p), 0, 1},
-    {"repeat_penalty", NUMBER, offsetof(line_options, repeat_penalty), 0, 1000},
-    {"presence_penalty", NUMBER, offsetof(line_options, presence_penalty), -1000, 1000},
-    {"frequency_penalty", NUMBER, offsetof(line_options, frequency_penalty), -1000, 1000},
-    {"repeat_window", INTEGER, offsetof(line_options, repeat_window), -1, 2147483647.0},
-    {"seed", SEED, offsetof(line_options, seed), 0, 0},
-    {"n", INTEGER, offsetof(line_options, n), 1, 256},
-    {"ignore_eos", FLAG, offsetof(line_options, ignore_eos), 0, 0},
+    {"max_tokens", INTEGER, offsetof(batching, how.max_tokens), 1, 2147483647.0},
+    {"thinking_budget", INTEGER, offsetof(batching, how.max_thinking_tokens), -1, 2147483647.0},
+    {"temperature", NUMBER, offsetof(batching, sampler.temperature), 0, 1000},
+    {"top_k", INTEGER, offsetof(batching, sampler.top_k), 0, 2147483647.0},
+    {"top_p", NUMBER, offsetof(batching, sampler.top_p), 0, 1},
+    {"min_p", NUMBER, offsetof(batching, sampler.min_p), 0, 1},
+    {"repeat_penalty", NUMBER, offsetof(batching, sampler.repeat_penalty), 0, 1000},
+    {"presence_penalty", NUMBER, offsetof(batching, sampler.presence_penalty), -1000, 1000},
+    {"frequency_penalty", NUMBER, offsetof(batching, sampler.frequency_penalty), -1000, 1000},
+    {"repeat_window", INTEGER, offsetof(batching, sampler.repeat_window), -1, 2147483647.0},
+    {"seed", SEED, offsetof(batching, sampler.seed), 0, 0},
+    {"n", INTEGER, offsetof(batching, n), 1, 256},
+    {"ignore_eos", FLAG, offsetof(batching, how.ignore_eos), 0, 0},
 };
 enum { N_MEMBERS = sizeof members / sizeof *members };
-static const char *const member_names[] = {"max_tokens",
-                                           "temperature",
-                                           "top_k",
-                                           "top_p",
-                                           "min_p",
-                                           "repeat_penalty",
-                                           "repeat_window",
-                                           "seed",
-                                           "n",
-                                           "ignore_eos",
-                                           "stop",
-                                           "adapter",
-                                           "presence_penalty",
-                                           "frequency_penalty",
-                                           "logit_bias",
-                                           "thinking_budget",
-                                           NULL};
 
-static ht_status refuse(ht_error *err, const char *name, const char *expected) {
-    snprintf(err->message, sizeof err->message, "\"%s\" must be %s", name, expected);
-    return err->status = HT_ERR_ARGUMENT;
+static bool is_member(const char *name) {
+    for (int i = 0; i < N_MEMBERS; i++)
+        if (strcmp(name, members[i].name) == 0) return true;
+    return strcmp(name, "stop") == 0 || strcmp(name, "logit_bias") == 0 || strcmp(name, "adapter") == 0;
 }
 
-static ht_status read_member(const struct member *m, const ht_json *value, line_options *out, ht_error *err) {
-    void *field = (char *)out + m->field;
+static ht_status refuse(ht_error *err, const char *name, const char *expected) {
+    return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" must be %s", name, expected);
+}
+
+static ht_status read_member(const struct member *m, const ht_json *value, batching *b, ht_error *err) {
+    void *field = (char *)b + m->field;
     if (m->kind == FLAG) {
         if (!ht_json_is_boolean(value)) return refuse(err, m->name, "true or false");
         *(bool *)field = ht_json_is_true(value);
@@ -93,9 +76,9 @@ static ht_status read_member(const struct member *m, const ht_json *value, line_
         return refuse(err, m->name, expected);
     }
     if (m->kind == INTEGER)
-        *(int64_t *)field = ht_json_integer_value(value);
+        *(int32_t *)field = (int32_t)ht_json_integer_value(value);
     else
-        *(double *)field = number;
+        *(float *)field = (float)number;
     return HT_OK;
 }
 
@@ -152,39 +135,15 @@ static ht_status choose_adapter(const batching *b, const ht_json *value, ht_requ
 static ht_status read_options(batching *b, ht_request *request, ht_error *err) {
     const ht_json *object = b->m.line.object, *stop = ht_json_object_get(object, "stop"),
                   *bias = ht_json_object_get(object, "logit_bias"), *adapter = ht_json_object_get(object, "adapter");
-    line_options l = {.max_tokens = b->how.max_tokens,
-                      .thinking_budget = b->how.max_thinking_tokens,
-                      .top_k = b->sampler.top_k,
-                      .repeat_window = b->sampler.repeat_window,
-                      .seed = b->sampler.seed,
-                      .n = 1,
-                      .temperature = (double)b->sampler.temperature,
-                      .top_p = (double)b->sampler.top_p,
-                      .min_p = (double)b->sampler.min_p,
-                      .repeat_penalty = (double)b->sampler.repeat_penalty,
-                      .presence_penalty = (double)b->sampler.presence_penalty,
-                      .frequency_penalty = (double)b->sampler.frequency_penalty};
     ht_status st = HT_OK;
     for (int i = 0; i < N_MEMBERS && !st; i++) {
         const ht_json *value = ht_json_object_get(object, members[i].name);
-        if (value) st = read_member(&members[i], value, &l, err);
+        if (value) st = read_member(&members[i], value, b, err);
     }
     if (!st && stop) st = read_stop(b, stop, err);
     if (!st && bias) st = read_bias(b, bias, err);
     if (!st && adapter) st = choose_adapter(b, adapter, request, err);
-    b->how.max_tokens = (int32_t)l.max_tokens;
-    b->how.max_thinking_tokens = (int32_t)l.thinking_budget;
-    b->how.ignore_eos = l.ignore_eos;
-    b->sampler.top_k = (int32_t)l.top_k;
-    b->sampler.repeat_window = (int32_t)l.repeat_window;
-    b->sampler.seed = l.seed;
-    b->sampler.temperature = (float)l.temperature;
-    b->sampler.top_p = (float)l.top_p;
-    b->sampler.min_p = (float)l.min_p;
-    b->sampler.repeat_penalty = (float)l.repeat_penalty;
-    b->sampler.presence_penalty = (float)l.presence_penalty;
-    b->sampler.frequency_penalty = (float)l.frequency_penalty;
-    request->n = (int32_t)l.n;
+    request->n = b->n;
     return st;
 }
 
@@ -192,10 +151,11 @@ static ht_status next(size_t i, ht_request *request, void *user, ht_error *err) 
     batching *b = user;
     const options *o = b->m.o;
     const size_t index = many_index(&b->m, i);
-    ht_status st = prompts_read(&b->m.prompts, index, o, b->m.e.model, member_names, &b->m.line, err);
+    ht_status st = prompts_read(&b->m.prompts, index, o, b->m.e.model, is_member, &b->m.line, err);
     if (st) return st;
     ht_generate_options_init(&b->how, sizeof b->how);
     b->sampler = options_sampler(o);
+    b->n = 1;
     if (o->max_tokens > 0) b->how.max_tokens = (int32_t)o->max_tokens;
     b->how.max_thinking_tokens = (int32_t)o->thinking_budget;
     b->how.sampler = &b->sampler;
@@ -218,14 +178,7 @@ static ht_status next(size_t i, ht_request *request, void *user, ht_error *err) 
 
 static ht_json *calls_json(const ht_batch_answer *a) {
     ht_json *calls = ht_json_new_array();
-    for (size_t i = 0; calls && i < a->n_calls; i++) {
-        const ht_tool_call *call = &a->calls[i];
-        ht_json *arguments = ht_json_of(call->arguments, strlen(call->arguments));
-        if (!arguments) arguments = ht_json_string(call->arguments);
-        ht_json *item = ht_json_pack("{ss so}", "name", call->name, "arguments", arguments);
-        if (item && call->id) ht_json_object_set_new(item, "id", ht_json_string(call->id));
-        ht_json_array_append_new(calls, item);
-    }
+    for (size_t i = 0; calls && i < a->n_calls; i++) ht_json_array_append_new(calls, call_json(&a->calls[i]));
     return calls;
 }
 
@@ -248,7 +201,7 @@ static void put_answer(ht_json *to, const ht_batch_answer *a) {
 static bool take(const ht_batch_result *r, void *user) {
     batching *b = user;
     bool failed = r->status != HT_OK;
-    ht_json *value = result_of(&b->m.prompts, many_index(&b->m, r->index), r->status ? r->message : NULL);
+    ht_json *value = many_result(&b->m, r->index, r->status ? r->message : NULL);
     ht_json *list = r->n_answers > 1 ? ht_json_new_array() : NULL;
     for (int32_t i = 0; value && i < r->n_answers; i++) {
         const ht_answer_report *report = r->answers[i].report;
@@ -257,9 +210,9 @@ static bool take(const ht_batch_result *r, void *user) {
             ht_json_decref(value);
             return false;
         }
-        ht_json *answer = list ? ht_json_new_object() : NULL;
-        put_answer(answer ? answer : value, &r->answers[i]);
-        if (answer) ht_json_array_append_new(list, answer);
+        ht_json *one = list ? ht_json_new_object() : NULL;
+        put_answer(one ? one : value, &r->answers[i]);
+        if (one) ht_json_array_append_new(list, one);
         failed = failed || report->status;
         b->generated += report->metrics.generated_tokens;
     }
@@ -270,7 +223,7 @@ static bool take(const ht_batch_result *r, void *user) {
 int batch_command(const options *o) {
     batching b = {0};
     ht_error err = {0};
-    const int status = many_open(&b.m, o, "batch");
+    const int status = many_open(&b.m, o);
     if (status) return status;
     ht_batch_options how;
     ht_batch_options_init(&how, sizeof how);

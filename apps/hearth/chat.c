@@ -1,7 +1,6 @@
 /* hearth chat: a conversation, a line at a time. */
 #include "chat.h"
 
-#include "base/grow.h"
 #include "command.h"
 #include "input.h"
 #include "json.h"
@@ -48,16 +47,11 @@ void chat_answer(chat *c) {
 static void say(chat *c, const char *text) {
     ht_error err = {0};
     char *whole = NULL;
-    if (c->attached) {
-        const size_t n = strlen(c->attached) + strlen(text) + 1;
-        whole = malloc(n);
-        if (!whole) {
-            out_of_memory(c);
-            return;
-        }
-        snprintf(whole, n, "%s%s", c->attached, text);
+    if (asprintf(&whole, "%s%s", c->attached ? c->attached : "", text) < 0) {
+        out_of_memory(c);
+        return;
     }
-    const ht_status st = talk_say(&c->t, whole ? whole : text, &err);
+    const ht_status st = talk_say(&c->t, whole, &err);
     free(whole);
     if (st) {
         chat_report(c, &err);
@@ -71,40 +65,32 @@ static void say(chat *c, const char *text) {
 
 /* ---- lines ---- */
 
-typedef struct text {
-    char *bytes;
-    size_t n, capacity;
-    bool failed;
-} text;
-
-static void append(text *t, const char *bytes, size_t n) {
-    t->failed = t->failed || !HT_GROW(t->bytes, t->capacity, t->n + n + 1);
-    if (t->failed) return;
-    memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = '\0';
-}
-
 /* The message that begins with quotes: what follows up to others, which may be many lines below. False where the line was given up. */
-static bool read_quoted(chat *c, const char *line, text *whole) {
+static bool read_quoted(chat *c, const char *line, ht_text *whole) {
     line += strlen(quotes);
     for (;;) {
         const char *end = strstr(line, quotes);
-        append(whole, line, end ? (size_t)(end - line) : strlen(line));
+        ht_text_append(whole, line, end ? (size_t)(end - line) : strlen(line));
         if (end) return true;
-        if (whole->n) append(whole, "\n", 1);
+        if (whole->len) ht_text_append_str(whole, "\n");
         if (chat_input_next(c->in, "... ", NULL, &line) != LINE_READ) return false;
     }
 }
 
 static bool is_blank(const char *line) { return line[strspn(line, " \t\n")] == '\0'; }
 
+static void say_text(chat *c, const ht_text *whole) {
+    if (whole->failed)
+        out_of_memory(c);
+    else if (!is_blank(whole->data))
+        say(c, whole->data);
+}
+
 static void take_line(chat *c, const char *line) {
     if (strncmp(line, quotes, strlen(quotes)) == 0) {
-        text whole = {0};
-        if (read_quoted(c, line, &whole) && !whole.failed && !is_blank(whole.bytes)) say(c, whole.bytes);
-        if (whole.failed) out_of_memory(c);
-        free(whole.bytes);
+        ht_text whole = {0};
+        if (read_quoted(c, line, &whole)) say_text(c, &whole);
+        ht_text_discard(&whole);
     } else if (line[0] == '/' && line[1] != '/') {
         chat_run_command(c, line);
     } else if (!is_blank(line)) {
@@ -146,31 +132,25 @@ static void read_lines(chat *c) {
 
 /* PROMPT, and behind it what standard input holds where that is no terminal. */
 static void say_prompt(chat *c, const char *prompt) {
-    text whole = {0};
-    char *input = NULL;
+    ht_text whole = {0};
+    char *input = NULL, *clean = NULL;
     size_t n = 0;
     ht_error err = {0};
-    append(&whole, prompt, strlen(prompt));
-    if (!chat_input_is_terminal(c->in)) {
-        if (input_read_all("the rest of the prompt", &input, &n, &err)) {
-            chat_report(c, &err);
-            free(whole.bytes);
-            return;
-        }
-        while (n && (input[n - 1] == '\n' || input[n - 1] == '\r')) n--;
-        if (n && *prompt) append(&whole, "\n\n", 2);
-        char *clean = n ? text_to_utf8(input, n) : NULL;
-        if (n && !clean) whole.failed = true;
-        if (clean) append(&whole, clean, strlen(clean));
-        free(clean);
-        free(input);
-        c->leaves = true;
-    }
-    if (whole.failed)
-        out_of_memory(c);
-    else if (!is_blank(whole.bytes))
-        say(c, whole.bytes);
-    free(whole.bytes);
+    ht_text_append_str(&whole, prompt);
+    c->leaves = !chat_input_is_terminal(c->in);
+    const ht_status st = c->leaves ? input_read_all("the rest of the prompt", &input, &n, &err) : HT_OK;
+    while (n && (input[n - 1] == '\n' || input[n - 1] == '\r')) n--;
+    if (n && *prompt) ht_text_append_str(&whole, "\n\n");
+    if (n) clean = text_to_utf8(input, n);
+    if (clean) ht_text_append_str(&whole, clean);
+    whole.failed = whole.failed || (n && !clean);
+    if (st)
+        chat_report(c, &err);
+    else
+        say_text(c, &whole);
+    free(clean);
+    free(input);
+    ht_text_discard(&whole);
 }
 
 static void greet(const chat *c) {
@@ -180,7 +160,7 @@ static void greet(const chat *c) {
 
 int chat_command(const options *o) {
     ht_error err = {0};
-    chat c = {.in = chat_input_open("chat")};
+    chat c = {.in = chat_input_open()};
     if (!c.in) {
         fprintf(stderr, "hearth: the terminal cannot be opened for editing\n");
         return EXIT_FAILED;

@@ -17,18 +17,10 @@ typedef struct chat_command_entry {
 static const chat_command_entry entries[];
 static const int entry_count;
 
-/* Says a mistake in what was typed: it fails nothing. */
-static void complain(const char *sentence, const char *word) {
-    char shown[512];
-    snprintf(shown, sizeof shown, sentence, word);
-    make_printable(shown);
-    fprintf(stderr, "hearth: %s\n", shown);
-}
-
 /* The path of a file that a command needs, in fresh memory; NULL, said, when there is none. */
 static char *need_path(const char *rest, const char *sentence) {
     char *path = *rest ? expand_home(rest) : NULL;
-    if (!path) complain("%s", *rest ? "out of memory for the name of a file" : sentence);
+    if (!path) warn("%s", *rest ? "out of memory for the name of a file" : sentence);
     return path;
 }
 
@@ -62,7 +54,7 @@ static void run_regen(chat *c, char *rest) {
     const uint64_t regenerated = c->t.regenerated + 1;
     char *text = talk_undo(&c->t);
     if (!text) {
-        complain("there is nothing to answer yet%s", "");
+        warn("there is nothing to answer yet");
         return;
     }
     if (!talk_sampler(&c->t, &sampler, &err) && sampler.temperature == 0)
@@ -79,7 +71,7 @@ static void run_regen(chat *c, char *rest) {
 static void run_undo(chat *c, char *rest) {
     (void)rest;
     char *text = talk_undo(&c->t);
-    if (!text) complain("there is nothing to take back%s", "");
+    if (!text) warn("there is nothing to take back");
     free(text);
 }
 
@@ -87,7 +79,7 @@ static void run_edit(chat *c, char *rest) {
     (void)rest;
     free(c->begun);
     c->begun = talk_undo(&c->t);
-    if (!c->begun) complain("there is nothing to edit yet%s", "");
+    if (!c->begun) warn("there is nothing to edit yet");
 }
 
 static void run_clear(chat *c, char *rest) {
@@ -119,13 +111,11 @@ static void run_load(chat *c, char *rest) {
 /* The file's text goes before the next message, in a block with its name. */
 static void attach(chat *c, const char *path, const char *text, size_t n) {
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *before = c->attached ? c->attached : "";
-    const size_t size = strlen(before) + strlen(base) + n + sizeof "\n```\n\n```\n\n";
-    char *all = malloc(size);
-    if (!all) {
-        complain("out of memory for %s", path);
+    char *all;
+    if (asprintf(&all, "%s%s\n```\n%s%s```\n\n", before, base, text, n && text[n - 1] == '\n' ? "" : "\n") < 0) {
+        warn("out of memory for %s", path);
         return;
     }
-    snprintf(all, size, "%s%s\n```\n%s%s```\n\n", before, base, text, n && text[n - 1] == '\n' ? "" : "\n");
     free(c->attached);
     c->attached = all;
     output_line("attached %zu byte%s to the next message", n, plural(n));
@@ -138,7 +128,7 @@ static void run_attach(chat *c, char *rest) {
     if (path && input_read_file(path, &text, &n, &err))
         chat_report(c, &err);
     else if (path && memchr(text, '\0', n))
-        complain("%s holds a NUL byte: it is not text", path);
+        warn("%s holds a NUL byte: it is not text", path);
     else if (path)
         attach(c, path, text, n);
     free(text);
@@ -222,7 +212,7 @@ static void run_show(chat *c, char *rest) {
     else if (strcmp(rest, "system") == 0)
         run_system(c, rest + strlen(rest));
     else
-        complain("/show takes info, parameters or system, not \"%.60s\"", rest);
+        warn("/show takes info, parameters or system, not \"%.60s\"", rest);
 }
 
 /* ---- settings ---- */
@@ -246,12 +236,11 @@ static void set_parameter(chat *c, char *rest) {
     if (found) {
         const bool set = strcmp(name, "logit_bias") == 0 ? options_set_biases(&c->t.o, rest, why, sizeof why)
                                                          : options_set_number(&c->t.o, name, rest, why, sizeof why);
-        if (!set) complain("%s", why);
+        if (!set) warn("%s", why);
         return;
     }
-    snprintf(why, sizeof why, "\"%.60s\" cannot be set%s%s", name,
-             best.word ? ", the nearest is " : "; /set shows what can", best.word ? best.word : "");
-    complain("%s", why);
+    warn("\"%.60s\" cannot be set%s%s", name, best.word ? ", the nearest is " : "; /set shows what can",
+         best.word ? best.word : "");
 }
 
 static void run_set(chat *c, char *rest) {
@@ -278,10 +267,8 @@ static void run_set(chat *c, char *rest) {
 static char *adapter_word(const char *word) {
     const char *equals = strchr(word, '='), *slash = strchr(word, '/');
     const size_t name = equals && (!slash || equals < slash) ? (size_t)(equals + 1 - word) : 0;
-    char *path = expand_home(word + name);
-    const size_t size = name + (path ? strlen(path) : 0) + 1;
-    char *whole = path ? malloc(size) : NULL;
-    if (whole) snprintf(whole, size, "%.*s%s", (int)name, word, path);
+    char *path = expand_home(word + name), *whole = NULL;
+    if (path && asprintf(&whole, "%.*s%s", (int)name, word, path) < 0) whole = NULL;
     free(path);
     return whole;
 }
@@ -301,9 +288,9 @@ static void run_adapter(chat *c, char *rest) {
     if (strcmp(rest, "off") != 0)
         for (; whole && *rest && n < MOST; n += whole) whole = (words[n] = adapter_word(take_word(&rest))) != NULL;
     if (!whole)
-        complain("out of memory for %s", "the adapters");
+        warn("out of memory for the adapters");
     else if (*rest && n == MOST)
-        complain("more than 16 adapters at once are too many%s", "");
+        warn("more than 16 adapters at once are too many");
     else if (talk_set_adapters(&c->t, (const char *const *)words, n, &err))
         chat_report(c, &err);
     while (n) free(words[--n]);
@@ -354,7 +341,7 @@ static const int entry_count = sizeof entries / sizeof *entries;
 void chat_run_command(chat *c, const char *line) {
     char *copy = strdup(line + 1), *rest = copy;
     if (!copy) {
-        complain("out of memory for %.60s", line);
+        warn("out of memory for %.60s", line);
         return;
     }
     size_t n = strlen(copy);
@@ -366,15 +353,11 @@ void chat_run_command(chat *c, const char *line) {
         if (strcmp(name, entries[i].name) == 0 || (entries[i].also && strcmp(name, entries[i].also) == 0)) found = i;
         nearest_try(&best, entries[i].name);
     }
-    char why[160];
-    snprintf(why, sizeof why,
-             best.word ? "there is no command /%.60s, the nearest is /%s"
-                       : "there is no command /%.60s; /help lists them",
-             name, best.word);
     if (found >= 0)
         entries[found].run(c, rest);
     else
-        complain("%s", why);
+        warn("there is no command /%.60s%s%s", name, best.word ? ", the nearest is /" : "; /help lists them",
+             best.word ? best.word : "");
     free(copy);
     output_flush();
 }

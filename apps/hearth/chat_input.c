@@ -4,6 +4,7 @@
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,38 +116,23 @@ static char *prompt_of(EditLine *edit) { return (char *)of(edit)->prompt; /* whi
 
 /* ---- history ---- */
 
-static void history_open(chat_input *in, const char *program) {
+static void history_open(chat_input *in) {
     HistEvent event;
     ht_error ignored = {0};
-    char name[64];
-    snprintf(name, sizeof name, "%s-history", program);
     in->history = history_init();
     if (!in->history) return;
     history(in->history, &event, H_SETSIZE, HISTORY_LINES);
     history(in->history, &event, H_SETUNIQUE, 1);
     el_set(in->edit, EL_HIST, history, in->history);
-    if (cache_path(name, &in->history_path, &ignored) == HT_OK) history(in->history, &event, H_LOAD, in->history_path);
-}
-
-/* Makes the two directories that hold the file, where they are missing. */
-static void make_directories(const char *path) {
-    char *copy = strdup(path), *last = copy ? strrchr(copy, '/') : NULL;
-    if (last) *last = '\0';
-    char *parent = last ? strrchr(copy, '/') : NULL;
-    if (parent && parent > copy) {
-        *parent = '\0';
-        mkdir(copy, 0700);
-        *parent = '/';
-    }
-    if (last) mkdir(copy, 0777);
-    free(copy);
+    if (cache_path("chat-history", &in->history_path, &ignored) == HT_OK)
+        history(in->history, &event, H_LOAD, in->history_path);
 }
 
 /* What people ask is for nobody else's eyes. */
 static void history_save(const chat_input *in) {
     HistEvent event;
     if (!in->history || !in->history_path || !in->keeps_history) return;
-    make_directories(in->history_path);
+    (void)tree_make_parents(in->history_path, 0);
     const mode_t before = umask(077);
     const int fd = open(in->history_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);
@@ -156,8 +142,8 @@ static void history_save(const chat_input *in) {
 
 /* ---- opening ---- */
 
-static bool edit_open(chat_input *in, const char *program) {
-    in->edit = el_init(program, stdin, stdout, stderr);
+static bool edit_open(chat_input *in) {
+    in->edit = el_init("chat", stdin, stdout, stderr);
     if (!in->edit) return false;
     el_set(in->edit, EL_CLIENTDATA, in);
     el_set(in->edit, EL_GETCFN, next_key);
@@ -174,17 +160,17 @@ static bool edit_open(chat_input *in, const char *program) {
     el_set(in->edit, EL_BIND, PASTE_BEGIN, "hearth-paste", NULL);
     el_set(in->edit, EL_BIND, INSERT_KEY, "hearth-insert", NULL);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    history_open(in, program);
+    history_open(in);
     return true;
 }
 
-chat_input *chat_input_open(const char *program) {
+chat_input *chat_input_open(void) {
     chat_input *in = calloc(1, sizeof *in);
     if (!in) return NULL;
     in->keeps_history = true;
     if (isatty(STDIN_FILENO) != 1 || !output_is_terminal()) return in;
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
-    if (edit_open(in, program)) return in;
+    if (edit_open(in)) return in;
     chat_input_close(in);
     return NULL;
 }

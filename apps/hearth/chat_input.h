@@ -8,8 +8,7 @@ typedef struct chat_input chat_input;
 
 typedef enum chat_line { LINE_READ, LINE_END, LINE_INTERRUPTED, LINE_FAILED } chat_line;
 
-/* `program` is whose history is read and kept; NULL when memory ran out. */
-chat_input *chat_input_open(const char *program);
+chat_input *chat_input_open(void); /* NULL: memory ran out */
 void chat_input_close(chat_input *in);
 /* Whether a person types, and sees what is printed. */
 bool chat_input_is_terminal(const chat_input *in);

@@ -1,25 +1,18 @@
 #include "chat_talk.h"
 
 #include "chat/reader.h"
+#include "fail.h"
 #include "input.h"
+#include "json.h"
 #include "terminal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { EXPECTED_POSITIONS = 4096 /* of a conversation that is worth it */ };
 
-static ht_status fail(ht_error *err, ht_status status, const char *what, const char *why) {
-    snprintf(err->message, sizeof err->message, "%.300s%s%.100s", what, why ? ": " : "", why ? why : "");
-    return err->status = status;
-}
-
-static ht_status out_of_memory(ht_error *err) {
-    return fail(err, HT_ERR_MEMORY, "out of memory for the conversation", NULL);
-}
+static ht_status out_of_memory(ht_error *err) { return fail_memory(err, "the conversation"); }
 
 /* ---- messages ---- */
 
@@ -45,7 +38,7 @@ static ht_json *message_of(const char *role, const char *text, size_t n) {
 
 ht_status talk_set_system(talk *t, const char *text, ht_error *err) {
     ht_json *message = message_of("system", text, strlen(text));
-    if (!message) return fail(err, HT_ERR_ARGUMENT, "the instructions are not UTF-8", NULL);
+    if (!message) return ht_fail(err, HT_ERR_ARGUMENT, "the instructions are not UTF-8");
     if (first_of(t)) ht_json_array_remove(t->messages, 0);
     int failed = 0;
     if (*text)
@@ -91,18 +84,18 @@ bool talk_forget_oldest(talk *t) {
 ht_status talk_say(talk *t, const char *text, ht_error *err) {
     ht_json *message = message_of("user", text, strlen(text));
     t->regenerated = 0;
-    if (!message) return fail(err, HT_ERR_ARGUMENT, "the message is not UTF-8", NULL);
+    if (!message) return ht_fail(err, HT_ERR_ARGUMENT, "the message is not UTF-8");
     return ht_json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
 }
 
 /* The answer as a message, with the names that chat templates know. */
 static ht_status add_answer(talk *t, const answer *a, ht_error *err) {
-    ht_json *message = message_of("assistant", a->text.text ? a->text.text : "", a->text.n);
+    ht_json *message = message_of("assistant", a->text.data ? a->text.data : "", a->text.len);
     /* Calls without text have no content: templates may leave the calls out beside an empty one. */
-    if (message && !a->text.n && ht_json_array_size(a->calls))
+    if (message && !a->text.len && ht_json_array_size(a->calls))
         ht_json_object_set_new(message, "content", ht_json_null());
-    if (message && a->thinking.n)
-        ht_json_object_set_new(message, "reasoning_content", ht_json_stringn(a->thinking.text, a->thinking.n));
+    if (message && a->thinking.len)
+        ht_json_object_set_new(message, "reasoning_content", ht_json_stringn(a->thinking.data, a->thinking.len));
     for (size_t i = 0; message && i < ht_json_array_size(a->calls); i++) {
         ht_json *calls = ht_json_object_get(message, "tool_calls");
         if (!calls) ht_json_object_set_new(message, "tool_calls", calls = ht_json_new_array());
@@ -146,7 +139,7 @@ static ht_status take_document(talk *t, const char *path, const char *text, size
     ht_chat *chat = NULL;
     st = ht_json_is_object(document) && ht_json_is_array(messages)
              ? chat_of(&other, path, &chat, err)
-             : fail(err, HT_ERR_FORMAT, path, "expected a list of messages, or an object with \"messages\"");
+             : ht_fail(err, HT_ERR_FORMAT, "%s: expected a list of messages, or an object with \"messages\"", path);
     ht_chat_free(chat);
     if (st) {
         ht_json_decref(messages);
@@ -169,22 +162,11 @@ ht_status talk_load(talk *t, const char *path, ht_error *err) {
     return st;
 }
 
-/* Written beside the file, and renamed. */
 ht_status talk_save(const talk *t, const char *path, ht_error *err) {
-    char *beside = NULL;
-    if (asprintf(&beside, "%s.XXXXXX", path) < 0) return out_of_memory(err);
-    const int fd = mkstemp(beside);
-    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
     ht_json *document = document_of(t);
-    bool good = f && document && ht_json_dumpf(document, f, HT_JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF &&
-                fflush(f) == 0 && fsync(fd) == 0;
-    int why = errno;
-    if (f && fclose(f) != 0 && good) good = false, why = errno;
-    if (good && rename(beside, path) != 0) good = false, why = errno;
-    if (!good && fd >= 0) unlink(beside);
+    const ht_status st = json_write(path, document, HT_JSON_INDENT(2), true, err);
     ht_json_decref(document);
-    free(beside);
-    return good ? HT_OK : fail(err, HT_ERR_IO, path, strerror(why));
+    return st;
 }
 
 /* ---- answers ---- */
@@ -286,7 +268,7 @@ ht_status talk_open(talk *t, const options *o, ht_error *err) {
     if (!t->messages || !t->more) return out_of_memory(err);
     ht_status st = engine_open(&t->e, o, EXPECTED_POSITIONS, err);
     if (!st && !ht_chat_format_name(t->e.model))
-        st = fail(err, HT_ERR_UNSUPPORTED, o->model, "has no chat template; hearth run --raw continues a text");
+        st = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: has no chat template; hearth run --raw continues a text", o->model);
     if (!st && o->messages) st = talk_load(t, o->messages, err);
     ht_chat *chat = NULL; /* of nothing yet: whether --set is right */
     if (!st) st = chat_of(t, NULL, &chat, err);

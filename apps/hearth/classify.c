@@ -37,10 +37,8 @@ typedef struct classifying {
 } classifying;
 
 static ht_status next(size_t i, ht_prompt *prompt, void *user, ht_error *err) {
-    static const char *const others[] = {NULL};
     classifying *c = user;
-    const ht_status st =
-        prompts_read(&c->m.prompts, many_index(&c->m, i), c->m.o, c->m.e.model, others, &c->m.line, err);
+    const ht_status st = prompts_read(&c->m.prompts, many_index(&c->m, i), c->m.o, c->m.e.model, NULL, &c->m.line, err);
     if (!st) *prompt = prompt_of(&c->m.line);
     return st;
 }
@@ -55,18 +53,13 @@ static ht_json *labels_json(const classifying *c, const ht_classification *r) {
 }
 
 static ht_json *result_json(classifying *c, const ht_classification *r) {
-    ht_json *value = result_of(&c->m.prompts, many_index(&c->m, r->index), r->status ? r->message : NULL);
+    ht_json *value = many_result(&c->m, r->index, r->status ? r->message : NULL);
     if (!value || r->status) return value;
-    ht_json *more =
-        ht_json_pack("{sI so sf}", "token", (int64_t)r->token, "text",
-                     r->text ? ht_json_string(r->text) : ht_json_null(), "log_probability", r->log_probability);
-    ht_json_object_update(value, more);
-    ht_json_decref(more);
-    ht_json_object_set_new(value, "prompt_tokens", ht_json_integer(r->prompt_tokens));
-    if (!r->labels) return value;
-    ht_json_object_set_new(value, "label", ht_json_string(c->labels.items[r->label]));
-    ht_json_object_set_new(value, "labels", labels_json(c, r));
-    return value;
+    return json_merge(value,
+                      ht_json_pack("{sI ss? sf sI ss* so*}", "token", (int64_t)r->token, "text", r->text,
+                                   "log_probability", r->log_probability, "prompt_tokens", (int64_t)r->prompt_tokens,
+                                   "label", r->labels ? c->labels.items[r->label] : NULL, "labels",
+                                   r->labels ? labels_json(c, r) : NULL));
 }
 
 /* A line for people: a token shows as JSON, as it may be a space or a line's end. */
@@ -98,7 +91,7 @@ static bool take(const ht_classification *r, void *user) {
 static void on_progress(double done, void *user) {
     classifying *c = user;
     const double before = (double)c->m.results.done, all = (double)c->m.prompts.n;
-    progress_show(&c->m.shown, (before + done * (all - before)) / all);
+    progress_show((before + done * (all - before)) / all, &c->m.shown);
 }
 
 int classify_command(const options *o) {
@@ -108,7 +101,7 @@ int classify_command(const options *o) {
         fprintf(stderr, "hearth: out of memory for the labels\n");
         return EXIT_FAILED;
     }
-    int status = many_open(&c.m, o, "classify");
+    int status = many_open(&c.m, o);
     if (!status) {
         ht_classify_options how;
         ht_classify_options_init(&how, sizeof how);

@@ -44,6 +44,7 @@ int formats_command(const options *o);
 int eval_command(const options *o);
 int imatrix_command(const options *o);
 int bench_command(const options *o);
+int bench_report_command(const options *o); /* hearth bench --report */
 int doctor_command(const options *o);
 int template_command(const options *o);
 int adapter_command(const options *o);

@@ -7,36 +7,21 @@
 
 #include <stdlib.h>
 
-/* Ids from the arguments, or from standard input when there are none. */
-static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
-    ht_status st = HT_OK;
-    for (int i = 0; i < o->arguments.n && !st; i++) st = ids_parse(o->arguments.items[i], list, err);
-    if (o->arguments.n) return st;
-    char *text;
-    size_t n;
-    st = input_read_all("token ids", &text, &n, err);
-    if (!st) st = ids_parse(text, list, err);
-    free(text);
-    return st;
-}
-
 int detokenize_command(const options *o) {
     ht_error err = {0};
     id_list list = {0};
     ht_tokenizer *t = NULL;
     char *text = NULL;
     size_t n = 0;
-    int status = EXIT_OK;
-    ht_status st = read_ids(o, &list, &err);
-    if (st == HT_ERR_ARGUMENT) status = EXIT_USAGE;
+    ht_status st = o->arguments.n ? HT_OK : ids_read("-", &list, &err);
+    for (int i = 0; i < o->arguments.n && !st; i++) st = ids_parse(o->arguments.items[i], &list, &err);
+    const bool is_usage = st == HT_ERR_ARGUMENT;
     if (!st) st = engine_tokenizer(o, &t, &err);
     if (!st) st = ht_tokenizer_decode(t, list.ids, list.n, false, &text, &n, &err);
-    if (st) {
-        int failed = report(&err);
-        status = status ? status : failed;
-    } else if (o->json) {
-        if (!json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)))) status = EXIT_FAILED;
-    } else {
+    const int status = st ? report(&err) : EXIT_OK;
+    if (!st && o->json) {
+        json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)));
+    } else if (!st) {
         output_write(text, n);
         /* On a terminal the prompt should not stick to the text; a file or pipe gets the text alone. */
         if (output_is_terminal() && n && text[n - 1] != '\n') output_write("\n", 1);
@@ -44,5 +29,5 @@ int detokenize_command(const options *o) {
     ht_text_free(text);
     free(list.ids);
     ht_tokenizer_free(t);
-    return output_finish(status);
+    return output_finish(is_usage ? EXIT_USAGE : status);
 }

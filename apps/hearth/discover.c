@@ -89,16 +89,12 @@ static int show(const options *o, const char *directory, bool by_name) {
     const bool none = by_name && access(directory, F_OK) != 0; /* nothing has been fetched yet */
     ht_status st = none ? HT_OK : ht_discover(directory, on_find, &all, &err);
     if (all.out_of_memory || !all.checkpoints || !all.broken) {
-        fprintf(stderr, "hearth: out of memory for the result\n");
-        status = EXIT_FAILED;
-    } else if (st == HT_ERR_CANCELLED && output_reader_gone())
-        status = EXIT_OK;
-    else if (st)
+        output_lacks("out of memory for the result");
+    } else if (st && !(st == HT_ERR_CANCELLED && output_reader_gone()))
         status = report(&err);
-    else if (o->json) {
-        ht_json *value = ht_json_pack("{sO sO}", "checkpoints", all.checkpoints, "broken", all.broken);
-        if (!json_output(value)) status = EXIT_FAILED;
-    } else
+    else if (!st && o->json)
+        json_output(ht_json_pack("{sO sO}", "checkpoints", all.checkpoints, "broken", all.broken));
+    else if (!st)
         print_broken(&all);
     ht_json_decref(all.checkpoints);
     ht_json_decref(all.broken);
@@ -106,9 +102,7 @@ static int show(const options *o, const char *directory, bool by_name) {
 }
 
 int discover_command(const options *o) {
-    if (o->arguments.n) return show(o, o->arguments.items[0], false);
-    fprintf(stderr, "hearth discover: a directory is needed (see hearth discover --help)\n");
-    return EXIT_USAGE;
+    return o->arguments.n ? show(o, o->arguments.items[0], false) : usage_error(o, "a directory is needed");
 }
 
 int list_command(const options *o) {

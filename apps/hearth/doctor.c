@@ -1,5 +1,6 @@
 /* hearth doctor: the machine, the instruction set that Hearth uses on it and why, its GPUs, measured peaks, and missing parts. */
 #include "command.h"
+#include "fail.h"
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
@@ -71,14 +72,11 @@ static ht_status measure_device(const checkup *c, ht_device *d, size_t bytes, do
         *read = fmax(*read, ht_meter_read(meter, probe_seconds));
         for (int a = 0; a < HT_ARITHMETICS; a++)
             compute[a] = fmax(compute[a], ht_meter_compute(meter, (ht_arithmetic)a, probe_seconds));
-        progress_show(&show, (i + 1) / (double)ROUNDS);
+        progress_show((i + 1) / (double)ROUNDS, &show);
     }
     progress_end(&show);
     if (!st) ht_meter_free(meter);
-    if (!st && interrupted()) {
-        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
-        st = err->status = HT_ERR_CANCELLED;
-    }
+    if (!st && interrupted()) st = ht_fail(err, HT_ERR_CANCELLED, "interrupted: nothing was measured to the end");
     return st;
 }
 
@@ -91,10 +89,7 @@ static void examine_gpu(const checkup *c, int index, gpu_checkup *g) {
     ht_device *d;
     ht_error *err = &g->trouble;
     ht_status st = ht_device_cuda(index, NULL, &d, err);
-    if (!st && !ht_device_gpu(d, &g->is)) {
-        snprintf(err->message, sizeof err->message, "its driver does not say what it is");
-        st = err->status = HT_ERR_INTERNAL;
-    }
+    if (!st && !ht_device_gpu(d, &g->is)) st = ht_fail(err, HT_ERR_INTERNAL, "its driver does not say what it is");
     g->read_bytes = g->is.memory_free_bytes / 4 < gpu_read_bytes ? g->is.memory_free_bytes / 4 : gpu_read_bytes;
     if (!st) st = measure_device(c, d, g->read_bytes, &g->read, g->compute, err);
     ht_device_free(d);
@@ -192,7 +187,7 @@ static ht_json *gpus_json(const checkup *c) {
     return all;
 }
 
-static bool print_json(const checkup *c) {
+static void print_json(const checkup *c) {
     const ht_machine *m = &c->machine;
     ht_json *sets = ht_json_new_array(), *advice = ht_json_new_array(), *backends = ht_json_new_array();
     for (int i = 0; ht_backend_at(i); i++)
@@ -215,7 +210,7 @@ static bool print_json(const checkup *c) {
     set_rates(value, c->read, c->compute);
     ht_json_object_set_new(value, "gpus", gpus_json(c));
     ht_json_object_set_new(value, "no_gpu", c->n_gpus ? ht_json_null() : ht_json_string(c->no_gpu.message));
-    return json_output(value);
+    json_output(value);
 }
 
 __attribute__((format(printf, 2, 3))) static void say(const char *what, const char *sentence, ...) {
@@ -243,12 +238,6 @@ static void print_sets(const checkup *c) {
     }
 }
 
-static const char *size_text(size_t bytes, char text[32]) {
-    bool large = bytes >= 1000000000;
-    snprintf(text, 32, large ? "%.1f GB" : "%.0f MB", (double)bytes / (large ? 1e9 : 1e6));
-    return text;
-}
-
 static void print_rates(const double compute[HT_ARITHMETICS]) {
     for (int i = 0; i < HT_ARITHMETICS; i++) {
         char what[32];
@@ -260,7 +249,7 @@ static void print_rates(const double compute[HT_ARITHMETICS]) {
 }
 
 static void print_gpus(const checkup *c) {
-    char a[32], b[32], name[16];
+    char a[24], b[24], name[16];
     if (!c->n_gpus) say("GPU", "none: %s", c->no_gpu.message);
     for (int i = 0; i < c->n_gpus; i++) {
         const gpu_checkup *g = &c->gpus[i];
@@ -272,27 +261,28 @@ static void print_gpus(const checkup *c) {
         say(name, "%s, compute capability %d.%d, %d multiprocessors", g->is.name, g->is.major, g->is.minor,
             g->is.multiprocessors);
         say("driver", "%s%sCUDA %d.%d", g->is.driver, *g->is.driver ? ", " : "", g->is.cuda_major, g->is.cuda_minor);
-        say("memory", "%s, of which %s are free", size_text(g->is.memory_bytes, a),
-            size_text(g->is.memory_free_bytes, b));
+        say("memory", "%s, of which %s are free", bytes_text((double)g->is.memory_bytes, a),
+            bytes_text((double)g->is.memory_free_bytes, b));
         if (g->read > 0)
-            say("reading memory", "%.1f GB/s (%s, front to back)", g->read / 1e9, size_text(g->read_bytes, a));
+            say("reading memory", "%.1f GB/s (%s, front to back)", g->read / 1e9, bytes_text((double)g->read_bytes, a));
         print_rates(g->compute);
     }
 }
 
 static void print_text(const checkup *c) {
     const ht_machine *m = &c->machine;
-    char a[32], b[32];
+    char a[24], b[24];
     say("hearth", "%s", ht_version());
     say("processor", "%s", *m->processor ? m->processor : "unknown");
     say("cores", "%d of %d may be used", m->cores, m->online);
     if (m->l2_bytes || m->l3_bytes) say("caches", "L2 %zu KiB, L3 %zu MiB", m->l2_bytes >> 10, m->l3_bytes >> 20);
-    say("memory", "%s, of which %s are available", size_text(m->memory_bytes, a), size_text(c->available_bytes, b));
+    say("memory", "%s, of which %s are available", bytes_text((double)m->memory_bytes, a),
+        bytes_text((double)c->available_bytes, b));
     say("huge pages", "%s%s", *m->huge_pages ? m->huge_pages : "unknown",
         strcmp(m->huge_pages, "never") == 0 || !*m->huge_pages ? "" : ": asked for where weights lie");
     print_sets(c);
     say("threads", "%d", ht_device_threads(c->device));
-    say("reading memory", "%.1f GB/s (%s, front to back)", c->read / 1e9, size_text(c->read_bytes, a));
+    say("reading memory", "%.1f GB/s (%s, front to back)", c->read / 1e9, bytes_text((double)c->read_bytes, a));
     print_rates(c->compute);
     print_gpus(c);
     for (int i = 0; ht_backend_at(i); i++)
@@ -305,16 +295,10 @@ static void print_text(const checkup *c) {
 int doctor_command(const options *o) {
     ht_error err = {0};
     checkup c = {.o = o};
-    int status = EXIT_OK;
     interrupt_watch();
     ht_status st = examine(&c, &err);
-    if (st)
-        status = report(&err);
-    else if (!o->json)
-        print_text(&c);
-    else if (!print_json(&c))
-        status = EXIT_FAILED;
+    if (!st) (o->json ? print_json : print_text)(&c);
     ht_device_free(c.device);
     free(c.model);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -1,6 +1,7 @@
 /* hearth embed: texts as vectors, as text, JSON or a NumPy file. */
 #include "command.h"
 #include "engine.h"
+#include "fail.h"
 #include "json.h"
 #include "prompts.h"
 #include "terminal.h"
@@ -27,22 +28,17 @@ typedef struct text_list {
     size_t *n_ids, n_of_ids;
 } text_list;
 
-static ht_status out_of_memory(size_t n, ht_error *err) {
-    snprintf(err->message, sizeof err->message, "out of memory for %zu texts", n);
-    return err->status = HT_ERR_MEMORY;
-}
-
 static ht_status read_lines(const options *o, text_list *t, ht_error *err) {
-    static const char *const others[] = {NULL};
     prompt_line line = {0};
     ht_status st = prompts_open(o->prompts, &t->file, err);
     t->n = st ? 0 : t->file.n;
     t->lines = calloc(t->n + 1, sizeof *t->lines);
     t->ids = calloc(t->n + 1, sizeof *t->ids);
     t->n_ids = calloc(t->n + 1, sizeof *t->n_ids);
-    if (!st && !(t->lines && t->ids && t->n_ids)) return out_of_memory(t->n, err);
+    if (!st && !(t->lines && t->ids && t->n_ids))
+        return ht_fail(err, HT_ERR_MEMORY, "out of memory for %zu texts", t->n);
     for (size_t i = 0; i < t->n && !st; i++) {
-        st = prompts_read(&t->file, i, o, NULL, others, &line, err);
+        st = prompts_read(&t->file, i, o, NULL, NULL, &line, err);
         t->lines[i] = line.text;
         t->ids[i] = line.ids;
         t->n_ids[i] = line.n_ids;
@@ -53,8 +49,7 @@ static ht_status read_lines(const options *o, text_list *t, ht_error *err) {
     prompt_line_clear(&line);
     t->items = (const char *const *)t->lines;
     if (st || !t->n_of_ids || t->n_of_ids == t->n) return st;
-    snprintf(err->message, sizeof err->message, "%.300s has both texts and ids: put them into two files", t->file.path);
-    return err->status = HT_ERR_ARGUMENT;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%.300s has both texts and ids: put them into two files", t->file.path);
 }
 
 static ht_status read_texts(const options *o, text_list *t, ht_error *err) {
@@ -75,8 +70,6 @@ static void free_texts(text_list *t) {
     prompts_close(&t->file);
 }
 
-static void on_progress(double done, void *user) { progress_show(user, done); }
-
 /* The vectors, and how they were pooled. */
 typedef struct result {
     ht_embeddings *vectors;
@@ -86,9 +79,7 @@ typedef struct result {
 static ht_status embed(const options *o, const text_list *t, result *out, ht_error *err) {
     engine e = {0};
     progress computing;
-    const engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), EXPECTED_TOKENS};
-    ht_status st = engine_load(&e, o, &which, &e.model, err);
-    if (!st) st = adapters_load(o, e.model, &e.adapters, err);
+    ht_status st = engine_open_model(&e, o, EXPECTED_TOKENS, err);
     if (!st) {
         progress_begin(&computing, "computing", o->quiet);
         ht_embed_options how;
@@ -100,13 +91,13 @@ static ht_status embed(const options *o, const text_list *t, result *out, ht_err
         how.adapter_scales = e.adapters.scale;
         how.n_adapters = e.adapters.n;
         how.cancel = interrupt_flag();
-        how.progress = on_progress;
+        how.progress = progress_show;
         how.user = &computing;
         st = t->n_of_ids
                  ? ht_embed_ids(e.model, (const int32_t *const *)t->ids, t->n_ids, t->n, &how, &out->vectors, err)
                  : ht_embed_text(e.model, t->items, t->n, &how, &out->vectors, err);
         progress_end(&computing);
-        if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
+        if (st == HT_ERR_CANCELLED) ht_fail(err, st, "interrupted: there is no result");
     }
     engine_close(&e);
     return st;
@@ -128,20 +119,10 @@ static ht_json *json_of(const options *o, const ht_embedding *e, int32_t hidden)
     if (e->status) return ht_json_pack("{so}", "error", ht_json_stringn(e->message, strlen(e->message)));
     ht_json *value = ht_json_pack("{sI}", "tokens", (int64_t)e->n_tokens);
     if (o->out || !value) return value;
-    ht_json *values = ht_json_new_array();
-    bool whole = values != NULL;
-    for (int32_t d = 0; whole && d < hidden; d++)
-        whole = ht_json_array_append_new(values, ht_json_real((double)e->values[d])) == 0;
-    if (whole && ht_json_object_set(value, "embedding", values) == 0) {
-        ht_json_decref(values);
-        return value;
-    }
-    ht_json_decref(values);
-    ht_json_decref(value);
-    return NULL;
+    return json_merge(value, ht_json_pack("{so}", "embedding", json_floats(e->values, (size_t)hidden)));
 }
 
-static bool print_json(const options *o, text_list *t, const result *r) {
+static void print_json(const options *o, text_list *t, const result *r) {
     const ht_embeddings *e = r->vectors;
     ht_json *texts = ht_json_new_array();
     bool whole = texts != NULL;
@@ -152,15 +133,11 @@ static bool print_json(const options *o, text_list *t, const result *r) {
     }
     ht_json *value = NULL;
     if (whole)
-        value =
-            ht_json_pack("{so ss sb si sO}", "model", ht_json_string(o->model), "pooling", pooling_names[r->pooling],
-                         "normalized", !o->no_normalize, "hidden", (int)e->hidden, "texts", texts);
+        value = ht_json_pack("{so ss sb si sO so*}", "model", ht_json_string(o->model), "pooling",
+                             pooling_names[r->pooling], "normalized", !o->no_normalize, "hidden", (int)e->hidden,
+                             "texts", texts, "out", ht_json_string(o->out));
     ht_json_decref(texts);
-    if (value && o->out && ht_json_object_set_new(value, "out", ht_json_string(o->out))) {
-        ht_json_decref(value);
-        value = NULL;
-    }
-    return json_output(value);
+    json_output(value);
 }
 
 /* An empty line for a text that failed, so that lines can be counted. */
@@ -177,7 +154,6 @@ static void print_text(const ht_embeddings *e) {
 
 static int show(const options *o, text_list *t, const result *r, ht_error *err) {
     const ht_embeddings *e = r->vectors;
-    int status = e->n_failed ? EXIT_FAILED : EXIT_OK;
     for (size_t i = 0; i < e->n; i++) {
         if (!e->embeddings[i].status) continue;
         ht_error why = {.status = e->embeddings[i].status};
@@ -185,23 +161,14 @@ static int show(const options *o, text_list *t, const result *r, ht_error *err) 
         report(&why);
     }
     if (o->out && write_npy(o->out, e, err)) return report(err);
-    if (o->json && !print_json(o, t, r)) status = EXIT_FAILED;
+    if (o->json) print_json(o, t, r);
     if (!o->json && !o->out) print_text(e);
-    return status;
-}
-
-static const char *mistake(const options *o) {
-    if (!o->prompts && !o->arguments.n) return "TEXT or --prompts FILE is needed";
-    if (o->prompts && o->arguments.n) return "--prompts and TEXT exclude each other";
-    return NULL;
+    return e->n_failed ? EXIT_FAILED : EXIT_OK;
 }
 
 int embed_command(const options *o) {
-    const char *wrong = mistake(o);
-    if (wrong) {
-        fprintf(stderr, "hearth embed: %s (see hearth embed --help)\n", wrong);
-        return EXIT_USAGE;
-    }
+    if (!o->prompts && !o->arguments.n) return usage_error(o, "TEXT or --prompts FILE is needed");
+    if (o->prompts && o->arguments.n) return usage_error(o, "--prompts and TEXT exclude each other");
     ht_error err = {0};
     text_list texts = {0};
     result found = {0};

@@ -1,7 +1,7 @@
 /* hearth eval: perplexity of a text, and KL divergence from another model or from exact arithmetic. */
 #include "command.h"
-#include "device.h"
 #include "engine.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
@@ -9,28 +9,11 @@
 #include <hearth/evaluate.h>
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { DEFAULT_WINDOW = 512 };
 
-typedef struct source { /* one of them */
-    char *text;
-    size_t n;
-    id_list list;
-} source;
-
-static ht_status read_source(const options *o, source *s, ht_error *err) {
-    ht_status st = HT_OK;
-    if (o->text) return input_read_file(o->text, &s->text, &s->n, err);
-    if (strcmp(o->ids, "-") == 0) st = input_read_all("token ids", &s->text, &s->n, err);
-    return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
-}
-
-static void on_progress(double done, void *user) { progress_show(user, done); }
-
-static ht_status evaluate(const options *o, const source *s, const engine *e, ht_model *reference, ht_evaluation **out,
-                          ht_error *err) {
+static ht_status evaluate(const options *o, const text_source *s, const engine *e, ht_model *reference,
+                          ht_evaluation **out, ht_error *err) {
     progress computing;
     progress_begin(&computing, "computing", o->quiet);
     ht_evaluate_options how;
@@ -42,21 +25,20 @@ static ht_status evaluate(const options *o, const source *s, const engine *e, ht
     how.n_adapters = e->adapters.n;
     how.adapted_reference = o->kl_vs_reference;
     how.cancel = interrupt_flag();
-    how.progress = on_progress;
+    how.progress = progress_show;
     how.user = &computing;
     ht_status st = o->text ? ht_evaluate_text(e->model, s->text, s->n, &how, out, err)
                            : ht_evaluate_ids(e->model, s->list.ids, s->list.n, &how, out, err);
     progress_end(&computing);
-    if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
-    return st;
+    return st == HT_ERR_CANCELLED ? ht_fail(err, st, "interrupted: there is no result") : st;
 }
 
-static ht_status load_and_evaluate(const options *o, const source *s, char note[DEVICE_NOTE], ht_evaluation **out,
+static ht_status load_and_evaluate(const options *o, const text_source *s, char note[DEVICE_NOTE], ht_evaluation **out,
                                    ht_error *err) {
     engine e = {0}, other = {0}; /* the other is that of --vs-device alone */
     ht_model *reference = NULL;
     int64_t positions = o->window ? o->window : DEFAULT_WINDOW;
-    engine_model first = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions}, second = first;
+    engine_model first = engine_model_of(o, positions), second = first;
     ht_status st = engine_load(&e, o, &first, &e.model, err);
     if (o->kl_vs) second.name = o->kl_vs;
     if (o->kl_vs_reference) {
@@ -80,32 +62,29 @@ static ht_status load_and_evaluate(const options *o, const source *s, char note[
 /* "50", "99.9" */
 static void percentile_name(const ht_percentile *p, char out[16]) { snprintf(out, 16, "%g", p->percent); }
 
-static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
+static void print_json(const options *o, const ht_evaluation *r, double seconds) {
     ht_json *value =
         ht_json_pack("{so ss sI sI sI si sf sf sf sf}", "model", ht_json_string(o->model), "precision",
                      options_precision_name(o), "tokens", (int64_t)r->n_tokens, "windows", (int64_t)r->n_windows,
                      "scored_tokens", (int64_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll,
                      "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
-    if (!o->kl_vs && !o->kl_vs_reference) return json_output(value);
+    if (!o->kl_vs && !o->kl_vs_reference) {
+        json_output(value);
+        return;
+    }
     ht_json *percentiles = ht_json_new_object();
     for (int i = 0; i < r->n_kl_percentiles; i++) {
         char name[16];
         percentile_name(&r->kl_percentiles[i], name);
         ht_json_object_set_new(percentiles, name, ht_json_real(r->kl_percentiles[i].value));
     }
-    ht_json *more = ht_json_pack("{so sf sf sf sf so sf sf}", "compared_with",
-                                 o->kl_vs ? ht_json_string(o->kl_vs) : ht_json_string("reference"),
-                                 "compared_perplexity", r->reference_perplexity, "compared_perplexity_error",
-                                 r->reference_perplexity_error, "kl_mean", r->kl_mean, "kl_error", r->kl_error,
-                                 "kl_percentiles", percentiles, "kl_max", r->kl_max, "same_top", r->same_top);
-    bool whole = value && more && ht_json_object_update(value, more) == 0 &&
-                 ht_json_object_set_new(value, "same_top_error", ht_json_real(r->same_top_error)) == 0;
-    ht_json_decref(more);
-    if (!whole) {
-        ht_json_decref(value);
-        value = NULL;
-    }
-    return json_output(value);
+    ht_json *more =
+        ht_json_pack("{so sf sf sf sf so sf sf sf}", "compared_with",
+                     o->kl_vs ? ht_json_string(o->kl_vs) : ht_json_string("reference"), "compared_perplexity",
+                     r->reference_perplexity, "compared_perplexity_error", r->reference_perplexity_error, "kl_mean",
+                     r->kl_mean, "kl_error", r->kl_error, "kl_percentiles", percentiles, "kl_max", r->kl_max,
+                     "same_top", r->same_top, "same_top_error", r->same_top_error);
+    json_output(json_merge(value, more));
 }
 
 static void print_text(const options *o, const ht_evaluation *r, double seconds, const char *note) {
@@ -130,36 +109,22 @@ static void print_text(const options *o, const ht_evaluation *r, double seconds,
         fprintf(stderr, "%.1f s, %.0f tok/s%s\n", seconds, seconds > 0 ? (double)r->n_tokens / seconds : 0, note);
 }
 
-static const char *mistake(const options *o) {
-    if (!o->text && !o->ids) return "--text FILE is needed";
-    if (o->text && o->ids) return "--text and --ids exclude each other";
-    if (o->kl_vs && o->kl_vs_reference) return "--kl-vs and --kl-vs-reference exclude each other";
-    if (o->vs_device && !o->kl_vs && !o->kl_vs_reference) return "--vs-device needs --kl-vs or --kl-vs-reference";
-    return NULL;
-}
-
 int eval_command(const options *o) {
-    const char *wrong = mistake(o);
-    if (wrong) {
-        fprintf(stderr, "hearth eval: %s (see hearth eval --help)\n", wrong);
-        return EXIT_USAGE;
-    }
+    if (!o->text && !o->ids) return usage_error(o, "--text FILE is needed");
+    if (o->vs_device && !o->kl_vs && !o->kl_vs_reference)
+        return usage_error(o, "--vs-device needs --kl-vs or --kl-vs-reference");
     ht_error err = {0};
-    source s = {0};
+    text_source s = {0};
     ht_evaluation *result = NULL;
     char note[DEVICE_NOTE];
     double begin = now_seconds();
-    ht_status st = read_source(o, &s, &err);
+    ht_status st = text_source_read(o->text, o->ids, &s, &err);
     if (!st) st = load_and_evaluate(o, &s, note, &result, &err);
-    int status = EXIT_OK;
-    if (st)
-        status = report(&err);
-    else if (!o->json)
+    if (!st && o->json)
+        print_json(o, result, now_seconds() - begin);
+    else if (!st)
         print_text(o, result, now_seconds() - begin, note);
-    else if (!print_json(o, result, now_seconds() - begin))
-        status = EXIT_FAILED;
     ht_evaluation_free(result);
-    free(s.text);
-    free(s.list.ids);
-    return output_finish(status);
+    text_source_free(&s);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

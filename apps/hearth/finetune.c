@@ -1,15 +1,260 @@
 /* hearth finetune: trains a LoRA adapter, step by step. */
 #include "finetune.h"
 
+#include "base/directory_writer.h"
 #include "command.h"
+#include "engine.h"
+#include "fail.h"
 #include "json.h"
 #include "terminal.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { SAMPLE_TOKENS = 64 };
+enum { SAMPLE_SHOWN = 2000, SAMPLE_TOKENS = 64, BAR = 30 };
+
+/* ---- from options to a trainer ---- */
+
+typedef struct setup {
+    engine engine;
+    ht_adapter *init; /* of --init-adapter; NULL: none */
+    ht_trainer *trainer;
+    ht_trainer_plan plan;
+} setup;
+
+/* --layers: 0 for all, or a number; false for anything else. */
+static bool setup_layers(const char *text, int64_t *out) {
+    char *end;
+    *out = 0;
+    if (!text || !strcmp(text, "all")) return true;
+    *out = strtoll(text, &end, 10);
+    return *out > 0 && !*end;
+}
+
+static void lora_options(const setup *s, const options *o, ht_lora_options *lora) {
+    const tune_options *t = &o->tune;
+    ht_lora_options_init(lora, sizeof *lora);
+    lora->rank = t->rank;
+    lora->alpha = t->alpha;
+    lora->scale = t->scale;
+    lora->rslora = t->rslora;
+    lora->dropout = t->dropout;
+    if (t->targets) lora->targets = t->targets;
+    if (options_dtype(o)) lora->dtype = options_dtype(o);
+    lora->base = o->model;
+    lora->init = s->init;
+    (void)setup_layers(t->layers, &lora->layers); /* check_options has checked it */
+}
+
+static void rule_options(const tune_options *t, ht_optimizer_options *rule) {
+    ht_optimizer_options_init(rule, sizeof *rule);
+    rule->kind = (ht_optimizer_kind)t->optimizer;
+    rule->weight_decay = t->weight_decay;
+    rule->beta1 = t->beta1;
+    rule->beta2 = t->beta2;
+    rule->eps = t->eps;
+    rule->momentum = t->momentum;
+}
+
+static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
+    const tune_options *t = &o->tune;
+    ht_lora_options lora;
+    ht_optimizer_options rule;
+    ht_trainer_options how;
+    progress reading;
+    lora_options(s, o, &lora);
+    rule_options(t, &rule);
+    ht_trainer_options_init(&how, sizeof how);
+    how.lora = &lora;
+    how.optimizer = &rule;
+    how.data = t->data;
+    how.valid = t->valid;
+    how.mask = (ht_mask)t->mask;
+    how.long_samples = (ht_long_samples)t->long_samples;
+    how.max_length = t->max_length;
+    how.skip_bad = t->skip_bad;
+    how.batch = (int32_t)t->batch;
+    how.accumulate = (int32_t)t->accumulate;
+    how.pack = !t->no_pack;
+    how.in_order = t->no_shuffle;
+    how.seed = o->seed;
+    how.iters = t->iters;
+    how.epochs = t->epochs;
+    how.learning_rate = t->lr;
+    how.schedule = (ht_schedule_kind)t->schedule;
+    how.warmup = t->warmup;
+    how.clip = t->clip;
+    how.checkpointing = (ht_checkpointing)t->checkpointing;
+    how.valid_batches = t->valid_batches;
+    how.cancel = interrupt_flag();
+    how.progress = progress_show;
+    how.user = &reading;
+    progress_begin(&reading, "reading the data", o->quiet);
+    const ht_status st = ht_trainer_new(s->engine.model, &how, &s->trainer, err);
+    progress_end(&reading);
+    if (!st) ht_trainer_describe(s->trainer, &s->plan);
+    return st;
+}
+
+static ht_status open_all(setup *s, const options *o, ht_error *err) {
+    const engine_model which = {o->model, (ht_precision)o->precision, HT_F16, 0};
+    ht_status st = engine_load(&s->engine, o, &which, &s->engine.model, err);
+    if (!st && o->tune.init_adapter) st = ht_adapter_load(o->tune.init_adapter, s->engine.model, NULL, &s->init, err);
+    return st ? st : open_trainer(s, o, err);
+}
+
+/* Loads the model and the data. The setup is to be closed after a failure, too. */
+static ht_status setup_open(setup *s, const options *o, ht_error *err) {
+    *s = (setup){0};
+    const ht_status st = open_all(s, o, err);
+    if (!st || !s->engine.by_default) return st;
+    ht_adapter_free(s->init);
+    s->init = NULL;
+    return engine_turn_to_cpu(&s->engine, st, err) ? open_all(s, o, err) : st;
+}
+
+static void setup_close(setup *s) {
+    ht_trainer_free(s->trainer);
+    ht_adapter_free(s->init);
+    engine_close(&s->engine);
+}
+
+/* ---- what is shown ---- */
+
+static void print_count(const char *name, const ht_data_count *c) {
+    char lines[160];
+    size_t used = 0;
+    if (!c->n) return;
+    for (int i = 0; i < HT_DATA_LINES_NAMED && i < c->n; i++)
+        used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)c->line[i]);
+    output_field("", "%lld %s (line %s%s)", (long long)c->n, name, lines, c->n > HT_DATA_LINES_NAMED ? ", ..." : "");
+}
+
+static void print_lengths(const ht_data_report *r) {
+    int64_t most = 1;
+    for (int i = 0; i < HT_DATA_LENGTH_BINS; i++)
+        if (r->length[i] > most) most = r->length[i];
+    bool first = true;
+    for (int i = 0; i < HT_DATA_LENGTH_BINS; i++) {
+        if (!r->length[i]) continue;
+        char bar[BAR + 1];
+        const int n = (int)ceil((double)BAR * (double)r->length[i] / (double)most);
+        memset(bar, '#', (size_t)n);
+        bar[n] = '\0';
+        output_field(first ? "tokens" : "", "%6lld to %-6lld %-*s %lld", 1LL << i, (1LL << (i + 1)) - 1, BAR, bar,
+                     (long long)r->length[i]);
+        first = false;
+    }
+}
+
+static void print_data(const char *name, const ht_data_report *r) {
+    char forms[160] = "";
+    for (int i = 0; i < HT_SAMPLE_FORMS; i++) {
+        const size_t used = strlen(forms);
+        if (r->n_form[i])
+            snprintf(forms + used, sizeof forms - used, "%s%s", used ? ", " : "",
+                     ht_sample_form_name((ht_sample_form)i));
+    }
+    output_field(name, "%lld sample%s of %s; %lld token%s, %lld of them learned", (long long)r->n_samples,
+                 plural(r->n_samples), forms, (long long)r->n_tokens, plural(r->n_tokens), (long long)r->n_learned);
+    print_count("left out: no sample", &r->bad);
+    if (r->bad.n) output_field("", "%s", r->first_bad.message);
+    char longer[80];
+    snprintf(longer, sizeof longer, "left out: longer than %lld token%s, of --max-length or the model's context",
+             (long long)r->max_length, plural(r->max_length));
+    print_count(longer, &r->too_long);
+    print_count("left out: no token is learned", &r->unlearned);
+    snprintf(longer, sizeof longer, "cut after %lld token%s", (long long)r->max_length, plural(r->max_length));
+    print_count(longer, &r->truncated);
+    print_count("without a learned token that ends generation: the model would not learn to stop", &r->stopless);
+    print_count("whose answer is written otherwise than after the prompt of generation", &r->prompt_differs);
+    print_count("with answers that the template writes otherwise than they were given", &r->history_differs);
+    print_count("with an answer that was not found in what the template writes, and is not learned", &r->answer_lost);
+}
+
+/* The learned part of a sample: by colour on a terminal, else between marks. */
+typedef struct shown {
+    size_t left;
+    bool colours;
+} shown;
+
+static bool show_piece(const char *text, size_t n, bool learned, void *user) {
+    shown *s = user;
+    size_t some = n < s->left ? n : s->left;
+    s->left -= some;
+    while (some < n && some && ((unsigned char)text[some] & 0xC0) == 0x80) some--; /* no half character */
+    const char *begin = s->colours ? "\033[32m" : "[[", *end = s->colours ? "\033[0m" : "]]";
+    if (learned) output_write(begin, strlen(begin));
+    output_text(text, some);
+    if (learned) output_write(end, strlen(end));
+    return s->left > 0;
+}
+
+static ht_status print_sample(const setup *s, ht_error *err) {
+    const char *no = getenv("NO_COLOR");
+    shown state = {SAMPLE_SHOWN, output_is_terminal() && (!no || !*no)};
+    output_write("\n", 1);
+    output_line("One sample, with what is learned %s:", state.colours ? "in green" : "between [[ and ]]");
+    ht_status st = ht_trainer_sample(s->trainer, 0, show_piece, &state, err);
+    if (st == HT_ERR_CANCELLED && !state.left) st = HT_OK;
+    if (!state.left) output_write(" ...", 4);
+    output_write("\n\n", 2);
+    return st;
+}
+
+/* ---- as JSON ---- */
+
+static ht_json *describe_data(const ht_data_report *r) {
+    if (!r) return ht_json_null();
+    return ht_json_pack("{sI sI sI sI sI s{sI sI sI} sI sI sI sI sI}", "samples", (int64_t)r->n_samples, "tokens",
+                        (int64_t)r->n_tokens, "learned_tokens", (int64_t)r->n_learned, "longest", (int64_t)r->longest,
+                        "max_length", (int64_t)r->max_length, "left_out", "bad", (int64_t)r->bad.n, "too_long",
+                        (int64_t)r->too_long.n, "unlearned", (int64_t)r->unlearned.n, "truncated",
+                        (int64_t)r->truncated.n, "without_stop", (int64_t)r->stopless.n, "prompt_differs",
+                        (int64_t)r->prompt_differs.n, "history_differs", (int64_t)r->history_differs.n, "answer_lost",
+                        (int64_t)r->answer_lost.n);
+}
+
+/* The same figures as one JSON object. */
+static void setup_print_json(const setup *s, const options *o) {
+    const ht_trainer_plan *p = &s->plan;
+    json_output(ht_json_pack("{so so so sI sI sI sI sI sb sI}", "model", ht_json_string(o->model), "data",
+                             describe_data(p->data), "valid", describe_data(p->valid), "iters", (int64_t)p->iters,
+                             "iters_per_epoch", (int64_t)p->iters_per_epoch, "parameters", (int64_t)p->n_parameters,
+                             "model_parameters", (int64_t)p->model_parameters, "projections", (int64_t)p->n_projections,
+                             "checkpointing", p->checkpointing, "peak_memory_bytes", (int64_t)p->peak_bytes));
+}
+
+/* ---- as text ---- */
+
+/* Prints the data as recognised, one sample, a histogram of lengths, and what will be trained. */
+static ht_status setup_print(const setup *s, const options *o, ht_error *err) {
+    const ht_trainer_plan *p = &s->plan;
+    char memory[24];
+    print_data("data", p->data);
+    if (p->valid) print_data("valid", p->valid);
+    print_lengths(p->data);
+    ht_status st = print_sample(s, err);
+    if (st) return st;
+    output_field("trained", "%lld parameter%s of %d projection%s, %.2f %% of the model's %lld",
+                 (long long)p->n_parameters, plural(p->n_parameters), p->n_projections, plural(p->n_projections),
+                 100 * (double)p->n_parameters / (double)p->model_parameters, (long long)p->model_parameters);
+    output_field("steps", "%lld, of %lld an epoch", (long long)p->iters, (long long)p->iters_per_epoch);
+    output_field("memory", "%s at its peak%s", bytes_text((double)p->peak_bytes, memory),
+                 p->checkpointing ? ", with checkpointing" : "");
+    char note[DEVICE_NOTE];
+    if (*device_note(s->engine.device, note)) output_field("device", "%s", ht_device_instruction_set(s->engine.device));
+    output_field("time", "%s", o->dry_run ? "told by the first steps" : "after three steps, in every line");
+    output_write("\n", 1);
+    output_flush();
+    return HT_OK;
+}
+
+/* ---- the run ---- */
 
 typedef struct training {
     const options *o;
@@ -20,6 +265,74 @@ typedef struct training {
     double valid;       /* the last held-out loss; NaN: not measured */
 } training;
 
+/* ---- before anything is loaded ---- */
+
+static int check_options(const options *o) {
+    static const char *const brought[] = {"rank", "alpha", "scale", "rslora", "targets", "layers", NULL};
+    const tune_options *t = &o->tune;
+    int64_t layers;
+    if (!t->data) return usage_error(o, "--data FILE.jsonl is needed");
+    if (!o->out && !o->dry_run) return usage_error(o, "--out DIR is needed, where the adapter goes");
+    if (t->patience && !t->valid) return usage_error(o, "--patience needs --valid");
+    if (options_given(o, "scale") && t->scale == 0)
+        return usage_error(o, "--scale is 0: the adapter would change nothing");
+    if (t->alpha == 0) return usage_error(o, "--alpha is 0: the adapter would change nothing");
+    if (!setup_layers(t->layers, &layers)) return usage_error(o, "--layers must be `all` or a number of layers");
+    for (int i = 0; t->init_adapter && brought[i]; i++)
+        if (options_given(o, brought[i]))
+            return usage_error(o, "--init-adapter brings its rank, scale and targets: leave out --%s", brought[i]);
+    return EXIT_OK;
+}
+
+static ht_status check_input(const char *path, ht_error *err) {
+    if (!path || access(path, R_OK) == 0) return HT_OK;
+    return fail_system(err, path, "read");
+}
+
+/* Whether fopen could write there, told without writing. */
+static ht_status check_output(const char *path, ht_error *err) {
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        errno = EISDIR;
+        return !S_ISDIR(st.st_mode) && access(path, W_OK) == 0 ? HT_OK : fail_system(err, path, "written");
+    }
+    if (errno != ENOENT) return fail_system(err, path, "written");
+    char *parent = ht_directory_above(path);
+    const ht_status status = parent && access(parent, W_OK | X_OK) == 0 ? HT_OK : fail_system(err, path, "written");
+    free(parent);
+    return status;
+}
+
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (!a || !b) return false;
+    if (!strcmp(a, b)) return true;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Whether the files that are read are there, and --log and --plot can be written; writes nothing. */
+static ht_status check_files(const options *o, ht_error *err) {
+    const tune_options *t = &o->tune;
+    const struct {
+        const char *option, *path;
+    } input[] = {{"data", t->data}, {"valid", t->valid}, {"config", o->config}, {NULL, NULL}},
+      output[] = {{"log", o->log}, {"plot", t->plot}};
+    ht_status status = check_input(t->data, err);
+    if (!status) status = check_input(t->valid, err);
+    if (!status) status = check_input(t->init_adapter, err);
+    for (int i = 0; i < 2 && !status; i++) {
+        if (!output[i].path) continue;
+        for (int k = 0; input[k].option; k++)
+            if (same_file(output[i].path, input[k].path))
+                return ht_fail(err, HT_ERR_ARGUMENT, "--%s %.400s would overwrite the file of --%s", output[i].option,
+                               output[i].path, input[k].option);
+        status = check_output(output[i].path, err);
+    }
+    if (!status && same_file(o->log, t->plot))
+        status = ht_fail(err, HT_ERR_ARGUMENT, "--log and --plot name the same file, %.400s", o->log);
+    return status;
+}
+
 /* ---- --sample ---- */
 
 static bool show_text(const char *text, size_t n, void *user) {
@@ -27,7 +340,7 @@ static bool show_text(const char *text, size_t n, void *user) {
     return output_text(text, n);
 }
 
-static bool show_piece(const ht_answer_piece *piece, void *user) {
+static bool show_answer_piece(const ht_answer_piece *piece, void *user) {
     if (piece->part == HT_ANSWER_CALL) return show_text(piece->call->name, strlen(piece->call->name), user);
     return show_text(piece->text, piece->n, user);
 }
@@ -45,7 +358,7 @@ static ht_status answer(ht_session *session, const ht_model *m, const char *prom
     ht_chat *chat;
     ht_status st = ht_chat_new(&chat, err);
     if (!st) st = ht_chat_add(chat, "user", prompt, err);
-    if (!st) st = ht_generate_chat(session, chat, &how, show_piece, NULL, NULL, err);
+    if (!st) st = ht_generate_chat(session, chat, &how, show_answer_piece, NULL, NULL, err);
     ht_chat_free(chat);
     return st;
 }
@@ -162,10 +475,9 @@ static ht_status interrupt(training *run, ht_error *err) {
         *err = why;
         return st;
     }
-    snprintf(err->message, sizeof err->message,
-             "interrupted and saved after %lld of %lld step%s; the same command with --resume continues",
-             (long long)run->step.iter, (long long)run->s.plan.iters, plural(run->s.plan.iters));
-    return HT_ERR_CANCELLED;
+    return ht_fail(err, HT_ERR_CANCELLED,
+                   "interrupted and saved after %lld of %lld step%s; the same command with --resume continues",
+                   (long long)run->step.iter, (long long)run->s.plan.iters, plural(run->s.plan.iters));
 }
 
 /* A failure of files or memory, which may be mended: the steps since the last checkpoint are not lost with it. Training that
@@ -192,36 +504,32 @@ static ht_status finish(training *run, ht_error *err) {
 static void print_word(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
     const bool bare = *word && strspn(word, plain) == strlen(word);
-    if (!bare) output_write("'", 1);
-    for (; *word; word++)
-        if (*word == '\'')
-            output_write("'\\''", 4);
-        else
-            output_write(word, 1);
-    if (!bare) output_write("'", 1);
+    if (!bare) putchar('\'');
+    for (; *word; word++) printf(*word == '\'' ? "'\\''" : "%c", *word);
+    if (!bare) putchar('\'');
 }
 
 static void print_command(const options *o) {
-    static const char run[] = "hearth run ", with[] = " --adapter ", prompt[] = " \"...\"\n";
-    output_write(run, sizeof run - 1);
+    printf("hearth run ");
     print_word(o->model);
-    output_write(with, sizeof with - 1);
+    printf(" --adapter ");
     print_word(o->out);
-    output_write(prompt, sizeof prompt - 1);
+    printf(" \"...\"\n");
 }
 
-static bool print_end(const training *run) {
+static void print_end(const training *run) {
     const keeper *k = &run->k;
     char took[24], before[40] = "";
     const double seconds = now_seconds() - run->r.begin;
-    if (run->o->json)
-        return json_output(ht_json_pack("{so so sI sI so so sI sI sf sI}", "model", ht_json_string(run->o->model),
-                                        "adapter", ht_json_string(run->o->out), "iters", (int64_t)run->step.iter,
-                                        "best_iter", (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
-                                        "valid_loss_before", number_or_null(k->first_valid), "valid_loss",
-                                        number_or_null(k->best_valid), "parameters", (int64_t)run->s.plan.n_parameters,
-                                        "skipped", (int64_t)run->step.total_skipped, "seconds", seconds,
-                                        "peak_memory_bytes", (int64_t)peak_memory_bytes()));
+    if (run->o->json) {
+        json_output(ht_json_pack("{so so sI sI so so sI sI sf sI}", "model", ht_json_string(run->o->model), "adapter",
+                                 ht_json_string(run->o->out), "iters", (int64_t)run->step.iter, "best_iter",
+                                 (int64_t)(run->s.plan.valid ? k->best_iter : run->step.iter), "valid_loss_before",
+                                 json_number(k->first_valid), "valid_loss", json_number(k->best_valid), "parameters",
+                                 (int64_t)run->s.plan.n_parameters, "skipped", (int64_t)run->step.total_skipped,
+                                 "seconds", seconds, "peak_memory_bytes", (int64_t)peak_memory_bytes()));
+        return;
+    }
     output_write("\n", 1);
     output_line("%lld step%s in %s%s", (long long)(run->step.iter - run->r.first_iter),
                 plural((run->step.iter - run->r.first_iter)), time_text(seconds, took),
@@ -231,7 +539,6 @@ static bool print_end(const training *run) {
         output_line("held-out loss%s %.4f after step %lld, which is kept", before, k->best_valid,
                     (long long)k->best_iter);
     print_command(run->o);
-    return true;
 }
 
 /* Goes on from the last checkpoint; an evaluation that was interrupted there is made first. */
@@ -247,10 +554,7 @@ static ht_status resume(training *run, ht_error *err) {
                                     .total_skipped = run->s.plan.skipped};
         st = reporter_open(&run->r, run->o, iters, run->step.iter, err);
     }
-    if (!st && curves && !reporter_set_curves(&run->r, curves)) {
-        snprintf(err->message, sizeof err->message, "out of memory for the curves of the run");
-        st = err->status = HT_ERR_MEMORY;
-    }
+    if (!st && curves && !reporter_set_curves(&run->r, curves)) st = fail_memory(err, "the curves of the run");
     ht_json_decref(curves);
     const bool evaluated = run->k.evaluated_iter == run->step.iter || !run->s.plan.valid;
     if (st || evaluated || !run->step.iter || !due(run->step.iter, run->o->tune.valid_every, iters)) return st;
@@ -276,7 +580,7 @@ static ht_status begin(training *run, ht_error *err) {
 
 static ht_status finetune(training *run, ht_error *err) {
     const options *o = run->o;
-    ht_status st = finetune_check_files(o, err);
+    ht_status st = check_files(o, err);
     if (!st) st = keeper_check(&run->k, o, err);
     if (!st) st = setup_open(&run->s, o, err);
     if (!st && !o->json && (!o->quiet || o->dry_run)) st = setup_print(&run->s, o, err);
@@ -288,19 +592,16 @@ static ht_status finetune(training *run, ht_error *err) {
 }
 
 int finetune_command(const options *o) {
-    char sentence[96];
-    const char *wrong = finetune_mistake(o, sentence);
-    if (wrong) {
-        fprintf(stderr, "hearth finetune: %s (see hearth finetune --help)\n", wrong);
-        return EXIT_USAGE;
-    }
     ht_error err = {0};
     training run = {.o = o, .k = {.lock = -1}, .valid = (double)NAN};
-    int status = EXIT_OK;
+    int status = check_options(o);
+    if (status) return status;
     if (finetune(&run, &err))
         status = report(&err);
-    else if (o->dry_run ? o->json && !setup_print_json(&run.s, o) : !print_end(&run))
-        status = EXIT_FAILED;
+    else if (!o->dry_run)
+        print_end(&run);
+    else if (o->json)
+        setup_print_json(&run.s, o);
     reporter_close(&run.r);
     keeper_close(&run.k);
     setup_close(&run.s);

@@ -1,4 +1,4 @@
-/* Parts of `hearth finetune`: the trainer's options, what it prints, and the files that it keeps. */
+/* Parts of `hearth finetune`: what it reports, and the files that it keeps. */
 #ifndef HEARTH_APP_FINETUNE_H
 #define HEARTH_APP_FINETUNE_H
 
@@ -8,32 +8,6 @@
 #include <hearth/train.h>
 
 #include <stdio.h>
-
-/* ---- finetune_checks.c: before anything is loaded ---- */
-
-/* What is wrong with the options: a sentence, perhaps in `sentence`; NULL: nothing. */
-const char *finetune_mistake(const options *o, char sentence[96]);
-/* Whether the files that are read are there, and --log and --plot can be written; writes nothing. */
-ht_status finetune_check_files(const options *o, ht_error *err);
-
-/* ---- finetune_setup.c: from options to a trainer ---- */
-
-typedef struct setup {
-    engine engine;
-    ht_adapter *init; /* of --init-adapter; NULL: none */
-    ht_trainer *trainer;
-    ht_trainer_plan plan;
-} setup;
-
-/* Loads the model and the data. The setup is to be closed after a failure, too. */
-ht_status setup_open(setup *s, const options *o, ht_error *err);
-void setup_close(setup *s);
-/* Prints the data as recognised, one sample, a histogram of lengths, and what will be trained. */
-ht_status setup_print(const setup *s, const options *o, ht_error *err);
-/* The same figures as one JSON object. */
-bool setup_print_json(const setup *s, const options *o);
-/* --layers: 0 for all, or a number; false for anything else. */
-bool setup_layers(const char *text, int64_t *out);
 
 /* ---- finetune_report.c: lines, --log and --plot ---- */
 
@@ -74,12 +48,8 @@ ht_json *reporter_curves(const reporter *r);
 /* The curves of such an object in place of those there are, as far as they are some. False when memory ran out. */
 bool reporter_set_curves(reporter *r, const ht_json *curves);
 
-/* "1.2 GB", "350 MB"; returns `out`. */
-const char *bytes_text(double bytes, char out[24]);
 /* "3:10", "1:02:45"; returns `out`. */
 const char *time_text(double seconds, char out[24]);
-/* The number, or null where it is none; NULL when memory ran out. */
-ht_json *number_or_null(double x);
 
 /* ---- finetune_files.c: --out, and --out with .training behind it ---- */
 
@@ -110,8 +80,5 @@ ht_status keeper_put_adapter(keeper *k, const ht_trainer *t, ht_error *err);
 /* Writes a checkpoint with what is known of the run and its curves, then the last adapter, and removes checkpoints beyond
  * --keep. */
 ht_status keeper_save(keeper *k, const ht_trainer *t, int64_t iter, const reporter *r, ht_error *err);
-
-/* An error about a file, with errno's reason. */
-ht_status file_error(ht_error *err, const char *path, const char *what);
 
 #endif

@@ -1,9 +1,12 @@
 /* hearth finetune: OUT, which is the adapter; and OUT.training with the last adapter and checkpoints, each a file of the
  * trainer's with what the command knows of the run beside it. That file is written first: a checkpoint that is there is whole,
  * whenever a run was killed. */
+#include "base/file.h"
+#include "fail.h"
 #include "finetune.h"
 #include "json.h"
 #include "terminal.h"
+#include "tree.h"
 #include "written.h"
 
 #include <dirent.h>
@@ -22,23 +25,7 @@ enum { STATE_BYTES_MAX = 256 << 20 };
 static const char last_name[] = "last", prefix[] = "checkpoint-", values_suffix[] = ".safetensors",
                   state_suffix[] = ".json", temporary_suffix[] = ".tmp";
 
-ht_status file_error(ht_error *err, const char *path, const char *what) {
-    snprintf(err->message, sizeof err->message, "%s cannot be %s: %s", path, what, strerror(errno));
-    return err->status = HT_ERR_IO;
-}
-
-static ht_status no_memory(ht_error *err) {
-    snprintf(err->message, sizeof err->message, "out of memory for a file of the run");
-    return err->status = HT_ERR_MEMORY;
-}
-
-/* folder/name; the caller frees it. */
-static char *path_in(const keeper *k, const char *name) {
-    const size_t size = strlen(k->folder) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path) snprintf(path, size, "%s/%s", k->folder, name);
-    return path;
-}
+static ht_status no_memory(ht_error *err) { return fail_memory(err, "a file of the run"); }
 
 /* ---- checkpoints, by the steps they were saved after ---- */
 
@@ -49,7 +36,7 @@ static void name_checkpoint(int64_t iter, const char *suffix, char out[64]) {
 static char *checkpoint_path(const keeper *k, int64_t iter, const char *suffix) {
     char name[64];
     name_checkpoint(iter, suffix, name);
-    return path_in(k, name);
+    return ht_path_join(k->folder, name);
 }
 
 /* The steps in a name that name_checkpoint gives; -1: it is another. */
@@ -84,22 +71,20 @@ static ht_status check_run(const keeper *k, ht_error *err) {
     const int64_t there = latest(k, 0);
     if (k->o->tune.resume == (there >= 0)) return HT_OK;
     if (there < 0)
-        snprintf(err->message, sizeof err->message,
-                 "%s holds no checkpoint to resume from; without --resume the run begins", k->folder);
-    else
-        snprintf(err->message, sizeof err->message,
-                 "%s holds a run of %lld step%s: --resume goes on with it, another --out begins a new one", k->folder,
-                 (long long)there, plural(there));
-    return err->status = HT_ERR_ARGUMENT;
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s holds no checkpoint to resume from; without --resume the run begins",
+                       k->folder);
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "%s holds a run of %lld step%s: --resume goes on with it, another --out begins a new one", k->folder,
+                   (long long)there, plural(there));
 }
 
 static ht_status check_folder(const keeper *k, ht_error *err) {
     struct stat st;
-    if (stat(k->folder, &st) != 0) return errno == ENOENT ? HT_OK : file_error(err, k->folder, "written to");
+    if (stat(k->folder, &st) != 0) return errno == ENOENT ? HT_OK : fail_system(err, k->folder, "written to");
     errno = ENOTDIR;
     if (!S_ISDIR(st.st_mode) || access(k->folder, R_OK | W_OK | X_OK) != 0)
-        return file_error(err, k->folder, "written to");
-    char *last = path_in(k, last_name);
+        return fail_system(err, k->folder, "written to");
+    char *last = ht_path_join(k->folder, last_name);
     if (!last) return no_memory(err);
     const ht_status status = ht_adapter_save_check(last, err);
     free(last);
@@ -117,27 +102,14 @@ ht_status keeper_check(keeper *k, const options *o, ht_error *err) {
     if (!o->out) return HT_OK;
     size_t n = strlen(o->out);
     while (n > 1 && o->out[n - 1] == '/') n--;
-    k->folder = malloc(n + sizeof ".training");
-    if (!k->folder) return no_memory(err);
-    snprintf(k->folder, n + sizeof ".training", "%.*s.training", (int)n, o->out);
+    if (asprintf(&k->folder, "%.*s.training", (int)n, o->out) < 0) {
+        k->folder = NULL;
+        return no_memory(err);
+    }
     ht_status status = ht_adapter_save_check(o->out, err);
     if (!status) status = check_folder(k, err);
     if (!status) status = check_run(k, err);
     return status || o->tune.resume ? status : output_check(o, o->out, err);
-}
-
-/* Removes a file, or a directory with the files in it. */
-static void remove_entry(int folder, const char *name) {
-    if (unlinkat(folder, name, 0) == 0) return;
-    const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-    if (!directory) {
-        if (fd >= 0) close(fd);
-        return;
-    }
-    for (const struct dirent *entry; (entry = readdir(directory));) (void)unlinkat(fd, entry->d_name, 0);
-    closedir(directory);
-    (void)unlinkat(folder, name, AT_REMOVEDIR);
 }
 
 /* A temporary file or directory of a save, or the state of a checkpoint that is not there. */
@@ -153,8 +125,11 @@ static bool is_left_over(const keeper *k, const char *name) {
 static void remove_left_over(const keeper *k) {
     DIR *folder = opendir(k->folder);
     if (!folder) return;
-    for (const struct dirent *entry; (entry = readdir(folder));)
-        if (is_left_over(k, entry->d_name)) remove_entry(k->lock, entry->d_name);
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        char *path = is_left_over(k, entry->d_name) ? ht_path_join(k->folder, entry->d_name) : NULL;
+        if (path) (void)tree_remove(path);
+        free(path);
+    }
     closedir(folder);
 }
 
@@ -163,14 +138,13 @@ ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid,
     if (valid)
         snprintf(k->valid, sizeof k->valid, "%016" PRIx64 "-%lld", valid->fingerprint,
                  (long long)k->o->tune.valid_batches);
-    if (mkdir(k->folder, 0777) != 0 && errno != EEXIST) return file_error(err, k->folder, "made");
+    if (mkdir(k->folder, 0777) != 0 && errno != EEXIST) return fail_system(err, k->folder, "made");
     k->lock = open(k->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (k->lock < 0) return file_error(err, k->folder, "opened");
+    if (k->lock < 0) return fail_system(err, k->folder, "opened");
     if (flock(k->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(k->lock); /* the folder is the other's: it is not to be removed */
         k->lock = -1;
-        snprintf(err->message, sizeof err->message, "%s is another run's, which has not ended", k->folder);
-        return err->status = HT_ERR_ARGUMENT;
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s is another run's, which has not ended", k->folder);
     }
     remove_left_over(k);
     return check_run(k, err);
@@ -188,41 +162,17 @@ void keeper_close(keeper *k) {
 
 static ht_json *describe(const keeper *k, const reporter *r) {
     return ht_json_pack("{ss sI sI so sI so so}", "valid", k->valid, "evaluated_iter", (int64_t)k->evaluated_iter,
-                        "best_iter", (int64_t)k->best_iter, "best_valid_loss", number_or_null(k->best_valid),
-                        "since_best", (int64_t)k->since_best, "first_valid_loss", number_or_null(k->first_valid),
-                        "curves", reporter_curves(r));
-}
-
-/* The file appears whole or not at all. */
-static ht_status write_whole(const char *path, const char *text, ht_error *err) {
-    const size_t size = strlen(path) + sizeof temporary_suffix;
-    char *fresh = malloc(size);
-    if (!fresh) return no_memory(err);
-    snprintf(fresh, size, "%s%s", path, temporary_suffix);
-    FILE *f = fopen(fresh, "w");
-    bool good = f && fputs(text, f) != EOF && fflush(f) == 0 && (fsync(fileno(f)) == 0 || errno == EINVAL);
-    int code = errno;
-    if (f && fclose(f) != 0 && good) {
-        good = false;
-        code = errno;
-    }
-    if (good && rename(fresh, path) != 0) {
-        good = false;
-        code = errno;
-    }
-    if (f && !good) (void)unlink(fresh);
-    free(fresh);
-    errno = code;
-    return good ? HT_OK : file_error(err, path, "written");
+                        "best_iter", (int64_t)k->best_iter, "best_valid_loss", json_number(k->best_valid), "since_best",
+                        (int64_t)k->since_best, "first_valid_loss", json_number(k->first_valid), "curves",
+                        reporter_curves(r));
 }
 
 static ht_status save_state(const keeper *k, int64_t iter, const reporter *r, ht_error *err) {
     ht_json *state = describe(k, r);
-    char *text = state ? ht_json_dump(state, HT_JSON_REAL_PRECISION(17)) : NULL,
-         *path = checkpoint_path(k, iter, state_suffix);
-    const ht_status status = text && path ? write_whole(path, text, err) : no_memory(err);
+    char *path = checkpoint_path(k, iter, state_suffix);
+    const ht_status status =
+        state && path ? json_write(path, state, HT_JSON_REAL_PRECISION(17), false, err) : no_memory(err);
     ht_json_decref(state);
-    free(text);
     free(path);
     return status;
 }
@@ -230,12 +180,10 @@ static ht_status save_state(const keeper *k, int64_t iter, const reporter *r, ht
 static double number_or_nan(const ht_json *x) { return ht_json_is_number(x) ? ht_json_number_value(x) : (double)NAN; }
 
 static ht_status damaged(const char *path, const char *why, ht_error *err) {
-    char reason[sizeof err->message];
-    snprintf(reason, sizeof reason, "%s", why);
-    snprintf(err->message, sizeof err->message,
-             "%.300s is damaged: %.300s; without that file the run goes on, and the best adapter is chosen again", path,
-             reason);
-    return err->status = HT_ERR_FORMAT;
+    const ht_error reason = *err;
+    return ht_fail(err, HT_ERR_FORMAT,
+                   "%.300s is damaged: %.300s; without that file the run goes on, and the best adapter is chosen again",
+                   path, why ? why : reason.message);
 }
 
 /* What is said of the best adapter counts only for the same held-out samples. */
@@ -247,7 +195,7 @@ static ht_status take_state(keeper *k, const char *path, ht_json *state, ht_json
                        ht_json_i64(&r, state, "best_iter", &best) && ht_json_i64(&r, state, "since_best", &since) &&
                        ht_json_object_get(state, "best_valid_loss") && ht_json_object_get(state, "first_valid_loss") &&
                        ht_json_object_get(state, "curves");
-    if (!whole) return damaged(path, r.status ? err->message : "a member is missing", err);
+    if (!whole) return damaged(path, r.status ? NULL : "a member is missing", err);
     *curves = ht_json_incref(ht_json_object_get(state, "curves"));
     if (strcmp(was, k->valid) != 0) {
         if (*was && *k->valid)
@@ -269,7 +217,7 @@ static ht_status load_state(keeper *k, int64_t iter, ht_json **curves, ht_error 
     if (access(path, F_OK) == 0) {
         ht_json *state;
         status = ht_json_read(path, STATE_BYTES_MAX, &state, err);
-        status = status ? damaged(path, err->message, err) : take_state(k, path, state, curves, err);
+        status = status ? damaged(path, NULL, err) : take_state(k, path, state, curves, err);
         ht_json_decref(state);
     }
     free(path);
@@ -309,8 +257,8 @@ ht_status keeper_put_adapter(keeper *k, const ht_trainer *t, ht_error *err) {
 static ht_status remove_checkpoint(const keeper *k, int64_t iter, ht_error *err) {
     char *values = checkpoint_path(k, iter, values_suffix), *state = checkpoint_path(k, iter, state_suffix);
     ht_status status = values && state ? HT_OK : no_memory(err);
-    if (!status && unlink(values) != 0) status = file_error(err, values, "removed");
-    if (!status && unlink(state) != 0 && errno != ENOENT) status = file_error(err, state, "removed");
+    if (!status && unlink(values) != 0) status = fail_system(err, values, "removed");
+    if (!status && unlink(state) != 0 && errno != ENOENT) status = fail_system(err, state, "removed");
     free(values);
     free(state);
     return status;
@@ -318,7 +266,7 @@ static ht_status remove_checkpoint(const keeper *k, int64_t iter, ht_error *err)
 
 ht_status keeper_save(keeper *k, const ht_trainer *t, int64_t iter, const reporter *r, ht_error *err) {
     char *values = checkpoint_path(k, iter, values_suffix), *state = checkpoint_path(k, iter, state_suffix),
-         *last = path_in(k, last_name);
+         *last = ht_path_join(k->folder, last_name);
     ht_status status = values && state && last ? HT_OK : no_memory(err);
     if (!status) status = save_state(k, iter, r, err);
     if (!status) {

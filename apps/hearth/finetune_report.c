@@ -1,4 +1,5 @@
 /* hearth finetune: a line per report, a log of JSON lines, a drawing of both losses. */
+#include "fail.h"
 #include "finetune.h"
 #include "json.h"
 #include "terminal.h"
@@ -7,17 +8,8 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-const char *bytes_text(double bytes, char out[24]) {
-    if (bytes < 1e9)
-        snprintf(out, 24, "%.0f MB", bytes / 1e6);
-    else
-        snprintf(out, 24, "%.1f GB", bytes / 1e9);
-    return out;
-}
 
 const char *time_text(double seconds, char out[24]) {
     const long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
@@ -50,7 +42,7 @@ static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return HT_OK; /* /dev/null, or a pipe */
     FILE *f = fopen(path, "r+");
-    if (!f) return errno == ENOENT ? HT_OK : file_error(err, path, "read");
+    if (!f) return errno == ENOENT ? HT_OK : fail_system(err, path, "read");
     char *text = NULL;
     size_t size = 0;
     off_t keep = 0;
@@ -62,7 +54,7 @@ static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
     }
     free(text);
     const bool good = !ferror(f) && ftruncate(fileno(f), keep) == 0;
-    const ht_status st = good ? HT_OK : file_error(err, path, "written");
+    const ht_status st = good ? HT_OK : fail_system(err, path, "written");
     fclose(f);
     return st;
 }
@@ -74,7 +66,7 @@ ht_status reporter_open(reporter *r, const options *o, int64_t iters, int64_t do
     ht_status st = o->tune.resume ? cut_log(o->log, done, err) : HT_OK;
     if (st) return st;
     r->log = fopen(o->log, o->tune.resume ? "a" : "w");
-    return r->log ? HT_OK : file_error(err, o->log, "written");
+    return r->log ? HT_OK : fail_system(err, o->log, "written");
 }
 
 void reporter_close(reporter *r) {
@@ -93,19 +85,17 @@ void reporter_step(reporter *r, const ht_train_step *step) {
 
 void reporter_pause(reporter *r, double seconds) { r->window_begin += seconds; }
 
-ht_json *number_or_null(double x) { return isfinite(x) ? ht_json_real(x) : ht_json_null(); }
-
 static ht_status log_line(reporter *r, const ht_train_step *step, double loss, double valid, double speed,
                           ht_error *err) {
     ht_json *line =
-        ht_json_pack("{sI so so so sI sf so sI sI}", "iter", (int64_t)step->iter, "loss", number_or_null(loss),
-                     "valid_loss", number_or_null(valid), "lr", number_or_null(step->learning_rate), "tokens",
-                     (int64_t)r->window_tok, "tokens_per_second", speed, "grad_norm", number_or_null(step->grad_norm),
+        ht_json_pack("{sI so so so sI sf so sI sI}", "iter", (int64_t)step->iter, "loss", json_number(loss),
+                     "valid_loss", json_number(valid), "lr", json_number(step->learning_rate), "tokens",
+                     (int64_t)r->window_tok, "tokens_per_second", speed, "grad_norm", json_number(step->grad_norm),
                      "peak_memory_bytes", (int64_t)peak_memory_bytes(), "skipped", (int64_t)step->total_skipped);
     const bool good = line && ht_json_dumpf(line, r->log, HT_JSON_REAL_PRECISION(10)) == 0 &&
                       fputc('\n', r->log) != EOF && fflush(r->log) == 0;
     ht_json_decref(line);
-    return good ? HT_OK : file_error(err, r->o->log, "written");
+    return good ? HT_OK : fail_system(err, r->o->log, "written");
 }
 
 ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht_error *err) {
@@ -129,10 +119,7 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
     ht_status st = r->log ? log_line(r, step, loss, valid, speed, err) : HT_OK;
     bool whole = !r->window_learned || add_point(&r->loss, step->iter, loss);
     if (isfinite(valid)) whole = whole && add_point(&r->valid, step->iter, valid);
-    if (!st && !whole) {
-        snprintf(err->message, sizeof err->message, "out of memory for the reports");
-        st = err->status = HT_ERR_MEMORY;
-    }
+    if (!st && !whole) st = fail_memory(err, "the reports");
     r->window_begin = now_seconds();
     r->window_loss = 0;
     r->window_tok = r->window_learned = 0;
@@ -144,10 +131,7 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
 static ht_json *points(const curve *c) {
     ht_json *list = ht_json_new_array();
     for (int i = 0; list && i < c->n; i++)
-        if (ht_json_array_append_new(list, ht_json_pack("[If]", (int64_t)c->at[i].iter, c->at[i].value)) != 0) {
-            ht_json_decref(list);
-            return NULL;
-        }
+        list = json_appended(list, ht_json_pack("[If]", (int64_t)c->at[i].iter, c->at[i].value));
     return list;
 }
 

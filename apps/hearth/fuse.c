@@ -1,6 +1,7 @@
 /* hearth fuse: a checkpoint with adapters merged into its weights. */
 #include "command.h"
 #include "engine.h"
+#include "fail.h"
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
@@ -21,8 +22,6 @@ static bool parse_quantize(const char *text, ht_fuse_options *out) {
     return true;
 }
 
-static void on_progress(double done, void *user) { progress_show(user, done); }
-
 /* Against the model where it fits in memory, so that an adapter of another base is told of. */
 static ht_status load_adapters(const options *o, adapter_list *out, ht_error *err) {
     engine e = {.on_cpu = true};
@@ -42,23 +41,18 @@ static ht_status load_adapters(const options *o, adapter_list *out, ht_error *er
 
 static ht_status fuse(const options *o, ht_fuse_options *how, ht_error *err) {
     adapter_list adapters = {0};
-    char *path;
+    char *path = NULL;
     progress show;
     ht_status st = checkpoint_output_check(o, err);
     if (!st) st = load_adapters(o, &adapters, err);
     if (!st) st = model_path(o->model, &path, err);
-    if (st) {
-        adapters_free(&adapters);
-        return st;
-    }
     progress_begin(&show, "fusing", o->quiet);
     how->cancel = interrupt_flag();
-    how->progress = on_progress;
+    how->progress = progress_show;
     how->user = &show;
-    st = ht_fuse(path, adapters.adapter, adapters.scale, adapters.n, o->arguments.items[0], how, err);
+    if (!st) st = ht_fuse(path, adapters.adapter, adapters.scale, adapters.n, o->arguments.items[0], how, err);
     progress_end(&show);
-    if (st && interrupted())
-        snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->arguments.items[0]);
+    if (st && interrupted()) ht_fail(err, st, "interrupted: %s was not written", o->arguments.items[0]);
     adapters_free(&adapters);
     free(path);
     return st;
@@ -74,10 +68,10 @@ static void print_text(const char *out, const ht_fuse_report *r) {
                  100 * r->least_kept);
 }
 
-static bool print_json(const char *out, const ht_fuse_report *r) {
-    return json_output(ht_json_pack("{so sI sI sI sf sf sf sf}", "out", ht_json_string(out), "bytes", (int64_t)r->bytes,
-                                    "changed", (int64_t)r->n_changed, "dense", (int64_t)r->n_dense, "error", r->error,
-                                    "noise", r->noise, "kept", r->kept, "least_kept", r->least_kept));
+static void print_json(const char *out, const ht_fuse_report *r) {
+    json_output(ht_json_pack("{so sI sI sI sf sf sf sf}", "out", ht_json_string(out), "bytes", (int64_t)r->bytes,
+                             "changed", (int64_t)r->n_changed, "dense", (int64_t)r->n_dense, "error", r->error, "noise",
+                             r->noise, "kept", r->kept, "least_kept", r->least_kept));
 }
 
 /* A result that answers like the base is worth a word. */
@@ -90,11 +84,6 @@ static void warn_of_loss(const ht_fuse_report *r) {
         r->noise, 100 * r->kept);
 }
 
-static int usage(const char *what) {
-    fprintf(stderr, "hearth fuse: %s (see hearth fuse --help)\n", what);
-    return EXIT_USAGE;
-}
-
 int fuse_command(const options *o) {
     ht_error err = {0};
     ht_fuse_report report_of = {0};
@@ -103,11 +92,12 @@ int fuse_command(const options *o) {
     how.dtype = options_dtype(o);
     how.dense = o->dense;
     how.report = &report_of;
-    if (o->arguments.n != 1) return usage("the name of what to write is needed: MODEL --adapter PATH OUT");
-    if (!o->adapters.n) return usage("--adapter PATH is needed");
-    if (o->quantize && !parse_quantize(o->quantize, &how)) return usage("--quantize expects BITS or BITS:GROUP");
+    if (o->arguments.n != 1) return usage_error(o, "the name of what to write is needed: MODEL --adapter PATH OUT");
+    if (!o->adapters.n) return usage_error(o, "--adapter PATH is needed");
+    if (o->quantize && !parse_quantize(o->quantize, &how))
+        return usage_error(o, "--quantize expects BITS or BITS:GROUP");
     if (fuse(o, &how, &err)) return output_finish(report(&err));
     if (!o->quiet) warn_of_loss(&report_of);
-    if (!o->json) print_text(o->arguments.items[0], &report_of);
-    return output_finish(!o->json || print_json(o->arguments.items[0], &report_of) ? EXIT_OK : EXIT_FAILED);
+    (o->json ? print_json : print_text)(o->arguments.items[0], &report_of);
+    return output_finish(EXIT_OK);
 }

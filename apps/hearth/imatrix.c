@@ -1,7 +1,7 @@
 /* hearth imatrix: importance weights of a checkpoint's matrices over a text, for quantisers. */
 #include "command.h"
-#include "device.h"
 #include "engine.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
@@ -15,34 +15,16 @@
 
 enum { DEFAULT_WINDOW = 512, DEFAULT_SAVE_EVERY = 10 };
 
-typedef struct source { /* one of them */
-    char *text;
-    size_t n;
-    id_list list;
-} source;
-
 typedef struct loaded { /* files of --from */
     ht_importance **item;
     int n;
 } loaded;
 
-static ht_status read_source(const options *o, source *s, ht_error *err) {
-    ht_status st = HT_OK;
-    if (o->text) return input_read_file(o->text, &s->text, &s->n, err);
-    if (!o->ids) return HT_OK;
-    if (strcmp(o->ids, "-") == 0) st = input_read_all("token ids", &s->text, &s->n, err);
-    return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
-}
-
 static ht_status load_from(const options *o, loaded *l, ht_error *err) {
     ht_status st = HT_OK;
     if (!o->from.n) return HT_OK;
     l->item = calloc((size_t)o->from.n, sizeof *l->item);
-    if (!l->item) {
-        err->status = HT_ERR_MEMORY;
-        snprintf(err->message, sizeof err->message, "out of memory: importance weights");
-        return HT_ERR_MEMORY;
-    }
+    if (!l->item) return ht_fail(err, HT_ERR_MEMORY, "out of memory: importance weights");
     for (; !st && l->n < o->from.n; l->n += !st) st = ht_importance_load(o->from.items[l->n], &l->item[l->n], err);
     return st;
 }
@@ -54,7 +36,7 @@ typedef struct gathering {
     ht_error failure;
 } gathering;
 
-static void on_progress(double done, void *user) { progress_show(&((gathering *)user)->computing, done); }
+static void on_progress(double done, void *user) { progress_show(done, &((gathering *)user)->computing); }
 
 /* What is in the file is not lost when the command is interrupted. */
 static bool on_so_far(const ht_importance *i, void *user) {
@@ -64,8 +46,8 @@ static bool on_so_far(const ht_importance *i, void *user) {
     return true;
 }
 
-static ht_status gather(const options *o, const source *s, const engine *e, const loaded *from, ht_importance **out,
-                        ht_error *err) {
+static ht_status gather(const options *o, const text_source *s, const engine *e, const loaded *from,
+                        ht_importance **out, ht_error *err) {
     gathering g = {.o = o, .every = options_given(o, "save-every") ? o->tune.save_every : DEFAULT_SAVE_EVERY};
     progress_begin(&g.computing, "computing", o->quiet);
     ht_importance_options how;
@@ -87,24 +69,22 @@ static ht_status gather(const options *o, const source *s, const engine *e, cons
     ht_status st = o->text ? ht_importance_gather_text(e->model, s->text, s->n, &how, out, err)
                            : ht_importance_gather_ids(e->model, s->list.ids, s->list.n, &how, out, err);
     progress_end(&g.computing);
-    if (st && g.failure.status)
+    if (st && g.failure.status) {
         *err = g.failure;
-    else if (st == HT_ERR_CANCELLED && g.saved)
-        snprintf(err->message, sizeof err->message,
-                 "interrupted: %s has %lld window%s of the text; --from it with --skip-chunks %lld goes on", o->out,
-                 g.saved, plural(g.saved), g.saved);
+        return g.failure.status;
+    }
+    if (st == HT_ERR_CANCELLED && g.saved)
+        ht_fail(err, st, "interrupted: %s has %lld window%s of the text; --from it with --skip-chunks %lld goes on",
+                o->out, g.saved, plural(g.saved), g.saved);
     else if (st == HT_ERR_CANCELLED)
-        snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->out);
-    return st && g.failure.status ? g.failure.status : st;
+        ht_fail(err, st, "interrupted: %s was not written", o->out);
+    return st;
 }
 
-static ht_status load_and_gather(const options *o, const source *s, const loaded *from, char note[DEVICE_NOTE],
+static ht_status load_and_gather(const options *o, const text_source *s, const loaded *from, char note[DEVICE_NOTE],
                                  ht_importance **out, ht_error *err) {
     engine e = {0};
-    const engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o),
-                                o->window ? o->window : DEFAULT_WINDOW};
-    ht_status st = engine_load(&e, o, &which, &e.model, err);
-    if (!st) st = adapters_load(o, e.model, &e.adapters, err);
+    ht_status st = engine_open_model(&e, o, o->window ? o->window : DEFAULT_WINDOW, err);
     if (!st) st = gather(o, s, &e, from, out, err);
     device_note(e.device, note);
     engine_close(&e);
@@ -119,11 +99,11 @@ static ht_status check_output(const options *o, ht_error *err) {
 }
 
 static ht_status make(const options *o, char note[DEVICE_NOTE], ht_importance **out, ht_error *err) {
-    source s = {0};
+    text_source s = {0};
     loaded from = {0};
     ht_status st = check_output(o, err);
     if (!st) st = load_from(o, &from, err);
-    if (!st) st = read_source(o, &s, err);
+    if (!st) st = text_source_read(o->text, o->ids, &s, err);
     if (!st && (o->text || o->ids))
         st = load_and_gather(o, &s, &from, note, out, err);
     else if (!st)
@@ -131,8 +111,7 @@ static ht_status make(const options *o, char note[DEVICE_NOTE], ht_importance **
     if (!st) st = ht_importance_save(*out, o->out, err);
     for (int i = 0; i < from.n; i++) ht_importance_free(from.item[i]);
     free(from.item);
-    free(s.text);
-    free(s.list.ids);
+    text_source_free(&s);
     return st;
 }
 
@@ -163,37 +142,26 @@ static void print_text(const options *o, const figures *f, double seconds, const
     if (!o->quiet) fprintf(stderr, "%.1f s%s\n", seconds, note);
 }
 
-static bool print_json(const options *o, const figures *f, double seconds) {
-    return json_output(ht_json_pack("{so sI sI sI sI sI sI sf}", "out", ht_json_string(o->out), "entries",
-                                    (int64_t)f->info.n_entries, "tokens", (int64_t)f->tokens, "windows",
-                                    (int64_t)f->info.n_chunks, "ctx", (int64_t)f->info.chunk_tokens, "experts",
-                                    (int64_t)f->experts, "unchosen_experts", (int64_t)f->unchosen, "seconds", seconds));
-}
-
-static const char *mistake(const options *o) {
-    if (!o->out) return "--out FILE.gguf is needed";
-    if (o->text && o->ids) return "--text and --ids exclude each other";
-    if (!o->text && !o->ids && !o->from.n) return "--text FILE is needed";
-    return NULL;
+static void print_json(const options *o, const figures *f, double seconds) {
+    json_output(ht_json_pack("{so sI sI sI sI sI sI sf}", "out", ht_json_string(o->out), "entries",
+                             (int64_t)f->info.n_entries, "tokens", (int64_t)f->tokens, "windows",
+                             (int64_t)f->info.n_chunks, "ctx", (int64_t)f->info.chunk_tokens, "experts",
+                             (int64_t)f->experts, "unchosen_experts", (int64_t)f->unchosen, "seconds", seconds));
 }
 
 int imatrix_command(const options *o) {
-    const char *wrong = mistake(o);
-    if (wrong) {
-        fprintf(stderr, "hearth imatrix: %s (see hearth imatrix --help)\n", wrong);
-        return EXIT_USAGE;
-    }
+    if (!o->out) return usage_error(o, "--out FILE.gguf is needed");
+    if (!o->text && !o->ids && !o->from.n) return usage_error(o, "--text FILE is needed");
     ht_error err = {0};
     ht_importance *result = NULL;
     char note[DEVICE_NOTE] = "";
     const double begin = now_seconds();
-    if (make(o, note, &result, &err)) {
-        ht_importance_free(result);
-        return output_finish(report(&err));
-    }
-    const figures f = figures_of(result);
-    if (!o->json) print_text(o, &f, now_seconds() - begin, note);
-    const bool printed = !o->json || print_json(o, &f, now_seconds() - begin);
+    const ht_status st = make(o, note, &result, &err);
+    const figures f = st ? (figures){0} : figures_of(result);
+    if (!st && o->json)
+        print_json(o, &f, now_seconds() - begin);
+    else if (!st)
+        print_text(o, &f, now_seconds() - begin, note);
     ht_importance_free(result);
-    return output_finish(printed ? EXIT_OK : EXIT_FAILED);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

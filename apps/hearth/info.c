@@ -1,6 +1,7 @@
 /* hearth info: a checkpoint's metadata, and the memory it will need. */
 #include "command.h"
 #include "engine.h"
+#include "fail.h"
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
@@ -17,11 +18,9 @@ typedef struct needs {
 } needs;
 
 static ht_status compute_needs(const options *o, const ht_model_info *info, needs *n, ht_error *err) {
-    if (o->context > info->context && info->has_weights) {
-        snprintf(err->message, sizeof err->message, "--context %lld is more than the %lld position%s of %s",
-                 (long long)o->context, (long long)info->context, plural(info->context), o->model);
-        return err->status = HT_ERR_ARGUMENT;
-    }
+    if (o->context > info->context && info->has_weights)
+        return ht_fail(err, HT_ERR_ARGUMENT, "--context %lld is more than the %lld position%s of %s",
+                       (long long)o->context, (long long)info->context, plural(info->context), o->model);
     n->context = o->context ? o->context : info->context;
     n->kv_bytes_per_position = ht_model_info_kv_bytes_per_position(info, options_kv_dtype(o));
     n->kv_bytes = ht_model_info_kv_bytes(info, options_kv_dtype(o), n->context);
@@ -52,22 +51,7 @@ static ht_json *json_sampling(const ht_model_info *i) {
     return object;
 }
 
-static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
-    ht_json *sizes =
-        ht_json_pack("{sI sI sI sI sI sI sI}", "layers", (int64_t)i->n_layers, "hidden", (int64_t)i->hidden, "heads",
-                     (int64_t)i->n_heads, "kv_heads", (int64_t)i->n_kv_heads, "head_dim", (int64_t)i->head_dim,
-                     "feed_forward", (int64_t)i->feed_forward, "vocab", (int64_t)i->vocab);
-    ht_json *memory = ht_json_pack("{sI sI sI sI sI sI}", "weight_bytes", (int64_t)i->weight_bytes, "memory_bytes",
-                                   (int64_t)i->memory_bytes, "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position,
-                                   "kv_positions", (int64_t)n->context, "kv_bytes", (int64_t)n->kv_bytes, "total_bytes",
-                                   (int64_t)n->total_bytes);
-    ht_json *value = ht_json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", ht_json_string(o->model),
-                                  "architecture", i->architecture, "name", i->name, "format", i->format, "quantization",
-                                  i->quantization, "has_weights", (int)i->has_weights, "runs", (int)i->runs,
-                                  "parameters", (int64_t)i->n_parameters, "context", (int64_t)i->context,
-                                  "sliding_window", (int64_t)i->sliding_window, "tied_head", (int)i->tied_head);
-    ht_json *text = ht_json_pack("{ss ss ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format,
-                                 "file_type", i->file_type, "pooling", i->pooling);
+static void print_json(const options *o, const ht_model_info *i, const needs *n) {
     ht_json *types = ht_json_new_array();
     for (int32_t t = 0; t < i->n_tensor_types; t++) {
         const ht_tensor_type *type = &i->tensor_types[t];
@@ -75,23 +59,25 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                                                      (int64_t)type->n_tensors, "parameters",
                                                      (int64_t)type->n_parameters, "bytes", (int64_t)type->bytes));
     }
+    ht_json *value = ht_json_pack(
+        "{so ss ss ss ss sb sb sI sI sI sb ss ss ss ss}", "model", ht_json_string(o->model), "architecture",
+        i->architecture, "name", i->name, "format", i->format, "quantization", i->quantization, "has_weights",
+        (int)i->has_weights, "runs", (int)i->runs, "parameters", (int64_t)i->n_parameters, "context",
+        (int64_t)i->context, "sliding_window", (int64_t)i->sliding_window, "tied_head", (int)i->tied_head, "tokenizer",
+        i->tokenizer_kind, "chat_format", i->chat_format, "file_type", i->file_type, "pooling", i->pooling);
     ht_json *more = ht_json_pack("{so sf si si so so sI sI sI si si si}", "sampling", json_sampling(i),
                                  "bits_per_weight", i->bits_per_weight, "quantization_bits", (int)i->quantization_bits,
                                  "quantization_group", (int)i->quantization_group, "tensor_types", types, "layer_types",
                                  json_layers(i), "sliding_layers", (int64_t)i->n_sliding_layers, "experts",
                                  (int64_t)i->n_experts, "experts_used", (int64_t)i->n_experts_used, "bos",
                                  (int)i->bos_id, "eos", (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
-    bool whole = more && ht_json_object_update(value, more) == 0 && ht_json_object_update(value, sizes) == 0 &&
-                 ht_json_object_update(value, memory) == 0 && ht_json_object_update(value, text) == 0;
-    ht_json_decref(more);
-    ht_json_decref(sizes);
-    ht_json_decref(memory);
-    ht_json_decref(text);
-    if (!whole) {
-        ht_json_decref(value);
-        value = NULL;
-    }
-    return json_output(value);
+    ht_json *sizes = ht_json_pack(
+        "{sI sI sI sI sI sI sI sI sI sI sI sI sI}", "layers", (int64_t)i->n_layers, "hidden", (int64_t)i->hidden,
+        "heads", (int64_t)i->n_heads, "kv_heads", (int64_t)i->n_kv_heads, "head_dim", (int64_t)i->head_dim,
+        "feed_forward", (int64_t)i->feed_forward, "vocab", (int64_t)i->vocab, "weight_bytes", (int64_t)i->weight_bytes,
+        "memory_bytes", (int64_t)i->memory_bytes, "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position,
+        "kv_positions", (int64_t)n->context, "kv_bytes", (int64_t)n->kv_bytes, "total_bytes", (int64_t)n->total_bytes);
+    json_output(json_merge(json_merge(value, more), sizes));
 }
 
 static void print_special(const ht_model_info *i) {
@@ -243,17 +229,11 @@ int info_command(const options *o) {
     ht_model_info *info = NULL;
     needs n = {0};
     char *path;
-    int status = EXIT_OK;
     ht_status st = model_path(o->model, &path, &err);
     if (!st) st = ht_model_info_read(path, &info, &err);
     if (!st) st = compute_needs(o, info, &n, &err);
-    if (st)
-        status = report(&err);
-    else if (!o->json)
-        print_text(o, info, &n);
-    else if (!print_json(o, info, &n))
-        status = EXIT_FAILED;
+    if (!st) (o->json ? print_json : print_text)(o, info, &n);
     ht_model_info_free(info);
     free(path);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }

@@ -1,6 +1,7 @@
 #include "input.h"
 
 #include "base/grow.h"
+#include "fail.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +13,7 @@
 #include <unistd.h>
 
 static ht_status out_of_memory(ht_error *err) {
-    err->status = HT_ERR_MEMORY;
-    snprintf(err->message, sizeof err->message, "out of memory while reading the input");
-    return HT_ERR_MEMORY;
-}
-
-static ht_status cannot_read(const char *what, ht_error *err) {
-    err->status = HT_ERR_IO;
-    snprintf(err->message, sizeof err->message, "%.400s cannot be read: %s", what, strerror(errno));
-    return HT_ERR_IO;
+    return ht_fail(err, HT_ERR_MEMORY, "out of memory while reading the input");
 }
 
 static ht_status read_to_end(int fd, const char *what, char **text, size_t *n, ht_error *err) {
@@ -37,7 +30,7 @@ static ht_status read_to_end(int fd, const char *what, char **text, size_t *n, h
             return HT_OK;
         } else if (errno != EINTR) {
             free(bytes);
-            return cannot_read(what, err);
+            return fail_system(err, what, "read");
         }
     }
     free(bytes);
@@ -60,7 +53,7 @@ ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *er
         st = input_read_all("the text", text, n, err);
     } else {
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) return cannot_read(path, err);
+        if (fd < 0) return fail_system(err, path, "read");
         st = read_to_end(fd, path, text, n, err);
         close(fd);
     }
@@ -93,12 +86,9 @@ ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
         char *end;
         errno = 0;
         long long id = strtoll(at, &end, 10);
-        if (!n || end != at + n || errno || id < 0 || id > INT32_MAX) {
-            err->status = HT_ERR_ARGUMENT;
-            snprintf(err->message, sizeof err->message, "\"%.*s\" is no token id: expected numbers such as 1,2,3",
-                     n < 60 ? (int)n : 60, at);
-            return HT_ERR_ARGUMENT;
-        }
+        if (!n || end != at + n || errno || id < 0 || id > INT32_MAX)
+            return ht_fail(err, HT_ERR_ARGUMENT, "\"%.*s\" is no token id: expected numbers such as 1,2,3",
+                           n < 60 ? (int)n : 60, at);
         if (!HT_GROW_ONE(list->ids, list->n)) return out_of_memory(err);
         list->ids[list->n++] = (int32_t)id;
         at += n;
@@ -106,4 +96,25 @@ ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
         comma = *at == ',';
         at += comma;
     }
+}
+
+ht_status ids_read(const char *given, id_list *list, ht_error *err) {
+    if (strcmp(given, "-") != 0) return ids_parse(given, list, err);
+    char *text;
+    size_t n;
+    ht_status st = input_read_all("token ids", &text, &n, err);
+    if (!st) st = ids_parse(text, list, err);
+    free(text);
+    return st;
+}
+
+ht_status text_source_read(const char *text, const char *ids, text_source *out, ht_error *err) {
+    *out = (text_source){0};
+    if (text) return input_read_file(text, &out->text, &out->n, err);
+    return ids ? ids_read(ids, &out->list, err) : HT_OK;
+}
+
+void text_source_free(text_source *s) {
+    free(s->text);
+    free(s->list.ids);
 }

@@ -25,5 +25,18 @@ typedef struct id_list {
 /* Appends the ids of a text such as "1,2, 3\n4" to *list (freed with free(list->ids), also after a failure).
  * HT_ERR_ARGUMENT names the first word that is no id. */
 ht_status ids_parse(const char *text, id_list *list, ht_error *err);
+/* The same of an option's value, or for "-" of standard input. */
+ht_status ids_read(const char *given, id_list *list, ht_error *err);
+
+/* A text, or ids in its place. */
+typedef struct text_source {
+    char *text;
+    size_t n;
+    id_list list;
+} text_source;
+
+/* Reads the file of --text or the ids of --ids, or nothing where both are NULL. To be freed after a failure, too. */
+ht_status text_source_read(const char *text, const char *ids, text_source *out, ht_error *err);
+void text_source_free(text_source *s);
 
 #endif

@@ -1,13 +1,14 @@
 /* hearth inspect: keys, values, queries and attention weights of a prompt, as a NumPy archive and as a picture. */
 #include "base/grow.h"
 #include "command.h"
+#include "conversation.h"
 #include "engine.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
 #include "written.h"
 
-#include <hearth/chat.h>
 #include <hearth/inspect.h>
 
 #include <errno.h>
@@ -26,7 +27,6 @@ typedef struct request {
     layer_list layers, attention; /* of --layers; of --attention, and that of --head */
     int32_t layer, head;          /* of --head; -1: none */
     id_list ids;                  /* of --ids */
-    bool has_ids;
 } request;
 
 /* ---- lists of layers ---- */
@@ -67,70 +67,40 @@ static bool read_layers(const char *text, layer_list *list) {
 
 /* ---- the command line ---- */
 
-static int usage(const char *option, const char *what) {
-    fprintf(stderr, "hearth inspect: %s %s (see hearth inspect --help)\n", option, what);
-    return EXIT_USAGE;
-}
-
 static int read_head(request *r) {
     const char *at = r->o->head;
     r->layer = r->head = -1;
-    if (!at != !r->o->svg) return usage(at ? "--head" : "--svg", at ? "is of --svg FILE" : "needs --head LAYER.HEAD");
+    if (at && !r->o->svg) return usage_error(r->o, "--head is of --svg FILE");
+    if (!at && r->o->svg) return usage_error(r->o, "--svg needs --head LAYER.HEAD");
     if (!at) return EXIT_OK;
     if (!read_number(&at, &r->layer) || *at++ != '.' || !read_number(&at, &r->head) || *at)
-        return usage("--head", "is the number of a layer and that of a head, as in 3.0");
-    return add_layer(&r->attention, r->layer) ? EXIT_OK : usage("--head", "cannot be read: out of memory");
+        return usage_error(r->o, "--head is the number of a layer and that of a head, as in 3.0");
+    return add_layer(&r->attention, r->layer) ? EXIT_OK : usage_error(r->o, "--head cannot be read: out of memory");
 }
 
 static int read_request(request *r) {
     const options *o = r->o;
     ht_error err = {0};
-    if (!o->out && !o->svg) return usage("--out FILE.npz", "or --svg FILE is needed");
-    if (o->ids && o->arguments.n) return usage("--ids", "and PROMPT exclude each other");
-    if (o->ids && o->raw) return usage("--ids", "and --raw exclude each other");
+    if (!o->out && !o->svg) return usage_error(o, "--out FILE.npz or --svg FILE is needed");
+    if (o->ids && o->arguments.n) return usage_error(o, "--ids and PROMPT exclude each other");
     if (!read_layers(o->tune.layers, &r->layers))
-        return usage("--layers", "is a list of layers as in 0-3,7, or \"all\"");
+        return usage_error(o, "--layers is a list of layers as in 0-3,7, or \"all\"");
     if (o->attention && (strcmp(o->attention, "all") == 0 || !read_layers(o->attention, &r->attention)))
-        return usage("--attention", "is a list of layers as in 0-3,7");
+        return usage_error(o, "--attention is a list of layers as in 0-3,7");
     const int status = read_head(r);
     if (status || !o->ids) return status;
-    r->has_ids = true;
-    ht_status st;
-    if (strcmp(o->ids, "-") == 0) {
-        char *text;
-        size_t n;
-        st = input_read_all("token ids", &text, &n, &err);
-        if (!st) st = ids_parse(text, &r->ids, &err);
-        free(text);
-    } else
-        st = ids_parse(o->ids, &r->ids, &err);
+    const ht_status st = ids_read(o->ids, &r->ids, &err);
     if (!st && r->ids.n) return EXIT_OK;
     if (st && st != HT_ERR_ARGUMENT) return report(&err);
-    return usage("--ids:", st ? err.message : "the list is empty");
+    return usage_error(o, "--ids: %s", st ? err.message : "the list is empty");
 }
 
 /* ---- the prompt ---- */
 
-static ht_status read_prompt(const options *o, char **prompt, size_t *n, ht_error *err) {
-    if (o->arguments.n) {
-        *n = strlen(o->arguments.items[0]);
-        *prompt = strdup(o->arguments.items[0]);
-        if (*prompt) return HT_OK;
-        snprintf(err->message, sizeof err->message, "out of memory for the prompt");
-        return err->status = HT_ERR_MEMORY;
-    }
-    ht_status st = input_read_all("the prompt", prompt, n, err);
-    while (!st && !o->raw && *n && ((*prompt)[*n - 1] == '\n' || (*prompt)[*n - 1] == '\r')) (*prompt)[--*n] = '\0';
-    return st;
-}
-
 /* The ids that `hearth run` would compute for the same prompt. */
 static ht_status encode(const engine *e, const options *o, const char *prompt, size_t n, id_list *out, ht_error *err) {
     const ht_tokenizer *t = ht_model_tokenizer(e->model);
-    if (!t) {
-        snprintf(err->message, sizeof err->message, "%.300s has no tokenizer: give the prompt as --ids", o->model);
-        return err->status = HT_ERR_UNSUPPORTED;
-    }
+    if (!t) return ht_fail(err, HT_ERR_UNSUPPORTED, "%.300s has no tokenizer: give the prompt as --ids", o->model);
     if (o->raw || !ht_chat_format_name(e->model))
         return ht_tokenizer_encode(t, prompt, n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &out->ids, &out->n,
                                    err);
@@ -173,7 +143,8 @@ static ht_json *json_layers(const ht_inspection *i) {
                           add_shape(arrays, "attention", l->attention, l->n_heads, i->n_tokens, i->n_tokens);
         ht_json *item = ht_json_pack("{si si sI so}", "layer", (int)n, "kv_layer", (int)l->kv_layer, "window",
                                      (int64_t)l->window, "arrays", arrays);
-        if (!good || ht_json_array_append_new(list, item) != 0) {
+        list = json_appended(list, item);
+        if (!good) {
             ht_json_decref(list);
             return NULL;
         }
@@ -181,16 +152,14 @@ static ht_json *json_layers(const ht_inspection *i) {
     return list;
 }
 
-static bool print_json(const request *r, const ht_inspection *i) {
+static void print_json(const request *r, const ht_inspection *i) {
     ht_json *value = ht_json_pack("{so so si so sI}", "model", ht_json_string(r->o->model), "tokens",
                                   json_ids(i->tokens, (size_t)i->n_tokens), "n_layers", (int)i->n_layers, "layers",
                                   json_layers(i), "bytes", (int64_t)i->bytes);
     if (r->o->out) ht_json_object_set_new(value, "out", ht_json_string(r->o->out));
     if (r->o->svg) ht_json_object_set_new(value, "svg", ht_json_string(r->o->svg));
-    return json_output(value);
+    json_output(value);
 }
-
-static void on_progress(double done, void *user) { progress_show(user, done); }
 
 static ht_status inspect(const request *r, const engine *e, const id_list *ids, ht_inspection **out, ht_error *err) {
     const options *o = r->o;
@@ -208,13 +177,12 @@ static ht_status inspect(const request *r, const engine *e, const id_list *ids, 
     how.adapter_scales = e->adapters.scale;
     how.n_adapters = e->adapters.n;
     how.cancel = interrupt_flag();
-    how.progress = on_progress;
+    how.progress = progress_show;
     how.user = &show;
     progress_begin(&show, "computing", o->quiet);
     ht_status st = ht_inspect(e->model, ids->ids, ids->n, &how, out, err);
     progress_end(&show);
-    if (st && interrupted()) snprintf(err->message, sizeof err->message, "interrupted: nothing was written");
-    return st;
+    return st && interrupted() ? ht_fail(err, st, "interrupted: nothing was written") : st;
 }
 
 static int run_request(request *r) {
@@ -225,25 +193,24 @@ static int run_request(request *r) {
     size_t n = r->ids.n;
     id_list encoded = {0};
     ht_inspection *i = NULL;
-    ht_status st = r->has_ids ? HT_OK : read_prompt(o, &prompt, &n, &err);
-    if (!st && !r->has_ids && n == 0) {
+    ht_status st = o->ids ? HT_OK : prompt_read(o, &prompt, &n, &err);
+    if (!st && !o->ids && n == 0) {
         free(prompt);
-        return usage("the prompt", "is empty");
+        return usage_error(o, "the prompt is empty");
     }
     if (!st && o->out) st = output_check(o, o->out, &err);
     if (!st && o->svg) st = output_check(o, o->svg, &err);
     if (!st) st = engine_open(&e, o, 0, &err);
-    if (!st && !r->has_ids) st = encode(&e, o, prompt, n, &encoded, &err);
-    if (!st) st = inspect(r, &e, r->has_ids ? &r->ids : &encoded, &i, &err);
+    if (!st && !o->ids) st = encode(&e, o, prompt, n, &encoded, &err);
+    if (!st) st = inspect(r, &e, o->ids ? &r->ids : &encoded, &i, &err);
     if (!st && o->out) st = ht_inspection_save(i, o->out, false, &err);
     if (!st && o->svg) st = write_svg(r, &e, i, &err);
-    int status = st ? report(&err) : EXIT_OK;
-    if (!st && o->json && !print_json(r, i)) status = EXIT_FAILED;
+    if (!st && o->json) print_json(r, i);
     ht_inspection_free(i);
     ht_ids_free(encoded.ids);
     free(prompt);
     engine_close(&e);
-    return output_finish(status);
+    return output_finish(st ? report(&err) : EXIT_OK);
 }
 
 int inspect_command(const options *o) {

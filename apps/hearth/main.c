@@ -12,10 +12,7 @@
 
 /* Names come from anywhere: the sentence about one stays one line, and leaves the terminal as it is. */
 static int refuse_word(const char *word, const char *why) {
-    char shown[81];
-    snprintf(shown, sizeof shown, "%s", word);
-    make_printable(shown);
-    fprintf(stderr, "hearth: \"%s\" %s (see hearth --help)\n", shown, why);
+    warn("\"%.80s\" %s (see hearth --help)", word, why);
     return EXIT_USAGE;
 }
 

@@ -18,54 +18,42 @@ extern char **environ;
 
 static FILE *to; /* memory for the page */
 
-static void put(const char *text) { fputs(text, to); }
-
 /* Text that troff takes as it is: hyphens are those that are typed, and no line begins with a request. */
 static void escaped(const char *text) {
+    static const char *const escapes[][2] = {{"\\", "\\e"},   {"-", "\\-"},   {"`", "\\(ga"}, {"'", "\\(aq"},
+                                             {"\"", "\\(dq"}, {"^", "\\(ha"}, {"~", "\\(ti"}};
+    enum { N_ESCAPES = sizeof escapes / sizeof *escapes };
     for (const char *at = text; *at; at++) {
         const bool begins = at == text || at[-1] == '\n';
-        if (begins && (*at == '.' || *at == '\'')) put("\\&");
-        if (*at == '\\')
-            put("\\e");
-        else if (*at == '-')
-            put("\\-");
-        else if (*at == '`' || *at == '\'')
-            put(*at == '`' ? "\\(ga" : "\\(aq");
-        else if (*at == '"' || *at == '^' || *at == '~')
-            put(*at == '"' ? "\\(dq" : *at == '^' ? "\\(ha" : "\\(ti");
+        if (begins && (*at == '.' || *at == '\'')) fputs("\\&", to);
+        size_t i = 0;
+        while (i < N_ESCAPES && escapes[i][0][0] != *at) i++;
+        if (i < N_ESCAPES)
+            fputs(escapes[i][1], to);
         else
             fputc(*at, to);
     }
 }
 
+/* The same between other texts. */
+static void put(const char *before, const char *text, const char *after) {
+    fputs(before, to);
+    escaped(text);
+    fputs(after, to);
+}
+
 static void title(const char *name) {
-    put(".TH \"");
-    for (; *name; name++) {
-        fputc(toupper((unsigned char)*name), to);
-    }
-    put("\" 1 \"\" \"hearth ");
-    put(ht_version());
-    put("\" \"Hearth\"\n");
+    fputs(".TH \"", to);
+    for (; *name; name++) fputc(toupper((unsigned char)*name), to);
+    fprintf(to, "\" 1 \"\" \"hearth %s\" \"Hearth\"\n", ht_version());
 }
 
 static void option_entry(const option_spec *spec) {
-    put(".TP\n\\fB");
-    if (spec->letter) {
-        put("\\-");
-        fputc(spec->letter, to);
-        put("\\fR, \\fB");
-    }
-    put("\\-\\-");
-    escaped(spec->name);
-    put("\\fR");
-    if (spec->value) {
-        put(" \\fI");
-        escaped(spec->value);
-        put("\\fR");
-    }
-    put("\n");
-    escaped(spec->help);
-    put("\n");
+    fputs(".TP\n\\fB", to);
+    if (spec->letter) fprintf(to, "\\-%c\\fR, \\fB", spec->letter);
+    put("\\-\\-", spec->name, "\\fR");
+    if (spec->value) put(" \\fI", spec->value, "\\fR");
+    put("\n", spec->help, "\n");
 }
 
 /* As output_paragraphs takes them. */
@@ -75,9 +63,7 @@ static void paragraphs(const char *text) {
         end = strstr(text, "\n\n");
         if (!end) end = text + strlen(text);
         snprintf(paragraph, sizeof paragraph, "%.*s", (int)(end - text), text);
-        put(".PP\n");
-        escaped(paragraph);
-        put("\n");
+        put(".PP\n", paragraph, "\n");
     }
 }
 
@@ -86,57 +72,42 @@ static void command_page(const command *c) {
     char name[64];
     snprintf(name, sizeof name, "hearth-%s", c->name);
     title(name);
-    put(".SH NAME\n");
-    escaped(name);
-    put(" \\- ");
-    escaped(c->summary);
-    put("\n.SH SYNOPSIS\n.B hearth ");
-    escaped(c->name);
-    put("\n");
-    if (*c->arguments) {
-        escaped(c->arguments);
-        put("\n");
-    }
-    put(".SH DESCRIPTION\n");
-    escaped(c->summary);
-    put("\n");
+    put(".SH NAME\n", name, " \\- ");
+    put("", c->summary, "\n.SH SYNOPSIS\n.B hearth ");
+    put("", c->name, "\n");
+    if (*c->arguments) put("", c->arguments, "\n");
+    put(".SH DESCRIPTION\n", c->summary, "\n");
     if (c->details) paragraphs(c->details);
-    if (c->takes_model) {
-        put(".PP\n");
-        escaped(options_of_model);
-        put("\n");
-    }
-    put(".SH OPTIONS\n");
+    if (c->takes_model) put(".PP\n", options_of_model, "\n");
+    fputs(".SH OPTIONS\n", to);
     for (int i = 0; i < option_count; i++)
         if (option_table[i].commands & c->bit) option_entry(&option_table[i]);
-    put(".SH \"EXIT STATUS\"\n0 for success, 1 for a failure, 2 for a mistake in usage. An interrupted command ends by "
-        "the "
-        "signal.\n.SH \"SEE ALSO\"\n.BR hearth (1)\n");
+    fputs(
+        ".SH \"EXIT STATUS\"\n0 for success, 1 for a failure, 2 for a mistake in usage. An interrupted command ends by "
+        "the signal.\n.SH \"SEE ALSO\"\n.BR hearth (1)\n",
+        to);
 }
 
 static void whole_page(void) {
     title("hearth");
-    put(".SH NAME\nhearth \\- run and fine\\-tune language models on this machine\n"
-        ".SH SYNOPSIS\n.B hearth\n.I COMMAND\n[\\fIARGUMENT\\fR...]\n"
-        ".SH DESCRIPTION\nResults go to standard output, everything else to standard error.\n.SH COMMANDS\n");
+    fputs(".SH NAME\nhearth \\- run and fine\\-tune language models on this machine\n"
+          ".SH SYNOPSIS\n.B hearth\n.I COMMAND\n[\\fIARGUMENT\\fR...]\n"
+          ".SH DESCRIPTION\nResults go to standard output, everything else to standard error.\n.SH COMMANDS\n",
+          to);
     for (int i = 0; i < command_count; i++) {
-        if (i == 0 || strcmp(command_table[i].group, command_table[i - 1].group) != 0) {
-            put(".SS \"");
-            put(command_table[i].group);
-            put("\"\n");
-        }
-        put(".TP\n\\fBhearth\\-");
-        escaped(command_table[i].name);
-        put("\\fR(1)\n");
-        escaped(command_table[i].summary);
-        put("\n");
+        if (i == 0 || strcmp(command_table[i].group, command_table[i - 1].group) != 0)
+            fprintf(to, ".SS \"%s\"\n", command_table[i].group);
+        put(".TP\n\\fBhearth\\-", command_table[i].name, "\\fR(1)\n");
+        put("", command_table[i].summary, "\n");
     }
-    put(".SH ENVIRONMENT\n"
+    fputs(
+        ".SH ENVIRONMENT\n"
         ".TP\n.B HEARTH_DEVICE\ncompute device without \\fB\\-\\-device\\fR: cpu, cuda, cuda:1\n"
         ".TP\n.B HEARTH_PYTHON\nPython interpreter of the backend mlx_lm\n"
         ".TP\n.B XDG_CACHE_HOME\ncontains the directory hearth, with models, packed weights and the history of hearth "
         "chat (~/.cache)\n"
-        ".TP\n.B NO_COLOR\ndo not dim text on a terminal\n");
+        ".TP\n.B NO_COLOR\ndo not dim text on a terminal\n",
+        to);
 }
 
 /* ---- on a terminal ---- */

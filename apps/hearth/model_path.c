@@ -3,7 +3,7 @@
 #include "base/grow.h"
 #include "fail.h"
 #include "pull_name.h"
-#include "pull_state.h"
+#include "pull_store.h"
 
 #include <hearth/discover.h>
 
@@ -14,16 +14,11 @@
 
 ht_status cache_path(const char *within, char **path, ht_error *err) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n;
-    if (cache && *cache == '/')
-        n = asprintf(path, "%s/hearth/%s", cache, within);
-    else if (home && *home)
-        n = asprintf(path, "%s/.cache/hearth/%s", home, within);
-    else {
-        *path = NULL;
-        return fail_with(err, HT_ERR_IO, "the place of %s is unknown: neither XDG_CACHE_HOME nor HOME is set", within);
-    }
-    if (n >= 0) return HT_OK;
+    const bool is_set = cache && *cache == '/';
+    *path = NULL;
+    if (!is_set && (!home || !*home))
+        return ht_fail(err, HT_ERR_IO, "the place of %s is unknown: neither XDG_CACHE_HOME nor HOME is set", within);
+    if (asprintf(path, "%s%s/hearth/%s", is_set ? cache : home, is_set ? "" : "/.cache", within) >= 0) return HT_OK;
     *path = NULL;
     return fail_memory(err, "a path in the cache");
 }
@@ -31,10 +26,9 @@ ht_status cache_path(const char *within, char **path, ht_error *err) {
 static const char suffix[] = ".gguf";
 
 size_t model_name(const char *models, const char *path, const char **name) {
-    const size_t n = strlen(models), end = strlen(suffix);
+    const size_t n = strlen(models);
     *name = strncmp(path, models, n) == 0 && path[n] == '/' ? path + n + 1 : path;
-    const size_t length = strlen(*name);
-    return length > end && strcmp(*name + length - end, suffix) == 0 ? length - end : length;
+    return strlen(*name) - (ht_ends_with(*name, suffix) ? strlen(suffix) : 0);
 }
 
 /* ---- names in the cache ---- */
@@ -84,21 +78,17 @@ static ht_status not_one(const models *m, const char *name, const char *wanted, 
                  m->path[i] + strlen(m->directory) + (m->path[i][strlen(m->directory)] == '/'));
     }
     if (wanted)
-        return fail_with(err, HT_ERR_ARGUMENT,
-                         "the cache's %.150s has not one model of %.40s, but %s; hearth pull %.150s:%.40s fetches it",
-                         name, wanted, list, name, wanted);
-    return fail_with(err, HT_ERR_ARGUMENT,
-                     "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s/FILE", name, list, name);
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the cache's %.150s has not one model of %.40s, but %s; hearth pull %.150s:%.40s fetches it",
+                       name, wanted, list, name, wanted);
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s/FILE", name, list, name);
 }
 
 /* Among the models of a directory that was pulled, the one that pulling would choose; of another directory itself. */
 static ht_status choose(const char *name, const char *wanted, char **path, ht_error *err) {
-    char *record = NULL;
     models m = {.directory = *path};
-    if (asprintf(&record, "%s/%s", *path, pull_state_name) < 0) return fail_memory(err, "the path of a model");
-    const bool pulled = access(record, F_OK) == 0;
-    free(record);
-    if (!pulled && !wanted) return HT_OK;
+    if (!wanted && !pull_state_exists(*path)) return HT_OK;
     ht_status st = ht_discover(*path, on_find, &m, err);
     if (m.out_of_memory) st = fail_memory(err, "the names of models");
     if (!st && m.n > 0 && (wanted || !m.whole)) {
@@ -156,23 +146,18 @@ ht_status model_in_cache(const char *name, char **path, ht_error *err) {
 
 /* ---- what a command is given ---- */
 
-static bool ends_with(const char *s, const char *end) {
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* For a name as of a hub that is not here: what would fetch it. HT_OK for any other. */
 static ht_status not_here(const char *model, ht_error *err) {
     pull_name name;
     ht_error ignored = {0};
-    const bool is_name = pull_name_parse(model, NULL, &name, &ignored) == HT_OK && !ends_with(name.repo, suffix) &&
-                         !ends_with(name.repo, ".json") && !ends_with(name.repo, ".safetensors");
+    const bool is_name = pull_name_parse(model, NULL, &name, &ignored) == HT_OK && !ht_ends_with(name.repo, suffix) &&
+                         !ht_ends_with(name.repo, ".json") && !ht_ends_with(name.repo, ".safetensors");
     ht_status st = HT_OK;
     if (is_name)
-        st = fail_with(err, HT_ERR_IO,
-                       "%.300s is neither a file nor a model of the cache; if it is one of the hub, this fetches it: "
-                       "hearth pull %.300s",
-                       model, model);
+        st = ht_fail(err, HT_ERR_IO,
+                     "%.300s is neither a file nor a model of the cache; if it is one of the hub, this fetches it: "
+                     "hearth pull %.300s",
+                     model, model);
     pull_name_free(&name);
     return st;
 }
@@ -190,10 +175,10 @@ ht_status model_path(const char *model, char **path, ht_error *err) {
     }
     st = cache_path("models/" HEARTH_DEFAULT_MODEL, path, err);
     if (st || access(*path, F_OK) == 0) return st;
-    st = fail_with(err, HT_ERR_IO,
-                   "the default model has not been fetched: run scripts/fetch-model, which puts it at %s, or give the "
-                   "path of a model",
-                   *path);
+    st = ht_fail(err, HT_ERR_IO,
+                 "the default model has not been fetched: run scripts/fetch-model, which puts it at %s, or give the "
+                 "path of a model",
+                 *path);
     free(*path);
     *path = NULL;
     return st;

@@ -2,6 +2,7 @@
 
 #include "base/grow.h"
 #include "command.h"
+#include "fail.h"
 #include "json.h"
 #include "nearest.h"
 #include "options_table.h"
@@ -14,25 +15,40 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-static bool usage_error(const command *c, const char *sentence) {
+static void print_mistake(const command *c, const char *format, va_list args) {
     char shown[1024];
-    snprintf(shown, sizeof shown, "%s", sentence);
+    vsnprintf(shown, sizeof shown, format, args);
     make_printable(shown);
     fprintf(stderr, "hearth %s: %s (see hearth %s --help)\n", c->name, shown, c->name);
+}
+
+int usage_error(const options *o, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_mistake(o->command, format, args);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+static bool refuse(const command *c, const char *format, ...) HT_PRINTF(2, 3);
+static bool refuse(const command *c, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_mistake(c, format, args);
+    va_end(args);
     return false;
 }
 
 /* ---- values ---- */
 
 static bool bad_value(const command *c, const option_spec *spec, const char *value, const char *expected) {
-    char sentence[512];
-    snprintf(sentence, sizeof sentence, "--%s is \"%.100s\", expected %s", spec->name, value, expected);
-    return usage_error(c, sentence);
+    return refuse(c, "--%s is \"%.100s\", expected %s", spec->name, value, expected);
 }
 
 enum { EXPECTED_SIZE = 128, OPTION_COLUMN = 32 /* of the texts in the help */ };
@@ -117,10 +133,43 @@ static bool append(string_list *list, const char *item) {
     return true;
 }
 
+/* Adds a bias, or changes that of a token which has one; false when memory ran out. */
+static bool put_bias(bias_list *list, int32_t id, float bias) {
+    for (int i = 0; i < list->n; i++)
+        if (list->items[i].id == id) {
+            list->items[i].bias = bias;
+            return true;
+        }
+    if (!HT_GROW_ONE(list->items, list->n)) return false;
+    list->items[list->n++] = (ht_logit_bias){id, bias};
+    return true;
+}
+
+bool bias_list_read(bias_list *list, const char *text, size_t n, const char **expected) {
+    char word[80];
+    const size_t digits = strspn(text, "0123456789"); /* neither a sign nor a space */
+    *expected = "ID=BIAS, a token's id and a number, as 1234=-100";
+    if (!digits || n >= sizeof word || digits >= n || text[digits] != '=') return false;
+    memcpy(word, text, n);
+    word[n] = '\0';
+    char *end;
+    errno = 0;
+    const long long id = strtoll(word, NULL, 10);
+    if (errno || id > INT32_MAX) return false;
+    const float bias = strtof(word + digits + 1, &end);
+    if (end == word + digits + 1 || *end || !isfinite(bias)) return false;
+    *expected = "less, as there is no memory for it";
+    return put_bias(list, (int32_t)id, bias);
+}
+
+void bias_list_free(bias_list *list) {
+    free(list->items);
+    *list = (bias_list){0};
+}
+
 static bool set_value(const command *c, const option_spec *spec, const char *value, options *o) {
     void *field = (char *)o + spec->field;
     ht_error err = {0};
-    char sentence[sizeof err.message + 32];
     const char *expected;
     switch (spec->kind) {
     case KIND_FLAG: *(bool *)field = true; return true;
@@ -146,8 +195,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     case KIND_ORDER:
         *(const char **)field = value;
         if (ht_sampler_order_check(value, &err) == HT_OK) return true;
-        snprintf(sentence, sizeof sentence, "--%s: %s", spec->name, err.message);
-        return usage_error(c, sentence);
+        return refuse(c, "--%s: %s", spec->name, err.message);
     }
     return false;
 }
@@ -184,19 +232,16 @@ static bool is_option(const char *word) {
 
 /* `spec` is that of another command's option, or NULL. */
 static bool unknown_option(const command *c, const option_spec *spec, const char *word) {
-    char sentence[256];
-    int n = spec ? snprintf(sentence, sizeof sentence, "--%s is not an option of this command", spec->name)
-                 : snprintf(sentence, sizeof sentence, "there is no option %.80s", word);
+    if (spec) return refuse(c, "--%s is not an option of this command", spec->name);
     nearest best = nearest_to(word + 2, word[1] == '-' ? strcspn(word + 2, "=") : 0);
-    for (int i = 0; !spec && i < option_count; i++)
+    for (int i = 0; i < option_count; i++)
         if (accepts(c, &option_table[i])) nearest_try(&best, option_table[i].name);
-    if (best.word) snprintf(sentence + n, sizeof sentence - (size_t)n, ", the nearest is --%s", best.word);
-    return usage_error(c, sentence);
+    return refuse(c, "there is no option %.80s%s%s", word, best.word ? ", the nearest is --" : "",
+                  best.word ? best.word : "");
 }
 
 /* One option at argv[*at], with its value, which may be in the next word; moves *at past them. */
 static bool parse_option(const command *c, int argc, char **argv, int *at, options *o) {
-    char sentence[256];
     const char *word = argv[(*at)++], *value = NULL;
     const option_spec *spec;
     if (word[1] == '-') {
@@ -208,16 +253,10 @@ static bool parse_option(const command *c, int argc, char **argv, int *at, optio
         if (word[2] != '\0') value = word + 2;
     }
     if (!spec || !accepts(c, spec)) return unknown_option(c, spec, word);
-    if (spec->kind == KIND_FLAG && value) {
-        snprintf(sentence, sizeof sentence, "the option --%s takes no value", spec->name);
-        return usage_error(c, sentence);
-    }
+    if (spec->kind == KIND_FLAG && value) return refuse(c, "the option --%s takes no value", spec->name);
     if (spec->kind != KIND_FLAG && !value) {
-        if (*at >= argc) {
-            snprintf(sentence, sizeof sentence, "the option --%s needs a value: --%s %s", spec->name, spec->name,
-                     spec->value);
-            return usage_error(c, sentence);
-        }
+        if (*at >= argc)
+            return refuse(c, "the option --%s needs a value: --%s %s", spec->name, spec->name, spec->value);
         value = argv[(*at)++];
     }
     o->given[spec - option_table] = true;
@@ -227,9 +266,7 @@ static bool parse_option(const command *c, int argc, char **argv, int *at, optio
 /* ---- --config ---- */
 
 static bool bad_entry(const command *c, const options *o, const char *name, const char *why) {
-    char sentence[512];
-    snprintf(sentence, sizeof sentence, "--config %.200s: `%.80s` %s", o->config, name, why);
-    return usage_error(c, sentence);
+    return refuse(c, "--config %.200s: `%.80s` %s", o->config, name, why);
 }
 
 /* A value of the file as the command line would have it; NULL when it is none. Numbers are kept in o->config_numbers. */
@@ -296,14 +333,11 @@ static bool read_config(const command *c, options *o) {
     ht_error why = {0};
     const char *name;
     ht_json *value;
-    if (ht_json_read_as(o->config, BYTES_MAX, &(ht_json_options){0}, &o->config_values, &why)) {
-        char sentence[sizeof why.message + 16];
-        snprintf(sentence, sizeof sentence, "--config %s", why.message);
-        return usage_error(c, sentence);
-    }
+    if (ht_json_read_as(o->config, BYTES_MAX, &(ht_json_options){0}, &o->config_values, &why))
+        return refuse(c, "--config %s", why.message);
     const size_t n = (size_t)option_count * sizeof *o->given;
     bool *on_command_line = malloc(n), good = true;
-    if (!on_command_line) return usage_error(c, "out of memory for the options of a file");
+    if (!on_command_line) return refuse(c, "out of memory for the options of a file");
     memcpy(on_command_line, o->given, n);
     ht_json_object_foreach(o->config_values, name, value) good = good && take_entry(c, name, value, on_command_line, o);
     free(on_command_line);
@@ -311,15 +345,12 @@ static bool read_config(const command *c, options *o) {
 }
 
 static bool take_word(const command *c, const char *word, options *o) {
-    char sentence[256];
     if (!o->model && c->takes_model) {
         o->model = word;
         return true;
     }
-    if (c->most_arguments >= 0 && o->arguments.n >= c->most_arguments) {
-        snprintf(sentence, sizeof sentence, "too many arguments: \"%.80s\"; quote text that contains spaces", word);
-        return usage_error(c, sentence);
-    }
+    if (c->most_arguments >= 0 && o->arguments.n >= c->most_arguments)
+        return refuse(c, "too many arguments: \"%.80s\"; quote text that contains spaces", word);
     return append(&o->arguments, word);
 }
 
@@ -350,13 +381,9 @@ static tune_options tune_defaults(void) {
 }
 
 static bool check_rivals(const command *c, const options *o) {
-    char sentence[128];
-    for (int i = 0; option_rivals[i][0]; i++) {
-        if (!options_given(o, option_rivals[i][0]) || !options_given(o, option_rivals[i][1])) continue;
-        snprintf(sentence, sizeof sentence, "--%s and --%s exclude each other", option_rivals[i][0],
-                 option_rivals[i][1]);
-        return usage_error(c, sentence);
-    }
+    for (int i = 0; option_rivals[i][0]; i++)
+        if (options_given(o, option_rivals[i][0]) && options_given(o, option_rivals[i][1]))
+            return refuse(c, "--%s and --%s exclude each other", option_rivals[i][0], option_rivals[i][1]);
     return true;
 }
 
@@ -381,7 +408,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
                    .frequency_penalty = HT_SAMPLER_UNSET};
     o->tune = tune_defaults();
     o->given = calloc((size_t)option_count, sizeof *o->given);
-    if (!o->given) return usage_error(c, "out of memory for the command line");
+    if (!o->given) return refuse(c, "out of memory for the command line");
     bool words_only = false;
     for (int at = 0; at < argc;) {
         if (!words_only && strcmp(argv[at], "--") == 0) {
@@ -396,21 +423,19 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
     if (o->config && !read_config(c, o)) return false;
     if (!check_rivals(c, o)) return false;
     if (c->takes_model && (!o->model || !*o->model) && !o->template_file)
-        return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
+        return refuse(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
 }
 
 void options_free(options *o) {
+    for (int i = 0; i < option_count; i++) {
+        string_list *list = (void *)((char *)o + option_table[i].field);
+        if (option_table[i].kind != KIND_LIST && option_table[i].kind != KIND_PATHS) continue;
+        free(list->items);
+        *list = (string_list){0};
+    }
     free(o->arguments.items);
-    free(o->stop.items);
-    free(o->set.items);
-    free(o->adapters.items);
-    free(o->from.items);
-    free(o->aliases.items);
-    free(o->allow_hosts.items);
-    free(o->allow_origins.items);
     bias_list_free(&o->logit_bias);
-    free(o->tune.samples.items);
     for (int i = 0; i < o->config_numbers.n; i++) free((char *)(uintptr_t)o->config_numbers.items[i]);
     free(o->config_numbers.items);
     ht_json_decref(o->config_values);
@@ -450,7 +475,6 @@ static ht_json *bias_value(const bias_list *list) {
 }
 
 static ht_json *option_value(const option_spec *spec, const void *field) {
-    const char *text;
     switch (spec->kind) {
     case KIND_FLAG: return ht_json_boolean(*(const bool *)field);
     case KIND_INTEGER:
@@ -465,15 +489,15 @@ static ht_json *option_value(const option_spec *spec, const void *field) {
     case KIND_PATH:
     case KIND_ORDER: break;
     }
-    text = *(const char *const *)field;
+    const char *text = *(const char *const *)field;
     return text ? ht_json_string(text) : ht_json_null();
 }
 
-ht_json *options_values(const options *o, const command *c, const char *const *others) {
+ht_json *options_values(const options *o, const char *const *others) {
     ht_json *values = ht_json_new_object();
     for (int i = 0; values && i < option_count; i++) {
         const option_spec *spec = &option_table[i];
-        bool is_other = !(spec->commands & c->bit);
+        bool is_other = !accepts(o->command, spec);
         for (int k = 0; others[k] && !is_other; k++) is_other = strcmp(spec->name, others[k]) == 0;
         if (is_other || !ht_json_object_set_new(values, spec->name, option_value(spec, (const char *)o + spec->field)))
             continue;
@@ -540,10 +564,8 @@ ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err)
         char name[128];
         const char *equals = strchr(o->set.items[i], '=');
         size_t n = equals ? (size_t)(equals - o->set.items[i]) : 0;
-        if (!n || n >= sizeof name) {
-            snprintf(err->message, sizeof err->message, "--set is \"%.100s\", expected NAME=JSON", o->set.items[i]);
-            return err->status = HT_ERR_ARGUMENT;
-        }
+        if (!n || n >= sizeof name)
+            return ht_fail(err, HT_ERR_ARGUMENT, "--set is \"%.100s\", expected NAME=JSON", o->set.items[i]);
         memcpy(name, o->set.items[i], n);
         name[n] = '\0';
         ht_status st = ht_chat_set_variable(chat, name, equals + 1, strlen(equals + 1), err);

@@ -3,7 +3,8 @@
 #define HEARTH_APP_OPTIONS_H
 
 #include "formats/json.h"
-#include "logit_bias.h"
+
+#include <hearth/generate.h>
 
 /* Which commands accept an option. */
 enum {
@@ -45,6 +46,11 @@ typedef struct string_list {
     const char **items; /* lent from argv */
     int n;
 } string_list;
+
+typedef struct bias_list {
+    ht_logit_bias *items; /* each token once */
+    int n;
+} bias_list;
 
 /* What `finetune` is asked for; holds the library's defaults where nothing else is said. */
 typedef struct tune_options {
@@ -121,10 +127,12 @@ struct command;
 /* Fills *o from the words after the command's name. On a mistake prints one sentence to stderr and returns false. */
 bool options_parse(const struct command *c, int argc, char **argv, options *o);
 void options_free(options *o);
+/* Prints a mistake in the use of the command, with its name in front; returns EXIT_USAGE. */
+int usage_error(const options *o, const char *format, ...) HT_PRINTF(2, 3);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
-/* The values of the options of a command, but of those in `others`, which ends with NULL: an object of a new reference. NULL: memory ran out. */
-ht_json *options_values(const options *o, const struct command *c, const char *const *others);
+/* The values of all options of the command except `others`, which ends with NULL: an object. NULL: memory ran out. */
+ht_json *options_values(const options *o, const char *const *others);
 /* Whether one sequence is decoded with prompt lookup: unless --no-lookup or, without --lookup, --draft is given. */
 bool options_lookup(const options *o);
 /* Gives a conversation the variables of --set. */
@@ -133,6 +141,9 @@ ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err)
 bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n);
 /* Sets or changes biases of logits: ID=BIAS with spaces between, or `none`; false with the reason. */
 bool options_set_biases(options *o, const char *value, char *why, size_t n);
+/* Adds a bias of ID=BIAS, n bytes, or changes that of its token; false with what was expected. */
+bool bias_list_read(bias_list *list, const char *text, size_t n, const char **expected);
+void bias_list_free(bias_list *list);
 /* Prints the usage, details and options of a command to stdout. */
 void options_help(const struct command *c);
 

@@ -2,28 +2,15 @@
 
 #include "base/grow.h"
 #include "chat/reader.h"
-#include "command.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
-#include "terminal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static ht_status fail(ht_error *err, ht_status status, const char *format, ...) HT_PRINTF(3, 4);
-static ht_status fail(ht_error *err, ht_status status, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(err->message, sizeof err->message, format, args);
-    va_end(args);
-    return err->status = status;
-}
-
-static ht_status no_memory(ht_error *err) { return fail(err, HT_ERR_MEMORY, "out of memory for the prompts"); }
+static ht_status no_memory(ht_error *err) { return fail_memory(err, "the prompts"); }
 
 /* ---- the index ---- */
 
@@ -47,12 +34,6 @@ static void add_hash(prompt_file *p, const char *line, size_t n) {
     for (size_t i = 0; i <= n; i++) p->hash = (p->hash ^ (i < n ? (unsigned char)line[i] : '\n')) * 0x100000001b3u;
 }
 
-static bool is_called_jsonl(const char *path) {
-    static const char end[] = ".jsonl";
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
-
 static ht_status make_index(prompt_file *p, ht_error *err) {
     static const char mark[] = "\xEF\xBB\xBF"; /* of the byte order */
     char *line = NULL;
@@ -63,12 +44,12 @@ static ht_status make_index(prompt_file *p, ht_error *err) {
         const size_t skipped = !number++ && n >= 3 && !memcmp(line, mark, strlen(mark)) ? strlen(mark) : 0;
         const char *text = line + skipped;
         if (is_blank(text, n - (ssize_t)skipped)) continue;
-        if (!p->n) p->jsonl = is_called_jsonl(p->path) || text[strspn(text, " \t")] == '{';
+        if (!p->n) p->jsonl = ht_ends_with(p->path, ".jsonl") || text[strspn(text, " \t")] == '{';
         add_hash(p, text, (size_t)n - skipped);
         st = add_line(p, at + (off_t)skipped, number, err);
     }
-    if (!st && ferror(p->file)) st = fail(err, HT_ERR_IO, "%.300s cannot be read: %s", p->path, strerror(errno));
-    if (!st && !p->n) st = fail(err, HT_ERR_ARGUMENT, "%.300s holds no prompt", p->path);
+    if (!st && ferror(p->file)) st = ht_fail(err, HT_ERR_IO, "%.300s cannot be read: %s", p->path, strerror(errno));
+    if (!st && !p->n) st = ht_fail(err, HT_ERR_ARGUMENT, "%.300s holds no prompt", p->path);
     free(line);
     return st;
 }
@@ -82,7 +63,7 @@ static ht_status keep_input(prompt_file *p, ht_error *err) {
     p->path = "standard input";
     p->file = tmpfile();
     if (!p->file || fwrite(text, 1, n, p->file) != n || fflush(p->file))
-        st = fail(err, HT_ERR_IO, "standard input cannot be kept in a temporary file: %s", strerror(errno));
+        st = ht_fail(err, HT_ERR_IO, "standard input cannot be kept in a temporary file: %s", strerror(errno));
     else
         rewind(p->file);
     free(text);
@@ -95,7 +76,7 @@ ht_status prompts_open(const char *path, prompt_file *out, ht_error *err) {
         ht_status st = keep_input(out, err);
         if (st) return st;
     } else if (!(out->file = fopen(path, "re"))) {
-        return fail(err, HT_ERR_IO, "%.300s cannot be read: %s", path, strerror(errno));
+        return ht_fail(err, HT_ERR_IO, "%.300s cannot be read: %s", path, strerror(errno));
     }
     return make_index(out, err);
 }
@@ -109,7 +90,7 @@ void prompts_close(prompt_file *p) {
 
 ht_status prompts_fail(const prompt_file *p, size_t i, ht_status status, ht_error *err) {
     ht_error inner = *err;
-    return fail(err, status, "%.200s: line %zu: %.500s", p->path, p->number[i], inner.message);
+    return ht_fail(err, status, "%.200s: line %zu: %.500s", p->path, p->number[i], inner.message);
 }
 
 /* ---- a line ---- */
@@ -136,33 +117,34 @@ ht_status prompt_ids(const ht_json *list, int32_t **ids, size_t *n, ht_error *er
         if (!ht_json_is_integer(id) || value < 0 || value > INT32_MAX) {
             free(*ids);
             *ids = NULL;
-            return fail(err, HT_ERR_ARGUMENT, "entry %zu of a list of ids is no token id", i);
+            return ht_fail(err, HT_ERR_ARGUMENT, "entry %zu of a list of ids is no token id", i);
         }
         (*ids)[i] = (int32_t)value;
     }
     return HT_OK;
 }
 
-static bool is_named(const char *name, const char *const *names) {
-    while (*names && strcmp(*names, name) != 0) names++;
-    return *names != NULL;
+static bool is_prompt_member(const char *name) {
+    static const char *const names[] = {"prompt", "messages", "tools", "chat_template_kwargs", "continue_final_message",
+                                        "ids",    "id"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
 }
 
-static ht_status check_members(ht_json *object, const char *const *others, ht_error *err) {
-    static const char *const prompt[] = {
-        "prompt", "messages", "tools", "chat_template_kwargs", "continue_final_message", "ids", "id", NULL};
+static ht_status check_members(ht_json *object, prompt_member *is_other, ht_error *err) {
     const char *name;
     ht_json *value;
-    ht_json_object_foreach(object, name, value) if (!is_named(name, prompt) && !is_named(name, others)) {
+    ht_json_object_foreach(object, name, value) if (!is_prompt_member(name) && !(is_other && is_other(name))) {
         char shown[100];
         snprintf(shown, sizeof shown, "%s", name);
-        return fail(err, HT_ERR_ARGUMENT, "unknown field \"%s\"", shown);
+        return ht_fail(err, HT_ERR_ARGUMENT, "unknown field \"%s\"", shown);
     }
     const bool text = ht_json_object_get(object, "prompt"), chat = ht_json_object_get(object, "messages"),
                ids = ht_json_object_get(object, "ids");
     if (text + chat + ids != 1)
-        return fail(err, HT_ERR_ARGUMENT, "it has %d of the fields \"prompt\", \"messages\" and \"ids\", expected one",
-                    text + chat + ids);
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "it has %d of the fields \"prompt\", \"messages\" and \"ids\", expected one", text + chat + ids);
     return HT_OK;
 }
 
@@ -188,46 +170,46 @@ static ht_status read_text(const options *o, const char *without, const char *te
     return st ? st : ht_chat_add(line->chat, "user", text, err);
 }
 
-static ht_status read_object(const options *o, const char *without, const char *const *others, const char *path,
+static ht_status read_object(const options *o, const char *without, prompt_member *is_other, const char *path,
                              prompt_line *line, bool *placed, ht_error *err) {
-    ht_status st = check_members(line->object, others, err);
+    ht_status st = check_members(line->object, is_other, err);
     if (st) return st;
     const ht_json *text = ht_json_object_get(line->object, "prompt"), *ids = ht_json_object_get(line->object, "ids");
-    if (text && !ht_json_is_string(text)) return fail(err, HT_ERR_ARGUMENT, "\"prompt\" is no string");
+    if (text && !ht_json_is_string(text)) return ht_fail(err, HT_ERR_ARGUMENT, "\"prompt\" is no string");
     if (text) return read_text(o, without, ht_json_string_value(text), line, err);
-    if (ids && !ht_json_is_array(ids)) return fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
+    if (ids && !ht_json_is_array(ids)) return ht_fail(err, HT_ERR_ARGUMENT, "\"ids\" is no list");
     if (ids) return prompt_ids(ids, &line->ids, &line->n_ids, err);
-    if (without) return fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s", without);
+    if (without) return ht_fail(err, HT_ERR_ARGUMENT, "messages need a chat format, which %s", without);
     st = read_messages(line->object, path, &line->chat, err);
     *placed = st != HT_OK;
     return st;
 }
 
 /* *placed: the error has the file and the line already. */
-static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, const char *const *others,
+static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, prompt_member *is_other,
                            prompt_line *line, bool *placed, ht_error *err) {
     char *bytes = NULL;
     size_t room = 0;
     ht_status st = HT_OK;
     const ssize_t got = fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
     if (got < 0) {
-        st = fail(err, HT_ERR_IO, "cannot be read any more");
+        st = ht_fail(err, HT_ERR_IO, "cannot be read any more");
     } else if (p->jsonl) {
         const ht_json_options json = {.name = p->path, .first_line = (uint32_t)p->number[i]};
         st = ht_json_load(bytes, (size_t)got, &json, &line->object, err);
         *placed = st != HT_OK;
-        if (!st) st = read_object(o, without, others, p->path, line, placed, err);
+        if (!st) st = read_object(o, without, is_other, p->path, line, placed, err);
     } else {
         size_t n = (size_t)got;
         while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';
         st = strlen(bytes) == n ? read_text(o, without, bytes, line, err)
-                                : fail(err, HT_ERR_ARGUMENT, "it holds a NUL byte");
+                                : ht_fail(err, HT_ERR_ARGUMENT, "it holds a NUL byte");
     }
     free(bytes);
     return st;
 }
 
-ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, const char *const *others,
+ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, prompt_member *is_other,
                        prompt_line *line, ht_error *err) {
     prompt_line_clear(line);
     const char *without = !m                        ? "embeddings do not use"
@@ -235,7 +217,7 @@ ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_mode
                           : !ht_chat_format_name(m) ? "the model does not have"
                                                     : NULL;
     bool placed = false;
-    const ht_status st = read_line(p, i, o, without, others, line, &placed, err);
+    const ht_status st = read_line(p, i, o, without, is_other, line, &placed, err);
     return st && !placed ? prompts_fail(p, i, st, err) : st;
 }
 

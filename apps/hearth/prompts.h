@@ -32,9 +32,10 @@ typedef struct prompt_line {
     size_t n_ids;
 } prompt_line;
 
+typedef bool prompt_member(const char *name);
 /* Reads line i, written in the model's chat format unless there is none, --raw is given, or `m` is NULL, for texts to embed. An object may have the members of a prompt,
- * "id", and those of `others`, which ends with NULL. Replaces what is in *line; a failure names the line. */
-ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, const char *const *others,
+ * "id", and those that `is_other` knows (NULL: none). Replaces what is in *line; a failure names the line. */
+ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, prompt_member *is_other,
                        prompt_line *line, ht_error *err);
 /* Puts the line before the message of what is wrong with it. */
 ht_status prompts_fail(const prompt_file *p, size_t i, ht_status status, ht_error *err);

@@ -1,20 +1,19 @@
 /* hearth pull: fetches a model from a hub into the cache. */
+#include "base/file.h"
 #include "command.h"
 #include "fail.h"
 #include "json.h"
 #include "model_path.h"
-#include "pull_choose.h"
-#include "pull_file.h"
-#include "pull_hash.h"
-#include "pull_state.h"
 #include "pull_store.h"
 #include "terminal.h"
 
 #include <hearth/discover.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct pull {
     const options *o;
@@ -30,39 +29,126 @@ typedef struct pull {
     size_t n_missing;
 } pull;
 
+/* ---- settings ---- */
+
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* As curl, Python's requests and OpenSSL have them named: for networks with authorities of their own. */
+static const char *read_certificates(void) {
+    static const char *const names[] = {"CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"};
+    const char *path = NULL;
+    for (int i = 0; i < 3 && !path; i++) path = variable(names[i]);
+    return path;
+}
+
+static ht_status read_endpoint(char **out, ht_error *err) {
+    const char *given = variable("HF_ENDPOINT"), *url = given ? given : "https://huggingface.co";
+    size_t n = strlen(url);
+    while (n && url[n - 1] == '/') n--;
+    const bool is_http = strncasecmp(url, "http://", 7) == 0, is_https = strncasecmp(url, "https://", 8) == 0;
+    if (n <= (is_https ? 8 : 7) || (!is_http && !is_https) || strpbrk(url, "@?# \t\r\n\\"))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "HF_ENDPOINT is \"%.200s\", expected the address of a hub, as https://huggingface.co", url);
+    *out = strndup(url, n);
+    return *out ? HT_OK : fail_memory(err, "the hub's address");
+}
+
+/* The path of the token's file in fresh memory; NULL where no variable names its place, or when memory ran out. */
+static char *token_path(void) {
+    const char *path = variable("HF_TOKEN_PATH"), *hf_home = variable("HF_HOME"), *cache = variable("XDG_CACHE_HOME"),
+               *home = variable("HOME");
+    char *out = NULL;
+    int n = -1;
+    if (path)
+        n = asprintf(&out, "%s", path);
+    else if (hf_home)
+        n = asprintf(&out, "%s/token", hf_home);
+    else if (cache)
+        n = asprintf(&out, "%s/huggingface/token", cache);
+    else if (home)
+        n = asprintf(&out, "%s/.cache/huggingface/token", home);
+    return n < 0 ? NULL : out;
+}
+
+enum { TOKEN_BYTES = 4096 };
+
+/* The token without the white space around it, as a line of a header can hold it. The message does not show it. */
+static ht_status take_token(const char *text, size_t n, const char *from, char **out, ht_error *err) {
+    while (n && strchr(" \t\r\n", text[n - 1])) n--;
+    while (n && strchr(" \t\r\n", *text)) text++, n--;
+    for (size_t i = 0; i < n; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return ht_fail(err, HT_ERR_ARGUMENT, "the token of %.300s is no token: it has a character that none has",
+                           from);
+    if (n == 0) return HT_OK;
+    *out = strndup(text, n);
+    return *out ? HT_OK : fail_memory(err, "the hub's token");
+}
+
+static ht_status read_token(char **out, ht_error *err) {
+    char text[TOKEN_BYTES];
+    const char *given = variable("HF_TOKEN");
+    if (given) return take_token(given, strlen(given), "HF_TOKEN", out, err);
+    char *path = token_path();
+    FILE *file = path ? fopen(path, "re") : NULL;
+    ht_status st = HT_OK;
+    if (file) {
+        const size_t n = fread(text, 1, sizeof text, file);
+        if (ferror(file))
+            st = fail_system(err, path, "read");
+        else
+            st = take_token(text, n, path, out, err);
+        fclose(file);
+    } else if (path && errno != ENOENT && errno != ENOTDIR)
+        st = fail_system(err, path, "read");
+    free(path);
+    return st;
+}
+
+/* To be freed after a failure, too. HT_ERR_ARGUMENT for an address that is no http or https URL, or a token that is no word. */
+static ht_status read_settings(const options *o, pull_settings *out, ht_error *err) {
+    *out = (pull_settings){.certificates = read_certificates(),
+                           .retries = options_given(o, "retries") ? o->retries : 5,
+                           .retry_delay = options_given(o, "retry-delay") ? o->retry_delay : 1,
+                           .timeout = options_given(o, "timeout") ? o->timeout : 30,
+                           .connections = options_given(o, "connections") ? o->connections : 4,
+                           .quiet = o->quiet};
+    const ht_status st = read_endpoint(&out->endpoint, err);
+    return st ? st : read_token(&out->token, err);
+}
+
+static void free_settings(pull_settings *s) {
+    free(s->endpoint);
+    free(s->token);
+    *s = (pull_settings){0};
+}
+
 /* ---- what is to be fetched ---- */
 
-/* The index of the shards, which says what else is needed, from the model's directory or the hub. */
+/* The index of the shards, which says what else is needed, from the hub. */
 static ht_status read_index(pull *p, char **text, size_t *n, ht_error *err) {
     enum { TRIES = 3 };
     const hub_file *f = p->choice.index;
-    char found[HASH_BYTES];
-    ht_status st = HT_OK;
-    for (int i = 0; i < TRIES && !st; i++) {
-        pull_hash *hash = NULL;
-        st = hub_read_file(&p->hub, f, text, n, err);
-        if (!st) st = pull_hash_new(f, &hash, err);
-        const bool known = !st && pull_hash_add(hash, *text ? *text : "", *n) && pull_hash_end(hash, found);
-        pull_hash_free(hash);
-        if (known && strcmp(found, f->hash) == 0) return HT_OK;
+    for (int i = 0; i < TRIES; i++) {
+        bool good = false;
+        ht_status st = hub_read_file(&p->hub, f, text, n, err);
+        if (!st) st = pull_hash_check(f, *text, *n, &good, err);
+        if (good) return HT_OK;
         free(*text);
         *text = NULL;
+        if (st) return st;
     }
-    return st ? st : fail_with(err, HT_ERR_FORMAT, "%.200s: its hash differs from the hub's, %.80s", f->path, f->hash);
+    return ht_fail(err, HT_ERR_FORMAT, "%.200s: its hash differs from the hub's, %.80s", f->path, f->hash);
 }
 
+/* The same from the model's directory. */
 static ht_status read_own_index(const pull *p, char **text, size_t *n, ht_error *err) {
-    char *path = pull_store_path(p->store.target, p->choice.index->path, "");
-    FILE *file = path ? fopen(path, "re") : NULL;
-    const size_t size = (size_t)p->choice.index->size;
-    ht_status st = HT_OK;
-    *n = 0;
-    *text = file ? malloc(size + 1) : NULL;
-    if (!path || (file && !*text))
-        st = fail_memory(err, "the index of the weights");
-    else if (!file || (*n = fread(*text, 1, size, file)) != size)
-        st = fail_system(err, path, "read");
-    if (file) fclose(file);
+    char *path = ht_path_join(p->store.target, p->choice.index->path);
+    const ht_status st =
+        path ? ht_file_read_all(path, (size_t)p->choice.index->size, text, n, err) : fail_memory(err, "a path");
     free(path);
     return st;
 }
@@ -105,7 +191,7 @@ static ht_status count(pull *p, ht_error *err) {
     for (size_t i = 0; i < p->choice.n; i++) {
         const hub_file *f = p->choice.file[i];
         if (__builtin_add_overflow(p->bytes, f->size, &p->bytes))
-            return fail_with(err, HT_ERR_FORMAT, "%.200s: its files are larger than any disk", p->name.repo);
+            return ht_fail(err, HT_ERR_FORMAT, "%.200s: its files are larger than any disk", p->name.repo);
         p->missing[i] = !pull_store_has(&p->store, f);
         p->n_missing += p->missing[i];
     }
@@ -142,8 +228,8 @@ static ht_status check_space(const pull *p, int64_t needed, ht_error *err) {
     char want[SIZE_BYTES], have[SIZE_BYTES];
     const int64_t bytes = pull_store_free_bytes(&p->store);
     if (bytes < 0 || needed <= bytes) return HT_OK;
-    return fail_with(err, HT_ERR_IO, "%.200s needs %s more, and where %.300s is there are %s free", p->name.repo,
-                     size_text(needed, want), p->store.stage, size_text(bytes, have));
+    return ht_fail(err, HT_ERR_IO, "%.200s needs %s more, and where %.300s is there are %s free", p->name.repo,
+                   size_text(needed, want), p->store.stage, size_text(bytes, have));
 }
 
 static void announce(pull *p, int64_t there) {
@@ -218,17 +304,17 @@ static void look_at_model(pull *p, const char *path) {
     ht_discover(p->store.target, on_find, &s, &ignored);
 }
 
-static bool print_json(const pull *p, const char *name, const char *path) {
+static void print_json(const pull *p, const char *name, const char *path) {
     ht_json *files = ht_json_new_array();
     for (size_t i = 0; i < p->choice.n; i++) {
         const hub_file *f = p->choice.file[i];
         ht_json_array_append_new(files, ht_json_pack("{so sI ss sb}", "path", ht_json_string(f->path), "bytes",
                                                      (int64_t)f->size, "hash", f->hash, "new", (int)p->missing[i]));
     }
-    return json_output(ht_json_pack(
-        "{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path", ht_json_string(path), "revision",
-        p->name.revision ? p->name.revision : "main", "commit", p->hub.commit, "bytes", (int64_t)p->bytes,
-        "fetched_bytes", (int64_t)p->fetched, "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
+    json_output(ht_json_pack("{ss ss so ss ss sI sI sb so}", "model", name, "repo", p->name.repo, "path",
+                             ht_json_string(path), "revision", p->name.revision ? p->name.revision : "main", "commit",
+                             p->hub.commit, "bytes", (int64_t)p->bytes, "fetched_bytes", (int64_t)p->fetched,
+                             "complete", (int)(!p->o->dry_run || p->n_missing == 0), "files", files));
 }
 
 static void print_text(const pull *p, const char *name, const char *path) {
@@ -247,23 +333,17 @@ static void print_text(const pull *p, const char *name, const char *path) {
         output_field("fetched", "nothing; everything was present");
 }
 
-static int print_result(pull *p) {
+static void print_result(pull *p) {
     char name[1200];
-    char *path = pull_store_path(p->store.target, p->choice.gguf ? p->choice.gguf->path : "", "");
+    char *path = p->choice.gguf ? ht_path_join(p->store.target, p->choice.gguf->path) : strdup(p->store.target);
     if (!path) {
-        fprintf(stderr, "hearth: out of memory for the result\n");
-        return EXIT_FAILED;
+        output_lacks("out of memory for the result");
+        return;
     }
-    if (!p->choice.gguf) path[strlen(path) - 1] = '\0';
     model_name_of(p, name, sizeof name);
     if (!p->o->dry_run) look_at_model(p, path);
-    bool good = true;
-    if (p->o->json)
-        good = print_json(p, name, path);
-    else
-        print_text(p, name, path);
+    (p->o->json ? print_json : print_text)(p, name, path);
     free(path);
-    return good ? EXIT_OK : EXIT_FAILED;
 }
 
 /* All files are there already, maybe as those of another revision, and maybe since a moment before an earlier call was killed. */
@@ -287,7 +367,7 @@ static void say_what_is_kept(const pull *p, ht_error *err) {
     const bool something = ht_json_object_size(ht_json_object_get(staged, "files")) ||
                            ht_json_object_size(ht_json_object_get(staged, "parts"));
     if (err->status == HT_ERR_CANCELLED)
-        fail_with(err, HT_ERR_CANCELLED, "interrupted%s%s", something ? ": " : "", something ? kept : "");
+        ht_fail(err, HT_ERR_CANCELLED, "interrupted%s%s", something ? ": " : "", something ? kept : "");
     else if (err->status == HT_ERR_IO && something)
         snprintf(err->message + n, sizeof err->message - n, "; %s", kept);
 }
@@ -301,7 +381,10 @@ static int run(pull *p) {
     }
     if (!st) st = find_out(p, &err);
     if (!st && !p->o->dry_run) st = p->n_missing ? fetch(p, &err) : tidy(p, &err);
-    if (!st) return print_result(p);
+    if (!st) {
+        print_result(p);
+        return EXIT_OK;
+    }
     pull_progress_clear(&p->show);
     say_what_is_kept(p, &err);
     return report(&err);
@@ -310,20 +393,16 @@ static int run(pull *p) {
 int pull_command(const options *o) {
     pull p = {.o = o, .store = {.lock = -1}};
     ht_error err = {0};
-    if (!o->arguments.n) {
-        fprintf(stderr,
-                "hearth pull: the name of a model is needed: ORG/REPO, as the hub has it (see hearth pull --help)\n");
-        return EXIT_USAGE;
-    }
+    if (!o->arguments.n) return usage_error(o, "the name of a model is needed: ORG/REPO, as the hub has it");
     interrupt_watch();
     pull_progress_begin(&p.show, o->quiet, 0, 0);
-    const int status = pull_settings_read(o, &p.settings, &err) ? report(&err) : run(&p);
+    const int status = read_settings(o, &p.settings, &err) ? report(&err) : run(&p);
     pull_store_close(&p.store);
     choice_free(&p.choice);
     hub_listing_free(&p.listing);
     http_free(p.hub.http);
     pull_name_free(&p.name);
-    pull_settings_free(&p.settings);
+    free_settings(&p.settings);
     free(p.missing);
     return output_finish(status);
 }

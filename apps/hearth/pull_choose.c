@@ -1,8 +1,7 @@
-#include "pull_choose.h"
-
 #include "base/grow.h"
 #include "fail.h"
 #include "formats/json.h"
+#include "pull_hub.h"
 
 #include <hearth/discover.h>
 
@@ -48,8 +47,8 @@ enum { CHOSEN_MAX = 5000 }; /* more than a model has shards */
 static ht_status add(pull_choice *c, const hub_file *f, ht_error *err) {
     for (size_t i = 0; i < c->n; i++)
         if (c->file[i] == f) return HT_OK;
-    if (!*f->hash) return fail_with(err, HT_ERR_FORMAT, "the hub lists %.200s without the hash of its bytes", f->path);
-    if (c->n == CHOSEN_MAX) return fail_with(err, HT_ERR_LIMIT, "the model has more than %d files", CHOSEN_MAX);
+    if (!*f->hash) return ht_fail(err, HT_ERR_FORMAT, "the hub lists %.200s without the hash of its bytes", f->path);
+    if (c->n == CHOSEN_MAX) return ht_fail(err, HT_ERR_LIMIT, "the model has more than %d files", CHOSEN_MAX);
     if (!HT_GROW_ONE(c->file, c->n)) return fail_memory(err, "the list of files");
     c->file[c->n++] = f;
     return HT_OK;
@@ -162,16 +161,14 @@ static ht_status no_such_model(const hub *h, const hub_listing *l, const gguf_li
                                int found, ht_error *err) {
     char there[420];
     const bool has_path = describe(l, all, false, there, sizeof there);
-    if (all->n == 0) return fail_with(err, HT_ERR_ARGUMENT, "%.200s has no GGUF model", h->repo);
+    if (all->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "%.200s has no GGUF model", h->repo);
     if (found == SEVERAL_MATCH)
-        return fail_with(err, HT_ERR_ARGUMENT,
-                         "%.100s has several files of %.40s, there are %s: name one as %.100s/FILE", h->repo,
-                         name->quantization ? name->quantization : "Q4_K_M", there, h->repo);
+        return ht_fail(err, HT_ERR_ARGUMENT, "%.100s has several files of %.40s, there are %s: name one as %.100s/FILE",
+                       h->repo, name->quantization ? name->quantization : "Q4_K_M", there, h->repo);
     if (name->quantization)
-        return fail_with(err, HT_ERR_ARGUMENT, "%.100s has no %.40s, there are %s", h->repo, name->quantization, there);
-    return fail_with(err, HT_ERR_ARGUMENT,
-                     "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s%s", h->repo, there,
-                     h->repo, has_path ? "/FILE" : ":QUANTIZATION");
+        return ht_fail(err, HT_ERR_ARGUMENT, "%.100s has no %.40s, there are %s", h->repo, name->quantization, there);
+    return ht_fail(err, HT_ERR_ARGUMENT, "%.100s has several GGUF models and none is Q4_K_M: %s; name one as %.100s%s",
+                   h->repo, there, h->repo, has_path ? "/FILE" : ":QUANTIZATION");
 }
 
 /* A GGUF model: all its parts, and what is read beside it. */
@@ -187,8 +184,8 @@ static ht_status add_gguf(const hub_listing *l, const hub_file *any, pull_choice
             snprintf(path, sizeof path, "%s", any->path);
         const hub_file *f = hub_find(l, path);
         if (!f)
-            return fail_with(err, HT_ERR_FORMAT, "%.200s is missing in the repository, part %d of %d of the model",
-                             path, i, parts);
+            return ht_fail(err, HT_ERR_FORMAT, "%.200s is missing in the repository, part %d of %d of the model", path,
+                           i, parts);
         if (i == 1) c->gguf = f;
         st = add(c, f, err);
     }
@@ -204,8 +201,8 @@ static ht_status choose_gguf(const hub *h, const hub_listing *l, const pull_name
     char there[420];
     if (!st && name->file && !file) {
         describe(l, &all, true, there, sizeof there);
-        st = fail_with(err, HT_ERR_ARGUMENT, "%.100s has no file %.200s, there are %s", h->repo, name->file,
-                       all.n ? there : "no GGUF models");
+        st = ht_fail(err, HT_ERR_ARGUMENT, "%.100s has no file %.200s, there are %s", h->repo, name->file,
+                     all.n ? there : "no GGUF models");
     } else if (!st) {
         const int found = file ? 0 : quantization_find(all.path, all.n, name->quantization);
         if (!file && found < 0)
@@ -238,24 +235,23 @@ static ht_status add_unindexed(const hub *h, const hub_listing *l, pull_choice *
         if (!is_safetensors(&l->file[i]) || ht_file_role_of(l->file[i].path) != role) continue;
         const int shards = shards_of(l->file[i].path);
         if (shards && total && shards != total)
-            return fail_with(err, HT_ERR_FORMAT,
-                             "%.200s has shards of two checkpoints, and no %s that says which belong together", h->repo,
-                             index_name);
+            return ht_fail(err, HT_ERR_FORMAT,
+                           "%.200s has shards of two checkpoints, and no %s that says which belong together", h->repo,
+                           index_name);
         if (shards)
             total = shards;
         else if (n++ == 0)
             only = &l->file[i];
     }
     if (!total && n != 1)
-        return fail_with(err, HT_ERR_FORMAT,
-                         "%.200s has %d safetensors files, and no %s that says which belong together", h->repo, n,
-                         index_name);
+        return ht_fail(err, HT_ERR_FORMAT, "%.200s has %d safetensors files, and no %s that says which belong together",
+                       h->repo, n, index_name);
     if (!total) return add(c, only, err);
     for (int i = 1; i <= total && !st; i++) {
         snprintf(path, sizeof path, "model-%05d-of-%05d.safetensors", i, total);
         const hub_file *f = hub_find(l, path);
         st = f ? add(c, f, err)
-               : fail_with(err, HT_ERR_FORMAT, "%.200s has no %s, which is one of its shards", h->repo, path);
+               : ht_fail(err, HT_ERR_FORMAT, "%.200s has no %s, which is one of its shards", h->repo, path);
     }
     return st;
 }
@@ -283,14 +279,14 @@ static ht_status check_shards(const hub *h, const hub_listing *l, const ht_json 
     ht_json *file;
     *missing = NULL;
     if (ht_json_object_size(map) == 0)
-        return fail_with(err, HT_ERR_FORMAT, "%.200s: its %s names no weights: `weight_map` is missing or empty",
-                         h->repo, index_name);
+        return ht_fail(err, HT_ERR_FORMAT, "%.200s: its %s names no weights: `weight_map` is missing or empty", h->repo,
+                       index_name);
     ht_json_object_foreach((ht_json *)(uintptr_t)map, tensor, file) {
         const char *name = ht_json_string_value(file);
         if (!name || strchr(name, '/') || strchr(name, '\\') || !ends_with(name, ".safetensors"))
-            return fail_with(err, HT_ERR_FORMAT,
-                             "%.200s: its %s names another thing than a safetensors file beside it for `%.100s`",
-                             h->repo, index_name, tensor);
+            return ht_fail(err, HT_ERR_FORMAT,
+                           "%.200s: its %s names another thing than a safetensors file beside it for `%.100s`", h->repo,
+                           index_name, tensor);
         if (!hub_find(l, name)) *missing = name;
     }
     return HT_OK;
@@ -304,7 +300,6 @@ static int by_place(const void *a, const void *b) {
 
 ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, size_t n, pull_choice *c,
                         ht_error *err) {
-    ht_error why = {0};
     const char *tensor, *missing;
     ht_json *file;
     if (!c->index) {
@@ -312,9 +307,9 @@ ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, s
         return HT_OK;
     }
     ht_json *root;
-    ht_status st = ht_json_parse(index, n, index_name, &root, &why);
+    ht_status st = ht_json_parse(index, n, index_name, &root, err);
+    if (st) return ht_fail_in(err, st, "%.200s", h->repo);
     const ht_json *map = ht_json_object_get(root, "weight_map");
-    if (st) return fail_with(err, st, "%.200s: %.400s", h->repo, why.message);
     st = check_shards(h, l, map, &missing, err);
     const hub_file *single = hub_find(l, single_name);
     if (!st && missing && single) { /* an index that was left behind */
@@ -322,7 +317,7 @@ ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, s
         c->index = NULL;
         st = add(c, single, err);
     } else if (!st && missing)
-        st = fail_with(err, HT_ERR_FORMAT, "%.200s has no %.200s, which its %s names", h->repo, missing, index_name);
+        st = ht_fail(err, HT_ERR_FORMAT, "%.200s has no %.200s, which its %s names", h->repo, missing, index_name);
     else
         ht_json_object_foreach((ht_json *)(uintptr_t)map, tensor, file) {
             if (!st) st = add(c, hub_find(l, ht_json_string_value(file)), err);
@@ -337,18 +332,18 @@ ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, s
 static ht_status nothing_to_read(const hub *h, const hub_listing *l, ht_error *err) {
     static const char *const others[] = {".bin", ".pth", ".pt", ".onnx", ".msgpack", ".h5", ".npz", ".tflite"};
     if (hub_find(l, "adapter_config.json"))
-        return fail_with(err, HT_ERR_UNSUPPORTED, "%.200s is an adapter, not a model", h->repo);
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%.200s is an adapter, not a model", h->repo);
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < COUNT(others); k++)
             if (ends_with(l->file[i].path, others[k]))
-                return fail_with(
+                return ht_fail(
                     err, HT_ERR_UNSUPPORTED,
                     "%.200s has neither safetensors nor GGUF files, but %.200s, which Hearth does not read: look for a "
                     "conversion of the model",
                     h->repo, l->file[i].path);
-    return fail_with(err, HT_ERR_UNSUPPORTED,
-                     "%.200s has no model that Hearth reads: neither safetensors beside a config.json, nor GGUF files",
-                     h->repo);
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%.200s has no model that Hearth reads: neither safetensors beside a config.json, nor GGUF files",
+                   h->repo);
 }
 
 ht_status choose_files(const hub *h, const hub_listing *l, const pull_name *name, pull_choice *out, ht_error *err) {

@@ -1,13 +1,12 @@
-#include "pull_file.h"
-
+#include "base/file.h"
 #include "fail.h"
-#include "pull_hash.h"
-#include "pull_state.h"
+#include "pull_store.h"
 #include "terminal.h"
 #include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,82 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRONG_MAX = 3 }; /* times that all bytes came and were the wrong ones */
+enum {
+    WRONG_MAX = 3, /* times that all bytes came and were the wrong ones */
+    THREADS_MAX = 16
+};
+
+/* ---- hashes: SHA-256 of the bytes, or git's hash of the blob that they are ---- */
+
+typedef struct hash {
+    const hub_file *file; /* whose hash says the kind */
+    EVP_MD_CTX *digest;   /* NULL: not begun */
+} hash;
+
+static ht_status hash_add(hash *h, const void *bytes, size_t n, ht_error *err) {
+    if (EVP_DigestUpdate(h->digest, bytes, n) == 1) return HT_OK;
+    return ht_fail(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", h->file->path);
+}
+
+/* Begins the hash, or begins it again. */
+static ht_status hash_begin(hash *h, ht_error *err) {
+    const bool blob = strncmp(h->file->hash, "git:", 4) == 0;
+    const bool sha1 = blob && strlen(h->file->hash) == 4 + 40; /* else of a repository in git's newer format */
+    char head[40];
+    if (!h->digest && !(h->digest = EVP_MD_CTX_new())) return fail_memory(err, "a hash");
+    if (EVP_DigestInit_ex(h->digest, sha1 ? EVP_sha1() : EVP_sha256(), NULL) != 1)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s cannot be computed by this system's OpenSSL",
+                       sha1 ? "SHA-1" : "SHA-256");
+    const int n = snprintf(head, sizeof head, "blob %lld", (long long)h->file->size);
+    return blob ? hash_add(h, head, (size_t)n + 1, err) : HT_OK;
+}
+
+/* The hash in the form of the file's; nothing can be added after it. */
+static ht_status hash_end(hash *h, char out[HASH_BYTES], ht_error *err) {
+    unsigned char value[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    if (EVP_DigestFinal_ex(h->digest, value, &n) != 1)
+        return ht_fail(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", h->file->path);
+    int used = snprintf(out, HASH_BYTES, "%.*s:", (int)strcspn(h->file->hash, ":"), h->file->hash);
+    for (unsigned i = 0; i < n && used + 2 < HASH_BYTES; i++)
+        used += snprintf(out + used, (size_t)(HASH_BYTES - used), "%02x", value[i]);
+    return HT_OK;
+}
+
+/* Adds the first n bytes of a file, whose `path` is for messages. */
+static ht_status hash_add_file(hash *h, int fd, int64_t n, const char *path, ht_error *err) {
+    enum { PIECE = 1 << 20 };
+    unsigned char *piece = malloc(PIECE);
+    ht_status st = piece ? HT_OK : fail_memory(err, "reading a file");
+    for (int64_t at = 0; at < n && !st;) {
+        const ssize_t got = pread(fd, piece, n - at < PIECE ? (size_t)(n - at) : PIECE, (off_t)at);
+        if (got < 0 && errno == EINTR && !interrupted()) continue;
+        if (interrupted())
+            st = ht_fail(err, HT_ERR_CANCELLED, "interrupted");
+        else if (got < 0)
+            st = fail_system(err, path, "read");
+        else if (got == 0)
+            st = ht_fail(err, HT_ERR_IO, "%.300s has become shorter while it was read", path);
+        else
+            st = hash_add(h, piece, (size_t)got, err);
+        at += st ? 0 : got;
+    }
+    free(piece);
+    return st;
+}
+
+ht_status pull_hash_check(const hub_file *f, const char *bytes, size_t n, bool *good, ht_error *err) {
+    hash h = {f, NULL};
+    char found[HASH_BYTES];
+    ht_status st = hash_begin(&h, err);
+    if (!st) st = hash_add(&h, bytes, n, err);
+    if (!st) st = hash_end(&h, found, err);
+    *good = !st && strcmp(found, f->hash) == 0;
+    EVP_MD_CTX_free(h.digest);
+    return st;
+}
+
+/* ---- a transfer ---- */
 
 typedef struct transfer {
     const hub *hub;
@@ -23,7 +97,7 @@ typedef struct transfer {
     const hub_file *file;
     char *path, *url; /* of the unfinished file; of the hub's */
     int fd;
-    pull_hash *hash;  /* of the bytes that are there */
+    hash hash;        /* of the bytes that are there */
     int64_t have;     /* their number */
     int64_t skip;     /* bytes of this answer that are there already, as the server does not send parts */
     int64_t furthest; /* the most that `have` was since the bytes were last wrong */
@@ -38,9 +112,7 @@ typedef struct transfer {
 static ht_status restart(transfer *t, ht_error *err) {
     t->have = t->skip = 0;
     if (ftruncate(t->fd, 0) != 0) return fail_system(err, t->path, "written");
-    if (!pull_hash_restart(t->hash))
-        return fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", t->file->path);
-    return HT_OK;
+    return hash_begin(&t->hash, err);
 }
 
 static pthread_mutex_t record = PTHREAD_MUTEX_INITIALIZER; /* store->staged, and its file */
@@ -65,15 +137,14 @@ static ht_status open_part(transfer *t, ht_error *err) {
     if (!tree_make_parents(t->path, strlen(t->store->stage))) return fail_system(err, t->path, "made");
     t->fd = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (t->fd < 0) return fail_system(err, t->path, "written");
-    ht_status st = pull_hash_new(t->file, &t->hash, err);
-    if (st) return st;
     if (fstat(t->fd, &s) != 0) return fail_system(err, t->path, "read");
     if (!known || s.st_size > t->file->size || s.st_size == 0) {
-        st = restart(t, err);
+        const ht_status st = restart(t, err);
         return st ? st : keep_etag(t, "", err);
     }
     t->have = t->furthest = (int64_t)s.st_size;
-    return pull_hash_file(t->hash, t->fd, t->have, t->path, err);
+    const ht_status st = hash_begin(&t->hash, err);
+    return st ? st : hash_add_file(&t->hash, t->fd, t->have, t->path, err);
 }
 
 static bool write_all(const transfer *t, const char *bytes, size_t n) {
@@ -97,8 +168,8 @@ static void count(transfer *t) {
 /* ---- an answer ---- */
 
 static http_outcome bad_range(transfer *t, const http_answer *a, ht_error *err) {
-    fail_with(err, HT_ERR_IO, "%.200s: it sends bytes from %lld of %lld, asked for those from %lld of %lld", a->host,
-              (long long)a->range_begin, (long long)a->range_total, (long long)t->have, (long long)t->file->size);
+    ht_fail(err, HT_ERR_IO, "%.200s: it sends bytes from %lld of %lld, asked for those from %lld of %lld", a->host,
+            (long long)a->range_begin, (long long)a->range_total, (long long)t->have, (long long)t->file->size);
     ht_error why = {0};
     if (restart(t, &why) == HT_OK) return HTTP_RETRY;
     *err = why;
@@ -129,17 +200,14 @@ static http_outcome on_bytes(const char *bytes, size_t n, void *user, ht_error *
     n -= skipped;
     if ((int64_t)n > t->file->size - t->have) {
         t->wrong_bytes = true;
-        fail_with(err, HT_ERR_IO, "it sends more than the %lld bytes that the hub lists", (long long)t->file->size);
+        ht_fail(err, HT_ERR_IO, "it sends more than the %lld bytes that the hub lists", (long long)t->file->size);
         return HTTP_RETRY;
     }
     if (!write_all(t, bytes, n)) {
         fail_system(err, t->path, "written");
         return HTTP_FAILED;
     }
-    if (!pull_hash_add(t->hash, bytes, n)) {
-        fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", t->file->path);
-        return HTTP_FAILED;
-    }
+    if (hash_add(&t->hash, bytes, n, err)) return HTTP_FAILED;
     t->have += (int64_t)n;
     count(t);
     return HTTP_COMPLETE;
@@ -158,8 +226,8 @@ static ht_status begin_again(transfer *t, const ht_error *why, ht_error *err) {
     pthread_mutex_lock(&record);
     pull_state_drop_part(t->store->staged, t->file->path);
     pthread_mutex_unlock(&record);
-    return fail_with(err, HT_ERR_FORMAT, "%.200s: %.400s, %d times; nothing of it was kept", t->file->path,
-                     why->message, t->wrong);
+    return ht_fail(err, HT_ERR_FORMAT, "%.200s: %.400s, %d times; nothing of it was kept", t->file->path, why->message,
+                   t->wrong);
 }
 
 /* One request for what is missing; *done says whether all of it is there. */
@@ -175,8 +243,8 @@ static ht_status fetch_rest(transfer *t, retry *r, ht_error *err) {
     }
     if (outcome == HTTP_COMPLETE && t->have < t->file->size) {
         outcome = HTTP_RETRY;
-        fail_with(&why, HT_ERR_IO, "%.200s: the answer ended after %lld of %lld bytes", answer.host, (long long)t->have,
-                  (long long)t->file->size);
+        ht_fail(&why, HT_ERR_IO, "%.200s: the answer ended after %lld of %lld bytes", answer.host, (long long)t->have,
+                (long long)t->file->size);
     }
     if (outcome == HTTP_COMPLETE) return HT_OK;
     if (outcome == HTTP_FAILED) {
@@ -199,20 +267,18 @@ static ht_status fetch_rest(transfer *t, retry *r, ht_error *err) {
 static ht_status check(transfer *t, bool *good, ht_error *err) {
     char found[HASH_BYTES];
     ht_error why = {0};
-    *good = false;
-    if (!pull_hash_end(t->hash, found))
-        return fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", t->file->path);
-    *good = strcmp(found, t->file->hash) == 0;
-    if (*good) return HT_OK;
-    fail_with(&why, HT_ERR_FORMAT, "its hash is %s, the hub lists %s", found, t->file->hash);
-    const ht_status st = begin_again(t, &why, err);
+    ht_status st = hash_end(&t->hash, found, err);
+    *good = !st && strcmp(found, t->file->hash) == 0;
+    if (st || *good) return st;
+    ht_fail(&why, HT_ERR_FORMAT, "its hash is %s, the hub lists %s", found, t->file->hash);
+    st = begin_again(t, &why, err);
     if (!st) pull_note(t->hub->show, "%.200s: %s; fetched again", t->file->path, why.message);
     return st;
 }
 
 /* Gives the file its name. */
 static ht_status finish(transfer *t, ht_error *err) {
-    char *name = pull_store_path(t->store->stage, t->file->path, "");
+    char *name = ht_path_join(t->store->stage, t->file->path);
     ht_status st = HT_OK;
     if (!name)
         st = fail_memory(err, "a path");
@@ -243,38 +309,113 @@ static ht_status run(transfer *t, ht_error *err) {
     return st ? st : finish(t, err);
 }
 
-ht_status pull_file(const hub *h, pull_store *s, const hub_file *f, ht_error *err) {
-    transfer t = {.hub = h, .store = s, .file = f, .fd = -1};
+static ht_status fetch_file(const hub *h, pull_store *s, const hub_file *f, ht_error *err) {
+    transfer t = {.hub = h, .store = s, .file = f, .fd = -1, .hash = {f, NULL}};
     pthread_mutex_lock(&record);
     t.counted = pull_store_part_bytes(s, f);
     pthread_mutex_unlock(&record);
     const ht_status st = run(&t, err);
     if (t.fd >= 0) close(t.fd);
-    pull_hash_free(t.hash);
+    EVP_MD_CTX_free(t.hash.digest);
     free(t.path);
     free(t.url);
     return st;
 }
 
 ht_status pull_file_adopt(pull_progress *show, pull_store *s, const hub_file *f, bool *good, ht_error *err) {
-    char found[HASH_BYTES], *path = pull_store_path(s->target, f->path, "");
+    char found[HASH_BYTES], *path = ht_path_join(s->target, f->path);
     struct stat st;
-    pull_hash *hash = NULL;
+    hash h = {f, NULL};
     *good = false;
     if (!path) return fail_memory(err, "a path");
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     ht_status status = HT_OK;
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->size) {
         pull_note(show, "checking %.300s, which is present", f->path);
-        status = pull_hash_new(f, &hash, err);
-        if (!status) status = pull_hash_file(hash, fd, f->size, path, err);
-        if (!status && !pull_hash_end(hash, found))
-            status = fail_with(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", path);
+        status = hash_begin(&h, err);
+        if (!status) status = hash_add_file(&h, fd, f->size, path, err);
+        if (!status) status = hash_end(&h, found, err);
         *good = !status && strcmp(found, f->hash) == 0;
         if (*good) status = pull_state_add(s->installed, s->target, f, err);
     }
     if (fd >= 0) close(fd);
-    pull_hash_free(hash);
+    EVP_MD_CTX_free(h.digest);
     free(path);
     return status;
+}
+
+/* ---- transfers side by side: threads that take one file after the other, each with its own connection ---- */
+
+typedef struct job {
+    const hub *hub;
+    pull_settings settings; /* the hub's, with `stop` */
+    pull_store *store;
+    const hub_file *const *files;
+    size_t n;
+    atomic_size_t next; /* file to fetch */
+    atomic_bool stop;
+    pthread_mutex_t lock; /* err */
+    ht_error err;         /* of the first failure */
+} job;
+
+typedef struct worker {
+    job *job;
+    http *http;
+    pthread_t thread;
+    bool started;
+} worker;
+
+static void note_failure(job *j, const ht_error *err) {
+    pthread_mutex_lock(&j->lock);
+    if (!j->err.status) j->err = *err;
+    pthread_mutex_unlock(&j->lock);
+    atomic_store(&j->stop, true);
+}
+
+static void *work(void *user) {
+    const worker *w = user;
+    job *j = w->job;
+    hub own = *j->hub;
+    own.http = w->http;
+    own.settings = &j->settings;
+    for (size_t i; !atomic_load(&j->stop) && (i = atomic_fetch_add(&j->next, 1)) < j->n;) {
+        char size[SIZE_BYTES];
+        ht_error err = {0};
+        if (fetch_file(&own, j->store, j->files[i], &err))
+            note_failure(j, &err);
+        else
+            pull_note(own.show, "%.300s  %s", j->files[i]->path, size_text(j->files[i]->size, size));
+    }
+    return NULL;
+}
+
+/* Connections, then threads: the first worker is this thread, and does all where there is no other. */
+static void run_workers(worker *workers, size_t n) {
+    for (size_t i = 1; i < n; i++)
+        workers[i].started = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
+    work(&workers[0]);
+    for (size_t i = 1; i < n; i++)
+        if (workers[i].started) pthread_join(workers[i].thread, NULL);
+}
+
+ht_status pull_files(const hub *h, pull_store *s, const hub_file *const *files, size_t n, ht_error *err) {
+    worker workers[THREADS_MAX] = {0};
+    job j = {.hub = h, .settings = *h->settings, .store = s, .files = files, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+    size_t n_workers = (size_t)h->settings->connections;
+    ht_status st = HT_OK;
+    if (n_workers > n) n_workers = n;
+    if (n_workers > THREADS_MAX) n_workers = THREADS_MAX;
+    j.settings.stop = &j.stop;
+    for (size_t i = 0; i < n_workers && !st; i++) {
+        workers[i].job = &j;
+        st = http_new(&j.settings, &workers[i].http, err);
+    }
+    if (!st && n_workers) {
+        run_workers(workers, n_workers);
+        st = j.err.status;
+        if (st) *err = j.err;
+    }
+    for (size_t i = 0; i < n_workers; i++) http_free(workers[i].http);
+    pthread_mutex_destroy(&j.lock);
+    return st;
 }

@@ -1,6 +1,7 @@
 #include "pull_http.h"
 
 #include "fail.h"
+#include "terminal.h"
 
 #include <hearth/version.h>
 
@@ -10,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
+#include <unistd.h>
 
 enum {
     REDIRECTS_MAX = 10,
@@ -34,6 +37,106 @@ typedef struct attempt {
     http_outcome outcome; /* of the receiver */
     size_t ignored;       /* bytes of other bodies */
 } attempt;
+
+/* Whether a transfer is to end: another one has failed, or a signal came. */
+static bool stopped(const pull_settings *s) {
+    return ht_cancel_requested(interrupt_flag()) || (s->stop && atomic_load(s->stop));
+}
+
+/* ---- header fields ---- */
+
+/* Kept whole or, where it has to be exact, not at all. */
+static void keep(char *out, size_t room, const char *value, bool exact) {
+    const size_t n = strlen(value);
+    if (n >= room && exact) {
+        *out = '\0';
+        return;
+    }
+    snprintf(out, room, "%s", value);
+}
+
+/* A weak ETag, W/"...", does not promise the same bytes. */
+static void read_etag(http_answer *a, const char *value) {
+    const size_t n = strlen(value);
+    if (n >= 2 && value[0] == '"' && value[n - 1] == '"') keep(a->etag, sizeof a->etag, value, true);
+}
+
+/* "<address>; rel="next"" among entries that commas separate. */
+static void read_link(http_answer *a, const char *value) {
+    for (const char *at = value; (at = strchr(at, '<'));) {
+        const char *end = strchr(at, '>');
+        if (!end) return;
+        const size_t parameters = strcspn(end, ","), n = (size_t)(end - at) - 1;
+        const bool next = memmem(end, parameters, "rel=\"next\"", 10) || memmem(end, parameters, "rel=next", 8);
+        if (next && n < sizeof a->next) {
+            memcpy(a->next, at + 1, n);
+            a->next[n] = '\0';
+            return;
+        }
+        at = end + parameters;
+    }
+}
+
+/* "bytes 100-199/200", "bytes 100-199/" and an asterisk, or "bytes", an asterisk and "/200". */
+static void read_range(http_answer *a, const char *value) {
+    long long begin, last, total;
+    const char *slash = strchr(value, '/');
+    if (strncasecmp(value, "bytes ", 6) != 0 || !slash) return;
+    if (sscanf(value + 6, "%19lld-%19lld/", &begin, &last) == 2 && begin >= 0 && last >= begin) a->range_begin = begin;
+    if (sscanf(slash + 1, "%19lld", &total) == 1 && total >= 0) a->range_total = total;
+}
+
+/* Seconds, or a date. */
+static void read_retry_after(http_answer *a, const char *value) {
+    char *end;
+    const double seconds = strtod(value, &end);
+    if (end != value && !*end && isfinite(seconds) && seconds >= 0) {
+        a->retry_after = seconds;
+        return;
+    }
+    const time_t then = curl_getdate(value, NULL);
+    if (then == (time_t)-1) return;
+    a->retry_after = difftime(then, time(NULL));
+    if (a->retry_after < 0) a->retry_after = 0;
+}
+
+static void take_field(http_answer *a, const char *name, const char *value) {
+    if (strcasecmp(name, "etag") == 0)
+        read_etag(a, value);
+    else if (strcasecmp(name, "link") == 0)
+        read_link(a, value);
+    else if (strcasecmp(name, "content-range") == 0)
+        read_range(a, value);
+    else if (strcasecmp(name, "retry-after") == 0)
+        read_retry_after(a, value);
+    else if (strcasecmp(name, "x-error-code") == 0)
+        keep(a->error_code, sizeof a->error_code, value, true);
+    else if (strcasecmp(name, "x-error-message") == 0)
+        keep(a->error_message, sizeof a->error_message, value, false);
+}
+
+void http_header(http_answer *a, const char *line, size_t n) {
+    char text[4096];
+    if (n >= 5 && strncasecmp(line, "HTTP/", 5) == 0) { /* of another answer, as after "100 Continue" */
+        const bool redirected = a->redirected;
+        char host[sizeof a->host];
+        memcpy(host, a->host, sizeof host);
+        *a = (http_answer){.retry_after = -1, .range_begin = -1, .range_total = -1, .redirected = redirected};
+        memcpy(a->host, host, sizeof host);
+        return;
+    }
+    if (n >= sizeof text) return;
+    memcpy(text, line, n);
+    text[n] = '\0';
+    char *colon = strchr(text, ':');
+    if (!colon) return;
+    *colon = '\0';
+    char *value = colon + 1 + strspn(colon + 1, " \t"), *end = value + strlen(value);
+    while (end > value && strchr(" \t\r\n", end[-1])) *--end = '\0';
+    for (const char *c = value; *c; c++)
+        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7F) return; /* an ETag goes back in a header of ours */
+    take_field(a, text, value);
+}
 
 /* ---- callbacks of libcurl ---- */
 
@@ -65,16 +168,20 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user) {
 
 static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total, curl_off_t up) {
     (void)total, (void)done, (void)up_total, (void)up;
-    return pull_stopped(((const attempt *)user)->h->settings);
+    return stopped(((const attempt *)user)->h->settings);
 }
 
 /* ---- origins ---- */
 
+/* A part of an address, for curl_free; NULL: it has none, or memory ran out. */
+static char *part_of(const CURLU *url, CURLUPart part) {
+    char *text = NULL;
+    return curl_url_get((CURLU *)(uintptr_t)url, part, &text, CURLU_DEFAULT_PORT) == CURLUE_OK ? text : NULL;
+}
+
 static bool same_part(const CURLU *a, const CURLU *b, CURLUPart part) {
-    char *first = NULL, *second = NULL;
-    const bool same = curl_url_get((CURLU *)(uintptr_t)a, part, &first, CURLU_DEFAULT_PORT) == CURLUE_OK &&
-                      curl_url_get((CURLU *)(uintptr_t)b, part, &second, CURLU_DEFAULT_PORT) == CURLUE_OK &&
-                      strcasecmp(first, second) == 0;
+    char *first = part_of(a, part), *second = part_of(b, part);
+    const bool same = first && second && strcasecmp(first, second) == 0;
     curl_free(first);
     curl_free(second);
     return same;
@@ -85,16 +192,14 @@ static bool same_origin(const CURLU *a, const CURLU *b) {
 }
 
 static void keep_host(const CURLU *url, http_answer *answer) {
-    char *host = NULL;
-    if (curl_url_get((CURLU *)(uintptr_t)url, CURLUPART_HOST, &host, 0) == CURLUE_OK)
-        snprintf(answer->host, sizeof answer->host, "%s", host);
+    char *host = part_of(url, CURLUPART_HOST);
+    if (host) snprintf(answer->host, sizeof answer->host, "%s", host);
     curl_free(host);
 }
 
 static bool has_scheme(const CURLU *url, const char *scheme) {
-    char *found = NULL;
-    const bool has = curl_url_get((CURLU *)(uintptr_t)url, CURLUPART_SCHEME, &found, 0) == CURLUE_OK &&
-                     strcasecmp(found, scheme) == 0;
+    char *found = part_of(url, CURLUPART_SCHEME);
+    const bool has = found && strcasecmp(found, scheme) == 0;
     curl_free(found);
     return has;
 }
@@ -102,7 +207,7 @@ static bool has_scheme(const CURLU *url, const char *scheme) {
 /* ---- what came of it ---- */
 
 static http_outcome lost(const attempt *t, http_outcome outcome, const char *why) {
-    fail_with(t->err, HT_ERR_IO, "%.200s: %s", t->answer->host, why);
+    ht_fail(t->err, HT_ERR_IO, "%.200s: %s", t->answer->host, why);
     return outcome;
 }
 
@@ -144,8 +249,8 @@ static const char *reason(const attempt *t, CURLcode code, char *text, size_t n)
 
 static http_outcome judge(attempt *t, CURLcode code) {
     char text[300];
-    if (pull_stopped(t->h->settings)) {
-        fail_with(t->err, HT_ERR_CANCELLED, "interrupted");
+    if (stopped(t->h->settings)) {
+        ht_fail(t->err, HT_ERR_CANCELLED, "interrupted");
         return HTTP_FAILED;
     }
     curl_easy_getinfo(t->h->curl, CURLINFO_RESPONSE_CODE, &t->answer->status);
@@ -161,10 +266,9 @@ static http_outcome judge(attempt *t, CURLcode code) {
 /* ---- one request ---- */
 
 static void prepare(http *h, attempt *t, const char *url, bool with_token) {
-    static const char agent[] = "hearth/";
     char range[32], name[64];
     curl_easy_reset(h->curl);
-    snprintf(name, sizeof name, "%s%s", agent, ht_version());
+    snprintf(name, sizeof name, "hearth/%s", ht_version());
     curl_easy_setopt(h->curl, CURLOPT_URL, url);
     curl_easy_setopt(h->curl, CURLOPT_USERAGENT, name);
     curl_easy_setopt(h->curl, CURLOPT_NOSIGNAL, 1L);
@@ -250,7 +354,7 @@ static http_outcome get(attempt *t, CURLU *url) {
         const CURLcode code = curl_easy_perform(t->h->curl);
         curl_free(text);
         curl_easy_getinfo(t->h->curl, CURLINFO_RESPONSE_CODE, &t->answer->status);
-        if (t->answer->status < 300 || t->answer->status > 399 || pull_stopped(t->h->settings)) return judge(t, code);
+        if (t->answer->status < 300 || t->answer->status > 399 || stopped(t->h->settings)) return judge(t, code);
         const http_outcome outcome = follow(t, url);
         if (outcome != HTTP_COMPLETE) return outcome;
     }
@@ -265,7 +369,7 @@ http_outcome http_get(http *h, const http_request *request, http_answer *answer,
     if (!url || !make_headers(h, request))
         fail_memory(err, "a request");
     else if (curl_url_set(url, CURLUPART_URL, request->url, 0) != CURLUE_OK)
-        fail_with(err, HT_ERR_ARGUMENT, "%.200s is no address", h->settings->endpoint);
+        ht_fail(err, HT_ERR_ARGUMENT, "%.200s is no address", h->settings->endpoint);
     else
         outcome = get(&t, url);
     curl_url_cleanup(url);
@@ -275,7 +379,7 @@ http_outcome http_get(http *h, const http_request *request, http_answer *answer,
 ht_status http_new(const pull_settings *settings, http **out, ht_error *err) {
     *out = NULL;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return fail_memory(err, "connections");
-    http *h = calloc(1, sizeof *h);
+    http *h = malloc(sizeof *h);
     if (!h) {
         curl_global_cleanup();
         return fail_memory(err, "connections");
@@ -285,7 +389,7 @@ ht_status http_new(const pull_settings *settings, http **out, ht_error *err) {
     if (!h->curl || !h->hub)
         st = fail_memory(err, "connections");
     else if (curl_url_set(h->hub, CURLUPART_URL, settings->endpoint, 0) != CURLUE_OK)
-        st = fail_with(err, HT_ERR_ARGUMENT, "HF_ENDPOINT is \"%.200s\", which is no address", settings->endpoint);
+        st = ht_fail(err, HT_ERR_ARGUMENT, "HF_ENDPOINT is \"%.200s\", which is no address", settings->endpoint);
     if (st)
         http_free(h);
     else
@@ -300,4 +404,44 @@ void http_free(http *h) {
     free_headers(h);
     free(h);
     curl_global_cleanup();
+}
+
+/* ---- retries ---- */
+
+enum {
+    DOUBLINGS_MAX = 5,     /* the longest wait is 32 times the first */
+    RETRY_AFTER_MAX = 300, /* seconds that a server may ask for */
+};
+
+/* From a half to 1, so that many who were refused together do not come back together. */
+static double jitter(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t x = (uint64_t)t.tv_nsec ^ (uint64_t)t.tv_sec << 20 ^ (uint64_t)getpid() << 40;
+    for (int i = 0; i < 3; i++) x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    return 0.5 + (double)(x >> 11) / (double)(1ULL << 53) / 2;
+}
+
+static void wait_for(const pull_settings *s, double seconds) {
+    const double end = now_seconds() + seconds;
+    for (double left = seconds; left > 0 && !stopped(s); left = end - now_seconds()) {
+        const double piece = left < 0.2 ? left : 0.2;
+        const struct timespec t = {(time_t)0, (long)(piece * 1e9)};
+        nanosleep(&t, NULL);
+    }
+}
+
+ht_status retry_wait(retry *r, const char *what, const http_answer *answer, const ht_error *why, ht_error *err) {
+    double seconds = r->settings->retry_delay *
+                     ldexp(1, (int)(r->failures < DOUBLINGS_MAX ? r->failures : DOUBLINGS_MAX)) * jitter();
+    if (r->failures++ >= r->settings->retries)
+        return ht_fail(err, why->status, "%.200s: %.400s; given up after %lld attempt%s", what, why->message,
+                       (long long)r->failures, plural(r->failures));
+    if (answer->retry_after > (double)RETRY_AFTER_MAX)
+        return ht_fail(err, why->status, "%.200s: %.400s; it asks to come back in %.0f s", what, why->message,
+                       answer->retry_after);
+    if (answer->retry_after > seconds) seconds = answer->retry_after;
+    pull_note(r->show, "%.200s: %.400s; trying again in %.*f s", what, why->message, seconds < 10, seconds);
+    wait_for(r->settings, seconds);
+    return stopped(r->settings) ? ht_fail(err, HT_ERR_CANCELLED, "interrupted") : HT_OK;
 }

@@ -1,9 +1,28 @@
-/* HTTP GET by libcurl: one try with its redirects, what came of it, and whether another try may help. The token goes to the hub's own origin
- * alone. One thread at a time. */
+/* HTTP GET by libcurl: one try with its redirects, what came of it, and whether another try may help, after which wait. The token goes to the
+ * hub's own origin alone. One thread at a time. */
 #ifndef HEARTH_APP_PULL_HTTP_H
 #define HEARTH_APP_PULL_HTTP_H
 
-#include "pull_settings.h"
+#include "pull_progress.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* Settings of `hearth pull`: the hub's address and token, from the environment as Hugging Face's own tools read it, and how patient a transfer
+ * is. */
+typedef struct pull_settings {
+    char *endpoint; /* HF_ENDPOINT, else https://huggingface.co; without a slash at its end */
+    char *token; /* HF_TOKEN, else the file of HF_TOKEN_PATH, HF_HOME/token or ~/.cache/huggingface/token; NULL: none */
+    /* File of trusted certificates: CURL_CA_BUNDLE, REQUESTS_CA_BUNDLE or SSL_CERT_FILE; NULL: the system's. */
+    const char *certificates;
+    int64_t retries;    /* failures in a row, without a byte in between, after which a transfer is given up, less one */
+    double retry_delay; /* seconds before the first retry; doubled for each further one */
+    double timeout; /* seconds without an answer, or nearly without bytes, after which a connection counts as failed */
+    int64_t connections; /* files to fetch at once */
+    bool quiet;
+    const atomic_bool
+        *stop; /* set when another transfer has failed for good: this one ends, too; NULL: there is no other */
+} pull_settings;
 
 typedef struct http http;
 
@@ -47,7 +66,17 @@ void http_free(http *h); /* NULL is fine */
  * it was to stop. */
 http_outcome http_get(http *h, const http_request *request, http_answer *answer, ht_error *err);
 
-/* One line of an answer's head, of n bytes. (pull_headers.c) */
+/* Reads one line of an answer's head, of n bytes. */
 void http_header(http_answer *answer, const char *line, size_t n);
+
+typedef struct retry {
+    const pull_settings *settings;
+    pull_progress *show;
+    int64_t failures; /* in a row; whoever got further sets it to 0 */
+} retry;
+
+/* After a failure `why` of `what`: waits with exponential backoff and jitter, or as long as the server asks, and says so. Not HT_OK when it has
+ * failed often enough, when the server wants to be left alone for longer than five minutes, or when it is to stop. */
+ht_status retry_wait(retry *r, const char *what, const http_answer *answer, const ht_error *why, ht_error *err);
 
 #endif

@@ -11,7 +11,7 @@
 /* ---- the grammar ---- */
 
 static ht_status bad_name(const char *text, ht_error *err) {
-    return fail_with(
+    return ht_fail(
         err, HT_ERR_ARGUMENT,
         "\"%.200s\" names no model of a hub, expected ORG/REPO, ORG/REPO:Q4_K_M or ORG/REPO/FILE.gguf, and behind it "
         "@REVISION for another than main",

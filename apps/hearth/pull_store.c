@@ -1,12 +1,15 @@
 #include "pull_store.h"
 
+#include "base/directory_writer.h"
+#include "base/file.h"
 #include "fail.h"
-#include "pull_state.h"
+#include "json.h"
 #include "tree.h"
+
+#include <hearth/discover.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,106 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+/* ---- records ---- */
+
+/* Hidden, so that directories are searched for models without it. */
+static const char pull_state_name[] = ".hearth-pull.json";
+
+enum { FORMAT = 1, STATE_BYTES_MAX = 64 << 20 };
+
+/* The record of a directory, or an empty one where there is none or it cannot be understood; NULL when memory ran out. */
+static ht_json *pull_state_read(const char *directory) {
+    char *path = ht_path_join(directory, pull_state_name);
+    ht_json *state = NULL;
+    if (path) (void)ht_json_read_as(path, STATE_BYTES_MAX, &(ht_json_options){0}, &state, NULL);
+    const bool known = ht_json_integer_value(ht_json_object_get(state, "format")) == FORMAT &&
+                       ht_json_is_object(ht_json_object_get(state, "files")) &&
+                       ht_json_is_object(ht_json_object_get(state, "parts"));
+    free(path);
+    if (known) return state;
+    ht_json_decref(state);
+    return ht_json_pack("{si s{} s{}}", "format", FORMAT, "files", "parts");
+}
+
+bool pull_state_exists(const char *directory) {
+    char *path = ht_path_join(directory, pull_state_name);
+    const bool exists = path && access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
+ht_status pull_state_write(const char *directory, const ht_json *state, ht_error *err) {
+    char *path = ht_path_join(directory, pull_state_name);
+    const ht_status st = path ? json_write(path, state, HT_JSON_INDENT(1), false, err) : fail_memory(err, "a path");
+    free(path);
+    return st;
+}
+
+ht_status pull_state_set_source(ht_json *state, const hub *h, const char *revision, ht_error *err) {
+    const bool failed = ht_json_object_set_new(state, "endpoint", ht_json_string(h->settings->endpoint)) ||
+                        ht_json_object_set_new(state, "repo", ht_json_string(h->repo)) ||
+                        ht_json_object_set_new(state, "revision", ht_json_string(revision ? revision : "main")) ||
+                        ht_json_object_set_new(state, "commit", ht_json_string(h->commit));
+    return failed ? fail_memory(err, "a record of files") : HT_OK;
+}
+
+bool pull_state_is_of(const char *directory, const char *revision) {
+    ht_json *state = pull_state_read(directory);
+    const char *asked = ht_json_string_value(ht_json_object_get(state, "revision")),
+               *commit = ht_json_string_value(ht_json_object_get(state, "commit"));
+    const bool is = (asked && strcmp(asked, revision) == 0) || (commit && strcmp(commit, revision) == 0);
+    ht_json_decref(state);
+    return is;
+}
+
+/* Size and time of a file; false when it is not there. */
+static bool look(const char *directory, const char *name, struct stat *out) {
+    char *path = ht_path_join(directory, name);
+    const bool there = path && stat(path, out) == 0 && S_ISREG(out->st_mode);
+    free(path);
+    return there;
+}
+
+ht_status pull_state_add(ht_json *state, const char *directory, const hub_file *f, ht_error *err) {
+    struct stat s;
+    if (!look(directory, f->path, &s))
+        return ht_fail(err, HT_ERR_IO, "%.300s in %.300s has been removed", f->path, directory);
+    ht_json *entry = ht_json_pack("{ss sI sI}", "hash", f->hash, "size", (int64_t)f->size, "time", (int64_t)s.st_mtime);
+    return ht_json_object_set_new(ht_json_object_get(state, "files"), f->path, entry)
+               ? fail_memory(err, "a record of files")
+               : HT_OK;
+}
+
+/* Whether the file has been found to have f->hash, and has not been written to since. */
+static bool pull_state_has(const ht_json *state, const char *directory, const hub_file *f) {
+    struct stat s;
+    const ht_json *entry = ht_json_object_get(ht_json_object_get(state, "files"), f->path);
+    const char *hash = ht_json_string_value(ht_json_object_get(entry, "hash"));
+    return hash && strcmp(hash, f->hash) == 0 && look(directory, f->path, &s) && s.st_size == f->size &&
+           ht_json_integer_value(ht_json_object_get(entry, "time")) == (int64_t)s.st_mtime;
+}
+
+const char *pull_state_etag(const ht_json *state, const hub_file *f) {
+    const ht_json *entry = ht_json_object_get(ht_json_object_get(state, "parts"), f->path);
+    const char *hash = ht_json_string_value(ht_json_object_get(entry, "hash")),
+               *etag = ht_json_string_value(ht_json_object_get(entry, "etag"));
+    return hash && etag && strcmp(hash, f->hash) == 0 ? etag : NULL;
+}
+
+ht_status pull_state_set_etag(ht_json *state, const hub_file *f, const char *etag, ht_error *err) {
+    ht_json *text = ht_json_string(etag); /* NULL for one that is no UTF-8, which is none then */
+    ht_json *entry = ht_json_pack("{ss so}", "hash", f->hash, "etag", text ? text : ht_json_string(""));
+    return ht_json_object_set_new(ht_json_object_get(state, "parts"), f->path, entry)
+               ? fail_memory(err, "a record of files")
+               : HT_OK;
+}
+
+void pull_state_drop_part(ht_json *state, const char *path) {
+    ht_json_object_del(ht_json_object_get(state, "parts"), path);
+}
+
+/* ---- places ---- */
 
 char *pull_store_path(const char *directory, const char *within, const char *suffix) {
     char *path;
@@ -29,7 +132,7 @@ static char *beside(const char *target, const char *suffix) {
 
 ht_status pull_store_open(const char *models, const char *repo, pull_store *out, ht_error *err) {
     *out = (pull_store){.lock = -1, .models = strlen(models)};
-    char *path = pull_store_path(models, repo, "");
+    char *path = ht_path_join(models, repo);
     if (!path) return fail_memory(err, "a path");
     out->target = realpath(path, NULL); /* a link leads to another disk, where the stage has to be, too */
     if (out->target && strcmp(out->target, path) != 0) out->models = 0;
@@ -67,7 +170,7 @@ static ht_status lock_stage(pull_store *s, bool *again, ht_error *err) {
     s->lock = open(s->stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->lock < 0) return fail_system(err, s->stage, "opened");
     if (flock(s->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return fail_with(err, HT_ERR_BUSY, "another hearth pull is fetching %.400s: let it end, or end it", s->target);
+        return ht_fail(err, HT_ERR_BUSY, "another hearth pull is fetching %.400s: let it end, or end it", s->target);
     *again = fstat(s->lock, &opened) != 0 || stat(s->stage, &named) != 0 || opened.st_ino != named.st_ino ||
              opened.st_dev != named.st_dev;
     return HT_OK;
@@ -99,7 +202,7 @@ ht_status pull_store_lock(pull_store *s, ht_error *err) {
         s->lock = -1;
         st = lock_stage(s, &again, err);
     }
-    if (!st && again) st = fail_with(err, HT_ERR_BUSY, "%.400s is made and removed all the time", s->stage);
+    if (!st && again) st = ht_fail(err, HT_ERR_BUSY, "%.400s is made and removed all the time", s->stage);
     if (!st) st = recover(s, err);
     if (st) {
         if (s->lock >= 0) close(s->lock);
@@ -161,4 +264,176 @@ int64_t pull_store_part_bytes(const pull_store *s, const hub_file *f) {
     const int64_t bytes = path && stat(path, &st) == 0 && st.st_size <= f->size ? (int64_t)st.st_size : 0;
     free(path);
     return bytes;
+}
+
+/* ---- installation: the directory is assembled from links beside the old one, and then takes its name ---- */
+
+typedef struct assembly {
+    pull_store *s;
+    const pull_choice *c;
+    char *fresh, *old; /* the new form of the directory, and what the old one is called for a moment */
+    ht_json *record;   /* of the new form */
+} assembly;
+
+static const hub_file *chosen(const pull_choice *c, const char *path) {
+    for (size_t i = 0; i < c->n; i++)
+        if (strcmp(c->file[i]->path, path) == 0) return c->file[i];
+    return NULL;
+}
+
+/* Whether a file of the old form stays: files that this command did not bring always do. */
+static bool stays(const char *within, void *user) {
+    const assembly *a = user;
+    const hub_file *f = chosen(a->c, within);
+    if (strncmp(within, pull_state_name, strlen(pull_state_name)) == 0) return false; /* or one that was half-written */
+    if (f) return pull_store_has(a->s, f);
+    return a->c->gguf || ht_ends_with(within, ".gguf") ||
+           !ht_json_object_get(ht_json_object_get(a->s->installed, "files"), within);
+}
+
+/* Links a fetched file into a directory, the new form of the model's. */
+static ht_status put(assembly *a, const char *directory, const hub_file *f, ht_error *err) {
+    char *from = ht_path_join(a->s->stage, f->path), *to = ht_path_join(directory, f->path);
+    ht_status st = HT_OK;
+    if (!from || !to)
+        st = fail_memory(err, "a path");
+    else if (!tree_make_parents(to, strlen(directory)))
+        st = fail_system(err, to, "made");
+    else
+        st = tree_link_or_move(from, to, err);
+    free(from);
+    free(to);
+    return st ? st : pull_state_add(a->record, directory, f, err);
+}
+
+static ht_status copy_record(assembly *a, ht_error *err) {
+    const char *path;
+    ht_json *entry, *files = ht_json_new_object();
+    a->record = ht_json_copy(a->s->installed);
+    if (!a->record || ht_json_object_set_new(a->record, "files", files)) return fail_memory(err, "a record of files");
+    ht_json_object_foreach(ht_json_object_get(a->s->installed, "files"), path, entry) {
+        if (stays(path, a) && ht_json_object_set(files, path, entry)) return fail_memory(err, "a record of files");
+    }
+    return HT_OK;
+}
+
+/* The chosen files and the record into a directory that has the others. */
+static ht_status fill(assembly *a, const char *directory, ht_error *err) {
+    ht_status st = copy_record(a, err);
+    for (size_t i = 0; i < a->c->n && !st; i++)
+        if (!pull_store_has(a->s, a->c->file[i])) st = put(a, directory, a->c->file[i], err);
+    if (!st) st = pull_state_write(directory, a->record, err);
+    if (!st) (void)ht_directory_flush(directory);
+    return st;
+}
+
+/* Where there are no hard links: file by file into the old form, which a kill in between leaves for the next call to finish. */
+static ht_status fill_in_place(assembly *a, ht_error *err) {
+    const char *path;
+    ht_json *entry;
+    *err = (ht_error){0};
+    if (!tree_remove(a->fresh)) return fail_system(err, a->fresh, "removed");
+    const ht_status st = fill(a, a->s->target, err);
+    const ht_json *files = ht_json_object_get(a->record, "files");
+    ht_json_object_foreach(ht_json_object_get(a->s->installed, "files"), path, entry) {
+        char *old = st || ht_json_object_get(files, path) ? NULL : ht_path_join(a->s->target, path);
+        if (old) unlink(old);
+        free(old);
+    }
+    return st;
+}
+
+static ht_status assemble(assembly *a, ht_error *err) {
+    const bool there = access(a->s->target, F_OK) == 0;
+    ht_status st = mkdir(a->fresh, 0777) == 0 ? HT_OK : fail_system(err, a->fresh, "made");
+    if (!st && there) st = tree_link(a->s->target, a->fresh, stays, a, err);
+    if (st == HT_ERR_UNSUPPORTED) return fill_in_place(a, err);
+    if (!st) st = fill(a, a->fresh, err);
+    if (st) return st;
+    if (there && rename(a->s->target, a->old) != 0) return fail_system(err, a->s->target, "replaced");
+    if (rename(a->fresh, a->s->target) == 0) return HT_OK;
+    st = fail_system(err, a->s->target, "made");
+    if (there) (void)rename(a->old, a->s->target); /* or the next call puts it back */
+    return st;
+}
+
+/* Takes the chosen files out of the stage. */
+static ht_status clear_stage(assembly *a, ht_error *err) {
+    for (size_t i = 0; i < a->c->n; i++) {
+        char *path = ht_path_join(a->s->stage, a->c->file[i]->path);
+        if (!path) return fail_memory(err, "a path");
+        if (ht_json_object_del(ht_json_object_get(a->s->staged, "files"), a->c->file[i]->path) == 0) {
+            unlink(path);
+            tree_remove_parents(path, strlen(a->s->stage));
+        }
+        free(path);
+    }
+    return pull_state_write(a->s->stage, a->s->staged, err);
+}
+
+ht_status pull_store_install(pull_store *s, const hub *h, const char *revision, const pull_choice *c, ht_error *err) {
+    assembly a = {.s = s, .c = c, .fresh = beside(s->target, ".new"), .old = beside(s->target, ".old")};
+    ht_status st =
+        a.fresh && a.old ? pull_state_set_source(s->installed, h, revision, err) : fail_memory(err, "a path");
+    if (!st) st = assemble(&a, err);
+    if (!st) {
+        if (access(a.old, F_OK) == 0) tree_remove(a.old); /* or the next call does */
+        ht_json_decref(s->installed);
+        s->installed = ht_json_incref(a.record);
+        st = clear_stage(&a, err);
+    } else if (a.fresh && access(a.fresh, F_OK) == 0)
+        tree_remove(a.fresh);
+    ht_json_decref(a.record);
+    free(a.fresh);
+    free(a.old);
+    return st;
+}
+
+/* ---- removal ---- */
+
+ht_status pull_store_remove(const char *models, const char *repo, bool *found, ht_error *err) {
+    static const char *const endings[] = {".pull", ".new", ".old"};
+    pull_store s;
+    ht_status st = pull_store_open(models, repo, &s, err);
+    const bool pulled = !st && pull_state_exists(s.target);
+    *found = !st && (pulled || pull_store_is_begun(&s));
+    if (*found) st = pull_store_lock(&s, err);
+    if (!st && pulled && !tree_remove(s.target)) st = fail_system(err, s.target, "removed");
+    for (size_t i = 0; i < 3 && !st && *found; i++) {
+        char *path = beside(s.target, endings[i]);
+        if (!path)
+            st = fail_memory(err, "a path");
+        else if (access(path, F_OK) == 0 && !tree_remove(path))
+            st = fail_system(err, path, "removed");
+        free(path);
+    }
+    if (!st && *found && s.models) tree_remove_parents(s.stage, s.models);
+    pull_store_close(&s);
+    return st;
+}
+
+static bool note_model(const ht_find *find, void *user) {
+    const bool weights = !find->info || find->info->has_weights;
+    if (weights) *(bool *)user = true;
+    return !weights;
+}
+
+void pull_store_sweep(const char *directory) {
+    ht_error ignored = {0};
+    bool left = false;
+    const char *path;
+    ht_json *state = pull_state_read(directory), *entry;
+    char *name = ht_path_join(directory, pull_state_name);
+    const ht_status st =
+        name && state && access(name, F_OK) == 0 ? ht_discover(directory, note_model, &left, &ignored) : HT_ERR_IO;
+    if (!st && !left) {
+        ht_json_object_foreach(ht_json_object_get(state, "files"), path, entry) {
+            char *file = ht_path_join(directory, path);
+            if (file && !strstr(path, "..")) unlink(file), tree_remove_parents(file, strlen(directory));
+            free(file);
+        }
+        unlink(name);
+    }
+    ht_json_decref(state);
+    free(name);
 }

@@ -3,14 +3,14 @@
 #define HEARTH_APP_PULL_STORE_H
 
 #include "formats/json.h"
-#include "pull_choose.h"
+#include "pull_hub.h"
 
 typedef struct pull_store {
     char *target;       /* the model's directory; it need not be there yet */
     char *stage;        /* where its files are fetched to; made by pull_store_lock */
     size_t models;      /* bytes of these paths that are the directory of all models */
     int lock;           /* descriptor of the stage; -1: not locked */
-    ht_json *installed; /* record of `target` (pull_state.h) */
+    ht_json *installed; /* record of `target` */
     ht_json *staged;    /* record of `stage`; NULL until it is locked */
 } pull_store;
 
@@ -47,5 +47,36 @@ ht_status pull_store_install(pull_store *s, const hub *h, const char *revision, 
 ht_status pull_store_remove(const char *models, const char *repo, bool *found, ht_error *err);
 /* Removes what pulling put beside the models of a directory, when none of them is left. */
 void pull_store_sweep(const char *directory);
+
+/* ---- records of what has been fetched into a directory: hash, size and time of each file, and the ETags of unfinished ones ---- */
+
+/* Whether the directory was pulled: it has a record. */
+bool pull_state_exists(const char *directory);
+/* Replaces the record as a whole. */
+ht_status pull_state_write(const char *directory, const ht_json *state, ht_error *err);
+
+/* Notes of which revision and commit of the repository the files are. */
+ht_status pull_state_set_source(ht_json *state, const hub *h, const char *revision, ht_error *err);
+/* Whether the files of a directory are of that revision: the one that was asked for last, or its commit. */
+bool pull_state_is_of(const char *directory, const char *revision);
+
+/* Notes that a file, which is there, has been found to have f->hash. */
+ht_status pull_state_add(ht_json *state, const char *directory, const hub_file *f, ht_error *err);
+
+/* The ETag under which the unfinished file of that hash was fetched, "" when there was none; NULL when there is no such file. */
+const char *pull_state_etag(const ht_json *state, const hub_file *f);
+ht_status pull_state_set_etag(ht_json *state, const hub_file *f, const char *etag, ht_error *err);
+void pull_state_drop_part(ht_json *state, const char *path);
+
+/* ---- transfer of files into the stage: from where an earlier one ended, checked by their hashes, repeated as long as that helps (pull_file.c) ---- */
+
+/* Fetches n files into s->stage, which has them whole and checked afterwards, as many at once as the settings say. The first failure ends the
+ * others; the bytes that came stay, unless they are wrong. HT_ERR_CANCELLED when it was to stop. */
+ht_status pull_files(const hub *h, pull_store *s, const hub_file *const *files, size_t n, ht_error *err);
+
+/* Whether n bytes have the hash of a file. */
+ht_status pull_hash_check(const hub_file *f, const char *bytes, size_t n, bool *good, ht_error *err);
+/* Whether a file in the model's directory that no record vouches for has the right bytes; it is recorded then. */
+ht_status pull_file_adopt(pull_progress *show, pull_store *s, const hub_file *f, bool *good, ht_error *err);
 
 #endif

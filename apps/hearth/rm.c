@@ -17,8 +17,8 @@
 
 typedef struct search {
     const char *models, *name;
-    char *path;   /* of the model of that name; NULL: there is none */
-    char *others; /* names that are there, a line for each; NULL: none */
+    char *path;     /* of the model of that name; NULL: there is none */
+    ht_text others; /* names that are there */
     bool out_of_memory;
 } search;
 
@@ -32,23 +32,14 @@ static bool on_find(const ht_find *f, void *user) {
         return false;
     }
     if (f->info && !f->info->has_weights) return true;
-    char *copy = strndup(name, n), *all = NULL;
-    if (!copy || asprintf(&all, "%s%s%s", s->others ? s->others : "", s->others ? ", " : "", copy) < 0) {
-        free(copy);
-        s->out_of_memory = true;
-        return false;
-    }
-    free(s->others);
-    free(copy);
-    s->others = all;
-    return true;
+    if (s->others.len) ht_text_append_str(&s->others, ", ");
+    ht_text_append(&s->others, name, n);
+    s->out_of_memory = s->others.failed;
+    return !s->out_of_memory;
 }
 
 static int cannot(const char *path) {
-    char shown[512];
-    snprintf(shown, sizeof shown, "%s cannot be removed: %s", path, strerror(errno));
-    make_printable(shown);
-    fprintf(stderr, "hearth: %s\n", shown);
+    warn("%s cannot be removed: %s", path, strerror(errno));
     return EXIT_FAILED;
 }
 
@@ -95,58 +86,33 @@ static int remove_model(const char *models, char *path) {
     return status;
 }
 
-/* What was pulled as ORG/REPO, whole or not. *found says whether there was such a thing. */
-static ht_status remove_pulled(const char *models, const char *name, bool *found, ht_error *err) {
-    pull_name parsed;
-    ht_error no_name = {0};
-    *found = false;
-    ht_status st = pull_name_parse(name, NULL, &parsed, &no_name);
-    if (!st && !parsed.file && !parsed.revision && !parsed.quantization)
-        st = pull_store_remove(models, parsed.repo, found, err);
-    else if (st == HT_ERR_ARGUMENT)
-        st = HT_OK;
-    else if (st)
-        *err = no_name;
-    pull_name_free(&parsed);
-    return st;
-}
-
-/* One model of a directory, by a name of `hearth pull`. */
-static ht_status find_pulled(const char *name, char **path, ht_error *err) {
-    pull_name parsed;
-    ht_error ignored = {0};
-    const bool is_name = pull_name_parse(name, NULL, &parsed, &ignored) == HT_OK;
-    *path = NULL;
-    const ht_status st = is_name && (parsed.quantization || parsed.file) ? model_in_cache(name, path, err) : HT_OK;
-    pull_name_free(&parsed);
-    return st;
-}
-
+/* What was pulled as ORG/REPO, whole or not, else one model. */
 static int remove_named(const char *models, const char *name) {
     ht_error err = {0};
     search s = {.models = models, .name = name};
-    bool pulled;
-    ht_status st = remove_pulled(models, name, &pulled, &err);
+    pull_name parsed;
+    bool pulled = false;
+    ht_status st = pull_name_parse(name, NULL, &parsed, &err);
+    const bool is_of_hub = !st, is_one = is_of_hub && (parsed.quantization || parsed.file);
+    if (st == HT_ERR_ARGUMENT) st = HT_OK;
+    if (is_of_hub && !is_one && !parsed.revision) st = pull_store_remove(models, parsed.repo, &pulled, &err);
+    pull_name_free(&parsed);
     if (st) return report(&err);
     if (pulled) return EXIT_OK;
     st = access(models, F_OK) == 0 ? ht_discover(models, on_find, &s, &err) : HT_OK;
-    if (!st) st = find_pulled(name, &s.path, &err);
+    if (!st && is_one) st = model_in_cache(name, &s.path, &err);
     int status = EXIT_FAILED;
     if (s.out_of_memory)
-        fprintf(stderr, "hearth: out of memory for the names of models\n");
+        warn("out of memory for the names of models");
     else if (s.path)
         status = remove_model(models, s.path);
     else if (st)
         status = report(&err);
-    else {
-        char shown[1024];
-        snprintf(shown, sizeof shown, "there is no model %.200s in the cache%s%.700s", name,
-                 s.others ? "; there are " : "", s.others ? s.others : "");
-        make_printable(shown);
-        fprintf(stderr, "hearth: %s\n", shown);
-    }
+    else
+        warn("there is no model %.200s in the cache%s%.700s", name, s.others.len ? "; there are " : "",
+             s.others.len ? s.others.data : "");
     free(s.path);
-    free(s.others);
+    ht_text_discard(&s.others);
     return status;
 }
 
@@ -154,10 +120,7 @@ int rm_command(const options *o) {
     char *models;
     ht_error err = {0};
     int status = EXIT_OK;
-    if (!o->arguments.n) {
-        fprintf(stderr, "hearth rm: the name of a model is needed (see hearth rm --help)\n");
-        return EXIT_USAGE;
-    }
+    if (!o->arguments.n) return usage_error(o, "the name of a model is needed");
     if (cache_path("models", &models, &err)) return report(&err);
     for (int i = 0; i < o->arguments.n; i++)
         if (remove_named(models, o->arguments.items[i]) != EXIT_OK) status = EXIT_FAILED;

@@ -1,14 +1,11 @@
 /* hearth run: answer one prompt, text to stdout as it comes. */
 #include "answer.h"
-#include "backends.h"
 #include "command.h"
-#include "constraint.h"
 #include "conversation.h"
-#include "device.h"
 #include "engine.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
-#include "probes.h"
 #include "terminal.h"
 
 #include <hearth/state.h>
@@ -33,22 +30,6 @@ typedef struct reply {
     answer answer;
     probe_lines probes;
 } reply;
-
-/* The prompt, in fresh memory; after --messages there may be none. A final newline of standard input is the shell's, not the question's. */
-static ht_status read_prompt(const options *o, char **prompt, size_t *n, ht_error *err) {
-    if (o->arguments.n || o->messages) {
-        const char *given = o->arguments.n ? o->arguments.items[0] : "";
-        *prompt = strdup(given);
-        *n = strlen(given);
-        return *prompt ? HT_OK : (snprintf(err->message, sizeof err->message, "out of memory"), HT_ERR_MEMORY);
-    }
-    ht_status st = input_read_all("the prompt", prompt, n, err);
-    if (st) return st;
-    while (!o->raw && *n && ((*prompt)[*n - 1] == '\n' || (*prompt)[*n - 1] == '\r')) (*prompt)[--*n] = '\0';
-    if (strlen(*prompt) == *n) return HT_OK;
-    snprintf(err->message, sizeof err->message, "the prompt on standard input holds a NUL byte: it is not text");
-    return HT_ERR_ARGUMENT;
-}
 
 static ht_status count_tokens(const options *o, const char *prompt, size_t n, size_t *count, ht_error *err) {
     ht_tokenizer *t;
@@ -170,9 +151,8 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     if (o->raw || !by->chat_format) {
         const char *needs = option_of_chats(o);
         if (!needs) return generate_text(by, o, prompt, &how, &r->answer, metrics, err);
-        snprintf(err->message, sizeof err->message,
-                 "--%s needs a chat template, and %s has none: put all of it into the prompt", needs, o->model);
-        return err->status = HT_ERR_ARGUMENT;
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "--%s needs a chat template, and %s has none: put all of it into the prompt", needs, o->model);
     }
     ht_chat *chat = NULL;
     ht_status st = make_chat(by, o, prompt, &chat, err);
@@ -203,7 +183,7 @@ static const char *finish_name(ht_finish finish) {
     return "interrupted";
 }
 
-static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
+static void print_json(const options *o, const answer *a, const ht_metrics *m) {
     ht_json *metrics = ht_json_pack(
         "{sI sI sf sf sf sf sf sI sI sI}", "prompt_tokens", (int64_t)m->prompt_tokens, "generated_tokens",
         (int64_t)m->generated_tokens, "prefill_seconds", m->prefill_seconds, "decode_seconds", m->decode_seconds,
@@ -212,14 +192,14 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
         (int64_t)m->guessed_tokens, "accepted_tokens", (int64_t)m->accepted_tokens);
     ht_json *value =
         ht_json_pack("{so so ss so}", "model", ht_json_string(o->model), "text",
-                     ht_json_stringn(a->text.text, a->text.n), "finish", finish_name(m->finish), "metrics", metrics);
+                     ht_json_stringn(a->text.data, a->text.len), "finish", finish_name(m->finish), "metrics", metrics);
     if (m->stop >= 0)
         ht_json_object_set_new(value, "stop", ht_json_stringn(o->stop.items[m->stop], strlen(o->stop.items[m->stop])));
     if (m->stop_id >= 0) ht_json_object_set_new(value, "stop_id", ht_json_integer(m->stop_id));
     if (m->thought_ended) ht_json_object_set_new(value, "thought_ended", ht_json_boolean(true));
-    if (a->thinking.n) ht_json_object_set_new(value, "thinking", ht_json_stringn(a->thinking.text, a->thinking.n));
+    if (a->thinking.len) ht_json_object_set_new(value, "thinking", ht_json_stringn(a->thinking.data, a->thinking.len));
     if (a->calls) ht_json_object_set(value, "tool_calls", a->calls);
-    return json_output(value);
+    json_output(value);
 }
 
 static int finish_run(const options *o, const ht_device *d, reply *r, const ht_metrics *metrics, ht_status st,
@@ -235,9 +215,9 @@ static int finish_run(const options *o, const ht_device *d, reply *r, const ht_m
         fprintf(stderr, "hearth: interrupted before the first token\n");
         return EXIT_FAILED;
     }
-    if (o->json && (!st || cancelled)) {
-        if (!print_json(o, a, metrics)) return EXIT_FAILED;
-    } else if (!o->json)
+    if (o->json && (!st || cancelled))
+        print_json(o, a, metrics);
+    else if (!o->json)
         answer_end(a);
     int status = output_finish(EXIT_OK);
     if (st && !cancelled) return report(err);
@@ -274,35 +254,17 @@ int run_command(const options *o) {
     ht_error err = {0};
     char *prompt = NULL;
     size_t n = 0;
-    const char *of_chats = o->raw ? option_of_chats(o) : NULL;
-    const bool two_systems = o->system && o->messages;
-    if (o->guesses && !options_lookup(o) && !o->draft) {
-        fprintf(stderr, "hearth run: --guesses and --no-lookup exclude each other (see hearth run --help)\n");
-        return EXIT_USAGE;
-    }
-    if (of_chats || two_systems) {
-        fprintf(stderr, "hearth run: --%s and --%s exclude each other (see hearth run --help)\n",
-                of_chats ? of_chats : "system", of_chats ? "raw" : "messages");
-        return EXIT_USAGE;
-    }
-    if (constraint_problem(o)) {
-        fprintf(stderr, "hearth run: %s (see hearth run --help)\n", constraint_problem(o));
-        return EXIT_USAGE;
-    }
-    if (o->top_logprobs && !o->probe) {
-        fprintf(stderr, "hearth run: --top-logprobs is of --probe logprob (see hearth run --help)\n");
-        return EXIT_USAGE;
-    }
-    if ((o->probe && !probes_kinds(o->probe)) || (o->probe_out && !o->probe)) {
-        fprintf(stderr, "hearth run: %s (see hearth run --help)\n",
-                o->probe ? "--probe is a list as in token,entropy, or all" : "--probe-out is of --probe");
-        return EXIT_USAGE;
-    }
-    ht_status st = read_prompt(o, &prompt, &n, &err);
+    if (o->guesses && !options_lookup(o) && !o->draft)
+        return usage_error(o, "--guesses and --no-lookup exclude each other");
+    if (o->system && o->messages) return usage_error(o, "--system and --messages exclude each other");
+    if (constraint_problem(o)) return usage_error(o, "%s", constraint_problem(o));
+    if (o->top_logprobs && !o->probe) return usage_error(o, "--top-logprobs is of --probe logprob");
+    if (o->probe_out && !o->probe) return usage_error(o, "--probe-out is of --probe");
+    if (o->probe && !probes_kinds(o->probe)) return usage_error(o, "--probe is a list as in token,entropy, or all");
+    ht_status st = prompt_read(o, &prompt, &n, &err);
     if (!st && n == 0 && !o->messages && !o->load_state) {
-        fprintf(stderr, "hearth run: the prompt is empty (see hearth run --help)\n");
         free(prompt);
-        return EXIT_USAGE;
+        return usage_error(o, "the prompt is empty");
     }
     answerer by = {0};
     ht_metrics metrics = {0};

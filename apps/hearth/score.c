@@ -1,5 +1,6 @@
 /* hearth score: log-probabilities of given texts after prompts. */
 #include "command.h"
+#include "fail.h"
 #include "json.h"
 #include "many.h"
 
@@ -21,17 +22,12 @@ static void clear(scoring *s) {
     s->n = 0;
 }
 
-static ht_status refuse(const char *sentence, ht_error *err) {
-    snprintf(err->message, sizeof err->message, "%s", sentence);
-    return err->status = HT_ERR_ARGUMENT;
-}
-
 static ht_status read_continuations(scoring *s, ht_error *err) {
     const ht_json *list = ht_json_object_get(s->m.line.object, "continuations");
     const size_t n = ht_json_array_size(list);
-    if (!n) return refuse("\"continuations\" must be a list of texts or of lists of ids", err);
+    if (!n) return ht_fail(err, HT_ERR_ARGUMENT, "\"continuations\" must be a list of texts or of lists of ids");
     s->continuations = calloc(n, sizeof *s->continuations);
-    if (!s->continuations) return refuse("out of memory for the continuations", err);
+    if (!s->continuations) return ht_fail(err, HT_ERR_ARGUMENT, "out of memory for the continuations");
     for (; s->n < n; s->n++) {
         ht_continuation *c = &s->continuations[s->n];
         const ht_json *value = ht_json_array_get(list, s->n);
@@ -43,17 +39,18 @@ static ht_status read_continuations(scoring *s, ht_error *err) {
             if (st) return st;
             c->ids = ids;
         } else
-            return refuse("a continuation is neither a text nor a list of ids", err);
+            return ht_fail(err, HT_ERR_ARGUMENT, "a continuation is neither a text nor a list of ids");
     }
     return HT_OK;
 }
 
+static bool is_member(const char *name) { return strcmp(name, "continuations") == 0; }
+
 static ht_status next(size_t i, ht_score_request *request, void *user, ht_error *err) {
-    static const char *const others[] = {"continuations", NULL};
     scoring *s = user;
     const size_t index = many_index(&s->m, i);
     clear(s);
-    ht_status st = prompts_read(&s->m.prompts, index, s->m.o, s->m.e.model, others, &s->m.line, err);
+    ht_status st = prompts_read(&s->m.prompts, index, s->m.o, s->m.e.model, is_member, &s->m.line, err);
     if (st) return st;
     st = read_continuations(s, err);
     if (st) return prompts_fail(&s->m.prompts, index, st, err);
@@ -79,14 +76,13 @@ static ht_json *continuation_json(const ht_continuation_score *c) {
 static bool take(const ht_score_result *r, void *user) {
     scoring *s = user;
     if (many_interrupted(r->status)) return false;
-    ht_json *value = result_of(&s->m.prompts, many_index(&s->m, r->index), r->status ? r->message : NULL);
+    ht_json *value = many_result(&s->m, r->index, r->status ? r->message : NULL);
     if (value && !r->status) {
         ht_json *list = ht_json_new_array();
         for (size_t i = 0; list && i < r->n_continuations; i++)
             ht_json_array_append_new(list, continuation_json(&r->continuations[i]));
-        ht_json_object_set_new(value, "prompt_tokens", ht_json_integer(r->prompt_tokens));
-        ht_json_object_set_new(value, "shared_tokens", ht_json_integer(r->shared_tokens));
-        ht_json_object_set_new(value, "continuations", list);
+        value = json_merge(value, ht_json_pack("{sI sI so}", "prompt_tokens", (int64_t)r->prompt_tokens,
+                                               "shared_tokens", (int64_t)r->shared_tokens, "continuations", list));
     }
     return many_write(&s->m, value, r->status != HT_OK);
 }
@@ -94,7 +90,7 @@ static bool take(const ht_score_result *r, void *user) {
 int score_command(const options *o) {
     scoring s = {0};
     ht_error err = {0};
-    const int status = many_open(&s.m, o, "score");
+    const int status = many_open(&s.m, o);
     if (status) return status;
     ht_score_options how;
     ht_score_options_init(&how, sizeof how);

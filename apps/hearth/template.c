@@ -1,26 +1,16 @@
 /* hearth template: a conversation as a chat template writes it. */
 #include "command.h"
 #include "conversation.h"
+#include "engine.h"
 #include "input.h"
 #include "json.h"
-#include "model_path.h"
 #include "terminal.h"
 
 #include <hearth/template.h>
 #include <hearth/tokenizer.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The tokenizer of the model, which has its template and the text of BOS and EOS. */
-static ht_status read_tokenizer(const options *o, ht_tokenizer **out, ht_error *err) {
-    char *path;
-    ht_status st = model_path(o->model, &path, err);
-    if (!st) st = ht_tokenizer_load(path, out, err);
-    free(path);
-    return st;
-}
 
 static ht_status read_template(const options *o, ht_chat_template **t, ht_error *err) {
     char *source;
@@ -35,34 +25,20 @@ static ht_status read_template(const options *o, ht_chat_template **t, ht_error 
 /* ---- answers ---- */
 
 typedef struct taken_apart {
-    ht_json *thinking, *text, *calls; /* lists */
+    ht_text thinking, text;
+    ht_json *calls; /* a list */
 } taken_apart;
 
 static bool on_piece(const ht_answer_piece *piece, void *user) {
     taken_apart *parts = user;
-    if (piece->part != HT_ANSWER_CALL)
-        return ht_json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
-                                        ht_json_stringn(piece->text, piece->n)) == 0;
-    ht_json *call = ht_json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
-    if (call && piece->call->id) ht_json_object_set_new(call, "id", ht_json_string(piece->call->id));
-    return ht_json_array_append_new(parts->calls, call) == 0;
-}
-
-/* The texts of a list as one. */
-static ht_json *joined(ht_json *list) {
-    size_t n = 0, i;
-    ht_json *item;
-    ht_json_array_foreach(list, i, item) n += ht_json_string_length(item);
-    char *text = malloc(n + 1);
-    if (!text) return NULL;
-    n = 0;
-    ht_json_array_foreach(list, i, item) {
-        memcpy(text + n, ht_json_string_value(item), ht_json_string_length(item));
-        n += ht_json_string_length(item);
+    if (piece->part != HT_ANSWER_CALL) {
+        ht_text *to = piece->part == HT_ANSWER_TEXT ? &parts->text : &parts->thinking;
+        ht_text_append(to, piece->text, piece->n);
+        return !to->failed;
     }
-    ht_json *value = ht_json_stringn(text, n);
-    free(text);
-    return value;
+    ht_json *call = ht_json_pack("{ss ss ss*}", "name", piece->call->name, "arguments", piece->call->arguments, "id",
+                                 piece->call->id);
+    return ht_json_array_append_new(parts->calls, call) == 0;
 }
 
 /* The tools of the conversation as JSON; NULL: none, or memory ran out. The caller frees it. */
@@ -82,15 +58,15 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const h
     size_t n;
     ht_status st = input_read_file(o->answer, &text, &n, err);
     if (st) return st;
-    taken_apart parts = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
+    taken_apart parts = {.calls = ht_json_new_array()};
     char *tools = tools_of(chat);
     st = ht_chat_template_read_answer(t, tools, tools ? strlen(tools) : 0, prompt, text, n, on_piece, &parts, err);
     free(tools);
     if (!st)
-        json_output(ht_json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
-                                 "tool_calls", parts.calls));
-    ht_json_decref(parts.thinking);
-    ht_json_decref(parts.text);
+        json_output(ht_json_pack("{so so sO}", "thinking", ht_json_stringn(parts.thinking.data, parts.thinking.len),
+                                 "text", ht_json_stringn(parts.text.data, parts.text.len), "tool_calls", parts.calls));
+    ht_text_discard(&parts.thinking);
+    ht_text_discard(&parts.text);
     ht_json_decref(parts.calls);
     free(text);
     return st;
@@ -98,16 +74,10 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const h
 
 /* ---- the command ---- */
 
-static const char *problem(const options *o) {
-    if (o->model && o->template_file) return "a model has its own template: give MODEL or --template";
-    if (!o->messages && !o->answer && !o->arguments.n) return "--messages is needed: a file of JSON";
-    return o->messages && o->system ? "--system and --messages exclude each other" : NULL;
-}
-
 /* The conversation as hearth run makes it, and the text that the template makes of it: NULL where there is none. */
 static ht_status render(const options *o, ht_chat **chat, ht_chat_template **t, char **text, size_t *n, ht_error *err) {
     ht_tokenizer *tokenizer = NULL;
-    ht_status st = o->model ? read_tokenizer(o, &tokenizer, err) : read_template(o, t, err);
+    ht_status st = o->model ? engine_tokenizer(o, &tokenizer, err) : read_template(o, t, err);
     if (!st) st = conversation_of(o, o->arguments.n ? o->arguments.items[0] : "", chat, err);
     if (!st && o->no_generation_prompt) st = ht_chat_set_variable(*chat, "add_generation_prompt", "false", 5, err);
     if (!st && o->model) st = ht_chat_find_template(tokenizer, *chat, t, err);
@@ -117,10 +87,9 @@ static ht_status render(const options *o, ht_chat **chat, ht_chat_template **t, 
 }
 
 int template_command(const options *o) {
-    if (problem(o)) {
-        fprintf(stderr, "hearth template: %s (see hearth template --help)\n", problem(o));
-        return EXIT_USAGE;
-    }
+    if (o->model && o->template_file) return usage_error(o, "a model has its own template: give MODEL or --template");
+    if (!o->messages && !o->answer && !o->arguments.n) return usage_error(o, "--messages is needed: a file of JSON");
+    if (o->messages && o->system) return usage_error(o, "--system and --messages exclude each other");
     ht_error err = {0};
     ht_chat *chat = NULL;
     ht_chat_template *t = NULL;

@@ -24,7 +24,8 @@ void terminal_begin(void) {
 
 /* ---- stdout ---- */
 
-static int output_error; /* errno of the first failed write */
+static int output_error;       /* errno of the first failed write */
+static bool output_incomplete; /* something is missing, which has been said */
 
 static bool note_failure(bool good) {
     if (!good && !output_error) output_error = errno ? errno : EIO;
@@ -133,7 +134,7 @@ void output_paragraphs(const char *text) {
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0 && !ferror(stdout)); }
 
 int output_finish(int status) {
-    if (output_flush() || output_reader_gone()) return status;
+    if (output_flush() || output_reader_gone()) return output_incomplete ? EXIT_FAILED : status;
     fprintf(stderr, "hearth: standard output cannot be written: %s\n", strerror(output_error));
     return EXIT_FAILED;
 }
@@ -151,19 +152,29 @@ void make_printable(char *text) {
     }
 }
 
+void warn(const char *format, ...) {
+    char text[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    make_printable(text);
+    fprintf(stderr, "hearth: %s\n", text);
+}
+
+void output_lacks(const char *why) {
+    warn("%s", why);
+    output_incomplete = true;
+}
+
 int report(const ht_error *err) {
-    ht_error shown = *err;
-    make_printable(shown.message);
-    fprintf(stderr, "hearth: %s\n", shown.message);
+    warn("%s", err->message);
     return EXIT_FAILED;
 }
 
 static void print_note(ht_log_level level, const char *message, void *user) {
     (void)level, (void)user;
-    char text[1024];
-    snprintf(text, sizeof text, "%s", message);
-    make_printable(text);
-    fprintf(stderr, "hearth: %s\n", text);
+    warn("%s", message);
 }
 
 void notes_begin(void) { ht_log_set(print_note, HT_LOG_INFO, NULL); }
@@ -172,7 +183,8 @@ void progress_begin(progress *p, const char *what, bool quiet) {
     *p = (progress){.what = what, .on = !quiet && isatty(STDERR_FILENO) == 1, .begin = now_seconds()};
 }
 
-void progress_show(progress *p, double done) {
+void progress_show(double done, void *user) {
+    progress *p = user;
     if (!p->on || now_seconds() - p->begin < 0.5) return;
     fprintf(stderr, "\r\033[K%s %3.0f %%", p->what, done * 100);
     fflush(stderr);
@@ -268,6 +280,11 @@ int interrupt_end(int status) {
 }
 
 /* ---- the process ---- */
+
+const char *bytes_text(double bytes, char out[24]) {
+    snprintf(out, 24, bytes < 1e9 ? "%.0f MB" : "%.1f GB", bytes < 1e9 ? bytes / 1e6 : bytes / 1e9);
+    return out;
+}
 
 double now_seconds(void) {
     struct timespec t;

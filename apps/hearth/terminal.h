@@ -31,6 +31,8 @@ bool output_flush(void);
 /* Flushes; returns `status`, or EXIT_FAILED with a message when stdout could not be written. A reader that went away
  * is no failure and no message. */
 int output_finish(int status);
+/* Says why something is missing in what is written, for which output_finish returns EXIT_FAILED. */
+void output_lacks(const char *why);
 /* Whether the reader of stdout has gone away. */
 bool output_reader_gone(void);
 bool output_is_terminal(void);
@@ -40,7 +42,9 @@ bool output_is_terminal(void);
 /* Makes a text fit for one line of a terminal, in place: control characters, which paths and checkpoints may hold, become
  * question marks. */
 void make_printable(char *text);
-/* Prints "hearth: " and the error's sentence; returns EXIT_FAILED. */
+/* Prints "hearth: " and a sentence, on one line. */
+void warn(const char *format, ...) HT_PRINTF(1, 2);
+/* The same of an error; returns EXIT_FAILED. */
 int report(const ht_error *err);
 
 /* From now on what the library has to say beside results is printed, a line each. */
@@ -53,7 +57,8 @@ typedef struct progress {
     double begin; /* seconds; the line appears half a second later */
 } progress;
 void progress_begin(progress *p, const char *what, bool quiet);
-void progress_show(progress *p, double done); /* 0 to 1 */
+/* A progress function of the library, whose `user` is a progress; done: 0 to 1. */
+void progress_show(double done, void *user);
 void progress_end(progress *p);
 
 /* ---- Ctrl-C ---- */
@@ -76,6 +81,9 @@ int interrupt_end(int status);
 
 /* The end of a noun after a count: "%lld token%s". */
 #define plural(n) ((n) == 1 ? "" : "s")
+
+/* "350 MB", "1.2 GB"; returns `out`. */
+const char *bytes_text(double bytes, char out[24]);
 
 double now_seconds(void); /* of a clock that only goes forward */
 /* The most memory the process has had resident, in bytes; 0 where the system does not say. */

@@ -1,6 +1,7 @@
 /* hearth tokenize: the ids of a text, one line per text. */
 #include "command.h"
 #include "engine.h"
+#include "fail.h"
 #include "input.h"
 #include "json.h"
 #include "terminal.h"
@@ -10,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool print_json(const ht_tokenizer *t, const int32_t *ids, size_t n) {
+static void print_json(const ht_tokenizer *t, const int32_t *ids, size_t n) {
     ht_json *pieces = ht_json_new_array();
     for (size_t i = 0; i < n; i++) {
         const char *piece = ht_tokenizer_piece(t, ids[i]);
         ht_json_array_append_new(pieces, ht_json_stringn(piece, piece ? strlen(piece) : 0));
     }
-    return json_output(ht_json_pack("{so so}", "ids", json_ids(ids, n), "pieces", pieces));
+    json_output(ht_json_pack("{so so}", "ids", json_ids(ids, n), "pieces", pieces));
 }
 
 static void print_line(const int32_t *ids, size_t n) {
@@ -34,14 +35,12 @@ static ht_status tokenize(const ht_tokenizer *t, const options *o, const char *t
     size_t n_ids;
     ht_status st = ht_tokenizer_encode(t, text, n, how, &ids, &n_ids, err);
     if (st) return st;
-    if (!o->json)
+    if (o->json)
+        print_json(t, ids, n_ids);
+    else
         print_line(ids, n_ids);
-    else if (!print_json(t, ids, n_ids)) {
-        snprintf(err->message, sizeof err->message, "the ids could not be written as JSON");
-        st = err->status = HT_ERR_MEMORY;
-    }
     ht_ids_free(ids);
-    return st;
+    return HT_OK;
 }
 
 /* NUL separates texts; after the last one it may stand or not. */
@@ -57,11 +56,7 @@ static ht_status tokenize_each(const ht_tokenizer *t, const options *o, const ch
 }
 
 int tokenize_command(const options *o) {
-    if (o->null && o->arguments.n) {
-        fprintf(stderr,
-                "hearth tokenize: --null reads standard input and takes no TEXT (see hearth tokenize --help)\n");
-        return EXIT_USAGE;
-    }
+    if (o->null && o->arguments.n) return usage_error(o, "--null reads standard input and takes no TEXT");
     ht_error err = {0};
     ht_tokenizer *t = NULL;
     char *input = NULL;

@@ -1,5 +1,6 @@
 #include "tree.h"
 
+#include "base/file.h"
 #include "fail.h"
 
 #include <dirent.h>
@@ -60,11 +61,9 @@ typedef struct link_job {
 static ht_status link_directory(const link_job *j, const char *within, ht_error *err);
 
 static ht_status link_entry(const link_job *j, const char *within, ht_error *err) {
-    char *from = NULL, *to = NULL;
+    char *from = ht_path_join(j->from, within), *to = ht_path_join(j->to, within);
     struct stat s;
     ht_status st = HT_OK;
-    if (asprintf(&from, "%s/%s", j->from, within) < 0) from = NULL;
-    if (asprintf(&to, "%s/%s", j->to, within) < 0) to = NULL;
     if (!from || !to)
         st = fail_memory(err, "a path");
     else if (lstat(from, &s) != 0)
@@ -83,9 +82,9 @@ static ht_status link_entry(const link_job *j, const char *within, ht_error *err
 }
 
 static ht_status link_directory(const link_job *j, const char *within, ht_error *err) {
-    char *path = NULL;
+    char *path = ht_path_join(j->from, within);
     ht_status st = HT_OK;
-    if (asprintf(&path, "%s/%s", j->from, within) < 0) return fail_memory(err, "a path");
+    if (!path) return fail_memory(err, "a path");
     DIR *d = opendir(path);
     if (!d) st = fail_system(err, path, "read");
     for (const struct dirent *e; !st && d && (e = readdir(d));) {

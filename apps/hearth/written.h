@@ -1,14 +1,10 @@
-/* Outputs of commands: whether they may be written, and what is said of a checkpoint that was. */
+/* Outputs of commands: whether they may be written, and files that appear whole. */
 #ifndef HEARTH_APP_WRITTEN_H
 #define HEARTH_APP_WRITTEN_H
 
 #include "options.h"
 
-#include <hearth/convert.h>
-
 #include <stdio.h>
-
-enum { WRITTEN_PATH_SIZE = 4352 /* more than a path that was opened can have */ };
 
 /* HT_ERR_ARGUMENT where something is at `path` and --force is not given; an empty directory is nothing, and a device or a pipe. */
 ht_status output_check(const options *o, const char *path, ht_error *err);
@@ -19,10 +15,5 @@ ht_status output_close(FILE *f, const char *path, ht_error *err);
 /* The same of the checkpoint that a command writes, its first argument behind MODEL, with any parts of it beside each other. Not of MODEL
  * itself, which the library replaces in no case. A name that means a model of the cache is HT_ERR_ARGUMENT, too: it could not be loaded. */
 ht_status checkpoint_output_check(const options *o, ht_error *err);
-
-/* The path to load of what ht_convert wrote to `out`: that, or the first of several GGUF files beside each other. */
-void written_path(const char *out, const ht_convert_report *r, char path[WRITTEN_PATH_SIZE]);
-/* Prints the path, the files where there are several, and the bytes. */
-void written_print(const char *out, const ht_convert_report *r);
 
 #endif

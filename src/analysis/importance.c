@@ -1,20 +1,44 @@
-/* Importance weights of a text (hearth/importance.h): its chunks, the matrices of a model, and the result. */
-#include "analysis/importance.h"
+/* Importance weights of a text (hearth/importance.h): passes over its chunks, with an observer that adds up the squares of every projection's
+ * inputs on the device. Logits are never computed. */
+#include "formats/importance.h"
 
-#include "analysis/window_text.h"
+#include "analysis/window.h"
+#include "array/array.h"
+#include "array/user_function.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
 #include "checkpoint/config.h"
-#include "formats/importance.h"
-#include "generate/cache.h"
 #include "generate/session_internal.h"
 #include "models/weights.h"
 
+#include <hearth/importance.h>
+#include <hearth/index.h>
+#include <hearth/ops.h>
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Rows of a step. Fixed, as the sums of a step are f32, and what is added to them is f64: so the bits depend on it. */
+enum { ROWS = HT_WINDOW_ROWS_MAX, NAME_SIZE = 160 };
+
+/* A matrix, or those of all experts. */
+typedef struct matrix_site {
+    const char *slot;                  /* of ht_linear; lent by the model */
+    char name[NAME_SIZE];              /* in GGUF files, ".weight" included; "": it goes by that of another matrix */
+    int64_t n_columns, n_experts;      /* 1 when dense */
+    const struct matrix_site *same_as; /* has the same inputs, and the sums; NULL: these are here */
+    double *sum, *count;               /* [n_experts][n_columns] squares, [n_experts] inputs; NULL: none yet */
+} matrix_site;
+
+/* All matrices of a model that tokens meet. */
+typedef struct matrix_sites {
+    int64_t n;
+    matrix_site *site; /* [n] */
+} matrix_sites;
 
 static const ht_importance_options defaults = {.size = sizeof defaults};
 
@@ -31,7 +55,7 @@ static int64_t count_around(const ht_family *family) {
     return n;
 }
 
-static void name_projection(const ht_projection *p, ht_importance_site *out) {
+static void name_projection(const ht_projection *p, matrix_site *out) {
     static const char gate[] = "ffn_gate_exps", up[] = "ffn_up_exps";
     out->slot = p->slot;
     out->n_columns = p->n_in;
@@ -45,44 +69,43 @@ static void name_projection(const ht_projection *p, ht_importance_site *out) {
 }
 
 /* The extents of matrices outside the layers are those of the hidden state. */
-static void add_around(const ht_model *m, const ht_tensor_spec *spec, ht_importance_sites *out) {
+static void add_around(const ht_model *m, const ht_tensor_spec *spec, matrix_sites *out) {
     if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || (spec->has && !spec->has(m->config, 0))) return;
-    ht_importance_site *site = &out->site[out->n++];
-    *site = (ht_importance_site){.slot = spec->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
+    matrix_site *site = &out->site[out->n++];
+    *site = (matrix_site){.slot = spec->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
     snprintf(site->name, sizeof site->name, "%s.weight", spec->gguf);
 }
 
-static ht_status importance_sites_find(const ht_model *m, ht_importance_sites *out, ht_error *err) {
+static ht_status find_sites(const ht_model *m, matrix_sites *out, ht_error *err) {
     int64_t n;
     const ht_projection *projections = ht_weights_projections(m->weights, &n);
     const size_t room = (size_t)(n + count_around(m->config->family) + 1);
-    *out = (ht_importance_sites){.site = calloc(room, sizeof *out->site)};
+    *out = (matrix_sites){.site = calloc(room, sizeof *out->site)};
     if (!out->site) return ht_fail_memory(err, room * sizeof *out->site, "importance weights");
     for (; out->n < n; out->n++) name_projection(&projections[out->n], &out->site[out->n]);
     for (const ht_tensor_spec *p = m->config->family->around; p && p->gguf; p++) add_around(m, p, out);
-    ht_importance_site *head = &out->site[out->n++];
-    *head = (ht_importance_site){
+    matrix_site *head = &out->site[out->n++];
+    *head = (matrix_site){
         .slot = ht_weights_decoder(m->weights)->head.slot, .n_columns = m->config->hidden, .n_experts = 1};
     snprintf(head->name, sizeof head->name, "%s", m->config->tied_head ? "token_embd.weight" : "output.weight");
     return HT_OK;
 }
 
-static void importance_sites_free(ht_importance_sites *s) {
+static void free_sites(matrix_sites *s) {
     for (int64_t i = 0; s->site && i < s->n; i++) {
         free(s->site[i].sum);
         free(s->site[i].count);
     }
     free(s->site);
-    *s = (ht_importance_sites){0};
+    *s = (matrix_sites){0};
 }
 
-ht_importance_site *ht_importance_site_of(const ht_importance_sites *s, const char *slot) {
+static matrix_site *site_of(const matrix_sites *s, const char *slot) {
     static const char model[] = "model.";
     for (int64_t i = 0; slot && i < s->n; i++)
         if (strcmp(s->site[i].slot, slot) == 0) return &s->site[i];
     /* Tables outside the layers have names without the prefix of slots. */
-    return slot && strncmp(slot, model, sizeof model - 1) == 0 ? ht_importance_site_of(s, slot + sizeof model - 1)
-                                                               : NULL;
+    return slot && strncmp(slot, model, sizeof model - 1) == 0 ? site_of(s, slot + sizeof model - 1) : NULL;
 }
 
 /* ---- a text ---- */
@@ -98,7 +121,7 @@ typedef struct gathering {
     int64_t done;                  /* of them */
     int32_t *chunk;                /* [window] */
     ht_session_adapters *adapters; /* NULL: none */
-    ht_importance_sites sites;
+    matrix_sites sites;
     ht_cache *cache;
 } gathering;
 
@@ -139,7 +162,7 @@ static ht_status check(gathering *g, ht_error *err) {
 static ht_status check_from(const gathering *g, ht_error *err) {
     for (int k = 0; k < g->o.n_from; k++)
         for (int64_t i = 0; i < g->sites.n; i++) {
-            const ht_importance_site *s = &g->sites.site[i];
+            const matrix_site *s = &g->sites.site[i];
             if (!*s->name) continue;
             const ht_status status = ht_importance_check(g->o.from[k], s->name, s->n_columns, s->n_experts, err);
             if (status) return status;
@@ -150,19 +173,19 @@ static ht_status check_from(const gathering *g, ht_error *err) {
 static ht_status prepare(gathering *g, ht_error *err) {
     g->chunk = malloc((size_t)g->window * sizeof *g->chunk);
     if (!g->chunk) return ht_fail_memory(err, (size_t)g->window * sizeof *g->chunk, "a chunk");
-    ht_status status = importance_sites_find(g->model, &g->sites, err);
+    ht_status status = find_sites(g->model, &g->sites, err);
     if (!status) status = check_from(g, err);
     if (!status && g->o.n_adapters)
         status =
             ht_session_adapters_new(g->model, g->o.adapters, g->o.adapter_scales, g->o.n_adapters, &g->adapters, err);
-    if (!status) status = ht_cache_new(g->model, HT_IMPORTANCE_ROWS, &g->cache, err);
+    if (!status) status = ht_cache_new(g->model, ROWS, &g->cache, err);
     return status;
 }
 
 /* ---- the result ---- */
 
-static ht_status keep_site(const ht_importance_site *s, ht_importance *into, ht_error *err) {
-    const ht_importance_site *from = s->same_as ? s->same_as : s;
+static ht_status keep_site(const matrix_site *s, ht_importance *into, ht_error *err) {
+    const matrix_site *from = s->same_as ? s->same_as : s;
     if (!*s->name || !from->sum) return HT_OK;
     ht_importance_row *row;
     ht_status status = ht_importance_add(into, s->name, strlen(s->name), s->n_columns, s->n_experts, &row, err);
@@ -212,6 +235,140 @@ static ht_status make_result(const gathering *g, ht_importance **out, ht_error *
     return status;
 }
 
+/* Projections whose inputs are not evaluated yet: those of one layer, or around them. */
+enum { MOST_PENDING = 32 };
+
+typedef struct pending {
+    matrix_site *site; /* the first matrix that meets this input */
+    ht_array *x, *ids; /* the input, to be recognised; the chosen experts or HT_NONE */
+    ht_array *sum;     /* f32 [n_columns] or [n_experts, n_columns] of the squares */
+    int64_t rows;      /* inputs of a dense matrix */
+} pending;
+
+/* A pass over a chunk. */
+typedef struct pass {
+    ht_window_pass window; /* first: observer and flush are called with it */
+    gathering *g;
+    int n_pending;
+    pending pending[MOST_PENDING];
+} pass;
+
+/* ---- sums of a step, on the device ---- */
+
+/* x [..., k] -> f32 [k] */
+static ht_array *sum_rows(ht_scope *s, ht_array *x) {
+    const int64_t flat[] = {-1, ht_array_dim(x, -1)};
+    x = ht_reshape(s, x, flat, 2);
+    return ht_sum(s, ht_multiply(s, x, x), (int[]){0}, 1, false);
+}
+
+/* x [T, k] or [T, m, k], ids i32 [T, m] -> f32 [n, k], each row the sum over the inputs of an expert. Scattering adds in the
+ * order of the tokens, for any number of threads. */
+static ht_array *sum_by_expert(ht_scope *s, ht_array *x, ht_array *ids, int64_t n) {
+    const int64_t k = ht_array_dim(x, -1), t = ht_array_dim(ids, 0), m = ht_array_dim(ids, 1);
+    ht_array *squares = ht_multiply(s, x, x);
+    if (ht_array_n_dims(x) == 2) squares = ht_broadcast_to(s, ht_expand_dims(s, squares, 1), (int64_t[]){t, m, k}, 3);
+    squares = ht_reshape(s, squares, (int64_t[]){t * m, 1, k}, 3);
+    ht_array *none = ht_full(s, 0, HT_F32, (int64_t[]){n, k}, 2), *at = ht_reshape(s, ids, (int64_t[]){t * m}, 1);
+    return ht_scatter(s, none, &at, (int[]){0}, 1, squares, HT_SCATTER_ADD);
+}
+
+static bool projects(ht_observer *o, ht_ctx *c, const char *slot, ht_array *x, ht_array *ids) {
+    pass *p = (pass *)o;
+    matrix_site *site = site_of(&p->g->sites, slot);
+    if (!site) return true;
+    for (int i = 0; i < p->n_pending; i++) {
+        const pending *before = &p->pending[i];
+        if (before->x != x || before->ids != ids) continue;
+        if (before->site != site) site->same_as = before->site;
+        return true;
+    }
+    if (p->n_pending == MOST_PENDING) {
+        ht_scope_fail(c->s, HT_ERR_INTERNAL, "a layer with more than %d projections", (int)MOST_PENDING);
+        return false;
+    }
+    ht_array *sum = ids == HT_NONE ? sum_rows(c->s, x) : sum_by_expert(c->s, x, ids, site->n_experts);
+    if (!sum) return false;
+    p->pending[p->n_pending++] = (pending){site, x, ids, sum, ht_array_size(x) / site->n_columns};
+    return true;
+}
+
+/* ---- sums of the text, on the host ---- */
+
+static ht_status make_sums(matrix_site *site, ht_error *err) {
+    if (site->sum) return HT_OK;
+    const size_t experts = (size_t)site->n_experts, columns = (size_t)site->n_columns;
+    size_t n;
+    if (ht_mul_size(experts, columns, &n) && (site->count = calloc(experts, sizeof *site->count)))
+        site->sum = calloc(n, sizeof *site->sum);
+    return site->sum ? HT_OK : ht_fail_memory(err, experts * columns * sizeof *site->sum, "the sums of a matrix");
+}
+
+/* Counts the inputs of each expert. */
+static ht_status count_experts(ht_scope *s, const pending *of, ht_error *err) {
+    const void *data;
+    void *copy;
+    ht_status status = ht_array_borrow(s, of->ids, &data, &copy, err);
+    const int32_t *id = data;
+    const int64_t n = status ? 0 : ht_array_size(of->ids);
+    for (int64_t i = 0; i < n; i++) of->site->count[id[i]]++;
+    free(copy);
+    return status;
+}
+
+static ht_status add(ht_scope *s, const pending *of, ht_error *err) {
+    matrix_site *site = of->site;
+    const void *data;
+    void *copy = NULL;
+    ht_status status = make_sums(site, err);
+    if (!status) status = ht_array_borrow(s, of->sum, &data, &copy, err);
+    if (status) return status;
+    const float *sum = data;
+    bool finite = true;
+    for (int64_t i = 0; i < site->n_experts * site->n_columns; i++) {
+        finite = finite && isfinite(sum[i]);
+        site->sum[i] += (double)sum[i];
+    }
+    free(copy);
+    if (!finite)
+        return ht_fail(err, HT_ERR_FORMAT, "the inputs of `%s` are not finite numbers, or too large to be squared",
+                       site->name);
+    if (of->ids != HT_NONE) return count_experts(s, of, err);
+    site->count[0] += (double)of->rows;
+    return HT_OK;
+}
+
+/* Evaluates what is pending, and h beside it unless that is NULL, so that no input is computed twice or kept. */
+static ht_status flush(ht_window_pass *window, ht_scope *s, ht_array *h, ht_error *err) {
+    pass *p = (pass *)window;
+    ht_array *wanted[2 * MOST_PENDING + 1];
+    int n = 0;
+    for (int i = 0; i < p->n_pending; i++) {
+        wanted[n++] = p->pending[i].sum;
+        if (p->pending[i].ids != HT_NONE) wanted[n++] = p->pending[i].ids;
+    }
+    if (h) wanted[n++] = h;
+    ht_status status = n ? ht_array_eval(s, wanted, n, err) : HT_OK;
+    for (int i = 0; !status && i < p->n_pending; i++) status = add(s, &p->pending[i], err);
+    p->n_pending = 0;
+    return status;
+}
+
+static ht_array *run_layer(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
+                           ht_array *const *in) {
+    pass *p = (pass *)o;
+    const gathering *g = p->g;
+    if (ht_cancel_requested(g->o.cancel)) return ht_scope_fail(c->s, HT_ERR_CANCELLED, "cancelled");
+    ht_error err = {0};
+    if (flush(&p->window, c->s, NULL, &err)) return ht_scope_fail_with(c->s, &err);
+    ht_array *h = ht_window_pass_layer(&p->window, c, layer, model, index, in);
+    p->n_pending = 0;
+    const double share = (double)(index + 1) / (double)g->model->config->n_layers; /* of the step */
+    const double done = (double)(g->done * g->window + p->window.begin) + p->window.rows * share;
+    if (h && g->o.progress) g->o.progress(done / (double)(g->n_chunks * g->window), g->o.user);
+    return h;
+}
+
 /* ---- chunks ---- */
 
 static ht_status show_so_far(const gathering *g, ht_error *err) {
@@ -225,23 +382,20 @@ static ht_status show_so_far(const gathering *g, ht_error *err) {
 }
 
 static ht_status run(gathering *g, ht_error *err) {
-    ht_importance_pass p = {.model = g->model,
-                            .into = &g->sites,
-                            .lora = g->adapters ? &g->adapters->set : NULL,
-                            .cache = g->cache,
-                            .cancel = g->o.cancel,
-                            .progress = g->o.progress,
-                            .user = g->o.user,
-                            .total = g->n_chunks * g->window};
+    pass p = {.window = {.observer = {.layer = run_layer, .projects = projects},
+                         .model = g->model,
+                         .lora = g->adapters ? &g->adapters->set : NULL,
+                         .cache = g->cache,
+                         .flush = flush},
+              .g = g};
     const int64_t begin = g->bos >= 0;
     if (begin) g->chunk[0] = g->bos;
     ht_status status = HT_OK;
     while (!status && g->done < g->n_chunks) {
         const int64_t k = g->first_chunk + g->done, n = ht_min_i64(g->step, g->n - k * g->step);
         memcpy(g->chunk + begin, g->ids + k * g->step, (size_t)n * sizeof *g->ids);
-        status = ht_importance_pass_run(&p, g->chunk, begin + n, err);
+        status = ht_window_pass_run(&p.window, g->chunk, begin + n, ROWS, err);
         if (status && status != HT_ERR_CANCELLED) ht_fail_in(err, status, "chunk %lld", (long long)k);
-        p.done += g->window;
         g->done++;
         if (!status) status = show_so_far(g, err);
     }
@@ -259,7 +413,7 @@ static ht_status gather(ht_model *m, const int32_t *ids, size_t n, int32_t bos, 
     if (!status) status = make_result(&g, out, err);
     ht_cache_free(g.cache);
     ht_session_adapters_free(g.adapters);
-    importance_sites_free(&g.sites);
+    free_sites(&g.sites);
     free(g.chunk);
     return status;
 }

@@ -1,16 +1,26 @@
-/* Inspection of a prompt (hearth/inspect.h): what is asked for, the memory that it takes, and what is given back. */
-#include "analysis/inspect.h"
-
+/* Inspection of a prompt (hearth/inspect.h): a pass with an observer that copies the operands of attention and computes its
+ * weights. */
+#include "analysis/window.h"
+#include "array/array.h"
+#include "array/user_function.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "checkpoint/config.h"
 #include "checkpoint/kv_size.h"
 #include "device/device.h"
-#include "generate/cache.h"
+#include "formats/npy_header.h"
+#include "formats/zip.h"
 #include "generate/session_internal.h"
 #include "models/memory_check.h"
 
+#include <hearth/inspect.h>
+#include <hearth/ops.h>
+
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +30,24 @@ void ht_inspect_options_init(ht_inspect_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
+/* Rows of a step: the intermediate values of so many are in memory at once. */
+enum { ROWS = 256 };
+
+/* Arrays of a layer, NULL where they are not wanted. */
+typedef struct layer_values {
+    float *k, *v;     /* [n_kv_heads, n_tokens, head_dim]; of the layer that owns them */
+    float *q;         /* [n_heads, n_tokens, head_dim] */
+    float *attention; /* [n_heads, n_tokens, n_tokens], zeros before the pass */
+} layer_values;
+
+/* The public struct, with all that it lends. */
+typedef struct inspection_data {
+    ht_inspection public;
+    ht_inspected_layer *layer; /* [n_layers] */
+    layer_values *values;      /* [n_layers] */
+    int32_t *token;            /* [n_tokens] */
+} inspection_data;
+
 typedef struct inspection {
     ht_model *model;
     ht_inspect_options o;
@@ -27,7 +55,7 @@ typedef struct inspection {
     bool *listed, *weighed; /* [n_layers] in o.layers, in o.attention */
     int last;               /* layer that is asked for */
     ht_session_adapters *adapters;
-    ht_inspection_data *data;
+    inspection_data *data;
 } inspection;
 
 /* ---- what is asked for ---- */
@@ -103,8 +131,8 @@ static bool keeps_own(const inspection *i, int64_t layer) {
 static sizes sizes_of(const inspection *i) {
     enum { FLOATS = sizeof(float), LAYER_ARRAYS = 16, SCORES = 4 }; /* intermediate arrays alive at once, about */
     const ht_config *c = i->model->config;
-    const int64_t rows = ht_min_i64(i->n, HT_INSPECT_ROWS);
-    sizes s = {.work = ht_cache_bytes(i->model, i->n, HT_INSPECT_ROWS)};
+    const int64_t rows = ht_min_i64(i->n, ROWS);
+    sizes s = {.work = ht_cache_bytes(i->model, i->n, ROWS)};
     int64_t widest = c->hidden, most_keys = 0, most_scores = 0;
     for (int64_t l = 0; l < c->n_layers; l++) {
         const ht_layer_config *shape = &c->layer[l];
@@ -141,7 +169,7 @@ static ht_status check_memory(const inspection *i, ht_error *err) {
 /* ---- the result ---- */
 
 /* Zeros [heads, n, columns], counted in the inspection's bytes; false when memory ran out. */
-static bool make(ht_inspection_data *d, float **out, int64_t heads, int64_t columns) {
+static bool make(inspection_data *d, float **out, int64_t heads, int64_t columns) {
     const size_t count = (size_t)heads * (size_t)d->public.n_tokens * (size_t)columns; /* as check_memory found */
     *out = calloc(count, sizeof **out);
     if (*out) d->public.bytes += count * sizeof **out;
@@ -151,8 +179,8 @@ static bool make(ht_inspection_data *d, float **out, int64_t heads, int64_t colu
 static bool make_values(const inspection *i, int64_t layer) {
     const ht_config *c = i->model->config;
     const ht_layer_config *shape = &c->layer[layer];
-    ht_inspection_data *d = i->data;
-    ht_inspected_values *v = &d->values[layer];
+    inspection_data *d = i->data;
+    layer_values *v = &d->values[layer];
     const bool own = keeps_own(i, layer);
     return (!own || !i->o.keys || make(d, &v->k, shape->n_kv_heads, shape->head_dim)) &&
            (!own || !i->o.values || make(d, &v->v, shape->n_kv_heads, shape->head_dim)) &&
@@ -163,7 +191,7 @@ static bool make_values(const inspection *i, int64_t layer) {
 static void describe_layer(const inspection *i, int64_t layer) {
     const ht_config *c = i->model->config;
     const ht_layer_config *shape = &c->layer[layer];
-    const ht_inspected_values *own = &i->data->values[layer], *owner = &i->data->values[shape->kv_layer];
+    const layer_values *own = &i->data->values[layer], *owner = &i->data->values[shape->kv_layer];
     const bool listed = i->listed[layer];
     i->data->layer[layer] = (ht_inspected_layer){.kv_layer = (int32_t)shape->kv_layer,
                                                  .n_heads = (int32_t)c->n_heads,
@@ -178,7 +206,7 @@ static void describe_layer(const inspection *i, int64_t layer) {
 
 static ht_status make_data(inspection *i, const int32_t *ids, ht_error *err) {
     const size_t n_layers = (size_t)i->model->config->n_layers;
-    ht_inspection_data *d = i->data = calloc(1, sizeof *d);
+    inspection_data *d = i->data = calloc(1, sizeof *d);
     bool made = d != NULL;
     if (d) {
         d->public.n_tokens = i->n;
@@ -195,7 +223,7 @@ static ht_status make_data(inspection *i, const int32_t *ids, ht_error *err) {
     return HT_OK;
 }
 
-static void free_data(ht_inspection_data *d) {
+static void free_data(inspection_data *d) {
     if (!d) return;
     for (int32_t l = 0; d->values && l < d->public.n_layers; l++) {
         free(d->values[l].k);
@@ -209,7 +237,194 @@ static void free_data(ht_inspection_data *d) {
     free(d);
 }
 
-void ht_inspection_free(ht_inspection *i) { free_data((ht_inspection_data *)i); } /* its first member */
+void ht_inspection_free(ht_inspection *i) { free_data((inspection_data *)i); } /* its first member */
+
+/* ---- the pass ---- */
+
+typedef struct pass {
+    ht_window_pass window; /* first: the observer is called with it */
+    const inspection *i;
+} pass;
+
+/* ---- operands ---- */
+
+/* Copies x [rows, heads, dim] to positions begin .. of out [heads, n, dim]. */
+static ht_status copy_heads(const pass *p, ht_scope *s, ht_array *x, float *out, ht_error *err) {
+    const int64_t heads = ht_array_dim(x, 1), dim = ht_array_dim(x, 2);
+    const void *data;
+    void *copy;
+    ht_status status = ht_array_borrow(s, x, &data, &copy, err);
+    const float *from = data;
+    for (int64_t t = 0; !status && t < p->window.rows; t++)
+        for (int64_t h = 0; h < heads; h++, from += dim)
+            memcpy(out + (h * p->i->n + p->window.begin + t) * dim, from, (size_t)dim * sizeof *from);
+    free(copy);
+    return status;
+}
+
+/* ---- keys as the cache keeps them ---- */
+
+/* A saved vector (device/kv.h) as f32. */
+static void read_vector(const ht_kv_shape *shape, const unsigned char *saved, float *out) {
+    const int64_t dim = shape->head_dim;
+    const unsigned char *scales = saved + dim;
+    switch (shape->dtype) {
+    case HT_F32: memcpy(out, saved, (size_t)dim * sizeof *out); break;
+    case HT_F16:
+        for (int64_t i = 0; i < dim; i++) out[i] = ht_half_at(saved + 2 * i);
+        break;
+    case HT_BF16:
+        for (int64_t i = 0; i < dim; i++) out[i] = ht_bf16_to_f32(ht_u16_at(saved + 2 * i));
+        break;
+    default: /* 8 bits */
+        for (int64_t i = 0; i < dim; i++)
+            out[i] = ht_bf16_to_f32(ht_u16_at(scales + 2 * (i / HT_KV_QBLOCK))) * (float)(int8_t)saved[i];
+    }
+}
+
+/* Keys of positions first .. end - 1 of a layer -> out [n_kv_heads, end - first, head_dim]. */
+static ht_status stored_keys(const pass *p, int kv_layer, int64_t first, int64_t end, float *out, ht_error *err) {
+    const ht_kv_layer *l = &p->window.cache->layer[kv_layer];
+    const size_t each = ht_kv_saved_bytes(&l->shape), vector = ht_kv_vector_bytes(&l->shape);
+    ht_device *d = p->window.model->device;
+    unsigned char *saved = malloc(HT_KV_PAGE * each);
+    if (!saved) return ht_fail_memory(err, HT_KV_PAGE * each, "a page of keys");
+    ht_status status = HT_OK;
+    for (int64_t pos = first, n; !status && pos < end; pos += n) {
+        n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, end - pos);
+        status = d->kv->read(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, saved, err);
+        for (int64_t i = 0; !status && i < n; i++)
+            for (int64_t h = 0; h < l->shape.n_kv_heads; h++)
+                read_vector(&l->shape, saved + (size_t)i * each + (size_t)h * vector,
+                            out + (h * (end - first) + pos - first + i) * l->shape.head_dim);
+    }
+    free(saved);
+    return status;
+}
+
+/* ---- attention weights ---- */
+
+/* Keys first .. first + n_keys - 1 of n_groups heads, and the rows of the step, which attend to them within `window` (0: all). */
+typedef struct span {
+    int64_t first, n_keys, window, n_groups;
+} span;
+
+static int64_t first_key(int64_t window, int64_t position) { return window ? ht_max_i64(0, position - window + 1) : 0; }
+
+/* Whether row i sees key j: bool [rows, n_keys]. */
+static ht_array *visible(const pass *p, ht_scope *s, const span *keys) {
+    ht_array *row = ht_arange(s, (double)p->window.begin, (double)(p->window.begin + p->window.rows), 1, HT_I32);
+    ht_array *key = ht_arange(s, (double)keys->first, (double)(keys->first + keys->n_keys), 1, HT_I32);
+    row = ht_expand_dims(s, row, 1);
+    ht_array *seen = ht_less_equal(s, key, row);
+    if (!keys->window) return seen;
+    ht_array *window = ht_full(s, (double)keys->window, HT_I32, NULL, 0);
+    return ht_logical_and(s, seen, ht_less(s, ht_subtract(s, row, key), window));
+}
+
+/* Copies the weights [heads, rows, n_keys] of heads from `head` on; what a row does not see stays 0. */
+static ht_status copy_weights(const pass *p, ht_scope *s, ht_array *weights, int64_t head, const span *keys, float *out,
+                              ht_error *err) {
+    const void *data;
+    void *copy;
+    ht_status status = ht_array_borrow(s, weights, &data, &copy, err);
+    const float *from = data;
+    const int64_t heads = status ? 0 : ht_array_dim(weights, 0);
+    for (int64_t h = head; h < head + heads; h++)
+        for (int64_t at = p->window.begin; at < p->window.begin + p->window.rows; at++, from += keys->n_keys) {
+            const int64_t first = first_key(keys->window, at);
+            memcpy(out + (h * p->i->n + at) * p->i->n + first, from + first - keys->first,
+                   (size_t)(at + 1 - first) * sizeof *from);
+        }
+    free(copy);
+    return status;
+}
+
+/* Weights of the query heads that share key head `group`, from its keys [n_keys, head_dim]. */
+static ht_status weigh_group(const pass *p, ht_scope *outer, ht_array *q, const float *key, int64_t group,
+                             const span *keys, const ht_attention *how, ht_error *err) {
+    ht_scope *s = ht_scope_child(outer);
+    if (!s) return ht_scope_status(outer, err);
+    const int64_t heads = ht_array_dim(q, 1) / keys->n_groups, dim = ht_array_dim(q, 2);
+    const int64_t start[] = {0, group * heads, 0}, stop[] = {p->window.rows, (group + 1) * heads, dim};
+    ht_array *mine = ht_transpose(s, ht_slice(s, q, start, stop, NULL), (int[]){1, 0, 2}); /* [heads, rows, dim] */
+    ht_array *k = ht_array_wrap(s, key, HT_F32, (int64_t[]){keys->n_keys, dim}, 2, NULL, NULL);
+    ht_array *scores = ht_scale(s, ht_matmul(s, mine, k, true), how->scale); /* [heads, rows, n_keys] */
+    if (how->softcap > 0) scores = ht_softcap(s, scores, how->softcap);
+    scores = ht_where(s, visible(p, s, keys), scores, ht_full(s, (double)-INFINITY, HT_F32, NULL, 0));
+    ht_array *weights = ht_softmax(s, scores, -1);
+    ht_status status =
+        weights ? copy_weights(p, s, weights, group * heads, keys, p->i->data->values[how->layer].attention, err)
+                : ht_scope_status(s, err);
+    ht_scope_free(s);
+    return status;
+}
+
+static ht_status weigh(const pass *p, ht_scope *s, ht_array *q, int kv_layer, const ht_attention *how, ht_error *err) {
+    const ht_kv_layer *l = &p->window.cache->layer[kv_layer];
+    const int64_t end = p->window.begin + p->window.rows, first = first_key(l->window, p->window.begin);
+    const span keys = {first, end - first, l->window, l->shape.n_kv_heads};
+    const int64_t of_group = keys.n_keys * l->shape.head_dim;
+    const size_t bytes = (size_t)(keys.n_groups * of_group) * sizeof(float); /* as checked before the pass */
+    float *stored = malloc(bytes);
+    ht_status status =
+        stored ? stored_keys(p, kv_layer, first, end, stored, err) : ht_fail_memory(err, bytes, "the keys of a layer");
+    for (int64_t g = 0; !status && g < keys.n_groups; g++)
+        status = weigh_group(p, s, q, stored + g * of_group, g, &keys, how, err);
+    free(stored);
+    return status;
+}
+
+/* ---- the observer ---- */
+
+static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
+                    const ht_attention *how, ht_array *result) {
+    const pass *p = (const pass *)o;
+    const layer_values *mine = &p->i->data->values[how->layer];
+    const bool owns = kv_layer == how->layer;
+    ht_array *wanted[4];
+    ht_error err = {0};
+    int n = 0;
+    if (how->layer > p->i->last) return true;
+    if (owns && mine->k) wanted[n++] = k;
+    if (owns && mine->v) wanted[n++] = v;
+    if (mine->q || mine->attention) wanted[n++] = q;
+    if (mine->attention) wanted[n++] = result; /* has the keys in the cache */
+    ht_status status = n ? ht_array_eval(c->s, wanted, n, &err) : HT_OK;
+    if (!status && owns && mine->k) status = copy_heads(p, c->s, k, mine->k, &err);
+    if (!status && owns && mine->v) status = copy_heads(p, c->s, v, mine->v, &err);
+    if (!status && mine->q) status = copy_heads(p, c->s, q, mine->q, &err);
+    if (!status && mine->attention) status = weigh(p, c->s, q, kv_layer, how, &err);
+    if (status) ht_scope_fail_with(c->s, &err);
+    return !status;
+}
+
+/* Of the last layer of interest only what is kept is computed, of those after it nothing. */
+static ht_array *run_layer(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
+                           ht_array *const *in) {
+    pass *p = (pass *)o;
+    const inspection *i = p->i;
+    if (index > i->last) return layer(c, model, index, in);
+    if (ht_cancel_requested(i->o.cancel))
+        return ht_scope_fail(c->s, HT_ERR_CANCELLED, "cancelled in layer %d of %lld token%s", index, (long long)i->n,
+                             ht_plural(i->n));
+    ht_array *h =
+        index < i->last ? ht_window_pass_layer(&p->window, c, layer, model, index, in) : layer(c, model, index, in);
+    const double share = (double)(index + 1) / (i->last + 1); /* of the step */
+    if (h && i->o.progress) i->o.progress(((double)p->window.begin + p->window.rows * share) / (double)i->n, i->o.user);
+    return h;
+}
+
+static ht_status run_pass(const inspection *i, ht_error *err) {
+    pass p = {.window = {.observer = {.attends = attends, .layer = run_layer},
+                         .model = i->model,
+                         .lora = i->adapters ? &i->adapters->set : NULL},
+              .i = i};
+    ht_status status = ht_cache_new(i->model, ROWS, &p.window.cache, err);
+    if (!status) status = ht_window_pass_run(&p.window, i->data->token, i->n, ROWS, err);
+    ht_cache_free(p.window.cache);
+    return status;
+}
 
 /* ---- the call ---- */
 
@@ -226,7 +441,7 @@ ht_status ht_inspect(ht_model *m, const int32_t *ids, size_t n, const ht_inspect
     if (!status && i.o.n_adapters)
         status = ht_session_adapters_new(m, i.o.adapters, i.o.adapter_scales, i.o.n_adapters, &i.adapters, err);
     if (!status) status = make_data(&i, ids, err);
-    if (!status) status = ht_inspect_pass(m, i.adapters ? &i.adapters->set : NULL, i.last, &i.o, i.data, err);
+    if (!status) status = run_pass(&i, err);
     if (status)
         free_data(i.data);
     else
@@ -234,5 +449,62 @@ ht_status ht_inspect(ht_model *m, const int32_t *ids, size_t n, const ht_inspect
     ht_session_adapters_free(i.adapters);
     free(i.listed);
     free(i.weighed);
+    return status;
+}
+
+/* One array of up to three axes, of f32 or i32. */
+typedef struct entry {
+    const void *values;
+    ht_dtype dtype;
+    int64_t shape[3];
+    int n_dims;
+} entry;
+
+static ht_status put(ht_zip_writer *w, const char *name, const entry *e, bool deflate, ht_error *err) {
+    char header[HT_NPY_HEADER_WRITTEN], file[64];
+    const size_t n = ht_npy_write_header(e->dtype, e->shape, e->n_dims, header);
+    size_t bytes = ht_dtype_bytes(e->dtype);
+    for (int i = 0; i < e->n_dims; i++) bytes *= (size_t)e->shape[i]; /* it is in memory: no overflow */
+    snprintf(file, sizeof file, "%s.npy", name);
+    ht_status status = ht_zip_begin(w, file, n + bytes, deflate, err);
+    if (!status) status = ht_zip_put(w, header, n, err);
+    if (!status) status = ht_zip_put(w, e->values, bytes, err);
+    return status;
+}
+
+static ht_status put_layer(ht_zip_writer *w, int32_t layer, const char *what, const float *values, const int64_t *shape,
+                           bool deflate, ht_error *err) {
+    char name[48];
+    const entry e = {values, HT_F32, {shape[0], shape[1], shape[2]}, 3};
+    if (!values) return HT_OK;
+    snprintf(name, sizeof name, "layer.%d.%s", (int)layer, what);
+    return put(w, name, &e, deflate, err);
+}
+
+/* Whether no layer before this one has written the keys and values that it attends to. */
+static bool is_first_of(const ht_inspection *i, int32_t layer) {
+    for (int32_t l = 0; l < layer; l++)
+        if (i->layers[l].kv_layer == i->layers[layer].kv_layer && (i->layers[l].k || i->layers[l].v)) return false;
+    return true;
+}
+
+ht_status ht_inspection_save(const ht_inspection *i, const char *path, bool deflate, ht_error *err) {
+    ht_zip_writer *w;
+    ht_status status = ht_zip_writer_open(path, &w, err);
+    if (status) return status;
+    const entry tokens = {i->tokens, HT_I32, {i->n_tokens}, 1};
+    status = put(w, "tokens", &tokens, deflate, err);
+    for (int32_t l = 0; l < i->n_layers && !status; l++) {
+        const ht_inspected_layer *x = &i->layers[l];
+        const int64_t kv[] = {x->n_kv_heads, i->n_tokens, x->head_dim}, q[] = {x->n_heads, i->n_tokens, x->head_dim};
+        const int64_t square[] = {x->n_heads, i->n_tokens, i->n_tokens};
+        const bool first = is_first_of(i, l);
+        if (first) status = put_layer(w, x->kv_layer, "k", x->k, kv, deflate, err);
+        if (first && !status) status = put_layer(w, x->kv_layer, "v", x->v, kv, deflate, err);
+        if (!status) status = put_layer(w, l, "q", x->q, q, deflate, err);
+        if (!status) status = put_layer(w, l, "attention", x->attention, square, deflate, err);
+    }
+    if (status == HT_OK) return ht_zip_commit(w, err);
+    ht_zip_discard(w);
     return status;
 }

@@ -40,38 +40,27 @@ static bool is_invisible(uint32_t c) {
            (c >= 0xFFF0 && c <= 0xFFFB) || (c & 0xFFFE) == 0xFFFE || c >= 0xE0000;
 }
 
-static void put_escaped(ht_text *out, uint32_t c) {
-    switch (c) {
-    case '&': ht_text_append_str(out, "&amp;"); break;
-    case '<': ht_text_append_str(out, "&lt;"); break;
-    case '>': ht_text_append_str(out, "&gt;"); break;
-    case '"': ht_text_append_str(out, "&quot;"); break;
-    default: ht_text_append_utf8(out, c);
-    }
-}
-
 /* Appends one character as it is to be read, and returns how many are seen. */
 static int put_visible(ht_text *out, uint32_t c) {
-    char code[16];
-    switch (c) {
-    case ' ': ht_text_append_str(out, "\xE2\x90\xA3"); return 1;  /* U+2423, open box */
-    case '\n': ht_text_append_str(out, "\xE2\x86\xB5"); return 1; /* U+21B5, the sign of the return key */
-    case '\t': ht_text_append_str(out, "\xE2\x87\xA5"); return 1; /* U+21E5, that of the tabulator */
-    default: break;
-    }
+    static const struct {
+        uint32_t c;
+        const char *text;
+    } others[] = {{'&', "&amp;"},         {'<', "&lt;"},         {'>', "&gt;"},
+                  {'"', "&quot;"},        {' ', "\xE2\x90\xA3"}, /* U+2423, open box */
+                  {'\n', "\xE2\x86\xB5"},                        /* U+21B5, the sign of the return key */
+                  {'\t', "\xE2\x87\xA5"}};                       /* U+21E5, that of the tabulator */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].c == c) {
+            ht_text_append_str(out, others[i].text);
+            return 1;
+        }
     if (!is_invisible(c) && c != 0xA0) {
-        put_escaped(out, c);
+        ht_text_append_utf8(out, c);
         return 1;
     }
-    const int n = snprintf(code, sizeof code, "\\u%04X", (unsigned)c);
-    ht_text_append(out, code, (size_t)n);
-    return n;
-}
-
-/* Bytes that are no UTF-8, as \xE2. */
-static int put_byte(ht_text *out, unsigned char byte) {
-    ht_text_printf(out, "\\x%02X", byte);
-    return 4;
+    const size_t before = out->len;
+    ht_text_printf(out, "\\u%04X", (unsigned)c);
+    return (int)(out->len - before);
 }
 
 /* A token's label with all that XML needs; returns its characters. */
@@ -87,7 +76,8 @@ static int put_label(ht_text *out, const char *bytes, size_t n) {
         if (ht_utf8_valid(bytes + at, length))
             shown += put_visible(out, c);
         else
-            for (size_t i = 0; i < length; i++) shown += put_byte(out, (unsigned char)bytes[at + i]);
+            for (size_t i = 0; i < length; i++, shown += 4)
+                ht_text_printf(out, "\\x%02X", (unsigned)(unsigned char)bytes[at + i]); /* no UTF-8 */
     }
     return shown;
 }

@@ -1,13 +1,17 @@
 /* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored, probes. */
-#include "analysis/report_internal.h"
 #include "base/clock.h"
+#include "base/directory_writer.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "device/device.h"
 #include "generate/prompt_ids.h"
 #include "generate/sampler.h"
 #include "models/model.h"
+#include "template/eval.h"
 
+#include <hearth/engine.h>
+#include <hearth/report.h>
 #include <hearth/state.h>
 #include <hearth/version.h>
 
@@ -24,52 +28,66 @@ void ht_report_options_init(ht_report_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
+enum { CHECKS_MAX = 16, PROBE_KINDS = 8 };
+
+_Static_assert(HT_PROBE_ALL == (1 << PROBE_KINDS) - 1, "a report counts every kind of probe");
+
+/* The public struct, with what it lends. */
+typedef struct report_data {
+    ht_bench_report public;
+    ht_model *model; /* lent during the call */
+    ht_report_options o;
+    const char *prompt;
+    ht_report_check check[CHECKS_MAX];
+    char *detail[CHECKS_MAX];
+    ht_report_probe probe[PROBE_KINDS];
+    char *note;
+} report_data;
+
+typedef struct answer {
+    ht_text text;
+    int32_t *token; /* [metrics.generated_tokens] */
+    ht_metrics metrics;
+} answer;
+
 enum {
-    PREFIX_TOKENS = 2 * HT_KV_PAGE +
-                    1,  /* of a prompt whose reuse is measured, at least: two whole pages, and a token behind them */
-    MOST_COPIES = 4096, /* of a prompt of nothing but spaces, which make few tokens */
-    LEAST_PREFIX = 32   /* fewer take less time than the noise of the measurement */
+    PREFIX_TOKENS = 2 * HT_KV_PAGE + 1, /* of a prompt whose reuse is measured, at least: two pages and a token */
+    MOST_COPIES = 4096,                 /* of a prompt of nothing but spaces, which make few tokens */
+    LEAST_PREFIX = 32                   /* fewer take less time than the noise of the measurement */
 };
 
-static const char default_prompt[] = "A lighthouse stands on a rock in the sea, two miles from the nearest harbour. "
-                                     "Its keeper writes down the weather every "
-                                     "three hours, day and night: where the wind comes from and how strong it is, how "
-                                     "far one can see, how high the waves go, "
-                                     "and whether ships have passed. In winter the boat with his supplies comes once a "
-                                     "month, when the sea allows it; he "
-                                     "then has bread, paraffin, newspapers and letters for some days. In the logbook "
-                                     "of the year 1911, which is kept in the "
-                                     "town's library today, there are a few longer entries. The first one tells of a "
-                                     "storm in March, during which the light went out for "
-                                     "an hour. The keeper describes how he climbed the stairs, cleaned the lenses, and "
-                                     "lit the lamp again. Then he writes:";
+static const char default_prompt[] =
+    "A lighthouse stands on a rock in the sea, two miles from the nearest harbour. Its keeper writes down the "
+    "weather every three hours, day and night: where the wind comes from and how strong it is, how far one can see, "
+    "how high the waves go, and whether ships have passed. In winter the boat with his supplies comes once a month, "
+    "when the sea allows it; he then has bread, paraffin, newspapers and letters for some days. In the logbook of "
+    "the year 1911, which is kept in the town's library today, there are a few longer entries. The first one tells "
+    "of a storm in March, during which the light went out for an hour. The keeper describes how he climbed the "
+    "stairs, cleaned the lenses, and lit the lamp again. Then he writes:";
 
 /* ---- life ---- */
 
 void ht_bench_report_free(ht_bench_report *report) {
-    ht_report_data *r = (ht_report_data *)report; /* its first member */
+    report_data *r = (report_data *)report; /* its first member */
     if (!r) return;
     for (int i = 0; i < r->public.n_checks; i++) free(r->detail[i]);
     free(r->note);
     free(r);
 }
 
-void ht_report_answer_free(ht_report_answer *a) {
+static void free_answer(answer *a) {
     ht_text_discard(&a->text);
     free(a->token);
-    *a = (ht_report_answer){0};
+    *a = (answer){0};
 }
 
-static char *format(const char *fmt, va_list arguments) {
-    char *text = NULL;
-    return vasprintf(&text, fmt, arguments) < 0 ? NULL : text;
-}
-
-ht_status ht_report_add(ht_report_data *r, const char *name, bool passed, ht_error *err, const char *fmt, ...) {
+/* Adds a check with what was found. */
+HT_PRINTF(5, 6)
+static ht_status add_check(report_data *r, const char *name, bool passed, ht_error *err, const char *fmt, ...) {
     const int i = r->public.n_checks;
     va_list arguments;
     va_start(arguments, fmt);
-    r->detail[i] = format(fmt, arguments);
+    if (vasprintf(&r->detail[i], fmt, arguments) < 0) r->detail[i] = NULL;
     va_end(arguments);
     if (!r->detail[i]) return ht_fail_memory(err, 1, "a report");
     r->check[i] = (ht_report_check){.name = name, .detail = r->detail[i], .passed = passed};
@@ -79,7 +97,9 @@ ht_status ht_report_add(ht_report_data *r, const char *name, bool passed, ht_err
 
 /* ---- an answer ---- */
 
-ht_generate_options ht_report_how(const ht_report_data *r) {
+/* Options of answers that are compared: the most likely tokens, as many as max_tokens. An end of the text does not end them: an
+ * empty answer could not be compared. */
+static ht_generate_options options_of(const report_data *r) {
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
     how.max_tokens = r->o.max_tokens;
@@ -89,7 +109,8 @@ ht_generate_options ht_report_how(const ht_report_data *r) {
     return how;
 }
 
-bool ht_report_same(const ht_report_answer *a, const ht_report_answer *b) {
+/* Whether two answers have the same tokens, and at least one. */
+static bool is_same(const answer *a, const answer *b) {
     const int64_t n = a->metrics.generated_tokens;
     return n > 0 && b->metrics.generated_tokens == n && memcmp(a->token, b->token, (size_t)n * sizeof *a->token) == 0;
 }
@@ -99,9 +120,9 @@ static bool add_text(const char *text, size_t n, void *user) {
     return true;
 }
 
-static ht_status answer_on(ht_session *s, const char *prompt, const ht_generate_options *how, ht_report_answer *out,
+static ht_status answer_on(ht_session *s, const char *prompt, const ht_generate_options *how, answer *out,
                            ht_error *err) {
-    *out = (ht_report_answer){0};
+    *out = (answer){0};
     ht_status status = ht_generate_text(s, prompt, how, add_text, &out->text, &out->metrics, err);
     if (!status && out->text.failed) status = ht_fail_memory(err, out->text.len, "a report");
     const size_t n = (size_t)out->metrics.generated_tokens;
@@ -109,14 +130,15 @@ static ht_status answer_on(ht_session *s, const char *prompt, const ht_generate_
         status = ht_fail_memory(err, n * sizeof *out->token, "a report");
     if (!status && n)
         memcpy(out->token, ht_session_tokens(s) + (ht_session_length(s) - (int64_t)n), n * sizeof *out->token);
-    if (status) ht_report_answer_free(out);
+    if (status) free_answer(out);
     return status;
 }
 
-ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const ht_generate_options *how,
-                             ht_report_answer *out, ht_error *err) {
+/* Generates an answer in a new session. */
+static ht_status generate(const report_data *r, const char *prompt, const ht_generate_options *how, answer *out,
+                          ht_error *err) {
     ht_session *s;
-    *out = (ht_report_answer){0};
+    *out = (answer){0};
     ht_status status = ht_session_new(r->model, NULL, &s, err);
     if (status) return status;
     status = answer_on(s, prompt, how, out, err);
@@ -126,32 +148,16 @@ ht_status ht_report_generate(const ht_report_data *r, const char *prompt, const 
 
 /* ---- states ---- */
 
-typedef struct round_trip {
-    char folder[512], path[520];
-} round_trip;
-
-static ht_status make_folder(const ht_report_data *r, round_trip *t, ht_error *err) {
-    const int n =
-        snprintf(t->folder, sizeof t->folder, "%s/hearth-report-XXXXXX", r->o.directory ? r->o.directory : P_tmpdir);
-    if (n < 0 || (size_t)n >= sizeof t->folder)
-        return ht_fail(err, HT_ERR_ARGUMENT, "the directory's name is longer than %zu bytes", sizeof t->folder);
-    if (!mkdtemp(t->folder))
-        return ht_fail(err, HT_ERR_IO, "no file can be written in %s to measure saved states",
-                       r->o.directory ? r->o.directory : P_tmpdir);
-    snprintf(t->path, sizeof t->path, "%s/state", t->folder);
-    return HT_OK;
-}
-
 /* Half an answer, saved and restored, goes on as the whole one. */
-static ht_status go_on(ht_report_data *r, const round_trip *t, const ht_report_answer *whole, ht_error *err) {
+static ht_status go_on(report_data *r, const char *path, const answer *whole, ht_error *err) {
     ht_session *s;
-    ht_report_answer rest;
-    ht_generate_options how = ht_report_how(r);
+    answer rest;
+    ht_generate_options how = options_of(r);
     how.max_tokens = r->o.max_tokens - r->o.max_tokens / 2;
     ht_status status = ht_session_new(r->model, NULL, &s, err);
     if (status) return status;
     const double begin = ht_now_seconds();
-    status = ht_session_load(s, t->path, err);
+    status = ht_session_load(s, path, err);
     r->public.state_load_seconds = ht_now_seconds() - begin;
     if (!status) status = answer_on(s, "", &how, &rest, err);
     ht_session_free(s);
@@ -160,51 +166,57 @@ static ht_status go_on(ht_report_data *r, const round_trip *t, const ht_report_a
     const bool same =
         rest.metrics.generated_tokens > 0 && whole->metrics.generated_tokens == first + rest.metrics.generated_tokens &&
         memcmp(whole->token + first, rest.token, (size_t)rest.metrics.generated_tokens * sizeof *rest.token) == 0;
-    ht_report_answer_free(&rest);
-    return ht_report_add(r, "a restored state goes on", same, err,
-                         same ? "%d tokens after a saved state are those of an answer that was not interrupted"
-                              : "%d tokens after a saved state are not those of an answer that was not interrupted",
-                         (int)how.max_tokens);
+    free_answer(&rest);
+    return add_check(r, "a restored state goes on", same, err,
+                     same ? "%d tokens after a saved state are those of an answer that was not interrupted"
+                          : "%d tokens after a saved state are not those of an answer that was not interrupted",
+                     (int)how.max_tokens);
 }
 
-static ht_status save_half(ht_report_data *r, const round_trip *t, ht_error *err) {
+static ht_status save_half(report_data *r, const char *path, ht_error *err) {
     ht_session *s;
-    ht_report_answer half = {0};
-    ht_generate_options how = ht_report_how(r);
+    answer half = {0};
+    ht_generate_options how = options_of(r);
     struct stat file;
     how.max_tokens = r->o.max_tokens / 2;
     ht_status status = ht_session_new(r->model, NULL, &s, err);
     if (status) return status;
     if (how.max_tokens > 0) status = answer_on(s, r->prompt, &how, &half, err);
-    ht_report_answer_free(&half);
+    free_answer(&half);
     const double begin = ht_now_seconds();
-    if (!status) status = ht_session_save(s, t->path, err);
+    if (!status) status = ht_session_save(s, path, err);
     r->public.state_save_seconds = ht_now_seconds() - begin;
     r->public.cache_bytes = ht_session_cache_bytes(s);
-    if (!status && stat(t->path, &file) == 0) r->public.state_bytes = (size_t)file.st_size;
+    if (!status && stat(path, &file) == 0) r->public.state_bytes = (size_t)file.st_size;
     ht_session_free(s);
     return status;
 }
 
-static ht_status measure_state(ht_report_data *r, ht_error *err) {
-    round_trip t;
-    ht_report_answer whole;
-    const ht_generate_options how = ht_report_how(r);
-    ht_status status = make_folder(r, &t, err);
-    if (status) return status;
-    status = ht_report_generate(r, r->prompt, &how, &whole, err);
-    if (!status) status = save_half(r, &t, err);
-    if (!status) status = go_on(r, &t, &whole, err);
-    ht_report_answer_free(&whole);
-    (void)unlink(t.path);
-    (void)rmdir(t.folder);
+static ht_status measure_state(report_data *r, ht_error *err) {
+    const char *directory = r->o.directory ? r->o.directory : P_tmpdir;
+    char *prefix = NULL, *folder = NULL, *path = NULL;
+    answer whole = {0};
+    const ht_generate_options how = options_of(r);
+    ht_status status = HT_OK;
+    if (asprintf(&prefix, "%s/hearth-report", directory) < 0) return ht_fail_memory(err, strlen(directory), "a path");
+    const int e = ht_temporary_directory_make(prefix, &folder);
+    free(prefix);
+    if (e) return ht_fail(err, HT_ERR_IO, "no file can be written in %s to measure saved states", directory);
+    if (asprintf(&path, "%s/state", folder) < 0) status = ht_fail_memory(err, strlen(folder), "a path");
+    if (!status) status = generate(r, r->prompt, &how, &whole, err);
+    if (!status) status = save_half(r, path, err);
+    if (!status) status = go_on(r, path, &whole, err);
+    free_answer(&whole);
+    ht_temporary_directory_remove(folder);
+    free(folder);
+    free(path);
     return status;
 }
 
 /* ---- prefix cache ---- */
 
 /* The prompt, repeated until it has PREFIX_TOKENS or no more of it fits in the context with an answer; n tokens. */
-static ht_status make_long_prompt(const ht_report_data *r, ht_text *out, int64_t *n, ht_error *err) {
+static ht_status make_long_prompt(const report_data *r, ht_text *out, int64_t *n, ht_error *err) {
     const int64_t most = r->model->context - r->o.max_tokens;
     size_t length = 0;
     *n = 0;
@@ -227,7 +239,7 @@ static ht_status make_long_prompt(const ht_report_data *r, ht_text *out, int64_t
 }
 
 typedef struct ended {
-    ht_report_answer answer; /* without a text */
+    answer answer; /* without a text */
     ht_reuse reuse;
     ht_status status;
     ht_error err;
@@ -245,8 +257,8 @@ static void on_end(const ht_answer_report *report, void *user) {
     if (!e->status && n) memcpy(e->answer.token, report->token, n * sizeof *e->answer.token);
 }
 
-static ht_status ask(const ht_report_data *r, ht_engine *e, const char *prompt, ended *end, ht_error *err) {
-    const ht_generate_options how = ht_report_how(r);
+static ht_status ask(const report_data *r, ht_engine *e, const char *prompt, ended *end, ht_error *err) {
+    const ht_generate_options how = options_of(r);
     ht_request q;
     ht_request_init(&q, sizeof q);
     q.text = prompt;
@@ -261,26 +273,26 @@ static ht_status ask(const ht_report_data *r, ht_engine *e, const char *prompt, 
     return end->status;
 }
 
-static ht_status compare_requests(ht_report_data *r, const char *prompt, ended end[2], ht_error *err) {
-    const ht_generate_options how = ht_report_how(r);
+static ht_status compare_requests(report_data *r, const char *prompt, ended end[2], ht_error *err) {
+    const ht_generate_options how = options_of(r);
     ht_engine *e;
-    ht_report_answer alone;
-    ht_status status = ht_report_generate(r, prompt, &how, &alone, err);
+    answer alone;
+    ht_status status = generate(r, prompt, &how, &alone, err);
     if (status) return status;
     status = ht_engine_open(r->model, NULL, &e, err);
     for (int i = 0; i < 2 && !status; i++) status = ask(r, e, prompt, &end[i], err);
     ht_engine_close(e);
-    const bool same = !status && ht_report_same(&end[0].answer, &alone) && ht_report_same(&end[1].answer, &alone);
+    const bool same = !status && is_same(&end[0].answer, &alone) && is_same(&end[1].answer, &alone);
     if (!status)
-        status = ht_report_add(r, "an engine answers as a session", same, err,
-                               same ? "an engine gave the same %lld tokens, with and without a prefix to reuse"
-                                    : "an engine gave other tokens than the %lld of a session",
-                               (long long)alone.metrics.generated_tokens);
-    ht_report_answer_free(&alone);
+        status = add_check(r, "an engine answers as a session", same, err,
+                           same ? "an engine gave the same %lld tokens, with and without a prefix to reuse"
+                                : "an engine gave other tokens than the %lld of a session",
+                           (long long)alone.metrics.generated_tokens);
+    free_answer(&alone);
     return status;
 }
 
-static ht_status measure_prefix(ht_report_data *r, ht_error *err) {
+static ht_status measure_prefix(report_data *r, ht_error *err) {
     ended end[2] = {0};
     ht_text prompt = {0};
     int64_t n;
@@ -300,7 +312,7 @@ static ht_status measure_prefix(ht_report_data *r, ht_error *err) {
         r->public.cold_seconds = end[0].answer.metrics.first_token_seconds;
         r->public.warm_seconds = end[1].answer.metrics.first_token_seconds;
     }
-    for (int i = 0; i < 2; i++) ht_report_answer_free(&end[i].answer);
+    for (int i = 0; i < 2; i++) free_answer(&end[i].answer);
     ht_text_discard(&prompt);
     return status;
 }
@@ -315,18 +327,18 @@ static void count_probe(const ht_probe *probe, void *user) {
 }
 
 /* How much longer a token takes with the probes on, of one round. */
-static ht_status compare_pace(const ht_report_data *r, const ht_probe_options *probes, bool first, double *overhead,
+static ht_status compare_pace(const report_data *r, const ht_probe_options *probes, bool first, double *overhead,
                               ht_error *err) {
     double seconds[2] = {0};
     ht_status status = HT_OK;
     for (int i = 0; i < 2 && !status; i++) {
         const bool on = (i == 0) == first;
-        ht_generate_options how = ht_report_how(r);
+        ht_generate_options how = options_of(r);
         how.probes = on ? probes : NULL;
-        ht_report_answer a;
-        status = ht_report_generate(r, r->prompt, &how, &a, err);
+        answer a;
+        status = generate(r, r->prompt, &how, &a, err);
         if (!status) seconds[on] = a.metrics.decode_seconds;
-        ht_report_answer_free(&a);
+        free_answer(&a);
     }
     *overhead = seconds[0] > 0 ? seconds[1] / seconds[0] - 1 : 0;
     return status;
@@ -337,9 +349,9 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static ht_status measure_probes(ht_report_data *r, ht_error *err) {
+static ht_status measure_probes(report_data *r, ht_error *err) {
     enum { ROUNDS = 5 };
-    int64_t count[HT_PROBE_KINDS] = {0};
+    int64_t count[PROBE_KINDS] = {0};
     double overhead[ROUNDS];
     ht_probe_options probes;
     ht_probe_options_init(&probes, sizeof probes);
@@ -354,16 +366,175 @@ static ht_status measure_probes(ht_report_data *r, ht_error *err) {
     ht_bench_report *p = &r->public;
     p->probe_overhead = overhead[ROUNDS / 2];
     p->probes = r->probe;
-    for (int i = 0; i < HT_PROBE_KINDS; i++)
+    for (int i = 0; i < PROBE_KINDS; i++)
         if (count[i])
             r->probe[p->n_probes++] =
                 (ht_report_probe){.name = ht_probe_name((ht_probe_kind)(1 << i)), .count = count[i] / ROUNDS};
     return HT_OK;
 }
 
+/* ---- what the model says: drawing repeats, stops stop, text is text, sequences go on, JSON ---- */
+
+static ht_status check_seed(report_data *r, ht_error *err) {
+    ht_sampler_options sampler = ht_sampler_greedy;
+    sampler.temperature = 1;
+    sampler.seed = 7;
+    ht_generate_options how = options_of(r);
+    how.sampler = &sampler;
+    answer a[2] = {0};
+    ht_status status = HT_OK;
+    for (int i = 0; i < 2 && !status; i++) status = generate(r, r->prompt, &how, &a[i], err);
+    const bool same = !status && is_same(&a[0], &a[1]);
+    if (!status)
+        status = add_check(r, "the same with a seed", same, err,
+                           same ? "two answers of %lld tokens, drawn with one seed, are the same"
+                                : "two answers of %lld tokens, drawn with one seed, differ",
+                           (long long)a[0].metrics.generated_tokens);
+    for (int i = 0; i < 2; i++) free_answer(&a[i]);
+    return status;
+}
+
+/* The bytes of the character at or behind place i. */
+static size_t character_at(const ht_text *t, size_t i, char out[5]) {
+    uint32_t code_point;
+    while (i < t->len && ((unsigned char)t->data[i] & 0xc0) == 0x80) i++;
+    const size_t n = i < t->len ? ht_utf8_decode(t->data + i, t->len - i, &code_point) : 0;
+    memcpy(out, n ? t->data + i : "", n);
+    out[n] = '\0';
+    return n;
+}
+
+/* An answer is to end before a character of its middle. */
+static ht_status check_stop(report_data *r, const answer *plain, ht_error *err) {
+    char stop[5];
+    const char *const stops[] = {stop};
+    if (!character_at(&plain->text, plain->text.len / 2, stop) || !*stop)
+        return add_check(r, "stop texts stop", false, err, "the answer has no text to stop at");
+    ht_generate_options how = options_of(r);
+    answer a;
+    how.stop = stops;
+    how.n_stop = 1;
+    ht_status status = generate(r, r->prompt, &how, &a, err);
+    if (status) return status;
+    const char *text = a.text.data ? a.text.data : "";
+    const size_t expected = (size_t)(strstr(plain->text.data, stop) - plain->text.data);
+    const bool held =
+        a.metrics.finish == HT_FINISH_STOP && a.text.len == expected && memcmp(text, plain->text.data, expected) == 0;
+    status = add_check(r, "stop texts stop", held, err,
+                       held ? "the answer ends before \"%s\", after %zu bytes"
+                            : "the answer should have ended before \"%s\", after %zu bytes",
+                       stop, expected);
+    free_answer(&a);
+    return status;
+}
+
+static ht_status check_text(report_data *r, ht_error *err) {
+    const ht_generate_options how = options_of(r);
+    answer a;
+    ht_status status = generate(r, r->prompt, &how, &a, err);
+    if (status) return status;
+    const bool valid = ht_utf8_valid(a.text.data ? a.text.data : "", a.text.len);
+    status = add_check(r, "text is UTF-8", valid, err,
+                       valid ? "%zu bytes of an answer are valid UTF-8" : "%zu bytes of an answer are not valid UTF-8",
+                       a.text.len);
+    if (!status) status = check_stop(r, &a, err);
+    free_answer(&a);
+    return status;
+}
+
+/* ---- what every model ought to know ---- */
+
+static const struct known {
+    const char *prompt, *answer;
+} known[] = {
+    {"1, 2, 3, 4, 5, 6, 7,", "8"},
+    {"Monday, Tuesday, Wednesday, Thursday,", "Friday"},
+    {"January, February, March, April,", "May"},
+    {"a, b, c, d, e, f,", "g"},
+};
+enum { N_KNOWN = sizeof known / sizeof *known };
+
+static ht_status check_known(report_data *r, ht_error *err) {
+    ht_text found = {0};
+    int right = 0;
+    ht_status status = HT_OK;
+    for (int i = 0; i < N_KNOWN && !status; i++) {
+        ht_generate_options how = options_of(r);
+        how.max_tokens = 6;
+        answer a;
+        status = generate(r, known[i].prompt, &how, &a, err);
+        if (status) break;
+        const char *text = a.text.data ? a.text.data : "";
+        text += strspn(text, " \n");
+        const bool same = strncmp(text, known[i].answer, strlen(known[i].answer)) == 0;
+        right += same;
+        if (!same) ht_text_printf(&found, "; \"%s\" goes on with \"%.20s\"", known[i].prompt, text);
+        free_answer(&a);
+    }
+    if (!status && found.failed) status = ht_fail_memory(err, found.len, "a report");
+    if (!status)
+        status = add_check(r, "known continuations", right == N_KNOWN, err, "%d of %d are right%s", right, N_KNOWN,
+                           found.data ? found.data : "");
+    ht_text_discard(&found);
+    return status;
+}
+
+/* ---- JSON ---- */
+
+static bool add_piece(const ht_answer_piece *piece, void *user) {
+    if (piece->part == HT_ANSWER_TEXT) ht_text_append(user, piece->text, piece->n);
+    return true;
+}
+
+/* What stands from the first brace to the last. */
+static bool holds_json(const ht_text *t) {
+    const char *begin = t->data ? strchr(t->data, '{') : NULL, *end = t->data ? strrchr(t->data, '}') : NULL;
+    if (!begin || !end || end < begin) return false;
+    ht_error ignored = {0};
+    ht_jinja_arena arena = {.limit = 1 << 20, .name = "an answer", .err = &ignored};
+    const ht_jinja_value v = ht_jinja_json_loads(&arena, begin, (size_t)(end - begin) + 1, "an answer");
+    const bool valid = !arena.status && v.kind == HT_VALUE_DICT;
+    ht_jinja_arena_free(&arena);
+    return valid;
+}
+
+static ht_status ask_for_json(const report_data *r, ht_text *out, ht_error *err) {
+    ht_chat *chat;
+    ht_session *s = NULL;
+    ht_generate_options how = options_of(r);
+    how.ignore_eos = false; /* the object ends where the model ends it */
+    ht_status status = ht_chat_new(&chat, err);
+    if (status) return status;
+    status =
+        ht_chat_add(chat, "user",
+                    "Anna is 30 years old and lives in Oslo. Answer with nothing but a JSON object that has the keys "
+                    "\"name\", \"age\" and \"city\".",
+                    err);
+    if (!status) status = ht_session_new(r->model, NULL, &s, err);
+    if (!status) status = ht_generate_chat(s, chat, &how, add_piece, out, NULL, err);
+    if (!status && out->failed) status = ht_fail_memory(err, out->len, "a report");
+    ht_session_free(s);
+    ht_chat_free(chat);
+    return status;
+}
+
+static ht_status check_json(report_data *r, ht_error *err) {
+    ht_text text = {0};
+    if (!ht_chat_format_name(r->model)) return HT_OK; /* it cannot be asked */
+    ht_status status = ask_for_json(r, &text, err);
+    if (!status) {
+        const bool valid = holds_json(&text);
+        status = add_check(r, "JSON when asked for", valid, err,
+                           valid ? "an object of %zu bytes can be read" : "%zu bytes hold no object that can be read",
+                           text.len);
+    }
+    ht_text_discard(&text);
+    return status;
+}
+
 /* ---- all of it ---- */
 
-static ht_status run(ht_report_data *r, ht_error *err) {
+static ht_status run(report_data *r, ht_error *err) {
     ht_bench_report *p = &r->public;
     const ht_model *m = r->model;
     p->version = ht_version();
@@ -374,27 +545,30 @@ static ht_status run(ht_report_data *r, ht_error *err) {
     p->threads = m->device->n_threads;
     p->prefix_note = "";
     p->checks = r->check;
-    const ht_generate_options how = ht_report_how(r);
-    ht_report_answer first, again = {0};
-    ht_status status = ht_report_generate(r, r->prompt, &how, &first, err);
+    const ht_generate_options how = options_of(r);
+    answer first, again = {0};
+    ht_status status = generate(r, r->prompt, &how, &first, err);
     if (status) return status;
     p->prompt_tokens = first.metrics.prompt_tokens;
     p->generated_tokens = first.metrics.generated_tokens;
     p->prefill_seconds = first.metrics.prefill_seconds;
     p->first_token_seconds = first.metrics.first_token_seconds;
     p->decode_seconds = first.metrics.decode_seconds;
-    status = ht_report_generate(r, r->prompt, &how, &again, err);
-    const bool same = !status && ht_report_same(&first, &again);
+    status = generate(r, r->prompt, &how, &again, err);
+    const bool same = !status && is_same(&first, &again);
     if (!status)
-        status = ht_report_add(r, "the same twice", same, err,
-                               same ? "two answers of %lld tokens are the same" : "two answers of %lld tokens differ",
-                               (long long)first.metrics.generated_tokens);
+        status = add_check(r, "the same twice", same, err,
+                           same ? "two answers of %lld tokens are the same" : "two answers of %lld tokens differ",
+                           (long long)first.metrics.generated_tokens);
     if (!status) status = measure_prefix(r, err);
-    ht_report_answer_free(&first);
-    ht_report_answer_free(&again);
+    free_answer(&first);
+    free_answer(&again);
     if (!status) status = measure_state(r, err);
     if (!status) status = measure_probes(r, err);
-    if (!status) status = ht_report_run_checks(r, err);
+    if (!status) status = check_seed(r, err);
+    if (!status) status = check_text(r, err);
+    if (!status) status = check_known(r, err);
+    if (!status) status = check_json(r, err);
     p->peak_memory_bytes = ht_memory_get(m->device).peak_bytes;
     return status;
 }
@@ -407,7 +581,7 @@ ht_status ht_bench_report_run(ht_model *m, const ht_report_options *options, ht_
     if (!status && o.max_tokens < 2)
         status = ht_fail(err, HT_ERR_ARGUMENT, "answers of %d tokens, expected 2 or more", (int)o.max_tokens);
     if (status) return status;
-    ht_report_data *r = calloc(1, sizeof *r);
+    report_data *r = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "a report");
     r->model = m;
     r->o = o;

@@ -27,11 +27,6 @@ static bool accumulate(ht_scope *s, ht_array **sum, ht_array *more) {
     return *sum != NULL;
 }
 
-static bool no_rule(ht_scope *s, const ht_array *node) {
-    ht_scope_fail(s, HT_ERR_UNSUPPORTED, "%s: has no gradient", ht_op_name(node->op));
-    return false;
-}
-
 /* Applies the reverse rule of a step to the gradient collected in its mark. */
 static bool apply_rule(ht_scope *s, const ht_tape_step *step, ht_array **grad_in) {
     const ht_array *node = step->node;
@@ -41,7 +36,11 @@ static bool apply_rule(ht_scope *s, const ht_tape_step *step, ht_array **grad_in
         return true;
     }
     ht_vjp_fn *rule = ht_op_info_of(node->op)->vjp;
-    return rule ? rule(s, node, step->mark[0], grad_in) : no_rule(s, node);
+    if (!rule) return ht_scope_fail(s, HT_ERR_UNSUPPORTED, "%s: has no gradient", ht_op_name(node->op));
+    rule(s, node, step->mark[0], grad_in);
+    bool ok = true;
+    for (int i = 0; i < node->n_in; i++) ok = ok && grad_in[i];
+    return ok;
 }
 
 static bool any_mark(const ht_tape_step *step) {
@@ -72,11 +71,10 @@ static bool same_shapes(ht_scope *s, ht_array *const *of, ht_array *const *along
     char have[HT_SHAPE_TEXT], want[HT_SHAPE_TEXT];
     for (int i = 0; i < n; i++) {
         if (ht_same_shape(of[i], along[i])) continue;
-        ht_scope_fail(s, HT_ERR_ARGUMENT,
-                      "a derivative is taken along %s of what is %s now; the function gave a size as a number",
-                      ht_shape_text(along[i]->shape, along[i]->n_dims, have),
-                      ht_shape_text(of[i]->shape, of[i]->n_dims, want));
-        return false;
+        return ht_scope_fail(s, HT_ERR_ARGUMENT,
+                             "a derivative is taken along %s of what is %s now; the function gave a size as a number",
+                             ht_shape_text(along[i]->shape, along[i]->n_dims, have),
+                             ht_shape_text(of[i]->shape, of[i]->n_dims, want));
     }
     return true;
 }
@@ -111,6 +109,8 @@ static bool record_derivative(ht_scope *s, ht_replay_fn *again, derivative_args 
 bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, int n_out, ht_array *const *wrt,
                  int n_wrt, ht_array **grad) {
     for (int i = 0; i < n_wrt; i++) grad[i] = NULL;
+    for (int i = 0; i < n_out; i++)
+        if (!out[i]) return false;
     if (ht_recording())
         return record_derivative(s, backward_again, (derivative_args){n_out, n_wrt}, out, grad_out, n_out, wrt, n_wrt,
                                  grad);
@@ -156,8 +156,7 @@ static bool forward_through(ht_scope *s, const ht_tape *t, ht_tape_step *step) {
     ok = ok && apply_rule(s, &reversed, pull);
     for (int i = 0; ok && i < step->n_in; i++) {
         ht_array *moves = step->in[i] >= 0 ? t->step[step->in[i]].mark[0] : NULL;
-        if (!pull[i]) ok = false;
-        if (!ok || !moves || moves == HT_NONE || pull[i] == HT_NONE) continue;
+        if (!moves || moves == HT_NONE || pull[i] == HT_NONE) continue;
         end[n] = pull[i];
         tangent[n++] = moves;
     }
@@ -240,13 +239,12 @@ static ht_array **placeholders(ht_scope *s, ht_array *const *in, int n) {
     return list;
 }
 
-bool ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
+void ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
                            ht_array **grad_in) {
     ht_array **in = placeholders(s, node->in, node->n_in);
-    ht_array *y = in ? compose(s, node->params, in, node->n_in) : NULL;
-    bool ok = y && ht_backward(s, &y, &grad, 1, in, node->n_in, grad_in);
+    ht_array *y = in ? compose(s, node->params, in) : NULL;
+    (void)ht_backward(s, &y, &grad, 1, in, node->n_in, grad_in);
     free(in);
-    return ok;
 }
 
 /* grad[0 .. n) of in[0 .. n), flattened and concatenated; HT_NONE is zeros. */
@@ -263,7 +261,7 @@ static ht_array *joined(ht_scope *s, ht_array *const *in, ht_array **grad, int n
 ht_array *ht_gradients_by_composition(ht_scope *s, ht_compose_fn *compose, const void *params, ht_array *const *in,
                                       int n_in, int n_wrt, ht_array *grad) {
     ht_array **at = placeholders(s, in, n_in), **grad_in = ht_array_list(s, n_wrt);
-    ht_array *y = at && grad_in ? compose(s, params, at, n_in) : NULL;
+    ht_array *y = at && grad_in ? compose(s, params, at) : NULL;
     ht_array *flat = y && ht_backward(s, &y, &grad, 1, at, n_wrt, grad_in) ? joined(s, at, grad_in, n_wrt) : NULL;
     free(at);
     free(grad_in);

@@ -12,7 +12,7 @@ ht_array **ht_array_list(ht_scope *s, int n);
 ht_array *ht_placeholder(ht_scope *s, ht_array *x);
 
 /* Reverse mode: grad[j] is the gradient of sum_k <grad_out[k], out[k]> with respect to wrt[j], of its shape and dtype, or
- * HT_NONE when no output depends on wrt[j]. */
+ * HT_NONE when no output depends on wrt[j]. False, with every grad[j] NULL, also when one of out[] is NULL. */
 bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, int n_out, ht_array *const *wrt,
                  int n_wrt, ht_array **grad);
 /* Forward mode: tangent_out[k] is the directional derivative of out[k] along tangent[0 .. n_wrt), or HT_NONE when
@@ -27,10 +27,10 @@ bool ht_recompute(ht_scope *s, ht_array *const *from, ht_array *const *to, int n
 /* Reverse rule by composition, for operations without a differentiable backward kernel: `compose` builds the
  * operation's result from primitive operations, which are differentiated. Fills the gradient of every floating-point
  * input. */
-bool ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
+void ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
                            ht_array **grad_in);
 /* Result of a backward kernel by composition: the gradients of those of in[0 .. n_wrt) that are not HT_NONE, concatenated,
- * from `grad`, the gradient of compose(s, params, in, n_in). */
+ * from `grad`, the gradient of compose(s, params, in). */
 ht_array *ht_gradients_by_composition(ht_scope *s, ht_compose_fn *compose, const void *params, ht_array *const *in,
                                       int n_in, int n_wrt, ht_array *grad);
 

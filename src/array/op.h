@@ -13,17 +13,23 @@ typedef struct ht_result_type {
     int64_t shape[HT_MAX_DIMS];
 } ht_result_type;
 
-/* Shape rule: checks the operands, never NULL, and fills *out. Optional operands may be HT_NONE. Messages name the
- * operation, the shapes and the dtypes. Shapes may have symbolic row counts (array/symbol.h). */
-typedef ht_status ht_shape_fn(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                              ht_error *err);
+/* An operation applied to operands, for its shape rule. */
+typedef struct ht_op_call {
+    const char *op;      /* name, for messages */
+    ht_array *const *in; /* [n_in], never NULL; optional operands may be HT_NONE */
+    int n_in;
+    const void *params;
+} ht_op_call;
+/* Shape rule: checks the operands and fills *out, which is zeroed. Messages name the operation, the shapes and the dtypes.
+ * Shapes may have symbolic row counts (array/symbol.h). */
+typedef ht_status ht_shape_fn(const ht_op_call *c, ht_result_type *out, ht_error *err);
 /* Reverse rule (vector-Jacobian product): fills grad_in[i] with the gradient of the node's input i, or leaves HT_NONE
- * for zero, from `grad`, the gradient of its output. The rule is linear in `grad` and built from operations with a
- * reverse rule, so that second derivatives exist and forward mode can transpose it. False on failure. */
-typedef bool ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
+ * for zero, from `grad`, the gradient of its output; NULL on failure. The rule is linear in `grad` and built from operations
+ * with a reverse rule, so that second derivatives exist and forward mode can transpose it. */
+typedef void ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
 /* Composition: the result of an operation made of others, of the dtype and shape that the shape rule gives, from operands
  * that the shape rule has accepted. Sizes may be symbolic. It computes in f32 or better and rounds once. NULL on failure. */
-typedef ht_array *ht_compose_fn(ht_scope *s, const void *params, ht_array *const *in, int n_in);
+typedef ht_array *ht_compose_fn(ht_scope *s, const void *params, ht_array *const *in);
 
 typedef struct ht_op_info {
     ht_shape_fn *shape; /* NULL: a view or a leaf, whose constructor sets the shape */
@@ -65,12 +71,19 @@ ht_shape_fn ht_shape_strided_add, ht_shape_recurrence;
 ht_shape_fn ht_shape_top_k, ht_shape_linear_gather, ht_shape_linear_gather_back, ht_shape_lora;
 
 bool ht_same_shape(const ht_array *a, const ht_array *b);
+/* True when `shape` are the first n axes of x. */
+bool ht_shape_begins(const ht_array *x, const int64_t *shape, int n);
 
 /* Sets *out to the shape of x and a dtype. Always succeeds. */
 ht_status ht_result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out);
 
 /* Resolves a negative axis; false, with an error in the scope, when the axis does not exist. */
 bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out);
+
+/* Elements [begin, end) of one axis, which is not negative. NULL when x is. */
+ht_array *ht_axis_part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t end);
+/* The element after (`next`) or before each along an axis, which is negative; `edge` where there is none. */
+ht_array *ht_neighbour(ht_scope *s, ht_array *x, int axis, bool next, double edge);
 
 /* Applies a shape-preserving operation of the last axis along another axis. */
 ht_array *ht_apply_along(ht_scope *s, ht_op_id op, const void *params, ht_array *x, int axis);

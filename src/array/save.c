@@ -1,5 +1,5 @@
 /* Array saving (hearth/io.h): npy, npz, safetensors and GGUF, written atomically. */
-#include "array/array.h"
+#include "array/load.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/gguf_write.h"
@@ -94,12 +94,6 @@ ht_status ht_npz_save(ht_scope *s, const char *path, const char *const *names, h
 
 /* ---- safetensors and GGUF ---- */
 
-static const char *const names_of_dtypes[HT_DTYPE_COUNT] = {
-    [HT_BOOL] = "BOOL", [HT_U8] = "U8",   [HT_U16] = "U16",   [HT_U32] = "U32", [HT_U64] = "U64",
-    [HT_I8] = "I8",     [HT_I16] = "I16", [HT_I32] = "I32",   [HT_I64] = "I64", [HT_F16] = "F16",
-    [HT_F32] = "F32",   [HT_F64] = "F64", [HT_BF16] = "BF16",
-};
-
 typedef struct evaluated_arrays {
     ht_scope *s;
     ht_array *const *arrays;
@@ -121,8 +115,8 @@ static ht_status describe(ht_scope *s, const char *path, const char *const *name
     *out = calloc((size_t)n + 1, sizeof **out);
     if (!*out) return ht_fail_memory(err, (size_t)n * sizeof **out, path);
     for (int i = 0; i < n; i++)
-        (*out)[i] = (ht_tensor_output){names[i], names_of_dtypes[arrays[i]->dtype], arrays[i]->n_dims, arrays[i]->shape,
-                                       bytes_of(arrays[i])};
+        (*out)[i] = (ht_tensor_output){names[i], ht_dtype_file_names[arrays[i]->dtype], arrays[i]->n_dims,
+                                       arrays[i]->shape, bytes_of(arrays[i])};
     return HT_OK;
 }
 

@@ -90,8 +90,7 @@ bool ht_tape_make(ht_scope *s, ht_tape_edges edges, ht_array *const *from, int n
     free(open.node);
     if (ok) return true;
     ht_tape_free(out);
-    ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: the tape of a derivative");
-    return false;
+    return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: the tape of a derivative");
 }
 
 int64_t ht_tape_index(const ht_tape *t, const ht_array *node) {

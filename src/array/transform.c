@@ -22,9 +22,8 @@ typedef struct arguments {
 
 static bool may_move(ht_scope *s, const ht_array *x, int i) {
     if (x && x != HT_NONE && ht_dtype_is_float(x->dtype)) return true;
-    ht_scope_fail(s, HT_ERR_ARGUMENT, "argument %d of the function is %s, a derivative needs floating point", i,
-                  x && x != HT_NONE ? ht_dtype_name(x->dtype) : "missing");
-    return false;
+    return ht_scope_fail(s, HT_ERR_ARGUMENT, "argument %d of the function is %s, a derivative needs floating point", i,
+                         x && x != HT_NONE ? ht_dtype_name(x->dtype) : "missing");
 }
 
 static bool stand_for(ht_scope *inner, ht_array *const *in, int n_in, const int *which, int n_wrt, arguments *a) {
@@ -33,10 +32,9 @@ static bool stand_for(ht_scope *inner, ht_array *const *in, int n_in, const int 
     memcpy(a->all, in, (size_t)n_in * sizeof(ht_array *));
     for (int i = 0; i < n_wrt; i++) {
         int at = which ? which[i] : i;
-        if (at < 0 || at >= n_in) {
-            ht_scope_fail(inner, HT_ERR_ARGUMENT, "there is no argument %d among the %d of the function", at, n_in);
-            return false;
-        }
+        if (at < 0 || at >= n_in)
+            return ht_scope_fail(inner, HT_ERR_ARGUMENT, "there is no argument %d among the %d of the function", at,
+                                 n_in);
         if (!may_move(inner, in[at], at)) return false;
         if (a->all[at] == in[at]) a->all[at] = ht_placeholder(inner, in[at]);
         a->wrt[i] = a->all[at];
@@ -66,10 +64,9 @@ static bool check_direction(ht_scope *s, const char *what, ht_array *const *of, 
     for (int i = 0; i < n; i++) {
         if (!given[i] || given[i] == HT_NONE || !ht_same_shape(given[i], of[i])) {
             bool missing = !given[i] || given[i] == HT_NONE;
-            ht_scope_fail(s, HT_ERR_ARGUMENT, "%s %d is %s, expected %s", what, i,
-                          missing ? "missing" : ht_shape_text(given[i]->shape, given[i]->n_dims, have),
-                          ht_shape_text(of[i]->shape, of[i]->n_dims, want));
-            return false;
+            return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s %d is %s, expected %s", what, i,
+                                 missing ? "missing" : ht_shape_text(given[i]->shape, given[i]->n_dims, have),
+                                 ht_shape_text(of[i]->shape, of[i]->n_dims, want));
         }
         out[i] = ht_astype(s, given[i], of[i]->dtype);
         if (!out[i]) return false;

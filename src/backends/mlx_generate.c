@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "chat/conversation.h"
-#include "generate/logit_changes.h"
 #include "generate/sampler.h"
 #include "generate/token_output.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,57 @@ typedef struct run {
     ht_metrics *metrics;
     double begin, first_token;
 } run;
+
+/* ---- texts ---- */
+
+/* HT_ERR_UNSUPPORTED, with the reason, when there is no tokenizer. */
+static ht_status need_text(const ht_mlx_text *t, ht_error *err) {
+    if (t->tokenizer) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "the model %s: it takes and gives token ids alone", t->no_tokenizer);
+}
+
+static ht_status copy_ids(const int32_t *from, size_t n_from, int32_t **ids, size_t *n, ht_error *err) {
+    if (!n_from) return HT_OK;
+    *ids = malloc(n_from * sizeof **ids);
+    if (!*ids) return ht_fail_memory(err, n_from * sizeof **ids, "a prompt");
+    memcpy(*ids, from, n_from * sizeof **ids);
+    *n = n_from;
+    return HT_OK;
+}
+
+/* Ids of a prompt, in fresh memory, to be freed with ht_ids_free. */
+static ht_status encode(const ht_mlx_text *t, const ht_backend_prompt *prompt, int32_t **ids, size_t *n,
+                        ht_error *err) {
+    *ids = NULL;
+    *n = 0;
+    if (!prompt->text) return copy_ids(prompt->ids, prompt->n_ids, ids, n, err);
+    const ht_status st = need_text(t, err);
+    if (st) return st;
+    return ht_tokenizer_encode(t->tokenizer, prompt->text, strlen(prompt->text),
+                               HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, ids, n, err);
+}
+
+static const char *piece_of(const ht_tokenizer *t, int32_t id) { return id >= 0 ? ht_tokenizer_piece(t, id) : NULL; }
+
+/* A conversation as it is written, which the caller frees with free(), and its ids. */
+static ht_status write_chat(const ht_mlx_text *t, const ht_chat *chat, bool parse_special, char **text, size_t *n_text,
+                            int32_t **ids, size_t *n_ids, ht_error *err) {
+    *text = NULL;
+    *ids = NULL;
+    *n_ids = 0;
+    ht_text_run *runs = NULL;
+    size_t n_runs;
+    ht_status st = need_text(t, err);
+    if (!st)
+        st = ht_chat_write(&t->chat, piece_of(t->tokenizer, ht_tokenizer_bos(t->tokenizer)),
+                           piece_of(t->tokenizer, ht_tokenizer_eos(t->tokenizer)), chat, text, n_text, &runs, &n_runs,
+                           err);
+    if (!st)
+        st = ht_chat_encode_runs(t->tokenizer, *text, *n_text, runs, n_runs,
+                                 parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, ids, n_ids, err);
+    free(runs);
+    return st;
+}
 
 /* ---- the request ---- */
 
@@ -153,9 +204,8 @@ static ht_status take_end(run *r, const ht_mlx_event *e, ht_error *err) {
 }
 
 static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_BEGIN};
     ht_mlx_event e;
-    ht_status st = ht_mlx_next(&r->call, wait, expected, 1, &e, err);
+    ht_status st = ht_mlx_next(&r->call, wait, HT_MLX_BEGIN, &e, err);
     if (!st && e.reused >= (int64_t)r->n)
         st = ht_mlx_refuse(&r->call, HT_ERR_FORMAT, err, "holds %lld token%s of a prompt of %zu already",
                            (long long)e.reused, ht_plural(e.reused), r->n);
@@ -165,14 +215,13 @@ static ht_status take_begin(run *r, const ht_child_wait *wait, ht_error *err) {
 }
 
 static ht_status read_answer(run *r, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_TOKENS, HT_MLX_DONE};
     const ht_mlx_model *m = r->call.m;
     ht_child_wait wait = ht_mlx_wait(&r->call, m->first_seconds, "the first token");
     ht_status st = take_begin(r, &wait, err);
     while (!st && !r->metrics->finish) {
         ht_mlx_event e;
         if (r->first_token > 0) wait = ht_mlx_wait(&r->call, m->next_seconds, "the next token");
-        st = ht_mlx_next(&r->call, &wait, expected, 2, &e, err);
+        st = ht_mlx_next(&r->call, &wait, HT_MLX_TOKENS, &e, err);
         if (!st) st = e.kind == HT_MLX_TOKENS ? take_tokens(r, &e, err) : take_end(r, &e, err);
         ht_mlx_event_free(&e);
     }
@@ -214,22 +263,16 @@ static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error
     return st;
 }
 
-static bool has_text(const ht_tokenizer *t, const int32_t *ids, size_t n) {
-    size_t i = 0;
-    while (i < n && ht_tokenizer_is_special(t, ids[i])) i++;
-    return i < n;
-}
-
 ht_status ht_mlx_generate(void *state, const ht_backend_prompt *prompt, const ht_generate_options *options,
                           ht_text_fn *fn, void *user, int32_t *answer, ht_metrics *metrics, ht_error *err) {
     ht_mlx_model *m = state;
     int32_t *ids = NULL;
     ht_token_output output = {0};
     run r = {.o = options, .answer = answer, .output = &output, .metrics = metrics, .begin = ht_now_seconds()};
-    ht_status st = fn || options->n_stop ? ht_mlx_text_need(&m->text, err) : HT_OK;
-    if (!st) st = ht_mlx_text_encode(&m->text, prompt, &ids, &r.n, err);
+    ht_status st = fn || options->n_stop ? need_text(&m->text, err) : HT_OK;
+    if (!st) st = encode(&m->text, prompt, &ids, &r.n, err);
     if (!st) st = ht_token_output_begin(&output, m->text.tokenizer, options, NULL, fn, user, err);
-    if (!st && output.decoder && has_text(m->text.tokenizer, ids, r.n)) ht_decoder_join(output.decoder);
+    if (!st) ht_token_output_join(&output, ids, (int64_t)r.n);
     r.ids = ids;
     if (!st) st = run_with(&r, m, "generate", err);
     ht_token_output_free(&output);
@@ -247,7 +290,7 @@ ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_option
     ht_token_output output = {0};
     run r = {.o = options, .output = &output, .metrics = metrics, .begin = ht_now_seconds()};
     if (chat->tool_choice) return ht_fail(err, HT_ERR_UNSUPPORTED, "a choice of tools is not supported by mlx_lm");
-    ht_status st = ht_mlx_text_chat(&m->text, chat, options->parse_special, &text, &n_text, &ids, &r.n, err);
+    ht_status st = write_chat(&m->text, chat, options->parse_special, &text, &n_text, &ids, &r.n, err);
     if (!st && fn)
         st = ht_response_reader_new(ht_chat_template_of(&m->text.chat, chat), chat->tools, text, n_text, fn, user,
                                     &answer, err);
@@ -275,14 +318,13 @@ static bool follows(const ht_backend_keys *last, const ht_backend_keys *next, si
 }
 
 static ht_status read_keys(ht_mlx_call *c, size_t n, ht_backend_keys_fn *fn, void *user, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_KEYS, HT_MLX_DONE};
     ht_child_wait wait = ht_mlx_wait(c, c->m->first_seconds, "the first keys");
     ht_backend_keys last = {0};
     bool done = false;
     ht_status st = HT_OK;
     while (!st && !done) {
         ht_mlx_event e;
-        st = ht_mlx_next(c, &wait, expected, 2, &e, err);
+        st = ht_mlx_next(c, &wait, HT_MLX_KEYS, &e, err);
         done = !st && e.kind == HT_MLX_DONE;
         if (!st &&
             (done ? last.layer + 1 != last.n_layers || last.head + 1 != last.n_heads : !follows(&last, &e.keys, n)))
@@ -305,7 +347,7 @@ ht_status ht_mlx_inspect(void *state, const ht_backend_prompt *prompt, const ht_
     ht_mlx_call c;
     int32_t *ids;
     size_t n;
-    ht_status st = ht_mlx_text_encode(&m->text, prompt, &ids, &n, err);
+    ht_status st = encode(&m->text, prompt, &ids, &n, err);
     if (!st) st = check_prompt(m, ids, n, err);
     if (!st) st = ht_mlx_enter(m, cancel, &c, err);
     if (!st) {

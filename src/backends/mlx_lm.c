@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -132,16 +133,71 @@ ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_err
     return written;
 }
 
-ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, const ht_mlx_event_kind *kinds, int n, ht_mlx_event *e,
+ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, ht_mlx_event_kind kind, ht_mlx_event *e,
                       ht_error *err) {
     const ht_status st = read_event(c, c->id, wait, e, err);
     if (st == HT_ERR_CANCELLED) ht_mlx_abandon(c);
     if (st) return st;
     if (e->kind == HT_MLX_ERROR) return ht_fail(err, e->status, NAME ": %s", e->message);
-    for (int i = 0; i < n; i++)
-        if (e->kind == kinds[i]) return HT_OK;
+    const bool may_end = kind == HT_MLX_TOKENS || kind == HT_MLX_KEYS;
+    if (e->kind == kind || (may_end && e->kind == HT_MLX_DONE)) return HT_OK;
     return ht_mlx_refuse(c, HT_ERR_FORMAT, err, "says \"%s\", expected \"%s\"", ht_mlx_event_name(e->kind),
-                         ht_mlx_event_name(kinds[0]));
+                         ht_mlx_event_name(kind));
+}
+
+/* ---- text ---- */
+
+enum { CONFIG_BYTES_MAX = 64 << 20 };
+
+/* Text of a JSON file in fresh memory; NULL when the file does not exist. */
+static ht_status read_text(const char *directory, const char *name, char **text, size_t *size, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    *text = NULL;
+    *size = 0;
+    if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name), "a path");
+    const ht_status st = ht_path_exists(path) ? ht_file_read_all(path, CONFIG_BYTES_MAX, text, size, err) : HT_OK;
+    free(path);
+    return st;
+}
+
+/* EOS ids of both configurations, and sampling values, which are the second's. Other fields are not read: mlx-lm runs models that this
+ * library does not. */
+static ht_status read_configurations(const char *directory, ht_mlx_text *t, ht_error *err) {
+    static const char *const names[] = {"config.json", "generation_config.json"};
+    ht_config *c = calloc(1, sizeof *c);
+    ht_status st = c ? HT_OK : ht_fail_memory(err, sizeof *c, "a configuration");
+    if (c) c->vocab = t->tokenizer ? ht_tokenizer_vocab_size(t->tokenizer) : INT32_MAX;
+    for (int i = 0; i < 2 && !st; i++) {
+        char *text;
+        size_t size;
+        st = read_text(directory, names[i], &text, &size, err);
+        if (!st && i == 1) st = ht_sampling_from_json((ht_json_text){text, size}, &t->sampling, err);
+        if (!st && text) st = ht_config_eos_read((ht_json_text){text, size}, names[i], c, err);
+        free(text);
+    }
+    if (!st) st = ht_chat_detect_stop_ids(c, t->tokenizer, &t->stop_ids, &t->n_stop_ids, err);
+    free(c);
+    return st;
+}
+
+/* Reads them from a directory. *out is to be freed in any case. */
+static ht_status load_text(const char *path, ht_mlx_text *out, ht_error *err) {
+    if (!ht_path_exists(path)) return ht_fail(err, HT_ERR_IO, "%s: there is no such file or directory", path);
+    if (!ht_path_is_directory(path))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: mlx_lm loads directories of safetensors with config.json, and this is a file", path);
+    const ht_checkpoint_files files = {.path = (char *)(uintptr_t)path};
+    ht_status st = ht_chat_detect_tokenizer(&files, &out->tokenizer, err);
+    if (!st && !out->tokenizer) out->no_tokenizer = ht_chat_detect_no_tokenizer(&files);
+    if (!st && out->tokenizer) st = ht_chat_detect_template(out->tokenizer, &out->chat, err);
+    return st ? st : read_configurations(path, out, err);
+}
+
+static void free_text(ht_mlx_text *t) {
+    ht_tokenizer_free(t->tokenizer);
+    ht_chat_setup_free(&t->chat);
+    free(t->stop_ids);
+    *t = (ht_mlx_text){0};
 }
 
 /* ---- loading ---- */
@@ -205,7 +261,6 @@ static ht_status start(ht_mlx_model *m, const ht_backend_options *o, ht_error *e
 /* Asks the child to load; the answer tells what was loaded. */
 static ht_status ask(ht_mlx_model *m, const char *path, ht_json *adapter, const ht_backend_options *o,
                      const ht_model_options *with, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_INFO};
     ht_mlx_call c;
     ht_status st = ht_mlx_enter(m, with->cancel, &c, err);
     if (st) {
@@ -214,7 +269,7 @@ static ht_status ask(ht_mlx_model *m, const char *path, ht_json *adapter, const 
     }
     const ht_child_wait wait = ht_mlx_wait(&c, o->load_seconds, "the model");
     st = ht_mlx_send(&c, "load", ht_json_pack("{ss so}", "path", path, "adapter", adapter), err);
-    if (!st) st = ht_mlx_next(&c, &wait, expected, 1, &m->loaded, err);
+    if (!st) st = ht_mlx_next(&c, &wait, HT_MLX_INFO, &m->loaded, err);
     ht_mlx_leave(&c);
     return st;
 }
@@ -236,7 +291,7 @@ static void close_model(void *state) {
     free(line);
     ht_child_end(m->child, m->loaded.kind ? quit_seconds : 0);
     ht_mlx_event_free(&m->loaded);
-    ht_mlx_text_free(&m->text);
+    free_text(&m->text);
     ht_turns_free(&m->turns);
     ht_calls_free(&m->calls);
     free(m);
@@ -249,7 +304,7 @@ static ht_status load_into(ht_mlx_model *m, const char *path, const ht_backend_o
     m->next_seconds = o->next_seconds;
     ht_status st = check_model_options(o->model, &with, err);
     if (!st) st = check_text(path, "the model's path", err);
-    if (!st) st = ht_mlx_text_load(path, &m->text, err);
+    if (!st) st = load_text(path, &m->text, err);
     if (!st) st = adapter_json(o, &adapter, err);
     if (!st) st = start(m, o, err);
     if (st) {
@@ -280,7 +335,6 @@ static ht_status load(const char *path, const ht_backend_options *o, void **stat
 /* ---- the rest of the table ---- */
 
 static ht_status info(void *state, ht_backend_info *out, ht_error *err) {
-    static const ht_mlx_event_kind expected[] = {HT_MLX_INFO};
     ht_mlx_model *m = state;
     ht_mlx_call c;
     ht_mlx_event e = {0};
@@ -289,7 +343,7 @@ static ht_status info(void *state, ht_backend_info *out, ht_error *err) {
     st = ht_mlx_send(&c, "info", ht_json_new_object(), err);
     if (!st) {
         const ht_child_wait wait = ht_mlx_wait(&c, m->next_seconds, "what the model is");
-        st = ht_mlx_next(&c, &wait, expected, 1, &e, err);
+        st = ht_mlx_next(&c, &wait, HT_MLX_INFO, &e, err);
     }
     if (!st) {
         *out = m->loaded.info;

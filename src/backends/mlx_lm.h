@@ -8,8 +8,18 @@
 #include "backends/calls.h"
 #include "backends/child.h"
 #include "backends/mlx_message.h"
-#include "backends/mlx_text.h"
-#include "backends/turn.h"
+#include "checkpoint/chat_detection.h"
+#include "checkpoint/sampling.h"
+
+/* The checkpoint's tokenizer, chat template, stop ids and sampling values, as models of this library have them. */
+typedef struct ht_mlx_text {
+    ht_tokenizer *tokenizer;  /* NULL: none, and the model takes and gives ids alone */
+    const char *no_tokenizer; /* the reason. Static */
+    ht_chat_setup chat;
+    int32_t *stop_ids;
+    int n_stop_ids;
+    ht_sampling sampling; /* where a request gives no values */
+} ht_mlx_text;
 
 typedef struct ht_mlx_model {
     ht_child *child;  /* NULL after a failure */
@@ -40,9 +50,9 @@ void ht_mlx_leave(ht_mlx_call *c);
 
 /* Sends a request, after the end of the last one; `more` as of ht_mlx_request_write. */
 ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_error *err);
-/* The next event of the request, one of the n kinds that are expected, or its error, which becomes the call's. `e` is to be
- * freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
-ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, const ht_mlx_event_kind *kinds, int n, ht_mlx_event *e,
+/* The next event of the request, which must be of the kind (tokens and keys may come to their end instead), or its error, which becomes
+ * the call's. `e` is to be freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
+ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, ht_mlx_event_kind kind, ht_mlx_event *e,
                       ht_error *err);
 /* A fault that the caller has found in what the child said. Returns `status`. */
 ht_status ht_mlx_refuse(ht_mlx_call *c, ht_status status, ht_error *err, const char *fmt, ...) HT_PRINTF(4, 5);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "generate/token_output.h"
+#include "generate/generation.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -167,20 +167,13 @@ static ht_status unsupported(const ht_backend_model *m, const char *operation, h
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%.64s is not supported by %.64s", operation, m->backend->name);
 }
 
-/* The caller's options with the defaults of what he does not know. */
-static ht_status read_options(const ht_generate_options *given, ht_generate_options *o, ht_error *err) {
-    ht_generate_options defaults;
-    ht_generate_options_init(&defaults, sizeof defaults);
-    return ht_options_read(o, given, &defaults, sizeof defaults, "ht_generate_options", err);
-}
-
 ht_status ht_backend_generate(ht_backend_model *m, const ht_backend_prompt *prompt, const ht_generate_options *options,
                               ht_text_fn *fn, void *user, int32_t *ids, ht_metrics *metrics, ht_error *err) {
     ht_metrics unwanted, *to = metrics ? metrics : &unwanted;
     ht_generate_options o;
     *to = ht_metrics_none();
     if (!m->backend->generate) return unsupported(m, "generate", err);
-    ht_status st = read_options(options, &o, err);
+    ht_status st = ht_generation_read_options(&o, options, err);
     return st ? st : m->backend->generate(m->state, prompt, &o, fn, user, ids, to, err);
 }
 
@@ -190,7 +183,7 @@ ht_status ht_backend_chat(ht_backend_model *m, const ht_chat *chat, const ht_gen
     ht_generate_options o;
     *to = ht_metrics_none();
     if (!m->backend->chat) return unsupported(m, "chat", err);
-    ht_status st = read_options(options, &o, err);
+    ht_status st = ht_generation_read_options(&o, options, err);
     return st ? st : m->backend->chat(m->state, chat, &o, fn, user, to, err);
 }
 

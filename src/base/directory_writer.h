@@ -22,4 +22,30 @@ ht_status ht_directory_writer_commit(ht_directory_writer *w, ht_error *err);
 /* Removes the temporary directory with the files in it and frees the writer. NULL is fine. */
 void ht_directory_writer_discard(ht_directory_writer *w);
 
+/* Makes a new directory `path`.*.tmp; 0, or errno. The caller frees *out, which is NULL after a failure. */
+int ht_temporary_directory_make(const char *path, char **out);
+/* Removes the directory with all in it. Links are removed, not followed. */
+void ht_temporary_directory_remove(const char *path);
+
+/* Path of the directory that `path` is in; the caller frees it. NULL when memory ran out. */
+char *ht_directory_above(const char *path);
+/* Flushes the names in a directory; 0, or errno. A file system that cannot flush directories is no failure. */
+int ht_directory_flush(const char *path);
+
+/* Sets of files that are of use together alone: all of them are written to a temporary directory, `path`.*.tmp, and moved to
+ * their names beside it on commit, the first one last. Whoever finds the first file finds the whole set, also when the process
+ * is killed between two of them. */
+typedef struct ht_file_set_writer ht_file_set_writer;
+
+/* Makes the temporary directory, in the directory that `path` is in. */
+ht_status ht_file_set_writer_open(const char *path, ht_file_set_writer **out, ht_error *err);
+/* Path of the temporary directory, lent. Its files are the caller's to flush, as ht_writer_commit does. */
+const char *ht_file_set_writer_path(const ht_file_set_writer *w);
+/* Moves files name[0] to name[n - 1] out of the temporary directory, over those of the same names, and frees the writer. Of
+ * files that are replaced the first one goes first, so that old and new ones never make a set. On failure what was there is there
+ * again, and nothing of the new set. */
+ht_status ht_file_set_writer_commit(ht_file_set_writer *w, const char *const *name, int n, ht_error *err);
+/* Removes the temporary directory with the files in it and frees the writer. NULL is fine. */
+void ht_file_set_writer_discard(ht_file_set_writer *w);
+
 #endif

@@ -178,9 +178,14 @@ char *ht_path_join(const char *directory, const char *name) {
 
 struct ht_writer {
     int fd;
+    size_t end;
     char *path; /* target after following symbolic links, which stay links */
     char *temporary;
 };
+
+static ht_status cannot_write(const char *path, int code, ht_error *err) {
+    return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path, strerror(code));
+}
 
 /* Creates the temporary file beside the target. The kernel applies the umask, which a library cannot read without
  * changing it under other threads. */
@@ -222,8 +227,7 @@ static ht_status open_writer(const char *path, mode_t mode, ht_writer **out, ht_
     if (!w->path || !create_temporary(w, mode)) {
         int code = errno;
         ht_writer_discard(w);
-        return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path,
-                       strerror(code));
+        return cannot_write(path, code, err);
     }
     if (replaces) (void)fchmod(w->fd, st.st_mode & 0777);
     *out = w;
@@ -237,28 +241,18 @@ ht_status ht_writer_open_private(const char *path, ht_writer **out, ht_error *er
 }
 
 ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err) {
-    const char *p = bytes;
-    while (n) {
-        ssize_t put = write(w->fd, p, n);
-        if (put >= 0) {
-            p += put;
-            n -= (size_t)put;
-        } else if (errno != EINTR)
-            return ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
-    }
-    return HT_OK;
+    const size_t offset = w->end;
+    w->end += n;
+    return ht_writer_put_at(w, offset, bytes, n, err);
 }
 
 ht_status ht_writer_put_at(ht_writer *w, size_t offset, const void *bytes, size_t n, ht_error *err) {
-    const char *p = bytes;
-    while (n) {
-        ssize_t put = pwrite(w->fd, p, n, (off_t)offset);
-        if (put >= 0) {
-            p += put;
-            offset += (size_t)put;
-            n -= (size_t)put;
-        } else if (errno != EINTR)
-            return ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
+    for (size_t done = 0; done < n;) {
+        ssize_t put = pwrite(w->fd, (const char *)bytes + done, n - done, (off_t)(offset + done));
+        if (put >= 0)
+            done += (size_t)put;
+        else if (errno != EINTR)
+            return cannot_write(w->path, errno, err);
     }
     return HT_OK;
 }
@@ -271,7 +265,7 @@ ht_status ht_writer_commit(ht_writer *w, ht_error *err) {
     if (!code && rename(w->temporary, w->path) != 0) code = errno;
     ht_status st = HT_OK;
     if (code)
-        st = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(code));
+        st = cannot_write(w->path, code, err);
     else {
         free(w->temporary);
         w->temporary = NULL;

@@ -28,6 +28,7 @@ static inline v1f v1f_min(v1f a, v1f b) { return a < b ? a : b; }
 static inline v1f v1f_max(v1f a, v1f b) { return a > b ? a : b; }
 static inline v1f v1f_round(v1f a) { return rintf(a); }
 static inline v1f v1f_scale(v1f a, v1f n) { return ht_scale_f32(a, n); }
+static inline v1f v1f_exp(v1f a) { return ht_exp_f32(a); }
 static inline m1 v1f_lt(v1f a, v1f b) { return a < b; }
 static inline m1 v1f_gt(v1f a, v1f b) { return a > b; }
 static inline m1 v1f_eq(v1f a, v1f b) { return a == b; }

@@ -1,8 +1,7 @@
-/* Elementary functions of f32, independent of the C library's version. Each is a fixed sequence of IEEE operations;
- * cpu/vector/math.h runs the same sequence on sixteen lanes with the same bits. Largest errors over all f32
- * (tests/ops/test_math.c): exp 1.0 ulp, log 1.0, sin and cos 1.6, tanh 2.6, sigmoid 2.5.
- *
- * Denormal results, and denormal arguments of log, are flushed to 0, as in the threads of a pool. */
+/* Coefficients of elementary functions of f32, e^x and the reduction of angles, independent of the C library's version. Each is
+ * a fixed sequence of IEEE operations; base/math_lanes.h has the other functions, cpu/vector/math.h e^x on sixteen lanes with
+ * the same bits. Largest error of exp over all f32 (tests/ops/test_math.c): 1.0 ulp. Denormal results are flushed to 0, as in
+ * the threads of a pool. */
 #ifndef HT_BASE_MATH_H
 #define HT_BASE_MATH_H
 
@@ -62,18 +61,6 @@ static inline float ht_scale_f32(float x, float n) {
     return x * first * second;
 }
 
-/* e^r - 1 for x = *n ln 2 + r. */
-static inline float ht_expm1_reduced(float x, float *n) {
-    *n = rintf(x * HT_LOG2_E);
-    float r = fmaf(-*n, HT_LN2_HIGH, x);
-    r = fmaf(-*n, HT_LN2_LOW, r);
-    float q = fmaf(HT_EXP_6, r, HT_EXP_5);
-    q = fmaf(q, r, HT_EXP_4);
-    q = fmaf(q, r, HT_EXP_3);
-    q = fmaf(q, r, HT_EXP_2);
-    return fmaf(r * r, q, r);
-}
-
 /* Bits of 2^(i / 16), i = 0 .. 15, minus i * step. */
 #define HT_SIXTEENTH_POWERS(step)                                                                                      \
     {                                                                                                                  \
@@ -100,46 +87,6 @@ static inline float ht_exp_f32(float x) {
     const float power = ht_float_from_bits((uint32_t)ht_sixteenth_powers()[ht_float_bits(shifted) & 15]);
     const float y = ht_scale_f32(fmaf(power, p, power), n);
     return y < 0x1p-126f ? 0.0f : y;
-}
-
-static inline float ht_sigmoid_f32(float x) { return 1.0f / (1.0f + ht_exp_f32(-x)); }
-static inline float ht_silu_f32(float x) { return x / (1.0f + ht_exp_f32(-x)); }
-
-/* tanh x = t / (t + 2) with t = e^2x - 1, which keeps its relative accuracy near 0. */
-static inline float ht_tanh_f32(float x) {
-    if (isnan(x)) return x;
-    float a = fabsf(x), n;
-    float p = ht_expm1_reduced(2.0f * (a > HT_TANH_CLAMP ? HT_TANH_CLAMP : a), &n);
-    float power = ht_scale_f32(1.0f, n);
-    float t = fmaf(power, p, power - 1.0f);
-    return copysignf(t / (t + 2.0f), x);
-}
-
-/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3) */
-static inline float ht_gelu_tanh_f32(float x) {
-    float u = HT_GELU_INNER * fmaf(HT_GELU_CUBE * x * x, x, x);
-    return x / (1.0f + ht_exp_f32(-2.0f * u));
-}
-
-static inline float ht_log_f32(float x) {
-    if (isnan(x)) return x;
-    if (fabsf(x) < 0x1p-126f) return -INFINITY;
-    if (x < 0.0f) return NAN;
-    if (x == INFINITY) return x;
-    uint32_t bits = ht_float_bits(x);
-    /* x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt 2) */
-    int32_t e = (int32_t)(bits - HT_SQRT_HALF) >> 23;
-    float f = ht_float_from_bits(bits - ((uint32_t)e << 23)) - 1.0f, k = (float)e;
-    float q = fmaf(HT_LOG_10, f, HT_LOG_9);
-    q = fmaf(q, f, HT_LOG_8);
-    q = fmaf(q, f, HT_LOG_7);
-    q = fmaf(q, f, HT_LOG_6);
-    q = fmaf(q, f, HT_LOG_5);
-    q = fmaf(q, f, HT_LOG_4);
-    q = fmaf(q, f, HT_LOG_3);
-    float square = f * f;
-    float small = fmaf(k, HT_LN2_LOW, square * fmaf(f, q, -0.5f));
-    return fmaf(k, HT_LN2_HIGH, f + small);
 }
 
 /* Cody-Waite reduction of |angle| < 2^40: angle = quarters * pi / 2 + *rest, |*rest| <= pi / 4. Returns quarters modulo
@@ -179,48 +126,6 @@ static inline uint32_t ht_reduce_huge_angle(float x, float *rest) {
     uint32_t quarters = ht_reduce_huge_angle_wide(x, &r);
     *rest = (float)r;
     return quarters;
-}
-
-static inline float ht_sin_reduced(float r) {
-    float s = r * r, q = fmaf(HT_SIN_7, s, HT_SIN_5);
-    q = fmaf(q, s, HT_SIN_3);
-    return fmaf(s * r, q, r);
-}
-
-static inline float ht_cos_reduced(float r) {
-    float s = r * r, q = fmaf(HT_COS_8, s, HT_COS_6);
-    q = fmaf(q, s, HT_COS_4);
-    return fmaf(s * s, q, fmaf(-0.5f, s, 1.0f));
-}
-
-static inline void ht_sincos_reduced(float r, uint32_t quarters, float *sine, float *cosine) {
-    float s = ht_sin_reduced(r), c = ht_cos_reduced(r);
-    *sine = quarters & 1 ? c : s;
-    *cosine = quarters & 1 ? s : c;
-    if (quarters & 2) *sine = -*sine;
-    if ((quarters + 1) & 2) *cosine = -*cosine;
-}
-
-static inline void ht_sincos_f32(float x, float *sine, float *cosine) {
-    if (!isfinite(x)) {
-        *sine = *cosine = NAN;
-        return;
-    }
-    float r;
-    uint32_t quarters = fabsf(x) < 0x1p+30f ? ht_reduce_angle((double)x, &r) : ht_reduce_huge_angle(x, &r);
-    ht_sincos_reduced(r, quarters, sine, cosine);
-}
-
-static inline float ht_sin_f32(float x) {
-    float s, c;
-    ht_sincos_f32(x, &s, &c);
-    return s;
-}
-
-static inline float ht_cos_f32(float x) {
-    float s, c;
-    ht_sincos_f32(x, &s, &c);
-    return c;
 }
 
 #endif

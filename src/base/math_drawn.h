@@ -11,29 +11,22 @@
 #include <stdint.h>
 #include <string.h>
 
+/* c0 + c1 x + c2 x^2 + c3 x^3 + q x^4. */
+static inline float ht_below4_f32(float q, float x, float c0, float c1, float c2, float c3) {
+    return fmaf(fmaf(fmaf(fmaf(q, x, c3), x, c2), x, c1), x, c0);
+}
+
 /* 1 - x^2, the argument of the logarithm in erfinv. */
 static inline float ht_drawn_erfinv_inner(float x) { return fmaf(x, 0.0f - x, 1.0f); }
 
 /* erfinv(x), t = log(1 - x^2). Both branches are computed and one selected, so that loops vectorise. */
 static inline float ht_drawn_erfinv_of(float x, float t) {
     float far = 3.03697567e-10f, near = 5.43877832e-9f;
-    far = fmaf(far, t, 2.93243101e-8f);
-    far = fmaf(far, t, 1.22150334e-6f);
-    far = fmaf(far, t, 2.84108955e-5f);
-    far = fmaf(far, t, 3.93552968e-4f);
-    far = fmaf(far, t, 3.02698812e-3f);
-    far = fmaf(far, t, 4.83185798e-3f);
-    far = fmaf(far, t, -2.64646143e-1f);
-    far = fmaf(far, t, 8.40016484e-1f);
+    far = ht_below4_f32(far, t, 3.93552968e-4f, 2.84108955e-5f, 1.22150334e-6f, 2.93243101e-8f);
+    far = ht_below4_f32(far, t, 8.40016484e-1f, -2.64646143e-1f, 4.83185798e-3f, 3.02698812e-3f);
     near = fmaf(near, t, 1.43285448e-7f);
-    near = fmaf(near, t, 1.22774793e-6f);
-    near = fmaf(near, t, 1.12963626e-7f);
-    near = fmaf(near, t, -5.61530760e-5f);
-    near = fmaf(near, t, -1.47697632e-4f);
-    near = fmaf(near, t, 2.31468678e-3f);
-    near = fmaf(near, t, 1.15392581e-2f);
-    near = fmaf(near, t, -2.32015476e-1f);
-    near = fmaf(near, t, 8.86226892e-1f);
+    near = ht_below4_f32(near, t, -1.47697632e-4f, -5.61530760e-5f, 1.12963626e-7f, 1.22774793e-6f);
+    near = ht_below4_f32(near, t, 8.86226892e-1f, -2.32015476e-1f, 1.15392581e-2f, 2.31468678e-3f);
     return x * (fabsf(t) > 6.125f ? far : near);
 }
 
@@ -46,10 +39,7 @@ static inline float ht_drawn_exp(float x) {
     float p = 1.535336188319500e-4f, power;
     p = fmaf(p, rest, 1.339887440266574e-3f);
     p = fmaf(p, rest, 9.618437357674640e-3f);
-    p = fmaf(p, rest, 5.550332471162809e-2f);
-    p = fmaf(p, rest, 2.402264791363012e-1f);
-    p = fmaf(p, rest, 6.931472028550421e-1f);
-    p = fmaf(p, rest, 1.0f);
+    p = ht_below4_f32(p, rest, 1.0f, 6.931472028550421e-1f, 2.402264791363012e-1f, 5.550332471162809e-2f);
     const uint32_t bits = (uint32_t)((int32_t)whole + 127) << 23;
     memcpy(&power, &bits, sizeof power);
     float y = x > 88.0f ? INFINITY : power * p;

@@ -2,7 +2,7 @@
  * included once for each with HT_V(name), HT_MASK, HT_M(name) and HT_LANES_INLINE defined. Both instances run the same
  * operations in the same order and give the same bits.
  *
- * Errors are at most 1 ulp, 1.2 for tan (tests/ops/test_math.c). Values that need more precision are double-word
+ * Errors are at most 1 ulp, 1.2 for tan, 1.6 for sin and cos, 2.6 for tanh, 2.5 for sigmoid (tests/ops/test_math.c). Values that need more precision are double-word
  * numbers x + x_low, x_low being the rounding error of x. Denormal arguments and results may be flushed to 0.
  * Coefficients are minimax fits. */
 
@@ -56,6 +56,11 @@ HT_LANES_INLINE F HT_V(f_log_special)(F x, F y) {
     y = IF(HT_V(f_lt)(x, HT_V(f_zero)()), K(NAN), y);
     y = IF(HT_V(f_lt)(HT_V(f_abs)(x), K(0x1p-126f)), K(-INFINITY), y);
     return IF(HT_V(f_is_nan)(x), x, y);
+}
+
+HT_LANES_INLINE F HT_V(f_log)(F x) {
+    F k, f = HT_V(f_log_parts)(x, &k), small = FMA(k, K(HT_LN2_LOW), HT_V(f_log_rest)(f));
+    return HT_V(f_log_special)(x, FMA(k, K(HT_LN2_HIGH), ADD(f, small)));
 }
 
 /* Logarithm to base b: two = log_b(2), short enough for exact k * two, and scale = log_b(e). */
@@ -147,6 +152,30 @@ HT_LANES_INLINE F HT_V(f_cosh)(F x) {
     return MUL(K(2.0f), ADD(sum, ADD(HT_V(f_sum_low)(c, part, sum), low)));
 }
 
+/* e^r - 1 for x = *n ln 2 + r. */
+HT_LANES_INLINE F HT_V(f_expm1_reduced)(F x, F *n) {
+    *n = HT_V(f_round)(MUL(x, K(HT_LOG2_E)));
+    F r = FNMA(*n, K(HT_LN2_LOW), FNMA(*n, K(HT_LN2_HIGH), x));
+    return FMA(MUL(r, r), HT_V(f_poly5)(r, HT_EXP_2, HT_EXP_3, HT_EXP_4, HT_EXP_5, HT_EXP_6), r);
+}
+
+/* tanh x = t / (t + 2) with t = e^2x - 1, which keeps its relative accuracy near 0. */
+HT_LANES_INLINE F HT_V(f_tanh)(F x) {
+    F a = HT_V(f_min)(K(HT_TANH_CLAMP), HT_V(f_abs)(x)), n, p = HT_V(f_expm1_reduced)(MUL(K(2.0f), a), &n);
+    F power = HT_V(f_scale)(K(1.0f), n), t = FMA(power, p, SUB(power, K(1.0f)));
+    return HT_V(f_with_sign)(DIV(t, ADD(t, K(2.0f))), x);
+}
+
+HT_LANES_INLINE F HT_V(f_one_plus_exp_neg)(F x) { return ADD(K(1.0f), HT_V(f_exp)(HT_V(f_neg)(x))); }
+HT_LANES_INLINE F HT_V(f_sigmoid)(F x) { return DIV(K(1.0f), HT_V(f_one_plus_exp_neg)(x)); }
+HT_LANES_INLINE F HT_V(f_silu)(F x) { return DIV(x, HT_V(f_one_plus_exp_neg)(x)); }
+
+/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3) */
+HT_LANES_INLINE F HT_V(f_gelu_tanh)(F x) {
+    F u = MUL(K(HT_GELU_INNER), FMA(MUL(MUL(K(HT_GELU_CUBE), x), x), x, x));
+    return DIV(x, ADD(K(1.0f), HT_V(f_exp)(MUL(K(-2.0f), u))));
+}
+
 /* ---- powers ---- */
 
 /* log2(x) + *low of a normal, finite x, with a relative error of 2^-35: 2 / ln 2 * atanh(s), s = f / (2 + f). */
@@ -229,6 +258,18 @@ HT_LANES_INLINE F HT_V(f_pow)(F x, F b) {
 }
 
 /* ---- angles ---- */
+
+/* sin and cos of quarters * pi / 2 + r, |r| <= pi / 4. */
+HT_LANES_INLINE void HT_V(f_sincos_reduced)(F r, I quarters, F *sine, F *cosine) {
+    F s = MUL(r, r), sin_r = FMA(MUL(s, r), HT_V(f_poly3)(s, HT_SIN_3, HT_SIN_5, HT_SIN_7), r);
+    F cos_r = FMA(MUL(s, s), HT_V(f_poly3)(s, HT_COS_4, HT_COS_6, HT_COS_8), FMA(K(-0.5f), s, K(1.0f)));
+    I one = HT_V(i_set1)(1), two = HT_V(i_set1)(2);
+    HT_MASK odd = HT_V(i_eq)(HT_V(i_and)(quarters, one), one);
+    I sin_sign = HT_V(i_shl)(HT_V(i_and)(quarters, two), 30);
+    I cos_sign = HT_V(i_shl)(HT_V(i_and)(HT_V(i_add)(quarters, one), two), 30);
+    *sine = HT_V(f_from_bits)(HT_V(i_xor)(HT_V(f_bits)(IF(odd, cos_r, sin_r)), sin_sign));
+    *cosine = HT_V(f_from_bits)(HT_V(i_xor)(HT_V(f_bits)(IF(odd, sin_r, cos_r)), cos_sign));
+}
 
 /* tan(x) for |x| < 2^17, by Cody-Waite reduction with pi / 2 in three pieces. */
 #define HT_LANES_ANGLE 0x1p+17f

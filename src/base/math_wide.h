@@ -34,6 +34,11 @@ static inline double ht_double_from_bits(uint64_t bits) {
 
 /* ---- building blocks in f64: polynomials interpolate at Chebyshev nodes, with relative errors below 2^-35 ---- */
 
+/* c0 + c1 x + c2 x^2 + c3 x^3 + q x^4. */
+static inline double ht_below4_f64(double q, double x, double c0, double c1, double c2, double c3) {
+    return fma(fma(fma(fma(q, x, c3), x, c2), x, c1), x, c0);
+}
+
 /* e^r - 1 and *power = 2^n for x = n ln 2 + r; x is clamped to +-700, beyond the range of f32. */
 static inline double ht_wide_exp_reduced(double x, double *power) {
     x = x < -700.0 ? -700.0 : x;
@@ -43,10 +48,7 @@ static inline double ht_wide_exp_reduced(double x, double *power) {
     double p = fma(0x1.a13c6b2795afep-16, r, 0x1.a1851d44489acp-13);
     p = fma(p, r, 0x1.6c16686dabb06p-10);
     p = fma(p, r, 0x1.1110a1c986d0bp-7);
-    p = fma(p, r, 0x1.55555566c863ep-5);
-    p = fma(p, r, 0x1.55555580f90eap-3);
-    p = fma(p, r, 0x1.fffffffffddcap-2);
-    p = fma(p, r, 0x1.fffffffff54e3p-1);
+    p = ht_below4_f64(p, r, 0x1.fffffffff54e3p-1, 0x1.fffffffffddcap-2, 0x1.55555580f90eap-3, 0x1.55555566c863ep-5);
     *power = ht_double_from_bits((ht_double_bits(sum) << 52) + (UINT64_C(1023) << 52));
     return r * p;
 }
@@ -64,10 +66,7 @@ static inline double ht_wide_log_reduced(double x, double *k) {
     double f = ht_double_from_bits(bits - ((e - 1023) << 52)) - 1.0;
     double s = f / (2.0 + f), z = s * s;
     double p = fma(0x1.91964a6f6a870p-3, z, 0x1.c620b4d69d21fp-3);
-    p = fma(p, z, 0x1.249438c79022ap-2);
-    p = fma(p, z, 0x1.9999962a792dbp-2);
-    p = fma(p, z, 0x1.5555555671e8cp-1);
-    p = fma(p, z, 0x1.fffffffffff12p+0);
+    p = ht_below4_f64(p, z, 0x1.fffffffffff12p+0, 0x1.5555555671e8cp-1, 0x1.9999962a792dbp-2, 0x1.249438c79022ap-2);
     return s * p;
 }
 
@@ -90,23 +89,21 @@ static inline double ht_wide_erfc(double y) {
     p = fma(p, u, 0x1.500d1915e63d3p-20);
     p = fma(p, u, 0x1.fa776f2c3c0ddp-20);
     p = fma(p, u, -0x1.0f1a289c69a53p-17);
-    p = fma(p, u, -0x1.acb7221af91b0p-17);
-    p = fma(p, u, 0x1.0ceba9fadd6fdp-14);
-    p = fma(p, u, 0x1.7b84a766f7b7dp-15);
-    p = fma(p, u, -0x1.390a485f77318p-11);
-    p = fma(p, u, 0x1.7310354e7bf8ep-11);
-    p = fma(p, u, 0x1.17c840e158626p-8);
-    p = fma(p, u, -0x1.8fa58eac19b8dp-6);
-    p = fma(p, u, 0x1.258b13a873b9bp-4);
-    p = fma(p, u, -0x1.336ffbef28281p-3);
-    p = fma(p, u, 0x1.f6ff20411c171p-3);
-    p = fma(p, u, -0x1.4e102b9cf818ep-2);
-    p = fma(p, u, 0x1.6e9827d229bcbp-3);
+    p = ht_below4_f64(p, u, -0x1.390a485f77318p-11, 0x1.7b84a766f7b7dp-15, 0x1.0ceba9fadd6fdp-14,
+                      -0x1.acb7221af91b0p-17);
+    p = ht_below4_f64(p, u, 0x1.258b13a873b9bp-4, -0x1.8fa58eac19b8dp-6, 0x1.17c840e158626p-8, 0x1.7310354e7bf8ep-11);
+    p = ht_below4_f64(p, u, 0x1.6e9827d229bcbp-3, -0x1.4e102b9cf818ep-2, 0x1.f6ff20411c171p-3, -0x1.336ffbef28281p-3);
     return y > 10.5 ? 0.0 : p * ht_wide_exp(-(near * near));
 }
 
 /* ---- functions of base/math_lanes.h ---- */
 
+static inline float ht_log_f32(float x) { return v1f_log(x); }
+static inline float ht_tanh_f32(float x) { return v1f_tanh(x); }
+static inline float ht_sigmoid_f32(float x) { return v1f_sigmoid(x); }
+static inline float ht_silu_f32(float x) { return v1f_silu(x); }
+static inline float ht_gelu_tanh_f32(float x) { return v1f_gelu_tanh(x); }
+static inline float ht_expm1_reduced(float x, float *n) { return v1f_expm1_reduced(x, n); }
 static inline float ht_expm1_f32(float x) { return v1f_expm1(x); }
 static inline float ht_sinh_f32(float x) { return v1f_sinh(x); }
 static inline float ht_cosh_f32(float x) { return v1f_cosh(x); }
@@ -151,6 +148,32 @@ static inline float ht_logaddexp_f32(float a, float b) {
 
 /* ---- angles ---- */
 
+static inline void ht_sincos_reduced(float r, uint32_t quarters, float *sine, float *cosine) {
+    v1f_sincos_reduced(r, (int32_t)quarters, sine, cosine);
+}
+
+static inline void ht_sincos_f32(float x, float *sine, float *cosine) {
+    float r;
+    if (!isfinite(x)) {
+        *sine = *cosine = NAN;
+        return;
+    }
+    uint32_t quarters = fabsf(x) < 0x1p+30f ? ht_reduce_angle((double)x, &r) : ht_reduce_huge_angle(x, &r);
+    ht_sincos_reduced(r, quarters, sine, cosine);
+}
+
+static inline float ht_sin_f32(float x) {
+    float s, c;
+    ht_sincos_f32(x, &s, &c);
+    return s;
+}
+
+static inline float ht_cos_f32(float x) {
+    float s, c;
+    ht_sincos_f32(x, &s, &c);
+    return c;
+}
+
 /* Domain of ht_sin_easy, ht_cos_easy and ht_tan_easy. */
 static inline int ht_is_easy_angle(float x) { return fabsf(x) < 0x1p+30f; }
 
@@ -177,10 +200,7 @@ static inline float ht_tan_reduced(double r, uint64_t quarters) {
     s = fma(s, z, 0x1.fffffffffffd9p-1) * r;
     double c = fma(0x1.1b8a18b167949p-29, z, -0x1.27df3d1d43778p-22);
     c = fma(c, z, 0x1.a019f7f62476ap-16);
-    c = fma(c, z, -0x1.6c16c163bd246p-10);
-    c = fma(c, z, 0x1.555555554e75fp-5);
-    c = fma(c, z, -0x1.fffffffffff78p-2);
-    c = fma(c, z, 1.0);
+    c = ht_below4_f64(c, z, 1.0, -0x1.fffffffffff78p-2, 0x1.555555554e75fp-5, -0x1.6c16c163bd246p-10);
     double above = quarters & 1 ? -c : s, below = quarters & 1 ? s : c;
     return (float)(above / below);
 }
@@ -203,14 +223,9 @@ static inline float ht_tan_f32(float x) {
 static inline float ht_erf_f32(float x) {
     double v = (double)x, a = fabs(v), z = v * v;
     double p = fma(-0x1.c1a515de8637ap-24, z, 0x1.9ae0986f9de4fp-20);
-    p = fma(p, z, -0x1.f0705a1dde9aap-17);
-    p = fma(p, z, 0x1.f941bed7e7847p-14);
-    p = fma(p, z, -0x1.c0286cad68e02p-11);
-    p = fma(p, z, 0x1.565ba0406c001p-8);
-    p = fma(p, z, -0x1.b82ce15c3b7f8p-6);
-    p = fma(p, z, 0x1.ce2f2197bc2efp-4);
-    p = fma(p, z, -0x1.812746b0271ecp-2);
-    p = fma(p, z, 0x1.20dd750429b19p+0);
+    p = ht_below4_f64(p, z, 0x1.565ba0406c001p-8, -0x1.c0286cad68e02p-11, 0x1.f941bed7e7847p-14,
+                      -0x1.f0705a1dde9aap-17);
+    p = ht_below4_f64(p, z, 0x1.20dd750429b19p+0, -0x1.812746b0271ecp-2, 0x1.ce2f2197bc2efp-4, -0x1.b82ce15c3b7f8p-6);
     double far = copysign(1.0 - ht_wide_erfc(a), v);
     return (float)(a < 1.0 ? v * p : far);
 }
@@ -226,32 +241,17 @@ static inline float ht_gelu_f32(float x) {
 static inline float ht_erfinv_f32(float x) {
     double v = (double)x, w = -ht_wide_log(fma(-v, v, 1.0)), t = w - 2.5;
     double p = fma(-0x1.1c891841cc541p-42, t, -0x1.6877f7adac08dp-36);
-    p = fma(p, t, 0x1.19b3cd7a99119p-33);
-    p = fma(p, t, 0x1.c271209d00e07p-31);
-    p = fma(p, t, -0x1.764ba3d49bfd5p-27);
-    p = fma(p, t, 0x1.d9a830ce080dep-27);
-    p = fma(p, t, 0x1.010c248165e84p-21);
-    p = fma(p, t, -0x1.caad9c9fae48dp-19);
-    p = fma(p, t, -0x1.4f48f2f985be7p-18);
-    p = fma(p, t, 0x1.c9b4a9e8be47bp-13);
-    p = fma(p, t, -0x1.4863cdbc7ff80p-10);
-    p = fma(p, t, -0x1.11c3c466f1a57p-8);
-    p = fma(p, t, 0x1.f91e8993fbf0ap-3);
-    p = fma(p, t, 0x1.805c5cfd04b28p+0);
+    p = ht_below4_f64(p, t, 0x1.d9a830ce080dep-27, -0x1.764ba3d49bfd5p-27, 0x1.c271209d00e07p-31,
+                      0x1.19b3cd7a99119p-33);
+    p = ht_below4_f64(p, t, 0x1.c9b4a9e8be47bp-13, -0x1.4f48f2f985be7p-18, -0x1.caad9c9fae48dp-19,
+                      0x1.010c248165e84p-21);
+    p = ht_below4_f64(p, t, 0x1.805c5cfd04b28p+0, 0x1.f91e8993fbf0ap-3, -0x1.11c3c466f1a57p-8, -0x1.4863cdbc7ff80p-10);
     double u = sqrt(w) - 3.0;
     double q = fma(-0x1.e354642230a97p-19, u, 0x1.2716899c3f586p-16);
-    q = fma(q, u, -0x1.8510f8715cd99p-16);
-    q = fma(q, u, -0x1.676e0c04c7a90p-15);
-    q = fma(q, u, 0x1.ad95ad6f623c1p-13);
-    q = fma(q, u, -0x1.2a6d70fd8b2fdp-12);
-    q = fma(q, u, -0x1.37829adeced5ep-13);
-    q = fma(q, u, 0x1.8509d046792dap-10);
-    q = fma(q, u, -0x1.d27774604acdap-9);
-    q = fma(q, u, 0x1.7494e7ef3c18dp-8);
-    q = fma(q, u, -0x1.f4f1b7b1e207bp-8);
-    q = fma(q, u, 0x1.3582cbe23d816p-7);
-    q = fma(q, u, 0x1.006dca7a91530p+0);
-    q = fma(q, u, 0x1.6a9efbd6668acp+1);
+    q = ht_below4_f64(q, u, -0x1.2a6d70fd8b2fdp-12, 0x1.ad95ad6f623c1p-13, -0x1.676e0c04c7a90p-15,
+                      -0x1.8510f8715cd99p-16);
+    q = ht_below4_f64(q, u, 0x1.7494e7ef3c18dp-8, -0x1.d27774604acdap-9, 0x1.8509d046792dap-10, -0x1.37829adeced5ep-13);
+    q = ht_below4_f64(q, u, 0x1.6a9efbd6668acp+1, 0x1.006dca7a91530p+0, 0x1.3582cbe23d816p-7, -0x1.f4f1b7b1e207bp-8);
     double y = v * (w < 5.0 ? p : q);
     y = fabs(v) == 1.0 ? v * (double)INFINITY : y;
     return (float)(fabs(v) > 1.0 ? (double)NAN : y);

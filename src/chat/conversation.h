@@ -26,14 +26,6 @@ struct ht_chat {
 
 /* One more hold on it, given back by ht_chat_free. */
 ht_chat *ht_chat_retain(const ht_chat *chat);
-/* The chat's arena, which reports failures to `err` from now on. */
-ht_jinja_arena *ht_chat_begin(ht_chat *chat, ht_error *err);
-/* Whether a role exists; i: the message's index, for the error. */
-ht_status ht_chat_check_role(const char *role, size_t i, ht_error *err);
-/* Takes a message that lies in the chat's arena. */
-ht_status ht_chat_append(ht_chat *chat, ht_jinja_dict *message);
-/* Sets a variable to a value in the chat's arena. Tools, a list or None, are kept by themselves, as answers are read by them. */
-ht_status ht_chat_set_value(ht_chat *chat, const char *name, ht_jinja_value v);
 
 /* The chat template that writes the conversation, and in whose tool-call format it is answered; NULL: none. `chat` may be NULL. */
 const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);

@@ -1,6 +1,7 @@
 /* The text that a chat template makes of a conversation, and its tokens. */
 #include "base/error.h"
 #include "chat/conversation.h"
+#include "chat/tools.h"
 #include "models/model.h"
 #include "template/eval.h"
 #include "tokenizer/tokenizer.h"
@@ -33,14 +34,11 @@ static ht_jinja_value object_of(ht_jinja_arena *a, ht_jinja_value text) {
 
 /* The arguments of a call as an object, or as JSON text for a template that appends them to a text. A text that is no object stays. */
 static ht_jinja_value arguments_for(const preparation *p, ht_jinja_value v) {
-    ht_jinja_rendering writing = {.a = p->a};
     const bool is_text = ht_jinja_is_string(v), blank = is_text && is_blank(v.string);
     if (p->a->status) return v;
     if (p->setup->text_arguments) {
         if (blank) return ht_jinja_text_value(p->a, "{}");
-        return v.kind == HT_VALUE_DICT
-                   ? ht_jinja_string_value(ht_jinja_json_text(&writing, v, NULL, NULL, NULL, false, false))
-                   : v;
+        return v.kind == HT_VALUE_DICT ? ht_jinja_string_value(ht_tool_json(p->a, v)) : v;
     }
     if (blank) return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(p->a)};
     return is_text ? object_of(p->a, v) : v;
@@ -73,8 +71,7 @@ static ht_jinja_value field_for(const preparation *p, const char *key, bool from
     return strcmp(key, "tool_calls") == 0 && v.kind == HT_VALUE_LIST ? calls_for(p, v.list) : v;
 }
 
-/* Reasoning has both of its names, whichever of three it came under, and other fields that are null are left out, as `transformers`
- * does. */
+/* Reasoning gets both of its names, whichever of three it had. Other null fields are dropped, as in `transformers`. */
 static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     ht_jinja_dict *copy = ht_jinja_dict_new(p->a);

@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "chat/tool_call_formats.h"
 #include "chat/tool_call_reader.h"
-#include "chat/tool_call_stream.h"
 #include "chat/tools.h"
 #include "template/eval.h"
+#include "tokenizer/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,14 +122,8 @@ static size_t blanks_after(const char *text, size_t n) {
 
 /* Where the mark begins in n bytes, or n. */
 static size_t find(const char *text, size_t n, size_t from, const char *mark) {
-    const size_t length = strlen(mark);
-    for (size_t at = from; at + length <= n; at++) {
-        const char *hit = memchr(text + at, mark[0], n - length + 1 - at);
-        if (!hit) return n;
-        at = (size_t)(hit - text);
-        if (memcmp(hit, mark, length) == 0) return at;
-    }
-    return n;
+    const char *found = from < n ? memmem(text + from, n - from, mark, strlen(mark)) : NULL;
+    return found ? (size_t)(found - text) : n;
 }
 
 /* Where the end of the text may begin the mark; n: nowhere. */
@@ -300,12 +294,10 @@ static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_tru
     bool good = ht_tool_calls_read(&reading, r->calls, r->held.data + from, n - from);
     /* Before a truncated call whose name is unknown there may be others. */
     good = (good || (with_truncated && r->opened != BY_JSON)) && !a.status && reading.n;
-    ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
         const ht_read_call *c = &reading.calls[i];
-        const ht_jinja_string *arguments =
-            c->begun ? c->begun : ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
+        const ht_jinja_string *arguments = c->begun ? c->begun : ht_tool_json(&a, c->arguments);
         if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
     }
     good = calls && !a.status;
@@ -487,11 +479,7 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
     ht_jinja_arena a = {.limit = (size_t)256 << 20, .name = "the tools", .err = err};
     ht_text repaired = {0};
     if (!ht_utf8_valid(text, n)) {
-        for (size_t i = 0; i < n;) {
-            uint32_t c;
-            i += ht_utf8_decode(text + i, n - i, &c);
-            ht_text_append_utf8(&repaired, c);
-        }
+        ht_unicode_repair(text, n, &repaired);
         text = repaired.data;
         n = repaired.len;
     }

@@ -16,14 +16,12 @@ typedef struct ht_response_reader ht_response_reader;
 /* `prompt`, the rendered conversation, may have opened reasoning; `tools` as in ht_call_reading, borrowed. */
 ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
                                  ht_answer_fn *fn, void *user, ht_response_reader **out, ht_error *err);
-/* Delivers calls in pieces; set it before the first text. Where the format writes arguments as JSON, pieces are the model's bytes as they
- * come; the arguments of other calls come in one piece. A call that the answer's end truncates is delivered as far as it came, once its
- * name is known. */
+/* Delivers calls in pieces; set it before the first text. JSON arguments are delivered as the model's bytes come, others in one piece. A
+ * truncated call is delivered as far as it came, once its name is known. */
 void ht_response_reader_set_call_pieces(ht_response_reader *r, bool on);
 /* A grammar constrains the answer to calls after its reasoning: text, which is a call truncated before its name, is dropped. */
 void ht_response_reader_set_only_calls(ht_response_reader *r);
-/* From here on there are no calls: undelivered and further text is text; reasoning is read as before. No effect within a call of which a
- * piece was delivered. */
+/* Reads undelivered and further calls as text. No effect within a call of which a piece was delivered. */
 void ht_response_reader_end_calls(ht_response_reader *r);
 void ht_response_reader_free(ht_response_reader *r); /* NULL is fine */
 

@@ -5,6 +5,74 @@
 
 #include <string.h>
 
+/* ---- texts, and reasoning before the text of a grammar ---- */
+
+static ht_re text_of(ht_regexes *re, const char *text) { return ht_re_text(re, text, strlen(text)); }
+
+/* Up to `most` spaces, tabs and ends of lines. */
+static ht_re white_space(ht_regexes *re, uint32_t most) {
+    ht_byte_set set = {{0}};
+    ht_byte_set_add(&set, '\t', '\n');
+    ht_byte_set_add(&set, '\r', '\r');
+    ht_byte_set_add(&set, ' ', ' ');
+    return ht_re_repeat(re, ht_re_bytes(re, &set), 0, most);
+}
+
+static ht_symbol blank_lexeme(ht_rules *r, uint32_t most) {
+    return ht_rules_lexeme(r, ht_re_without_empty(r->re, white_space(r->re, most)));
+}
+
+static ht_re containing(ht_regexes *re, const char *text) {
+    return ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, text_of(re, text), HT_RE_ALL));
+}
+
+/* Whether an end of one text begins the other. */
+static bool overlaps(const char *first, const char *second) {
+    const size_t n = strlen(first);
+    for (size_t length = 1; length < n; length++)
+        if (strncmp(first + n - length, second, length) == 0) return true;
+    return false;
+}
+
+/* Text up to a mark and with it. Before it neither the mark nor one of the n_others occurs, and the text is none of `not_before`. */
+static ht_re until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before) {
+    const ht_re end = text_of(re, mark);
+    ht_re before = containing(re, mark);
+    bool overlap = overlaps(mark, mark);
+    for (size_t i = 0; i < n_others; i++) {
+        before = ht_re_either(re, before, containing(re, others[i]));
+        overlap = overlap || overlaps(others[i], mark);
+    }
+    before = ht_re_either(re, before, not_before);
+    const ht_re text = ht_re_concat(re, ht_re_not(re, before), end);
+    if (!overlap) return text;
+    /* A text that overlaps the mark ends before it: only the whole text ends with a mark, no beginning of it. */
+    const ht_re more = ht_re_concat(re, ht_re_byte_range(re, 0, 255), HT_RE_ALL);
+    ht_re later = ht_re_concat(re, ht_re_concat(re, HT_RE_ALL, end), more);
+    for (size_t i = 0; i < n_others; i++)
+        later = ht_re_either(re, later, ht_re_concat(re, ht_re_concat(re, HT_RE_ALL, text_of(re, others[i])), more));
+    return ht_re_both(re, ht_re_concat(re, ht_re_not(re, not_before), end), ht_re_not(re, later));
+}
+
+void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t) {
+    if (!t || r->status) return;
+    ht_regexes *re = r->re;
+    bool has_text;
+    const ht_symbol text = r->start[0], after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
+    const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
+    const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, white_space(re, HT_BLANKS_MOST), text_of(re, t->open)));
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, until(re, t->close, NULL, 0, HT_RE_NONE), false, false);
+    ht_rules_add(r, after, &text, 1);
+    ht_rules_add(r, after, (ht_symbol[]){blank, text}, 2);
+    ht_rules_add(r, in, (ht_symbol[]){reasoning, after}, 2);
+    ht_rules_add(r, answer, &text, 1);
+    ht_rules_add(r, answer, (ht_symbol[]){open, in}, 2);
+    r->start[HT_START_ANSWER] = answer;
+    r->start[HT_START_IN_REASONING] = in;
+    r->n_starts = HT_START_IN_REASONING + 1;
+    ht_rules_finish(r, text, &has_text);
+}
+
 typedef struct answer_rules {
     const ht_tool_request *q;
     ht_tool_calls calls;
@@ -14,8 +82,6 @@ typedef struct answer_rules {
     bool no_text; /* no tool has valid arguments */
 } answer_rules;
 
-static ht_re text_of(ht_regexes *re, const char *text) { return ht_re_text(re, text, strlen(text)); }
-
 static ht_symbol rule_of(ht_rules *r, const ht_symbol *symbols, size_t n) {
     const ht_symbol rule = ht_rules_rule(r);
     ht_rules_add(r, rule, symbols, n);
@@ -23,7 +89,7 @@ static ht_symbol rule_of(ht_rules *r, const ht_symbol *symbols, size_t n) {
 }
 
 static ht_symbol endless_text(ht_rules *r, ht_re text) {
-    return ht_rules_endless_lexeme(r, ht_re_without_empty(r->re, text));
+    return ht_rules_free_lexeme(r, ht_re_without_empty(r->re, text), true, true);
 }
 
 /* ---- calls alone ---- */
@@ -50,8 +116,7 @@ static ht_symbol groups(answer_rules *a) {
     const ht_symbol one = group(a), all = ht_rules_rule(r);
     ht_rules_add(r, all, &one, 1);
     if (may_repeat(a)) {
-        const ht_symbol blank =
-            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_BLANKS_MOST)));
+        const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
         ht_rules_add(r, all, (ht_symbol[]){one, all}, 2);
         ht_rules_add(r, all, (ht_symbol[]){one, blank, all}, 3);
     }
@@ -60,7 +125,7 @@ static ht_symbol groups(answer_rules *a) {
 
 static void make_alone(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
-    const ht_symbol blank = ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_BLANKS_MOST)));
+    const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
     const ht_symbol calls = groups(a), body = rule_of(r, &calls, 1);
     ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
     ht_rules_finish(r, body, has_text);
@@ -71,7 +136,7 @@ static void make_alone(answer_rules *a, bool *has_text) {
 /* The shortest texts with which only calls begin: each begins a text of make_alone. */
 static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
-    const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
+    const ht_re blanks = white_space(re, HT_BLANKS_MOST);
     ht_re all = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
     if (a->format->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->format->open)));
     return all;
@@ -94,9 +159,9 @@ static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
     const ht_re text = beginning(a);
     ht_re answer = text, in_reasoning = text;
     if (t) {
-        const ht_re blanks = ht_response_blanks(re, HT_BLANKS_MOST);
+        const ht_re blanks = white_space(re, HT_BLANKS_MOST);
         const ht_re open = ht_re_concat(re, blanks, text_of(re, t->open));
-        const ht_re reasoning = ht_response_until(re, t->close, NULL, 0, HT_RE_NONE);
+        const ht_re reasoning = until(re, t->close, NULL, 0, HT_RE_NONE);
         in_reasoning = ht_re_concat(re, ht_re_concat(re, reasoning, blanks), text);
         answer = ht_re_either(re, text, ht_re_concat(re, open, in_reasoning));
     } else
@@ -131,17 +196,17 @@ static ht_symbol free_text(answer_rules *a, const char *mark) {
         const ht_re open = ht_re_concat(re, blanks_before_reasoning(re), text_of(re, t->open));
         not_before = ht_re_either(re, not_before, ht_re_concat(re, open, HT_RE_ALL));
     }
-    if (mark) return ht_rules_free_lexeme(a->calls.r, ht_response_until(re, mark, others, n, not_before), true);
-    return endless_text(a->calls.r, ht_response_without(re, others, n, not_before));
+    if (mark) return ht_rules_free_lexeme(a->calls.r, until(re, mark, others, n, not_before), true, false);
+    for (size_t i = 0; i < n; i++) not_before = ht_re_either(re, not_before, containing(re, others[i]));
+    return endless_text(a->calls.r, ht_re_not(re, not_before));
 }
 
-/* Adds to `all`, the beginning of an answer or its rest after reasoning or calls, reasoning that `next` follows. Returns the rule of
- * an answer whose prompt has opened its reasoning. */
+/* Adds to `all` reasoning that `next` follows. Returns the rule of an answer whose prompt has opened its reasoning. */
 static ht_symbol add_reasoning(answer_rules *a, ht_symbol all, ht_symbol next) {
     ht_rules *r = a->calls.r;
     ht_regexes *re = r->re;
     const ht_reasoning_format *t = a->reasoning;
-    const ht_symbol reasoning = ht_rules_free_lexeme(r, ht_response_until(re, t->close, NULL, 0, HT_RE_NONE), true);
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, until(re, t->close, NULL, 0, HT_RE_NONE), true, false);
     const ht_symbol in = rule_of(r, (ht_symbol[]){reasoning, next}, 2);
     const ht_symbol open =
         t->anywhere ? free_text(a, t->open)
@@ -181,7 +246,7 @@ static void add_bare_calls(answer_rules *a, ht_symbol all) {
     const ht_symbol text = free_text(a, a->format->bare), call = ht_tool_calls_after_bare(&a->calls);
     ht_symbol after = all;
     if (!a->q->parallel) {
-        const ht_re blanks = ht_response_blanks(r->re, HT_BLANKS_MOST);
+        const ht_re blanks = white_space(r->re, HT_BLANKS_MOST);
         const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(r->re, blanks, text_of(r->re, a->format->close)));
         after = rule_of(r, NULL, 0);
         ht_rules_add(r, after, &close, 1);
@@ -202,8 +267,7 @@ static void make_auto(answer_rules *a, bool *has_text) {
         ht_rules_add(r, all, &text, 1);
     }
     if (a->format->bare_json) {
-        const ht_symbol blank =
-            ht_rules_lexeme(r, ht_re_without_empty(r->re, ht_response_blanks(r->re, HT_RE_UNBOUNDED)));
+        const ht_symbol blank = blank_lexeme(r, HT_RE_UNBOUNDED);
         ht_rules_add(r, all, &inside, 1);
         ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
     }
@@ -220,8 +284,8 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     const ht_tool_choice choice = q->choice;
     const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
     ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
-    a->bare = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, ht_response_blanks(r->re, HT_RE_UNBOUNDED))
-                                   : HT_RE_NONE;
+    a->bare =
+        a->format->bare_json ? ht_tool_calls_beginning(&a->calls, white_space(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
     if (choice == HT_TOOL_CHOICE_NONE)
         make_without_calls(a, &has_text);
     else if (choice == HT_TOOL_CHOICE_AUTO && !q->beside_text)
@@ -299,6 +363,6 @@ ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_tex
         }
         *out = status ? NULL : a.calls.r;
     }
-    ht_tool_list_free(&tools);
+    ht_jinja_arena_free(&tools.arena);
     return status;
 }

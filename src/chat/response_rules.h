@@ -1,12 +1,20 @@
-/* Grammar rules of answers with tool calls: in the chat template's format, with arguments that are valid by the tools' schemas, in free
- * text, alone, or as an alternative to the text of another grammar. */
+/* Grammar rules of answers: reasoning before the text of a grammar, and tool calls in the chat template's format, with arguments that are
+ * valid by the tools' schemas, in free text, alone, or as an alternative to the text of another grammar. An answer is one text: marks
+ * are spelled, also where they are special tokens. */
 #ifndef HT_CHAT_RESPONSE_RULES_H
 #define HT_CHAT_RESPONSE_RULES_H
 
-#include "chat/reasoning_rules.h"
+#include "chat/reasoning_formats.h"
+#include "grammar/rules.h"
 #include "template/template.h"
 
 #include <hearth/chat.h>
+
+/* White space around reasoning, at most. */
+enum { HT_BLANKS_MOST = 16 };
+
+/* Adds starts of answers with reasoning to finished rules (none for `t` NULL). No answer ends within reasoning. */
+void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t);
 
 typedef struct ht_tool_request {
     const ht_chat_template *template;
@@ -14,8 +22,7 @@ typedef struct ht_tool_request {
     ht_tool_choice choice;
     const char *name; /* of HT_TOOL_CHOICE_NAMED */
     bool parallel;    /* several calls */
-    /* With HT_TOOL_CHOICE_AUTO: calls alone, as another grammar has the answers that are text. HT_START_NO_CALL and the two starts
-     * after it exist, too. */
+    /* With HT_TOOL_CHOICE_AUTO: another grammar has the answers that are text. HT_START_NO_CALL exists, too. */
     bool beside_text;
 } ht_tool_request;
 

@@ -9,7 +9,5 @@
  * ht_grammar_free before the model is freed. With `beside_text`, for HT_TOOL_CHOICE_AUTO, that of the answers that are calls; NULL where
  * none can be. Compiled when it is first asked for; the model keeps the latest few. */
 ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err);
-/* How many were compiled so far; for tests. */
-int64_t ht_tool_cache_compiled(ht_model *m);
 
 #endif

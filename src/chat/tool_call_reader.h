@@ -1,8 +1,7 @@
-/* Reads tool calls by the table of formats (chat/tool_call_formats.h). */
+/* Reads tool calls by the table of formats: whole ones, and streams of those whose arguments are a JSON object (%a). */
 #ifndef HT_CHAT_TOOL_CALL_READER_H
 #define HT_CHAT_TOOL_CALL_READER_H
 
-#include "chat/span.h"
 #include "chat/tool_call_formats.h"
 #include "template/value.h"
 
@@ -25,22 +24,42 @@ typedef struct ht_call_reading {
 
 /* Reads n bytes between a format's marks, all of them; false when they are not calls, or not all: some may have been read. */
 bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *format, const char *text, size_t n);
-
-typedef enum ht_match {
-    HT_DIFFERS,
-    HT_MATCHES,
-    HT_TRUNCATED /* the text ends, and could go on as the pattern does */
-} ht_match;
-
-/* Reads a call up to its JSON arguments, in the format or another with the same opening mark. *tail: the pattern after them. */
-ht_match ht_tool_call_read_head(const ht_tool_call_format *format, ht_span *s, ht_span *name, ht_span *id,
-                                const char **tail);
-/* Reads the literal text of such a pattern. */
-ht_match ht_tool_call_read_tail(ht_span *s, const char *tail);
-
 /* Whether n bytes are a JSON object whose numbers are finite. */
 bool ht_is_arguments(ht_jinja_arena *a, const char *text, size_t n);
 /* Names are words: text with blanks or quotes is a sentence about something else. */
 bool ht_is_call_name(const char *name, size_t n);
+
+/* ---- streams of calls ---- */
+
+typedef enum ht_call_stage {
+    HT_CALL_SEEK, /* before a call */
+    HT_CALL_IN_ARGUMENTS,
+    HT_CALL_AFTER_ARGUMENTS, /* the call goes on */
+    HT_CALL_REST             /* no more calls can be streamed */
+} ht_call_stage;
+
+typedef struct ht_span {
+    const char *p;
+    size_t n;
+} ht_span;
+
+/* Zeroed but for the format at the beginning. Numbers are positions in the text of the calls. */
+typedef struct ht_call_stream {
+    const ht_tool_call_format *format;
+    ht_call_stage stage;
+    size_t at;    /* all before was read */
+    size_t begin; /* of the arguments */
+    size_t shown; /* arguments before were delivered */
+    size_t end;   /* of the arguments, after them */
+    size_t depth;
+    const char *tail;                      /* the pattern's text after the arguments */
+    bool is_quoted, is_escaped, is_broken; /* broken: a mark occurs in the arguments */
+    ht_span name, id;                      /* when a call begins */
+} ht_call_stream;
+
+typedef enum ht_call_event { HT_CALL_NEEDS_TEXT, HT_CALL_BEGINS, HT_CALL_ENDS } ht_call_event;
+
+/* Reads on in the text of calls, of which n bytes came so far. Repeat until it needs text. */
+ht_call_event ht_call_stream_next(ht_call_stream *c, const char *text, size_t n);
 
 #endif

@@ -2,11 +2,90 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "chat/reasoning_rules.h"
+#include "base/tool_name.h"
 #include "grammar/regex_syntax.h"
-#include "template/eval.h"
 
 #include <string.h>
+
+/* ---- tools that can be called ---- */
+
+ht_status ht_tool_list_read(ht_tool_list *t, ht_jinja_value tools, const char *only, ht_error *err) {
+    *t = (ht_tool_list){.arena = {.limit = (size_t)256 << 20, .name = "the tools", .err = err}};
+    const size_t n = tools.kind == HT_VALUE_LIST ? tools.list->n : 0;
+    if (!(t->tool = ht_jinja_arena_alloc(&t->arena, (n + 1) * sizeof *t->tool))) return t->arena.status;
+    for (size_t i = 0; i < n; i++) {
+        const ht_jinja_value *of = ht_tool_description(&tools.list->items[i]), *name = ht_tool_field(of, "name");
+        if (!name || !ht_jinja_is_string(*name) || (only && !ht_jinja_string_is(name->string, only))) continue;
+        if (!ht_is_tool_name(name->string->text)) {
+            if (only)
+                return ht_fail(err, HT_ERR_ARGUMENT, "the tool `%.200s` has a name that no call can be written with",
+                               only);
+            ht_log_write(HT_LOG_WARNING, "the tool `%.200s` has a name that no call can be written with",
+                         name->string->text);
+            continue;
+        }
+        const ht_jinja_value *parameters = ht_tool_field(of, "parameters");
+        t->tool[t->n++] = (ht_tool){
+            .name = name->string->text,
+            .parameters = parameters && parameters->kind != HT_VALUE_NONE ? parameters : NULL,
+        };
+    }
+    return HT_OK;
+}
+
+static ht_status embed(const ht_tool_calls *c, const ht_tool *tool, const char *property, ht_symbol *out,
+                       ht_error *err) {
+    /* Models write arguments in any order. */
+    const ht_schema_options how = {.closed = true};
+    const ht_schema_part part = {.property = tool->is_relaxed ? NULL : property, .is_object = !property};
+    if (tool->is_relaxed || !tool->parameters) {
+        const char *json = tool->is_relaxed ? "{}" : "{\"type\": \"object\", \"maxProperties\": 0}";
+        return ht_schema_embed(c->r, json, strlen(json), &how, &part, out, err);
+    }
+    const ht_jinja_string *json = ht_tool_json(&c->tools->arena, *tool->parameters);
+    return json ? ht_schema_embed(c->r, json->text, json->n, &how, &part, out, err) : c->tools->arena.status;
+}
+
+/* Schemas that may prove too complex, which can take seconds each. After this number no others are tried. */
+enum { TOO_COMPLEX_MOST = 8 };
+
+static void relax(ht_tool *tool, const char *why) {
+    ht_log_write(HT_LOG_WARNING, "the parameters of the tool `%.200s` are not constrained by their schema: %.500s",
+                 tool->name, why);
+    tool->is_relaxed = true;
+}
+
+/* The symbol of a tool's arguments, or of one property. An unsupported schema relaxes the tool, and may damage the rules. */
+static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
+    ht_tool_list *t = c->tools;
+    ht_symbol symbol = 0;
+    ht_error why = {0};
+    if (c->status || c->again) return 0;
+    if (!property && tool->has_symbol) return tool->arguments;
+    if (t->n_too_complex == TOO_COMPLEX_MOST && !tool->is_constrained && !tool->is_relaxed)
+        relax(tool, "too many tools before it are too complex");
+    ht_status status = embed(c, tool, property, &symbol, &why);
+    if (status && status != HT_ERR_MEMORY && !tool->is_relaxed && !t->arena.status) {
+        relax(tool, why.message);
+        if (status == HT_ERR_LIMIT) t->n_too_complex++;
+        c->again = ht_rules_status(c->r, NULL) != HT_OK;
+        if (c->again) return 0;
+        status = embed(c, tool, property, &symbol, &why);
+    }
+    if (status) {
+        c->status = status;
+        c->err = why;
+        return 0;
+    }
+    tool->is_constrained = !tool->is_relaxed;
+    if (!property) {
+        tool->has_symbol = true;
+        tool->arguments = symbol;
+    }
+    return symbol;
+}
+
+/* ---- parts ---- */
 
 /* Symbols of one production at most: those of the longest text of the table. */
 enum { PARTS_MOST = 16 };
@@ -25,8 +104,6 @@ void ht_tool_calls_begin(ht_tool_calls *c, ht_rules *r, ht_tool_list *tools, boo
     c->space = ht_schema_white_space(r->re, HT_SCHEMA_SPACE_LINES);
     for (size_t i = 0; i < tools->n; i++) tools->tool[i].has_symbol = false;
 }
-
-/* ---- parts ---- */
 
 static void put_symbol(production *p, ht_symbol symbol) {
     if (p->n < PARTS_MOST)
@@ -53,14 +130,6 @@ static ht_re ascii(ht_regexes *re, const char *ranges, uint32_t least, uint32_t 
     ht_byte_set set = {{0}};
     for (; *ranges; ranges += 2) ht_byte_set_add(&set, (unsigned char)ranges[0], (unsigned char)ranges[1]);
     return ht_re_repeat(re, ht_re_bytes(re, &set), least, most);
-}
-
-static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
-    ht_symbol symbol = 0;
-    bool again = false;
-    if (!c->status && !c->again) c->status = ht_tool_values(c->tools, tool, c->r, property, &symbol, &again, &c->err);
-    c->again = c->again || again;
-    return symbol;
 }
 
 static ht_symbol parameters(ht_tool_calls *c, ht_tool *tool);
@@ -139,12 +208,10 @@ typedef struct raw_parameter {
 /* The texts of the values that an enum or const lists. */
 static ht_re listed(const raw_parameter *p, const ht_jinja_value *items, size_t n) {
     ht_regexes *re = p->c->r->re;
-    ht_jinja_rendering rendering = {.a = &p->c->tools->arena};
     ht_re all = HT_RE_NONE;
     for (size_t i = 0; i < n; i++) {
-        const ht_jinja_string *text = ht_jinja_is_string(items[i])
-                                          ? items[i].string
-                                          : ht_jinja_json_text(&rendering, items[i], NULL, NULL, NULL, false, false);
+        const ht_jinja_string *text =
+            ht_jinja_is_string(items[i]) ? items[i].string : ht_tool_json(&p->c->tools->arena, items[i]);
         if (text) all = ht_re_either(re, all, ht_re_text(re, text->text, text->n));
     }
     return all;
@@ -177,11 +244,11 @@ static ht_re raw_values(raw_parameter *p, const ht_jinja_value *schema) {
     ht_regexes *re = p->c->r->re;
     if (!schema || schema->kind != HT_VALUE_DICT || --p->left < 0) return p->any;
     unsigned types = ht_schema_types(p->tool->parameters, schema, NULL, 0);
-    if (types == HT_TYPE_ANY) types = HT_TYPE_STRING; /* whose texts include the others' */
+    if (types == HT_TYPE_ALL) types = HT_TYPE_STRING; /* whose texts include the others' */
     if (types & (HT_TYPE_ARRAY | HT_TYPE_OBJECT)) return p->any;
     ht_re all = types & HT_TYPE_STRING ? strings(p, schema) : HT_RE_NONE;
     if (types & HT_TYPE_NULL) all = ht_re_either(re, all, ht_re_text(re, "null", 4));
-    if (types & HT_TYPE_BOOL)
+    if (types & HT_TYPE_BOOLEAN)
         all = ht_re_either(re, all, ht_re_either(re, ht_re_text(re, "true", 4), ht_re_text(re, "false", 5)));
     if (types & HT_TYPE_NUMBER) all = ht_re_either(re, all, ascii(re, "09..--++eeEE", 1, HT_RE_UNBOUNDED));
     const ht_jinja_value *list = ht_tool_field(schema, "enum"), *one = ht_tool_field(schema, "const");
@@ -248,8 +315,7 @@ static bool is_required(const ht_tool *tool, const char *key) {
     return false;
 }
 
-/* The parameters in the order of the schema's properties, required ones always: a rule for those from each on, once when there is
- * one before them and once when there is none. */
+/* The parameters in the schema's order: a rule for those from each on, after others and as the first. */
 static ht_symbol parameters(ht_tool_calls *c, ht_tool *tool) {
     const ht_jinja_value *properties = ht_tool_field(tool->parameters, "properties");
     const size_t n = properties && properties->kind == HT_VALUE_DICT ? properties->dict->n : 0;

@@ -6,6 +6,26 @@
 #include "chat/tools.h"
 #include "grammar/rules.h"
 
+/* A tool that can be called. */
+typedef struct ht_tool {
+    const char *name;
+    const ht_jinja_value *parameters; /* NULL: none */
+    bool is_relaxed;                  /* its schema is not supported: arguments are any object */
+    bool is_constrained;              /* its schema is supported as far as it was compiled */
+    bool has_symbol;
+    ht_symbol arguments; /* with has_symbol */
+} ht_tool;
+
+typedef struct ht_tool_list {
+    ht_jinja_arena arena;
+    ht_tool *tool; /* [n] in `arena` */
+    size_t n;
+    int n_too_complex; /* tools with too complex schemas, each of which may take seconds */
+} ht_tool_list;
+
+/* The tools of a list of descriptions that can be called by name, or only `only`. The caller frees t->arena in any case. */
+ht_status ht_tool_list_read(ht_tool_list *t, ht_jinja_value tools, const char *only, ht_error *err);
+
 typedef struct ht_tool_calls {
     ht_rules *r;
     ht_tool_list *tools;
@@ -22,8 +42,7 @@ typedef struct ht_tool_calls {
 /* Rules without productions as yet. */
 void ht_tool_calls_begin(ht_tool_calls *c, ht_rules *r, ht_tool_list *tools, bool parallel,
                          const ht_tool_call_format *format);
-/* Text after the opening mark, up to the closing mark and with it: a call, or with `parallel` several where the format allows them
- * between its marks. */
+/* Text after the opening mark up to the end of the closing mark: a call, or with `parallel` several if the format allows. */
 ht_symbol ht_tool_calls_inside(ht_tool_calls *c);
 /* The rest of a call that the format's bare text begins. */
 ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c);

@@ -154,17 +154,16 @@ static ht_status read_peft_config(ht_adapter_reading *reading, peft_config *c, h
     read_parameters(c, &r);
     if (!r.status) read_patterns(&r, c->root, "rank_pattern", &c->ranks);
     if (!r.status) read_patterns(&r, c->root, "alpha_pattern", &c->alphas);
-    return r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+    return r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, SIZE_MAX, err);
 }
 
 static ht_status pattern_value(const peft_config *c, const patterns *all, const char *module, double *out,
                                ht_error *err) {
-    bool found = false;
-    size_t begin, end;
+    ht_regex_match match = {0};
     ht_status status = HT_OK;
-    for (size_t i = 0; !status && !found && i < all->n; i++) {
-        status = ht_regex_find(all->item[i].regex, c->work, module, strlen(module), 0, &found, &begin, &end, err);
-        if (found) *out = all->item[i].value;
+    for (size_t i = 0; !status && !match.found && i < all->n; i++) {
+        status = ht_regex_find(all->item[i].regex, c->work, module, strlen(module), 0, &match, err);
+        if (match.found) *out = all->item[i].value;
     }
     return status;
 }
@@ -231,51 +230,52 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
     return NO_EXPERT;
 }
 
-static ht_status bad_shape(const ht_adapter_reading *r, const char *name, const ht_stored_tensor *t, int64_t rank,
+/* The module of a tensor, n bytes of its name: its layer, and *rest of the module's name after that. */
+static ht_status module_of(ht_adapter_reading *r, const char *name, size_t n, char module[HT_ADAPTER_NAME],
+                           int64_t *layer, const char **rest, ht_error *err) {
+    snprintf(module, HT_ADAPTER_NAME, "%.*s", (int)n, name);
+    if (ht_adapter_module(module, layer, rest, &r->origin.wrapped)) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%s: tensor `%s` is of no layer of a text model; embeddings, heads and towers of other kinds cannot "
+                   "have adapters",
+                   r->path, name);
+}
+
+static ht_status bad_shape(const ht_adapter_reading *r, const char *name, const int64_t dims[2], int64_t rank,
                            ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT,
                    "%s: tensor `%s` is [%lld, %lld], which does not have the rank %lld that %s states", r->path, name,
-                   (long long)t->dims[0], (long long)t->dims[1], (long long)rank, r->config_path);
+                   (long long)dims[0], (long long)dims[1], (long long)rank, r->config_path);
 }
 
 /* Parameters of all experts. `module` is what PEFT calls them. */
 static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int64_t layer,
                                 bool gate_up, ht_adapter_piece p, ht_error *err) {
     int64_t both = p.is_b ? t->dims[1] : t->dims[0];
-    if (both % p.rank) return bad_shape(r, name, t, p.rank, err);
+    if (both % p.rank) return bad_shape(r, name, t->dims, p.rank, err);
     p.n_experts = both / p.rank;
     p.features = p.is_b ? t->dims[0] : t->dims[1];
     p.expert_stride = p.is_b ? 1 : p.rank * p.features;
     p.rank_stride = p.is_b ? p.n_experts : p.features;
     p.feature_stride = p.is_b ? both : 1;
     if (!gate_up) return ht_adapter_add_piece(r, &p, err);
-    if (p.is_b && p.features % 2)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
-                       r->path, name, (long long)p.features);
-    return ht_adapter_add_joined(r, p, layer, err);
+    return ht_adapter_add_joined(r, p, name, layer, err);
 }
 
+static const char *const peft_ends[] = {".lora_A.weight", ".lora_B.weight"};
+
 static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, size_t i, ht_error *err) {
-    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight"};
     char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME + 16], projection[HT_ADAPTER_SLOT];
     ht_stored_tensor t = ht_adapter_tensor(r, i, name);
-    snprintf(module, sizeof module, "%s", name);
-    size_t n = strlen(name), end = strlen(ends[0]);
+    size_t n;
     ht_adapter_piece p = {.tensor = i};
-    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
-    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_peft(r->path, name, err);
+    if (!ht_adapter_half(name, peft_ends, &p.is_b, &n)) return refuse_peft(r->path, name, err);
     ht_status status = ht_adapter_need_axes(r, &t, name, 2, err);
     if (status) return status;
-    module[n - end] = '\0';
     int64_t layer = 0, rank = 0;
     const char *rest;
-    bool wrapped = false;
-    if (!ht_adapter_module(module, &layer, &rest, &wrapped))
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` is of no layer of a text model; embeddings, heads and towers of other kinds "
-                       "cannot have adapters",
-                       r->path, name);
-    r->origin.wrapped = r->origin.wrapped || wrapped;
+    status = module_of(r, name, n, module, &layer, &rest, err);
+    if (status) return status;
     snprintf(projection, sizeof projection, "%.120s", rest);
     expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &r->origin.experts_outside);
     if (!ht_adapter_slot(p.slot, layer, projection))
@@ -290,9 +290,8 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     if (kind == GATE_UP || kind == DOWN) return add_parameters(r, &t, name, layer, kind == GATE_UP, p, err);
     p.n_experts = kind == ONE_EXPERT;
     p.features = t.dims[p.is_b ? 0 : 1];
-    p.rank_stride = p.is_b ? 1 : p.features;
-    p.feature_stride = p.is_b ? rank : 1;
-    return t.dims[p.is_b ? 1 : 0] == rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, &t, rank, err);
+    ht_adapter_lay_out(&p, p.is_b);
+    return t.dims[p.is_b ? 1 : 0] == rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, t.dims, rank, err);
 }
 
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
@@ -312,55 +311,26 @@ static const char *prefix_of(const ht_adapter_writing *w) {
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
                            ht_error *err) {
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        const char *end = is_b ? "lora_B.weight" : "lora_A.weight";
-        int64_t features = is_b ? l->n_out : l->n_in;
-        if (expert < 0)
-            snprintf(t->name, sizeof t->name, "%slayers.%lld.%s.%s", prefix_of(w), (long long)layer, rest, end);
-        else
-            snprintf(t->name, sizeof t->name, "%slayers.%lld.mlp.experts.%lld.%s.%s", prefix_of(w), (long long)layer,
-                     (long long)expert, strchr(rest, '.') + 1, end);
-        t->rank = 2;
-        t->shape[0] = is_b ? features : w->rank;
-        t->shape[1] = is_b ? w->rank : features;
-        const ht_adapter_piece p = {.is_b = is_b,
-                                    .expert = expert < 0 ? 0 : expert,
-                                    .n_experts = expert >= 0,
-                                    .rank_stride = is_b ? 1 : features,
-                                    .feature_stride = is_b ? w->rank : 1};
-        ht_adapter_put_piece(t, l, &p);
-    }
-    return HT_OK;
+    char name[HT_ADAPTER_NAME];
+    if (expert < 0)
+        snprintf(name, sizeof name, "%slayers.%lld.%s", prefix_of(w), (long long)layer, rest);
+    else
+        snprintf(name, sizeof name, "%slayers.%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer,
+                 (long long)expert, strchr(rest, '.') + 1);
+    return ht_adapter_put(w, name, l, NULL, &(ht_adapter_layout){.ends = peft_ends, .expert = expert, .shares = 1},
+                          err);
 }
 
-/* All experts' down; or gate and up, which have ranks of their own in one tensor: of B the other's rows are 0 there. */
+/* All experts' down; or gate and up. */
 static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, const ht_lora *second, int64_t layer,
                                ht_error *err) {
-    int64_t n = first ? first->n_experts : second->n_experts,
-            shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
-    int64_t rank = w->rank * shares;
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        snprintf(t->name, sizeof t->name, "%slayers.%lld.experts%s.%s", prefix_of(w), (long long)layer,
-                 shares == 2 ? ".base_layer" : "", is_b ? "lora_B.weight" : "lora_A.weight");
-        const ht_lora *any = first ? first : second;
-        int64_t features = is_b ? any->n_out : any->n_in;
-        t->rank = 2;
-        t->shape[0] = is_b ? features * shares : n * rank;
-        t->shape[1] = is_b ? n * rank : features;
-        ht_adapter_piece p = {.is_b = is_b,
-                              .n_experts = n,
-                              .expert_stride = is_b ? 1 : rank * features,
-                              .rank_stride = is_b ? n : features,
-                              .feature_stride = is_b ? n * rank : 1};
-        if (first) ht_adapter_put_piece(t, first, &p);
-        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
-        if (second) ht_adapter_put_piece(t, second, &p);
-    }
-    return HT_OK;
+    const int64_t shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
+    char name[HT_ADAPTER_NAME];
+    snprintf(name, sizeof name, "%slayers.%lld.experts%s", prefix_of(w), (long long)layer,
+             shares == 2 ? ".base_layer" : "");
+    return ht_adapter_put(w, name, first, second,
+                          &(ht_adapter_layout){.ends = peft_ends, .is_fused = true, .expert = -1, .shares = shares},
+                          err);
 }
 
 static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
@@ -394,10 +364,13 @@ typedef struct targets {
     ht_json *modules, *parameters, *layers;
 } targets;
 
+/* In ascending order. */
 static bool add_layer(ht_json *layers, int64_t layer) {
-    for (size_t k = 0; k < ht_json_array_size(layers); k++)
-        if (ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
-    return ht_json_array_append_new(layers, ht_json_integer(layer)) == 0;
+    const size_t n = ht_json_array_size(layers);
+    size_t k = 0;
+    while (k < n && ht_json_integer_value(ht_json_array_get(layers, k)) < layer) k++;
+    if (k < n && ht_json_integer_value(ht_json_array_get(layers, k)) == layer) return true;
+    return ht_json_array_insert_new(layers, k, ht_json_integer(layer)) == 0;
 }
 
 static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
@@ -410,26 +383,6 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     char module[HT_ADAPTER_NAME];
     snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
     return ht_json_array_append_new(t->modules, ht_json_string(module)) == 0;
-}
-
-static int by_number(const void *a, const void *b) {
-    int64_t x = ht_json_integer_value(*(ht_json *const *)a), y = ht_json_integer_value(*(ht_json *const *)b);
-    return (x > y) - (x < y);
-}
-
-/* The layers in ascending order; null when they are all of the model's. */
-static ht_json *sorted_layers(const ht_adapter_writing *w, const ht_json *layers) {
-    size_t n = ht_json_array_size(layers);
-    if (w->m && (int64_t)n == w->m->config->n_layers) return ht_json_null();
-    ht_json *out = ht_json_new_array(), **item = calloc(n + 1, sizeof *item);
-    for (size_t i = 0; item && i < n; i++) item[i] = ht_json_array_get(layers, i);
-    if (item) qsort(item, n, sizeof *item, by_number);
-    for (size_t i = 0; item && out && i < n; i++) ht_json_array_append(out, item[i]);
-    bool good = item && ht_json_array_size(out) == n;
-    free(item);
-    if (good) return out;
-    ht_json_decref(out);
-    return NULL;
 }
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
@@ -447,13 +400,15 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
     /* Parameters are in layers of their own, and full names have theirs. */
-    bool any = ht_json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    const bool any = ht_json_array_size(t.parameters) > 0,
+               all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =
         good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
                             (int64_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
                             t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
                             "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,
-                            "layers_to_transform", all_layers ? ht_json_null() : sorted_layers(w, t.layers))
+                            "layers_to_transform",
+                            any || w->wrapped || all_layers ? ht_json_null() : ht_json_incref(t.layers))
              : NULL;
     if (root && any && !add_parameters_to(root, w, t.parameters)) {
         ht_json_decref(root);
@@ -494,7 +449,7 @@ static ht_status read_mlx_config(ht_adapter_reading *reading, mlx_config *c, ht_
     if (!lora) ht_json_missing(&r, "lora_parameters", "an object");
     if (lora && !ht_json_i64(&r, lora, "rank", &c->rank)) ht_json_missing(&r, "rank", "an integer");
     if (lora && !ht_json_f64(&r, lora, "scale", &c->scale)) ht_json_missing(&r, "scale", "a number");
-    status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, base ? strlen(base) : 0, err);
+    status = r.status ? r.status : ht_adapter_keep(&reading->origin.base, base, SIZE_MAX, err);
     ht_json_decref(root);
     return status;
 }
@@ -522,39 +477,30 @@ static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bo
     return false;
 }
 
+static const char *const mlx_ends[] = {".lora_a", ".lora_b"};
+
 static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size_t i, ht_error *err) {
-    static const char *const ends[] = {".lora_a", ".lora_b"};
     char name[HT_ADAPTER_NAME], module[HT_ADAPTER_NAME], projection[HT_ADAPTER_SLOT];
     ht_stored_tensor t = ht_adapter_tensor(r, i, name);
-    size_t n = strlen(name), end = strlen(ends[0]);
+    size_t n;
     ht_adapter_piece p = {.tensor = i, .scale = c->scale, .rank = c->rank};
-    p.is_b = n > end && !strcmp(name + n - end, ends[1]);
-    if (!p.is_b && (n <= end || strcmp(name + n - end, ends[0]) != 0)) return refuse_mlx(r->path, name, err);
-    snprintf(module, sizeof module, "%.*s", (int)(n - end), name);
+    if (!ht_adapter_half(name, mlx_ends, &p.is_b, &n)) return refuse_mlx(r->path, name, err);
     int64_t layer = 0;
     const char *rest;
-    if (!ht_adapter_module(module, &layer, &rest, &r->origin.wrapped))
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: tensor `%s` is of no layer of a text model; embeddings and heads cannot have adapters",
-                       r->path, name);
+    ht_status status = module_of(r, name, n, module, &layer, &rest, err);
+    if (status) return status;
     bool experts = mlx_expert_of(rest, projection, &r->origin.experts_outside);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
-    ht_status status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
+    status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
     if (status) return status;
     /* [in, rank] and [rank, out]; of experts [n, rank, in] and [n, out, rank]: the last axes are the other way round. */
     const int64_t *dims = t.dims + experts;
     bool rank_last = experts == p.is_b;
-    int64_t rank = dims[rank_last];
     p.features = dims[!rank_last];
     p.n_experts = experts ? t.dims[0] : 0;
-    p.expert_stride = dims[0] * dims[1];
-    p.rank_stride = rank_last ? 1 : p.features;
-    p.feature_stride = rank_last ? rank : 1;
-    if (rank != c->rank)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has rank %lld, %s states %lld", r->path, name,
-                       (long long)rank, r->config_path, (long long)c->rank);
-    return ht_adapter_add_piece(r, &p, err);
+    ht_adapter_lay_out(&p, rank_last);
+    return dims[rank_last] == c->rank ? ht_adapter_add_piece(r, &p, err) : bad_shape(r, name, dims, c->rank, err);
 }
 
 ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {
@@ -576,29 +522,14 @@ static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char
 }
 
 static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
-    char block[HT_ADAPTER_SLOT];
+    char block[HT_ADAPTER_SLOT], name[HT_ADAPTER_NAME];
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     block_name(w, l, rest, block);
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        bool experts = l->n_experts > 0, rank_last = experts == is_b;
-        int64_t features = is_b ? l->n_out : l->n_in;
-        snprintf(t->name, sizeof t->name, "%smodel.layers.%lld.%s.%s", w->wrapped ? "language_model." : "",
-                 (long long)layer, block, is_b ? "lora_b" : "lora_a");
-        t->rank = 2 + experts;
-        t->shape[0] = l->n_experts;
-        t->shape[experts + rank_last] = w->rank;
-        t->shape[experts + !rank_last] = features;
-        const ht_adapter_piece p = {.is_b = is_b,
-                                    .n_experts = l->n_experts,
-                                    .expert_stride = w->rank * features,
-                                    .rank_stride = rank_last ? 1 : features,
-                                    .feature_stride = rank_last ? w->rank : 1};
-        ht_adapter_put_piece(t, l, &p);
-    }
-    return HT_OK;
+    snprintf(name, sizeof name, "%smodel.layers.%lld.%s", w->wrapped ? "language_model." : "", (long long)layer, block);
+    return ht_adapter_put(
+        w, name, l, NULL,
+        &(ht_adapter_layout){.ends = mlx_ends, .a_rank_last = !l->n_experts, .expert = -1, .shares = 1}, err);
 }
 
 /* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
@@ -612,10 +543,7 @@ static ht_json *make_mlx_config(const ht_adapter_writing *w) {
         int64_t layer = ht_adapter_slot_layer(w->a->lora[i].slot, &rest);
         if (layer < first) first = layer;
         block_name(w, &w->a->lora[i], rest, block);
-        size_t k = 0;
-        while (k < ht_json_array_size(keys) && strcmp(ht_json_string_value(ht_json_array_get(keys, k)), block) != 0)
-            k++;
-        if (k == ht_json_array_size(keys)) good = ht_json_array_append_new(keys, ht_json_string(block)) == 0;
+        good = append_once(keys, block);
     }
     int64_t layers = w->m ? w->m->config->n_layers - first : -1;
     ht_json *root = good ? ht_json_pack("{ss ss sI s{sI sf sf sO}}", "fine_tune_type", "lora", "model",

@@ -6,10 +6,11 @@
 #include "base/directory_writer.h"
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/text.h"
 #include "checkpoint/config.h"
-#include "checkpoint/tensor_read.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +51,16 @@ bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest)
     return n > 0 && n < HT_ADAPTER_SLOT;
 }
 
-/* Index in the file of B's row `row`, in the order of Hugging Face. */
-static int64_t stored_row(int64_t row, int64_t head_rows) {
-    return head_rows ? ht_interleaved_row(row, head_rows) : row;
+bool ht_adapter_half(const char *name, const char *const ends[2], bool *is_b, size_t *n) {
+    *is_b = ht_ends_with(name, ends[1]);
+    *n = strlen(name) - strlen(ends[0]);
+    return (*is_b || ht_ends_with(name, ends[0])) && strlen(name) > strlen(ends[0]);
+}
+
+void ht_adapter_lay_out(ht_adapter_piece *p, bool rank_last) {
+    p->expert_stride = p->rank * p->features;
+    p->rank_stride = rank_last ? 1 : p->features;
+    p->feature_stride = rank_last ? p->rank : 1;
 }
 
 /* ---- tensors ---- */
@@ -62,30 +70,8 @@ size_t ht_adapter_n_tensors(const ht_adapter_reading *r) {
 }
 
 ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char name[HT_ADAPTER_NAME]) {
-    ht_stored_tensor out = {.number = i, .file_name = r->path};
-    if (r->gguf) {
-        const ht_gguf_tensor *t = ht_gguf_tensor_at(r->gguf, i);
-        out.name = t->name.data;
-        out.name_len = t->name.len;
-        out.file = r->file;
-        out.type_name = t->type_name;
-        out.type = t->type;
-        out.n_dims = t->n_dims;
-        out.offset = (size_t)(t->data - r->file->data);
-        out.n_bytes = t->n_bytes;
-        for (int d = 0; d < t->n_dims; d++) out.dims[d] = t->dims[t->n_dims - 1 - d];
-    } else {
-        const ht_safetensor *t = ht_safetensors_at(r->tensors, i);
-        out.name = t->name;
-        out.name_len = strlen(t->name);
-        out.file = ht_safetensors_file(r->tensors, t->file);
-        out.type_name = t->dtype;
-        out.type = t->weight_type;
-        out.n_dims = t->rank;
-        out.offset = t->offset;
-        out.n_bytes = t->n_bytes;
-        memcpy(out.dims, t->shape, sizeof out.dims);
-    }
+    ht_stored_tensor out = r->gguf ? ht_stored_of_gguf(ht_gguf_tensor_at(r->gguf, i), r->file, r->path, i)
+                                   : ht_stored_of_safetensors(r->tensors, i);
     snprintf(name, HT_ADAPTER_NAME, "%.*s", (int)ht_min_size(out.name_len, HT_ADAPTER_NAME), out.name);
     return out;
 }
@@ -110,8 +96,12 @@ ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *pi
     return HT_OK;
 }
 
-ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, int64_t layer, ht_error *err) {
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
+                                ht_error *err) {
     static const char *const halves[] = {"experts.gate_proj", "experts.up_proj"};
+    if (piece.is_b && piece.features % 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
+                       r->path, name, (long long)piece.features);
     piece.joined = true;
     if (piece.is_b) piece.features /= 2;
     ht_status status = HT_OK;
@@ -127,15 +117,15 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     if (!text) return HT_OK;
     free(*to);
     *to = strndup(text, n);
-    return *to ? HT_OK : ht_fail_memory(err, n + 1, "an adapter");
+    return *to ? HT_OK : ht_fail_memory(err, 0, "an adapter");
 }
 
 /* What Hearth wrote into the metadata of a safetensors file. */
 static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
-    ht_status status = ht_adapter_keep(&r->origin.fingerprint, fingerprint, fingerprint ? strlen(fingerprint) : 0, err);
-    return status ? status : ht_adapter_keep(&r->origin.template_hash, hash, hash ? strlen(hash) : 0, err);
+    ht_status status = ht_adapter_keep(&r->origin.fingerprint, fingerprint, SIZE_MAX, err);
+    return status ? status : ht_adapter_keep(&r->origin.template_hash, hash, SIZE_MAX, err);
 }
 
 /* ---- from pieces to pairs ---- */
@@ -161,31 +151,32 @@ static half take_half(const ht_adapter_reading *r, size_t at, bool is_b) {
     return h;
 }
 
-static ht_status fail_at(const ht_adapter_reading *r, const ht_adapter_piece *p, ht_error *err, const char *what) {
-    char name[HT_ADAPTER_NAME];
+HT_PRINTF(4, 5)
+static ht_status fail_at(const ht_adapter_reading *r, const ht_adapter_piece *p, ht_error *err, const char *fmt, ...) {
+    char name[HT_ADAPTER_NAME], what[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
     (void)ht_adapter_tensor(r, p->tensor, name);
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` %s", r->path, name, what);
 }
 
 /* All experts once, of one shape. */
 static ht_status check_half(const ht_adapter_reading *r, half *h, ht_error *err) {
-    char what[160];
     for (size_t i = 0; i < h->n; i++) {
         const ht_adapter_piece *p = &h->piece[i], *first = h->piece;
         if (i && (!p->n_experts || p->expert < h->n_experts || !first->n_experts))
             return fail_at(r, p, err, "is there twice, under two names");
-        if (p->expert > h->n_experts) {
-            snprintf(what, sizeof what, "is of expert %lld, but expert %lld has none", (long long)p->expert,
-                     (long long)h->n_experts);
-            return fail_at(r, p, err, what);
-        }
+        if (p->expert > h->n_experts)
+            return fail_at(r, p, err, "is of expert %lld, but expert %lld has none", (long long)p->expert,
+                           (long long)h->n_experts);
         h->n_experts += p->n_experts;
         if (p->rank == first->rank && p->features == first->features && p->scale == first->scale) continue;
-        snprintf(what, sizeof what,
-                 "has rank %lld, %lld features and scale %g; the first expert's have %lld, %lld and %g",
-                 (long long)p->rank, (long long)p->features, p->scale, (long long)first->rank,
-                 (long long)first->features, first->scale);
-        return fail_at(r, p, err, what);
+        return fail_at(r, p, err,
+                       "has rank %lld, %lld features and scale %g; the first expert's have %lld, %lld and %g",
+                       (long long)p->rank, (long long)p->features, p->scale, (long long)first->rank,
+                       (long long)first->features, first->scale);
     }
     return HT_OK;
 }
@@ -196,13 +187,10 @@ static ht_status make_pair(const ht_adapter_reading *r, half *a, half *b, ht_lor
     ht_status status = check_half(r, a, err);
     if (!status) status = check_half(r, b, err);
     if (status) return status;
-    char what[160];
-    if (a->n_experts != b->n_experts || a->piece->rank != b->piece->rank) {
-        snprintf(what, sizeof what, "has rank %lld for %lld experts, its A has rank %lld for %lld",
-                 (long long)b->piece->rank, (long long)b->n_experts, (long long)a->piece->rank,
-                 (long long)a->n_experts);
-        return fail_at(r, b->piece, err, what);
-    }
+    if (a->n_experts != b->n_experts || a->piece->rank != b->piece->rank)
+        return fail_at(r, b->piece, err, "has rank %lld for %lld experts, its A has rank %lld for %lld",
+                       (long long)b->piece->rank, (long long)b->n_experts, (long long)a->piece->rank,
+                       (long long)a->n_experts);
     *out = (ht_lora){.slot = (char *)(uintptr_t)a->piece->slot,
                      .n_experts = a->n_experts,
                      .rank = a->piece->rank,
@@ -215,25 +203,31 @@ static ht_status make_pair(const ht_adapter_reading *r, half *a, half *b, ht_lor
 
 /* ---- values ---- */
 
+/* Copies the values of a piece from its tensor to the matrices of the pair; or back, times `factor`. */
+static void move_values(const ht_adapter_piece *p, int64_t rank, int64_t features, float *pair, float *tensor,
+                        bool back, float factor) {
+    for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, pair += rank * features)
+        for (int64_t f = 0; f < features; f++) {
+            const int64_t row = p->is_b && p->head_rows ? ht_interleaved_row(f, p->head_rows) : f;
+            float *at = tensor + p->at + e * p->expert_stride + row * p->feature_stride;
+            for (int64_t k = 0; k < rank; k++, at += p->rank_stride) {
+                float *x = pair + (p->is_b ? f * rank + k : k * features + f);
+                *(back ? at : x) = back ? factor * *x : *at;
+            }
+        }
+}
+
 static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece *p, ht_lora *l, float *from,
                             ht_error *err) {
     char name[HT_ADAPTER_NAME];
     ht_stored_tensor t = ht_adapter_tensor(r, p->tensor, name);
-    int64_t n = 1;
-    for (int d = 0; d < t.n_dims; d++) n *= t.dims[d];
+    const int64_t n = ht_elements(t.dims, t.n_dims);
     ht_status status = ht_tensor_read_f32(&t, n, from, err);
     if (status) return status;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(from[i])) return fail_at(r, p, err, "holds what is no finite number: its training has diverged");
-    int64_t size = p->rank * p->features;
-    float *to = (p->is_b ? l->b : l->a) + p->expert * size;
-    for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, to += size)
-        for (int64_t k = 0; k < p->rank; k++)
-            for (int64_t f = 0; f < p->features; f++) {
-                int64_t row = p->is_b ? stored_row(f, p->head_rows) : f;
-                float x = from[p->at + e * p->expert_stride + k * p->rank_stride + row * p->feature_stride];
-                to[p->is_b ? f * p->rank + k : k * p->features + f] = x;
-            }
+    float *to = (p->is_b ? l->b : l->a) + p->expert * p->rank * p->features;
+    move_values(p, p->rank, p->features, to, from, false, 1);
     return HT_OK;
 }
 
@@ -284,10 +278,8 @@ static ht_status fill(const ht_adapter_reading *r, ht_adapter *a, ht_error *err)
     size_t most = 0;
     char name[HT_ADAPTER_NAME];
     for (size_t i = 0; i < ht_adapter_n_tensors(r); i++) {
-        ht_stored_tensor t = ht_adapter_tensor(r, i, name);
-        size_t n = 1;
-        for (int d = 0; d < t.n_dims; d++) n *= (size_t)t.dims[d];
-        most = ht_max_size(most, n);
+        const ht_stored_tensor t = ht_adapter_tensor(r, i, name);
+        most = ht_max_size(most, (size_t)ht_elements(t.dims, t.n_dims));
     }
     float *from = calloc(most, sizeof *from);
     bool *empty = calloc((size_t)a->n, 2 * sizeof *empty);
@@ -437,19 +429,55 @@ const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *i
 
 /* ---- tensors ---- */
 
-ht_adapter_tensor_out *ht_adapter_add_tensor(ht_adapter_writing *w, ht_error *err) {
-    if (!HT_GROW_ONE(w->tensor, w->n_tensors)) {
-        (void)ht_fail_memory(err, w->n_tensors * sizeof *w->tensor, w->path);
-        return NULL;
-    }
+/* A tensor to be written, with the pieces that fill it; the rest is 0. */
+typedef struct ht_adapter_tensor_out {
+    char name[HT_ADAPTER_NAME];
+    int rank;
+    int64_t shape[3];
+    int n_pieces;
+    ht_adapter_piece piece[2];
+    const ht_lora *lora[2]; /* the pair of each piece */
+} ht_adapter_tensor_out;
+
+static ht_status put_half(ht_adapter_writing *w, const char *name, bool is_b, const ht_lora *const pair[2],
+                          const ht_adapter_layout *how, ht_error *err) {
+    const ht_lora *any = pair[0] ? pair[0] : pair[1];
+    const bool rank_last = is_b != how->a_rank_last, stacked = any->n_experts && how->expert < 0 && !how->is_fused;
+    const int64_t features = is_b ? any->n_out : any->n_in, fused = how->is_fused ? any->n_experts : 1;
+    ht_adapter_piece p = {.is_b = is_b,
+                          .expert = ht_max_i64(how->expert, 0),
+                          .n_experts = how->expert < 0 ? any->n_experts : 1,
+                          .rank = w->rank * how->shares,
+                          .features = is_b ? features * how->shares : features,
+                          .scale = how->scale,
+                          .head_rows = is_b ? how->head_rows : 0};
+    if (!HT_GROW_ONE(w->tensor, w->n_tensors)) return ht_fail_memory(err, w->n_tensors * sizeof *w->tensor, w->path);
     ht_adapter_tensor_out *t = &w->tensor[w->n_tensors++];
-    *t = (ht_adapter_tensor_out){0};
-    return t;
+    *t = (ht_adapter_tensor_out){.rank = 2 + stacked, .shape = {p.n_experts}};
+    snprintf(t->name, sizeof t->name, "%s%s", name, how->ends[is_b]);
+    t->shape[stacked + rank_last] = p.rank * fused;
+    t->shape[stacked + !rank_last] = p.features;
+    ht_adapter_lay_out(&p, rank_last);
+    if (how->is_fused && rank_last) {
+        p.expert_stride = 1;
+        p.rank_stride *= fused;
+        p.feature_stride *= fused;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (pair[i]) {
+            t->lora[t->n_pieces] = pair[i];
+            t->piece[t->n_pieces++] = p;
+        }
+        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
+    }
+    return HT_OK;
 }
 
-void ht_adapter_put_piece(ht_adapter_tensor_out *t, const ht_lora *l, const ht_adapter_piece *piece) {
-    t->lora[t->n_pieces] = l;
-    t->piece[t->n_pieces++] = *piece;
+ht_status ht_adapter_put(ht_adapter_writing *w, const char *name, const ht_lora *first, const ht_lora *second,
+                         const ht_adapter_layout *how, ht_error *err) {
+    const ht_lora *const pair[] = {first, second};
+    const ht_status status = put_half(w, name, false, pair, how, err);
+    return status ? status : put_half(w, name, true, pair, how, err);
 }
 
 /* False when it does not fit in memory. */
@@ -461,16 +489,9 @@ static bool count_of(const ht_adapter_tensor_out *t, size_t *out) {
 }
 
 static void put_values(const ht_adapter_writing *w, const ht_adapter_piece *p, const ht_lora *l, float *to) {
-    int64_t features = p->is_b ? l->n_out : l->n_in, size = l->rank * features;
-    const float *from = (p->is_b ? l->b : l->a) + p->expert * size;
-    float factor = p->is_b ? (float)((double)l->scale / w->scale * (p->scale != 0 ? p->scale : 1)) : 1;
-    for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, from += size)
-        for (int64_t f = 0; f < features; f++) {
-            int64_t row = p->is_b ? stored_row(f, p->head_rows) : f;
-            for (int64_t k = 0; k < l->rank; k++)
-                to[p->at + e * p->expert_stride + k * p->rank_stride + row * p->feature_stride] =
-                    factor * from[p->is_b ? f * l->rank + k : k * features + f];
-        }
+    const int64_t features = p->is_b ? l->n_out : l->n_in;
+    const float factor = p->is_b ? (float)((double)l->scale / w->scale * (p->scale != 0 ? p->scale : 1)) : 1;
+    move_values(p, l->rank, features, (p->is_b ? l->b : l->a) + p->expert * l->rank * features, to, true, factor);
 }
 
 ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err) {
@@ -521,18 +542,10 @@ ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, 
 
 ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, ht_json *value, ht_error *err) {
     char *text = value ? ht_json_dump(value, HT_JSON_INDENT(2) | HT_JSON_SORT_KEYS) : NULL;
-    char *path = ht_path_join(w->path, name);
-    ht_writer *writer = NULL;
-    ht_status status = text && path ? ht_writer_open(path, &writer, err) : ht_fail_memory(err, 0, w->path);
-    if (!status) status = ht_writer_put(writer, text, strlen(text), err);
-    if (!status) status = ht_writer_put(writer, "\n", 1, err);
-    if (!status)
-        status = ht_writer_commit(writer, err);
-    else
-        ht_writer_discard(writer);
+    const ht_status status =
+        text ? ht_checkpoint_write_text(w->path, name, text, err) : ht_fail_memory(err, 0, w->path);
     ht_json_decref(value);
     free(text);
-    free(path);
     return status;
 }
 

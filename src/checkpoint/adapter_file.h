@@ -30,6 +30,10 @@ typedef struct ht_adapter_piece {
 bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool *wrapped);
 /* Writes the slot of a projection; false when it is too long. */
 bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest);
+/* Whether a tensor's name ends as those of A or of B do, ends[0] and ends[1] of equal length; *n is the length before that. */
+bool ht_adapter_half(const char *name, const char *const ends[2], bool *is_b, size_t *n);
+/* Sets the strides of row-major matrices, of experts one after the other: [features, rank], or [rank, features]. */
+void ht_adapter_lay_out(ht_adapter_piece *p, bool rank_last);
 
 /* ---- reading ---- */
 
@@ -53,27 +57,18 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
 /* Both halves of a tensor that holds gate and up: A, which they share, or B's rows one after the other. */
-ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, int64_t layer, ht_error *err);
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
+                                ht_error *err);
 size_t ht_adapter_n_tensors(const ht_adapter_reading *r);
 /* Tensor i, with its name in `name`. */
 ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char name[HT_ADAPTER_NAME]);
 /* HT_ERR_FORMAT unless the tensor has n axes. */
 ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int n,
                                ht_error *err);
-/* A copy of a string into one of the origin's; NULL stays NULL. */
+/* A copy of at most n bytes of a string into one of the origin's; NULL stays NULL. */
 ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err);
 
 /* ---- writing ---- */
-
-/* A tensor to be written, with the pieces that fill it; what they leave is 0. */
-typedef struct ht_adapter_tensor_out {
-    char name[HT_ADAPTER_NAME];
-    int rank;
-    int64_t shape[3];
-    int n_pieces;
-    ht_adapter_piece piece[2];
-    const ht_lora *lora[2]; /* the pair of each piece */
-} ht_adapter_tensor_out;
 
 typedef struct ht_adapter_writing {
     const ht_adapter *a;
@@ -84,7 +79,7 @@ typedef struct ht_adapter_writing {
     bool wrapped, experts_outside;
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
     const char *base;                                                          /* NULL: not known */
-    ht_adapter_tensor_out *tensor;
+    struct ht_adapter_tensor_out *tensor;
     size_t n_tensors;
     float *values; /* of the tensor that is being written */
 } ht_adapter_writing;
@@ -93,10 +88,20 @@ ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err);
 ht_status ht_adapter_write_mlx(ht_adapter_writing *w, ht_error *err);
 ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err);
 
-/* Adds a tensor and returns it to be filled in; NULL when memory ran out. */
-ht_adapter_tensor_out *ht_adapter_add_tensor(ht_adapter_writing *w, ht_error *err);
-/* Adds to tensor `t` the piece of a pair whose strides are given. */
-void ht_adapter_put_piece(ht_adapter_tensor_out *t, const ht_lora *l, const ht_adapter_piece *piece);
+/* How a format stores a pair. */
+typedef struct ht_adapter_layout {
+    const char *const *ends; /* [2] of the names of A and B */
+    bool a_rank_last;        /* the rank is A's last axis, and B's first one; else the other way round */
+    bool is_fused;           /* experts have no axis: A [experts * rank, in], B [out, rank * experts] */
+    int64_t expert;          /* the only one; -1: all */
+    int64_t shares;    /* 2: gate and up in one tensor, with separate ranks; of B the other's values are 0 there */
+    double scale;      /* factor on B; 0: none */
+    int64_t head_rows; /* of B */
+} ht_adapter_layout;
+
+/* Adds the tensors of a pair, whose names begin with `name`; of gate and up each may be NULL. */
+ht_status ht_adapter_put(ht_adapter_writing *w, const char *name, const ht_lora *first, const ht_lora *second,
+                         const ht_adapter_layout *how, ht_error *err);
 /* Writes all tensors, sorted by name, and Hearth's metadata. */
 ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, ht_error *err);
 /* Bytes of tensor i for a writer; `user` is the ht_adapter_writing. */

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/adapter_file.h"
+#include "checkpoint/document.h"
 #include "checkpoint/family.h"
 #include "formats/gguf_write.h"
 
@@ -25,11 +26,6 @@ typedef struct config {
     double alpha;
 } config;
 
-/* GGUF knows some families by another's name. */
-static const char *architecture_of(const ht_family *f) {
-    return f->gguf_architecture ? f->gguf_architecture : f->architecture;
-}
-
 static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
     ht_bytes architecture = {"", 0};
     char name[48];
@@ -41,7 +37,7 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: the adapter is for the architecture `%s`; known are %s", r->path,
                        name, ht_family_list(list));
     }
-    if (r->m && strcmp(name, architecture_of(r->m->config->family)) != 0)
+    if (r->m && strcmp(name, ht_family_gguf_architecture(r->m->config->family)) != 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
                        r->path, name, r->m->config->family->architecture);
     if (r->m) c->family = r->m->config->family;
@@ -95,17 +91,17 @@ static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_tensor
     return of ? of->head_rows : 0;
 }
 
+static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
+
 /* "blk.3.attn_q.weight.lora_a": the layer, and the name behind it without ".weight" and so on. */
 static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_NAME], bool *is_b) {
-    static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
-    size_t n = strlen(name), end = strlen(ends[0]);
-    char *behind;
-    if (n <= end || strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9') return false;
-    *is_b = !strcmp(name + n - end, ends[1]);
-    if (!*is_b && strcmp(name + n - end, ends[0]) != 0) return false;
-    *layer = strtoll(name + 4, &behind, 10);
-    if (*behind != '.' || *layer >= HT_MAX_LAYERS || behind + 1 > name + n - end) return false;
-    snprintf(block, HT_ADAPTER_NAME, "%.*s", (int)(name + n - end - (behind + 1)), behind + 1);
+    size_t n;
+    char *rest;
+    if (!ht_adapter_half(name, ends, is_b, &n) || strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
+        return false;
+    *layer = strtoll(name + 4, &rest, 10);
+    if (*rest != '.' || *layer >= HT_MAX_LAYERS || rest + 1 > name + n) return false;
+    snprintf(block, HT_ADAPTER_NAME, "%.*s", (int)(name + n - (rest + 1)), rest + 1);
     return true;
 }
 
@@ -129,9 +125,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     p.rank = dims[p.is_b];
     p.features = dims[!p.is_b];
     p.scale = c->alpha != 0 ? c->alpha / (double)p.rank : 1;
-    p.expert_stride = dims[0] * dims[1];
-    p.rank_stride = p.is_b ? 1 : p.features;
-    p.feature_stride = p.is_b ? p.rank : 1;
+    ht_adapter_lay_out(&p, p.is_b);
     if (p.is_b) p.head_rows = head_rows(r, c, spec, p.slot);
     if (p.head_rows && p.features % p.head_rows)
         return ht_fail(
@@ -140,11 +134,8 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
             "of a head",
             r->path, name, (long long)p.features, (long long)p.head_rows);
     if (!joined) return ht_adapter_add_piece(r, &p, err);
-    if (p.is_b && p.features % 2)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
-                       r->path, name, (long long)p.features);
     r->origin.experts_outside = true;
-    return ht_adapter_add_joined(r, p, layer, err);
+    return ht_adapter_add_joined(r, p, name, layer, err);
 }
 
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
@@ -156,63 +147,37 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* A pair; or gate and up together, as files of models with experts beside the feed-forward have them, with ranks of their
- * own. */
-static ht_status put(ht_adapter_writing *w, const char *name, const ht_lora *first, const ht_lora *second,
-                     int64_t head_rows_of_b, bool joined, ht_error *err) {
-    const ht_lora *any = first ? first : second;
-    int64_t shares = joined ? 2 : 1, rank = w->rank * shares;
-    bool experts = any->n_experts > 0;
-    for (int is_b = 0; is_b < 2; is_b++) {
-        ht_adapter_tensor_out *t = ht_adapter_add_tensor(w, err);
-        if (!t) return HT_ERR_MEMORY;
-        int64_t features = is_b ? any->n_out : any->n_in;
-        snprintf(t->name, sizeof t->name, "%s.weight.%s", name, is_b ? "lora_b" : "lora_a");
-        t->rank = 2 + experts;
-        t->shape[0] = any->n_experts;
-        t->shape[experts + is_b] = rank;
-        t->shape[experts + !is_b] = is_b ? features * shares : features;
-        ht_adapter_piece p = {.is_b = is_b,
-                              .n_experts = any->n_experts,
-                              .scale = (double)shares, /* alpha is divided by the tensor's rank, of both */
-                              .expert_stride = rank * features * (is_b ? shares : 1),
-                              .rank_stride = is_b ? 1 : features,
-                              .feature_stride = is_b ? rank : 1,
-                              .head_rows = is_b ? head_rows_of_b : 0};
-        if (first) ht_adapter_put_piece(t, first, &p);
-        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
-        if (second) ht_adapter_put_piece(t, second, &p);
-    }
-    return HT_OK;
-}
-
+/* A pair; or gate and up together, as files of models with experts outside the feed-forward have them. */
 static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
     bool is_up = false;
     const char *rest;
     char name[HT_ADAPTER_NAME];
     const ht_lora *other = w->experts_outside ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
     bool joined = l->n_experts && w->experts_outside && !strstr(l->slot, "down_proj");
-    const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* there: ht_adapter_check_base */
-    if (!joined) return put(w, p->gguf, l, NULL, p->head_rows, false, err);
+    const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* exists: ht_adapter_check_base */
+    ht_adapter_layout how = {.ends = ends, .expert = -1, .shares = 1, .scale = 1};
+    if (!joined) {
+        how.head_rows = p->head_rows;
+        return ht_adapter_put(w, p->gguf, l, NULL, &how, err);
+    }
     if (other && is_up) return HT_OK; /* with its gate */
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)ht_adapter_slot_layer(l->slot, &rest), gate_up);
-    return put(w, name, is_up ? NULL : l, is_up ? l : other, 0, true, err);
+    how.shares = 2;
+    how.scale = 2; /* alpha is divided by the tensor's rank, of both */
+    return ht_adapter_put(w, name, is_up ? NULL : l, is_up ? l : other, &how, err);
 }
 
-static ht_json *make_metadata(const ht_adapter_writing *w) {
-    ht_json *m =
-        ht_json_pack("{ss ss ss s{ss sf} s{ss si}}", "general.type", "adapter", "general.architecture",
-                     architecture_of(w->m->config->family), "adapter.type", "lora", "adapter.lora.alpha", "dtype",
-                     "f32", "value", w->scale * (double)w->rank, "general.file_type", "dtype", "u32", "value", 0);
-    bool good = m != NULL;
-    if (good && w->base) good = ht_json_object_set_new(m, "hearth.base_model", ht_json_string(w->base)) == 0;
-    if (good && *w->fingerprint)
-        good = ht_json_object_set_new(m, "hearth.base_fingerprint", ht_json_string(w->fingerprint)) == 0;
-    if (good && *w->template_hash)
-        good = ht_json_object_set_new(m, "hearth.template_hash", ht_json_string(w->template_hash)) == 0;
-    if (good) return m;
-    ht_json_decref(m);
-    return NULL;
+static ht_json *make_metadata(const ht_adapter_writing *w, ht_error *err) {
+    ht_document d = {ht_json_new_object(), w->path, HT_OK, err};
+    ht_document_set(&d, "general.type", ht_json_string("adapter"));
+    ht_document_set(&d, "general.architecture", ht_json_string(ht_family_gguf_architecture(w->m->config->family)));
+    ht_document_set(&d, "adapter.type", ht_json_string("lora"));
+    ht_document_set(&d, "adapter.lora.alpha", ht_gguf_f32(w->scale * (double)w->rank));
+    ht_document_set(&d, "general.file_type", ht_gguf_u32(0));
+    if (w->base) ht_document_set(&d, "hearth.base_model", ht_json_string(w->base));
+    if (*w->fingerprint) ht_document_set(&d, "hearth.base_fingerprint", ht_json_string(w->fingerprint));
+    if (*w->template_hash) ht_document_set(&d, "hearth.template_hash", ht_json_string(w->template_hash));
+    return ht_document_take(&d);
 }
 
 ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err) {
@@ -220,8 +185,8 @@ ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err) {
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < w->a->n; i++) status = put_pair(w, &w->a->lora[i], err);
     if (!status) status = ht_adapter_outputs(w, &outputs, err);
-    ht_json *metadata = status ? NULL : make_metadata(w);
-    if (!status && !metadata) status = ht_fail_memory(err, 0, w->path);
+    ht_json *metadata = status ? NULL : make_metadata(w, err);
+    if (!status && !metadata) status = HT_ERR_MEMORY;
     if (!status) status = ht_gguf_write(w->path, outputs, (int)w->n_tensors, metadata, ht_adapter_values, w, err);
     ht_json_decref(metadata);
     free(outputs);

@@ -1,7 +1,6 @@
 #include "checkpoint/chat_detection.h"
 
 #include "base/error.h"
-#include "checkpoint/chat_formats.h"
 #include "tokenizer/tokenizer.h"
 
 #include <hearth/model.h>

@@ -1,4 +1,5 @@
-#include "checkpoint/chat_formats.h"
+/* Built-in chat templates. */
+#include "checkpoint/chat_detection.h"
 
 /* clang-format off */
 

@@ -38,23 +38,18 @@ static ht_status open_gguf(ht_checkpoint_files *c, ht_error *err) {
     c->gguf = ht_gguf_set_metadata(c->parts);
     ht_scheme_choose(c, NULL);
     c->name = ht_gguf_set_part(c->parts, 0)->name;
-    return HT_OK;
+    return ht_checkpoint_list_tensors(c, err);
 }
 
+/* Reads a file of a directory, which the caller frees; NULL when it does not exist. */
 static ht_status read_text(const char *directory, const char *name, char **text, size_t *size, ht_error *err) {
     char *path = ht_path_join(directory, name);
+    *text = NULL;
+    *size = 0;
     if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name) + 2, "a path");
-    ht_status status = ht_file_read_all(path, CONFIG_BYTES_MAX, text, size, err);
+    ht_status status = ht_path_exists(path) ? ht_file_read_all(path, CONFIG_BYTES_MAX, text, size, err) : HT_OK;
     free(path);
     return status;
-}
-
-static ht_status find_file(const char *directory, const char *name, bool *found, ht_error *err) {
-    char *path = ht_path_join(directory, name);
-    if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name) + 2, "a path");
-    *found = ht_path_exists(path);
-    free(path);
-    return HT_OK;
 }
 
 /* ---- names of safetensors ---- */
@@ -87,25 +82,20 @@ static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
 
 static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     c->name = "config.json";
-    bool has_config = false, has_generation = false;
-    ht_status status = find_file(c->path, "config.json", &has_config, err);
-    if (status) return status;
-    if (!has_config)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: there are weights but no config.json beside them", c->path);
-    status = read_text(c->path, "config.json", &c->config_text, &c->config_size, err);
-    if (!status) status = find_file(c->path, "generation_config.json", &has_generation, err);
-    if (!status && has_generation)
-        status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
     ht_json *config = NULL;
+    ht_status status = read_text(c->path, "config.json", &c->config_text, &c->config_size, err);
+    if (!status && !c->config_text)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: there are weights but no config.json beside them", c->path);
+    if (!status) status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
     if (!status) status = ht_json_parse(c->config_text, c->config_size, "config.json", &config, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
-    if (!status) status = ht_checkpoint_index_names(c, err);
+    if (!status) status = ht_checkpoint_list_tensors(c, err);
     if (!status) {
         ht_scheme_choose(c, config);
         status = find_prefix(c, err);
     }
     ht_json_decref(config);
-    return status || !c->scheme->check ? status : c->scheme->check(c, err);
+    return status || !c->scheme->join ? status : c->scheme->join(c, err);
 }
 
 static bool is_listed_model(const contents *c, const char *name) {
@@ -167,6 +157,7 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
     if (!c) return;
     ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
+    free(c->stored);
     ht_name_index_free(&c->bare_names);
     ht_json_decref(c->quantization);
     free(c->prefix);
@@ -182,11 +173,8 @@ static bool exists(const ht_checkpoint_files *c, const char *bare) { return ht_c
 
 ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
                                     ht_error *err) {
-    bool found = false;
     *text = NULL;
-    *size = 0;
-    ht_status status = c->directory ? find_file(c->directory, name, &found, err) : HT_OK;
-    return status || !found ? status : read_text(c->directory, name, text, size, err);
+    return c->directory ? read_text(c->directory, name, text, size, err) : HT_OK;
 }
 
 /* Reads the EOS ids of a GGUF file without any from the JSON files beside it. */
@@ -197,7 +185,7 @@ static ht_status find_eos(const ht_checkpoint_files *c, ht_config *out, ht_error
         char *text;
         size_t size;
         status = ht_checkpoint_text_beside(c, names[i], &text, &size, err);
-        if (!status && text) status = ht_config_eos_from_json((ht_json_text){text, size}, names[i], out, err);
+        if (!status && text) status = ht_config_eos_read((ht_json_text){text, size}, names[i], out, err);
         free(text);
     }
     return status;
@@ -254,14 +242,11 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
                  {"pooling_mode_max_tokens", "max"},
                  {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len"},
                  {"pooling_mode_weightedmean_tokens", "weightedmean"}};
-    bool found = false;
     char *text;
     size_t size;
     ht_json *root;
-    ht_status status = find_file(directory, file, &found, err);
-    if (status || !found) return status;
-    status = read_text(directory, file, &text, &size, err);
-    if (status) return status;
+    ht_status status = read_text(directory, file, &text, &size, err);
+    if (status || !text) return status;
     status = ht_json_parse(text, size, file, &root, err);
     free(text);
     if (status) return status;
@@ -291,4 +276,18 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);
     return status ? status : untie(c, out, err);
+}
+
+ht_status ht_checkpoint_write_text(const char *directory, const char *name, const char *text, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    ht_writer *writer = NULL;
+    ht_status status = path ? ht_writer_open(path, &writer, err) : ht_fail_memory(err, strlen(name), "a path");
+    if (!status) status = ht_writer_put(writer, text, strlen(text), err);
+    if (!status) status = ht_writer_put(writer, "\n", 1, err);
+    if (!status)
+        status = ht_writer_commit(writer, err);
+    else
+        ht_writer_discard(writer);
+    free(path);
+    return status;
 }

@@ -11,6 +11,8 @@
 #include "formats/json.h"
 #include "formats/name_index.h"
 
+struct ht_model_info;
+
 /* What `quantization_config` of config.json adds to tensors of 8-bit floats and NVFP4. */
 typedef struct ht_quantized {
     const char *scale; /* required suffix of an fp8 weight's scales; NULL: optional */
@@ -24,6 +26,7 @@ struct ht_checkpoint_files {
     ht_gguf_set *parts;                  /* NULL for safetensors */
     const ht_gguf *gguf;                 /* metadata (first part); NULL for safetensors */
     ht_safetensors *tensors;             /* NULL for GGUF */
+    ht_stored_tensor *stored;            /* [n_tensors], those of quantised weights joined */
     char *config_text, *generation_text; /* safetensors: contents; generation_text may be NULL */
     size_t config_size, generation_size;
     const struct ht_scheme *scheme; /* scheme.h */
@@ -45,5 +48,12 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
 /* Text of a JSON file in the directory of a GGUF model, which the caller frees; NULL when the file does not exist. */
 ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
                                     ht_error *err);
+
+/* Writes a text and a newline to directory/name. */
+ht_status ht_checkpoint_write_text(const char *directory, const char *name, const char *text, ht_error *err);
+
+/* ht_model_info_read for listings: skips the slow tokenizer (tokenizer_kind and chat_format are ""), but fails, as
+ * ht_model_load would, for missing or mismatching tensors. */
+ht_status ht_model_info_glance(const char *path, struct ht_model_info **out, ht_error *err);
 
 #endif

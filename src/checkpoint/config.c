@@ -1,8 +1,11 @@
 #include "checkpoint/config.h"
 
 #include "base/error.h"
+#include "checkpoint/family.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 bool ht_config_add_eos(ht_config *c, int64_t id) {
     if (id < 0 || id >= c->vocab) return true;
@@ -19,38 +22,37 @@ void ht_config_fill_layers(ht_config *c) {
             .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .feed_forward = c->feed_forward, .kv_layer = i};
 }
 
+int64_t ht_config_head_dim(const ht_config *c, bool slides) {
+    int64_t i = 0;
+    while (i < c->n_layers && c->layer[i].slides != slides) i++;
+    return c->layer[i < c->n_layers ? i : 0].head_dim;
+}
+
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
 }
 
+/* Upper bounds are far above any real model, so that products of two sizes fit an int64_t. */
+static ht_status check_size(const char *what, int64_t value, int64_t most, const char *file, ht_error *err) {
+    if (value >= 1 && value <= most) return HT_OK;
+    return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, what, (long long)value,
+                   (long long)most);
+}
+
 static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err) {
-    /* Upper bounds far above any real model, so that products of two sizes fit an int64_t. */
-    const struct {
-        const char *what;
-        int64_t value, most;
-    } sizes[] = {{"layers", c->n_layers, HT_MAX_LAYERS},
-                 {"attention heads", c->n_heads, 1 << 16},
-                 {"hidden size", c->hidden, 1 << 24},
-                 {"vocabulary size", c->vocab, 1 << 28},
-                 {"context length", c->context, INT32_MAX}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,
-                           (long long)sizes[i].value, (long long)sizes[i].most);
-    return HT_OK;
+    ht_status status = check_size("layers", c->n_layers, HT_MAX_LAYERS, file, err);
+    if (!status) status = check_size("attention heads", c->n_heads, 1 << 16, file, err);
+    if (!status) status = check_size("hidden size", c->hidden, 1 << 24, file, err);
+    if (!status) status = check_size("vocabulary size", c->vocab, 1 << 28, file, err);
+    return status ? status : check_size("context length", c->context, INT32_MAX, file, err);
 }
 
 static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const char *file, ht_error *err) {
-    const struct {
-        const char *what;
-        int64_t value, most;
-    } sizes[] = {{"K/V heads", l->n_kv_heads, 1 << 16},
-                 {"head size", l->head_dim, 1 << 16},
-                 {"feed-forward size", l->has_experts && l->feed_forward == 0 ? 1 : l->feed_forward, 1 << 26}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,
-                           (long long)sizes[i].value, (long long)sizes[i].most);
+    ht_status status = check_size("K/V heads", l->n_kv_heads, 1 << 16, file, err);
+    if (!status) status = check_size("head size", l->head_dim, 1 << 16, file, err);
+    if (!status && !(l->has_experts && l->feed_forward == 0))
+        status = check_size("feed-forward size", l->feed_forward, 1 << 26, file, err);
+    if (status) return status;
     if (c->n_heads % l->n_kv_heads)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
                        (long long)c->n_heads, (long long)l->n_kv_heads);
@@ -69,10 +71,7 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
     if (c->experts_used < 1 || c->experts_used > c->n_experts)
         return ht_fail(err, HT_ERR_FORMAT, "%s: every token is to use %lld of %lld experts", file,
                        (long long)c->experts_used, (long long)c->n_experts);
-    if (c->expert_feed_forward < 1 || c->expert_feed_forward > 1 << 26)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of an expert is %lld, expected 1 to %d", file,
-                       (long long)c->expert_feed_forward, 1 << 26);
-    return HT_OK;
+    return check_size("the feed-forward size of an expert", c->expert_feed_forward, 1 << 26, file, err);
 }
 
 /* Checks the window, and that layers sharing K and V agree on their shape. */
@@ -117,4 +116,30 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     if (!*problem) problem = ht_rope_problem(&c->local_rope);
     if (*problem) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", file, problem);
     return HT_OK;
+}
+
+/* ---- families ---- */
+
+const ht_family *ht_family_of_architecture(const char *architecture) {
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if (!strcmp(architecture, (*f)->architecture)) return *f;
+    return NULL;
+}
+
+const ht_family *ht_family_of_model_type(const char *model_type) {
+    for (const ht_family *const *f = ht_families; *f; f++)
+        for (const char *const *t = (*f)->model_types; *t; t++)
+            if (!strcmp(model_type, *t)) return *f;
+    return NULL;
+}
+
+const char *ht_family_list(char out[HT_FAMILY_LIST]) {
+    size_t at = 0;
+    for (const ht_family *const *f = ht_families; *f && at < HT_FAMILY_LIST; f++)
+        at += (size_t)snprintf(out + at, HT_FAMILY_LIST - at, "%s%s",
+                               f == ht_families ? ""
+                               : f[1]           ? ", "
+                                                : " and ",
+                               (*f)->architecture);
+    return out;
 }

@@ -82,8 +82,6 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
 
 /* Adds the EOS ids of a config.json or generation_config.json, named `file`, that are below c->vocab. */
 ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err);
-/* The same for a configuration that is complete, which is checked. */
-ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err);
 
 struct ht_gguf;
 /* Parses GGUF metadata; `file` is used in messages. */
@@ -97,6 +95,8 @@ bool ht_config_add_eos(ht_config *c, int64_t id);
 
 /* Initialises every layer from the model-wide fields, with its own K and V. */
 void ht_config_fill_layers(ht_config *c);
+/* Head size of the layers with or without a sliding window; of the first layer when there are none. */
+int64_t ht_config_head_dim(const ht_config *c, bool slides);
 /* Marks all but every pattern-th layer as sliding, when there is a window. */
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
 

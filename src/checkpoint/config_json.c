@@ -234,7 +234,7 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
     if (r.status) return r.status;
 
     status = ht_config_check(out, config_file, err);
-    return status || !generation.data ? status : ht_config_eos_from_json(generation, generation_file, out, err);
+    return status || !generation.data ? status : ht_config_eos_read(generation, generation_file, out, err);
 }
 
 ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
@@ -246,9 +246,4 @@ ht_status ht_config_eos_read(ht_json_text text, const char *file, ht_config *c, 
     read_eos(c, &r, root);
     ht_json_decref(root);
     return r.status;
-}
-
-ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
-    const ht_status status = ht_config_eos_read(text, file, c, err);
-    return status ? status : ht_config_check(c, file, err);
 }

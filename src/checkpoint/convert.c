@@ -4,7 +4,6 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "checkpoint/family.h"
-#include "checkpoint/quantize_types.h"
 #include "checkpoint/rewrite.h"
 #include "formats/affine.h"
 
@@ -17,6 +16,174 @@ static const ht_convert_options defaults = {.size = sizeof defaults};
 
 void ht_convert_options_init(ht_convert_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+/* ---- types and mixes of GGUF files ---- */
+
+typedef struct quantize_mix {
+    const char *name;
+    ht_weight_type type; /* of most matrices */
+    int file_type;       /* general.file_type */
+} quantize_mix;
+
+/* Numbers of llama.h (llama_ftype). */
+static const quantize_mix mixes[] = {
+    {"F32", HT_W_F32, 0},
+    {"F16", HT_W_F16, 1},
+    {"BF16", HT_W_BF16, 32},
+    {"Q4_0", HT_W_Q4_0, 2},
+    {"Q4_1", HT_W_Q4_1, 3},
+    {"Q5_0", HT_W_Q5_0, 8},
+    {"Q5_1", HT_W_Q5_1, 9},
+    {"Q8_0", HT_W_Q8_0, 7},
+    {"Q2_K", HT_W_Q2_K, 10},
+    {"Q2_K_S", HT_W_Q2_K, 21},
+    {"Q3_K_S", HT_W_Q3_K, 11},
+    {"Q3_K_M", HT_W_Q3_K, 12},
+    {"Q3_K_L", HT_W_Q3_K, 13},
+    {"Q4_K_S", HT_W_Q4_K, 14},
+    {"Q4_K_M", HT_W_Q4_K, 15},
+    {"Q5_K_S", HT_W_Q5_K, 16},
+    {"Q5_K_M", HT_W_Q5_K, 17},
+    {"Q6_K", HT_W_Q6_K, 18},
+    {"IQ4_NL", HT_W_IQ4_NL, 25},
+    {"IQ4_XS", HT_W_IQ4_XS, 30},
+    {"MXFP4", HT_W_MXFP4, 38},
+    /* As llama-quantize understands them. */
+    {"Q3_K", HT_W_Q3_K, 12},
+    {"Q4_K", HT_W_Q4_K, 15},
+    {"Q5_K", HT_W_Q5_K, 17},
+};
+enum { N_MIXES = sizeof mixes / sizeof *mixes };
+
+/* NULL: no such type or mix; case does not count. */
+static const quantize_mix *mix_named(const char *name) {
+    for (int i = 0; i < N_MIXES; i++)
+        if (!strcasecmp(mixes[i].name, name)) return &mixes[i];
+    return NULL;
+}
+
+/* Whether a tensor of that name is rounded at all: routers and additions are not. */
+static bool is_rounded(const char *name) {
+    static const char *const kept[] = {"ffn_gate_inp",  "altup",       "laurel", "per_layer_model_proj",
+                                       "position_embd", "token_types", NULL};
+    return !ht_contains_any(name, kept);
+}
+
+enum {
+    FT_Q4_0 = 2,
+    FT_Q5_0 = 8,
+    FT_Q2_K = 10,
+    FT_Q3_K_S,
+    FT_Q3_K_M,
+    FT_Q3_K_L,
+    FT_Q4_K_S,
+    FT_Q4_K_M,
+    FT_Q5_K_S,
+    FT_Q5_K_M,
+    FT_Q6_K,
+    FT_Q2_K_S = 21,
+    FT_IQ4_NL = 25,
+    FT_IQ4_XS = 30
+};
+
+/* What the rules of mixes look at. */
+typedef struct quantize_tensor {
+    const char *name; /* "blk.3.attn_v.weight" */
+    int64_t columns;
+    int layer, n_layers; /* layer: -1 outside layers */
+    int n_experts;
+    int queries_per_kv; /* heads of queries for each head of keys and values */
+    bool is_head;       /* the output head, tied or not */
+    bool importance;    /* known for the tensor */
+} quantize_tensor;
+
+/* The first and the last eighth of the layers, and every third one between them. */
+static bool is_sensitive(int layer, int n) { return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2; }
+
+static ht_weight_type head_type(const quantize_mix *mix) {
+    if (mix->type == HT_W_Q8_0 || mix->type == HT_W_F16 || mix->type == HT_W_BF16 || mix->type == HT_W_F32)
+        return mix->type;
+    return HT_W_Q6_K;
+}
+
+static ht_weight_type value_type(const quantize_mix *mix, const quantize_tensor *t) {
+    const bool shared = t->queries_per_kv >= 4; /* few values serve many queries */
+    if (t->n_experts == 8) return HT_W_Q8_0;
+    switch (mix->file_type) {
+    case FT_Q2_K: return shared ? HT_W_Q4_K : HT_W_Q3_K;
+    case FT_Q2_K_S: return shared ? HT_W_Q4_K : mix->type;
+    case FT_Q3_K_M: return t->layer < 2 ? HT_W_Q5_K : HT_W_Q4_K;
+    case FT_Q3_K_L: return HT_W_Q5_K;
+    case FT_IQ4_NL:
+    case FT_IQ4_XS: return shared ? HT_W_Q5_K : mix->type;
+    case FT_Q4_K_S: return t->layer < 4 ? HT_W_Q5_K : mix->type;
+    case FT_Q4_K_M:
+    case FT_Q5_K_M: return is_sensitive(t->layer, t->n_layers) ? HT_W_Q6_K : mix->type;
+    default: return mix->type;
+    }
+}
+
+static ht_weight_type down_type(const quantize_mix *mix, const quantize_tensor *t) {
+    const bool early = t->layer < t->n_layers / 8;
+    switch (mix->file_type) {
+    case FT_Q2_K: return HT_W_Q3_K;
+    case FT_Q2_K_S: return early ? HT_W_Q4_K : mix->type;
+    case FT_Q3_K_M: return t->layer < t->n_layers / 16 ? HT_W_Q5_K : HT_W_Q4_K;
+    case FT_Q3_K_L: return HT_W_Q5_K;
+    case FT_IQ4_NL:
+    case FT_IQ4_XS: return early && !t->importance ? HT_W_Q5_K : mix->type;
+    case FT_Q4_K_S: return early ? HT_W_Q5_K : mix->type;
+    case FT_Q4_K_M:
+    case FT_Q5_K_M: return is_sensitive(t->layer, t->n_layers) ? HT_W_Q6_K : mix->type;
+    case FT_Q4_0: return early && t->importance ? HT_W_Q4_1 : mix->type;
+    case FT_Q5_0: return early && t->importance ? HT_W_Q5_1 : mix->type;
+    default: return mix->type;
+    }
+}
+
+static ht_weight_type output_type(const quantize_mix *mix, const quantize_tensor *t) {
+    const bool few_bits = mix->type == HT_W_Q2_K || mix->type == HT_W_Q3_K || mix->type == HT_W_Q4_K ||
+                          mix->type == HT_W_IQ4_NL || mix->type == HT_W_IQ4_XS;
+    if (t->n_experts == 8) return few_bits ? HT_W_Q5_K : mix->type;
+    switch (mix->file_type) {
+    case FT_Q2_K: return HT_W_Q3_K;
+    case FT_Q3_K_M: return HT_W_Q4_K;
+    case FT_Q3_K_L: return HT_W_Q5_K;
+    default: return mix->type;
+    }
+}
+
+/* Rules of llama.cpp (llama_tensor_get_type), which decide a file's size. */
+static ht_weight_type mixed_type(const quantize_mix *mix, const quantize_tensor *t) {
+    if (t->is_head) return head_type(mix);
+    if (t->layer < 0) return mix->type;
+    if (strstr(t->name, "attn_v.")) return value_type(mix, t);
+    if (strstr(t->name, "attn_k.") && t->n_experts == 8) return HT_W_Q8_0;
+    if (strstr(t->name, "ffn_down")) return down_type(mix, t);
+    if (strstr(t->name, "attn_output.")) return output_type(mix, t);
+    return mix->type;
+}
+
+/* ---- rows that are no whole blocks ---- */
+
+static ht_weight_type type_for_columns(ht_weight_type type, int64_t columns) {
+    if (columns % ht_weight_type_info_of(type)->block == 0) return type;
+    switch (type) {
+    case HT_W_Q4_K: type = HT_W_Q5_0; break;
+    case HT_W_Q5_K: type = HT_W_Q5_1; break;
+    case HT_W_Q6_K: type = HT_W_Q8_0; break;
+    default: type = HT_W_IQ4_NL; break;
+    }
+    return columns % ht_weight_type_info_of(type)->block == 0 ? type : HT_W_F16;
+}
+
+/* The type of a matrix; with `pure` it is that of `mix` whatever the matrix. Rows that are not whole blocks get the larger type
+ * that llama.cpp gives them. */
+static ht_weight_type type_of(const quantize_mix *mix, bool pure, const quantize_tensor *t) {
+    ht_weight_type type = pure ? mix->type : mixed_type(mix, t);
+    if (t->is_head && !pure && type == HT_W_Q6_K && t->columns % ht_weight_type_info_of(type)->block) type = HT_W_Q8_0;
+    return type_for_columns(type, t->columns);
 }
 
 /* Gives a weight its new type; one that has it already is copied, if no factors go into it. */
@@ -37,8 +204,8 @@ static int layer_of(const char *name) {
 static ht_status unknown_mix(const char *name, ht_error *err) {
     char known[400] = "";
     size_t n = 0;
-    for (int i = 0; ht_quantize_mix_at(i) && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", ht_quantize_mix_at(i)->name);
+    for (int i = 0; i < N_MIXES && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", mixes[i].name);
     return ht_fail(err, HT_ERR_ARGUMENT, "`%s` is no type of weights in GGUF; there are %s", name, known);
 }
 
@@ -49,26 +216,25 @@ static bool has_tensor(const ht_rewrite_plan *plan, const char *name) {
 }
 
 static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
-    const ht_quantize_mix *mix = ht_quantize_mix_named(o->type);
+    const quantize_mix *mix = mix_named(o->type);
     const ht_config *config = plan->config;
     if (!mix) return unknown_mix(o->type, err);
     const bool untied = has_tensor(plan, "output.weight");
     plan->file_type = mix->file_type;
     for (size_t i = 0; i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->from.type < 0 || t->from.n_dims < 2 || !ht_ends_with(t->name, "weight") ||
-            !ht_quantize_is_rounded(t->name))
+        if (t->from.type < 0 || t->from.n_dims < 2 || !ht_ends_with(t->name, "weight") || !is_rounded(t->name))
             continue;
-        const ht_quantize_tensor what = {.name = t->name,
-                                         .columns = t->from.dims[t->from.n_dims - 1],
-                                         .layer = layer_of(t->name),
-                                         .n_layers = (int)config->n_layers,
-                                         .n_experts = (int)config->n_experts,
-                                         .queries_per_kv = (int)(config->n_heads / config->n_kv_heads),
-                                         .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight"),
-                                         .importance = o->importance != NULL};
+        const quantize_tensor what = {.name = t->name,
+                                      .columns = t->from.dims[t->from.n_dims - 1],
+                                      .layer = layer_of(t->name),
+                                      .n_layers = (int)config->n_layers,
+                                      .n_experts = (int)config->n_experts,
+                                      .queries_per_kv = (int)(config->n_heads / config->n_kv_heads),
+                                      .is_head = !strcmp(t->name, untied ? "output.weight" : "token_embd.weight"),
+                                      .importance = o->importance != NULL};
         snprintf(t->importance, sizeof t->importance, "%s", t->name);
-        set_type(t, ht_quantize_type(mix, o->pure, &what));
+        set_type(t, type_of(mix, o->pure, &what));
     }
     return HT_OK;
 }
@@ -82,7 +248,7 @@ typedef struct target {
 } target;
 
 static ht_status parse_target(const char *name, target *out, ht_error *err) {
-    const ht_quantize_mix *mix = ht_quantize_mix_named(name);
+    const quantize_mix *mix = mix_named(name);
     *out = (target){.type = HT_W_MXFP4};
     if (mix && (ht_weight_is_float((int)mix->type) || mix->type == HT_W_MXFP4)) {
         out->type = mix->type;
@@ -107,7 +273,7 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     ht_rewrite_plan *plan = user;
     if (!w->projection) return HT_OK;
     ht_rewrite_tensor *t = &plan->tensor[w->stored.number];
-    t->is_weight = ht_quantize_is_rounded(w->projection->gguf);
+    t->is_weight = is_rounded(w->projection->gguf);
     t->n_shares = (int)w->n_shares;
     snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;
@@ -203,22 +369,11 @@ static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *va
         if (t->action != HT_REWRITE_ROUND || !ht_rewrite_changes_type(weight)) continue;
         bytes += (double)t->to.n_bytes;
         if (t->owner != i) continue;
-        double n = 1;
-        for (int d = 0; d < t->from.n_dims; d++) n *= (double)t->from.dims[d];
-        weights += n;
+        weights += (double)ht_elements(t->from.dims, t->from.n_dims);
         out->n_rounded++;
         out->n_floats += t->quantized && ht_weight_is_float((int)t->type);
     }
     out->bits = weights > 0 ? 8 * bytes / weights : 0;
-}
-
-static ht_status write_checkpoint(const ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
-    ht_rewrite_values *values;
-    ht_status status = ht_rewrite_values_new(plan, o->n_threads, &values, err);
-    if (!status) status = ht_rewrite_write(plan, values, err);
-    if (!status && o->report) fill_report(plan, values, o->report);
-    ht_rewrite_values_free(values);
-    return status;
 }
 
 static bool names_affine_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
@@ -282,9 +437,7 @@ static ht_status check_options(const ht_convert_options *o, ht_error *err) {
     if (o->type && !*o->type) return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is empty");
     if (o->container == HT_CONTAINER_SAME && !o->type && !o->max_file_bytes)
         return ht_fail(err, HT_ERR_ARGUMENT, "the type of the weights is missing");
-    if (o->dtype != HT_DTYPE_NONE && o->dtype != HT_F32 && o->dtype != HT_F16 && o->dtype != HT_BF16)
-        return ht_fail(err, HT_ERR_ARGUMENT, "weights cannot be written as %s; f32, f16 and bf16 can",
-                       ht_dtype_name(o->dtype));
+    if (ht_rewrite_check_dtype(o->dtype, err)) return HT_ERR_ARGUMENT;
     if (o->n_threads < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d threads", (int)o->n_threads);
     if (o->max_file_bytes < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "files of at most %lld bytes; expected a positive number, or 0",
@@ -318,10 +471,12 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
                             .file_type = -1,
                             .checks_values = o.type != NULL,
                             .importance = o.importance,
+                            .n_threads = o.n_threads,
                             .cancel = o.cancel,
                             .progress = o.progress,
                             .on_tensor = o.on_tensor,
                             .user = o.user};
+    ht_rewrite_values *values = NULL;
     status = config ? HT_OK : ht_fail_memory(err, sizeof *config, "a configuration");
     if (!status) status = choose_container(&plan, model_path, &o, err);
     const bool has_parts = is_split(&o) && !plan.is_directory; /* how many, and so their names, is known at the end */
@@ -330,7 +485,10 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
     if (!status) status = ht_rewrite_choose_files(&plan, err);
     if (!status && has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
-    if (!status) status = write_checkpoint(&plan, &o, err);
+    if (!status) status = ht_rewrite_values_new(&plan, &values, err);
+    if (!status) status = ht_rewrite_write(&plan, values, err);
+    if (!status && o.report) fill_report(&plan, values, o.report);
+    ht_rewrite_values_free(values);
     ht_rewrite_plan_free(&plan);
     ht_checkpoint_close(c);
     free(config);

@@ -12,16 +12,11 @@
  * window that GGUF has no key for limits the context instead, with a warning. */
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err);
 
-/* The tensor of RoPE's divisors per frequency. */
-#define HT_ROPE_FACTORS "rope_freqs.weight"
-
 /* Values of HT_ROPE_FACTORS, f32 [*n], which the caller frees; *values is NULL when the model has none. */
 ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err);
 
-/* convert_config_gguf.c, convert_tokenizer.c: the parts of ht_gguf_metadata_of. */
+/* The configuration's part of ht_gguf_metadata_of. */
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err);
-ht_status ht_convert_tokenizer_to_gguf(const ht_checkpoint_files *c, const ht_config *config, ht_json *metadata,
-                                       ht_error *err);
 
 /* ---- GGUF to directory ---- */
 
@@ -42,11 +37,7 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
                                     ht_directory_documents *out, ht_error *err);
 void ht_directory_documents_free(ht_directory_documents *d);
 
-/* The RoPE settings that divisors in HT_ROPE_FACTORS stand for, n of them: plain, linear, llama3 or proportional. An error says
- * that there are none. *rope holds the others, its theta among them. */
-ht_status ht_rope_from_factors(const float *values, int64_t n, ht_rope_spec *rope, ht_error *err);
-
-/* convert_config_json.c: config.json without the ids of special tokens. `rope` takes the place of config->rope. The caller
+/* config.json without the ids of special tokens. `rope` takes the place of config->rope. The caller
  * releases *out. */
 ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err);
 

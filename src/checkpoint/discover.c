@@ -5,10 +5,11 @@
 #include "base/grow.h"
 #include "base/hash.h"
 #include "base/table.h"
-#include "checkpoint/info.h"
-#include "formats/gguf_set.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
 
 #include <hearth/discover.h>
+#include <hearth/model.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -69,11 +70,6 @@ static bool mark_searched(traversal *t, const struct stat *st, bool *first) {
 
 /* ---- one directory ---- */
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n > m && !strcmp(s + n - m, end);
-}
-
 /* Visible entries of a directory. */
 typedef struct contents {
     names gguf, directories;
@@ -93,8 +89,8 @@ static bool sort_entry(const char *directory, const char *name, contents *c) {
     if (!is_directory(directory, name, &inner)) return false;
     if (inner) return add_name(&c->directories, name);
     const ht_file_role role = ht_file_role_of(name);
-    if (ends_with(name, ".gguf")) return role == HT_FILE_PROJECTOR || add_name(&c->gguf, name);
-    if (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json"))
+    if (ht_ends_with(name, ".gguf")) return role == HT_FILE_PROJECTOR || add_name(&c->gguf, name);
+    if (ht_ends_with(name, ".safetensors") || ht_ends_with(name, ".safetensors.index.json"))
         c->safetensors = c->safetensors || role != HT_FILE_ADAPTER;
     return true;
 }
@@ -129,7 +125,7 @@ static bool is_no_model(const char *path) {
     ht_file *file = NULL;
     ht_gguf *gguf = NULL;
     ht_bytes type;
-    const bool found = ends_with(path, ".gguf") && !ht_file_open(path, &file, NULL) &&
+    const bool found = ht_ends_with(path, ".gguf") && !ht_file_open(path, &file, NULL) &&
                        !ht_gguf_read(file, path, &gguf, NULL) && ht_gguf_get_string(gguf, "general.type", &type) &&
                        type.len == 7 && (!memcmp(type.data, "adapter", 7) || !memcmp(type.data, "imatrix", 7));
     ht_gguf_free(gguf);

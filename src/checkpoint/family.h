@@ -5,12 +5,37 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
-#include "checkpoint/gguf_fields.h"
 #include "formats/json.h"
 
 struct ht_array;
 struct ht_scope;
 struct ht_ctx;
+
+/* Typed reading of GGUF metadata with a sticky error, the counterpart of formats/json.h. Names omit the architecture prefix:
+ * "block_count" reads "llama.block_count". */
+typedef struct ht_meta {
+    const ht_gguf *gguf;
+    const char *file;                /* for messages */
+    char architecture[64], key[160]; /* the last field's whole name */
+    ht_status status;
+    ht_error *err;
+} ht_meta;
+
+bool ht_meta_has(ht_meta *m, const char *name);
+int64_t ht_meta_i64(ht_meta *m, const char *name, int64_t fallback);
+bool ht_meta_bool(ht_meta *m, const char *name, bool fallback);
+double ht_meta_f64(ht_meta *m, const char *name, double fallback);
+/* A number, or an array of equal numbers per layer. */
+int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
+/* A number for all layers, or element `layer` of an array of numbers or booleans per layer. */
+int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback);
+/* Copies at most size - 1 bytes and a NUL; "" when absent. */
+void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
+/* NULL when absent. */
+const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
+
+/* Records an error, unless there was one before. */
+void ht_meta_fail(ht_meta *m, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
 /* Which matrix of an expert. */
 typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_EXPERT_DOWN } ht_expert_part;
@@ -113,6 +138,10 @@ extern const ht_family *const ht_families[]; /* models/registry.c; ends with NUL
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
 const ht_family *ht_family_of_model_type(const char *model_type);
+/* The name in GGUF files that are written, which knows some families by another's. */
+static inline const char *ht_family_gguf_architecture(const ht_family *f) {
+    return f->gguf_architecture ? f->gguf_architecture : f->architecture;
+}
 
 enum { HT_FAMILY_LIST = 256 }; /* bytes */
 /* Writes all architectures as "llama, qwen2 and gemma3" to `out` and returns it. */

@@ -19,13 +19,16 @@ typedef struct search {
     ht_adapter *const *adapters;
     const float *scales;
     int n;
-    bool **used; /* [n][pairs of the adapter]: the model has such a projection */
 } search;
 
-static ht_status add_change(ht_rewrite_plan *plan, const ht_rewrite_change *change, ht_error *err) {
+/* Changes of one tensor keep their order, in which they are added up. */
+static ht_status add_change(ht_rewrite_plan *plan, size_t tensor, const ht_rewrite_change *change, ht_error *err) {
     if (!HT_GROW_ONE(plan->change, plan->n_changes))
         return ht_fail_memory(err, plan->n_changes * sizeof *plan->change, "a list of changes");
+    size_t *at = &plan->tensor[tensor].change;
+    while (*at) at = &plan->change[*at - 1].next;
     plan->change[plan->n_changes++] = *change;
+    *at = plan->n_changes;
     return HT_OK;
 }
 
@@ -39,63 +42,37 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
         const ht_adapter *a = s->adapters[i];
         const ht_lora *l = ht_adapter_find(a, p->slot);
         if (!l) continue;
-        s->used[i][l - a->lora] = true;
-        const ht_rewrite_change change = {.tensor = w->stored.number,
-                                          .first_row = w->first_row,
+        const ht_rewrite_change change = {.first_row = w->first_row,
                                           .head_rows = w->stored_head_rows,
                                           .lora_head_rows = a->interleaved ? p->head_rows : 0,
                                           .lora = l,
                                           .expert = w->expert,
                                           .scale = (s->scales ? s->scales[i] : 1) * l->scale};
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status) status = add_change(s->plan, &change, err);
+        if (!status) status = add_change(s->plan, w->stored.number, &change, err);
     }
     return status;
 }
 
-static ht_status check_used(const search *s, ht_error *err) {
-    for (int i = 0; i < s->n; i++)
-        for (int64_t k = 0; k < s->adapters[i]->n; k++)
-            if (!s->used[i][k])
-                return ht_lora_check(&s->adapters[i]->lora[k], NULL, s->plan->config->family->architecture, err);
-    return HT_OK;
-}
-
-/* Puts the changes in the order of tensors; those of one tensor keep theirs, in which they are added up. */
-static ht_status sort_changes(ht_rewrite_plan *plan, ht_error *err) {
-    ht_rewrite_change *sorted = calloc(plan->n_changes + 1, sizeof *sorted);
-    if (!sorted) return ht_fail_memory(err, plan->n_changes * sizeof *sorted, "a list of changes");
-    for (size_t i = 0; i < plan->n_changes; i++) plan->tensor[plan->change[i].tensor].n_changes++;
-    size_t at = 0;
-    for (size_t i = 0; i < plan->n; i++) {
-        plan->tensor[i].change = sorted + at;
-        at += plan->tensor[i].n_changes;
-        plan->tensor[i].n_changes = 0;
+/* Fails for a pair of a projection that the model does not have. */
+static ht_status check_used(const search *s, const ht_adapter *a, ht_error *err) {
+    const ht_rewrite_plan *plan = s->plan;
+    for (int64_t k = 0; k < a->n; k++) {
+        size_t i = 0;
+        while (i < plan->n_changes && plan->change[i].lora != &a->lora[k]) i++;
+        if (i == plan->n_changes) return ht_lora_check(&a->lora[k], NULL, plan->config->family->architecture, err);
     }
-    for (size_t i = 0; i < plan->n_changes; i++) {
-        ht_rewrite_tensor *t = &plan->tensor[plan->change[i].tensor];
-        sorted[t->change - sorted + (ptrdiff_t)t->n_changes++] = plan->change[i];
-    }
-    free(plan->change);
-    plan->change = sorted;
     return HT_OK;
 }
 
 static ht_status list_changes(ht_rewrite_plan *plan, ht_adapter *const *adapters, const float *scales, int n,
                               ht_error *err) {
-    search s = {plan, adapters, scales, n, calloc((size_t)n, sizeof *s.used)};
-    ht_status status = s.used ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *s.used, "adapters");
-    for (int i = 0; !status && i < n; i++) {
-        s.used[i] = calloc((size_t)adapters[i]->n + 1, sizeof **s.used);
-        if (!s.used[i]) status = ht_fail_memory(err, (size_t)adapters[i]->n, "adapters");
-    }
-    if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
-    if (!status) status = check_used(&s, err);
+    search s = {plan, adapters, scales, n};
+    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
+    for (int i = 0; !status && i < n; i++) status = check_used(&s, adapters[i], err);
     if (!status && !plan->n_changes)
         status = ht_fail(err, HT_ERR_ARGUMENT, "the adapters change nothing: they have no pairs");
-    for (int i = 0; s.used && i < n; i++) free(s.used[i]);
-    free(s.used);
-    return status ? status : sort_changes(plan, err);
+    return status;
 }
 
 /* ---- actions ---- */
@@ -114,13 +91,13 @@ static ht_status check_groups(const ht_rewrite_tensor *t, int32_t group, ht_erro
 }
 
 static ht_status choose(const ht_fuse_options *o, ht_dtype own, bool all, ht_rewrite_tensor *t, ht_error *err) {
-    if (t->n_changes && t->quantized && o->quantize_bits) {
+    if (t->change && t->quantized && o->quantize_bits) {
         ht_status status = check_groups(t, o->quantize_group, err);
         if (status) return status;
         const ht_affine affine = ht_affine_of((ht_weight_type)t->from.type);
         t->action = HT_REWRITE_ROUND;
         t->type = (ht_weight_type)ht_affine_type(o->quantize_bits, o->quantize_group, affine.scale);
-    } else if (t->n_changes || (all && t->quantized)) {
+    } else if (t->change || (all && t->quantized)) {
         ht_dtype dtype = o->dtype;
         if (!dtype) dtype = t->quantized ? own : ht_rewrite_dtype(t->from.type);
         t->action = HT_REWRITE_ROUND;
@@ -137,8 +114,7 @@ static ht_status make_plan(ht_rewrite_plan *plan, const ht_fuse_options *options
     if (!status) status = ht_rewrite_float_type(plan, &own, err);
     bool all = options->dense;
     for (size_t i = 0; !status && i < plan->n; i++)
-        if (plan->tensor[i].n_changes && plan->tensor[i].quantized && !plan->c->gguf && !plan->c->quantization)
-            all = true;
+        if (plan->tensor[i].change && plan->tensor[i].quantized && !plan->c->gguf && !plan->c->quantization) all = true;
     for (size_t i = 0; !status && i < plan->n; i++) status = choose(options, own, all, &plan->tensor[i], err);
     return status;
 }
@@ -152,9 +128,7 @@ void ht_fuse_options_init(ht_fuse_options *options, size_t size) {
 /* ---- options ---- */
 
 static ht_status check_options(ht_fuse_options *o, const ht_checkpoint_files *c, ht_error *err) {
-    if (o->dtype != HT_DTYPE_NONE && o->dtype != HT_F32 && o->dtype != HT_F16 && o->dtype != HT_BF16)
-        return ht_fail(err, HT_ERR_ARGUMENT, "weights cannot be written as %s; f32, f16 and bf16 can",
-                       ht_dtype_name(o->dtype));
+    if (ht_rewrite_check_dtype(o->dtype, err)) return HT_ERR_ARGUMENT;
     if (!o->quantize_bits && o->quantize_group)
         return ht_fail(err, HT_ERR_ARGUMENT, "groups of %d without a number of bits", (int)o->quantize_group);
     if (!o->quantize_bits) return HT_OK;
@@ -183,17 +157,6 @@ static ht_status check_adapters(ht_adapter *const *adapters, const float *scales
     return HT_OK;
 }
 
-/* ---- fusing ---- */
-
-static ht_status write_checkpoint(const ht_rewrite_plan *plan, ht_fuse_report *report, ht_error *err) {
-    ht_rewrite_values *values;
-    ht_status status = ht_rewrite_values_new(plan, 0, &values, err);
-    if (!status) status = ht_rewrite_write(plan, values, err);
-    if (!status && report) ht_rewrite_values_report(values, report);
-    ht_rewrite_values_free(values);
-    return status;
-}
-
 ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const float *scales, int n, const char *out_path,
                   const ht_fuse_options *options, ht_error *err) {
     ht_fuse_options o;
@@ -216,6 +179,7 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
                             .cancel = o.cancel,
                             .progress = o.progress,
                             .user = o.user};
+    ht_rewrite_values *values = NULL;
     status = config ? check_options(&o, c, err) : ht_fail_memory(err, sizeof *config, "a configuration");
     if (!status) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = ht_checkpoint_config(c, config, err);
@@ -223,7 +187,10 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
     if (!status) status = make_plan(&plan, &o, adapters, scales, n, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
     if (!status) status = ht_rewrite_choose_files(&plan, err);
-    if (!status) status = write_checkpoint(&plan, o.report, err);
+    if (!status) status = ht_rewrite_values_new(&plan, &values, err);
+    if (!status) status = ht_rewrite_write(&plan, values, err);
+    if (!status && o.report) ht_rewrite_values_report(values, o.report);
+    ht_rewrite_values_free(values);
     ht_rewrite_plan_free(&plan);
     ht_checkpoint_close(c);
     free(config);

@@ -1,7 +1,5 @@
 /* Checkpoint information without loading weights. A GGUF file of an unsupported family is described by its metadata
  * alone. */
-#include "checkpoint/info.h"
-
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/chat_detection.h"
@@ -9,6 +7,8 @@
 #include "checkpoint/sampling.h"
 #include "checkpoint/stored_weights.h"
 #include "device/device.h"
+
+#include <hearth/model.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-#include "checkpoint/mlx.h"
-
 #include "base/error.h"
+#include "checkpoint/scheme.h"
 #include "formats/affine.h"
 #include "formats/json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_SIZE = 192 };
@@ -29,8 +29,11 @@ static bool path_of(const char *name, const char *part, char path[NAME_SIZE]) {
 /* ---- quantisation scheme ---- */
 
 typedef struct scheme {
+    const char *module; /* by its name in config.json */
     const char *mode;
     int64_t bits, group;
+    ht_status status; /* of reading it: matters to the weights that use it */
+    ht_error error;
 } scheme;
 
 /* Modes with fixed bits and group size; affine is handled separately. */
@@ -63,35 +66,45 @@ static void check_scheme(ht_json_reader *r, const char *where, const scheme *s) 
                      where, (long long)s->bits, (long long)s->group);
 }
 
-/* The entry of module `path`, under that name or under the name without prefixes; NULL when there is none. */
-static const ht_json *entry_of(const ht_json *quantization, const char *path) {
-    const char *key, *bare = ht_checkpoint_bare_name(path);
-    ht_json *entry = ht_json_object_get(quantization, path), *other;
-    if (entry) return entry;
-    ht_json_object_foreach((ht_json *)(uintptr_t)quantization, key, other) {
-        if (!strcmp(ht_checkpoint_bare_name(key), bare)) entry = other;
-    }
-    return entry;
-}
-
-/* Scheme of module `path`. A per-module entry does not inherit from the global one: as in mlx-lm, its missing fields
- * get MLX's defaults. */
-static bool scheme_of(ht_json_reader *r, const ht_json *quantization, const char *path, scheme *out) {
-    const ht_json *own = entry_of(quantization, path), *from = own ? own : quantization;
-    if (own && !ht_json_is_object(own) && !ht_json_is_true(own)) {
-        ht_json_fail(r, HT_ERR_FORMAT, "`%.120s` is not to be quantised, but there are scales for it", path);
-        return false;
-    }
-    if (ht_json_is_true(own)) from = quantization;
-    *out = (scheme){.mode = "affine"};
-    ht_json_str(r, from, "mode", &out->mode);
+/* Reads a scheme; that of a module does not inherit: as in mlx-lm, its missing fields get MLX's defaults. */
+static void read_scheme(const ht_checkpoint_files *c, const char *module, const ht_json *from, scheme *out) {
+    ht_json_reader r = {.file = c->name, .err = &out->error};
+    out->module = module;
+    out->mode = "affine";
+    if (!ht_json_is_object(from))
+        ht_json_fail(&r, HT_ERR_FORMAT, "`%.120s` is not to be quantised, but there are scales for it", module);
+    else
+        ht_json_str(&r, from, "mode", &out->mode);
     const struct mode *m = mode_of(out->mode);
     out->bits = m ? m->bits : 4;
     out->group = m ? m->group : 64;
-    ht_json_i64(r, from, "bits", &out->bits);
-    ht_json_i64(r, from, "group_size", &out->group);
-    if (!r->status) check_scheme(r, from == own ? path : "quantization", out);
-    return !r->status;
+    if (!r.status) ht_json_i64(&r, from, "bits", &out->bits);
+    if (!r.status) ht_json_i64(&r, from, "group_size", &out->group);
+    if (!r.status) check_scheme(&r, module, out);
+    out->status = r.status;
+}
+
+/* Reads config.json's schemes: everyone's, those of one module each, and one without a module. From calloc. */
+static ht_status read_schemes(const ht_checkpoint_files *c, scheme **out, ht_error *err) {
+    ht_json *how = (ht_json *)(uintptr_t)c->quantization, *own;
+    const size_t n = ht_json_object_size(how) + 2;
+    const char *module;
+    scheme *s = *out = calloc(n, sizeof *s);
+    if (!s) return ht_fail_memory(err, n * sizeof *s, "the schemes of modules");
+    read_scheme(c, "quantization", how, s++);
+    ht_json_object_foreach(how, module, own) read_scheme(c, module, ht_json_is_true(own) ? how : own, s++);
+    return HT_OK;
+}
+
+/* The scheme of module `path`: under that name, or under the name without prefixes. */
+static const scheme *scheme_of(const scheme *all, const char *path) {
+    const scheme *found = all;
+    const char *bare = ht_checkpoint_bare_name(path);
+    while ((++all)->module) {
+        if (!strcmp(all->module, path)) return all;
+        if (!strcmp(ht_checkpoint_bare_name(all->module), bare)) found = all;
+    }
+    return found;
 }
 
 /* ---- joining a weight ---- */
@@ -99,16 +112,17 @@ static bool scheme_of(ht_json_reader *r, const ht_json *quantization, const char
 /* Checks a scales or biases tensor: the weight's shape, with one value per group in the last dimension. */
 static ht_status check_part(const ht_checkpoint_files *c, const ht_safetensor *weight, const ht_safetensor *part,
                             const char *type, int64_t columns, const scheme *s, ht_error *err) {
-    char found[HT_DIMS_TEXT], beside[HT_DIMS_TEXT];
-    ht_dims_text(part->shape, part->rank, found);
-    ht_dims_text(weight->shape, weight->rank, beside);
     bool same = part->rank == weight->rank;
     for (int i = 0; same && i < part->rank - 1; i++) same = part->shape[i] == weight->shape[i];
-    if (!same || part->shape[part->rank - 1] * s->group != columns)
+    if (!same || part->shape[part->rank - 1] * s->group != columns) {
+        char found[HT_DIMS_TEXT], beside[HT_DIMS_TEXT];
+        ht_dims_text(part->shape, part->rank, found);
+        ht_dims_text(weight->shape, weight->rank, beside);
         return ht_fail(
             err, HT_ERR_FORMAT,
             "%s: tensor `%s` is [%s], which does not go with the weight's [%s] at %lld bits in groups of %lld",
             ht_checkpoint_file_of(c, part), part->name, found, beside, (long long)s->bits, (long long)s->group);
+    }
     if (strcmp(part->dtype, type) != 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of type %s, expected %s", ht_checkpoint_file_of(c, part),
                        part->name, part->dtype, type);
@@ -134,11 +148,10 @@ static int64_t columns_of(const ht_safetensor *weight, const scheme *s) {
     return words > 0 && words < INT64_MAX / 32 && words * 32 % s->bits == 0 ? words * 32 / s->bits : -1;
 }
 
-static ht_status complete(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
-                          ht_stored_tensor *out, ht_error *err) {
-    ht_json_reader r = {.file = c->name, .err = err};
+static ht_status complete(ht_checkpoint_files *c, const scheme *s, const char *path, const ht_safetensor *weight,
+                          ht_error *err) {
+    ht_stored_tensor *out = ht_checkpoint_stored(c, weight);
     const ht_safetensor *scales, *biases = NULL;
-    scheme s;
     ht_status status = find_beside(c, path, weight, "scales", &scales, err);
     if (status) return status;
     if (find(c, path, "global_scale", &biases))
@@ -147,61 +160,44 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     if (!c->quantization)
         return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is quantised, but config.json has no `quantization`",
                        ht_checkpoint_file_of(c, weight), weight->name);
-    if (!scheme_of(&r, c->quantization, path, &s)) return r.status;
-    const struct mode *m = mode_of(s.mode);
-    int64_t columns = columns_of(weight, &s), unit = m ? m->unit : s.group;
+    if (s->status && err) *err = s->error;
+    if (s->status) return s->status;
+    const struct mode *m = mode_of(s->mode);
+    int64_t columns = columns_of(weight, s), unit = m ? m->unit : s->group;
     if (columns < 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` (%s) holds no rows of %lld-bit numbers in words of U32",
-                       ht_checkpoint_file_of(c, weight), weight->name, weight->dtype, (long long)s.bits);
-    status = check_part(c, weight, scales, m ? "U8" : scales->dtype, columns, &s, err);
+                       ht_checkpoint_file_of(c, weight), weight->name, weight->dtype, (long long)s->bits);
+    status = check_part(c, weight, scales, m ? "U8" : scales->dtype, columns, s, err);
     if (!status && columns % unit)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` has rows of %lld columns; %s is read in multiples of %lld",
-                       ht_checkpoint_file_of(c, weight), weight->name, (long long)columns, s.mode, (long long)unit);
+                       ht_checkpoint_file_of(c, weight), weight->name, (long long)columns, s->mode, (long long)unit);
     int type = m ? (int)m->as : -1;
     if (!status && !m) {
-        if (scales->weight_type >= 0) type = ht_affine_type(s.bits, s.group, (ht_weight_type)scales->weight_type);
+        if (scales->weight_type >= 0) type = ht_affine_type(s->bits, s->group, (ht_weight_type)scales->weight_type);
         if (type < 0)
             return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16 or BF16",
                            ht_checkpoint_file_of(c, scales), scales->name, scales->dtype);
         status = find_beside(c, path, weight, "biases", &biases, err);
-        if (!status) status = check_part(c, weight, biases, scales->dtype, columns, &s, err);
+        if (!status) status = check_part(c, weight, biases, scales->dtype, columns, s, err);
     }
     if (status) return status;
     const ht_weight_type_info *info = ht_weight_type_info_of((ht_weight_type)type);
     out->type = type;
     out->type_name = m ? m->name : info->name;
     out->dims[out->n_dims - 1] = columns;
-    if (type == HT_W_F8_E4M3) { /* its scales stay separate (checkpoint/fp8_scales.h) */
-        out->n_bytes = weight->n_bytes;
+    if (type == HT_W_F8_E4M3) { /* its scales stay separate (scaled_weights.c) */
+        ht_checkpoint_stored(c, scales)->type_name = "F8_E8M0";
         return HT_OK;
     }
     out->unit = unit;
-    out->n_bytes = weight->n_bytes * 8 / (size_t)s.bits / (size_t)info->block * info->block_bytes;
-    put_part(c, weight, unit * s.bits / 8, out);
-    put_part(c, scales, unit / s.group * (m ? 1 : (int64_t)ht_affine_of((ht_weight_type)type).scale_bytes), out);
+    out->n_bytes = weight->n_bytes * 8 / (size_t)s->bits / (size_t)info->block * info->block_bytes;
+    put_part(c, weight, unit * s->bits / 8, out);
+    put_part(c, scales, unit / s->group * (m ? 1 : (int64_t)ht_affine_of((ht_weight_type)type).scale_bytes), out);
     if (!m) put_part(c, biases, (int64_t)out->part[1].unit_bytes, out);
+    ht_scheme_absorb(ht_checkpoint_stored(c, scales));
+    if (!m) ht_scheme_absorb(ht_checkpoint_stored(c, biases));
     return HT_OK;
-}
-
-void ht_mlx_complete(const ht_checkpoint_files *c, const ht_safetensor *s, ht_stored_tensor *t) {
-    char path[NAME_SIZE];
-    const ht_safetensor *weight;
-    if (path_of(s->name, "weight", path)) {
-        if (t->type < 0 && find(c, path, "weight", &weight)) complete(c, path, weight, t, NULL);
-        return;
-    }
-    if (!path_of(s->name, "scales", path) && !path_of(s->name, "biases", path)) return;
-    if (!find(c, path, "weight", &weight)) return;
-    ht_stored_tensor whole = {.n_dims = weight->rank};
-    if (complete(c, path, weight, &whole, NULL)) return;
-    if (whole.type == HT_W_F8_E4M3)
-        t->type_name = "F8_E8M0";
-    else {
-        t->n_dims = 1;
-        t->dims[0] = 0;
-        t->n_bytes = 0;
-    }
 }
 
 /* ---- opening ---- */
@@ -216,18 +212,21 @@ const ht_json *ht_mlx_description(const ht_json *root) {
                : NULL;
 }
 
-ht_status ht_mlx_check(const ht_checkpoint_files *c, ht_error *err) {
-    ht_status status = HT_OK;
+/* Other checkpoints may have towers in a form of their own: only weights of the text model must be complete. */
+ht_status ht_mlx_join(ht_checkpoint_files *c, ht_error *err) {
+    scheme *schemes;
+    ht_status status = read_schemes(c, &schemes, err);
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
-        const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *weight, *scales;
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *other;
+        const bool is_text = ht_checkpoint_is_text(c, t->name);
         char path[NAME_SIZE];
-        if (!ht_checkpoint_is_text(c, t->name) || t->rank > HT_SAFETENSORS_RANK_MAX) continue;
-        ht_stored_tensor whole = {.n_dims = t->rank};
-        if (path_of(t->name, "weight", path) && !strcmp(t->dtype, "U32"))
-            status = complete(c, path, t, &whole, err);
-        else if (c->quantization && path_of(t->name, "scales", path) && !find(c, path, "weight", &weight) &&
-                 find(c, path, "scales", &scales))
-            status = find_beside(c, path, t, "weight", &weight, err);
+        if (path_of(t->name, "weight", path) && t->weight_type < 0) {
+            const bool counts = is_text && !strcmp(t->dtype, "U32");
+            status = complete(c, scheme_of(schemes, path), path, t, counts ? err : NULL);
+            if (!counts) status = HT_OK;
+        } else if (is_text && c->quantization && path_of(t->name, "scales", path) && find(c, path, "scales", &other))
+            status = find_beside(c, path, t, "weight", &other, err);
     }
+    free(schemes);
     return status;
 }

@@ -1,10 +1,8 @@
-/* Rewriting of a checkpoint, for fusing (hearth/fuse.h), quantising and converting (hearth/convert.h): a plan of what becomes of
- * every tensor, the values of those that do not stay as they are, and the files.
+/* Rewriting of a checkpoint, for ht_fuse and ht_convert: a plan for every tensor, the values that change, and the files.
  *
- * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers. In the other one they are named,
- * ordered and stacked otherwise: there the plan lists what is written, and each tensor says of which stored rows it is made. So
- * are experts of a directory that another reader of directories expects stacked otherwise: behind the tensors of the checkpoint
- * the plan lists those that the experts become. */
+ * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers; experts that another reader of
+ * directories expects stacked otherwise follow them. In the other container the plan lists the tensors that are written, each
+ * with the stored rows that it is made of. */
 #ifndef HT_CHECKPOINT_REWRITE_H
 #define HT_CHECKPOINT_REWRITE_H
 
@@ -17,7 +15,7 @@
 #include <hearth/dtype.h>
 #include <hearth/fuse.h>
 
-/* Metadata of what was fused, quantised or written anew: only checkpoints that have one of them are replaced. */
+/* Metadata of written checkpoints: only checkpoints that have one of these keys are replaced. */
 #define HT_REWRITE_FUSED     "hearth.fused"
 #define HT_REWRITE_QUANTIZED "hearth.quantized"
 #define HT_REWRITE_CONVERTED "hearth.converted"
@@ -25,23 +23,23 @@
 enum { HT_REWRITE_NAME_MOST = 80 };
 
 typedef enum ht_rewrite_action {
-    HT_REWRITE_COPY, /* stays as it is */
-    HT_REWRITE_DROP, /* belongs to a weight whose scales are in its new values */
-    HT_REWRITE_ROUND /* is written in its new type, or is a part of such a weight */
+    HT_REWRITE_COPY, /* unchanged */
+    HT_REWRITE_DROP, /* scales that are in the new values of their weight */
+    HT_REWRITE_ROUND /* written in a new type, or part of such a weight */
 } ht_rewrite_action;
 
 /* Rows of a tensor that one pair of an adapter changes. */
 typedef struct ht_rewrite_change {
-    size_t tensor;
+    size_t next;            /* the tensor's next change: its number in the plan, from 1; 0: none */
     int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
-    int64_t head_rows;      /* the tensor's rows are interleaved in heads of so many; 0: they are not */
-    int64_t lora_head_rows; /* likewise B's */
+    int64_t head_rows;      /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
+    int64_t lora_head_rows; /* the same of B's */
     const ht_lora *lora;
     int64_t expert;
     float scale; /* factor on B A */
 } ht_rewrite_change;
 
-/* Stored rows that are a part of a tensor that is stacked otherwise, or of the other container. */
+/* Stored rows that become part of a tensor. */
 typedef struct ht_rewrite_piece {
     size_t tensor;     /* of the checkpoint */
     int64_t first_row; /* of it, whose axes but the last one are all rows */
@@ -49,107 +47,105 @@ typedef struct ht_rewrite_piece {
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {
-    ht_stored_tensor from; /* unspecified where `is_new`; where there are pieces what they together are */
-    size_t owner;          /* the tensor that it is a scale of; itself when it is none */
+    ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
+    size_t owner;          /* the weight that it is a scale of; itself when it is none */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
     bool quantized;
-    bool is_new; /* scales or biases that the checkpoint does not have */
-    int part;    /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
-    const ht_rewrite_change *change;
-    size_t n_changes;
+    int part;                     /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
+    size_t change;                /* the first one, likewise */
     int n_shares;                 /* weights that share the rows of an expert */
-    ht_rewrite_piece *piece;      /* [n_pieces], one behind the other; NULL: it is a tensor of the checkpoint */
+    ht_rewrite_piece *piece;      /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
     int64_t n_pieces, piece_rows; /* rows of each piece */
-    int64_t stored_head_rows,
-        head_rows;  /* pieces: rows of a head, where they are interleaved as stored, as written; else 0 */
-    float offset;   /* pieces: added to the values */
-    float *given;   /* values that no tensor has, f32; NULL: none */
-    bool is_mixed;  /* pieces: they have several types */
-    bool repacks;   /* pieces: stored blocks that become blocks of `type`, with the same values */
-    bool is_weight; /* one that is worth rounding to few bits */
-    int file;       /* of the plan's files; before it is finished that of a safetensors checkpoint */
+    int64_t stored_head_rows, head_rows;    /* pieces: rows of a head, interleaved as stored, as written; else 0 */
+    float offset;                           /* pieces: added to the values */
+    float *given;                           /* f32 values that no tensor has; NULL: none */
+    bool is_mixed;                          /* pieces of several types */
+    bool repacks;                           /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;                         /* worth rounding to few bits */
+    int file;                               /* of the plan's files; before, the file of a safetensors checkpoint */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
-    char *renamed;                          /* as written, when that is another; else NULL */
+    char *renamed;                          /* as written, if different; else NULL */
     int64_t shape[HT_SAFETENSORS_RANK_MAX]; /* as written */
-    ht_tensor_output to;                    /* as written; it lends its name and shape from here */
+    ht_tensor_output to;                    /* as written, with name and shape lent from here */
 } ht_rewrite_tensor;
 
 typedef struct ht_rewrite_plan {
     const ht_checkpoint_files *c;
     const ht_config *config;
-    bool is_directory;  /* what is written */
-    bool to_gguf;       /* the container of what is written */
+    bool is_directory;  /* of the output */
+    bool to_gguf;       /* the container of the output */
     bool to_mlx;        /* a directory with the names of mlx-lm */
     bool to_other;      /* the container is not the checkpoint's: tensors are made of pieces */
-    bool restacks;      /* in its own container some experts are: ht_rewrite_plan_restack */
-    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to that which is written */
-    bool checks_values; /* HT_ERR_FORMAT for whatever is no finite number; else only where it cannot be written */
+    bool restacks;      /* some experts are restacked: ht_rewrite_plan_restack */
+    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to the output */
+    bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only where it cannot be written */
     const char *verb;   /* for messages: "fusing" */
     const char *mark;   /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
     const char *out_path;
     int64_t max_file_bytes;          /* of ht_convert_options */
-    ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: what it states stays */
+    ht_dtype dtype;                  /* stated in config.json; HT_DTYPE_NONE: unchanged */
     int file_type;                   /* general.file_type of GGUF; -1: that of most floats, if any */
     const ht_importance *importance; /* NULL: none */
+    int n_threads;                   /* 0: one for each core */
     const ht_cancel *cancel;
     void (*progress)(double done, void *user);
     void *user;
     void (*on_tensor)(const ht_convert_tensor *t, void *user); /* NULL: errors are not measured */
     ht_rewrite_tensor *tensor; /* [n]: those of the checkpoint by number, and new ones */
     size_t n, capacity;
-    ht_rewrite_change *change; /* [n_changes], sorted by tensor */
+    ht_rewrite_change *change; /* [n_changes] */
     size_t n_changes;
-    char **file; /* [n_files] names of the files of weights that are written, without directories */
+    char **file; /* [n_files] names of the written files of weights */
     int n_files;
-    ht_json *metadata; /* GGUF: that of the file, or changes of the checkpoint's */
+    ht_json *metadata; /* GGUF: of the output, or changes of the checkpoint's */
 } ht_rewrite_plan;
 
 /* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
-/* The same of a checkpoint that is written in the other container: the tensors that it has there, all of them to be written in
- * the type in which they are stored, or in the nearest one that the container has for the same values (rewrite_translate.c).
- * `floats`: what becomes of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE: floats stay, others
- * become f32. keeps_quantized: weights of which types are not chosen anew stay quantised where the container has their values. */
+/* Lists the tensors of the other container, each in the type in which it is stored, or in the nearest one that the container has
+ * for the same values. `floats`: the type of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE:
+ * floats stay, others become f32. keeps_quantized: weights stay quantised where the container has their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
-/* Of a directory that is listed and becomes one for mlx-lm (plan->to_mlx) or for transformers: experts that the reader does not
- * expect as they are stored are dropped, and written as it does. Their types are those of ht_rewrite_plan_translate, where none
- * stay quantised. */
+/* Of a listed directory that becomes one for mlx-lm (plan->to_mlx) or for transformers: drops experts that the reader does not
+ * expect as they are stored, and adds them as it does, in the types of ht_rewrite_plan_translate, none quantised. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
-/* Once each weight has its action and type: those of its scales and biases, and how everything is written. Adds what is new. */
+/* Once each weight has its action and type: chooses those of its scales and biases, adds missing ones, and how all are written. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);
-/* Whether the weight is written in MLX's groups: packed elements, scales and biases as tensors of their own. */
+/* Whether the weight is written in MLX's groups: packed elements, scales and biases as separate tensors. */
 bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *weight);
 /* Whether a weight is written in another type than it has. */
 bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight);
 /* Bytes of all tensors as they will be written. */
 size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan);
-/* The float type of what was quantised: that of config.json, else the one of most floats. */
+/* The float type of quantised weights: that of config.json, else the one of most floats. */
 ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err);
 /* HT_W_F32, HT_W_F16 or HT_W_BF16 of a float type, and back; HT_DTYPE_NONE of other types. */
 ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
 ht_dtype ht_rewrite_dtype(int type);
+/* HT_ERR_ARGUMENT unless weights can be written as this type, or it is HT_DTYPE_NONE. */
+ht_status ht_rewrite_check_dtype(ht_dtype dtype, ht_error *err);
 
 /* ---- values (rewrite_values.c) ---- */
 
 typedef struct ht_rewrite_values ht_rewrite_values;
 
-ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_rewrite_values **out, ht_error *err);
+ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, ht_rewrite_values **out, ht_error *err);
 void ht_rewrite_values_free(ht_rewrite_values *v); /* NULL is fine */
 /* The bytes of tensor `number` as it is written, lent until the next call. */
 ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void **bytes, ht_error *err);
-/* Whether n values are ones of a float type. */
+/* Whether n values are exact in a float type. */
 bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n);
 /* Tensors so far that floats with fewer bits changed. */
 int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v);
-/* What all calls together have done to the changed tensors. */
+/* Stats of the changed tensors so far. */
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
 
 /* ---- rows of one weight ---- */
 
-/* A stored tensor's exact values, with the factors that a checkpoint stores beside it. */
+/* A stored tensor's exact values, with the factors that a checkpoint stores for it. */
 typedef struct ht_weight_source {
     ht_stored_tensor t;
     int64_t n_matrices, n_rows, k; /* rows of one matrix */
@@ -161,6 +157,7 @@ typedef struct ht_weight_source {
 /* The values of a tensor that is written, before adapters and rounding. */
 typedef struct ht_weight_rows {
     const ht_rewrite_tensor *of;
+    ht_rewrite_piece whole;        /* of a tensor of the checkpoint: the only piece */
     int64_t n_matrices, n_rows, k; /* rows of one matrix, as written */
     ht_weight_source *source;      /* [n_sources], by their numbers */
     int64_t n_sources;
@@ -171,38 +168,35 @@ ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tens
 void ht_weight_rows_close(ht_weight_rows *r);
 /* Bytes of scratch for n rows. */
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
-/* The same rows as blocks of the type that all pieces have, without factors. */
+/* Rows [first, first + n) as blocks of the type that all pieces have, without factors. */
 ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
                                      ht_error *err);
-/* f32 values of rows [first, first + n). Thread-safe, with scratch of the thread's own. */
+/* f32 values of rows [first, first + n). Both are thread-safe, each thread with its own scratch. */
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err);
 
-/* ---- the checkpoint (rewrite_output.c) ---- */
+/* ---- output (rewrite_output.c) ---- */
 
-/* Refuses to write over the checkpoint or into it, and over what neither ht_fuse nor ht_convert wrote. Where the plan may have
- * several files that are no directory, it must be finished. */
+/* HT_ERR_ARGUMENT for an output over the checkpoint or inside of it, and over anything that neither ht_fuse nor ht_convert wrote.
+ * For several files outside a directory, the plan must be finished. */
 ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, ht_error *err);
 /* Whether no quantised tensor is written. */
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
-/* Writes the plan's checkpoint to plan->out_path: a GGUF file, parts of one beside each other, or a directory. */
+/* Writes the plan's checkpoint to plan->out_path: a GGUF file, parts of one in its directory, or a directory. */
 ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
 
 /* ---- files of weights (rewrite_files.c) ---- */
 
-/* Once it is known how each tensor is written: makes the metadata of GGUF, chooses the file of every tensor, and names the files. */
+/* Of a finished plan: makes the metadata of GGUF, chooses the file of every tensor, and names the files. */
 ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err);
 /* Writes all of them into a directory, with the index of several safetensors files. */
 ht_status ht_rewrite_write_files(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                  ht_error *err);
-/* Writes plan->out_path, or the parts of it beside each other; they appear together. */
+/* Writes plan->out_path, or its parts in the same directory; they appear together. */
 ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
-/* Whether all tensors of a safetensors file are dropped: a large layer's experts can fill files that none of the tensors begins
- * in which they become. */
+/* Whether all tensors of a safetensors file are dropped, as those of a large layer's experts can be. */
 bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file);
-/* Whether there is an index: where there are several files, or the checkpoint's files stay and have one. */
+/* Whether there is an index: for several files, or where the checkpoint's files stay and have one. */
 ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error *err);
-/* Writes a text and a newline to directory/name. */
-ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err);
 
 #endif

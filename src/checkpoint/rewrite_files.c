@@ -1,15 +1,17 @@
 /* Files of weights: which tensor goes to which, their names, and how GGUF and safetensors files are written. Keys of GGUF parts:
  * gguf.constants (split.*); llama.cpp's loader reads them. */
 #include "base/checked.h"
+#include "base/directory_writer.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_set_writer.h"
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
+#include "checkpoint/document.h"
 #include "checkpoint/rewrite.h"
 #include "formats/gguf_write.h"
-#include "formats/safetensors_set.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,26 +75,19 @@ static double elements_of(const ht_rewrite_plan *plan, const char *dtype) {
     for (size_t i = 0; i < plan->n; i++) {
         const ht_tensor_output *t = &plan->tensor[i].to;
         if (plan->tensor[i].action == HT_REWRITE_DROP || t->rank < 2 || strcmp(t->dtype, dtype) != 0) continue;
-        double n = 1;
-        for (int d = 0; d < t->rank; d++) n *= (double)t->shape[d];
-        sum += n;
+        sum += (double)ht_elements(t->shape, t->rank);
     }
     return sum;
-}
-
-static bool keeps_values(const ht_rewrite_plan *plan) {
-    for (size_t i = 0; i < plan->n; i++)
-        if (plan->tensor[i].action != HT_REWRITE_COPY) return false;
-    return true;
 }
 
 /* The file type that is true now; -1 when it is the one the file states: a mix of quantised types, or values that are kept. */
 static int new_file_type(const ht_rewrite_plan *plan) {
     const char *most = NULL;
     double largest = 0;
-    if (keeps_values(plan)) return -1;
+    bool changes = false;
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
+        changes = changes || t->action != HT_REWRITE_COPY;
         if (t->action == HT_REWRITE_DROP || (most && !strcmp(t->to.dtype, most))) continue;
         const double n = elements_of(plan, t->to.dtype);
         if (n > largest) {
@@ -100,35 +95,31 @@ static int new_file_type(const ht_rewrite_plan *plan) {
             most = t->to.dtype;
         }
     }
-    return most ? file_type_of(most) : -1;
+    return changes && most ? file_type_of(most) : -1;
 }
 
-static bool put_number(ht_json *metadata, const char *key, const char *dtype, int value) {
-    return !ht_json_object_set_new(metadata, key, ht_json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
+static void put_number(ht_document *d, const char *key, const char *dtype, int value) {
+    ht_document_set(d, key, ht_json_pack("{s:s, s:i}", "dtype", dtype, "value", value));
 }
 
-static bool put_mark(const ht_rewrite_plan *plan, ht_json *metadata) {
-    ht_json *mark = ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", 1);
-    return mark && !ht_json_object_set_new(metadata, plan->mark, mark);
+static void put_mark(const ht_rewrite_plan *plan, ht_document *d) {
+    ht_document_set(d, plan->mark, ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", 1));
 }
 
-/* Adds to metadata, or to changes of some, what the tensors decide; false when memory ran out. */
-static bool state_tensors(const ht_rewrite_plan *plan, ht_json *metadata) {
+/* The metadata of the file, or changes of the checkpoint's, with what the tensors decide. */
+static ht_status make_metadata(ht_rewrite_plan *plan, ht_error *err) {
+    ht_document d = {NULL, "GGUF metadata", HT_OK, err};
+    if (plan->to_other)
+        d.status = ht_gguf_metadata_of(plan->c, plan->config, &d.object, err);
+    else
+        d.object = ht_json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
     const int file_type = plan->file_type >= 0 ? plan->file_type : new_file_type(plan);
     const bool quantized = plan->file_type >= 0 || (plan->to_other && !ht_rewrite_is_dense(plan));
-    return put_mark(plan, metadata) && (file_type < 0 || put_number(metadata, "general.file_type", "u32", file_type)) &&
-           (!quantized || put_number(metadata, "general.quantization_version", "u32", 2));
-}
-
-static ht_status make_metadata(ht_rewrite_plan *plan, ht_error *err) {
-    ht_status status = HT_OK;
-    if (plan->to_other)
-        status = ht_gguf_metadata_of(plan->c, plan->config, &plan->metadata, err);
-    else
-        plan->metadata = ht_json_pack("{s:n, s:n, s:n}", "split.no", "split.count", "split.tensors.count");
-    if (!status && (!plan->metadata || !state_tensors(plan, plan->metadata)))
-        status = ht_fail_memory(err, 0, "GGUF metadata");
-    return status;
+    put_mark(plan, &d);
+    if (file_type >= 0) put_number(&d, "general.file_type", "u32", file_type);
+    if (quantized) put_number(&d, "general.quantization_version", "u32", 2);
+    plan->metadata = ht_document_take(&d);
+    return d.status;
 }
 
 /* ---- GGUF: parts ---- */
@@ -139,22 +130,23 @@ static int n_tensors(const ht_rewrite_plan *plan) {
     return n;
 }
 
-/* Metadata of part `file` of n: the model's in the first; the others say what they are, and whose, so that they may be replaced
- * when a killed process left them alone. NULL when memory ran out. */
-static ht_json *part_metadata(const ht_rewrite_plan *plan, int file, int n) {
-    ht_json *metadata = file ? ht_json_new_object() : ht_json_copy(plan->metadata);
-    if (metadata && put_number(metadata, "split.no", "u16", file) && put_number(metadata, "split.count", "u16", n) &&
-        put_number(metadata, "split.tensors.count", "i32", n_tensors(plan)) && put_mark(plan, metadata))
-        return metadata;
-    ht_json_decref(metadata);
-    return NULL;
+/* Metadata of part `file` of n: the model's in the first; the others have their number and the mark, so that they may be replaced
+ * when a killed process left them alone. */
+static ht_status part_metadata(const ht_rewrite_plan *plan, int file, int n, ht_json **out, ht_error *err) {
+    ht_document d = {file ? ht_json_new_object() : ht_json_copy(plan->metadata), "GGUF metadata", HT_OK, err};
+    put_number(&d, "split.no", "u16", file);
+    put_number(&d, "split.count", "u16", n);
+    put_number(&d, "split.tensors.count", "i32", n_tensors(plan));
+    put_mark(plan, &d);
+    *out = ht_document_take(&d);
+    return d.status;
 }
 
 /* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
 static ht_status measure_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err) {
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
-    ht_json *metadata = part_metadata(plan, file, 1); /* whose numbers have as many bytes in any part */
-    ht_status status = metadata ? HT_OK : ht_fail_memory(err, 0, "GGUF metadata");
+    ht_json *metadata;
+    ht_status status = part_metadata(plan, file, 1, &metadata, err); /* its numbers have as many bytes in any part */
     if (!status) status = ht_gguf_metadata_bytes(from, metadata, file > 0, bytes, err);
     ht_json_decref(metadata);
     if (!status) *bytes += ht_gguf_alignment(from) - 1; /* behind the entries of the tensors */
@@ -165,9 +157,12 @@ static ht_status write_part(const ht_rewrite_plan *plan, ht_rewrite_values *valu
                             ht_error *err) {
     outputs o;
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
-    ht_json *metadata = plan->n_files > 1 ? part_metadata(plan, file, plan->n_files) : ht_json_incref(plan->metadata);
+    ht_json *metadata = NULL;
     ht_status status = list_outputs(plan, file, values, &o, err);
-    if (!status && !metadata) status = ht_fail_memory(err, 0, path);
+    if (!status && plan->n_files > 1)
+        status = part_metadata(plan, file, plan->n_files, &metadata, err);
+    else
+        metadata = ht_json_incref(plan->metadata);
     if (!status && file)
         status = ht_gguf_write_part(path, from, metadata, o.tensor, o.n, output_values, &o, err);
     else if (!status && from)
@@ -256,20 +251,6 @@ static ht_status measure_safetensors_header(const ht_rewrite_plan *plan, size_t 
 
 /* ---- index of safetensors ---- */
 
-ht_status ht_rewrite_write_text(const char *directory, const char *name, const char *text, ht_error *err) {
-    char *path = ht_path_join(directory, name);
-    ht_writer *writer = NULL;
-    ht_status status = path ? ht_writer_open(path, &writer, err) : ht_fail_memory(err, strlen(name), "a path");
-    if (!status) status = ht_writer_put(writer, text, strlen(text), err);
-    if (!status) status = ht_writer_put(writer, "\n", 1, err);
-    if (!status)
-        status = ht_writer_commit(writer, err);
-    else
-        ht_writer_discard(writer);
-    free(path);
-    return status;
-}
-
 /* Path of the checkpoint's index, whether it is there or not, or NULL in another container; the caller frees it. */
 static ht_status find_index(const ht_rewrite_plan *plan, char **path, ht_error *err) {
     *path = plan->to_other ? NULL : ht_path_join(plan->c->path, HT_SAFETENSORS_INDEX);
@@ -284,45 +265,39 @@ ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error 
     return status;
 }
 
-/* Sets `key` to a new value; false when memory ran out. */
-static bool put(ht_json *object, const char *key, ht_json *value) {
-    return !ht_json_object_set_new(object, key, value);
-}
-
-static bool fill_index(const ht_rewrite_plan *plan, ht_json *index) {
-    if (!ht_json_is_object(ht_json_object_get(index, "metadata")) && !put(index, "metadata", ht_json_new_object()))
-        return false;
-    if (!put(index, "weight_map", ht_json_new_object())) return false;
-    ht_json *metadata = ht_json_object_get(index, "metadata"), *map = ht_json_object_get(index, "weight_map");
-    bool good = put(metadata, "total_size", ht_json_integer((int64_t)ht_rewrite_plan_bytes(plan)));
-    for (size_t i = 0; good && i < plan->n; i++) {
+/* The index at `path`, if there is one that can be read, with the sizes and files of the written tensors. */
+static ht_status make_index(const ht_rewrite_plan *plan, const char *path, ht_json **out, ht_error *err) {
+    ht_document index = {NULL, HT_SAFETENSORS_INDEX, HT_OK, err}, map = index, metadata = index;
+    ht_error why = {0};
+    if (path && ht_json_read(path, 64 << 20, &index.object, &why) == HT_ERR_MEMORY)
+        return ht_fail(err, HT_ERR_MEMORY, "%s", why.message);
+    if (!index.object) index.object = ht_json_new_object();
+    map.object = ht_json_new_object();
+    for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->action != HT_REWRITE_DROP) good = put(map, t->to.name, ht_json_string(plan->file[t->file]));
+        if (t->action != HT_REWRITE_DROP) ht_document_set(&map, t->to.name, ht_json_string(plan->file[t->file]));
     }
-    return good;
-}
-
-/* The index at `path`, if there is one that can be read, with the sizes and places of what is written; NULL when memory ran
- * out. */
-static ht_json *make_index(const ht_rewrite_plan *plan, const char *path) {
-    ht_json *index = NULL;
-    if (path && ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
-    if (!index) index = ht_json_new_object();
-    if (fill_index(plan, index)) return index;
-    ht_json_decref(index);
-    return NULL;
+    if (!ht_json_is_object(ht_json_object_get(index.object, "metadata")))
+        ht_document_set(&index, "metadata", ht_json_new_object());
+    ht_document_set(&index, "weight_map", ht_document_take(&map));
+    metadata.object = ht_json_object_get(index.object, "metadata");
+    if (!index.status) ht_document_set(&metadata, "total_size", ht_json_integer((int64_t)ht_rewrite_plan_bytes(plan)));
+    if (!index.status) index.status = metadata.status;
+    *out = ht_document_take(&index);
+    return index.status;
 }
 
 static ht_status write_index(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
-    char *path = NULL;
+    char *path = NULL, *text = NULL;
+    ht_json *index = NULL;
     bool wanted;
     ht_status status = ht_rewrite_has_index(plan, &wanted, err);
-    if (!status && wanted) status = find_index(plan, &path, err);
-    ht_json *index = !status && wanted ? make_index(plan, path) : NULL;
-    char *text = index ? ht_json_dump(index, HT_JSON_INDENT(2)) : NULL;
-    if (!status && wanted)
-        status = text ? ht_rewrite_write_text(directory, HT_SAFETENSORS_INDEX, text, err)
-                      : ht_fail_memory(err, 0, HT_SAFETENSORS_INDEX);
+    if (status || !wanted) return status;
+    status = find_index(plan, &path, err);
+    if (!status) status = make_index(plan, path, &index, err);
+    if (!status && !(text = ht_json_dump(index, HT_JSON_INDENT(2))))
+        status = ht_fail_memory(err, 0, HT_SAFETENSORS_INDEX);
+    if (!status) status = ht_checkpoint_write_text(directory, HT_SAFETENSORS_INDEX, text, err);
     free(text);
     ht_json_decref(index);
     free(path);
@@ -464,10 +439,11 @@ static char *safetensors_name(const ht_rewrite_plan *plan, int file) {
     return strdup(name);
 }
 
-static ht_status choose_files(ht_rewrite_plan *plan, ht_error *err) {
+ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err) {
     const bool divides = plan->max_file_bytes || (plan->to_other && !plan->to_gguf);
     plan->n_files = plan->to_gguf ? 1 : plan->to_other ? 0 : ht_safetensors_n_files(plan->c->tensors);
-    ht_status status = divides ? share_out(plan, err) : HT_OK;
+    ht_status status = plan->to_gguf ? make_metadata(plan, err) : HT_OK;
+    if (!status && divides) status = share_out(plan, err);
     const int n = status ? 0 : plan->n_files;
     if (!status) plan->file = calloc((size_t)n + 1, sizeof *plan->file);
     if (!status && !plan->file) status = ht_fail_memory(err, (size_t)n * sizeof *plan->file, "names of files");
@@ -476,9 +452,4 @@ static ht_status choose_files(ht_rewrite_plan *plan, ht_error *err) {
         if (!plan->file[i]) status = ht_fail_memory(err, 0, "a name");
     }
     return status;
-}
-
-ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err) {
-    const ht_status status = plan->to_gguf ? make_metadata(plan, err) : HT_OK;
-    return status ? status : choose_files(plan, err);
 }

@@ -78,36 +78,22 @@ static bool is_empty(const char *path) {
 static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED, HT_REWRITE_CONVERTED};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
-/* What cannot be read is not ours. */
-static ht_status not_ours(ht_status why, const ht_error *message, ht_error *err) {
-    return why == HT_ERR_MEMORY ? ht_fail(err, why, "%s", message->message) : HT_OK;
-}
-
-static ht_status find_mark(const char *path, bool *found, ht_error *err) {
-    ht_checkpoint_files *c;
-    ht_error why = {0};
-    *found = false;
-    ht_status status = ht_checkpoint_open(path, &c, &why);
-    if (status) return not_ours(status, &why, err);
-    for (int i = 0; i < N_MARKS && !*found; i++)
-        *found =
-            c->gguf ? ht_gguf_find(c->gguf, marks[i]) != NULL : ht_safetensors_metadata(c->tensors, marks[i]) != NULL;
-    ht_checkpoint_close(c);
-    return HT_OK;
-}
-
-/* That of one part alone, as the others need not be there. */
-static ht_status find_part_mark(const char *path, bool *found, ht_error *err) {
+/* Whether a checkpoint has a mark; or a part of one, as the others need not exist. What cannot be read is not ours. */
+static ht_status find_mark(const char *path, bool is_part, bool *found, ht_error *err) {
+    ht_checkpoint_files *c = NULL;
     ht_file *file = NULL;
-    ht_gguf *gguf = NULL;
+    ht_gguf *part = NULL;
     ht_error why = {0};
+    ht_status status = is_part ? ht_file_open(path, &file, &why) : ht_checkpoint_open(path, &c, &why);
+    if (!status && is_part) status = ht_gguf_read(file, path, &part, &why);
+    const ht_gguf *gguf = c ? c->gguf : part;
     *found = false;
-    ht_status status = ht_file_open(path, &file, &why);
-    if (!status) status = ht_gguf_read(file, path, &gguf, &why);
-    for (int i = 0; !status && i < N_MARKS && !*found; i++) *found = ht_gguf_find(gguf, marks[i]) != NULL;
-    ht_gguf_free(gguf);
+    for (int i = 0; !status && i < N_MARKS && !*found; i++)
+        *found = gguf ? ht_gguf_find(gguf, marks[i]) != NULL : ht_safetensors_metadata(c->tensors, marks[i]) != NULL;
+    ht_gguf_free(part);
     ht_file_close(file);
-    return status ? not_ours(status, &why, err) : HT_OK;
+    ht_checkpoint_close(c);
+    return status == HT_ERR_MEMORY ? ht_fail(err, status, "%s", why.message) : HT_OK;
 }
 
 static ht_status not_replaced(const char *path, ht_error *err) {
@@ -128,7 +114,7 @@ static ht_status check_target(const char *path, bool is_directory, ht_error *err
                        path);
     if (!ht_path_exists(path) || (is_directory && is_empty(path))) return HT_OK;
     bool ours;
-    ht_status status = find_mark(path, &ours, err);
+    ht_status status = find_mark(path, false, &ours, err);
     return status || ours ? status : not_replaced(path, err);
 }
 
@@ -138,7 +124,7 @@ static ht_status check_part(const ht_rewrite_plan *plan, int part, const char *m
     char *path = ht_gguf_part_path(plan->out_path, n, part + 1, plan->n_files);
     bool ours = true;
     ht_status status = path ? HT_OK : ht_fail_memory(err, n, "a path");
-    if (!status && ht_path_exists(path)) status = find_part_mark(path, &ours, err);
+    if (!status && ht_path_exists(path)) status = find_mark(path, true, &ours, err);
     if (!status && !ours) status = not_replaced(path, err);
     if (!status) status = check_apart(plan->c, model_path, path, err);
     free(path);
@@ -186,10 +172,8 @@ static ht_status state_dtype(ht_json *object, ht_dtype dtype, ht_error *err) {
 
 /* A module of the settings, from its weight's name; the caller frees it. */
 static char *module_of(const ht_rewrite_tensor *t) {
-    static const char weight[] = ".weight";
     const char *name = t->renamed ? t->renamed : t->name;
-    size_t n = strlen(name), m = sizeof weight - 1;
-    return strndup(name, n > m && !strcmp(name + n - m, weight) ? n - m : n);
+    return strndup(name, strlen(name) - (ht_ends_with(name, ".weight") ? strlen(".weight") : 0));
 }
 
 static bool is_affine(const ht_json *quantization) {
@@ -215,12 +199,10 @@ static int group_type(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
 }
 
 static ht_json *settings_of(const groups *g, bool with_mode) {
-    ht_json *out = ht_json_pack("{s:I, s:I}", "group_size", g->size, "bits", g->bits);
-    if (out && with_mode && ht_json_object_set_new(out, "mode", ht_json_string(g->affine ? "affine" : "mxfp4"))) {
-        ht_json_decref(out);
-        out = NULL;
-    }
-    return out;
+    return ht_json_pack("{s:I, s:I, s:s*}", "group_size", g->size, "bits", g->bits, "mode",
+                        !with_mode  ? NULL
+                        : g->affine ? "affine"
+                                    : "mxfp4");
 }
 
 /* States how a module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
@@ -325,11 +307,7 @@ static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config,
     ht_status status = ht_json_parse(config.data, config.size, plan->c->name, &root, err);
     if (status) return status;
     ht_json *inner = ht_json_object_get(root, "text_config");
-    if (ht_json_is_real(ht_json_object_get(root, "vocab_size")) ||
-        ht_json_is_real(ht_json_object_get(inner, "vocab_size")))
-        status = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: holds a number of more than 64 bits, which would be lost",
-                         plan->c->name);
-    if (!status) status = change_object(plan, root, dense || has_settings, err);
+    status = change_object(plan, root, dense || has_settings, err);
     if (!status && ht_json_is_object(inner)) status = change_object(plan, inner, dense || has_settings, err);
     if (!status && has_settings) status = put_settings(plan, root, err);
     if (!status && !(*text = ht_json_dump(root, HT_JSON_INDENT(2)))) status = out_of_memory(err);
@@ -346,9 +324,9 @@ typedef struct names {
     size_t n, n_copied;
 } names;
 
-static ht_status add_name(names *all, const char *name, size_t n, ht_error *err) {
-    char *copy = HT_RESIZE(all->name, all->n + 2) ? strndup(name, n) : NULL;
-    if (!copy) return ht_fail_memory(err, n + 1, "a name");
+static ht_status add_name(names *all, const char *name, ht_error *err) {
+    char *copy = HT_RESIZE(all->name, all->n + 2) ? strdup(name) : NULL;
+    if (!copy) return ht_fail_memory(err, strlen(name) + 1, "a name");
     all->name[all->n++] = copy;
     all->name[all->n] = NULL;
     return HT_OK;
@@ -359,16 +337,18 @@ static void free_names(names *all) {
     free(all->name);
 }
 
-/* Files of which a GGUF file has its metadata, or which are made of it and could contradict it. */
-static bool is_document(const char *name) {
-    static const char *const documents[] = {"generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
-                                            "chat_template.jinja",     "tokenizer.model",   "vocab.json",
-                                            "special_tokens_map.json", "added_tokens.json", "merges.txt",
-                                            "chat_template.json"};
-    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
-        if (!strcmp(name, documents[i])) return true;
-    return false;
-}
+/* Files that repeat a GGUF file's metadata, or are made from it and could contradict it: first the N_MADE that are written. */
+static const char *const documents[] = {"generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "chat_template.jinja",
+                                        "tokenizer.model",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.json"};
+enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_MADE = 4 };
 
 /* Weights that are not rewritten are no part of the new checkpoint, whatever container they are in; nor is ModelOpt's second
  * description of a quantisation that is no more. */
@@ -377,7 +357,8 @@ static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
                                           ".msgpack",     ".onnx", ".gguf", ".npz", ".index.json", ".tmp"};
     if (name[0] == '.' || !strcmp(name, HT_SAFETENSORS_INDEX)) return false;
     if ((!plan->to_gguf || plan->to_other) && !strcmp(name, config_name)) return false;
-    if (plan->to_other && is_document(name)) return false;
+    for (int i = 0; plan->to_other && i < N_DOCUMENTS; i++)
+        if (!strcmp(name, documents[i])) return false;
     if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
     if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
     if (ht_file_role_of(name) == HT_FILE_PROJECTOR) return !plan->to_other;
@@ -399,7 +380,7 @@ static ht_status list_copied(const ht_rewrite_plan *plan, names *all, ht_error *
         struct stat st;
         if (!is_copied(plan, e->d_name) || fstatat(dirfd(directory), e->d_name, &st, 0) || !S_ISREG(st.st_mode))
             continue;
-        status = add_name(all, e->d_name, strlen(e->d_name), err);
+        status = add_name(all, e->d_name, err);
     }
     closedir(directory);
     all->n_copied = all->n;
@@ -447,7 +428,7 @@ static ht_status write_documents(const ht_rewrite_plan *plan, const char *direct
         const char *name = all.document[i].name, *text = all.document[i].text;
         char *changed = NULL;
         if (!strcmp(name, config_name)) status = change_config(plan, (ht_json_text){text, strlen(text)}, &changed, err);
-        if (!status) status = ht_rewrite_write_text(directory, name, changed ? changed : text, err);
+        if (!status) status = ht_checkpoint_write_text(directory, name, changed ? changed : text, err);
         free(changed);
     }
     ht_directory_documents_free(&all);
@@ -459,7 +440,7 @@ static ht_status write_config(const ht_rewrite_plan *plan, const char *directory
     if (plan->to_other) return write_documents(plan, directory, err);
     ht_status status = change_config(plan, (ht_json_text){plan->c->config_text, plan->c->config_size}, &text, err);
     if (status) return status;
-    status = text ? ht_rewrite_write_text(directory, config_name, text, err)
+    status = text ? ht_checkpoint_write_text(directory, config_name, text, err)
                   : copy_file(plan->c->path, directory, config_name, err);
     free(text);
     return status;
@@ -469,19 +450,16 @@ static ht_status write_config(const ht_rewrite_plan *plan, const char *directory
 
 /* All names of the directory: those that are copied, then those of the weights and what describes them. */
 static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *err) {
-    static const char *const made[] = {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                                       "chat_template.jinja"};
     bool index = false;
     ht_status status = plan->copies_files ? list_copied(plan, all, err) : HT_OK;
     for (int i = 0; !status && i < plan->n_files; i++)
-        if (!ht_rewrite_is_left_out(plan, i)) status = add_name(all, plan->file[i], strlen(plan->file[i]), err);
+        if (!ht_rewrite_is_left_out(plan, i)) status = add_name(all, plan->file[i], err);
     if (status || plan->to_gguf) return status;
-    status = add_name(all, config_name, strlen(config_name), err);
-    if (!status) status = add_name(all, HT_TEMPLATES_DIRECTORY, strlen(HT_TEMPLATES_DIRECTORY), err);
+    status = add_name(all, config_name, err);
+    if (!status) status = add_name(all, HT_TEMPLATES_DIRECTORY, err);
     if (!status) status = ht_rewrite_has_index(plan, &index, err);
-    if (!status && index) status = add_name(all, HT_SAFETENSORS_INDEX, strlen(HT_SAFETENSORS_INDEX), err);
-    for (size_t i = 0; !status && plan->to_other && i < sizeof made / sizeof *made; i++)
-        status = add_name(all, made[i], strlen(made[i]), err);
+    if (!status && index) status = add_name(all, HT_SAFETENSORS_INDEX, err);
+    for (int i = 0; !status && plan->to_other && i < N_MADE; i++) status = add_name(all, documents[i], err);
     return status;
 }
 

@@ -10,24 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t elements(const ht_stored_tensor *t) {
-    int64_t n = 1;
-    for (int d = 0; d < t->n_dims; d++) n *= t->dims[d];
-    return n;
-}
-
 /* ---- tensors ---- */
 
 /* The tensor whose name has `to` in place of `end`. */
-static bool find_beside(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *end, const char *to,
-                        ht_stored_tensor *out) {
-    if (!ht_ends_with(t->name, end)) return false;
-    size_t stem = strlen(t->name) - strlen(end), n = strlen(to) + 1;
-    char name[512];
-    if (stem + n > sizeof name) return false;
-    memcpy(name, t->name, stem);
-    memcpy(name + stem, to, n);
-    return ht_checkpoint_find(plan->c, name, out);
+static bool find_sibling(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *end, const char *to,
+                         ht_stored_tensor *out) {
+    char name[HT_SIBLING_NAME];
+    return ht_sibling_name(t->name, strlen(t->name), end, to, name) && ht_checkpoint_find(plan->c, name, out);
 }
 
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err) {
@@ -59,6 +48,12 @@ ht_weight_type ht_rewrite_weight_type(ht_dtype dtype) {
     return dtype == HT_F32 ? HT_W_F32 : dtype == HT_F16 ? HT_W_F16 : HT_W_BF16;
 }
 
+ht_status ht_rewrite_check_dtype(ht_dtype dtype, ht_error *err) {
+    if (dtype == HT_DTYPE_NONE || dtype == HT_F32 || dtype == HT_F16 || dtype == HT_BF16) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "weights cannot be written as %s; f32, f16 and bf16 can",
+                   ht_dtype_name(dtype));
+}
+
 static ht_dtype dtype_named(const char *name) {
     static const struct {
         const char *name;
@@ -83,8 +78,7 @@ static ht_status configured_dtype(const ht_checkpoint_files *c, ht_dtype *out, h
     return HT_OK;
 }
 
-/* The vectors of a GGUF file are f32
- * whatever the model's type is, and small f32 matrices are usual: there only bf16 is a sign. */
+/* The vectors of a GGUF file are f32 whatever the model's type is, and small f32 matrices are usual: there only bf16 counts. */
 ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err) {
     int64_t count[HT_DTYPE_COUNT] = {0};
     *out = HT_DTYPE_NONE;
@@ -92,7 +86,8 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
     if (status || *out) return status;
     for (size_t i = 0; i < plan->n; i++)
         if (plan->tensor[i].owner == i && plan->tensor[i].action != HT_REWRITE_DROP)
-            count[ht_rewrite_dtype(plan->tensor[i].from.type)] += elements(&plan->tensor[i].from);
+            count[ht_rewrite_dtype(plan->tensor[i].from.type)] +=
+                ht_elements(plan->tensor[i].from.dims, plan->tensor[i].from.n_dims);
     if (plan->c->gguf)
         *out = count[HT_BF16] > count[HT_F16] ? HT_BF16 : HT_F16;
     else if (count[HT_F32] > count[HT_BF16] && count[HT_F32] > count[HT_F16])
@@ -114,8 +109,8 @@ static ht_status drop_product_scales(ht_rewrite_plan *plan, const ht_rewrite_ten
     free(values);
     ht_stored_tensor scale;
     if (status || !found) return status;
-    if (find_beside(plan, t, "weight", "scale", &scale)) plan->tensor[scale.number].action = HT_REWRITE_DROP;
-    if (find_beside(plan, t, "weight", "input_scale", &scale)) plan->tensor[scale.number].action = HT_REWRITE_DROP;
+    if (find_sibling(plan, t, "weight", "scale", &scale)) plan->tensor[scale.number].action = HT_REWRITE_DROP;
+    if (find_sibling(plan, t, "weight", "input_scale", &scale)) plan->tensor[scale.number].action = HT_REWRITE_DROP;
     return HT_OK;
 }
 
@@ -132,26 +127,12 @@ static ht_status put_output(ht_rewrite_tensor *t, const char *dtype, int rank, c
     return HT_OK;
 }
 
+/* Unchanged: in safetensors the tensor itself, where t->from describes a joined one. */
 static void keep_output(const ht_rewrite_plan *plan, size_t i, ht_rewrite_tensor *t) {
-    const char *dtype = t->from.type_name;
-    size_t bytes = t->from.n_bytes;
-    const int64_t *shape = t->from.dims;
-    int rank = t->from.n_dims;
-    if (!plan->c->gguf) { /* the tensor itself, where t->from describes a joined one */
-        const ht_safetensor *s = ht_safetensors_at(plan->c->tensors, i);
-        dtype = s->dtype;
-        bytes = s->n_bytes;
-        shape = s->shape;
-        rank = s->rank;
-    }
-    memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
-    t->to = (ht_tensor_output){t->name, dtype, rank, t->shape, bytes};
-}
-
-/* Values that no tensor has. */
-static void put_given(ht_rewrite_tensor *t) {
-    memcpy(t->shape, t->from.dims, (size_t)t->from.n_dims * sizeof *t->shape);
-    t->to = (ht_tensor_output){t->name, "F32", t->from.n_dims, t->shape, t->from.n_bytes};
+    const bool itself = !plan->c->gguf && !t->given;
+    const ht_stored_tensor from = itself ? ht_stored_of_safetensors(plan->c->tensors, i) : t->from;
+    memcpy(t->shape, from.dims, sizeof t->shape);
+    t->to = (ht_tensor_output){t->name, from.type_name, from.n_dims, t->shape, from.n_bytes};
 }
 
 /* The name of a weight that was packed as compressed-tensors does; transformers calls stacked experts by their module. */
@@ -195,7 +176,7 @@ static ht_status add_part(ht_rewrite_plan *plan, size_t owner, int part, ht_erro
     const char *suffix = part == 1 ? "scales" : "biases";
     ht_stored_tensor there;
     size_t stem = strlen(weight_name) - strlen("weight");
-    if (!plan->to_other && find_beside(plan, weight, ".weight", part == 1 ? ".scales" : ".biases", &there) &&
+    if (!plan->to_other && find_sibling(plan, weight, ".weight", part == 1 ? ".scales" : ".biases", &there) &&
         plan->tensor[there.number].owner == owner)
         return HT_OK;
     char *name = malloc(stem + strlen(suffix) + 1);
@@ -205,7 +186,6 @@ static ht_status add_part(ht_rewrite_plan *plan, size_t owner, int part, ht_erro
     plan->tensor[plan->n++] = (ht_rewrite_tensor){.owner = owner,
                                                   .action = HT_REWRITE_ROUND,
                                                   .type = weight->type,
-                                                  .is_new = true,
                                                   .part = part,
                                                   .n_shares = 1,
                                                   .file = weight->file,
@@ -241,8 +221,6 @@ static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_
     return put_output(t, ht_weight_type_info_of(affine.scale)->name, rank, shape, (size_t)affine.scale_bytes, err);
 }
 
-/* ---- the plan ---- */
-
 /* A weight in one tensor: floats, or a GGUF file's blocks. */
 static ht_status put_weight(ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
@@ -255,9 +233,7 @@ static ht_status choose_outputs(ht_rewrite_plan *plan, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
-        if (t->given)
-            put_given(t);
-        else if (t->action == HT_REWRITE_COPY)
+        if (t->action == HT_REWRITE_COPY)
             keep_output(plan, i, t);
         else if (t->action == HT_REWRITE_ROUND && ht_rewrite_in_parts(plan, &plan->tensor[t->owner]))
             status = put_part(plan, t, err);
@@ -267,7 +243,7 @@ static ht_status choose_outputs(ht_rewrite_plan *plan, ht_error *err) {
     return status;
 }
 
-/* ---- the plan, finished ---- */
+/* ---- the finished plan ---- */
 
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err) {
     ht_status status = HT_OK;
@@ -305,13 +281,13 @@ size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan) {
     return bytes;
 }
 
-static bool is_written_quantized(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
-    if (t->action == HT_REWRITE_COPY) return t->quantized;
-    return t->action == HT_REWRITE_ROUND && !ht_weight_is_float((int)plan->tensor[t->owner].type);
-}
-
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan) {
-    for (size_t i = 0; i < plan->n; i++)
-        if (is_written_quantized(plan, &plan->tensor[i])) return false;
+    for (size_t i = 0; i < plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i];
+        if (t->action == HT_REWRITE_COPY
+                ? t->quantized
+                : t->action == HT_REWRITE_ROUND && !ht_weight_is_float((int)plan->tensor[t->owner].type))
+            return false;
+    }
     return true;
 }

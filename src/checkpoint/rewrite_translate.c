@@ -3,10 +3,8 @@
 #include "base/error.h"
 #include "base/grow.h"
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/experts.h"
 #include "checkpoint/family.h"
 #include "checkpoint/rewrite.h"
-#include "checkpoint/tensor_read.h"
 #include "formats/affine.h"
 #include "formats/repack.h"
 
@@ -103,7 +101,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
     const ht_expert_form *f = form_of(plan, w->spec->expert);
     const int64_t n = plan->config->n_experts;
     char name[NAME_SIZE];
-    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
         plan->n ? &plan->tensor[plan->n - 1] : NULL; /* a stacked tensor's experts come one after the other */
     ht_status status = HT_OK;
@@ -173,48 +171,37 @@ static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
     return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") != NULL;
 }
 
-/* Whether every value of a float tensor is one of `type`, too. */
-static ht_status fits(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_type type, bool *out,
-                      ht_error *err) {
-    ht_weight_rows rows;
-    ht_status status = ht_weight_rows_open(plan, t, &rows, err);
-    const int64_t n_rows = status ? 0 : rows.n_matrices * rows.n_rows;
-    float *x = status ? NULL : malloc((size_t)rows.k * sizeof *x);
-    void *scratch = status ? NULL : malloc(ht_weight_rows_scratch(&rows, 1));
-    if (!status && (!x || !scratch)) status = ht_fail_memory(err, (size_t)rows.k * sizeof *x, "a row of weights");
-    *out = true;
-    for (int64_t row = 0; !status && *out && row < n_rows; row++) {
-        status = ht_weight_rows_read(&rows, row, 1, x, scratch, err);
-        if (!status) *out = ht_rewrite_is_exact(type, x, rows.k);
-    }
-    free(x);
-    free(scratch);
-    ht_weight_rows_close(&rows);
-    return status;
-}
-
-/* Whether the stored blocks, without factors beside them, have the same values in another type. */
-static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
-                            ht_error *err) {
+/* Whether all rows keep their values in another type: stored blocks without factors, or values to be rounded to floats. */
+static ht_status keeps_values(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool blocks,
+                              bool *out, ht_error *err) {
     const ht_weight_type from = (ht_weight_type)rows->of->from.type;
     const ht_weight_type_info *info = ht_weight_type_info_of(to);
-    const int64_t n_rows = rows->n_matrices * rows->n_rows, unit = ht_repack_unit(from, to);
-    *out = rows->k % unit == 0;
-    for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
-    if (!*out || from == to) return HT_OK;
-    unsigned char *blocks = malloc(ht_tensor_size(&rows->source->t, rows->k));
-    void *scratch = malloc(ht_weight_rows_scratch(rows, 1)),
-         *made = malloc((size_t)(rows->k / info->block) * info->block_bytes);
-    ht_status status = blocks && scratch && made ? HT_OK : ht_fail_memory(err, (size_t)rows->k, "a row of weights");
-    for (int64_t row = 0; !status && *out && row < n_rows; row++) {
+    const int64_t n_rows = rows->n_matrices * rows->n_rows, k = rows->k;
+    const size_t bytes = blocks ? ht_tensor_size(&rows->source->t, k) : (size_t)k * sizeof(float);
+    *out = true;
+    void *row = malloc(bytes), *scratch = malloc(ht_weight_rows_scratch(rows, 1)),
+         *made = malloc((size_t)(k / info->block + 1) * info->block_bytes);
+    ht_status status = row && scratch && made ? HT_OK : ht_fail_memory(err, bytes, "a row of weights");
+    for (int64_t i = 0; !status && *out && i < n_rows; i++) {
         if (ht_cancel_requested(plan->cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "%s was cancelled", plan->verb);
-        if (!status) status = ht_weight_rows_read_blocks(rows, row, 1, blocks, scratch, err);
-        if (!status) *out = ht_repack(from, blocks, rows->k, to, made);
+        if (!status)
+            status = blocks ? ht_weight_rows_read_blocks(rows, i, 1, row, scratch, err)
+                            : ht_weight_rows_read(rows, i, 1, row, scratch, err);
+        if (!status) *out = blocks ? ht_repack(from, row, k, to, made) : ht_rewrite_is_exact(to, row, k);
     }
-    free(blocks);
+    free(row);
     free(scratch);
     free(made);
     return status;
+}
+
+/* Whether the stored blocks, without factors, have the same values in another type. */
+static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
+                            ht_error *err) {
+    const ht_weight_type from = (ht_weight_type)rows->of->from.type;
+    *out = rows->k % ht_repack_unit(from, to) == 0;
+    for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
+    return *out && from != to ? keeps_values(plan, rows, to, true, out, err) : HT_OK;
 }
 
 /* The first type of the other container that has a quantised weight's values. */
@@ -247,10 +234,13 @@ static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_error *er
  * them. */
 static ht_status narrow(const translation *of, ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type type = ht_rewrite_weight_type(of->plan->dtype);
+    ht_weight_rows rows;
     bool same = false;
     if (of->floats || t->is_weight || t->quantized || t->type != HT_W_F32 || type == HT_W_F32) return HT_OK;
-    const ht_status status = fits(of->plan, t, type, &same, err);
-    if (same) t->type = type;
+    ht_status status = ht_weight_rows_open(of->plan, t, &rows, err);
+    if (!status) status = keeps_values(of->plan, &rows, type, false, &same, err);
+    ht_weight_rows_close(&rows);
+    if (!status && same) t->type = type;
     return status;
 }
 
@@ -262,11 +252,9 @@ static ht_dtype main_dtype(const translation *of) {
     for (size_t i = 0; i < of->plan->n; i++) {
         const ht_rewrite_tensor *t = &of->plan->tensor[i];
         if (!t->is_weight) continue;
-        double elements = 1;
-        for (int d = 0; d < t->from.n_dims; d++) elements *= (double)t->from.dims[d];
         const int as = ht_affine_of(t->type).bits ? (int)ht_affine_of(t->type).scale : (int)t->type;
         const ht_dtype dtype = ht_weight_is_float(as) ? ht_rewrite_dtype(as) : HT_F32;
-        n[dtype] += elements;
+        n[dtype] += (double)ht_elements(t->from.dims, t->from.n_dims);
         if (n[dtype] > n[most]) most = dtype;
     }
     return most;
@@ -291,7 +279,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     const ht_expert_form *f = form_of(plan, w->spec->expert);
     char name[NAME_SIZE];
     ht_stored_tensor t;
-    ht_expert_name_behind(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     return ht_checkpoint_find(plan->c, name, &t) && t.number == w->stored.number;
 }
 

@@ -4,9 +4,8 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/text.h"
-#include "checkpoint/fp8_scales.h"
 #include "checkpoint/rewrite.h"
-#include "checkpoint/tensor_read.h"
+#include "checkpoint/scheme.h"
 #include "device/device.h"
 #include "formats/affine.h"
 #include "formats/block_pack.h"
@@ -16,7 +15,6 @@
 #include "formats/repack.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,14 +52,18 @@ static ht_status read_products(const ht_rewrite_plan *plan, const char *name, ht
     return status;
 }
 
+/* Matrices [n_rows, k] of a tensor: one, or those of stacked experts. */
+static void matrices_of(const ht_stored_tensor *t, int64_t *n_matrices, int64_t *n_rows, int64_t *k) {
+    const int stacked = t->n_dims == 3;
+    *n_matrices = stacked ? t->dims[0] : 1;
+    *k = t->n_dims ? t->dims[t->n_dims - 1] : 1;
+    *n_rows = t->n_dims ? ht_elements(t->dims + stacked, t->n_dims - stacked - 1) : 1;
+}
+
 static ht_status open_source(const ht_rewrite_plan *plan, const ht_stored_tensor *t, int n_shares,
                              ht_weight_source *out, ht_error *err) {
-    *out = (ht_weight_source){.t = *t,
-                              .n_matrices = t->n_dims == 3 ? t->dims[0] : 1,
-                              .n_rows = 1,
-                              .k = t->n_dims ? t->dims[t->n_dims - 1] : 1,
-                              .n_shares = n_shares};
-    for (int d = t->n_dims == 3; d < t->n_dims - 1; d++) out->n_rows *= t->dims[d];
+    *out = (ht_weight_source){.t = *t, .n_shares = n_shares};
+    matrices_of(t, &out->n_matrices, &out->n_rows, &out->k);
     char *name = strndup(t->name, t->name_len);
     if (!name) return ht_fail_memory(err, t->name_len + 1, "a name");
     ht_status status = HT_OK;
@@ -111,17 +113,18 @@ static int by_number(const void *a, const void *b) {
 /* Opens each tensor that pieces are in once, in the order of their numbers. */
 static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                              ht_error *err) {
-    const size_t bytes = (size_t)t->n_pieces * sizeof *t->piece;
+    const int64_t n = t->piece ? t->n_pieces : 1;
+    const size_t bytes = (size_t)n * sizeof *t->piece;
     ht_rewrite_piece *sorted = malloc(bytes);
-    out->source = calloc((size_t)t->n_pieces, sizeof *out->source);
+    out->source = calloc((size_t)n, sizeof *out->source);
     if (!sorted || !out->source) {
         free(sorted);
         return ht_fail_memory(err, bytes, "pieces of a tensor");
     }
-    memcpy(sorted, t->piece, bytes);
-    qsort(sorted, (size_t)t->n_pieces, sizeof *sorted, by_number);
+    memcpy(sorted, t->piece ? t->piece : &out->whole, bytes);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
     ht_status status = HT_OK;
-    for (int64_t i = 0; !status && i < t->n_pieces; i++) {
+    for (int64_t i = 0; !status && i < n; i++) {
         ht_stored_tensor stored;
         if (i && sorted[i].tensor == sorted[i - 1].tensor) continue;
         ht_checkpoint_tensor_at(plan->c, sorted[i].tensor, &stored);
@@ -138,20 +141,13 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                               ht_error *err) {
     const ht_stored_tensor *from = &t->from;
-    *out = (ht_weight_rows){.of = t,
-                            .n_matrices = from->n_dims == 3 ? from->dims[0] : 1,
-                            .n_rows = 1,
-                            .k = from->n_dims ? from->dims[from->n_dims - 1] : 1};
-    for (int d = from->n_dims == 3; d < from->n_dims - 1; d++) out->n_rows *= from->dims[d];
+    *out = (ht_weight_rows){.of = t, .whole = {from->number, 0, t->n_shares}};
+    matrices_of(from, &out->n_matrices, &out->n_rows, &out->k);
     if (t->piece && from->n_dims == 1 && t->head_rows + t->stored_head_rows) {
         out->n_rows = out->k;
         out->k = 1;
     }
-    if (t->piece) return open_pieces(plan, t, out, err);
-    out->source = calloc(1, sizeof *out->source);
-    if (!out->source) return ht_fail_memory(err, sizeof *out->source, "a tensor");
-    out->n_sources = 1;
-    return open_source(plan, from, t->n_shares, out->source, err);
+    return open_pieces(plan, t, out, err);
 }
 
 void ht_weight_rows_close(ht_weight_rows *r) {
@@ -204,60 +200,59 @@ static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, in
     return p->first_row + row;
 }
 
+/* The piece with row `row` as written, which is row *within of it. */
+static const ht_rewrite_piece *piece_at(const ht_weight_rows *r, int64_t row, int64_t *within) {
+    const ht_rewrite_tensor *t = r->of;
+    *within = t->piece ? row % t->piece_rows : row;
+    return t->piece ? &t->piece[row / t->piece_rows] : &r->whole;
+}
+
 /* The stored tensor that row `row` as written is read from, lent, and the row of it. */
 static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, int64_t *at) {
-    const ht_rewrite_tensor *t = r->of;
-    *at = row;
-    if (!t->piece) return &r->source->t;
-    const ht_rewrite_piece *p = &t->piece[row / t->piece_rows];
-    *at = stored_row(r, p, row % t->piece_rows);
+    int64_t within;
+    const ht_rewrite_piece *p = piece_at(r, row, &within);
+    *at = stored_row(r, p, within);
     return &source_of(r, p->tensor)->t;
 }
 
-/* Rows [first, first + n) of one stored tensor, as blocks or as values. */
-static ht_status read_stored(const ht_weight_source *s, int64_t first, int64_t n, bool blocks, void *out, void *scratch,
-                             ht_error *err) {
-    if (!blocks) return read_source(s, first, n, out, scratch, err);
-    return ht_tensor_read(&s->t, first * s->k, n * s->k, out, scratch, err);
-}
-
-/* The same of one piece, `first` counted in it. */
+/* Rows [first, first + n) of one piece, as blocks or as values. */
 static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
                             unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
-    const size_t row_bytes = blocks ? ht_tensor_size(&s->t, r->k) : (size_t)r->k * sizeof(float);
+    const bool interleaved = r->of->stored_head_rows || r->of->head_rows;
+    const int64_t at_once = interleaved ? 1 : n;
+    const size_t bytes = blocks ? ht_tensor_size(&s->t, at_once * r->k) : (size_t)(at_once * r->k) * sizeof(float);
     ht_status status = HT_OK;
-    if (!r->of->stored_head_rows && !r->of->head_rows)
-        return read_stored(s, p->first_row + first, n, blocks, out, scratch, err);
-    for (int64_t i = 0; !status && i < n; i++)
-        status = read_stored(s, stored_row(r, p, first + i), 1, blocks, out + (size_t)i * row_bytes, scratch, err);
+    for (int64_t i = 0; !status && i < n; i += at_once, out += bytes) {
+        const int64_t row = stored_row(r, p, first + i);
+        status = blocks ? ht_tensor_read(&s->t, row * s->k, at_once * s->k, out, scratch, err)
+                        : read_source(s, row, at_once, (float *)(void *)out, scratch, err);
+    }
     return status;
 }
 
 /* The same of the tensor that is written. */
-static ht_status read_pieces(const ht_weight_rows *r, int64_t first, int64_t n, bool blocks, unsigned char *out,
-                             void *scratch, ht_error *err) {
-    const ht_rewrite_tensor *t = r->of;
+static ht_status read_rows(const ht_weight_rows *r, int64_t first, int64_t n, bool blocks, unsigned char *out,
+                           void *scratch, ht_error *err) {
     const size_t row_bytes = blocks ? ht_tensor_size(&r->source->t, r->k) : (size_t)r->k * sizeof(float);
-    const int64_t rows = t->piece_rows;
+    const int64_t rows = r->of->piece ? r->of->piece_rows : first + n;
     ht_status status = HT_OK;
-    for (int64_t at = first, end; !status && at < first + n; at = end) {
-        end = ht_min_i64(first + n, (at / rows + 1) * rows);
-        status = read_piece(r, &t->piece[at / rows], at % rows, end - at, blocks,
-                            out + (size_t)(at - first) * row_bytes, scratch, err);
+    for (int64_t at = first, end, within; !status && at < first + n; at = end) {
+        const ht_rewrite_piece *p = piece_at(r, at, &within);
+        end = ht_min_i64(first + n, at - within + rows);
+        status = read_piece(r, p, within, end - at, blocks, out + (size_t)(at - first) * row_bytes, scratch, err);
     }
     return status;
 }
 
 ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
                                      ht_error *err) {
-    return read_pieces(r, first, n, true, out, scratch, err);
+    return read_rows(r, first, n, true, out, scratch, err);
 }
 
 ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n, float *out, void *scratch,
                               ht_error *err) {
-    if (!r->of->piece) return read_source(r->source, first, n, out, scratch, err);
-    ht_status status = read_pieces(r, first, n, false, (unsigned char *)out, scratch, err);
+    ht_status status = read_rows(r, first, n, false, (unsigned char *)out, scratch, err);
     const float offset = r->of->offset;
     for (int64_t i = 0; !status && offset != 0 && i < n * r->k; i++) out[i] += offset;
     return status;
@@ -294,80 +289,6 @@ static ht_status check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *r
     return not_finite(stored->file_name, stored->name, stored->name_len, value, row, i % rows->k, err);
 }
 
-/* ---- copied tensors ---- */
-
-/* A tensor as it lies in the file. */
-typedef struct copied {
-    const unsigned char *bytes;
-    int type;        /* ht_weight_type; E8M0: exponents, one a byte */
-    int64_t n;       /* elements */
-    int64_t columns; /* of a row */
-    bool is_bound;
-    _Atomic int64_t first_bad; /* chunk; INT64_MAX: none */
-} copied;
-
-enum { NOT_CHECKED = -1, E8M0 = HT_W_COUNT };
-
-/* Numbers and packed elements of weights are never damaged in this sense. */
-static int type_named(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *dtype) {
-    static const ht_weight_type floats[] = {HT_W_F32, HT_W_F16, HT_W_BF16, HT_W_F8_E4M3, HT_W_F8_E5M2};
-    const int owner = plan->tensor[t->owner].from.type;
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        if (!strcmp(dtype, ht_weight_type_info_of(floats[i])->name)) return (int)floats[i];
-    const bool is_scale = t != &plan->tensor[t->owner];
-    const bool has_exponents = owner == HT_W_MXFP4 || (owner >= 0 && ht_weight_is_f8((ht_weight_type)owner));
-    return !strcmp(dtype, "F8_E8M0") || (is_scale && has_exponents && !strcmp(dtype, "U8")) ? E8M0 : NOT_CHECKED;
-}
-
-static copied describe(const ht_rewrite_plan *plan, size_t number, const void *bytes) {
-    const ht_rewrite_tensor *t = &plan->tensor[number];
-    copied out = {.bytes = bytes, .n = 1, .is_bound = is_bound(t->name), .first_bad = INT64_MAX};
-    out.type = plan->c->gguf ? t->from.type : type_named(plan, t, t->to.dtype);
-    for (int d = 0; d < t->to.rank; d++) out.n *= t->to.shape[d];
-    out.columns = t->to.rank ? t->to.shape[t->to.rank - 1] : 1;
-    return out;
-}
-
-/* The first element of a chunk that is not finite; -1: none. */
-static int64_t find(const copied *t, int64_t chunk, float *value) {
-    const int64_t first = chunk * CHUNK, n = ht_min_i64(CHUNK, t->n - first);
-    if (t->type == E8M0) { /* 2^(e - 127), but for 255 */
-        const unsigned char *bad = memchr(t->bytes + first, 255, (size_t)n);
-        *value = NAN;
-        return bad ? bad - t->bytes : -1;
-    }
-    const ht_weight_type type = (ht_weight_type)t->type;
-    const ht_weight_type_info *info = ht_weight_type_info_of(type);
-    const unsigned char *blocks = t->bytes + (size_t)(first / info->block) * info->block_bytes;
-    const int64_t i = first_damaged(type, blocks, n, t->is_bound, value);
-    return i < 0 ? -1 : first + i;
-}
-
-static void check_chunks(void *arg, int64_t begin, int64_t end, int number) {
-    copied *t = arg;
-    (void)number;
-    for (int64_t i = begin; i < end; i++) {
-        float value;
-        if (find(t, i, &value) < 0) continue;
-        int64_t first = atomic_load(&t->first_bad);
-        while (i < first && !atomic_compare_exchange_weak(&t->first_bad, &first, i)) {}
-    }
-}
-
-/* The same of tensor `number`, which is copied as `bytes`. */
-static ht_status check_copied(const ht_rewrite_plan *plan, ht_device *host, size_t number, const void *bytes,
-                              ht_error *err) {
-    copied t = describe(plan, number, bytes);
-    if (t.type == NOT_CHECKED || !t.n) return HT_OK;
-    host->run_on_host(host, (t.n + CHUNK - 1) / CHUNK, 1, check_chunks, &t);
-    const int64_t chunk = atomic_load(&t.first_bad);
-    if (chunk == INT64_MAX) return HT_OK;
-    float value;
-    const int64_t i = find(&t, chunk, &value);
-    const ht_rewrite_tensor *of = &plan->tensor[number];
-    return not_finite(of->from.file_name, of->name, strlen(of->name), value, i / t.columns, i % t.columns, err);
-}
-
 typedef struct buffer {
     void *data;
     size_t capacity;
@@ -390,6 +311,17 @@ typedef struct chunk {
     ht_error error;
 } chunk;
 
+/* A tensor that is copied, as in the file. */
+typedef struct copied {
+    const ht_rewrite_tensor *of;
+    const unsigned char *bytes;
+    int type;        /* ht_weight_type; E8M0: exponents, one a byte */
+    int64_t n;       /* elements */
+    int64_t columns; /* of a row */
+} copied;
+
+enum { NOT_CHECKED = -1, E8M0 = HT_W_COUNT };
+
 struct ht_rewrite_values {
     const ht_rewrite_plan *plan;
     ht_device *host;    /* whose threads and kernels round */
@@ -406,6 +338,7 @@ struct ht_rewrite_values {
     ht_weight_rows rows;
     const float *importances; /* [n_matrices][k]; NULL: none */
     int64_t step;             /* rows of a chunk */
+    copied checked;           /* the tensor that is copied */
 };
 
 static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
@@ -431,10 +364,11 @@ static void add_change(const ht_rewrite_change *c, int64_t row, float *delta) {
 }
 
 /* D of rows [first, first + n). */
-static void change_rows(const ht_rewrite_tensor *t, int64_t first, int64_t n, int64_t k, float *delta) {
+static void change_rows(const ht_rewrite_values *v, int64_t first, int64_t n, int64_t k, float *delta) {
+    const ht_rewrite_change *c;
     memset(delta, 0, (size_t)(n * k) * sizeof *delta);
-    for (size_t i = 0; i < t->n_changes; i++) {
-        const ht_rewrite_change *c = &t->change[i];
+    for (size_t i = v->t->change; i; i = c->next) {
+        c = &v->plan->change[i - 1];
         const int64_t begin = ht_max_i64(first, c->first_row),
                       end = ht_min_i64(first + n, c->first_row + c->lora->n_out);
         for (int64_t row = begin; row < end; row++) add_change(c, row, delta + (row - first) * k);
@@ -514,9 +448,25 @@ static ht_status measure(const ht_rewrite_values *v, const float *x, const float
     return HT_OK;
 }
 
-/* Joined groups of MLX to their tensors, from group `first` on. */
+/* Bytes of a row of blocks. */
+static size_t row_bytes_of(const ht_rewrite_values *v) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(v->t->type);
+    return (size_t)(v->rows.k / info->block) * info->block_bytes;
+}
+
+/* Where rows from `first` on are rounded to: `out`, or a worker's blocks to be split. */
+static uint8_t *blocks_of(const ht_rewrite_values *v, const worker *w, int64_t first) {
+    return ht_rewrite_in_parts(v->plan, v->t) ? w->blocks.data
+                                              : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
+}
+
+/* Joined groups of MLX, of n rows, to their tensors. */
 static void split_groups(ht_rewrite_values *v, const uint8_t *blocks, int64_t first, int64_t n) {
     const ht_affine a = ht_affine_of(v->t->type);
+    if (!ht_rewrite_in_parts(v->plan, v->t)) return;
+    const int64_t per_row = v->rows.k / ht_weight_type_info_of(v->t->type)->block;
+    first *= per_row;
+    n *= per_row;
     if (a.bits) {
         const size_t bytes = (size_t)a.group * (size_t)a.bits / 8, scale = (size_t)a.scale_bytes;
         for (int64_t g = first; g < first + n; g++, blocks += bytes + 2 * scale) {
@@ -539,9 +489,8 @@ static void split_groups(ht_rewrite_values *v, const uint8_t *blocks, int64_t fi
 
 /* Whole blocks, matrix by matrix, as each has importance weights of its own. */
 static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t first, int64_t n, uint8_t *to) {
-    const ht_weight_type_info *info = ht_weight_type_info_of(v->t->type);
     const int64_t k = v->rows.k, per_matrix = v->rows.n_rows;
-    const size_t row_bytes = (size_t)(k / info->block) * info->block_bytes;
+    const size_t row_bytes = row_bytes_of(v);
     bool fits = true;
     for (int64_t row = first, end; row < first + n; row = end) {
         const int64_t matrix = row / per_matrix;
@@ -558,12 +507,9 @@ static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t fir
 static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, const float *delta, sums *own,
                             ht_error *err) {
     const ht_weight_type type = v->t->type;
-    const ht_weight_type_info *info = ht_weight_type_info_of(type);
     const int64_t count = n * v->rows.k;
-    const size_t bytes = (size_t)(count / info->block) * info->block_bytes;
     const float *x = w->base.data;
-    const bool in_parts = ht_rewrite_in_parts(v->plan, v->t);
-    uint8_t *to = in_parts ? w->blocks.data : (uint8_t *)v->out[0].data + (size_t)first * (bytes / (size_t)n);
+    uint8_t *to = blocks_of(v, w, first);
     bool fits = true;
     if (ht_weight_is_float((int)type))
         round_floats(type, x, count, to);
@@ -576,24 +522,19 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
         ht_dequantize(type, to, count, stored);
         status = measure(v, x, delta, count, stored, own, err);
     }
-    if (in_parts) split_groups(v, to, first * v->rows.k / info->block, count / info->block);
+    split_groups(v, to, first, n);
     return status;
 }
 
 /* Puts the stored blocks of rows [first, first + n) into `out` in the type that is written. */
 static ht_status repack_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, ht_error *err) {
-    const int64_t count = n * v->rows.k;
-    const ht_weight_type type = v->t->type;
-    const ht_weight_type_info *info = ht_weight_type_info_of(type);
-    const size_t bytes = (size_t)(count / info->block) * info->block_bytes;
-    const bool in_parts = ht_rewrite_in_parts(v->plan, v->t);
-    uint8_t *to = in_parts ? w->blocks.data : (uint8_t *)v->out[0].data + (size_t)first * (bytes / (size_t)n);
+    uint8_t *to = blocks_of(v, w, first);
     ht_status status = ht_weight_rows_read_blocks(&v->rows, first, n, w->base.data, w->scratch.data, err);
     if (status) return status;
-    if (!ht_repack((ht_weight_type)v->t->from.type, w->base.data, count, type,
+    if (!ht_repack((ht_weight_type)v->t->from.type, w->base.data, n * v->rows.k, v->t->type,
                    to)) /* all values were compared before */
         return ht_fail(err, HT_ERR_IO, "%s: tensor `%s` changed while it was read", v->t->from.file_name, v->t->name);
-    if (in_parts) split_groups(v, to, first * v->rows.k / info->block, count / info->block);
+    split_groups(v, to, first, n);
     return HT_OK;
 }
 
@@ -601,7 +542,7 @@ static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64
     if (ht_cancel_requested(v->plan->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "%s was cancelled", v->plan->verb);
     const int64_t count = n * v->rows.k;
     const size_t floats = (size_t)count * sizeof(float);
-    const bool changed = v->t->n_changes > 0;
+    const bool changed = v->t->change != 0;
     ht_status status = grow(&w->scratch, ht_max_size(floats, ht_weight_rows_scratch(&v->rows, n)), err);
     if (!status) status = grow(&w->base, floats, err);
     if (!status) status = grow(&w->blocks, floats, err);
@@ -611,7 +552,7 @@ static ht_status make_rows(ht_rewrite_values *v, worker *w, int64_t first, int64
     if (status) return status;
     float *x = w->base.data, *delta = changed ? w->delta.data : NULL;
     if (changed) {
-        change_rows(v->t, first, n, v->rows.k, delta);
+        change_rows(v, first, n, v->rows.k, delta);
         status = add_delta(v, delta, count, x, err);
     }
     if (!status) status = check_rows(v->plan, &v->rows, first, n, x, err);
@@ -625,6 +566,73 @@ static void make_chunks(void *arg, int64_t begin, int64_t end, int number) {
         chunk *c = (chunk *)v->chunks.data + i;
         const int64_t first = i * v->step, n = ht_min_i64(v->step, rows - first);
         c->status = make_rows(v, &v->worker[number], first, n, &c->own, &c->error);
+    }
+}
+
+/* Runs n chunks on all threads; the first failure in their order counts. */
+static ht_status run_chunks(ht_rewrite_values *v, int64_t n, ht_block_fn *run, sums *all, ht_error *err) {
+    ht_status status = grow(&v->chunks, (size_t)n * sizeof(chunk), err);
+    if (status) return status;
+    memset(v->chunks.data, 0, (size_t)n * sizeof(chunk));
+    v->host->run_on_host(v->host, n, 1, run, v);
+    for (int64_t i = 0; i < n; i++) {
+        const chunk *c = (const chunk *)v->chunks.data + i;
+        if (c->status) {
+            *err = c->error;
+            return c->status;
+        }
+        add_sums(all, &c->own);
+    }
+    return HT_OK;
+}
+
+/* ---- copied tensors ---- */
+
+/* Numbers and packed elements of weights are never damaged in this sense. */
+static int type_named(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *dtype) {
+    static const ht_weight_type floats[] = {HT_W_F32, HT_W_F16, HT_W_BF16, HT_W_F8_E4M3, HT_W_F8_E5M2};
+    const int owner = plan->tensor[t->owner].from.type;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (!strcmp(dtype, ht_weight_type_info_of(floats[i])->name)) return (int)floats[i];
+    const bool is_scale = t != &plan->tensor[t->owner];
+    const bool has_exponents = owner == HT_W_MXFP4 || (owner >= 0 && ht_weight_is_f8((ht_weight_type)owner));
+    return !strcmp(dtype, "F8_E8M0") || (is_scale && has_exponents && !strcmp(dtype, "U8")) ? E8M0 : NOT_CHECKED;
+}
+
+static copied describe(const ht_rewrite_plan *plan, size_t number, const void *bytes) {
+    const ht_rewrite_tensor *t = &plan->tensor[number];
+    return (copied){.of = t,
+                    .bytes = bytes,
+                    .type = plan->c->gguf ? t->from.type : type_named(plan, t, t->to.dtype),
+                    .n = ht_elements(t->to.shape, t->to.rank),
+                    .columns = t->to.rank ? t->to.shape[t->to.rank - 1] : 1};
+}
+
+/* Fails for the first element of a chunk that is not finite. */
+static ht_status check_chunk(const copied *t, int64_t number, ht_error *err) {
+    const int64_t first = number * CHUNK, n = ht_min_i64(CHUNK, t->n - first);
+    float value = NAN;
+    int64_t i;
+    if (t->type == E8M0) { /* 2^(e - 127), but for 255 */
+        const unsigned char *bad = memchr(t->bytes + first, 255, (size_t)n);
+        i = bad ? bad - t->bytes - first : -1;
+    } else {
+        const ht_weight_type type = (ht_weight_type)t->type;
+        const ht_weight_type_info *info = ht_weight_type_info_of(type);
+        const unsigned char *blocks = t->bytes + (size_t)(first / info->block) * info->block_bytes;
+        i = first_damaged(type, blocks, n, is_bound(t->of->name), &value);
+    }
+    if (i < 0) return HT_OK;
+    return not_finite(t->of->from.file_name, t->of->name, strlen(t->of->name), value, (first + i) / t->columns,
+                      (first + i) % t->columns, err);
+}
+
+static void check_chunks(void *arg, int64_t begin, int64_t end, int number) {
+    ht_rewrite_values *v = arg;
+    (void)number;
+    for (int64_t i = begin; i < end; i++) {
+        chunk *c = (chunk *)v->chunks.data + i;
+        c->status = check_chunk(&v->checked, i, &c->error);
     }
 }
 
@@ -648,20 +656,7 @@ static ht_status find_importance(ht_rewrite_values *v, ht_error *err) {
 static ht_status make_tensor(ht_rewrite_values *v, sums *own, ht_error *err) {
     const int64_t rows = v->rows.n_matrices * v->rows.n_rows;
     v->step = ht_max_i64(1, CHUNK / ht_max_i64(1, v->rows.k));
-    const int64_t n_chunks = (rows + v->step - 1) / v->step;
-    ht_status status = grow(&v->chunks, (size_t)n_chunks * sizeof(chunk), err);
-    if (status) return status;
-    memset(v->chunks.data, 0, (size_t)n_chunks * sizeof(chunk));
-    v->host->run_on_host(v->host, n_chunks, 1, make_chunks, v);
-    for (int64_t i = 0; i < n_chunks; i++) {
-        const chunk *c = (const chunk *)v->chunks.data + i;
-        if (c->status) {
-            *err = c->error;
-            return c->status;
-        }
-        add_sums(own, &c->own);
-    }
-    return HT_OK;
+    return run_chunks(v, ht_ceil_div_i64(rows, v->step), make_chunks, own, err);
 }
 
 static void report_tensor(const ht_rewrite_values *v, size_t bytes, const sums *own) {
@@ -697,7 +692,7 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht
     v->made = owner;
     v->n_inexact += ht_weight_is_float((int)v->t->type) && own.rounding > 0;
     if (!counts) return HT_OK;
-    if (v->t->n_changes) {
+    if (v->t->change) {
         add_sums(&v->all, &own);
         v->least_kept = fmin(v->least_kept, kept(&own));
     }
@@ -706,23 +701,18 @@ static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht
 }
 
 static ht_status copy(ht_rewrite_values *v, size_t number, const ht_rewrite_tensor *t, ht_error *err) {
-    if (t->given) {
-        v->made = SIZE_MAX;
-        const ht_status grown = grow(&v->out[0], t->to.n_bytes, err);
-        if (!grown) memcpy(v->out[0].data, t->given, t->to.n_bytes);
-        return grown;
-    }
-    const ht_file *file = t->from.file;
-    size_t offset = t->from.offset;
-    if (!v->plan->c->gguf) {
-        const ht_safetensor *s = ht_safetensors_at(v->plan->c->tensors, number);
-        file = ht_safetensors_file(v->plan->c->tensors, s->file);
-        offset = s->offset;
-    }
     v->made = SIZE_MAX;
     ht_status status = grow(&v->out[0], t->to.n_bytes, err);
-    if (!status) status = ht_file_read_at(file, offset, v->out[0].data, t->to.n_bytes, err);
-    if (!status && v->plan->checks_values) status = check_copied(v->plan, v->host, number, v->out[0].data, err);
+    if (status) return status;
+    if (t->given) {
+        memcpy(v->out[0].data, t->given, t->to.n_bytes);
+        return HT_OK;
+    }
+    const ht_stored_tensor from = v->plan->c->gguf ? t->from : ht_stored_of_safetensors(v->plan->c->tensors, number);
+    status = ht_file_read_at(from.file, from.offset, v->out[0].data, t->to.n_bytes, err);
+    v->checked = describe(v->plan, number, v->out[0].data);
+    if (!status && v->plan->checks_values && v->checked.type != NOT_CHECKED && v->checked.n)
+        status = run_chunks(v, ht_ceil_div_i64(v->checked.n, CHUNK), check_chunks, &(sums){0}, err);
     return status ? status : ht_file_unchanged(t->from.file, err);
 }
 
@@ -742,13 +732,13 @@ ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void *
     return HT_OK;
 }
 
-ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, int n_threads, ht_rewrite_values **out, ht_error *err) {
+ht_status ht_rewrite_values_new(const ht_rewrite_plan *plan, ht_rewrite_values **out, ht_error *err) {
     ht_rewrite_values *v = *out = calloc(1, sizeof *v);
     if (!v) return ht_fail_memory(err, sizeof *v, plan->verb);
     *v = (ht_rewrite_values){.plan = plan, .total = ht_rewrite_plan_bytes(plan) + 1, .made = SIZE_MAX, .least_kept = 1};
     ht_device_options how;
     ht_device_options_init(&how, sizeof how);
-    how.n_threads = n_threads;
+    how.n_threads = plan->n_threads;
     ht_status status = ht_device_open("cpu", &how, &v->host, err);
     const size_t threads = status ? 0 : (size_t)v->host->n_threads;
     if (!status && !(v->worker = calloc(threads, sizeof *v->worker)))
@@ -786,7 +776,7 @@ void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out) {
                             .least_kept = v->least_kept};
     for (size_t i = 0; i < v->plan->n; i++) {
         const ht_rewrite_tensor *t = &v->plan->tensor[i];
-        out->n_changed += t->n_changes > 0;
+        out->n_changed += t->change != 0;
         out->n_dense += t->quantized && t->action == HT_REWRITE_ROUND && ht_weight_is_float((int)t->type);
     }
 }

@@ -6,6 +6,7 @@
 
 #include <hearth/fast.h>
 #include <hearth/ops.h>
+#include <hearth/status.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +41,13 @@ const char *ht_rope_problem(const ht_rope_spec *r);
 /* Parameters of the rope operation for heads of `dims` rotated dimensions. True when the scheme has divisors per
  * frequency, written to factors[dims / 2]; otherwise `factors` is unchanged. */
 bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors);
+
+/* GGUF's tensor of the divisors per frequency, and the value for the infinite divisor of a pair that is not rotated. */
+#define HT_ROPE_FACTORS     "rope_freqs.weight"
+#define HT_ROPE_NOT_ROTATED 1e30f
+
+/* The RoPE settings that divisors in HT_ROPE_FACTORS stand for, n of them: plain, linear, llama3 or proportional. An error says
+ * that there are none. *rope holds the others, its theta among them. */
+ht_status ht_rope_from_factors(const float *values, int64_t n, ht_rope_spec *rope, ht_error *err);
 
 #endif

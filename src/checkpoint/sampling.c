@@ -79,26 +79,21 @@ ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_er
     return r.status;
 }
 
-static bool set_json(ht_json *to, const char *key, ht_json *value) {
-    return ht_json_object_set_new(to, key, value) == 0;
-}
-
 static ht_json *number_of(int i, double value) {
     return specs[i].whole ? ht_json_integer((int64_t)value) : ht_json_real(value);
 }
 
 static bool from_checkpoint(const ht_sampling_value *v) { return strcmp(v->source, "default") != 0; }
 
-bool ht_sampling_to_json(const ht_sampling *s, ht_json *generation) {
+void ht_sampling_to_json(const ht_sampling *s, ht_document *generation) {
     const ht_sampling_value *t = &s->field[HT_SAMPLING_TEMPERATURE];
-    bool any = false, good = true;
-    for (int i = 0; i < HT_SAMPLING_FIELDS; i++) any = any || (specs[i].json && from_checkpoint(&s->field[i]));
     const bool greedy = from_checkpoint(t) && t->value == 0;
-    if (any) good = set_json(generation, "do_sample", ht_json_boolean(!greedy));
-    for (int i = 0; i < HT_SAMPLING_FIELDS && good; i++)
+    bool any = false;
+    for (int i = 0; i < HT_SAMPLING_FIELDS; i++) any = any || (specs[i].json && from_checkpoint(&s->field[i]));
+    if (any) ht_document_set(generation, "do_sample", ht_json_boolean(!greedy));
+    for (int i = 0; i < HT_SAMPLING_FIELDS; i++)
         if (specs[i].json && from_checkpoint(&s->field[i]) && !(i == HT_SAMPLING_TEMPERATURE && greedy))
-            good = set_json(generation, specs[i].json, number_of(i, s->field[i].value));
-    return good;
+            ht_document_set(generation, specs[i].json, number_of(i, s->field[i].value));
 }
 
 /* ---- GGUF ---- */
@@ -153,15 +148,12 @@ static ht_status read_gguf(const ht_gguf *g, const char *file, ht_sampling *out,
     return HT_OK;
 }
 
-bool ht_sampling_to_gguf(const ht_sampling *s, ht_json *metadata) {
-    bool good = true;
-    for (int i = 0; i < HT_SAMPLING_FIELDS && good; i++) {
-        if (!specs[i].gguf || !from_checkpoint(&s->field[i])) continue;
-        ht_json *value =
-            ht_json_pack("{ss so}", "dtype", specs[i].whole ? "i32" : "f32", "value", number_of(i, s->field[i].value));
-        good = value && set_json(metadata, specs[i].gguf, value);
-    }
-    return good;
+void ht_sampling_to_gguf(const ht_sampling *s, ht_document *metadata) {
+    for (int i = 0; i < HT_SAMPLING_FIELDS; i++)
+        if (specs[i].gguf && from_checkpoint(&s->field[i]))
+            ht_document_set(metadata, specs[i].gguf,
+                            ht_json_pack("{ss so}", "dtype", specs[i].whole ? "i32" : "f32", "value",
+                                         number_of(i, s->field[i].value)));
 }
 
 /* ---- both ---- */

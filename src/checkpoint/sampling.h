@@ -6,6 +6,7 @@
 #define HT_CHECKPOINT_SAMPLING_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/document.h"
 
 #include <hearth/model.h>
 
@@ -34,8 +35,8 @@ ht_status ht_sampling_read(const ht_checkpoint_files *c, ht_sampling *out, ht_er
 /* The same from the text of a generation_config.json; data NULL: there is none. */
 ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_error *err);
 
-/* Adds the values that come from a checkpoint to a generation_config.json, or to GGUF metadata; false when memory ran out. */
-bool ht_sampling_to_json(const ht_sampling *s, ht_json *generation);
-bool ht_sampling_to_gguf(const ht_sampling *s, ht_json *metadata);
+/* Adds the values that come from a checkpoint to a generation_config.json, or to GGUF metadata. */
+void ht_sampling_to_json(const ht_sampling *s, ht_document *generation);
+void ht_sampling_to_gguf(const ht_sampling *s, ht_document *metadata);
 
 #endif

@@ -2,15 +2,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/mlx.h"
-#include "checkpoint/nvfp4.h"
-#include "checkpoint/tensor_read.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { NAME_SIZE = 256 };
 
 /* ---- quantization_config ---- */
 
@@ -126,7 +121,7 @@ static void read_layers(ht_json_reader *r, const char *method, const ht_json *ho
 
 ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root) {
     ht_quantized out = {0};
-    if (ht_mlx_description(root)) return out; /* ht_mlx_check */
+    if (ht_mlx_description(root)) return out; /* ht_mlx_join */
     const ht_json *how = ht_json_object(r, root, "quantization_config");
     if (!how) return out;
     const char *method = "an unnamed method", *form = "";
@@ -148,6 +143,12 @@ ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root) {
 
 /* ---- parts of weights ---- */
 
+void ht_scheme_absorb(ht_stored_tensor *t) {
+    t->n_dims = 1;
+    t->dims[0] = 0;
+    t->n_bytes = 0;
+}
+
 bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht_stored_tensor *of) {
     static const struct {
         const char *end, *weight;
@@ -165,22 +166,18 @@ bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht
                  {"_input_scale", ""},
                  {"_scale_inv", ""},
                  {"_scale", ""}};
-    char name[NAME_SIZE];
-    if (!c->scheme->has_scales) return false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t n = strlen(names[i].end);
-        if (t->name_len <= n || memcmp(t->name + t->name_len - n, names[i].end, n) != 0) continue;
-        int length = snprintf(name, sizeof name, "%.*s%s", (int)(t->name_len - n), t->name, names[i].weight);
-        if (length < NAME_SIZE && ht_checkpoint_find(c, name, of) && of->type >= 0 && !ht_weight_is_float(of->type))
+    char name[HT_SIBLING_NAME];
+    for (size_t i = 0; c->scheme->has_scales && i < sizeof names / sizeof *names; i++)
+        if (ht_sibling_name(t->name, t->name_len, names[i].end, names[i].weight, name) &&
+            ht_checkpoint_find(c, name, of) && of->type >= 0 && !ht_weight_is_float(of->type))
             return true;
-    }
     return false;
 }
 
 /* A GGUF file's `x.scale` beside `x.weight`. */
 static ht_status gguf_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                      size_t *number, ht_error *err) {
-    char name[NAME_SIZE];
+    char name[HT_SIBLING_NAME];
     ht_stored_tensor t;
     const char *stem = strstr(of->name, "weight");
     snprintf(name, sizeof name, "%.*sscale", stem ? (int)(stem - of->name) : 0, of->name);
@@ -196,25 +193,13 @@ static ht_status gguf_product_scales(const ht_checkpoint_files *c, const ht_prod
     return status;
 }
 
-static ht_status nvfp4_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out,
-                                      bool *found, size_t *number, ht_error *err) {
-    (void)number;
-    return ht_nvfp4_whole_scales(c, of->name, of->n, of->share, of->n_shares, out, found, err);
-}
-
 /* ---- schemes ---- */
 
-static const ht_scheme gguf = {.name = "GGUF blocks", .product_scales = gguf_product_scales},
-                       floats = {.name = "floats"},
-                       mlx = {.name = "MLX groups",
-                              .check = ht_mlx_check,
-                              .complete = ht_mlx_complete,
-                              .has_scales = true},
-                       scaled = {.name = "fp8 and NVFP4", /* one checkpoint may have both */
-                                 .check = ht_nvfp4_check,
+static const ht_scheme gguf = {.product_scales = gguf_product_scales}, floats = {0},
+                       mlx = {.join = ht_mlx_join, .has_scales = true},
+                       scaled = {.join = ht_nvfp4_join, /* fp8 and NVFP4: one checkpoint may have both */
                                  .elements = ht_nvfp4_numbers,
-                                 .complete = ht_nvfp4_complete,
-                                 .product_scales = nvfp4_product_scales,
+                                 .product_scales = ht_nvfp4_product_scales,
                                  .has_scales = true};
 
 /* The scheme by the types of the tensors, where config.json describes no groups of MLX. */

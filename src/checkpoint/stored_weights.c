@@ -2,12 +2,104 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "checkpoint/experts.h"
-#include "checkpoint/unused_tensors.h"
+#include "base/log.h"
+#include "base/plural.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- experts ---- */
+
+/* The first row of a part and format names the tensor in messages when none exists. */
+static const ht_expert_form forms[] = {
+    {HT_EXPERT_GATE, true, true, "ffn_gate_exps.weight", 0, 1},
+    {HT_EXPERT_UP, true, true, "ffn_up_exps.weight", 0, 1},
+    {HT_EXPERT_DOWN, true, true, "ffn_down_exps.weight", 0, 1},
+    {HT_EXPERT_GATE, true, true, "ffn_gate_up_exps.weight", 0, 2},
+    {HT_EXPERT_UP, true, true, "ffn_gate_up_exps.weight", 1, 2},
+    {HT_EXPERT_GATE, false, false, "mlp.experts.%d.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, false, "mlp.experts.%d.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, false, "mlp.experts.%d.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj", 0, 2},
+    {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj", 1, 2},
+    {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj", 0, 1},
+    {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj.weight", 0, 2},
+    {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj.weight", 1, 2},
+    {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, true, "mlp.switch_mlp.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, true, "mlp.switch_mlp.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, true, "mlp.switch_mlp.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, true, "experts.gate_up_proj", 0, 2},
+    {HT_EXPERT_UP, false, true, "experts.gate_up_proj", 1, 2},
+    {HT_EXPERT_DOWN, false, true, "experts.down_proj", 0, 1},
+    {HT_EXPERT_GATE, false, true, "experts.gate_up_proj.weight", 0, 2},
+    {HT_EXPERT_UP, false, true, "experts.gate_up_proj.weight", 1, 2},
+    {HT_EXPERT_DOWN, false, true, "experts.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, false, "experts.%d.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, false, "experts.%d.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, false, "experts.%d.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, false, "moe.experts.%d.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, false, "moe.experts.%d.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, false, "moe.experts.%d.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, true, "experts.switch_glu.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, true, "experts.switch_glu.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1},
+};
+
+void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+                           size_t size) {
+    char part[96];
+    if (f->stacked)
+        snprintf(part, sizeof part, "%s", f->name);
+    else { /* a name has one %d, the expert's index */
+        const char *number = strstr(f->name, "%d");
+        snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
+    }
+    snprintf(out, size, "%s%s.%lld.%s", prefix, f->gguf ? "blk" : "layers", (long long)layer, part);
+}
+
+static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+                        size_t size) {
+    ht_expert_tensor_name(c->gguf ? "" : c->prefix, f, layer, expert, out, size);
+}
+
+const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part) {
+    static const char *const stems[][2] = {{"ffn_", "ffn_"}, /* by naming, and whether they are outside */
+                                           {"mlp.experts.%d.", "experts."},
+                                           {"mlp.switch_mlp.", "experts.switch_glu."}};
+    const char *stem = stems[naming][outside];
+    const int n_shares = outside && naming != HT_EXPERTS_MLX && part != HT_EXPERT_DOWN ? 2 : 1;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const ht_expert_form *f = &forms[i];
+        if (f->part == part && f->gguf == (naming == HT_EXPERTS_GGUF) && f->n_shares == n_shares &&
+            !strncmp(f->name, stem, strlen(stem)))
+            return f;
+    }
+    return NULL; /* not reached: the table has all of them */
+}
+
+/* The form of a layer's experts in the checkpoint; the format's first form when there are no such tensors. */
+static const ht_expert_form *form_of(const ht_checkpoint_files *c, ht_expert_part part, int64_t layer) {
+    const ht_expert_form *first = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const ht_expert_form *f = &forms[i];
+        if (f->part != part || f->gguf != (c->gguf != NULL)) continue;
+        char name[HT_WEIGHT_NAME];
+        ht_stored_tensor t;
+        expert_name(c, f, layer, 0, name, sizeof name);
+        if (ht_checkpoint_find(c, name, &t)) return f;
+        if (!first) first = f;
+    }
+    return first;
+}
+
+/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`. */
+static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int64_t expert,
+                                     int64_t rows) {
+    return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
+}
 
 typedef struct walk {
     const ht_checkpoint_files *c;
@@ -217,7 +309,7 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     at.n_shares = f->n_shares;
     at.scale_row = f->share * at.rows;
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
-        at.stored = ht_expert_slice(&all, f, at.expert, at.rows);
+        at.stored = expert_slice(&all, f, at.expert, at.rows);
         at.first_row = (at.expert * f->n_shares + f->share) * at.rows;
         at.scale_matrix = at.expert;
         at.product_scale = at.has_product_scale ? scales[at.expert] : 1;
@@ -230,7 +322,7 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
 static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
-    const ht_expert_form *f = ht_expert_form_of(w->c, p->expert, layer);
+    const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
     name_in(false, "model.", p, layer, "", slot);
     name_in(true, "", p, layer, "", gguf);
@@ -252,10 +344,10 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .projection = &projection,
                            .is_quantized = true};
     ht_status status = HT_OK;
-    ht_expert_name(w->c, f, layer, 0, name, sizeof name);
+    expert_name(w->c, f, layer, 0, name, sizeof name);
     if (f->stacked) return visit_stacked(w, f, at);
     for (at.expert = 0; !status && at.expert < c->n_experts; at.expert++) {
-        ht_expert_name(w->c, f, layer, at.expert, name, sizeof name);
+        expert_name(w->c, f, layer, at.expert, name, sizeof name);
         status = visit_tensor(w, &at);
     }
     return status;
@@ -306,6 +398,137 @@ static ht_status visit_outside(const walk *w) {
     return status || !c->family->around ? status : visit_table(w, c->family->around, HT_OUTSIDE_LAYERS);
 }
 
+/* ---- tensors that no weight is in ---- */
+
+enum { NAMED = 4, NAME_SHOWN = 100 };
+
+/* Tensors that are no weights: scales and biases read with their weight, calibration of activations and caches, buffers
+ * that Hearth computes. */
+static bool is_expected(const char *name) {
+    static const char *const words[] = {"_scale_inv",    "weight_scale",      "_proj_scale",
+                                        "input_scale",   "activation_scale",  "_global_scale",
+                                        "k_scale",       "v_scale",           "q_scale",
+                                        "output_scale",  "prob_scale",        "input_zero_point",
+                                        "_amax",         ".input_min",        ".input_max",
+                                        ".output_min",   ".output_max",       "rotary_emb.inv_freq",
+                                        "attn_rot_embd", "rope_freqs.weight", "attn.masked_bias",
+                                        ".scales",       ".biases",           NULL};
+    /* The endings: causal masks that old checkpoints hold as buffers. */
+    return ht_contains_any(name, words) || ht_ends_with(name, ".attn.bias") || ht_ends_with(name, ".self_attn.bias");
+}
+
+/* GGUF files that hold a tower beside the text model have its tensors under short names. */
+static bool is_of_tower(const ht_checkpoint_files *c, const char *name) {
+    static const char *const starts[] = {"v.", "a.", "mm."};
+    for (size_t i = 0; c->gguf && i < sizeof starts / sizeof *starts; i++)
+        if (!strncmp(name, starts[i], strlen(starts[i]))) return true;
+    return ht_checkpoint_is_tower(name);
+}
+
+/* Finds the layer of a tensor and its name in it; false outside the layers. */
+static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **rest) {
+    const char *start = gguf ? "blk." : "layers.";
+    if (strncmp(name, start, strlen(start)) != 0) return false;
+    char *end;
+    name += strlen(start);
+    *layer = strtoll(name, &end, 10);
+    *rest = end + 1;
+    return end > name && *end == '.' && *name >= '0' && *name <= '9';
+}
+
+/* Whether the family has a weight of this name in its layers: the configuration says that this layer has none of its own,
+ * such as keys and values that are shared between layers. */
+static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
+    if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* metadata leaves out nothing else: tensors tell */
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            const char *own = gguf ? p->gguf : p->safetensors;
+            const size_t n = strlen(own);
+            if (p->expert || !p->has || strncmp(name, own, n) != 0) continue;
+            if (p->bare ? !name[n] : !strcmp(name + n, ".weight") || !strncmp(name + n, ".weight_", 8)) return true;
+        }
+    return false;
+}
+
+/* Whether the results would be others with this tensor. Heads for other tasks change none: `cls.` in GGUF; outside the layers
+ * of safetensors everything but what belongs to the embedding, the final norm or the logits. */
+static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
+    static const char *const around[] = {
+        "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
+    const bool gguf = c->gguf != NULL;
+    const char *bare = gguf ? name : ht_checkpoint_bare_name(name), *rest;
+    int64_t layer;
+    if (layer_of(bare, gguf, &layer, &rest))
+        return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
+    if (gguf) return strncmp(name, "cls.", 4) != 0;
+    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* it is the embedding once more */
+    for (size_t i = 0; around[i]; i++)
+        if (!strncmp(bare, around[i], strlen(around[i]))) return true;
+    return false;
+}
+
+/* Up to NAMED names. */
+typedef struct name_list {
+    size_t n, at;
+    char text[NAMED * (NAME_SHOWN + 8)];
+} name_list;
+
+static void add_name(name_list *l, const char *name) {
+    if (l->n++ < NAMED)
+        l->at += (size_t)snprintf(l->text + l->at, sizeof l->text - l->at, "%s`%.*s`", l->n > 1 ? ", " : "",
+                                  ht_name_shown(name, strlen(name)), name);
+}
+
+static void end_list(name_list *l) {
+    if (l->n > NAMED) snprintf(l->text + l->at, sizeof l->text - l->at, " and %zu more", l->n - NAMED);
+}
+
+static void note(const ht_checkpoint_files *c, name_list *others, size_t n_towers) {
+    char towers[64] = "";
+    const char *where = ht_base_name(c->path);
+    if (n_towers)
+        snprintf(towers, sizeof towers, "%zu tensor%s of vision and audio left out", n_towers, ht_plural(n_towers));
+    end_list(others);
+    if (others->n)
+        ht_log_write(HT_LOG_INFO, "%s: %s%s%zu tensor%s not needed: %s", where, towers, n_towers ? "; " : "", others->n,
+                     others->n == 1 ? " is" : "s are", others->text);
+    else if (n_towers)
+        ht_log_write(HT_LOG_INFO, "%s: %s", where, towers);
+}
+
+/* HT_ERR_UNSUPPORTED, naming it, for a tensor of the text model that no weight is in: the model computes something that Hearth does
+ * not. `notes`: the others are logged in one line. */
+static ht_status check_unused(const walk *w, bool notes) {
+    /* Multi-token prediction: layers that guess further tokens, after the model's own or apart from them. */
+    static const char *const prediction[] = {"nextn", "mtp", NULL};
+    const ht_checkpoint_files *c = w->c;
+    name_list missed = {0}, others = {0};
+    size_t n_towers = 0;
+    for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "%.*s", (int)ht_min_size(c->stored[i].name_len, sizeof name - 1),
+                 c->stored[i].name);
+        if (w->used[i] || is_expected(name)) continue;
+        if (is_of_tower(c, name))
+            n_towers++;
+        else if (!ht_contains_any(name, prediction) && is_missed(c, w->config, name))
+            add_name(&missed, name);
+        else
+            add_name(&others, name);
+    }
+    end_list(&missed);
+    if (missed.n)
+        return ht_fail(w->err, HT_ERR_UNSUPPORTED,
+                       "%s: %zu tensor%s not used by %s models: %s. The model is of another architecture, or a variant "
+                       "that is not supported",
+                       ht_base_name(c->path), missed.n, missed.n == 1 ? " is" : "s are",
+                       w->config->family->architecture, missed.text);
+    if (notes) note(c, &others, n_towers);
+    return HT_OK;
+}
+
+/* ---- all ---- */
+
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err) {
     const walk w = {.c = c, .config = config, .fn = fn, .user = user, .err = err};
@@ -322,7 +545,7 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
     for (int64_t layer = 0; !status && layer < config->n_layers; layer++)
         for (const ht_tensor_spec *const *table = config->family->layer; !status && *table; table++)
             status = visit_table(&w, *table, layer);
-    if (!status) status = ht_unused_tensors_check(c, config, w.used, notes, err);
+    if (!status) status = check_unused(&w, notes);
     free(w.used);
     return status;
 }

@@ -4,7 +4,6 @@
 #define HT_CHECKPOINT_STORED_WEIGHTS_H
 
 #include "checkpoint/family.h"
-#include "checkpoint/fp8_scales.h"
 #include "checkpoint/scheme.h"
 
 enum { HT_WEIGHT_NAME = 160 };
@@ -74,5 +73,24 @@ ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht
  * false, and `out` unspecified, when there are none. *number is set to the tensor with the factors, if that belongs to no weight. */
 ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const ht_product_scales *of,
                                    float *out, bool *found, size_t *number, ht_error *err);
+
+/* ---- experts: one tensor per expert, with its index in the name, or one stacked tensor [n_experts, rows, columns],
+ * where gate and up may share the rows ---- */
+
+typedef struct ht_expert_form {
+    ht_expert_part part;
+    bool gguf;           /* GGUF name, else safetensors */
+    bool stacked;        /* all experts in one tensor [n_experts, rows, columns] */
+    const char *name;    /* tensor name behind the layer's prefix; %d: expert index */
+    int share, n_shares; /* index and number of equal row ranges of an expert's rows */
+} ht_expert_form;
+
+/* How experts are written: GGUF's names, those of transformers, or mlx-lm's. */
+typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
+/* The form in which a part is written; `outside`: of families with experts beside the feed-forward, Gemma 4's. */
+const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part);
+/* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */
+void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+                           size_t size);
 
 #endif

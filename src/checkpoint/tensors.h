@@ -1,8 +1,9 @@
-/* Tensors of a checkpoint by name and by number, whatever its container and quantisation scheme. */
+/* Tensors of a checkpoint by name and by number, and their values, whatever the container and the quantisation scheme. */
 #ifndef HT_CHECKPOINT_TENSORS_H
 #define HT_CHECKPOINT_TENSORS_H
 
 #include "base/file.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 
 typedef struct ht_checkpoint_files ht_checkpoint_files; /* checkpoint.h */
@@ -13,9 +14,9 @@ typedef struct ht_tensor_part {
     size_t offset, unit_bytes;
 } ht_tensor_part;
 
-/* A tensor's location in the checkpoint; checkpoint/tensor_read.h reads it. */
+/* A tensor's location in the checkpoint. */
 typedef struct ht_stored_tensor {
-    const char *name; /* not NUL-terminated */
+    const char *name; /* not NUL-terminated; lent */
     size_t name_len;
     size_t number; /* index for ht_checkpoint_tensor_at */
     const ht_file *file;
@@ -35,6 +36,9 @@ typedef struct ht_stored_tensor {
 /* Finds a tensor. In safetensors each tensor may have its own prefix of `model.`, `language_model.` and `text_model.`: what
  * is stored under `name` comes first, else what is called so without prefixes. */
 bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out);
+enum { HT_SIBLING_NAME = 256 };
+/* The name of n bytes with `to` in place of its end; false when it has another end, or the result is too long. */
+bool ht_sibling_name(const char *name, size_t n, const char *end, const char *to, char out[HT_SIBLING_NAME]);
 enum { HT_DIMS_TEXT = 128 };
 /* Writes a shape for messages: "32, 64". */
 void ht_dims_text(const int64_t *dims, int n, char out[HT_DIMS_TEXT]);
@@ -46,26 +50,63 @@ ht_status ht_checkpoint_need(const ht_checkpoint_files *c, const char *name, con
 size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c);
 void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored_tensor *out);
 
+/* Locations as the containers give them. */
+ht_stored_tensor ht_stored_of_gguf(const ht_gguf_tensor *t, const ht_file *file, const char *file_name, size_t number);
+ht_stored_tensor ht_stored_of_safetensors(const ht_safetensors *set, size_t number);
+
 /* ---- safetensors: single tensors, before the parts of a quantised weight are joined ---- */
 
 /* ht_checkpoint_find; NULL when absent. */
 const ht_safetensor *ht_checkpoint_safetensor(const ht_checkpoint_files *c, const char *name);
 /* The same, or the tensor with the elements of a quantised weight "X.weight" that is stored under another name. */
 const ht_safetensor *ht_checkpoint_elements(const ht_checkpoint_files *c, const char *name);
-/* Its location. */
-void ht_checkpoint_locate(const ht_checkpoint_files *c, const ht_safetensor *t, ht_stored_tensor *out);
+/* Its location, to be completed while the checkpoint is opened. */
+ht_stored_tensor *ht_checkpoint_stored(ht_checkpoint_files *c, const ht_safetensor *t);
 /* Name of its file, for messages. */
 const char *ht_checkpoint_file_of(const ht_checkpoint_files *c, const ht_safetensor *t);
-/* Indexes the text model's tensors by their bare names. */
-ht_status ht_checkpoint_index_names(ht_checkpoint_files *c, ht_error *err);
+/* Lists all tensors, each by itself, and indexes the text model's by their bare names. */
+ht_status ht_checkpoint_list_tensors(ht_checkpoint_files *c, ht_error *err);
 /* A safetensors name without what wrappers put before it: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
 const char *ht_checkpoint_bare_name(const char *name);
 /* Whether a safetensors name belongs to the text model. */
 bool ht_checkpoint_is_text(const ht_checkpoint_files *c, const char *name);
 /* Whether a tensor belongs to a vision or audio tower, or to what connects one with the text model. */
-bool ht_checkpoint_is_tower(const char *name, size_t len);
+bool ht_checkpoint_is_tower(const char *name);
+/* Whether a name contains one of the words, a list that ends with NULL. */
+bool ht_contains_any(const char *name, const char *const *words);
 
 /* The part of a path behind the last '/'. */
 const char *ht_base_name(const char *path);
+
+/* ---- values: blocks as ht_dequantize and packing expect them, joined from a weight's parts where these are separate ---- */
+
+/* Elements of a shape. */
+static inline int64_t ht_elements(const int64_t *dims, int n_dims) {
+    int64_t n = 1;
+    for (int d = 0; d < n_dims; d++) n *= dims[d];
+    return n;
+}
+/* Columns per block or unit; column counts below are multiples of it. */
+int64_t ht_tensor_unit(const ht_stored_tensor *t);
+/* Bytes of n columns as blocks. */
+size_t ht_tensor_size(const ht_stored_tensor *t, int64_t n);
+/* Scratch bytes for reading n columns; 0 for a contiguous tensor. */
+size_t ht_tensor_read_scratch(const ht_stored_tensor *t, int64_t n);
+
+/* Reads elements [first, first + n) of the row-major tensor to `out`; `scratch` has ht_tensor_read_scratch bytes.
+ * Thread-safe. */
+ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *scratch, ht_error *err);
+
+/* Rows [first, first + n) as a tensor [n, k]; leading dimensions count as rows. */
+ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_t n);
+
+/* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
+ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);
+
+/* Where row r of the canonical order lies among the stored rows. */
+static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {
+    int64_t within = r % head_rows, half = head_rows / 2;
+    return r - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+}
 
 #endif

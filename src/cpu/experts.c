@@ -1,5 +1,5 @@
-/* Mixture-of-experts products (LINEAR_GATHER): the chosen matrices of a step as one work list. A matrix that no row
- * asks for is not read.
+/* Mixture-of-experts products (LINEAR_GATHER): the chosen matrices of a step as one work list; and their gradients, one expert
+ * after another. A matrix that no row asks for is not read.
  *
  * Products in integers are one list of work: every row of x is brought into the form that the weights ask for once, the
  * rows that ask for one matrix become tiles of their own, and the panels of all those matrices are cut into pieces for the
@@ -29,6 +29,7 @@ typedef struct job {
     int64_t n_rows, k, n_blocks;            /* of every matrix; blocks of 32 columns */
     int64_t width;                          /* floats that a pair gives */
     bool together;                          /* in integers */
+    bool back; /* gradients: rows brought together are those of dy, in `y`, and dx, in `x` */
     const ht_matrix_kernels *kernels;
     int n_types;
     const ht_matrix *of_type[MOST_TYPES]; /* one of each */
@@ -135,12 +136,13 @@ static void deal_apart(const job *j, ht_scratch_layout *d, room *r) {
     int64_t n = ht_min_i64(j->pairs, ROWS_AT_ONCE);
     r->x = ht_scratch_take(d, n * j->k, sizeof *r->x);
     r->y = ht_scratch_take(d, n * j->n_rows, sizeof *r->y);
+    const int threads = ht_pool_threads(ht_call_pool(j->call));
     size_t largest = 0;
     for (int s = 0; s < j->p->n_sets; s++)
         for (int32_t i = 0; i < j->p->experts[s]->n_kinds; i++) {
             const ht_matrix *one = kind_of(j->p, s, i);
-            largest =
-                ht_max_size(largest, ht_cpu_ops_of(one)->mul_scratch(one, n, ht_pool_threads(ht_call_pool(j->call))));
+            largest = ht_max_size(largest, j->back ? ht_back_scratch(one, threads)
+                                                   : ht_cpu_ops_of(one)->mul_scratch(one, n, threads));
         }
     r->product = ht_scratch_take(d, 1, largest);
 }
@@ -169,16 +171,16 @@ static int64_t expert_of(const ht_view *ids, int64_t pair) {
     return ((const int32_t *)ids->data)[pair / m * ids->stride[0] + pair % m * ids->stride[1]];
 }
 
-ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t n, int64_t *first, int64_t *order,
-                          ht_error *err) {
-    const int64_t pairs = ht_view_size(ids);
+ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t begin, int64_t end, int64_t n, int64_t *first,
+                          int64_t *order, ht_error *err) {
+    const int64_t m = ids->shape[1];
     memset(first, 0, ((size_t)n + 1) * sizeof *first);
-    for (int64_t i = 0; i < pairs; i++) {
+    for (int64_t i = begin * m; i < end * m; i++) {
         int64_t e = expert_of(ids, i);
         if (e < 0 || e >= n)
             return ht_fail(err, HT_ERR_ARGUMENT,
                            "%s: expert index %lld is out of range in row %lld, expected less than %d", op, (long long)e,
-                           (long long)(i / ids->shape[1]), (int)n);
+                           (long long)(i / m), (int)n);
         first[e]++;
     }
     for (int64_t e = 0, before = 0; e <= n; e++) {
@@ -186,11 +188,16 @@ ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t n, int64_t
         first[e] = before;
         before += count;
     }
-    for (int64_t i = 0; i < pairs; i++) order[first[expert_of(ids, i)]++] = i;
+    for (int64_t i = begin * m; i < end * m; i++) order[first[expert_of(ids, i)]++] = i;
     /* Each entry has moved on to where the next expert begins. */
     memmove(first + 1, first, (size_t)n * sizeof *first);
     first[0] = 0;
     return HT_OK;
+}
+
+static ht_status sort_pairs(const char *op, const job *j, const room *r, ht_error *err) {
+    const ht_view *ids = &j->call->in[1];
+    return ht_experts_sort(op, ids, 0, ids->shape[0], j->n_experts, r->first, r->order, err);
 }
 
 /* Row `row` of x, of which there is one per pair or one per row of ids. */
@@ -432,11 +439,20 @@ static void multiply_apart(const job *j, const room *r, int64_t expert, int64_t 
     for (int64_t i = 0; i < n; i++) bring_row(j, row_of_pair(j, r->order[begin + i]), r->x + i * j->k);
     for (int s = 0; s < j->p->n_sets; s++) {
         const ht_matrix *m = j->p->experts[s]->matrix[expert];
-        ht_cpu_ops_of(m)->mul(m, r->x, j->k, n, NULL, r->y, j->n_rows, r->product, ht_call_pool(j->call));
+        const ht_product p = {m, r->x, j->k, n, NULL, r->y, j->n_rows, 0};
+        ht_cpu_ops_of(m)->mul(&p, r->product, ht_call_pool(j->call));
         for (int64_t i = 0; i < n; i++)
             memcpy(out_of(j, r->order[begin + i]) + s * j->n_rows, r->y + i * j->n_rows,
                    (size_t)j->n_rows * sizeof *r->y);
     }
+}
+
+/* Calls `multiply` for the pairs of every expert, up to ROWS_AT_ONCE at a time. */
+static void each_expert(const job *j, const room *r,
+                        void (*multiply)(const job *, const room *, int64_t expert, int64_t begin, int64_t n)) {
+    for (int64_t e = 0; e < j->n_experts; e++)
+        for (int64_t i = r->first[e]; i < r->first[e + 1]; i += ROWS_AT_ONCE)
+            multiply(j, r, e, i, ht_min_i64(ROWS_AT_ONCE, r->first[e + 1] - i));
 }
 
 ht_status ht_cpu_linear_gather(const ht_call *call, ht_error *err) {
@@ -444,13 +460,70 @@ ht_status ht_cpu_linear_gather(const ht_call *call, ht_error *err) {
     job j = describe(call);
     room r;
     lay_out(&j, &r);
-    ht_status status = ht_experts_sort("linear_gather", &call->in[1], j.n_experts, r.first, r.order, err);
+    ht_status status = sort_pairs("linear_gather", &j, &r, err);
     if (status) return status;
     if (j.together)
         multiply_together(&j, &r);
     else
-        for (int32_t e = 0; e < j.n_experts; e++)
-            for (int64_t i = r.first[e]; i < r.first[e + 1]; i += ROWS_AT_ONCE)
-                multiply_apart(&j, &r, e, i, ht_min_i64(ROWS_AT_ONCE, r.first[e + 1] - i));
+        each_expert(&j, &r, multiply_apart);
     return HT_OK;
+}
+
+/* ---- gradients ---- */
+
+static job describe_back(const ht_call *call) {
+    const ht_linear_gather_params *p = call->params;
+    const ht_matrix *m = p->experts[0]->matrix[0];
+    return (job){.call = call,
+                 .p = p,
+                 .n_experts = p->experts[0]->n,
+                 .pairs = ht_view_size(&call->in[1]),
+                 .n_rows = m->n_rows,
+                 .k = m->k,
+                 .back = true};
+}
+
+size_t ht_cpu_linear_gather_back_scratch(const ht_call *call) {
+    ht_call counted = *call;
+    counted.scratch = NULL;
+    room r;
+    const job j = describe_back(&counted);
+    return lay_out(&j, &r);
+}
+
+/* The gradients of the outputs of pair `pair` that matrix set `set` gave. */
+static void collect(const job *j, int64_t pair, int set, float *to) {
+    const ht_view *dy = &j->call->in[0];
+    const int64_t m = dy->shape[1], step = dy->stride[2];
+    const float *from = (const float *)dy->data + pair / m * dy->stride[0] + pair % m * dy->stride[1];
+    from += set * j->n_rows * step;
+    for (int64_t c = 0; c < j->n_rows; c++) to[c] = from[c * step];
+}
+
+static void add_to(const job *j, int64_t pair, bool begins, const float *from) {
+    float *to = (float *)j->call->out.data + pair * j->k;
+    if (begins)
+        memcpy(to, from, (size_t)j->k * sizeof *to);
+    else
+        for (int64_t c = 0; c < j->k; c++) to[c] += from[c];
+}
+
+/* Pairs order[begin] to order[begin + n - 1], which chose one expert. */
+static void back_apart(const job *j, const room *r, int64_t expert, int64_t begin, int64_t n) {
+    for (int s = 0; s < j->p->n_sets; s++) {
+        for (int64_t i = 0; i < n; i++) collect(j, r->order[begin + i], s, r->y + i * j->n_rows);
+        const ht_product p = {j->p->experts[s]->matrix[expert], r->y, j->n_rows, n, NULL, r->x, j->k, 0};
+        ht_back_mul(&p, r->product, ht_call_pool(j->call));
+        for (int64_t i = 0; i < n; i++) add_to(j, r->order[begin + i], s == 0, r->x + i * j->k);
+    }
+}
+
+ht_status ht_cpu_linear_gather_back(const ht_call *call, ht_error *err) {
+    const job j = describe_back(call);
+    room r;
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    lay_out(&j, &r);
+    ht_status status = sort_pairs("linear_gather_back", &j, &r, err);
+    if (!status) each_expert(&j, &r, back_apart);
+    return status;
 }

@@ -145,7 +145,8 @@ static ht_status run_stage(const ht_fused_stage *c, ht_error *err) {
     ht_gemm_schedule_multiply(&l->products, pool);
     for (int i = 0; i < l->n_apart; i++) {
         const ht_gemm *p = &l->apart[i];
-        ht_cpu_ops_of(p->m)->mul(p->m, l->x, l->ldx, l->products.n_x, p->bias, p->y, p->ldy, c->call->scratch, pool);
+        const ht_product whole = {p->m, l->x, l->ldx, l->products.n_x, p->bias, p->y, p->ldy, 0};
+        ht_cpu_ops_of(p->m)->mul(&whole, c->call->scratch, pool);
     }
     return HT_OK;
 }

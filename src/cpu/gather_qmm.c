@@ -35,26 +35,14 @@ ht_status ht_gather_check(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-/* Element offset of entry `flat`'s matrix; leading axes that are missing or of length 1 broadcast. */
-static int64_t broadcast_offset(const ht_view *v, const ht_view *out, int64_t flat) {
-    int64_t offset = 0;
-    for (int d = out->n_dims - 3; d >= 0; d--) {
-        int64_t at = flat % out->shape[d];
-        flat /= out->shape[d];
-        int own = d - (out->n_dims - v->n_dims);
-        if (own >= 0 && v->shape[own] != 1) offset += at * v->stride[own];
-    }
-    return offset;
-}
-
 int64_t ht_gather_left(const ht_call *call, int64_t entry) {
     const ht_view *index = index_view(call, 0), *x = &call->in[0];
-    return ht_view_absent(index) ? broadcast_offset(x, &call->out, entry)
+    return ht_view_absent(index) ? ht_matmul_offset(x, &call->out, entry)
                                  : ht_view_offset(x, x->n_dims - 2, index_at(index, entry));
 }
 
 int64_t ht_gather_right(const ht_call *call, const ht_view *w, int64_t entry) {
     const ht_view *index = index_view(call, 1);
-    return ht_view_absent(index) ? broadcast_offset(w, &call->out, entry)
+    return ht_view_absent(index) ? ht_matmul_offset(w, &call->out, entry)
                                  : ht_view_offset(w, w->n_dims - 2, index_at(index, entry));
 }

@@ -296,40 +296,34 @@ void ht_gemm_schedule_multiply(const ht_gemm_schedule *s, ht_pool *pool) {
 
 typedef struct take_job {
     const ht_gemm_schedule *s;
-    const float *x;
-    int64_t ldx;
+    const ht_product *p;
 } take_job;
 
 static void take_shares(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const take_job *job = arg;
     for (int64_t i = begin; i < end; i++)
-        ht_gemm_schedule_quantise(job->s, ht_gemm_schedule_share(job->s, i), job->x, job->ldx);
+        ht_gemm_schedule_quantise(job->s, ht_gemm_schedule_share(job->s, i), job->p->x, job->p->ldx);
 }
 
-static ht_gemm_schedule products_of(const ht_matrix *m, const float *bias, float *y, int64_t ldy, int64_t n_x,
-                                    int n_threads) {
-    return (ht_gemm_schedule){
-        .kernels = ht_kernels_of(m), .n_x = n_x, .n_threads = n_threads, .n = 1, .product[0] = {m, bias, y, ldy, 0}};
+static ht_gemm_schedule schedule_of(const ht_product *p, int n_threads) {
+    return (ht_gemm_schedule){.kernels = ht_kernels_of(p->m),
+                              .n_x = p->n_x,
+                              .n_threads = n_threads,
+                              .n = 1,
+                              .product[0] = {p->m, p->bias, p->y, p->ldy, p->top_k}};
 }
 
 size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads) {
     if (n_x <= 0) return 0;
-    ht_gemm_schedule s = products_of(m, NULL, NULL, 0, n_x, n_threads);
+    ht_gemm_schedule s = schedule_of(&(ht_product){.m = m, .n_x = n_x}, n_threads);
     return ht_gemm_schedule_layout(&s, NULL);
 }
 
-void ht_fast_mul_top(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
-                     float *y, int64_t ldy, void *scratch, ht_pool *pool) {
-    if (n_x <= 0) return;
-    ht_gemm_schedule s = products_of(m, bias, y, ldy, n_x, ht_pool_threads(pool));
-    s.product[0].top_k = top_k;
+void ht_fast_mul(const ht_product *p, void *scratch, ht_pool *pool) {
+    if (p->n_x <= 0) return;
+    ht_gemm_schedule s = schedule_of(p, ht_pool_threads(pool));
     ht_gemm_schedule_layout(&s, scratch);
-    ht_pool_run(pool, ht_gemm_schedule_shares(&s), 1, take_shares, &(take_job){&s, x, ldx});
+    ht_pool_run(pool, ht_gemm_schedule_shares(&s), 1, take_shares, &(take_job){&s, p});
     ht_gemm_schedule_multiply(&s, pool);
-}
-
-void ht_fast_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
-                 void *scratch, ht_pool *pool) {
-    ht_fast_mul_top(m, 0, x, ldx, n_x, bias, y, ldy, scratch, pool);
 }

@@ -14,7 +14,7 @@ typedef struct ht_gemm {
     const float *bias; /* NULL: none */
     float *y;
     int64_t ldy;
-    int32_t top_k; /* as mul_top; 0: all outputs are wanted */
+    int32_t top_k; /* as in ht_product */
 } ht_gemm;
 
 enum {

@@ -66,11 +66,8 @@ static ht_status linear(const ht_call *call, ht_error *err) {
     }
     if (call->n_in > 1 && !ht_view_absent(&call->in[1]))
         bias = bias_in_place(&call->in[1]) ? call->in[1].data : copy_f32(&call->in[1], (float *)(void *)room);
-    if (call->top_k && ht_cpu_ops_of(m)->mul_top)
-        ht_cpu_ops_of(m)->mul_top(m, call->top_k, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch,
-                                  ht_call_pool(call));
-    else
-        ht_cpu_ops_of(m)->mul(m, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, ht_call_pool(call));
+    const ht_product p = {m, rows, ld, n, bias, call->out.data, m->n_rows, call->top_k};
+    ht_cpu_ops_of(m)->mul(&p, call->scratch, ht_call_pool(call));
     return HT_OK;
 }
 
@@ -95,7 +92,8 @@ static ht_status linear_back(const ht_call *call, ht_error *err) {
         rows = copy_f32(dy, (float *)(void *)((char *)call->scratch + own));
         ld = m->n_rows;
     }
-    ht_back_mul(m, rows, ld, n, call->out.data, m->k, call->scratch, ht_call_pool(call));
+    const ht_product p = {m, rows, ld, n, NULL, call->out.data, m->k, 0};
+    ht_back_mul(&p, call->scratch, ht_call_pool(call));
     return HT_OK;
 }
 

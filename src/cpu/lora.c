@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "cpu/call.h"
+#include "cpu/experts.h"
 #include "cpu/scratch_layout.h"
 #include "device/params.h"
 
@@ -93,30 +94,15 @@ static void add_tiles(lora_job *job, const ht_lora_run *r, int64_t expert, int64
     }
 }
 
-static int64_t expert_of(const lora_job *job, int64_t item) {
-    const ht_view *ids = &job->call->in[2];
-    return ((const int32_t *)ids->data)[item / job->per_row * ids->stride[0] + item % job->per_row * ids->stride[1]];
-}
-
 /* Sorts the items of a run by expert. */
 static ht_status add_expert_tiles(lora_job *job, const ht_lora_run *r, ht_error *err) {
-    const int64_t n = job->p->n_experts, begin = r->first * job->per_row, end = (r->first + r->n) * job->per_row;
-    memset(job->first, 0, (size_t)(n + 1) * sizeof *job->first);
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t e = expert_of(job, i);
-        if (e < 0 || e >= n)
-            return ht_fail(err, HT_ERR_ARGUMENT,
-                           "lora: expert index %lld is out of range in row %lld, expected less than %lld", (long long)e,
-                           (long long)(i / job->per_row), (long long)n);
-        job->first[e + 1]++;
-    }
-    for (int64_t e = 0; e < n; e++) {
-        const int64_t count = job->first[e + 1];
-        job->first[e + 1] = job->first[e] + count;
-        if (count) add_tiles(job, r, e, begin + job->first[e], count);
-    }
-    for (int64_t i = begin; i < end; i++) job->order[begin + job->first[expert_of(job, i)]++] = i;
-    return HT_OK;
+    const int64_t n = job->p->n_experts, begin = r->first * job->per_row;
+    ht_status status =
+        ht_experts_sort("lora", &job->call->in[2], r->first, r->first + r->n, n, job->first, job->order + begin, err);
+    for (int64_t e = 0; e < n && !status; e++)
+        if (job->first[e + 1] > job->first[e])
+            add_tiles(job, r, e, begin + job->first[e], job->first[e + 1] - job->first[e]);
+    return status;
 }
 
 static ht_status find_tiles(lora_job *job, ht_error *err) {

@@ -39,7 +39,7 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
     {                                                                                                                  \
         .base = {"Q8_0 coarse panels (" #isa ")", ht_coarse_head_bytes, ht_coarse_head_pack, ht_coarse_head_row,       \
                  ht_coarse_head_top_bytes},                                                                            \
-        .takes_rows_once = true, .mul_scratch = ht_fast_scratch, .mul = ht_fast_mul, .mul_top = ht_fast_mul_top,       \
+        .takes_rows_once = true, .mul_scratch = ht_fast_scratch, .mul = ht_fast_mul,                                   \
         .kernels = &ht_matrix_kernels_##isa, .coarse_head = true, .high = is_high,                                     \
     }
 

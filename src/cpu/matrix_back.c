@@ -5,11 +5,7 @@
 #include "cpu/wide_slab.h"
 
 typedef struct product {
-    const ht_matrix_kernels *kernels;
-    const float *dy;
-    int64_t ldy, n_x;
-    float *dx;
-    int64_t ldx;
+    ht_product of;
     ht_wide_slab slab;
     int64_t x_parts; /* what the rows of x are cut into */
 } product;
@@ -17,20 +13,21 @@ typedef struct product {
 static void multiply_groups(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const product *p = arg;
-    const ht_matrix_kernels *kernels = p->kernels;
-    const int64_t tile = kernels->tile_rows, tiles = ht_ceil_div_i64(p->n_x, tile);
+    const ht_product *of = &p->of;
+    const ht_matrix_kernels *kernels = ht_kernels_of(of->m);
+    const int64_t tile = kernels->tile_rows, tiles = ht_ceil_div_i64(of->n_x, tile);
     for (int64_t piece = begin; piece < end; piece++) {
         const int64_t panel = piece / p->x_parts * kernels->tile_panels, part = piece % p->x_parts;
         const int64_t column = panel * HT_PANEL, last = (part + 1) * tiles / p->x_parts;
         for (int64_t t = part * tiles / p->x_parts; t < last; t++) {
             const int64_t i = t * tile;
-            const ht_gemm_out out = {.y = p->dx + i * p->ldx,
-                                     .ldy = p->ldx,
+            const ht_gemm_out out = {.y = of->y + i * of->ldy,
+                                     .ldy = of->ldy,
                                      .row = column,
-                                     .n = ht_min_i64(kernels->tile_panels * HT_PANEL, p->slab.m->k - column)};
+                                     .n = ht_min_i64(kernels->tile_panels * HT_PANEL, of->m->k - column)};
             kernels->dense[HT_W_F32](p->slab.columns + panel * HT_SLAB * HT_PANEL, HT_SLAB * HT_PANEL, p->slab.row,
-                                     (int)p->slab.n_rows, p->dy + i * p->ldy, p->ldy, (int)ht_min_i64(tile, p->n_x - i),
-                                     &out);
+                                     (int)p->slab.n_rows, of->x + i * of->ldx, of->ldx,
+                                     (int)ht_min_i64(tile, of->n_x - i), &out);
         }
     }
 }
@@ -39,15 +36,15 @@ size_t ht_back_scratch(const ht_matrix *m, int n_threads) {
     return (size_t)(ht_slab_floats(m) + n_threads * ht_slab_room(m)) * sizeof(float);
 }
 
-void ht_back_mul(const ht_matrix *m, const float *dy, int64_t ldy, int64_t n_x, float *dx, int64_t ldx, void *scratch,
-                 ht_pool *pool) {
-    product p = {.kernels = ht_kernels_of(m), .dy = dy, .ldy = ldy, .n_x = n_x, .dx = dx, .ldx = ldx};
+void ht_back_mul(const ht_product *of, void *scratch, ht_pool *pool) {
+    const ht_matrix *m = of->m;
+    const ht_matrix_kernels *kernels = ht_kernels_of(m);
     float *columns = scratch;
-    p.slab = (ht_wide_slab){.m = m, .columns = columns, .room = columns + ht_slab_floats(m)};
-    const int64_t groups = ht_ceil_div_i64(ht_slab_columns(m) / HT_PANEL, p.kernels->tile_panels);
+    product p = {.of = *of, .slab = {.m = m, .columns = columns, .room = columns + ht_slab_floats(m)}};
+    const int64_t groups = ht_ceil_div_i64(ht_slab_columns(m) / HT_PANEL, kernels->tile_panels);
     const int64_t wanted = 8 * (int64_t)ht_pool_threads(pool);
-    p.x_parts = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(n_x, p.kernels->tile_rows));
-    for (; p.slab.row < m->n_rows && n_x > 0; p.slab.row += HT_SLAB) {
+    p.x_parts = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(of->n_x, kernels->tile_rows));
+    for (; p.slab.row < m->n_rows && of->n_x > 0; p.slab.row += HT_SLAB) {
         p.slab.n_rows = ht_min_i64(HT_SLAB, m->n_rows - p.slab.row);
         ht_slab_decode(&p.slab, pool);
         ht_pool_run(pool, groups * p.x_parts, 1, multiply_groups, &p);

@@ -1,5 +1,6 @@
 /* f32 products: with dense panels, and in reference precision with weights of any type, dequantised as they are needed.
- * Both sum in the same order. */
+ * Both sum in the same order. Weights of fp8 have scales for parts of the matrix: the product of both, rounded once to f32, is
+ * the weight, as `transformers` dequantises them. */
 #include "base/checked.h"
 #include "cpu/matrix_ops.h"
 
@@ -8,30 +9,54 @@
 enum { STORED_CHUNK = 256 }; /* columns dequantised at a time: a whole block of every type, whole partial sums */
 
 typedef struct product {
-    const ht_matrix *m;
+    ht_product of;
     const ht_matrix_kernels *kernels;
-    const float *x;
-    int64_t ldx, n_x;
-    const float *bias;
-    float *y;
-    int64_t ldy;
     char *scratch; /* scratch_bytes per worker */
     size_t scratch_bytes;
 } product;
 
-/* Rows [row, row + n) of y for activations from row i on; the bias only with the last columns. */
-static ht_gemm_out out_at(const product *p, int64_t i, int64_t row, int64_t n, bool last) {
-    return (ht_gemm_out){.y = p->y + i * p->ldy, .ldy = p->ldy, .bias = last ? p->bias : NULL, .row = row, .n = n};
-}
-
-/* Columns [column, column + n), n <= HT_DENSE_CHUNK, of panels of `type` against all activations. */
+/* Columns [column, column + n), n <= HT_DENSE_CHUNK, of panels of `type` against all activations; the bias only with the last
+ * columns. */
 static void multiply_chunk(const product *p, ht_weight_type type, const void *panel, int64_t stride, int64_t column,
                            int n, int64_t row, int64_t n_rows) {
+    const ht_product *of = &p->of;
     int64_t tile = p->kernels->tile_rows;
-    for (int64_t i = 0; i < p->n_x; i += tile) {
-        ht_gemm_out out = out_at(p, i, row, n_rows, column + n == p->m->k);
-        p->kernels->dense[type](panel, stride, column, n, p->x + i * p->ldx, p->ldx, (int)ht_min_i64(tile, p->n_x - i),
-                                &out);
+    for (int64_t i = 0; i < of->n_x; i += tile) {
+        ht_gemm_out out = {.y = of->y + i * of->ldy, .ldy = of->ldy, .row = row, .n = n_rows};
+        if (column + n == of->m->k) out.bias = of->bias;
+        p->kernels->dense[type](panel, stride, column, n, of->x + i * of->ldx, of->ldx,
+                                (int)ht_min_i64(tile, of->n_x - i), &out);
+    }
+}
+
+/* ---- fp8 ---- */
+
+/* Scale of weight (row, column); *end is the first column that has another one. */
+static float scale_at(const ht_matrix *m, int64_t row, int64_t column, int64_t *end) {
+    *end = m->k;
+    if (!m->scales) return 1.0f;
+    int64_t part = column / m->scale_columns;
+    *end = ht_min_i64((part + 1) * m->scale_columns, m->k);
+    return m->scales[row / m->scale_rows * ht_ceil_div_i64(m->k, m->scale_columns) + part];
+}
+
+ht_status ht_f8_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
+    ht_status status = ht_panels_row(m, row, out, err);
+    for (int64_t column = 0, end; !status && column < m->k; column = end) {
+        float scale = scale_at(m, row, column, &end);
+        for (int64_t i = column; i < end; i++) out[i] *= scale;
+    }
+    return status;
+}
+
+/* Columns [column, column + n) of the panel of rows [row, row + 16) as f32 [n][16]. */
+static void f8_widen(const ht_matrix *m, int64_t row, int64_t column, int n, float *to) {
+    const uint8_t *panel = (const uint8_t *)m->packed + (size_t)(row / HT_PANEL) * ht_panel_bytes(m->type, m->k);
+    for (int64_t c = column, end = c; c < column + n; to += (end - c) * HT_PANEL, c = end) {
+        float scale[HT_PANEL];
+        for (int64_t r = 0; r < HT_PANEL; r++) scale[r] = scale_at(m, ht_min_i64(row + r, m->n_rows - 1), c, &end);
+        end = ht_min_i64(end, column + n);
+        ht_kernels_of(m)->widen_f8[m->type == HT_W_F8_E5M2](panel, c, (int)(end - c), scale, to);
     }
 }
 
@@ -39,12 +64,12 @@ static void multiply_chunk(const product *p, ht_weight_type type, const void *pa
 
 static void multiply_dense(void *arg, int64_t begin, int64_t end, int worker) {
     const product *p = arg;
-    const ht_matrix *m = p->m;
+    const ht_matrix *m = p->of.m;
     const ht_matrix_kernels *kernels = p->kernels;
     size_t panel_bytes = ht_panel_bytes(m->type, m->k), bytes = ht_weight_type_info_of(m->type)->block_bytes;
     float *wide = (void *)(p->scratch + (size_t)worker * p->scratch_bytes);
     const bool f8 = ht_weight_is_f8(m->type);
-    bool widen = f8 || (m->type != HT_W_F32 && p->n_x > kernels->tile_rows);
+    bool widen = f8 || (m->type != HT_W_F32 && p->of.n_x > kernels->tile_rows);
     for (int64_t g = begin; g < end; g++) {
         int64_t row = g * kernels->tile_panels * HT_PANEL;
         int64_t n_rows = ht_min_i64(kernels->tile_panels * HT_PANEL, m->n_rows - row);
@@ -59,7 +84,7 @@ static void multiply_dense(void *arg, int64_t begin, int64_t end, int worker) {
             for (int64_t i = 0; i < ht_panel_count(n_rows); i++) {
                 float *to = wide + i * HT_DENSE_CHUNK * HT_PANEL;
                 if (f8)
-                    ht_f8_widen(m, row + i * HT_PANEL, c, n, to);
+                    f8_widen(m, row + i * HT_PANEL, c, n, to);
                 else
                     kernels->widen[m->type](panel + (size_t)i * panel_bytes, c, n, to);
             }
@@ -72,10 +97,11 @@ static size_t wide_bytes(const ht_matrix_kernels *kernels) {
     return (size_t)kernels->tile_panels * HT_PANEL * HT_DENSE_CHUNK * sizeof(float);
 }
 
-static void run(product *p, ht_block_fn *fn, ht_pool *pool) {
-    if (p->n_x <= 0) return;
-    int64_t n_groups = ht_ceil_div_i64(p->m->n_rows, p->kernels->tile_panels * HT_PANEL);
-    ht_pool_run(pool, n_groups, ht_max_i64(1, n_groups / (8 * (int64_t)ht_pool_threads(pool))), fn, p);
+static void run(const ht_product *of, void *scratch, size_t scratch_bytes, ht_block_fn *fn, ht_pool *pool) {
+    product p = {*of, ht_kernels_of(of->m), scratch, scratch_bytes};
+    if (of->n_x <= 0) return;
+    int64_t n_groups = ht_ceil_div_i64(of->m->n_rows, p.kernels->tile_panels * HT_PANEL);
+    ht_pool_run(pool, n_groups, ht_max_i64(1, n_groups / (8 * (int64_t)ht_pool_threads(pool))), fn, &p);
 }
 
 size_t ht_dense_scratch(const ht_matrix *m, int64_t n_x, int n_threads) {
@@ -83,11 +109,8 @@ size_t ht_dense_scratch(const ht_matrix *m, int64_t n_x, int n_threads) {
     return (size_t)n_threads * wide_bytes(ht_kernels_of(m));
 }
 
-void ht_dense_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
-                  int64_t ldy, void *scratch, ht_pool *pool) {
-    const ht_matrix_kernels *kernels = ht_kernels_of(m);
-    product p = {m, kernels, x, ldx, n_x, bias, y, ldy, scratch, wide_bytes(kernels)};
-    run(&p, multiply_dense, pool);
+void ht_dense_mul(const ht_product *p, void *scratch, ht_pool *pool) {
+    run(p, scratch, wide_bytes(ht_kernels_of(p->m)), multiply_dense, pool);
 }
 
 /* ---- reference precision: rows as stored ---- */
@@ -136,7 +159,7 @@ static void dequantise_rows(const ht_matrix *m, int64_t row, int64_t n_rows, int
 
 /* One group of panels: made from the stored rows STORED_CHUNK columns at a time. */
 static void multiply_stored_rows(const product *p, int64_t row, float *scratch) {
-    const ht_matrix *m = p->m;
+    const ht_matrix *m = p->of.m;
     const int64_t stride = HT_PANEL * STORED_CHUNK;
     int64_t n_rows = ht_min_i64(p->kernels->tile_panels * HT_PANEL, m->n_rows - row), n_panels = ht_panel_count(n_rows);
     float *rows = scratch + p->kernels->tile_panels * stride;
@@ -163,9 +186,6 @@ size_t ht_reference_scratch(const ht_matrix *m, int64_t n_x, int n_threads) {
     return (size_t)n_threads * reference_bytes(ht_kernels_of(m));
 }
 
-void ht_reference_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
-                      int64_t ldy, void *scratch, ht_pool *pool) {
-    const ht_matrix_kernels *kernels = ht_kernels_of(m);
-    product p = {m, kernels, x, ldx, n_x, bias, y, ldy, scratch, reference_bytes(kernels)};
-    run(&p, multiply_reference, pool);
+void ht_reference_mul(const ht_product *p, void *scratch, ht_pool *pool) {
+    run(p, scratch, reference_bytes(ht_kernels_of(p->m)), multiply_reference, pool);
 }

@@ -73,6 +73,17 @@ int64_t ht_view_offset(const ht_view *v, int n_dims, int64_t flat) {
     return offset;
 }
 
+int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat) {
+    int64_t offset = 0;
+    for (int d = out->n_dims - 3; d >= 0; d--) {
+        int64_t index = flat % out->shape[d];
+        flat /= out->shape[d];
+        int own = d - (out->n_dims - v->n_dims);
+        if (own >= 0 && v->shape[own] != 1) offset += index * v->stride[own];
+    }
+    return offset;
+}
+
 typedef struct elements_job {
     const ht_call *call;
     ht_strided_span_fn *fn;

@@ -31,6 +31,9 @@ void ht_strided_iterator_range(const ht_strided_iterator *w, int64_t begin, int6
 
 /* Element offset of entry `flat` of the row-major order over the first n_dims axes. */
 int64_t ht_view_offset(const ht_view *v, int n_dims, int64_t flat);
+/* Element offset of an operand's matrix for result matrix `flat`; leading axes that are missing or of length 1
+ * broadcast. */
+int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat);
 
 /* Elementwise kernel function for one span: views 1, 2 and 3 of the span are call->in[0], [1] and [2]; view 0, of
  * stride 1, is call->out. */

@@ -154,7 +154,7 @@ static __device__ value scale(ht_dtype t, value v, float by) {
 }
 
 static __device__ value softcap(ht_dtype t, value v, float cap) {
-    if (t == HT_F64) return of_f64((double)cap * v1d_tanh(v.d / (double)cap));
+    if (t == HT_F64) return of_f64((double)cap * ht_tanh_f64(v.d / (double)cap));
     return rounded(t, of_f32(cap * ht_tanh_f32(v.f / cap)));
 }
 
@@ -208,7 +208,7 @@ static __device__ int64_t shifted_right(bool s, int64_t a, int64_t b) {
 static __device__ double binary_f64(int op, double a, double b) {
     switch (op) {
         HT_BINARY_FUNCTIONS(HT_CASE_F64)
-    default: return v1d_atan2(a, b); /* ARCTAN2 */
+    default: return ht_atan2_f64(a, b); /* ARCTAN2 */
     }
 }
 

@@ -1,11 +1,10 @@
-/* GGUF parser of one file: header, metadata, tensor directory. A sticky-error cursor reads the bytes; the first error
- * is reported. Typed access to metadata values is in gguf_value.c. */
+/* GGUF parser of one file: header, metadata, tensor directory, read by a sticky-error cursor that reports the first error; and
+ * typed access to metadata values. */
 #include "formats/gguf.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "formats/gguf_bytes.h"
 #include "formats/name_index.h"
 
 #include <inttypes.h>
@@ -28,6 +27,17 @@ struct ht_gguf {
     size_t n_values, n_tensors;
     ht_name_index value_names, tensor_names;
     const ht_gguf *next; /* next part of a multi-file checkpoint, or NULL */
+};
+
+static const struct {
+    const char *name;
+    size_t bytes; /* of one value; 0 for strings and arrays */
+} types[] = {
+    [HT_GGUF_U8] = {"u8", 1},       [HT_GGUF_I8] = {"i8", 1},     [HT_GGUF_U16] = {"u16", 2},
+    [HT_GGUF_I16] = {"i16", 2},     [HT_GGUF_U32] = {"u32", 4},   [HT_GGUF_I32] = {"i32", 4},
+    [HT_GGUF_F32] = {"f32", 4},     [HT_GGUF_BOOL] = {"bool", 1}, [HT_GGUF_STRING] = {"string", 0},
+    [HT_GGUF_ARRAY] = {"array", 0}, [HT_GGUF_U64] = {"u64", 8},   [HT_GGUF_I64] = {"i64", 8},
+    [HT_GGUF_F64] = {"f64", 8},
 };
 
 typedef struct cursor {
@@ -127,10 +137,10 @@ static void read_items(cursor *c, ht_gguf_value *v) {
     size_t begin = c->pos, n_bytes;
     if (type == HT_GGUF_STRING)
         read_string_array(c, v->n_items, v->key);
-    else if (v->n_items > SIZE_MAX || !ht_mul_size((size_t)v->n_items, ht_gguf_type_bytes(type), &n_bytes) ||
+    else if (v->n_items > SIZE_MAX || !ht_mul_size((size_t)v->n_items, types[type].bytes, &n_bytes) ||
              n_bytes > c->size - c->pos)
         fail(c, HT_ERR_FORMAT, "key `%.*s` claims %" PRIu64 " values of %zu bytes, only %zu bytes remain",
-             shown(v->key), v->key.data, v->n_items, ht_gguf_type_bytes(type), c->size - c->pos);
+             shown(v->key), v->key.data, v->n_items, types[type].bytes, c->size - c->pos);
     else if (ensure_loaded(c, n_bytes))
         c->pos += n_bytes;
     v->items = c->data + begin;
@@ -408,4 +418,111 @@ const ht_gguf_tensor *ht_gguf_find_tensor(const ht_gguf *g, const char *name) {
         if (i != SIZE_MAX) return &g->tensors[i];
     }
     return NULL;
+}
+
+/* ---- values ---- */
+
+const char *ht_gguf_type_name(ht_gguf_type type) { return types[type].name; }
+
+/* An integer of any GGUF type as two's complement bits and sign; false for other types. */
+static bool read_integer(ht_gguf_type type, const unsigned char *p, uint64_t *bits, bool *negative) {
+    *negative = false;
+    switch (type) {
+    case HT_GGUF_U8:
+    case HT_GGUF_BOOL: *bits = type == HT_GGUF_BOOL ? p[0] != 0 : p[0]; return true;
+    case HT_GGUF_I8: *bits = (uint64_t)(int64_t)(int8_t)p[0]; break;
+    case HT_GGUF_U16: *bits = (uint64_t)(p[0] | p[1] << 8); return true;
+    case HT_GGUF_I16: *bits = (uint64_t)(int64_t)(int16_t)(uint16_t)(p[0] | p[1] << 8); break;
+    case HT_GGUF_U32: *bits = ht_le32(p); return true;
+    case HT_GGUF_I32: *bits = (uint64_t)(int64_t)(int32_t)ht_le32(p); break;
+    case HT_GGUF_U64: *bits = ht_le64(p); return true;
+    case HT_GGUF_I64: *bits = ht_le64(p); break;
+    default: return false;
+    }
+    *negative = *bits >> 63;
+    return true;
+}
+
+static bool item_f64(ht_gguf_type type, const unsigned char *p, double *out) {
+    if (type == HT_GGUF_F32) {
+        uint32_t bits = ht_le32(p);
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        *out = (double)f;
+        return true;
+    }
+    if (type == HT_GGUF_F64) {
+        uint64_t bits = ht_le64(p);
+        memcpy(out, &bits, sizeof *out);
+        return true;
+    }
+    uint64_t bits;
+    bool negative;
+    if (type == HT_GGUF_BOOL || !read_integer(type, p, &bits, &negative)) return false;
+    uint64_t magnitude = negative ? 0 - bits : bits;
+    if (magnitude > UINT64_C(1) << 53) return false; /* not exact in a double */
+    *out = negative ? -(double)magnitude : (double)magnitude;
+    return true;
+}
+
+static bool get_integer(const ht_gguf *g, const char *key, uint64_t *bits, bool *negative) {
+    const ht_gguf_value *v = ht_gguf_find(g, key);
+    return v && v->type != HT_GGUF_ARRAY && v->type != HT_GGUF_BOOL && read_integer(v->type, v->items, bits, negative);
+}
+
+bool ht_gguf_get_u64(const ht_gguf *g, const char *key, uint64_t *out) {
+    uint64_t bits;
+    bool negative;
+    if (!get_integer(g, key, &bits, &negative) || negative) return false;
+    *out = bits;
+    return true;
+}
+
+bool ht_gguf_get_i64_saturated(const ht_gguf *g, const char *key, int64_t *out) {
+    uint64_t bits;
+    bool negative;
+    if (!get_integer(g, key, &bits, &negative)) return false;
+    *out = !negative && bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+    return true;
+}
+
+bool ht_gguf_get_f64(const ht_gguf *g, const char *key, double *out) {
+    const ht_gguf_value *v = ht_gguf_find(g, key);
+    return v && v->type != HT_GGUF_ARRAY && item_f64(v->type, v->items, out);
+}
+
+bool ht_gguf_get_bool(const ht_gguf *g, const char *key, bool *out) {
+    const ht_gguf_value *v = ht_gguf_find(g, key);
+    if (!v || v->type != HT_GGUF_BOOL) return false;
+    *out = v->items[0] != 0;
+    return true;
+}
+
+bool ht_gguf_get_string(const ht_gguf *g, const char *key, ht_bytes *out) {
+    const ht_gguf_value *v = ht_gguf_find(g, key);
+    size_t offset = 0;
+    return v && v->type == HT_GGUF_STRING && ht_gguf_next_string(v, &offset, out);
+}
+
+bool ht_gguf_item_i64(const ht_gguf_value *v, uint64_t i, int64_t *out) {
+    uint64_t bits;
+    bool negative;
+    if (i >= v->n_items) return false;
+    if (!read_integer(v->item_type, v->items + (size_t)i * types[v->item_type].bytes, &bits, &negative)) return false;
+    if (!negative && bits > INT64_MAX) return false;
+    *out = (int64_t)bits;
+    return true;
+}
+
+bool ht_gguf_item_f64(const ht_gguf_value *v, uint64_t i, double *out) {
+    return i < v->n_items && item_f64(v->item_type, v->items + (size_t)i * types[v->item_type].bytes, out);
+}
+
+bool ht_gguf_next_string(const ht_gguf_value *v, size_t *offset, ht_bytes *out) {
+    if (v->item_type != HT_GGUF_STRING || *offset >= v->items_bytes) return false;
+    const unsigned char *p = v->items + *offset;
+    size_t len = (size_t)ht_le64(p);
+    *out = (ht_bytes){(const char *)p + 8, len};
+    *offset += 8 + len;
+    return true;
 }

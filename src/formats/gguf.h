@@ -76,6 +76,12 @@ const ht_gguf_tensor *ht_gguf_find_tensor(const ht_gguf *g, const char *name); /
  * `next` must outlive g. */
 void ht_gguf_continue(ht_gguf *g, const ht_gguf *next);
 
+/* Little-endian numbers. */
+static inline uint32_t ht_le32(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t ht_le64(const unsigned char *p) { return ht_le32(p) | (uint64_t)ht_le32(p + 4) << 32; }
+
 /* "u32", "string" ..., for messages. */
 const char *ht_gguf_type_name(ht_gguf_type type);
 

@@ -51,14 +51,12 @@ static void refuse(sink *s, const char *key, const char *what) {
 }
 
 static bool type_named(const char *name, ht_gguf_type *out) {
-    static const ht_gguf_type numbers[] = {HT_GGUF_U8,  HT_GGUF_I8,  HT_GGUF_U16, HT_GGUF_I16,
-                                           HT_GGUF_U32, HT_GGUF_I32, HT_GGUF_F32, HT_GGUF_BOOL,
-                                           HT_GGUF_U64, HT_GGUF_I64, HT_GGUF_F64};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (strcmp(ht_gguf_type_name(numbers[i]), name) == 0) {
-            *out = numbers[i];
-            return true;
-        }
+    for (int type = HT_GGUF_U8; type <= HT_GGUF_F64; type++) {
+        if (type == HT_GGUF_STRING || type == HT_GGUF_ARRAY || strcmp(ht_gguf_type_name((ht_gguf_type)type), name) != 0)
+            continue;
+        *out = (ht_gguf_type)type;
+        return true;
+    }
     return false;
 }
 
@@ -134,12 +132,6 @@ static void put_pair(sink *s, const char *key, const ht_json *value) {
     put_value(s, key, value);
 }
 
-static void put_metadata(sink *s, ht_json *metadata) {
-    const char *key;
-    ht_json *value;
-    ht_json_object_foreach(metadata, key, value) put_pair(s, key, value);
-}
-
 /* ---- metadata of another file ---- */
 
 /* The change of a value; NULL: it stays as it is. */
@@ -187,25 +179,9 @@ static void put_changed(sink *s, const ht_gguf *from, ht_json *changes) {
 
 /* ---- tensors ---- */
 
-/* ggml's number of a dense type, in safetensors' spelling of it; -1 when GGUF has no such type. */
-static int gguf_dense_type(const char *dtype) {
-    static const struct {
-        const char *name;
-        int type;
-    } known[] = {{"F32", 0}, {"F16", 1}, {"I8", 24}, {"I16", 25}, {"I32", 26}, {"I64", 27}, {"F64", 28}, {"BF16", 30}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, dtype) == 0) return known[i].type;
-    return -1;
-}
-
-static int type_id(const char *dtype) {
-    int dense = gguf_dense_type(dtype);
-    return dense >= 0 ? dense : ht_gguf_type_id(dtype);
-}
-
 static ht_status check_tensors(const char *path, const ht_tensor_output *tensors, int n, ht_error *err) {
     ht_json *known = ht_json_new_object();
-    ht_status st = HT_OK;
+    ht_status st = known ? HT_OK : ht_fail_memory(err, 0, path);
     for (int i = 0; i < n && !st; i++) {
         const ht_tensor_output *t = &tensors[i];
         if (ht_json_object_get(known, t->name))
@@ -214,7 +190,7 @@ static ht_status check_tensors(const char *path, const ht_tensor_output *tensors
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or not UTF-8", path, i);
         else if (ht_json_object_set_new(known, t->name, ht_json_boolean(true)))
             st = ht_fail_memory(err, 0, path);
-        else if (type_id(t->dtype) < 0)
+        else if (ht_gguf_type_id(t->dtype) < 0)
             st =
                 ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, t->name, t->dtype);
         else if (t->rank < 1 || t->rank > DIMS_MAX || !t->n_bytes)
@@ -233,93 +209,94 @@ static void put_directory(sink *s, const ht_tensor_output *tensors, int n) {
         put_text(s, t->name, strlen(t->name));
         put_number(s, (uint64_t)t->rank, 4);
         for (int d = t->rank - 1; d >= 0; d--) put_number(s, (uint64_t)t->shape[d], 8);
-        put_number(s, (uint64_t)type_id(t->dtype), 4);
+        put_number(s, (uint64_t)ht_gguf_type_id(t->dtype), 4);
         put_number(s, at, 8);
         at += (t->n_bytes + s->alignment - 1) / s->alignment * s->alignment;
     }
 }
 
-/* Opens the file and writes what is before the metadata. */
-static ht_status begin(sink *s, const ht_tensor_output *tensors, int n, uint64_t n_values) {
-    ht_status st = check_tensors(s->path, tensors, n, s->err);
-    if (!st) st = ht_writer_open(s->path, &s->w, s->err);
-    if (st) return st;
-    put(s, "GGUF", 4);
-    put_number(s, VERSION, 4);
-    put_number(s, (uint64_t)n, 8);
-    put_number(s, n_values, 8);
-    return HT_OK;
-}
-
-/* Writes what is behind the metadata, and commits the file. */
-static ht_status finish(sink *s, const ht_tensor_output *tensors, int n, ht_tensor_values *values, void *user) {
-    put_directory(s, tensors, n);
-    pad(s);
-    for (int i = 0; i < n && !s->status; i++) {
-        const void *bytes;
-        s->status = values(user, i, &bytes, s->err);
-        if (s->status) break;
-        put(s, bytes, tensors[i].n_bytes);
-        pad(s);
-    }
-    if (s->status == HT_OK) return ht_writer_commit(s->w, s->err);
-    ht_writer_discard(s->w);
-    return s->status;
-}
-
-ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, ht_json *metadata,
-                        ht_tensor_values *values, void *user, ht_error *err) {
-    sink s = {.path = path, .alignment = ALIGNMENT, .err = err};
-    ht_status st = begin(&s, tensors, n, ht_json_object_size(metadata));
-    if (st) return st;
-    put_metadata(&s, metadata);
-    return finish(&s, tensors, n, values, user);
-}
-
-ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, ht_json *changes, const ht_tensor_output *tensors,
-                          int n, ht_tensor_values *values, void *user, ht_error *err) {
-    sink s = {.path = path, .alignment = ht_gguf_alignment(from), .err = err};
-    ht_status st = begin(&s, tensors, n, count_changed(from, changes));
-    if (st) return st;
-    put_changed(&s, from, changes);
-    return finish(&s, tensors, n, values, user);
-}
-
-/* ---- parts ---- */
+/* ---- files ---- */
 
 size_t ht_gguf_alignment(const ht_gguf *from) {
     uint64_t alignment;
     return from && ht_gguf_get_u64(from, alignment_key, &alignment) ? (size_t)alignment : ALIGNMENT;
 }
 
-/* The metadata of a part, with the alignment where it is not the usual one. */
-static void put_part_metadata(sink *s, ht_json *metadata) {
-    put_metadata(s, metadata);
-    if (s->alignment == ALIGNMENT) return;
+/* The metadata of a part behind the first: its own, with the alignment where it is not the usual one. Else that of another
+ * file with changes, or where there is none, `metadata`. */
+static uint64_t count_values(const sink *s, const ht_gguf *from, ht_json *metadata, bool is_part) {
+    if (from && !is_part) return count_changed(from, metadata);
+    return ht_json_object_size(metadata) + (is_part && s->alignment != ALIGNMENT);
+}
+
+static void put_values(sink *s, const ht_gguf *from, ht_json *metadata, bool is_part) {
+    const char *key;
+    ht_json *value;
+    if (from && !is_part) {
+        put_changed(s, from, metadata);
+        return;
+    }
+    ht_json_object_foreach(metadata, key, value) put_pair(s, key, value);
+    if (!is_part || s->alignment == ALIGNMENT) return;
     put_text(s, alignment_key, sizeof alignment_key - 1);
     put_number(s, HT_GGUF_U32, 4);
     put_number(s, s->alignment, 4);
 }
 
+typedef struct contents {
+    const ht_gguf *from;
+    ht_json *metadata;
+    bool is_part;
+    const ht_tensor_output *tensors;
+    int n;
+    ht_tensor_values *values;
+    void *user;
+} contents;
+
+static ht_status write_file(const char *path, const contents *c, ht_error *err) {
+    sink s = {.path = path, .alignment = ht_gguf_alignment(c->from), .err = err};
+    ht_status st = check_tensors(path, c->tensors, c->n, err);
+    if (!st) st = ht_writer_open(path, &s.w, err);
+    if (st) return st;
+    put(&s, "GGUF", 4);
+    put_number(&s, VERSION, 4);
+    put_number(&s, (uint64_t)c->n, 8);
+    put_number(&s, count_values(&s, c->from, c->metadata, c->is_part), 8);
+    put_values(&s, c->from, c->metadata, c->is_part);
+    put_directory(&s, c->tensors, c->n);
+    pad(&s);
+    for (int i = 0; i < c->n && !s.status; i++) {
+        const void *bytes;
+        s.status = c->values(c->user, i, &bytes, err);
+        if (s.status) break;
+        put(&s, bytes, c->tensors[i].n_bytes);
+        pad(&s);
+    }
+    if (s.status == HT_OK) return ht_writer_commit(s.w, err);
+    ht_writer_discard(s.w);
+    return s.status;
+}
+
+ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, ht_json *metadata,
+                        ht_tensor_values *values, void *user, ht_error *err) {
+    return write_file(path, &(contents){NULL, metadata, false, tensors, n, values, user}, err);
+}
+
+ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, ht_json *changes, const ht_tensor_output *tensors,
+                          int n, ht_tensor_values *values, void *user, ht_error *err) {
+    return write_file(path, &(contents){from, changes, false, tensors, n, values, user}, err);
+}
+
 ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, ht_json *metadata, const ht_tensor_output *tensors,
                              int n, ht_tensor_values *values, void *user, ht_error *err) {
-    sink s = {.path = path, .alignment = ht_gguf_alignment(first), .err = err};
-    ht_status st = begin(&s, tensors, n, ht_json_object_size(metadata) + (s.alignment != ALIGNMENT));
-    if (st) return st;
-    put_part_metadata(&s, metadata);
-    return finish(&s, tensors, n, values, user);
+    return write_file(path, &(contents){first, metadata, true, tensors, n, values, user}, err);
 }
 
 /* ---- sizes ---- */
 
 ht_status ht_gguf_metadata_bytes(const ht_gguf *from, ht_json *metadata, bool is_part, size_t *out, ht_error *err) {
     sink s = {.path = "GGUF metadata", .alignment = ht_gguf_alignment(from), .n = HEADER, .err = err};
-    if (is_part)
-        put_part_metadata(&s, metadata);
-    else if (from)
-        put_changed(&s, from, metadata);
-    else
-        put_metadata(&s, metadata);
+    put_values(&s, from, metadata, is_part);
     *out = s.n;
     return s.status;
 }

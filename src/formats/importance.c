@@ -1,12 +1,25 @@
-/* Table of importance weights: rows and their names, means, and sums of tables. */
+/* Importance weights: the table of rows and their names, means, and sums of tables; its readers and its writer. Source of both
+ * layouts: llama.cpp's tools/imatrix.
+ *
+ * GGUF: general.type "imatrix", and for each matrix NAME two tensors of F32: NAME.in_sum2 with the sums of squares [columns,
+ * experts] and NAME.counts with the inputs that they are of [1, experts].
+ *
+ * The older form has no magic number. Little-endian: i32 number of entries; of each i32 length and bytes of the name, i32
+ * chunks, i32 number of values, and that many f32, the means times the chunks; then, where the file goes on, i32 chunks in all, i32
+ * length and bytes of the text's name. */
 #include "formats/importance.h"
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/grow.h"
 #include "base/text.h"
+#include "formats/gguf.h"
+#include "formats/gguf_write.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,5 +317,305 @@ ht_status ht_importance_merge(const ht_importance *const *parts, int n, ht_impor
         ht_importance_free(sum);
     else
         *out = sum;
+    return status;
+}
+
+/* ---- reading ---- */
+
+static void read_floats(const unsigned char *from, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = ht_le32(from + 4 * i);
+        memcpy(&out[i], &bits, sizeof bits);
+    }
+}
+
+/* ---- GGUF ---- */
+
+static const char sums_end[] = ".in_sum2", counts_end[] = ".counts";
+
+static bool ends_in(ht_bytes name, const char *end, size_t *before) {
+    const size_t n = strlen(end);
+    if (name.len <= n || memcmp(name.data + name.len - n, end, n) != 0) return false;
+    *before = name.len - n;
+    return true;
+}
+
+static int64_t elements(const ht_gguf_tensor *t) { return (int64_t)(t->n_bytes / sizeof(float)); }
+
+/* The tensor `name` + `end`; NULL when there is none. */
+static const ht_gguf_tensor *partner(const ht_gguf *g, ht_bytes name, const char *end) {
+    char whole[256];
+    if (name.len > sizeof whole - sizeof sums_end) return NULL;
+    snprintf(whole, sizeof whole, "%.*s%s", (int)name.len, name.data, end);
+    return ht_gguf_find_tensor(g, whole);
+}
+
+static ht_status read_pair(const ht_gguf *g, ht_bytes name, const ht_gguf_tensor *sums, ht_importance *into,
+                           ht_error *err) {
+    const int shown = ht_name_shown(name.data, name.len);
+    const ht_gguf_tensor *counts = partner(g, name, counts_end);
+    if (!counts)
+        return ht_fail(err, HT_ERR_FORMAT, "`%.*s` has sums but no counts, expected `%.*s%s` too", shown, name.data,
+                       shown, name.data, counts_end);
+    if (sums->type != HT_W_F32 || counts->type != HT_W_F32)
+        return ht_fail(err, HT_ERR_FORMAT, "`%.*s` has sums of %s and counts of %s, expected F32", shown, name.data,
+                       sums->type_name, counts->type_name);
+    const int64_t n = elements(sums), n_experts = elements(counts);
+    if (n % n_experts != 0)
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "`%.*s` has %" PRId64 " sums, which are no multiple of its %" PRId64 " counts", shown, name.data,
+                       n, n_experts);
+    ht_importance_row *row;
+    const ht_status status = ht_importance_add(into, name.data, name.len, n / n_experts, n_experts, &row, err);
+    if (status) return status;
+    read_floats(sums->data, n, row->sum);
+    for (int64_t e = 0; e < n_experts; e++) {
+        float count;
+        read_floats(counts->data + 4 * e, 1, &count);
+        row->count[e] = (double)count;
+    }
+    return HT_OK;
+}
+
+static ht_status read_metadata(const ht_gguf *g, ht_importance *into, ht_error *err) {
+    ht_bytes type;
+    if (!ht_gguf_get_string(g, "general.type", &type) || type.len != 7 || memcmp(type.data, "imatrix", 7) != 0)
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "this GGUF file does not hold importance weights: its general.type is not \"imatrix\"");
+    ht_gguf_get_i64_saturated(g, "imatrix.chunk_count", &into->n_chunks);
+    ht_gguf_get_i64_saturated(g, "imatrix.chunk_size", &into->chunk_tokens);
+    if (into->n_chunks < 0 || into->chunk_tokens < 0)
+        return ht_fail(err, HT_ERR_FORMAT, "imatrix.chunk_count is %" PRId64 " and imatrix.chunk_size %" PRId64,
+                       into->n_chunks, into->chunk_tokens);
+    const ht_gguf_value *names = ht_gguf_find(g, "imatrix.datasets");
+    ht_status status = HT_OK;
+    ht_bytes dataset;
+    for (size_t at = 0; !status && names && ht_gguf_next_string(names, &at, &dataset);)
+        status = ht_importance_add_dataset(into, dataset.data, dataset.len, err);
+    return status;
+}
+
+static ht_status read_gguf(const ht_gguf *g, ht_importance *into, ht_error *err) {
+    ht_status status = read_metadata(g, into, err);
+    for (size_t i = 0; !status && i < ht_gguf_n_tensors(g); i++) {
+        const ht_gguf_tensor *t = ht_gguf_tensor_at(g, i);
+        size_t before;
+        if (ends_in(t->name, sums_end, &before))
+            status = read_pair(g, (ht_bytes){t->name.data, before}, t, into, err);
+        else if (ends_in(t->name, counts_end, &before) && !partner(g, (ht_bytes){t->name.data, before}, sums_end))
+            status = ht_fail(err, HT_ERR_FORMAT, "`%.*s` has counts but no sums", ht_name_shown(t->name.data, before),
+                             t->name.data);
+    }
+    return status;
+}
+
+static ht_status parse_gguf(const void *data, size_t size, const char *name, ht_importance **out, ht_error *err) {
+    ht_gguf *g;
+    ht_status status = ht_gguf_parse(data, size, name, &g, err); /* its messages name the file */
+    if (status) return status;
+    status = ht_importance_new(ht_gguf_n_tensors(g), out, err);
+    if (!status && (status = read_gguf(g, *out, err))) ht_fail_in(err, status, "%s", name);
+    ht_gguf_free(g);
+    return status;
+}
+
+/* ---- the older form ---- */
+
+typedef struct cursor {
+    const unsigned char *data;
+    size_t size, pos;
+    ht_status status;
+    ht_error *err;
+} cursor;
+
+HT_PRINTF(2, 3) static void fail(cursor *c, const char *fmt, ...) {
+    if (c->status) return;
+    char message[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    c->status = ht_fail(c->err, HT_ERR_FORMAT, "%s", message);
+}
+
+static const unsigned char *read_bytes(cursor *c, size_t n, const char *what) {
+    if (c->status) return NULL;
+    if (n > c->size - c->pos) {
+        fail(
+            c,
+            "%s at byte %zu: expected %zu bytes, but only %zu remain; the file is cut short, or is neither GGUF nor an "
+            "imatrix.dat",
+            what, c->pos, n, c->size - c->pos);
+        return NULL;
+    }
+    const unsigned char *p = c->data + c->pos;
+    c->pos += n;
+    return p;
+}
+
+/* A number that cannot be less than `least`; that after an error. */
+static int64_t read_number(cursor *c, int32_t least, const char *what) {
+    const size_t at = c->pos;
+    const unsigned char *p = read_bytes(c, 4, what);
+    const int32_t n = p ? (int32_t)ht_le32(p) : least;
+    if (n >= least) return n;
+    fail(c, "%s at byte %zu is %" PRId32 "; the file is damaged, or is neither GGUF nor an imatrix.dat", what, at, n);
+    return least;
+}
+
+static void read_entry(cursor *c, ht_importance *into) {
+    const size_t length = (size_t)read_number(c, 1, "the length of a name");
+    const unsigned char *name = read_bytes(c, length, "a name");
+    const int64_t chunks = read_number(c, 0, "the chunks of an entry"), n = read_number(c, 1, "the values of an entry");
+    const unsigned char *values = read_bytes(c, (size_t)n * sizeof(float), "the values of an entry");
+    if (!values) return;
+    ht_importance_row *row;
+    c->status = ht_importance_add(into, (const char *)name, length, n, 1, &row, c->err);
+    if (c->status) return;
+    /* Values of no chunks are the means. */
+    const double times = chunks > 0 ? (double)chunks : 1, count = times * (double)HT_IMPORTANCE_CHUNK;
+    row->count[0] = count;
+    read_floats(values, n, row->sum);
+    for (int64_t i = 0; i < n; i++) row->sum[i] *= (float)HT_IMPORTANCE_CHUNK;
+}
+
+static void read_trailer(cursor *c, ht_importance *into) {
+    if (c->status || c->pos == c->size) return;
+    into->n_chunks = read_number(c, 0, "the number of chunks");
+    if (c->status || c->pos == c->size) return;
+    const size_t length = (size_t)read_number(c, 0, "the length of the text's name");
+    const unsigned char *name = read_bytes(c, length, "the text's name");
+    if (name) c->status = ht_importance_add_dataset(into, (const char *)name, length, c->err);
+}
+
+static ht_status parse_older(const void *data, size_t size, const char *name, ht_importance **out, ht_error *err) {
+    enum { LEAST_BYTES = 4 + 1 + 4 + 4 + 4 }; /* of an entry: bounds their number */
+    cursor c = {.data = data, .size = size, .err = err};
+    const int64_t n = read_number(&c, 1, "the number of entries");
+    if (!c.status && (size_t)n > (size - c.pos) / LEAST_BYTES)
+        fail(&c,
+             "%" PRId64
+             " entries do not fit in %zu bytes; the file is cut short, or is neither GGUF nor an imatrix.dat",
+             n, size);
+    if (!c.status) c.status = ht_importance_new((size_t)n, out, err);
+    for (int64_t i = 0; i < n && !c.status; i++) read_entry(&c, *out);
+    if (!c.status) read_trailer(&c, *out);
+    return c.status ? ht_fail_in(err, c.status, "%s", name) : HT_OK;
+}
+
+/* ---- both ---- */
+
+ht_status ht_importance_parse(const void *data, size_t size, const char *name, ht_importance **out, ht_error *err) {
+    ht_importance *i = NULL;
+    *out = NULL;
+    if (ht_is_lfs_pointer(data, size)) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", name, HT_LFS_POINTER);
+    const bool is_gguf = size >= 4 && memcmp(data, "GGUF", 4) == 0;
+    ht_status status = is_gguf ? parse_gguf(data, size, name, &i, err) : parse_older(data, size, name, &i, err);
+    if (!status && i->n == 0) status = ht_fail(err, HT_ERR_FORMAT, "%s: there are no importance weights in it", name);
+    if (!status && (status = ht_importance_seal(i, err))) ht_fail_in(err, status, "%s", name);
+    if (status)
+        ht_importance_free(i);
+    else
+        *out = i;
+    return status;
+}
+
+ht_status ht_importance_load(const char *path, ht_importance **out, ht_error *err) {
+    ht_file *file;
+    *out = NULL;
+    ht_status status = ht_file_open(path, &file, err);
+    if (status) return status;
+    status = ht_file_fetch(file, file->size, err);
+    if (!status) status = ht_importance_parse(file->data, file->size, path, out, err);
+    ht_file_close(file);
+    return status;
+}
+
+/* ---- writing, as GGUF ---- */
+
+enum { TENSORS = 2 }; /* of a row: sums and counts */
+
+typedef struct writing {
+    const ht_importance *from;
+    ht_tensor_output *tensor; /* [n][2] sums and counts of each row */
+    int64_t (*shape)[TENSORS][2];
+    char **name; /* [n][2] */
+    float *counts;
+} writing;
+
+static ht_status values(void *user, int i, const void **bytes, ht_error *err) {
+    writing *w = user;
+    const ht_importance_row *r = &w->from->row[i / TENSORS];
+    *bytes = r->sum;
+    if (i % TENSORS == 0) return HT_OK;
+    if (!HT_RESIZE(w->counts, r->n_experts))
+        return ht_fail_memory(err, (size_t)r->n_experts * sizeof *w->counts, "counts");
+    for (int64_t e = 0; e < r->n_experts; e++) w->counts[e] = (float)r->count[e];
+    *bytes = w->counts;
+    return HT_OK;
+}
+
+static char *joined(const char *a, const char *b) {
+    const size_t n = strlen(a) + strlen(b) + 1;
+    char *both = malloc(n);
+    if (both) snprintf(both, n, "%s%s", a, b);
+    return both;
+}
+
+static ht_status describe(writing *w, ht_error *err) {
+    static const char *const ends[TENSORS] = {".in_sum2", ".counts"};
+    const size_t n = (size_t)w->from->n * TENSORS;
+    w->tensor = calloc(n, sizeof *w->tensor);
+    w->shape = calloc((size_t)w->from->n, sizeof *w->shape);
+    w->name = calloc(n, sizeof *w->name);
+    bool made = w->tensor && w->shape && w->name;
+    for (size_t i = 0; made && i < n; i++) {
+        const ht_importance_row *r = &w->from->row[i / TENSORS];
+        const size_t part = i % TENSORS;
+        int64_t *shape = w->shape[i / TENSORS][part];
+        shape[0] = r->n_experts;
+        shape[1] = part == 0 ? r->n_columns : 1;
+        made = (w->name[i] = joined(r->name, ends[part])) != NULL;
+        w->tensor[i] = (ht_tensor_output){.name = w->name[i],
+                                          .dtype = "F32",
+                                          .rank = 2,
+                                          .shape = shape,
+                                          .n_bytes = (size_t)(shape[0] * shape[1]) * sizeof(float)};
+    }
+    return made ? HT_OK : ht_fail_memory(err, n * sizeof *w->tensor, "importance weights");
+}
+
+/* A number of 32 bits, in the metadata's form. */
+static ht_json *u32(int64_t n) {
+    return ht_json_pack("{ss sI}", "dtype", "u32", "value", (int64_t)ht_min_i64(n, UINT32_MAX));
+}
+
+/* The three keys besides the type are what llama.cpp asks of a file. NULL when memory ran out. */
+static ht_json *metadata_of(const ht_importance *i) {
+    ht_json *datasets = ht_json_new_array();
+    bool whole = datasets != NULL;
+    for (int64_t k = 0; k < i->n_datasets; k++)
+        whole = ht_json_array_append_new(datasets, ht_json_string(i->dataset[k])) == 0 && whole;
+    const int64_t chunk_tokens = i->chunk_tokens ? i->chunk_tokens : HT_IMPORTANCE_CHUNK;
+    ht_json *all = ht_json_pack("{ss so so so}", "general.type", "imatrix", "imatrix.datasets", datasets,
+                                "imatrix.chunk_count", u32(i->n_chunks), "imatrix.chunk_size", u32(chunk_tokens));
+    if (whole) return all;
+    ht_json_decref(all);
+    return NULL;
+}
+
+ht_status ht_importance_save(const ht_importance *i, const char *path, ht_error *err) {
+    writing w = {.from = i};
+    if (i->n > INT32_MAX / TENSORS)
+        return ht_fail(err, HT_ERR_LIMIT, "%s: %lld entries are too many", path, (long long)i->n);
+    ht_json *metadata = metadata_of(i);
+    ht_status status = metadata ? describe(&w, err) : ht_fail_memory(err, sizeof(ht_json), "metadata");
+    if (!status) status = ht_gguf_write(path, w.tensor, (int)i->n * TENSORS, metadata, values, &w, err);
+    for (int64_t k = 0; w.name && k < i->n * TENSORS; k++) free(w.name[k]);
+    free(w.name);
+    free(w.shape);
+    free(w.tensor);
+    free(w.counts);
+    ht_json_decref(metadata);
     return status;
 }

@@ -107,67 +107,50 @@ bool ht_json_modulo(const ht_json *value, uint64_t *out) {
     return true;
 }
 
-/* NULL when the member is absent or null. */
-static const ht_json *member(const ht_json *object, const char *key) {
-    const ht_json *value = object ? ht_json_object_get(object, key) : NULL;
-    return value && !ht_json_is_null(value) ? value : NULL;
-}
-
-static void wrong_kind(ht_json_reader *r, const char *key, const ht_json *value, const char *expected) {
+/* The member when it has a type; NULL when it is absent or null, or, with an error, of another type. */
+static const ht_json *typed(ht_json_reader *r, const ht_json *object, const char *key,
+                            bool (*has_type)(const ht_json *), const char *expected) {
     char found[128];
+    const ht_json *value = ht_json_object_get(object, key);
+    if (!value || ht_json_is_null(value)) return NULL;
+    if (has_type(value)) return value;
     ht_json_fail(r, HT_ERR_FORMAT, "`%s` is %s, expected %s", key, ht_json_describe(value, found, sizeof found),
                  expected);
+    return NULL;
+}
+
+static bool is_whole(const ht_json *value) {
+    int64_t whole;
+    return ht_json_whole(value, &whole);
 }
 
 bool ht_json_i64(ht_json_reader *r, const ht_json *object, const char *key, int64_t *out) {
-    const ht_json *value = member(object, key);
-    if (!value) return false;
-    if (ht_json_whole(value, out)) return true;
-    wrong_kind(r, key, value, "an integer");
-    return false;
+    const ht_json *value = typed(r, object, key, is_whole, "an integer");
+    return value && ht_json_whole(value, out);
 }
 
 bool ht_json_f64(ht_json_reader *r, const ht_json *object, const char *key, double *out) {
-    const ht_json *value = member(object, key);
-    if (!value) return false;
-    if (!ht_json_is_number(value)) {
-        wrong_kind(r, key, value, "a number");
-        return false;
-    }
-    *out = ht_json_number_value(value);
-    return true;
+    const ht_json *value = typed(r, object, key, ht_json_is_number, "a number");
+    if (value) *out = ht_json_number_value(value);
+    return value;
 }
 
 bool ht_json_bool(ht_json_reader *r, const ht_json *object, const char *key, bool *out) {
-    const ht_json *value = member(object, key);
-    if (!value) return false;
-    if (!ht_json_is_boolean(value)) {
-        wrong_kind(r, key, value, "true or false");
-        return false;
-    }
-    *out = ht_json_is_true(value);
-    return true;
+    const ht_json *value = typed(r, object, key, ht_json_is_boolean, "true or false");
+    if (value) *out = ht_json_is_true(value);
+    return value;
 }
 
 bool ht_json_str(ht_json_reader *r, const ht_json *object, const char *key, const char **out) {
-    const ht_json *value = member(object, key);
-    if (!value) return false;
-    if (!ht_json_is_string(value)) {
-        wrong_kind(r, key, value, "a string");
-        return false;
-    }
-    *out = ht_json_string_value(value);
-    return true;
+    const ht_json *value = typed(r, object, key, ht_json_is_string, "a string");
+    if (value) *out = ht_json_string_value(value);
+    return value;
 }
 
 const ht_json *ht_json_object(ht_json_reader *r, const ht_json *object, const char *key) {
-    const ht_json *value = member(object, key);
-    if (value && !ht_json_is_object(value)) wrong_kind(r, key, value, "an object");
-    return ht_json_is_object(value) ? value : NULL;
+    return typed(r, object, key, ht_json_is_object, "an object");
 }
 
 const ht_json *ht_json_array(ht_json_reader *r, const ht_json *object, const char *key) {
-    const ht_json *value = member(object, key);
-    if (value && !ht_json_is_array(value)) wrong_kind(r, key, value, "an array");
-    return ht_json_is_array(value) ? value : NULL;
+    return typed(r, object, key, ht_json_is_array, "an array");
 }

@@ -1,14 +1,14 @@
 #include "formats/json_value.h"
 
 #include "base/checked.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "base/table.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { SMALL_OBJECT = 8 }; /* members that are compared one by one; more have an index */
 
@@ -35,9 +35,9 @@ typedef struct array_value {
 
 typedef struct object_value {
     ht_json head;
-    size_t n, capacity, n_slots; /* slots: a power of two, at least twice the members; 0: no index */
+    size_t n, capacity;
     ht_json_member *members;
-    uint32_t *slots; /* an open-addressing table of position + 1; 0: free */
+    ht_table index; /* of positions by name; empty in a small object */
 } object_value;
 
 /* ---- references ---- */
@@ -60,7 +60,7 @@ static void clear_object(object_value *o) {
         ht_json_decref(o->members[i].value);
     }
     free(o->members);
-    free(o->slots);
+    ht_table_free(&o->index);
 }
 
 void ht_json_decref(ht_json *v) {
@@ -176,23 +176,18 @@ ht_json *ht_json_array_get(const ht_json *array, size_t i) {
     return i < ht_json_array_size(array) ? array_of(array)->items[i] : NULL;
 }
 
-/* Makes capacity for `need` elements of `size` bytes. */
-static bool grow(void *elements, size_t *capacity, size_t need, size_t size) {
-    void **of = elements;
-    size_t larger = *capacity ? *capacity : 4, bytes;
-    if (need <= *capacity) return true;
-    while (larger < need)
-        if (!ht_mul_size(larger, 2, &larger)) return false;
-    void *moved = ht_mul_size(larger, size, &bytes) ? realloc(*of, bytes) : NULL;
-    if (!moved) return false;
-    *of = moved;
+/* Makes capacity for an element after n; 4 at first, as most containers are small. */
+static bool grow(void *elements, size_t *capacity, size_t n, size_t size) {
+    const size_t larger = *capacity ? 2 * *capacity : 4;
+    if (n < *capacity) return true;
+    if (!ht_resize(elements, larger, size)) return false;
     *capacity = larger;
     return true;
 }
 
 int ht_json_array_insert_new(ht_json *array, size_t i, ht_json *value) {
     array_value *a = array_of(array);
-    if (!a || !value || value == array || i > a->n || !grow(&a->items, &a->capacity, a->n + 1, sizeof *a->items)) {
+    if (!a || !value || value == array || i > a->n || !grow(&a->items, &a->capacity, a->n, sizeof *a->items)) {
         ht_json_decref(value);
         return -1;
     }
@@ -253,86 +248,41 @@ const ht_json_member *ht_json_members(const ht_json *object, size_t *n) {
     return *n ? object_of(object)->members : NULL;
 }
 
-static uint64_t mix(uint64_t a, uint64_t b) {
-    __extension__ const unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-/* A number that whoever sends documents does not know: names could be chosen otherwise to collide. */
-static uint64_t hash_seed(void) {
-    static _Atomic uint64_t chosen;
-    uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed);
-    if (seed) return seed;
-    struct timespec now;
-    (void)timespec_get(&now, TIME_UTC);
-    uint64_t other = 0;
-    seed = mix((uint64_t)now.tv_nsec ^ 0x9E3779B97F4A7C15u, (uint64_t)(uintptr_t)&now | 1);
-    seed = mix(seed ^ (uint64_t)now.tv_sec, (uint64_t)(uintptr_t)&chosen | 1) | 1;
-    return atomic_compare_exchange_strong(&chosen, &other, seed) ? seed : other;
-}
-
-static uint64_t hash_of(const char *name, size_t n) {
-    const uint64_t seed = hash_seed();
-    uint64_t hash = seed ^ n, word;
-    for (; n > 8; name += 8, n -= 8) {
-        memcpy(&word, name, 8);
-        hash = mix(hash ^ word, seed);
-    }
-    word = 0;
-    memcpy(&word, name, n);
-    return mix(hash ^ word, seed);
-}
-
-/* The slot of a name, or the free one where it belongs. */
-static uint32_t *slot_of(const object_value *o, uint64_t hash, const char *name, size_t n) {
-    size_t at = hash & (o->n_slots - 1);
-    for (; o->slots[at]; at = (at + 1) & (o->n_slots - 1)) {
-        const ht_json_member *m = &o->members[o->slots[at] - 1];
-        if (m->hash == hash && m->n_name == n && memcmp(m->name, name, n) == 0) break;
-    }
-    return &o->slots[at];
-}
-
-static void fill_slots(object_value *o) {
-    if (!o->n_slots) return;
-    memset(o->slots, 0, o->n_slots * sizeof *o->slots);
-    for (size_t i = 0; i < o->n; i++)
-        *slot_of(o, o->members[i].hash, o->members[i].name, o->members[i].n_name) = (uint32_t)i + 1;
+static bool is_named(const ht_json_member *m, const char *name, size_t n) {
+    return m->n_name == n && memcmp(m->name, name, n) == 0;
 }
 
 /* Position of a member; the number of members: there is none. */
-static size_t find(const object_value *o, uint64_t hash, const char *name, size_t n) {
-    if (o->n_slots) {
-        const uint32_t slot = *slot_of(o, hash, name, n);
-        return slot ? slot - 1 : o->n;
+static size_t find(const object_value *o, const char *name, size_t n) {
+    size_t i = 0, probe = 0;
+    if (o->index.n) {
+        const uint64_t hash = ht_hash_bytes(name, n);
+        for (uint32_t at; (at = ht_table_next(&o->index, hash, &probe)) != HT_TABLE_END;)
+            if (is_named(&o->members[at], name, n)) return at;
+        return o->n;
     }
-    size_t i = 0;
-    while (i < o->n &&
-           (o->members[i].hash != hash || o->members[i].n_name != n || memcmp(o->members[i].name, name, n) != 0))
-        i++;
+    while (i < o->n && !is_named(&o->members[i], name, n)) i++;
     return i;
 }
 
-/* Makes an index, or a larger one, for one more member. */
-static bool reserve_slots(object_value *o) {
-    if (o->n < SMALL_OBJECT || 2 * (o->n + 1) <= o->n_slots) return true;
-    const size_t n_slots = o->n_slots ? 2 * o->n_slots : 4 * SMALL_OBJECT;
-    uint32_t *slots = o->n < INT32_MAX ? malloc(n_slots * sizeof *slots) : NULL;
-    if (!slots) return false;
-    free(o->slots);
-    o->slots = slots;
-    o->n_slots = n_slots;
-    fill_slots(o);
-    return true;
+/* Adds the members that the index lacks, unless the object is small and has none; there is none after a failure. */
+static ht_status index_members(object_value *o) {
+    ht_status status = HT_OK;
+    if (!o->index.n && o->n <= SMALL_OBJECT) return HT_OK;
+    for (size_t i = o->index.n; !status && i < o->n; i++)
+        status = ht_table_add(&o->index, ht_hash_bytes(o->members[i].name, o->members[i].n_name), (uint32_t)i);
+    if (status) ht_table_free(&o->index);
+    return status;
 }
 
-/* Adds a member that is not there; takes the name, allocated, and the value when it succeeds. */
-static bool add(object_value *o, uint64_t hash, const char *name, size_t n, ht_json *value) {
-    if (!reserve_slots(o) || !grow(&o->members, &o->capacity, o->n + 1, sizeof *o->members)) return false;
-    o->members[o->n] = (ht_json_member){name, n, hash, value};
-    if (o->n_slots) *slot_of(o, hash, name, n) = (uint32_t)o->n + 1;
-    o->n++;
-    return true;
+/* Adds a member that is not there; takes the name, allocated, and the value when it succeeds. HT_ERR_FORMAT for names that
+ * were made to collide. */
+static ht_status add(object_value *o, const char *name, size_t n, ht_json *value) {
+    if (o->n >= INT32_MAX || !grow(&o->members, &o->capacity, o->n, sizeof *o->members)) return HT_ERR_MEMORY;
+    o->members[o->n++] = (ht_json_member){name, n, value};
+    const ht_status status = index_members(o);
+    if (status) o->n--;
+    return status;
 }
 
 static char *copy_name(const char *name, size_t n) {
@@ -349,15 +299,14 @@ int ht_json_object_setn_new(ht_json *object, const char *name, size_t n, ht_json
         ht_json_decref(value);
         return -1;
     }
-    const uint64_t hash = hash_of(name, n);
-    const size_t i = find(o, hash, name, n);
+    const size_t i = find(o, name, n);
     if (i < o->n) {
         ht_json_decref(o->members[i].value);
         o->members[i].value = value;
         return 0;
     }
     char *copy = copy_name(name, n);
-    if (copy && add(o, hash, copy, n, value)) return 0;
+    if (copy && !add(o, copy, n, value)) return 0;
     free(copy);
     ht_json_decref(value);
     return -1;
@@ -374,7 +323,7 @@ int ht_json_object_set(ht_json *object, const char *name, ht_json *value) {
 ht_json *ht_json_object_getn(const ht_json *object, const char *name, size_t n) {
     const object_value *o = object_of(object);
     if (!o || !o->n || !name) return NULL;
-    const size_t i = find(o, hash_of(name, n), name, n);
+    const size_t i = find(o, name, n);
     return i < o->n ? o->members[i].value : NULL;
 }
 
@@ -384,12 +333,13 @@ ht_json *ht_json_object_get(const ht_json *object, const char *name) {
 
 int ht_json_object_del(ht_json *object, const char *name) {
     object_value *o = object_of(object);
-    const size_t n = name ? strlen(name) : 0, i = o && name ? find(o, hash_of(name, n), name, n) : 0;
+    const size_t n = name ? strlen(name) : 0, i = o && name ? find(o, name, n) : 0;
     if (!o || !name || i == o->n) return -1;
     const ht_json_member removed = o->members[i];
     o->n--;
     memmove(o->members + i, o->members + i + 1, (o->n - i) * sizeof *o->members);
-    fill_slots(o);
+    ht_table_truncate(&o->index, (uint32_t)i);
+    (void)index_members(o); /* where there was room */
     free((char *)(uintptr_t)removed.name);
     ht_json_decref(removed.value);
     return 0;
@@ -411,29 +361,15 @@ int ht_json_object_update(ht_json *object, const ht_json *other) {
 
 /* ---- whole values ---- */
 
-/* A container with these items, or with copies of them. */
-static ht_json *copy_container(const ht_json *v, bool is_deep) {
-    ht_json *copy = ht_json_is_object(v) ? ht_json_new_object() : ht_json_new_array(), *item;
-    const char *name;
-    size_t i, n;
-    int failed = copy ? 0 : -1;
-    if (copy) copy->line = v->line, copy->column = v->column;
-    ht_json_array_foreach(v, i, item) if (!failed) failed =
-        ht_json_array_append_new(copy, is_deep ? ht_json_deep_copy(item) : ht_json_incref(item));
-    ht_json_object_keylen_foreach(v, name, n, item) if (!failed) failed =
-        ht_json_object_setn_new(copy, name, n, is_deep ? ht_json_deep_copy(item) : ht_json_incref(item));
-    if (!failed) return copy;
+ht_json *ht_json_copy(const ht_json *v) {
+    if (!ht_json_is_object(v) && !ht_json_is_array(v)) return ht_json_incref(v); /* scalars never change */
+    ht_json *copy = ht_json_is_object(v) ? ht_json_new_object() : ht_json_new_array();
+    if (!copy) return NULL;
+    copy->line = v->line;
+    copy->column = v->column;
+    if (!(ht_json_is_object(v) ? ht_json_object_update(copy, v) : ht_json_array_extend(copy, v))) return copy;
     ht_json_decref(copy);
     return NULL;
-}
-
-ht_json *ht_json_copy(const ht_json *v) {
-    /* Scalars never change. */
-    return ht_json_is_object(v) || ht_json_is_array(v) ? copy_container(v, false) : ht_json_incref(v);
-}
-
-ht_json *ht_json_deep_copy(const ht_json *v) {
-    return ht_json_is_object(v) || ht_json_is_array(v) ? copy_container(v, true) : ht_json_incref(v);
 }
 
 bool ht_json_equal(const ht_json *a, const ht_json *b) {
@@ -469,7 +405,6 @@ typedef struct reader {
     ht_json *root, *open[HT_JSON_DEPTH_MAX];
     char *name; /* of the member whose value is next */
     size_t n_name;
-    uint64_t hash;
 } reader;
 
 /* An integer that fits 64 bits as C prints it; false for any other spelling. */
@@ -517,30 +452,30 @@ static void read_name(reader *r, const ht_json *object) {
     ht_json_scanner *s = r->scan;
     const object_value *o = object_of(object);
     r->n_name = s->n_bytes;
-    r->hash = hash_of(s->bytes, s->n_bytes);
-    if (!s->options.as_python && find(o, r->hash, s->bytes, s->n_bytes) < o->n)
+    if (!s->options.as_python && find(o, s->bytes, s->n_bytes) < o->n)
         ht_json_scan_fail_repeated(s);
     else if (!(r->name = copy_name(s->bytes, s->n_bytes)))
         ht_json_scan_fail_memory(s);
 }
 
 /* Puts a value, which it takes in any case, into the innermost of `depth` containers. */
-static bool put(reader *r, int depth, ht_json *value) {
+static ht_status put(reader *r, int depth, ht_json *value) {
     ht_json *parent = depth ? r->open[depth - 1] : NULL;
     object_value *o = object_of(parent);
     if (depth < HT_JSON_DEPTH_MAX) r->open[depth] = value;
     if (!parent) r->root = value;
-    if (!o) return !parent || ht_json_array_append_new(parent, value) == 0;
-    const size_t i = r->scan->options.as_python ? find(o, r->hash, r->name, r->n_name) : o->n;
-    const bool is_new = i == o->n, good = !is_new || add(o, r->hash, r->name, r->n_name, value);
+    if (!o) return !parent || ht_json_array_append_new(parent, value) == 0 ? HT_OK : HT_ERR_MEMORY;
+    const size_t i = r->scan->options.as_python ? find(o, r->name, r->n_name) : o->n;
+    const bool is_new = i == o->n;
+    const ht_status status = is_new ? add(o, r->name, r->n_name, value) : HT_OK;
     if (!is_new) {
         ht_json_decref(o->members[i].value);
         o->members[i].value = value;
     }
-    if (!good) ht_json_decref(value);
-    if (!is_new || !good) free(r->name);
+    if (status) ht_json_decref(value);
+    if (!is_new || status) free(r->name);
     r->name = NULL;
-    return good;
+    return status;
 }
 
 static bool opens(ht_json_event event) { return event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY; }
@@ -558,7 +493,9 @@ ht_json *ht_json_scan_value(ht_json_scanner *s, ht_json_event event) {
                 value->line = s->line;
                 value->column = s->column;
             }
-            if (!value || !put(&r, depth - opens(event), value)) ht_json_scan_fail_memory(s);
+            const ht_status status = value ? put(&r, depth - opens(event), value) : HT_ERR_MEMORY;
+            if (status == HT_ERR_FORMAT) ht_json_scan_fail(s, status, "the names were made to collide");
+            if (status) ht_json_scan_fail_memory(s);
         }
         if (!depth) break;
     }

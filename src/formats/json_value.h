@@ -98,7 +98,6 @@ int ht_json_array_clear(ht_json *array);
 typedef struct ht_json_member {
     const char *name; /* NUL-terminated */
     size_t n_name;
-    uint64_t hash;
     ht_json *value;
 } ht_json_member;
 
@@ -119,13 +118,10 @@ int ht_json_object_update(ht_json *object, const ht_json *other);
 const ht_json_member *ht_json_object_at(const ht_json *object, size_t i);
 /* Members in order. In the loop, values of members that exist may be set, and none removed. */
 #define ht_json_object_foreach(object, name, value)                                                                    \
-    HT_JSON_MEMBERS(object, (void)0, name, value, HT_JSON_JOIN(ht_member_, __LINE__))
-#define ht_json_object_keylen_foreach(object, name, n, value)                                                          \
-    HT_JSON_MEMBERS(object, (n) = ht_json_object_at(object, HT_JSON_JOIN(ht_member_, __LINE__))->n_name, name, value,  \
-                    HT_JSON_JOIN(ht_member_, __LINE__))
-#define HT_JSON_MEMBERS(object, length, key, item, i)                                                                  \
+    HT_JSON_MEMBERS(object, name, value, HT_JSON_JOIN(ht_member_, __LINE__))
+#define HT_JSON_MEMBERS(object, key, item, i)                                                                          \
     for (size_t i = 0;                                                                                                 \
-         ht_json_object_at(object, i) && ((key) = ht_json_object_at(object, i)->name, (void)(key), length,             \
+         ht_json_object_at(object, i) && ((key) = ht_json_object_at(object, i)->name, (void)(key),                     \
                                          (item) = ht_json_object_at(object, i)->value, (void)(item), true);            \
          i++)
 #define HT_JSON_JOIN(a, b)  HT_JSON_JOIN_(a, b)
@@ -133,8 +129,7 @@ const ht_json_member *ht_json_object_at(const ht_json *object, size_t i);
 
 /* ---- whole values ---- */
 
-ht_json *ht_json_copy(const ht_json *v);      /* a container of the same items; NULL when memory ran out */
-ht_json *ht_json_deep_copy(const ht_json *v); /* NULL when memory ran out */
+ht_json *ht_json_copy(const ht_json *v); /* a container of the same items; NULL when memory ran out */
 /* Values of the same types; the order of members does not matter. */
 bool ht_json_equal(const ht_json *a, const ht_json *b);
 

@@ -1,17 +1,28 @@
-/* Safetensors parser: a file's header, and the tensor index of a set. safetensors_open.c selects the files of a
- * checkpoint. */
+/* Safetensors: the parser of a file's header, the tensor index of a set, and the choice of a checkpoint's files: an index, a
+ * single file, or numbered shards. */
 #include "formats/safetensors.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
-#include "formats/safetensors_set.h"
+#include "formats/name_index.h"
 
+#include <hearth/discover.h>
+
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Two arguments of "%.*s" for a name in a message. */
+#define SHOWN(name) ht_name_shown(name, strlen(name)), name
+
+enum { HEADER_BYTES_MAX = 100000000, INDEX_BYTES_MAX = 100000000 };
 
 /* Dtypes of the format with their width in bits. */
 static const struct {
@@ -205,10 +216,10 @@ static ht_status find_header(const unsigned char *bytes, size_t size, const char
         return ht_fail(err, HT_ERR_FORMAT, "%s: has %zu bytes, which is too short for a safetensors file", name, size);
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
-    if (n > HT_SAFETENSORS_HEADER_MAX)
+    if (n > HEADER_BYTES_MAX)
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: claims a header of %" PRIu64 " bytes, at most %d are allowed; is it a safetensors file?",
-                       name, n, HT_SAFETENSORS_HEADER_MAX);
+                       name, n, HEADER_BYTES_MAX);
     if (n > size - 8)
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: claims a header of %" PRIu64 " bytes, only %zu remain; the file is cut short", name, n,
@@ -222,8 +233,9 @@ static ht_status find_header(const unsigned char *bytes, size_t size, const char
     return HT_OK;
 }
 
-ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size, const char *name, int file,
-                             ht_error *err) {
+/* Parses `data` as file number `file` and adds its tensors; the set may be partly extended after a failure. */
+static ht_status add_header(ht_safetensors *set, const void *data, size_t size, const char *name, int file,
+                            ht_error *err) {
     size_t length = 0, first = set->n_tensors;
     ht_json *root;
     ht_status st = find_header(data, size, name, &length, err);
@@ -236,25 +248,24 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
                 .data_bytes = size - 8 - length,
                 .data_offset = 8 + length,
                 .file = file};
-    const char *key;
-    size_t key_len;
-    ht_json *entry;
-    ht_json_object_keylen_foreach(root, key, key_len, entry) {
-        const char *problem = ht_name_problem(key, key_len);
-        if (strcmp(key, "__metadata__") == 0)
-            read_metadata(&p, entry);
+    size_t n;
+    const ht_json_member *entry = ht_json_members(root, &n);
+    for (const ht_json_member *end = entry + n; entry < end && !p.r.status; entry++) {
+        const char *problem = ht_name_problem(entry->name, entry->n_name);
+        if (strcmp(entry->name, "__metadata__") == 0)
+            read_metadata(&p, entry->value);
         else if (problem)
             ht_json_fail(&p.r, HT_ERR_FORMAT, "the name of a tensor %s", problem);
         else
-            read_tensor(&p, key, entry);
-        if (p.r.status) break;
+            read_tensor(&p, entry->name, entry->value);
     }
     ht_json_decref(root);
     if (!p.r.status) check_cover(&p, first);
     return p.r.status;
 }
 
-ht_status ht_safetensors_index(ht_safetensors *set, const char *where, ht_error *err) {
+/* Builds the name index once all files are added; a repeated name is an error. `where` prefixes messages. */
+static ht_status index_names(ht_safetensors *set, const char *where, ht_error *err) {
     if (!ht_name_index_init(&set->names, set->n_tensors))
         return ht_fail_memory(err, set->n_tensors * sizeof(ht_indexed_name), "the tensor names");
     for (size_t i = 0; i < set->n_tensors; i++) {
@@ -276,8 +287,8 @@ ht_status ht_safetensors_parse(const void *data, size_t size, const char *name, 
     *out = NULL;
     ht_safetensors *set = calloc(1, sizeof *set);
     if (!set) return ht_fail_memory(err, sizeof *set, name);
-    ht_status st = ht_safetensors_add(set, data, size, name, 0, err);
-    if (!st) st = ht_safetensors_index(set, name, err);
+    ht_status st = add_header(set, data, size, name, 0, err);
+    if (!st) st = index_names(set, name, err);
     if (st) {
         ht_safetensors_close(set);
         return st;
@@ -310,4 +321,335 @@ const ht_file *ht_safetensors_file(const ht_safetensors *set, int file) { return
 
 const char *ht_safetensors_metadata(const ht_safetensors *set, const char *key) {
     return ht_json_string_value(ht_json_object_get(set->metadata, key));
+}
+
+/* ---- files of a checkpoint ---- */
+
+static const char index_name[] = HT_SAFETENSORS_INDEX, single_name[] = "model.safetensors";
+
+/* Loads the header alone: its 8-byte length and that many bytes. The parser reports an impossible length. */
+static ht_status fetch_header(ht_file *file, ht_error *err) {
+    size_t length_bytes = ht_min_size(file->size, 8), length = 0;
+    ht_status st = ht_file_fetch(file, length_bytes, err);
+    for (size_t i = 0; !st && i < length_bytes; i++) length |= (size_t)file->data[i] << 8 * i;
+    return st || length > HEADER_BYTES_MAX || length > file->size - length_bytes
+               ? st
+               : ht_file_fetch(file, length_bytes + length, err);
+}
+
+/* Parses directory/name (`name` when directory is NULL) as the next file of the set. */
+static ht_status add_file(ht_safetensors *set, const char *directory, const char *name, ht_error *err) {
+    if (set->n_files == HT_SAFETENSORS_FILES_MAX)
+        return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name,
+                       HT_SAFETENSORS_FILES_MAX);
+    if (!HT_GROW_ONE(set->files, set->n_files)) return ht_fail_memory(err, sizeof *set->files, "the list of files");
+    char *path = directory ? ht_path_join(directory, name) : strdup(name);
+    if (!path) return ht_fail_memory(err, strlen(name), "a path");
+    ht_file *file;
+    ht_status st = ht_file_open(path, &file, err);
+    free(path);
+    if (st) return st;
+    set->files[set->n_files++] = file;
+    st = fetch_header(file, err);
+    return st ? st : add_header(set, file->data, file->size, file->path, set->n_files - 1, err);
+}
+
+/* Rejects paths: a name from an index must not leave the directory. */
+static bool plain_file_name(const char *name) {
+    return ht_name_problem(name, strlen(name)) == NULL && !strchr(name, '/') && !strchr(name, '\\') &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* File name of an opened shard. */
+static const char *shard_name(const ht_safetensors *set, int file) { return strrchr(set->files[file]->path, '/') + 1; }
+
+/* Parses "model-00002-of-00005.safetensors". */
+static bool shard_numbers(const char *name, int *number, int *total) {
+    int end = 0;
+    return sscanf(name, "model-%5d-of-%5d.safetensors%n", number, total, &end) == 2 && end > 0 && name[end] == '\0' &&
+           *number >= 1 && *total >= *number;
+}
+
+/* Adds shards 1 to `total`; a missing shard is an error. */
+static ht_status add_shards(ht_safetensors *set, const char *directory, int total, ht_error *err) {
+    for (int i = 1; i <= total; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", i, total);
+        ht_status st = add_file(set, directory, name, err);
+        if (st) return st;
+    }
+    return index_names(set, directory, err);
+}
+
+static int is_weight_file(const struct dirent *e) {
+    size_t n = strlen(e->d_name);
+    return n > 12 && !strcmp(e->d_name + n - 12, ".safetensors") && e->d_name[0] != '.';
+}
+
+/* Selects the weight files by listing the directory, which has neither index nor model.safetensors. */
+static ht_status open_listing(ht_safetensors *set, const char *directory, ht_error *err) {
+    DIR *dir = opendir(directory);
+    if (!dir) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", directory, strerror(errno));
+    char *only = NULL;
+    int n_found = 0, total = 0;
+    ht_file_role lowest = HT_FILE_PROJECTOR; /* the files of one role alone are the model */
+    bool mixed = false, failed = false;
+    for (struct dirent *e; (e = readdir(dir));) {
+        int number, of;
+        const ht_file_role role = ht_file_role_of(e->d_name);
+        if (!is_weight_file(e) || role > lowest) continue;
+        if (role < lowest) {
+            free(only);
+            only = NULL;
+            n_found = 0;
+        }
+        lowest = role;
+        if (shard_numbers(e->d_name, &number, &of)) {
+            mixed = mixed || (total && total != of);
+            total = of;
+        } else if (n_found++ == 0 && !(only = strdup(e->d_name)))
+            failed = true;
+    }
+    closedir(dir);
+    ht_status st;
+    if (failed)
+        st = ht_fail_memory(err, 0, directory);
+    else if (mixed)
+        st =
+            ht_fail(err, HT_ERR_FORMAT, "%s: has shards of two different checkpoints and no %s", directory, index_name);
+    else if (total)
+        st = add_shards(set, directory, total, err);
+    else if (n_found == 1) {
+        st = add_file(set, directory, only, err);
+        if (!st) st = index_names(set, directory, err);
+    } else if (n_found == 0)
+        st = ht_fail(err, HT_ERR_IO, "%s: no weights found, expected %s, %s or one *.safetensors file", directory,
+                     index_name, single_name);
+    else
+        st = ht_fail(err, HT_ERR_FORMAT, "%s: has %d *.safetensors files and no %s to say which belong together",
+                     directory, n_found, index_name);
+    free(only);
+    return st;
+}
+
+static ht_status open_single(ht_safetensors *set, const char *path, ht_error *err) {
+    ht_status st = add_file(set, NULL, path, err);
+    return st ? st : index_names(set, path, err);
+}
+
+/* ---- with an index ---- */
+
+typedef struct shard_index {
+    const char *directory, *path;
+    ht_json *root;
+    const ht_json *map;  /* weight_map: tensor -> file */
+    ht_json *files;      /* the listed files as names of members, each once */
+    const char *missing; /* a listed file that does not exist, or NULL */
+    int n_present;       /* number of listed files that exist */
+    bool names_single;   /* model.safetensors is listed */
+} shard_index;
+
+static ht_status read_index(shard_index *x, ht_error *err) {
+    const char *tensor;
+    ht_json *file;
+    ht_status st = ht_json_read(x->path, INDEX_BYTES_MAX, &x->root, err);
+    if (st) return st;
+    x->files = ht_json_new_object();
+    ht_json_reader r = {.file = x->path, .err = err};
+    x->map = ht_json_object(&r, x->root, "weight_map");
+    if (!x->map)
+        ht_json_missing(&r, "weight_map", "an object of tensor names and files");
+    else if (ht_json_object_size(x->map) == 0)
+        ht_json_fail(&r, HT_ERR_FORMAT, "`weight_map` is empty");
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
+        const char *name = ht_json_string_value(file), *problem = ht_name_problem(tensor, strlen(tensor));
+        char found[128];
+        if (problem)
+            ht_json_fail(&r, HT_ERR_FORMAT, "the name of a tensor %s", problem);
+        else if (!name || !plain_file_name(name))
+            ht_json_fail(&r, HT_ERR_FORMAT, "a file of weight_map is %s, expected a file name without directories",
+                         ht_json_describe(file, found, sizeof found));
+        if (r.status) break;
+        if (ht_json_object_set_new(x->files, name, ht_json_boolean(true))) return ht_fail_memory(err, 0, x->path);
+    }
+    return r.status;
+}
+
+static ht_status check_present(const char *directory, const char *name, bool *present, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    if (!path) return ht_fail_memory(err, strlen(name), "a path");
+    *present = ht_path_exists(path);
+    free(path);
+    return HT_OK;
+}
+
+static ht_status inspect_listed(shard_index *x, ht_error *err) {
+    const char *name;
+    ht_json *value;
+    ht_json_object_foreach(x->files, name, value) {
+        bool present = false;
+        ht_status st = check_present(x->directory, name, &present, err);
+        if (st) return st;
+        x->n_present += present;
+        x->names_single |= !strcmp(name, single_name);
+        if (!present && !x->missing) x->missing = name;
+    }
+    return HT_OK;
+}
+
+static ht_status add_listed(const shard_index *x, ht_safetensors *set, ht_error *err) {
+    const char *name;
+    ht_json *value;
+    ht_json_object_foreach(x->files, name, value) {
+        bool present = false;
+        ht_status st = check_present(x->directory, name, &present, err);
+        if (!st && present) st = add_file(set, x->directory, name, err);
+        if (st) return st;
+    }
+    return HT_OK;
+}
+
+static bool is_open(const ht_safetensors *set, const char *name) {
+    for (int i = 0; i < set->n_files; i++)
+        if (!strcmp(shard_name(set, i), name)) return true;
+    return false;
+}
+
+/* Counts the tensors of the index that no opened file has; *first is one of them, preferably of a missing file. */
+static size_t count_absent(const shard_index *x, const ht_safetensors *set, const char **first) {
+    const char *tensor;
+    ht_json *file;
+    size_t n = 0;
+    bool found = !x->missing;
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
+        if (ht_safetensors_find(set, tensor)) continue;
+        if (n++ == 0) *first = tensor;
+        if (found || is_open(set, ht_json_string_value(file))) continue;
+        *first = tensor;
+        found = true;
+    }
+    return n;
+}
+
+/* Adds from an unlisted file those tensors of the index that no opened file has. An unreadable file adds none. */
+static ht_status add_unlisted(const shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
+    const size_t first = set->n_tensors;
+    const int n_files = set->n_files;
+    ht_error problem = {0};
+    ht_status st = add_file(set, x->directory, name, &problem);
+    if (st == HT_ERR_MEMORY) return ht_fail(err, st, "%s", problem.message);
+    const size_t end = set->n_tensors;
+    set->n_tensors = first;
+    for (size_t i = first; i < end; i++) {
+        const ht_safetensor t = set->tensors[i];
+        if (!st && ht_json_object_get(x->map, t.name) && !ht_safetensors_find(set, t.name))
+            set->tensors[set->n_tensors++] = t;
+        else
+            free((void *)(uintptr_t)t.name);
+    }
+    if (set->n_tensors == first && set->n_files > n_files) ht_file_close(set->files[--set->n_files]);
+    return HT_OK;
+}
+
+/* Searches the unlisted weight files of the directory for tensors missing from the listed ones. */
+static ht_status search_unlisted(const shard_index *x, ht_safetensors *set, ht_error *err) {
+    struct dirent **entries;
+    const int n = scandir(x->directory, &entries, is_weight_file, alphasort);
+    if (n < 0 && errno == ENOMEM) return ht_fail_memory(err, 0, x->directory);
+    if (n < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", x->directory, strerror(errno));
+    ht_status st = HT_OK;
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        if (!st && strncmp(name, "adapter", 7) && !is_open(set, name)) st = add_unlisted(x, set, name, err);
+        free(entries[i]);
+    }
+    free(entries);
+    if (st) return st;
+    ht_name_index_free(&set->names);
+    return index_names(set, x->directory, err);
+}
+
+/* Warns about tensors that are missing, or in another file than the index says. */
+static void warn_mismatches(const shard_index *x, const ht_safetensors *set) {
+    const char *tensor, *absent = NULL, *moved = NULL;
+    ht_json *file;
+    size_t n_moved = 0, n_absent = count_absent(x, set, &absent);
+    ht_json_object_foreach((ht_json *)(uintptr_t)x->map, tensor, file) {
+        const ht_safetensor *t = ht_safetensors_find(set, tensor);
+        if (t && strcmp(shard_name(set, t->file), ht_json_string_value(file)) != 0 && n_moved++ == 0) moved = tensor;
+    }
+    if (n_absent)
+        ht_log_write(HT_LOG_WARNING, "%s: names %zu tensor%s that no file has: `%.*s`", x->path, n_absent,
+                     n_absent == 1 ? "" : "s", SHOWN(absent));
+    if (n_moved)
+        ht_log_write(HT_LOG_WARNING, "%s: names another file than the right one for %zu tensor%s: `%.*s` is in %s",
+                     x->path, n_moved, n_moved == 1 ? "" : "s", SHOWN(moved),
+                     shard_name(set, ht_safetensors_find(set, moved)->file));
+}
+
+static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err) {
+    const char *absent = NULL;
+    ht_status st = add_listed(x, set, err);
+    if (!st) st = index_names(set, x->directory, err);
+    if (!st && count_absent(x, set, &absent)) st = search_unlisted(x, set, err);
+    if (st) return st;
+    const char *file = count_absent(x, set, &absent) ? ht_json_string_value(ht_json_object_get(x->map, absent)) : NULL;
+    if (file && !is_open(set, file))
+        return ht_fail(err, HT_ERR_IO,
+                       "%s: names %s, which is missing, and tensor `%.*s` is in no other file; fetch it", x->path, file,
+                       SHOWN(absent));
+    warn_mismatches(x, set);
+    return HT_OK;
+}
+
+/* Opens the listed files, or ignores a stale index that lies beside other weights. */
+static ht_status open_index(ht_safetensors *set, const char *directory, const char *path, const char *single_path,
+                            ht_error *err) {
+    shard_index x = {.directory = directory, .path = path};
+    ht_status st = read_index(&x, err);
+    if (!st) st = inspect_listed(&x, err);
+    const bool single = !x.names_single && ht_path_exists(single_path);
+    if (!st && x.missing && (single || !x.n_present)) {
+        ht_error none = {0};
+        st = single ? open_single(set, single_path, err) : open_listing(set, directory, &none);
+        if (!st)
+            ht_log_write(HT_LOG_WARNING,
+                         "%s: names %s, which is missing; the index is ignored for the weights that are", path,
+                         x.missing);
+        else if (!single)
+            ht_fail(err, st, "%s: names %s, which is missing; without the index: %s", path, x.missing, none.message);
+    } else if (!st)
+        st = open_listed(&x, set, err);
+    ht_json_decref(x.files);
+    ht_json_decref(x.root);
+    return st;
+}
+
+static ht_status open_directory(ht_safetensors *set, const char *directory, ht_error *err) {
+    char *index_path = ht_path_join(directory, index_name), *single_path = ht_path_join(directory, single_name);
+    ht_status st;
+    if (!index_path || !single_path)
+        st = ht_fail_memory(err, strlen(directory), "a path");
+    else if (ht_path_exists(index_path))
+        st = open_index(set, directory, index_path, single_path, err);
+    else if (ht_path_exists(single_path))
+        st = open_single(set, single_path, err);
+    else
+        st = open_listing(set, directory, err);
+    free(index_path);
+    free(single_path);
+    return st;
+}
+
+ht_status ht_safetensors_open(const char *path, ht_safetensors **out, ht_error *err) {
+    *out = NULL;
+    ht_safetensors *set = calloc(1, sizeof *set);
+    if (!set) return ht_fail_memory(err, sizeof *set, path);
+    ht_status st = ht_path_is_directory(path) ? open_directory(set, path, err) : open_single(set, path, err);
+    if (st) {
+        ht_safetensors_close(set);
+        return st;
+    }
+    *out = set;
+    return HT_OK;
 }

@@ -7,6 +7,7 @@
 #define HT_FORMATS_SAFETENSORS_H
 
 #include "base/file.h"
+#include "formats/name_index.h"
 #include "formats/weight_type.h"
 
 #include <hearth/status.h>
@@ -30,7 +31,14 @@ typedef struct ht_safetensor {
     size_t offset; /* of the tensor's bytes in the file */
 } ht_safetensor;
 
-typedef struct ht_safetensors ht_safetensors;
+typedef struct ht_safetensors {
+    ht_safetensor *tensors; /* names are owned by the set */
+    size_t n_tensors;
+    ht_name_index names;
+    struct ht_json *metadata; /* of the first file; NULL when absent */
+    ht_file **files;
+    int n_files;
+} ht_safetensors;
 
 /* Parses `size` bytes at `data`, which must outlive the result. `name` is used in messages. */
 ht_status ht_safetensors_parse(const void *data, size_t size, const char *name, ht_safetensors **out, ht_error *err);

@@ -137,13 +137,6 @@ static void clear(entry *e) {
     *e = (entry){.b = e->b};
 }
 
-static bool is_done(batch *b, const entry *e) {
-    pthread_mutex_lock(&b->lock);
-    const bool done = e->left == 0;
-    pthread_mutex_unlock(&b->lock);
-    return done;
-}
-
 /* ---- submitting ---- */
 
 /* Request i as it was given. */
@@ -198,22 +191,22 @@ static bool same_adapters(const ht_request *a, const ht_request *b) {
     return strcmp(a->salt ? a->salt : "", b->salt ? b->salt : "") == 0;
 }
 
-/* The ids of request i, for as long as its adapters are those of `like`, unless that is NULL. False when it has none. */
-static bool ids_of(const batch *b, size_t i, ht_request *like, ht_ids *out) {
-    ht_request request;
+/* Request i and its ids, if its adapters are those of `like`, unless that is NULL. False when it has none. */
+static bool ids_of(const batch *b, size_t i, const ht_request *like, ht_request *request, ht_ids *out) {
     ht_error ignored = {0}; /* it is said when the request is begun */
-    if (get_request(b, i, &request, &ignored)) return false;
-    if (like && !same_adapters(like, &request)) return false;
-    const ht_prompt prompt = {request.ids, request.n_ids, request.text, request.chat};
+    if (get_request(b, i, request, &ignored)) return false;
+    if (like && !same_adapters(like, request)) return false;
+    const ht_prompt prompt = {request->ids, request->n_ids, request->text, request->chat};
     return ht_prompt_encode(b->model, &prompt, 0, out, NULL, NULL) == HT_OK;
 }
 
 /* Tokens at the beginning of `common` with which the following requests begin, too. */
-static size_t compare_first(const batch *b, ht_request *first, const ht_ids *common) {
+static size_t compare_first(const batch *b, const ht_request *first, const ht_ids *common) {
     size_t same = common->n;
     for (size_t i = 1; i < b->n && i < COMPARED && same >= FEWEST_TOKENS; i++) {
+        ht_request request;
         ht_ids other;
-        if (!ids_of(b, i, first, &other)) return 0;
+        if (!ids_of(b, i, first, &request, &other)) return 0;
         size_t k = 0;
         while (k < same && k < other.n && other.id[k] == common->id[k]) k++;
         same = k;
@@ -227,18 +220,14 @@ static size_t compare_first(const batch *b, ht_request *first, const ht_ids *com
 static void warm(batch *b) {
     ht_ids common;
     ht_request first;
-    ht_error ignored = {0};
-    if (b->n < 2 || !ids_of(b, 0, NULL, &common)) return;
-    if (!get_request(b, 0, &first, &ignored)) {
-        const size_t same = compare_first(b, &first, &common);
-        ht_request request = first;
-        request.text = NULL;
-        request.chat = NULL;
-        request.options = NULL;
-        request.ids = common.id;
-        request.n_ids = same;
-        if (same >= FEWEST_TOKENS) (void)ht_engine_warm(b->engine, &request, NULL, NULL);
-    }
+    if (b->n < 2 || !ids_of(b, 0, NULL, &first, &common)) return;
+    const size_t same = compare_first(b, &first, &common);
+    first.text = NULL;
+    first.chat = NULL;
+    first.options = NULL;
+    first.ids = common.id;
+    first.n_ids = same;
+    if (same >= FEWEST_TOKENS) (void)ht_engine_warm(b->engine, &first, NULL, NULL);
     ht_ids_free(common.id);
 }
 
@@ -290,12 +279,15 @@ static ht_status hand_over(batch *b, ht_error *err) {
     return own.status;
 }
 
-static void wait_for(batch *b, const entry *e) {
+/* Whether the entry is done, after a short wait at most. */
+static bool wait_for(batch *b, const entry *e) {
     const double until = ht_now_seconds() + nap;
     pthread_mutex_lock(&b->lock);
     while (e->left > 0)
         if (!ht_condition_wait_until(&b->ended, &b->lock, until)) break;
+    const bool done = e->left == 0;
     pthread_mutex_unlock(&b->lock);
+    return done;
 }
 
 static ht_status run(batch *b, ht_error *err) {
@@ -305,11 +297,7 @@ static ht_status run(batch *b, ht_error *err) {
             return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %zu of %zu request%s", b->handed_over, b->n,
                            ht_plural(b->n));
         while (b->begun < b->n && b->begun - b->handed_over < b->window && submit(b, b->begun)) b->begun++;
-        const entry *first = &b->entry[b->handed_over % b->window];
-        if (is_done(b, first))
-            status = hand_over(b, err);
-        else
-            wait_for(b, first);
+        if (wait_for(b, &b->entry[b->handed_over % b->window])) status = hand_over(b, err);
     }
     return status;
 }
@@ -348,11 +336,6 @@ static ht_status open_batch(batch *b, ht_error *err) {
     return b->entry ? HT_OK : ht_fail_memory(err, b->window * sizeof *b->entry, "a batch");
 }
 
-static void init_lock(batch *b) {
-    ht_condition_init(&b->ended);
-    pthread_mutex_init(&b->lock, NULL);
-}
-
 static ht_status load_cache(const batch *b, ht_error *err) {
     if (!b->o.cache_file || access(b->o.cache_file, F_OK)) return HT_OK;
     return ht_engine_load_cache(b->engine, b->o.cache_file, err);
@@ -373,7 +356,8 @@ ht_status ht_batch_generate(ht_model *m, const ht_request *const *requests, size
     if (!requests && !b.o.next)
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "%zu request%s, but neither an array of them nor a function that gives them", n, ht_plural(n));
-    init_lock(&b);
+    ht_condition_init(&b.ended);
+    pthread_mutex_init(&b.lock, NULL);
     status = open_batch(&b, err);
     if (!status) status = load_cache(&b, err);
     if (!status) {

@@ -18,6 +18,11 @@ void ht_cache_free(ht_cache *c); /* NULL is fine */
 /* Has all pages that the cache takes from now on counted. */
 void ht_cache_set_account(ht_cache *c, ht_kv_account *account);
 
+/* Whether `more` bytes fit a budget, in addition to the pages that are counted. */
+static inline bool ht_cache_fits(const ht_kv_account *account, size_t budget, size_t more) {
+    const size_t used = atomic_load_explicit(&account->bytes, memory_order_relaxed);
+    return used <= budget && more <= budget - used;
+}
 /* Bytes of the pages that ht_cache_reserve would take, copies of shared ones included. */
 size_t ht_cache_growth(const ht_cache *c, int64_t positions);
 /* Makes room for a step that writes positions up to `positions` - 1 and may begin. On failure the cache is as it was. */

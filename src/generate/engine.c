@@ -1,5 +1,6 @@
 /* Opening, submitting, waiting and figures of engines (hearth/engine.h). */
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
@@ -7,7 +8,9 @@
 #include "generate/engine_internal.h"
 #include "models/memory_check.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const ht_engine_options defaults = {
     .size = sizeof defaults, .sequences = 16, .queue = 256, .pace = 2, .prefix_bytes = SIZE_MAX};
@@ -17,18 +20,11 @@ void ht_engine_options_init(ht_engine_options *options, size_t size) {
 }
 
 const char *ht_reuse_end_name(ht_reuse_end end) {
-    switch (end) {
-    case HT_REUSE_ALL: return "all";
-    case HT_REUSE_NEW: return "new";
-    case HT_REUSE_DIFFERS: return "differs";
-    case HT_REUSE_ENDS: return "ends";
-    case HT_REUSE_EVICTED: return "evicted";
-    case HT_REUSE_ADAPTER: return "adapter";
-    case HT_REUSE_SHORT: return "short";
-    case HT_REUSE_WINDOW: return "window";
-    case HT_REUSE_OFF: return "off";
-    }
-    return "unknown";
+    static const char *const names[] = {
+        [HT_REUSE_ALL] = "all",     [HT_REUSE_NEW] = "new",         [HT_REUSE_DIFFERS] = "differs",
+        [HT_REUSE_ENDS] = "ends",   [HT_REUSE_EVICTED] = "evicted", [HT_REUSE_ADAPTER] = "adapter",
+        [HT_REUSE_SHORT] = "short", [HT_REUSE_WINDOW] = "window",   [HT_REUSE_OFF] = "off"};
+    return (size_t)end < sizeof names / sizeof *names ? names[end] : "unknown";
 }
 
 /* ---- opening and closing ---- */
@@ -108,6 +104,7 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     ht_engine *e = calloc(1, sizeof *e);
     if (!e) return ht_fail_memory(err, sizeof *e, "an engine");
     e->o = o;
+    e->ready_last = &e->ready_first;
     status = ht_scheduler_open(m, err);
     if (status) {
         free(e);
@@ -157,7 +154,181 @@ void ht_engine_close(ht_engine *e) {
     free_engine(e);
 }
 
-/* ---- requests ---- */
+/* ---- requests, copied and checked on the thread that submits them ---- */
+
+static const ht_request request_defaults = {.size = sizeof request_defaults, .n = 1};
+
+void ht_request_init(ht_request *request, size_t size) {
+    ht_options_init(request, size, &request_defaults, sizeof request_defaults);
+}
+
+enum { MOST_ANSWERS = 1024 };
+
+static ht_status no_memory(ht_error *err) { return ht_fail_memory(err, sizeof(ht_engine_request), "a request"); }
+
+static ht_status copy_sampler(ht_engine_request *r, const ht_model *m, ht_error *err) {
+    ht_status status = ht_sampler_options_read(r->o.sampler, &m->sampling, &r->sampler, err);
+    if (!status) status = ht_logit_biases_read(&r->sampler, m->vocab, &r->bias, err);
+    if (status) return status;
+    r->sampler.logit_bias = r->bias;
+    if (r->sampler.order && !(r->order = strdup(r->sampler.order))) return no_memory(err);
+    r->sampler.order = r->order;
+    r->o.sampler = &r->sampler;
+    return HT_OK;
+}
+
+static ht_status copy_options(ht_engine_request *r, const ht_model *m, const ht_generate_options *options,
+                              ht_error *err) {
+    ht_status status = ht_generation_read_options(&r->o, options, err);
+    if (!status) status = ht_text_stream_check_stops(r->o.stop, r->o.n_stop, err);
+    if (!status && r->o.draft)
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "a draft model for a request: an engine guesses by lookup alone");
+    if (status) return status;
+    const char *const *stop = r->o.stop;
+    r->stop = calloc((size_t)r->o.n_stop + 1, sizeof *r->stop);
+    if (!r->stop) return no_memory(err);
+    for (int i = 0; i < r->o.n_stop; i++)
+        if (!(r->stop[i] = strdup(stop[i]))) return no_memory(err);
+    r->o.stop = (const char *const *)r->stop;
+    status = copy_sampler(r, m, err);
+    if (status) return status;
+    if (r->o.grammar) r->constraint.grammar = ht_grammar_retain(r->o.grammar);
+    status = ht_probing_read_options(&r->probes, r->o.probes, err);
+    r->o.probes = r->probes.kinds ? &r->probes : NULL;
+    return status;
+}
+
+static ht_status copy_adapters(ht_engine_request *r, const ht_request *q, ht_error *err) {
+    if (q->n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", q->n_adapters);
+    const size_t n = (size_t)q->n_adapters;
+    r->adapter = calloc(n + 1, sizeof *r->adapter);
+    r->digest = calloc(n + 1, sizeof *r->digest);
+    r->scale = calloc(n + 1, sizeof *r->scale);
+    if (!r->adapter || !r->digest || !r->scale || !(r->salt = strdup(q->salt ? q->salt : ""))) return no_memory(err);
+    for (int i = 0; i < q->n_adapters; i++) {
+        if (!q->adapters[i]) return ht_fail(err, HT_ERR_ARGUMENT, "adapter %d of %d is NULL", i, q->n_adapters);
+        r->scale[i] = q->adapter_scales ? q->adapter_scales[i] : 1;
+        r->adapter[i] = ht_adapter_retain(q->adapters[i]);
+        r->digest[i] = ht_adapter_digest(r->adapter[i]);
+        r->key.n_adapters = i + 1;
+    }
+    r->key.salt = r->salt;
+    r->key.adapters = r->digest;
+    r->key.scales = r->scale;
+    return HT_OK;
+}
+
+static ht_status copy_prompt(ht_engine_request *r, const ht_engine *e, const ht_request *q, ht_error *err) {
+    const ht_prompt prompt = {.ids = q->ids, .n_ids = q->n_ids, .text = q->text, .chat = q->chat};
+    const unsigned flags = r->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0;
+    ht_status status = ht_prompt_encode(e->model, &prompt, flags, &r->ids, &r->text, err);
+    r->goes_on = !q->chat;
+    if (status || !q->chat) return status;
+    r->chat = ht_chat_retain(q->chat);
+    ht_constraint constraint;
+    status = ht_constraint_of_chat(e->model, q->chat, &r->o, r->text.text, r->text.n, &constraint, err);
+    if (status) return status;
+    ht_constraint_free(&r->constraint);
+    r->constraint = constraint;
+    return HT_OK;
+}
+
+static ht_status check_prompt(const ht_engine_request *r, const ht_engine *e, ht_error *err) {
+    const ht_model *m = e->model;
+    const int64_t n = (int64_t)r->ids.n;
+    if (n >= m->context)
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %lld token%s does not fit the context of %lld with an answer",
+                       (long long)n, ht_plural(n), (long long)m->context);
+    if (n >= e->most_positions)
+        return ht_fail(err, HT_ERR_LIMIT,
+                       "prompt of %lld token%s can never fit with an answer: the engine's %zu bytes for keys and "
+                       "values hold %lld position%s",
+                       (long long)n, ht_plural(n), e->o.kv_bytes, (long long)e->most_positions,
+                       ht_plural(e->most_positions));
+    return HT_OK;
+}
+
+/* What only making them shows: samplers, decoders and adapters. */
+static ht_status check_parts(const ht_engine_request *r, const ht_engine *e, ht_error *err) {
+    ht_session *s;
+    ht_status status = ht_session_new(e->model, NULL, &s, err);
+    if (status) return status;
+    ht_generation g = {.s = s, .o = r->o, .constraint = r->constraint, .chat = r->chat};
+    status = ht_session_set_adapters(s, r->adapter, r->scale, r->key.n_adapters, err);
+    if (!status && !r->prompt_only) status = ht_generation_begin(&g, r->piece ? ht_engine_post_text : NULL, NULL, err);
+    ht_generation_end(&g);
+    ht_session_free(s);
+    return status;
+}
+
+static ht_status fill(ht_engine_request *r, const ht_engine *e, const ht_request *q, ht_error *err) {
+    ht_status status = copy_options(r, e->model, q->options, err);
+    if (!status) status = copy_adapters(r, q, err);
+    if (!status) status = copy_prompt(r, e, q, err);
+    if (!status) status = check_prompt(r, e, err);
+    if (!status) status = check_parts(r, e, err);
+    return status;
+}
+
+ht_status ht_engine_request_new(ht_engine *e, const ht_request *request, bool prompt_only, ht_engine_request **out,
+                                ht_error *err) {
+    ht_request q;
+    *out = NULL;
+    ht_status status = ht_options_read(&q, request, &request_defaults, sizeof request_defaults, "ht_request", err);
+    if (status) return status;
+    if (prompt_only) q.n = 1;
+    if (q.n < 1 || q.n > MOST_ANSWERS)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d answers, expected 1 to %d", (int)q.n, MOST_ANSWERS);
+    if (!(q.deadline >= 0) || isinf(q.deadline))
+        return ht_fail(err, HT_ERR_ARGUMENT, "a deadline of %g seconds, expected 0 or more", q.deadline);
+    ht_engine_request *r = calloc(1, sizeof *r + (size_t)q.n * sizeof *r->answer);
+    if (!r) return no_memory(err);
+    r->n = r->left = q.n;
+    r->prompt_only = prompt_only;
+    r->priority = q.priority;
+    r->submitted = ht_now_seconds();
+    r->seconds = q.deadline;
+    r->deadline = q.deadline > 0 ? r->submitted + q.deadline : 0;
+    if (!prompt_only) {
+        r->piece = q.piece;
+        r->end = q.end;
+        r->user = q.user;
+    }
+    for (int32_t i = 0; i < q.n; i++) {
+        r->answer[i].engine = e;
+        r->answer[i].request = r;
+        r->answer[i].index = i;
+        r->answer[i].last = &r->answer[i].first;
+        r->answer[i].g.metrics = ht_metrics_none();
+    }
+    status = fill(r, e, &q, err);
+    if (status)
+        ht_engine_request_free(r);
+    else
+        *out = r;
+    return status;
+}
+
+void ht_engine_request_free(ht_engine_request *r) {
+    if (!r) return;
+    for (int i = 0; i < r->key.n_adapters; i++) ht_adapter_free(r->adapter[i]);
+    for (int i = 0; r->stop && i < r->o.n_stop; i++) free(r->stop[i]);
+    for (int32_t i = 0; i < r->n; i++) free(r->answer[i].token);
+    ht_constraint_free(&r->constraint);
+    free(r->stop);
+    free(r->order);
+    free(r->bias);
+    free(r->salt);
+    free(r->adapter);
+    free(r->digest);
+    free(r->scale);
+    free(r->text.text);
+    ht_ids_free(r->ids.id);
+    ht_chat_free(r->chat);
+    free(r);
+}
+
+/* ---- submitting and waiting ---- */
 
 /* Queues all answers, or none. */
 static ht_status queue(ht_engine *e, ht_engine_request *r, ht_ticket *ticket, ht_error *err) {
@@ -214,28 +385,33 @@ ht_status ht_engine_submit(ht_engine *e, const ht_request *request, ht_ticket *t
     return status;
 }
 
+/* With the lock. NULL: it has gone. */
+static ht_engine_request *find_request(const ht_engine *e, ht_ticket ticket) {
+    ht_engine_request *r = e->requests;
+    while (r && r->ticket != ticket) r = r->next;
+    return r;
+}
+
 int64_t ht_engine_prompt_tokens(ht_engine *e, ht_ticket ticket) {
-    int64_t n = 0;
     pthread_mutex_lock(&e->lock);
-    for (const ht_engine_request *r = e->requests; r; r = r->next)
-        if (r->ticket == ticket) n = (int64_t)r->ids.n;
+    const ht_engine_request *r = find_request(e, ticket);
+    const int64_t n = r ? (int64_t)r->ids.n : 0;
     pthread_mutex_unlock(&e->lock);
     return n;
 }
 
 int64_t ht_engine_reused_tokens(ht_engine *e, ht_ticket ticket, int32_t answer) {
-    int64_t n = 0;
     pthread_mutex_lock(&e->lock);
-    for (const ht_engine_request *r = e->requests; r; r = r->next)
-        if (r->ticket == ticket && answer >= 0 && answer < r->n) n = atomic_load(&r->answer[answer].reused);
+    const ht_engine_request *r = find_request(e, ticket);
+    const int64_t n = r && answer >= 0 && answer < r->n ? atomic_load(&r->answer[answer].reused) : 0;
     pthread_mutex_unlock(&e->lock);
     return n;
 }
 
 void ht_engine_cancel(ht_engine *e, ht_ticket ticket) {
     pthread_mutex_lock(&e->lock);
-    for (ht_engine_request *r = e->requests; r; r = r->next)
-        if (r->ticket == ticket) ht_cancel_request(&r->cancel);
+    ht_engine_request *r = find_request(e, ticket);
+    if (r) ht_cancel_request(&r->cancel);
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
 }
@@ -303,6 +479,7 @@ int64_t ht_engine_clear_cache(ht_engine *e) {
 ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     ht_prefix_figures p = {0};
     ht_engine_enter(e);
+    const ht_scheduler_stats s = ht_scheduler_get_stats(e->model->scheduler);
     pthread_mutex_lock(&e->prefix_lock);
     if (e->prefix) p = ht_prefix_cache_get_figures(e->prefix);
     pthread_mutex_unlock(&e->prefix_lock);
@@ -312,6 +489,8 @@ ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     f.waiting = e->n_waiting;
     pthread_mutex_unlock(&e->lock);
     f.kv_bytes = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
+    f.steps = s.steps;
+    f.step_rows = s.rows;
     f.prefix_bytes = p.bytes;
     f.prefix_budget = p.budget;
     f.prefix_tokens = p.tokens;

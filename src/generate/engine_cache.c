@@ -14,7 +14,7 @@
 #include "base/plural.h"
 #include "device/device.h"
 #include "generate/engine_internal.h"
-#include "generate/state_parts.h"
+#include "generate/state_file.h"
 #include "models/pack.h"
 
 #include <math.h>
@@ -155,24 +155,24 @@ static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *
     ht_status status = ht_state_writer_begin(w, HT_STATE_NODE, (uint64_t)i, err);
     if (!status) status = ht_state_writer_put(w, head, bytes, err);
     free(head);
-    for (int32_t l = 0; l < layers && !status; l++)
-        if (x->page[l])
-            status = ht_state_put_positions(w, s->m->device, &s->m->kv[l].shape, x->page[l], 0, x->n, room, err);
+    for (int32_t l = 0; l < layers && !status; l++) {
+        const ht_kv_shape *shape = &s->m->kv[l].shape;
+        if (!x->page[l]) continue;
+        status = s->m->device->kv->read(s->m->device, shape, x->page[l], 0, x->n, room, err);
+        if (!status) status = ht_state_writer_put(w, room, (size_t)x->n * ht_kv_saved_bytes(shape), err);
+    }
     return status;
 }
 
 static ht_status save_to(const nodes *s, ht_state_writer *w, ht_error *err) {
     unsigned char count[CACHE_BYTES];
     const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_kv_layers);
-    char *origin = NULL;
     void *room = malloc(room_bytes);
-    ht_status status = room ? ht_state_origin(s->m, NULL, NULL, 0, &origin, err) : no_memory(room_bytes, err);
-    if (!status) status = ht_state_put_origin(w, origin, err);
+    ht_status status = room ? ht_state_put_origin(w, s->m, NULL, NULL, 0, err) : no_memory(room_bytes, err);
     if (!status) status = ht_state_writer_begin(w, HT_STATE_CACHE, 0, err);
     ht_state_put_number(count, (uint64_t)s->n, CACHE_BYTES);
     if (!status) status = ht_state_writer_put(w, count, sizeof count, err);
     for (int64_t i = 0; i < s->n && !status; i++) status = save_node(s, i, w, room, err);
-    free(origin);
     free(room);
     return status;
 }
@@ -306,10 +306,8 @@ static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
 }
 
 static ht_status check_cache(nodes *s, ht_error *err) {
-    char *origin, *count = NULL;
-    ht_status status = ht_state_origin(s->m, NULL, NULL, 0, &origin, err);
-    if (!status) status = ht_state_check_origin(&s->file, origin, "engine", err);
-    free(origin);
+    char *count = NULL;
+    ht_status status = ht_state_check_origin(&s->file, s->m, NULL, NULL, 0, "engine", err);
     if (status) return status;
     const ht_state_section *section = ht_state_file_find(&s->file, HT_STATE_CACHE, 0);
     if (!section && ht_state_file_find(&s->file, HT_STATE_TOKENS, 0))
@@ -343,10 +341,11 @@ static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) 
     for (int32_t l = 0; l < s->m->n_kv_layers && !status; l++) {
         const ht_kv_shape *shape = &s->m->kv[l].shape;
         if (!x->has[l]) continue;
+        const size_t bytes = (size_t)x->n * ht_kv_saved_bytes(shape);
         if (x->fits) status = ht_kv_page_new(d, shape, NULL, &x->page[l], err);
-        if (!status)
-            status = ht_state_get_positions(&s->file, section, at, &x->sum, d, shape, x->page[l], 0, x->n, room, err);
-        at += (uint64_t)x->n * ht_kv_saved_bytes(shape);
+        if (!status) status = ht_state_file_read(&s->file, section, at, room, bytes, &x->sum, err);
+        if (!status && x->page[l]) status = d->kv->write(d, shape, x->page[l], 0, x->n, room, err);
+        at += bytes;
     }
     free(room);
     return status ? status : ht_state_file_check(&s->file, section, &x->sum, err);
@@ -367,11 +366,10 @@ static ht_status read_nodes(nodes *s, ht_error *err) {
 /* Has the node's pages counted, if the engine's memory holds them. */
 static bool count_pages(const nodes *s, const node *x) {
     ht_device *d = s->m->device;
-    const size_t used = atomic_load_explicit(&s->e->account.bytes, memory_order_relaxed);
     size_t bytes = 0;
     for (int32_t l = 0; l < s->m->n_kv_layers; l++)
         if (x->page[l]) bytes += d->kv->page_bytes(&s->m->kv[l].shape);
-    if (used > s->e->o.kv_bytes || bytes > s->e->o.kv_bytes - used) return false;
+    if (!ht_cache_fits(&s->e->account, s->e->o.kv_bytes, bytes)) return false;
     for (int32_t l = 0; l < s->m->n_kv_layers; l++)
         if (x->page[l]) ht_kv_page_count(d, &s->m->kv[l].shape, x->page[l], &s->e->account);
     return true;

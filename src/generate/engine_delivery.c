@@ -1,45 +1,32 @@
 /* Callbacks of an engine: pieces and ends wait with their answer until a thread hands them over, one thread to an answer at a
  * time. */
 #include "base/error.h"
+#include "base/grow.h"
 #include "generate/engine_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A thread that hands over. Another one starts when ready pieces have waited for a step: with a pool of fixed size, slow readers
- * would delay all others. */
-typedef struct ht_engine_deliverer {
-    ht_engine *engine;
-    pthread_t thread;
-    struct ht_engine_deliverer *next;
-} ht_engine_deliverer;
-
 /* ---- what waits, with the lock ---- */
 
-static void make_ready(ht_engine_answer *a) {
+void ht_engine_make_ready(ht_engine_answer *a) {
     ht_engine *e = a->engine;
     if (a->ready || a->delivering) return;
     a->ready = true;
     a->ready_round = e->round;
     a->next_ready = NULL;
-    if (e->ready_last)
-        e->ready_last->next_ready = a;
-    else
-        e->ready_first = a;
-    e->ready_last = a;
+    *e->ready_last = a;
+    e->ready_last = &a->next_ready;
     pthread_cond_signal(&e->deliver);
 }
 
 static ht_engine_answer *next_ready(ht_engine *e) {
     ht_engine_answer *a = e->ready_first;
     if (!a) return NULL;
-    e->ready_first = a->next_ready;
-    if (!e->ready_first) e->ready_last = NULL;
+    if (!(e->ready_first = a->next_ready)) e->ready_last = &e->ready_first;
     a->ready = false;
     return a;
 }
-
-void ht_engine_post_end(ht_engine_answer *a) { make_ready(a); }
 
 /* ---- posting, by the engine's thread ---- */
 
@@ -80,17 +67,14 @@ static void free_piece(ht_engine_piece *p) {
 /* Puts a piece behind the others, or frees it when nobody wants more. */
 static bool post(ht_engine_answer *a, ht_engine_piece *copy) {
     ht_engine *e = a->engine;
-    copy->tokens = copy->piece.tokens = a->g.metrics.generated_tokens;
+    copy->piece.tokens = a->g.metrics.generated_tokens;
     pthread_mutex_lock(&e->lock);
     const bool refused = a->refused;
     if (!refused) {
-        if (a->last)
-            a->last->next = copy;
-        else
-            a->first = copy;
-        a->last = copy;
+        *a->last = copy;
+        a->last = &copy->next;
         a->held_bytes += copy->bytes;
-        make_ready(a);
+        ht_engine_make_ready(a);
     }
     pthread_mutex_unlock(&e->lock);
     if (refused) free_piece(copy);
@@ -137,7 +121,7 @@ static void hand_over(ht_engine_answer *a, ht_engine_piece *first) {
             refused = true;
             pthread_mutex_lock(&e->lock);
             a->refused = true;
-            a->refused_tokens = p->tokens;
+            a->refused_tokens = p->piece.tokens;
             pthread_cond_signal(&e->work);
             pthread_mutex_unlock(&e->lock);
         }
@@ -186,7 +170,8 @@ static void deliver(ht_engine_answer *a) {
     ht_engine_piece *first = a->first;
     const bool last = a->state == HT_ENGINE_ENDED; /* nothing is posted behind this */
     const bool was_full = a->held_bytes > 0;
-    a->first = a->last = NULL;
+    a->first = NULL;
+    a->last = &a->first;
     pthread_mutex_unlock(&e->lock);
     hand_over(a, first);
     if (last) say_end(a);
@@ -200,11 +185,13 @@ static void deliver(ht_engine_answer *a) {
     for (ht_engine_piece *p = a->first; p; p = p->next) held += p->bytes;
     a->held_bytes = held;
     if (was_full) pthread_cond_signal(&e->work);
-    if (a->first || a->state == HT_ENGINE_ENDED) make_ready(a);
+    if (a->first || a->state == HT_ENGINE_ENDED) ht_engine_make_ready(a);
 }
 
-static void *run(void *deliverer) {
-    ht_engine *e = ((ht_engine_deliverer *)deliverer)->engine;
+/* A thread that hands over. Another one starts when ready pieces have waited for a step: with a pool of fixed size, slow readers
+ * would delay all others. */
+static void *run(void *engine) {
+    ht_engine *e = engine;
     pthread_mutex_lock(&e->lock);
     while (!e->stopping) {
         ht_engine_answer *a = next_ready(e);
@@ -221,15 +208,10 @@ static void *run(void *deliverer) {
 }
 
 ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err) {
-    ht_engine_deliverer *d = calloc(1, sizeof *d);
-    if (!d) return ht_fail_memory(err, sizeof *d, "an engine");
-    d->engine = e;
-    if (pthread_create(&d->thread, NULL, run, d)) {
-        free(d);
+    if (!HT_GROW_ONE(e->deliverer, e->n_deliverers)) return ht_fail_memory(err, sizeof *e->deliverer, "an engine");
+    if (pthread_create(&e->deliverer[e->n_deliverers], NULL, run, e))
         return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread for the engine's callbacks");
-    }
-    d->next = e->deliverers;
-    e->deliverers = d;
+    e->n_deliverers++;
     return HT_OK;
 }
 
@@ -244,10 +226,6 @@ void ht_engine_stop_delivery(ht_engine *e) {
     e->stopping = true;
     pthread_cond_broadcast(&e->deliver);
     pthread_mutex_unlock(&e->lock);
-    while (e->deliverers) {
-        ht_engine_deliverer *d = e->deliverers;
-        e->deliverers = d->next;
-        pthread_join(d->thread, NULL);
-        free(d);
-    }
+    for (size_t i = 0; i < e->n_deliverers; i++) pthread_join(e->deliverer[i], NULL);
+    free(e->deliverer);
 }

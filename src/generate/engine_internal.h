@@ -1,5 +1,4 @@
-/* Engine internals. Four files: requests (what is asked, copied), the engine's thread (who computes when), delivery (callbacks),
- * and the public functions.
+/* Engine internals: public functions and requests, the engine's thread (who computes when), callbacks, and the prefix cache as a file.
  *
  * The lock guards lists, states and what waits to be handed over. What an answer computes with belongs to the engine's thread
  * from the moment it is queued; the prefix cache has a lock of its own, which comes before the other. */
@@ -25,7 +24,6 @@ typedef struct ht_engine_piece {
     ht_tool_call call;
     ht_probe *probe; /* in the place of a piece; owned; NULL: none */
     size_t bytes;
-    int64_t tokens; /* of the answer so far */
     char text[];
 } ht_engine_piece;
 
@@ -60,7 +58,7 @@ struct ht_engine_answer {
     int32_t *token;
 
     /* Lock: what waits to be handed over. */
-    ht_engine_piece *first, *last;
+    ht_engine_piece *first, **last;
     size_t held_bytes;
     bool ready, delivering, refused;
     int64_t refused_tokens;
@@ -131,9 +129,10 @@ struct ht_engine {
     uint64_t round;
 
     /* Lock. */
-    ht_engine_answer *ready_first, *ready_last;
-    struct ht_engine_deliverer *deliverers;
-    int32_t n_idle;
+    ht_engine_answer *ready_first, **ready_last;
+    pthread_t *deliverer; /* [n_deliverers] */
+    size_t n_deliverers;
+    int32_t n_idle; /* of them */
 };
 
 /* ---- calls ---- */
@@ -163,8 +162,8 @@ ht_text_fn ht_engine_post_text;
 ht_answer_fn ht_engine_post_piece;
 /* Likewise for the probes of a generation. */
 ht_probe_fn ht_engine_post_probe;
-/* The answer has ended: its end is handed over behind its pieces. With the lock. */
-void ht_engine_post_end(ht_engine_answer *a);
+/* Pieces of the answer, or its end, can be handed over. With the lock. */
+void ht_engine_make_ready(ht_engine_answer *a);
 /* Starts another thread when what is ready has waited since before `round`. With the lock. */
 void ht_engine_help_delivery(ht_engine *e);
 ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err);

@@ -96,7 +96,7 @@ static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *er
     ht_engine *e = a->engine;
     if (err) a->err = *err;
     if (a->begun && !a->request->prompt_only) {
-        const ht_status rest = ht_generation_show_rest(&a->g, status ? NULL : &a->err);
+        const ht_status rest = ht_token_output_end(&a->g.output, &a->g.metrics.finish, status ? NULL : &a->err);
         if (!status) status = rest;
     }
     a->metrics = final_metrics(a);
@@ -115,7 +115,7 @@ static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *er
     f->prompt_tokens += a->metrics.prompt_tokens;
     f->reused_tokens += a->reuse.reused;
     f->generated_tokens += a->metrics.generated_tokens;
-    ht_engine_post_end(a);
+    ht_engine_make_ready(a);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -159,10 +159,7 @@ static bool evict(ht_engine *e) {
 }
 
 static bool has_room(const ht_engine_answer *a, int64_t positions) {
-    ht_engine *e = a->engine;
-    const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
-    const size_t more = ht_cache_growth(a->s->cache, positions);
-    return used <= e->o.kv_bytes && more <= e->o.kv_bytes - used;
+    return ht_cache_fits(&a->engine->account, a->engine->o.kv_bytes, ht_cache_growth(a->s->cache, positions));
 }
 
 /* Whether an empty prefix cache would leave room: else nothing is gained by emptying it. */
@@ -465,13 +462,6 @@ static int compute(ht_engine *e) {
     return jobs;
 }
 
-/* Statistics of what only this thread may look at. With the lock. */
-static void publish(ht_engine *e) {
-    const ht_scheduler_stats f = ht_scheduler_get_stats(e->model->scheduler);
-    e->figures.steps = f.steps;
-    e->figures.step_rows = f.rows;
-}
-
 /* Waits until something comes, a deadline passes, or a callback may need help. With the lock. */
 static void sleep_until_work(ht_engine *e) {
     const bool answers = e->n_running + e->n_waiting > 0;
@@ -494,7 +484,6 @@ void *ht_engine_run(void *engine) {
         const int jobs = compute(e);
         pthread_mutex_lock(&e->lock);
         e->round++;
-        publish(e);
         ht_engine_help_delivery(e);
         const bool done = e->closing && e->n_running == 0 && e->n_waiting == 0;
         if (!done && !jobs) sleep_until_work(e);

@@ -1,3 +1,4 @@
+/* Generation on the caller's thread: prompt in, tokens one by one, text out. */
 #include "generate/generation.h"
 
 #include "base/checked.h"
@@ -5,8 +6,12 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "base/text.h"
+#include "chat/conversation.h"
+#include "chat/reasoning_formats.h"
+#include "chat/tool_cache.h"
 #include "device/device.h"
-#include "generate/forced.h"
+#include "tokenizer/token_trie.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +25,59 @@ void ht_generate_options_init(ht_generate_options *options, size_t size) {
 ht_status ht_generation_read_options(ht_generate_options *o, const ht_generate_options *options, ht_error *err) {
     return ht_options_read(o, options, &defaults, sizeof defaults, "ht_generate_options", err);
 }
+
+/* ---- the constraint: the grammar of the options after the reasoning, that of the tools, or both ---- */
+
+void ht_constraint_free(ht_constraint *c) {
+    ht_grammar_free(c->grammar);
+    ht_grammar_free(c->calls);
+    *c = (ht_constraint){0};
+}
+
+/* Whether somebody has turned reasoning off by a variable of the template. */
+static bool has_reasoning_off(const ht_chat *chat) {
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    bool off = false;
+    for (int i = 0; i < 2; i++) {
+        const ht_jinja_value *v = ht_jinja_dict_find_text(chat->variables, names[i], strlen(names[i]));
+        off = off || (v && v->kind == HT_VALUE_BOOL && !v->boolean);
+    }
+    return off;
+}
+
+static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
+    bool with_title;
+    const ht_reasoning_format *format =
+        ht_reasoning_format_of(ht_chat_template_source(ht_chat_template_of(&m->chat, chat)));
+    if (ht_reasoning_is_open(format, prompt, n, &with_title)) return HT_START_IN_REASONING;
+    return chat->continues || has_reasoning_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
+}
+
+/* An answer that has to be calls has no text that a grammar could hold. */
+static bool has_text(ht_tool_choice choice) {
+    return choice != HT_TOOL_CHOICE_REQUIRED && choice != HT_TOOL_CHOICE_NAMED;
+}
+
+ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
+                                const char *prompt, size_t n, ht_constraint *out, ht_error *err) {
+    const ht_tool_choice choice = chat->tool_choice;
+    *out = (ht_constraint){0};
+    if (!options->grammar && choice == HT_TOOL_CHOICE_FREE) return HT_OK;
+    ht_status status = HT_OK;
+    if (options->grammar && has_text(choice)) {
+        if (choice == HT_TOOL_CHOICE_AUTO) status = ht_tool_cache_find(m, chat, true, &out->calls, err);
+        if (status) return status;
+        out->grammar = ht_grammar_retain(options->grammar);
+        out->no_calls = choice != HT_TOOL_CHOICE_FREE && !out->calls;
+    } else {
+        status = ht_tool_cache_find(m, chat, false, &out->grammar, err);
+        out->only_calls = !has_text(choice);
+    }
+    out->start = start_of(m, chat, prompt, n);
+    return status;
+}
+
+/* ---- life ---- */
 
 /* The draft model's session stays with the session, so that it need not read a conversation again. */
 static ht_status open_draft(ht_generation *g, ht_error *err) {
@@ -91,47 +149,78 @@ void ht_generation_end(ht_generation *g) {
     end_mask_order(g);
     ht_sampler_free(g->sampler);
     ht_answer_matcher_free(g->matcher);
-    g->matcher = NULL;
     ht_thinking_budget_free(g->budget);
-    g->budget = NULL;
     ht_probing_free(g->probing);
-    g->probing = NULL;
     ht_speculation_free(g->speculation);
     ht_token_output_free(&g->output);
-    g->sampler = NULL;
-    g->speculation = NULL;
-    g->output = (ht_token_output){0};
 }
 
-/* ---- the prompt ---- */
+/* ---- forced text ---- */
 
-ht_status ht_generation_check_prompt(const ht_session *s, size_t n, ht_error *err) {
-    if (n == 0 && s->n_tokens == 0)
-        return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty and the session holds no tokens to continue from");
-    if (n == 0 && s->n_tokens == s->model->context)
-        return ht_fail(err, HT_ERR_LIMIT, "the context of %lld is full and leaves no position to go on",
-                       (long long)s->model->context);
-    if (s->n_tokens + (int64_t)n == s->model->context)
-        return ht_fail(err, HT_ERR_LIMIT,
-                       "prompt of %zu token%s fills the context of %lld and leaves no position for an answer", n,
-                       ht_plural(n), (long long)s->model->context);
+/* A grammar that leaves no choice about a text still allows every way to cut it into tokens, and a model is free among them. So forced
+ * text is guessed as the tokenizer writes it, byte by byte from the grammar, and verified as other guesses are: the output is that of
+ * plain decoding, to the bit. */
+
+enum { MOST_BYTES = 96 }; /* of forced text that is looked for */
+
+/* The token of which a text is made when there is no other way to begin it: no token is the beginning of the text or goes on with
+ * it. -1: there are several ways. */
+static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n) {
+    const ht_trie_part *all = &trie->all;
+    int32_t only = -1;
+    for (uint32_t depth = 0, at = 0, end = all->n; depth < n; depth++) {
+        at = ht_trie_find(all, at, end, (uint8_t)text[depth]);
+        if (at == end) break;
+        if (all->token[at] >= 0) {
+            if (only >= 0) return -1;
+            only = all->token[at];
+        }
+        end = all->next[at++];
+        if (depth + 1 == n && at < end) return -1;
+    }
+    return only;
+}
+
+/* Whether ids spell the n bytes: a tokenizer may write a text otherwise at its beginning. */
+static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, const char *text, size_t n) {
+    size_t at = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        size_t bytes;
+        const char *piece = ht_token_trie_text(trie, ids[i], &bytes);
+        if (bytes > n - at || memcmp(piece, text + at, bytes) != 0) return false;
+        at += bytes;
+    }
+    return at == n;
+}
+
+/* Guesses what follows the matcher's tokens, at most `room` of it, into out [room]; *n may be 0. The matcher is as it was. */
+static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n,
+                            ht_error *err) {
+    const ht_token_trie *trie;
+    char text[MOST_BYTES];
+    int32_t *ids;
+    size_t n_ids, bytes = 0;
+    *n = 0;
+    ht_status status = ht_model_token_trie(model, &trie, err);
+    if (!status) status = ht_answer_matcher_forced(m, text, sizeof text, &bytes, err);
+    while (bytes && !ht_utf8_valid(text, bytes)) bytes--; /* the rest of a character is a choice */
+    if (status || !bytes || room < 1) return status;
+    status = ht_tokenizer_encode(model->tokenizer, text, bytes, 0, &ids, &n_ids, err);
+    if (status) return status;
+    const int32_t only = only_token(trie, text, bytes);
+    /* The last one may be another, or longer, with what follows. */
+    if (n_ids > 1 && spell(ids, n_ids, trie, text, bytes)) {
+        *n = (int32_t)ht_min_size(n_ids - 1, (size_t)room);
+        memcpy(out, ids, (size_t)*n * sizeof *out);
+    } else if (only >= 0)
+        out[(*n)++] = only;
+    ht_ids_free(ids);
     return HT_OK;
-}
-
-ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
-    ht_session *s = g->s;
-    ht_status status = HT_OK;
-    /* Without new tokens the logits after the last one are computed once more. */
-    if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
-    g->total = s->n_tokens + (int64_t)n;
-    if (!status) status = ht_session_make_room(s, g->total, err);
-    if (!status && n) memcpy(s->token + s->n_tokens, ids, n * sizeof *ids);
-    return status;
 }
 
 /* ---- the answer ---- */
 
-/* Draws of one row, of the tokens that the grammar allows, or writes the end of a thought. */
+/* Draws of one row, of the tokens that the grammar allows, or writes the end of reasoning. */
 static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t row, int32_t *id, ht_error *err) {
     const uint32_t *mask;
     bool allowed = false;
@@ -145,7 +234,7 @@ static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t ro
     if (!g->matcher) return HT_OK;
     status = ht_answer_matcher_accept(g->matcher, *id, &allowed, err);
     if (status || allowed || *id == drawn) return status;
-    /* White space behind a thought that the grammar does not have. */
+    /* White space after reasoning that the grammar does not have. */
     ht_thinking_budget_give_up(g->budget);
     *id = drawn;
     return ht_answer_matcher_accept(g->matcher, drawn, &allowed, err);
@@ -173,7 +262,7 @@ static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.g
 
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
 
-/* Guesses the end of a thought. */
+/* Guesses the end of reasoning. */
 static bool guess_ending(ht_generation *g, int32_t room) {
     int32_t n;
     const int32_t *ending = ht_thinking_budget_ending(g->budget, &n);
@@ -186,7 +275,7 @@ static bool guess_ending(ht_generation *g, int32_t room) {
 /* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
 static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
     ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
-    const ht_status status = ht_forced_guess(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
+    const ht_status status = guess_text(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
     g->forced = g->n_guesses > 0;
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }
@@ -267,12 +356,6 @@ static void show_probes(ht_generation *g, int32_t id) {
     ht_probing_show(g->probing, &t, g->probe, g->probe_user);
 }
 
-static bool has_text(const ht_session *s) {
-    int64_t i = 0;
-    while (i < s->n_tokens && ht_tokenizer_is_special(s->model->tokenizer, s->token[i])) i++;
-    return i < s->n_tokens;
-}
-
 /* The answer is text from here on, whatever it reads as. */
 static void end_calls(ht_generation *g) {
     if (g->answer) ht_response_reader_end_calls(g->answer);
@@ -285,7 +368,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     if (g->first_token == 0) {
         g->first_token = ht_now_seconds();
         g->metrics.prefill_seconds = g->first_token - g->begin;
-        if (g->output.decoder && !g->new_turn && has_text(s)) ht_decoder_join(g->output.decoder);
+        if (!g->new_turn) ht_token_output_join(&g->output, s->token, s->n_tokens);
     }
     if (g->probing) show_probes(g, id);
     if (is_stop_id(g, id)) {
@@ -348,6 +431,149 @@ ht_status ht_generation_take(ht_generation *g, ht_error *err) {
     return status;
 }
 
-ht_status ht_generation_show_rest(ht_generation *g, ht_error *err) {
-    return ht_token_output_end(&g->output, &g->metrics.finish, err);
+/* Checks that n more tokens fit the session and leave a position for an answer. */
+static ht_status check_prompt(const ht_session *s, size_t n, ht_error *err) {
+    if (n == 0 && s->n_tokens == 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty and the session holds no tokens to continue from");
+    if (n == 0 && s->n_tokens == s->model->context)
+        return ht_fail(err, HT_ERR_LIMIT, "the context of %lld is full and leaves no position to go on",
+                       (long long)s->model->context);
+    if (s->n_tokens + (int64_t)n == s->model->context)
+        return ht_fail(err, HT_ERR_LIMIT,
+                       "prompt of %zu token%s fills the context of %lld and leaves no position for an answer", n,
+                       ht_plural(n), (long long)s->model->context);
+    return HT_OK;
+}
+
+/* Puts the ids behind the session's tokens, to be computed. */
+static ht_status set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
+    ht_session *s = g->s;
+    ht_status status = HT_OK;
+    /* Without new tokens the logits after the last one are computed once more. */
+    if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
+    g->total = s->n_tokens + (int64_t)n;
+    if (!status) status = ht_session_make_room(s, g->total, err);
+    if (!status && n) memcpy(s->token + s->n_tokens, ids, n * sizeof *ids);
+    return status;
+}
+
+static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_error *err) {
+    ht_status status = set_prompt(g, prompt, n, err);
+    while (!status && !g->metrics.finish) {
+        status = ht_generation_guess(g, err);
+        if (!status) status = ht_generation_ask(g, err);
+        if (status) break;
+        (void)ht_session_run(g->s, NULL);
+        status = ht_generation_take(g, err);
+    }
+    ht_scheduler_leave(g->s->model->scheduler, &g->s->job);
+    const ht_status rest = ht_token_output_end(&g->output, &g->metrics.finish, status ? NULL : err);
+    return status ? status : rest;
+}
+
+/* Of a whole conversation, of which the session may hold the beginning. What else it holds goes now, when nothing but the
+ * computation itself can end the call. */
+static ht_status generate_turn(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
+    size_t kept;
+    ht_session_keep_prefix(g->s, ids, n, &kept);
+    g->metrics.reused_tokens = (int64_t)kept;
+    ht_status status = ht_session_check_ids(g->s, ids + kept, n - kept, err);
+    if (!status) status = check_prompt(g->s, n - kept, err);
+    return status ? status : generate(g, ids + kept, n - kept, err);
+}
+
+static void report(ht_generation *g, ht_metrics *metrics) {
+    if (g->first_token > 0) {
+        g->metrics.first_token_seconds = g->first_token - g->begin;
+        g->metrics.decode_seconds = ht_now_seconds() - g->first_token;
+    }
+    g->metrics.peak_memory_bytes = ht_memory_get(g->s->model->device).peak_bytes;
+    if (metrics) *metrics = g->metrics;
+}
+
+/* First of all, so that a call that was cancelled before it leaves the session as it is. */
+static ht_status begin_call(ht_generation *g, const ht_generate_options *options, ht_metrics *metrics, ht_error *err) {
+    g->begin = ht_now_seconds();
+    g->metrics = ht_metrics_none();
+    if (metrics) *metrics = g->metrics;
+    ht_status status = ht_generation_read_options(&g->o, options, err);
+    if (status || !ht_cancel_requested(g->o.cancel)) return status;
+    return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");
+}
+
+/* A step counts the tokens of the prompt, too. */
+static void fail_cancelled(int64_t generated, ht_error *err) {
+    ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld generated token%s", (long long)generated,
+            ht_plural(generated));
+}
+
+static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user,
+                          ht_metrics *metrics, ht_error *err) {
+    ht_status status = HT_OK;
+    if (!g->new_turn) status = ht_session_check_ids(g->s, prompt, n, err);
+    if (!g->new_turn && !status) status = check_prompt(g->s, n, err);
+    if (!status) status = ht_generation_begin(g, fn, user, err);
+    if (!status) status = g->new_turn ? generate_turn(g, prompt, n, err) : generate(g, prompt, n, err);
+    if (status == HT_ERR_CANCELLED) fail_cancelled(g->metrics.generated_tokens, err);
+    ht_metrics_end(&g->metrics, status);
+    report(g, metrics);
+    ht_generation_end(g);
+    return status;
+}
+
+ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
+                      ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead};
+    ht_status status = begin_call(&g, options, metrics, err);
+    return status ? status : run_from(&g, prompt, n_prompt, fn, user, metrics, err);
+}
+
+ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
+                           void *user, ht_metrics *metrics, ht_error *err) {
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead};
+    int32_t *ids;
+    size_t n;
+    ht_status status = begin_call(&g, options, metrics, err);
+    if (!status) status = ht_model_need_tokenizer(s->model, err);
+    if (status) return status;
+    status =
+        ht_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
+                            HT_ENCODE_PARSE_SPECIAL | (s->n_tokens == 0 ? HT_ENCODE_ADD_SPECIAL : 0), &ids, &n, err);
+    if (status) return status;
+    status = run_from(&g, ids, n, fn, user, metrics, err);
+    ht_ids_free(ids);
+    return status;
+}
+
+/* ---- chat ---- */
+
+ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,
+                           void *user, ht_metrics *metrics, ht_error *err) {
+    ht_generation g = {.s = s, .ahead = &s->masks_ahead, .chat = chat, .new_turn = true};
+    ht_model *m = s->model;
+    char *text = NULL;
+    ht_text_run *runs = NULL;
+    int32_t *ids = NULL;
+    size_t n_text = 0, n_runs = 0, n = 0;
+    ht_status status = begin_call(&g, options, metrics, err);
+    if (!status) status = ht_chat_write_for(m, chat, &text, &n_text, &runs, &n_runs, err);
+    if (!status)
+        status = ht_chat_encode_text(m, text, n_text, runs, n_runs, g.o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0,
+                                     &ids, &n, err);
+    if (!status && (int64_t)n >= m->context) /* before what the session holds is touched */
+        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld with an answer", n,
+                         ht_plural(n), (long long)m->context);
+    if (!status) status = ht_constraint_of_chat(m, chat, &g.o, text, n_text, &g.constraint, err);
+    if (!status && fn)
+        status = ht_response_reader_new(ht_chat_template_of(&m->chat, chat), chat->tools, text, n_text, fn, user,
+                                        &g.answer, err);
+    ht_constraint constraint = g.constraint;
+    if (g.answer) ht_response_reader_set_call_pieces(g.answer, g.o.call_pieces);
+    if (!status) status = run_from(&g, ids, n, NULL, NULL, metrics, err);
+    ht_constraint_free(&constraint);
+    ht_response_reader_free(g.answer);
+    ht_ids_free(ids);
+    free(text);
+    free(runs);
+    return status;
 }

@@ -5,7 +5,6 @@
 #ifndef HT_GENERATE_GENERATION_H
 #define HT_GENERATE_GENERATION_H
 
-#include "generate/constraint.h"
 #include "generate/masks_ahead.h"
 #include "generate/probe.h"
 #include "generate/sampler.h"
@@ -15,6 +14,21 @@
 #include "grammar/answer_matcher.h"
 
 #include <hearth/generate.h>
+
+/* The grammars that an answer's tokens keep to, and where in them the answer begins. */
+typedef struct ht_constraint {
+    ht_grammar *grammar; /* NULL: the answer is free */
+    ht_grammar *calls;   /* those that may be made in the place of a text of `grammar`; NULL: none */
+    ht_grammar_start start;
+    bool no_calls;   /* what reads as a call is text */
+    bool only_calls; /* the answer has no text */
+} ht_constraint;
+
+/* That of an answer to a conversation, whose prompt is n bytes of text. *out is empty after a failure; ht_constraint_free
+ * frees it. */
+ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
+                                const char *prompt, size_t n, ht_constraint *out, ht_error *err);
+void ht_constraint_free(ht_constraint *c);
 
 typedef struct ht_generation {
     ht_session *s;
@@ -26,7 +40,7 @@ typedef struct ht_generation {
     ht_masks_ahead **ahead;     /* lent: of the session or the engine, made when first needed */
     ht_mask_order mask_order;   /* for the present step */
     const ht_chat *chat;        /* lent: the conversation that is answered; NULL: none */
-    ht_thinking_budget *budget; /* NULL: thoughts have no bound */
+    ht_thinking_budget *budget; /* NULL: reasoning has no bound */
     ht_probing *probing;        /* NULL: nobody wants probes */
     ht_probe_fn *probe;         /* takes them in the place of the options' function; NULL: that one */
     void *probe_user;
@@ -40,7 +54,7 @@ typedef struct ht_generation {
     /* Guesses of the tokens behind `total`, which lie in the session's tokens, and what was drawn: n_drawn - 1 of the guesses, and another. */
     ht_speculation *speculation; /* NULL: none */
     int32_t n_guesses, n_drawn;
-    bool forced; /* the guesses are what the grammar, or the end of a thought, leaves no choice about */
+    bool forced; /* the guesses are what the grammar, or the end of reasoning, leaves no choice about */
     int32_t drawn[HT_MOST_GUESSES + 1];
     double asked;              /* when the job was made */
     bool prompt_only;          /* computes the prompt and draws nothing */
@@ -55,19 +69,11 @@ ht_status ht_generation_read_options(ht_generate_options *o, const ht_generate_o
 ht_status ht_generation_begin(ht_generation *g, ht_text_fn *fn, void *user, ht_error *err);
 void ht_generation_end(ht_generation *g);
 
-/* Checks that n more tokens fit the session and leave a position for an answer. */
-ht_status ht_generation_check_prompt(const ht_session *s, size_t n, ht_error *err);
-/* Puts the ids behind the session's tokens, to be computed. */
-ht_status ht_generation_set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err);
-
-/* Tells whether a thought has to end, and guesses, if that is wanted, what comes next. Before each ht_generation_ask. */
+/* Tells whether reasoning has to end, and guesses, if that is wanted, what comes next. Before each ht_generation_ask. */
 ht_status ht_generation_guess(ht_generation *g, ht_error *err);
 /* Makes the session's job of the rows that come next, guesses among them. */
 ht_status ht_generation_ask(ht_generation *g, ht_error *err);
 /* Takes what the job computed: counts the prompt's tokens, shows the tokens that were drawn. */
 ht_status ht_generation_take(ht_generation *g, ht_error *err);
-/* Shows what was held back, whatever ended the answer, but for a stop string or a reader who wants no more. HT_ERR_MEMORY when
- * a part of the answer was lost. */
-ht_status ht_generation_show_rest(ht_generation *g, ht_error *err);
 
 #endif

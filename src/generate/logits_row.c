@@ -282,21 +282,22 @@ void ht_row_top(const ht_logits_row *row, int32_t k, ht_ranked *out) {
 
 /* ---- nucleus ---- */
 
-/* Walks sorted candidates from mass `before`; true when the target is reached, *cut then ends there. */
-static bool reach(const ht_logits_row *row, const ht_ranked *sorted, int32_t n, float scale, double before,
-                  double target, ht_cut *cut) {
+int32_t ht_row_reach(const ht_logits_row *row, const ht_ranked *sorted, int32_t n, float scale, double target,
+                     double *mass) {
     float x[HT_ROW_BLOCK], w[HT_ROW_BLOCK];
-    for (int32_t first = 0; first < n; first += HT_ROW_BLOCK) {
+    double total = *mass;
+    int32_t reached = 0;
+    for (int32_t first = 0; first < n && !reached; first += HT_ROW_BLOCK) {
         int32_t count = n - first < HT_ROW_BLOCK ? n - first : HT_ROW_BLOCK;
         for (int32_t i = 0; i < count; i++) x[i] = ht_ranked_value(sorted[first + i]);
         row->ops->weights(x, count, row->max, scale, w);
-        for (int32_t i = 0; i < count; i++) {
-            *cut = (ht_cut){x[i], ht_ranked_index(sorted[first + i])};
-            before += (double)w[i];
-            if (before >= target) return true;
+        for (int32_t i = 0; i < count && !reached; i++) {
+            total += (double)w[i];
+            if (total >= target) reached = first + i + 1;
         }
     }
-    return false;
+    *mass = total;
+    return reached ? reached : n;
 }
 
 /* Where the target may lie: low <= x <= high; what is higher has mass `above`. */
@@ -370,18 +371,21 @@ static ht_cut equals_that_reach(const ht_logits_row *row, const ht_ranked *list,
     return (ht_cut){value, ht_ranked_index(list[last])};
 }
 
+/* Keeps what is as high as the candidate. */
+static ht_cut cut_at(ht_ranked last) { return (ht_cut){ht_ranked_value(last), ht_ranked_index(last)}; }
+
 ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, double target, ht_ranked *work) {
     enum { SMALL = 2048 };
-    static const int32_t few[] = {64, 512}; /* candidates that mostly are enough */
-    ht_cut cut = within;
+    static const int32_t few[] = {64, 512};                     /* candidates that mostly are enough */
     range r = {.low = row->max - 88 / scale, .high = row->max}; /* weights end at e^-87 */
     if (r.low < within.value) r.low = within.value;
     for (int i = 0; i < 2 && row->n > 4 * few[i]; i++) {
         ht_row_top(row, few[i], work);
         int32_t n = few[i];
         while (n > 1 && !ht_cut_keeps(within, ht_ranked_value(work[n - 1]), ht_ranked_index(work[n - 1]))) n--;
-        if (reach(row, work, n, scale, 0, target, &cut) || n < few[i]) return cut;
-        cut = within;
+        double mass = 0;
+        const int32_t reached = ht_row_reach(row, work, n, scale, target, &mass);
+        if (mass >= target || n < few[i]) return cut_at(work[reached - 1]);
     }
     /* Else the values are dealt to buckets, and those of one bucket to narrower ones, until few are left, or one value. */
     for (;;) {
@@ -393,8 +397,6 @@ ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, doub
         if (n > SMALL && r.low < r.high && !narrow) continue;
         if (n > SMALL && r.low == r.high) return equals_that_reach(row, work, n, scale, target - r.above);
         ht_ranked_sort(work, n);
-        cut = within;
-        reach(row, work, n, scale, r.above, target, &cut);
-        return cut;
+        return n ? cut_at(work[ht_row_reach(row, work, n, scale, target, &r.above) - 1]) : within;
     }
 }

@@ -61,6 +61,10 @@ void ht_ranked_sort(ht_ranked *r, int32_t n);
 
 /* The k highest (k <= n), in descending order, in `out`, which has room for n. */
 void ht_row_top(const ht_logits_row *row, int32_t k, ht_ranked *out);
+/* How many of n sorted candidates, one after the other, bring *mass to `target` with their weights; n when all of them do not. *mass is
+ * what it then is. */
+int32_t ht_row_reach(const ht_logits_row *row, const ht_ranked *sorted, int32_t n, float scale, double target,
+                     double *mass);
 /* The smallest prefix of what `within` keeps whose weights reach `target`; all of it when rounding keeps them from it.
  * `work` has room for n. */
 ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, double target, ht_ranked *work);

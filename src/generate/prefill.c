@@ -52,8 +52,8 @@ struct ht_prefill {
     /* Of a run. */
     ht_prefill_sequence *sequence;
     int32_t n;
-    int32_t *order; /* [n] sorted by tokens */
-    int32_t *taker; /* [n] branches in slots have different sequences, and use different parts of it */
+    ht_prefill_sequence **order; /* [n] sorted by tokens */
+    int32_t *taker;              /* [n] branches in slots have different sequences, and use different parts of it */
     const ht_prefill_calls *calls;
     const ht_cancel *cancel;
     branch *stack; /* to be computed, the next one last */
@@ -111,8 +111,6 @@ void ht_prefill_free(ht_prefill *p) {
 
 /* ---- the tree ---- */
 
-static const ht_prefill_sequence *sorted(const ht_prefill *p, int32_t i) { return &p->sequence[p->order[i]]; }
-
 /* Positions from `from` on in which two sequences agree, as far as both go. */
 static int64_t agree(const ht_prefill_sequence *a, const ht_prefill_sequence *b, int64_t from) {
     const int64_t n = ht_min_i64(a->n, b->n);
@@ -120,47 +118,32 @@ static int64_t agree(const ht_prefill_sequence *a, const ht_prefill_sequence *b,
     return from;
 }
 
-static bool goes_before(const ht_prefill *p, int32_t x, int32_t y) {
-    const ht_prefill_sequence *a = &p->sequence[x], *b = &p->sequence[y];
+static int by_tokens(const void *x, const void *y) {
+    const ht_prefill_sequence *const a = *(ht_prefill_sequence *const *)x, *const b = *(ht_prefill_sequence *const *)y;
     const int64_t same = agree(a, b, 0);
-    if (same < a->n && same < b->n) return a->token[same] < b->token[same];
-    if (a->n != b->n) return a->n < b->n;
-    return x < y;
+    if (same < a->n && same < b->n) return a->token[same] < b->token[same] ? -1 : 1;
+    return a->n != b->n ? (a->n > b->n) - (a->n < b->n) : (a > b) - (a < b);
 }
 
-/* Merges two sorted halves of `order`. */
-static void merge(const ht_prefill *p, int32_t *order, int32_t half, int32_t n, int32_t *work) {
-    memcpy(work, order, (size_t)half * sizeof *work);
-    int32_t a = 0, b = half;
-    for (int32_t to = 0; a < half; to++)
-        order[to] = b < n && goes_before(p, order[b], work[a]) ? order[b++] : work[a++];
-}
-
-/* `work` has room for n. */
-static void sort(const ht_prefill *p, int32_t *work) {
-    for (int32_t i = 0; i < p->n; i++) p->order[i] = i;
-    for (int32_t width = 1; width < p->n; width *= 2)
-        for (int32_t at = 0; at + width < p->n; at += 2 * width)
-            merge(p, p->order + at, width, (int32_t)ht_min_i64(2 * width, p->n - at), work);
-}
+static int32_t index_of(const ht_prefill *p, int32_t i) { return (int32_t)(p->order[i] - p->sequence); }
 
 /* Those of [lo, hi) that go on with the same token at `from`. */
 static branch make_branch(const ht_prefill *p, int32_t lo, int32_t hi, int64_t from) {
-    branch b = {.lo = lo, .hi = lo, .lowest = p->order[lo], .first_out = INT64_MAX};
-    const int32_t token = sorted(p, lo)->token[from];
-    for (; b.hi < hi && sorted(p, b.hi)->token[from] == token; b.hi++) {
-        if (p->order[b.hi] < b.lowest) b.lowest = p->order[b.hi];
-        b.first_out = ht_min_i64(b.first_out, sorted(p, b.hi)->first_out);
+    branch b = {.lo = lo, .hi = lo, .lowest = index_of(p, lo), .first_out = INT64_MAX};
+    const int32_t token = p->order[lo]->token[from];
+    for (; b.hi < hi && p->order[b.hi]->token[from] == token; b.hi++) {
+        b.lowest = ht_min_i32(b.lowest, index_of(p, b.hi));
+        b.first_out = ht_min_i64(b.first_out, p->order[b.hi]->first_out);
     }
-    b.end = agree(sorted(p, lo), sorted(p, b.hi - 1), from);
+    b.end = agree(p->order[lo], p->order[b.hi - 1], from);
     return b;
 }
 
 static void fail_branch(ht_prefill *p, branch *b, const ht_error *err) {
     for (int32_t i = b->lo; i < b->hi; i++) {
-        if (p->sequence[p->order[i]].done) continue;
-        p->sequence[p->order[i]].done = true;
-        p->calls->failed(p->calls->user, p->order[i], err);
+        if (p->order[i]->done) continue;
+        p->order[i]->done = true;
+        p->calls->failed(p->calls->user, index_of(p, i), err);
     }
     ht_cache_free(b->cache);
     b->cache = NULL;
@@ -174,7 +157,7 @@ static int by_lowest(const void *a, const void *b) {
 
 /* Ends what ends at `from`, the length of the cache, and puts the branches of the others on the stack. Takes the cache. */
 static void expand(ht_prefill *p, int32_t lo, int32_t hi, int64_t from, ht_cache *cache) {
-    for (; lo < hi && sorted(p, lo)->n == from; lo++) p->sequence[p->order[lo]].done = true;
+    for (; lo < hi && p->order[lo]->n == from; lo++) p->order[lo]->done = true;
     const int32_t first = p->n_stack;
     for (int32_t at = lo; at < hi; at = p->stack[p->n_stack - 1].hi)
         p->stack[p->n_stack++] = make_branch(p, at, hi, from);
@@ -204,7 +187,7 @@ static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
     for (int32_t i = 0; i < p->n; i++) most = ht_min_i64(most, p->sequence[i].first_out);
     if (p->kept) {
         const ht_prefill_sequence kept = {.token = p->kept_token, .n = p->kept->length};
-        same = ht_min_i64(agree(&kept, sorted(p, 0), 0), agree(&kept, sorted(p, p->n - 1), 0));
+        same = ht_min_i64(agree(&kept, p->order[0], 0), agree(&kept, p->order[p->n - 1], 0));
     }
     same = ht_min_i64(same, most);
     if (same > 0 && ht_cache_share(p->kept, out, NULL) == HT_OK) {
@@ -225,7 +208,7 @@ static void keep(ht_prefill *p, const branch *b) {
         free(token);
         return;
     }
-    memcpy(token, sorted(p, b->lo)->token, (size_t)b->end * sizeof *token);
+    memcpy(token, p->order[b->lo]->token, (size_t)b->end * sizeof *token);
     ht_cache_free(p->kept);
     free(p->kept_token);
     p->kept = cache;
@@ -243,7 +226,7 @@ static ht_status take_rows(void *user, const ht_logits_rows *logits, ht_error *e
         const int64_t position = s->job.first_row + r;
         int32_t n = 0;
         for (int32_t i = s->b.lo; i < s->b.hi; i++)
-            if (sorted(p, i)->first_out <= position) s->taker[n++] = p->order[i];
+            if (p->order[i]->first_out <= position) s->taker[n++] = index_of(p, i);
         p->calls->row(p->calls->user, logits->x + r * p->width, position, s->taker, n, s->block_max);
     }
     return HT_OK;
@@ -256,13 +239,6 @@ static int64_t rows_that_fit(const ht_prefill *p, const branch *b, int64_t rows,
     return ht_min_i64(n, without + p->most_out - out);
 }
 
-/* Whether a branch beside others may take pages for so many positions. */
-static bool has_room(const ht_prefill *p, const branch *b, int64_t positions) {
-    const size_t used = atomic_load_explicit(&p->account.bytes, memory_order_relaxed);
-    const size_t more = ht_cache_growth(b->cache, positions);
-    return used <= p->kv_bytes && more <= p->kv_bytes - used;
-}
-
 /* Moves branches from the stack into slots as long as rows and memory last; returns how many. */
 static int32_t choose(ht_prefill *p) {
     int32_t n = 0;
@@ -270,7 +246,9 @@ static int32_t choose(ht_prefill *p) {
     while (p->n_stack > 0 && n < p->n_slots && rows < p->chunk) {
         branch *b = &p->stack[p->n_stack - 1];
         const int64_t more = rows_that_fit(p, b, rows, out), end = b->cache->length + more;
-        if (more <= 0 || (n > 0 && !has_room(p, b, end))) break;
+        if (more <= 0) break;
+        /* A branch beside others takes pages only within the budget. */
+        if (n > 0 && !ht_cache_fits(&p->account, p->kv_bytes, ht_cache_growth(b->cache, end))) break;
         ht_error err = {0};
         p->n_stack--;
         if (ht_cache_reserve(b->cache, end, &err)) {
@@ -282,7 +260,7 @@ static int32_t choose(ht_prefill *p) {
         s->begin = b->cache->length;
         s->taker = p->taker + b->lo;
         s->job = (ht_step_job){.cache = b->cache,
-                               .token = sorted(p, b->lo)->token,
+                               .token = p->order[b->lo]->token,
                                .end = end,
                                .first_out = b->first_out,
                                .most_rows = p->chunk,
@@ -327,11 +305,11 @@ static ht_status run_steps(ht_prefill *p, ht_error *err) {
 /* A branch on the stack or in a slot has a sequence of its own: there are never more than sequences. */
 static ht_status make_room(ht_prefill *p, ht_error *err) {
     const size_t n = (size_t)p->n;
-    p->order = malloc(n * sizeof *p->order);
+    p->order = malloc(n * sizeof(ht_prefill_sequence *));
     p->stack = malloc(n * sizeof *p->stack);
     p->taker = malloc(n * sizeof *p->taker);
     if (p->order && p->stack && p->taker) return HT_OK;
-    return ht_fail_memory(err, n * (2 * sizeof *p->order + sizeof *p->stack), "a prefill");
+    return ht_fail_memory(err, n * (sizeof(ht_prefill_sequence *) + sizeof *p->stack), "a prefill");
 }
 
 ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t n, const ht_prefill_calls *calls,
@@ -345,7 +323,8 @@ ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t 
     ht_cache *cache;
     ht_status status = make_room(p, err);
     if (!status) {
-        sort(p, p->taker);
+        for (int32_t i = 0; i < n; i++) p->order[i] = &p->sequence[i];
+        qsort(p->order, (size_t)n, sizeof(ht_prefill_sequence *), by_tokens);
         status = first_cache(p, &cache, err);
     }
     if (!status) {
@@ -356,7 +335,5 @@ ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t 
     free(p->order);
     free(p->stack);
     free(p->taker);
-    p->order = p->taker = NULL;
-    p->stack = NULL;
     return status;
 }

@@ -20,17 +20,9 @@ void ht_probe_options_init(ht_probe_options *options, size_t size) {
 }
 
 const char *ht_probe_name(ht_probe_kind kind) {
-    switch (kind) {
-    case HT_PROBE_TOKEN: return "token";
-    case HT_PROBE_TOP: return "top";
-    case HT_PROBE_ENTROPY: return "entropy";
-    case HT_PROBE_CACHE: return "cache";
-    case HT_PROBE_MEMORY: return "memory";
-    case HT_PROBE_ROUTER: return "router";
-    case HT_PROBE_RESIDUAL: return "residual";
-    case HT_PROBE_LOGPROB: return "logprob";
-    case HT_PROBE_ALL: break;
-    }
+    static const char *const names[] = {"token", "top", "entropy", "cache", "memory", "router", "residual", "logprob"};
+    for (int i = 0; 1 << i < HT_PROBE_ALL; i++)
+        if ((int)kind == 1 << i) return names[i];
     return NULL;
 }
 
@@ -133,25 +125,13 @@ bool ht_probing_needs_taps(const ht_probing *p) { return p->o.kinds & OF_TAPS; }
 
 /* ---- a row ---- */
 
-/* Blocks whose largest value is no higher than the lowest one kept are passed over, which is nearly all of them. */
 static void find_top(ht_probe *seen, const ht_logits_row *row) {
-    int32_t n = 0;
-    for (int32_t b = 0; b < row->n_blocks; b++) {
-        if (n == HT_PROBE_TOP_LOGITS && row->block_max[b] <= seen->top_logit[n - 1]) continue;
-        const int32_t end = (int32_t)ht_min_i64((int64_t)(b + 1) * HT_ROW_BLOCK, row->n);
-        for (int32_t i = b * HT_ROW_BLOCK; i < end; i++) {
-            const float x = row->x[i];
-            if (n == HT_PROBE_TOP_LOGITS && x <= seen->top_logit[n - 1]) continue;
-            int32_t at = n < HT_PROBE_TOP_LOGITS ? n++ : n - 1;
-            for (; at > 0 && seen->top_logit[at - 1] < x; at--) {
-                seen->top_logit[at] = seen->top_logit[at - 1];
-                seen->top_token[at] = seen->top_token[at - 1];
-            }
-            seen->top_logit[at] = x;
-            seen->top_token[at] = i;
-        }
+    ht_token_probability top[HT_PROBE_TOP_LOGITS];
+    seen->n_top = ht_row_likeliest(row, HT_PROBE_TOP_LOGITS, 0, top);
+    for (int32_t i = 0; i < seen->n_top; i++) {
+        seen->top_token[i] = top[i].id;
+        seen->top_logit[i] = (float)top[i].log_probability;
     }
-    seen->n_top = n;
 }
 
 /* Values are summed in lanes by position, the same on every instruction set; enough of them that compilers make vectors of the loop. */

@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "generate/logit_changes.h"
 #include "generate/logits_row.h"
 #include "generate/philox.h"
 #include "models/model.h"
@@ -18,14 +17,20 @@ struct ht_sampler {
     ht_sampler_stage order[HT_SAMPLER_STAGES];
     int32_t vocab;
     const ht_row_ops *ops;
-    bool filters; /* any of top_k, top_p, min_p is on */
-    ht_logit_changes changes;
-    float *x;           /* [vocab] the row once it was changed; NULL when nothing changes it */
-    int32_t *ids;       /* [vocab] token ids of a row that filters shortened; NULL when that cannot happen */
-    float *block_max;   /* [blocks] */
-    double *block_mass; /* [blocks]; NULL when greedy */
-    ht_ranked *list;    /* [vocab]; NULL without filters */
-    bool constrained;   /* x and ids are there, and every pick has a mask */
+    bool filters;         /* any of top_k, top_p, min_p is on */
+    bool repeats, counts; /* penalties of tokens that occurred lately, and of those that were generated */
+    bool biases_raise, penalties_raise;
+    int64_t n_prompt; /* tokens of the history that were not generated */
+    int32_t n_bias;
+    ht_logit_bias *bias; /* [n_bias] in order of id */
+    uint8_t *seen;       /* [vocab] bits, clear between calls; NULL unless `repeats` */
+    int32_t *count;      /* [vocab] likewise; NULL unless `counts` */
+    float *x;            /* [vocab] the row once it was changed; NULL when nothing changes it */
+    int32_t *ids;        /* [vocab] token ids of a row that filters shortened; NULL when that cannot happen */
+    float *block_max;    /* [blocks] */
+    double *block_mass;  /* [blocks]; NULL when greedy */
+    ht_ranked *list;     /* [vocab]; NULL without filters */
+    bool constrained;    /* x and ids are there, and every pick has a mask */
     const uint32_t *mask;
     int32_t n_masked; /* tokens that the mask has bits for */
 };
@@ -96,51 +101,45 @@ ht_status ht_sampler_order_check(const char *order, ht_error *err) {
     return ht_sampler_order_parse(order, parsed, err);
 }
 
-static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
-    if (!(o->temperature >= 0) || !isfinite(o->temperature))
-        return ht_fail(err, HT_ERR_ARGUMENT, "temperature is %g, expected a finite number >= 0",
-                       (double)o->temperature);
-    if (o->top_k < 0) return ht_fail(err, HT_ERR_ARGUMENT, "top_k is %d, expected 0 (off) or more", (int)o->top_k);
-    if (!(o->top_p >= 0 && o->top_p <= 1))
-        return ht_fail(err, HT_ERR_ARGUMENT, "top_p is %g, expected 0 to 1", (double)o->top_p);
-    if (!(o->min_p >= 0 && o->min_p <= 1))
-        return ht_fail(err, HT_ERR_ARGUMENT, "min_p is %g, expected 0 to 1", (double)o->min_p);
-    if (!(o->repeat_penalty >= 0) || !isfinite(o->repeat_penalty))
-        return ht_fail(err, HT_ERR_ARGUMENT, "repeat_penalty is %g, expected a finite number > 0 (1: off)",
-                       (double)o->repeat_penalty);
-    if (o->repeat_window < -1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "repeat_window is %d, expected -1 (all), 0 (none) or more",
-                       (int)o->repeat_window);
-    if (!isfinite(o->presence_penalty))
-        return ht_fail(err, HT_ERR_ARGUMENT, "presence_penalty is %g, expected a finite number (0: off)",
-                       (double)o->presence_penalty);
-    if (!isfinite(o->frequency_penalty))
-        return ht_fail(err, HT_ERR_ARGUMENT, "frequency_penalty is %g, expected a finite number (0: off)",
-                       (double)o->frequency_penalty);
-    return HT_OK;
-}
+#define NUMBER(field) #field, offsetof(ht_sampler_options, field)
 
-static void set_float(float *to, const ht_sampling *model, ht_sampling_field field) {
-    if (*to == (float)HT_SAMPLER_UNSET) *to = (float)model->field[field].value;
-}
-
-static void set_int(int32_t *to, const ht_sampling *model, ht_sampling_field field) {
-    if (*to == HT_SAMPLER_UNSET) *to = (int32_t)model->field[field].value;
-}
+/* The numbers among the options, which a checkpoint may recommend. */
+static const struct {
+    const char *name;
+    size_t offset;
+    bool is_int; /* else float */
+    double least, most;
+    const char *expected;
+} numbers[HT_SAMPLING_FIELDS] = {
+    [HT_SAMPLING_TEMPERATURE] = {NUMBER(temperature), false, 0, FLT_MAX, "a finite number >= 0"},
+    [HT_SAMPLING_TOP_K] = {NUMBER(top_k), true, 0, INT32_MAX, "0 (off) or more"},
+    [HT_SAMPLING_TOP_P] = {NUMBER(top_p), false, 0, 1, "0 to 1"},
+    [HT_SAMPLING_MIN_P] = {NUMBER(min_p), false, 0, 1, "0 to 1"},
+    [HT_SAMPLING_REPEAT_PENALTY] = {NUMBER(repeat_penalty), false, 0, FLT_MAX, "a finite number > 0 (1: off)"},
+    [HT_SAMPLING_REPEAT_WINDOW] = {NUMBER(repeat_window), true, -1, INT32_MAX, "-1 (all), 0 (none) or more"},
+    [HT_SAMPLING_PRESENCE_PENALTY] = {NUMBER(presence_penalty), false, -FLT_MAX, FLT_MAX, "a finite number (0: off)"},
+    [HT_SAMPLING_FREQUENCY_PENALTY] = {NUMBER(frequency_penalty), false, -FLT_MAX, FLT_MAX, "a finite number (0: off)"},
+};
 
 ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sampling *model, ht_sampler_options *out,
                                   ht_error *err) {
     ht_status status = ht_options_read(out, options, &unset, sizeof unset, "ht_sampler_options", err);
-    if (status) return status;
-    set_float(&out->temperature, model, HT_SAMPLING_TEMPERATURE);
-    set_int(&out->top_k, model, HT_SAMPLING_TOP_K);
-    set_float(&out->top_p, model, HT_SAMPLING_TOP_P);
-    set_float(&out->min_p, model, HT_SAMPLING_MIN_P);
-    set_float(&out->repeat_penalty, model, HT_SAMPLING_REPEAT_PENALTY);
-    set_int(&out->repeat_window, model, HT_SAMPLING_REPEAT_WINDOW);
-    set_float(&out->presence_penalty, model, HT_SAMPLING_PRESENCE_PENALTY);
-    set_float(&out->frequency_penalty, model, HT_SAMPLING_FREQUENCY_PENALTY);
-    return check_options(out, err);
+    for (int i = 0; i < HT_SAMPLING_FIELDS && !status; i++) {
+        void *at = (char *)out + numbers[i].offset;
+        int32_t *whole = at;
+        float *real = at;
+        double value;
+        if (numbers[i].is_int)
+            value = (double)(*whole = *whole == HT_SAMPLER_UNSET ? (int32_t)model->field[i].value : *whole);
+        else
+            value = (double)(*real = *real == (float)HT_SAMPLER_UNSET ? (float)model->field[i].value : *real);
+        if (value >= numbers[i].least && value <= numbers[i].most) continue;
+        status = numbers[i].is_int ? ht_fail(err, HT_ERR_ARGUMENT, "%s is %d, expected %s", numbers[i].name, (int)value,
+                                             numbers[i].expected)
+                                   : ht_fail(err, HT_ERR_ARGUMENT, "%s is %g, expected %s", numbers[i].name, value,
+                                             numbers[i].expected);
+    }
+    return status;
 }
 
 ht_status ht_sampler_options_resolve(const ht_model *m, const ht_sampler_options *options, ht_sampler_options *out,
@@ -154,10 +153,48 @@ ht_status ht_sampler_options_resolve(const ht_model *m, const ht_sampler_options
     return HT_OK;
 }
 
+/* ---- biases ---- */
+
+static int by_id(const void *a, const void *b) {
+    const ht_logit_bias *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+ht_status ht_logit_biases_read(const ht_sampler_options *options, int32_t vocab, ht_logit_bias **out, ht_error *err) {
+    const int n = options->n_logit_bias;
+    *out = NULL;
+    if (n < 0 || (n > 0 && !options->logit_bias))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d biases of logits were announced and none given", n);
+    for (int i = 0; i < n; i++) {
+        const ht_logit_bias *b = &options->logit_bias[i];
+        if (b->id < 0 || b->id >= vocab)
+            return ht_fail(err, HT_ERR_ARGUMENT, "logit_bias of token %d, and the vocabulary has ids 0 to %d",
+                           (int)b->id, (int)vocab - 1);
+        if (!isfinite(b->bias))
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "logit_bias of token %d is %g, expected a finite number (-100 as good as forbids a token)",
+                           (int)b->id, (double)b->bias);
+    }
+    ht_logit_bias *sorted = malloc((size_t)n * sizeof *sorted + 1);
+    if (!sorted) return ht_fail_memory(err, (size_t)n * sizeof *sorted, "biases of logits");
+    if (n) {
+        memcpy(sorted, options->logit_bias, (size_t)n * sizeof *sorted);
+        qsort(sorted, (size_t)n, sizeof *sorted, by_id);
+    }
+    for (int i = 1; i < n; i++)
+        if (sorted[i].id == sorted[i - 1].id) {
+            const int32_t id = sorted[i].id;
+            free(sorted);
+            return ht_fail(err, HT_ERR_ARGUMENT, "logit_bias has token %d twice", (int)id);
+        }
+    *out = sorted;
+    return HT_OK;
+}
+
 static bool stage_on(const ht_sampler *s, ht_sampler_stage stage) {
     const ht_sampler_options *o = &s->o;
     switch (stage) {
-    case HT_STAGE_REPEAT_PENALTY: return ht_logit_changes_penalises(&s->changes);
+    case HT_STAGE_REPEAT_PENALTY: return s->repeats || s->counts;
     case HT_STAGE_TEMPERATURE: return o->temperature > 0;
     case HT_STAGE_TOP_P: return o->top_p > 0 && o->top_p < 1;
     case HT_STAGE_TOP_K: return o->top_k > 0;
@@ -170,7 +207,12 @@ static bool stage_on(const ht_sampler *s, ht_sampler_stage stage) {
 static bool is_filter(ht_sampler_stage stage) { return stage >= HT_STAGE_TOP_P; }
 
 static ht_status allocate(ht_sampler *s, ht_error *err) {
-    const bool changes = s->changes.n_bias > 0 || ht_logit_changes_penalises(&s->changes);
+    const ht_sampler_options *o = &s->o;
+    s->repeats = o->repeat_penalty != 0 && o->repeat_penalty != 1 && o->repeat_window != 0;
+    s->counts = o->presence_penalty != 0 || o->frequency_penalty != 0;
+    s->penalties_raise = (s->repeats && o->repeat_penalty < 1) || o->presence_penalty < 0 || o->frequency_penalty < 0;
+    for (int32_t i = 0; i < s->n_bias; i++) s->biases_raise = s->biases_raise || s->bias[i].bias > 0;
+    const bool changes = s->n_bias > 0 || s->repeats || s->counts;
     bool filter_seen = false, shortened = false;
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         if (!stage_on(s, s->order[i])) continue;
@@ -178,10 +220,12 @@ static ht_status allocate(ht_sampler *s, ht_error *err) {
         if (s->order[i] == HT_STAGE_REPEAT_PENALTY && filter_seen) shortened = true;
     }
     /* The most likely token survives every filter: for it they need not run, unless a penalty comes after them. */
-    s->filters = filter_seen && (s->o.temperature > 0 || shortened);
+    s->filters = filter_seen && (o->temperature > 0 || shortened);
     size_t n = (size_t)s->vocab, blocks = (size_t)ht_row_blocks(s->vocab);
     bool ok = (s->block_max = malloc(blocks * sizeof *s->block_max)) != NULL;
     ok = ok && (s->block_mass = malloc(blocks * sizeof *s->block_mass)) != NULL;
+    if (s->repeats) ok = ok && (s->seen = calloc((n + 7) / 8, 1)) != NULL;
+    if (s->counts) ok = ok && (s->count = calloc(n, sizeof *s->count)) != NULL;
     if (changes) ok = ok && (s->x = malloc(n * sizeof *s->x)) != NULL;
     if (shortened) ok = ok && (s->ids = malloc(n * sizeof *s->ids)) != NULL;
     if (s->filters) ok = ok && (s->list = malloc(n * sizeof *s->list)) != NULL;
@@ -204,7 +248,8 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
     s->o.order = NULL; /* lent for this call alone, as the next */
     s->o.logit_bias = NULL;
     status = ht_sampler_order_parse(o.order, s->order, err);
-    if (!status) status = ht_logit_changes_init(&s->changes, &o, vocab, err);
+    if (!status) status = ht_logit_biases_read(&o, vocab, &s->bias, err);
+    s->n_bias = status ? 0 : o.n_logit_bias;
     if (!status) status = allocate(s, err);
     if (status) {
         ht_sampler_free(s);
@@ -216,7 +261,9 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
 
 void ht_sampler_free(ht_sampler *s) {
     if (!s) return;
-    ht_logit_changes_free(&s->changes);
+    free(s->bias);
+    free(s->seen);
+    free(s->count);
     free(s->x);
     free(s->ids);
     free(s->block_max);
@@ -238,7 +285,99 @@ void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens) 
     s->n_masked = n_tokens < s->vocab ? n_tokens : s->vocab;
 }
 
-void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt) { s->changes.n_prompt = n_prompt; }
+void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt) { s->n_prompt = n_prompt; }
+
+/* ---- changes of single logits ----
+ *
+ * A finite logit stays within +-1e30, whatever it is changed by, so that differences of two are finite; one that is not finite stays
+ * as it is, for the scan to find. */
+
+/* What a logit x becomes that changes to y. */
+static float bounded(float x, double y) {
+    static const float most = 1e30f;
+    if (!isfinite(x)) return x;
+    if (y > (double)most) return most;
+    return y < (double)-most ? -most : (float)y;
+}
+
+/* Where a token is in the row, or -1. */
+static int32_t place_of(int32_t id, const int32_t *ids, int32_t n) {
+    if (!ids) return id < n ? id : -1;
+    int32_t low = 0, high = n;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && ids[low] == id ? low : -1;
+}
+
+/* Adds the biases to a row x [n], of the tokens ids[0] < ids[1] < ...; NULL: of tokens 0, 1, ... */
+static void add_biases(const ht_sampler *s, float *x, const int32_t *ids, int32_t n) {
+    for (int32_t i = 0; i < s->n_bias; i++) {
+        const int32_t at = place_of(s->bias[i].id, ids, n);
+        if (at >= 0) x[at] = bounded(x[at], (double)x[at] + (double)s->bias[i].bias);
+    }
+}
+
+static float repeated(const ht_sampler *s, float x) {
+    return bounded(x, (double)(x > 0 ? x / s->o.repeat_penalty : x * s->o.repeat_penalty));
+}
+
+static bool in_vocab(const ht_sampler *s, int32_t id) { return id >= 0 && id < s->vocab; }
+
+static void penalise_repeated(ht_sampler *s, float *x, const int32_t *ids, int32_t n, const int32_t *history,
+                              int64_t n_history) {
+    const int64_t first = s->o.repeat_window > 0 ? ht_max_i64(n_history - s->o.repeat_window, 0) : 0;
+    for (int64_t i = first; i < n_history; i++) {
+        const int32_t id = history[i];
+        if (!in_vocab(s, id) || (s->seen[id / 8] >> (id % 8) & 1)) continue;
+        s->seen[id / 8] = (uint8_t)(s->seen[id / 8] | 1 << (id % 8));
+        if (!ids) x[id] = repeated(s, x[id]);
+    }
+    for (int32_t i = 0; ids && i < n; i++)
+        if (s->seen[ids[i] / 8] >> (ids[i] % 8) & 1) x[i] = repeated(s, x[i]);
+    for (int64_t i = first; i < n_history; i++)
+        if (in_vocab(s, history[i])) s->seen[history[i] / 8] = 0;
+}
+
+static float counted(const ht_sampler *s, float x, int32_t count) {
+    return bounded(x, (double)x - ((double)count * (double)s->o.frequency_penalty +
+                                   (double)(count > 0 ? s->o.presence_penalty : 0)));
+}
+
+static void penalise_counted(ht_sampler *s, float *x, const int32_t *ids, int32_t n, const int32_t *history,
+                             int64_t n_history) {
+    for (int64_t i = s->n_prompt; i < n_history; i++)
+        if (in_vocab(s, history[i])) s->count[history[i]]++;
+    for (int32_t i = 0; ids && i < n; i++)
+        if (s->count[ids[i]]) x[i] = counted(s, x[i], s->count[ids[i]]);
+    for (int64_t i = s->n_prompt; i < n_history; i++) {
+        const int32_t id = history[i];
+        if (!in_vocab(s, id) || !s->count[id]) continue;
+        if (!ids) x[id] = counted(s, x[id], s->count[id]);
+        s->count[id] = 0;
+    }
+}
+
+/* Applies the penalties of n_history tokens to a row likewise. */
+static void penalise(ht_sampler *s, float *x, const int32_t *ids, int32_t n, const int32_t *history,
+                     int64_t n_history) {
+    if (s->repeats) penalise_repeated(s, x, ids, n, history, n_history);
+    if (s->counts) penalise_counted(s, x, ids, n, history, n_history);
+}
+
+/* How many tokens the biases, and the penalties after n_history tokens, lower at most; INT32_MAX when they may raise one. */
+static int64_t count_biased(const ht_sampler *s) { return s->biases_raise ? INT32_MAX : s->n_bias; }
+
+static int64_t count_penalised(const ht_sampler *s, int64_t n_history) {
+    if (s->penalties_raise) return INT32_MAX;
+    int64_t lately = 0;
+    if (s->repeats) lately = s->o.repeat_window > 0 ? ht_min_i64(s->o.repeat_window, n_history) : n_history;
+    return s->counts ? ht_max_i64(lately, n_history - s->n_prompt) : lately; /* both look back from the last one */
+}
 
 /* ---- the chain ---- */
 
@@ -253,25 +392,6 @@ typedef struct chain {
     int32_t n_list; /* -1: none */
     bool whole;
 } chain;
-
-static double list_mass(const ht_sampler *s, const chain *c, int32_t n, double target, int32_t *reached) {
-    float x[HT_ROW_BLOCK], w[HT_ROW_BLOCK];
-    double total = 0;
-    *reached = n;
-    for (int32_t first = 0; first < n; first += HT_ROW_BLOCK) {
-        int32_t count = n - first < HT_ROW_BLOCK ? n - first : HT_ROW_BLOCK;
-        for (int32_t i = 0; i < count; i++) x[i] = ht_ranked_value(s->list[first + i]);
-        s->ops->weights(x, count, c->row.max, c->scale, w);
-        for (int32_t i = 0; i < count; i++) {
-            total += (double)w[i];
-            if (total >= target) {
-                *reached = first + i + 1;
-                return total;
-            }
-        }
-    }
-    return total;
-}
 
 /* Shortens the list to n; what is left then ends in it. */
 static void end_list(const ht_sampler *s, chain *c, int32_t n) {
@@ -307,13 +427,14 @@ static bool min_p_cuts_more(const ht_sampler *s, const chain *c, int stage, doub
 }
 
 static void run_top_p(ht_sampler *s, chain *c, int stage) {
-    int32_t reached;
-    double mass =
-        c->whole ? list_mass(s, c, c->n_list, INFINITY, &reached) : ht_row_mass(&c->row, c->scale, c->cut, NULL);
+    double mass = 0, before = 0;
+    if (c->whole)
+        ht_row_reach(&c->row, s->list, c->n_list, c->scale, (double)INFINITY, &mass);
+    else
+        mass = ht_row_mass(&c->row, c->scale, c->cut, NULL);
     double target = (double)s->o.top_p * mass;
     if (c->n_list >= 0) {
-        list_mass(s, c, c->n_list, target, &reached);
-        end_list(s, c, reached);
+        end_list(s, c, ht_row_reach(&c->row, s->list, c->n_list, c->scale, target, &before));
     } else if (!min_p_cuts_more(s, c, stage, target)) {
         c->cut = ht_row_nucleus(&c->row, c->scale, c->cut, target, s->list);
     }
@@ -395,8 +516,10 @@ static void run_filter(ht_sampler *s, chain *c, int stage) {
 
 /* The same draw as ht_row_draw, over a list. Leaves the list in order of index. */
 static int32_t draw_from_list(ht_sampler *s, const chain *c, double u) {
-    int32_t n = c->n_list, reached, last = 0;
-    double target = u * list_mass(s, c, n, INFINITY, &reached), before = 0;
+    int32_t n = c->n_list, last = 0;
+    double mass = 0, before = 0;
+    ht_row_reach(&c->row, s->list, n, c->scale, (double)INFINITY, &mass);
+    const double target = u * mass;
     for (int32_t i = 0; i < n; i++) s->list[i] = s->list[i] << 32 | s->list[i] >> 32;
     ht_ranked_sort(s->list, n);
     float x[HT_ROW_BLOCK], w[HT_ROW_BLOCK];
@@ -422,12 +545,12 @@ static int32_t draw(ht_sampler *s, const chain *c, double u) {
 
 /* Logits that are lowered make room for as many others. */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
-    int64_t more = ht_logit_changes_biased(&s->changes), k = s->o.temperature > 0 ? INT32_MAX : 1;
+    int64_t more = count_biased(s), k = s->o.temperature > 0 ? INT32_MAX : 1;
     if (s->constrained) return 0; /* the highest may be none that are allowed */
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
         if (!stage_on(s, stage)) continue;
-        if (stage == HT_STAGE_REPEAT_PENALTY) more += ht_logit_changes_penalised(&s->changes, n_history);
+        if (stage == HT_STAGE_REPEAT_PENALTY) more += count_penalised(s, n_history);
         if (!is_filter(stage) || !s->filters) continue;
         k = stage == HT_STAGE_TOP_K ? s->o.top_k : INT32_MAX; /* what comes after it sees what it left */
         break;
@@ -453,16 +576,16 @@ ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64
     bool scanned = false, filtered = false;
     *id = -1;
     if (s->constrained) run_mask(s, &c);
-    if (s->changes.n_bias) {
+    if (s->n_bias) {
         compact(s, &c, false);
-        ht_logit_changes_bias(&s->changes, s->x, c.ids, c.row.n);
+        add_biases(s, s->x, c.ids, c.row.n);
     }
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
         if (!stage_on(s, stage)) continue;
         if (stage == HT_STAGE_REPEAT_PENALTY) {
             compact(s, &c, filtered);
-            ht_logit_changes_penalise(&s->changes, s->x, c.ids, c.row.n, history, n_history);
+            penalise(s, s->x, c.ids, c.row.n, history, n_history);
             scanned = false;
         } else if (stage == HT_STAGE_TEMPERATURE) {
             c.scale = 1 / s->o.temperature;

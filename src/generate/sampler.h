@@ -43,6 +43,10 @@ extern const ht_sampler_options ht_sampler_greedy;
 ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sampling *model, ht_sampler_options *out,
                                   ht_error *err);
 
+/* The biases of the options in order of id, in fresh memory for free(). HT_ERR_ARGUMENT for an id that is not below `vocab` or comes
+ * twice, and for a bias that is not finite. */
+ht_status ht_logit_biases_read(const ht_sampler_options *options, int32_t vocab, ht_logit_bias **out, ht_error *err);
+
 /* Checks the options (NULL, and those unset: the library's defaults) and allocates all that sampling will need. `ops` are the device's. */
 ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
                          ht_error *err);

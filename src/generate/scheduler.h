@@ -3,8 +3,8 @@
  *
  * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for their jobs run the
  * steps, one thread at a time, so a single sequence never changes threads. A step takes jobs in the order of their arrival: first
- * those of few rows (a generated token, or draft tokens), then as many rows of long prompts as the prefill budget allows
- * (generate/prefill_budget.h). Jobs for hidden states and jobs for logits run in different steps. A row's bits do not depend on
+ * those of few rows (a generated token, or draft tokens), then as many rows of long prompts as the prefill budget
+ * allows. Jobs for hidden states and jobs for logits run in different steps. A row's bits do not depend on
  * the rest of the batch. Thread-safe. */
 #ifndef HT_GENERATE_SCHEDULER_H
 #define HT_GENERATE_SCHEDULER_H
@@ -75,5 +75,22 @@ typedef struct ht_scheduler_stats {
     int64_t steps, rows; /* so far */
 } ht_scheduler_stats;
 ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s); /* zeros for NULL */
+
+/* Prefill budget: how many rows of prompts may go along with rows of generated tokens, so that the time between two tokens of
+ * a running sequence grows by a bounded factor. Times are learned from the steps: what n generated rows take alone, and
+ * what a row of a prompt adds. They decide when a row is computed, never its bits. */
+enum { HT_PREFILL_BUDGET_SIZES = 65 };
+
+typedef struct ht_prefill_budget {
+    double base[HT_PREFILL_BUDGET_SIZES]; /* seconds of a step of so many generated rows alone; 0: not known */
+    double row;                           /* seconds that a row of a prompt adds; 0: not known */
+    int mixed;                            /* steps with prompts since the last one without */
+} ht_prefill_budget;
+
+/* Rows of prompts that may join `few` generated ones, from 1 to `most`, so that the step takes at most `bound` times as long as
+ * without them (1 or less: however long); now and then 0, to learn what these take by now. */
+int64_t ht_prefill_budget_rows(const ht_prefill_budget *p, double bound, int64_t few, int64_t most);
+/* Learns from a step of `few` generated rows and `prompt` rows of prompts. */
+void ht_prefill_budget_learn(ht_prefill_budget *p, int64_t few, int64_t prompt, double seconds);
 
 #endif

@@ -1,16 +1,59 @@
-#include "generate/scoring.h"
-
+/* Scoring of many prompts: log-probabilities of what may follow each of them, and the likeliest token. Scores and classifications are made
+ * of it.
+ *
+ * Requests are taken up some at a time, encoded, computed together (prefill.h), and handed over in their order as soon as they are
+ * done. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/options.h"
 #include "base/plural.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
+#include "generate/prefill.h"
+#include "generate/prompt_ids.h"
 #include "models/model.h"
+
+#include <hearth/classify.h>
+#include <hearth/score.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What came of a request. */
+typedef struct scored {
+    size_t index;
+    ht_status status;
+    char *message; /* NULL for HT_OK */
+    ht_prompt_ids ids;
+    int64_t computed; /* positions, those shared with a request before it not counted */
+    /* With `likeliest`. */
+    int32_t token;
+    double log_probability;
+    float *logits; /* [vocab]; NULL unless asked for */
+
+    ht_continuation_score *continuations; /* [ids.n_joined]; what they point to lies in the next two */
+    ht_token_score *tokens;
+    ht_token_probability *tops;
+    int32_t first_sequence, n_sequences; /* in the present prefill */
+} scored;
+
+typedef struct scoring {
+    ht_model *model;
+    size_t n;
+    ht_prefill_options prefill;
+    bool likeliest, logits; /* the token after the prompt; and all logits there */
+    int32_t top_k;          /* beside each token of a continuation */
+    const ht_cancel *cancel;
+    /* Gives request i, in a struct of zeros; a failure is its own. */
+    ht_status (*next)(void *user, size_t i, ht_score_request *request, ht_error *err);
+    /* Takes a result, in order of requests; lent. Returns false to stop. */
+    bool (*take)(void *user, const scored *result);
+    void *user;
+    void (*progress)(double done, void *user); /* NULL: none */
+    void *progress_user;
+} scoring;
 
 /* Requests that are taken up together: tokens to be computed, requests, and bytes of what is kept of them, at most. A few dozen
  * steps, so that the last one, which is not full, is a small part. */
@@ -28,9 +71,9 @@ typedef struct sequence_of {
 
 /* Requests that are computed together. */
 typedef struct window {
-    const ht_scoring *s;
+    const scoring *s;
     ht_prefill *prefill;
-    ht_scored *request; /* [n], of WINDOW_REQUESTS */
+    scored *request; /* [n], of WINDOW_REQUESTS */
     int32_t n;
     int32_t handed_over;
     bool stopped; /* `take` wants no more */
@@ -43,30 +86,30 @@ typedef struct window {
 
 /* ---- one request ---- */
 
-static void clear(ht_scored *r) {
+static void clear(scored *r) {
     ht_prompt_ids_free(&r->ids);
     free(r->message);
     free(r->logits);
     free(r->continuations);
     free(r->tokens);
     free(r->tops);
-    *r = (ht_scored){0};
+    *r = (scored){0};
 }
 
-static void fail(ht_scored *r, ht_status status, const ht_error *err) {
+static void fail(scored *r, ht_status status, const ht_error *err) {
     if (r->status) return;
     r->status = status;
     r->message = strdup(err->message);
 }
 
 /* Tokens of all continuations. */
-static size_t count_tokens(const ht_scored *r) {
+static size_t count_tokens(const scored *r) {
     size_t n = 0;
     for (size_t i = 0; i < r->ids.n_joined; i++) n += r->ids.joined[i].n - (size_t)r->ids.shared;
     return n;
 }
 
-static ht_status make_results(const window *w, ht_scored *r, ht_error *err) {
+static ht_status make_results(const window *w, scored *r, ht_error *err) {
     const size_t n = r->ids.n_joined, tokens = count_tokens(r), vocab = (size_t)w->s->model->vocab;
     size_t tops;
     if (!ht_mul_size(tokens, (size_t)w->s->top_k, &tops)) return ht_fail_memory(err, SIZE_MAX, "scores");
@@ -97,7 +140,7 @@ static ht_status add_sequence(window *w, const ht_prefill_sequence *sequence, in
     return HT_OK;
 }
 
-static ht_status add_sequences(window *w, ht_scored *r, ht_error *err) {
+static ht_status add_sequences(window *w, scored *r, ht_error *err) {
     ht_status status = HT_OK;
     const int64_t n = (int64_t)r->ids.prompt.n;
     if (r->ids.n_joined > INT32_MAX / 4)
@@ -114,7 +157,7 @@ static ht_status add_sequences(window *w, ht_scored *r, ht_error *err) {
     return status;
 }
 
-static ht_status take_up(window *w, size_t index, ht_scored *r, ht_error *err) {
+static ht_status take_up(window *w, size_t index, scored *r, ht_error *err) {
     ht_score_request request = {0};
     ht_status status = w->s->next(w->s->user, index, &request, err);
     if (!status)
@@ -126,7 +169,7 @@ static ht_status take_up(window *w, size_t index, ht_scored *r, ht_error *err) {
 }
 
 /* Tokens of the prompt that the one before does not have; enough to tell when there is work for some steps. */
-static int64_t new_tokens(const window *w, const ht_scored *r) {
+static int64_t new_tokens(const window *w, const scored *r) {
     const ht_ids *ids = &r->ids.prompt, *before = w->n ? &w->request[w->n - 1].ids.prompt : &(ht_ids){0};
     size_t same = 0;
     while (same < ids->n && same < before->n && ids->id[same] == before->id[same]) same++;
@@ -141,8 +184,8 @@ static void fill(window *w, size_t index) {
     while (index + (size_t)w->n < w->s->n && w->n < WINDOW_REQUESTS && w->tokens < WINDOW_TOKENS &&
            w->bytes < WINDOW_BYTES && w->n_sequences < INT32_MAX / 2) {
         ht_error err = {0};
-        ht_scored *r = &w->request[w->n];
-        *r = (ht_scored){.index = index + (size_t)w->n, .first_sequence = w->n_sequences};
+        scored *r = &w->request[w->n];
+        *r = (scored){.index = index + (size_t)w->n, .first_sequence = w->n_sequences};
         const ht_status status = take_up(w, r->index, r, &err);
         if (status) {
             w->n_sequences = r->first_sequence;
@@ -158,7 +201,7 @@ static void fill(window *w, size_t index) {
 
 /* ---- rows ---- */
 
-static void take_likeliest(const window *w, ht_scored *r, const ht_logits_row *row, double log_sum) {
+static void take_likeliest(const window *w, scored *r, const ht_logits_row *row, double log_sum) {
     r->token = ht_row_argmax(row);
     r->log_probability = (double)row->max - log_sum;
     if (r->logits) memcpy(r->logits, row->x, (size_t)w->s->model->vocab * sizeof *r->logits);
@@ -200,7 +243,7 @@ static void take_row(void *user, const float *logits, int64_t position, const in
     const ht_token_score *with_top = NULL;
     for (int32_t i = 0; i < n; i++) {
         sequence_of *of = &w->of[sequence[i]];
-        ht_scored *r = &w->request[of->request];
+        scored *r = &w->request[of->request];
         if (!finite) {
             note_bad(of, &row, position);
         } else if (of->continuation < 0) {
@@ -221,13 +264,13 @@ static void take_failure(void *user, int32_t sequence, const ht_error *err) {
     fail(&w->request[w->of[sequence].request], err->status, err);
 }
 
-static bool is_done(const window *w, const ht_scored *r) {
+static bool is_done(const window *w, const scored *r) {
     for (int32_t i = 0; i < r->n_sequences; i++)
         if (!w->sequence[r->first_sequence + i].done) return false;
     return true;
 }
 
-static void sum_up(const window *w, ht_scored *r) {
+static void sum_up(const window *w, scored *r) {
     for (int32_t i = 0; i < r->n_sequences; i++) {
         const sequence_of *of = &w->of[r->first_sequence + i];
         r->computed += w->sequence[r->first_sequence + i].computed;
@@ -246,7 +289,7 @@ static void sum_up(const window *w, ht_scored *r) {
 }
 
 static void hand_over(window *w) {
-    ht_scored *r = &w->request[w->handed_over++];
+    scored *r = &w->request[w->handed_over++];
     sum_up(w, r);
     if (!w->stopped) w->stopped = !w->s->take(w->s->user, r);
     clear(r);
@@ -270,7 +313,7 @@ static bool after_step(void *user) {
 
 static void hand_over_rest(window *w, const ht_error *err) {
     for (; w->handed_over < w->n;) {
-        ht_scored *r = &w->request[w->handed_over];
+        scored *r = &w->request[w->handed_over];
         if (!is_done(w, r)) fail(r, err->status, err);
         hand_over(w);
     }
@@ -286,7 +329,7 @@ static ht_status run_window(window *w, ht_error *err) {
     return status;
 }
 
-ht_status ht_scoring_run(const ht_scoring *s, ht_error *err) {
+static ht_status run_scoring(const scoring *s, ht_error *err) {
     window w = {.s = s, .request = calloc(WINDOW_REQUESTS, sizeof *w.request)};
     if (!w.request) return ht_fail_memory(err, WINDOW_REQUESTS * sizeof *w.request, "prompts");
     ht_status status = ht_prefill_new(s->model, &s->prefill, &w.prefill, err);
@@ -302,5 +345,197 @@ ht_status ht_scoring_run(const ht_scoring *s, ht_error *err) {
     free(w.sequence);
     free(w.of);
     free(w.request);
+    return status;
+}
+
+/* ---- scores ---- */
+
+static const ht_score_options score_defaults = {.size = sizeof score_defaults};
+enum { MOST_TOP = 1000 };
+
+void ht_score_options_init(ht_score_options *options, size_t size) {
+    ht_options_init(options, size, &score_defaults, sizeof score_defaults);
+}
+
+typedef struct scores {
+    ht_score_options o;
+    const ht_score_request *requests; /* NULL: those of o.next */
+    ht_score_fn *fn;
+    void *user;
+} scores;
+
+static ht_status next_score(void *user, size_t i, ht_score_request *request, ht_error *err) {
+    scores *s = user;
+    ht_status status = HT_OK;
+    if (s->requests)
+        *request = s->requests[i];
+    else
+        status = s->o.next(i, request, s->user, err);
+    if (status || request->n_continuations) return status;
+    return ht_fail(err, HT_ERR_ARGUMENT, "there is no continuation to score");
+}
+
+static bool take_score(void *user, const scored *r) {
+    scores *s = user;
+    ht_score_result out = {.index = r->index, .status = r->status, .message = r->message ? r->message : ""};
+    if (!out.status) {
+        out.prompt_tokens = (int64_t)r->ids.prompt.n;
+        out.shared_tokens = r->ids.shared;
+        out.computed_tokens = r->computed;
+        out.continuations = r->continuations;
+        out.n_continuations = r->ids.n_joined;
+    }
+    return s->fn(&out, s->user);
+}
+
+ht_status ht_score(ht_model *m, const ht_score_request *requests, size_t n, const ht_score_options *options,
+                   ht_score_fn *fn, void *user, ht_error *err) {
+    scores s = {.requests = requests, .fn = fn, .user = user};
+    const ht_status status =
+        ht_options_read(&s.o, options, &score_defaults, sizeof score_defaults, "ht_score_options", err);
+    if (status) return status;
+    if (s.o.top_k < 0 || s.o.top_k > MOST_TOP)
+        return ht_fail(err, HT_ERR_ARGUMENT, "top_k is %d, expected 0 to %d", (int)s.o.top_k, MOST_TOP);
+    if (!requests && n && !s.o.next)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%zu request%s, but neither an array of them nor a function that gives them", n, ht_plural(n));
+    const scoring run = {.model = m,
+                         .n = n,
+                         .prefill = {.adapters = s.o.adapters,
+                                     .adapter_scales = s.o.adapter_scales,
+                                     .n_adapters = s.o.n_adapters,
+                                     .kv_bytes = s.o.kv_bytes},
+                         .top_k = s.o.top_k,
+                         .cancel = s.o.cancel,
+                         .next = next_score,
+                         .take = take_score,
+                         .user = &s,
+                         .progress = s.o.progress,
+                         .progress_user = user};
+    return run_scoring(&run, err);
+}
+
+/* ---- classification: labels as continuations of each prompt, and their probabilities among themselves ---- */
+
+static const ht_classify_options classify_defaults = {.size = sizeof classify_defaults};
+
+void ht_classify_options_init(ht_classify_options *options, size_t size) {
+    ht_options_init(options, size, &classify_defaults, sizeof classify_defaults);
+}
+
+typedef struct classification {
+    ht_model *model;
+    ht_classify_options o;
+    const ht_prompt *prompts; /* NULL: those of o.next */
+    ht_continuation *labels;  /* [n_labels] */
+    ht_label_score *scores;   /* [n_labels] */
+    ht_classify_fn *fn;
+    void *user;
+} classification;
+
+static ht_status check_labels(const ht_classify_options *o, ht_error *err) {
+    if (o->n_labels < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d labels, expected 0 or more", (int)o->n_labels);
+    for (int32_t i = 0; i < o->n_labels; i++) {
+        if (!o->labels[i] || !*o->labels[i]) return ht_fail(err, HT_ERR_ARGUMENT, "label %d is empty", (int)i);
+        for (int32_t j = 0; j < i; j++)
+            if (strcmp(o->labels[i], o->labels[j]) == 0)
+                return ht_fail(err, HT_ERR_ARGUMENT, "labels %d and %d are both \"%s\"", (int)j, (int)i, o->labels[i]);
+    }
+    return HT_OK;
+}
+
+static ht_status next_prompt(void *user, size_t i, ht_score_request *request, ht_error *err) {
+    classification *c = user;
+    request->continuations = c->labels;
+    request->n_continuations = (size_t)c->o.n_labels;
+    if (!c->prompts) return c->o.next(i, &request->prompt, c->user, err);
+    request->prompt = c->prompts[i];
+    return HT_OK;
+}
+
+/* Fills in c->scores; returns the likeliest label. */
+static int32_t compare_labels(classification *c, const scored *r) {
+    double sum = 0;
+    int32_t best = 0;
+    for (int32_t i = 0; i < c->o.n_labels; i++) {
+        const ht_continuation_score *label = &r->continuations[i];
+        c->scores[i] = (ht_label_score){.log_probability = label->log_probability, .n_tokens = label->n_tokens};
+        if (label->log_probability > c->scores[best].log_probability) best = i;
+    }
+    const double most = c->scores[best].log_probability;
+    for (int32_t i = 0; i < c->o.n_labels; i++) sum += exp(c->scores[i].log_probability - most);
+    for (int32_t i = 0; i < c->o.n_labels; i++)
+        c->scores[i].probability = exp(c->scores[i].log_probability - most) / sum;
+    return best;
+}
+
+/* The caller frees *text. A token that the tokenizer does not have, as a head may have more rows, has no text. */
+static ht_status text_of(const ht_model *m, int32_t token, char **text, ht_error *err) {
+    size_t n;
+    *text = NULL;
+    if (!m->tokenizer) return HT_OK;
+    const size_t known = token < ht_tokenizer_vocab_size(m->tokenizer);
+    return ht_tokenizer_decode(m->tokenizer, &token, known, true, text, &n, err);
+}
+
+static bool take_class(void *user, const scored *r) {
+    classification *c = user;
+    ht_error err = {0};
+    char *text = NULL;
+    ht_classification out = {
+        .index = r->index, .status = r->status, .message = r->message ? r->message : "", .label = -1};
+    if (!out.status && (out.status = text_of(c->model, r->token, &text, &err))) out.message = err.message;
+    if (!out.status) {
+        out.prompt_tokens = (int64_t)r->ids.prompt.n;
+        out.computed_tokens = r->computed;
+        out.token = r->token;
+        out.text = text;
+        out.log_probability = r->log_probability;
+        out.logits = r->logits;
+        if (c->o.n_labels) {
+            out.label = compare_labels(c, r);
+            out.labels = c->scores;
+        }
+    }
+    const bool goes_on = c->fn(&out, c->user);
+    ht_text_free(text);
+    return goes_on;
+}
+
+static ht_status run_classification(classification *c, size_t n, ht_error *err) {
+    c->labels = calloc((size_t)c->o.n_labels + 1, sizeof *c->labels);
+    c->scores = calloc((size_t)c->o.n_labels + 1, sizeof *c->scores);
+    if (!c->labels || !c->scores)
+        return ht_fail_memory(err, (size_t)c->o.n_labels * (sizeof *c->labels + sizeof *c->scores), "labels");
+    for (int32_t i = 0; i < c->o.n_labels; i++) c->labels[i].text = c->o.labels[i];
+    const scoring s = {.model = c->model,
+                       .n = n,
+                       .prefill = {.adapters = c->o.adapters,
+                                   .adapter_scales = c->o.adapter_scales,
+                                   .n_adapters = c->o.n_adapters,
+                                   .kv_bytes = c->o.kv_bytes},
+                       .likeliest = true,
+                       .logits = c->o.logits,
+                       .cancel = c->o.cancel,
+                       .next = next_prompt,
+                       .take = take_class,
+                       .user = c,
+                       .progress = c->o.progress,
+                       .progress_user = c->user};
+    return run_scoring(&s, err);
+}
+
+ht_status ht_classify(ht_model *m, const ht_prompt *prompts, size_t n, const ht_classify_options *options,
+                      ht_classify_fn *fn, void *user, ht_error *err) {
+    classification c = {.model = m, .prompts = prompts, .fn = fn, .user = user};
+    ht_status status =
+        ht_options_read(&c.o, options, &classify_defaults, sizeof classify_defaults, "ht_classify_options", err);
+    if (!status) status = check_labels(&c.o, err);
+    if (!status && !prompts && n && !c.o.next)
+        status = ht_fail(err, HT_ERR_ARGUMENT,
+                         "%zu prompt%s, but neither an array of them nor a function that gives them", n, ht_plural(n));
+    if (!status) status = run_classification(&c, n, err);
+    free(c.labels);
+    free(c.scores);
     return status;
 }

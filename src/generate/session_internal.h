@@ -10,8 +10,9 @@
 
 #include <hearth/session.h>
 
-/* The adapters of a session. */
+/* The adapters of a session. Shared with its forks: nothing changes them. */
 typedef struct ht_session_adapters {
+    _Atomic int refs;
     int n;
     ht_adapter **adapter; /* [n], retained */
     float *scale;         /* [n] */
@@ -47,10 +48,7 @@ ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_ca
 /* n >= 1 adapters resolved to the model's projections, with a scale each; NULL scales: 1. */
 ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, const float *scales, int n,
                                   ht_session_adapters **out, ht_error *err);
-void ht_session_adapters_free(ht_session_adapters *a); /* NULL is fine */
-/* A copy that holds the same adapters; NULL for NULL. */
-ht_status ht_session_adapters_copy(const ht_model *m, const ht_session_adapters *from, ht_session_adapters **out,
-                                   ht_error *err);
+void ht_session_adapters_free(ht_session_adapters *a); /* one reference; NULL is fine */
 
 /* Checks that n more tokens fit the context and are tokens. */
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);

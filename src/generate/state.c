@@ -4,19 +4,13 @@
 #include "base/plural.h"
 #include "device/device.h"
 #include "generate/session_internal.h"
-#include "generate/state_parts.h"
+#include "generate/state_file.h"
 #include "models/pack.h"
 
 #include <hearth/state.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Of what the session holds; the caller frees *out. */
-static ht_status origin_of(const ht_session *s, char **out, ht_error *err) {
-    const ht_session_adapters *a = s->adapters;
-    return ht_state_origin(s->model, a ? a->adapter : NULL, a ? a->scale : NULL, a ? a->n : 0, out, err);
-}
 
 /* ---- saving ---- */
 
@@ -40,6 +34,7 @@ static ht_status save_tokens(const ht_session *s, ht_state_writer *w, ht_error *
 static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, char *room, ht_error *err) {
     const ht_kv_layer *l = &s->cache->layer[i];
     const int64_t first = ht_cache_first(s->cache, i);
+    const size_t each = ht_kv_saved_bytes(&l->shape);
     ht_device *d = s->model->device;
     unsigned char head[PAGES_HEAD];
     ht_state_put_number(head, (uint64_t)first, 8);
@@ -47,20 +42,20 @@ static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, 
     if (!status) status = ht_state_writer_put(w, head, sizeof head, err);
     for (int64_t pos = first, n; !status && pos < s->cache->length; pos += n) {
         n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, s->cache->length - pos);
-        status =
-            ht_state_put_positions(w, d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
+        status = d->kv->read(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
+        if (!status) status = ht_state_writer_put(w, room, (size_t)n * each, err);
     }
     return status;
 }
 
 static ht_status save_to(const ht_session *s, ht_state_writer *w, ht_error *err) {
     const size_t room_bytes = ht_state_page_room(s->model->kv, s->model->n_kv_layers);
-    char *origin = NULL, *room = malloc(room_bytes);
-    ht_status status = room ? origin_of(s, &origin, err) : ht_fail_memory(err, room_bytes, "a state file");
-    if (!status) status = ht_state_put_origin(w, origin, err);
+    const ht_session_adapters none = {0}, *a = s->adapters ? s->adapters : &none;
+    char *room = malloc(room_bytes);
+    ht_status status = room ? HT_OK : ht_fail_memory(err, room_bytes, "a state file");
+    if (!status) status = ht_state_put_origin(w, s->model, a->adapter, a->scale, a->n, err);
     if (!status) status = save_tokens(s, w, err);
     for (int32_t i = 0; !status && i < s->cache->n_layers; i++) status = save_layer(s, i, w, room, err);
-    free(origin);
     free(room);
     return status;
 }
@@ -86,24 +81,18 @@ typedef struct restored {
     ht_device *device; /* of the cache */
 } restored;
 
-static ht_status malformed(const restored *r, const char *what, ht_error *err) {
-    return ht_state_damaged(&r->file, what, err);
-}
-
 static ht_status find(const restored *r, uint64_t kind, uint64_t index, const ht_state_section **out, ht_error *err) {
     *out = ht_state_file_find(&r->file, kind, index);
-    return *out ? HT_OK : malformed(r, "a section is missing, or there twice", err);
+    return *out ? HT_OK : ht_state_damaged(&r->file, "a section is missing, or there twice", err);
 }
 
 static ht_status check_origin(const restored *r, const ht_session *s, ht_error *err) {
-    char *origin;
-    ht_status status = origin_of(s, &origin, err);
-    if (!status) status = ht_state_check_origin(&r->file, origin, "session", err);
-    free(origin);
+    const ht_session_adapters none = {0}, *a = s->adapters ? s->adapters : &none;
+    ht_status status = ht_state_check_origin(&r->file, s->model, a->adapter, a->scale, a->n, "session", err);
     if (!status && ht_state_file_find(&r->file, HT_STATE_CACHE, 0))
         status = ht_fail(err, HT_ERR_ARGUMENT, "%s holds an engine's prefix cache, not a session", r->path);
     if (!status && r->file.n != (uint32_t)s->cache->n_layers + 2)
-        status = malformed(r, "it has sections that belong to nothing", err);
+        status = ht_state_damaged(&r->file, "it has sections that belong to nothing", err);
     return status;
 }
 
@@ -112,7 +101,8 @@ static ht_status load_tokens(restored *r, const ht_session *s, ht_error *err) {
     const ht_state_section *section;
     char *bytes = NULL;
     ht_status status = find(r, HT_STATE_TOKENS, 0, &section, err);
-    if (!status && section->bytes < TOKENS_HEAD) status = malformed(r, "it holds no number of tokens", err);
+    if (!status && section->bytes < TOKENS_HEAD)
+        status = ht_state_damaged(&r->file, "it holds no number of tokens", err);
     if (!status && (section->bytes - TOKENS_HEAD) / 4 > (uint64_t)context)
         status = ht_fail(err, HT_ERR_LIMIT, "%s holds %llu token%s, and the session's context has %lld position%s",
                          r->path, (unsigned long long)((section->bytes - TOKENS_HEAD) / 4),
@@ -123,13 +113,13 @@ static ht_status load_tokens(restored *r, const ht_session *s, ht_error *err) {
     const unsigned char *at = (const unsigned char *)bytes;
     const uint64_t length = ht_state_get_number(at, 8), n = ht_state_get_number(at + 8, 8);
     if (n != (section->bytes - TOKENS_HEAD) / 4 || (section->bytes - TOKENS_HEAD) % 4 || length > n)
-        status = malformed(r, "its numbers of tokens are not what it holds", err);
+        status = ht_state_damaged(&r->file, "its numbers of tokens are not what it holds", err);
     else if (!(r->token = malloc((size_t)n * sizeof *r->token + 1)))
         status = ht_fail_memory(err, (size_t)n * sizeof *r->token, "a session's tokens");
     for (uint64_t i = 0; !status && i < n; i++) {
         r->token[i] = (int32_t)(uint32_t)ht_state_get_number(at + TOKENS_HEAD + 4 * i, 4);
         if (r->token[i] < 0 || r->token[i] >= s->model->vocab)
-            status = malformed(r, "a token is not in the vocabulary", err);
+            status = ht_state_damaged(&r->file, "a token is not in the vocabulary", err);
     }
     free(bytes);
     r->length = (int64_t)length;
@@ -146,10 +136,10 @@ static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_stat
     if (status) return status;
     const uint64_t at = ht_state_get_number(head, 8);
     const uint64_t least = l->ring_pages ? (uint64_t)ht_max_i64(0, r->length - l->window + 1) : 0;
-    if (at > least) return malformed(r, "keys that the next token attends to are missing", err);
+    if (at > least) return ht_state_damaged(&r->file, "keys that the next token attends to are missing", err);
     *first = (int64_t)at;
     if (section->bytes != PAGES_HEAD + (uint64_t)(r->length - *first) * ht_kv_saved_bytes(&l->shape))
-        return malformed(r, "a layer does not hold as many positions as there are", err);
+        return ht_state_damaged(&r->file, "a layer does not hold as many positions as there are", err);
     return HT_OK;
 }
 
@@ -167,8 +157,9 @@ static ht_status load_layer(restored *r, ht_device *d, int32_t i, ht_error *err)
     for (int64_t pos = first, n; !status && pos < r->length; pos += n) {
         n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, r->length - pos);
         ht_kv_page *page = pos + n > held ? l->pages[ht_kv_page_of(l, pos)] : NULL;
-        status = ht_state_get_positions(&r->file, section, PAGES_HEAD + (uint64_t)(pos - first) * each, &sum, d,
-                                        &l->shape, page, pos % HT_KV_PAGE, n, room, err);
+        const uint64_t at = PAGES_HEAD + (uint64_t)(pos - first) * each;
+        status = ht_state_file_read(&r->file, section, at, room, (size_t)n * each, &sum, err);
+        if (!status && page) status = d->kv->write(d, &l->shape, page, pos % HT_KV_PAGE, n, room, err);
     }
     if (!status) status = ht_state_file_check(&r->file, section, &sum, err);
     if (!status) ht_cache_forget_before(r->cache, i, first);

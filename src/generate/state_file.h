@@ -11,6 +11,9 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "device/kv.h"
+#include "models/adapter.h"
+#include "models/model.h"
 
 enum { HT_STATE_VERSION = 1, HT_STATE_MOST_SECTIONS = 1 << 16 };
 
@@ -78,5 +81,20 @@ ht_status ht_state_file_check(const ht_state_file *f, const ht_state_section *s,
 /* Reads and checks a whole section of at most `limit` bytes; the caller frees *out, which has a NUL behind it. */
 ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section *s, size_t limit, char **out,
                                  ht_error *err);
+
+/* ---- parts that files of sessions and of prefix caches share ---- */
+
+/* Origins are compared as texts, line by line: a file needs no parser for them, and a difference can be shown as it is. */
+
+/* Writes the section of an origin: all that keys and values depend on in addition to the tokens, which is the model, the cache's types and
+ * shapes, and n adapters. */
+ht_status ht_state_put_origin(ht_state_writer *w, const ht_model *m, ht_adapter *const *adapters, const float *scales,
+                              int n, ht_error *err);
+/* HT_ERR_ARGUMENT, with the first difference, when a file has another origin. `who` has this one, such as "session". */
+ht_status ht_state_check_origin(const ht_state_file *f, const ht_model *m, ht_adapter *const *adapters,
+                                const float *scales, int n, const char *who, ht_error *err);
+
+/* Bytes of room that positions of one page of any layer need. */
+size_t ht_state_page_room(const ht_layer_kv *kv, int32_t n_layers);
 
 #endif

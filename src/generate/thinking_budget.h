@@ -1,23 +1,48 @@
-/* Thinking budget of an answer: how many tokens its thoughts have had, and the end of a thought that has had all of them.
+/* Thinking budget of an answer: how many tokens its reasoning has had, and the end of reasoning that has had all of them.
  *
- * What the answer's tokens are is told by a reader of answers of the budget's own (chat/response.h), so that a thought is what
+ * What the answer's tokens are is told by a reader of answers of the budget's own (chat/response.h), so that reasoning is what
  * is handed over as one. It reads tokens that were taken, on the owner's thread; a step of several rows draws only what it can
- * judge by them: guesses do not go past the budget, and end where a token may open a thought. The end of a thought is written
+ * judge by them: guesses do not go past the budget, and end where a token may open reasoning. The end of reasoning is written
  * where its tokens are drawn, in the place of those that the sampler has found; so it may be guessed like other tokens, and no bit
  * depends on whether it was.
  *
- * A model that ends its thought with the token behind the last one of the budget ends it by itself: the same tokens are drawn
+ * A model that ends its reasoning with the token behind the last one of the budget ends it by itself: the same tokens are drawn
  * without a budget. */
 #ifndef HT_GENERATE_THINKING_BUDGET_H
 #define HT_GENERATE_THINKING_BUDGET_H
 
 #include "chat/conversation.h"
+#include "chat/response.h"
 #include "models/model.h"
+
+/* ---- the end of reasoning: the closing mark with the white space that the chat template puts around it, as tokens ---- */
+
+enum { HT_REASONING_BLANKS_MOST = 7 }; /* bytes on either side of a mark */
+
+/* White space around the closing mark, NUL-terminated. */
+typedef struct ht_reasoning_blanks {
+    char before[HT_REASONING_BLANKS_MOST + 1], behind[HT_REASONING_BLANKS_MOST + 1];
+} ht_reasoning_blanks;
+
+/* Tokens in order: those before the mark, those up to its end, the others. Zeroed it has none. */
+typedef struct ht_reasoning_end {
+    int32_t *id; /* [n] owned */
+    int32_t n, n_before, n_mark;
+} ht_reasoning_end;
+
+/* The end of reasoning at that place. Of a title that has been begun it has the rest. Of a mark that has been begun it has the rest
+ * where the mark is several tokens, and all where it is one, as what has come is its own text then. HT_ERR_UNSUPPORTED
+ * when no tokens write it. */
+ht_status ht_reasoning_end_write(ht_model *m, const ht_reasoning_format *t, const ht_reasoning_blanks *blanks,
+                                 const ht_reasoning_position *place, ht_reasoning_end *out, ht_error *err);
+void ht_reasoning_end_free(ht_reasoning_end *end);
+
+/* ---- the budget ---- */
 
 typedef struct ht_thinking_budget ht_thinking_budget;
 
 /* Of an answer to a conversation; NULL: tokens that go on with a session's. *out is NULL where the model's answers have no
- * thoughts that could be told. The caller frees it. */
+ * reasoning that could be told. The caller frees it. */
 ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most, ht_thinking_budget **out,
                                  ht_error *err);
 void ht_thinking_budget_free(ht_thinking_budget *b); /* NULL is fine */
@@ -27,7 +52,7 @@ void ht_thinking_budget_end_calls(ht_thinking_budget *b);
 /* Before a step: n tokens lie before the one that is drawn next, at first those of the prompt. Forgets what was drawn and not
  * taken. */
 ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err);
-/* The tokens that the end of a thought goes on with, *n of them; 0: none is being written. */
+/* The tokens that the end of reasoning goes on with, *n of them; 0: none is being written. */
 const int32_t *ht_thinking_budget_ending(const ht_thinking_budget *b, int32_t *n);
 /* Guesses of the next step at most. */
 int32_t ht_thinking_budget_guesses(const ht_thinking_budget *b, int32_t room);
@@ -43,7 +68,7 @@ bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id);
 ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *err);
 /* All that were drawn are. */
 void ht_thinking_budget_end_step(ht_thinking_budget *b);
-/* Whether it has ended a thought. */
+/* Whether it has ended reasoning. */
 bool ht_thinking_budget_has_ended(const ht_thinking_budget *b);
 
 #endif

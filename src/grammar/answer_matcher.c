@@ -107,8 +107,6 @@ bool ht_answer_matcher_is_text(const ht_answer_matcher *m, size_t n) {
     return m->calls && ht_matcher_length(m->calls) < ht_min_size(m->n, n);
 }
 
-/* ---- what is known beforehand ---- */
-
 ht_status ht_answer_matcher_forced(ht_answer_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err) {
     if (!is_live(m->calls, m->n)) return ht_matcher_forced(m->text, bytes, most, n, err);
     ht_status status = ht_matcher_forced(m->calls, bytes, most, n, err);

@@ -1,11 +1,7 @@
-/* Matcher of an answer: the text of one grammar, or else calls of tools, which another one holds.
+/* Matcher of an answer: the text of one grammar, or else tool calls of another.
  *
- * Both are matched side by side until a token comes with which one of them does not go on. A token is allowed where it is for one of them, so
- * that grammars are compiled once, whatever they stand beside. What begins as a call is none of the texts: a text ends where a call has
- * begun, and an answer is never both. That is exact, as every beginning of such a beginning is one of a call: no token is allowed
- * behind which there is none.
- *
- * Belongs to one thread at a time. */
+ * Both are matched in parallel until a token excludes one of them, so that each grammar is compiled once. A text that begins as a call is
+ * a call. This is exact: every prefix of such a beginning is a prefix of a call. Belongs to one thread at a time. */
 #ifndef HT_GRAMMAR_ANSWER_MATCHER_H
 #define HT_GRAMMAR_ANSWER_MATCHER_H
 
@@ -13,8 +9,7 @@
 
 typedef struct ht_answer_matcher ht_answer_matcher;
 
-/* Of answers that begin at `start` of both grammars. `calls` is one of calls beside a text (tool_rules.h); NULL: there is the text
- * alone. The matcher holds them; the caller frees *out. */
+/* A matcher from `start` of both grammars, which it holds. `calls` is of `beside_text` (chat/response_rules.h), or NULL: text alone. */
 ht_status ht_answer_matcher_new(ht_grammar *text, ht_grammar *calls, ht_grammar_start start, ht_answer_matcher **out,
                                 ht_error *err);
 void ht_answer_matcher_free(ht_answer_matcher *m); /* NULL is fine */

@@ -1,17 +1,17 @@
 /* The automaton of a grammar: what may come next after a text, byte by byte. It is built as far as texts go.
  *
- * A row is a set of Earley items: places in productions, each with the continuation to which its rule returns, which is a row and
- * the rule that is awaited there. Rows say nothing of how much text came before, and are interned: the row behind the second
- * element of a list is the one behind the first, so that all that is known of it is known again. An item at the end of a
- * production hands its own continuation on, so that lists do not nest.
+ * A row is a set of Earley items: positions in productions, each with the continuation to which its rule returns: a row and the rule
+ * that is awaited there. Rows are interned and do not depend on the length of the text: the row after the second element of a list is
+ * the one after the first. An item at the end of a production hands its own continuation on, so that lists do not nest.
  *
- * A thread is a row and a state of the lexer: the lexemes that the row awaits, each as what is left of its expression. As no
- * longest match decides where a lexeme ends, a text may have several threads; together they are a configuration.
+ * A thread is a row and a state of the lexer: the lexemes that the row awaits, each as the rest of its expression. As no longest match
+ * decides where a lexeme ends, a text may have several threads; together they are a configuration.
  *
- * Belongs to one thread at a time. Errors are sticky; what was built is then incomplete, and ht_automaton_reset starts over. */
+ * Belongs to one thread at a time. Errors are sticky; ht_automaton_reset starts over. */
 #ifndef HT_GRAMMAR_AUTOMATON_H
 #define HT_GRAMMAR_AUTOMATON_H
 
+#include "base/grow.h"
 #include "grammar/rules.h"
 
 /* States of the lexer. */
@@ -63,7 +63,8 @@ typedef struct ht_automaton {
     uint32_t n_items;
     uint32_t n_finds; /* of its items, new ones or not */
     ht_pair_map seen; /* those items */
-    size_t states_capacity, accepted_capacity, rows_capacity, triples_capacity, scratch_capacity, items_capacity;
+    size_t states_capacity, next_capacity, accepted_capacity, rows_capacity, triples_capacity, scratch_capacity,
+        items_capacity;
     ht_status status;
 } ht_automaton;
 
@@ -83,18 +84,23 @@ ht_status ht_automaton_status(const ht_automaton *a, ht_error *err);
 ht_status ht_automaton_reset(ht_automaton *a, ht_error *err);
 size_t ht_automaton_bytes(const ht_automaton *a); /* of memory in use */
 
+/* Records the first failure. */
+static inline void ht_automaton_fail(ht_automaton *a, ht_status status) {
+    if (!a->status) a->status = status;
+}
+/* Makes *array hold `need` elements of `size` bytes, one at least; false, and the failure is recorded, when memory runs out. */
+static inline bool ht_automaton_reserve(ht_automaton *a, void *array, size_t *capacity, size_t need, size_t size) {
+    if (need <= INT32_MAX && ht_grow(array, capacity, need ? need : 1, size)) return true;
+    ht_automaton_fail(a, HT_ERR_MEMORY);
+    return false;
+}
+
 int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class);
 /* The state behind a byte of the class. */
 static inline uint32_t ht_lex_next(ht_automaton *a, uint32_t state, int byte_class) {
     const int32_t known = a->next[(size_t)state * (size_t)a->n_classes + (size_t)byte_class];
     return (uint32_t)(known != HT_LEX_UNKNOWN ? known : ht_lex_make_next(a, state, byte_class));
 }
-static inline const uint32_t *ht_lex_accepted(const ht_automaton *a, uint32_t state) {
-    return a->accepted + a->state[state].accepts;
-}
-
-/* The row behind a lexeme that the row awaits. */
-uint32_t ht_automaton_goto(ht_automaton *a, uint32_t row, uint32_t lexeme);
 
 /* Appends to `to` the threads of thread t behind a byte. False when memory ran out. */
 bool ht_automaton_step(ht_automaton *a, ht_thread t, uint8_t byte, ht_threads *to);
@@ -102,9 +108,9 @@ bool ht_automaton_step(ht_automaton *a, ht_thread t, uint8_t byte, ht_threads *t
 bool ht_automaton_accept(ht_automaton *a, uint32_t row, uint32_t state, ht_threads *to);
 void ht_threads_free(ht_threads *t);
 
-/* That behind n bytes of a configuration; 0 where no text goes on so. */
+/* The configuration after n bytes; 0 where no text goes on so. */
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
-/* The bytes that every text goes on with, `most` of them at most, into `bytes`; returns how many. */
+/* The bytes with which every text goes on, at most `most`; returns how many. */
 size_t ht_automaton_forced(ht_automaton *a, uint32_t configuration, char *bytes, size_t most);
 bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration);
 /* Whether it goes on or may end: 0 does neither. */

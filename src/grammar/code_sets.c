@@ -1,7 +1,6 @@
 /* Sets of code points: classes, general categories, complements. */
-#include "grammar/code_sets.h"
-
 #include "base/grow.h"
+#include "grammar/regex_syntax.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
-/* Parser and compiler of GBNF. */
-#include "grammar/gbnf.h"
-
+/* Grammars in GBNF. Whatever does not recur becomes one regular expression. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/hex.h"
 #include "base/text.h"
-#include "grammar/code_sets.h"
-#include "grammar/regex_store.h"
+#include "grammar/regex_syntax.h"
+#include "grammar/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,9 +45,7 @@ typedef struct parser {
     uint32_t n_nodes;
     named_rule *rules;
     uint32_t n_rules;
-    ht_intern names;  /* of the rules by number: length and bytes */
-    uint32_t *packed; /* [packed_capacity] of one name */
-    size_t packed_capacity;
+    ht_intern names; /* of the rules by number */
     ht_code_set ranges;
     ht_rules *out;
     ht_status status;
@@ -106,21 +103,14 @@ static void skip(parser *p, bool lines) {
 static uint32_t hex(parser *p, int n) {
     uint32_t value = 0;
     for (int i = 0; i < n; i++) {
-        const char c = p->at < p->n ? p->text[p->at] : '\0';
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (uint32_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value * 16 + (uint32_t)(c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F')
-            value = value * 16 + (uint32_t)(c - 'A' + 10);
-        else
-            return fail(p, HT_ERR_FORMAT, "a hexadecimal digit is missing");
+        const int digit = p->at < p->n ? ht_hex_digit(p->text[p->at]) : -1;
+        if (digit < 0) return fail(p, HT_ERR_FORMAT, "a hexadecimal digit is missing");
+        value = value * 16 + (uint32_t)digit;
         p->at++;
     }
     return value <= 0x10FFFF ? value : fail(p, HT_ERR_FORMAT, "there is no such code point");
 }
 
-/* A character of a literal or a class. */
 static uint32_t character(parser *p) {
     uint32_t c;
     if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "the text ends within a literal or a class");
@@ -128,22 +118,15 @@ static uint32_t character(parser *p) {
         p->at += ht_utf8_decode(p->text + p->at, p->n - p->at, &c);
         return c;
     }
-    const char e = p->at < p->n ? p->text[p->at++] : '\0';
-    switch (e) {
-    case 'x': return hex(p, 2);
-    case 'u': return hex(p, 4);
-    case 'U': return hex(p, 8);
-    case 't': return '\t';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case '\\':
-    case '"':
-    case '[':
-    case ']':
-    case '-':
-    case '^': return (unsigned char)e;
-    default: p->at--; return fail(p, HT_ERR_FORMAT, "there is no such escape");
+    static const char letters[] = "tnr\\\"[]-^", values[] = "\t\n\r\\\"[]-^";
+    const char e = p->at < p->n ? p->text[p->at] : '\0', *simple = e ? strchr(letters, e) : NULL;
+    const int digits = e == 'x' ? 2 : e == 'u' ? 4 : e == 'U' ? 8 : 0;
+    if (!simple && !digits) {
+        p->at -= p->at == p->n;
+        return fail(p, HT_ERR_FORMAT, "there is no such escape");
     }
+    p->at++;
+    return simple ? (unsigned char)values[simple - letters] : hex(p, digits);
 }
 
 static uint32_t text_node(parser *p, ht_re re) { return add(p, (node){.kind = NODE_TEXT, .left = re}); }
@@ -179,37 +162,20 @@ static uint32_t parse_class(parser *p) {
     return text_node(p, ht_re_code_points(p->out->re, p->ranges.range, p->ranges.n));
 }
 
-static uint32_t parse_any(parser *p) {
-    static const ht_code_range every = {0, 0x10FFFF};
-    return text_node(p, ht_re_code_points(p->out->re, &every, 1));
-}
-
 /* ---- rules ---- */
 
 static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* A name as words: its length, and its bytes. */
-static bool pack_name(parser *p, const char *name, size_t n, size_t *n_words) {
-    *n_words = 1 + (n + 3) / 4;
-    if (!HT_GROW(p->packed, p->packed_capacity, *n_words)) return fail_memory(p), false;
-    p->packed[*n_words - 1] = 0;
-    p->packed[0] = (uint32_t)n;
-    memcpy(p->packed + 1, name, n);
-    return true;
-}
-
 /* The number of the rule that is named here; HT_INTERN_FAILED when there is no name. */
 static uint32_t parse_name(parser *p) {
     const size_t begin = p->at;
-    size_t n_words;
     bool is_new;
     while (p->at < p->n && is_name_character(p->text[p->at])) p->at++;
     const size_t n = p->at - begin;
     if (n == 0) return HT_INTERN_FAILED;
-    if (!pack_name(p, p->text + begin, n, &n_words)) return 0;
-    const uint32_t rule = ht_intern_add(&p->names, p->packed, n_words, &is_new);
+    const uint32_t rule = ht_intern_text(&p->names, p->text + begin, n, &is_new);
     if (rule == HT_INTERN_FAILED) return fail_memory(p);
     if (!is_new) return rule;
     if (!HT_GROW_ONE(p->rules, p->n_rules)) return fail_memory(p);
@@ -230,7 +196,7 @@ static uint32_t parse_atom(parser *p) {
                     "tokens in grammars are not supported: write the text of a token in quotes, as \"<think>\"");
     if (take(p, '"')) return parse_literal(p);
     if (take(p, '[')) return parse_class(p);
-    if (take(p, '.')) return parse_any(p);
+    if (take(p, '.')) return text_node(p, ht_re_code_points(p->out->re, &(ht_code_range){0, 0x10FFFF}, 1));
     if (take(p, '(')) {
         if (++p->depth > NESTING_MOST) return fail(p, HT_ERR_LIMIT, "groups are nested too deeply");
         skip(p, true);
@@ -407,17 +373,6 @@ static bool compile_regular(parser *p, uint32_t at, ht_re *out) {
 
 static ht_symbol compile(parser *p, uint32_t at);
 
-/* The symbol of an expression: a lexeme, or a rule of it and the empty text. */
-static ht_symbol symbol_of(parser *p, ht_re re) {
-    if (!ht_re_is_nullable(p->out->re, re)) return ht_rules_lexeme(p->out, re);
-    const ht_symbol rule = ht_rules_rule(p->out);
-    const ht_re some = ht_re_without_empty(p->out->re, re);
-    ht_rules_add(p->out, rule, NULL, 0);
-    const ht_symbol lexeme = ht_rules_lexeme(p->out, some);
-    if (some != HT_RE_NONE) ht_rules_add(p->out, rule, &lexeme, 1);
-    return rule;
-}
-
 /* A sequence: neighbours that do not recur are one expression. */
 static ht_symbol compile_sequence(parser *p, uint32_t at) {
     uint32_t n = 1;
@@ -434,11 +389,11 @@ static ht_symbol compile_sequence(parser *p, uint32_t at) {
             pending = ht_re_concat(p->out->re, re, pending);
             continue;
         }
-        if (pending != HT_RE_EMPTY) symbols[--begin] = symbol_of(p, pending);
+        if (pending != HT_RE_EMPTY) symbols[--begin] = ht_rules_text(p->out, pending);
         pending = HT_RE_EMPTY;
         symbols[--begin] = compile(p, part);
     }
-    if (pending != HT_RE_EMPTY) symbols[--begin] = symbol_of(p, pending);
+    if (pending != HT_RE_EMPTY) symbols[--begin] = ht_rules_text(p->out, pending);
     const ht_symbol rule = ht_rules_rule(p->out);
     ht_rules_add(p->out, rule, symbols + begin, n - begin);
     free(symbols);
@@ -478,7 +433,7 @@ static ht_symbol compile_repeat(parser *p, node of) {
 
 static ht_symbol compile(parser *p, uint32_t at) {
     ht_re re;
-    if (compile_regular(p, at, &re)) return symbol_of(p, re);
+    if (compile_regular(p, at, &re)) return ht_rules_text(p->out, re);
     const node of = p->nodes[at];
     if (p->status) return 0;
     switch (of.kind) {
@@ -515,12 +470,8 @@ static ht_status parse_all(parser *p) {
     skip(p, true);
     while (!p->status && p->at < p->n) parse_rule(p);
     check_defined(p);
-    size_t n_words;
-    uint32_t root = p->n_rules;
-    if (!p->status && pack_name(p, "root", 4, &n_words)) {
-        root = ht_intern_add(&p->names, p->packed, n_words, NULL);
-        if (root == HT_INTERN_FAILED) fail_memory(p);
-    }
+    const uint32_t root = ht_intern_text(&p->names, "root", 4, NULL);
+    if (root == HT_INTERN_FAILED) fail_memory(p);
     if (!p->status && root == p->n_rules) fail(p, HT_ERR_FORMAT, "there is no rule `root`, which is where texts begin");
     const uint32_t start = p->status ? 0 : add(p, (node){.kind = NODE_RULE, .left = root});
     const ht_symbol symbol = p->status ? 0 : compile(p, start);
@@ -545,7 +496,6 @@ ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *er
         *out = p.out;
     free(p.nodes);
     free(p.rules);
-    free(p.packed);
     ht_intern_free(&p.names);
     ht_code_set_free(&p.ranges);
     return status;

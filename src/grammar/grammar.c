@@ -1,5 +1,4 @@
-/* Grammars and matchers (hearth/grammar.h): the automaton and its masks behind a lock, and texts that survive their being
- * forgotten. */
+/* Grammars and matchers (hearth/grammar.h): the automaton and its masks under a lock; texts survive a reset of both. */
 #include "grammar/grammar.h"
 
 #include "base/error.h"
@@ -88,13 +87,6 @@ ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m) { return g->model == m; }
 
 size_t ht_grammar_mask_words(const ht_grammar *g) { return g->trie->n_words; }
-
-uint64_t ht_grammar_times_forgotten(ht_grammar *g) {
-    pthread_mutex_lock(&g->lock);
-    const uint64_t generation = g->generation;
-    pthread_mutex_unlock(&g->lock);
-    return generation;
-}
 
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes) {
     pthread_mutex_lock(&g->lock);
@@ -288,6 +280,6 @@ void ht_grammar_find_mask(const ht_mask_places *places, int i) {
     pthread_mutex_lock(&g->lock);
     /* A failure that others have not seen yet is theirs to mend. */
     if (g->generation == places->generation && !ht_automaton_status(g->automaton, NULL))
-        (void)ht_masks_find(g->masks, places->configuration[i], NULL);
+        (void)ht_masks_of(g->masks, places->configuration[i], NULL, NULL);
     pthread_mutex_unlock(&g->lock);
 }

@@ -11,37 +11,33 @@
  * retained and may be NULL; the trie has to live as long as the grammar. */
 ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
                          ht_model *holds, ht_grammar **out, ht_error *err);
-/* Has special tokens stand where their texts may that occur in `texts`; others have no text. Before the first matcher. The
- * tokenizer has to live as long. */
+/* Allows special tokens where their texts are, if these occur in `texts`. Before the first matcher; the tokenizer is borrowed. */
 ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err);
 /* A matcher of a text that begins elsewhere. */
 ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err);
-/* The text that every text of the grammar goes on with behind the matcher's, `most` bytes at most, into `bytes`; *n may be 0. It
- * ends where a special token that is spelled may stand. */
+/* The bytes with which every text goes on, at most `most`; *n may be 0. They end where a spelled special token may come. */
 ht_status ht_matcher_forced(ht_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err);
 
 enum { HT_MASK_PLACES_MOST = 16 };
 
 /* Places in texts of which the masks are not known yet. */
 typedef struct ht_mask_places {
-    ht_grammar *g; /* lent */
-    uint64_t generation;
+    ht_grammar *g;                               /* lent */
+    uint64_t generation;                         /* how often the grammar has forgotten everything */
     uint32_t configuration[HT_MASK_PLACES_MOST]; /* [n] */
     int n;
 } ht_mask_places;
 
-/* The places behind the matcher's text, and behind each of n tokens that may follow, as far as they are allowed and fit. What goes wrong will
- * go wrong again when a mask is asked for. */
+/* The places after the matcher's text and after each of n tokens that may follow, as far as allowed. Failures show in masks. */
 void ht_matcher_missing(ht_matcher *m, const int32_t *token, int n, ht_mask_places *out);
-/* Finds the mask of place i, for whoever asks for it next. Any thread may call it while the grammar is held. */
+/* Finds the mask of place i ahead of its request. Any thread may call it while the grammar is held. */
 void ht_grammar_find_mask(const ht_mask_places *places, int i);
 
 /* Whether it was compiled for the model. */
 bool ht_grammar_is_for(const ht_grammar *g, const ht_model *m);
 /* Words of its masks. */
 size_t ht_grammar_mask_words(const ht_grammar *g);
-/* Bytes of what it may find out about texts before it forgets all of that; for tests. */
+/* Bytes that it may learn about texts before it forgets all of them. */
 void ht_grammar_set_budget(ht_grammar *g, size_t bytes);
-uint64_t ht_grammar_times_forgotten(ht_grammar *g);
 
 #endif

@@ -1,5 +1,4 @@
-/* Interned sequences in a hash table, and maps of pairs, which keep the pairs in their slots: a lookup reads one cache line, where
- * base/table.h would read the pair elsewhere. */
+/* Interned sequences in a hash table. Maps keep pairs in their slots: a lookup reads one cache line, unlike base/table.h. */
 #include "grammar/intern.h"
 
 #include "base/grow.h"
@@ -42,6 +41,18 @@ uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_n
     return t->n++;
 }
 
+uint32_t ht_intern_text(ht_intern *t, const char *text, size_t n, bool *is_new) {
+    uint32_t few[64] = {0}, *words = few;
+    const size_t n_words = 1 + (n + 3) / 4;
+    if (is_new) *is_new = false;
+    if (n > INT32_MAX || (n_words > 64 && !(words = calloc(n_words, sizeof *words)))) return HT_INTERN_FAILED;
+    words[0] = (uint32_t)n;
+    if (n) memcpy(words + 1, text, n);
+    const uint32_t number = ht_intern_add(t, words, n_words, is_new);
+    if (words != few) free(words);
+    return number;
+}
+
 void ht_intern_truncate(ht_intern *t, uint32_t n) {
     if (n >= t->n) return;
     t->n = n;
@@ -51,6 +62,23 @@ void ht_intern_truncate(ht_intern *t, uint32_t n) {
 
 size_t ht_intern_bytes(const ht_intern *t) {
     return (t->n_words + (size_t)t->n * 7) * sizeof(uint32_t); /* slots are two to four times as many as sequences */
+}
+
+static int ascending(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+size_t ht_sort_words(uint32_t *words, size_t n) {
+    size_t kept = 0;
+    if (n > 1) qsort(words, n, sizeof *words, ascending);
+    for (size_t i = 0; i < n; i++)
+        if (!kept || words[kept - 1] != words[i]) words[kept++] = words[i];
+    return kept;
+}
+
+bool ht_sorted_has(const uint32_t *words, size_t n, uint32_t word) {
+    return n && bsearch(&word, words, n, sizeof word, ascending);
 }
 
 /* ---- pairs ---- */

@@ -1,6 +1,5 @@
-/* Interning: sequences of 32-bit words, each stored once and known by its number, in order of their first occurrence; and maps
- * from pairs of numbers. What is equal has the same number, so that states of automata are compared, shared and remembered as
- * integers. Belongs to one thread at a time. */
+/* Interning: sequences of 32-bit words, each stored once and known by its number, in order of first occurrence; and maps from pairs of
+ * numbers. States of automata are compared, shared and remembered as integers. Belongs to one thread at a time. */
 #ifndef HT_GRAMMAR_INTERN_H
 #define HT_GRAMMAR_INTERN_H
 
@@ -23,9 +22,10 @@ typedef struct ht_intern {
 
 /* A zeroed ht_intern is empty. */
 void ht_intern_free(ht_intern *t);
-/* The number of n words; *is_new (may be NULL) says whether it was given now. HT_INTERN_FAILED when memory ran out, or after
- * 2^31 words. `words` may lie in the table itself. */
+/* The number of n words, which may lie in the table itself. *is_new may be NULL. HT_INTERN_FAILED: no memory, or 2^31 words. */
 uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_new);
+/* The same of n bytes: as words, their number first. */
+uint32_t ht_intern_text(ht_intern *t, const char *text, size_t n, bool *is_new);
 /* The words of a sequence, lent until the next ht_intern_add. */
 static inline const uint32_t *ht_intern_at(const ht_intern *t, uint32_t number, size_t *n) {
     const uint32_t begin = number ? t->end[number - 1] : 0;
@@ -36,6 +36,11 @@ static inline const uint32_t *ht_intern_at(const ht_intern *t, uint32_t number, 
 void ht_intern_truncate(ht_intern *t, uint32_t n);
 /* Of memory that is in use: what was forgotten counts no more, although it is kept for what comes. */
 size_t ht_intern_bytes(const ht_intern *t);
+
+/* Sorts n words, drops repeated ones, and returns how many are left. */
+size_t ht_sort_words(uint32_t *words, size_t n);
+/* Whether n sorted words contain one. */
+bool ht_sorted_has(const uint32_t *words, size_t n, uint32_t word);
 
 /* A map from pairs of numbers to a number. */
 typedef struct ht_pair_map {

@@ -2,6 +2,7 @@
 #include "grammar/json_tree.h"
 
 #include "base/error.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 
@@ -12,44 +13,22 @@ typedef struct parser {
     uint32_t key; /* of the member whose value is next */
 } parser;
 
-/* ---- strings and values of a tree ---- */
-
-static bool grow(void *array, uint32_t *capacity, uint32_t need, size_t size) {
-    void **of = array;
-    if (need <= *capacity) return true;
-    uint32_t larger = *capacity ? *capacity : 64;
-    while (larger < need) larger *= 2;
-    void *moved = realloc(*of, larger * size);
-    if (!moved) return false;
-    *of = moved;
-    *capacity = larger;
-    return true;
-}
-
 uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n) {
-    uint32_t few[64] = {0}, *words = few;
-    const size_t n_words = 1 + (n + 3) / 4;
     bool is_new;
-    if (n > INT32_MAX) return HT_INTERN_FAILED;
-    if (n_words > 64 && !(words = calloc(n_words, sizeof *words))) return HT_INTERN_FAILED;
-    words[0] = (uint32_t)n;
-    if (n) memcpy(words + 1, text, n);
-    uint32_t number = ht_intern_add(&t->packed, words, n_words, &is_new);
-    if (words != few) free(words);
+    const uint32_t number = ht_intern_text(&t->packed, text, n, &is_new);
     if (number == HT_INTERN_FAILED || !is_new) return number;
     char *copy = ht_arena_copy(&t->arena, text, n);
-    if (!copy || !grow(&t->string, &t->strings_capacity, number + 1, sizeof *t->string)) {
+    if (!copy || !HT_GROW_ONE(t->string, number)) {
         ht_intern_truncate(&t->packed, number);
         return HT_INTERN_FAILED;
     }
     t->string[number] = (ht_tree_string){copy, n};
-    t->n_strings = number + 1;
     return number;
 }
 
-static ht_tree_value *new_value(ht_json_tree *t, ht_tree_kind kind, ht_tree_value *parent) {
+static ht_tree_value *new_value(ht_json_tree *t, ht_json_event kind, ht_tree_value *parent) {
     ht_tree_value *v = ht_arena_take(&t->arena, 1, sizeof *v);
-    if (!v || !grow(&t->value, &t->values_capacity, t->n_values + 1, sizeof(ht_tree_value *))) return NULL;
+    if (!v || !HT_GROW_ONE(t->value, t->n_values)) return NULL;
     *v = (ht_tree_value){.kind = kind, .number = t->n_values, .key = HT_INTERN_FAILED, .parent = parent};
     t->value[t->n_values++] = v;
     if (!parent) return v;
@@ -63,7 +42,7 @@ static ht_tree_value *new_value(ht_json_tree *t, ht_tree_kind kind, ht_tree_valu
 }
 
 const ht_tree_value *ht_tree_member(const ht_json_tree *t, const ht_tree_value *object, uint32_t name) {
-    if (object->kind != HT_TREE_OBJECT) return NULL;
+    if (object->kind != HT_SCAN_OBJECT) return NULL;
     const uint32_t number = ht_pair_map_find(&t->members, object->number, name);
     return number == HT_INTERN_FAILED ? NULL : t->value[number];
 }
@@ -92,8 +71,6 @@ void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out
     }
 }
 
-/* ---- reading ---- */
-
 /* The name of a member, which no other one of its object has. */
 static void read_key(parser *p) {
     ht_json_scanner *s = &p->scan;
@@ -106,13 +83,9 @@ static void read_key(parser *p) {
 }
 
 static bool read_value(parser *p, ht_json_event event) {
-    static const ht_tree_kind kinds[] = {
-        [HT_SCAN_OBJECT] = HT_TREE_OBJECT, [HT_SCAN_ARRAY] = HT_TREE_ARRAY, [HT_SCAN_STRING] = HT_TREE_STRING,
-        [HT_SCAN_NUMBER] = HT_TREE_NUMBER, [HT_SCAN_TRUE] = HT_TREE_TRUE,   [HT_SCAN_FALSE] = HT_TREE_FALSE,
-        [HT_SCAN_NULL] = HT_TREE_NULL};
     const ht_json_scanner *s = &p->scan;
     const int depth = s->depth - (event == HT_SCAN_OBJECT || event == HT_SCAN_ARRAY);
-    ht_tree_value *parent = depth ? p->open[depth - 1] : NULL, *v = new_value(p->t, kinds[event], parent);
+    ht_tree_value *parent = depth ? p->open[depth - 1] : NULL, *v = new_value(p->t, event, parent);
     if (!v) return false;
     if (depth < s->depth) p->open[depth] = v;
     if (!parent) p->t->root = v;
@@ -124,7 +97,7 @@ static bool read_value(parser *p, ht_json_event event) {
         v->string = ht_json_tree_string(p->t, s->bytes, s->n_bytes);
         if (v->string == HT_INTERN_FAILED) return false;
     }
-    if (!parent || parent->kind == HT_TREE_ARRAY) return true;
+    if (!parent || parent->kind == HT_SCAN_ARRAY) return true;
     v->key = p->key;
     return ht_pair_map_add(&p->t->members, parent->number, v->key, v->number);
 }

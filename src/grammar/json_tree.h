@@ -1,6 +1,5 @@
-/* A JSON document as a tree that keeps what JSON Schema asks of it and other readers of JSON drop: numbers as they are spelled,
- * NUL in strings, the order of members, and where in the document a value stands. Strict: no repeated members, nothing
- * behind the value. */
+/* A JSON document as a tree that keeps what JSON Schema needs: spellings of numbers, NUL in strings, the order of members, and the path
+ * of each value. Repeated members are errors. */
 #ifndef HT_GRAMMAR_JSON_TREE_H
 #define HT_GRAMMAR_JSON_TREE_H
 
@@ -10,24 +9,14 @@
 
 #include <hearth/status.h>
 
-typedef enum ht_tree_kind {
-    HT_TREE_NULL,
-    HT_TREE_FALSE,
-    HT_TREE_TRUE,
-    HT_TREE_NUMBER,
-    HT_TREE_STRING,
-    HT_TREE_ARRAY,
-    HT_TREE_OBJECT
-} ht_tree_kind;
-
 typedef struct ht_tree_value {
-    ht_tree_kind kind;
-    uint32_t number;  /* among the values of the document */
-    uint32_t key;     /* of a member: number of its name among the strings */
-    uint32_t string;  /* of a string, among the strings */
-    uint32_t index;   /* among its parent's children */
-    uint32_t n;       /* children */
-    const char *text; /* of a number: its spelling */
+    ht_json_event kind; /* with which the value begins */
+    uint32_t number;    /* among the values of the document */
+    uint32_t key;       /* of a member: number of its name among the strings */
+    uint32_t string;    /* of a string, among the strings */
+    uint32_t index;     /* among its parent's children */
+    uint32_t n;         /* children */
+    const char *text;   /* of a number: its spelling */
     size_t n_text;
     struct ht_tree_value *parent, *first, *last, *next; /* children and siblings, in order */
 } ht_tree_value;
@@ -41,11 +30,10 @@ typedef struct ht_json_tree {
     ht_arena arena;
     ht_tree_value *root;
     ht_tree_value **value; /* [n_values] by number */
-    uint32_t n_values, values_capacity;
-    ht_intern packed;       /* strings as words, the number of bytes first */
-    ht_tree_string *string; /* [n_strings] */
-    uint32_t n_strings, strings_capacity;
-    ht_pair_map members; /* number of an object and of a name to number of the member */
+    uint32_t n_values;
+    ht_intern packed;       /* strings */
+    ht_tree_string *string; /* [packed.n] */
+    ht_pair_map members;    /* number of an object and of a name to number of the member */
 } ht_json_tree;
 
 /* Parses n bytes; HT_ERR_FORMAT with line and column, or HT_ERR_LIMIT. ht_json_tree_free is to be called in any case. */

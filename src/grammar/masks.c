@@ -1,12 +1,136 @@
-/* Token masks: walks of the token trie along with the lexer, and with rows where lexemes end. */
+/* Token masks: the trie of tokens is followed along with the lexer, and with rows where lexemes end. */
 #include "grammar/masks.h"
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "grammar/automaton_grow.h"
-#include "grammar/plain_run.h"
 
 #include <string.h>
+
+/* ---- runs of plain text ---- */
+
+/* How many plain characters a state of the lexer takes, whatever they are: this tells which tokens of plain text it allows without
+ * looking at them. The run is found by the sets of states after one, two, three characters. */
+
+enum { PLAIN_FORMS = 8 };
+
+/* The classes of bytes of which plain characters are. */
+typedef struct plain_classes {
+    ht_byte_set ascii[HT_PLAIN_KINDS]; /* a bit for each class; of each kind what those before it have not */
+    ht_byte_set first[PLAIN_FORMS], second[PLAIN_FORMS], next; /* bytes of characters of two to four */
+} plain_classes;
+
+typedef struct plain_run {
+    ht_plain_kind kind; /* HT_PLAIN_KINDS: plain tokens have to be looked at as all others */
+    int n;              /* texts of the kind go on when they have at most so many characters, and others do not */
+} plain_run;
+
+/* First and second bytes of characters of two to four bytes, and how many follow (Unicode standard, table 3-7). */
+static const struct {
+    unsigned char first, last, second_first, second_last;
+    int more;
+} forms[PLAIN_FORMS] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
+                        {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
+                        {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
+
+static void add_classes(const ht_automaton *a, unsigned first, unsigned last, ht_byte_set *to) {
+    for (unsigned b = first; b <= last; b++) ht_byte_set_add(to, a->class_of[b], a->class_of[b]);
+}
+
+static void find_plain_classes(const ht_automaton *a, plain_classes *out) {
+    *out = (plain_classes){.next = {{0}}};
+    for (unsigned b = 0; b < 0x80; b++) {
+        const ht_plain_kind kind = ht_plain_kind_of((unsigned char)b);
+        if (kind < HT_PLAIN_KINDS) add_classes(a, b, b, &out->ascii[kind]);
+    }
+    for (int i = 0; i < PLAIN_FORMS; i++) {
+        add_classes(a, forms[i].first, forms[i].last, &out->first[i]);
+        add_classes(a, forms[i].second_first, forms[i].second_last, &out->second[i]);
+    }
+    add_classes(a, 0x80, 0xBF, &out->next);
+}
+
+/* States of one set; where characters lead to more, tokens are looked at one by one. */
+enum { STATES_MOST = 8 };
+
+typedef struct state_set {
+    uint32_t state[STATES_MOST];
+    int n;
+    bool has_dead, is_crowded;
+    bool accepts; /* a lexeme may end in one of them, and a token go on in another */
+} state_set;
+
+static void add_state(const ht_automaton *a, state_set *set, uint32_t state) {
+    if (state == HT_LEX_DEAD) {
+        set->has_dead = true;
+        return;
+    }
+    for (int i = 0; i < set->n; i++)
+        if (set->state[i] == state) return;
+    set->accepts = set->accepts || a->state[state].n_accepts;
+    if (set->n == STATES_MOST)
+        set->is_crowded = true;
+    else
+        set->state[set->n++] = state;
+}
+
+static void join(const ht_automaton *a, state_set *to, const state_set *from) {
+    for (int i = 0; i < from->n; i++) add_state(a, to, from->state[i]);
+    to->has_dead = to->has_dead || from->has_dead;
+    to->is_crowded = to->is_crowded || from->is_crowded;
+    to->accepts = to->accepts || from->accepts;
+}
+
+/* Whether some texts go on and others do not, or there are too many states: then there is no run. */
+static bool is_mixed(const state_set *set) { return set->is_crowded || (set->has_dead && set->n); }
+
+static void step_classes(ht_automaton *a, const state_set *from, const ht_byte_set *classes, state_set *to) {
+    for (int w = 0; w < 8; w++)
+        for (uint32_t left = classes->bits[w]; left && !is_mixed(to); left &= left - 1)
+            for (int i = 0; i < from->n; i++)
+                add_state(a, to, ht_lex_next(a, from->state[i], w * 32 + __builtin_ctz(left)));
+}
+
+/* The states behind one plain character of the states of a set. */
+static void step_character(ht_automaton *a, const plain_classes *of, const state_set *from, ht_plain_kind kind,
+                           state_set *to) {
+    *to = (state_set){.n = 0};
+    for (int k = 0; k <= (int)kind; k++) step_classes(a, from, &of->ascii[k], to);
+    for (int i = 0; kind == HT_PLAIN_ANY && i < PLAIN_FORMS && !is_mixed(to); i++) {
+        state_set now = {.n = 0};
+        step_classes(a, from, &of->first[i], &now);
+        for (int k = -1; k < forms[i].more; k++) {
+            state_set next = {.has_dead = now.has_dead, .is_crowded = now.is_crowded, .accepts = now.accepts};
+            step_classes(a, &now, k < 0 ? &of->second[i] : &of->next, &next);
+            now = next;
+        }
+        join(a, to, &now);
+    }
+}
+
+/* Characters of the kind that a state takes; -1: that depends on which ones, or longer texts may go on in other lexemes. */
+static int run_of(ht_automaton *a, const plain_classes *classes, uint32_t state, ht_plain_kind kind) {
+    state_set now = {.state = {state}, .n = 1}, next;
+    bool accepts = false;
+    for (int k = 1; k <= HT_PLAIN_MOST; k++) {
+        step_character(a, classes, &now, kind, &next);
+        if (is_mixed(&next)) return -1;
+        if (!next.n) return accepts ? -1 : k - 1;
+        if (next.n == now.n && !memcmp(next.state, now.state, (size_t)now.n * sizeof *now.state)) return HT_PLAIN_MOST;
+        accepts = accepts || next.accepts;
+        now = next;
+    }
+    return HT_PLAIN_MOST;
+}
+
+static plain_run plain_run_of(ht_automaton *a, const plain_classes *classes, uint32_t state) {
+    for (int kind = HT_PLAIN_KINDS; kind-- > 0;) {
+        const int n = run_of(a, classes, state, (ht_plain_kind)kind);
+        if (n >= 0) return (plain_run){(ht_plain_kind)kind, n};
+    }
+    return (plain_run){HT_PLAIN_KINDS, 0};
+}
+
+/* ---- masks ---- */
 
 /* A place in the trie where a lexeme ends and tokens go on. */
 typedef struct crossing {
@@ -38,13 +162,13 @@ struct ht_masks {
     int n_ending;
     const ht_spelled_token *spelled; /* [n_spelled] */
     int n_spelled;
-    ht_plain_classes plain;
+    plain_classes plain;
     lex_mask *lex; /* [lex_capacity] by state */
     size_t lex_capacity;
     kept_mask *mask; /* [mask_capacity] by configuration */
     size_t mask_capacity;
     uint32_t *bits;  /* [n_words] of the state that is looked at */
-    uint32_t *found; /* [n_words] of ht_masks_find */
+    uint32_t *found; /* [n_words] of a mask that is not asked for as yet */
     size_t bytes;
     uint32_t *state_at; /* [deepest + 2] of the lexer, behind each byte of the path to a node */
     uint32_t *end_at;   /* likewise, threads in `threads` */
@@ -60,7 +184,7 @@ ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t
     m->trie = trie;
     m->ending = ending;
     m->n_ending = n;
-    ht_plain_classes_find(a, &m->plain);
+    find_plain_classes(a, &m->plain);
     m->state_at = malloc(depth * sizeof *m->state_at);
     m->end_at = malloc(depth * sizeof *m->end_at);
     m->bits = malloc((trie->n_words + 1) * sizeof *m->bits);
@@ -130,7 +254,6 @@ static void set_token(const ht_token_trie *trie, uint32_t *bits, int32_t token) 
 
 /* ---- masks that are kept ---- */
 
-/* Lists the tokens of a mask; false when they are too many. */
 static bool list_tokens(const uint32_t *bits, size_t n_words, uint32_t *listed, uint32_t *n) {
     enum { AT_ONCE = 16 };
     *n = 0;
@@ -206,7 +329,7 @@ static const lex_mask *lex_mask_of(ht_masks *m, uint32_t state) {
     for (size_t i = before; i < m->lex_capacity; i++) m->lex[i] = (lex_mask){0};
     lex_mask *of = &m->lex[state];
     of->n_crossings = 0;
-    const ht_plain_run run = ht_plain_run_of(m->a, &m->plain, state);
+    const plain_run run = plain_run_of(m->a, &m->plain, state);
     if (run.kind < HT_PLAIN_KINDS) {
         const ht_plain_tokens *plain = &m->trie->plain[run.kind];
         memcpy(m->bits, plain->mask + (size_t)run.n * n_words, n_words * sizeof *m->bits);
@@ -282,6 +405,7 @@ static void add_special(ht_masks *m, uint32_t configuration, uint32_t *bits) {
 
 ht_status ht_masks_of(ht_masks *m, uint32_t configuration, uint32_t *bits, ht_error *err) {
     const kept_mask *known = ht_masks_has(m, configuration) ? &m->mask[configuration] : NULL;
+    if (!bits) bits = m->found;
     if (known && !known->is_list) {
         memcpy(bits, known->words, known->n * sizeof *bits);
         return HT_OK;
@@ -307,8 +431,4 @@ ht_status ht_masks_of(ht_masks *m, uint32_t configuration, uint32_t *bits, ht_er
     if (!keep(m, bits, &m->mask[configuration]))
         return ht_fail_memory(err, m->trie->n_words * sizeof *bits, "a token mask");
     return HT_OK;
-}
-
-ht_status ht_masks_find(ht_masks *m, uint32_t configuration, ht_error *err) {
-    return ht_masks_has(m, configuration) ? HT_OK : ht_masks_of(m, configuration, m->found, err);
 }

@@ -3,29 +3,20 @@
 
 #include "base/error.h"
 #include "base/grow.h"
-#include "grammar/regex_store.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- byte sets ---- */
 
 void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last) {
     for (unsigned b = first; b <= last && b < 256; b++) s->bits[b >> 5] |= 1u << (b & 31);
 }
 
-static bool is_empty_set(const ht_byte_set *s) {
-    uint32_t any = 0;
-    for (int i = 0; i < 8; i++) any |= s->bits[i];
-    return !any;
-}
-
-static void set_of(const ht_regexes *s, uint32_t number, ht_byte_set *out) {
-    size_t n;
-    memcpy(out->bits, ht_intern_at(&s->sets, number, &n), sizeof out->bits);
-}
-
 /* ---- the store ---- */
+
+/* Expressions of one grammar at most: 64 bytes and more each. */
+#define NODES_MOST 1000000u
+/* Derivatives that all searches of a construction take at most: some seconds. */
+#define SEARCHES_MOST INT64_C(100000000)
 
 ht_re ht_re_fail(ht_regexes *s, ht_status status) {
     if (!s->status) s->status = status;
@@ -44,7 +35,7 @@ ht_status ht_regexes_status(const ht_regexes *s, ht_error *err) {
 static ht_re re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned facts) {
     bool is_new;
     if (s->status) return HT_RE_NONE;
-    if (s->nodes.n >= HT_RE_LIMIT) return ht_re_fail(s, HT_ERR_LIMIT);
+    if (s->nodes.n >= NODES_MOST) return ht_re_fail(s, HT_ERR_LIMIT);
     if (!HT_GROW(s->facts, s->facts_capacity, s->nodes.n + 1)) return ht_re_fail(s, HT_ERR_MEMORY);
     const uint32_t number = ht_intern_add(&s->nodes, words, n, &is_new);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
@@ -55,7 +46,7 @@ static ht_re re_make(ht_regexes *s, const uint32_t *words, size_t n, unsigned fa
 ht_regexes *ht_regexes_new(void) {
     ht_regexes *s = calloc(1, sizeof *s);
     if (!s) return NULL;
-    s->search_room = HT_RE_SEARCHES_LIMIT;
+    s->search_budget = SEARCHES_MOST;
     for (uint32_t kind = HT_RE_KIND_NONE; kind <= HT_RE_KIND_ALL; kind++)
         re_make(s, &kind, 1, kind == HT_RE_KIND_NONE ? HT_RE_DEAD : HT_RE_NULLABLE | HT_RE_LIVE);
     if (!s->status) return s;
@@ -113,23 +104,24 @@ bool ht_re_is_endless(const ht_regexes *s, ht_re r) {
 /* ---- bytes and texts ---- */
 
 ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set) {
-    if (is_empty_set(set)) return HT_RE_NONE;
+    static const ht_byte_set empty;
+    if (memcmp(set, &empty, sizeof empty) == 0) return HT_RE_NONE;
     const uint32_t number = ht_intern_add(&s->sets, set->bits, 8, NULL);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
     return re_make(s, (uint32_t[]){HT_RE_KIND_BYTES, number}, 2, HT_RE_LIVE);
 }
 
-ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n) {
-    ht_re r = HT_RE_EMPTY;
-    while (n--) {
-        ht_byte_set set = {{0}};
-        ht_byte_set_add(&set, (unsigned char)bytes[n], (unsigned char)bytes[n]);
-        r = ht_re_concat(s, ht_re_bytes(s, &set), r);
-    }
-    return r;
+ht_re ht_re_byte_range(ht_regexes *s, unsigned first, unsigned last) {
+    ht_byte_set set = {{0}};
+    ht_byte_set_add(&set, first, last);
+    return ht_re_bytes(s, &set);
 }
 
-/* ---- concatenation ---- */
+ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n) {
+    ht_re r = HT_RE_EMPTY;
+    while (n--) r = ht_re_concat(s, ht_re_byte_range(s, (unsigned char)bytes[n], (unsigned char)bytes[n]), r);
+    return r;
+}
 
 static ht_re concat_two(ht_regexes *s, ht_re a, ht_re b) {
     if (a == HT_RE_NONE || b == HT_RE_NONE) return HT_RE_NONE;
@@ -159,12 +151,6 @@ ht_re ht_re_concat(ht_regexes *s, ht_re a, ht_re b) {
 
 /* ---- alternatives and intersections ---- */
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Replaces operands of the same kind by theirs, from `begin` on. */
 static void flatten(ht_regexes *s, ht_re_kind kind, size_t begin) {
     for (size_t i = begin; i < s->n_scratch && !s->status;) {
         size_t n;
@@ -179,7 +165,6 @@ static void flatten(ht_regexes *s, ht_re_kind kind, size_t begin) {
     }
 }
 
-/* One set for all operands that are sets of bytes. */
 static void join_sets(ht_regexes *s, ht_re_kind kind, size_t begin) {
     ht_byte_set all, one;
     size_t kept = begin, n;
@@ -190,7 +175,7 @@ static void join_sets(ht_regexes *s, ht_re_kind kind, size_t begin) {
             s->scratch[kept++] = s->scratch[i];
             continue;
         }
-        set_of(s, node[1], &one);
+        one = ht_byte_set_at(&s->sets, node[1]);
         for (int w = 0; w < 8; w++)
             all.bits[w] = !n_sets                   ? one.bits[w]
                           : kind == HT_RE_KIND_BOTH ? all.bits[w] & one.bits[w]
@@ -199,15 +184,6 @@ static void join_sets(ht_regexes *s, ht_re_kind kind, size_t begin) {
     }
     s->n_scratch = kept;
     if (n_sets) ht_re_push(s, ht_re_bytes(s, &all));
-}
-
-static void sort_unique(ht_regexes *s, size_t begin) {
-    size_t kept = begin;
-    if (s->n_scratch - begin < 2) return;
-    qsort(s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending);
-    for (size_t i = begin; i < s->n_scratch; i++)
-        if (kept == begin || s->scratch[kept - 1] != s->scratch[i]) s->scratch[kept++] = s->scratch[i];
-    s->n_scratch = kept;
 }
 
 /* Drops operands that change nothing. True when one of them decides alone: *out then is the result. */
@@ -243,8 +219,8 @@ ht_re ht_re_join_scratch(ht_regexes *s, ht_re_kind kind, size_t begin) {
     flatten(s, kind, begin);
     if (!s->status) join_sets(s, kind, begin);
     const bool decided = drop_neutral(s, kind, begin, &result);
-    sort_unique(s, begin);
-    const size_t n = s->n_scratch - begin;
+    const size_t n = s->n_scratch > begin ? ht_sort_words(s->scratch + begin, s->n_scratch - begin) : 0;
+    s->n_scratch = begin + n;
     const bool both = kind == HT_RE_KIND_BOTH;
     unsigned facts = both ? HT_RE_NULLABLE | HT_RE_BOOLEAN : 0, f;
     for (size_t i = begin; i < s->n_scratch; i++) {
@@ -285,8 +261,6 @@ ht_re ht_re_either(ht_regexes *s, ht_re a, ht_re b) { return ht_re_alternatives(
 
 ht_re ht_re_both(ht_regexes *s, ht_re a, ht_re b) { return join(s, HT_RE_KIND_BOTH, (ht_re[]){a, b}, 2); }
 
-/* ---- complement and repetition ---- */
-
 ht_re ht_re_not(ht_regexes *s, ht_re a) {
     size_t n;
     if (s->status) return HT_RE_NONE;
@@ -311,7 +285,59 @@ ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max) {
                    (facts & (HT_RE_BOOLEAN | HT_RE_LIVE)) | (min == 0 ? HT_RE_NULLABLE | HT_RE_LIVE : 0));
 }
 
-/* ---- multiples ---- */
+/* ---- code points in UTF-8 ---- */
+
+#define LAST_CODE_POINT 0x10FFFFu
+#define CONTINUATION    0x80u
+
+/* n bytes that hold values first to last, of 6 bits in each but the first one, whose other bits are `base`. */
+static ht_re sequence(ht_regexes *s, uint32_t first, uint32_t last, int n, unsigned base) {
+    if (n == 0) return HT_RE_EMPTY;
+    const int shift = 6 * (n - 1);
+    const uint32_t mask = (1u << shift) - 1, head = first >> shift, tail = last >> shift;
+    const bool whole_first = (first & mask) == 0, whole_last = (last & mask) == mask;
+    if (head == tail)
+        return ht_re_concat(s, ht_re_byte_range(s, base + head, base + head),
+                            sequence(s, first & mask, last & mask, n - 1, CONTINUATION));
+    /* The first and the last leading byte have part of what may follow, those between have all of it. */
+    ht_re part[3] = {HT_RE_NONE, HT_RE_NONE, HT_RE_NONE};
+    if (!whole_first)
+        part[0] = ht_re_concat(s, ht_re_byte_range(s, base + head, base + head),
+                               sequence(s, first & mask, mask, n - 1, CONTINUATION));
+    if (!whole_last)
+        part[1] = ht_re_concat(s, ht_re_byte_range(s, base + tail, base + tail),
+                               sequence(s, 0, last & mask, n - 1, CONTINUATION));
+    const uint32_t from = head + !whole_first, to = tail - !whole_last;
+    if (from <= to)
+        part[2] =
+            ht_re_concat(s, ht_re_byte_range(s, base + from, base + to), sequence(s, 0, mask, n - 1, CONTINUATION));
+    return ht_re_alternatives(s, part, 3);
+}
+
+/* Pushes the code points of a range onto the scratch stack, those of each length in UTF-8 apart. */
+static void push_range(ht_regexes *s, uint32_t first, uint32_t last) {
+    static const struct {
+        uint32_t first, last;
+        int n;
+        unsigned base;
+    } lengths[] = {{0, 0x7F, 1, 0},
+                   {0x80, 0x7FF, 2, 0xC0},
+                   {0x800, 0xD7FF, 3, 0xE0},
+                   {0xE000, 0xFFFF, 3, 0xE0},
+                   {0x10000, LAST_CODE_POINT, 4, 0xF0}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths && !s->status; i++) {
+        const uint32_t from = first > lengths[i].first ? first : lengths[i].first;
+        const uint32_t to = last < lengths[i].last ? last : lengths[i].last;
+        if (from <= to) ht_re_push(s, sequence(s, from, to, lengths[i].n, lengths[i].base));
+    }
+}
+
+ht_re ht_re_code_points(ht_regexes *s, const ht_code_range *ranges, size_t n) {
+    if (s->status) return HT_RE_NONE;
+    const size_t begin = s->n_scratch;
+    for (size_t i = 0; i < n; i++) push_range(s, ranges[i].first, ranges[i].last);
+    return ht_re_join_scratch(s, HT_RE_KIND_ALTERNATIVES, begin);
+}
 
 ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places) {
     const uint32_t words[] = {HT_RE_KIND_MULTIPLE, (uint32_t)divisor,           (uint32_t)(divisor >> 32),
@@ -331,15 +357,10 @@ ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder,
 
 ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places) {
     /* Digits are told apart one by one. */
-    for (unsigned b = '0'; b <= '9' + 1; b++) {
-        ht_byte_set set = {{0}};
-        ht_byte_set_add(&set, b <= '9' ? b : '.', b <= '9' ? b : '.');
-        ht_re_bytes(s, &set);
-    }
+    for (unsigned b = '0'; b <= '9'; b++) ht_re_byte_range(s, b, b);
+    ht_re_byte_range(s, '.', '.');
     return ht_re_multiple_behind(s, divisor, 0, places);
 }
-
-/* ---- without the empty text ---- */
 
 static ht_re alternatives_without_empty(ht_regexes *s, ht_re a) {
     const size_t begin = s->n_scratch;
@@ -367,10 +388,6 @@ ht_re ht_re_without_empty(ht_regexes *s, ht_re a) {
     case HT_RE_KIND_REPEAT:
         return ht_re_concat(s, ht_re_without_empty(s, x),
                             ht_re_repeat(s, x, 0, max == HT_RE_UNBOUNDED ? max : max - 1));
-    default: {
-        ht_byte_set any = {{0}};
-        ht_byte_set_add(&any, 0, 255);
-        return ht_re_both(s, a, ht_re_concat(s, ht_re_bytes(s, &any), HT_RE_ALL));
-    }
+    default: return ht_re_both(s, a, ht_re_concat(s, ht_re_byte_range(s, 0, 255), HT_RE_ALL));
     }
 }

@@ -1,19 +1,18 @@
 /* Regular expressions over bytes, with intersection and complement, and their derivatives.
  *
- * An expression is a number: equal ones, after simplification, have the same number. The derivative of r by a byte b is the
- * expression of what may follow b in r's texts (Brzozowski, 1964; with interning and classes of bytes as in Owens, Reppy and
- * Turon, 2009), so that expressions are the states of a deterministic automaton that is built as far as it is walked.
+ * An expression is a number; equal ones, after simplification, have the same. The derivative of r by a byte b is what may follow b in
+ * r's texts (Brzozowski, 1964; with interning and classes of bytes as in Owens, Reppy and Turon, 2009): expressions are the states of a
+ * deterministic automaton that is built on demand.
  *
- * Errors are sticky: when memory or a limit runs out, expressions become HT_RE_NONE, and ht_regexes_status says so. Belongs to
- * one thread at a time. */
+ * Errors are sticky: expressions become HT_RE_NONE, and ht_regexes_status tells why. Belongs to one thread at a time. */
 #ifndef HT_GRAMMAR_REGEX_H
 #define HT_GRAMMAR_REGEX_H
 
+#include "grammar/intern.h"
+
 #include <hearth/status.h>
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <string.h>
 
 typedef uint32_t ht_re;
 
@@ -32,13 +31,64 @@ typedef struct ht_byte_set {
 
 static inline bool ht_byte_set_has(const ht_byte_set *s, unsigned b) { return s->bits[b >> 5] >> (b & 31) & 1; }
 void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last); /* both included, at most 255 */
+/* A set of an interned table. */
+static inline ht_byte_set ht_byte_set_at(const ht_intern *sets, uint32_t number) {
+    size_t n;
+    ht_byte_set set;
+    memcpy(set.bits, ht_intern_at(sets, number, &n), sizeof set.bits);
+    return set;
+}
 
 /* Code points, both included. */
 typedef struct ht_code_range {
     uint32_t first, last;
 } ht_code_range;
 
-typedef struct ht_regexes ht_regexes;
+typedef enum ht_re_kind {
+    HT_RE_KIND_NONE,
+    HT_RE_KIND_EMPTY,
+    HT_RE_KIND_ALL,
+    HT_RE_KIND_BYTES,        /* number of a byte set */
+    HT_RE_KIND_CONCAT,       /* a, b; a is no concatenation */
+    HT_RE_KIND_ALTERNATIVES, /* two or more, ascending, none of them alternatives */
+    HT_RE_KIND_BOTH,         /* likewise of intersections */
+    HT_RE_KIND_NOT,          /* a */
+    HT_RE_KIND_REPEAT,       /* a, min, max */
+    HT_RE_KIND_MULTIPLE      /* low and high word of the divisor, of the remainder so far, places that are left */
+} ht_re_kind;
+
+/* Facts of an expression. */
+enum {
+    HT_RE_NULLABLE = 1,
+    HT_RE_BOOLEAN = 2, /* an intersection or a complement is in it: it may be without texts unseen */
+    HT_RE_LIVE = 4,    /* known to have a text */
+    HT_RE_DEAD = 8     /* known to have none */
+};
+
+/* With the places of HT_RE_KIND_MULTIPLE: after the point. */
+#define HT_RE_BEHIND_POINT UINT32_C(0x80000000)
+
+typedef struct ht_regexes {
+    ht_intern nodes; /* kind and operands */
+    ht_intern sets;  /* of 8 words */
+    uint8_t *facts;  /* [facts_capacity] */
+    size_t facts_capacity;
+    ht_intern firsts; /* of 8 words: bytes with which texts may begin */
+    uint32_t *first;  /* [first_capacity] of expressions: number in `firsts` + 1, 0 where that was not asked */
+    size_t first_capacity;
+    uint32_t *scratch; /* a stack of operands */
+    size_t n_scratch, scratch_capacity;
+    int depth; /* of recursion */
+    ht_pair_map derivatives;
+    int64_t n_derived; /* derivatives that were asked for */
+    /* Those that searches may still take together. INT64_MAX: construction is over, and each search has its own bound. */
+    int64_t search_budget;
+    uint8_t class_of[256], byte_of[256]; /* byte_of[class]: one of the class */
+    int n_classes;
+    uint32_t n_frozen, n_frozen_sets; /* made before ht_regexes_freeze */
+    uint32_t n_known_sets;            /* that the classes are known to tell apart */
+    ht_status status;
+} ht_regexes;
 
 /* NULL when memory ran out. */
 ht_regexes *ht_regexes_new(void);
@@ -49,6 +99,7 @@ ht_status ht_regexes_status(const ht_regexes *s, ht_error *err);
 /* ---- construction ---- */
 
 ht_re ht_re_bytes(ht_regexes *s, const ht_byte_set *set);
+ht_re ht_re_byte_range(ht_regexes *s, unsigned first, unsigned last); /* HT_RE_NONE where first > last */
 ht_re ht_re_text(ht_regexes *s, const char *bytes, size_t n);
 /* UTF-8 of any code point in the ranges; surrogates are none. */
 ht_re ht_re_code_points(ht_regexes *s, const ht_code_range *ranges, size_t n);
@@ -62,8 +113,7 @@ ht_re ht_re_without_empty(ht_regexes *s, ht_re a);
 ht_re ht_re_not(ht_regexes *s, ht_re a);
 /* `max` may be HT_RE_UNBOUNDED. */
 ht_re ht_re_repeat(ht_regexes *s, ht_re a, uint32_t min, uint32_t max);
-/* Digits, with a point and digits behind it or without, that are a multiple of divisor / 10^places: 0 < divisor < 2^59,
- * places at most some thousands. */
+/* Decimals that are a multiple of divisor / 10^places: 0 < divisor < 2^59, places at most some thousands. */
 ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places);
 
 /* ---- automata ---- */
@@ -73,17 +123,12 @@ bool ht_re_is_endless(const ht_regexes *s, ht_re r);
 /* Whether r has the empty text. */
 bool ht_re_is_nullable(const ht_regexes *s, ht_re r);
 
-/* Ends construction: divides the bytes into classes that no expression tells apart. Expressions of before stay;
- * ht_regexes_reset forgets those made since. */
+/* Ends construction: divides the bytes into classes that no expression tells apart. */
 void ht_regexes_freeze(ht_regexes *s);
-/* Construction is over, and texts are read: searches are bounded one by one alone, as what they find is kept. */
-void ht_regexes_unbound(ht_regexes *s);
-/* During construction: divides the bytes by the expressions of now, so that questions about texts may be asked. */
+/* The same during construction, so that questions about texts may be asked. */
 void ht_regexes_refine(ht_regexes *s);
+/* Forgets the expressions that were made since ht_regexes_freeze. */
 void ht_regexes_reset(ht_regexes *s);
-int ht_regexes_n_classes(const ht_regexes *s);
-/* [256] the class of each byte. */
-const uint8_t *ht_regexes_class_of(const ht_regexes *s);
 
 /* What may follow a byte of the class in r's texts; HT_RE_NONE where nothing may, also where that takes a search to know. */
 ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class);
@@ -91,15 +136,27 @@ ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class);
 bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class);
 /* Adds all such bytes, one at least of each class. */
 void ht_re_add_first(ht_regexes *s, ht_re r, ht_byte_set *set);
-/* [classes] one byte of each class. */
-const uint8_t *ht_regexes_byte_of(const ht_regexes *s);
 /* Divides r = a b into a, which has the empty text, and b: false of other expressions. */
 bool ht_re_split_optional(const ht_regexes *s, ht_re r, ht_re *a, ht_re *b);
-/* Whether r has any text. */
+/* Whether r has any text, and whether that is known without a search, for which the bytes have to be divided. */
 bool ht_re_is_live(ht_regexes *s, ht_re r);
-/* Whether that is known without a search, for which the bytes have to be divided. */
 bool ht_re_liveness_is_known(const ht_regexes *s, ht_re r);
 
 size_t ht_regexes_bytes(const ht_regexes *s); /* of memory in use */
+
+/* ---- for parsers and derivatives ---- */
+
+/* Kind and operands of an expression, lent until the next one is made. */
+static inline const uint32_t *ht_re_node(const ht_regexes *s, ht_re r, size_t *n) {
+    return ht_intern_at(&s->nodes, r, n);
+}
+/* ht_re_multiple after digits that leave `remainder`, after the point or not. */
+ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places);
+/* Records the first failure; returns HT_RE_NONE. */
+ht_re ht_re_fail(ht_regexes *s, ht_status status);
+/* Pushes a word onto the scratch stack; records a failure. */
+void ht_re_push(ht_regexes *s, uint32_t word);
+/* Alternatives, or the intersection, of the scratch stack's words from `begin` on, which are popped. */
+ht_re ht_re_join_scratch(ht_regexes *s, ht_re_kind kind, size_t begin);
 
 #endif

@@ -1,12 +1,9 @@
 /* Derivatives of expressions by classes of bytes, and the search that finds out whether an expression has any text. */
 #include "base/checked.h"
 #include "base/grow.h"
-#include "grammar/regex_store.h"
+#include "grammar/regex.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n);
 
 /* Nesting of expressions that are derived: frames of some 100 bytes. */
 #define DEPTH_MOST 4000
@@ -26,10 +23,8 @@ void ht_regexes_freeze(ht_regexes *s) {
     uint16_t class_of[256] = {0}, size[256] = {256};
     int n_classes = 1;
     for (uint32_t i = 0; i < s->sets.n && n_classes < 256; i++) {
-        size_t n;
-        ht_byte_set set;
+        const ht_byte_set set = ht_byte_set_at(&s->sets, i);
         uint16_t has[256] = {0}, part[256] = {0};
-        memcpy(set.bits, ht_intern_at(&s->sets, i, &n), sizeof set.bits);
         FOR_EACH_BYTE(b, set) has[class_of[b]]++;
         FOR_EACH_BYTE(b, set) {
             const uint16_t c = class_of[b];
@@ -53,13 +48,9 @@ void ht_regexes_freeze(ht_regexes *s) {
     ht_pair_map_clear(&s->derivatives); /* by other classes */
 }
 
-void ht_regexes_unbound(ht_regexes *s) { s->search_room = INT64_MAX; }
-
 /* Whether the set has all bytes of each class that it has any of. */
 static bool is_union_of_classes(const ht_regexes *s, uint32_t number) {
-    size_t n;
-    ht_byte_set set;
-    memcpy(set.bits, ht_intern_at(&s->sets, number, &n), sizeof set.bits);
+    const ht_byte_set set = ht_byte_set_at(&s->sets, number);
     for (unsigned b = 0; b < 256; b++)
         if (ht_byte_set_has(&set, b) != ht_byte_set_has(&set, s->byte_of[s->class_of[b]])) return false;
     return true;
@@ -80,10 +71,6 @@ void ht_regexes_reset(ht_regexes *s) {
     s->status = HT_OK;
 }
 
-int ht_regexes_n_classes(const ht_regexes *s) { return s->n_classes; }
-const uint8_t *ht_regexes_class_of(const ht_regexes *s) { return s->class_of; }
-const uint8_t *ht_regexes_byte_of(const ht_regexes *s) { return s->byte_of; }
-
 /* ---- first bytes ---- */
 
 /* The bytes [8 words] with which r begins, if they are one set and *rest is behind each of them, as in the text of a literal; NULL for
@@ -101,17 +88,11 @@ static const uint32_t *leading_set(const ht_regexes *s, ht_re r, ht_re *rest) {
 
 static uint32_t first_of(ht_regexes *s, ht_re r);
 
-static void first_set(const ht_regexes *s, uint32_t number, ht_byte_set *out) {
-    size_t n;
-    memcpy(out->bits, ht_intern_at(&s->firsts, number, &n), sizeof out->bits);
-}
-
 /* Adds the first bytes of an operand, or keeps those that it has, too. */
 static void join_first(ht_regexes *s, ht_re r, bool both, ht_byte_set *set) {
-    ht_byte_set one;
     const uint32_t number = first_of(s, r);
     if (s->status) return;
-    first_set(s, number, &one);
+    const ht_byte_set one = ht_byte_set_at(&s->firsts, number);
     for (int w = 0; w < 8; w++) set->bits[w] = both ? set->bits[w] & one.bits[w] : set->bits[w] | one.bits[w];
 }
 
@@ -124,7 +105,7 @@ static ht_byte_set find_first(ht_regexes *s, ht_re r) {
     switch (kind) {
     case HT_RE_KIND_NONE:
     case HT_RE_KIND_EMPTY: break;
-    case HT_RE_KIND_BYTES: memcpy(set.bits, ht_intern_at(&s->sets, a, &n), sizeof set.bits); break;
+    case HT_RE_KIND_BYTES: return ht_byte_set_at(&s->sets, a);
     case HT_RE_KIND_CONCAT:
         join_first(s, a, false, &set);
         if (ht_re_is_nullable(s, a)) join_first(s, b, false, &set);
@@ -162,13 +143,12 @@ static uint32_t first_of(ht_regexes *s, ht_re r) {
 }
 
 bool ht_re_may_begin(ht_regexes *s, ht_re r, int byte_class) {
-    ht_byte_set set;
     ht_re rest;
     const uint32_t *leading = leading_set(s, r, &rest);
     if (leading) return leading[s->byte_of[byte_class] >> 5] >> (s->byte_of[byte_class] & 31) & 1;
     const uint32_t number = first_of(s, r);
     if (s->status) return false;
-    first_set(s, number, &set);
+    const ht_byte_set set = ht_byte_set_at(&s->firsts, number);
     return ht_byte_set_has(&set, s->byte_of[byte_class]);
 }
 
@@ -229,8 +209,7 @@ static ht_re derive_node(ht_regexes *s, ht_re r, int byte_class) {
     case HT_RE_KIND_EMPTY: return HT_RE_NONE;
     case HT_RE_KIND_ALL: return HT_RE_ALL;
     case HT_RE_KIND_BYTES: {
-        ht_byte_set set;
-        memcpy(set.bits, ht_intern_at(&s->sets, a, &n), sizeof set.bits);
+        const ht_byte_set set = ht_byte_set_at(&s->sets, a);
         return ht_byte_set_has(&set, s->byte_of[byte_class]) ? HT_RE_EMPTY : HT_RE_NONE;
     }
     case HT_RE_KIND_CONCAT: return derive_concat(s, a, b, byte_class);
@@ -275,11 +254,16 @@ ht_re ht_re_derivative(ht_regexes *s, ht_re r, int byte_class) {
 
 /* ---- whether an expression has a text ---- */
 
+/* Whether the n bytes are one of r's texts. */
+static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
+    return ht_re_is_nullable(s, r);
+}
+
 /* Digits of the longest end of a number that is tried. */
 #define END_MOST 19
 
-/* Whether r has one of the texts of n digits that are a multiple of `divisor` behind digits that leave `remainder`; the least
- * ones are tried. */
+/* Whether r has one of the least texts of n digits that are a multiple of `divisor` after digits that leave `remainder`. */
 static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t remainder, int n) {
     uint64_t room = 1;
     char text[END_MOST + 1];
@@ -334,16 +318,16 @@ static void mark_path(ht_regexes *s, const ht_pair_map *before, ht_re at) {
 static bool search(ht_regexes *s, ht_re r) {
     ht_pair_map before = {0};
     const size_t begin = s->n_scratch;
-    size_t todo = begin; /* from here on, expressions that were not looked at */
-    const int64_t n_derived = s->n_derived, most = ht_min_i64(s->search_room, SEARCH_MOST);
+    size_t pending = begin; /* from here on, expressions that were not looked at */
+    const int64_t n_derived = s->n_derived, most = ht_min_i64(s->search_budget, SEARCH_MOST);
     bool found = false;
     bool good = ht_pair_map_add(&before, r, 0, r);
     ht_re_push(s, r);
-    /* The stack keeps what was looked at below `todo`; the next one is taken from the top. */
-    while (good && !found && !s->status && s->n_scratch > todo) {
+    /* The stack keeps what was looked at below `pending`; the next one is taken from the top. */
+    while (good && !found && !s->status && s->n_scratch > pending) {
         const ht_re at = s->scratch[s->n_scratch - 1];
-        s->scratch[s->n_scratch - 1] = s->scratch[todo];
-        s->scratch[todo++] = at;
+        s->scratch[s->n_scratch - 1] = s->scratch[pending];
+        s->scratch[pending++] = at;
         for (int c = 0; c < s->n_classes && good && !found && !s->status; c++) {
             const ht_re d = derive(s, at, c);
             if (s->n_derived - n_derived > most) ht_re_fail(s, HT_ERR_LIMIT);
@@ -356,7 +340,7 @@ static bool search(ht_regexes *s, ht_re r) {
         }
     }
     if (!good) ht_re_fail(s, HT_ERR_MEMORY);
-    if (s->search_room != INT64_MAX) s->search_room -= ht_min_i64(s->search_room, s->n_derived - n_derived);
+    if (s->search_budget != INT64_MAX) s->search_budget -= ht_min_i64(s->search_budget, s->n_derived - n_derived);
     if (!s->status && !found)
         for (size_t i = begin; i < s->n_scratch; i++) s->facts[s->scratch[i]] |= HT_RE_DEAD;
     s->n_scratch = begin;
@@ -423,10 +407,4 @@ bool ht_re_is_live(ht_regexes *s, ht_re r) {
     s->depth--;
     if (!s->status) s->facts[r] |= live ? HT_RE_LIVE : HT_RE_DEAD;
     return live;
-}
-
-/* Whether the n bytes are one of r's texts. */
-static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
-    for (size_t i = 0; i < n && r != HT_RE_NONE; i++) r = derive(s, r, s->class_of[(unsigned char)bytes[i]]);
-    return ht_re_is_nullable(s, r);
 }

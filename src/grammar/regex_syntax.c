@@ -1,12 +1,10 @@
-/* Parser of regular expressions: to a tree, and from there to an expression, from the end of the pattern to its beginning, so
- * that look-ahead knows what follows. */
+/* Parser of regular expressions: to a tree, and from its end to an expression, so that look-ahead knows what follows. */
 #include "grammar/regex_syntax.h"
 
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/hex.h"
 #include "base/text.h"
-#include "grammar/code_sets.h"
-#include "grammar/regex_store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +40,8 @@ typedef struct parser {
     uint32_t n_nodes;
     ht_code_set ranges;
     bool has_open_bracket; /* a class before has a `[` of its own */
+    ht_regexes *re;
+    const ht_regex_syntax *how;
     ht_status status;
     ht_error *err;
 } parser;
@@ -56,9 +56,13 @@ static uint32_t fail(parser *p, ht_status status, const char *what) {
     return 0;
 }
 
+static uint32_t fail_memory(parser *p) {
+    if (!p->status) p->status = ht_fail_memory(p->err, p->n, "a regular expression");
+    return 0;
+}
+
 static uint32_t add(parser *p, node of) {
-    if (!HT_GROW_ONE(p->nodes, p->n_nodes))
-        return p->status = ht_fail_memory(p->err, (p->n_nodes + 1) * sizeof *p->nodes, "a regular expression"), 0;
+    if (!HT_GROW_ONE(p->nodes, p->n_nodes)) return fail_memory(p);
     const node *left = of.kind >= NODE_SEQUENCE && of.kind <= NODE_AHEAD ? &p->nodes[of.left] : NULL;
     const node *right = of.kind == NODE_SEQUENCE || of.kind == NODE_EITHER ? &p->nodes[of.right] : NULL;
     of.asserts = of.kind >= NODE_AHEAD || (left && left->asserts) || (right && right->asserts);
@@ -97,11 +101,7 @@ static uint32_t next_code_point(parser *p) {
 static int64_t hex(parser *p, int n) {
     int64_t value = 0;
     for (int i = 0; i < n; i++) {
-        const char c = p->at < p->n ? p->pattern[p->at] : '\0';
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
+        const int digit = p->at < p->n ? ht_hex_digit(p->pattern[p->at]) : -1;
         if (digit < 0) return -1;
         value = value * 16 + digit;
         p->at++;
@@ -134,35 +134,28 @@ static uint32_t unicode_escape(parser *p) {
 static uint32_t escape(parser *p, bool in_class) {
     const size_t begin = p->at;
     if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "a backslash at the end");
+    static const char letters[] = "tnrfv0", values[] = "\t\n\r\f\v\0";
     const uint32_t c = next_code_point(p);
-    switch (c) {
-    case 'd':
-    case 'D':
-    case 'w':
-    case 'W':
-    case 's':
-    case 'S':
-        if (!ht_code_set_add_class(&p->ranges, (char)c)) p->status = ht_fail_memory(p->err, 64, "a regular expression");
+    const char *simple = c && c < 0x80 ? strchr(letters, (int)c) : NULL;
+    if (simple) return (unsigned char)values[simple - letters];
+    if (c && c < 0x80 && strchr("dDwWsS", (int)c)) {
+        if (!ht_code_set_add_class(&p->ranges, (char)c)) fail_memory(p);
         return HT_INTERN_FAILED;
+    }
+    switch (c) {
     case 'p':
     case 'P': {
         const char *end = peek(p, '{') ? memchr(p->pattern + p->at, '}', p->n - p->at) : NULL;
         if (!end) return fail(p, HT_ERR_FORMAT, "`\\p` needs the name of a property in braces");
         const char *name = p->pattern + p->at + 1;
         const int known = ht_code_set_add_property(&p->ranges, name, (size_t)(end - name), c == 'P');
-        if (known < 0) return p->status = ht_fail_memory(p->err, 64, "a regular expression"), 0;
+        if (known < 0) return fail_memory(p);
         if (!known)
             return fail(p, HT_ERR_UNSUPPORTED,
                         "only general categories of Unicode are known as properties, such as `\\p{L}`");
         p->at = (size_t)(end - p->pattern) + 1;
         return HT_INTERN_FAILED;
     }
-    case 't': return '\t';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 'f': return '\f';
-    case 'v': return '\v';
-    case '0': return 0;
     case 'x': {
         const int64_t value = hex(p, 2);
         return value < 0 ? fail(p, HT_ERR_FORMAT, "`\\x` needs two hexadecimal digits") : (uint32_t)value;
@@ -175,32 +168,26 @@ static uint32_t escape(parser *p, bool in_class) {
         p->at++;
         return (uint32_t)letter & 31;
     }
-    case 'b':
-        if (in_class) return '\b';
-        p->at = begin;
-        return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\b`) are not supported");
-    case 'B': p->at = begin; return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\B`) are not supported");
     default: break;
     }
-    if (c >= '1' && c <= '9' && !in_class) {
-        p->at = begin;
-        return fail(p, HT_ERR_UNSUPPORTED, "back references are not supported");
-    }
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-        p->at = begin;
-        return fail(p, HT_ERR_FORMAT, "there is no such escape");
-    }
+    if (c == 'b' && in_class) return '\b';
+    const size_t end = p->at;
+    p->at = begin; /* where errors are */
+    if (c == 'b') return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\b`) are not supported");
+    if (c == 'B') return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\B`) are not supported");
+    if (c >= '1' && c <= '9' && !in_class) return fail(p, HT_ERR_UNSUPPORTED, "back references are not supported");
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return fail(p, HT_ERR_FORMAT, "there is no such escape");
+    p->at = end;
     return c;
 }
 
 static void add_range(parser *p, uint32_t first, uint32_t last) {
-    if (!ht_code_set_add(&p->ranges, first, last)) p->status = ht_fail_memory(p->err, 64, "a regular expression");
+    if (!ht_code_set_add(&p->ranges, first, last)) fail_memory(p);
 }
 
 /* The node of the ranges from `first` on. */
 static uint32_t characters(parser *p, size_t first, bool inverted) {
-    if (inverted && !ht_code_set_invert(&p->ranges, first))
-        p->status = ht_fail_memory(p->err, 64, "a regular expression");
+    if (inverted && !ht_code_set_invert(&p->ranges, first)) fail_memory(p);
     return add(p, (node){.kind = NODE_CHARACTERS, .first = first, .n = p->ranges.n - first});
 }
 
@@ -308,7 +295,6 @@ static uint32_t parse_atom(parser *p) {
     return p->status ? 0 : characters(p, first, false);
 }
 
-/* A decimal number; -1 when there is none. */
 static int64_t number(parser *p) {
     int64_t value = -1;
     while (p->at < p->n && p->pattern[p->at] >= '0' && p->pattern[p->at] <= '9') {
@@ -369,96 +355,71 @@ static uint32_t parse_either(parser *p) {
 
 /* ---- to an expression ---- */
 
-typedef struct builder {
-    parser *p;
-    ht_regexes *s;
-    const ht_regex_syntax *how;
-} builder;
-
-static ht_re characters_of(const builder *b, const ht_code_range *ranges, size_t n) {
-    return b->how->characters ? b->how->characters(b->s, ranges, n) : ht_re_code_points(b->s, ranges, n);
+static ht_re characters_of(parser *p, const ht_code_range *ranges, size_t n) {
+    return p->how->characters ? p->how->characters(p->re, ranges, n) : ht_re_code_points(p->re, ranges, n);
 }
 
-/* A node without assertions. */
-static ht_re build_plain(const builder *b, uint32_t at) {
-    const node *of = &b->p->nodes[at];
-    switch (of->kind) {
-    case NODE_CHARACTERS: return of->n ? characters_of(b, b->p->ranges.range + of->first, of->n) : HT_RE_NONE;
-    case NODE_SEQUENCE: {
-        /* The tree leans to the left: from the last one on. */
-        ht_re all = HT_RE_EMPTY;
-        for (; of->kind == NODE_SEQUENCE; of = &b->p->nodes[of->left])
-            all = ht_re_concat(b->s, build_plain(b, of->right), all);
-        return ht_re_concat(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)), all);
-    }
-    case NODE_EITHER: {
-        const size_t begin = b->s->n_scratch;
-        for (; of->kind == NODE_EITHER; of = &b->p->nodes[of->left]) ht_re_push(b->s, build_plain(b, of->right));
-        ht_re_push(b->s, build_plain(b, (uint32_t)(of - b->p->nodes)));
-        return ht_re_join_scratch(b->s, HT_RE_KIND_ALTERNATIVES, begin);
-    }
-    case NODE_REPEAT: return ht_re_repeat(b->s, build_plain(b, of->left), of->min, of->max);
-    default: return HT_RE_EMPTY;
-    }
-}
-
-static ht_re build(const builder *b, uint32_t at, ht_re rest, bool at_begin);
+static ht_re build(parser *p, uint32_t at, ht_re rest, bool at_begin);
 
 /* The tree of a sequence leans to the left: from the last one on. */
-static ht_re build_sequence(const builder *b, uint32_t at, ht_re rest, bool at_begin) {
-    const node *nodes = b->p->nodes;
+static ht_re build_sequence(parser *p, uint32_t at, ht_re rest, bool at_begin) {
+    const node *nodes = p->nodes;
     for (; nodes[at].kind == NODE_SEQUENCE; at = nodes[at].left) {
         const node *left = &nodes[nodes[at].left];
         if (nodes[nodes[at].right].anchors && at_begin && !left->is_bare && left->may_be_empty)
-            return fail(b->p, HT_ERR_UNSUPPORTED, "`^` after an expression that may be empty is not supported");
-        rest = build(b, nodes[at].right, rest, at_begin && left->is_bare);
+            return fail(p, HT_ERR_UNSUPPORTED, "`^` after an expression that may be empty is not supported");
+        rest = build(p, nodes[at].right, rest, at_begin && left->is_bare);
     }
-    return build(b, at, rest, at_begin);
+    return build(p, at, rest, at_begin);
 }
 
 /* The texts of a node with `rest` behind it. `at_begin`: it stands where the text begins. */
-static ht_re build(const builder *b, uint32_t at, ht_re rest, bool at_begin) {
-    const node of = b->p->nodes[at];
-    if (!of.asserts) return ht_re_concat(b->s, build_plain(b, at), rest);
+static ht_re build(parser *p, uint32_t at, ht_re rest, bool at_begin) {
+    const node of = p->nodes[at];
+    /* Each alternative gets a rest only where what follows an assertion matters. */
+    if (!of.asserts && rest != HT_RE_EMPTY) return ht_re_concat(p->re, build(p, at, HT_RE_EMPTY, at_begin), rest);
     switch (of.kind) {
-    case NODE_SEQUENCE: return build_sequence(b, at, rest, at_begin);
+    case NODE_EMPTY: return rest;
+    case NODE_CHARACTERS: return of.n ? characters_of(p, p->ranges.range + of.first, of.n) : HT_RE_NONE;
+    case NODE_SEQUENCE: return build_sequence(p, at, rest, at_begin);
     case NODE_EITHER: {
-        const size_t begin = b->s->n_scratch;
-        for (; b->p->nodes[at].kind == NODE_EITHER; at = b->p->nodes[at].left)
-            ht_re_push(b->s, build(b, b->p->nodes[at].right, rest, at_begin));
-        ht_re_push(b->s, build(b, at, rest, at_begin));
-        return ht_re_join_scratch(b->s, HT_RE_KIND_ALTERNATIVES, begin);
+        const size_t begin = p->re->n_scratch;
+        for (; p->nodes[at].kind == NODE_EITHER; at = p->nodes[at].left)
+            ht_re_push(p->re, build(p, p->nodes[at].right, rest, at_begin));
+        ht_re_push(p->re, build(p, at, rest, at_begin));
+        return ht_re_join_scratch(p->re, HT_RE_KIND_ALTERNATIVES, begin);
     }
     case NODE_REPEAT:
+        if (!of.asserts) return ht_re_repeat(p->re, build(p, of.left, HT_RE_EMPTY, at_begin), of.min, of.max);
         if (of.max > 1)
-            return fail(b->p, HT_ERR_UNSUPPORTED, "an anchor or look-ahead within a repetition is not supported");
+            return fail(p, HT_ERR_UNSUPPORTED, "an anchor or look-ahead within a repetition is not supported");
         if (of.max == 0) return rest;
-        return ht_re_either(b->s, build(b, of.left, rest, at_begin), of.min ? HT_RE_NONE : rest);
+        return ht_re_either(p->re, build(p, of.left, rest, at_begin), of.min ? HT_RE_NONE : rest);
     case NODE_AHEAD: {
-        const ht_re ahead = build(b, of.left, HT_RE_ALL, at_begin);
-        return ht_re_both(b->s, of.min ? ht_re_not(b->s, ahead) : ahead, rest);
+        const ht_re ahead = build(p, of.left, HT_RE_ALL, at_begin);
+        return ht_re_both(p->re, of.min ? ht_re_not(p->re, ahead) : ahead, rest);
     }
     case NODE_BEGIN: return at_begin ? rest : HT_RE_NONE;
-    default: return ht_re_both(b->s, HT_RE_EMPTY, rest); /* NODE_END */
+    default: return ht_re_both(p->re, HT_RE_EMPTY, rest); /* NODE_END */
     }
 }
 
-static ht_re build_whole(const builder *b, uint32_t root) {
+static ht_re build_whole(parser *p, uint32_t root) {
     static const ht_code_range every = {0, 0x10FFFF};
-    if (!b->how->searches) return build(b, root, HT_RE_EMPTY, true);
-    const ht_re any = characters_of(b, &every, 1), some = ht_re_repeat(b->s, any, 0, HT_RE_UNBOUNDED);
-    if (!b->p->nodes[root].anchors) return ht_re_concat(b->s, some, build(b, root, some, true));
-    return ht_re_either(b->s, build(b, root, some, true),
-                        ht_re_concat(b->s, ht_re_concat(b->s, any, some), build(b, root, some, false)));
+    if (!p->how->searches) return build(p, root, HT_RE_EMPTY, true);
+    const ht_re any = characters_of(p, &every, 1), some = ht_re_repeat(p->re, any, 0, HT_RE_UNBOUNDED);
+    if (!p->nodes[root].anchors) return ht_re_concat(p->re, some, build(p, root, some, true));
+    return ht_re_either(p->re, build(p, root, some, true),
+                        ht_re_concat(p->re, ht_re_concat(p->re, any, some), build(p, root, some, false)));
 }
 
 ht_status ht_regex_parse(ht_regexes *s, const char *pattern, size_t n, const ht_regex_syntax *how, ht_re *out,
                          ht_error *err) {
-    parser p = {.pattern = pattern, .n = n, .err = err};
+    parser p = {.pattern = pattern, .n = n, .re = s, .how = how, .err = err};
     *out = HT_RE_NONE;
     const uint32_t root = parse_either(&p);
     if (!p.status && p.at < n) fail(&p, HT_ERR_FORMAT, "`)` without `(`");
-    if (!p.status) *out = build_whole(&(builder){&p, s, how}, root);
+    if (!p.status) *out = build_whole(&p, root);
     if (!p.status) p.status = ht_regexes_status(s, err);
     free(p.nodes);
     ht_code_set_free(&p.ranges);

@@ -1,6 +1,5 @@
-/* Regular expressions as texts, in the syntax of ECMA-262 with the flag u, which JSON Schema asks for: to expressions over
- * bytes. Look-ahead and anchors work outside of repetitions; back references, look-behind and word boundaries are refused by
- * name. */
+/* Regular expressions in the syntax of ECMA-262 with the flag u, as JSON Schema has them. Look-ahead and anchors work outside of
+ * repetitions; back references, look-behind and word boundaries are rejected by name. */
 #ifndef HT_GRAMMAR_REGEX_SYNTAX_H
 #define HT_GRAMMAR_REGEX_SYNTAX_H
 
@@ -16,5 +15,22 @@ typedef struct ht_regex_syntax {
 /* HT_ERR_FORMAT for what is no such pattern, HT_ERR_UNSUPPORTED for what no automaton can do; both say where. */
 ht_status ht_regex_parse(ht_regexes *s, const char *pattern, size_t n, const ht_regex_syntax *how, ht_re *out,
                          ht_error *err);
+
+/* ---- sets of code points, for syntaxes that have classes of characters (code_sets.c) ---- */
+
+typedef struct ht_code_set {
+    ht_code_range *range;
+    size_t n, capacity;
+} ht_code_set;
+
+/* A zeroed ht_code_set is empty. Functions return false when memory ran out. */
+void ht_code_set_free(ht_code_set *s);
+bool ht_code_set_add(ht_code_set *s, uint32_t first, uint32_t last);
+/* d, w, s: digits, letters with digits and underscore, white space, as ECMA-262 has them; in capitals, all others. */
+bool ht_code_set_add_class(ht_code_set *s, char name);
+/* A general category of Unicode: "L", "Lu", "Letter", "gc=Lu", ...; 1: added, 0: no such one, -1: memory ran out. */
+int ht_code_set_add_property(ht_code_set *s, const char *name, size_t n, bool inverted);
+/* Replaces the ranges from `first` on by those of all code points that are in none of them. */
+bool ht_code_set_invert(ht_code_set *s, size_t first);
 
 #endif

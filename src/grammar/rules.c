@@ -20,7 +20,6 @@ ht_status ht_rules_status(const ht_rules *r, ht_error *err) {
     return ht_regexes_status(r->re, err);
 }
 
-/* Notes that an array did not grow. */
 static bool check_growth(ht_rules *r, bool grown) {
     if (!grown) fail(r, HT_ERR_MEMORY);
     return grown;
@@ -63,7 +62,7 @@ ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re) {
     return HT_LEXEME_BIT;
 }
 
-static ht_symbol free_lexeme(ht_rules *r, ht_re re, bool may_end, bool is_endless) {
+ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end, bool is_endless) {
     const ht_symbol lexeme = ht_rules_lexeme(r, re);
     const uint32_t number = lexeme & ~HT_LEXEME_BIT;
     if (r->status || ht_rules_is_free(r, number)) return lexeme;
@@ -73,10 +72,6 @@ static ht_symbol free_lexeme(ht_rules *r, ht_re re, bool may_end, bool is_endles
         r->free_lexeme[r->n_free_lexemes++] = (ht_free_lexeme){number, may_end, is_endless};
     return lexeme;
 }
-
-ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end) { return free_lexeme(r, re, may_end, false); }
-
-ht_symbol ht_rules_endless_lexeme(ht_rules *r, ht_re re) { return free_lexeme(r, re, true, true); }
 
 const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme) {
     for (int i = 0; i < r->n_free_lexemes; i++)
@@ -114,6 +109,16 @@ void ht_rules_add(ht_rules *r, ht_symbol rule, const ht_symbol *symbols, size_t 
     of->last = number;
 }
 
+ht_symbol ht_rules_text(ht_rules *r, ht_re re) {
+    if (!ht_re_is_nullable(r->re, re)) return ht_rules_lexeme(r, re);
+    const ht_symbol rule = ht_rules_rule(r);
+    const ht_re some = ht_re_without_empty(r->re, re);
+    ht_rules_add(r, rule, NULL, 0);
+    const ht_symbol lexeme = ht_rules_lexeme(r, some);
+    if (some != HT_RE_NONE) ht_rules_add(r, rule, &lexeme, 1);
+    return rule;
+}
+
 ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n) {
     bool is_new;
     const uint32_t number = ht_intern_add(&r->demanded, words, n, &is_new);
@@ -132,8 +137,7 @@ ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n) {
 
 /* ---- which rules have texts ---- */
 
-/* Whether all symbols of a production have what `of` asks of a rule; of lexemes the empty text is never asked, others always
- * have a text if their expression has one. */
+/* Whether all symbols of a production are nullable, which no lexeme is, or productive. */
 static bool all_have(ht_rules *r, uint32_t at, bool nullable) {
     for (; r->symbol[at] != HT_SYMBOL_END; at++) {
         const ht_symbol s = r->symbol[at];

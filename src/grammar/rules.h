@@ -1,10 +1,8 @@
 /* Context-free rules over lexemes: the form into which schemas, regular expressions and grammars are compiled.
  *
- * A rule's productions are sequences of symbols: lexemes, which are regular expressions that take one byte or more, and other
- * rules. A text may be divided into lexemes in every way that the rules allow; no longest match decides. Productions of a rule
- * may be made when they are first needed, so that rules with parameters (which members an object has had) need not be listed.
- *
- * Errors are sticky, as those of the expressions. Belongs to one thread at a time. */
+ * Productions are sequences of lexemes, regular expressions that take one byte or more, and rules. A text may be divided into lexemes
+ * in every way that the rules allow; no longest match decides. Productions may be made on demand, so that rules with parameters (which
+ * members an object has had) need not be listed. Errors are sticky. Belongs to one thread at a time. */
 #ifndef HT_GRAMMAR_RULES_H
 #define HT_GRAMMAR_RULES_H
 
@@ -24,7 +22,7 @@ typedef struct ht_rule {
     bool is_expanded;
 } ht_rule;
 
-/* A lexeme of free text (ht_rules_free_lexeme, ht_rules_endless_lexeme). */
+/* A lexeme of free text. */
 typedef struct ht_free_lexeme {
     uint32_t lexeme; /* number in `lexemes` */
     bool may_end, is_endless;
@@ -37,21 +35,18 @@ typedef enum ht_grammar_start {
     HT_START_TEXT,         /* with the grammar's text */
     HT_START_ANSWER,       /* the answer may open a thought before it */
     HT_START_IN_REASONING, /* the prompt has opened a thought */
-    /* Of calls beside a text (chat/response_rules.h), this and the two behind it, in the order above: every answer but those whose text begins as
-     * a call does. */
+    /* This and two more, in the order above, with `beside_text` (chat/response_rules.h): answers that do not begin as a call. */
     HT_START_NO_CALL
 } ht_grammar_start;
 
 typedef struct ht_rules ht_rules;
 
-/* Adds the productions of a rule made on demand, by ht_rules_add. `words` are those that named it. Each production begins with a
- * lexeme, every rule in it has texts, and its expressions are ones of before ht_rules_finish, or are made of such. */
+/* Adds the productions of the rule that `words` name. Each begins with a lexeme, and makes expressions of finished ones only. */
 typedef void ht_rules_expand(ht_rules *rules, ht_symbol rule, const uint32_t *words, size_t n, void *user);
 
 struct ht_rules {
     ht_regexes *re;
-    ht_symbol
-        start[HT_STARTS_MOST]; /* [n_starts] rules at which a text may begin; the first is that of ht_rules_finish */
+    ht_symbol start[HT_STARTS_MOST]; /* [n_starts] of texts; the first is that of ht_rules_finish */
     int n_starts;
     ht_intern lexemes; /* of one word, the expression */
     ht_rule *rule;     /* [n_rules] */
@@ -81,14 +76,14 @@ ht_status ht_rules_status(const ht_rules *r, ht_error *err);
 
 /* The lexeme of an expression, which does not have the empty text. */
 ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re);
-/* The same for text that is free up to some mark: tokens that have no text may stand in it, and with `may_end` the whole text may
- * end within it. At most HT_FREE_LEXEMES_MOST different ones; the first mention decides. */
-ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end);
-/* The same for free text to which no mark puts an end: nothing follows it, and the whole text may end anywhere within it. Every
- * beginning of a text of the expression has to be one, too. */
-ht_symbol ht_rules_endless_lexeme(ht_rules *r, ht_re re);
+/* The same for free text: tokens that have no text may stand in it, and with `may_end` the whole text may end within it. With
+ * `is_endless` no mark ends it and nothing follows it; every beginning of a text of the expression has to be one, too. At most
+ * HT_FREE_LEXEMES_MOST different ones; the first mention decides. */
+ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end, bool is_endless);
 /* What is said of a lexeme as free text; NULL for others. */
 const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme);
+/* The symbol of any expression: a lexeme, or a rule of one and the empty text. */
+ht_symbol ht_rules_text(ht_rules *r, ht_re re);
 /* A new rule without productions. */
 ht_symbol ht_rules_rule(ht_rules *r);
 /* Adds a production: n symbols, none for the empty text. */
@@ -96,8 +91,8 @@ void ht_rules_add(ht_rules *r, ht_symbol rule, const ht_symbol *symbols, size_t 
 /* The rule made on demand that n words name. */
 ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n);
 
-/* Ends construction: finds which rules have the empty text and which have none, drops productions that no text has, and freezes
- * the expressions. *has_text: whether the start has any text. Once more when rules and further starts were added since. */
+/* Ends construction: finds which rules have the empty text or none, drops productions without texts, and freezes the expressions.
+ * *has_text: whether the start has any text. Call it again after adding rules and starts. */
 void ht_rules_finish(ht_rules *r, ht_symbol start, bool *has_text);
 /* Forgets what was made since, when memory is short. */
 void ht_rules_reset(ht_rules *r);
@@ -109,5 +104,9 @@ static inline uint32_t ht_rules_next(const ht_rules *r, uint32_t production) {
 }
 
 size_t ht_rules_bytes(const ht_rules *r);
+
+/* Finished rules of n bytes of UTF-8 in GBNF, llama.cpp's notation, whose rule `root` is the start (gbnf.c). HT_ERR_FORMAT, with line and
+ * column, for what is no such grammar or has no text; HT_ERR_LIMIT for one that is too large. The caller frees *out. */
+ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *err);
 
 #endif

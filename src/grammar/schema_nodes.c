@@ -1,4 +1,4 @@
-/* Nodes: interned formulas of leaves, simplified when they are made. */
+/* Nodes: interned formulas of leaves, simplified when they are made; and sets of keys. */
 #include "base/error.h"
 #include "base/grow.h"
 #include "grammar/schema.h"
@@ -6,11 +6,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Nodes of one schema at most. */
 #define NODES_MOST 4000000u
 
-/* ---- failures ---- */
+/* ---- failures and memory ---- */
 
 ht_node ht_schema_fail_memory(ht_schema *s) {
     if (!s->status) s->status = ht_fail_memory(s->err, s->arena.bytes, "a JSON Schema");
@@ -47,8 +47,6 @@ bool ht_schema_is_live(ht_schema *s, ht_re r) {
     return ht_re_is_live(s->re, r);
 }
 
-/* ---- memory ---- */
-
 bool ht_schema_reserve(ht_schema *s, void *array, size_t *capacity, size_t need, size_t size) {
     if (need <= INT32_MAX && ht_grow(array, capacity, need, size)) return true;
     ht_schema_fail_memory(s);
@@ -60,10 +58,18 @@ void ht_schema_push(ht_schema *s, uint32_t word) {
     s->scratch[s->n_scratch++] = word;
 }
 
+void ht_schema_push_all(ht_schema *s, const uint32_t *words, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) ht_schema_push(s, words[i]);
+}
+
 void *ht_schema_take(ht_schema *s, size_t n, size_t size) {
     void *taken = ht_arena_take(&s->arena, n, size);
     if (!taken) ht_schema_fail_memory(s);
     return taken;
+}
+
+void ht_schema_note(ht_schema *s, ht_pair_map *map, uint32_t a, uint32_t b, uint32_t value) {
+    if (!ht_pair_map_add(map, a, b, value)) ht_schema_fail_memory(s);
 }
 
 /* ---- construction ---- */
@@ -75,9 +81,10 @@ ht_node ht_node_of(ht_schema *s, const uint32_t *words, size_t n) {
     return node == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : node;
 }
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
+void ht_node_read(const ht_schema *s, ht_node leaf, uint32_t words[HT_LEAF_WORDS]) {
+    size_t n;
+    const uint32_t *all = ht_node_words(s, leaf, &n);
+    memcpy(words, all, (n < HT_LEAF_WORDS ? n : HT_LEAF_WORDS) * sizeof *words);
 }
 
 /* Replaces operands of the same kind by theirs, and all leaves of types by one. */
@@ -105,21 +112,16 @@ static void flatten(ht_schema *s, ht_node_kind kind, size_t begin) {
 /* Drops what changes nothing; true when an operand decides alone. */
 static bool simplify(ht_schema *s, ht_node_kind kind, uint32_t begin) {
     const ht_node decides = kind == HT_NODE_AND ? HT_NODE_NOTHING : HT_NODE_ANYTHING;
-    uint32_t kept = begin;
-    if (s->n_scratch - begin > 1) qsort(s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending);
-    for (size_t i = begin; i < s->n_scratch; i++) {
-        const ht_node x = s->scratch[i];
-        if (x == decides) return true;
-        if (x <= HT_NODE_ANYTHING || (kept > begin && s->scratch[kept - 1] == x)) continue;
-        s->scratch[kept++] = x;
+    uint32_t *nodes = s->scratch + begin;
+    size_t n = ht_sort_words(nodes, s->n_scratch - begin), kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (nodes[i] == decides) return true;
+        if (nodes[i] > HT_NODE_ANYTHING) nodes[kept++] = nodes[i];
     }
-    s->n_scratch = kept;
-    for (size_t i = begin; i < s->n_scratch; i++) {
-        size_t n;
-        const uint32_t *words = ht_node_words(s, s->scratch[i], &n);
-        if (words[0] == HT_NODE_NOT &&
-            bsearch(&words[1], s->scratch + begin, s->n_scratch - begin, sizeof *s->scratch, ascending))
-            return true;
+    s->n_scratch = begin + (uint32_t)kept;
+    for (size_t i = 0; i < kept; i++) {
+        const uint32_t *words = ht_node_words(s, nodes[i], &n);
+        if (words[0] == HT_NODE_NOT && ht_sorted_has(nodes, kept, words[1])) return true;
     }
     return false;
 }
@@ -189,37 +191,30 @@ ht_node ht_node_numbers(ht_schema *s, ht_number_set set) {
     return ht_node_of(s, (uint32_t[]){HT_NODE_NUMBERS, set.all, set.written}, 3);
 }
 
-ht_node ht_node_item(ht_schema *s, uint32_t index, ht_node node) {
+static ht_node items(ht_schema *s, ht_node_kind kind, uint32_t index, ht_node node) {
     if (node == HT_NODE_ANYTHING) return node;
-    if (node == HT_NODE_NOTHING) return ht_node_length(s, 0, index);
-    return ht_node_of(s, (uint32_t[]){HT_NODE_ITEM, index, node}, 3);
+    if (node == HT_NODE_NOTHING) return ht_node_counted(s, HT_NODE_LENGTH, 0, index);
+    return ht_node_of(s, (uint32_t[]){(uint32_t)kind, index, node}, 3);
 }
 
-ht_node ht_node_items(ht_schema *s, uint32_t from, ht_node node) {
-    if (node == HT_NODE_ANYTHING) return node;
-    if (node == HT_NODE_NOTHING) return ht_node_length(s, 0, from);
-    return ht_node_of(s, (uint32_t[]){HT_NODE_ITEMS, from, node}, 3);
-}
+ht_node ht_node_item(ht_schema *s, uint32_t index, ht_node node) { return items(s, HT_NODE_ITEM, index, node); }
+ht_node ht_node_items(ht_schema *s, uint32_t from, ht_node node) { return items(s, HT_NODE_ITEMS, from, node); }
 
-/* Lengths, sizes and counts: all of them; none, so that the value is of another type; or some. */
-static ht_node counted(ht_schema *s, ht_node_kind kind, uint32_t least, uint32_t most) {
+ht_node ht_node_counted(ht_schema *s, ht_node_kind kind, uint32_t least, uint32_t most) {
     const uint32_t type = kind == HT_NODE_SIZE ? HT_TYPE_OBJECT : HT_TYPE_ARRAY;
     if (least == 0 && most == HT_UNBOUNDED) return HT_NODE_ANYTHING;
     if (least > most) return ht_node_types(s, HT_TYPE_ALL & ~type);
     return ht_node_of(s, (uint32_t[]){(uint32_t)kind, least, most}, 3);
 }
 
-ht_node ht_node_length(ht_schema *s, uint32_t least, uint32_t most) { return counted(s, HT_NODE_LENGTH, least, most); }
-ht_node ht_node_size(ht_schema *s, uint32_t least, uint32_t most) { return counted(s, HT_NODE_SIZE, least, most); }
-
 ht_node ht_node_count(ht_schema *s, uint32_t from, ht_node node, uint32_t least, uint32_t most) {
     if (least == 0 && most == HT_UNBOUNDED) return HT_NODE_ANYTHING;
     if (least > most || (node == HT_NODE_NOTHING && least)) return ht_node_types(s, HT_TYPE_ALL & ~HT_TYPE_ARRAY);
     if (node == HT_NODE_NOTHING) return HT_NODE_ANYTHING;
     if (node == HT_NODE_ANYTHING && most <= HT_UNBOUNDED - 1 - from && least <= HT_UNBOUNDED - 1 - from)
-        return ht_node_length(s, least ? from + least : 0, from + most);
+        return ht_node_counted(s, HT_NODE_LENGTH, least ? from + least : 0, from + most);
     if (node == HT_NODE_ANYTHING && most == HT_UNBOUNDED && least < HT_UNBOUNDED - from)
-        return ht_node_length(s, from + least, most);
+        return ht_node_counted(s, HT_NODE_LENGTH, from + least, most);
     if (most == 0) return ht_node_items(s, from, ht_node_not(s, node));
     return ht_node_of(s, (uint32_t[]){HT_NODE_COUNT, from, node, least, most}, 5);
 }
@@ -239,7 +234,7 @@ ht_node ht_node_member(ht_schema *s, uint32_t keys, ht_node node) {
 static ht_node array_value(ht_schema *s, const ht_tree_value *v) {
     const size_t begin = s->n_scratch;
     ht_schema_push(s, ht_node_types(s, HT_TYPE_ARRAY));
-    ht_schema_push(s, ht_node_length(s, v->n, v->n));
+    ht_schema_push(s, ht_node_counted(s, HT_NODE_LENGTH, v->n, v->n));
     for (const ht_tree_value *item = v->first; item && !s->status; item = item->next)
         ht_schema_push(s, ht_node_item(s, item->index, ht_node_value(s, item)));
     return ht_node_join_scratch(s, HT_NODE_AND, begin);
@@ -262,16 +257,99 @@ static ht_node object_value(ht_schema *s, const ht_tree_value *v) {
 ht_node ht_node_value(ht_schema *s, const ht_tree_value *v) {
     ht_decimal d;
     switch (v->kind) {
-    case HT_TREE_NULL: return ht_node_types(s, HT_TYPE_NULL);
-    case HT_TREE_FALSE: return ht_node_types(s, HT_TYPE_FALSE);
-    case HT_TREE_TRUE: return ht_node_types(s, HT_TYPE_TRUE);
-    case HT_TREE_NUMBER:
+    case HT_SCAN_NULL: return ht_node_types(s, HT_TYPE_NULL);
+    case HT_SCAN_FALSE: return ht_node_types(s, HT_TYPE_FALSE);
+    case HT_SCAN_TRUE: return ht_node_types(s, HT_TYPE_TRUE);
+    case HT_SCAN_NUMBER:
         if (!ht_decimal_read(s, v, &d)) return HT_NODE_NOTHING;
         return ht_node_and(s, ht_node_types(s, HT_TYPE_NUMBER), ht_node_numbers(s, ht_numbers_one(s, &d)));
-    case HT_TREE_STRING:
+    case HT_SCAN_STRING:
         return ht_node_and(s, ht_node_types(s, HT_TYPE_STRING), ht_node_strings(s, ht_strings_one(s, v->string)));
-    case HT_TREE_ARRAY: return array_value(s, v);
-    case HT_TREE_OBJECT: return object_value(s, v);
+    case HT_SCAN_ARRAY: return array_value(s, v);
+    default: return object_value(s, v);
     }
-    return HT_NODE_NOTHING;
+}
+
+/* ---- key sets: names and patterns, or all keys but these ---- */
+
+/* Words of a set: whether it is a complement, number of names, names, patterns. */
+uint32_t ht_keys_of(ht_schema *s, bool is_complement, const uint32_t *names, size_t n, const uint32_t *patterns,
+                    size_t n_patterns) {
+    uint32_t few[32], *words = n + n_patterns <= 30 ? few : malloc((n + n_patterns + 2) * sizeof *words);
+    if (!words) return ht_schema_fail_memory(s), 0;
+    words[0] = is_complement;
+    if (n) memcpy(words + 2, names, n * sizeof *words);
+    words[1] = (uint32_t)ht_sort_words(words + 2, n);
+    if (n_patterns) memcpy(words + 2 + words[1], patterns, n_patterns * sizeof *words);
+    const size_t kept = ht_sort_words(words + 2 + words[1], n_patterns);
+    const uint32_t keys = ht_intern_add(&s->key_sets, words, 2 + words[1] + kept, NULL);
+    if (words != few) free(words);
+    return keys == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : keys;
+}
+
+uint32_t ht_keys_name(ht_schema *s, uint32_t name) { return ht_keys_of(s, false, &name, 1, NULL, 0); }
+
+ht_keys ht_keys_at(const ht_schema *s, uint32_t keys) {
+    size_t n;
+    const uint32_t *words = ht_intern_at(&s->key_sets, keys, &n);
+    const uint32_t n_names = words[1];
+    return (ht_keys){words[0] != 0, n_names, (uint32_t)n - 2 - n_names, words + 2, words + 2 + n_names};
+}
+
+uint32_t ht_keys_others(ht_schema *s, uint32_t a) {
+    const ht_keys k = ht_keys_at(s, a);
+    return ht_keys_of(s, !k.is_complement, k.names, k.n_names, k.patterns, k.n_patterns);
+}
+
+static ht_string_set strings_of(ht_schema *s, uint32_t keys) {
+    ht_string_set all = {.re = HT_RE_NONE, .is_closed = true};
+    const ht_keys k = ht_keys_at(s, keys);
+    for (uint32_t i = 0; i < k.n_names; i++) all = ht_strings_either(s, all, ht_strings_one(s, k.names[i]));
+    for (uint32_t i = 0; i < k.n_patterns; i++) all = ht_strings_either(s, all, s->strings[k.patterns[i]]);
+    return k.is_complement ? ht_strings_not(s, all) : all;
+}
+
+/* a + b, a + ~b = ~(b - a), ~a + ~b = ~(a & b): of patterns no difference or intersection is formed, as none is needed where
+ * sets that are complements have the same patterns; else the other one is joined as a pattern. */
+uint32_t ht_keys_either(ht_schema *s, uint32_t a, uint32_t b) {
+    ht_keys x = ht_keys_at(s, a), y = ht_keys_at(s, b);
+    if (a == b) return a;
+    if (x.is_complement) {
+        const ht_keys swap = x;
+        x = y;
+        y = swap;
+    }
+    const uint32_t begin = s->n_scratch;
+    uint32_t keys;
+    if (!x.is_complement && !y.is_complement) {
+        ht_schema_push_all(s, x.names, x.n_names);
+        ht_schema_push_all(s, y.names, y.n_names);
+        const uint32_t n = s->n_scratch - begin;
+        ht_schema_push_all(s, x.patterns, x.n_patterns);
+        ht_schema_push_all(s, y.patterns, y.n_patterns);
+        if (s->status) return 0;
+        keys = ht_keys_of(s, false, s->scratch + begin, n, s->scratch + begin + n, s->n_scratch - begin - n);
+    } else if (!x.n_patterns && !y.n_patterns) {
+        for (uint32_t i = 0; i < y.n_names; i++)
+            if (ht_sorted_has(x.names, x.n_names, y.names[i]) == x.is_complement) ht_schema_push(s, y.names[i]);
+        if (s->status) return 0;
+        keys = ht_keys_of(s, true, s->scratch + begin, s->n_scratch - begin, NULL, 0);
+    } else {
+        /* All but the texts of neither: as one pattern. */
+        const ht_string_set first = strings_of(s, a);
+        const uint32_t pattern = ht_strings_add(s, ht_strings_either(s, first, strings_of(s, b)));
+        keys = ht_keys_of(s, false, NULL, 0, &pattern, 1);
+    }
+    s->n_scratch = begin;
+    return keys;
+}
+
+bool ht_keys_has_name(ht_schema *s, const ht_keys *keys, uint32_t name) {
+    bool has = ht_sorted_has(keys->names, keys->n_names, name);
+    if (!has && keys->n_patterns) {
+        const ht_string_set text = ht_strings_of_re(ht_strings_text(s, name));
+        for (uint32_t i = 0; i < keys->n_patterns && !has; i++)
+            has = ht_strings_is_live(s, ht_strings_both(s, text, s->strings[keys->patterns[i]]));
+    }
+    return has != keys->is_complement;
 }

@@ -1,6 +1,4 @@
 /* Sets of numbers, as expressions of their decimal spellings: bounds, multiples, single numbers. */
-#include "base/error.h"
-#include "grammar/regex_syntax.h"
 #include "grammar/schema.h"
 
 /* Digits of a bound, before and behind the point. */
@@ -47,14 +45,14 @@ bool ht_decimal_read(ht_schema *s, const ht_tree_value *v, ht_decimal *out) {
     return true;
 }
 
-bool ht_decimal_count(const ht_decimal *d, uint32_t *out) {
+bool ht_decimal_whole(const ht_decimal *d, uint64_t most, uint64_t *out) {
     uint64_t value = 0;
     if (d->is_negative || d->exponent < 0) return false;
     for (size_t i = 0; i < d->n + (size_t)d->exponent; i++) {
         value = value * 10 + (i < d->n ? (uint64_t)(d->digits[i] - '0') : 0);
-        if (value >= HT_UNBOUNDED - 1) value = HT_UNBOUNDED - 1;
+        if (value > most) value = most;
     }
-    *out = (uint32_t)value;
+    *out = value;
     return true;
 }
 
@@ -76,10 +74,7 @@ static void spell(const ht_decimal *d, plain *out) {
 /* ---- pieces of spellings ---- */
 
 static ht_re digits_between(ht_regexes *re, char first, char last) {
-    ht_byte_set set = {{0}};
-    if (first > last) return HT_RE_NONE;
-    ht_byte_set_add(&set, (unsigned char)first, (unsigned char)last);
-    return ht_re_bytes(re, &set);
+    return ht_re_byte_range(re, (unsigned char)first, (unsigned char)last);
 }
 
 static ht_re any_digits(ht_regexes *re, uint32_t least, uint32_t most) {
@@ -93,21 +88,23 @@ static ht_re zeros(ht_regexes *re, uint32_t least) {
 static ht_re point(ht_regexes *re) { return ht_re_text(re, ".", 1); }
 static ht_re minus(ht_regexes *re, ht_re a) { return ht_re_concat(re, ht_re_text(re, "-", 1), a); }
 
-/* Nothing, or a point and digits. */
-static ht_re any_part(ht_regexes *re) {
-    return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, point(re), any_digits(re, 1, HT_RE_UNBOUNDED)));
+/* Nothing, or a point and at most so many digits. */
+static ht_re part_of(ht_regexes *re, uint32_t most) {
+    return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, point(re), any_digits(re, 1, most)));
 }
+static ht_re any_part(ht_regexes *re) { return part_of(re, HT_RE_UNBOUNDED); }
 
-/* Nothing, or a point and zeros. */
 static ht_re no_part(ht_regexes *re) {
     return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, point(re), zeros(re, 1)));
 }
 
-static ht_re any_whole(ht_regexes *re) {
-    const ht_re more = ht_re_concat(re, digits_between(re, '1', '9'), any_digits(re, 0, HT_RE_UNBOUNDED));
-    return ht_re_either(re, ht_re_text(re, "0", 1), more);
+/* Whole numbers of at most `more` digits after the first. */
+static ht_re whole_of(ht_regexes *re, uint32_t more) {
+    const ht_re some = ht_re_concat(re, digits_between(re, '1', '9'), any_digits(re, 0, more));
+    return ht_re_either(re, ht_re_text(re, "0", 1), some);
 }
 
+static ht_re any_whole(ht_regexes *re) { return whole_of(re, HT_RE_UNBOUNDED); }
 static ht_re any_plain(ht_regexes *re) { return ht_re_concat(re, any_whole(re), any_part(re)); }
 static ht_re signed_or_not(ht_regexes *re, ht_re a) { return ht_re_either(re, a, minus(re, a)); }
 
@@ -145,21 +142,19 @@ static ht_re beyond(ht_regexes *re, const plain *b, bool above, bool included) {
         const ht_re rest = ht_re_concat(re, any_digits(re, n - 1 - i, n - 1 - i), any_part(re));
         r = ht_re_either(re, ht_re_concat(re, ht_re_text(re, &d, 1), r), ht_re_concat(re, other, rest));
     }
-    const ht_re first = digits_between(re, '1', '9');
     if (above) {
-        const ht_re longer = ht_re_concat(re, first, any_digits(re, n, HT_RE_UNBOUNDED));
+        const ht_re longer = ht_re_concat(re, digits_between(re, '1', '9'), any_digits(re, n, HT_RE_UNBOUNDED));
         return ht_re_either(re, r, ht_re_concat(re, longer, any_part(re)));
     }
     if (n == 1) return r;
-    const ht_re shorter = ht_re_either(re, ht_re_text(re, "0", 1), ht_re_concat(re, first, any_digits(re, 0, n - 2)));
-    return ht_re_either(re, r, ht_re_concat(re, shorter, any_part(re)));
+    return ht_re_either(re, r, ht_re_concat(re, whole_of(re, n - 2), any_part(re)));
 }
 
 /* ---- sets ---- */
 
 static ht_number_set same(ht_re r) { return (ht_number_set){r, r}; }
 
-static ht_number_set bounded(ht_schema *s, const ht_decimal *d, bool above, bool included) {
+ht_number_set ht_numbers_bounded(ht_schema *s, const ht_decimal *d, bool above, bool included) {
     plain b;
     ht_regexes *re = s->re;
     spell(d, &b);
@@ -170,17 +165,8 @@ static ht_number_set bounded(ht_schema *s, const ht_decimal *d, bool above, bool
         const ht_re all = beyond(re, &b, true, included);
         return same(above ? ht_re_either(re, all, minus(re, zero)) : ht_re_either(re, minus(re, all), zero));
     }
-    if (d->is_negative) {
-        return same(above ? ht_re_either(re, any_plain(re), minus(re, near)) : minus(re, near));
-    }
+    if (d->is_negative) return same(above ? ht_re_either(re, any_plain(re), minus(re, near)) : minus(re, near));
     return same(above ? near : ht_re_either(re, near, minus(re, any_plain(re))));
-}
-
-ht_number_set ht_numbers_above(ht_schema *s, const ht_decimal *d, bool included) {
-    return bounded(s, d, true, included);
-}
-ht_number_set ht_numbers_below(ht_schema *s, const ht_decimal *d, bool included) {
-    return bounded(s, d, false, included);
 }
 
 ht_number_set ht_numbers_integers(ht_schema *s) {
@@ -202,16 +188,17 @@ ht_number_set ht_numbers_one(ht_schema *s, const ht_decimal *d) {
 }
 
 bool ht_numbers_multiple(ht_schema *s, const ht_decimal *d, ht_number_set *out) {
-    uint64_t divisor = 0;
-    for (size_t i = 0; i < d->n + (size_t)(d->exponent > 0 ? d->exponent : 0); i++) {
-        divisor = divisor * 10 + (i < d->n ? (uint64_t)(d->digits[i] - '0') : 0);
-        if (divisor >= UINT64_C(1) << 59) return false;
-    }
-    const ht_re r = ht_re_multiple(s->re, divisor, d->exponent < 0 ? (uint32_t)-d->exponent : 0);
+    const uint64_t limit = UINT64_C(1) << 59;
+    const uint32_t places = d->exponent < 0 ? (uint32_t)-d->exponent : 0;
+    ht_decimal whole = *d;
+    uint64_t divisor;
+    if (places) whole.exponent = 0;
+    if (!ht_decimal_whole(&whole, limit, &divisor) || divisor == limit) return false;
+    const ht_re r = ht_re_multiple(s->re, divisor, places);
     const ht_re all = signed_or_not(s->re, ht_re_both(s->re, any_plain(s->re), r));
     *out = same(all);
     /* Multiples of a whole number are whole. */
-    if (d->exponent >= 0) out->written = signed_or_not(s->re, ht_re_both(s->re, any_whole(s->re), r));
+    if (!places) out->written = signed_or_not(s->re, ht_re_both(s->re, any_whole(s->re), r));
     return true;
 }
 
@@ -229,21 +216,11 @@ ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
     return same(ht_re_both(s->re, signed_or_not(s->re, any_plain(s->re)), ht_re_not(s->re, a.all)));
 }
 
-bool ht_numbers_is_live(ht_schema *s, ht_number_set a) { return ht_schema_is_live(s, a.all); }
-
-/* Digits before a point, and behind it, of numbers that are written: all that a double or 64 bits hold. Models that have begun to write zeros
- * would else go on. */
+/* Digits before and after the point of numbers that are written, enough for 64 bits: models would write zeros without end. */
 enum { SHORT_MOST = 20 };
 
-static ht_re short_whole(ht_regexes *re) {
-    return ht_re_either(re, ht_re_text(re, "0", 1),
-                        ht_re_concat(re, digits_between(re, '1', '9'), any_digits(re, 0, SHORT_MOST - 1)));
-}
-
-static ht_re short_plain(ht_regexes *re) {
-    const ht_re part = ht_re_concat(re, point(re), any_digits(re, 1, SHORT_MOST));
-    return ht_re_concat(re, short_whole(re), ht_re_either(re, HT_RE_EMPTY, part));
-}
+static ht_re short_whole(ht_regexes *re) { return whole_of(re, SHORT_MOST - 1); }
+static ht_re short_plain(ht_regexes *re) { return ht_re_concat(re, short_whole(re), part_of(re, SHORT_MOST)); }
 
 /* A power of ten of so many digits, or none. */
 static ht_re exponent(ht_regexes *re, uint32_t most) {

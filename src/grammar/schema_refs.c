@@ -1,24 +1,6 @@
-/* References between schemas of a document: identifiers that make resources, anchors, JSON pointers, and references that depend
- * on the resources that were entered on the way. */
-#include "base/error.h"
+/* References between schemas of a document: identifiers, anchors, JSON pointers, and dynamic references. */
+#include "base/hex.h"
 #include "grammar/schema.h"
-
-#include <stdlib.h>
-
-typedef struct resource {
-    uint32_t uri; /* string, absolute as far as the document says */
-    const ht_tree_value *root;
-    bool is_recursive; /* `$recursiveAnchor` */
-} resource;
-
-struct ht_references {
-    resource *resource;
-    uint32_t n;
-    ht_pair_map by_uri;                   /* string, 0 */
-    ht_pair_map of_value;                 /* value, 0: schemas of the document */
-    ht_pair_map anchors, dynamic_anchors; /* resource, name: value */
-    bool is_dynamic;                      /* there is a `$dynamicAnchor` or `$recursiveAnchor` */
-};
 
 /* ---- URIs: RFC 3986, 5.2 ---- */
 
@@ -37,31 +19,26 @@ static size_t until(const char *text, size_t n, const char *ends) {
     return i;
 }
 
-static uri split(const char *t, size_t n) {
-    uri u = {0};
-    size_t k = until(t, n, ":/?#");
-    if (k && k < n && t[k] == ':') {
-        u.scheme = (span){t, k};
-        t += k + 1;
-        n -= k + 1;
+/* Takes `skipped` bytes and a part that ends before one of `ends`. */
+static span take(span *t, size_t skipped, const char *ends) {
+    const size_t k = skipped + until(t->text + skipped, t->n - skipped, ends);
+    const span part = {t->text + skipped, k - skipped};
+    *t = (span){t->text + k, t->n - k};
+    return part;
+}
+
+static uri split(ht_tree_string text) {
+    uri u = {.scheme = {0}};
+    span t = {text.text, text.n};
+    const size_t k = until(t.text, t.n, ":/?#");
+    if (k && k < t.n && t.text[k] == ':') {
+        u.scheme = (span){t.text, k};
+        t = (span){t.text + k + 1, t.n - k - 1};
     }
-    if (n >= 2 && t[0] == '/' && t[1] == '/') {
-        k = 2 + until(t + 2, n - 2, "/?#");
-        u.authority = (span){t + 2, k - 2};
-        t += k;
-        n -= k;
-    }
-    k = until(t, n, "?#");
-    u.path = (span){t, k};
-    t += k;
-    n -= k;
-    if (n && *t == '?') {
-        k = until(t, n, "#");
-        u.query = (span){t + 1, k - 1};
-        t += k;
-        n -= k;
-    }
-    if (n) u.fragment = (span){t + 1, n - 1};
+    if (t.n >= 2 && t.text[0] == '/' && t.text[1] == '/') u.authority = take(&t, 2, "/?#");
+    u.path = take(&t, 0, "?#");
+    if (t.n && *t.text == '?') u.query = take(&t, 1, "#");
+    if (t.n) u.fragment = take(&t, 1, "");
     return u;
 }
 
@@ -90,7 +67,7 @@ static void append_path(ht_text *to, const char *path, size_t n) {
 
 /* Appends the URI, without a fragment, that a reference means where `base` is the base. */
 static void resolve_uri(ht_tree_string base, const uri *r, ht_text *out) {
-    const uri b = split(base.text, base.n);
+    const uri b = split(base);
     const bool absolute = r->scheme.text != NULL, own_host = absolute || r->authority.text;
     const bool own_path = own_host || r->path.n, own_query = own_path || r->query.text;
     const span scheme = absolute ? r->scheme : b.scheme, authority = own_host ? r->authority : b.authority;
@@ -124,38 +101,44 @@ static void resolve_uri(ht_tree_string base, const uri *r, ht_text *out) {
     }
 }
 
-/* The URI without fragment as a string's number; HT_INTERN_FAILED, noted, when memory runs out. */
+/* The number of a string that a text holds; HT_INTERN_FAILED, and the failure is recorded, when memory runs out. */
+static uint32_t string_of(ht_schema *s, const ht_text *t) {
+    const uint32_t string =
+        t->failed ? HT_INTERN_FAILED : ht_json_tree_string(&s->tree, t->data ? t->data : "", t->len);
+    if (string == HT_INTERN_FAILED) ht_schema_fail_memory(s);
+    return string;
+}
+
 static uint32_t resolved(ht_schema *s, uint32_t base, const uri *r) {
     ht_text t = {0};
     resolve_uri(s->tree.string[base], r, &t);
-    const uint32_t string = t.failed ? HT_INTERN_FAILED : ht_json_tree_string(&s->tree, t.data ? t.data : "", t.len);
+    const uint32_t string = string_of(s, &t);
     ht_text_discard(&t);
-    if (string == HT_INTERN_FAILED) ht_schema_fail_memory(s);
     return string;
 }
 
 /* ---- finding ---- */
 
 static void note(ht_schema *s, ht_pair_map *map, uint32_t a, uint32_t b, uint32_t value) {
-    if (ht_pair_map_find(map, a, b) == HT_INTERN_FAILED && !ht_pair_map_add(map, a, b, value)) ht_schema_fail_memory(s);
+    if (ht_pair_map_find(map, a, b) == HT_INTERN_FAILED) ht_schema_note(s, map, a, b, value);
 }
 
 static uint32_t add_resource(ht_schema *s, uint32_t uri_string, const ht_tree_value *root) {
-    struct ht_references *f = s->references;
+    ht_references *f = &s->references;
     if (!HT_SCHEMA_APPEND(s, f->resource, f->n)) return 0;
-    f->resource[f->n] = (resource){uri_string, root, false};
+    f->resource[f->n] = (ht_resource){uri_string, root, false};
     note(s, &f->by_uri, uri_string, 0, f->n);
     return f->n++;
 }
 
 /* The resource that an identifier begins, or `now`. */
 static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
-    struct ht_references *f = s->references;
+    ht_references *f = &s->references;
     const ht_tree_value *id = ht_schema_keyword(s, v, "$id");
-    if (!id && s->draft == 4) id = ht_schema_keyword(s, v, "id");
-    if (!id || id->kind != HT_TREE_STRING || (s->old_references && ht_schema_keyword(s, v, "$ref"))) return now;
+    if (!id && s->parsed.draft == 4) id = ht_schema_keyword(s, v, "id");
+    if (!id || id->kind != HT_SCAN_STRING || (s->parsed.old_references && ht_schema_keyword(s, v, "$ref"))) return now;
     const ht_tree_string text = s->tree.string[id->string];
-    const uri u = split(text.text, text.n);
+    const uri u = split(text);
     if (u.fragment.n) {
         const uint32_t name = ht_json_tree_string(&s->tree, u.fragment.text, u.fragment.n);
         if (name == HT_INTERN_FAILED) return ht_schema_fail_memory(s), now;
@@ -175,24 +158,27 @@ static uint32_t identify(ht_schema *s, const ht_tree_value *v, uint32_t now) {
 }
 
 static void anchor(ht_schema *s, const ht_tree_value *v, uint32_t at) {
-    struct ht_references *f = s->references;
+    ht_references *f = &s->references;
     const ht_tree_value *name = ht_schema_keyword(s, v, "$anchor");
-    if (name && name->kind == HT_TREE_STRING) note(s, &f->anchors, at, name->string, v->number);
+    if (name && name->kind == HT_SCAN_STRING) note(s, &f->anchors, at, name->string, v->number);
     name = ht_schema_keyword(s, v, "$dynamicAnchor");
-    if (name && name->kind == HT_TREE_STRING) {
+    if (name && name->kind == HT_SCAN_STRING) {
         note(s, &f->anchors, at, name->string, v->number);
         note(s, &f->dynamic_anchors, at, name->string, v->number);
         f->is_dynamic = true;
     }
     name = ht_schema_keyword(s, v, "$recursiveAnchor");
-    if (name && name->kind == HT_TREE_TRUE && f->resource[at].root == v)
+    if (name && name->kind == HT_SCAN_TRUE && f->resource[at].root == v)
         f->resource[at].is_recursive = f->is_dynamic = true;
 }
 
 static void find(ht_schema *s, const ht_tree_value *v, uint32_t at);
 
-static void find_all(ht_schema *s, const ht_tree_value *list, uint32_t at) {
-    for (const ht_tree_value *v = list->first; v && !s->status; v = v->next) find(s, v, at);
+/* The schemas of a keyword that is a list or an object of them. */
+static void find_all(ht_schema *s, const ht_tree_value *schema, const char *keyword, ht_json_event kind, uint32_t at) {
+    const ht_tree_value *all = ht_schema_keyword(s, schema, keyword);
+    if (!all || all->kind != kind) return;
+    for (const ht_tree_value *v = all->first; v && !s->status; v = v->next) find(s, v, at);
 }
 
 static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
@@ -211,52 +197,29 @@ static void find(ht_schema *s, const ht_tree_value *v, uint32_t at) {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
     static const char *const maps[] = {"properties",  "patternProperties", "$defs",
                                        "definitions", "dependentSchemas",  "dependencies"};
-    if (v->kind != HT_TREE_OBJECT || s->status) return;
+    if (v->kind != HT_SCAN_OBJECT || s->status) return;
     at = identify(s, v, at);
     anchor(s, v, at);
-    note(s, &s->references->of_value, v->number, 0, at);
+    note(s, &s->references.of_value, v->number, 0, at);
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         const ht_tree_value *below = ht_schema_keyword(s, v, schemas[i]);
         if (below) find(s, below, at);
     }
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const ht_tree_value *below = ht_schema_keyword(s, v, lists[i]);
-        if (below && below->kind == HT_TREE_ARRAY) find_all(s, below, at);
-    }
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
-        const ht_tree_value *below = ht_schema_keyword(s, v, maps[i]);
-        if (below && below->kind == HT_TREE_OBJECT) find_all(s, below, at);
-    }
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) find_all(s, v, lists[i], HT_SCAN_ARRAY, at);
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) find_all(s, v, maps[i], HT_SCAN_OBJECT, at);
 }
 
 void ht_references_find(ht_schema *s) {
-    s->references = calloc(1, sizeof *s->references);
-    if (!s->references) {
-        ht_schema_fail_memory(s);
-        return;
-    }
     const uint32_t none = ht_json_tree_string(&s->tree, "", 0), first = 0;
-    if (none == HT_INTERN_FAILED || ht_intern_add(&s->scopes, &first, 1, NULL) == HT_INTERN_FAILED)
+    if (none == HT_INTERN_FAILED || ht_intern_add(&s->parsed.scopes, &first, 1, NULL) == HT_INTERN_FAILED)
         ht_schema_fail_memory(s);
     else
         find(s, s->tree.root, add_resource(s, none, s->tree.root));
 }
 
-void ht_references_free(ht_schema *s) {
-    struct ht_references *f = s->references;
-    if (!f) return;
-    free(f->resource);
-    ht_pair_map_free(&f->by_uri);
-    ht_pair_map_free(&f->of_value);
-    ht_pair_map_free(&f->anchors);
-    ht_pair_map_free(&f->dynamic_anchors);
-    free(f);
-}
-
-/* The resource in which a value is. */
 static uint32_t resource_of(const ht_schema *s, const ht_tree_value *v) {
     for (; v; v = v->parent) {
-        const uint32_t at = ht_pair_map_find(&s->references->of_value, v->number, 0);
+        const uint32_t at = ht_pair_map_find(&s->references.of_value, v->number, 0);
         if (at != HT_INTERN_FAILED) return at;
     }
     return 0;
@@ -266,13 +229,13 @@ static uint32_t resource_of(const ht_schema *s, const ht_tree_value *v) {
 
 ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *schema) {
     ht_place to = {schema, from.scope};
-    if (!s->references->is_dynamic) return to;
+    if (!s->references.is_dynamic) return to;
     const uint32_t at = resource_of(s, schema), begin = s->n_scratch;
     size_t n;
-    ht_intern_at(&s->scopes, from.scope, &n);
+    ht_intern_at(&s->parsed.scopes, from.scope, &n);
     for (size_t i = 0; i < n; i++) {
         size_t same;
-        const uint32_t one = ht_intern_at(&s->scopes, from.scope, &same)[i];
+        const uint32_t one = ht_intern_at(&s->parsed.scopes, from.scope, &same)[i];
         if (one == at) {
             s->n_scratch = begin;
             return to;
@@ -281,18 +244,11 @@ ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *s
     }
     ht_schema_push(s, at);
     if (s->status) return to;
-    to.scope = ht_intern_add(&s->scopes, s->scratch + begin, s->n_scratch - begin, NULL);
+    to.scope = ht_intern_add(&s->parsed.scopes, s->scratch + begin, s->n_scratch - begin, NULL);
     s->n_scratch = begin;
     if (to.scope != HT_INTERN_FAILED) return to;
     ht_schema_fail_memory(s);
     return from;
-}
-
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
 }
 
 /* Part of a fragment, its escapes of URIs decoded. */
@@ -300,8 +256,8 @@ static void decode(const char *text, size_t n, ht_text *out) {
     ht_text_clear(out);
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
-        if (c == '%' && n - i > 2 && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0) {
-            c = (char)(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
+        if (c == '%' && n - i > 2 && ht_hex_digit(text[i + 1]) >= 0 && ht_hex_digit(text[i + 2]) >= 0) {
+            c = (char)(ht_hex_digit(text[i + 1]) * 16 + ht_hex_digit(text[i + 2]));
             i += 2;
         }
         ht_text_append(out, &c, 1);
@@ -319,12 +275,11 @@ static void decode_pointer(ht_text *t) {
 }
 
 static const ht_tree_value *child(ht_schema *s, const ht_tree_value *v, const ht_text *key) {
-    if (v->kind == HT_TREE_OBJECT) {
-        const uint32_t name = ht_json_tree_string(&s->tree, key->data ? key->data : "", key->len);
-        if (name == HT_INTERN_FAILED) return ht_schema_fail_memory(s), NULL;
-        return ht_tree_member(&s->tree, v, name);
+    if (v->kind == HT_SCAN_OBJECT) {
+        const uint32_t name = string_of(s, key);
+        return s->status ? NULL : ht_tree_member(&s->tree, v, name);
     }
-    if (v->kind != HT_TREE_ARRAY || !key->len || key->len > 9) return NULL;
+    if (v->kind != HT_SCAN_ARRAY || !key->len || key->len > 9) return NULL;
     uint32_t index = 0;
     for (size_t i = 0; i < key->len; i++) {
         if (key->data[i] < '0' || key->data[i] > '9') return NULL;
@@ -350,9 +305,9 @@ static const ht_tree_value *follow_pointer(ht_schema *s, const ht_tree_value *v,
 
 /* The first resource of a scope that has the dynamic anchor, or is recursive. */
 static const ht_tree_value *outermost(ht_schema *s, uint32_t scope, uint32_t name, const ht_tree_value *otherwise) {
-    const struct ht_references *f = s->references;
+    const ht_references *f = &s->references;
     size_t n;
-    const uint32_t *resources = ht_intern_at(&s->scopes, scope, &n);
+    const uint32_t *resources = ht_intern_at(&s->parsed.scopes, scope, &n);
     for (size_t i = 0; i < n; i++) {
         if (name == HT_INTERN_FAILED) {
             if (f->resource[resources[i]].is_recursive) return f->resource[resources[i]].root;
@@ -364,13 +319,14 @@ static const ht_tree_value *outermost(ht_schema *s, uint32_t scope, uint32_t nam
     return otherwise;
 }
 
-bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_tree_value *reference, uint32_t scope,
-                           ht_place *out) {
-    const struct ht_references *f = s->references;
-    if (reference->kind != HT_TREE_STRING)
+bool ht_references_resolve(ht_schema *s, ht_place from, const char *keyword, ht_reference_kind kind, ht_place *out) {
+    const ht_references *f = &s->references;
+    const ht_tree_value *reference = ht_schema_keyword(s, from.schema, keyword);
+    if (!reference) return false;
+    if (reference->kind != HT_SCAN_STRING)
         return ht_schema_fail_at(s, reference, HT_ERR_FORMAT, "a reference is a string"), false;
     const ht_tree_string text = s->tree.string[reference->string];
-    const uri u = split(text.text, text.n);
+    const uri u = split(text);
     const uint32_t full = resolved(s, f->resource[resource_of(s, reference)].uri, &u);
     if (s->status) return false;
     const uint32_t at = ht_pair_map_find(&f->by_uri, full, 0);
@@ -380,24 +336,24 @@ bool ht_references_resolve(ht_schema *s, ht_reference_kind kind, const ht_tree_v
                false;
     const ht_tree_value *target = f->resource[at].root;
     if (kind == HT_REFERENCE_RECURSIVE && f->resource[at].is_recursive)
-        target = outermost(s, scope, HT_INTERN_FAILED, target);
+        target = outermost(s, from.scope, HT_INTERN_FAILED, target);
     if (u.fragment.n && u.fragment.text[0] == '/')
         target = follow_pointer(s, target, u.fragment);
     else if (u.fragment.n) {
         ht_text name = {0};
         decode(u.fragment.text, u.fragment.n, &name);
-        const uint32_t string = name.failed ? HT_INTERN_FAILED : ht_json_tree_string(&s->tree, name.data, name.len);
+        const uint32_t string = string_of(s, &name);
         ht_text_discard(&name);
-        if (string == HT_INTERN_FAILED) return ht_schema_fail_memory(s), false;
+        if (s->status) return false;
         const uint32_t value = ht_pair_map_find(&f->anchors, at, string);
         target = value == HT_INTERN_FAILED ? NULL : s->tree.value[value];
         if (target && kind == HT_REFERENCE_DYNAMIC &&
             ht_pair_map_find(&f->dynamic_anchors, at, string) != HT_INTERN_FAILED)
-            target = outermost(s, scope, string, target);
+            target = outermost(s, from.scope, string, target);
     }
     if (!target)
         return ht_schema_fail_at(s, reference, HT_ERR_FORMAT, "`%.200s` names nothing in this schema", text.text),
                false;
-    *out = ht_references_enter(s, (ht_place){target, scope}, target);
+    *out = ht_references_enter(s, (ht_place){target, from.scope}, target);
     return !s->status;
 }

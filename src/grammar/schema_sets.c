@@ -1,7 +1,5 @@
-/* Evaluation of sets: what one has of the simple types, and its arrays and objects as alternatives of leaves. */
+/* Evaluation of sets: the values that one has of each type, and whether it has any. Arrays and objects are alternatives of leaves. */
 #include "grammar/schema.h"
-
-static ht_node set_expand(ht_schema *s, ht_node node);
 
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
 enum { DEPTH_MOST = 3000, ALTERNATIVES_MOST = 20000, UNPRUNED_MOST = 16 };
@@ -52,7 +50,7 @@ static uint32_t types_of(ht_schema *s, ht_node node, bool negated) {
     case HT_NODE_NOT: return types_of(s, words[1], !negated);
     case HT_NODE_LATER: {
         if (++s->depth > DEPTH_MOST) return fail_endless(s);
-        types = types_of(s, s->later[words[1]], negated);
+        types = types_of(s, s->parsed.node[words[1]], negated);
         s->depth--;
         return types;
     }
@@ -73,46 +71,16 @@ static uint32_t types_of(ht_schema *s, ht_node node, bool negated) {
 
 uint32_t ht_set_types(ht_schema *s, ht_node node) { return types_of(s, node, false); }
 
-/* Truth of a formula for a value of a type of which leaves say nothing. */
-static bool holds(ht_schema *s, ht_node node, uint32_t type) {
-    if (s->status) return false;
-    if (++s->depth > DEPTH_MOST) return fail_endless(s) != HT_NODE_NOTHING;
-    node = set_expand(s, node);
-    size_t n;
-    const uint32_t *words = ht_node_words(s, node, &n);
-    const bool is_and = words[0] == HT_NODE_AND;
-    bool all = is_and;
-    switch ((ht_node_kind)words[0]) {
-    case HT_NODE_FALSE: all = false; break;
-    case HT_NODE_TYPES: all = words[1] & type; break;
-    case HT_NODE_NOT: all = !holds(s, words[1], type); break;
-    case HT_NODE_AND:
-    case HT_NODE_OR:
-        for (size_t i = 1; i < n && all == is_and; i++) all = holds(s, operand(s, node, i), type);
-        break;
-    default: all = true; break;
-    }
-    s->depth--;
-    return all;
-}
-
-uint32_t ht_set_simple(ht_schema *s, ht_node node) {
-    uint32_t types = ht_set_types(s, node) & (HT_TYPE_NULL | HT_TYPE_FALSE | HT_TYPE_TRUE);
-    for (uint32_t type = HT_TYPE_NULL; type <= HT_TYPE_TRUE; type *= 2)
-        if (types & type && !holds(s, node, type)) types &= ~type;
-    return types;
-}
-
 /* ---- exactly one ---- */
 
 /* Whether no value is known to be in both. */
 static bool are_disjoint(ht_schema *s, ht_node a, ht_node b) {
     if (!(ht_set_types(s, a) & ht_set_types(s, b))) return true;
-    const uint32_t before = s->live_low;
-    s->live_low = UINT32_MAX;
+    const uint32_t before = s->live.low;
+    s->live.low = UINT32_MAX;
     const bool is_dead = !ht_set_is_live(s, ht_node_and(s, a, b));
-    const bool is_sure = s->live_low == UINT32_MAX;
-    s->live_low = before;
+    const bool is_sure = s->live.low == UINT32_MAX;
+    s->live.low = before;
     return is_dead && is_sure && !s->status;
 }
 
@@ -140,13 +108,13 @@ static ht_node expand_one(ht_schema *s, ht_node node, bool looks) {
 enum { LOOKED, UNLOOKED, STARTED };
 
 static ht_node expansion(ht_schema *s, ht_node node) {
-    ht_node known = ht_pair_map_find(&s->ones, node, LOOKED);
+    ht_node known = ht_pair_map_find(&s->sets.ones, node, LOOKED);
     if (known != HT_INTERN_FAILED) return known;
-    const bool looks = ht_pair_map_find(&s->ones, node, STARTED) == HT_INTERN_FAILED;
-    if (!looks && (known = ht_pair_map_find(&s->ones, node, UNLOOKED)) != HT_INTERN_FAILED) return known;
-    if (looks && !ht_pair_map_add(&s->ones, node, STARTED, 0)) return ht_schema_fail_memory(s);
+    const bool looks = ht_pair_map_find(&s->sets.ones, node, STARTED) == HT_INTERN_FAILED;
+    if (!looks && (known = ht_pair_map_find(&s->sets.ones, node, UNLOOKED)) != HT_INTERN_FAILED) return known;
+    if (looks) ht_schema_note(s, &s->sets.ones, node, STARTED, 0);
     known = expand_one(s, node, looks);
-    if (!ht_pair_map_add(&s->ones, node, looks ? LOOKED : UNLOOKED, known)) return ht_schema_fail_memory(s);
+    ht_schema_note(s, &s->sets.ones, node, looks ? LOOKED : UNLOOKED, known);
     return known;
 }
 
@@ -155,7 +123,7 @@ static ht_node set_expand(ht_schema *s, ht_node node) {
     for (int i = 0; !s->status; i++) {
         const ht_node_kind kind = kind_of(s, node);
         if (kind == HT_NODE_LATER)
-            node = s->later[operand(s, node, 1)];
+            node = s->parsed.node[operand(s, node, 1)];
         else if (kind == HT_NODE_ONE)
             node = expansion(s, node);
         else
@@ -165,117 +133,107 @@ static ht_node set_expand(ht_schema *s, ht_node node) {
     return HT_NODE_NOTHING;
 }
 
-/* ---- numbers and strings ---- */
+/* ---- scalars ---- */
 
-static ht_number_set numbers_of(ht_schema *s, ht_node node);
+/* The numbers or the strings of a set; of other types all numbers, or none, tell whether leaves of other types leave them in. */
+typedef struct scalars {
+    ht_number_set numbers;
+    ht_string_set strings;
+} scalars;
 
-static ht_number_set join_numbers(ht_schema *s, ht_node node, bool is_and) {
-    const ht_re first = is_and ? HT_RE_ALL : HT_RE_NONE;
-    ht_number_set all = {first, first};
-    size_t n;
-    ht_node_words(s, node, &n);
-    for (size_t i = 1; i < n && !s->status; i++) {
-        const ht_number_set one = numbers_of(s, operand(s, node, i));
-        all = is_and ? ht_numbers_both(s, all, one) : ht_numbers_either(s, all, one);
-    }
-    return all;
+static scalars join_scalars(ht_schema *s, scalars a, scalars b, bool is_and, uint32_t type) {
+    if (type == HT_TYPE_STRING)
+        a.strings = (is_and ? ht_strings_both : ht_strings_either)(s, a.strings, b.strings);
+    else
+        a.numbers = (is_and ? ht_numbers_both : ht_numbers_either)(s, a.numbers, b.numbers);
+    return a;
 }
 
-static ht_number_set numbers_of(ht_schema *s, ht_node node) {
-    static const ht_number_set every = {HT_RE_ALL, HT_RE_ALL}, none = {HT_RE_NONE, HT_RE_NONE};
+static scalars scalars_of(ht_schema *s, ht_node node, uint32_t type) {
+    static const scalars every = {{HT_RE_ALL, HT_RE_ALL}, {.re = HT_RE_ALL}},
+                         none = {{HT_RE_NONE, HT_RE_NONE}, {.is_closed = true, .re = HT_RE_NONE}};
     if (s->status) return none;
     if (++s->depth > DEPTH_MOST) return fail_endless(s), none;
     node = set_expand(s, node);
     size_t n;
     const uint32_t *words = ht_node_words(s, node, &n);
-    ht_number_set set = every;
-    switch ((ht_node_kind)words[0]) {
+    const ht_node_kind kind = (ht_node_kind)words[0];
+    scalars set = every;
+    switch (kind) {
     case HT_NODE_FALSE: set = none; break;
-    case HT_NODE_TYPES: set = words[1] & HT_TYPE_NUMBER ? every : none; break;
-    case HT_NODE_NUMBERS: set = (ht_number_set){words[1], words[2]}; break;
-    case HT_NODE_NOT: set = ht_numbers_not(s, numbers_of(s, words[1])); break;
+    case HT_NODE_TYPES: set = words[1] & type ? every : none; break;
+    case HT_NODE_NUMBERS:
+        if (type == HT_TYPE_NUMBER) set.numbers = (ht_number_set){words[1], words[2]};
+        break;
+    case HT_NODE_STRINGS: set.strings = s->strings[words[1]]; break;
+    case HT_NODE_NOT:
+        set = scalars_of(s, words[1], type);
+        if (type == HT_TYPE_STRING)
+            set.strings = ht_strings_not(s, set.strings);
+        else
+            set.numbers = ht_numbers_not(s, set.numbers);
+        break;
     case HT_NODE_AND:
-    case HT_NODE_OR: set = join_numbers(s, node, words[0] == HT_NODE_AND); break;
+    case HT_NODE_OR:
+        set = kind == HT_NODE_AND ? every : none;
+        for (size_t i = 1; i < n && !s->status; i++)
+            set = join_scalars(s, set, scalars_of(s, operand(s, node, i), type), kind == HT_NODE_AND, type);
+        break;
     default: break;
     }
     s->depth--;
     return set;
+}
+
+uint32_t ht_set_simple(ht_schema *s, ht_node node) {
+    uint32_t types = ht_set_types(s, node) & (HT_TYPE_NULL | HT_TYPE_FALSE | HT_TYPE_TRUE);
+    for (uint32_t type = HT_TYPE_NULL; type <= HT_TYPE_TRUE; type *= 2)
+        if (types & type && scalars_of(s, node, type).numbers.all == HT_RE_NONE) types &= ~type;
+    return types;
 }
 
 ht_number_set ht_set_numbers(ht_schema *s, ht_node node) {
-    const uint32_t known = ht_pair_map_find(&s->evaluated, node, HT_TYPE_NUMBER);
-    if (known != HT_INTERN_FAILED) return s->numbers[known];
-    const ht_number_set set = numbers_of(s, node);
-    if (!HT_SCHEMA_APPEND(s, s->numbers, s->n_numbers)) return set;
-    s->numbers[s->n_numbers] = set;
-    if (!ht_pair_map_add(&s->evaluated, node, HT_TYPE_NUMBER, s->n_numbers++)) ht_schema_fail_memory(s);
-    return set;
-}
-
-static ht_string_set strings_of(ht_schema *s, ht_node node);
-
-static ht_string_set join_strings(ht_schema *s, ht_node node, bool is_and) {
-    ht_string_set all = {.is_closed = !is_and, .re = is_and ? HT_RE_ALL : HT_RE_NONE};
-    size_t n;
-    ht_node_words(s, node, &n);
-    for (size_t i = 1; i < n && !s->status; i++) {
-        const ht_string_set one = strings_of(s, operand(s, node, i));
-        all = is_and ? ht_strings_both(s, all, one) : ht_strings_either(s, all, one);
+    ht_node known = ht_pair_map_find(&s->sets.evaluated, node, HT_TYPE_NUMBER);
+    if (known == HT_INTERN_FAILED) {
+        const ht_number_set set = scalars_of(s, node, HT_TYPE_NUMBER).numbers;
+        known = ht_node_of(s, (uint32_t[]){HT_NODE_NUMBERS, set.all, set.written}, 3);
+        if (s->status) return set;
+        ht_schema_note(s, &s->sets.evaluated, node, HT_TYPE_NUMBER, known);
     }
-    return all;
-}
-
-static ht_string_set strings_of(ht_schema *s, ht_node node) {
-    static const ht_string_set every = {.re = HT_RE_ALL}, none = {.is_closed = true, .re = HT_RE_NONE};
-    if (s->status) return none;
-    if (++s->depth > DEPTH_MOST) return fail_endless(s), none;
-    node = set_expand(s, node);
-    size_t n;
-    const uint32_t *words = ht_node_words(s, node, &n);
-    ht_string_set set = every;
-    switch ((ht_node_kind)words[0]) {
-    case HT_NODE_FALSE: set = none; break;
-    case HT_NODE_TYPES: set = words[1] & HT_TYPE_STRING ? every : none; break;
-    case HT_NODE_STRINGS: set = s->strings[words[1]]; break;
-    case HT_NODE_NOT: set = ht_strings_not(s, strings_of(s, words[1])); break;
-    case HT_NODE_AND:
-    case HT_NODE_OR: set = join_strings(s, node, words[0] == HT_NODE_AND); break;
-    default: break;
-    }
-    s->depth--;
-    return set;
+    return (ht_number_set){operand(s, known, 1), operand(s, known, 2)};
 }
 
 ht_string_set ht_set_strings(ht_schema *s, ht_node node) {
-    const uint32_t known = ht_pair_map_find(&s->evaluated, node, HT_TYPE_STRING);
-    if (known != HT_INTERN_FAILED) return s->strings[known];
-    const ht_string_set set = strings_of(s, node);
-    const uint32_t number = ht_strings_add(s, set);
-    if (!s->status && !ht_pair_map_add(&s->evaluated, node, HT_TYPE_STRING, number)) ht_schema_fail_memory(s);
-    return set;
+    uint32_t known = ht_pair_map_find(&s->sets.evaluated, node, HT_TYPE_STRING);
+    if (known == HT_INTERN_FAILED) {
+        const ht_string_set set = scalars_of(s, node, HT_TYPE_STRING).strings;
+        known = ht_strings_add(s, set);
+        if (s->status) return set;
+        ht_schema_note(s, &s->sets.evaluated, node, HT_TYPE_STRING, known);
+    }
+    return s->strings[known];
 }
 
 /* ---- alternatives ---- */
 
 static uint32_t new_list(ht_schema *s) {
-    if (!HT_SCHEMA_APPEND(s, s->lists, s->n_lists)) return 0;
-    s->lists[s->n_lists] = (ht_conjunction_list){0};
-    return s->n_lists++;
+    if (!HT_SCHEMA_APPEND(s, s->sets.list, s->sets.n)) return 0;
+    s->sets.list[s->sets.n] = (ht_conjunction_list){0};
+    return s->sets.n++;
 }
 
-/* Adds a conjunction of n ascending leaves to a list, unless it is there. */
-static void add_conjunction(ht_schema *s, uint32_t list, const uint32_t *leaves, size_t n) {
+/* The conjunction of n ascending leaves. */
+static uint32_t conjunction_of(ht_schema *s, const uint32_t *leaves, size_t n) {
     const uint32_t c = s->status ? 0 : ht_intern_add(&s->conjunctions, leaves, n, NULL);
-    if (s->status) return;
-    if (c == HT_INTERN_FAILED) {
-        ht_schema_fail_memory(s);
-        return;
-    }
-    ht_conjunction_list *to = &s->lists[list];
-    if (ht_pair_map_find(&s->listed, list, c) != HT_INTERN_FAILED) return;
-    if (!ht_pair_map_add(&s->listed, list, c, 0))
-        ht_schema_fail_memory(s);
-    else if (to->n >= ALTERNATIVES_MOST)
+    return c == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : c;
+}
+
+/* Adds a conjunction to a list, unless it is there. */
+static void add_conjunction(ht_schema *s, uint32_t list, uint32_t c) {
+    if (s->status || ht_pair_map_find(&s->sets.listed, list, c) != HT_INTERN_FAILED) return;
+    ht_conjunction_list *to = &s->sets.list[list];
+    ht_schema_note(s, &s->sets.listed, list, c, 0);
+    if (to->n >= ALTERNATIVES_MOST)
         ht_schema_fail_limit(s, "more than 20000 alternatives for one value");
     else if (HT_SCHEMA_APPEND(s, to->conjunction, to->n))
         to->conjunction[to->n++] = c;
@@ -286,52 +244,42 @@ static uint32_t alternatives(ht_schema *s, ht_node node, uint32_t type);
 /* Drops conjunctions that surely have no value: of n conditions one by one, most of two to the power n are such. */
 static void prune(ht_schema *s, uint32_t list, uint32_t type) {
     uint32_t kept = 0;
-    for (uint32_t i = 0; !s->status && i < s->lists[list].n; i++) {
-        const uint32_t c = s->lists[list].conjunction[i], before = s->live_low;
-        s->live_low = UINT32_MAX;
+    for (uint32_t i = 0; !s->status && i < s->sets.list[list].n; i++) {
+        const uint32_t c = s->sets.list[list].conjunction[i], before = s->live.low;
+        s->live.low = UINT32_MAX;
         const bool live = ht_conjunction_is_live(s, c, type);
-        const bool is_sure = s->live_low == UINT32_MAX;
-        s->live_low = before;
-        if (live || !is_sure) s->lists[list].conjunction[kept++] = c;
+        const bool is_sure = s->live.low == UINT32_MAX;
+        s->live.low = before;
+        if (live || !is_sure) s->sets.list[list].conjunction[kept++] = c;
     }
-    if (!s->status) s->lists[list].n = kept;
+    if (!s->status) s->sets.list[list].n = kept;
 }
 
 /* All pairs of a list's conjunctions with those of another one. */
 static uint32_t product(ht_schema *s, uint32_t left, uint32_t right, uint32_t type) {
     const uint32_t to = new_list(s);
-    for (uint32_t i = 0; !s->status && i < s->lists[left].n; i++)
-        for (uint32_t k = 0; !s->status && k < s->lists[right].n; k++) {
+    for (uint32_t i = 0; !s->status && i < s->sets.list[left].n; i++)
+        for (uint32_t k = 0; !s->status && k < s->sets.list[right].n; k++) {
             size_t n_x, n_y, x_at = 0, y_at = 0;
             const uint32_t begin = s->n_scratch;
-            const uint32_t *x = ht_intern_at(&s->conjunctions, s->lists[left].conjunction[i], &n_x);
-            const uint32_t *y = ht_intern_at(&s->conjunctions, s->lists[right].conjunction[k], &n_y);
+            const uint32_t *x = ht_intern_at(&s->conjunctions, s->sets.list[left].conjunction[i], &n_x);
+            const uint32_t *y = ht_intern_at(&s->conjunctions, s->sets.list[right].conjunction[k], &n_y);
             while (x_at < n_x || y_at < n_y) {
                 const bool from_x = y_at == n_y || (x_at < n_x && x[x_at] <= y[y_at]);
                 if (from_x && y_at < n_y && x[x_at] == y[y_at]) y_at++;
                 ht_schema_push(s, from_x ? x[x_at++] : y[y_at++]);
             }
-            add_conjunction(s, to, s->scratch + begin, s->n_scratch - begin);
+            add_conjunction(s, to, conjunction_of(s, s->scratch + begin, s->n_scratch - begin));
             s->n_scratch = begin;
         }
-    if (!s->status && s->lists[to].n > UNPRUNED_MOST && !s->keeps_dead) prune(s, to, type);
+    if (!s->status && s->sets.list[to].n > UNPRUNED_MOST && !s->sets.keeps_dead) prune(s, to, type);
     return to;
 }
 
 static uint32_t single(ht_schema *s, const ht_node *leaves, size_t n) {
     const uint32_t list = new_list(s);
-    if (!s->status) add_conjunction(s, list, leaves, n);
+    add_conjunction(s, list, conjunction_of(s, leaves, n));
     return list;
-}
-
-static void append(ht_schema *s, uint32_t to, uint32_t from) {
-    for (uint32_t i = 0; !s->status && i < s->lists[from].n; i++) {
-        size_t n;
-        const uint32_t begin = s->n_scratch, *words = ht_intern_at(&s->conjunctions, s->lists[from].conjunction[i], &n);
-        for (size_t k = 0; k < n; k++) ht_schema_push(s, words[k]);
-        if (!s->status) add_conjunction(s, to, s->scratch + begin, n);
-        s->n_scratch = begin;
-    }
 }
 
 /* Keys that are not of a node. */
@@ -344,32 +292,23 @@ static uint32_t keys_outside(ht_schema *s, ht_node node) {
 
 /* A leaf of the type, or what it is not, as a formula of leaves that are taken as they are. */
 static ht_node leaf_formula(ht_schema *s, ht_node leaf, bool negated) {
-    size_t n;
-    uint32_t w[5] = {0};
-    const uint32_t *words = ht_node_words(s, leaf, &n);
-    memcpy(w, words, (n < 5 ? n : 5) * sizeof *w);
-    switch ((ht_node_kind)w[0]) {
-    case HT_NODE_KEYS: {
+    uint32_t w[HT_LEAF_WORDS] = {0};
+    ht_node_read(s, leaf, w);
+    const ht_node_kind kind = (ht_node_kind)w[0];
+    if (kind == HT_NODE_KEYS) {
         const uint32_t outside = keys_outside(s, w[1]);
         return negated ? ht_node_member(s, outside, HT_NODE_ANYTHING) : ht_node_members(s, outside, HT_NODE_NOTHING);
     }
-    default:
-        if (!negated) return leaf;
-        break;
-    case HT_NODE_ORDER:
-    case HT_NODE_NAMED: return negated ? HT_NODE_NOTHING : leaf;
-    }
-    switch ((ht_node_kind)w[0]) {
+    if (!negated) return leaf;
+    switch (kind) {
     case HT_NODE_ITEM:
-        return ht_node_and(s, ht_node_length(s, w[1] + 1, HT_UNBOUNDED), ht_node_item(s, w[1], ht_node_not(s, w[2])));
+        return ht_node_and(s, ht_node_counted(s, HT_NODE_LENGTH, w[1] + 1, HT_UNBOUNDED),
+                           ht_node_item(s, w[1], ht_node_not(s, w[2])));
     case HT_NODE_ITEMS: return ht_node_count(s, w[1], ht_node_not(s, w[2]), 1, HT_UNBOUNDED);
     case HT_NODE_LENGTH:
     case HT_NODE_SIZE: {
-        const bool sizes = w[0] == HT_NODE_SIZE;
-        ht_node less = HT_NODE_NOTHING, more = HT_NODE_NOTHING;
-        if (w[1]) less = sizes ? ht_node_size(s, 0, w[1] - 1) : ht_node_length(s, 0, w[1] - 1);
-        if (w[2] < HT_UNBOUNDED)
-            more = sizes ? ht_node_size(s, w[2] + 1, HT_UNBOUNDED) : ht_node_length(s, w[2] + 1, HT_UNBOUNDED);
+        const ht_node less = w[1] ? ht_node_counted(s, kind, 0, w[1] - 1) : HT_NODE_NOTHING;
+        const ht_node more = w[2] < HT_UNBOUNDED ? ht_node_counted(s, kind, w[2] + 1, HT_UNBOUNDED) : HT_NODE_NOTHING;
         return ht_node_or(s, less, more);
     }
     case HT_NODE_COUNT: {
@@ -383,7 +322,7 @@ static ht_node leaf_formula(ht_schema *s, ht_node leaf, bool negated) {
                                  "that items are not unique cannot be asked for while a text is written");
     case HT_NODE_MEMBERS: return ht_node_member(s, w[1], ht_node_not(s, w[2]));
     case HT_NODE_MEMBER: return ht_node_members(s, w[1], ht_node_not(s, w[2]));
-    default: return HT_NODE_NOTHING;
+    default: return HT_NODE_NOTHING; /* HT_NODE_ORDER, HT_NODE_NAMED */
     }
 }
 
@@ -401,10 +340,9 @@ static uint32_t joined(ht_schema *s, ht_node node, bool is_and, bool negated, ui
         const ht_node one = operand(s, node, i);
         const uint32_t list = ht_set_alternatives(s, negated ? ht_node_not(s, one) : one, type);
         if (s->status) break;
-        if (is_and)
-            all = product(s, all, list, type);
-        else
-            append(s, all, list);
+        if (is_and) all = product(s, all, list, type);
+        for (uint32_t k = 0; !is_and && !s->status && k < s->sets.list[list].n; k++)
+            add_conjunction(s, all, s->sets.list[list].conjunction[k]);
     }
     return all;
 }
@@ -431,18 +369,138 @@ static uint32_t alternatives(ht_schema *s, ht_node node, uint32_t type) {
 }
 
 uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type) {
-    const uint32_t known = ht_pair_map_find(&s->lists_of, node, type);
+    const uint32_t known = ht_pair_map_find(&s->sets.lists_of, node, type);
     if (known != HT_INTERN_FAILED || s->status) return s->status ? 0 : known;
     if (++s->depth > DEPTH_MOST) return fail_endless(s);
     /* Whether conjunctions have values is not asked where that leads back to the same set. */
-    const bool is_open = ht_pair_map_find(&s->opened, node, type) != HT_INTERN_FAILED, kept_dead = s->keeps_dead;
-    if (!is_open && !ht_pair_map_add(&s->opened, node, type, 0)) return ht_schema_fail_memory(s);
-    s->keeps_dead = kept_dead || is_open;
+    const bool is_open = ht_pair_map_find(&s->sets.opened, node, type) != HT_INTERN_FAILED,
+               kept_dead = s->sets.keeps_dead;
+    if (!is_open) ht_schema_note(s, &s->sets.opened, node, type, 0);
+    s->sets.keeps_dead = kept_dead || is_open;
     const uint32_t list = alternatives(s, node, type);
-    s->keeps_dead = kept_dead;
+    s->sets.keeps_dead = kept_dead;
     s->depth--;
-    if (!s->status && ht_pair_map_find(&s->lists_of, node, type) == HT_INTERN_FAILED &&
-        !ht_pair_map_add(&s->lists_of, node, type, list))
-        ht_schema_fail_memory(s);
+    if (!s->status && ht_pair_map_find(&s->sets.lists_of, node, type) == HT_INTERN_FAILED)
+        ht_schema_note(s, &s->sets.lists_of, node, type, list);
     return s->status ? 0 : list;
+}
+
+/* ---- liveness ---- */
+
+/* Found depth first, as a least fixed point. A set that is met while it is looked at has no value by that way; an answer that depends
+ * on this is kept for the outermost such set alone. */
+
+/* Questions about one schema: seconds. */
+enum { STEPS_MOST = 1000000, LIVE_DEPTH_MOST = 1000 };
+/* States of a set; from OPEN on it is being looked at, at this depth. */
+enum { UNKNOWN, DEAD, LIVE, OPEN };
+
+static bool has_live_alternative(ht_schema *s, ht_node node, uint32_t type) {
+    const uint32_t list = ht_set_alternatives(s, node, type);
+    for (uint32_t i = 0; !s->status && i < s->sets.list[list].n; i++)
+        if (ht_conjunction_is_live(s, s->sets.list[list].conjunction[i], type)) return true;
+    return false;
+}
+
+static bool find_value(ht_schema *s, ht_node node) {
+    const uint32_t types = ht_set_types(s, node);
+    if (!types || s->status) return false;
+    const uint32_t simple = HT_TYPE_NULL | HT_TYPE_FALSE | HT_TYPE_TRUE;
+    if (types & simple && ht_set_simple(s, node)) return true;
+    if (types & HT_TYPE_STRING && ht_strings_is_live(s, ht_set_strings(s, node))) return true;
+    if (types & HT_TYPE_NUMBER && ht_schema_is_live(s, ht_set_numbers(s, node).all)) return true;
+    return (types & HT_TYPE_ARRAY && has_live_alternative(s, node, HT_TYPE_ARRAY)) ||
+           (types & HT_TYPE_OBJECT && has_live_alternative(s, node, HT_TYPE_OBJECT));
+}
+
+static bool reserve(ht_schema *s) {
+    const size_t before = s->live.capacity;
+    if (!ht_schema_reserve(s, &s->live.state, &s->live.capacity, s->nodes.n, sizeof *s->live.state)) return false;
+    for (size_t i = before; i < s->live.capacity; i++) s->live.state[i] = UNKNOWN;
+    return true;
+}
+
+bool ht_set_is_live(ht_schema *s, ht_node node) {
+    if (s->status || node <= HT_NODE_ANYTHING) return !s->status && node == HT_NODE_ANYTHING;
+    if (!reserve(s)) return false;
+    if (s->live.state[node] == DEAD || s->live.state[node] == LIVE) return s->live.state[node] == LIVE;
+    if (s->live.state[node] >= OPEN) {
+        const uint32_t depth = s->live.state[node] - OPEN;
+        if (depth < s->live.low) s->live.low = depth;
+        return false;
+    }
+    if (++s->live.steps > STEPS_MOST || s->live.depth > LIVE_DEPTH_MOST)
+        return ht_schema_fail_limit(s, "it takes too long to find out whether it has any value"), false;
+    const uint32_t before = s->live.low, depth = s->live.depth++;
+    s->live.state[node] = OPEN + depth;
+    s->live.low = UINT32_MAX;
+    const bool live = find_value(s, node);
+    const bool depends = !live && s->live.low < depth;
+    s->live.state[node] = live ? LIVE : depends ? UNKNOWN : DEAD;
+    s->live.low = depends && s->live.low < before ? s->live.low : before;
+    s->live.depth--;
+    return live && !s->status;
+}
+
+/* ---- values of sets that have few ---- */
+
+/* Bytes of a text. */
+enum { TEXT_MOST = 300 };
+
+typedef struct lister {
+    ht_schema *s;
+    ht_node *values;
+    uint32_t n, most;
+    bool is_number;
+    char text[TEXT_MOST];
+} lister;
+
+static bool add(lister *l, ht_node value) {
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->values[i] == value) return true;
+    if (l->n == l->most) return false;
+    l->values[l->n++] = value;
+    return true;
+}
+
+static ht_node of_text(lister *l, size_t n) {
+    ht_schema *s = l->s;
+    if (!l->is_number) {
+        const ht_string_set set = ht_strings_of_re(ht_re_text(s->re, l->text, n));
+        return ht_node_and(s, ht_node_types(s, HT_TYPE_STRING), ht_node_strings(s, set));
+    }
+    const ht_tree_value v = {.kind = HT_SCAN_NUMBER, .text = l->text, .n_text = n};
+    return ht_node_value(s, &v);
+}
+
+/* Adds the texts of an expression behind n bytes; false when there are too many of them, or they are too long. */
+static bool list_texts(lister *l, ht_re r, size_t n) {
+    ht_schema *s = l->s;
+    if (ht_re_is_nullable(s->re, r) && !add(l, of_text(l, n))) return false;
+    if (r == HT_RE_EMPTY) return true;
+    if (n == TEXT_MOST || s->status) return false;
+    for (unsigned b = 0; b < 256; b++) {
+        ht_regexes_refine(s->re);
+        const ht_re d = ht_re_derivative(s->re, r, s->re->class_of[b]);
+        if (d == HT_RE_NONE) continue;
+        l->text[n] = (char)b;
+        if (!list_texts(l, d, n + 1)) return false;
+    }
+    return true;
+}
+
+uint32_t ht_set_values(ht_schema *s, ht_node node, ht_node *values, uint32_t most) {
+    lister l = {.s = s, .values = values, .most = most};
+    const uint32_t simple = ht_set_simple(s, node);
+    if (ht_set_is_live(s, ht_node_and(s, node, ht_node_types(s, HT_TYPE_ARRAY | HT_TYPE_OBJECT))))
+        return HT_INTERN_FAILED;
+    for (uint32_t type = HT_TYPE_NULL; type <= HT_TYPE_TRUE; type *= 2)
+        if (simple & type && !add(&l, ht_node_types(s, type))) return HT_INTERN_FAILED;
+    const uint32_t types = ht_set_types(s, node);
+    if (types & HT_TYPE_STRING && !list_texts(&l, ht_strings_re(s, ht_set_strings(s, node)), 0))
+        return HT_INTERN_FAILED;
+    l.is_number = true;
+    const ht_re numbers = ht_set_numbers(s, node).written;
+    if (types & HT_TYPE_NUMBER && (numbers == HT_RE_ALL || !list_texts(&l, numbers, 0))) return HT_INTERN_FAILED;
+    return s->status ? HT_INTERN_FAILED : l.n;
 }

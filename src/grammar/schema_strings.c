@@ -1,24 +1,18 @@
-/* Sets of strings, as their JSON texts: characters, literals, lists as tries, patterns and lengths. */
-#include "base/error.h"
+/* Sets of strings, as their JSON texts: characters, literals, lists as tries, patterns, lengths, formats. */
+#include "formats/json_write.h"
 #include "grammar/regex_syntax.h"
 #include "grammar/schema.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Branches of a trie within each other. */
 enum { TRIE_DEPTH_MOST = 5000 };
 
 /* ---- characters ---- */
 
-static const struct {
-    char byte, letter;
-} short_escapes[] = {{'\b', 'b'}, {'\t', 't'}, {'\n', 'n'}, {'\f', 'f'}, {'\r', 'r'}, {'"', '"'}, {'\\', '\\'}};
-
-static char short_escape(uint32_t c) {
-    for (size_t i = 0; i < sizeof short_escapes / sizeof *short_escapes; i++)
-        if (c == (unsigned char)short_escapes[i].byte) return short_escapes[i].letter;
-    return '\0';
-}
+/* Bytes that have a short escape, and its letter. */
+static const char short_bytes[] = "\b\t\n\f\r\"\\", short_letters[] = "btnfr\"\\";
 
 static bool is_in(const ht_code_range *ranges, size_t n, uint32_t c) {
     for (size_t i = 0; i < n; i++)
@@ -30,7 +24,8 @@ static bool is_in(const ht_code_range *ranges, size_t n, uint32_t c) {
 static ht_re escaped(ht_regexes *re, const ht_code_range *ranges, size_t n) {
     ht_byte_set letters = {{0}}, digits[2] = {{{0}}, {{0}}};
     for (uint32_t c = 0; c <= '\\'; c++) {
-        const char letter = short_escape(c), digit = "0123456789abcdef"[c & 15];
+        const char *at = c ? strchr(short_bytes, (int)c) : NULL;
+        const char letter = at ? short_letters[at - short_bytes] : '\0', digit = "0123456789abcdef"[c & 15];
         if ((c >= 0x20 && !letter) || !is_in(ranges, n, c)) continue;
         if (letter)
             ht_byte_set_add(&letters, (unsigned char)letter, (unsigned char)letter);
@@ -55,7 +50,8 @@ static bool are_plain(const ht_code_range *ranges, size_t n) {
     return true;
 }
 
-ht_re ht_strings_characters(ht_regexes *re, const ht_code_range *ranges, size_t n) {
+/* Any character in a string. */
+static ht_re characters(ht_regexes *re, const ht_code_range *ranges, size_t n) {
     if (are_plain(ranges, n)) return ht_re_code_points(re, ranges, n);
     ht_re all = ht_re_concat(re, ht_re_text(re, "\\", 1), escaped(re, ranges, n));
     for (size_t i = 0; i < n; i++)
@@ -69,40 +65,7 @@ ht_re ht_strings_characters(ht_regexes *re, const ht_code_range *ranges, size_t 
 
 static ht_re any_character(ht_regexes *re) {
     static const ht_code_range every = {0, 0x10FFFF};
-    return ht_strings_characters(re, &every, 1);
-}
-
-static ht_re all_strings(ht_regexes *re) { return ht_re_repeat(re, any_character(re), 0, HT_RE_UNBOUNDED); }
-
-/* ---- literals ---- */
-
-/* Appends the JSON text of a string. */
-static void append_text(ht_text *to, const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        const char letter = short_escape(c);
-        if (letter)
-            ht_text_append(to, (char[]){'\\', letter}, 2);
-        else if (c < 0x20)
-            ht_text_printf(to, "\\u%04x", c);
-        else
-            ht_text_append(to, &text[i], 1);
-    }
-}
-
-ht_re ht_strings_text(ht_regexes *re, const char *text, size_t n) {
-    ht_re r = HT_RE_EMPTY;
-    while (n) {
-        size_t begin = n;
-        while (begin && !short_escape((unsigned char)text[begin - 1]) && (unsigned char)text[begin - 1] >= 0x20)
-            begin--;
-        r = ht_re_concat(re, ht_re_text(re, text + begin, n - begin), r);
-        if (!begin) break;
-        const uint32_t c = (unsigned char)text[begin - 1];
-        r = ht_re_concat(re, ht_strings_characters(re, &(ht_code_range){c, c}, 1), r);
-        n = begin - 1;
-    }
-    return r;
+    return characters(re, &every, 1);
 }
 
 /* ---- lists ---- */
@@ -143,23 +106,21 @@ static ht_re trie(ht_schema *s, const span *list, size_t n, size_t at) {
 }
 
 static ht_re list_re(ht_schema *s, const uint32_t *strings, uint32_t n) {
-    if (!n) return HT_RE_NONE;
-    if (n == 1) return ht_strings_text(s->re, s->tree.string[*strings].text, s->tree.string[*strings].n);
     ht_text all = {0};
-    span *list = malloc(n * sizeof *list);
+    span *list = malloc((n + (size_t)!n) * sizeof *list);
     size_t begin = 0;
     for (uint32_t i = 0; i < n && list; i++) {
         const ht_tree_string one = s->tree.string[strings[i]];
-        append_text(&all, one.text, one.n);
-        list[i].n = all.len - begin;
+        ht_json_append_string(&all, one.text, one.n, 0);
+        list[i].n = all.len - begin - 2; /* without quotes */
         begin = all.len;
     }
     ht_re r = HT_RE_NONE;
     if (!list || all.failed)
         ht_schema_fail_memory(s);
-    else {
+    else if (n) {
         begin = 0;
-        for (uint32_t i = 0; i < n; begin += list[i++].n) list[i].text = all.data ? all.data + begin : "";
+        for (uint32_t i = 0; i < n; begin += list[i++].n + 2) list[i].text = all.data + begin + 1;
         qsort(list, n, sizeof *list, by_text);
         r = trie(s, list, n, 0);
     }
@@ -168,13 +129,15 @@ static ht_re list_re(ht_schema *s, const uint32_t *strings, uint32_t n) {
     return r;
 }
 
+ht_re ht_strings_text(ht_schema *s, uint32_t string) { return list_re(s, &string, 1); }
+
 /* ---- sets ---- */
 
 uint32_t ht_strings_add(ht_schema *s, ht_string_set set) {
     const uint32_t begin = s->n_scratch;
     ht_schema_push(s, (uint32_t)set.is_listed | (uint32_t)set.is_closed << 1);
     if (!set.is_listed) ht_schema_push(s, set.re);
-    for (uint32_t i = 0; set.is_listed && i < set.n && !s->status; i++) ht_schema_push(s, set.list[i]);
+    if (set.is_listed) ht_schema_push_all(s, set.list, set.n);
     bool is_new;
     const uint32_t number = s->status
                                 ? HT_INTERN_FAILED
@@ -197,28 +160,18 @@ static ht_string_set of_list(ht_schema *s, const uint32_t *list, uint32_t n) {
 
 ht_string_set ht_strings_one(ht_schema *s, uint32_t string) { return of_list(s, &string, 1); }
 
-static int ascending(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 ht_string_set ht_strings_listed(ht_schema *s, uint32_t *strings, uint32_t n) {
-    uint32_t kept = 0;
-    if (n > 1) qsort(strings, n, sizeof *strings, ascending);
-    for (uint32_t i = 0; i < n; i++)
-        if (!kept || strings[kept - 1] != strings[i]) strings[kept++] = strings[i];
-    return of_list(s, strings, kept);
+    return of_list(s, strings, (uint32_t)ht_sort_words(strings, n));
 }
 
 ht_re ht_strings_re(ht_schema *s, ht_string_set a) {
     if (a.is_listed) return list_re(s, a.list, a.n);
-    return a.is_closed ? a.re : ht_re_both(s->re, all_strings(s->re), a.re);
+    if (a.is_closed) return a.re;
+    return ht_re_both(s->re, ht_re_repeat(s->re, any_character(s->re), 0, HT_RE_UNBOUNDED), a.re);
 }
 
 static bool has(ht_schema *s, ht_string_set a, uint32_t string) {
-    const ht_tree_string one = s->tree.string[string];
-    const ht_re r = ht_re_both(s->re, ht_strings_text(s->re, one.text, one.n), a.re);
-    return ht_schema_is_live(s, r);
+    return ht_schema_is_live(s, ht_re_both(s->re, ht_strings_text(s, string), a.re));
 }
 
 ht_string_set ht_strings_both(ht_schema *s, ht_string_set a, ht_string_set b) {
@@ -228,10 +181,8 @@ ht_string_set ht_strings_both(ht_schema *s, ht_string_set a, ht_string_set b) {
         return (ht_string_set){.is_closed = a.is_closed || b.is_closed, .re = ht_re_both(s->re, a.re, b.re)};
     if (!a.is_listed) return ht_strings_both(s, b, a);
     const uint32_t begin = s->n_scratch;
-    for (uint32_t i = 0, k = 0; i < a.n && !s->status; i++) {
-        while (b.is_listed && k < b.n && b.list[k] < a.list[i]) k++;
-        if (b.is_listed ? k < b.n && b.list[k] == a.list[i] : has(s, b, a.list[i])) ht_schema_push(s, a.list[i]);
-    }
+    for (uint32_t i = 0; i < a.n && !s->status; i++)
+        if (b.is_listed ? ht_sorted_has(b.list, b.n, a.list[i]) : has(s, b, a.list[i])) ht_schema_push(s, a.list[i]);
     const ht_string_set both = of_list(s, s->scratch + begin, s->n_scratch - begin);
     s->n_scratch = begin;
     return both;
@@ -247,14 +198,9 @@ ht_string_set ht_strings_either(ht_schema *s, ht_string_set a, ht_string_set b) 
         return (ht_string_set){.is_closed = a.is_closed && b.is_closed, .re = ht_re_either(s->re, x, y)};
     }
     const uint32_t begin = s->n_scratch;
-    for (uint32_t i = 0, k = 0; (i < a.n || k < b.n) && !s->status;) {
-        const bool left = k == b.n || (i < a.n && a.list[i] <= b.list[k]);
-        const uint32_t one = left ? a.list[i] : b.list[k];
-        ht_schema_push(s, one);
-        while (i < a.n && a.list[i] == one) i++;
-        while (k < b.n && b.list[k] == one) k++;
-    }
-    const ht_string_set either = of_list(s, s->scratch + begin, s->n_scratch - begin);
+    ht_schema_push_all(s, a.list, a.n);
+    ht_schema_push_all(s, b.list, b.n);
+    const ht_string_set either = ht_strings_listed(s, s->scratch + begin, s->n_scratch - begin);
     s->n_scratch = begin;
     return either;
 }
@@ -266,29 +212,18 @@ ht_string_set ht_strings_not(ht_schema *s, ht_string_set a) {
 }
 
 bool ht_strings_is_live(ht_schema *s, ht_string_set a) {
-    if (a.is_listed) return a.n > 0;
-    const ht_re r = ht_strings_re(s, a);
-    return ht_schema_is_live(s, r);
+    return a.is_listed ? a.n > 0 : ht_schema_is_live(s, ht_strings_re(s, a));
 }
 
-/* ---- as they are written ---- */
+#define HEX "[0-9a-fA-F]"
 
 /* Any JSON string between its quotes, with all escapes, halves of surrogate pairs only together. */
 static ht_re every_spelling(ht_regexes *re) {
-    static const char hex[] = "[0-9a-fA-F]";
-    static const char pattern[] =
-        "(?:[^\"\\\\\\x00-\\x1f]|\\\\(?:[\"\\\\/"
-        "bfnrt]|u(?:[0-9abcefABCEF]H{3}|[dD][0-7]H{2}|[dD][89abAB]H{2}\\\\u[dD][c-fC-F]H{2})))*";
-    ht_text text = {0};
+    static const char pattern[] = "(?:[^\"\\\\\\x00-\\x1f]|\\\\(?:[\"\\\\/"
+                                  "bfnrt]|u(?:[0-9abcefABCEF]" HEX "{3}|[dD][0-7]" HEX "{2}|[dD][89abAB]" HEX
+                                  "{2}\\\\u[dD][c-fC-F]" HEX "{2})))*";
     ht_re r = HT_RE_NONE;
-    for (const char *c = pattern; *c; c++) {
-        if (*c == 'H')
-            ht_text_append_str(&text, hex);
-        else
-            ht_text_append(&text, c, 1);
-    }
-    if (!text.failed) ht_regex_parse(re, text.data, text.len, &(ht_regex_syntax){0}, &r, NULL);
-    ht_text_discard(&text);
+    ht_regex_parse(re, pattern, sizeof pattern - 1, &(ht_regex_syntax){0}, &r, NULL);
     return r;
 }
 
@@ -299,11 +234,9 @@ ht_re ht_strings_written(ht_schema *s, ht_string_set a) {
     return ht_re_concat(s->re, quote, ht_re_concat(s->re, text, quote));
 }
 
-/* ---- patterns and lengths ---- */
-
 ht_string_set ht_strings_pattern(ht_schema *s, const ht_tree_value *where, uint32_t pattern) {
     const ht_tree_string text = s->tree.string[pattern];
-    const ht_regex_syntax how = {.characters = ht_strings_characters, .searches = true};
+    const ht_regex_syntax how = {.characters = characters, .searches = true};
     ht_error err = {0};
     ht_re r;
     const ht_status status = ht_regex_parse(s->re, text.text, text.n, &how, &r, &err);
@@ -314,4 +247,157 @@ ht_string_set ht_strings_pattern(ht_schema *s, const ht_tree_value *where, uint3
 ht_string_set ht_strings_length(ht_schema *s, uint32_t least, uint32_t most) {
     if (least == 0 && most == HT_UNBOUNDED) return (ht_string_set){.re = HT_RE_ALL};
     return ht_strings_of_re(ht_re_repeat(s->re, any_character(s->re), least, most));
+}
+
+/* ---- formats ---- */
+
+/* Regular expressions of the whole text for the formats that JSON Schema names, but for those that no automaton can check. */
+
+/* Dates and times: RFC 3339. */
+
+#define HOUR   "(?:[01]\\d|2[0-3])"
+#define MINUTE "[0-5]\\d"
+#define PART   "(?:\\.\\d+)?"
+#define DATE                                                                                                           \
+    "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|"                    \
+    "02-(?:0[1-9]|1\\d|2[0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+#define TIME_WITHOUT_LEAP HOUR ":" MINUTE ":" MINUTE PART "(?:[Zz]|[+-]" HOUR ":" MINUTE ")"
+#define DAYS              "\\d+D"
+#define MONTHS            "\\d+M(?:\\d+D)?"
+#define YEARS             "\\d+Y(?:" MONTHS ")?"
+#define SECONDS           "\\d+S"
+#define MINUTES           "\\d+M(?:" SECONDS ")?"
+#define HOURS             "\\d+H(?:" MINUTES ")?"
+#define CLOCK             "T(?:" SECONDS "|" MINUTES "|" HOURS ")"
+#define DURATION          "P(?:\\d+W|(?:" DAYS "|" MONTHS "|" YEARS ")(?:" CLOCK ")?|" CLOCK ")"
+
+/* Names of hosts: RFC 1123, RFC 4291. */
+
+#define LABEL     "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define HOST      "(?=.{1,253}$)" LABEL "(?:\\." LABEL ")*"
+#define OCTET     "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4      OCTET "(?:\\." OCTET "){3}"
+#define H16       "[0-9A-Fa-f]{1,4}"
+#define H16C      "(?:" H16 ":)"
+#define LAST_32   "(?:" H16 ":" H16 "|" IPV4 ")"
+#define BEFORE(n) "(?:" H16C "{0," n "}" H16 ")?::"
+#define IPV6                                                                                                           \
+    "(?:" H16C "{6}" LAST_32 "|::" H16C "{5}" LAST_32 "|(?:" H16 ")?::" H16C "{4}" LAST_32 "|" BEFORE("1") H16C        \
+        "{3}" LAST_32 "|" BEFORE("2") H16C "{2}" LAST_32 "|" BEFORE("3") H16C LAST_32 "|" BEFORE("4") LAST_32          \
+        "|" BEFORE("5") H16 "|" BEFORE("6") ")"
+
+/* Mail: RFC 5321, RFC 6531. Addresses: RFC 3986, RFC 3987. */
+
+#define BEYOND_ASCII                                                                                                   \
+    "\\u{A0}-\\u{D7FF}\\u{F900}-\\u{FDCF}\\u{FDF0}-\\u{FFEF}\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}"                \
+    "\\u{30000}-\\u{3FFFD}\\u{40000}-\\u{4FFFD}\\u{50000}-\\u{5FFFD}\\u{60000}-\\u{6FFFD}\\u{70000}-\\u{7FFFD}"        \
+    "\\u{80000}-\\u{8FFFD}\\u{90000}-\\u{9FFFD}\\u{A0000}-\\u{AFFFD}\\u{B0000}-\\u{BFFFD}\\u{C0000}-\\u{CFFFD}"        \
+    "\\u{D0000}-\\u{DFFFD}\\u{E1000}-\\u{EFFFD}"
+#define PRIVATE "\\u{E000}-\\u{F8FF}\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}"
+
+#define MAIL(more, label)                                                                                              \
+    "(?:[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+)*|"                       \
+    "\"(?:[ !#-\\[\\]-~" more "]|\\\\[ -~])*\")@(?:" label "(?:\\." label ")*|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"
+#define LABEL_BEYOND "[A-Za-z0-9" BEYOND_ASCII "](?:[A-Za-z0-9" BEYOND_ASCII "-]{0,61}[A-Za-z0-9" BEYOND_ASCII "])?"
+
+/* `u`: what is unreserved beside ASCII, `p`: what queries have besides. */
+#define ESCAPED         "%[0-9A-Fa-f]{2}"
+#define NAMED(u)        "(?:[A-Za-z0-9._~!$&'()*+,;=" u "-]|" ESCAPED ")"
+#define SEGMENT_PART(u) "(?:[A-Za-z0-9._~!$&'()*+,;=:@" u "-]|" ESCAPED ")"
+#define AUTHORITY(u)                                                                                                   \
+    "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:" u "-]|" ESCAPED ")*@)?(?:\\[(?:" IPV6                                            \
+    "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|" NAMED(u) "*)(?::\\d*)?"
+#define SEGMENTS(u) "(?:/" SEGMENT_PART(u) "*)*"
+#define ABSOLUTE(u) "/(?:" SEGMENT_PART(u) "+" SEGMENTS(u) ")?"
+#define TAIL(u, p)                                                                                                     \
+    "(?:\\?(?:[A-Za-z0-9._~!$&'()*+,;=:@/?" u p "-]|" ESCAPED ")*)?(?:#(?:[A-Za-z0-9._~!$&'()*+,;=:@/?" u              \
+    "-]|" ESCAPED ")*)?"
+#define HIERARCHY(u)  "(?://" AUTHORITY(u) SEGMENTS(u) "|" ABSOLUTE(u) "|" SEGMENT_PART(u) "+" SEGMENTS(u) "|)"
+#define SCHEME        "[A-Za-z][A-Za-z0-9+.-]*:"
+#define ADDRESS(u, p) SCHEME HIERARCHY(u) TAIL(u, p)
+#define RELATIVE(u, p)                                                                                                 \
+    "(?://" AUTHORITY(u) SEGMENTS(u) "|" ABSOLUTE(u) "|(?:[A-Za-z0-9._~!$&'()*+,;=@" u "-]|" ESCAPED                   \
+                                                     ")+" SEGMENTS(u) "|)" TAIL(u, p)
+
+/* Templates: RFC 6570. Pointers: RFC 6901. */
+
+#define VARIABLE "(?:[A-Za-z0-9_]|" ESCAPED ")(?:\\.?(?:[A-Za-z0-9_]|" ESCAPED "))*(?::[1-9]\\d{0,3}|\\*)?"
+#define TEMPLATE                                                                                                       \
+    "(?:[^\\x00- \"'%<>\\\\^`{|}\\x7f-\\x9f]|" ESCAPED "|\\{[+#./;?&=,!@|]?" VARIABLE "(?:," VARIABLE ")*\\})*"
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+
+static const struct {
+    const char *name, *pattern; /* NULL: more than a pattern */
+} formats[] = {
+    {"date", DATE},
+    {"time", NULL},
+    {"date-time", NULL},
+    {"duration", DURATION},
+    {"email", MAIL("", LABEL)},
+    {"idn-email", MAIL("\\u{80}-\\u{10FFFF}", LABEL_BEYOND)},
+    {"hostname", HOST},
+    {"ipv4", IPV4},
+    {"ipv6", IPV6},
+    {"uuid", "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"},
+    {"uri", ADDRESS("", "")},
+    {"uri-reference", "(?:" ADDRESS("", "") "|" RELATIVE("", "") ")"},
+    {"iri", ADDRESS(BEYOND_ASCII, PRIVATE)},
+    {"iri-reference", "(?:" ADDRESS(BEYOND_ASCII, PRIVATE) "|" RELATIVE(BEYOND_ASCII, PRIVATE) ")"},
+    {"uri-template", TEMPLATE},
+    {"json-pointer", POINTER},
+    {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER ")"},
+};
+
+/* Formats that say more than an automaton can see. */
+static const char *const unchecked[] = {"regex", "idn-hostname"};
+
+/* Leap seconds are at 23:59:60 UTC. Zones ahead by h:00 then show hour (23 + h) mod 24 and minute 59, ahead by h:m hour h and minute
+ * m - 1, behind by h:m hour 23 - h and minute 59 - m. Hours and minutes are paired by look-ahead. */
+static void append_leap(ht_text *t) {
+    ht_text_append_str(t, "23:59:60" PART "[Zz]|(?:");
+    for (unsigned h = 0; h < 24; h++)
+        ht_text_printf(t, "%s%02u:59:60" PART "\\+%02u:00", h ? "|" : "", (23 + h) % 24, h);
+    ht_text_append_str(t, ")|(?=(?:");
+    for (unsigned h = 0; h < 24; h++) ht_text_printf(t, "%s%02u:\\d\\d:60" PART "\\+%02u:", h ? "|" : "", h, h);
+    ht_text_append_str(t, "))(?:");
+    for (unsigned m = 1; m < 60; m++)
+        ht_text_printf(t, "%s\\d\\d:%02u:60" PART "\\+\\d\\d:%02u", m > 1 ? "|" : "", m - 1, m);
+    ht_text_append_str(t, ")|(?=(?:");
+    for (unsigned h = 0; h < 24; h++) ht_text_printf(t, "%s%02u:\\d\\d:60" PART "-%02u:", h ? "|" : "", 23 - h, h);
+    ht_text_append_str(t, "))(?:");
+    for (unsigned m = 0; m < 60; m++)
+        ht_text_printf(t, "%s\\d\\d:%02u:60" PART "-\\d\\d:%02u", m ? "|" : "", 59 - m, m);
+    ht_text_append_str(t, ")");
+}
+
+static void append_time(ht_text *t, const char *before) {
+    ht_text_printf(t, "%s(?:" TIME_WITHOUT_LEAP "|", before);
+    append_leap(t);
+    ht_text_append_str(t, ")");
+}
+
+bool ht_strings_format(ht_schema *s, const ht_tree_value *where, ht_string_set *out) {
+    const char *name = s->tree.string[where->string].text;
+    *out = (ht_string_set){.re = HT_RE_ALL};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const char *pattern = formats[i].pattern;
+        if (strcmp(name, formats[i].name) != 0) continue;
+        const ht_regex_syntax how = {.characters = characters};
+        ht_text made = {0};
+        ht_re r = HT_RE_NONE;
+        if (!pattern) append_time(&made, strcmp(name, "time") ? DATE "[Tt]" : "");
+        if (!pattern) pattern = made.data;
+        if (made.failed)
+            ht_schema_fail_memory(s);
+        else if (!s->status)
+            s->status = ht_regex_parse(s->re, pattern, strlen(pattern), &how, &r, s->err);
+        *out = ht_strings_of_re(r);
+        ht_text_discard(&made);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof unchecked / sizeof *unchecked; i++)
+        if (!strcmp(name, unchecked[i]))
+            ht_schema_fail_at(s, where, HT_ERR_UNSUPPORTED, "the format `%s` cannot be checked while a text is written",
+                              name);
+    return false;
 }

@@ -145,13 +145,6 @@ http_progress http_body_feed(http_body_reader *r, const char *bytes, size_t n, s
     return HTTP_MORE;
 }
 
-char *http_body_take(http_body_reader *r, size_t *n) {
-    char *bytes = r->bytes;
-    *n = r->n;
-    *r = (http_body_reader){0};
-    return bytes;
-}
-
 void http_body_discard(http_body_reader *r) {
     free(r->bytes);
     *r = (http_body_reader){0};

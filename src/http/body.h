@@ -12,7 +12,8 @@
 enum { HTTP_EXTENSION_BYTES = 4096, HTTP_TRAILER_BYTES = 8192 };
 
 typedef struct http_body_reader {
-    char *bytes; /* n bytes and a NUL; NULL before the first */
+    char *
+        bytes; /* n bytes and a NUL; NULL before the first. May be taken, to be freed, with a reader of zeros in its place */
     size_t n;
     http_refusal refusal;
 
@@ -29,8 +30,6 @@ typedef struct http_body_reader {
 http_progress http_body_begin(http_body_reader *r, const http_head *head, size_t limit);
 /* As http_head_feed. */
 http_progress http_body_feed(http_body_reader *r, const char *bytes, size_t n, size_t *used);
-/* Gives the bytes to the caller, who frees them; NULL when there are none. */
-char *http_body_take(http_body_reader *r, size_t *n);
 void http_body_discard(http_body_reader *r);
 
 #endif

@@ -1,4 +1,5 @@
 /* Connections of the server: from accepting one, through its requests one after the other, to its end. */
+#include "base/clock.h"
 #include "http/internal.h"
 
 #include <netinet/in.h>
@@ -59,11 +60,6 @@ static void go_on_reading(http_connection *c) {
 
 /* ---- end ---- */
 
-static void uncount_body(http_connection *c) {
-    c->server->body_bytes -= c->counted;
-    c->counted = 0;
-}
-
 /* Logs an exchange that is over, and lets go of it. */
 static void leave_exchange(http_connection *c, bool complete) {
     http_exchange *x = c->exchange;
@@ -71,16 +67,17 @@ static void leave_exchange(http_connection *c, bool complete) {
     if (!x) return;
     c->exchange = NULL;
     x->connection = NULL;
-    uncount_body(c);
+    s->body_bytes -= c->counted;
+    c->counted = 0;
     if (s->handlers.finished) {
         pthread_mutex_lock(&x->mailbox->lock);
-        const http_record record = {.method = x->head.method ? x->head.method : "",
-                                    .path = x->head.path ? x->head.path : "",
-                                    .id = x->id,
+        const http_record record = {.method = x->request.head.method ? x->request.head.method : "",
+                                    .path = x->request.head.path ? x->request.head.path : "",
+                                    .id = x->request.id,
                                     .remote = x->remote,
                                     .status = x->status,
                                     .bytes = x->sent,
-                                    .milliseconds = (http_now() - x->began) * 1e3,
+                                    .milliseconds = (ht_now_seconds() - x->began) * 1e3,
                                     .complete = complete};
         pthread_mutex_unlock(&x->mailbox->lock);
         s->handlers.finished(&record, s->handlers.user);
@@ -90,9 +87,14 @@ static void leave_exchange(http_connection *c, bool complete) {
 
 /* Bytes that were handed to the system leave room for more. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *user) {
-    http_connection *c = user;
+    const http_connection *c = user;
+    http_exchange *x = c->exchange;
     (void)out;
-    if (info->n_deleted && c->exchange) http_exchange_drain(c->exchange, info->n_deleted);
+    if (!info->n_deleted || !x) return;
+    pthread_mutex_lock(&x->mailbox->lock);
+    x->queued -= info->n_deleted < x->queued ? info->n_deleted : x->queued;
+    x->sent += info->n_deleted;
+    pthread_mutex_unlock(&x->mailbox->lock);
 }
 
 void http_connection_close(http_connection *c) {
@@ -102,7 +104,6 @@ void http_connection_close(http_connection *c) {
     set_idle(c, false);
     if (c->exchange) http_exchange_lose(c->exchange);
     leave_exchange(c, false);
-    uncount_body(c);
     http_head_discard(&c->head);
     http_body_discard(&c->body);
     if (c->ssl) http_tls_finish(c->ssl);
@@ -194,11 +195,11 @@ static bool begin_exchange(http_connection *c) {
     http_exchange *x = http_exchange_new(c->server->mailbox);
     if (!x) return false;
     x->connection = c;
-    x->began = http_now();
-    x->head = c->head;
+    x->began = ht_now_seconds();
+    x->request.head = c->head;
     c->head = (http_head){0};
-    x->is_head = x->head.method && strcmp(x->head.method, "HEAD") == 0;
-    x->close = !x->head.keep_alive;
+    x->is_head = x->request.head.method && strcmp(x->request.head.method, "HEAD") == 0;
+    x->close = !x->request.head.keep_alive;
     memcpy(x->remote, c->remote, sizeof x->remote);
     c->exchange = x;
     return true;
@@ -218,7 +219,7 @@ static void refuse(http_connection *c, const http_refusal *because) {
     c->state = HTTP_BUSY;
     if (reading) {
         c->unread = true;
-        x->head.minor = x->head.method ? x->head.minor : 1;
+        x->request.head.minor = x->request.head.method ? x->request.head.minor : 1;
         pthread_mutex_lock(&x->mailbox->lock);
         x->close = true;
         pthread_mutex_unlock(&x->mailbox->lock);
@@ -237,10 +238,12 @@ static void refuse(http_connection *c, const http_refusal *because) {
 
 static void dispatch(http_connection *c) {
     http_exchange *x = c->exchange;
-    x->body = http_body_take(&c->body, &x->n_body);
+    x->request.body = c->body.bytes;
+    x->request.n_body = c->body.n;
+    c->body = (http_body_reader){0};
     c->state = HTTP_BUSY;
     set_timer(c, 0);
-    x->began = http_now();
+    x->began = ht_now_seconds();
     c->server->handlers.handle(x, c->server->handlers.user);
     http_connection_take(c);
     if (c->state == HTTP_BUSY && c->eof) http_connection_close(c);
@@ -249,58 +252,55 @@ static void dispatch(http_connection *c) {
 /* A client's name for its request goes into logs and headers, and is kept if it can do no harm there. */
 static void take_id(http_exchange *x) {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-";
-    const char *id = http_head_value(&x->head, "x-request-id");
+    const char *id = http_head_value(&x->request.head, "x-request-id");
     const size_t n = id ? strlen(id) : 0;
-    if (n > 0 && n < sizeof x->id && strspn(id, allowed) == n) memcpy(x->id, id, n + 1);
+    if (n > 0 && n < sizeof x->request.id && strspn(id, allowed) == n) memcpy(x->request.id, id, n + 1);
 }
 
 /* What a browser asks before it sends a request of another site's page (CORS preflight). */
 static bool is_preflight(const http_exchange *x) {
-    return x->origin && strcmp(x->head.method, "OPTIONS") == 0 && x->head.body == HTTP_BODY_NONE &&
-           http_head_value(&x->head, "access-control-request-method");
+    return x->origin && strcmp(x->request.head.method, "OPTIONS") == 0 && x->request.head.body == HTTP_BODY_NONE &&
+           http_head_value(&x->request.head, "access-control-request-method");
 }
 
 static void answer_preflight(http_connection *c) {
     http_exchange *x = c->exchange;
-    const char *fields = http_head_value(&x->head, "access-control-request-headers");
+    const char *fields = http_head_value(&x->request.head, "access-control-request-headers");
     c->state = HTTP_BUSY;
     http_exchange_field(x, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     if (fields) http_exchange_field(x, "Access-Control-Allow-Headers", fields);
-    if (http_head_value(&x->head, "access-control-request-private-network"))
+    if (http_head_value(&x->request.head, "access-control-request-private-network"))
         http_exchange_field(x, "Access-Control-Allow-Private-Network", "true");
     http_exchange_field(x, "Access-Control-Max-Age", "600");
     http_reply(x, 204, NULL, NULL, 0);
     http_connection_take(c);
 }
 
-/* Who asks under which name, and the layer above's own view. */
+/* Who asks under which name. */
 static http_refusal look_at_head(http_connection *c) {
     const http_server *s = c->server;
     http_exchange *x = c->exchange;
     const http_host_rules *rules = &s->options.hosts;
-    const char *origin = http_head_value(&x->head, "origin");
-    const http_origin from = http_origin_of(origin, x->head.host, rules);
+    const char *origin = http_head_value(&x->request.head, "origin");
+    const http_origin from = origin ? http_origin_of(origin, x->request.head.host, rules) : HTTP_ORIGIN_SAME;
     if (from == HTTP_ORIGIN_LISTED) x->origin = origin;
-    if (!s->options.any_host) {
-        if (!http_host_allowed(x->head.host, c->is_network ? c->local : NULL, rules))
-            return (http_refusal){403, http_host_refused};
-        if (from == HTTP_ORIGIN_FOREIGN) return (http_refusal){403, http_origin_refused};
-    }
-    if (!is_preflight(x) && s->handlers.admit) return s->handlers.admit(x, s->handlers.user);
-    return (http_refusal){0};
+    if (!s->options.any_host && !http_host_allowed(x->request.head.host, c->is_network ? c->local : NULL, rules))
+        return (http_refusal){403, http_host_refused};
+    return !s->options.any_host && from == HTTP_ORIGIN_FOREIGN ? (http_refusal){403, http_origin_refused}
+                                                               : (http_refusal){0};
 }
 
 static void begin_body(http_connection *c) {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     http_exchange *x = c->exchange;
-    const http_progress progress = http_body_begin(&c->body, &x->head, c->server->options.body_bytes);
+    const http_progress progress = http_body_begin(&c->body, &x->request.head, c->server->options.body_bytes);
     c->state = HTTP_BODY;
     if (progress == HTTP_REFUSED)
         refuse(c, &c->body.refusal);
     else if (progress == HTTP_DONE)
         dispatch(c);
     else {
-        if (x->head.expects_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
+        if (x->request.head.expects_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
             bufferevent_write(c->bev, go_on, sizeof go_on - 1);
         c->progress = 0;
         set_timer(c, c->server->options.body_seconds);
@@ -313,13 +313,16 @@ static void begin_request(http_connection *c) {
         return;
     }
     http_exchange *x = c->exchange;
+    const http_handlers *h = &c->server->handlers;
     take_id(x);
-    const http_refusal why = look_at_head(c);
+    http_refusal why = look_at_head(c);
+    const bool preflight = is_preflight(x);
+    if (!why.status && !preflight && h->admit) why = h->admit(x, h->user);
     if (c->state == HTTP_CLOSED) return;
     if (why.status) {
-        if (x->head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* there is nothing of it left to read */
+        if (x->request.head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* there is nothing of it left to read */
         refuse(c, &why);
-    } else if (is_preflight(x))
+    } else if (preflight)
         answer_preflight(c);
     else
         begin_body(c);

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "http/internal.h"
 #include "http/text.h"
 
@@ -10,11 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-double http_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+_Static_assert(offsetof(struct http_exchange, request) == 0, "http_exchange_request reads it there");
 
 /* Small pieces are copied behind each other: each in memory of its own, they would take many times the bytes that are counted. */
 bool http_buffer_move(struct evbuffer *out, struct evbuffer *from) {
@@ -78,7 +75,7 @@ http_exchange *http_exchange_new(http_mailbox *m) {
     }
     unsigned char random[12];
     evutil_secure_rng_get_bytes(random, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++) snprintf(x->id + 2 * i, 3, "%02x", random[i]);
+    for (size_t i = 0; i < sizeof random; i++) snprintf(x->request.id + 2 * i, 3, "%02x", random[i]);
     atomic_init(&x->references, 1);
     atomic_fetch_add(&m->references, 1);
     x->mailbox = m;
@@ -89,8 +86,8 @@ static void destroy(http_exchange *x) {
     if (x->owner.free) x->owner.free(x->owner.user);
     evbuffer_free(x->out);
     evbuffer_free(x->fields);
-    http_head_discard(&x->head);
-    free(x->body);
+    http_head_discard(&x->request.head);
+    free(x->request.body);
     http_mailbox_release(x->mailbox);
     free(x);
 }
@@ -124,17 +121,6 @@ void http_exchange_release(http_exchange *x) {
     if (left == 0) destroy(x);
 }
 
-/* ---- the request ---- */
-
-const http_head *http_exchange_head(const http_exchange *x) { return &x->head; }
-
-const char *http_exchange_body(const http_exchange *x, size_t *n) {
-    *n = x->n_body;
-    return x->body ? x->body : "";
-}
-
-const char *http_exchange_id(const http_exchange *x) { return x->id; }
-
 /* ---- the answer ---- */
 
 static bool is_field(const char *name, const char *value) {
@@ -154,11 +140,81 @@ bool http_exchange_field(http_exchange *x, const char *name, const char *value) 
     return added;
 }
 
+static const char *reason(int status) {
+    static const struct {
+        int status;
+        const char *text;
+    } known[] = {{200, "OK"},
+                 {201, "Created"},
+                 {202, "Accepted"},
+                 {204, "No Content"},
+                 {304, "Not Modified"},
+                 {400, "Bad Request"},
+                 {401, "Unauthorized"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {405, "Method Not Allowed"},
+                 {408, "Request Timeout"},
+                 {409, "Conflict"},
+                 {413, "Content Too Large"},
+                 {414, "URI Too Long"},
+                 {415, "Unsupported Media Type"},
+                 {417, "Expectation Failed"},
+                 {422, "Unprocessable Content"},
+                 {429, "Too Many Requests"},
+                 {431, "Request Header Fields Too Large"},
+                 {500, "Internal Server Error"},
+                 {501, "Not Implemented"},
+                 {502, "Bad Gateway"},
+                 {503, "Service Unavailable"},
+                 {504, "Gateway Timeout"},
+                 {505, "HTTP Version Not Supported"},
+                 {529, "Overloaded"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].status == status) return known[i].text;
+    return "";
+}
+
+/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale. */
+static bool add_date(struct evbuffer *out) {
+    static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    const time_t now = time(NULL);
+    struct tm t;
+    if (!gmtime_r(&now, &t)) return true;
+    return evbuffer_add_printf(out, "Date: %.3s, %02d %.3s %d %02d:%02d:%02d GMT\r\n", days + 3 * t.tm_wday, t.tm_mday,
+                               months + 3 * t.tm_mon, 1900 + t.tm_year, t.tm_hour, t.tm_min, t.tm_sec) >= 0;
+}
+
+/* Appends the head of an answer: status line and the fields that the server adds. Under the lock. False: memory ran out. */
+static bool add_head(http_exchange *x, const char *content_type, bool has_length, size_t length) {
+    struct evbuffer *out = x->out;
+    const bool bodiless = x->status == 204 || x->status == 304;
+    if (x->request.head.minor == 0 && !has_length && !bodiless) x->close = true;
+    if (atomic_load(&x->mailbox->draining)) x->close = true;
+    bool good = evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n", x->status, reason(x->status)) >= 0 && add_date(out);
+    good = good && evbuffer_add_printf(out, "X-Request-Id: %s\r\n", x->request.id) >= 0;
+    if (content_type && !bodiless) good = good && evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type) >= 0;
+    if (has_length && !bodiless) good = good && evbuffer_add_printf(out, "Content-Length: %zu\r\n", length) >= 0;
+    if (x->chunked) good = good && evbuffer_add_printf(out, "Transfer-Encoding: chunked\r\n") >= 0;
+    if (x->close)
+        good = good && evbuffer_add_printf(out, "Connection: close\r\n") >= 0;
+    else if (x->request.head.minor == 0)
+        good = good && evbuffer_add_printf(out, "Connection: keep-alive\r\n") >= 0;
+    if (x->origin)
+        good =
+            good && evbuffer_add_printf(
+                        out,
+                        "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                        "Access-Control-Expose-Headers: X-Request-Id, Request-Id, X-Seed, X-Ignored, Retry-After\r\n",
+                        x->origin) >= 0;
+    return good && evbuffer_add_buffer(out, x->fields) == 0 && evbuffer_add(out, "\r\n", 2) == 0;
+}
+
 /* Under the lock, after something was appended to `out`, which had n bytes before. Memory that ran out cuts the answer: half a piece would be
  * taken for a whole one. */
 static http_sent finish(http_exchange *x, size_t before, bool good) {
     x->queued += evbuffer_get_length(x->out) - before;
-    x->last_write = http_now();
+    x->last_write = ht_now_seconds();
     if (!good) x->aborted = true;
     if (!good) x->phase = HTTP_ENDED;
     notify(x);
@@ -172,7 +228,7 @@ http_sent http_reply(http_exchange *x, int status, const char *content_type, con
         const size_t before = evbuffer_get_length(x->out);
         x->status = status;
         x->phase = HTTP_ENDED;
-        bool good = http_answer_head(x, content_type, true, n);
+        bool good = add_head(x, content_type, true, n);
         if (!x->is_head && n && status != 204 && status != 304) good = good && evbuffer_add(x->out, bytes, n) == 0;
         sent = finish(x, before, good);
     }
@@ -180,23 +236,21 @@ http_sent http_reply(http_exchange *x, int status, const char *content_type, con
     return sent;
 }
 
-http_sent http_stream_begin(http_exchange *x, const http_stream_options *options) {
-    static const http_stream_options events = {.alive_seconds = 15};
-    const http_stream_options *o = options ? options : &events;
+http_sent http_stream_begin(http_exchange *x, const http_stream_options *o) {
     const char *type = o->content_type ? o->content_type : "text/event-stream";
     http_sent sent = HTTP_GONE;
     pthread_mutex_lock(&x->mailbox->lock);
     if (!x->gone && x->phase == HTTP_WAITING) {
         const size_t before = evbuffer_get_length(x->out);
-        x->status = o->status ? o->status : 200;
+        x->status = 200;
         x->phase = HTTP_STREAMING;
-        x->chunked = x->head.minor > 0;
+        x->chunked = x->request.head.minor > 0;
         x->alive_seconds = o->alive_seconds;
         x->alive = o->alive ? o->alive : ":\n\n";
         bool good = true;
         if (!strncmp(type, "text/event-stream", 17)) /* proxies would wait for more of it, or keep it */
             good = evbuffer_add_printf(x->fields, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n") >= 0;
-        sent = finish(x, before, good && http_answer_head(x, type, false, 0));
+        sent = finish(x, before, good && add_head(x, type, false, 0));
     }
     pthread_mutex_unlock(&x->mailbox->lock);
     return sent;
@@ -207,38 +261,26 @@ static http_sent send_piece(http_exchange *x, struct evbuffer *piece) {
     const size_t n = evbuffer_get_length(piece), before = evbuffer_get_length(x->out), bound = x->mailbox->stream_bytes;
     if (x->gone || x->phase != HTTP_STREAMING) return HTTP_GONE;
     if (n == 0 || x->is_head) return HTTP_SENT;
-    if (x->queued && (n > bound || x->queued > bound - n)) {
-        x->slow = true;
-        return HTTP_SLOW;
-    }
+    if (x->queued && (n > bound || x->queued > bound - n)) return HTTP_SLOW;
     bool good = !x->chunked || evbuffer_add_printf(x->out, "%zx\r\n", n) >= 0;
     good = good && http_buffer_move(x->out, piece) && (!x->chunked || evbuffer_add(x->out, "\r\n", 2) == 0);
     return finish(x, before, good);
 }
 
-/* Ends an answer for which there is no memory. */
-static http_sent cut(http_exchange *x) {
-    http_stream_abort(x);
-    return HTTP_GONE;
-}
-
+/* Sends a piece, which is taken; NULL or one that was not `made`, as memory ran out, ends the answer. */
 static http_sent send_made(http_exchange *x, struct evbuffer *piece, bool made) {
     http_sent sent = HTTP_GONE;
-    if (!made)
-        cut(x);
-    else {
-        pthread_mutex_lock(&x->mailbox->lock);
-        sent = send_piece(x, piece);
-        pthread_mutex_unlock(&x->mailbox->lock);
-    }
-    evbuffer_free(piece);
+    pthread_mutex_lock(&x->mailbox->lock);
+    if (piece && made) sent = send_piece(x, piece);
+    pthread_mutex_unlock(&x->mailbox->lock);
+    if (!piece || !made) http_stream_abort(x);
+    if (piece) evbuffer_free(piece);
     return sent;
 }
 
 http_sent http_stream_line(http_exchange *x, const char *bytes, size_t n) {
     struct evbuffer *piece = evbuffer_new();
-    return piece ? send_made(x, piece, evbuffer_add(piece, bytes, n) == 0 && evbuffer_add(piece, "\n", 1) == 0)
-                 : cut(x);
+    return send_made(x, piece, piece && evbuffer_add(piece, bytes, n) == 0 && evbuffer_add(piece, "\n", 1) == 0);
 }
 
 /* Lines end with LF, CR or both, as the client would have it. */
@@ -257,8 +299,7 @@ static bool add_data(struct evbuffer *piece, const char *data, size_t n) {
 http_sent http_stream_event(http_exchange *x, const char *name, const char *data, size_t n) {
     if (name && strpbrk(name, "\r\n")) return HTTP_GONE;
     struct evbuffer *piece = evbuffer_new();
-    if (!piece) return cut(x);
-    bool made = !name || evbuffer_add_printf(piece, "event: %s\n", name) >= 0;
+    bool made = piece && (!name || evbuffer_add_printf(piece, "event: %s\n", name) >= 0);
     made = made && add_data(piece, data, n) && evbuffer_add(piece, "\n", 1) == 0;
     return send_made(x, piece, made);
 }
@@ -304,16 +345,6 @@ bool http_exchange_expire(http_exchange *x) {
     return tell;
 }
 
-void http_exchange_drain(http_exchange *x, size_t n) {
-    pthread_mutex_lock(&x->mailbox->lock);
-    x->queued -= n < x->queued ? n : x->queued;
-    x->sent += n;
-    const bool tell = x->slow && !x->gone && x->phase == HTTP_STREAMING && x->queued <= x->mailbox->stream_bytes / 2;
-    if (tell) x->slow = false;
-    pthread_mutex_unlock(&x->mailbox->lock);
-    if (tell && x->owner.drained) x->owner.drained(x, x->owner.user);
-}
-
 static bool send_alive(http_exchange *x) {
     if (!x->chunked) return evbuffer_add_printf(x->out, "%s", x->alive) >= 0;
     return evbuffer_add_printf(x->out, "%zx\r\n%s\r\n", strlen(x->alive), x->alive) >= 0;
@@ -323,12 +354,12 @@ double http_exchange_keep_alive(http_exchange *x) {
     double left = 0;
     pthread_mutex_lock(&x->mailbox->lock);
     if (x->phase == HTTP_STREAMING && x->alive_seconds > 0 && !x->gone) {
-        left = x->last_write + x->alive_seconds - http_now();
+        left = x->last_write + x->alive_seconds - ht_now_seconds();
         if (left <= 0) {
             const size_t before = evbuffer_get_length(x->out);
             left = x->alive_seconds;
             if (x->queued || x->is_head) /* what waits is sign enough */
-                x->last_write = http_now();
+                x->last_write = ht_now_seconds();
             else
                 finish(x, before, send_alive(x));
         }

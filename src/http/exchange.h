@@ -21,8 +21,6 @@ typedef struct http_owner {
     /* The server ends, and the time of its requests is over: the owner says so in its answer and ends it, or is cut a second later. Once
      * at most; NULL: it is cut now. */
     void (*expired)(http_exchange *x, void *user);
-    /* A piece was refused with HTTP_SLOW, and less than half of the bound waits now. */
-    void (*drained)(http_exchange *x, void *user);
     /* The last call that gets `user`, when the last reference goes, on the thread that gives it back. */
     void (*free)(void *user);
     void *user;
@@ -33,18 +31,22 @@ void http_exchange_own(http_exchange *x, const http_owner *owner);
 http_exchange *http_exchange_retain(http_exchange *x); /* returns x */
 void http_exchange_release(http_exchange *x);          /* NULL is fine */
 
-/* ---- the request: any thread that holds a reference ---- */
+/* What is asked: unchanged once the handler has been called, for any thread that holds a reference. */
+typedef struct http_request {
+    http_head head; /* of a refused request, as far as it came */
+    char *body;     /* n_body bytes and a NUL; NULL: none */
+    size_t n_body;
+    char id[129]; /* its X-Request-Id if that is sane, else a random one */
+} http_request;
 
-const http_head *http_exchange_head(const http_exchange *x); /* of a refused request, as far as it came */
-/* n bytes and a NUL; never NULL. */
-const char *http_exchange_body(const http_exchange *x, size_t *n);
-const char *http_exchange_id(const http_exchange *x); /* its X-Request-Id if that is sane, else a random one */
+/* The first member of an exchange. */
+static inline const http_request *http_exchange_request(const http_exchange *x) { return (const void *)x; }
 
 /* ---- the answer: any thread ---- */
 
 typedef enum http_sent {
     HTTP_SENT, /* taken; it will be sent */
-    HTTP_SLOW, /* not taken: the client reads too slowly. Wait for `drained`, or drop it */
+    HTTP_SLOW, /* not taken: the client reads too slowly */
     HTTP_GONE, /* not taken: nobody is there, the answer has ended already, or memory ran out for it, which cuts it */
 } http_sent;
 
@@ -55,14 +57,12 @@ bool http_exchange_field(http_exchange *x, const char *name, const char *value);
 http_sent http_reply(http_exchange *x, int status, const char *content_type, const void *bytes, size_t n);
 
 typedef struct http_stream_options {
-    int status;               /* 0: 200 */
     const char *content_type; /* NULL: text/event-stream */
     double alive_seconds;     /* a sign of life is sent after so long a silence; 0: never */
     const char *alive;        /* the sign, a constant; NULL: a comment of server-sent events */
 } http_stream_options;
 
-/* Begins an answer of unknown length: in chunks, or up to the end of the connection with HTTP/1.0. NULL options: server-sent events
- * with a comment every 15 seconds. */
+/* Begins an answer of unknown length, with status 200: in chunks, or up to the end of the connection with HTTP/1.0. */
 http_sent http_stream_begin(http_exchange *x, const http_stream_options *options);
 /* A server-sent event, all of it or nothing; one that is larger than the bound is taken when nothing else waits. Name NULL: without one. Each line of
  * the data is a line of the event. HTTP_GONE also when the name has a line break. */

@@ -164,19 +164,10 @@ static bool take_field(http_head *h) {
     return true;
 }
 
-const char *http_head_field_name(const http_head *h, size_t i) { return h->text + h->field[i].name; }
-const char *http_head_field_value(const http_head *h, size_t i) { return h->text + h->field[i].value; }
-
 const char *http_head_value(const http_head *h, const char *name) {
     for (size_t i = 0; i < h->n_fields; i++)
-        if (strcmp(http_head_field_name(h, i), name) == 0) return http_head_field_value(h, i);
+        if (strcmp(h->text + h->field[i].name, name) == 0) return h->text + h->field[i].value;
     return NULL;
-}
-
-static size_t count(const http_head *h, const char *name) {
-    size_t n = 0;
-    for (size_t i = 0; i < h->n_fields; i++) n += strcmp(http_head_field_name(h, i), name) == 0;
-    return n;
 }
 
 static bool read_length(http_head *h, const char *digits) {
@@ -192,49 +183,56 @@ static bool read_length(http_head *h, const char *digits) {
     return true;
 }
 
-/* How the body is framed (RFC 9112, 6.3). Without either field there is none, whatever the method. */
-static bool read_framing(http_head *h) {
-    const char *length = http_head_value(h, "content-length"), *coding = http_head_value(h, "transfer-encoding");
-    if (length && coding) return refuse(h, 400, "The request has both Content-Length and Transfer-Encoding.");
-    if (count(h, "content-length") > 1) return refuse(h, 400, "The request has Content-Length more than once.");
-    if (count(h, "transfer-encoding") > 1) return refuse(h, 400, "The request has Transfer-Encoding more than once.");
-    if (length) return read_length(h, length);
-    if (!coding) return true;
-    if (h->minor == 0) return refuse(h, 400, "Transfer-Encoding is no part of HTTP/1.0.");
-    if (!http_same_word(coding, "chunked"))
-        return refuse(h, 501, "The only Transfer-Encoding that this server reads is chunked.");
-    h->body = HTTP_BODY_CHUNKED;
-    return true;
+/* Fields that the server itself reads. */
+enum { LENGTH, CODING, HOST, EXPECT, CONTENT_CODING, READ };
+typedef struct read_field {
+    const char *value; /* of the first; NULL: none */
+    size_t n;
+} read_field;
+
+/* Their values, and what each field Connection says. */
+static void find_fields(http_head *h, read_field found[READ]) {
+    static const char *const names[READ] = {"content-length", "transfer-encoding", "host", "expect",
+                                            "content-encoding"};
+    bool close = false, keep = h->minor > 0;
+    for (size_t i = 0; i < h->n_fields; i++) {
+        const char *name = h->text + h->field[i].name, *value = h->text + h->field[i].value;
+        if (strcmp(name, "connection") == 0) {
+            close |= http_list_has(value, "close");
+            keep |= http_list_has(value, "keep-alive");
+        }
+        for (int k = 0; k < READ; k++)
+            if (strcmp(name, names[k]) == 0 && found[k].n++ == 0) found[k].value = value;
+    }
+    h->keep_alive = keep && !close;
 }
 
-static bool read_host(http_head *h) {
-    const char *host = http_head_value(h, "host");
-    if (count(h, "host") > 1) return refuse(h, 400, "The request has Host more than once.");
+/* How the body is framed (RFC 9112, 6.3): without either field there is none, whatever the method. Then the host, and what is expected. */
+static bool read_fields(http_head *h) {
+    read_field found[READ] = {{0}};
+    find_fields(h, found);
+    const char *length = found[LENGTH].value, *coding = found[CODING].value, *host = found[HOST].value,
+               *expect = found[EXPECT].value, *content_coding = found[CONTENT_CODING].value;
+    if (length && coding) return refuse(h, 400, "The request has both Content-Length and Transfer-Encoding.");
+    if (found[LENGTH].n > 1) return refuse(h, 400, "The request has Content-Length more than once.");
+    if (found[CODING].n > 1) return refuse(h, 400, "The request has Transfer-Encoding more than once.");
+    if (length && !read_length(h, length)) return false;
+    if (coding && h->minor == 0) return refuse(h, 400, "Transfer-Encoding is no part of HTTP/1.0.");
+    if (coding && !http_same_word(coding, "chunked"))
+        return refuse(h, 501, "The only Transfer-Encoding that this server reads is chunked.");
+    if (coding) h->body = HTTP_BODY_CHUNKED;
+
+    if (found[HOST].n > 1) return refuse(h, 400, "The request has Host more than once.");
     if (!host && h->minor > 0) return refuse(h, 400, "The request has no Host, which HTTP/1.1 asks for.");
     if (host && !is_authority(host)) return refuse(h, 400, "Host is not a host with or without a port.");
     h->host = h->authority_at ? h->text + h->authority_at : host;
-    return true;
-}
 
-static bool read_connection(http_head *h) {
-    bool close = false, keep = h->minor > 0;
-    for (size_t i = 0; i < h->n_fields; i++) {
-        if (strcmp(http_head_field_name(h, i), "connection") != 0) continue;
-        close |= http_list_has(http_head_field_value(h, i), "close");
-        keep |= http_list_has(http_head_field_value(h, i), "keep-alive");
-    }
-    h->keep_alive = keep && !close;
-    return true;
-}
-
-static bool read_expectation(http_head *h) {
-    const char *expect = http_head_value(h, "expect"), *coding = http_head_value(h, "content-encoding");
     if (expect && h->minor > 0) {
-        if (count(h, "expect") > 1 || !http_same_word(expect, "100-continue"))
+        if (found[EXPECT].n > 1 || !http_same_word(expect, "100-continue"))
             return refuse(h, 417, "The only Expect that this server meets is 100-continue.");
         h->expects_continue = h->body != HTTP_BODY_NONE;
     }
-    if (coding && (count(h, "content-encoding") > 1 || !http_same_word(coding, "identity")))
+    if (content_coding && (found[CONTENT_CODING].n > 1 || !http_same_word(content_coding, "identity")))
         return refuse(h, 415, "The body has a Content-Encoding; this server reads plain bodies.");
     return true;
 }
@@ -250,7 +248,7 @@ static bool take_line(http_head *h, bool *done) {
     }
     if (empty) {
         *done = true;
-        return read_framing(h) && read_host(h) && read_connection(h) && read_expectation(h);
+        return read_fields(h);
     }
     if (!append(h, '\0') || !(h->has_request_line ? take_field(h) : take_request_line(h))) return false;
     h->line = h->n;

@@ -28,7 +28,7 @@ typedef struct http_refusal {
 
 typedef enum http_body_kind { HTTP_BODY_NONE, HTTP_BODY_LENGTH, HTTP_BODY_CHUNKED } http_body_kind;
 
-/* Field of a head, as offsets into its text. */
+/* Field of a head, as offsets into its text; the name in lower case. */
 typedef struct http_field {
     uint32_t name, value;
 } http_field;
@@ -65,9 +65,6 @@ void http_head_discard(http_head *h);
 
 /* The value of the first field of this name, in lower case; NULL: there is none. */
 const char *http_head_value(const http_head *h, const char *name);
-/* Field i of h->n_fields, name in lower case. */
-const char *http_head_field_name(const http_head *h, size_t i);
-const char *http_head_field_value(const http_head *h, size_t i);
 
 /* The value of a parameter of the query, decoded ('+' is a space), as a string in out. False: there is none, or it does not
  * fit, is not UTF-8, or has a control character. */

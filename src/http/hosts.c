@@ -70,7 +70,6 @@ static bool origin_matches(const char *origin, const char *rule) {
 
 http_origin http_origin_of(const char *origin, const char *host, const http_host_rules *rules) {
     char from[NAME_BYTES], to[NAME_BYTES];
-    if (!origin) return HTTP_ORIGIN_NONE;
     for (size_t i = 0; i < rules->n_origins; i++)
         if (origin_matches(origin, rules->origin[i])) return HTTP_ORIGIN_LISTED;
     const char *authority = strstr(origin, "://");

@@ -27,13 +27,12 @@ bool http_host_allowed(const char *host, const char *local, const http_host_rule
 extern const char http_host_refused[], http_origin_refused[];
 
 typedef enum http_origin {
-    HTTP_ORIGIN_NONE,    /* no browser, or a page asking its own server */
     HTTP_ORIGIN_SAME,    /* of the same host, at any port */
     HTTP_ORIGIN_LISTED,  /* another site, of the list: it may read answers (CORS) */
     HTTP_ORIGIN_FOREIGN, /* another site: to be refused */
 } http_origin;
 
-/* What a field Origin (NULL: none) of a request to `host` says. Of the same host and listed: listed. */
+/* What a field Origin of a request to `host` says. Of the same host and listed: listed. */
 http_origin http_origin_of(const char *origin, const char *host, const http_host_rules *rules);
 
 #endif

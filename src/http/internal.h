@@ -37,14 +37,12 @@ void http_mailbox_wake(http_mailbox *m);
 typedef enum http_phase { HTTP_WAITING, HTTP_STREAMING, HTTP_ENDED } http_phase;
 
 struct http_exchange {
+    http_request request;  /* the first: http_exchange_request */
     atomic_int references; /* the server's own, the list's, and the owners' */
     http_mailbox *mailbox;
 
     /* Unchanged once the handler has been called. */
-    http_head head;
-    char *body;
-    size_t n_body;
-    char id[129], remote[64];
+    char remote[64];
     const char *origin; /* of the head, if it is of the list */
     bool is_head;
     http_owner owner;
@@ -56,7 +54,7 @@ struct http_exchange {
 
     /* Under the lock. */
     http_phase phase;
-    bool gone, aborted, slow, in_list, chunked, close;
+    bool gone, aborted, in_list, chunked, close;
     int status;
     struct evbuffer *fields; /* of the answer's head */
     struct evbuffer *out;    /* for the server's thread to take */
@@ -73,15 +71,10 @@ http_exchange *http_exchange_new(http_mailbox *m);
 void http_exchange_lose(http_exchange *x);
 /* Calls `expired` of an answer that has not ended; false: there is none to be called. The server's thread. */
 bool http_exchange_expire(http_exchange *x);
-/* n bytes of it were sent. The server's thread. */
-void http_exchange_drain(http_exchange *x, size_t n);
 /* Sends a sign of life if the stream is silent for alive_seconds, and says after how many seconds to ask again; 0: never. The server's thread. */
 double http_exchange_keep_alive(http_exchange *x);
-/* Appends the head of an answer. Under the lock. False: memory ran out. (http_answer.c) */
-bool http_answer_head(http_exchange *x, const char *content_type, bool has_length, size_t length);
 /* Appends the bytes of one buffer to another one. False: memory ran out. */
 bool http_buffer_move(struct evbuffer *out, struct evbuffer *from);
-double http_now(void);
 
 /* ---- connection ---- */
 

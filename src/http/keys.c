@@ -90,7 +90,7 @@ void http_keys_free(http_keys *keys) {
     free(keys);
 }
 
-ssize_t http_keys_find(const http_keys *keys, const char *key) {
+static ssize_t find(const http_keys *keys, const char *key) {
     unsigned char hash[SHA256_DIGEST_LENGTH];
     ssize_t found = -1;
     SHA256((const unsigned char *)key, strlen(key), hash);
@@ -107,7 +107,7 @@ ssize_t http_keys_admit(const http_keys *keys, const http_head *head) {
     if (bearer) {
         char scheme[8] = "";
         for (size_t i = 0; i < sizeof scheme - 1 && bearer[i]; i++) scheme[i] = http_lower(bearer[i]);
-        if (strcmp(scheme, "bearer ") == 0) found = http_keys_find(keys, bearer + 7 + strspn(bearer + 7, " "));
+        if (strcmp(scheme, "bearer ") == 0) found = find(keys, bearer + 7 + strspn(bearer + 7, " "));
     }
-    return found < 0 && key ? http_keys_find(keys, key) : found;
+    return found < 0 && key ? find(keys, key) : found;
 }

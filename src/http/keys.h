@@ -20,9 +20,8 @@ ht_status http_keys_load(const char *path, http_keys **out, ht_error *err);
 ht_status http_keys_parse(const char *name, const char *bytes, size_t n, http_keys **out, ht_error *err);
 void http_keys_free(http_keys *keys); /* NULL is fine */
 
-/* The index of this key in the list, from 0; -1: it is none of them. */
-ssize_t http_keys_find(const http_keys *keys, const char *key);
-/* The same for the key that a request shows, in "Authorization: Bearer KEY" or in "x-api-key: KEY"; -1 also when it shows none. */
+/* The index in the list, from 0, of the key that a request shows, in "Authorization: Bearer KEY" or in "x-api-key: KEY"; -1: it shows none, or
+ * none of them. */
 ssize_t http_keys_admit(const http_keys *keys, const http_head *head);
 
 #endif

@@ -127,32 +127,27 @@ ht_status http_server_adopt(http_server *s, int fd, ht_error *err) {
 
 /* ---- TCP ---- */
 
-/* A socket that listens at `at`; -1 with errno. */
-static int open_tcp(const struct addrinfo *at) {
-    const int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol), on = 1;
-    if (fd < 0) return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+/* -1, and errno as before. */
+static int close_failed(int fd) {
     const int error = errno;
     close(fd);
     errno = error;
     return -1;
 }
 
+/* A socket that listens at `at`; -1 with errno. */
+static int open_tcp(const struct addrinfo *at) {
+    const int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol), on = 1;
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    const bool listens = bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0;
+    return listens ? fd : close_failed(fd);
+}
+
 static void set_port(const struct addrinfo *at, int port) {
     if (at->ai_family == AF_INET) ((struct sockaddr_in *)(void *)at->ai_addr)->sin_port = htons((uint16_t)port);
     if (at->ai_family == AF_INET6) ((struct sockaddr_in6 *)(void *)at->ai_addr)->sin6_port = htons((uint16_t)port);
-}
-
-static int port_of(int fd) {
-    struct sockaddr_storage at = {0};
-    socklen_t n = sizeof at;
-    char text[64];
-    int port = 0;
-    if (getsockname(fd, (struct sockaddr *)&at, &n) == 0)
-        http_address_text((struct sockaddr *)&at, text, sizeof text, &port);
-    return port;
 }
 
 /* A machine may lack one of the two families of addresses; then the other is enough. */
@@ -170,8 +165,8 @@ static ht_status listen_tcp(http_server *s, const char *address, const char *hos
         set_port(at, chosen); /* one that was free at the first address serves for all */
         const int fd = open_tcp(at);
         if (fd >= 0) {
-            chosen = port_of(fd);
             st = http_server_adopt(s, fd, err);
+            if (!st) chosen = (int)strtol(strrchr(s->listener[s->n_listeners - 1].address, ':') + 1, NULL, 10);
         } else if (!is_absent(error = errno))
             st = http_fail_system(err, error, address, "listened at");
     }
@@ -197,13 +192,9 @@ static int open_unix(const struct sockaddr_un *at) {
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0) return -1;
     if (is_stale(at)) unlink(at->sun_path);
-    if (bind(fd, (const struct sockaddr *)at, sizeof *at) == 0 && chmod(at->sun_path, 0600) == 0 &&
-        listen(fd, SOMAXCONN) == 0)
-        return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
+    const bool listens = bind(fd, (const struct sockaddr *)at, sizeof *at) == 0 && chmod(at->sun_path, 0600) == 0 &&
+                         listen(fd, SOMAXCONN) == 0;
+    return listens ? fd : close_failed(fd);
 }
 
 static ht_status listen_unix(http_server *s, const char *path, ht_error *err) {

@@ -2,19 +2,6 @@
 
 #include <string.h>
 
-bool http_is_token(char c) {
-    return http_is_digit(c) || http_is_letter(c) || (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
-}
-
-bool http_is_value(char c) {
-    const unsigned char u = (unsigned char)c;
-    return u == '\t' || (u >= 0x20 && u != 0x7F);
-}
-
-bool http_is_path(char c) {
-    return http_is_digit(c) || http_is_letter(c) || (c != '\0' && strchr("/%-._~!$&'()*+,;=:@", c) != NULL);
-}
-
 int http_hex(char c) {
     if (http_is_digit(c)) return c - '0';
     const char l = http_lower(c);

@@ -4,17 +4,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 static inline bool http_is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool http_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static inline char http_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 /* A byte of a token (RFC 9110, 5.6.2): a method, a field's name. */
-bool http_is_token(char c);
+static inline bool http_is_token(char c) {
+    return http_is_digit(c) || http_is_letter(c) || (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+}
 /* A byte of a field's value: visible, a space, a tab, or above ASCII. */
-bool http_is_value(char c);
+static inline bool http_is_value(char c) {
+    const unsigned char u = (unsigned char)c;
+    return u == '\t' || (u >= 0x20 && u != 0x7F);
+}
 /* A byte that a path of a URI may have as it is (RFC 3986, 3.3), '/' and '%' included. */
-bool http_is_path(char c);
+static inline bool http_is_path(char c) {
+    return http_is_digit(c) || http_is_letter(c) || (c != '\0' && strchr("/%-._~!$&'()*+,;=:@", c) != NULL);
+}
 
 /* Value of a hexadecimal digit; -1: it is none. */
 int http_hex(char c);

@@ -1,10 +1,17 @@
 #include "models/adapter.h"
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "checkpoint/config.h"
+#include "models/model.h"
 #include "models/weights.h"
+#include "tokenizer/tokenizer.h"
 
+#include <hearth/adapter.h>
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,4 +79,68 @@ ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *pa
     ht_status status = a->origin.fingerprint ? HT_OK : ht_model_fingerprint(m, base.fingerprint, err);
     ht_model_template_hash(m, base.template_hash);
     return status ? status : ht_adapter_write(a, &base, path, format, err);
+}
+
+/* ---- fingerprints, by which adapters know the base they were trained on (hearth/adapter.h) ---- */
+
+enum { SAMPLED_MATRICES = 64 }; /* about */
+
+static void write_hex(const ht_digest *d, char out[HT_FINGERPRINT_SIZE]) {
+    snprintf(out, HT_FINGERPRINT_SIZE, "%016llx", (unsigned long long)(d->a ^ d->b));
+}
+
+static void add_sizes(ht_digest *d, const ht_config *c) {
+    const int64_t sizes[] = {c->n_layers, c->hidden, c->n_heads, c->n_experts};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) ht_digest_word(d, (uint64_t)sizes[i]);
+}
+
+/* The exact values of a row, whatever form the matrix is packed in. */
+static ht_status add_row(ht_digest *d, const ht_matrix *m, int64_t row, ht_error *err) {
+    size_t n = (size_t)m->k * sizeof(float);
+    float *values = malloc(n);
+    if (!values) return ht_fail_memory(err, n, "a row of weights");
+    ht_digest_word(d, (uint64_t)m->n_rows);
+    ht_digest_word(d, (uint64_t)m->k);
+    ht_status status = m->ops->row(m, row, values, err);
+    for (int64_t i = 0; !status && i < m->k; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        ht_digest_word(d, bits);
+    }
+    free(values);
+    return status;
+}
+
+/* The output head is left out: files of one model differ in the rows that they add to the vocabulary. Tables are, as they are
+ * matrices on some devices only. */
+ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err) {
+    *out = '\0';
+    int64_t n;
+    ht_matrix *const *matrices = ht_weights_matrices(m->weights, &n);
+    const ht_matrix *head = ht_weights_decoder(m->weights)->head.matrix;
+    int64_t tables = 0, i = 0;
+    for (int64_t at = 0; at < n; at++) tables += ht_weights_use(m->weights, at).table;
+    const int64_t step = ht_ceil_div_i64(n - tables, SAMPLED_MATRICES);
+    ht_digest d = {5, 6};
+    add_sizes(&d, m->config);
+    ht_status status = HT_OK;
+    for (int64_t at = 0; !status && at < n; at++) {
+        if (matrices[at] == head || ht_weights_use(m->weights, at).table) continue;
+        if (i % step == 0) status = add_row(&d, matrices[at], (i * 7919 + 5) % matrices[at]->n_rows, err);
+        i++;
+    }
+    if (!status) write_hex(&d, out);
+    return status;
+}
+
+void ht_model_template_hash(const ht_model *m, char out[HT_FINGERPRINT_SIZE]) {
+    *out = '\0';
+    const char *source = m->tokenizer ? ht_tokenizer_chat_template(m->tokenizer) : NULL;
+    if (!source) source = m->chat.name;
+    if (!source) return;
+    ht_digest d = {7, 8};
+    ht_digest_text(&d, source);
+    if (m->tokenizer && ht_tokenizer_tool_template(m->tokenizer))
+        ht_digest_text(&d, ht_tokenizer_tool_template(m->tokenizer));
+    write_hex(&d, out);
 }

@@ -14,7 +14,7 @@ static bool projects_values(const ht_config *c, int64_t layer) {
 }
 
 const ht_tensor_spec ht_decoder_attention_specs[] = {
-    {AT(attention_norm), "input_layernorm", "attn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {AT(attention_norm), "input_layernorm", "attn_norm", .rows = HT_EXTENT_HIDDEN},
     {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_Q},
     {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_KV,
      .has = keeps_keys},
@@ -23,19 +23,17 @@ const ht_tensor_spec ht_decoder_attention_specs[] = {
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_head_norm_specs[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE, .has = keeps_keys},
+    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_HEAD},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_HEAD, .has = keeps_keys},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_mlp_norm_specs[] = {
-    {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
-    {.gguf = NULL}};
+    {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN}, {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_sandwich_norm_specs[] = {
-    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", HT_EXTENT_HIDDEN,
-     .columns = HT_EXTENT_NONE},
-    {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
-    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
+    {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN},
+    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN},
     {.gguf = NULL}};
 
 static bool is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }

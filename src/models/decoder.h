@@ -23,9 +23,16 @@ typedef struct ht_decoder_layer {
 
 /* Common fields of registry rows: Llama-like defaults, Gemma defaults, and the shared forward function. */
 #define HT_LLAMA_DEFAULTS .rms_eps = 1e-6, .rope_theta = 10000, .activation_field = "hidden_act", .activation = "silu"
+#define HT_LLAMA_SIZES    .n_layers = 32, .hidden = 4096, .n_heads = 32
 #define HT_GEMMA_DEFAULTS                                                                                              \
     .hidden = 2304, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .feed_forward = 9216, .rms_eps = 1e-6,             \
     .tied_head = true, .activation_field = "hidden_activation", .activation = "gelu_pytorch_tanh"
+#define HT_LLAMA_RUNS                                                                                                  \
+    .activate = ht_silu, .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},       \
+    HT_DECODER_RUNS
+#define HT_GEMMA3_THETAS .rope_theta = 1000000, .local_rope_theta = 10000
+#define HT_GEMMA_RUNS(...)                                                                                             \
+    .activate = ht_gelu_tanh, .scaled_embedding = true, .layer = {ht_decoder_attention_specs, __VA_ARGS__}
 #define HT_DECODER_RUNS .layer_bytes = sizeof(ht_decoder_layer), .forward = ht_decoder_forward
 
 /* Weight tables for ht_family.layer: attention norm and projections; q and k norms; feed-forward matrices; the

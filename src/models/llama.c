@@ -8,17 +8,9 @@ const ht_family ht_family_llama = {
     .model_types = {"llama"},
     .class_name = "LlamaForCausalLM",
     .form = HT_CONFIG_LLAMA,
-    .defaults = {.n_layers = 32,
-                 .hidden = 4096,
-                 .n_heads = 32,
-                 .feed_forward = 11008,
-                 .vocab = 32000,
-                 .context = 2048,
-                 HT_LLAMA_DEFAULTS},
+    .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .vocab = 32000, .context = 2048, HT_LLAMA_DEFAULTS},
     .gguf_interleaves = true,
-    .activate = ht_silu,
-    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+    HT_LLAMA_RUNS};
 
 /* A GGUF Mistral has the architecture llama. */
 static void read_mistral(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -28,20 +20,11 @@ static void read_mistral(ht_config *c, ht_json_reader *r, const ht_json *object)
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
 }
 
-const ht_family ht_family_mistral = {
-    .architecture = "mistral",
-    .gguf_architecture = "llama",
-    .model_types = {"mistral"},
-    .defaults = {.n_layers = 32,
-                 .hidden = 4096,
-                 .n_heads = 32,
-                 .n_kv_heads = 8,
-                 .feed_forward = 14336,
-                 .vocab = 32000,
-                 .context = 131072,
-                 HT_LLAMA_DEFAULTS},
-    .read_json = read_mistral,
-    .gguf_interleaves = true,
-    .activate = ht_silu,
-    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+const ht_family ht_family_mistral = {.architecture = "mistral",
+                                     .gguf_architecture = "llama",
+                                     .model_types = {"mistral"},
+                                     .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 8, .feed_forward = 14336,
+                                                  .vocab = 32000, .context = 131072, HT_LLAMA_DEFAULTS},
+                                     .read_json = read_mistral,
+                                     .gguf_interleaves = true,
+                                     HT_LLAMA_RUNS};

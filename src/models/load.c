@@ -211,13 +211,11 @@ static bool on_progress(double done, void *user) {
 static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     tokenizer_job job = {c, &m->tokenizer};
     ht_model_options watched = *o;
-    ht_weights_options how = {
-        .device = m->device,
-        .stream = m->stream,
-        .precision = m->precision,
-        .packed_cache = o->packed_cache,
-        .company = {
-            .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = on_progress, .progress_user = &watched}};
+    ht_weights_options how = {.device = m->device,
+                              .stream = m->stream,
+                              .precision = m->precision,
+                              .packed_cache = o->packed_cache,
+                              .hooks = {load_tokenizer, &job, on_progress, &watched, .end = 1}};
     return ht_weights_load(c, m->config, &how, &m->weights, err);
 }
 

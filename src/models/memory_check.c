@@ -47,28 +47,31 @@ static bool file_value(const char *root, const char *directory, const char *name
     return read_text(root, path, text, sizeof text) && line_value(text, "", value);
 }
 
+/* Names in a hierarchy of control groups. */
+typedef struct hierarchy {
+    const char *mount, *limit, *usage, *cache;
+} hierarchy;
+
 /* Caps *free_bytes by one control group: limit - usage, not counting inactive page cache, which is reclaimable. */
-static void limit_by_group(const char *root, const char *directory, const char *limit_name, const char *usage_name,
-                           const char *cache_key, size_t *free_bytes) {
+static void limit_by_group(const char *root, const hierarchy *h, const char *directory, size_t *free_bytes) {
     size_t limit, used, cache = 0;
-    if (!file_value(root, directory, limit_name, &limit) || !file_value(root, directory, usage_name, &used)) return;
+    if (!file_value(root, directory, h->limit, &limit) || !file_value(root, directory, h->usage, &used)) return;
     char path[PATH_BYTES], text[8192];
     if ((size_t)snprintf(path, sizeof path, "%s/memory.stat", directory) < sizeof path &&
         read_text(root, path, text, sizeof text))
-        line_value(text, cache_key, &cache);
+        line_value(text, h->cache, &cache);
     used -= ht_min_size(cache, used);
     *free_bytes = ht_min_size(*free_bytes, limit > used ? limit - used : 0);
 }
 
 /* Applies the limits of the process's control group and all its ancestors. */
-static void limit_by_groups(const char *root, const char *mount, const char *group, const char *limit_name,
-                            const char *usage_name, const char *cache_key, size_t *free_bytes) {
+static void limit_by_groups(const char *root, const hierarchy *h, const char *group, size_t *free_bytes) {
     char directory[PATH_BYTES];
-    if ((size_t)snprintf(directory, sizeof directory, "%s%s", mount, group) >= sizeof directory) return;
+    if ((size_t)snprintf(directory, sizeof directory, "%s%s", h->mount, group) >= sizeof directory) return;
     for (;;) {
-        limit_by_group(root, directory, limit_name, usage_name, cache_key, free_bytes);
+        limit_by_group(root, h, directory, free_bytes);
         char *slash = strrchr(directory, '/');
-        if (!slash || (size_t)(slash - directory) < strlen(mount)) return;
+        if (!slash || (size_t)(slash - directory) < strlen(h->mount)) return;
         *slash = '\0';
     }
 }
@@ -79,11 +82,11 @@ static void limit_by_line(const char *root, char *line, size_t *free_bytes) {
     *group++ = '\0';
     controllers++;
     if (strstr(group, "..")) return; /* outside the visible hierarchy */
-    if (!*controllers)
-        limit_by_groups(root, "/sys/fs/cgroup", group, "memory.max", "memory.current", "inactive_file ", free_bytes);
-    else if (strstr(controllers, "memory"))
-        limit_by_groups(root, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                        "total_inactive_file ", free_bytes);
+    static const hierarchy unified = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
+                           older = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                    "total_inactive_file "};
+    if (!*controllers || strstr(controllers, "memory"))
+        limit_by_groups(root, *controllers ? &older : &unified, group, free_bytes);
 }
 
 bool ht_memory_check_free_under(const char *root, size_t *bytes) {

@@ -2,7 +2,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "checkpoint/tensor_read.h"
 
 #include <fenv.h>
 #include <pthread.h>
@@ -60,7 +59,7 @@ typedef struct pieces {
     int64_t n;
     ht_pack_piece *piece;
     void *arg;
-    const ht_pack_company *company;
+    const ht_pack_hooks *hooks;
     _Atomic int64_t done;
     pthread_mutex_t lock; /* of the error */
     _Atomic int status;
@@ -78,15 +77,15 @@ static void fail_all(pieces *all, ht_status status, const ht_error *why) {
 }
 
 static void report(pieces *all) {
-    const ht_pack_company *c = all->company;
+    const ht_pack_hooks *c = all->hooks;
     double done = all->n ? (double)atomic_load(&all->done) / (double)all->n : 1;
-    if (!c || !c->progress || c->progress(done, c->progress_user)) return;
+    if (!c || !c->progress || c->progress(c->begin + done * (c->end - c->begin), c->progress_user)) return;
     ht_error local = {0};
     fail_all(all, ht_fail(&local, HT_ERR_CANCELLED, "loading was cancelled"), &local);
 }
 
 static void run_meanwhile(pieces *all) {
-    const ht_pack_company *c = all->company;
+    const ht_pack_hooks *c = all->hooks;
     if (!c || !c->meanwhile) return;
     fenv_t flushing; /* threads of a pool read tiny numbers as 0; this work reads a file, on whichever thread it is */
     fegetenv(&flushing);
@@ -114,9 +113,9 @@ static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_device *d,
+ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_hooks *hooks, ht_device *d,
                             ht_error *err) {
-    pieces all = {.n = n, .piece = piece, .arg = arg, .company = company, .err = err};
+    pieces all = {.n = n, .piece = piece, .arg = arg, .hooks = hooks, .err = err};
     pthread_mutex_init(&all.lock, NULL);
     d->run_on_host(d, 1 + n, 1, run_pieces, &all);
     if (!atomic_load(&all.status)) report(&all);
@@ -199,17 +198,77 @@ static void plan_part(packing *all, const ht_pack_task *task) {
     all->n_blocks += ht_ceil_div_i64(n_rows, p->rows_per_block);
 }
 
-ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_device *d,
+ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_hooks *hooks, ht_device *d,
                            ht_error *err) {
     packing all = {0};
     all.parts = malloc(((size_t)n + 1) * sizeof *all.parts);
     for (int64_t i = 0; all.parts && i < n; i++) plan_part(&all, &tasks[i]);
     size_t staging_bytes = all.staging_bytes * (size_t)d->n_threads;
     all.staging = malloc(staging_bytes + 1);
-    ht_status status = all.parts && all.staging ? ht_pack_in_pieces(all.n_blocks, pack_block, &all, company, d, err)
+    ht_status status = all.parts && all.staging ? ht_pack_in_pieces(all.n_blocks, pack_block, &all, hooks, d, err)
                                                 : ht_fail_memory(err, staging_bytes, "reading weights");
     const ht_status settled = ht_device_settle(d, status ? NULL : err); /* also what was submitted before a failure */
     free(all.staging);
     free(all.parts);
     return status ? status : settled;
+}
+
+/* ---- rows in the file ---- */
+
+enum { PIECE_BYTES = 8192 }; /* read at a time: most rows fit */
+
+typedef struct file_rows {
+    ht_matrix base;
+    ht_stored_tensor tensor; /* its files are the handles below */
+    ht_file *file[3];        /* own handles, one per component */
+} file_rows;
+
+static size_t no_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
+    (void)type, (void)n_rows, (void)k;
+    return 0;
+}
+
+static ht_status read_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
+    const file_rows *t = (const file_rows *)m;
+    ht_status status = HT_OK;
+    for (int i = 0; !status && i < 3 && t->file[i]; i++) status = ht_file_unchanged(t->file[i], err);
+    unsigned char blocks[PIECE_BYTES], scratch[PIECE_BYTES];
+    int64_t unit = ht_tensor_unit(&t->tensor), piece = (int64_t)(PIECE_BYTES / ht_tensor_size(&t->tensor, unit)) * unit;
+    for (int64_t column = 0; !status && column < m->k; column += piece) {
+        int64_t n = ht_min_i64(piece, m->k - column);
+        status = ht_tensor_read(&t->tensor, row * m->k + column, n, blocks, scratch, err);
+        if (!status) ht_dequantize(m->type, blocks, n, out + column);
+    }
+    return status;
+}
+
+static const ht_matrix_ops row_ops = {.name = "rows in the file", .packed_bytes = no_bytes, .row = read_row};
+
+ht_status ht_file_rows_new(const ht_stored_tensor *source, ht_matrix **out, ht_error *err) {
+    *out = NULL;
+    file_rows *t = calloc(1, sizeof *t);
+    if (!t) return ht_fail_memory(err, sizeof *t, "a table");
+    t->base = (ht_matrix){
+        .ops = &row_ops, .type = (ht_weight_type)source->type, .n_rows = source->dims[0], .k = source->dims[1]};
+    t->tensor = *source;
+    ht_status status = HT_OK;
+    if (!source->n_parts) {
+        status = ht_file_share(source->file, &t->file[0], err);
+        t->tensor.file = t->file[0];
+    }
+    for (int i = 0; !status && i < source->n_parts; i++) {
+        status = ht_file_share(source->part[i].file, &t->file[i], err);
+        t->tensor.part[i].file = t->file[i];
+    }
+    if (status)
+        ht_file_rows_free(&t->base);
+    else
+        *out = &t->base;
+    return status;
+}
+
+void ht_file_rows_free(ht_matrix *m) {
+    if (!m) return;
+    for (int i = 0; i < 3; i++) ht_file_close(((file_rows *)m)->file[i]);
+    free(m);
 }

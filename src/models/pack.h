@@ -33,21 +33,29 @@ typedef struct ht_pack_task {
     size_t at; /* of the packed form in the memory of all matrices */
 } ht_pack_task;
 
-/* What goes on beside packing. All may be NULL. */
-typedef struct ht_pack_company {
+/* What runs while matrices are packed. Functions may be NULL. */
+typedef struct ht_pack_hooks {
     ht_status (*meanwhile)(void *user, ht_error *err); /* run once by one of the threads; its failure ends packing */
     void *meanwhile_user;
     bool (*progress)(double done, void *user); /* on the calling thread; false cancels */
     void *progress_user;
-} ht_pack_company;
+    double begin, end; /* progress before and after */
+} ht_pack_hooks;
 
 /* Fills n matrices from their files, block by block on all threads of the device. The rows are read, not mapped, so that
  * a file that shrinks meanwhile is an error, and its pages never count as the process's. */
-ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_device *d,
+ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_hooks *hooks, ht_device *d,
                            ht_error *err);
-/* Anything else that comes in n pieces, with the same company; the first piece that fails ends it. */
+/* Anything else that comes in n pieces, with the same hooks; the first piece that fails ends it. */
 typedef ht_status ht_pack_piece(void *arg, int64_t i, int worker, ht_error *err);
-ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_device *d,
+ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_hooks *hooks, ht_device *d,
                             ht_error *err);
+
+/* ---- rows in the file ---- */
+
+/* Matrix [n_rows, k] with row lookup and without products, such as an untied embedding: it stays in the file, whose handles it
+ * opens, and rows are read on demand. A file modified meanwhile is an error. */
+ht_status ht_file_rows_new(const ht_stored_tensor *source, ht_matrix **out, ht_error *err);
+void ht_file_rows_free(ht_matrix *m); /* NULL is fine */
 
 #endif

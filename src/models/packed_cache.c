@@ -4,7 +4,6 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/system.h"
-#include "checkpoint/tensor_read.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -243,10 +242,10 @@ static ht_status touch(void *arg, int64_t piece, int worker, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_company *company, ht_device *d,
+ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_hooks *hooks, ht_device *d,
                                 ht_error *err) {
     touching t = {c, memory};
-    return ht_pack_in_pieces(ht_ceil_div_i64((int64_t)c->bytes, HT_PACKED_PIECE), touch, &t, company, d, err);
+    return ht_pack_in_pieces(ht_ceil_div_i64((int64_t)c->bytes, HT_PACKED_PIECE), touch, &t, hooks, d, err);
 }
 
 /* ---- writing ---- */
@@ -268,7 +267,7 @@ static void remove_left_over(const ht_packed_cache *c) {
     closedir(directory);
 }
 
-ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, const ht_pack_company *company,
+ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, const ht_pack_hooks *hooks,
                                 ht_error *err) {
     ht_writer *w;
     struct stat st;
@@ -280,8 +279,8 @@ ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, co
     for (size_t at = 0, n; !status && at < c->bytes; at += n) {
         n = ht_min_size(HT_PACKED_PIECE, c->bytes - at);
         status = ht_writer_put_at(w, HT_PACKED_AT + at, (const char *)memory + at, n, err);
-        double done = (double)(at + n) / (double)c->bytes;
-        if (!status && company->progress && !company->progress(done, company->progress_user))
+        const double done = hooks->begin + (double)(at + n) / (double)c->bytes * (hooks->end - hooks->begin);
+        if (!status && hooks->progress && !hooks->progress(done, hooks->progress_user))
             status = ht_fail(err, HT_ERR_CANCELLED, "loading was cancelled");
     }
     if (!status) return ht_writer_commit(w, err);

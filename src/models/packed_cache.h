@@ -34,12 +34,12 @@ void ht_packed_cache_free(ht_packed_cache *c); /* NULL is fine; what is mapped s
 void *ht_packed_cache_map(const ht_packed_cache *c);
 void ht_packed_cache_unmap(void *memory, size_t bytes); /* NULL is fine */
 
-/* Writes the cached file from the memory of all matrices, in place of an earlier one. `progress` as in ht_pack_company. */
-ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, const ht_pack_company *company,
+/* Writes the cached file from the memory of all matrices, in place of an earlier one. `progress` as in ht_pack_hooks. */
+ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, const ht_pack_hooks *hooks,
                                 ht_error *err);
 
 /* Brings mapped memory in, on all threads of the device, so that a file that cannot be read is an error now. */
-ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_company *company, ht_device *d,
+ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_hooks *hooks, ht_device *d,
                                 ht_error *err);
 
 #endif

@@ -33,42 +33,31 @@ static void read_qwen3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_window(c, r, object, max_window_layers(r, object));
 }
 
-const ht_family ht_family_qwen2 = {
-    .architecture = "qwen2",
-    .model_types = {"qwen2"},
-    .class_name = "Qwen2ForCausalLM",
-    .form = HT_CONFIG_QWEN2,
-    .defaults = {.n_layers = 32,
-                 .hidden = 4096,
-                 .n_heads = 32,
-                 .n_kv_heads = 32,
-                 .feed_forward = 22016,
-                 .vocab = 151936,
-                 .context = 32768,
-                 HT_LLAMA_DEFAULTS},
-    .read_json = read_qwen2,
-    .activate = ht_silu,
-    .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+const ht_family ht_family_qwen2 = {.architecture = "qwen2",
+                                   .model_types = {"qwen2"},
+                                   .class_name = "Qwen2ForCausalLM",
+                                   .form = HT_CONFIG_QWEN2,
+                                   .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .feed_forward = 22016,
+                                                .vocab = 151936, .context = 32768, HT_LLAMA_DEFAULTS},
+                                   .read_json = read_qwen2,
+                                   HT_LLAMA_RUNS};
 
-const ht_family ht_family_qwen3 = {
-    .architecture = "qwen3",
-    .model_types = {"qwen3"},
-    .class_name = "Qwen3ForCausalLM",
-    .form = HT_CONFIG_QWEN3,
-    .defaults = {.n_layers = 32,
-                 .hidden = 4096,
-                 .n_heads = 32,
-                 .n_kv_heads = 32,
-                 .head_dim = 128,
-                 .feed_forward = 22016,
-                 .vocab = 151936,
-                 .context = 32768,
-                 HT_LLAMA_DEFAULTS},
-    .read_json = read_qwen3,
-    .activate = ht_silu,
-    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+/* With further weight tables. */
+#define HT_QWEN3_RUNS(...)                                                                                             \
+    .activate = ht_silu,                                                                                               \
+    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs, \
+              __VA_ARGS__},                                                                                            \
+    HT_DECODER_RUNS
+
+const ht_family ht_family_qwen3 = {.architecture = "qwen3",
+                                   .model_types = {"qwen3"},
+                                   .class_name = "Qwen3ForCausalLM",
+                                   .form = HT_CONFIG_QWEN3,
+                                   .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .head_dim = 128,
+                                                .feed_forward = 22016, .vocab = 151936, .context = 32768,
+                                                HT_LLAMA_DEFAULTS},
+                                   .read_json = read_qwen3,
+                                   HT_QWEN3_RUNS(NULL)};
 
 /* ---- mixture of experts ---- */
 
@@ -139,9 +128,5 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                                    HT_LLAMA_DEFAULTS},
                                       .read_json = read_qwen3_moe,
                                       .read_gguf = read_qwen3_moe_gguf,
-                                      .activate = ht_silu,
                                       .routed = true,
-                                      .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs,
-                                                ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs, router_specs,
-                                                ht_decoder_expert_specs},
-                                      HT_DECODER_RUNS};
+                                      HT_QWEN3_RUNS(router_specs, ht_decoder_expert_specs)};

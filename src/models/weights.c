@@ -1,10 +1,9 @@
 #include "models/weights.h"
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/kv_size.h"
-#include "checkpoint/tensor_read.h"
-#include "models/file_rows.h"
 #include "models/packed_cache.h"
 
 #include <math.h>
@@ -13,15 +12,12 @@
 
 struct ht_weights {
     ht_decoder_weights decoder;
-    int64_t n_matrices, n_tables, n_arrays, n_names, n_experts;
-    int64_t capacity; /* of each list: more than all specs of all layers can need */
+    ht_arena arena; /* of the lists, which have room for all specs of all layers, and of names */
+    int64_t n_matrices, n_tables, n_arrays, n_projections;
     ht_matrix **matrices;
-    ht_matrix_use *use;   /* of each matrix */
-    ht_matrix **tables;   /* in their file */
-    ht_matrix ***experts; /* lists of matrices */
+    ht_matrix_use *use; /* of each matrix */
+    ht_matrix **tables; /* in their file */
     ht_array **arrays;
-    char **names; /* slots, and names of tensors */
-    int64_t n_projections;
     ht_projection *projections;
     ht_device *device; /* lent: the model holds it longer */
     /* Of all matrices, on the device or mapped: one piece, so that nearly all of it can be in large pages. */
@@ -39,9 +35,11 @@ typedef struct loader {
     ht_weights *into; /* NULL: measure */
     ht_scope *scope;
     size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
-    ht_pack_task *tasks;        /* one per matrix, carried out at the end */
-    ht_weight *matrix;          /* that the next bias belongs to */
-    float *expert_scales;       /* [n_experts] of the part that is being loaded */
+    int64_t n_matrices;         /* so far */
+    ht_arena scratch;
+    ht_pack_task *tasks;  /* one per matrix, carried out at the end */
+    ht_weight *matrix;    /* that the next bias belongs to */
+    float *expert_scales; /* [n_experts] of the part that is being loaded */
     bool any_expert_scale;
     ht_error *err;
 } loader;
@@ -49,11 +47,8 @@ typedef struct loader {
 /* ---- single weights ---- */
 
 static ht_status keep_name(loader *l, const char *name, const char **out) {
-    char *copy = strdup(name);
-    if (!copy) return ht_fail_memory(l->err, strlen(name) + 1, "a name");
-    l->into->names[l->into->n_names++] = copy;
-    *out = copy;
-    return HT_OK;
+    *out = ht_arena_copy(&l->into->arena, name, strlen(name));
+    return *out ? HT_OK : ht_fail_memory(l->err, strlen(name) + 1, "a name");
 }
 
 static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array **out) {
@@ -91,6 +86,7 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     if (!bytes) bytes = t->n_bytes;
     l->bytes += bytes;
     l->matrix_bytes += (bytes + 63) & ~(size_t)63;
+    l->n_matrices++;
     if (!l->into) return HT_OK;
     ht_weights *w = l->into;
     ht_matrix *m;
@@ -156,9 +152,8 @@ static ht_status load_embedding(loader *l, const ht_stored_weight *at, ht_decode
 
 static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts *out) {
     const int64_t n = l->config->n_experts;
-    ht_matrix **matrix = calloc((size_t)n * 2, sizeof *matrix);
+    ht_matrix **matrix = ht_arena_take(&l->into->arena, (size_t)n * 2, sizeof *matrix);
     if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
-    l->into->experts[l->into->n_experts++] = matrix;
     *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE, NULL};
     l->any_expert_scale = false;
     return keep_slot(l, at, &out->slot);
@@ -202,20 +197,21 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
 }
 
 /* Divisors of the frequencies: from the scheme of the configuration, or as a GGUF file lists them. */
-static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, int32_t dims, bool from_file, ht_rope_config *how,
+static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool slides, ht_rope_config *how,
                               ht_array **factors) {
+    const int32_t dims = (int32_t)ht_config_head_dim(l->config, slides);
     *factors = HT_NONE;
     float *values = malloc((size_t)dims * sizeof *values);
     if (!values) return ht_fail_memory(l->err, (size_t)dims * sizeof *values, "rotary embedding");
     bool any = ht_rope_prepare(rope, dims, how, values);
     ht_status status = HT_OK;
     ht_stored_tensor t;
-    if (from_file && l->from->gguf && ht_checkpoint_find(l->from, "rope_freqs.weight", &t)) {
-        status = ht_checkpoint_need(l->from, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t, l->err);
+    if (!slides && l->from->gguf && ht_checkpoint_find(l->from, HT_ROPE_FACTORS, &t)) {
+        status = ht_checkpoint_need(l->from, HT_ROPE_FACTORS, (int64_t[]){dims / 2}, 1, &t, l->err);
         if (!status) status = ht_tensor_read_f32(&t, dims / 2, values, l->err);
         for (int32_t i = 0; !status && i < dims / 2; i++)
             if (!isfinite(values[i]) || values[i] <= 0)
-                status = ht_fail(l->err, HT_ERR_FORMAT, "%s: `rope_freqs.weight` holds %g, expected positive numbers",
+                status = ht_fail(l->err, HT_ERR_FORMAT, "%s: `" HT_ROPE_FACTORS "` holds %g, expected positive numbers",
                                  t.file_name, (double)values[i]);
         any = true;
     }
@@ -240,41 +236,31 @@ static ht_weights *new_weights(const ht_config *config) {
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? config->n_experts : 1;
     for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
-    w->capacity =
-        2 * (specs * config->n_layers + around) + 8; /* a bias or two names with every weight, and what all have */
+    /* A bias with every weight, and the weights that all models have. */
+    const size_t n = 2 * (size_t)(specs * config->n_layers + around) + 8;
     w->decoder.config = config;
-    w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
-    w->decoder.around = calloc(1, family->around_bytes + 1);
-    w->matrices = calloc((size_t)w->capacity, sizeof(ht_matrix *));
-    w->use = calloc((size_t)w->capacity, sizeof *w->use);
-    w->tables = calloc((size_t)w->capacity, sizeof(ht_matrix *));
-    w->experts = calloc((size_t)w->capacity, sizeof(ht_matrix **));
-    w->arrays = calloc((size_t)w->capacity, sizeof(ht_array *));
-    w->names = calloc((size_t)w->capacity, sizeof(char *));
-    w->projections = calloc((size_t)w->capacity, sizeof *w->projections);
-    if (w->decoder.layers && w->decoder.around && w->matrices && w->use && w->tables && w->experts && w->arrays &&
-        w->names && w->projections)
+    w->decoder.layers = ht_arena_take(&w->arena, (size_t)config->n_layers, family->layer_bytes);
+    w->decoder.around = ht_arena_take(&w->arena, 1, family->around_bytes);
+    w->matrices = ht_arena_take(&w->arena, n, sizeof(ht_matrix *));
+    w->use = ht_arena_take(&w->arena, n, sizeof *w->use);
+    w->tables = ht_arena_take(&w->arena, n, sizeof(ht_matrix *));
+    w->arrays = ht_arena_take(&w->arena, n, sizeof(ht_array *));
+    w->projections = ht_arena_take(&w->arena, n, sizeof *w->projections);
+    if (w->decoder.layers && w->decoder.around && w->matrices && w->use && w->tables && w->arrays && w->projections)
         return w;
     ht_weights_free(w);
     return NULL;
-}
-
-/* The head size of the layers that slide, or of those that do not. */
-static int32_t rotated_dims(const ht_config *c, bool slides) {
-    for (int64_t i = 0; i < c->n_layers; i++)
-        if (c->layer[i].slides == slides) return (int32_t)c->layer[i].head_dim;
-    return (int32_t)c->head_dim;
 }
 
 static ht_status fill(loader *l) {
     ht_decoder_weights *d = &l->into->decoder;
     ht_status status = ht_stored_weights_visit(l->from, l->config, false, load, l, l->err);
     const ht_config *c = l->config;
-    if (!status) status = prepare_rope(l, &c->rope, rotated_dims(c, false), true, &d->rope, &d->rope_factors);
+    if (!status) status = prepare_rope(l, &c->rope, false, &d->rope, &d->rope_factors);
     d->local_rope = d->rope;
     d->local_rope_factors = d->rope_factors;
     if (!status && c->family->defaults.local_rope_theta > 0)
-        status = prepare_rope(l, &c->local_rope, rotated_dims(c, true), false, &d->local_rope, &d->local_rope_factors);
+        status = prepare_rope(l, &c->local_rope, true, &d->local_rope, &d->local_rope_factors);
     return status;
 }
 
@@ -295,53 +281,34 @@ static void put_matrices_into(ht_weights *w, const ht_pack_task *tasks, void *me
     for (int64_t i = 0; i < w->n_matrices; i++) w->matrices[i]->packed = (char *)memory + tasks[i].at;
 }
 
-static ht_status pack(loader *l, const ht_pack_company *company) {
+static ht_status pack(loader *l, const ht_pack_hooks *hooks) {
     void *memory;
     ht_status status = ht_memory_alloc(l->device->memory, l->into->memory_bytes, "the weights", &memory, l->err);
     if (status) return status;
     put_matrices_into(l->into, l->tasks, memory, false);
-    return ht_matrices_pack(l->tasks, l->into->n_matrices, company, l->device, l->err);
+    return ht_matrices_pack(l->tasks, l->into->n_matrices, hooks, l->device, l->err);
 }
 
 /* Whether the matrices are in the cache's mapped memory now, brought in by all threads. */
-static ht_status map(loader *l, const ht_packed_cache *cache, const ht_pack_company *company, bool *done) {
+static ht_status map(loader *l, const ht_packed_cache *cache, const ht_pack_hooks *hooks, bool *done) {
     void *memory = ht_packed_cache_map(cache);
     *done = memory != NULL;
     if (!memory) return HT_OK;
     put_matrices_into(l->into, l->tasks, memory, true);
-    return ht_packed_cache_touch(cache, memory, company, l->device, l->err);
-}
-
-/* Progress of one half of the work. */
-typedef struct half {
-    const ht_pack_company *company;
-    double before;
-} half;
-
-static bool on_half(double done, void *user) {
-    const half *h = user;
-    return h->company->progress(h->before + done / 2, h->company->progress_user);
-}
-
-static ht_pack_company half_of(half *h) {
-    ht_pack_company c = *h->company;
-    if (h->before > 0) c.meanwhile = NULL;
-    if (c.progress) c.progress = on_half;
-    c.progress_user = h;
-    return c;
+    return ht_packed_cache_touch(cache, memory, hooks, l->device, l->err);
 }
 
 /* Packs, and leaves the packed form to the cache and maps it from there, so that this process shares it, too. A disk
  * that is full is no reason not to load. */
-static ht_status pack_into(loader *l, const ht_packed_cache *cache, const ht_pack_company *company) {
-    half first = {company, 0}, second = {company, 0.5};
-    const ht_pack_company packing = half_of(&first), storing = half_of(&second), nothing = {0};
+static ht_status pack_into(loader *l, const ht_packed_cache *cache, const ht_pack_hooks *hooks) {
+    ht_pack_hooks packing = *hooks, storing = *hooks;
+    packing.end = storing.begin = 0.5;
     ht_error why = {0};
     bool done;
     ht_status status = pack(l, &packing);
     if (status) return status;
     status = ht_packed_cache_store(cache, l->into->memory, &storing, &why);
-    if (!status) return map(l, cache, &nothing, &done);
+    if (!status) return map(l, cache, NULL, &done);
     if (status != HT_ERR_IO) return ht_fail(l->err, status, "%s", why.message);
     ht_log_write(HT_LOG_WARNING, "the packed weights are not cached: %s", why.message);
     return HT_OK;
@@ -355,12 +322,12 @@ static ht_status load_matrices(loader *l, const ht_weights_options *o) {
         ht_log_write(HT_LOG_WARNING,
                      "the packed weights are not cached: the device %s does not compute from the host's memory",
                      l->device->name);
-    if (!o->packed_cache || !is_host || !l->into->memory_bytes) return pack(l, &o->company);
+    if (!o->packed_cache || !is_host || !l->into->memory_bytes) return pack(l, &o->hooks);
     ht_status status = ht_packed_cache_open(o->packed_cache, l->from->path, l->tasks, l->into->n_matrices,
                                             l->into->memory_bytes, &cache, l->err);
     if (status) return status;
-    status = map(l, cache, &o->company, &done);
-    if (!status && !done) status = pack_into(l, cache, &o->company);
+    status = map(l, cache, &o->hooks, &done);
+    if (!status && !done) status = pack_into(l, cache, &o->hooks);
     ht_packed_cache_free(cache);
     return status;
 }
@@ -371,12 +338,13 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
     ht_status status = ht_stored_weights_visit(c, config, true, load, &l, err);
     if (status) return status;
-    size_t matrix_bytes = l.matrix_bytes;
+    const size_t matrix_bytes = l.matrix_bytes;
+    const int64_t n_matrices = l.n_matrices;
     l.bytes = l.matrix_bytes = 0;
     l.into = new_weights(config);
     l.scope = ht_scope_new(options->stream);
-    if (l.into) l.tasks = calloc((size_t)l.into->capacity, sizeof *l.tasks);
-    l.expert_scales = calloc((size_t)config->n_experts + 1, sizeof *l.expert_scales);
+    if (l.into) l.tasks = ht_arena_take(&l.scratch, (size_t)n_matrices, sizeof *l.tasks);
+    l.expert_scales = ht_arena_take(&l.scratch, (size_t)config->n_experts, sizeof *l.expert_scales);
     if (!l.into || !l.scope || !l.tasks || !l.expert_scales)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
     if (!status) {
@@ -385,8 +353,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
         status = fill(&l);
     }
     if (!status) status = load_matrices(&l, options);
-    free(l.tasks);
-    free(l.expert_scales);
+    ht_arena_free(&l.scratch);
     ht_scope_free(l.scope);
     if (status)
         ht_weights_free(l.into);
@@ -400,18 +367,8 @@ void ht_weights_free(ht_weights *w) {
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
     for (int64_t i = 0; i < w->n_tables; i++) ht_file_rows_free(w->tables[i]);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_free(w->arrays[i]);
-    for (int64_t i = 0; i < w->n_names; i++) free(w->names[i]);
     free_memory(w);
-    for (int64_t i = 0; i < w->n_experts; i++) free(w->experts[i]);
-    free(w->experts);
-    free(w->matrices);
-    free(w->use);
-    free(w->tables);
-    free(w->arrays);
-    free(w->names);
-    free(w->projections);
-    free(w->decoder.layers);
-    free(w->decoder.around);
+    ht_arena_free(&w->arena);
     free(w);
 }
 

@@ -1,7 +1,7 @@
 /* Weights: from a family's table of tensor names to packed matrices and f32 arrays.
  *
  * Each tensor is looked up under its name in the checkpoint's format, checked for type and shape, and packed by the device
- * slab by slab on all threads; a table that only gives rows stays in the file (models/file_rows.h). What was loaded belongs to
+ * slab by slab on all threads; a table that only gives rows stays in the file (models/pack.h). What was loaded belongs to
  * a store, which frees it all at once. */
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H
@@ -33,7 +33,7 @@ typedef struct ht_weights_options {
     ht_device *device;
     ht_stream *stream; /* for the arrays */
     ht_precision precision;
-    ht_pack_company company;  /* while the matrices are packed */
+    ht_pack_hooks hooks;      /* while the matrices are packed */
     const char *packed_cache; /* directory of models/packed_cache.h; NULL: none */
 } ht_weights_options;
 

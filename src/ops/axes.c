@@ -10,8 +10,28 @@
 bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out) {
     *out = axis < 0 ? axis + x->n_dims : axis;
     if (*out >= 0 && *out < x->n_dims) return true;
-    ht_scope_fail(s, HT_ERR_INDEX, "%s: axis %d does not fit a %d-dimensional array", op, axis, x->n_dims);
-    return false;
+    return ht_scope_fail(s, HT_ERR_INDEX, "%s: axis %d does not fit a %d-dimensional array", op, axis, x->n_dims);
+}
+
+ht_array *ht_axis_part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t end) {
+    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
+    if (!x) return NULL;
+    memcpy(stop, x->shape, sizeof stop);
+    start[axis] = begin;
+    stop[axis] = end;
+    return ht_slice(s, x, start, stop, NULL);
+}
+
+ht_array *ht_neighbour(ht_scope *s, ht_array *x, int axis, bool next, double edge) {
+    if (!x) return NULL;
+    const int at = x->n_dims + axis;
+    int64_t n = x->shape[at], shape[HT_MAX_DIMS];
+    if (n == 0) return x;
+    memcpy(shape, x->shape, sizeof shape);
+    shape[at] = 1;
+    ht_array *rest = ht_axis_part(s, x, at, next, next ? n : n - 1),
+             *end = ht_full(s, edge, x->dtype, shape, x->n_dims);
+    return ht_concatenate(s, (ht_array *[]){next ? rest : end, next ? end : rest}, 2, at);
 }
 
 ht_array *ht_swapaxes(ht_scope *s, ht_array *x, int axis1, int axis2) {

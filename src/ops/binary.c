@@ -1,4 +1,5 @@
-/* Binary elementwise operations: operands broadcast by NumPy's rule and promote by MLX's (ht_dtype_promote). */
+/* Binary elementwise operations and comparisons of arrays: operands broadcast by NumPy's rule and promote by MLX's
+ * (ht_dtype_promote). */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -6,6 +7,7 @@
 
 #include <hearth/ops.h>
 
+#include <math.h>
 #include <string.h>
 
 bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims) {
@@ -21,9 +23,11 @@ bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, i
 }
 
 bool ht_same_shape(const ht_array *a, const ht_array *b) {
-    bool same = a->n_dims == b->n_dims;
-    for (int i = 0; same && i < a->n_dims; i++) same = a->shape[i] == b->shape[i];
-    return same;
+    return a->n_dims == b->n_dims && ht_shape_begins(a, b->shape, b->n_dims);
+}
+
+bool ht_shape_begins(const ht_array *x, const int64_t *shape, int n) {
+    return x->n_dims >= n && memcmp(x->shape, shape, (size_t)n * sizeof *shape) == 0;
 }
 
 /* ---- shape rules: operands have been converted and broadcast before, if possible ---- */
@@ -41,35 +45,27 @@ static ht_status same_operands(const char *op, const ht_array *a, const ht_array
                    ht_dtype_name(b->dtype));
 }
 
-ht_status ht_shape_binary(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
-    (void)n_in, (void)params;
-    ht_status status = same_operands(op, in[0], in[1], err);
-    return status ? status : ht_result_like(in[0], in[0]->dtype, out);
+ht_status ht_shape_binary(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status status = same_operands(c->op, c->in[0], c->in[1], err);
+    return status ? status : ht_result_like(c->in[0], c->in[0]->dtype, out);
 }
 
-ht_status ht_shape_compare(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                           ht_error *err) {
-    (void)n_in, (void)params;
-    ht_status status = same_operands(op, in[0], in[1], err);
-    return status ? status : ht_result_like(in[0], HT_BOOL, out);
+ht_status ht_shape_compare(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status status = same_operands(c->op, c->in[0], c->in[1], err);
+    return status ? status : ht_result_like(c->in[0], HT_BOOL, out);
 }
 
-ht_status ht_shape_where(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                         ht_error *err) {
-    (void)n_in, (void)params;
-    ht_status status = same_operands(op, in[1], in[2], err);
-    if (!status) status = same_shapes(op, in[0], in[1], err);
-    return status ? status : ht_result_like(in[1], in[1]->dtype, out);
+ht_status ht_shape_where(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status status = same_operands(c->op, c->in[1], c->in[2], err);
+    if (!status) status = same_shapes(c->op, c->in[0], c->in[1], err);
+    return status ? status : ht_result_like(c->in[1], c->in[1]->dtype, out);
 }
 
 /* ---- operands ---- */
 
 /* x broadcast to the result's shape, as kernels require; x itself when it has that shape. */
 static ht_array *broadcast_operand(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
-    bool same = x->n_dims == n_dims;
-    for (int i = 0; same && i < n_dims; i++) same = x->shape[i] == shape[i];
-    return same ? x : ht_broadcast_to(s, x, shape, n_dims);
+    return x->n_dims == n_dims && ht_shape_begins(x, shape, n_dims) ? x : ht_broadcast_to(s, x, shape, n_dims);
 }
 
 /* Broadcasts both operands; incompatible shapes are left for the shape rule to report. */
@@ -174,17 +170,52 @@ ht_array *ht_clip(ht_scope *s, ht_array *x, ht_array *low, ht_array *high) {
     return high == HT_NONE ? x : ht_minimum(s, x, high);
 }
 
+static ht_array *constant(ht_scope *s, double value, ht_dtype dtype) { return ht_full(s, value, dtype, NULL, 0); }
+
+static ht_array *both_nan(ht_scope *s, ht_array *a, ht_array *b) {
+    return ht_logical_and(s, ht_isnan(s, a), ht_isnan(s, b));
+}
+
+/* Infinite elements are compared for equality, as their differences are NaN or infinite. */
+ht_array *ht_isclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan) {
+    if (!a || !b) return NULL;
+    ht_dtype dtype = ht_dtype_at_least_float(ht_dtype_promote(a->dtype, b->dtype));
+    a = ht_astype(s, a, dtype);
+    b = ht_astype(s, b, dtype);
+    ht_array *distance = ht_abs(s, ht_subtract(s, a, b));
+    ht_array *tolerance = ht_add(s, ht_multiply(s, ht_abs(s, b), constant(s, rtol, dtype)), constant(s, atol, dtype));
+    ht_array *finite = ht_logical_and(s, ht_isfinite(s, a), ht_isfinite(s, b));
+    ht_array *near = ht_logical_and(s, finite, ht_less_equal(s, distance, tolerance));
+    ht_array *close = ht_logical_or(s, near, ht_equal(s, a, b));
+    return equal_nan ? ht_logical_or(s, close, both_nan(s, a, b)) : close;
+}
+
+ht_array *ht_allclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan) {
+    return ht_all(s, ht_isclose(s, a, b, rtol, atol, equal_nan), NULL, 0, false);
+}
+
+HT_REPLAY(array_equal_again, ht_array_equal(s, in[0], in[1], a->number[0]))
+
+ht_array *ht_array_equal(ht_scope *s, ht_array *a, ht_array *b, bool equal_nan) {
+    if (!a || !b) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, array_equal_again, (ht_plain_args){.number = {equal_nan}}, (ht_array *[]){a, b}, 2);
+    if (!ht_same_shape(a, b)) return constant(s, 0.0, HT_BOOL);
+    ht_array *same = ht_equal(s, a, b);
+    if (equal_nan) same = ht_logical_or(s, same, both_nan(s, a, b));
+    return ht_all(s, same, NULL, 0, false);
+}
+
 /* ---- reverse rules ---- */
 
 /* Operands have the result's shape: a broadcast operand is a view, whose own reverse rule sums. */
 
 #define RULE(name, of_a, of_b)                                                                                         \
-    bool ht_vjp_##name(ht_scope *s, const ht_array *node, ht_array *g, ht_array **grad_in) {                           \
+    void ht_vjp_##name(ht_scope *s, const ht_array *node, ht_array *g, ht_array **grad_in) {                           \
         ht_array *a = node->in[0], *b = node->in[1], *y = ht_node_output(node);                                        \
         (void)a, (void)b, (void)y, (void)s;                                                                            \
         grad_in[0] = (of_a);                                                                                           \
         grad_in[1] = (of_b);                                                                                           \
-        return grad_in[0] && grad_in[1];                                                                               \
     }
 
 #define MUL(p, q) ht_multiply(s, p, q)
@@ -219,9 +250,8 @@ static ht_array *where_true(ht_scope *s, ht_array *condition, ht_array *g) {
 RULE(maximum, where_true(s, ht_greater(s, a, b), g), where_true(s, ht_less_equal(s, a, b), g))
 RULE(minimum, where_true(s, ht_less(s, a, b), g), where_true(s, ht_greater_equal(s, a, b), g))
 
-bool ht_vjp_where(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_where(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *zero = ht_constant_like(s, grad, 0.0);
     grad_in[1] = ht_where(s, node->in[0], grad, zero);
     grad_in[2] = ht_where(s, node->in[0], zero, grad);
-    return grad_in[1] && grad_in[2];
 }

@@ -18,12 +18,10 @@ ht_compose_fn ht_compose_mean, ht_compose_var, ht_compose_logsumexp, ht_compose_
 /* ---- selection and updates by index, order (compose_index.c) ---- */
 ht_compose_fn ht_compose_take, ht_compose_take_along, ht_compose_put_along, ht_compose_slice_update,
     ht_compose_strided_add, ht_compose_sort, ht_compose_partition, ht_compose_argpartition, ht_compose_top_k;
-/* ---- norms (compose_norm.c) ---- */
+/* ---- norms, rotary embedding, attention with all scores in memory at once (compose_fused.c) ---- */
 ht_compose_fn ht_compose_rms_norm, ht_compose_layer_norm, ht_compose_rms_norm_grad, ht_compose_layer_norm_grad;
-/* ---- rotary embedding (compose_rope.c) ---- */
-ht_compose_fn ht_compose_rope;
-/* ---- attention (compose_attention.c): all scores are in memory at once ---- */
-ht_compose_fn ht_compose_sdpa, ht_compose_sdpa_grad, ht_compose_attend_rows, ht_compose_attend_rows_grad;
+ht_compose_fn ht_compose_rope, ht_compose_sdpa, ht_compose_sdpa_grad, ht_compose_attend_rows,
+    ht_compose_attend_rows_grad;
 /* ---- matrix products (compose_matmul.c): the rows of a packed or quantised matrix are in memory in f32 ---- */
 ht_compose_fn ht_compose_gather_mm, ht_compose_quantized_matmul, ht_compose_linear, ht_compose_linear_back,
     ht_compose_linear_gather, ht_compose_linear_gather_back, ht_compose_head_loss, ht_compose_head_loss_grad;

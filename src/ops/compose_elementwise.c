@@ -16,9 +16,9 @@ ht_array *ht_widened(ht_scope *s, ht_array *x) {
 
 /* Defines a composition of one operand by an expression of x, the operand in f32 or better. */
 #define RULE(name, expression)                                                                                         \
-    ht_array *ht_compose_##name(ht_scope *s, const void *params, ht_array *const *in, int n_in) {                      \
+    ht_array *ht_compose_##name(ht_scope *s, const void *params, ht_array *const *in) {                                \
         ht_array *x = ht_widened(s, in[0]);                                                                            \
-        (void)params, (void)n_in;                                                                                      \
+        (void)params;                                                                                                  \
         return x ? ht_astype(s, (expression), in[0]->dtype) : NULL;                                                    \
     }
 
@@ -66,9 +66,9 @@ RULE(softcap, TIMES(ht_tanh(s, ht_divide(s, x, CONSTANT(value_of(params)))), val
 
 /* With high >= low: high + log(1 + e^(low - high)), a function of both for derivatives of any order, also where they are
  * equal. Equal infinities, which have no difference, are the result. */
-ht_array *ht_compose_logaddexp(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_logaddexp(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *a = ht_widened(s, in[0]), *b = ht_widened(s, in[1]);
-    (void)params, (void)n_in;
+    (void)params;
     if (!a || !b) return NULL;
     ht_array *ordered = ht_greater_equal(s, a, b);
     ht_array *high = ht_where(s, ordered, a, b), *low = ht_where(s, ordered, b, a), *gap = ht_subtract(s, low, high);
@@ -79,16 +79,16 @@ ht_array *ht_compose_logaddexp(ht_scope *s, const void *params, ht_array *const 
 
 /* ---- tests ---- */
 
-ht_array *ht_compose_is_inf(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_is_inf(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = in[0];
-    (void)params, (void)n_in;
+    (void)params;
     if (!ht_dtype_is_float(x->dtype)) return ht_full_like(s, x, 0, HT_BOOL);
     return ht_equal(s, ht_abs(s, x), CONSTANT((double)INFINITY));
 }
 
-ht_array *ht_compose_is_finite(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_is_finite(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = in[0];
-    (void)params, (void)n_in;
+    (void)params;
     if (!ht_dtype_is_float(x->dtype)) return ht_full_like(s, x, 1, HT_BOOL);
     return ht_less(s, ht_abs(s, x), CONSTANT((double)INFINITY));
 }
@@ -98,10 +98,9 @@ static double largest_of(ht_dtype t) {
 }
 
 /* In the dtype of x itself: finite elements keep their bits. */
-ht_array *ht_compose_nan_to_num(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_nan_to_num(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_nan_to_num_params *p = params;
     ht_array *x = in[0];
-    (void)n_in;
     const double infinity = (double)INFINITY, largest = largest_of(x->dtype);
     const double high = isnan(p->posinf) ? largest : p->posinf, low = isnan(p->neginf) ? -largest : p->neginf;
     ht_array *y = ht_where(s, ht_isnan(s, x), CONSTANT(p->nan), x);

@@ -43,13 +43,12 @@ static around around_axis(const ht_array *x, int axis) {
     return a;
 }
 
-ht_array *ht_compose_take(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_take(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_array *x = in[0], *index = in[1];
     const int axis = ((const ht_axis_params *)params)->axis;
     const around a = around_axis(x, axis);
     int64_t shape[HT_MAX_DIMS], m = ht_array_size(index);
     int n_dims = 0;
-    (void)n_in;
     for (int i = 0; i < axis; i++) shape[n_dims++] = x->shape[i];
     for (int i = 0; i < index->n_dims; i++) shape[n_dims++] = index->shape[i];
     for (int i = axis + 1; i < x->n_dims; i++) shape[n_dims++] = x->shape[i];
@@ -71,12 +70,11 @@ static bool places_along(ht_scope *s, ht_array *index, int axis, ht_array *at[3]
 
 static const int three_axes[3] = {0, 1, 2};
 
-ht_array *ht_compose_take_along(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_take_along(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_array *index = in[1];
     const int axis = ((const ht_axis_params *)params)->axis;
     const around a = around_axis(in[0], axis);
     ht_array *at[3];
-    (void)n_in;
     if (is_empty(in[0]) && is_empty(index)) return ht_reshape(s, in[0], index->shape, index->n_dims);
     ht_array *x = ht_reshape(s, in[0], (int64_t[]){a.outer, a.n, a.inner}, 3);
     if (!x || !places_along(s, in[1], axis, at)) return NULL;
@@ -84,11 +82,10 @@ ht_array *ht_compose_take_along(ht_scope *s, const void *params, ht_array *const
     return ht_reshape(s, y, index->shape, index->n_dims);
 }
 
-ht_array *ht_compose_put_along(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_put_along(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_put_along_params *p = params;
     const around a = around_axis(in[0], p->axis), of_index = around_axis(in[1], p->axis);
     ht_array *at[3];
-    (void)n_in;
     if (is_empty(in[0])) return with_nothing(s, in[0], in[2]);
     ht_array *x = ht_reshape(s, in[0], (int64_t[]){a.outer, a.n, a.inner}, 3);
     ht_array *updates = ht_reshape(s, in[2], (int64_t[]){of_index.outer, of_index.n, of_index.inner, 1, 1, 1}, 6);
@@ -115,11 +112,10 @@ static ht_array *placed(ht_scope *s, ht_array *x, ht_array *at, ht_array *update
     return at ? ht_scatter(s, x, &at, (int[]){0}, 1, updates, mode) : NULL;
 }
 
-ht_array *ht_compose_slice_update(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_slice_update(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_slice_params *p = params;
     ht_array *x = in[0], *update = in[1];
     int64_t stride[HT_MAX_DIMS], offset = 0, step = 1;
-    (void)n_in;
     if (is_empty(x)) return with_nothing(s, x, update);
     for (int d = x->n_dims - 1; d >= 0; d--) {
         stride[d] = step * p->step[d];
@@ -131,10 +127,9 @@ ht_array *ht_compose_slice_update(ht_scope *s, const void *params, ht_array *con
     return ht_reshape(s, y, x->shape, x->n_dims);
 }
 
-ht_array *ht_compose_strided_add(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_strided_add(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_strided_add_params *p = params;
     ht_array *x = in[0], *zeros = ht_zeros(s, x->dtype, p->shape, p->n_dims);
-    (void)n_in;
     if (zeros && is_empty(zeros)) return ht_reshape(s, x, p->shape, p->n_dims);
     ht_array *at = positions(s, x->shape, x->n_dims, p->window.stride, p->window.offset);
     zeros = zeros ? ht_reshape(s, zeros, (int64_t[]){ht_array_size(zeros)}, 1) : NULL;
@@ -145,18 +140,18 @@ ht_array *ht_compose_strided_add(ht_scope *s, const void *params, ht_array *cons
 /* ---- order ---- */
 
 /* Zeros of both signs are equal to ARGSORT: they keep their order. */
-ht_array *ht_compose_sort(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)params, (void)n_in;
+ht_array *ht_compose_sort(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
     return ht_take_along_axis(s, in[0], ht_argsort(s, in[0], -1), -1);
 }
 
-ht_array *ht_compose_partition(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)params, (void)n_in;
+ht_array *ht_compose_partition(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
     return ht_sort(s, in[0], -1);
 }
 
-ht_array *ht_compose_argpartition(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)params, (void)n_in;
+ht_array *ht_compose_argpartition(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
     return ht_argsort(s, in[0], -1);
 }
 
@@ -176,9 +171,8 @@ static ht_array *backwards(ht_scope *s, ht_array *x, int64_t end) {
 
 /* The end of the ascending order, backwards. Equal elements keep their order in a sort: the row is reversed before it, so that
  * they come in order of their index after the second reversal. NaN is last in the ascending order. */
-ht_array *ht_compose_top_k(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_top_k(ht_scope *s, const void *params, ht_array *const *in) {
     const int64_t n = in[0]->shape[in[0]->n_dims - 1], k = ((const ht_top_k_params *)params)->k;
-    (void)n_in;
     ht_array *order = backwards(s, ht_argsort(s, backwards(s, in[0], 0), -1), n - k);
     return ht_subtract(s, ht_full(s, (double)(n - 1), HT_I32, NULL, 0), ht_astype(s, order, HT_I32));
 }

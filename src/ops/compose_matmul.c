@@ -21,16 +21,15 @@ static ht_array *chosen(ht_scope *s, ht_array *x, ht_array *index) {
     return ht_take(s, ht_reshape(s, x, shape, 3), ht_checked_index(s, index, HT_NONE, n), 0);
 }
 
-ht_array *ht_compose_gather_mm(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)params, (void)n_in;
+ht_array *ht_compose_gather_mm(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
     ht_array *y = ht_matmul(s, chosen(s, ht_widened(s, in[0]), in[2]), chosen(s, ht_widened(s, in[1]), in[3]), false);
     return ht_astype(s, y, in[0]->dtype);
 }
 
-ht_array *ht_compose_quantized_matmul(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_quantized_matmul(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_quantize_params *p = params;
     ht_array *x = ht_widened(s, in[0]);
-    (void)n_in;
     ht_array *w = x ? ht_dequantize_groups(s, in[1], in[2], in[3], &p->how, x->dtype) : NULL;
     if (in[4] != HT_NONE) x = chosen(s, x, in[4]);
     if (in[4] != HT_NONE) w = chosen(s, w, in[5]);
@@ -57,14 +56,12 @@ static ht_array *product(ht_scope *s, ht_array *x, const ht_matrix *m, bool tran
     return ht_reshape(s, ht_matmul(s, flat, unpacked(s, m), transposed), shape, last + 1);
 }
 
-ht_array *ht_compose_linear(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)n_in;
+ht_array *ht_compose_linear(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *y = product(s, in[0], ((const ht_linear_params *)params)->matrix, true);
     return in[1] == HT_NONE ? y : ht_add(s, y, in[1]);
 }
 
-ht_array *ht_compose_linear_back(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)n_in;
+ht_array *ht_compose_linear_back(ht_scope *s, const void *params, ht_array *const *in) {
     return product(s, in[0], ((const ht_linear_params *)params)->matrix, false);
 }
 
@@ -89,18 +86,16 @@ static ht_array *products_of(ht_scope *s, ht_array *x, ht_array *ids, const ht_m
     return y;
 }
 
-ht_array *ht_compose_linear_gather(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_linear_gather(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_linear_gather_params *p = params;
-    (void)n_in;
     ht_array *y[HT_EXPERT_SETS], *ids = ht_checked_index(s, in[1], HT_NONE, p->experts[0]->n);
     for (int i = 0; i < p->n_sets; i++) y[i] = products_of(s, in[0], ids, p->experts[i], true);
     return p->n_sets == 1 ? y[0] : ht_concatenate(s, y, p->n_sets, -1);
 }
 
-ht_array *ht_compose_linear_gather_back(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_linear_gather_back(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_linear_gather_params *p = params;
     const int64_t n = p->experts[0]->matrix[0]->n_rows, t = in[0]->shape[0], m = in[0]->shape[1];
-    (void)n_in;
     ht_array *sum = NULL, *ids = ht_checked_index(s, in[1], HT_NONE, p->experts[0]->n);
     for (int i = 0; i < p->n_sets; i++) {
         ht_array *dy = ht_slice(s, in[0], (int64_t[]){0, 0, i * n}, (int64_t[]){t, m, (i + 1) * n}, NULL);
@@ -114,11 +109,10 @@ ht_array *ht_compose_linear_gather_back(ht_scope *s, const void *params, ht_arra
 
 /* Rows without a target are replaced before they are used, as what is not finite in them would come back through a gradient
  * of 0. */
-ht_array *ht_compose_head_loss(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_head_loss(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_head_loss_params *p = params;
     const ht_linear_params head = {.matrix = p->matrix};
     const int64_t t = in[0]->shape[0];
-    (void)n_in;
     ht_array *zero = ht_constant_like(s, in[0], 0), *none = ht_constant_like(s, in[1], 0);
     ht_array *counts = ht_greater_equal(s, in[1], none);                                /* [T] */
     ht_array *x = ht_where(s, ht_expand_dims(s, counts, 1), in[0], zero);               /* [T, k] */
@@ -133,9 +127,8 @@ ht_array *ht_compose_head_loss(ht_scope *s, const void *params, ht_array *const 
 }
 
 /* Of the losses: the log-sum-exps below them have no gradient. */
-ht_array *ht_compose_head_loss_grad(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_head_loss_grad(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *grad = ht_stack(s, (ht_array *[]){in[3], ht_zeros_like(s, in[3])}, 2, 0);
-    (void)n_in;
     ht_array *dx = grad ? ht_gradients_by_composition(s, ht_compose_head_loss, params, in, 2, 1, grad) : NULL;
     return ht_reshape(s, dx, in[0]->shape, in[0]->n_dims);
 }

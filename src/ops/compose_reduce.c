@@ -15,9 +15,9 @@ static ht_array *zero_of(ht_scope *s, const ht_array *x) { return ht_constant_li
 
 /* ---- moments ---- */
 
-ht_array *ht_compose_mean(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_mean(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = ht_widened(s, in[0]);
-    (void)params, (void)n_in;
+    (void)params;
     if (!x) return NULL;
     ht_array *n = ht_constant_like(s, x, (double)length_of(x));
     return ht_astype(s, ht_divide(s, ht_sum(s, x, last_axis, 1, false), n), in[0]->dtype);
@@ -29,9 +29,8 @@ ht_array *ht_centred(ht_scope *s, ht_array *x) {
     return ht_subtract(s, off, ht_mean(s, off, last_axis, 1, true));
 }
 
-ht_array *ht_compose_var(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_var(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = ht_widened(s, in[0]);
-    (void)n_in;
     if (!x) return NULL;
     const double divisor = (double)length_of(x) - ((const ht_var_params *)params)->ddof;
     ht_array *sum = ht_sum(s, ht_square(s, ht_centred(s, x)), last_axis, 1, false);
@@ -44,9 +43,9 @@ ht_array *ht_compose_var(ht_scope *s, const void *params, ht_array *const *in, i
 /* The derivatives of the maximum are left out: it cancels. Rows with an infinite maximum, which has no differences, are the
  * sums of their elements of that value, so that each of these has the derivative 1; the other branch has zeros there, as
  * NaN would come back through a gradient of 0. */
-ht_array *ht_compose_logsumexp(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_logsumexp(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = ht_widened(s, in[0]);
-    (void)params, (void)n_in;
+    (void)params;
     ht_array *max = ht_stop_gradient(s, ht_max(s, x, last_axis, 1, true));
     if (!max) return NULL;
     ht_array *infinite = ht_isinf(s, max);
@@ -57,28 +56,12 @@ ht_array *ht_compose_logsumexp(ht_scope *s, const void *params, ht_array *const 
     return ht_astype(s, ht_squeeze(s, y, -1), in[0]->dtype);
 }
 
-ht_array *ht_compose_softmax(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_softmax(ht_scope *s, const void *params, ht_array *const *in) {
     const int axis = -1 - ((const ht_along_params *)params)->behind;
     ht_array *x = ht_widened(s, in[0]);
-    (void)n_in;
     if (ht_array_size(in[0]) == 0) return in[0];
     ht_array *e = ht_exp(s, ht_subtract(s, x, ht_stop_gradient(s, ht_max(s, x, &axis, 1, true))));
     return ht_astype(s, ht_divide(s, e, ht_sum(s, e, &axis, 1, true)), in[0]->dtype);
-}
-
-/* Element before each along the last axis, or behind it with `reverse`; minus infinity at the end. */
-static ht_array *previous(ht_scope *s, ht_array *x, bool reverse) {
-    const int last = x->n_dims - 1;
-    int64_t edge[HT_MAX_DIMS], start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
-    memcpy(edge, x->shape, sizeof edge);
-    memcpy(stop, x->shape, sizeof stop);
-    edge[last] = 1;
-    if (reverse)
-        start[last] = 1;
-    else
-        stop[last]--;
-    ht_array *end = ht_full(s, (double)-INFINITY, x->dtype, edge, x->n_dims), *rest = ht_slice(s, x, start, stop, NULL);
-    return ht_concatenate(s, (ht_array *[]){reverse ? rest : end, reverse ? end : rest}, 2, -1);
 }
 
 /* Inclusive scan of the last axis. With running maxima m: s_i = e^(x_i - m_i) + e^(m_(i-1) - m_i) s_(i-1), a recurrence
@@ -87,7 +70,8 @@ static ht_array *previous(ht_scope *s, ht_array *x, bool reverse) {
 static ht_array *scanned(ht_scope *s, ht_array *x, bool reverse) {
     ht_array *max = ht_stop_gradient(s, ht_cummax(s, x, -1, reverse, true));
     if (!max) return NULL;
-    ht_array *zero = zero_of(s, x), *finite = ht_isfinite(s, max), *before = previous(s, max, reverse);
+    ht_array *zero = zero_of(s, x), *finite = ht_isfinite(s, max),
+             *before = ht_neighbour(s, max, -1, reverse, (double)-INFINITY);
     ht_array *continues = ht_logical_and(s, finite, ht_isfinite(s, before));
     ht_array *off = ht_exp(s, ht_where(s, finite, ht_subtract(s, x, max), zero));
     ht_array *step = ht_exp(s, ht_where(s, continues, ht_subtract(s, before, max), zero));
@@ -96,14 +80,13 @@ static ht_array *scanned(ht_scope *s, ht_array *x, bool reverse) {
     return ht_where(s, finite, ht_add(s, max, ht_log(s, sums)), max);
 }
 
-ht_array *ht_compose_logcumsumexp(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
+ht_array *ht_compose_logcumsumexp(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_scan_params *p = params;
     const int axis = -1 - p->behind;
-    (void)n_in;
     if (ht_array_size(in[0]) == 0) return in[0];
     ht_array *x = ht_swapaxes(s, ht_widened(s, in[0]), axis, -1);
     ht_array *y = x ? scanned(s, x, p->reverse) : NULL;
-    if (y && !p->inclusive) y = previous(s, y, p->reverse);
+    if (y && !p->inclusive) y = ht_neighbour(s, y, -1, p->reverse, (double)-INFINITY);
     return ht_astype(s, ht_swapaxes(s, y, axis, -1), in[0]->dtype);
 }
 
@@ -117,12 +100,12 @@ static ht_array *place(ht_scope *s, ht_array *x, ht_array *extreme) {
     return ht_min(s, ht_where(s, hit, number, none), last_axis, 1, false);
 }
 
-ht_array *ht_compose_argmax(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)params, (void)n_in;
+ht_array *ht_compose_argmax(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
     return place(s, in[0], ht_max(s, in[0], last_axis, 1, true));
 }
 
-ht_array *ht_compose_argmin(ht_scope *s, const void *params, ht_array *const *in, int n_in) {
-    (void)params, (void)n_in;
+ht_array *ht_compose_argmin(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
     return place(s, in[0], ht_min(s, in[0], last_axis, 1, true));
 }

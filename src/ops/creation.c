@@ -19,26 +19,18 @@ static ht_status result_of(const ht_make_params *p, const char *op, const int64_
     return HT_OK;
 }
 
-ht_status ht_shape_full(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)in;
-    (void)n_in;
-    const ht_make_params *p = params;
-    return result_of(p, op, p->shape, p->n_dims, out, err);
+ht_status ht_shape_full(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_make_params *p = c->params;
+    return result_of(p, c->op, p->shape, p->n_dims, out, err);
 }
 
-ht_status ht_shape_cast(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)n_in;
-    return result_of(params, op, in[0]->shape, in[0]->n_dims, out, err);
+ht_status ht_shape_cast(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    return result_of(c->params, c->op, c->in[0]->shape, c->in[0]->n_dims, out, err);
 }
 
-ht_status ht_shape_copy(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)n_in;
-    (void)params;
-    const ht_make_params p = {.dtype = in[0]->dtype};
-    return result_of(&p, op, in[0]->shape, in[0]->n_dims, out, err);
+ht_status ht_shape_copy(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_make_params p = {.dtype = c->in[0]->dtype};
+    return result_of(&p, c->op, c->in[0]->shape, c->in[0]->n_dims, out, err);
 }
 
 ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shape, int n_dims) {

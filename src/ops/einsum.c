@@ -47,8 +47,7 @@ static label_set set_of(const labels *l) {
 }
 
 static bool fail(equation *e, const char *what) {
-    ht_scope_fail(e->s, HT_ERR_ARGUMENT, "einsum: \"%s\": %s", e->text, what);
-    return false;
+    return ht_scope_fail(e->s, HT_ERR_ARGUMENT, "einsum: \"%s\": %s", e->text, what);
 }
 
 /* ---- parsing ---- */
@@ -84,19 +83,17 @@ static bool count_hidden(equation *e, const char *p, const ht_array *x, int *hid
     }
     *hidden = x->n_dims - letters;
     if (*hidden == 0 || (*hidden > 0 && dots)) return true;
-    ht_scope_fail(e->s, HT_ERR_ARGUMENT, "einsum: \"%s\": %d axes are named of an operand that has %d", e->text,
-                  letters, x->n_dims);
-    return false;
+    return ht_scope_fail(e->s, HT_ERR_ARGUMENT, "einsum: \"%s\": %d axes are named of an operand that has %d", e->text,
+                         letters, x->n_dims);
 }
 
 static bool note_sizes(equation *e, const operand *o) {
     for (int i = 0; i < o->l.n; i++) {
         int64_t *size = &e->size[o->l.at[i]], length = o->x->shape[i];
-        if (*size != 1 && length != 1 && *size != length) {
-            ht_scope_fail(e->s, HT_ERR_ARGUMENT, "einsum: \"%s\": an axis is %lld long in one place, %lld in another",
-                          e->text, (long long)*size, (long long)length);
-            return false;
-        }
+        if (*size != 1 && length != 1 && *size != length)
+            return ht_scope_fail(e->s, HT_ERR_ARGUMENT,
+                                 "einsum: \"%s\": an axis is %lld long in one place, %lld in another", e->text,
+                                 (long long)*size, (long long)length);
         if (length != 1) *size = length;
     }
     return true;
@@ -307,10 +304,7 @@ static ht_array *evaluate(equation *e) {
     return e->in[0].x ? in_order(e, &e->in[0], &e->out) : NULL;
 }
 
-static bool einsum_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    out[0] = ht_einsum(s, args, in, n_in);
-    return out[0] != NULL;
-}
+HT_REPLAY_OF(einsum_again, char, ht_einsum(s, a, in, n_in))
 
 ht_array *ht_einsum(ht_scope *s, const char *subscripts, ht_array *const *operands, int n) {
     if (n < 1) return ht_scope_fail(s, HT_ERR_ARGUMENT, "einsum: no arrays are given");

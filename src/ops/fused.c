@@ -34,22 +34,18 @@ static ht_status check_norm(const char *op, ht_array *const *in, int n_in, ht_er
     return HT_OK;
 }
 
-ht_status ht_shape_norm(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)params;
-    ht_status st = check_norm(op, in, n_in, err);
-    return st ? st : ht_result_like(in[0], in[0]->dtype, out);
+ht_status ht_shape_norm(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_norm(c->op, c->in, c->n_in, err);
+    return st ? st : ht_result_like(c->in[0], c->in[0]->dtype, out);
 }
 
 /* Operands: those of the norm, then the gradient of its result. */
-ht_status ht_shape_norm_grad(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                             ht_error *err) {
-    (void)params;
-    ht_status st = check_norm(op, in, n_in - 1, err);
+ht_status ht_shape_norm_grad(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_norm(c->op, c->in, c->n_in - 1, err);
     if (st) return st;
-    *out = (ht_result_type){in[0]->dtype, 1, {0}};
-    for (int i = 0; i < n_in - 1; i++)
-        if (in[i] != HT_NONE) out->shape[0] += ht_array_size(in[i]);
+    *out = (ht_result_type){c->in[0]->dtype, 1, {0}};
+    for (int i = 0; i < c->n_in - 1; i++)
+        if (c->in[i] != HT_NONE) out->shape[0] += ht_array_size(c->in[i]);
     return HT_OK;
 }
 
@@ -80,32 +76,23 @@ ht_array *ht_layer_norm(ht_scope *s, ht_array *x, ht_array *weight, ht_array *bi
 
 /* ---- rotary embedding ---- */
 
-/* True when pos has the leading axes of x. */
-static bool has_rows_of(const ht_array *pos, const ht_array *x) {
-    bool same = pos->n_dims == x->n_dims - 2;
-    for (int i = 0; same && i < pos->n_dims; i++) same = pos->shape[i] == x->shape[i];
-    return same;
-}
-
-ht_status ht_shape_rope(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)n_in;
-    const ht_array *x = in[0], *pos = in[1], *factors = in[2];
-    const ht_rope_params *p = params;
+ht_status ht_shape_rope(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *x = c->in[0], *pos = c->in[1], *factors = c->in[2];
+    const ht_rope_params *p = c->params;
     char text[HT_SHAPE_TEXT], rows[HT_SHAPE_TEXT];
     if (x->n_dims < 3 || !ht_dtype_is_float(x->dtype))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x is %s of %s, expected floating point [..., heads, head_dim]", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x is %s of %s, expected floating point [..., heads, head_dim]", c->op,
                        ht_shape_text(x->shape, x->n_dims, text), ht_dtype_name(x->dtype));
-    if (pos->dtype != HT_I32 || !has_rows_of(pos, x))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: positions are %s of %s, expected i32 %s", op,
+    if (pos->dtype != HT_I32 || pos->n_dims != x->n_dims - 2 || !ht_shape_begins(x, pos->shape, pos->n_dims))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: positions are %s of %s, expected i32 %s", c->op,
                        ht_shape_text(pos->shape, pos->n_dims, text), ht_dtype_name(pos->dtype),
                        ht_shape_text(x->shape, x->n_dims - 2, rows));
     int64_t head_dim = x->shape[x->n_dims - 1];
     if (p->dims < 0 || p->dims % 2 != 0 || p->dims > head_dim)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %d rotated dimensions, expected an even number up to %lld", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %d rotated dimensions, expected an even number up to %lld", c->op,
                        (int)p->dims, (long long)head_dim);
     if (factors != HT_NONE && (factors->dtype != HT_F32 || factors->n_dims != 1 || factors->shape[0] != p->dims / 2))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: frequency factors are %s of %s, expected f32 [%d]", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: frequency factors are %s of %s, expected f32 [%d]", c->op,
                        ht_shape_text(factors->shape, factors->n_dims, text), ht_dtype_name(factors->dtype),
                        (int)p->dims / 2);
     return ht_result_like(x, x->dtype, out);
@@ -130,11 +117,7 @@ static ht_array *positions(ht_scope *s, ht_array *offset, int64_t batch, int64_t
     return ht_broadcast_to(s, pos, (int64_t[]){batch, rows}, 2);
 }
 
-static bool rope_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    (void)n_in;
-    out[0] = ht_rope_rows(s, in[0], in[1], in[2], args);
-    return out[0] != NULL;
-}
+HT_REPLAY_OF(rope_again, ht_rope_config, ht_rope_rows(s, in[0], in[1], in[2], a))
 
 /* Transposes rows before heads, applies ht_rope, and transposes back. All axes between the first and the last two are
  * heads. */
@@ -158,34 +141,126 @@ ht_array *ht_rope_rows(ht_scope *s, ht_array *x, ht_array *offset, ht_array *fre
 
 /* ---- attention ---- */
 
-ht_status ht_shape_attend(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
-    (void)n_in;
-    (void)params;
-    const ht_array *q = in[0], *k = in[1], *v = in[2];
+ht_status ht_shape_attend(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *q = c->in[0], *k = c->in[1], *v = c->in[2];
     char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
     bool ok = q->dtype == HT_F32 && q->n_dims == 3;
     if (k == HT_NONE && v == HT_NONE) {
         if (!ok)
-            return ht_fail(err, HT_ERR_ARGUMENT, "%s: q %s, expected f32 [T, heads, head_dim]", op,
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s: q %s, expected f32 [T, heads, head_dim]", c->op,
                            ht_shape_text(q->shape, q->n_dims, tq));
         *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
         return HT_OK;
     }
     if (k == HT_NONE || v == HT_NONE)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: keys and values come together or not at all", op);
-    ok = ok && k->dtype == HT_F32 && v->dtype == HT_F32 && k->n_dims == 3 && v->n_dims == 3;
-    for (int i = 0; ok && i < 3; i++) ok = k->shape[i] == v->shape[i];
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: keys and values come together or not at all", c->op);
+    ok = ok && k->dtype == HT_F32 && v->dtype == HT_F32 && k->n_dims == 3 && ht_same_shape(k, v);
     ok = ok && q->shape[0] == k->shape[0] && q->shape[2] == k->shape[2];
     ok = ok && k->shape[1] > 0 && q->shape[1] % k->shape[1] == 0;
     if (!ok)
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "%s: q %s, k %s, v %s; expected f32 [T, heads, head_dim] and twice [T, kv_heads, head_dim] with "
                        "kv_heads dividing heads",
-                       op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
+                       c->op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
                        ht_shape_text(v->shape, v->n_dims, tv));
     *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
     return HT_OK;
+}
+
+static ht_status check_shapes(const char *op, ht_array *const *in, ht_error *err) {
+    const ht_array *q = in[0], *k = in[1], *v = in[2];
+    char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
+    bool ok = q->n_dims == 4 && k->n_dims == 4 && v->n_dims == 4;
+    ok = ok && q->shape[0] == k->shape[0] && q->shape[0] == v->shape[0] && k->shape[1] == v->shape[1];
+    ok = ok && k->shape[1] > 0 && q->shape[1] % k->shape[1] == 0;
+    ok = ok && q->shape[3] == k->shape[3] && k->shape[2] == v->shape[2];
+    if (ok) return HT_OK;
+    return ht_fail(
+        err, HT_ERR_ARGUMENT,
+        "%s: q %s, k %s, v %s; expected [batch, heads, n, d] and twice [batch, kv_heads, m, d] with kv_heads "
+        "dividing heads",
+        op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
+        ht_shape_text(v->shape, v->n_dims, tv));
+}
+
+ht_status ht_shape_sdpa(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_shapes(c->op, c->in, err);
+    if (st) return st;
+    const ht_array *q = c->in[0], *v = c->in[2], *sinks = c->in[4];
+    char text[HT_SHAPE_TEXT];
+    if (!ht_dtype_is_float(q->dtype))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s, expected floating point", c->op,
+                       ht_dtype_name(q->dtype));
+    if (sinks != HT_NONE && (sinks->n_dims != 1 || sinks->shape[0] != q->shape[1]))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the sinks are %s, expected one for each of %lld heads", c->op,
+                       ht_shape_text(sinks->shape, sinks->n_dims, text), (long long)q->shape[1]);
+    *out = (ht_result_type){q->dtype, 4, {q->shape[0], q->shape[1], q->shape[2], v->shape[3]}};
+    return HT_OK;
+}
+
+ht_status ht_shape_sdpa_grad(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = ht_shape_sdpa(c, out, err);
+    if (st) return st;
+    *out = (ht_result_type){
+        c->in[0]->dtype, 1, {ht_array_size(c->in[0]) + ht_array_size(c->in[1]) + ht_array_size(c->in[2])}};
+    return HT_OK;
+}
+
+ht_status ht_shape_attend_rows(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *q = c->in[0], *k = c->in[1], *v = c->in[2], *own = c->in[3], *first = c->in[4];
+    bool ok = q->n_dims == 3 && k->n_dims == 3 && v->n_dims == 3 && own->n_dims == 1 && first->n_dims == 1;
+    for (int i = 0; i < 5; i++) ok = ok && c->in[i]->dtype == (i < 3 ? HT_F32 : HT_I32);
+    ok = ok && k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] && k->shape[2] == q->shape[2];
+    ok = ok && k->shape[1] > 0 && q->shape[1] % k->shape[1] == 0;
+    ok = ok && own->shape[0] == q->shape[0] && first->shape[0] == q->shape[0];
+    char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
+    if (!ok)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: q %s, k %s, v %s; expected f32 [n, heads, d] and twice [rows, kv_heads, d] with kv_heads "
+                       "dividing heads, and two int32 [n]",
+                       c->op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
+                       ht_shape_text(v->shape, v->n_dims, tv));
+    *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], v->shape[2]}};
+    return HT_OK;
+}
+
+ht_status ht_shape_attend_rows_grad(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = ht_shape_attend_rows(c, out, err);
+    if (st) return st;
+    *out = (ht_result_type){HT_F32, 1, {ht_array_size(c->in[0]) + ht_array_size(c->in[1]) + ht_array_size(c->in[2])}};
+    return HT_OK;
+}
+
+/* Converts a mask or sinks to the dtype of the other operands; a wider dtype is an error. */
+static ht_array *narrowed(ht_scope *s, ht_array *x, ht_dtype dtype, const char *what) {
+    if (x == HT_NONE || x->dtype == dtype) return x;
+    if (ht_dtype_promote(x->dtype, dtype) != dtype)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT,
+                             "scaled_dot_product_attention: the %s is %s, which does not fit operands of %s", what,
+                             ht_dtype_name(x->dtype), ht_dtype_name(dtype));
+    return ht_astype(s, x, dtype);
+}
+
+HT_REPLAY_OF(attention_again, ht_attention_config,
+             ht_scaled_dot_product_attention(s, in[0], in[1], in[2], in[3], in[4], a))
+
+ht_array *ht_scaled_dot_product_attention(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, ht_array *mask,
+                                          ht_array *sinks, const ht_attention_config *how) {
+    if (!q || !k || !v || !mask || !sinks) return NULL;
+    if (ht_recording())
+        return ht_record_one(s, attention_again, how, sizeof *how, (ht_array *[]){q, k, v, mask, sinks}, 5);
+    if (how->window < 0 || (how->window > 0 && !how->causal))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT,
+                             "scaled_dot_product_attention: a window of %lld keys, expected 0, or more with causal",
+                             (long long)how->window);
+    ht_dtype dtype = ht_dtype_at_least_float(ht_dtype_promote(ht_dtype_promote(q->dtype, k->dtype), v->dtype));
+    if (mask != HT_NONE && mask->dtype != HT_BOOL) mask = narrowed(s, mask, dtype, "mask");
+    sinks = narrowed(s, sinks, dtype, "vector of sinks");
+    if (mask && mask != HT_NONE && q->n_dims == 4 && k->n_dims == 4)
+        mask = ht_broadcast_to(s, mask, (int64_t[]){q->shape[0], q->shape[1], q->shape[2], k->shape[2]}, 4);
+    ht_array *in[5] = {ht_astype(s, q, dtype), ht_astype(s, k, dtype), ht_astype(s, v, dtype), mask, sinks};
+    const ht_sdpa_params p = {how->scale, how->causal, how->window};
+    return ht_apply(s, HT_OP_SDPA, &p, in, 5);
 }
 
 /* ---- reverse rules ---- */
@@ -198,107 +273,95 @@ static const void *params_of(const ht_array *node) { return node->params; }
 /* ---- norms ---- */
 
 /* Splits the result of a backward kernel, the concatenated gradients of all present inputs. */
-static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
+static void part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
     int64_t at = 0;
-    for (int i = 0; flat && i < n; i++) {
-        grad_in[i] = HT_NONE;
+    for (int i = 0; i < n; i++) {
         if (in[i] == HT_NONE) continue;
         int64_t end = at + ht_array_size(in[i]);
         grad_in[i] = ht_reshape(s, ht_slice(s, flat, &at, &end, NULL), in[i]->shape, in[i]->n_dims);
-        if (!grad_in[i]) return false;
         at = end;
     }
-    return flat != NULL;
 }
 
 /* Gradients by the backward kernel, whose operands are those of the node and the gradient. */
-static bool norm_gradients(ht_scope *s, ht_op_id op, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+static void norm_gradients(ht_scope *s, ht_op_id op, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *in[4];
     memcpy(in, node->in, (size_t)node->n_in * sizeof *in);
     in[node->n_in] = grad;
-    return part(s, ht_apply(s, op, node->params, in, node->n_in + 1), in, node->n_in, grad_in);
+    part(s, ht_apply(s, op, node->params, in, node->n_in + 1), in, node->n_in, grad_in);
 }
 
-bool ht_vjp_rms_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return norm_gradients(s, HT_OP_RMS_NORM_GRAD, node, grad, grad_in);
+void ht_vjp_rms_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    norm_gradients(s, HT_OP_RMS_NORM_GRAD, node, grad, grad_in);
 }
 
-bool ht_vjp_layer_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return norm_gradients(s, HT_OP_LAYER_NORM_GRAD, node, grad, grad_in);
+void ht_vjp_layer_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    norm_gradients(s, HT_OP_LAYER_NORM_GRAD, node, grad, grad_in);
 }
 
-bool ht_vjp_rms_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, ht_compose_rms_norm_grad, node, grad, grad_in);
+void ht_vjp_rms_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_vjp_by_composition(s, ht_compose_rms_norm_grad, node, grad, grad_in);
 }
 
-bool ht_vjp_layer_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, ht_compose_layer_norm_grad, node, grad, grad_in);
+void ht_vjp_layer_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_vjp_by_composition(s, ht_compose_layer_norm_grad, node, grad, grad_in);
 }
 
 /* ---- rotary embedding: its gradient is the inverse rotation ---- */
 
-bool ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_rope_params p;
     memcpy(&p, node->params, sizeof p);
     p.scale = -p.scale;
     grad_in[0] = ht_apply(s, HT_OP_ROPE, &p, (ht_array *[]){grad, node->in[1], node->in[2]}, 3);
-    grad_in[1] = grad_in[2] = HT_NONE;
-    return grad_in[0] != NULL;
 }
 
 /* ---- attention ---- */
 
 /* Gradients of an additive mask and of sinks, by composition: the gradient of a mask has its full size anyway. */
-static bool sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    ht_array *in[5], *wrt[2] = {HT_NONE, HT_NONE};
+static void sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[5];
     memcpy(in, node->in, sizeof in);
-    for (int i = 0; i < 2; i++)
-        if (in[3 + i] != HT_NONE && !(in[3 + i] = wrt[i] = ht_placeholder(s, in[3 + i]))) return false;
-    grad_in[3] = grad_in[4] = HT_NONE;
-    if (wrt[0] == HT_NONE && wrt[1] == HT_NONE) return true;
-    ht_array *y = ht_compose_sdpa(s, node->params, in, 5);
-    for (int i = 0; i < 2; i++) {
-        bool wanted = wrt[i] != HT_NONE && ht_dtype_is_float(wrt[i]->dtype);
-        if (!y || (wanted && !ht_backward(s, &y, &grad, 1, &wrt[i], 1, &grad_in[3 + i]))) return false;
-    }
-    return true;
+    if (in[3] == HT_NONE && in[4] == HT_NONE) return;
+    for (int i = 3; i < 5; i++) in[i] = ht_placeholder(s, in[i]);
+    ht_array *y = in[3] && in[4] ? ht_compose_sdpa(s, node->params, in) : NULL;
+    (void)ht_backward(s, &y, &grad, 1, in + 3, 2, grad_in + 3);
 }
 
-bool ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *in[7];
     memcpy(in, node->in, 5 * sizeof *in);
     in[5] = ht_node_output(node);
     in[6] = grad;
-    return part(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in) &&
-           sdpa_mask_gradients(s, node, grad, grad_in);
+    part(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in);
+    sdpa_mask_gradients(s, node, grad, grad_in);
 }
 
-bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, ht_compose_sdpa_grad, node, grad, grad_in);
+void ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_vjp_by_composition(s, ht_compose_sdpa_grad, node, grad, grad_in);
 }
 
-bool ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *in[7];
     memcpy(in, node->in, 5 * sizeof *in);
     in[5] = ht_node_output(node);
     in[6] = grad;
-    return part(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 7), in, 3, grad_in);
+    part(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 7), in, 3, grad_in);
 }
 
 /* ---- gathered matrix products ---- */
 
-bool ht_vjp_gather_mm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, ht_compose_gather_mm, node, grad, grad_in);
+void ht_vjp_gather_mm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_vjp_by_composition(s, ht_compose_gather_mm, node, grad, grad_in);
 }
 
 /* ---- quantised arrays ---- */
 
 /* Element = scale * number + bias: the scales and biases have gradients. */
-bool ht_vjp_dequantize(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_dequantize(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_quantize_params *p = params_of(node);
     ht_array *scales = node->in[1];
-    grad_in[0] = grad_in[1] = grad_in[2] = HT_NONE;
-    if (p->how.mode != HT_QUANT_AFFINE) return true;
+    if (p->how.mode != HT_QUANT_AFFINE) return;
     ht_array *in[3] = {node->in[0], ht_ones(s, scales->dtype, scales->shape, scales->n_dims),
                        ht_zeros(s, scales->dtype, scales->shape, scales->n_dims)};
     const int64_t groups[2] = {-1, p->how.group};
@@ -306,7 +369,6 @@ bool ht_vjp_dequantize(ht_scope *s, const ht_array *node, ht_array *grad, ht_arr
     ht_array *g = ht_unflatten(s, grad, -1, groups, 2);
     grad_in[1] = ht_astype(s, ht_sum(s, ht_multiply(s, g, numbers), (int[]){-1}, 1, false), scales->dtype);
     grad_in[2] = ht_astype(s, ht_sum(s, g, (int[]){-1}, 1, false), scales->dtype);
-    return grad_in[1] && grad_in[2];
 }
 
 /* Gradient of the activations: the product with the transposed matrices. */
@@ -328,15 +390,12 @@ static ht_array *back_through_weights(ht_scope *s, const ht_array *node, ht_arra
     return ht_reshape(s, ht_scatter(s, zeros, &where, (int[]){0}, 1, each, HT_SCATTER_ADD), x->shape, x->n_dims);
 }
 
-bool ht_vjp_quantized_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    bool affine = ((const ht_quantize_params *)params_of(node))->how.mode == HT_QUANT_AFFINE;
-    for (int i = 1; i < node->n_in; i++) grad_in[i] = HT_NONE;
+void ht_vjp_quantized_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = back_through_weights(s, node, grad);
-    if (!grad_in[0] || !affine) return grad_in[0] != NULL;
-    ht_array *in[6], *wrt[2];
+    if (((const ht_quantize_params *)params_of(node))->how.mode != HT_QUANT_AFFINE) return;
+    ht_array *in[6];
     memcpy(in, node->in, sizeof in);
-    for (int i = 0; i < 2; i++)
-        if (!(in[2 + i] = wrt[i] = ht_placeholder(s, in[2 + i]))) return false;
-    ht_array *y = ht_compose_quantized_matmul(s, node->params, in, 6);
-    return y && ht_backward(s, &y, &grad, 1, wrt, 2, grad_in + 2);
+    for (int i = 2; i < 4; i++) in[i] = ht_placeholder(s, in[i]);
+    ht_array *y = in[2] && in[3] ? ht_compose_quantized_matmul(s, node->params, in) : NULL;
+    (void)ht_backward(s, &y, &grad, 1, in + 2, 2, grad_in + 2);
 }

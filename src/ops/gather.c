@@ -39,12 +39,10 @@ static bool find_indices(ht_scope *s, const ht_array *x, const ht_array *w, ht_a
     *left = index_of(s, *left, x);
     *right = index_of(s, *right, w);
     if (!*left || !*right) return false;
-    if (!ht_broadcast_shapes(*left, *right, shape, &n_dims)) {
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "gather: indices %s and %s do not broadcast",
-                      ht_shape_text((*left)->shape, (*left)->n_dims, tl),
-                      ht_shape_text((*right)->shape, (*right)->n_dims, tr));
-        return false;
-    }
+    if (!ht_broadcast_shapes(*left, *right, shape, &n_dims))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "gather: indices %s and %s do not broadcast",
+                             ht_shape_text((*left)->shape, (*left)->n_dims, tl),
+                             ht_shape_text((*right)->shape, (*right)->n_dims, tr));
     *left = ht_broadcast_to(s, *left, shape, n_dims);
     *right = ht_broadcast_to(s, *right, shape, n_dims);
     return *left && *right;
@@ -66,17 +64,15 @@ static ht_status product_shape(const char *op, const ht_array *lead, int n_lead,
     return HT_OK;
 }
 
-ht_status ht_shape_gather_mm(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                             ht_error *err) {
-    (void)n_in, (void)params;
-    const ht_array *a = in[0], *b = in[1];
+ht_status ht_shape_gather_mm(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *a = c->in[0], *b = c->in[1];
     int na = a->n_dims, nb = b->n_dims;
     char ta[HT_SHAPE_TEXT], tb[HT_SHAPE_TEXT];
     if (a->shape[na - 1] != b->shape[nb - 2] || a->dtype != b->dtype || !ht_dtype_is_float(a->dtype))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s of %s by %s of %s do not multiply", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s of %s by %s of %s do not multiply", c->op,
                        ht_shape_text(a->shape, na, ta), ht_dtype_name(a->dtype), ht_shape_text(b->shape, nb, tb),
                        ht_dtype_name(b->dtype));
-    return product_shape(op, in[2], in[2]->n_dims, a->shape[na - 2], b->shape[nb - 1], a->dtype, out, err);
+    return product_shape(c->op, c->in[2], c->in[2]->n_dims, a->shape[na - 2], b->shape[nb - 1], a->dtype, out, err);
 }
 
 /* Checks that the weights have a scale, and for affine a bias, per group. */
@@ -85,12 +81,11 @@ static ht_status check_weights(const char *op, const ht_array *w, const ht_array
     char tw[HT_SHAPE_TEXT], ts[HT_SHAPE_TEXT];
     bool affine = how->mode == HT_QUANT_AFFINE, ok = w->n_dims >= 2 && w->dtype == HT_U32;
     ok = ok && scales->n_dims == w->n_dims && (affine ? ht_dtype_is_float(scales->dtype) : scales->dtype == HT_U8);
-    for (int i = 0; ok && i < w->n_dims - 1; i++) ok = w->shape[i] == scales->shape[i];
     int last = w->n_dims - 1;
-    ok = ok && w->shape[last] * 32 == scales->shape[last] * how->group * how->bits;
+    ok = ok && ht_shape_begins(scales, w->shape, last) &&
+         w->shape[last] * 32 == scales->shape[last] * how->group * how->bits;
     ok = ok && affine == (biases != HT_NONE);
-    if (affine && ok) ok = biases->dtype == scales->dtype && biases->n_dims == scales->n_dims;
-    for (int i = 0; affine && ok && i <= last; i++) ok = biases->shape[i] == scales->shape[i];
+    if (affine && ok) ok = biases->dtype == scales->dtype && ht_same_shape(biases, scales);
     if (ok) return HT_OK;
     return ht_fail(err, HT_ERR_ARGUMENT,
                    "%s: numbers %s of %s with scales %s of %s%s are not %s groups of %d with %d bits", op,
@@ -100,16 +95,14 @@ static ht_status check_weights(const char *op, const ht_array *w, const ht_array
                    (int)how->bits);
 }
 
-ht_status ht_shape_quantize(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                            ht_error *err) {
-    (void)n_in;
-    const ht_quantize_params *p = params;
-    const ht_array *w = in[0];
+ht_status ht_shape_quantize(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_quantize_params *p = c->params;
+    const ht_array *w = c->in[0];
     char text[HT_SHAPE_TEXT];
     if (w->n_dims < 2 || !ht_dtype_is_float(w->dtype) || w->shape[w->n_dims - 1] % p->how.group ||
         w->shape[w->n_dims - 1] * p->how.bits % 32)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%s: w is %s of %s, expected floating point [..., n, k] with k in groups of %d", op,
+                       "%s: w is %s of %s, expected floating point [..., n, k] with k in groups of %d", c->op,
                        ht_shape_text(w->shape, w->n_dims, text), ht_dtype_name(w->dtype), (int)p->how.group);
     int64_t k = w->shape[w->n_dims - 1];
     ht_result_like(w, p->part == 0 ? HT_U32 : p->how.mode == HT_QUANT_AFFINE ? w->dtype : HT_U8, out);
@@ -117,35 +110,31 @@ ht_status ht_shape_quantize(const char *op, ht_array *const *in, int n_in, const
     return HT_OK;
 }
 
-ht_status ht_shape_dequantize(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                              ht_error *err) {
-    (void)n_in;
-    const ht_quantize_params *p = params;
-    ht_status st = check_weights(op, in[0], in[1], in[2], &p->how, err);
+ht_status ht_shape_dequantize(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_quantize_params *p = c->params;
+    ht_status st = check_weights(c->op, c->in[0], c->in[1], c->in[2], &p->how, err);
     if (st) return st;
     if (!ht_dtype_is_float(p->dtype))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: a result of type %s, expected floating point", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: a result of type %s, expected floating point", c->op,
                        ht_dtype_name(p->dtype));
-    ht_result_like(in[1], p->dtype, out);
-    out->shape[in[1]->n_dims - 1] *= p->how.group;
+    ht_result_like(c->in[1], p->dtype, out);
+    out->shape[c->in[1]->n_dims - 1] *= p->how.group;
     return HT_OK;
 }
 
-ht_status ht_shape_quantized_matmul(const char *op, ht_array *const *in, int n_in, const void *params,
-                                    ht_result_type *out, ht_error *err) {
-    (void)n_in;
-    const ht_quantize_params *p = params;
-    const ht_array *x = in[0], *w = in[1], *scales = in[2], *left = in[4];
-    ht_status st = check_weights(op, w, scales, in[3], &p->how, err);
+ht_status ht_shape_quantized_matmul(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_quantize_params *p = c->params;
+    const ht_array *x = c->in[0], *w = c->in[1], *scales = c->in[2], *left = c->in[4];
+    ht_status st = check_weights(c->op, w, scales, c->in[3], &p->how, err);
     if (st) return st;
     char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
     int64_t rows = w->shape[w->n_dims - 2], columns = scales->shape[w->n_dims - 1] * p->how.group;
     if (!ht_dtype_is_float(x->dtype) || x->shape[x->n_dims - 1] != (p->transpose ? columns : rows))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x %s of %s and w %s of %d bits, %stransposed, do not multiply", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x %s of %s and w %s of %d bits, %stransposed, do not multiply", c->op,
                        ht_shape_text(x->shape, x->n_dims, tx), ht_dtype_name(x->dtype),
                        ht_shape_text(w->shape, w->n_dims, tw), (int)p->how.bits, p->transpose ? "" : "not ");
     const ht_array *lead = left == HT_NONE ? x : left;
-    return product_shape(op, lead, left == HT_NONE ? x->n_dims - 2 : left->n_dims, x->shape[x->n_dims - 2],
+    return product_shape(c->op, lead, left == HT_NONE ? x->n_dims - 2 : left->n_dims, x->shape[x->n_dims - 2],
                          p->transpose ? rows : columns, x->dtype, out, err);
 }
 
@@ -179,12 +168,11 @@ ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht
 static bool complete(ht_scope *s, const char *op, const ht_quantization *how, ht_quantize_params *p) {
     p->how = *how;
     if (ht_groups_complete(&p->how)) return true;
-    ht_scope_fail(
+    return ht_scope_fail(
         s, HT_ERR_ARGUMENT,
         "%s: there is no %s quantisation in groups of %d with %d bits; affine has groups of 32, 64 and 128 with "
         "2, 3, 4, 5, 6 or 8 bits, mxfp4 32 with 4, mxfp8 32 with 8, nvfp4 16 with 4",
         op, ht_groups_name(how->mode), (int)p->how.group, (int)p->how.bits);
-    return false;
 }
 
 bool ht_quantize(ht_scope *s, ht_array *w, const ht_quantization *how, ht_array *parts[3]) {
@@ -237,10 +225,8 @@ static ht_array *broadcast_batch(ht_scope *s, ht_array *x, const ht_array *w) {
     if (!ht_broadcast_shapes(&one, &other, shape, &n))
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "quantized_matmul: the leading axes of x %s and w %s do not broadcast",
                              ht_shape_text(x->shape, x->n_dims, tx), ht_shape_text(w->shape, w->n_dims, tw));
-    bool same = n == x->n_dims;
-    for (int i = 0; same && i < n - 2; i++) same = shape[i] == x->shape[i];
     for (int i = 1; i <= 2; i++) shape[n - i] = x->shape[x->n_dims - i];
-    return same ? x : ht_broadcast_to(s, x, shape, n);
+    return n == x->n_dims && ht_shape_begins(x, shape, n) ? x : ht_broadcast_to(s, x, shape, n);
 }
 
 /* Recorded arguments of a product (array/replay.h). */
@@ -249,14 +235,9 @@ typedef struct product_args {
     bool transpose;
 } product_args;
 
-static bool quantized_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const product_args *a = args;
-    if (n_in == 4)
-        out[0] = ht_quantized_matmul(s, in[0], in[1], in[2], in[3], a->transpose, &a->how);
-    else
-        out[0] = ht_gather_qmm(s, in[0], in[1], in[2], in[3], in[4], in[5], a->transpose, &a->how);
-    return out[0] != NULL;
-}
+HT_REPLAY_OF(quantized_again, product_args,
+             n_in == 4 ? ht_quantized_matmul(s, in[0], in[1], in[2], in[3], a->transpose, &a->how)
+                       : ht_gather_qmm(s, in[0], in[1], in[2], in[3], in[4], in[5], a->transpose, &a->how))
 
 ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *scales, ht_array *biases,
                               bool transpose, const ht_quantization *how) {

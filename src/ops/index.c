@@ -1,4 +1,5 @@
 /* Gather and scatter: indexed reads of elements and slices, and indexed updates. */
+#include "array/differentiate.h"
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -22,14 +23,12 @@ static ht_status too_many_axes(const char *op, int n, ht_error *err) {
                    HT_MAX_DIMS);
 }
 
-ht_status ht_shape_take(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)n_in;
-    const ht_array *x = in[0], *index = in[1];
-    const int axis = ((const ht_axis_params *)params)->axis, n_dims = x->n_dims - 1 + index->n_dims;
-    ht_status st = check_index(op, index, err);
+ht_status ht_shape_take(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *x = c->in[0], *index = c->in[1];
+    const int axis = ((const ht_axis_params *)c->params)->axis, n_dims = x->n_dims - 1 + index->n_dims;
+    ht_status st = check_index(c->op, index, err);
     if (st) return st;
-    if (n_dims > HT_MAX_DIMS) return too_many_axes(op, n_dims, err);
+    if (n_dims > HT_MAX_DIMS) return too_many_axes(c->op, n_dims, err);
     out->dtype = x->dtype;
     for (int i = 0; i < axis; i++) out->shape[out->n_dims++] = x->shape[i];
     for (int i = 0; i < index->n_dims; i++) out->shape[out->n_dims++] = index->shape[i];
@@ -55,33 +54,30 @@ static ht_status check_slices(const char *op, const ht_array *x, ht_array *const
     return HT_OK;
 }
 
-ht_status ht_shape_gather(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
-    const ht_gather_params *p = params;
-    const ht_array *x = in[0], *index = in[1];
-    ht_status st = check_slices(op, x, in + 1, p->axis, n_in - 1, p->size, err);
+ht_status ht_shape_gather(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_gather_params *p = c->params;
+    const ht_array *x = c->in[0], *index = c->in[1];
+    ht_status st = check_slices(c->op, x, c->in + 1, p->axis, c->n_in - 1, p->size, err);
     if (st) return st;
     out->dtype = x->dtype;
     out->n_dims = index->n_dims + x->n_dims;
-    if (out->n_dims > HT_MAX_DIMS) return too_many_axes(op, out->n_dims, err);
+    if (out->n_dims > HT_MAX_DIMS) return too_many_axes(c->op, out->n_dims, err);
     memcpy(out->shape, index->shape, (size_t)index->n_dims * sizeof *out->shape);
     memcpy(out->shape + index->n_dims, p->size, (size_t)x->n_dims * sizeof *out->shape);
     return HT_OK;
 }
 
-ht_status ht_shape_scatter(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                           ht_error *err) {
-    const ht_scatter_params *p = params;
-    const ht_array *x = in[0], *index = in[1], *updates = in[n_in - 1];
+ht_status ht_shape_scatter(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_scatter_params *p = c->params;
+    const ht_array *x = c->in[0], *index = c->in[1], *updates = c->in[c->n_in - 1];
     char ti[HT_SHAPE_TEXT], tu[HT_SHAPE_TEXT];
-    bool fits = updates->n_dims == index->n_dims + x->n_dims && updates->dtype == x->dtype;
-    for (int i = 0; fits && i < index->n_dims; i++) fits = updates->shape[i] == index->shape[i];
-    if (!fits)
+    if (updates->n_dims != index->n_dims + x->n_dims || updates->dtype != x->dtype ||
+        !ht_shape_begins(updates, index->shape, index->n_dims))
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%s: updates %s for indices %s, expected the axes of the indices and then %d of a slice", op,
+                       "%s: updates %s for indices %s, expected the axes of the indices and then %d of a slice", c->op,
                        ht_shape_text(updates->shape, updates->n_dims, tu),
                        ht_shape_text(index->shape, index->n_dims, ti), x->n_dims);
-    ht_status st = check_slices(op, x, in + 1, p->axis, n_in - 2, updates->shape + index->n_dims, err);
+    ht_status st = check_slices(c->op, x, c->in + 1, p->axis, c->n_in - 2, updates->shape + index->n_dims, err);
     return st ? st : ht_result_like(x, x->dtype, out);
 }
 
@@ -97,27 +93,22 @@ static ht_status check_along(const char *op, const ht_array *x, const ht_array *
     return HT_OK;
 }
 
-ht_status ht_shape_take_along(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                              ht_error *err) {
-    (void)n_in;
-    ht_status st = check_along(op, in[0], in[1], ((const ht_axis_params *)params)->axis, err);
-    return st ? st : ht_result_like(in[1], in[0]->dtype, out);
+ht_status ht_shape_take_along(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_along(c->op, c->in[0], c->in[1], ((const ht_axis_params *)c->params)->axis, err);
+    return st ? st : ht_result_like(c->in[1], c->in[0]->dtype, out);
 }
 
-ht_status ht_shape_put_along(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                             ht_error *err) {
-    (void)n_in;
-    ht_status st = check_along(op, in[0], in[1], ((const ht_put_along_params *)params)->axis, err);
-    return st ? st : ht_result_like(in[0], in[0]->dtype, out);
+ht_status ht_shape_put_along(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_along(c->op, c->in[0], c->in[1], ((const ht_put_along_params *)c->params)->axis, err);
+    return st ? st : ht_result_like(c->in[0], c->in[0]->dtype, out);
 }
 
-ht_status ht_shape_slice_update(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                                ht_error *err) {
-    (void)n_in, (void)params;
-    if (in[0]->dtype != in[1]->dtype || in[0]->n_dims != in[1]->n_dims)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s of %d dimensions in an array of %s of %d", op,
-                       ht_dtype_name(in[1]->dtype), in[1]->n_dims, ht_dtype_name(in[0]->dtype), in[0]->n_dims);
-    return ht_result_like(in[0], in[0]->dtype, out);
+ht_status ht_shape_slice_update(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    if (c->in[0]->dtype != c->in[1]->dtype || c->in[0]->n_dims != c->in[1]->n_dims)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s of %d dimensions in an array of %s of %d", c->op,
+                       ht_dtype_name(c->in[1]->dtype), c->in[1]->n_dims, ht_dtype_name(c->in[0]->dtype),
+                       c->in[0]->n_dims);
+    return ht_result_like(c->in[0], c->in[0]->dtype, out);
 }
 
 /* ---- along one axis ---- */
@@ -156,13 +147,8 @@ ht_array *ht_take_along_axis(ht_scope *s, ht_array *x, ht_array *index, int axis
     return ht_apply(s, HT_OP_TAKE_ALONG, &p, (ht_array *[]){x, index}, 2);
 }
 
-static bool put_along_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const ht_plain_args *a = args;
-    (void)n_in;
-    out[0] =
-        (a->number[0] == HT_SCATTER_SET ? ht_put_along_axis : ht_scatter_add_axis)(s, in[0], in[1], in[2], a->axis[0]);
-    return out[0] != NULL;
-}
+HT_REPLAY(put_along_again, (a->number[0] == HT_SCATTER_SET ? ht_put_along_axis
+                                                           : ht_scatter_add_axis)(s, in[0], in[1], in[2], a->axis[0]))
 
 static ht_array *put_along(ht_scope *s, const char *op, ht_array *x, ht_array *index, ht_array *values, int axis,
                            ht_scatter_mode mode) {
@@ -224,11 +210,8 @@ static ht_array **operands(ht_scope *s, const char *op, ht_array *x, ht_array *c
         ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: the shapes of the indices do not broadcast", op);
         return NULL;
     }
-    ht_array **in = calloc((size_t)n + 2, sizeof(ht_array *));
-    if (!in) {
-        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d arrays", n + 2);
-        return NULL;
-    }
+    ht_array **in = ht_array_list(s, n + 2);
+    if (!in) return NULL;
     in[0] = x;
     for (int i = 0; i < n; i++) in[1 + i] = ht_broadcast_to(s, index[i], shape.shape, shape.n_dims);
     return in;
@@ -248,21 +231,17 @@ static bool gather_again(ht_scope *s, const void *args, ht_array *const *in, int
     for (int i = 0; i < x->n_dims; i++) {
         if (x->shape[i] == a->extra[i] || a->size[i] != a->extra[i] || names(a->axis, a->n_axes, x->n_dims, i))
             continue;
-        ht_scope_fail(s, HT_ERR_ARGUMENT,
-                      "gather: slices of %lld elements were all of axis %d when the function was traced, which now has "
-                      "%lld; write HT_OPEN where all are meant, whatever the size",
-                      (long long)a->size[i], i, (long long)x->shape[i]);
-        return false;
+        return ht_scope_fail(
+            s, HT_ERR_ARGUMENT,
+            "gather: slices of %lld elements were all of axis %d when the function was traced, which now has "
+            "%lld; write HT_OPEN where all are meant, whatever the size",
+            (long long)a->size[i], i, (long long)x->shape[i]);
     }
     out[0] = ht_gather(s, in[0], in + 1, a->axis, n_in - 1, a->size);
     return out[0] != NULL;
 }
 
-static bool scatter_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const ht_plain_args *a = args;
-    out[0] = ht_scatter(s, in[0], in + 2, a->axis, n_in - 2, in[1], (ht_scatter_mode)a->number[0]);
-    return out[0] != NULL;
-}
+HT_REPLAY(scatter_again, ht_scatter(s, in[0], in + 2, a->axis, n_in - 2, in[1], (ht_scatter_mode)a->number[0]))
 
 /* Records a call on x, optional updates, and the indices; NULL for invalid arguments. */
 static ht_array *record_places(ht_scope *s, ht_replay_fn *again, ht_plain_args a, ht_array *x, ht_array *updates,
@@ -326,7 +305,7 @@ static ht_array *of_winners(ht_scope *s, ht_array *won, ht_array *numbers, ht_ar
 static int axis_of(const ht_array *node) { return ((const ht_axis_params *)(const void *)node->params)->axis; }
 
 /* Scatters the gradient, with the axes of the index moved to the front. */
-bool ht_vjp_take(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_take(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const int axis = axis_of(node), n_index = node->in[1]->n_dims;
     int order[HT_MAX_DIMS];
     for (int i = 0; i < n_index; i++) order[i] = axis + i;
@@ -336,7 +315,7 @@ bool ht_vjp_take(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     if (node->n_dims < HT_MAX_DIMS) {
         updates = ht_expand_dims(s, updates, n_index + axis);
         grad_in[0] = ht_scatter(s, zeros_like(s, x), &node->in[1], &axis, 1, updates, HT_SCATTER_ADD);
-        return grad_in[0] != NULL;
+        return;
     }
     /* The index is flattened, so that the number of axes stays within HT_MAX_DIMS. */
     ht_array *index = ht_reshape(s, node->in[1], (int64_t[]){-1}, 1);
@@ -345,15 +324,13 @@ bool ht_vjp_take(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     for (int i = 0; i < x->n_dims; i++) shape[1 + i] = i == axis ? 1 : x->shape[i];
     updates = ht_reshape(s, updates, shape, x->n_dims + 1);
     grad_in[0] = ht_scatter(s, zeros_like(s, x), &index, &axis, 1, updates, HT_SCATTER_ADD);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_take_along(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_take_along(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = ht_scatter_add_axis(s, zeros_like(s, node->in[0]), node->in[1], grad, axis_of(node));
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_put_along(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_put_along(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_put_along_params *p = (const void *)node->params;
     ht_array *index = node->in[1];
     grad_in[0] = grad;
@@ -364,7 +341,6 @@ bool ht_vjp_put_along(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
         grad_in[0] = ht_put_along_axis(s, grad, index, zero_of(s, grad), p->axis);
         grad_in[2] = of_winners(s, ht_take_along_axis(s, last, index, p->axis), numbers, grad_in[2]);
     }
-    return grad_in[0] && grad_in[2];
 }
 
 /* ---- along several axes ---- */
@@ -374,11 +350,10 @@ static int axes_of(const int8_t *from, int n, int *axis) {
     return n;
 }
 
-bool ht_vjp_gather(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_gather(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     int axis[HT_MAX_DIMS],
         n = axes_of(((const ht_gather_params *)(const void *)node->params)->axis, node->n_in - 1, axis);
     grad_in[0] = ht_scatter(s, zeros_like(s, node->in[0]), node->in + 1, axis, n, grad, HT_SCATTER_ADD);
-    return grad_in[0] != NULL;
 }
 
 /* Slices of another array `a` at the indices of a scatter. */
@@ -430,7 +405,7 @@ static void vjp_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_ar
     *of_updates = ht_where(s, ht_equal(s, updates, gathered(s, node, y)), gathered(s, node, grad), zero);
 }
 
-bool ht_vjp_scatter(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_scatter(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array **of_x = &grad_in[0], **of_updates = &grad_in[node->n_in - 1];
     switch (((const ht_scatter_params *)(const void *)node->params)->mode) {
     case HT_SCATTER_SET: vjp_set(s, node, grad, of_x, of_updates); break;
@@ -442,12 +417,11 @@ bool ht_vjp_scatter(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
         *of_updates = gathered(s, node, grad);
         break;
     }
-    return *of_x && *of_updates;
 }
 
 /* ---- slices ---- */
 
-bool ht_vjp_slice_update(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_slice_update(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_slice_params *p = (const void *)node->params;
     const ht_array *update = node->in[1];
     int64_t start[HT_MAX_DIMS], stop[HT_MAX_DIMS], step[HT_MAX_DIMS];
@@ -459,5 +433,4 @@ bool ht_vjp_slice_update(ht_scope *s, const ht_array *node, ht_array *grad, ht_a
     }
     grad_in[0] = ht_slice_update(s, grad, zero_of(s, update), start, stop, step);
     grad_in[1] = ht_slice(s, grad, start, stop, step);
-    return grad_in[0] && grad_in[1];
 }

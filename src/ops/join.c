@@ -1,4 +1,5 @@
 /* Concatenation, stacking, repetition, padding and rolling. */
+#include "array/differentiate.h"
 #include "array/op.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -12,20 +13,17 @@
 
 /* ---- concatenate ---- */
 
-ht_status ht_shape_concatenate(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                               ht_error *err) {
-    int axis = ((const ht_axis_params *)params)->axis;
+ht_status ht_shape_concatenate(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    int axis = ((const ht_axis_params *)c->params)->axis;
     char first[HT_SHAPE_TEXT], other[HT_SHAPE_TEXT];
-    out->dtype = in[0]->dtype;
-    out->n_dims = in[0]->n_dims;
-    memcpy(out->shape, in[0]->shape, sizeof out->shape);
-    for (int k = 1; k < n_in; k++) {
-        bool fits = in[k]->n_dims == out->n_dims;
-        for (int i = 0; fits && i < out->n_dims; i++) fits = i == axis || in[k]->shape[i] == out->shape[i];
-        if (!fits || !ht_add_i64(out->shape[axis], in[k]->shape[axis], &out->shape[axis]))
-            return ht_fail(err, HT_ERR_ARGUMENT, "%s: shapes %s and %s do not fit together along axis %d", op,
-                           ht_shape_text(in[0]->shape, in[0]->n_dims, first),
-                           ht_shape_text(in[k]->shape, in[k]->n_dims, other), axis);
+    ht_result_like(c->in[0], c->in[0]->dtype, out);
+    for (int k = 1; k < c->n_in; k++) {
+        bool fits = c->in[k]->n_dims == out->n_dims;
+        for (int i = 0; fits && i < out->n_dims; i++) fits = i == axis || c->in[k]->shape[i] == out->shape[i];
+        if (!fits || !ht_add_i64(out->shape[axis], c->in[k]->shape[axis], &out->shape[axis]))
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s: shapes %s and %s do not fit together along axis %d", c->op,
+                           ht_shape_text(c->in[0]->shape, c->in[0]->n_dims, first),
+                           ht_shape_text(c->in[k]->shape, c->in[k]->n_dims, other), axis);
     }
     return HT_OK;
 }
@@ -38,11 +36,8 @@ static bool promoted(ht_scope *s, ht_array *const *arrays, int n, ht_array ***ou
         if (!arrays[i]) return false;
         dtype = ht_dtype_promote(dtype, arrays[i]->dtype);
     }
-    ht_array **all = calloc((size_t)n, sizeof(ht_array *));
-    if (!all) {
-        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %zu bytes for a list of arrays", (size_t)n * sizeof *all);
-        return false;
-    }
+    ht_array **all = ht_array_list(s, n);
+    if (!all) return false;
     for (int i = 0; i < n; i++) all[i] = ht_astype(s, arrays[i], dtype);
     *out = all;
     return true;
@@ -62,8 +57,8 @@ ht_array *ht_concatenate(ht_scope *s, ht_array *const *arrays, int n, int axis) 
 
 ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis) {
     if (n < 1) return ht_scope_fail(s, HT_ERR_ARGUMENT, "stack: no arrays are given");
-    ht_array **all = calloc((size_t)n, sizeof(ht_array *));
-    if (!all) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d arrays", n);
+    ht_array **all = ht_array_list(s, n);
+    if (!all) return NULL;
     for (int i = 0; i < n; i++) all[i] = ht_expand_dims(s, arrays[i], axis);
     int at = arrays[0] && axis < 0 ? axis + arrays[0]->n_dims + 1 : axis;
     ht_array *y = ht_concatenate(s, all, n, at);
@@ -82,10 +77,8 @@ bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool 
     const ht_plain_args args = {.number = {sparse, swap}};
     if (n > 0 && ht_recording())
         return ht_record_call(s, meshgrid_again, &args, sizeof args, NULL, arrays, n, grids, n);
-    if (n < 1 || n > HT_MAX_DIMS) {
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "meshgrid: %d arrays, expected 1 to %d", n, HT_MAX_DIMS);
-        return false;
-    }
+    if (n < 1 || n > HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "meshgrid: %d arrays, expected 1 to %d", n, HT_MAX_DIMS);
     for (int i = 0; i < n; i++) {
         if (!arrays[i]) return false;
         whole[swap && n > 1 && i < 2 ? 1 - i : i] = ht_array_size(arrays[i]);
@@ -142,33 +135,35 @@ ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis) {
 
 /* ---- padding and rolling ---- */
 
-/* Elements [begin, end) of one axis. */
-static ht_array *part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t end) {
-    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
-    memcpy(stop, x->shape, sizeof stop);
-    start[axis] = begin;
-    stop[axis] = end;
-    return ht_slice(s, x, start, stop, NULL);
-}
-
 /* Padding of n elements along an axis: the edge element or the value. */
 static ht_array *padding(ht_scope *s, ht_array *x, int axis, int64_t n, int64_t edge, ht_array *value) {
     int64_t shape[HT_MAX_DIMS];
     memcpy(shape, x->shape, sizeof shape);
     shape[axis] = n;
-    return ht_broadcast_to(s, value == HT_NONE ? part(s, x, axis, edge, edge + 1) : value, shape, x->n_dims);
+    return ht_broadcast_to(s, value == HT_NONE ? ht_axis_part(s, x, axis, edge, edge + 1) : value, shape, x->n_dims);
 }
 
-static bool pad_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    (void)n_in;
-    out[0] = ht_pad(s, in[0], args, in[1]);
-    return out[0] != NULL;
+/* Padding with edges or a value, and with reflections, of which `edge_again` ones repeat the edge. */
+typedef struct pad_args {
+    int64_t widths[HT_MAX_DIMS][2];
+    bool edge_again;
+} pad_args;
+
+static pad_args pad_args_of(const ht_array *x, const int64_t (*widths)[2], bool edge_again) {
+    pad_args a = {.edge_again = edge_again};
+    memcpy(a.widths, widths, (size_t)x->n_dims * sizeof *widths);
+    return a;
 }
+
+HT_REPLAY_OF(pad_again, pad_args, ht_pad(s, in[0], a->widths, in[1]))
+HT_REPLAY_OF(mirror_again, pad_args, ht_pad_mirrored(s, in[0], a->widths, a->edge_again))
 
 ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array *value) {
     if (!x || !value) return NULL;
-    if (ht_recording())
-        return ht_record_one(s, pad_again, widths, (size_t)x->n_dims * sizeof *widths, (ht_array *[]){x, value}, 2);
+    if (ht_recording()) {
+        const pad_args a = pad_args_of(x, widths, false);
+        return ht_record_one(s, pad_again, &a, sizeof a, (ht_array *[]){x, value}, 2);
+    }
     value = value == HT_NONE ? value : ht_astype(s, value, x->dtype);
     if (value && value != HT_NONE && value->n_dims)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: the value has %d dimensions, expected none", value->n_dims);
@@ -204,24 +199,11 @@ static ht_array *mirror(ht_scope *s, ht_array *x, int axis, const int64_t width[
     return ht_take(s, x, index, axis);
 }
 
-typedef struct mirror_args {
-    int64_t widths[HT_MAX_DIMS][2];
-    bool edge_again;
-} mirror_args;
-
-static bool mirror_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    (void)n_in;
-    const mirror_args *a = args;
-    out[0] = ht_pad_mirrored(s, in[0], a->widths, a->edge_again);
-    return out[0] != NULL;
-}
-
 ht_array *ht_pad_mirrored(ht_scope *s, ht_array *x, const int64_t (*widths)[2], bool edge_again) {
     if (!x) return NULL;
     if (ht_recording()) {
-        mirror_args args = {.edge_again = edge_again};
-        memcpy(args.widths, widths, (size_t)x->n_dims * sizeof *widths);
-        return ht_record_one(s, mirror_again, &args, sizeof args, &x, 1);
+        const pad_args a = pad_args_of(x, widths, edge_again);
+        return ht_record_one(s, mirror_again, &a, sizeof a, &x, 1);
     }
     for (int i = 0, n = x->n_dims; x && i < n; i++)
         if (widths[i][0] || widths[i][1]) x = mirror(s, x, i, widths[i], edge_again);
@@ -237,36 +219,43 @@ ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
     if (!x || !ht_find_axis(s, "roll", x, axis, &at)) return NULL;
     int64_t n = x->shape[at], by = n ? (shift % n + n) % n : 0;
     if (by == 0) return x;
-    ht_array *parts[2] = {part(s, x, at, n - by, n), part(s, x, at, 0, n - by)};
+    ht_array *parts[2] = {ht_axis_part(s, x, at, n - by, n), ht_axis_part(s, x, at, 0, n - by)};
     return ht_concatenate(s, parts, 2, at);
 }
 
 typedef struct split_args {
     int n, axis;
+    bool equal;
     int64_t at[]; /* [n]; empty for equal parts */
 } split_args;
 
 static bool split_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
     const split_args *a = args;
     (void)n_in;
-    return ht_split(s, in[0], a->at, a->n, a->axis, out);
-}
-
-static bool split_equally_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const split_args *a = args;
-    (void)n_in;
-    return ht_split_equally(s, in[0], a->n, a->axis, out);
+    return a->equal ? ht_split_equally(s, in[0], a->n, a->axis, out) : ht_split(s, in[0], a->at, a->n, a->axis, out);
 }
 
 static bool record_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts) {
     const size_t bytes = sizeof(split_args) + (at ? (size_t)n * sizeof *at : 0);
     split_args *a = calloc(1, bytes);
     if (!a) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d parts of an array", n);
-    a->n = n;
-    a->axis = axis;
+    *a = (split_args){.n = n, .axis = axis, .equal = !at};
     if (at && n) memcpy(a->at, at, (size_t)n * sizeof *at);
-    bool ok = ht_record_call(s, at ? split_again : split_equally_again, a, bytes, NULL, &x, 1, parts, at ? n + 1 : n);
+    bool ok = ht_record_call(s, split_again, a, bytes, NULL, &x, 1, parts, at ? n + 1 : n);
     free(a);
+    return ok;
+}
+
+/* Parts of an axis: part i ends at at[i], or at a multiple of an equal share when `at` is NULL, the last at the axis' end. */
+static bool cut(ht_scope *s, ht_array *x, int axis, const int64_t *at, int n, ht_array **parts) {
+    const int64_t size = x->shape[axis];
+    bool ok = true;
+    for (int64_t i = 0, begin = 0, end; ok && i < n; i++, begin = end) {
+        end = i + 1 == n ? size : at ? at[i] : size / n * (i + 1);
+        parts[i] = ht_axis_part(s, x, axis, begin, end);
+        ok = parts[i] != NULL;
+    }
+    for (int i = 0; !ok && i < n; i++) parts[i] = NULL;
     return ok;
 }
 
@@ -275,18 +264,10 @@ bool ht_split_equally(ht_scope *s, ht_array *x, int n, int axis, ht_array **part
     int along;
     if (!x || !ht_find_axis(s, "split", x, axis, &along)) return false;
     const int64_t size = x->shape[along];
-    if (n < 1 || size % n != 0) {
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "split: %lld elements are no %d equal parts", (long long)size, n);
-        return false;
-    }
+    if (n < 1 || size % n != 0)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "split: %lld elements are no %d equal parts", (long long)size, n);
     if (ht_recording()) return record_split(s, x, NULL, n, axis, parts);
-    bool ok = true;
-    for (int i = 0; ok && i < n; i++) {
-        parts[i] = part(s, x, along, size / n * i, size / n * (i + 1));
-        ok = parts[i] != NULL;
-    }
-    for (int i = 0; !ok && i < n; i++) parts[i] = NULL;
-    return ok;
+    return cut(s, x, along, NULL, n, parts);
 }
 
 bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts) {
@@ -294,12 +275,5 @@ bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_a
     if (x && at && n >= 0 && ht_recording()) return record_split(s, x, at, n, axis, parts);
     int along;
     if (!x || !ht_find_axis(s, "split", x, axis, &along)) return false;
-    bool ok = true;
-    for (int i = 0; ok && i <= n; i++) {
-        int64_t begin = i ? at[i - 1] : 0, end = i < n ? at[i] : x->shape[along];
-        parts[i] = part(s, x, along, begin, end);
-        ok = parts[i] != NULL;
-    }
-    for (int i = 0; !ok && i <= n; i++) parts[i] = NULL;
-    return ok;
+    return cut(s, x, along, at, n + 1, parts);
 }

@@ -1,11 +1,13 @@
-/* Contractions (inner, outer, tensordot, addmm), as views around one matrix product. */
+/* Contractions (inner, outer, tensordot, addmm), as views around one matrix product, and vector norms. */
 #include "array/op.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "ops/replay_arguments.h"
 
 #include <hearth/linalg.h>
 #include <hearth/ops.h>
 
+#include <math.h>
 #include <string.h>
 
 static ht_array *times(ht_scope *s, ht_array *x, float factor) {
@@ -60,10 +62,8 @@ static bool find_axes(ht_scope *s, const ht_array *x, const int *axes, int n, in
     for (int i = 0; i < n; i++) {
         if (!ht_find_axis(s, "tensordot", x, axes[i], &out[i])) return false;
         for (int k = 0; k < i; k++)
-            if (out[k] == out[i]) {
-                ht_scope_fail(s, HT_ERR_ARGUMENT, "tensordot: axis %d is named twice", axes[i]);
-                return false;
-            }
+            if (out[k] == out[i])
+                return ht_scope_fail(s, HT_ERR_ARGUMENT, "tensordot: axis %d is named twice", axes[i]);
     }
     return true;
 }
@@ -72,12 +72,7 @@ typedef struct tensordot_args {
     int n, a[HT_MAX_DIMS], b[HT_MAX_DIMS];
 } tensordot_args;
 
-static bool tensordot_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const tensordot_args *t = args;
-    (void)n_in;
-    out[0] = ht_tensordot(s, in[0], in[1], t->a, t->b, t->n);
-    return out[0] != NULL;
-}
+HT_REPLAY_OF(tensordot_again, tensordot_args, ht_tensordot(s, in[0], in[1], a->a, a->b, a->n))
 
 static ht_array *record_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a, const int *axes_b, int n) {
     tensordot_args t = {.n = n};
@@ -108,4 +103,21 @@ ht_array *ht_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a,
     ht_array *y =
         n ? ht_matmul(s, left, right, true) : ht_multiply(s, left, right ? ht_transpose(s, right, NULL) : NULL);
     return ht_reshape(s, y, shape, n_dims);
+}
+
+ht_array *ht_norm(ht_scope *s, ht_array *x, double order, const int *axis, int n_axes, bool keepdims) {
+    if (!x) return NULL;
+    x = ht_astype(s, x, ht_dtype_at_least_float(x->dtype));
+    if (order == 2.0) return ht_sqrt(s, ht_sum(s, ht_square(s, x), axis, n_axes, keepdims));
+    ht_array *size = ht_abs(s, x);
+    if (isinf(order)) return (order > 0 ? ht_max : ht_min)(s, size, axis, n_axes, keepdims);
+    if (!size || isnan(order))
+        return size ? ht_scope_fail(s, HT_ERR_ARGUMENT, "norm: the order is not a number") : NULL;
+    if (order == 0.0) {
+        ht_array *counts = ht_not_equal(s, size, ht_full(s, 0.0, size->dtype, NULL, 0));
+        return ht_sum(s, ht_astype(s, counts, size->dtype), axis, n_axes, keepdims);
+    }
+    if (order == 1.0) return ht_sum(s, size, axis, n_axes, keepdims);
+    ht_array *power = ht_full(s, order, size->dtype, NULL, 0), *root = ht_full(s, 1.0 / order, size->dtype, NULL, 0);
+    return ht_power(s, ht_sum(s, ht_power(s, size, power), axis, n_axes, keepdims), root);
 }

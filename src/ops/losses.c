@@ -13,9 +13,7 @@ static ht_dtype loss_dtype(ht_dtype dtype) { return ht_dtype_promote(ht_dtype_at
 
 static bool check_targets(ht_scope *s, const char *name, const ht_array *logits, const ht_array *targets) {
     char a[HT_SHAPE_TEXT], b[HT_SHAPE_TEXT];
-    bool same = logits->n_dims == targets->n_dims + 1;
-    for (int i = 0; same && i < targets->n_dims; i++) same = logits->shape[i] == targets->shape[i];
-    if (!same)
+    if (logits->n_dims != targets->n_dims + 1 || !ht_shape_begins(logits, targets->shape, targets->n_dims))
         ht_scope_fail(
             s, HT_ERR_ARGUMENT,
             "%s: logits are %s and targets %s, expected [..., V] and [...]: one target for each row of logits", name,

@@ -1,4 +1,4 @@
-/* Matrix products of arrays and of packed weights, and embedding lookups. */
+/* Matrix products of arrays, of packed weights and of selected experts, adapters, and embedding lookups. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -8,25 +8,21 @@
 
 #include <string.h>
 
-ht_status ht_shape_matmul(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
-    (void)n_in;
-    const ht_array *a = in[0], *b = in[1];
-    bool transposed = ((const ht_matmul_params *)params)->transpose_b;
+ht_status ht_shape_matmul(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *a = c->in[0], *b = c->in[1];
+    bool transposed = ((const ht_matmul_params *)c->params)->transpose_b;
     char ta[HT_SHAPE_TEXT], tb[HT_SHAPE_TEXT];
     bool ok = a->n_dims >= 2 && b->n_dims == a->n_dims;
     int n = a->n_dims;
     for (int i = 0; ok && i < n - 2; i++) ok = a->shape[i] == b->shape[i];
     ok = ok && a->shape[n - 1] == b->shape[transposed ? n - 1 : n - 2];
     if (!ok)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s by %s%s do not multiply", op, ht_shape_text(a->shape, n, ta),
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s by %s%s do not multiply", c->op, ht_shape_text(a->shape, n, ta),
                        ht_shape_text(b->shape, b->n_dims, tb), transposed ? " transposed" : "");
     if (a->dtype != b->dtype || !ht_dtype_is_float(a->dtype))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s and %s, expected one floating-point dtype", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s and %s, expected one floating-point dtype", c->op,
                        ht_dtype_name(a->dtype), ht_dtype_name(b->dtype));
-    out->dtype = a->dtype;
-    out->n_dims = n;
-    memcpy(out->shape, a->shape, sizeof out->shape);
+    ht_result_like(a, a->dtype, out);
     out->shape[n - 1] = b->shape[transposed ? n - 2 : n - 1];
     return HT_OK;
 }
@@ -36,9 +32,7 @@ static ht_array *broadcast_batch(ht_scope *s, ht_array *x, const int64_t *shape,
     int64_t full[HT_MAX_DIMS];
     memcpy(full, shape, sizeof full);
     for (int i = 1; i <= 2; i++) full[n_dims - i] = x->shape[x->n_dims - i];
-    bool same = x->n_dims == n_dims;
-    for (int i = 0; same && i < n_dims; i++) same = x->shape[i] == full[i];
-    return same ? x : ht_broadcast_to(s, x, full, n_dims);
+    return x->n_dims == n_dims && ht_shape_begins(x, full, n_dims) ? x : ht_broadcast_to(s, x, full, n_dims);
 }
 
 /* Broadcasts the leading axes of both operands. */
@@ -83,70 +77,58 @@ ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
     return ht_apply(s, HT_OP_MATMUL, &p, (ht_array *[]){a, b}, 2);
 }
 
-ht_status ht_shape_linear(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
-    (void)n_in;
-    const ht_matrix *m = ((const ht_linear_params *)params)->matrix;
-    const ht_array *x = in[0], *bias = in[1];
+ht_status ht_shape_linear(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_matrix *m = ((const ht_linear_params *)c->params)->matrix;
+    const ht_array *x = c->in[0], *bias = c->in[1];
     char text[HT_SHAPE_TEXT];
     if (x->dtype != HT_F32 || x->n_dims < 1 || x->shape[x->n_dims - 1] != m->k)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%s: activations are %s of %s, the weight [%lld, %lld] needs f32 [..., %lld]", op,
+                       "%s: activations are %s of %s, the weight [%lld, %lld] needs f32 [..., %lld]", c->op,
                        ht_shape_text(x->shape, x->n_dims, text), ht_dtype_name(x->dtype), (long long)m->n_rows,
                        (long long)m->k, (long long)m->k);
     if (bias != HT_NONE && (bias->dtype != HT_F32 || bias->n_dims != 1 || bias->shape[0] != m->n_rows))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the bias is %s of %s, the weight needs f32 [%lld]", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the bias is %s of %s, the weight needs f32 [%lld]", c->op,
                        ht_shape_text(bias->shape, bias->n_dims, text), ht_dtype_name(bias->dtype),
                        (long long)m->n_rows);
-    out->dtype = HT_F32;
-    out->n_dims = x->n_dims;
-    memcpy(out->shape, x->shape, sizeof out->shape);
+    ht_result_like(x, HT_F32, out);
     out->shape[x->n_dims - 1] = m->n_rows;
     return HT_OK;
 }
 
-ht_status ht_shape_linear_back(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                               ht_error *err) {
-    (void)n_in;
-    const ht_matrix *m = ((const ht_linear_params *)params)->matrix;
-    const ht_array *dy = in[0];
+ht_status ht_shape_linear_back(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_matrix *m = ((const ht_linear_params *)c->params)->matrix;
+    const ht_array *dy = c->in[0];
     char text[HT_SHAPE_TEXT];
     if (dy->dtype != HT_F32 || dy->n_dims < 1 || dy->shape[dy->n_dims - 1] != m->n_rows)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%s: gradients are %s of %s, the weight [%lld, %lld] needs f32 [..., %lld]", op,
+                       "%s: gradients are %s of %s, the weight [%lld, %lld] needs f32 [..., %lld]", c->op,
                        ht_shape_text(dy->shape, dy->n_dims, text), ht_dtype_name(dy->dtype), (long long)m->n_rows,
                        (long long)m->k, (long long)m->n_rows);
-    out->dtype = HT_F32;
-    out->n_dims = dy->n_dims;
-    memcpy(out->shape, dy->shape, sizeof out->shape);
+    ht_result_like(dy, HT_F32, out);
     out->shape[dy->n_dims - 1] = m->k;
     return HT_OK;
 }
 
-bool ht_vjp_linear(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_linear(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = ht_apply(s, HT_OP_LINEAR_BACK, node->params, &grad, 1);
-    if (node->in[1] == HT_NONE) return grad_in[0] != NULL;
+    if (node->in[1] == HT_NONE) return;
     int axes[HT_MAX_DIMS];
     for (int i = 0; i + 1 < grad->n_dims; i++) axes[i] = i;
     grad_in[1] = grad->n_dims > 1 ? ht_sum(s, grad, axes, grad->n_dims - 1, false) : grad;
-    return grad_in[0] && grad_in[1];
 }
 
-bool ht_vjp_linear_back(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_linear_back(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = ht_apply(s, HT_OP_LINEAR, node->params, (ht_array *[]){grad, HT_NONE}, 2);
-    return grad_in[0] != NULL;
 }
 
-ht_status ht_shape_head_loss(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                             ht_error *err) {
-    (void)n_in;
-    const ht_matrix *m = ((const ht_head_loss_params *)params)->matrix;
-    const ht_array *x = in[0], *targets = in[1];
+ht_status ht_shape_head_loss(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_matrix *m = ((const ht_head_loss_params *)c->params)->matrix;
+    const ht_array *x = c->in[0], *targets = c->in[1];
     char a[HT_SHAPE_TEXT], b[HT_SHAPE_TEXT];
     if (x->dtype != HT_F32 || x->n_dims != 2 || x->shape[1] != m->k || targets->dtype != HT_I32 ||
         targets->n_dims != 1 || targets->shape[0] != x->shape[0])
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "%s: activations are %s of %s and targets %s of %s, expected f32 [T, %lld] and int32 [T]", op,
+                       "%s: activations are %s of %s and targets %s of %s, expected f32 [T, %lld] and int32 [T]", c->op,
                        ht_shape_text(x->shape, x->n_dims, a), ht_dtype_name(x->dtype),
                        ht_shape_text(targets->shape, targets->n_dims, b), ht_dtype_name(targets->dtype),
                        (long long)m->k);
@@ -154,23 +136,18 @@ ht_status ht_shape_head_loss(const char *op, ht_array *const *in, int n_in, cons
     return HT_OK;
 }
 
-ht_status ht_shape_head_loss_grad(const char *op, ht_array *const *in, int n_in, const void *params,
-                                  ht_result_type *out, ht_error *err) {
-    (void)op;
-    (void)n_in;
-    (void)params;
+ht_status ht_shape_head_loss_grad(const ht_op_call *c, ht_result_type *out, ht_error *err) {
     (void)err;
-    return ht_result_like(in[0], HT_F32, out);
+    return ht_result_like(c->in[0], HT_F32, out);
 }
 
 /* Of the losses; the log-sum-exp is there for this rule alone. */
-bool ht_vjp_head_loss(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_head_loss(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const int64_t t = node->shape[1];
     ht_array *of_losses = ht_slice(s, grad, (int64_t[]){0, 0}, (int64_t[]){1, t}, NULL);
     of_losses = ht_reshape(s, of_losses, &t, 1);
     ht_array *in[] = {node->in[0], node->in[1], ht_node_output(node), of_losses};
     grad_in[0] = ht_apply(s, HT_OP_HEAD_LOSS_GRAD, node->params, in, 4);
-    return grad_in[0] != NULL;
 }
 
 static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
@@ -180,20 +157,81 @@ static ht_status check_index(const char *op, const ht_array *index, ht_error *er
                    ht_shape_text(index->shape, index->n_dims, text), ht_dtype_name(index->dtype));
 }
 
-ht_status ht_shape_embed(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                         ht_error *err) {
-    (void)n_in;
-    ht_status st = check_index(op, in[0], err);
+ht_status ht_shape_embed(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_index(c->op, c->in[0], err);
     if (st) return st;
-    *out = (ht_result_type){HT_F32, 2, {in[0]->shape[0], ((const ht_linear_params *)params)->matrix->k}};
+    *out = (ht_result_type){HT_F32, 2, {c->in[0]->shape[0], ((const ht_linear_params *)c->params)->matrix->k}};
     return HT_OK;
+}
+
+/* ---- products with the selected experts, and adapters of a step ---- */
+
+ht_status ht_shape_linear_gather(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_linear_gather_params *p = c->params;
+    const ht_matrix *m = p->experts[0]->matrix[0];
+    const ht_array *x = c->in[0], *ids = c->in[1];
+    char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
+    bool ok = ids->dtype == HT_I32 && ids->n_dims == 2 && x->dtype == HT_F32 && (x->n_dims == 2 || x->n_dims == 3);
+    ok = ok && x->shape[0] == ids->shape[0] && x->shape[x->n_dims - 1] == m->k;
+    if (ok && x->n_dims == 3) ok = x->shape[1] == ids->shape[1];
+    if (!ok)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: x %s of %s, experts %s of %s; expected f32 [T, %lld] or [T, m, %lld], and i32 [T, m]",
+                       c->op, ht_shape_text(x->shape, x->n_dims, tx), ht_dtype_name(x->dtype),
+                       ht_shape_text(ids->shape, ids->n_dims, ti), ht_dtype_name(ids->dtype), (long long)m->k,
+                       (long long)m->k);
+    *out = (ht_result_type){HT_F32, 3, {ids->shape[0], ids->shape[1], p->n_sets * m->n_rows}};
+    return HT_OK;
+}
+
+ht_status ht_shape_linear_gather_back(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_linear_gather_params *p = c->params;
+    const ht_matrix *m = p->experts[0]->matrix[0];
+    const ht_array *dy = c->in[0], *ids = c->in[1];
+    char ty[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
+    bool ok = ids->dtype == HT_I32 && ids->n_dims == 2 && dy->dtype == HT_F32 && dy->n_dims == 3;
+    if (!ok || !ht_shape_begins(dy, ids->shape, 2) || dy->shape[2] != p->n_sets * m->n_rows)
+        return ht_fail(
+            err, HT_ERR_ARGUMENT, "%s: gradients %s of %s, experts %s of %s; expected f32 [T, m, %lld] and i32 [T, m]",
+            c->op, ht_shape_text(dy->shape, dy->n_dims, ty), ht_dtype_name(dy->dtype),
+            ht_shape_text(ids->shape, ids->n_dims, ti), ht_dtype_name(ids->dtype), (long long)(p->n_sets * m->n_rows));
+    *out = (ht_result_type){HT_F32, 3, {ids->shape[0], ids->shape[1], m->k}};
+    return HT_OK;
+}
+
+/* Of the rows; one that m experts of a token share has the sum of their gradients. */
+void ht_vjp_linear_gather(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *dx = ht_apply(s, HT_OP_LINEAR_GATHER_BACK, node->params, (ht_array *[]){grad, node->in[1]}, 2);
+    grad_in[0] = node->in[0]->n_dims == 3 ? dx : ht_sum(s, dx, (int[]){1}, 1, false);
+}
+
+void ht_vjp_linear_gather_back(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    grad_in[0] = ht_apply(s, HT_OP_LINEAR_GATHER, node->params, (ht_array *[]){grad, node->in[1]}, 2);
+}
+
+ht_status ht_shape_lora(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const bool experts = ((const ht_lora_params *)c->params)->n_experts > 0;
+    const ht_array *y = c->in[0], *x = c->in[1], *ids = c->in[2];
+    const int n_dims = experts ? 3 : 2;
+    bool ok = y->dtype == HT_F32 && y->n_dims == n_dims && x->dtype == HT_F32;
+    ok = ok && (x->n_dims == 2 || (experts && x->n_dims == 3 && x->shape[1] == y->shape[1]));
+    ok = ok && x->shape[0] == y->shape[0] && experts == (ids != HT_NONE);
+    if (ok && experts)
+        ok = ids->dtype == HT_I32 && ids->n_dims == 2 && ids->shape[0] == y->shape[0] && ids->shape[1] == y->shape[1];
+    if (ok) return ht_result_like(y, HT_F32, out);
+    char ty[HT_SHAPE_TEXT], tx[HT_SHAPE_TEXT];
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "%s: y %s of %s, x %s of %s; expected f32 [T, n] and [T, k], or with the i32 ids of experts [T, m] "
+                   "f32 [T, m, n] and [T, k] or [T, m, k]",
+                   c->op, ht_shape_text(y->shape, y->n_dims, ty), ht_dtype_name(y->dtype),
+                   ht_shape_text(x->shape, x->n_dims, tx), ht_dtype_name(x->dtype));
 }
 
 /* ---- reverse rules ---- */
 
 /* Reverse rule of y = a b, or y = a b^T. */
 
-bool ht_vjp_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *a = node->in[0], *b = node->in[1];
     bool transposed = ((const ht_matmul_params *)(const void *)node->params)->transpose_b;
     grad_in[0] = ht_matmul(s, grad, b, !transposed); /* g b^T, or g b */
@@ -201,5 +239,4 @@ bool ht_vjp_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array *
         grad_in[1] = ht_matmul(s, ht_swapaxes(s, grad, -1, -2), a, false); /* g^T a */
     else
         grad_in[1] = ht_matmul(s, ht_swapaxes(s, a, -1, -2), grad, false); /* a^T g */
-    return grad_in[0] && grad_in[1];
 }

@@ -14,14 +14,12 @@
 
 /* ---- bits ---- */
 
-ht_status ht_shape_random_bits(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                               ht_error *err) {
-    (void)n_in;
-    const ht_random_bits_params *p = params;
-    const ht_array *key = in[0];
+ht_status ht_shape_random_bits(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_random_bits_params *p = c->params;
+    const ht_array *key = c->in[0];
     char text[HT_SHAPE_TEXT];
     if (key->dtype != HT_U32 || key->n_dims != 1 || key->shape[0] != 2)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the key is %s of %s, expected u32 [2]", op,
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the key is %s of %s, expected u32 [2]", c->op,
                        ht_shape_text(key->shape, key->n_dims, text), ht_dtype_name(key->dtype));
     out->dtype = p->dtype;
     out->n_dims = p->n_dims;
@@ -56,8 +54,7 @@ static ht_array *number(ht_scope *s, double value, ht_dtype dtype) { return ht_f
 
 static bool is_drawn(ht_scope *s, const char *name, ht_dtype dtype) {
     if (dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32) return true;
-    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: gives f16, bf16 or f32, not %s", name, ht_dtype_name(dtype));
-    return false;
+    return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: gives f16, bf16 or f32, not %s", name, ht_dtype_name(dtype));
 }
 
 typedef struct broadcast_args {

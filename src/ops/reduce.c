@@ -25,34 +25,26 @@ static ht_status without_last(const char *op, const ht_array *x, bool needs_valu
     return HT_OK;
 }
 
-ht_status ht_shape_sum(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                       ht_error *err) {
-    (void)n_in, (void)params;
-    return without_last(op, in[0], false, ht_total_of(in[0]->dtype), out, err);
+ht_status ht_shape_sum(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    return without_last(c->op, c->in[0], false, ht_total_of(c->in[0]->dtype), out, err);
 }
 
-ht_status ht_shape_extreme(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                           ht_error *err) {
-    (void)n_in, (void)params;
-    return without_last(op, in[0], true, in[0]->dtype, out, err);
+ht_status ht_shape_extreme(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    return without_last(c->op, c->in[0], true, c->in[0]->dtype, out, err);
 }
 
-ht_status ht_shape_argextreme(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                              ht_error *err) {
-    (void)n_in, (void)params;
-    return without_last(op, in[0], true, HT_U32, out, err);
+ht_status ht_shape_argextreme(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    return without_last(c->op, c->in[0], true, HT_U32, out, err);
 }
 
-ht_status ht_shape_softmax(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                           ht_error *err) {
-    if (in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", op);
-    return ht_shape_float(op, in, n_in, params, out, err);
+ht_status ht_shape_softmax(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    if (c->in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", c->op);
+    return ht_shape_float(c, out, err);
 }
 
-ht_status ht_shape_scan(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    if (in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", op);
-    return ht_shape_same(op, in, n_in, params, out, err);
+ht_status ht_shape_scan(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    if (c->in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", c->op);
+    return ht_shape_same(c, out, err);
 }
 
 /* ---- axes ---- */
@@ -68,10 +60,8 @@ static bool find_axes(ht_scope *s, ht_op_id op, const ht_array *x, const int *ax
     for (int i = 0; axis && i < n; i++) {
         int at;
         if (!ht_find_axis(s, ht_op_name(op), x, axis[i], &at)) return false;
-        if (out->is_reduced[at]) {
-            ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d is named twice", ht_op_name(op), axis[i]);
-            return false;
-        }
+        if (out->is_reduced[at])
+            return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d is named twice", ht_op_name(op), axis[i]);
         out->is_reduced[at] = true;
     }
     return true;
@@ -271,11 +261,10 @@ SCAN(ht_logcumsumexp, LOGCUMSUMEXP, for_floating(s, x))
 
 /* ---- recurrence ---- */
 
-ht_status ht_shape_recurrence(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                              ht_error *err) {
-    ht_status st = ht_shape_binary(op, in, n_in, params, out, err);
+ht_status ht_shape_recurrence(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = ht_shape_binary(c, out, err);
     if (st || (out->n_dims > 0 && ht_dtype_is_float(out->dtype))) return st;
-    return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis of floating point", op);
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis of floating point", c->op);
 }
 
 ht_array *ht_recurrence(ht_scope *s, ht_array *x, ht_array *d, bool reverse) {
@@ -292,58 +281,51 @@ static ht_array *to_all(ht_scope *s, const ht_array *x, ht_array *g) {
     return ht_broadcast_to(s, ht_expand_dims(s, g, -1), x->shape, x->n_dims);
 }
 
-bool ht_vjp_sum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_sum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = to_all(s, node->in[0], grad);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_mean(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_mean(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_array *x = node->in[0];
     grad_in[0] = to_all(s, x, ht_times(s, grad, 1.0 / (double)x->shape[x->n_dims - 1]));
-    return grad_in[0] != NULL;
 }
 
 /* Gradient: the product of all other elements, as exclusive scans from both ends. */
-bool ht_vjp_prod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_prod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0];
     ht_array *others = ht_multiply(s, ht_cumprod(s, x, -1, false, false), ht_cumprod(s, x, -1, true, false));
     grad_in[0] = ht_multiply(s, to_all(s, x, grad), others);
-    return grad_in[0] != NULL;
 }
 
 /* MAX and MIN: all elements equal to the result share its gradient equally. */
-bool ht_vjp_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0];
     ht_array *is_it = ht_astype(s, ht_equal(s, x, to_all(s, x, ht_node_output(node))), x->dtype);
     ht_array *share = ht_divide(s, is_it, ht_sum(s, is_it, (int[]){-1}, 1, true));
     grad_in[0] = ht_multiply(s, to_all(s, x, grad), share);
-    return grad_in[0] != NULL;
 }
 
 /* Derivative: 2 (x - mean) / (n - ddof); the term of the mean vanishes, as the deviations sum to 0. */
-bool ht_vjp_var(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_var(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0];
     const double n = (double)x->shape[x->n_dims - 1];
     const double divisor = n - ((const ht_var_params *)(const void *)node->params)->ddof;
     ht_array *off = ht_subtract(s, x, ht_mean(s, x, (int[]){-1}, 1, true));
     ht_array *each = ht_times(s, grad, divisor > 0 ? 2.0 / divisor : (double)INFINITY);
     grad_in[0] = ht_multiply(s, to_all(s, x, each), off);
-    return grad_in[0] != NULL;
 }
 
 /* Derivative: e^(x - y), taken as 1 where x equals y, also when both are infinite. */
-bool ht_vjp_logsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_logsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0], *y = to_all(s, x, ht_node_output(node));
     ht_array *share = ht_where(s, ht_equal(s, x, y), ht_constant_like(s, x, 1.0), ht_exp(s, ht_subtract(s, x, y)));
     grad_in[0] = ht_multiply(s, to_all(s, x, grad), share);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_softmax(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_softmax(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const int axis = -1 - ((const ht_along_params *)(const void *)node->params)->behind;
     ht_array *y = ht_node_output(node), *gy = ht_multiply(s, grad, y);
     grad_in[0] = ht_subtract(s, gy, ht_multiply(s, y, ht_sum(s, gy, &axis, 1, true)));
-    return grad_in[0] != NULL;
 }
 
 /* ---- scans ---- */
@@ -351,15 +333,14 @@ bool ht_vjp_softmax(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
 static const ht_scan_params *scan_of(const ht_array *node) { return (const void *)node->params; }
 static int axis_of(const ht_array *node) { return -1 - scan_of(node)->behind; }
 
-bool ht_vjp_cumsum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_cumsum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_scan_params *p = scan_of(node);
     grad_in[0] = ht_cumsum(s, grad, axis_of(node), !p->reverse, p->inclusive);
-    return grad_in[0] != NULL;
 }
 
 /* Derivative of y_i with respect to x_j: the product without x_j. For x_j != 0 it is y_i / x_j; at the first zero it is
  * the scan with that zero replaced by 1; at later zeros it is 0. */
-bool ht_vjp_cumprod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_cumprod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_scan_params *p = scan_of(node);
     const int axis = axis_of(node);
     ht_array *x = node->in[0], *zero = ht_constant_like(s, x, 0.0), *one = ht_constant_like(s, x, 1.0);
@@ -371,22 +352,6 @@ bool ht_vjp_cumprod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
     ht_array *of_rest = ht_cumsum(s, ht_multiply(s, grad, without), axis, !p->reverse, p->inclusive);
     ht_array *divided = ht_divide(s, of_all, ht_where(s, is_zero, one, x));
     grad_in[0] = ht_where(s, is_zero, ht_where(s, is_first, of_rest, zero), divided);
-    return grad_in[0] != NULL;
-}
-
-/* Next (`to_the_right`) or previous element along an axis, which is negative; 0 at the end. */
-static ht_array *neighbour(ht_scope *s, ht_array *x, int axis, bool to_the_right) {
-    if (!x) return NULL;
-    const int at = x->n_dims + axis;
-    int64_t n = x->shape[at], shape[HT_MAX_DIMS], start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
-    if (n == 0) return x;
-    memcpy(shape, x->shape, sizeof shape);
-    memcpy(stop, x->shape, sizeof stop);
-    shape[at] = 1;
-    start[at] = to_the_right ? 1 : 0;
-    stop[at] = to_the_right ? n : n - 1;
-    ht_array *rest = ht_slice(s, x, start, stop, NULL), *edge = ht_zeros(s, x->dtype, shape, x->n_dims);
-    return ht_concatenate(s, (ht_array *[]){to_the_right ? rest : edge, to_the_right ? edge : rest}, 2, at);
 }
 
 /* ht_recurrence along any axis. */
@@ -403,44 +368,41 @@ typedef ht_array *scan_fn(ht_scope *s, ht_array *x, int axis, bool reverse, bool
 static void as_inclusive(ht_scope *s, const ht_array *node, scan_fn *again, ht_array **y, ht_array **grad) {
     const ht_scan_params *p = scan_of(node);
     *y = p->inclusive ? ht_node_output(node) : again(s, node->in[0], axis_of(node), p->reverse, true);
-    if (!p->inclusive) *grad = neighbour(s, *grad, axis_of(node), !p->reverse);
+    if (!p->inclusive) *grad = ht_neighbour(s, *grad, axis_of(node), !p->reverse, 0.0);
 }
 
 /* Running maximum and minimum: the gradient of a run of equal results goes to the element that began the run. Runs are
  * summed from their ends by a recurrence. */
-bool ht_vjp_running_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_running_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = scan_of(node)->reverse;
     const int axis = axis_of(node);
     ht_array *x = node->in[0], *y;
     as_inclusive(s, node, node->op == HT_OP_CUMMAX ? ht_cummax : ht_cummin, &y, &grad);
     ht_array *begins = ht_equal(s, x, y);
     ht_array *goes_on = grad ? ht_astype(s, ht_logical_not(s, begins), grad->dtype) : NULL;
-    ht_array *sums = recurrence(s, grad, neighbour(s, goes_on, axis, !reverse), axis, !reverse);
+    ht_array *sums = recurrence(s, grad, ht_neighbour(s, goes_on, axis, !reverse, 0.0), axis, !reverse);
     grad_in[0] = sums ? ht_where(s, begins, sums, ht_constant_like(s, sums, 0.0)) : NULL;
-    return grad_in[0] != NULL;
 }
 
 /* Gradient of x_j: sum of g_i e^(x_j - y_i) over all i >= j. A recurrence keeps exponents from being positive:
  * s_j = g_j + e^(y_j - y_(j+1)) s_(j+1), times e^(x_j - y_j). Equal infinities contribute 0. */
-bool ht_vjp_logcumsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_logcumsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = scan_of(node)->reverse;
     const int axis = axis_of(node);
     ht_array *x = node->in[0], *y;
     as_inclusive(s, node, ht_logcumsumexp, &y, &grad);
     const double infinity = (double)INFINITY;
     ht_array *down =
-        ht_nan_to_num(s, ht_subtract(s, y, neighbour(s, y, axis, !reverse)), -infinity, infinity, -infinity);
+        ht_nan_to_num(s, ht_subtract(s, y, ht_neighbour(s, y, axis, !reverse, 0.0)), -infinity, infinity, -infinity);
     ht_array *edge =
         down ? ht_constant_like(s, down, 0.0) : NULL; /* the factor of the last element is unused, but must be finite */
     ht_array *sums = recurrence(s, grad, ht_exp(s, ht_minimum(s, down, edge)), axis, !reverse);
     ht_array *share = ht_exp(s, ht_nan_to_num(s, ht_subtract(s, x, y), -infinity, infinity, -infinity));
     grad_in[0] = ht_multiply(s, sums, share);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_recurrence(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_recurrence(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = ((const ht_recurrence_params *)(const void *)node->params)->reverse;
-    grad_in[0] = ht_recurrence(s, grad, neighbour(s, node->in[1], -1, !reverse), !reverse);
-    grad_in[1] = ht_multiply(s, grad_in[0], neighbour(s, ht_node_output(node), -1, reverse));
-    return grad_in[0] && grad_in[1];
+    grad_in[0] = ht_recurrence(s, grad, ht_neighbour(s, node->in[1], -1, !reverse, 0.0), !reverse);
+    grad_in[1] = ht_multiply(s, grad_in[0], ht_neighbour(s, ht_node_output(node), -1, reverse, 0.0));
 }

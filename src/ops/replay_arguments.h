@@ -18,9 +18,11 @@ typedef struct ht_plain_args {
 } ht_plain_args;
 
 /* Defines replay function `name`, which evaluates `call`, an expression of the arguments `a` and the operands `in`. */
-#define HT_REPLAY(name, call)                                                                                          \
+#define HT_REPLAY(name, call) HT_REPLAY_OF(name, ht_plain_args, call)
+/* The same with arguments of another type. */
+#define HT_REPLAY_OF(name, type, call)                                                                                 \
     static bool name(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {                   \
-        const ht_plain_args *a = args;                                                                                 \
+        const type *a = args;                                                                                          \
         (void)a, (void)n_in;                                                                                           \
         out[0] = (call);                                                                                               \
         return out[0] != NULL;                                                                                         \

@@ -1,8 +1,8 @@
 /* Strided slices: views and updates. */
 #include "array/op.h"
-#include "array/replay.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>
@@ -29,8 +29,9 @@ typedef struct slice_args {
     bool fits;                 /* the call was ht_slice_range: bounds are clamped */
 } slice_args;
 
-static slice_args args_of(const ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
-    slice_args a = {.fits = false};
+static slice_args args_of(const ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step,
+                          bool fits) {
+    slice_args a = {.fits = fits};
     for (int i = 0; i < x->n_dims; i++) {
         a.b.start[i] = start[i];
         a.b.stop[i] = stop[i];
@@ -48,29 +49,32 @@ static bool check_ends(ht_scope *s, const char *op, const slice_args *a, const h
         bool forward = a->b.step[i] > 0;
         int64_t bound = forward ? a->b.stop[i] : a->b.start[i];
         if (bound != (forward ? n : n - 1)) continue;
-        ht_scope_fail(s, HT_ERR_ARGUMENT,
-                      "%s: bound %lld of axis %d was the end of the axis when the function was traced, which now has "
-                      "%lld elements; write HT_OPEN where the end is meant, whatever the size",
-                      op, (long long)bound, i, (long long)x->shape[i]);
-        return false;
+        return ht_scope_fail(
+            s, HT_ERR_ARGUMENT,
+            "%s: bound %lld of axis %d was the end of the axis when the function was traced, which now has "
+            "%lld elements; write HT_OPEN where the end is meant, whatever the size",
+            op, (long long)bound, i, (long long)x->shape[i]);
     }
     return true;
 }
 
-static bool slice_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const slice_args *a = args;
-    (void)n_in;
-    if (!a->fits && !check_ends(s, "slice", a, in[0])) return false;
-    out[0] = (a->fits ? ht_slice_range : ht_slice)(s, in[0], a->b.start, a->b.stop, a->b.step);
-    return out[0] != NULL;
+HT_REPLAY_OF(slice_again, slice_args,
+             a->fits                            ? ht_slice_range(s, in[0], a->b.start, a->b.stop, a->b.step)
+             : check_ends(s, "slice", a, in[0]) ? ht_slice(s, in[0], a->b.start, a->b.stop, a->b.step)
+                                                : NULL)
+
+HT_REPLAY_OF(update_again, slice_args,
+             a->fits ? ht_slice_update_range(s, in[0], in[1], a->b.start, a->b.stop, a->b.step)
+             : check_ends(s, "slice_update", a, in[0])
+                 ? ht_slice_update(s, in[0], in[1], a->b.start, a->b.stop, a->b.step)
+                 : NULL)
+
+static ht_array *record_slice(ht_scope *s, slice_args a, ht_array *x) {
+    return ht_record_one(s, slice_again, &a, sizeof a, &x, 1);
 }
 
-static bool update_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const slice_args *a = args;
-    (void)n_in;
-    if (!a->fits && !check_ends(s, "slice_update", a, in[0])) return false;
-    out[0] = (a->fits ? ht_slice_update_range : ht_slice_update)(s, in[0], in[1], a->b.start, a->b.stop, a->b.step);
-    return out[0] != NULL;
+static ht_array *record_update(ht_scope *s, slice_args a, ht_array *x, ht_array *update) {
+    return ht_record_one(s, update_again, &a, sizeof a, (ht_array *[]){x, update}, 2);
 }
 
 /* ---- views ---- */
@@ -78,10 +82,7 @@ static bool update_again(ht_scope *s, const void *args, ht_array *const *in, int
 ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
     bounds b;
     if (!x) return NULL;
-    if (ht_recording()) {
-        slice_args a = args_of(x, start, stop, step);
-        return ht_record_one(s, slice_again, &a, sizeof a, &x, 1);
-    }
+    if (ht_recording()) return record_slice(s, args_of(x, start, stop, step, false), x);
     open_bounds(x, start, stop, step, &b);
     for (int i = 0; i < x->n_dims; i++) {
         int64_t by = b.step[i], n = x->shape[i];
@@ -126,11 +127,7 @@ static void fit_bounds(const ht_array *x, const int64_t *start, const int64_t *s
 ht_array *ht_slice_range(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
     bounds b;
     if (!x) return NULL;
-    if (ht_recording()) {
-        slice_args a = args_of(x, start, stop, step);
-        a.fits = true;
-        return ht_record_one(s, slice_again, &a, sizeof a, &x, 1);
-    }
+    if (ht_recording()) return record_slice(s, args_of(x, start, stop, step, true), x);
     fit_bounds(x, start, stop, step, &b);
     return ht_slice(s, x, b.start, b.stop, b.step);
 }
@@ -141,10 +138,7 @@ ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int6
                           const int64_t *step) {
     bounds b;
     if (!x || !update) return NULL;
-    if (ht_recording()) {
-        slice_args a = args_of(x, start, stop, step);
-        return ht_record_one(s, update_again, &a, sizeof a, (ht_array *[]){x, update}, 2);
-    }
+    if (ht_recording()) return record_update(s, args_of(x, start, stop, step, false), x, update);
     open_bounds(x, start, stop, step, &b);
     ht_array *window = ht_slice(s, x, b.start, b.stop, b.step); /* checks the bounds and gives the shape */
     if (!window) return NULL;
@@ -162,11 +156,7 @@ ht_array *ht_slice_update_range(ht_scope *s, ht_array *x, ht_array *update, cons
                                 const int64_t *step) {
     bounds b;
     if (!x || !update) return NULL;
-    if (ht_recording()) {
-        slice_args a = args_of(x, start, stop, step);
-        a.fits = true;
-        return ht_record_one(s, update_again, &a, sizeof a, (ht_array *[]){x, update}, 2);
-    }
+    if (ht_recording()) return record_update(s, args_of(x, start, stop, step, true), x, update);
     fit_bounds(x, start, stop, step, &b);
     return ht_slice_update(s, x, update, b.start, b.stop, b.step);
 }

@@ -1,4 +1,4 @@
-/* Sorting and partitioning along an axis. */
+/* Sorting, partitioning and top-k along an axis. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -26,23 +26,18 @@ static ht_status check_kth(const char *op, const ht_array *x, const void *params
                    ht_shape_text(x->shape, x->n_dims, text));
 }
 
-ht_status ht_shape_argsort(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                           ht_error *err) {
-    (void)n_in, (void)params;
-    return places(op, in[0], out, err);
+ht_status ht_shape_argsort(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    return places(c->op, c->in[0], out, err);
 }
 
-ht_status ht_shape_partition(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                             ht_error *err) {
-    ht_status st = check_kth(op, in[0], params, err);
-    return st ? st : ht_shape_scan(op, in, n_in, params, out, err);
+ht_status ht_shape_partition(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_kth(c->op, c->in[0], c->params, err);
+    return st ? st : ht_shape_scan(c, out, err);
 }
 
-ht_status ht_shape_argpartition(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                                ht_error *err) {
-    (void)n_in;
-    ht_status st = check_kth(op, in[0], params, err);
-    return st ? st : places(op, in[0], out, err);
+ht_status ht_shape_argpartition(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    ht_status st = check_kth(c->op, c->in[0], c->params, err);
+    return st ? st : places(c->op, c->in[0], out, err);
 }
 
 ht_array *ht_sort(ht_scope *s, ht_array *x, int axis) { return ht_apply_along(s, HT_OP_SORT, NULL, x, axis); }
@@ -78,28 +73,40 @@ ht_array *ht_topk(ht_scope *s, ht_array *x, int64_t k, int axis) {
     const int64_t n = x->shape[at];
     if (k < 0 || k > n)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "topk: the %lld largest of %lld elements", (long long)k, (long long)n);
-    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
-    memcpy(stop, x->shape, sizeof stop);
-    start[at] = n - k;
-    return ht_slice(s, k == 0 || k == n ? x : ht_partition(s, x, n - k, at), start, stop, NULL);
+    return ht_axis_part(s, k == 0 || k == n ? x : ht_partition(s, x, n - k, at), at, n - k, n);
+}
+
+ht_status ht_shape_top_k(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *x = c->in[0];
+    int64_t k = ((const ht_top_k_params *)c->params)->k;
+    char text[HT_SHAPE_TEXT];
+    if (x->n_dims < 1 || x->dtype != HT_F32 || k < 1 || k > x->shape[x->n_dims - 1])
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %lld of %s of %s, expected 1 to n of f32 [..., n]", c->op,
+                       (long long)k, ht_shape_text(x->shape, x->n_dims, text), ht_dtype_name(x->dtype));
+    ht_result_like(x, HT_I32, out);
+    out->shape[x->n_dims - 1] = k;
+    return HT_OK;
+}
+
+ht_array *ht_argtopk(ht_scope *s, ht_array *x, int32_t k) {
+    const ht_top_k_params p = {k};
+    return ht_apply(s, HT_OP_TOP_K, &p, &x, 1);
 }
 
 /* ---- reverse rules ---- */
 
 /* The gradient of a sorted element goes to its original position. */
 
-static bool put_back(ht_scope *s, const ht_array *node, ht_array *places, ht_array *grad, ht_array **grad_in) {
-    ht_array *zeros = ht_zeros(s, node->dtype, node->shape, node->n_dims);
-    grad_in[0] = ht_scatter_add_axis(s, zeros, places, grad, -1);
-    return grad_in[0] != NULL;
+static ht_array *put_back(ht_scope *s, const ht_array *node, ht_array *places, ht_array *grad) {
+    return ht_scatter_add_axis(s, ht_zeros(s, node->dtype, node->shape, node->n_dims), places, grad, -1);
 }
 
-bool ht_vjp_sort(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return put_back(s, node, ht_argsort(s, node->in[0], -1), grad, grad_in);
+void ht_vjp_sort(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    grad_in[0] = put_back(s, node, ht_argsort(s, node->in[0], -1), grad);
 }
 
 /* Operand and result are permutations of each other, so their sorted orders match the elements. */
-bool ht_vjp_partition(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_partition(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *ordered = ht_take_along_axis(s, grad, ht_argsort(s, ht_node_output(node), -1), -1);
-    return put_back(s, node, ht_argsort(s, node->in[0], -1), ordered, grad_in);
+    grad_in[0] = put_back(s, node, ht_argsort(s, node->in[0], -1), ordered);
 }

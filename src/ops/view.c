@@ -271,11 +271,10 @@ ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype) {
 
 /* ---- adjoint of AS_STRIDED ---- */
 
-ht_status ht_shape_strided_add(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                               ht_error *err) {
-    (void)n_in, (void)op, (void)err;
-    const ht_strided_add_params *p = params;
-    out->dtype = in[0]->dtype;
+ht_status ht_shape_strided_add(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    (void)err;
+    const ht_strided_add_params *p = c->params;
+    out->dtype = c->in[0]->dtype;
     out->n_dims = p->n_dims;
     memcpy(out->shape, p->shape, (size_t)p->n_dims * sizeof *p->shape);
     return HT_OK;
@@ -293,27 +292,24 @@ ht_array *ht_strided_add(ht_scope *s, ht_array *x, const int64_t *shape, int n_d
 
 /* Reverse rules of views and concatenation: permutations are inverted, broadcasts are summed. */
 
-bool ht_vjp_reshape(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_reshape(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = ht_reshape(s, grad, node->in[0]->shape, node->in[0]->n_dims);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_transpose(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_transpose(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_transpose_params *p = (const void *)node->params;
     int back[HT_MAX_DIMS];
     for (int i = 0; i < node->n_dims; i++) back[p->axis[i]] = i;
     grad_in[0] = ht_transpose(s, grad, back);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_broadcast(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_broadcast(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_array *x = node->in[0];
     int axis[HT_MAX_DIMS], n = 0, lead = node->n_dims - x->n_dims;
     for (int i = 0; i < node->n_dims; i++)
         if (i < lead || (x->shape[i - lead] == 1 && node->shape[i] != 1)) axis[n++] = i;
     ht_array *sum = n ? ht_sum(s, grad, axis, n, true) : grad;
     grad_in[0] = ht_reshape(s, sum, x->shape, x->n_dims);
-    return grad_in[0] != NULL;
 }
 
 /* ---- strided windows ---- */
@@ -326,18 +322,16 @@ static void row_major(const ht_array *x, int64_t *stride) {
     }
 }
 
-static bool put_back(ht_scope *s, const ht_array *x, ht_array *grad, const int64_t *stride, int64_t offset,
-                     ht_array **grad_in) {
-    grad_in[0] = ht_strided_add(s, grad, x->shape, x->n_dims, stride, ht_array_size(grad) ? offset : 0);
-    return grad_in[0] != NULL;
+static ht_array *put_back(ht_scope *s, const ht_array *x, ht_array *grad, const int64_t *stride, int64_t offset) {
+    return ht_strided_add(s, grad, x->shape, x->n_dims, stride, ht_array_size(grad) ? offset : 0);
 }
 
-bool ht_vjp_window(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_window(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_window_params *p = (const void *)node->params;
-    return put_back(s, node->in[0], grad, p->stride, p->offset, grad_in);
+    grad_in[0] = put_back(s, node->in[0], grad, p->stride, p->offset);
 }
 
-bool ht_vjp_slice(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_slice(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_slice_params *p = (const void *)node->params;
     const ht_array *x = node->in[0];
     int64_t stride[HT_MAX_DIMS], offset = 0;
@@ -346,11 +340,11 @@ bool ht_vjp_slice(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **
         offset += p->start[i] * stride[i];
         stride[i] *= p->step[i];
     }
-    return put_back(s, x, grad, stride, offset, grad_in);
+    grad_in[0] = put_back(s, x, grad, stride, offset);
 }
 
 /* Rule of a diagonal; its slice (ops/axes.c) is a node with a rule of its own. */
-bool ht_vjp_diagonal(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_diagonal(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_diagonal_params *p = (const void *)node->params;
     const ht_array *x = node->in[0];
     int64_t of_x[HT_MAX_DIMS], stride[HT_MAX_DIMS];
@@ -360,26 +354,20 @@ bool ht_vjp_diagonal(ht_scope *s, const ht_array *node, ht_array *grad, ht_array
         if (i != p->axis1 && i != p->axis2) stride[n++] = of_x[i];
     stride[n] = of_x[p->axis1] + of_x[p->axis2];
     int64_t offset = p->start[0] * of_x[p->axis1] + p->start[1] * of_x[p->axis2];
-    return put_back(s, x, grad, stride, offset, grad_in);
+    grad_in[0] = put_back(s, x, grad, stride, offset);
 }
 
-bool ht_vjp_strided_add(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_strided_add(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_window_params *p = (const void *)node->params;
     const ht_array *x = node->in[0];
     grad_in[0] = ht_as_strided(s, grad, x->shape, p->stride, x->n_dims, p->offset);
-    return grad_in[0] != NULL;
 }
 
-bool ht_vjp_concatenate(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+void ht_vjp_concatenate(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const int axis = ((const ht_axis_params *)(const void *)node->params)->axis;
-    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
-    memcpy(stop, node->shape, sizeof stop);
-    stop[axis] = 0;
-    for (int i = 0; i < node->n_in; i++) {
-        start[axis] = stop[axis];
-        stop[axis] += node->in[i]->shape[axis];
-        grad_in[i] = ht_slice(s, grad, start, stop, NULL);
-        if (!grad_in[i]) return false;
+    int64_t begin = 0, end;
+    for (int i = 0; i < node->n_in; i++, begin = end) {
+        end = begin + node->in[i]->shape[axis];
+        grad_in[i] = ht_axis_part(s, grad, axis, begin, end);
     }
-    return true;
 }

@@ -54,10 +54,10 @@ size_t serve_call_values_max(const serve_call *c) {
 }
 
 static bool parse_body(serve_call *c) {
-    size_t n;
     ht_json_replaced replaced = {0};
-    const char *text = http_exchange_body(c->x, &n);
-    c->body = n ? serve_json_parse(text, n, serve_call_values_max(c), &replaced, &c->failure) : ht_json_new_object();
+    const http_request *r = http_exchange_request(c->x);
+    c->body = r->n_body ? serve_json_parse(r->body, r->n_body, serve_call_values_max(c), &replaced, &c->failure)
+                        : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
     return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
@@ -101,7 +101,7 @@ static bool work_on(serve_call *c, bool *later) {
     *later = false;
     if (!read_body(c)) return false;
     if (needs_model(c)) {
-        const char *name = serve_filled_text(c->body, "model");
+        const char *name = serve_text(c->body, "model");
         const bool again = c->again;
         c->again = true; /* before another thread may have it */
         const serve_leasing leasing =
@@ -125,7 +125,7 @@ static void run(serve_work *work) {
 static void refuse_route(http_exchange *x) {
     serve_failure f = {0};
     char methods[SERVE_METHODS];
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     serve_route_methods(h->path, methods);
     if (*methods) (void)http_exchange_field(x, "Allow", methods);
     if (*methods)
@@ -135,8 +135,9 @@ static void refuse_route(http_exchange *x) {
     serve_failure_reply(x, &f, serve_route_dialect(h->path));
 }
 
-void serve_call_begin(serve_server *s, http_exchange *x) {
-    const http_head *h = http_exchange_head(x);
+void serve_call_begin(http_exchange *x, void *user) {
+    serve_server *s = user;
+    const http_head *h = &http_exchange_request(x)->head;
     const char *rest;
     const serve_route *route = serve_route_find(h->method, h->path, &rest);
     serve_call *c = route ? calloc(1, sizeof *c) : NULL;

@@ -29,7 +29,7 @@ typedef struct serve_route {
     const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *const *fields; /* tables of the body's members; NULL: it is not read */
+    const serve_field *fields; /* table of the body's; NULL: it is not read */
     bool (*needs_no_model)(
         const ht_json *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
     /* Answers, at once or later, or returns false with a failure in the call. */
@@ -53,9 +53,8 @@ struct serve_server {
     atomic_bool draining;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t quiet;
-    size_t n_calls;                     /* that live */
-    struct serve_seen *seen;            /* members that were not known, and have been told of */
-    struct serve_kept_details *details; /* that have been read (details.h) */
+    size_t n_calls;          /* that live */
+    struct serve_seen *seen; /* members that were not known, and have been reported */
 };
 
 struct serve_call {
@@ -83,8 +82,8 @@ struct serve_call {
 /* All routes; the last one has no method. */
 extern const serve_route serve_routes[];
 
-/* Takes a request over. On the server's thread. */
-void serve_call_begin(serve_server *s, http_exchange *x);
+/* Takes a request over, of the server `user`. On the server's thread. */
+void serve_call_begin(http_exchange *x, void *user);
 /* Goes on with `compute` on a thread of those that compute: it answers, or returns false with a failure in the call. False: with a
  * failure, too many wait for one. */
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c));

@@ -8,46 +8,71 @@
 
 /* ---- members ---- */
 
-static const serve_field function_members[] = {{"name", .is = SERVE_IS_TEXT, .required = true},
-                                               {"description", .is = SERVE_IS_TEXT},
-                                               {"parameters", .is = {.types = SERVE_JSON_OBJECT}},
-                                               {"strict", .is = SERVE_IS_FLAG},
-                                               {0}};
-const serve_field *const serve_function_fields[] = {function_members, NULL};
-static const serve_field tool_members[] = {{"function", .is = SERVE_IS_FUNCTION, .required = true}, {0}};
-static const serve_field *const of_tool[] = {tool_members, NULL};
-static const serve_kind tool_kinds[] = {{"function", of_tool}, {0}};
+const serve_field serve_function_fields[] = {{"name", .is = SERVE_IS_TEXT, .required = true},
+                                             {"description", .is = SERVE_IS_TEXT},
+                                             {"parameters", .is = {.types = SERVE_JSON_OBJECT}},
+                                             {"strict", .is = SERVE_IS_FLAG},
+                                             {0}};
+static const serve_kind tool_kinds[] = {
+    {"function", SERVE_FIELDS({"function", .is = SERVE_IS_PART(serve_function_fields), .required = true})}, {0}};
 const serve_shape serve_tool_shape = {
     .types = SERVE_JSON_OBJECT, .kinds = tool_kinds, .first_kind = true, .other_kinds = true, .lenient = true};
 
 const char *const serve_tool_choices[] = {"auto", "none", "required", NULL};
-
-serve_tool_choice serve_read_tool_choice(const ht_json *body) {
-    static const serve_tool_choice of[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_NONE, SERVE_TOOLS_REQUIRED};
-    return of[serve_word(body, "tool_choice", serve_tool_choices, 0)];
-}
-
 static const char *const modes[] = {"auto", "required", NULL};
-static const serve_field name_members[] = {{"name", .is = SERVE_IS_TEXT}, {0}};
-static const serve_field *const of_name[] = {name_members, NULL};
-static const serve_field allowed_tool_members[] = {
-    {"name", .is = SERVE_IS_TEXT}, {"function", .is = SERVE_IS_OBJECT(of_name)}, {0}};
-static const serve_field *const of_allowed_tool[] = {allowed_tool_members, NULL};
-static const serve_shape allowed_tool = {.types = SERVE_JSON_OBJECT, .members = of_allowed_tool, .lenient = true};
-static const serve_field allowed_members[] = {
+static const serve_shape allowed_tool = SERVE_IS_PART(SERVE_FIELDS(
+    {"name", .is = SERVE_IS_TEXT}, {"function", .is = SERVE_IS_OBJECT(SERVE_FIELDS({"name", .is = SERVE_IS_TEXT}))}));
+const serve_field serve_allowed_fields[] = {
     {"mode", .is = SERVE_IS_WORD(modes)}, {"tools", .is = SERVE_IS_LIST(&allowed_tool), .required = true}, {0}};
-const serve_field *const serve_allowed_fields[] = {allowed_members, NULL};
 
-void serve_read_allowed(const ht_json *allowed, serve_conversation *k) {
-    static const serve_tool_choice of[] = {SERVE_TOOLS_AUTO, SERVE_TOOLS_REQUIRED};
-    k->choice = of[serve_word(allowed, "mode", modes, 0)];
-    k->allowed = serve_member(allowed, "tools");
+bool serve_read_tool_choice(serve_call *c, serve_conversation *k) {
+    static const ht_tool_choice of[] = {HT_TOOL_CHOICE_AUTO, HT_TOOL_CHOICE_NONE, HT_TOOL_CHOICE_REQUIRED};
+    const ht_json *choice = serve_member(c->body, "tool_choice"), *allowed = serve_member(choice, "allowed_tools");
+    k->choice = of[serve_word(c->body, "tool_choice", serve_tool_choices, 0)];
+    k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
+    if (!ht_json_is_object(choice)) return true;
+    const char *type = serve_text(choice, "type");
+    if (type && strcmp(type, "allowed_tools") == 0) {
+        if (!allowed) allowed = choice;
+        k->choice = serve_word(allowed, "mode", modes, 0) == 1 ? HT_TOOL_CHOICE_REQUIRED : HT_TOOL_CHOICE_AUTO;
+        k->allowed = serve_member(allowed, "tools");
+        return true;
+    }
+    k->choice = HT_TOOL_CHOICE_NAMED;
+    k->tool = serve_text(serve_member(choice, "function"), "name");
+    if (!k->tool) k->tool = serve_text(choice, "name");
+    return k->tool ? true
+                   : serve_fail(&c->failure, 400, "tool_choice",
+                                "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
+                                "{\"type\": \"function\", \"function\": {\"name\": ...}}");
 }
 
-/* ---- the conversation ---- */
+const char *const serve_efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max", NULL};
 
-static const char *tool_name(const ht_json *tool) {
-    return ht_json_string_value(ht_json_object_get(ht_json_object_get(tool, "function"), "name"));
+void serve_read_effort(const ht_json *object, const char *name, serve_conversation *k) {
+    const int word = serve_word(object, name, serve_efforts, -1);
+    if (word == 0) k->thinking = SERVE_THINKING_OFF;
+    if (word > 0) {
+        k->thinking = SERVE_THINKING_ON;
+        k->effort = word < 3 ? "low" : word == 3 ? "medium" : "high";
+    }
+}
+
+/* ---- tools ---- */
+
+static const char *tool_name(const ht_json *tool) { return serve_text(ht_json_object_get(tool, "function"), "name"); }
+
+ht_json *serve_tool_from(const ht_json *tool, const char *function, const char *schema) {
+    const char *const copied[][2] = {
+        {"name", "name"}, {"description", "description"}, {schema, "parameters"}, {"strict", "strict"}};
+    const char *type = serve_text(tool, "type");
+    if (type && strcmp(type, function) != 0) return ht_json_pack("{ss}", "type", type);
+    ht_json *to = ht_json_new_object();
+    for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) {
+        const ht_json *value = serve_member(tool, copied[i][0]);
+        if (value) ht_json_object_set(to, copied[i][1], (ht_json *)value);
+    }
+    return ht_json_pack("{ss so}", "type", "function", "function", to);
 }
 
 static bool is_allowed(const serve_conversation *k, const char *name) {
@@ -60,41 +85,42 @@ static bool is_allowed(const serve_conversation *k, const char *name) {
     return found;
 }
 
-/* Refuses a tool of the request by whose name no call could be written: answers would be held to the others, without a word. `outer`: the
- * tools' place in the body, where they are in the form of its dialect. */
-static bool check_names(serve_call *c, const ht_json *tools, const char *outer) {
+/* Visits the functions of a request's tools, those of namespaces included, with their places in the body, in the form of its dialect. */
+static bool for_each_tool(serve_call *c, const ht_json *tools, const char *outer,
+                          bool (*visit)(serve_call *c, const ht_json *function, const char *place)) {
     for (size_t i = 0; i < ht_json_array_size(tools); i++) {
         const ht_json *tool = ht_json_array_get(tools, i), *function = ht_json_object_get(tool, "function");
-        const char *name = serve_text(function ? function : tool, "name");
         char place[96];
-        snprintf(place, sizeof place, "%s[%zu]%s.name", outer, i, function ? ".function" : "");
-        if (name && !ht_is_tool_name(name))
-            return serve_fail(&c->failure, 400, place, "\"%s\" must be a valid tool name, not \"%.64s\": %s", place,
-                              name, HT_TOOL_NAME_RULE);
+        snprintf(place, sizeof place, "%s[%zu]%s", outer, i, function ? ".function" : "");
+        if (!visit(c, function ? function : tool, place)) return false;
         snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
-        if (!strchr(outer, '[') && !check_names(c, ht_json_object_get(tool, "tools"), place))
-            return false; /* a namespace */
+        if (!strchr(outer, '[') && !for_each_tool(c, ht_json_object_get(tool, "tools"), place, visit)) return false;
     }
     return true;
 }
 
-/* Tells of the parameters of tools that calls cannot be held to: a call of such a tool has any object as its arguments. */
-static bool note_schemas(serve_call *c, const ht_json *tools, const char *outer) {
-    for (size_t i = 0; i < ht_json_array_size(tools) && serve_call_may_ignore(c); i++) {
-        const ht_json *tool = ht_json_array_get(tools, i), *function = ht_json_object_get(tool, "function");
-        const ht_json *parameters = serve_member(function ? function : tool, "parameters"),
-                      *input = serve_member(tool, "input_schema");
-        const ht_json *schema = parameters ? parameters : input;
-        char place[96];
-        char *text = ht_json_is_object(schema) ? ht_json_dump(schema, HT_JSON_COMPACT) : NULL;
-        if (ht_json_is_object(schema) && !text) return serve_fail_memory(&c->failure);
-        snprintf(place, sizeof place, "%s[%zu]%s.%s", outer, i, function ? ".function" : "",
-                 parameters ? "parameters" : "input_schema");
-        if (text && !serve_grammars_support(c->lease.grammars, text, strlen(text))) serve_call_ignore(c, place);
-        free(text);
-        snprintf(place, sizeof place, "%.32s[%zu].tools", outer, i);
-        if (!strchr(outer, '[') && !note_schemas(c, ht_json_object_get(tool, "tools"), place)) return false;
-    }
+/* Refuses a tool whose name no call could contain: answers would be silently constrained to the others. */
+static bool check_name(serve_call *c, const ht_json *function, const char *place) {
+    const char *name = serve_text(function, "name");
+    char param[128];
+    snprintf(param, sizeof param, "%s.name", place);
+    return !name || ht_is_tool_name(name)
+               ? true
+               : serve_fail(&c->failure, 400, param, "\"%s\" must be a valid tool name, not \"%.64s\": %s", param, name,
+                            HT_TOOL_NAME_RULE);
+}
+
+/* Reports parameters that cannot constrain calls: the arguments of such a call are any object. */
+static bool note_schema(serve_call *c, const ht_json *function, const char *place) {
+    const char *name = serve_member(function, "parameters") ? "parameters" : "input_schema";
+    const ht_json *schema = serve_member(function, name);
+    char param[128];
+    if (!ht_json_is_object(schema) || !serve_call_may_ignore(c)) return true;
+    char *text = ht_json_dump(schema, HT_JSON_COMPACT);
+    if (!text) return serve_fail_memory(&c->failure);
+    snprintf(param, sizeof param, "%s.%s", place, name);
+    if (!serve_grammars_support(c->lease.grammars, text, strlen(text))) serve_call_ignore(c, param);
+    free(text);
     return true;
 }
 
@@ -104,7 +130,7 @@ static ht_json *functions_of(serve_call *c, const serve_conversation *k) {
     size_t i;
     if (!functions) serve_fail_memory(&c->failure);
     ht_json_array_foreach((ht_json *)k->tools, i, tool) {
-        const char *type = ht_json_string_value(ht_json_object_get(tool, "type"));
+        const char *type = serve_text(tool, "type");
         char what[96];
         if (!type || strcmp(type, "function") == 0) {
             if (tool_name(tool)) {
@@ -121,26 +147,7 @@ static ht_json *functions_of(serve_call *c, const serve_conversation *k) {
     return functions;
 }
 
-static bool set_thinking(serve_call *c, const serve_conversation *k, ht_chat *chat) {
-    ht_error err = {0};
-    ht_status status = HT_OK;
-    if (k->thinking != SERVE_THINKING_DEFAULT)
-        status = ht_chat_set_thinking(chat, k->thinking == SERVE_THINKING_ON, &err);
-    if (!status && k->effort) {
-        char text[32];
-        const int n = snprintf(text, sizeof text, "\"%.16s\"", k->effort);
-        status = ht_chat_set_variable(chat, "reasoning_effort", text, (size_t)n, &err);
-    }
-    return status ? serve_fail_as(&c->failure, status, &err) : true;
-}
-
-static bool set_prompt_end(serve_call *c, const serve_conversation *k, ht_chat *chat) {
-    ht_error err = {0};
-    ht_chat_set_continue(chat, k->continues);
-    const ht_status status =
-        k->unopened ? ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err) : HT_OK;
-    return status ? serve_fail_as(&c->failure, status, &err) : true;
-}
+/* ---- the conversation ---- */
 
 bool serve_ends_in_answer(const ht_json *messages) {
     const ht_json *last = ht_json_array_get(messages, ht_json_array_size(messages) - 1);
@@ -156,28 +163,28 @@ static bool has_system(const ht_json *messages) {
     return false;
 }
 
-/* The messages, after the server's system prompt where they have none; NULL when memory ran out. The caller gives it back. */
-static ht_json *with_system(const serve_call *c, const ht_json *messages) {
-    const char *system = c->server->o.system;
-    if (!system || has_system(messages)) return ht_json_incref((ht_json *)messages);
-    ht_json *all = ht_json_copy((ht_json *)messages);
+/* The messages after the server's system prompt, if they have none; NULL when memory ran out. The caller gives it back. */
+static ht_json *with_system(const ht_json *messages, const char *system) {
+    if (has_system(messages)) return ht_json_incref(messages);
+    ht_json *all = ht_json_copy(messages);
     if (!ht_json_array_insert_new(all, 0, ht_json_pack("{ss ss}", "role", "system", "content", system))) return all;
     ht_json_decref(all);
     return NULL;
 }
 
-static bool chat_from(serve_call *c, const serve_conversation *k, const ht_json *tools, ht_chat **out) {
-    ht_error err = {0};
-    ht_json *messages = with_system(c, k->messages);
-    ht_json *whole = messages ? ht_json_pack("{so}", "messages", messages) : NULL;
-    if (whole && ht_json_array_size(tools)) ht_json_object_set(whole, "tools", (ht_json *)tools);
-    if (whole && k->variables) ht_json_object_set(whole, "chat_template_kwargs", (ht_json *)k->variables);
-    if (!whole) return serve_fail_memory(&c->failure);
-    const ht_status status = ht_chat_from_value(whole, NULL, out, &err);
-    ht_json_decref(whole);
-    if (status) return serve_fail_as(&c->failure, status, &err);
-    /* The choices that a request has of its own go before the variables of its template. */
-    return set_thinking(c, k, *out) && set_prompt_end(c, k, *out);
+/* The request's own choices, which override the variables of its template. */
+static ht_status set_options(ht_chat *chat, const serve_conversation *k, ht_error *err) {
+    ht_status status = HT_OK;
+    ht_chat_set_continue(chat, k->continues);
+    if (k->thinking != SERVE_THINKING_DEFAULT)
+        status = ht_chat_set_thinking(chat, k->thinking == SERVE_THINKING_ON, err);
+    if (!status && k->effort) {
+        char text[32];
+        const int n = snprintf(text, sizeof text, "\"%.16s\"", k->effort);
+        status = ht_chat_set_variable(chat, "reasoning_effort", text, (size_t)n, err);
+    }
+    if (!status && k->unopened) status = ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, err);
+    return status;
 }
 
 static bool has_tool(const ht_json *tools, const char *name) {
@@ -188,40 +195,38 @@ static bool has_tool(const ht_json *tools, const char *name) {
 
 /* Without tools there is nothing to choose: a call that is asked for is then refused. */
 static bool set_choice(serve_call *c, const serve_conversation *k, const ht_json *tools, ht_chat *chat) {
-    static const ht_tool_choice choices[] = {[SERVE_TOOLS_AUTO] = HT_TOOL_CHOICE_AUTO,
-                                             [SERVE_TOOLS_NONE] = HT_TOOL_CHOICE_NONE,
-                                             [SERVE_TOOLS_REQUIRED] = HT_TOOL_CHOICE_REQUIRED,
-                                             [SERVE_TOOLS_NAMED] = HT_TOOL_CHOICE_NAMED};
     ht_error err = {0};
-    const bool needs_one = k->choice == SERVE_TOOLS_REQUIRED || k->choice == SERVE_TOOLS_NAMED;
-    if (!ht_json_array_size(tools) && !needs_one) return true;
+    const ht_tool_choice choice = k->choice ? k->choice : HT_TOOL_CHOICE_AUTO;
+    if (!ht_json_array_size(tools) && choice < HT_TOOL_CHOICE_REQUIRED) return true;
     if (!ht_json_array_size(tools))
         return serve_fail(&c->failure, 400, "tool_choice",
                           "\"tool_choice\" requires a call, but the request has no tools");
-    if (k->choice == SERVE_TOOLS_NAMED && !has_tool(tools, k->tool))
+    if (choice == HT_TOOL_CHOICE_NAMED && !has_tool(tools, k->tool))
         return serve_fail(&c->failure, 400, "tool_choice",
                           "\"tool_choice\" is \"%.128s\", which is not a tool of the request", k->tool);
-    const ht_status status = ht_chat_set_tool_choice(chat, choices[k->choice], k->tool, !k->one_call, &err);
+    const ht_status status = ht_chat_set_tool_choice(chat, choice, k->tool, !k->one_call, &err);
     return status ? serve_fail_as(&c->failure, status, &err) : true;
 }
 
-const char *const serve_efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max", NULL};
-
-void serve_read_effort(const ht_json *object, const char *name, serve_conversation *k) {
-    const int word = serve_word(object, name, serve_efforts, -1);
-    if (word == 0) k->thinking = SERVE_THINKING_OFF;
-    if (word > 0) {
-        k->thinking = SERVE_THINKING_ON;
-        k->effort = word < 3 ? "low" : word == 3 ? "medium" : "high";
-    }
-}
-
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out) {
+    const char *system = c->server->o.system;
+    ht_error err = {0};
     ht_json *tools = NULL;
+    bool good = true;
     *out = NULL;
-    if (k->tools && (!check_names(c, ht_json_object_get(c->body, "tools"), "tools") || !(tools = functions_of(c, k))))
+    if (k->tools &&
+        (!for_each_tool(c, ht_json_object_get(c->body, "tools"), "tools", check_name) || !(tools = functions_of(c, k))))
         return false;
-    const bool good = chat_from(c, k, tools, out) && set_choice(c, k, tools, *out);
+    ht_json *messages = system ? with_system(k->messages, system) : ht_json_incref(k->messages);
+    ht_json *whole = ht_json_pack("{so sO* sO*}", "messages", messages, "tools",
+                                  ht_json_array_size(tools) ? tools : NULL, "chat_template_kwargs", k->variables);
+    ht_status status = whole ? ht_chat_from_value(whole, NULL, out, &err) : HT_ERR_MEMORY;
+    if (!status) status = set_options(*out, k, &err);
+    if (!whole)
+        good = serve_fail_memory(&c->failure);
+    else
+        good = status ? serve_fail_as(&c->failure, status, &err) : set_choice(c, k, tools, *out);
+    ht_json_decref(whole);
     ht_json_decref(tools);
     if (good) return true;
     ht_chat_free(*out);
@@ -243,24 +248,21 @@ bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_
 }
 
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k) {
-    const bool calls = ht_json_array_size(k->tools) && k->choice != SERVE_TOOLS_NONE;
+    const bool calls = ht_json_array_size(k->tools) && k->choice != HT_TOOL_CHOICE_NONE;
     return serve_generation_prompts(g, 1) && serve_make_chat(g->c, k, &g->prompt[0].chat) &&
-           (!calls || note_schemas(g->c, ht_json_object_get(g->c->body, "tools"), "tools"));
+           (!calls || for_each_tool(g->c, ht_json_object_get(g->c->body, "tools"), "tools", note_schema));
 }
 
-/* ---- what an answer is held to ---- */
+/* ---- constraints of an answer ---- */
 
 static const serve_field schema_members[] = {{"schema", .is = {.types = SERVE_JSON_OBJECT | SERVE_JSON_FLAG}},
-                                             {"name", .class = SERVE_NOTED},
-                                             {"description", .class = SERVE_NOTED},
-                                             {"strict", .class = SERVE_NOTED},
+                                             SERVE_NOTED_FIELDS("name", "description", "strict"),
                                              {0}};
-static const serve_field *const of_schema[] = {schema_members, NULL};
-static const serve_field wrapped_members[] = {{"json_schema", .is = SERVE_IS_OBJECT(of_schema)}, {0}};
-static const serve_field *const of_wrapped_schema[] = {wrapped_members, schema_members, NULL}, *const of_text[] = {
-                                                                                                   NULL};
 const serve_kind serve_formats[] = {
-    {"text", of_text}, {"json_object", of_schema}, {"json_schema", of_wrapped_schema}, {0}};
+    {"text", SERVE_NO_FIELDS},
+    {"json_object", schema_members},
+    {"json_schema", SERVE_FIELDS({"json_schema", .is = SERVE_IS_OBJECT(schema_members)}, SERVE_MORE(schema_members))},
+    {0}};
 
 #define SCHEMA                                                                                                         \
     { .types = SERVE_JSON_OBJECT | SERVE_JSON_FLAG }
@@ -273,7 +275,6 @@ static const serve_field output_members[] = {{"json", .is = SCHEMA_OR_TEXT},
                                              {"grammar", .is = SERVE_IS_TEXT},
                                              {"choice", .is = CHOICE},
                                              {0}};
-static const serve_field *const of_outputs[] = {output_members, NULL};
 const serve_field serve_structure_fields[] = {{"response_format", .is = SERVE_IS_FORMAT},
                                               {"grammar", .is = SERVE_IS_TEXT},
                                               {"json_schema", .is = SCHEMA},
@@ -282,49 +283,32 @@ const serve_field serve_structure_fields[] = {{"response_format", .is = SERVE_IS
                                               {"guided_grammar", .is = SERVE_IS_TEXT},
                                               {"guided_choice", .is = CHOICE},
                                               {"regex", .is = SERVE_IS_TEXT},
-                                              {"structured_outputs", .is = SERVE_IS_OBJECT(of_outputs)},
-                                              {"guided_decoding_backend", .class = SERVE_NOTED},
+                                              {"structured_outputs", .is = SERVE_IS_OBJECT(output_members)},
+                                              SERVE_NOTED_FIELDS("guided_decoding_backend"),
                                               {0}};
 
-/* Takes a grammar that was compiled, or says of which member it could not be. */
-static bool hold(serve_generation *g, ht_status status, ht_grammar *grammar, const char *member, const ht_error *err) {
+/* Compiles a grammar for the answer, or says of which member it could not be. */
+static bool hold(serve_generation *g, serve_grammar_kind kind, const char *text, const char *member) {
     serve_failure *f = &g->c->failure;
-    if (!status && g->how.grammar) {
+    ht_error err = {0};
+    ht_grammar *grammar = NULL;
+    const ht_status status = serve_grammars_get(g->c->lease.grammars, kind, text, strlen(text), &grammar, &err);
+    if (status) return serve_fail(f, status == HT_ERR_MEMORY ? 503 : 400, member, "\"%s\": %s", member, err.message);
+    if (g->how.grammar) {
         ht_grammar_free(grammar);
         return serve_fail(f, 400, member,
                           "a response can have one schema, regular expression or grammar; \"%s\" is another", member);
     }
-    if (!status) g->how.grammar = grammar;
-    if (!status) return true;
-    const int code = status == HT_ERR_MEMORY ? 503 : 400;
-    return serve_fail(f, code, member, "\"%s\": %s", member, err->message);
-}
-
-static bool hold_to(serve_generation *g, serve_grammar_kind kind, const char *text, const char *member) {
-    ht_error err = {0};
-    ht_grammar *grammar = NULL;
-    const ht_status status = serve_grammars_get(g->c->lease.grammars, kind, text, strlen(text), &grammar, &err);
-    return hold(g, status, grammar, member, &err);
+    g->how.grammar = grammar;
+    return true;
 }
 
 bool serve_hold_to_schema(serve_generation *g, const ht_json *schema, const char *member) {
-    char *text = ht_json_dump(schema, HT_JSON_COMPACT);
+    char *text = schema ? ht_json_dump(schema, HT_JSON_COMPACT) : strdup("{\"type\":\"object\"}");
     if (!text) return serve_fail_memory(&g->c->failure);
-    const bool good = hold_to(g, SERVE_SCHEMA, text, member);
+    const bool good = hold(g, SERVE_SCHEMA, text, member);
     free(text);
     return good;
-}
-
-bool serve_hold_to_any_object(serve_generation *g, const char *member) {
-    return hold_to(g, SERVE_SCHEMA, "{\"type\":\"object\"}", member);
-}
-
-static bool hold_to_regex(serve_generation *g, const char *pattern, const char *member) {
-    return hold_to(g, SERVE_REGEX, pattern, member);
-}
-
-static bool hold_to_gbnf(serve_generation *g, const char *text, const char *member) {
-    return hold_to(g, SERVE_GBNF, text, member);
 }
 
 static bool hold_to_choice(serve_generation *g, const ht_json *texts, const char *member) {
@@ -337,7 +321,7 @@ static bool hold_to_choice(serve_generation *g, const ht_json *texts, const char
             ht_text_append(&pattern, text, 1);
         }
     }
-    const bool good = pattern.failed ? serve_fail_memory(&g->c->failure) : hold_to_regex(g, pattern.data, member);
+    const bool good = pattern.failed ? serve_fail_memory(&g->c->failure) : hold(g, SERVE_REGEX, pattern.data, member);
     ht_text_discard(&pattern);
     return good;
 }
@@ -348,37 +332,41 @@ bool serve_read_format(serve_generation *g, const ht_json *format, const char *m
     if (type == 0) return true;
     const ht_json *wrapped = serve_member(format, "json_schema");
     const ht_json *schema = serve_member(wrapped ? wrapped : format, "schema");
-    if (schema) return serve_hold_to_schema(g, schema, member);
-    if (type == 1) return serve_hold_to_any_object(g, member);
+    if (schema || type == 1) return serve_hold_to_schema(g, schema, member);
     return serve_fail(&g->c->failure, 400, member, "\"%s\" of type \"json_schema\" must have a schema", member);
 }
 
-/* The members of vLLM's `structured_outputs`, or, with `prefix`, those it had before. */
-static bool read_guided(serve_generation *g, const ht_json *from, const char *prefix) {
-    char json[32], regex[32], grammar[32], choice[32];
-    snprintf(json, sizeof json, "%sjson", prefix);
-    snprintf(regex, sizeof regex, "%sregex", prefix);
-    snprintf(grammar, sizeof grammar, "%sgrammar", prefix);
-    snprintf(choice, sizeof choice, "%schoice", prefix);
-    const char *pattern = serve_text(from, regex), *text = serve_text(from, grammar);
-    const ht_json *texts = serve_member(from, choice), *schema = serve_member(from, json);
-    if (ht_json_is_string(schema)) {
-        ht_json *parsed = serve_json_parse(ht_json_string_value(schema), ht_json_string_length(schema),
-                                           serve_call_values_max(g->c), NULL, &g->c->failure);
-        const bool good = parsed && serve_hold_to_schema(g, parsed, json);
-        ht_json_decref(parsed);
-        if (!good) return false;
-    } else if (schema && !serve_hold_to_schema(g, schema, json))
-        return false;
-    return (!pattern || hold_to_regex(g, pattern, regex)) && (!text || hold_to_gbnf(g, text, grammar)) &&
-           (!texts || hold_to_choice(g, texts, choice));
+/* A schema as an object or as a text; a list of texts, one of which is the answer; another grammar, of which "" asks for nothing. */
+static bool hold_to_value(serve_generation *g, serve_grammar_kind kind, const ht_json *value, const char *member) {
+    const char *text = ht_json_string_value(value);
+    if (ht_json_is_array(value)) return hold_to_choice(g, value, member);
+    if (kind == SERVE_GBNF && !*text) return true;
+    if (kind != SERVE_SCHEMA) return hold(g, kind, text, member);
+    if (!text) return serve_hold_to_schema(g, value, member);
+    ht_json *parsed =
+        serve_json_parse(text, ht_json_string_length(value), serve_call_values_max(g->c), NULL, &g->c->failure);
+    const bool good = parsed && serve_hold_to_schema(g, parsed, member);
+    ht_json_decref(parsed);
+    return good;
 }
 
 bool serve_read_structure(serve_generation *g, const ht_json *body) {
-    const ht_json *schema = serve_member(body, "json_schema");
-    const char *grammar = serve_filled_text(body, "grammar"), *regex = serve_text(body, "regex");
-    return serve_read_format(g, serve_member(body, "response_format"), "response_format") &&
-           (!grammar || hold_to_gbnf(g, grammar, "grammar")) && (!regex || hold_to_regex(g, regex, "regex")) &&
-           (!schema || serve_hold_to_schema(g, schema, "json_schema")) && read_guided(g, body, "guided_") &&
-           read_guided(g, serve_member(body, "structured_outputs"), "");
+    const ht_json *outputs =
+        serve_member(body, "structured_outputs"); /* vLLM's, before with names that begin "guided_" */
+    const struct {
+        const ht_json *of;
+        const char *name;
+        serve_grammar_kind kind;
+    } members[] = {
+        {body, "grammar", SERVE_GBNF},        {body, "regex", SERVE_REGEX},        {body, "json_schema", SERVE_SCHEMA},
+        {body, "guided_json", SERVE_SCHEMA},  {body, "guided_regex", SERVE_REGEX}, {body, "guided_grammar", SERVE_GBNF},
+        {body, "guided_choice", SERVE_REGEX}, {outputs, "json", SERVE_SCHEMA},     {outputs, "regex", SERVE_REGEX},
+        {outputs, "grammar", SERVE_GBNF},     {outputs, "choice", SERVE_REGEX}};
+    const ht_json *format = serve_member(body, "response_format");
+    bool good = !format || serve_read_format(g, format, "response_format");
+    for (size_t i = 0; i < sizeof members / sizeof *members && good; i++) {
+        const ht_json *value = serve_member(members[i].of, members[i].name);
+        good = !value || hold_to_value(g, members[i].kind, value, members[i].name);
+    }
+    return good;
 }

@@ -49,27 +49,24 @@ bool serve_fail_as(serve_failure *f, ht_status status, const ht_error *err) {
 
 /* ---- dialects ---- */
 
-static const char *openai_type(int status) {
-    switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 429: return "rate_limit_error";
-    default: return status < 500 ? "invalid_request_error" : status == 503 ? "unavailable_error" : "server_error";
-    }
-}
+/* The words of OpenAI's and Anthropic's errors for a status. */
+static const struct error_type {
+    int status;
+    const char *openai, *anthropic;
+} types[] = {{401, "authentication_error", "authentication_error"},
+             {403, "permission_error", "permission_error"},
+             {404, "not_found_error", "not_found_error"},
+             {413, "invalid_request_error", "request_too_large"},
+             {429, "rate_limit_error", "rate_limit_error"},
+             {503, "unavailable_error", "api_error"},
+             {504, "server_error", "timeout_error"},
+             {529, "server_error", "overloaded_error"}};
 
-static const char *anthropic_type(int status) {
-    switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 413: return "request_too_large";
-    case 429: return "rate_limit_error";
-    case 504: return "timeout_error";
-    case 529: return "overloaded_error";
-    default: return status < 500 ? "invalid_request_error" : "api_error";
-    }
+static struct error_type type_of(int status) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].status == status) return types[i];
+    return status < 500 ? (struct error_type){status, "invalid_request_error", "invalid_request_error"}
+                        : (struct error_type){status, "server_error", "api_error"};
 }
 
 /* Anthropic's clients know "too much to do" by a status of their own. */
@@ -77,18 +74,15 @@ static int status_in(const serve_failure *f, serve_dialect_name dialect) {
     return dialect == SERVE_ANTHROPIC && f->status == 503 ? 529 : f->status;
 }
 
-/* What clients can read of a failure beside its message; NULL: nothing. */
-static ht_json *details_json(const serve_failure *f) {
-    return f->lack ? ht_json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL;
-}
-
 ht_json *serve_failure_json(const serve_failure *f, serve_dialect_name dialect, const char *id) {
     const int status = status_in(f, dialect);
     if (dialect == SERVE_OLLAMA) return ht_json_pack("{ss}", "error", f->message);
     if (dialect == SERVE_ANTHROPIC)
-        return ht_json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", anthropic_type(status), "message",
-                            f->message, "details", details_json(f), "request_id", id);
-    return ht_json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", openai_type(status), "param",
+        return ht_json_pack("{ss s{ss ss so*} ss}", "type", "error", "error", "type", type_of(status).anthropic,
+                            "message", f->message, "details",
+                            f->lack ? ht_json_pack("{ss s[s]}", "error_code", f->lack, "unsupported", f->param) : NULL,
+                            "request_id", id);
+    return ht_json_pack("{s{ss ss ss? ss?}}", "error", "message", f->message, "type", type_of(status).openai, "param",
                         *f->param ? f->param : NULL, "code", f->code);
 }
 
@@ -112,5 +106,5 @@ void serve_reply_json(http_exchange *x, int status, ht_json *value, serve_dialec
 void serve_failure_reply(http_exchange *x, const serve_failure *f, serve_dialect_name dialect) {
     const int status = status_in(f, dialect);
     if (f->status == 503) (void)http_exchange_field(x, "Retry-After", "1");
-    serve_reply_json(x, status, serve_failure_json(f, dialect, http_exchange_id(x)), dialect);
+    serve_reply_json(x, status, serve_failure_json(f, dialect, http_exchange_request(x)->id), dialect);
 }

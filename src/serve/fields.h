@@ -32,7 +32,7 @@ enum {
 /* Objects that a member tells apart, and the other members of each. */
 typedef struct serve_kind {
     const char *type; /* the text of that member; NULL: the end of a list */
-    const serve_field *const *members;
+    const serve_field *members;
 } serve_kind;
 
 struct serve_shape {
@@ -44,14 +44,14 @@ struct serve_shape {
     const char *pattern; /* texts match it, which who reads them sees to: for the description of the interface alone */
     bool on;             /* flags are true */
     size_t fewest, most; /* values of a list; most 0: as many as there may be */
-    const serve_shape *item;           /* of a list; NULL: any */
-    const serve_field *const *members; /* tables (a NULL-terminated list) of an object; NULL: any members */
-    const serve_shape *every;          /* instead: of each member; NULL: any */
-    const serve_kind *kinds;           /* instead: objects of several kinds */
-    const char *tag;                   /* the member that tells them apart; NULL: "type" */
-    bool first_kind;                   /* one without it is of the first kind */
-    bool other_kinds;                  /* there may be others, whose members are not looked at */
-    bool lenient;                      /* members that no table knows are not told of: parts of a history carry much */
+    const serve_shape *item;    /* of a list; NULL: any */
+    const serve_field *members; /* table of an object's fields; NULL: any members */
+    const serve_shape *every;   /* instead: of each member; NULL: any */
+    const serve_kind *kinds;    /* instead: objects of several kinds */
+    const char *tag;            /* the member that tells them apart; NULL: "type" */
+    bool first_kind;            /* one without it is of the first kind */
+    bool other_kinds;           /* there may be others, whose members are not looked at */
+    bool lenient;               /* members that no table knows are not reported: parts of a history carry much */
 };
 
 typedef enum serve_field_class {
@@ -67,6 +67,9 @@ struct serve_field {
     bool required;
     const char *instead; /* of one that is lacked: what can be done; NULL: nothing */
     const char *lack;    /* and the word that clients know that by, serve_failure.lack; NULL: none */
+    /* Instead of one field, whose name is then "": several that are alike, or those of another table. The first of several with one name counts. */
+    const char *const *names; /* NULL-terminated */
+    const serve_field *more;
 };
 
 /* A text, and one that is not empty. */
@@ -82,16 +85,43 @@ extern const serve_shape serve_any_text, serve_full_text;
     { .types = SERVE_JSON_TEXT }
 #define SERVE_IS_WORD(list)                                                                                            \
     { .types = SERVE_JSON_TEXT, .words = (list) }
-#define SERVE_IS_OBJECT(tables)                                                                                        \
-    { .types = SERVE_JSON_OBJECT, .members = (tables) }
+#define SERVE_IS_OBJECT(table)                                                                                         \
+    { .types = SERVE_JSON_OBJECT, .members = (table) }
+/* Part of a history, which may have fields that no table knows. */
+#define SERVE_IS_PART(table)                                                                                           \
+    { .types = SERVE_JSON_OBJECT, .members = (table), .lenient = true }
 #define SERVE_IS_LIST(shape)                                                                                           \
     { .types = SERVE_JSON_LIST, .item = (shape) }
 
+/* Tables without a name. */
+#define SERVE_FIELDS(...)                                                                                              \
+    (const serve_field[]) {                                                                                            \
+        __VA_ARGS__, { 0 }                                                                                             \
+    }
+#define SERVE_NO_FIELDS                                                                                                \
+    (const serve_field[]) {                                                                                            \
+        { 0 }                                                                                                          \
+    }
+#define SERVE_KINDS(...)                                                                                               \
+    (const serve_kind[]) {                                                                                             \
+        __VA_ARGS__, { 0 }                                                                                             \
+    }
+
+/* Rows of several fields: alike, bookkeeping, lacked, and those of another table. */
+#define SERVE_NAMES(...)                                                                                               \
+    .name = "", .names = (const char *const[]) { __VA_ARGS__, NULL }
+#define SERVE_NOTED_FIELDS(...)                                                                                        \
+    { SERVE_NAMES(__VA_ARGS__), .class = SERVE_NOTED }
+#define SERVE_LACKED_FIELDS(...)                                                                                       \
+    { SERVE_NAMES(__VA_ARGS__), .class = SERVE_LACKED }
+#define SERVE_MORE(table)                                                                                              \
+    { .name = "", .more = (table) }
+
 /* A member that no table knows. */
 typedef void serve_unknown_fn(const char *name, void *user);
-/* Refuses an object with a member that is not what the tables (a NULL-terminated list) say, or, when `strict`, that none of them knows;
- * else these are told. The failure names the member by its path: "messages[0].role". */
-bool serve_fields_check(const ht_json *body, const serve_field *const *tables, bool strict, serve_unknown_fn *unknown,
+/* Refuses an object with a member that is not what the table says, or, when `strict`, that it does not know; else these are reported. The
+ * failure names the member by its path: "messages[0].role". */
+bool serve_fields_check(const ht_json *body, const serve_field *table, bool strict, serve_unknown_fn *unknown,
                         void *user, serve_failure *f);
 
 /* ---- members of objects that have been checked; NULL has none ---- */
@@ -100,7 +130,6 @@ bool serve_fields_check(const ht_json *body, const serve_field *const *tables, b
 const ht_json *serve_member(const ht_json *object, const char *name);
 /* Its value, or `otherwise` where there is none of that type. */
 int64_t serve_integer(const ht_json *object, const char *name, int64_t otherwise);
-double serve_number(const ht_json *object, const char *name, double otherwise);
 bool serve_flag(const ht_json *object, const char *name, bool otherwise);
 /* Lent; NULL: none. */
 const char *serve_text(const ht_json *object, const char *name);

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
-#include "serve/echo.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,7 +31,8 @@ static void free_generation(void *user) {
         ht_chat_free(g->prompt[i].chat);
         ht_ids_free(g->prompt[i].ids);
     }
-    if (g->free_extra) g->free_extra(g->extra);
+    if (g->extra && g->dialect->discard_extra) g->dialect->discard_extra(g->extra);
+    free(g->extra);
     ht_grammar_free(g->how.grammar);
     free(g->answer);
     free(g->prompt);
@@ -58,17 +59,39 @@ static void on_gone(serve_call *c) {
     cancel_all(g);
 }
 
+/* ---- what is sent ---- */
+
+/* Ends the stream unless the reader has taken what was sent: one that leaves a whole bound of bytes unread is cut, so that none can hold
+ * more memory. With the lock. */
+static void check_sent(serve_generation *g, http_sent sent) {
+    if (sent == HTTP_SENT) return;
+    g->closed = true;
+    if (g->streaming) http_stream_abort(g->c->x);
+}
+
+void serve_send(serve_generation *g, const char *name, ht_json *data) {
+    char *text = data && !g->closed ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
+    ht_json_decref(data);
+    if (g->closed) return;
+    check_sent(g, !text                     ? HTTP_GONE
+                  : g->dialect->stream_type ? http_stream_line(g->c->x, text, strlen(text))
+                                            : http_stream_event(g->c->x, name, text, strlen(text)));
+    free(text);
+}
+
 /* ---- failing ---- */
 
 /* Tells the client why there is no whole answer, and ends it. With the lock. */
 static void fail(serve_generation *g, const serve_failure *f) {
     if (g->closed) return;
-    if (g->streaming) {
-        g->dialect->fail(g, f);
-        if (!g->closed) (void)http_stream_end(g->c->x);
-    } else {
+    if (!g->streaming)
         serve_failure_reply(g->c->x, f, g->c->route->dialect);
-    }
+    else if (g->dialect->fail)
+        g->dialect->fail(g, f);
+    else
+        serve_send(g, g->dialect->fail_event,
+                   serve_failure_json(f, g->c->route->dialect, http_exchange_request(g->c->x)->id));
+    if (g->streaming && !g->closed) (void)http_stream_end(g->c->x);
     g->closed = true;
 }
 
@@ -83,7 +106,9 @@ static void on_expired(serve_call *c, const serve_failure *f) {
 
 serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect) {
     serve_generation *g = calloc(1, sizeof *g);
-    if (!g) {
+    if (g) g->extra = calloc(1, dialect->extra_bytes + 1);
+    if (!g || !g->extra) {
+        free(g);
         serve_fail_memory(&c->failure);
         return NULL;
     }
@@ -122,53 +147,34 @@ bool serve_generation_prompts(serve_generation *g, size_t n) {
     return true;
 }
 
-/* ---- what is sent ---- */
-
-/* Ends all of it: nobody reads any more, or reads too slowly. With the lock. */
-static void give_up(serve_generation *g) {
-    g->closed = true;
-    if (g->streaming) http_stream_abort(g->c->x);
-}
-
-/* A reader that leaves a whole bound of bytes unread is cut, so that none can hold more memory. */
-static void sent(serve_generation *g, http_sent how) {
-    if (how != HTTP_SENT) give_up(g);
-}
-
-static char *dumped(serve_generation *g, ht_json *data) {
-    char *text = data ? ht_json_dump(data, HT_JSON_COMPACT) : NULL;
-    ht_json_decref(data);
-    if (!text) give_up(g);
-    return text;
-}
-
-void serve_send_event(serve_generation *g, const char *name, ht_json *data) {
-    if (g->closed) {
-        ht_json_decref(data);
-        return;
-    }
-    char *text = dumped(g, data);
-    if (text) sent(g, http_stream_event(g->c->x, name, text, strlen(text)));
-    free(text);
-}
-
-void serve_send_line(serve_generation *g, ht_json *data) {
-    if (g->closed) {
-        ht_json_decref(data);
-        return;
-    }
-    char *text = dumped(g, data);
-    if (text) sent(g, http_stream_line(g->c->x, text, strlen(text)));
-    free(text);
-}
-
-void serve_send_text_event(serve_generation *g, const char *text) {
-    if (!g->closed) sent(g, http_stream_event(g->c->x, NULL, text, strlen(text)));
-}
-
-ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
-
 /* ---- log-probabilities ---- */
+
+/* A number of JSON; null for what is none. The lowest that there is stands for a probability of zero. */
+static ht_json *number(double value) {
+    return isnan(value) ? ht_json_null() : ht_json_real(isinf(value) ? -1e308 : value);
+}
+
+ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
+    char *bytes;
+    size_t n;
+    ht_text text = {0};
+    if (ht_tokenizer_token_bytes(t, id, &bytes, &n, NULL))
+        return ht_json_pack("{ss so s[]}", "token", "", "logprob", number(logprob), "bytes");
+    ht_json *list = ht_json_new_array();
+    for (size_t at = 0; at < n;) {
+        uint32_t c;
+        at += ht_utf8_decode(bytes + at, n - at, &c);
+        ht_text_append_utf8(&text, c);
+    }
+    for (size_t i = 0; i < n; i++) ht_json_array_append_new(list, ht_json_integer((unsigned char)bytes[i]));
+    ht_text_free(bytes);
+    ht_json *token = text.failed ? NULL
+                                 : ht_json_pack("{so so so}", "token", serve_text_json(&text), "logprob",
+                                                number(logprob), "bytes", list);
+    if (text.failed) ht_json_decref(list);
+    ht_text_discard(&text);
+    return token;
+}
 
 static size_t bytes_of(const ht_json *token) { return ht_json_array_size(ht_json_object_get(token, "bytes")); }
 
@@ -220,6 +226,13 @@ static void hide_logprobs(serve_answer *a) {
     ht_json_array_clear(a->pending_logprobs);
     ht_text_clear(&a->pending_bytes);
     a->shown_bytes = 0;
+}
+
+ht_json *serve_take_logprobs(serve_answer *a) {
+    ht_json *taken = a->logprobs;
+    if (!ht_json_array_size(taken)) return NULL;
+    a->logprobs = ht_json_new_array();
+    return taken;
 }
 
 /* ---- pieces ---- */
@@ -315,12 +328,6 @@ static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
 
 /* ---- the end ---- */
 
-static const serve_answer *failed_answer(const serve_generation *g) {
-    for (size_t i = 0; i < g->n_answers; i++)
-        if (g->answer[i].status) return &g->answer[i];
-    return NULL;
-}
-
 /* An answer that has begun meets other limits than that of the context, whose code has clients shorten the conversation. */
 static void fail_as(serve_generation *g, const serve_answer *bad) {
     ht_error err = {.status = bad->status};
@@ -333,18 +340,14 @@ static void fail_as(serve_generation *g, const serve_answer *bad) {
 
 /* With the lock. */
 static void finish(serve_generation *g) {
-    const serve_answer *bad = failed_answer(g);
+    const char *last = g->dialect->last_event;
+    for (size_t i = 0; i < g->n_answers && !g->closed; i++)
+        if (g->answer[i].status) fail_as(g, &g->answer[i]);
     if (g->closed) return;
-    if (bad) {
-        fail_as(g, bad);
-        return;
-    }
-    if (g->streaming) {
-        g->dialect->end(g);
-        if (!g->closed) (void)http_stream_end(g->c->x);
-    } else {
-        serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
-    }
+    if (!g->streaming) serve_reply_json(g->c->x, 200, g->dialect->reply(g), g->c->route->dialect);
+    if (g->streaming && g->dialect->end) g->dialect->end(g);
+    if (g->streaming && !g->closed && last) check_sent(g, http_stream_event(g->c->x, NULL, last, strlen(last)));
+    if (g->streaming && !g->closed) (void)http_stream_end(g->c->x);
     g->closed = true;
 }
 
@@ -488,7 +491,7 @@ static void begin_stream(serve_generation *g) {
                                      .alive_seconds = g->dialect->stream_type ? 0 : 15,
                                      .alive = g->dialect->alive};
     g->streaming = true;
-    sent(g, http_stream_begin(g->c->x, &how));
+    check_sent(g, http_stream_begin(g->c->x, &how));
     if (!g->closed && g->dialect->begin) g->dialect->begin(g);
 }
 
@@ -581,8 +584,94 @@ serve_usage serve_usage_of(const serve_generation *g) {
     return all;
 }
 
-int64_t serve_prompt_tokens(const serve_generation *g) {
-    int64_t n = 0;
-    for (size_t i = 0; i < g->n_prompts; i++) n += g->answer[i * (size_t)g->n].prompt_tokens;
-    return n;
+/* ---- arguments of calls ---- */
+
+/* A JSON text without its end, and how much of it is whole. */
+typedef struct cut_text {
+    ht_text closing; /* of what is open now: ] and }, the innermost last */
+    size_t whole;    /* bytes behind which only closing brackets are missing */
+    size_t n_open;   /* that many of them */
+    size_t value;    /* where a value begins that has not ended */
+    bool is_key;     /* or a member's name */
+} cut_text;
+
+static void mark_whole(cut_text *t, size_t at) {
+    t->whole = at;
+    t->n_open = t->closing.len;
+}
+
+static bool in_object(const cut_text *t) { return t->closing.len && t->closing.data[t->closing.len - 1] == '}'; }
+
+/* A character outside of strings at `at`. */
+static void take_mark(cut_text *t, char c, size_t at) {
+    switch (c) {
+    case '{':
+    case '[':
+        ht_text_append(&t->closing, c == '{' ? "}" : "]", 1);
+        t->is_key = c == '{';
+        t->value = at + 1;
+        mark_whole(t, at + 1);
+        break;
+    case '}':
+    case ']':
+        if (t->closing.len) t->closing.len--;
+        mark_whole(t, at + 1);
+        break;
+    case ',':
+        mark_whole(t, at);
+        t->is_key = in_object(t);
+        t->value = at + 1;
+        break;
+    case ':':
+        t->is_key = false;
+        t->value = at + 1;
+        break;
+    default: break;
+    }
+}
+
+/* Words are whole when they are written out; numbers might go on. */
+static bool is_word(const char *text, size_t n) {
+    static const char *const words[] = {"true", "false", "null"};
+    while (n && strchr(" \t\r\n", *text)) text++, n--;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && memcmp(text, words[i], n) == 0) return true;
+    return false;
+}
+
+/* The longest beginning of the text that is an object when its brackets are closed: what is in it, and in objects and lists within it, is whole. */
+static void mend(const ht_text *text, ht_text *out) {
+    cut_text t = {.whole = 0};
+    bool quoted = false;
+    for (size_t i = 0; i < text->len && !t.closing.failed; i++) {
+        const char c = text->data[i];
+        if (!quoted)
+            take_mark(&t, c, i);
+        else if (c == '\\')
+            i++;
+        if (c != '"') continue;
+        quoted = !quoted;
+        if (!quoted && !t.is_key) mark_whole(&t, i + 1);
+    }
+    if (!quoted && !t.is_key && t.closing.len && is_word(text->data + t.value, text->len - t.value))
+        mark_whole(&t, text->len);
+    ht_text_append(out, text->data ? text->data : "", t.whole);
+    for (size_t i = t.n_open; i > 0; i--) ht_text_append(out, t.closing.data + i - 1, 1);
+    out->failed = out->failed || t.closing.failed;
+    ht_text_discard(&t.closing);
+}
+
+ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
+    ht_text text = {0};
+    ht_text_append_str(&text, "");
+    if (call->cut)
+        mend(&call->arguments, &text);
+    else
+        ht_text_append(&text, call->arguments.data ? call->arguments.data : "", call->arguments.len);
+    const ht_json_options options = {.name = "the arguments", .keeps_nul = true};
+    ht_json *value = NULL;
+    const bool failed = text.failed || ht_json_load(text.data, text.len, &options, &value, NULL) == HT_ERR_MEMORY;
+    ht_text_discard(&text);
+    if (value) return value;
+    return failed ? NULL : ht_json_new_object();
 }

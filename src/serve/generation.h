@@ -46,17 +46,22 @@ typedef struct serve_answer {
     int n_blocks;
 } serve_answer;
 
+/* How a dialect writes answers. NULL functions are not called, NULL texts not sent. */
 typedef struct serve_dialect {
-    /* Streams: each sends what its format has for it. NULL functions are not called. */
-    const char *stream_type;            /* NULL: server-sent events */
-    const char *alive;                  /* what is sent in long silences, a constant; NULL: a comment */
+    size_t extra_bytes;                 /* of generation.extra, zeroed */
+    void (*discard_extra)(void *extra); /* frees what it holds */
     const char *call_prefix;            /* of identifiers of calls; NULL: "call_" */
+    /* Streams: each sends what its format has for it. */
+    const char *stream_type;            /* of lines of JSON; NULL: server-sent events */
+    const char *alive;                  /* what is sent in long silences, a constant; NULL: a comment */
     void (*begin)(serve_generation *g); /* before all else: the request is queued */
     /* Of the parts of a call, the call is the answer's last. */
     void (*piece)(serve_generation *g, serve_answer *a, const ht_answer_piece *piece);
     void (*answer_end)(serve_generation *g, serve_answer *a);
     void (*end)(serve_generation *g);                          /* all answers have ended well */
-    void (*fail)(serve_generation *g, const serve_failure *f); /* or not */
+    const char *last_event;                                    /* after that, as it is: "[DONE]" */
+    void (*fail)(serve_generation *g, const serve_failure *f); /* or not; NULL: the failure as of the dialect */
+    const char *fail_event;                                    /* the name of its event */
     /* Not a stream: the whole; NULL when memory ran out. */
     ht_json *(*reply)(serve_generation *g);
 } serve_dialect;
@@ -83,8 +88,7 @@ struct serve_generation {
     bool stream, usage, continuous_usage, logprobs, echo;
     int32_t top_logprobs;
     bool keep_ids; /* answers have the ids of their tokens in the end */
-    void *extra;   /* of the dialect, freed by free_extra */
-    void (*free_extra)(void *extra);
+    void *extra;   /* of the dialect */
 
     char id[SERVE_ID];
     int64_t created; /* seconds since 1970 */
@@ -120,10 +124,12 @@ bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *pre
 
 /* ---- for dialects ---- */
 
-/* Sends an event: data is a JSON value, which is taken; name NULL: none. */
-void serve_send_event(serve_generation *g, const char *name, ht_json *data);
-void serve_send_line(serve_generation *g, ht_json *data);          /* of NDJSON, likewise */
-void serve_send_text_event(serve_generation *g, const char *text); /* as it is: "[DONE]" */
+/* Sends an event, or a line; data is taken. Name NULL: none. */
+void serve_send(serve_generation *g, const char *name, ht_json *data);
+/* A token of a list of log-probabilities: its text, with U+FFFD for bytes that are no whole character, and its bytes. `logprob` is NaN for null. */
+ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob);
+/* The log-probabilities that have come since the last call, which the caller gives back; NULL: none. */
+ht_json *serve_take_logprobs(serve_answer *a);
 
 /* Tokens of a generation. */
 typedef struct serve_usage {
@@ -131,12 +137,9 @@ typedef struct serve_usage {
 } serve_usage;
 serve_usage serve_usage_of(const serve_generation *g); /* of all answers so far; each prompt counts once */
 serve_usage serve_answer_usage(const serve_answer *a);
-/* Of all prompts, known when they have been submitted, before there are answers. */
-int64_t serve_prompt_tokens(const serve_generation *g);
 
-ht_json *serve_text_json(const ht_text *t); /* "" for one that is empty */
-/* The arguments of a call as an object, of one that is cut the members that are whole.
- * NULL when memory ran out; the caller gives it back. (arguments.c) */
+static inline ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
+/* The arguments of a call as an object, of one that is cut the members that are whole. NULL when memory ran out; the caller gives it back. */
 ht_json *serve_tool_call_arguments(const serve_tool_call *call);
 
 #endif

@@ -39,10 +39,11 @@ static void take_turn(serve_messages *m, const char *role) {
     m->role = role;
 }
 
-void serve_add_text(serve_messages *m, const char *role, const char *between, const char *text) {
+void serve_add_text(serve_messages *m, const char *role, const char *text) {
     take_turn(m, role);
-    if (m->text.len) ht_text_append_str(&m->text, between);
+    if (m->text.len && !m->begun) ht_text_append_str(&m->text, "\n\n");
     ht_text_append_str(&m->text, text);
+    m->begun = true;
 }
 
 void serve_add_thoughts(serve_messages *m, const char *text) {
@@ -99,15 +100,16 @@ void serve_append_unseen(serve_call *c, const char *what, ht_text *text) {
     ht_text_printf(text, "[Here is an %s, which you cannot see: you read text alone.]", what);
 }
 
-bool serve_messages_end(serve_messages *m) {
+ht_json *serve_messages_end(serve_messages *m, serve_call *c, const char *member, const char *verb) {
     flush(m);
-    return !m->failed;
-}
-
-void serve_messages_free(serve_messages *m) {
+    if (m->failed) serve_fail_memory(&c->failure);
+    if (!ht_json_array_size(m->list))
+        serve_fail(&c->failure, 400, member, "\"%s\" %s no text, call or result", member, verb);
+    ht_json *list = c->failure.status ? NULL : ht_json_incref(m->list);
     ht_json_decref(m->list);
     ht_json_decref(m->names);
     ht_json_decref(m->calls);
     ht_text_discard(&m->text);
     ht_text_discard(&m->thoughts);
+    return list;
 }

@@ -6,7 +6,7 @@
 
 #include "serve/call.h"
 
-/* Zero-initialised: none yet. Failures of memory are sticky; serve_messages_end tells of them. */
+/* Zero-initialised: none yet. Failures of memory are sticky. */
 typedef struct serve_messages {
     ht_json *list;  /* those that are complete */
     ht_json *names; /* of tools, by the identifiers of their calls */
@@ -14,10 +14,12 @@ typedef struct serve_messages {
     const char *role; /* of the message that is being written, a constant; NULL: none */
     ht_text text, thoughts;
     ht_json *calls; /* NULL: none */
+    bool begun;     /* the message of the history has text already; its reader resets it for each */
 } serve_messages;
 
-/* Adds text to the message of that role, or begins one; `between` goes in front of it where there is text already. */
-void serve_add_text(serve_messages *m, const char *role, const char *between, const char *text);
+/* Adds text to the message of that role, or begins one. Parts of one message of the history follow each other as they are; an empty line
+ * separates it from another. */
+void serve_add_text(serve_messages *m, const char *role, const char *text);
 /* Likewise to a message of the assistant: its thoughts, and a call, whose arguments are a text, which may be no JSON, or another value. */
 void serve_add_thoughts(serve_messages *m, const char *text);
 void serve_add_call(serve_messages *m, const char *id, const char *name, const ht_json *arguments);
@@ -31,8 +33,8 @@ void serve_add_result(serve_messages *m, const char *id, const char *text);
  * history were refused. */
 void serve_append_unseen(serve_call *c, const char *what, ht_text *text);
 
-/* Ends the last message. False: memory ran out. */
-bool serve_messages_end(serve_messages *m);
-void serve_messages_free(serve_messages *m);
+/* Ends the last message and frees *m. The list of all; NULL, with a failure in the call, when memory ran out or there is none of the
+ * `member`, after which comes the verb. */
+ht_json *serve_messages_end(serve_messages *m, serve_call *c, const char *member, const char *verb);
 
 #endif

@@ -1,6 +1,7 @@
+/* Measurements of the server, and the endpoints for who runs it: health, metrics, the version. */
 #include "serve/metrics.h"
 
-#include "serve/call.h"
+#include "serve/endpoints.h"
 
 #include <hearth/version.h>
 
@@ -48,7 +49,8 @@ static void requests(ht_text *out, serve_metrics *m) {
     gauge(out, "requests_under_way", (double)atomic_load(&m->under_way), "Running requests.");
 }
 
-void serve_metrics_write(serve_server *s, ht_text *out) {
+/* Appends all measurements, those of the engines included. */
+static void write(serve_server *s, ht_text *out) {
     serve_metrics *m = &s->metrics;
     size_t n_loaded, bytes;
     const ht_engine_statistics e = serve_models_statistics(s->models, &n_loaded, &bytes);
@@ -72,4 +74,28 @@ void serve_metrics_write(serve_server *s, ht_text *out) {
     gauge(out, "prefix_hits", (double)e.prefix_hits, "Prefix cache hits of loaded models.");
     head(out, "info", "gauge", "Version of the program.");
     ht_text_printf(out, "hearth_info{version=\"%s\"} 1\n", ht_version());
+}
+
+/* ---- endpoints ---- */
+
+bool serve_health(serve_call *c) {
+    serve_server *s = c->server;
+    if (atomic_load(&s->draining)) return serve_fail(&c->failure, 503, NULL, "The server is shutting down.");
+    if (!serve_models_ready(s->models)) return serve_fail(&c->failure, 503, NULL, "Loading model");
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "ok"), SERVE_OPENAI);
+    return true;
+}
+
+bool serve_metrics_page(serve_call *c) {
+    ht_text text = {0};
+    write(c->server, &text);
+    const bool good = !text.failed;
+    if (good) (void)http_reply(c->x, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
+    ht_text_discard(&text);
+    return good ? true : serve_fail_memory(&c->failure);
+}
+
+bool serve_version(serve_call *c) {
+    serve_reply_json(c->x, 200, ht_json_pack("{ss}", "version", ht_version()), SERVE_OLLAMA);
+    return true;
 }

@@ -2,8 +2,6 @@
 #ifndef HT_SERVE_METRICS_H
 #define HT_SERVE_METRICS_H
 
-#include "base/text.h"
-
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -23,9 +21,5 @@ typedef struct serve_metrics {
 } serve_metrics;
 
 void serve_histogram_add(serve_histogram *h, double seconds);
-
-struct serve_server;
-/* Appends all figures, those of the engines included. */
-void serve_metrics_write(struct serve_server *s, ht_text *out);
 
 #endif

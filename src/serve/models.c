@@ -13,7 +13,7 @@
 typedef enum state { ABSENT, QUEUED, LOADING, READY, FAILED, GOING } state;
 
 typedef struct serve_loaded_model {
-    char *name, *path;
+    const char *name, *path;
     state state;
     ht_model *model;
     ht_engine *engine;
@@ -25,29 +25,15 @@ typedef struct serve_loaded_model {
     serve_work *waiting;
     ht_status status;
     ht_error err; /* of FAILED */
+    serve_details details;
+    int64_t details_changed; /* when the file had been, that they are of; 0: not read */
 } serve_loaded_model;
-
-typedef struct adapter_name {
-    char *name, *path;
-    float scale;
-    ht_adapter *adapter; /* while the first model is READY */
-} adapter_name;
-
-typedef struct alias {
-    char *name, *of;
-} alias;
-
-typedef struct broken {
-    char *name, *why;
-} broken;
 
 struct serve_models {
     serve_workers *workers;
     serve_models_options o;
-    serve_loaded_model *model;
-    adapter_name *adapter;
-    alias *alias;
-    broken *broken;
+    serve_loaded_model *model; /* [o.n_models] */
+    ht_adapter **adapter;      /* [o.n_adapters], while the first model is READY */
     size_t budget;
 
     pthread_mutex_t lock; /* of the states and leases */
@@ -64,8 +50,8 @@ static void unload(serve_models *m, serve_loaded_model *e) {
     serve_grammars_free(e->grammars);
     if (e == m->model)
         for (size_t i = 0; i < m->o.n_adapters; i++) {
-            ht_adapter_free(m->adapter[i].adapter);
-            m->adapter[i].adapter = NULL;
+            ht_adapter_free(m->adapter[i]);
+            m->adapter[i] = NULL;
         }
     ht_model_free(e->model);
     e->engine = NULL;
@@ -126,7 +112,7 @@ static void make_room(serve_models *m, size_t bytes) {
 static ht_status open_adapters(serve_models *m, serve_loaded_model *e, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; i < m->o.n_adapters && e == m->model && !status; i++)
-        status = ht_adapter_load(m->adapter[i].path, e->model, NULL, &m->adapter[i].adapter, err);
+        status = ht_adapter_load(m->o.adapter[i].path, e->model, NULL, &m->adapter[i], err);
     return status;
 }
 
@@ -220,8 +206,6 @@ static void *run(void *user) {
 
 /* ---- names ---- */
 
-static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
-
 /* Whether `asked` is the name; or, tagged, the name with the tag that Ollama's clients append to those without one. */
 static bool is_name(const char *name, const char *asked, bool tagged) {
     const size_t n = strlen(name);
@@ -230,69 +214,52 @@ static bool is_name(const char *name, const char *asked, bool tagged) {
 
 /* What is asked for, by the name that it has itself; the name as it is when there is nothing of it. */
 static const char *resolve(const serve_models *m, const char *name) {
+    const serve_models_options *o = &m->o;
     for (int tagged = 0; tagged < 2; tagged++) {
-        for (size_t i = 0; i < m->o.n_aliases; i++)
-            if (is_name(m->alias[i].name, name, tagged)) return m->alias[i].of;
-        for (size_t i = 0; i < m->o.n_models; i++)
-            if (is_name(m->model[i].name, name, tagged)) return m->model[i].name;
-        for (size_t i = 0; i < m->o.n_adapters; i++)
-            if (is_name(m->adapter[i].name, name, tagged)) return m->adapter[i].name;
+        for (size_t i = 0; i < o->n_aliases; i++)
+            if (is_name(o->alias[i].name, name, tagged)) return o->alias[i].of;
+        for (size_t i = 0; i < o->n_models; i++)
+            if (is_name(o->model[i].name, name, tagged)) return o->model[i].name;
+        for (size_t i = 0; i < o->n_adapters; i++)
+            if (is_name(o->adapter[i].name, name, tagged)) return o->adapter[i].name;
     }
     return name;
 }
 
 static serve_loaded_model *find_model(const serve_models *m, const char *name) {
     for (size_t i = 0; i < m->o.n_models; i++)
-        if (same(m->model[i].name, name)) return &m->model[i];
+        if (strcmp(m->model[i].name, name) == 0) return &m->model[i];
     return NULL;
 }
 
-static adapter_name *find_adapter(const serve_models *m, const char *name) {
+static const serve_adapter_source *find_adapter(const serve_models *m, const char *name) {
     for (size_t i = 0; i < m->o.n_adapters; i++)
-        if (same(m->adapter[i].name, name)) return &m->adapter[i];
+        if (strcmp(m->o.adapter[i].name, name) == 0) return &m->o.adapter[i];
     return NULL;
 }
 
 static ht_status check_names(const serve_models *m, ht_error *err) {
-    for (size_t i = 0; i < m->o.n_models; i++)
-        if (find_model(m, m->model[i].name) != &m->model[i])
-            return ht_fail(err, HT_ERR_ARGUMENT, "two models have the name \"%s\"", m->model[i].name);
-    for (size_t i = 0; i < m->o.n_adapters; i++)
-        if (find_adapter(m, m->adapter[i].name) != &m->adapter[i] || find_model(m, m->adapter[i].name))
+    const serve_models_options *o = &m->o;
+    for (size_t i = 0; i < o->n_models; i++)
+        if (find_model(m, o->model[i].name) != &m->model[i])
+            return ht_fail(err, HT_ERR_ARGUMENT, "two models have the name \"%s\"", o->model[i].name);
+    for (size_t i = 0; i < o->n_adapters; i++)
+        if (find_adapter(m, o->adapter[i].name) != &o->adapter[i] || find_model(m, o->adapter[i].name))
             return ht_fail(err, HT_ERR_ARGUMENT, "the adapter \"%s\" has the name of another adapter or a model",
-                           m->adapter[i].name);
-    for (size_t i = 0; i < m->o.n_aliases; i++) {
-        const alias *a = &m->alias[i];
+                           o->adapter[i].name);
+    for (size_t i = 0; i < o->n_aliases; i++) {
+        const serve_alias *a = &o->alias[i];
         if (!find_model(m, a->of) && !find_adapter(m, a->of))
             return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" is an alias of \"%s\", which is not a served model", a->name,
                            a->of);
-        if (resolve(m, a->name) != a->of || find_model(m, a->name) || find_adapter(m, a->name))
-            return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is already in use", a->name);
+        bool taken = find_model(m, a->name) || find_adapter(m, a->name);
+        for (size_t k = 0; k < i; k++) taken = taken || strcmp(o->alias[k].name, a->name) == 0;
+        if (taken) return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is already in use", a->name);
     }
     return HT_OK;
 }
 
 /* ---- making ---- */
-
-static ht_status copy_names(serve_models *m, ht_error *err) {
-    const serve_models_options *o = &m->o;
-    m->model = calloc(o->n_models, sizeof *m->model);
-    m->adapter = calloc(o->n_adapters + 1, sizeof *m->adapter);
-    m->alias = calloc(o->n_aliases + 1, sizeof *m->alias);
-    m->broken = calloc(o->n_broken + 1, sizeof *m->broken);
-    bool ok = m->model && m->adapter && m->alias && m->broken;
-    for (size_t i = 0; ok && i < o->n_models; i++)
-        ok = (m->model[i].name = strdup(o->model[i].name)) && (m->model[i].path = strdup(o->model[i].path));
-    for (size_t i = 0; ok && i < o->n_adapters; i++) {
-        m->adapter[i].scale = o->adapter[i].scale;
-        ok = (m->adapter[i].name = strdup(o->adapter[i].name)) && (m->adapter[i].path = strdup(o->adapter[i].path));
-    }
-    for (size_t i = 0; ok && i < o->n_aliases; i++)
-        ok = (m->alias[i].name = strdup(o->alias[i].name)) && (m->alias[i].of = strdup(o->alias[i].of));
-    for (size_t i = 0; ok && i < o->n_broken; i++)
-        ok = (m->broken[i].name = strdup(o->broken[i].name)) && (m->broken[i].why = strdup(o->broken[i].why));
-    return ok ? check_names(m, err) : ht_fail_memory(err, o->n_models * sizeof *m->model, "the names of models");
-}
 
 ht_status serve_models_start(serve_models *m, ht_error *err) {
     if (m->o.first_at_once) m->model[0].state = QUEUED;
@@ -319,7 +286,15 @@ ht_status serve_models_new(const serve_models_options *options, serve_workers *w
         m->o.engine.kv_bytes = m->budget / 4;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
-    const ht_status status = copy_names(m, err);
+    m->model = calloc(options->n_models, sizeof *m->model);
+    m->adapter = calloc(options->n_adapters + 1, sizeof *m->adapter);
+    for (size_t i = 0; m->model && i < options->n_models; i++) {
+        m->model[i].name = options->model[i].name;
+        m->model[i].path = options->model[i].path;
+    }
+    const ht_status status = m->model && m->adapter
+                                 ? check_names(m, err)
+                                 : ht_fail_memory(err, options->n_models * sizeof *m->model, "the names of models");
     if (status)
         serve_models_free(m);
     else
@@ -334,27 +309,10 @@ void serve_models_free(serve_models *m) {
     pthread_cond_broadcast(&m->work);
     pthread_mutex_unlock(&m->lock);
     if (m->has_thread) pthread_join(m->thread, NULL);
-    for (size_t i = 0; m->model && i < m->o.n_models; i++) {
+    for (size_t i = 0; m->model && i < m->o.n_models; i++)
         if (m->model[i].state == READY) unload(m, &m->model[i]);
-        free(m->model[i].name);
-        free(m->model[i].path);
-    }
-    for (size_t i = 0; m->adapter && i < m->o.n_adapters; i++) {
-        free(m->adapter[i].name);
-        free(m->adapter[i].path);
-    }
-    for (size_t i = 0; m->alias && i < m->o.n_aliases; i++) {
-        free(m->alias[i].name);
-        free(m->alias[i].of);
-    }
-    for (size_t i = 0; m->broken && i < m->o.n_broken; i++) {
-        free(m->broken[i].name);
-        free(m->broken[i].why);
-    }
     free(m->model);
     free(m->adapter);
-    free(m->alias);
-    free(m->broken);
     pthread_cond_destroy(&m->work);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -362,46 +320,40 @@ void serve_models_free(serve_models *m) {
 
 /* ---- leases ---- */
 
+/* False, with a failure, for a checkpoint that is there and cannot be used. */
+static bool check_broken(const serve_models *m, const char *name, serve_failure *f) {
+    const char *why = serve_models_broken(m, name);
+    f->code = "model_not_found";
+    return why ? serve_fail(f, 404, "model", "the model \"%.128s\" cannot be used: %s", name, why) : true;
+}
+
 static void refuse_name(const serve_models *m, const char *name, serve_failure *f) {
     char names[512] = "";
     size_t n = 0;
-    const char *why = serve_models_broken(m, name);
-    f->code = "model_not_found";
-    if (why) {
-        serve_fail(f, 404, "model", "the model \"%.128s\" cannot be used: %s", name, why);
-        return;
-    }
+    if (!check_broken(m, name, f)) return;
     const size_t all = m->o.n_models + m->o.n_adapters;
     for (size_t i = 0; i < all && n < sizeof names - 80; i++) {
-        const char *one = i < m->o.n_models ? m->model[i].name : m->adapter[i - m->o.n_models].name;
+        const char *one = i < m->o.n_models ? m->model[i].name : m->o.adapter[i - m->o.n_models].name;
         n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%.64s\"", i ? ", " : "", one);
     }
     serve_fail(f, 404, "model", "model \"%.128s\" not found; there is %s", name, names);
 }
 
-static void fill(serve_loaded_model *e, const adapter_name *a, serve_lease *out) {
-    e->leases++;
-    e->last_used = ht_now_seconds();
-    *out = (serve_lease){.of = e,
-                         .model = e->model,
-                         .engine = e->engine,
-                         .grammars = e->grammars,
-                         .adapter = a ? a->adapter : NULL,
-                         .scale = a ? a->scale : 0,
-                         .name = a ? a->name : e->name};
-}
-
-static serve_leasing lease(serve_models *m, serve_loaded_model *e, const adapter_name *a, serve_work *work, bool again,
-                           serve_lease *out, serve_failure *f) {
+/* With the lock. */
+static serve_leasing lease(serve_models *m, serve_loaded_model *e, const serve_adapter_source *a, serve_work *work,
+                           bool again, serve_lease *out) {
     if (e->state == READY) {
-        fill(e, a, out);
+        e->leases++;
+        *out = (serve_lease){.of = e,
+                             .model = e->model,
+                             .engine = e->engine,
+                             .grammars = e->grammars,
+                             .adapter = a ? m->adapter[a - m->o.adapter] : NULL,
+                             .scale = a ? a->scale : 0,
+                             .name = a ? a->name : e->name};
         return SERVE_LEASED;
     }
-    if (m->ending || (e->state == FAILED && again)) {
-        serve_fail(f, m->ending ? 503 : 500, NULL, "the model \"%s\" could not be loaded: %s", e->name,
-                   m->ending ? "server is shutting down" : e->err.message);
-        return SERVE_REFUSED;
-    }
+    if (m->ending || (e->state == FAILED && again)) return SERVE_REFUSED;
     if (e->state == ABSENT || e->state == FAILED) e->state = QUEUED;
     work->next = e->waiting;
     e->waiting = work;
@@ -411,8 +363,8 @@ static serve_leasing lease(serve_models *m, serve_loaded_model *e, const adapter
 
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f) {
-    const char *of = name ? resolve(m, name) : m->model[0].name;
-    const adapter_name *a = find_adapter(m, of);
+    const char *of = name && *name ? resolve(m, name) : m->model[0].name;
+    const serve_adapter_source *a = find_adapter(m, of);
     serve_loaded_model *e = a ? m->model : find_model(m, of);
     if (!e && m->o.any_name) e = m->model;
     if (!e) {
@@ -420,7 +372,10 @@ serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *
         return SERVE_REFUSED;
     }
     pthread_mutex_lock(&m->lock);
-    const serve_leasing how = lease(m, e, a, work, again, out, f);
+    const serve_leasing how = lease(m, e, a, work, again, out);
+    if (how == SERVE_REFUSED)
+        serve_fail(f, m->ending ? 503 : 500, NULL, "the model \"%s\" could not be loaded: %s", e->name,
+                   m->ending ? "server is shutting down" : e->err.message);
     pthread_mutex_unlock(&m->lock);
     return how;
 }
@@ -438,7 +393,7 @@ void serve_lease_end(serve_models *m, serve_lease *lease) {
 ht_adapter **serve_lease_adapters(const serve_models *m, const serve_lease *lease, int *n) {
     *n = lease->of == m->model ? (int)m->o.n_adapters : 0;
     ht_adapter **all = calloc((size_t)*n + 1, sizeof *all);
-    for (int i = 0; all && i < *n; i++) all[i] = m->adapter[i].adapter;
+    for (int i = 0; all && i < *n; i++) all[i] = m->adapter[i];
     return all;
 }
 
@@ -463,13 +418,13 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
     const size_t n_models = m->o.n_models, n_adapters = m->o.n_adapters;
     if (i >= n_models + n_adapters + m->o.n_aliases) return false;
     if (i >= n_models + n_adapters) {
-        const alias *a = &m->alias[i - n_models - n_adapters];
+        const serve_alias *a = &m->o.alias[i - n_models - n_adapters];
         (void)serve_models_find(m, a->of, out);
         out->name = a->name;
         out->alias_of = a->of;
         return true;
     }
-    const adapter_name *a = i >= n_models ? &m->adapter[i - n_models] : NULL;
+    const serve_adapter_source *a = i >= n_models ? &m->o.adapter[i - n_models] : NULL;
     serve_loaded_model *e = a ? m->model : &m->model[i];
     pthread_mutex_lock(&m->lock);
     const ht_engine_statistics kv = e->state == READY ? ht_engine_get_statistics(e->engine) : (ht_engine_statistics){0};
@@ -491,10 +446,15 @@ bool serve_models_find(serve_models *m, const char *name, serve_model_name *out)
     return m->o.any_name && serve_models_name(m, 0, out);
 }
 
+bool serve_models_get(serve_models *m, const char *name, serve_model_name *out, serve_failure *f) {
+    if (serve_models_find(m, name, out)) return true;
+    return check_broken(m, name, f) && serve_fail(f, 404, "model", "model \"%.128s\" not found", name);
+}
+
 const char *serve_models_broken(const serve_models *m, const char *name) {
     for (int tagged = 0; tagged < 2; tagged++)
         for (size_t i = 0; i < m->o.n_broken; i++)
-            if (is_name(m->broken[i].name, name, tagged)) return m->broken[i].why;
+            if (is_name(m->o.broken[i].name, name, tagged)) return m->o.broken[i].why;
     return NULL;
 }
 
@@ -505,28 +465,34 @@ bool serve_models_ready(serve_models *m) {
     return ready;
 }
 
-static void add(ht_engine_statistics *to, const ht_engine_statistics *s) {
-    to->running += s->running;
-    to->waiting += s->waiting;
-    to->submitted += s->submitted;
-    to->ended += s->ended;
-    to->cancelled += s->cancelled;
-    to->failed += s->failed;
-    to->refused += s->refused;
-    to->set_back += s->set_back;
-    to->steps += s->steps;
-    to->step_rows += s->step_rows;
-    to->prompt_tokens += s->prompt_tokens;
-    to->reused_tokens += s->reused_tokens;
-    to->generated_tokens += s->generated_tokens;
-    to->kv_bytes += s->kv_bytes;
-    to->kv_budget += s->kv_budget;
-    to->prefix_bytes += s->prefix_bytes;
-    to->prefix_budget += s->prefix_budget;
-    to->prefix_tokens += s->prefix_tokens;
-    to->prefix_lookups += s->prefix_lookups;
-    to->prefix_hits += s->prefix_hits;
-    to->prefix_evicted += s->prefix_evicted;
+static serve_details read_details(const char *path) {
+    serve_details out = {0};
+    ht_model_info *info;
+    if (ht_model_info_read(path, &info, NULL)) return out;
+    snprintf(out.architecture, sizeof out.architecture, "%s", info->architecture);
+    snprintf(out.format, sizeof out.format, "%s", info->format);
+    snprintf(out.quantization, sizeof out.quantization, "%s", *info->file_type ? info->file_type : info->quantization);
+    out.n_parameters = info->n_parameters;
+    out.file_bytes = info->file_bytes;
+    out.context = info->context;
+    ht_model_info_free(info);
+    return out;
+}
+
+serve_details serve_models_details(serve_models *m, const serve_model_name *name) {
+    serve_loaded_model *e = find_model(m, name->model ? name->model : name->alias_of ? name->alias_of : name->name);
+    const int64_t now = changed(e->path);
+    pthread_mutex_lock(&m->lock);
+    const bool known = now && e->details_changed == now;
+    serve_details out = e->details;
+    pthread_mutex_unlock(&m->lock);
+    if (known) return out;
+    out = read_details(e->path);
+    pthread_mutex_lock(&m->lock);
+    e->details = out;
+    e->details_changed = now;
+    pthread_mutex_unlock(&m->lock);
+    return out;
 }
 
 ht_engine_statistics serve_models_statistics(serve_models *m, size_t *n_loaded, size_t *bytes) {
@@ -536,7 +502,13 @@ ht_engine_statistics serve_models_statistics(serve_models *m, size_t *n_loaded, 
     for (size_t i = 0; i < m->o.n_models; i++) {
         if (m->model[i].state != READY) continue;
         const ht_engine_statistics s = ht_engine_get_statistics(m->model[i].engine);
-        add(&all, &s);
+        all.running += s.running;
+        all.waiting += s.waiting;
+        all.kv_bytes += s.kv_bytes;
+        all.kv_budget += s.kv_budget;
+        all.prefix_bytes += s.prefix_bytes;
+        all.prefix_lookups += s.prefix_lookups;
+        all.prefix_hits += s.prefix_hits;
         ++*n_loaded;
     }
     *bytes = bytes_loaded(m);

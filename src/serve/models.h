@@ -33,7 +33,7 @@ typedef struct serve_broken {
     const char *name, *why;
 } serve_broken;
 
-/* Texts are copied. */
+/* Arrays and texts are lent until serve_models_free. */
 typedef struct serve_models_options {
     const serve_model_source *model; /* [n_models], 1 or more */
     size_t n_models;
@@ -81,7 +81,7 @@ typedef enum serve_leasing {
     SERVE_REFUSED /* as the failure says */
 } serve_leasing;
 
-/* Leases the model of that name; NULL: the first. `again`: the work has been queued again, so that a model that could not be loaded is
+/* Leases the model of that name; NULL or "": the first. `again`: the work has been queued again, so that a model that could not be loaded is
  * not tried once more. */
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f);
@@ -107,13 +107,24 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out);
 /* The same by the name itself; NULL: the first. */
 bool serve_models_find(serve_models *m, const char *name, serve_model_name *out);
 
+/* The same; false with a failure that says why the checkpoint cannot be used, or that there is none of that name. */
+bool serve_models_get(serve_models *m, const char *name, serve_model_name *out, serve_failure *f);
 /* Why the checkpoint of that name cannot be used; NULL: there is none of that name, or it can. As long as the models. */
 const char *serve_models_broken(const serve_models *m, const char *name);
+
+/* Details of checkpoints that lists of models show. */
+typedef struct serve_details {
+    char architecture[48], format[16], quantization[32]; /* "" when the checkpoint cannot be read */
+    int64_t n_parameters, file_bytes, context;
+} serve_details;
+
+/* Those of a name's checkpoint, of an adapter's the model's; read again when the file has changed. */
+serve_details serve_models_details(serve_models *m, const serve_model_name *name);
 
 /* Whether the first model is there, or none is loaded at once. */
 bool serve_models_ready(serve_models *m);
 
-/* Figures of all engines that are there, added up. */
+/* Of all engines that are there, added up: answers, keys and values, and the prefix cache; the rest is 0. */
 ht_engine_statistics serve_models_statistics(serve_models *m, size_t *n_loaded, size_t *bytes);
 
 #endif

@@ -1,4 +1,4 @@
-#include "serve/openapi.h"
+#include "serve/endpoints.h"
 
 #include <hearth/version.h>
 
@@ -75,27 +75,31 @@ static ht_json *member_schema(document *d, const serve_field *field) {
                         "maxItems", 0, "items", "type", "object", "maxProperties", 0);
 }
 
-/* Adds the members of tables to an object's schema; the first of several with one name counts. */
-static void add_members(document *d, ht_json *to, const serve_field *const *tables, bool lenient) {
+/* Adds the fields of a table to an object's schema. */
+static void add_members(document *d, ht_json *to, const serve_field *field, bool lenient) {
     ht_json *properties = ht_json_object_get(to, "properties"), *required = ht_json_object_get(to, "required");
-    for (; *tables; tables++)
-        for (const serve_field *field = *tables; field->name; field++) {
-            if (ht_json_object_get(properties, field->name)) continue;
-            set(d, properties, field->name, member_schema(d, field));
-            if (field->required) append(d, required, ht_json_string(field->name));
+    for (; field->name; field++) {
+        const char *const one[] = {field->more ? NULL : field->name, NULL};
+        if (field->more) add_members(d, to, field->more, lenient);
+        for (const char *const *name = field->names ? field->names : one; *name; name++) {
+            if (ht_json_object_get(properties, *name)) continue;
+            set(d, properties, *name, member_schema(d, field));
+            if (field->required) append(d, required, ht_json_string(*name));
         }
+    }
     if (d->server->o.strict_params && !lenient) set(d, to, "additionalProperties", ht_json_boolean(false));
 }
 
 static ht_json *new_object(void) { return ht_json_pack("{ss s{} s[]}", "type", "object", "properties", "required"); }
 
-static ht_json *kind_schema(document *d, const char *type, const serve_field *const *members, const char *tag,
-                            bool may_lack, bool lenient) {
+static ht_json *kind_schema(document *d, const serve_shape *s, const serve_kind *kind, const char *tag) {
+    const bool may_lack = kind == s->kinds && s->first_kind;
     ht_json *out = new_object();
     set(d, ht_json_object_get(out, "properties"), tag,
-        may_lack ? ht_json_pack("{s[sn]}", "enum", type) : ht_json_pack("{ss ss}", "type", "string", "const", type));
+        may_lack ? ht_json_pack("{s[sn]}", "enum", kind->type)
+                 : ht_json_pack("{ss ss}", "type", "string", "const", kind->type));
     if (!may_lack) append(d, ht_json_object_get(out, "required"), ht_json_string(tag));
-    add_members(d, out, members, lenient);
+    add_members(d, out, kind->members, s->lenient);
     return out;
 }
 
@@ -111,10 +115,7 @@ static ht_json *other_kinds_schema(document *d, const serve_shape *s, const char
 static ht_json *kinds_schema(document *d, const serve_shape *s) {
     const char *tag = s->tag ? s->tag : "type";
     ht_json *any = ht_json_new_array();
-    for (const serve_kind *kind = s->kinds; kind->type; kind++) {
-        const bool may_lack = kind == s->kinds && s->first_kind;
-        append(d, any, kind_schema(d, kind->type, kind->members, tag, may_lack, s->lenient));
-    }
+    for (const serve_kind *kind = s->kinds; kind->type; kind++) append(d, any, kind_schema(d, s, kind, tag));
     if (s->other_kinds) append(d, any, other_kinds_schema(d, s, tag));
     return ht_json_pack("{so}", "anyOf", any);
 }

@@ -1,8 +1,8 @@
-#include "serve/page.h"
-
+/* What is at "/": a chat for browsers that talks to the server as any client does, and a word for other clients. */
 #include "base/text.h"
 #include "http/text.h"
 #include "serve/base64.h"
+#include "serve/endpoints.h"
 
 #include <openssl/sha.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static bool send_page(serve_call *c) {
 bool serve_page(serve_call *c) {
     static const char ollama[] = "Ollama is running"; /* word for word */
     (void)http_exchange_field(c->x, "Vary", "Accept");
-    if (!c->server->o.no_page && accepts(http_head_value(http_exchange_head(c->x), "accept"), "text/html"))
+    if (!c->server->o.no_page && accepts(http_head_value(&http_exchange_request(c->x)->head, "accept"), "text/html"))
         return send_page(c);
     (void)http_reply(c->x, 200, "text/plain; charset=utf-8", ollama, strlen(ollama));
     return true;

@@ -7,15 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool serve_encode_text(serve_call *c, const char *text, bool begins, const char *member, int32_t **ids, size_t *n) {
-    ht_error err = {0};
-    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
-    const unsigned flags = HT_ENCODE_PARSE_SPECIAL | (begins ? HT_ENCODE_ADD_SPECIAL : 0u);
-    if (!t) return serve_fail(&c->failure, 400, member, "the model has no tokenizer: give it token ids");
-    const ht_status status = ht_tokenizer_encode(t, text, strlen(text), flags, ids, n, &err);
-    return status ? serve_fail_as(&c->failure, status, &err) : true;
-}
-
 /* ---- ids that are put together ---- */
 
 bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure *f) {
@@ -25,14 +16,13 @@ bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure
     return true;
 }
 
-bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, bool special, const char *member) {
+bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, unsigned flags, const char *member) {
     ht_error err = {0};
     int32_t *ids = NULL;
     size_t n = 0;
     const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
     if (!t) return serve_fail(&c->failure, 400, member, "the model has no tokenizer: give it token ids");
-    const ht_status status =
-        ht_tokenizer_encode(t, text, strlen(text), special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, &err);
+    const ht_status status = ht_tokenizer_encode(t, text, strlen(text), flags, &ids, &n, &err);
     const bool good = status ? serve_fail_as(&c->failure, status, &err) : serve_ids_append(to, ids, n, &c->failure);
     ht_ids_free(ids);
     return good;
@@ -51,16 +41,6 @@ static bool append_id(serve_call *c, serve_ids *to, const ht_json *value, const 
     return serve_ids_append(to, &(int32_t){(int32_t)id}, 1, &c->failure);
 }
 
-static bool append_text(serve_call *c, serve_ids *to, const char *text, const char *member) {
-    int32_t *ids = NULL;
-    size_t n = 0;
-    /* What comes first has the special tokens that begin a sequence. */
-    const bool good =
-        serve_encode_text(c, text, to->n == 0, member, &ids, &n) && serve_ids_append(to, ids, n, &c->failure);
-    ht_ids_free(ids);
-    return good;
-}
-
 bool serve_read_prompt(serve_call *c, const ht_json *value, const char *member, serve_prompt *out) {
     const bool list = ht_json_is_array(value);
     const size_t n = list ? ht_json_array_size(value) : 1;
@@ -68,7 +48,9 @@ bool serve_read_prompt(serve_call *c, const ht_json *value, const char *member, 
     bool good = true;
     for (size_t i = 0; good && i < n; i++) {
         const ht_json *item = list ? ht_json_array_get(value, i) : value;
-        good = ht_json_is_string(item) ? append_text(c, &ids, ht_json_string_value(item), member)
+        /* What comes first has the special tokens that begin a sequence. */
+        good = ht_json_is_string(item) ? serve_ids_append_text(c, &ids, ht_json_string_value(item),
+                                                               ids.n ? HT_ENCODE_PARSE_SPECIAL : SERVE_BEGINS, member)
                                        : append_id(c, &ids, list ? item : NULL, member);
     }
     out->ids = ids.id;
@@ -77,12 +59,12 @@ bool serve_read_prompt(serve_call *c, const ht_json *value, const char *member, 
     return ids.n ? true : serve_fail(&c->failure, 400, member, "\"%s\" has no tokens", member);
 }
 
-static const serve_shape piece = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER, .low = 0, .high = INT32_MAX};
+static const serve_shape piece_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER, .low = 0, .high = INT32_MAX};
 const serve_shape serve_prompt_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST,
                                         .low = 0,
                                         .high = INT32_MAX,
                                         .fewest = 1,
-                                        .item = &piece};
+                                        .item = &piece_shape};
 
 /* Whether a list is one prompt: of ids, with texts between them maybe. A list of texts alone, or of lists, is several. */
 static bool is_one(const ht_json *prompt) {
@@ -106,4 +88,127 @@ bool serve_read_prompts(serve_generation *g, const char *member, serve_read_prom
     for (size_t i = 0; i < n; i++)
         if (!read(c, one ? prompt : ht_json_array_get(prompt, i), member, &g->prompt[i])) return false;
     return true;
+}
+
+/* ---- fill-in-the-middle ---- */
+
+/* Ids of a vocabulary's marks; -1: it has none of that kind. */
+typedef struct marks {
+    int32_t prefix, suffix, middle;
+    int32_t repository, file; /* before the name of a repository, and of each of its files */
+    bool suffix_first;        /* what is behind the gap comes first, and nothing marks the middle */
+} marks;
+
+/* Marks by the stored forms of their tokens, as families have them. */
+typedef struct form {
+    const char *prefix, *suffix, *middle, *repository, *file;
+    bool suffix_first;
+} form;
+
+static const form forms[] = {
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>", false}, /* Qwen, Gemma */
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>", false},           /* StarCoder 2 */
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>", "<reponame>", "<filename>", false},            /* SantaCoder */
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", NULL, NULL, false},                   /* GLM */
+    {"▁<PRE>", "▁<SUF>", "▁<MID>", NULL, NULL, false},                                              /* Code Llama */
+    {"<PRE>", "<SUF>", "<MID>", NULL, NULL, false},
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", NULL, NULL, false}, /* DeepSeek */
+    {"[PREFIX]", "[SUFFIX]", NULL, NULL, NULL, true},                          /* Codestral */
+};
+
+static int32_t find_mark(const ht_tokenizer *t, const char *piece) { return piece ? ht_tokenizer_find(t, piece) : -1; }
+
+/* False: the vocabulary has no marks. */
+static bool marks_of(const ht_tokenizer *t, marks *out) {
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const form *k = &forms[i];
+        *out = (marks){.prefix = find_mark(t, k->prefix),
+                       .suffix = find_mark(t, k->suffix),
+                       .middle = find_mark(t, k->middle),
+                       .repository = find_mark(t, k->repository),
+                       .file = find_mark(t, k->file),
+                       .suffix_first = k->suffix_first};
+        if (out->prefix >= 0 && out->suffix >= 0 && (out->middle >= 0 || out->suffix_first)) return true;
+    }
+    return false;
+}
+
+typedef struct writer {
+    serve_call *c;
+    const char *member;
+    serve_ids ids;
+    bool good;
+} writer;
+
+static void mark(writer *w, int32_t id) {
+    if (w->good && id >= 0) w->good = serve_ids_append(&w->ids, &id, 1, &w->c->failure);
+}
+
+static void text(writer *w, const char *text) {
+    if (w->good && text && *text) w->good = serve_ids_append_text(w->c, &w->ids, text, 0, w->member);
+}
+
+/* The special tokens that begin a sequence. */
+static void begin(writer *w) {
+    serve_ids ids = {0};
+    w->good = serve_ids_append_text(w->c, &ids, "", SERVE_BEGINS, w->member);
+    const int32_t bos = ht_tokenizer_bos(ht_model_tokenizer(w->c->lease.model));
+    if (ids.n && ids.id[0] == bos) mark(w, bos);
+    free(ids.id);
+}
+
+/* Other files, by the marks that the model knows; or as snippets where it knows none. */
+static void files(writer *w, const marks *m, const serve_infill *in) {
+    if (!in->n_files) return;
+    mark(w, m->repository);
+    if (m->repository >= 0) text(w, "project\n");
+    for (size_t i = 0; i < in->n_files; i++) {
+        const serve_infill_file *f = &in->file[i];
+        if (m->file >= 0) {
+            mark(w, m->file);
+            text(w, f->name);
+            text(w, "\n");
+            text(w, f->text);
+        } else {
+            text(w, "\n\n--- ");
+            text(w, f->name);
+            text(w, " ---\n\n");
+            text(w, f->text);
+        }
+    }
+    mark(w, m->file);
+    if (m->file >= 0) text(w, "filename\n");
+}
+
+bool serve_has_infill(const ht_tokenizer *t) {
+    marks m;
+    return marks_of(t, &m);
+}
+
+bool serve_infill_prompt(serve_call *c, const serve_infill *in, const char *member, serve_prompt *out) {
+    marks m;
+    const ht_tokenizer *t = ht_model_tokenizer(c->lease.model);
+    writer w = {.c = c, .member = member};
+    if (!t || !marks_of(t, &m))
+        return serve_fail(
+            &c->failure, 400, member,
+            "the model \"%.128s\" does not support insert: its vocabulary has no fill-in-the-middle tokens",
+            c->lease.name);
+    begin(&w);
+    files(&w, &m, in);
+    if (m.suffix_first) {
+        mark(&w, m.suffix);
+        text(&w, in->suffix);
+    }
+    mark(&w, m.prefix);
+    text(&w, in->prefix);
+    text(&w, in->line);
+    if (!m.suffix_first) {
+        mark(&w, m.suffix);
+        text(&w, in->suffix);
+        mark(&w, m.middle);
+    }
+    out->ids = w.ids.id;
+    out->n_ids = w.ids.n;
+    return w.good;
 }

@@ -1,14 +1,5 @@
 /* Routes of the server: which endpoint is answered by what. */
-#include "serve/anthropic/anthropic.h"
-#include "serve/call.h"
-#include "serve/llama/extras.h"
-#include "serve/llama/llama.h"
-#include "serve/ollama/ollama.h"
-#include "serve/openai/openai.h"
-#include "serve/openapi.h"
-#include "serve/operations.h"
-#include "serve/page.h"
-#include "serve/responses/responses.h"
+#include "serve/endpoints.h"
 
 #include <stdio.h>
 #include <string.h>

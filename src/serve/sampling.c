@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,43 +24,31 @@ const serve_field serve_sampling_fields[] = {
     {"logit_bias", .is = {.types = SERVE_JSON_OBJECT, .every = &bias}},
     {"ignore_eos", .is = SERVE_IS_FLAG},
     /* Samplers that are not there, of which some clients send all numbers: with those by which they are off. */
-    {"typical_p", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(1, INT64_MAX), .instead = "leave it out, or send 1"},
-    {"typ_p", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(1, INT64_MAX), .instead = "leave it out, or send 1"},
-    {"tfs_z", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(1, INT64_MAX), .instead = "leave it out, or send 1"},
-    {"mirostat", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(INT64_MIN, 0), .instead = "leave it out, or send 0"},
-    {"mirostat_tau", .class = SERVE_NOTED},
-    {"mirostat_eta", .class = SERVE_NOTED},
-    {"dry_multiplier", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(INT64_MIN, 0),
-     .instead = "leave it out, or send 0"},
-    {"dry_base", .class = SERVE_NOTED},
-    {"dry_allowed_length", .class = SERVE_NOTED},
-    {"dry_penalty_last_n", .class = SERVE_NOTED},
-    {"dry_sequence_breakers", .class = SERVE_NOTED},
-    {"xtc_probability", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(INT64_MIN, 0),
-     .instead = "leave it out, or send 0"},
-    {"xtc_threshold", .class = SERVE_NOTED},
-    {"dynatemp_range", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(INT64_MIN, 0),
-     .instead = "leave it out, or send 0"},
-    {"dynatemp_exponent", .class = SERVE_NOTED},
-    {"top_n_sigma", .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(INT64_MIN, 0), .instead = "leave it out, or send 0"},
-    {"use_beam_search", .class = SERVE_LACKED},
+    {SERVE_NAMES("typical_p", "typ_p", "tfs_z"), .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(1, INT64_MAX),
+     .instead = "leave it out, or send 1"},
+    {SERVE_NAMES("mirostat", "dry_multiplier", "xtc_probability", "dynatemp_range", "top_n_sigma"),
+     .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(INT64_MIN, 0), .instead = "leave it out, or send 0"},
+    SERVE_LACKED_FIELDS("use_beam_search"),
+    SERVE_NOTED_FIELDS("mirostat_tau", "mirostat_eta", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
+                       "dry_sequence_breakers", "xtc_threshold", "dynatemp_exponent"),
     {0}};
 
-const serve_field serve_noted_fields[] = {{"metadata", .class = SERVE_NOTED},
-                                          {"moderation", .class = SERVE_NOTED},
-                                          {"prompt_cache_key", .class = SERVE_NOTED},
-                                          {"prompt_cache_options", .class = SERVE_NOTED},
-                                          {"prompt_cache_retention", .class = SERVE_NOTED},
-                                          {"safety_identifier", .class = SERVE_NOTED},
-                                          {"service_tier", .class = SERVE_NOTED},
-                                          {"store", .class = SERVE_NOTED},
-                                          {"user", .class = SERVE_NOTED},
-                                          {"verbosity", .class = SERVE_NOTED},
-                                          {"cache_prompt", .class = SERVE_NOTED},
-                                          {"prediction", .class = SERVE_NOTED},
-                                          {"id_slot", .class = SERVE_NOTED},
-                                          {"timings_per_token", .class = SERVE_NOTED},
-                                          {0}};
+const serve_field serve_noted_fields[] = {
+    SERVE_NOTED_FIELDS("metadata", "moderation", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+                       "safety_identifier", "service_tier", "store", "user", "verbosity", "cache_prompt", "prediction",
+                       "id_slot", "timings_per_token"),
+    {0}};
+
+#define IS_BUDGET SERVE_IS_INTEGER(-1, INT64_MAX)
+const serve_field serve_thinking_fields[] = {
+    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server, with the next */
+    {"reasoning_budget_tokens", .is = IS_BUDGET},
+    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM */
+    {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
+    {0}};
+
+const serve_field serve_logprobs_fields[] = {
+    {"logprobs", .is = SERVE_IS_FLAG}, {"top_logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)}, {0}};
 
 /* ---- the seed ---- */
 
@@ -103,63 +92,22 @@ static bool read_bias(serve_generation *g, const ht_json *object) {
 
 /* ---- all ---- */
 
-static void set_float(const ht_json *object, const char *name, float *to) {
-    *to = (float)serve_number(object, name, (double)*to);
-}
+/* Options that a request may set, by its name and by that of the library's, which is the same unless it is said. */
+static const struct option {
+    const char *name, *of_model;
+    size_t offset;
+    bool is_integer;
+} options[] = {{"temperature", NULL, offsetof(ht_sampler_options, temperature), false},
+               {"top_p", NULL, offsetof(ht_sampler_options, top_p), false},
+               {"top_k", NULL, offsetof(ht_sampler_options, top_k), true},
+               {"min_p", NULL, offsetof(ht_sampler_options, min_p), false},
+               {"repeat_penalty", NULL, offsetof(ht_sampler_options, repeat_penalty), false},
+               {"repetition_penalty", NULL, offsetof(ht_sampler_options, repeat_penalty), false},
+               {"repeat_last_n", "repeat_window", offsetof(ht_sampler_options, repeat_window), true},
+               {"presence_penalty", NULL, offsetof(ht_sampler_options, presence_penalty), false},
+               {"frequency_penalty", NULL, offsetof(ht_sampler_options, frequency_penalty), false}};
 
-static void set_int(const ht_json *object, const char *name, int32_t *to) {
-    *to = (int32_t)serve_integer(object, name, *to);
-}
-
-bool serve_read_sampling(serve_generation *g, const ht_json *object) {
-    ht_sampler_options *s = &g->sampler;
-    ht_error err = {0};
-    *s = g->c->server->o.sampler;
-    set_float(object, "temperature", &s->temperature);
-    set_float(object, "top_p", &s->top_p);
-    set_int(object, "top_k", &s->top_k);
-    if (s->top_k == -1) s->top_k = 0;
-    set_float(object, "min_p", &s->min_p);
-    set_float(object, "repeat_penalty", &s->repeat_penalty);
-    set_float(object, "repetition_penalty", &s->repeat_penalty);
-    set_int(object, "repeat_last_n", &s->repeat_window);
-    set_float(object, "presence_penalty", &s->presence_penalty);
-    set_float(object, "frequency_penalty", &s->frequency_penalty);
-    g->how.ignore_eos = serve_flag(object, "ignore_eos", g->how.ignore_eos);
-    const ht_status status = ht_sampler_options_resolve(g->c->lease.model, s, s, &err);
-    if (status) return serve_fail_as(&g->c->failure, status, &err);
-    read_seed(g, object);
-    return read_bias(g, object);
-}
-
-double serve_rounded(float value) { return round((double)value * 1e6) / 1e6; }
-
-ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling_value *of_model) {
-    const ht_sampler_options *s = &o->sampler;
-    const struct {
-        const char *name;
-        float value;
-    } given[] = {{"temperature", s->temperature},
-                 {"top_k", (float)s->top_k},
-                 {"top_p", s->top_p},
-                 {"min_p", s->min_p},
-                 {"repeat_penalty", s->repeat_penalty},
-                 {"repeat_window", (float)s->repeat_window},
-                 {"presence_penalty", s->presence_penalty},
-                 {"frequency_penalty", s->frequency_penalty}};
-    ht_sampling_value v = *of_model;
-    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
-        if (strcmp(given[i].name, v.name) != 0 || given[i].value == (float)HT_SAMPLER_UNSET) continue;
-        v.value = serve_rounded(given[i].value);
-        v.source = "server option";
-    }
-    return v;
-}
-
-/* ---- ends ---- */
-
-bool serve_read_stop(serve_generation *g, const ht_json *value) {
-    if (!value || ht_json_is_null(value) || (ht_json_is_string(value) && !ht_json_string_length(value))) return true;
+static bool read_stop(serve_generation *g, const ht_json *value) {
     const size_t n = ht_json_is_array(value) ? ht_json_array_size(value) : 1;
     g->stop = calloc(n + 1, sizeof *g->stop);
     if (!g->stop) return serve_fail_memory(&g->c->failure);
@@ -172,35 +120,67 @@ bool serve_read_stop(serve_generation *g, const ht_json *value) {
     return true;
 }
 
-void serve_read_max_tokens(serve_generation *g, const ht_json *object, const char *const *names, int32_t otherwise) {
-    int64_t most = g->c->server->o.max_tokens ? g->c->server->o.max_tokens : otherwise;
-    while (*names && !serve_member(object, *names)) names++;
-    if (*names) most = serve_integer(object, *names, most);
-    g->how.max_tokens = most < 0 || most > INT32_MAX ? INT32_MAX : (int32_t)most;
+static int32_t bounded(int64_t tokens) { return tokens > INT32_MAX ? INT32_MAX : (int32_t)tokens; }
+
+/* Where an answer ends, and its thoughts. */
+static bool read_ends(serve_generation *g, const ht_json *object, const serve_option_names *names) {
+    const int32_t server = g->c->server->o.max_tokens;
+    const ht_json *stop = serve_member(object, names->stop);
+    const serve_field *budget = serve_thinking_fields;
+    const char *const *name = names->max_tokens;
+    while (*name && !serve_member(object, *name)) name++;
+    const int64_t most = *name ? serve_integer(object, *name, 0) : server ? server : names->most;
+    g->how.max_tokens = most < 0 ? INT32_MAX : bounded(most);
+    while (names->thinking && budget->name && !serve_member(object, budget->name)) budget++;
+    if (names->thinking && budget->name) g->how.max_thinking_tokens = bounded(serve_integer(object, budget->name, -1));
+    return !stop || (ht_json_is_string(stop) && !ht_json_string_length(stop)) || read_stop(g, stop);
 }
 
-#define IS_BUDGET SERVE_IS_INTEGER(-1, INT64_MAX)
-const serve_field serve_thinking_fields[] = {
-    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server, with the next */
-    {"reasoning_budget_tokens", .is = IS_BUDGET},
-    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM */
-    {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
-    {0}};
-
-void serve_read_thinking_budget(serve_generation *g, const ht_json *object) {
-    const serve_field *field = serve_thinking_fields;
-    while (field->name && !serve_member(object, field->name)) field++;
-    if (!field->name) return;
-    const int64_t most = serve_integer(object, field->name, -1);
-    g->how.max_thinking_tokens = most > INT32_MAX ? INT32_MAX : (int32_t)most;
-}
-
-const serve_field serve_logprobs_fields[] = {
-    {"logprobs", .is = SERVE_IS_FLAG}, {"top_logprobs", .is = SERVE_IS_INTEGER(0, SERVE_MOST_LOGPROBS)}, {0}};
-
-bool serve_read_logprobs(serve_generation *g) {
-    g->logprobs = serve_flag(g->c->body, "logprobs", false);
-    g->top_logprobs = (int32_t)serve_integer(g->c->body, "top_logprobs", 0);
+/* How the answer is sent. */
+static bool read_form(serve_generation *g, const ht_json *body, const serve_option_names *names) {
+    const ht_json *usage = serve_member(body, "stream_options");
+    g->stream = serve_flag(body, "stream", names->streams);
+    g->usage = serve_flag(usage, "include_usage", false);
+    g->continuous_usage = serve_flag(usage, "continuous_usage_stats", false);
+    if (!names->logprobs) return true;
+    g->logprobs = serve_flag(body, "logprobs", false);
+    g->top_logprobs = (int32_t)serve_integer(body, "top_logprobs", 0);
     if (!g->top_logprobs || g->logprobs) return true;
     return serve_fail(&g->c->failure, 400, "top_logprobs", "\"top_logprobs\" requires \"logprobs\": true");
+}
+
+bool serve_read_options(serve_generation *g, const ht_json *object, const serve_option_names *names) {
+    ht_sampler_options *s = &g->sampler;
+    ht_error err = {0};
+    *s = g->c->server->o.sampler;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const ht_json *value = serve_member(object, options[i].name);
+        char *to = (char *)s + options[i].offset;
+        if (value && options[i].is_integer)
+            *(int32_t *)(void *)to = (int32_t)ht_json_number_value(value);
+        else if (value)
+            *(float *)(void *)to = (float)ht_json_number_value(value);
+    }
+    if (s->top_k == -1) s->top_k = 0;
+    g->how.ignore_eos = serve_flag(object, "ignore_eos", g->how.ignore_eos);
+    const ht_status status = ht_sampler_options_resolve(g->c->lease.model, s, s, &err);
+    if (status) return serve_fail_as(&g->c->failure, status, &err);
+    read_seed(g, object);
+    return read_bias(g, object) && read_ends(g, object, names) && read_form(g, g->c->body, names);
+}
+
+double serve_rounded(float value) { return round((double)value * 1e6) / 1e6; }
+
+ht_sampling_value serve_sampling_value(const serve_options *o, const ht_sampling_value *of_model) {
+    ht_sampling_value v = *of_model;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const struct option *k = &options[i];
+        const char *from = (const char *)&o->sampler + k->offset;
+        const float given =
+            k->is_integer ? (float)*(const int32_t *)(const void *)from : *(const float *)(const void *)from;
+        if (strcmp(k->of_model ? k->of_model : k->name, v.name) != 0 || given == (float)HT_SAMPLER_UNSET) continue;
+        v.value = serve_rounded(given);
+        v.source = "server option";
+    }
+    return v;
 }

@@ -4,7 +4,6 @@
 #include "http/keys.h"
 #include "http/text.h"
 #include "serve/call.h"
-#include "serve/details.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -18,11 +17,9 @@ enum { MOST_WORKERS = 32, MOST_COMPUTERS = 8, WORK_QUEUE = 1024 };
 
 /* ---- what the HTTP server calls ---- */
 
-static void handle(http_exchange *x, void *user) { serve_call_begin(user, x); }
-
 static http_refusal admit(http_exchange *x, void *user) {
     const serve_server *s = user;
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     const char *rest;
     const serve_route *route = serve_route_find(h->method, h->path, &rest);
     const bool open = route && (route->flags & SERVE_OPEN);
@@ -49,7 +46,7 @@ static void describe_refusal(const http_head *h, const http_refusal *why, serve_
 }
 
 static void refuse(http_exchange *x, const http_refusal *why, void *user) {
-    const http_head *h = http_exchange_head(x);
+    const http_head *h = &http_exchange_request(x)->head;
     serve_failure f = {0};
     (void)user;
     describe_refusal(h, why, &f);
@@ -111,7 +108,7 @@ static ht_status listen_all(serve_server *s, ht_error *err) {
 }
 
 static ht_status open_all(serve_server *s, ht_error *err) {
-    static const http_handlers handlers = {handle, admit, refuse, finished, NULL};
+    static const http_handlers handlers = {serve_call_begin, admit, refuse, finished, NULL};
     http_handlers mine = handlers;
     mine.user = s;
     ht_status status = s->o.keys_file ? http_keys_load(s->o.keys_file, &s->keys, err) : HT_OK;
@@ -171,7 +168,6 @@ void serve_free(serve_server *s) {
     http_server_free(s->http);
     http_keys_free(s->keys);
     free(s->seen);
-    serve_details_free(s->details);
     pthread_cond_destroy(&s->quiet);
     pthread_mutex_destroy(&s->lock);
     free(s);

@@ -1,12 +1,31 @@
 #include "template/eval.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+static void assign(ht_jinja_rendering *r, const ht_jinja_node *target, ht_jinja_value v);
+static ht_jinja_value call_loop(ht_jinja_rendering *r, ht_jinja_loop *loop, const ht_jinja_arguments *all);
 
 bool ht_jinja_step(ht_jinja_rendering *r, size_t n) { return ht_jinja_work(r->a, n); }
 
-static bool enter(ht_jinja_rendering *r, const ht_jinja_node *n) {
+ht_jinja_value ht_jinja_fail(ht_jinja_rendering *r, const char *fmt, ...) {
+    char sentence[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(sentence, sizeof sentence, fmt, args);
+    va_end(args);
+    ht_jinja_arena_fail(r->a, "%s", sentence);
+    return ht_jinja_undefined();
+}
+
+static void locate(ht_jinja_rendering *r, const ht_jinja_node *n) {
     r->a->line = n->line;
     r->a->column = n->column;
+}
+
+static bool enter(ht_jinja_rendering *r, const ht_jinja_node *n) {
+    locate(r, n);
     if (r->depth >= HT_RENDERING_DEPTH) ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "calls are nested too deep");
     r->depth++;
     return ht_jinja_step(r, 1);
@@ -21,6 +40,24 @@ static ht_jinja_scope *new_scope(ht_jinja_rendering *r, ht_jinja_scope *parent) 
 
 static void set_name(ht_jinja_rendering *r, const ht_jinja_string *name, ht_jinja_value v) {
     ht_jinja_dict_set(r->a, r->scope->names, ht_jinja_string_value(name), v);
+}
+
+/* What is written into a text in a scope of its own, instead of the output. */
+typedef struct capture {
+    ht_jinja_builder text, *output;
+    ht_jinja_scope *outside;
+} capture;
+
+static void begin_capture(ht_jinja_rendering *r, capture *c, ht_jinja_scope *scope) {
+    *c = (capture){.text = {.arena = r->a}, .output = r->out, .outside = r->scope};
+    r->out = &c->text;
+    r->scope = scope;
+}
+
+static ht_jinja_value end_capture(ht_jinja_rendering *r, capture *c) {
+    r->out = c->output;
+    r->scope = c->outside;
+    return ht_jinja_string_value(ht_jinja_built(&c->text));
 }
 
 /* ---- names ---- */
@@ -66,14 +103,12 @@ ht_jinja_value ht_jinja_call_builtin(ht_jinja_rendering *r, const ht_jinja_built
         bytes += ht_jinja_is_string(all->positional[i]) ? all->positional[i].string->n : 0;
     if (!ht_jinja_step(r, 1 + bytes / 16)) return ht_jinja_undefined();
     if (b->parameters[0] != '*' && !bind(r, b, all, bound)) return ht_jinja_undefined();
-    ht_jinja_value v = b->call(r, self, bound, all);
+    ht_jinja_value v = b->call(r, self, bound, all, b->how);
     return r->a->status ? ht_jinja_undefined() : v;
 }
 
-static bool named_argument(const ht_jinja_arguments *all, const ht_jinja_string *name, ht_jinja_value *out) {
-    const ht_jinja_value *found = all->named ? ht_jinja_dict_find_text(all->named, name->text, name->n) : NULL;
-    if (found) *out = *found;
-    return found != NULL;
+static const ht_jinja_value *named_argument(const ht_jinja_arguments *all, const ht_jinja_string *name) {
+    return all->named ? ht_jinja_dict_find_text(all->named, name->text, name->n) : NULL;
 }
 
 static void bind_extra(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all) {
@@ -100,10 +135,9 @@ static void bind_extra(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_
 
 static ht_jinja_value jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all) {
     const ht_jinja_node *n = m->node;
-    ht_jinja_scope *outside = r->scope;
-    ht_jinja_builder *out = r->out, text = {.arena = r->a};
+    capture text;
     ht_jinja_value v;
-    r->scope = new_scope(r, m->scope);
+    begin_capture(r, &text, new_scope(r, m->scope));
     if (n->flags & HT_MACRO_CALLER) {
         const ht_jinja_value *caller = all->named ? ht_jinja_dict_find_text(all->named, "caller", 6) : NULL;
         v = caller ? *caller : ht_jinja_undefined_because(r->a, "No caller defined");
@@ -112,35 +146,29 @@ static ht_jinja_value jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_mac
     bind_extra(r, m, all);
     for (size_t i = 0; i < n->n && !r->a->status; i++) {
         const ht_jinja_node *parameter = n->items[i];
-        if (i < all->n)
-            v = all->positional[i];
-        else if (!named_argument(all, parameter->name, &v))
+        const ht_jinja_value *given = i < all->n ? &all->positional[i] : named_argument(all, parameter->name);
+        if (given)
+            v = *given;
+        else
             v = parameter->a
                     ? ht_jinja_evaluate(r, parameter->a)
                     : ht_jinja_undefined_because(r->a, "parameter '%.60s' was not provided", parameter->name->text);
         set_name(r, parameter->name, v);
     }
-    bool breaks = r->breaks, continues = r->continues;
-    r->breaks = r->continues = false;
-    r->out = &text;
     ht_jinja_execute(r, n->b);
-    r->out = out;
-    r->scope = outside;
-    r->breaks = breaks;
-    r->continues = continues;
-    return ht_jinja_string_value(ht_jinja_built(&text));
+    return end_capture(r, &text);
 }
 
 static ht_jinja_value jinja_call(ht_jinja_rendering *r, ht_jinja_value callee, const ht_jinja_arguments *all) {
     if (ht_jinja_refuse_undefined(r, callee)) return ht_jinja_undefined();
     switch (callee.kind) {
     case HT_VALUE_MACRO: return jinja_call_macro(r, callee.object, all);
-    case HT_VALUE_LOOP: return ht_jinja_call_loop(r, callee.object, all);
+    case HT_VALUE_LOOP: return call_loop(r, callee.object, all);
     case HT_VALUE_FUNCTION: {
         const ht_jinja_function *f = callee.object;
         return ht_jinja_call_builtin(r, f->builtin, f->self, all);
     }
-    default: ht_jinja_arena_fail(r->a, "%s cannot be called", ht_jinja_type_name(callee)); return ht_jinja_undefined();
+    default: return ht_jinja_fail(r, "%s cannot be called", ht_jinja_type_name(callee));
     }
 }
 
@@ -168,7 +196,7 @@ static ht_jinja_arguments evaluate_arguments(ht_jinja_rendering *r, const ht_jin
             add_named(r, &all, ht_jinja_string_value(item->name), v);
         else if (item->kind == HT_NODE_STAR) {
             const ht_jinja_list *more = ht_jinja_items(r->a, v);
-            for (size_t j = 0; more && j < more->n; j++) ht_jinja_list_append(r->a, positional, more->items[j]);
+            for (size_t j = 0; j < more->n; j++) ht_jinja_list_append(r->a, positional, more->items[j]);
         } else if (v.kind == HT_VALUE_DICT)
             for (size_t j = 0; j < v.dict->n; j++) add_named(r, &all, v.dict->keys[j], v.dict->values[j]);
         else
@@ -236,12 +264,8 @@ static ht_jinja_value evaluate_comparison(ht_jinja_rendering *r, const ht_jinja_
 static ht_jinja_value evaluate_filter(ht_jinja_rendering *r, const ht_jinja_node *n, ht_jinja_value of) {
     const ht_jinja_builtin *filter = ht_jinja_filter_of(n->name);
     ht_jinja_arguments all = evaluate_arguments(r, n);
-    r->a->line = n->line;
-    r->a->column = n->column;
-    if (!filter) {
-        ht_jinja_arena_fail(r->a, "there is no filter '%.60s'", n->name->text);
-        return ht_jinja_undefined();
-    }
+    locate(r, n);
+    if (!filter) return ht_jinja_fail(r, "there is no filter '%.60s'", n->name->text);
     return r->a->status ? ht_jinja_undefined() : ht_jinja_call_builtin(r, filter, of, &all);
 }
 
@@ -258,18 +282,14 @@ static ht_jinja_value evaluate_test(ht_jinja_rendering *r, const ht_jinja_node *
     const ht_jinja_builtin *test = ht_jinja_test_of(n->name);
     ht_jinja_arguments all = evaluate_arguments(r, n);
     if (r->a->status) return ht_jinja_undefined();
-    if (!test) {
-        ht_jinja_arena_fail(r->a, "there is no test '%.60s'", n->name->text);
-        return ht_jinja_undefined();
-    }
+    if (!test) return ht_jinja_fail(r, "there is no test '%.60s'", n->name->text);
     return ht_jinja_call_builtin(r, test, of, &all);
 }
 
 static ht_jinja_value evaluate_call(ht_jinja_rendering *r, const ht_jinja_node *n) {
     ht_jinja_value callee = ht_jinja_evaluate(r, n->a);
     ht_jinja_arguments all = evaluate_arguments(r, n);
-    r->a->line = n->line;
-    r->a->column = n->column;
+    locate(r, n);
     return r->a->status ? ht_jinja_undefined() : jinja_call(r, callee, &all);
 }
 
@@ -280,8 +300,7 @@ static ht_jinja_value evaluate_sign(ht_jinja_rendering *r, const ht_jinja_node *
     bool negates = n->kind == HT_NODE_NEGATE;
     if (ht_jinja_as_integer(v, &i)) return ht_jinja_integer(negates && i != INT64_MIN ? -i : i);
     if (v.kind == HT_VALUE_FLOAT) return ht_jinja_real(negates ? -v.real : v.real);
-    ht_jinja_arena_fail(r->a, "%s has no sign", ht_jinja_type_name(v));
-    return ht_jinja_undefined();
+    return ht_jinja_fail(r, "%s has no sign", ht_jinja_type_name(v));
 }
 
 static ht_jinja_value evaluate(ht_jinja_rendering *r, const ht_jinja_node *n) {
@@ -308,8 +327,7 @@ static ht_jinja_value evaluate(ht_jinja_rendering *r, const ht_jinja_node *n) {
     case HT_NODE_COMPARE: return evaluate_comparison(r, n);
     case HT_NODE_BINARY: {
         ht_jinja_value x = ht_jinja_evaluate(r, n->a), y = ht_jinja_evaluate(r, n->b);
-        r->a->line = n->line;
-        r->a->column = n->column;
+        locate(r, n);
         return r->a->status ? ht_jinja_undefined() : ht_jinja_binary(r, n->name->text, x, y);
     }
     case HT_NODE_NEGATE:
@@ -325,7 +343,7 @@ static ht_jinja_value evaluate(ht_jinja_rendering *r, const ht_jinja_node *n) {
         }
         return ht_jinja_string_value(ht_jinja_built(&b));
     }
-    default: ht_jinja_arena_fail(r->a, "an expression is expected here"); return ht_jinja_undefined();
+    default: return ht_jinja_fail(r, "an expression is expected here");
     }
 }
 
@@ -333,6 +351,161 @@ ht_jinja_value ht_jinja_evaluate(ht_jinja_rendering *r, const ht_jinja_node *n) 
     ht_jinja_value v = enter(r, n) ? evaluate(r, n) : ht_jinja_undefined();
     r->depth--;
     return r->a->status ? ht_jinja_undefined() : v;
+}
+
+/* ---- assignment ---- */
+
+static void assign_items(ht_jinja_rendering *r, const ht_jinja_node *target, ht_jinja_value v) {
+    if (ht_jinja_refuse_undefined(r, v)) return;
+    const ht_jinja_list *items = ht_jinja_items(r->a, v);
+    if (items->n != target->n) {
+        ht_jinja_arena_fail(r->a, "%zu values for %zu names", items->n, target->n);
+        return;
+    }
+    for (size_t i = 0; i < target->n; i++) assign(r, target->items[i], items->items[i]);
+}
+
+static void assign_attribute(ht_jinja_rendering *r, const ht_jinja_node *target, ht_jinja_value v) {
+    ht_jinja_node name = {.kind = HT_NODE_NAME, .line = target->line, .column = target->column, .name = target->name};
+    ht_jinja_value space = ht_jinja_evaluate(r, &name);
+    if (space.kind != HT_VALUE_NAMESPACE)
+        ht_jinja_arena_fail(r->a, "cannot assign attribute on non-namespace object '%.60s'", target->name->text);
+    else if (ht_jinja_is_string(target->constant) && target->constant.string->text[0] == '_')
+        ht_jinja_arena_fail(r->a, "a namespace takes no '%.60s'", target->constant.string->text);
+    else
+        ht_jinja_dict_set(r->a, space.dict, target->constant, v);
+}
+
+static void assign(ht_jinja_rendering *r, const ht_jinja_node *target, ht_jinja_value v) {
+    if (r->a->status) return;
+    if (target->kind == HT_NODE_TUPLE)
+        assign_items(r, target, v);
+    else if (target->kind == HT_NODE_NAMESPACE)
+        assign_attribute(r, target, v);
+    else
+        ht_jinja_dict_set(r->a, r->scope->names, ht_jinja_string_value(target->name), v);
+}
+
+/* ---- loops ---- */
+
+static bool passes(ht_jinja_rendering *r, const ht_jinja_loop *loop, ht_jinja_value item) {
+    if (!loop->node->c) return true;
+    ht_jinja_scope *outside = r->scope;
+    r->scope = new_scope(r, loop->scope);
+    assign(r, loop->node->a, item);
+    bool yes = ht_jinja_truth(ht_jinja_evaluate(r, loop->node->c));
+    r->scope = outside;
+    return yes && !r->a->status;
+}
+
+static void look_ahead(ht_jinja_rendering *r, ht_jinja_loop *loop) {
+    if (loop->has_after) return;
+    loop->has_after = true;
+    loop->ended = true;
+    while (loop->next < loop->source->n && ht_jinja_step(r, 1)) {
+        loop->after = loop->source->items[loop->next++];
+        if (!passes(r, loop, loop->after)) continue;
+        loop->ended = false;
+        break;
+    }
+}
+
+static bool move_on(ht_jinja_rendering *r, ht_jinja_loop *loop) {
+    look_ahead(r, loop);
+    loop->has_after = false;
+    if (loop->ended || r->a->status) return false;
+    loop->index0++;
+    loop->before = loop->current;
+    loop->current = loop->after;
+    return true;
+}
+
+/* All items there will be: the ones not looked at yet are put through the test, and the loop goes on without it. */
+static int64_t length(ht_jinja_rendering *r, ht_jinja_loop *loop) {
+    int64_t n = loop->index0 + 1;
+    if (!loop->node->c) return n + (loop->has_after && !loop->ended) + (int64_t)(loop->source->n - loop->next);
+    look_ahead(r, loop);
+    size_t next = loop->next;
+    n += !loop->ended;
+    for (; next < loop->source->n && ht_jinja_step(r, 1); next++) n += passes(r, loop, loop->source->items[next]);
+    return n;
+}
+
+/* ---- what `loop` has ---- */
+
+HT_BUILTIN(cycle) {
+    const ht_jinja_loop *loop = v.object;
+    if (all->n) return all->positional[(size_t)loop->index0 % all->n];
+    return ht_jinja_fail(r, "no items for cycling given");
+}
+
+HT_BUILTIN(changed) {
+    ht_jinja_loop *loop = v.object;
+    bool same = loop->last_changed && loop->last_changed->n == all->n;
+    for (size_t i = 0; same && i < all->n; i++)
+        same = ht_jinja_equal(r->a, loop->last_changed->items[i], all->positional[i]);
+    if (same) return ht_jinja_boolean(false);
+    loop->last_changed = ht_jinja_list_new(r->a, all->n);
+    for (size_t i = 0; i < all->n; i++) ht_jinja_list_append(r->a, loop->last_changed, all->positional[i]);
+    return ht_jinja_boolean(true);
+}
+
+static const ht_jinja_builtin methods[] = {
+    {"cycle", "*", 0, cycle, 0}, {"changed", "*", 0, changed, 0}, {NULL, NULL, 0, NULL, 0}};
+
+ht_jinja_value ht_jinja_loop_attribute(ht_jinja_rendering *r, ht_jinja_loop *loop, const char *what) {
+    const ht_jinja_builtin *method = ht_jinja_builtin_in(methods, what, strlen(what));
+    if (method) return ht_jinja_method_value(r, method, (ht_jinja_value){.kind = HT_VALUE_LOOP, .object = loop});
+    if (!strcmp(what, "index")) return ht_jinja_integer(loop->index0 + 1);
+    if (!strcmp(what, "index0")) return ht_jinja_integer(loop->index0);
+    if (!strcmp(what, "first")) return ht_jinja_boolean(loop->index0 == 0);
+    if (!strcmp(what, "length")) return ht_jinja_integer(length(r, loop));
+    if (!strcmp(what, "revindex")) return ht_jinja_integer(length(r, loop) - loop->index0);
+    if (!strcmp(what, "revindex0")) return ht_jinja_integer(length(r, loop) - loop->index0 - 1);
+    if (!strcmp(what, "depth")) return ht_jinja_integer(loop->depth0 + 1);
+    if (!strcmp(what, "depth0")) return ht_jinja_integer(loop->depth0);
+    if (!strcmp(what, "previtem"))
+        return loop->index0 ? loop->before : ht_jinja_undefined_because(r->a, "there is no previous item");
+    if (!strcmp(what, "last") || !strcmp(what, "nextitem")) {
+        look_ahead(r, loop);
+        if (what[0] == 'l') return ht_jinja_boolean(loop->ended);
+        return loop->ended ? ht_jinja_undefined_because(r->a, "there is no next item") : loop->after;
+    }
+    return ht_jinja_undefined_because(r->a, "loop has no attribute '%.60s'", what);
+}
+
+static void execute_loop(ht_jinja_rendering *r, const ht_jinja_node *n, ht_jinja_scope *scope, ht_jinja_value items,
+                         int depth0) {
+    ht_jinja_scope *outside = r->scope;
+    ht_jinja_list *source = r->a->status ? NULL : ht_jinja_items(r->a, items);
+    ht_jinja_loop *loop = source ? ht_jinja_arena_alloc(r->a, sizeof *loop) : NULL;
+    if (!loop) return;
+    *loop = (ht_jinja_loop){.node = n, .scope = scope, .source = source, .index0 = -1, .depth0 = depth0};
+    bool any = false;
+    while (!r->breaks && move_on(r, loop)) {
+        r->scope = new_scope(r, scope);
+        ht_jinja_dict_set_text(r->a, r->scope->names, "loop", (ht_jinja_value){.kind = HT_VALUE_LOOP, .object = loop});
+        assign(r, n->a, loop->current);
+        if (!r->a->status) ht_jinja_execute(r, n->items[0]);
+        any = any || !(r->breaks || r->continues); /* a round that is left early is none for `else`, as in jinja2 */
+        r->continues = false;
+    }
+    r->breaks = false;
+    if (!any && n->n > 1 && !r->a->status) {
+        r->scope = new_scope(r, scope);
+        ht_jinja_execute(r, n->items[1]);
+    }
+    r->scope = outside;
+}
+
+static ht_jinja_value call_loop(ht_jinja_rendering *r, ht_jinja_loop *loop, const ht_jinja_arguments *all) {
+    capture text;
+    if (!loop->node->flags) return ht_jinja_fail(r, "a loop that calls itself needs `recursive`");
+    if (all->n != 1 || all->named) return ht_jinja_fail(r, "a loop is called with its items");
+    begin_capture(r, &text, r->scope);
+    execute_loop(r, loop->node, loop->scope, all->positional[0], loop->depth0 + 1);
+    r->breaks = r->continues = false; /* of its `else` */
+    return end_capture(r, &text);
 }
 
 /* ---- statements ---- */
@@ -344,14 +517,10 @@ static void execute_body(ht_jinja_rendering *r, const ht_jinja_node *body) {
 
 /* A body's text; names that it sets are its own. */
 static ht_jinja_value body_text(ht_jinja_rendering *r, const ht_jinja_node *body) {
-    ht_jinja_scope *outside = r->scope;
-    ht_jinja_builder *out = r->out, text = {.arena = r->a};
-    r->scope = new_scope(r, outside);
-    r->out = &text;
+    capture text;
+    begin_capture(r, &text, new_scope(r, r->scope));
     ht_jinja_execute(r, body);
-    r->out = out;
-    r->scope = outside;
-    return ht_jinja_string_value(ht_jinja_built(&text));
+    return end_capture(r, &text);
 }
 
 static ht_jinja_value new_macro(ht_jinja_rendering *r, const ht_jinja_node *n) {
@@ -373,7 +542,7 @@ static void execute_scope(ht_jinja_rendering *r, const ht_jinja_node *n) {
     for (size_t i = 0; i < n->n && !r->a->status; i++) { /* values are those of outside */
         ht_jinja_value v = ht_jinja_evaluate(r, n->items[i]->b);
         r->scope = inside;
-        ht_jinja_assign(r, n->items[i]->a, v);
+        assign(r, n->items[i]->a, v);
         r->scope = outside;
     }
     r->scope = inside;
@@ -396,11 +565,11 @@ static void execute(ht_jinja_rendering *r, const ht_jinja_node *n) {
         else if (n->c && !r->a->status)
             ht_jinja_execute(r, n->c);
         break;
-    case HT_NODE_FOR: ht_jinja_execute_loop(r, n, r->scope, ht_jinja_evaluate(r, n->b), 0); break;
-    case HT_NODE_SET: ht_jinja_assign(r, n->a, ht_jinja_evaluate(r, n->b)); break;
+    case HT_NODE_FOR: execute_loop(r, n, r->scope, ht_jinja_evaluate(r, n->b), 0); break;
+    case HT_NODE_SET: assign(r, n->a, ht_jinja_evaluate(r, n->b)); break;
     case HT_NODE_SET_BLOCK: {
         ht_jinja_value v = body_text(r, n->b);
-        ht_jinja_assign(r, n->a, n->c ? filter_chain(r, n->c, v) : v);
+        assign(r, n->a, n->c ? filter_chain(r, n->c, v) : v);
         break;
     }
     case HT_NODE_MACRO: set_name(r, n->name, new_macro(r, n)); break;

@@ -31,15 +31,23 @@ typedef struct ht_jinja_arguments {
 } ht_jinja_arguments;
 
 /* A filter, test, method or function. `parameters` names them in order with spaces between, the first `required` of which a
- * call must give; `bound` has one pointer for each, NULL where nothing was given. "*": any arguments, in `all` alone. */
+ * call must give; `with` has one pointer for each, NULL where nothing was given. "*": any arguments, in `all` alone. */
 typedef struct ht_jinja_builtin {
     const char *name, *parameters;
     int required;
-    ht_jinja_value (*call)(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *bound,
-                           const ht_jinja_arguments *all);
+    ht_jinja_value (*call)(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with,
+                           const ht_jinja_arguments *all, char how);
+    char how; /* which of the builtins that share `call` */
 } ht_jinja_builtin;
 
 enum { HT_PARAMETERS_MAX = 8 };
+
+/* The head of a builtin's function, which may leave arguments unused. `v`: the value of a filter or test, or of a method. */
+#define HT_UNUSED __attribute__((unused))
+#define HT_BUILTIN(name)                                                                                               \
+    static ht_jinja_value name(HT_UNUSED ht_jinja_rendering *r, HT_UNUSED ht_jinja_value v,                            \
+                               HT_UNUSED const ht_jinja_value *const *with, HT_UNUSED const ht_jinja_arguments *all,   \
+                               HT_UNUSED char how)
 
 /* A builtin bound to its value: a method, or a function without one. */
 typedef struct ht_jinja_function {
@@ -64,20 +72,19 @@ typedef struct ht_jinja_loop {
     ht_jinja_list *last_changed;
 } ht_jinja_loop;
 
-/* eval.c */
+/* eval.c: expressions, calls and statements. */
 ht_jinja_value ht_jinja_evaluate(ht_jinja_rendering *r, const ht_jinja_node *n);
 void ht_jinja_execute(ht_jinja_rendering *r, const ht_jinja_node *n);
 ht_jinja_value ht_jinja_call_builtin(ht_jinja_rendering *r, const ht_jinja_builtin *b, ht_jinja_value self,
                                      const ht_jinja_arguments *all);
+ht_jinja_value ht_jinja_loop_attribute(ht_jinja_rendering *r, ht_jinja_loop *loop, const char *name);
 /* ht_jinja_work of the rendering's arena. */
 bool ht_jinja_step(ht_jinja_rendering *r, size_t n);
-
-/* loop.c */
-void ht_jinja_execute_loop(ht_jinja_rendering *r, const ht_jinja_node *n, ht_jinja_scope *scope, ht_jinja_value items,
-                           int depth0);
-ht_jinja_value ht_jinja_loop_attribute(ht_jinja_rendering *r, ht_jinja_loop *loop, const char *name);
-ht_jinja_value ht_jinja_call_loop(ht_jinja_rendering *r, ht_jinja_loop *loop, const ht_jinja_arguments *all);
-void ht_jinja_assign(ht_jinja_rendering *r, const ht_jinja_node *target, ht_jinja_value v);
+/* ht_jinja_arena_fail of the rendering's arena; an undefined value. */
+ht_jinja_value ht_jinja_fail(ht_jinja_rendering *r, const char *fmt, ...) HT_PRINTF(2, 3);
+/* An optional argument: whether it is given and true; whether it is given and not None. */
+static inline bool ht_jinja_flag(const ht_jinja_value *v) { return v && ht_jinja_truth(*v); }
+static inline bool ht_jinja_given(const ht_jinja_value *v) { return v && v->kind != HT_VALUE_NONE; }
 
 /* operators.c */
 ht_jinja_value ht_jinja_binary(ht_jinja_rendering *r, const char *operator, ht_jinja_value x, ht_jinja_value y);
@@ -94,7 +101,7 @@ bool ht_jinja_refuse_undefined(ht_jinja_rendering *r, ht_jinja_value v);
 ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value path,
                              const ht_jinja_value *otherwise);
 
-/* methods.c, filters.c, tests.c, functions.c: the row of a name; NULL when there is none. */
+/* methods.c, filters.c, tests.c: the row of a name; NULL when there is none. */
 const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n);
 /* Whether it is the name of a method that would change the list or dict: it is undefined. */
 bool ht_jinja_modifies(ht_jinja_value v, const ht_jinja_string *name);
@@ -116,8 +123,15 @@ const ht_jinja_string *ht_jinja_replace(ht_jinja_rendering *r, const ht_jinja_st
 ht_jinja_value ht_jinja_join(ht_jinja_rendering *r, ht_jinja_value separator, const ht_jinja_list *items);
 /* Changes case: 'u'pper, 'l'ower, 't'itle, 'c'apitalize, 's'wap. */
 const ht_jinja_string *ht_jinja_change_case(ht_jinja_rendering *r, const ht_jinja_string *s, char how);
-void ht_jinja_sort(ht_jinja_rendering *r, ht_jinja_list *list, ht_jinja_value attribute, bool with_attribute,
-                   bool ignores_case, bool reverse);
+typedef struct ht_jinja_sorting {
+    const ht_jinja_value *attribute, *otherwise; /* as in ht_jinja_path; attribute NULL: the items themselves */
+    bool ignores_case, reverse;
+} ht_jinja_sorting;
+void ht_jinja_sort(ht_jinja_rendering *r, ht_jinja_list *list, const ht_jinja_sorting *by); /* stable; NULL is fine */
+/* The keys of a dict with their values, as tuples. */
+ht_jinja_list *ht_jinja_pairs(ht_jinja_rendering *r, const ht_jinja_dict *d);
+/* A line end of str.splitlines. */
+bool ht_jinja_breaks_line(uint32_t c);
 
 /* format.c: str % values, and str.format. */
 ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value format, ht_jinja_value values);

@@ -6,19 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILTER(name)                                                                                                   \
-    static ht_jinja_value name(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with,             \
-                               const ht_jinja_arguments *all)
-#define UNUSED (void)r, (void)v, (void)with, (void)all
-
 static ht_jinja_value iterator(ht_jinja_list *list, const char *how) {
     ht_jinja_value v = ht_jinja_list_value(HT_VALUE_ITERATOR, list);
     v.how = how;
     return v;
 }
 
+/* The text of any value; an empty one after a failure, so that callers need not look. */
 static ht_jinja_value string_of(ht_jinja_rendering *r, ht_jinja_value v) {
-    return ht_jinja_is_string(v) ? v : ht_jinja_string_value(ht_jinja_to_string(r->a, v));
+    static const ht_jinja_string empty = {.text = ""};
+    const ht_jinja_string *s = ht_jinja_to_string(r->a, v);
+    if (ht_jinja_is_string(v)) return v;
+    return ht_jinja_string_value(s ? s : &empty);
+}
+
+/* The string that an argument is; NULL for none or another value. */
+static const ht_jinja_string *text_of(const ht_jinja_value *v) {
+    return v && ht_jinja_is_string(*v) ? v->string : NULL;
 }
 
 static int64_t integer_of(ht_jinja_rendering *r, const ht_jinja_value *v, int64_t otherwise) {
@@ -29,118 +33,81 @@ static int64_t integer_of(ht_jinja_rendering *r, const ht_jinja_value *v, int64_
 }
 
 static ht_jinja_value item_of(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *attribute) {
-    return attribute && attribute->kind != HT_VALUE_NONE ? ht_jinja_path(r, v, *attribute, NULL) : v;
+    return ht_jinja_given(attribute) ? ht_jinja_path(r, v, *attribute, NULL) : v;
 }
 
 /* ---- texts ---- */
 
-#define CASE(name, how)                                                                                                \
-    FILTER(name) {                                                                                                     \
-        UNUSED;                                                                                                        \
-        ht_jinja_value s = string_of(r, v);                                                                            \
-        ht_jinja_value out =                                                                                           \
-            ht_jinja_string_value(s.kind == HT_VALUE_STRING ? ht_jinja_change_case(r, s.string, how) : NULL);          \
-        out.markup = s.markup;                                                                                         \
-        return out;                                                                                                    \
-    }
-CASE(upper, 'u')
-CASE(lower, 'l')
-CASE(capitalize, 'c')
+HT_BUILTIN(change_case) {
+    ht_jinja_value s = string_of(r, v);
+    return ht_jinja_like(s, ht_jinja_change_case(r, s.string, how));
+}
 
 /* Words, which spaces and some brackets begin, as jinja2 has them: the rest of a word keeps no capitals. */
-FILTER(title) {
-    UNUSED;
-    ht_jinja_value s = string_of(r, v);
-    if (!ht_jinja_is_string(s)) return ht_jinja_undefined();
+HT_BUILTIN(title) {
+    const ht_jinja_string *s = string_of(r, v).string;
     ht_jinja_builder b = {.arena = r->a};
     size_t from = 0;
-    for (size_t at = 0; at < s.string->n && ht_jinja_step(r, 1);) {
+    for (size_t at = 0; at < s->n && ht_jinja_step(r, 1);) {
         size_t here = at;
-        uint32_t c = ht_jinja_string_next(s.string, &at);
+        uint32_t c = ht_jinja_string_next(s, &at);
         bool begins = ht_jinja_is_space(c) || (c < 128 && strchr("-({[<", (int)c));
-        if (!begins && at < s.string->n) continue;
+        if (!begins && at < s->n) continue;
         size_t end = begins ? here : at;
         if (end > from) {
             size_t second = from;
-            ht_jinja_string_next(s.string, &second);
-            const ht_jinja_string *one = ht_jinja_string_span(r->a, s.string, from, second),
-                                  *rest = ht_jinja_string_span(r->a, s.string, second, end);
+            ht_jinja_string_next(s, &second);
+            const ht_jinja_string *one = ht_jinja_string_span(r->a, s, from, second),
+                                  *rest = ht_jinja_string_span(r->a, s, second, end);
             if (!one || !rest) break;
             ht_jinja_put_string(&b, ht_jinja_change_case(r, one, 'u'));
             ht_jinja_put_string(&b, ht_jinja_change_case(r, rest, 'l'));
         }
-        ht_jinja_put_span(&b, s.string, end, at);
+        ht_jinja_put_span(&b, s, end, at);
         from = at;
     }
     return ht_jinja_string_value(ht_jinja_built(&b));
 }
 
-FILTER(trim) {
-    UNUSED;
+HT_BUILTIN(trim) {
     ht_jinja_value s = string_of(r, v);
-    const ht_jinja_string *set = with[0] && ht_jinja_is_string(*with[0]) ? with[0]->string : NULL;
-    ht_jinja_value out =
-        ht_jinja_string_value(ht_jinja_is_string(s) ? ht_jinja_strip(r, s.string, set, true, true) : NULL);
-    out.markup = s.markup;
-    return out;
+    return ht_jinja_like(s, ht_jinja_strip(r, s.string, text_of(with[0]), true, true));
 }
 
-FILTER(string) {
-    UNUSED;
-    return string_of(r, v);
-}
+HT_BUILTIN(string) { return string_of(r, v); }
 
-FILTER(safe) {
-    UNUSED;
+HT_BUILTIN(safe) {
     ht_jinja_value s = string_of(r, v);
-    s.markup = ht_jinja_is_string(s);
+    s.markup = true;
     return s;
 }
 
-FILTER(escape) {
-    UNUSED;
-    return ht_jinja_escape(r, v);
-}
+HT_BUILTIN(escape) { return ht_jinja_escape(r, v); }
 
-FILTER(force_escape) {
-    UNUSED;
+HT_BUILTIN(force_escape) {
     ht_jinja_value s = string_of(r, v);
     s.markup = false;
     return ht_jinja_escape(r, s);
 }
 
-FILTER(replace) {
-    UNUSED;
+HT_BUILTIN(replace) {
     ht_jinja_value s = string_of(r, v), what = string_of(r, *with[0]), by = string_of(r, *with[1]);
-    int64_t most = with[2] && with[2]->kind != HT_VALUE_NONE ? integer_of(r, with[2], -1) : -1;
-    if (!ht_jinja_is_string(s) || !ht_jinja_is_string(what) || !ht_jinja_is_string(by)) return ht_jinja_undefined();
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_replace(r, s.string, what.string, by.string, most));
-    out.markup = s.markup;
-    return out;
+    int64_t most = ht_jinja_given(with[2]) ? integer_of(r, with[2], -1) : -1;
+    return ht_jinja_like(s, ht_jinja_replace(r, s.string, what.string, by.string, most));
 }
 
-FILTER(format) {
-    UNUSED;
+HT_BUILTIN(format) {
     ht_jinja_value values = {.kind = HT_VALUE_DICT, .dict = all->named};
-    if (all->n && all->named) {
-        ht_jinja_arena_fail(r->a, "format takes positions or names, not both");
-        return ht_jinja_undefined();
-    }
-    if (!all->named) {
-        ht_jinja_list *list = ht_jinja_list_new(r->a, all->n);
-        for (size_t i = 0; i < all->n; i++) ht_jinja_list_append(r->a, list, all->positional[i]);
-        values = ht_jinja_list_value(HT_VALUE_TUPLE, list);
-    }
-    ht_jinja_value s = string_of(r, v);
-    return ht_jinja_is_string(s) ? ht_jinja_format_percent(r, s, values) : ht_jinja_undefined();
+    ht_jinja_list positional = {.items = all->positional, .n = all->n};
+    if (all->n && all->named) return ht_jinja_fail(r, "format takes positions or names, not both");
+    if (!all->named) values = ht_jinja_list_value(HT_VALUE_TUPLE, &positional);
+    return ht_jinja_format_percent(r, string_of(r, v), values);
 }
 
-FILTER(center) {
-    UNUSED;
+HT_BUILTIN(center) {
     ht_jinja_value s = string_of(r, v), width = with[0] ? *with[0] : ht_jinja_integer(80);
     const ht_jinja_arguments to = {.positional = &width, .n = 1};
-    const ht_jinja_builtin *method = ht_jinja_is_string(s) ? ht_jinja_method_of(s, "center", 6) : NULL;
-    return method ? ht_jinja_call_builtin(r, method, s, &to) : ht_jinja_undefined();
+    return ht_jinja_call_builtin(r, ht_jinja_method_of(s, "center", 6), s, &to);
 }
 
 static const ht_jinja_string *spaces(ht_jinja_rendering *r, int64_t n) {
@@ -149,22 +116,18 @@ static const ht_jinja_string *spaces(ht_jinja_rendering *r, int64_t n) {
     return ht_jinja_built(&b);
 }
 
-FILTER(indent) {
-    UNUSED;
+HT_BUILTIN(indent) {
     ht_jinja_value s = string_of(r, v);
-    bool first = with[1] && ht_jinja_truth(*with[1]), blank = with[2] && ht_jinja_truth(*with[2]);
-    const ht_jinja_string *by = with[0] && ht_jinja_is_string(*with[0]) ? with[0]->string : NULL;
-    if (!ht_jinja_is_string(s) || ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
+    bool first = ht_jinja_flag(with[1]), blank = ht_jinja_flag(with[2]);
+    const ht_jinja_string *by = text_of(with[0]);
+    if (ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
     if (!by) by = spaces(r, integer_of(r, with[0], 4));
     ht_jinja_value lines =
         ht_jinja_call_builtin(r, ht_jinja_method_of(s, "splitlines", 10), s, &(ht_jinja_arguments){0});
     if (r->a->status) return ht_jinja_undefined();
-    size_t n = lines.list->n;
     uint32_t last = '\n'; /* a text that ends with a line end has one more line, which is empty */
     for (size_t at = 0; at < s.string->n;) last = ht_jinja_string_next(s.string, &at);
-    if (!n || (last >= 10 && last <= 13) || (last >= 28 && last <= 30) || last == 0x85 || last == 0x2028 ||
-        last == 0x2029)
-        ht_jinja_list_append(r->a, lines.list, ht_jinja_text_value(r->a, ""));
+    if (ht_jinja_breaks_line(last)) ht_jinja_list_append(r->a, lines.list, ht_jinja_text_value(r->a, ""));
     ht_jinja_builder b = {.arena = r->a};
     for (size_t i = 0; i < lines.list->n && ht_jinja_step(r, 1); i++) {
         const ht_jinja_string *line = lines.list->items[i].string;
@@ -172,56 +135,47 @@ FILTER(indent) {
         if (i ? blank || (line && line->n) : first) ht_jinja_put_string(&b, by);
         ht_jinja_put_string(&b, line);
     }
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_built(&b));
-    out.markup = s.markup;
-    return out;
+    return ht_jinja_like(s, ht_jinja_built(&b));
 }
 
-FILTER(urlencode) {
-    UNUSED;
+HT_BUILTIN(urlencode) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/";
-    ht_jinja_value s = string_of(r, v);
+    const ht_jinja_string *s = string_of(r, v).string;
     ht_jinja_builder b = {.arena = r->a};
-    for (size_t i = 0; ht_jinja_is_string(s) && i < s.string->n && ht_jinja_step(r, (i & 63) == 0); i++) {
+    for (size_t i = 0; i < s->n && ht_jinja_step(r, (i & 63) == 0); i++) {
         char text[8];
-        unsigned char c = (unsigned char)s.string->text[i];
+        unsigned char c = (unsigned char)s->text[i];
         bool keeps = c && strchr(plain, c);
         snprintf(text, sizeof text, keeps ? "%c" : "%%%02X", c);
-        ht_jinja_put(&b, text, strlen(text), ht_jinja_string_input_at(s.string, i));
+        ht_jinja_put(&b, text, strlen(text), ht_jinja_string_input_at(s, i));
     }
     return ht_jinja_string_value(ht_jinja_built(&b));
 }
 
-FILTER(tojson) {
-    UNUSED;
+HT_BUILTIN(tojson) {
     const ht_jinja_string *item = NULL, *key = NULL, *indent = NULL;
-    if (with[1] && with[1]->kind != HT_VALUE_NONE)
+    if (ht_jinja_given(with[1]))
         indent = ht_jinja_is_string(*with[1]) ? with[1]->string : spaces(r, integer_of(r, with[1], 0));
-    if (with[2] && with[2]->kind != HT_VALUE_NONE) {
+    if (ht_jinja_given(with[2])) {
         const ht_jinja_list *both = ht_jinja_items(r->a, *with[2]);
-        if (!both || both->n != 2 || !ht_jinja_is_string(both->items[0]) || !ht_jinja_is_string(both->items[1])) {
-            ht_jinja_arena_fail(r->a, "separators are two strings");
-            return ht_jinja_undefined();
-        }
+        if (!both || both->n != 2 || !ht_jinja_is_string(both->items[0]) || !ht_jinja_is_string(both->items[1]))
+            return ht_jinja_fail(r, "separators are two strings");
         item = both->items[0].string;
         key = both->items[1].string;
     }
-    bool ascii = with[0] && ht_jinja_truth(*with[0]), sorts = with[3] && ht_jinja_truth(*with[3]);
-    return ht_jinja_string_value(ht_jinja_json_text(r, v, indent, item, key, sorts, ascii));
+    return ht_jinja_string_value(
+        ht_jinja_json_text(r, v, indent, item, key, ht_jinja_flag(with[3]), ht_jinja_flag(with[0])));
 }
 
-FILTER(from_json) {
-    UNUSED;
+HT_BUILTIN(from_json) {
     if (ht_jinja_is_string(v)) return ht_jinja_json_loads(r->a, v.string->text, v.string->n, "from_json");
-    if (!ht_jinja_refuse_undefined(r, v))
-        ht_jinja_arena_fail(r->a, "from_json takes a string, not %s", ht_jinja_type_name(v));
-    return ht_jinja_undefined();
+    ht_jinja_refuse_undefined(r, v);
+    return ht_jinja_fail(r, "from_json takes a string, not %s", ht_jinja_type_name(v));
 }
 
 /* ---- numbers ---- */
 
-FILTER(to_int) {
-    UNUSED;
+HT_BUILTIN(to_int) {
     int64_t base = integer_of(r, with[1], 10), i;
     ht_jinja_value otherwise = with[0] ? *with[0] : ht_jinja_integer(0);
     if (ht_jinja_refuse_undefined(r, v)) return v;
@@ -256,8 +210,7 @@ FILTER(to_int) {
                : otherwise;
 }
 
-FILTER(to_float) {
-    UNUSED;
+HT_BUILTIN(to_float) {
     if (ht_jinja_refuse_undefined(r, v)) return v;
     if (ht_jinja_is_number(v)) return ht_jinja_real(ht_jinja_as_real(v));
     if (ht_jinja_is_string(v)) {
@@ -269,28 +222,22 @@ FILTER(to_float) {
     return with[0] ? *with[0] : ht_jinja_real(0);
 }
 
-FILTER(absolute) {
-    UNUSED;
+HT_BUILTIN(absolute) {
     int64_t i;
     if (ht_jinja_as_integer(v, &i)) return ht_jinja_integer(i < 0 && i != INT64_MIN ? -i : i);
     if (v.kind == HT_VALUE_FLOAT) return ht_jinja_real(fabs(v.real));
-    if (!ht_jinja_refuse_undefined(r, v))
-        ht_jinja_arena_fail(r->a, "bad operand type for abs(): '%s'", ht_jinja_type_name(v));
-    return ht_jinja_undefined();
+    ht_jinja_refuse_undefined(r, v);
+    return ht_jinja_fail(r, "bad operand type for abs(): '%s'", ht_jinja_type_name(v));
 }
 
-FILTER(rounded) {
-    UNUSED;
+HT_BUILTIN(rounded) {
     int64_t precision = integer_of(r, with[0], 0), i;
-    const ht_jinja_string *method = with[1] && ht_jinja_is_string(*with[1]) ? with[1]->string : NULL;
+    const ht_jinja_string *method = text_of(with[1]);
     bool up = method && ht_jinja_string_is(method, "ceil"), down = method && ht_jinja_string_is(method, "floor");
     if (method && !up && !down && !ht_jinja_string_is(method, "common"))
         ht_jinja_arena_fail(r->a, "method must be common, ceil or floor");
-    if (!ht_jinja_is_number(v)) {
-        if (!ht_jinja_refuse_undefined(r, v))
-            ht_jinja_arena_fail(r->a, "round takes a number, not %s", ht_jinja_type_name(v));
-        return ht_jinja_undefined();
-    }
+    if (ht_jinja_refuse_undefined(r, v) || !ht_jinja_is_number(v))
+        return ht_jinja_fail(r, "round takes a number, not %s", ht_jinja_type_name(v));
     double x = ht_jinja_as_real(v);
     if (up || down) {
         double scale = pow(10, (double)precision);
@@ -309,98 +256,79 @@ FILTER(rounded) {
     return ht_jinja_real(strtod(text, NULL));
 }
 
-FILTER(sum) {
-    UNUSED;
+HT_BUILTIN(sum) {
     ht_jinja_value total = with[1] ? *with[1] : ht_jinja_integer(0);
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
     if (ht_jinja_is_string(total)) ht_jinja_arena_fail(r->a, "sum() cannot sum strings");
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++)
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++)
         total = ht_jinja_binary(r, "+", total, item_of(r, items->items[i], with[0]));
     return total;
 }
 
 /* ---- sequences ---- */
 
-FILTER(default_of) {
-    UNUSED;
-    bool also_false = with[1] && ht_jinja_truth(*with[1]);
+HT_BUILTIN(default_of) {
+    bool also_false = ht_jinja_flag(with[1]);
     if (v.kind != HT_VALUE_UNDEFINED && !(also_false && !ht_jinja_truth(v))) return v;
     return with[0] ? *with[0] : ht_jinja_text_value(r->a, "");
 }
 
-FILTER(length) {
-    UNUSED;
+HT_BUILTIN(length) {
     size_t n;
     if (v.kind == HT_VALUE_LOOP) return ht_jinja_loop_attribute(r, v.object, "length");
-    if (!ht_jinja_length(v, &n)) {
-        ht_jinja_arena_fail(r->a, "object of type '%s' has no len()", ht_jinja_type_name(v));
-        return ht_jinja_undefined();
-    }
+    if (!ht_jinja_length(v, &n)) return ht_jinja_fail(r, "object of type '%s' has no len()", ht_jinja_type_name(v));
     return ht_jinja_integer((int64_t)n);
 }
 
-FILTER(list) {
-    UNUSED;
+/* A list of the items of any value. */
+static ht_jinja_list *list_of(ht_jinja_rendering *r, ht_jinja_value v) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
-    ht_jinja_list *copy = ht_jinja_list_new(r->a, items ? items->n : 0);
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++)
-        ht_jinja_list_append(r->a, copy, items->items[i]);
-    return ht_jinja_list_value(HT_VALUE_LIST, copy);
+    ht_jinja_list *copy = ht_jinja_list_new(r->a, items->n);
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) ht_jinja_list_append(r->a, copy, items->items[i]);
+    return copy;
 }
 
-FILTER(first) {
-    UNUSED;
+HT_BUILTIN(list) { return ht_jinja_list_value(HT_VALUE_LIST, list_of(r, v)); }
+
+HT_BUILTIN(first) {
     if (v.kind == HT_VALUE_ITERATOR && v.list->next < v.list->n) return v.list->items[v.list->next++];
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
-    return items && items->n ? items->items[0] : ht_jinja_undefined_because(r->a, "No first item, sequence was empty.");
+    return items->n ? items->items[0] : ht_jinja_undefined_because(r->a, "No first item, sequence was empty.");
 }
 
-FILTER(last) {
-    UNUSED;
-    if (v.kind == HT_VALUE_ITERATOR) {
-        ht_jinja_arena_fail(r->a, "'%s' object is not reversible", ht_jinja_type_name(v));
-        return ht_jinja_undefined();
-    }
+HT_BUILTIN(last) {
+    if (v.kind == HT_VALUE_ITERATOR) return ht_jinja_fail(r, "'%s' object is not reversible", ht_jinja_type_name(v));
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
-    return items && items->n ? items->items[items->n - 1]
-                             : ht_jinja_undefined_because(r->a, "No last item, sequence was empty.");
+    return items->n ? items->items[items->n - 1]
+                    : ht_jinja_undefined_because(r->a, "No last item, sequence was empty.");
 }
 
-FILTER(reverse) {
-    UNUSED;
+HT_BUILTIN(reverse) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
-    ht_jinja_list *list = ht_jinja_list_new(r->a, items ? items->n : 0);
-    for (size_t i = items ? items->n : 0; i-- > 0 && ht_jinja_step(r, 1);)
-        ht_jinja_list_append(r->a, list, items->items[i]);
+    ht_jinja_list *list = ht_jinja_list_new(r->a, items->n);
+    for (size_t i = items->n; i-- > 0 && ht_jinja_step(r, 1);) ht_jinja_list_append(r->a, list, items->items[i]);
     if (!ht_jinja_is_string(v)) return iterator(list, "list_reverseiterator");
-    ht_jinja_value nothing = ht_jinja_text_value(r->a, "");
-    nothing.markup = v.markup;
-    return list && ht_jinja_is_string(nothing) ? ht_jinja_join(r, nothing, list) : ht_jinja_undefined();
+    return ht_jinja_join(r, ht_jinja_like(v, ht_jinja_text_value(r->a, "").string), list);
 }
 
-FILTER(join) {
-    UNUSED;
+HT_BUILTIN(join) {
     ht_jinja_value separator = with[0] ? string_of(r, *with[0]) : ht_jinja_text_value(r->a, "");
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
-    ht_jinja_list *texts = ht_jinja_list_new(r->a, items ? items->n : 0);
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++)
+    ht_jinja_list *texts = ht_jinja_list_new(r->a, items->n);
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++)
         ht_jinja_list_append(r->a, texts, string_of(r, item_of(r, items->items[i], with[1])));
-    if (r->a->status) return ht_jinja_undefined();
     separator.markup = false; /* without automatic escaping, texts are joined as they are */
     return ht_jinja_join(r, separator, texts);
 }
 
-FILTER(items_of) {
-    UNUSED;
-    if (v.kind == HT_VALUE_UNDEFINED) return iterator(ht_jinja_list_new(r->a, 0), "generator");
-    if (v.kind != HT_VALUE_DICT) {
-        ht_jinja_arena_fail(r->a, "Can only get item pairs from a mapping.");
-        return ht_jinja_undefined();
-    }
-    const ht_jinja_builtin *method = ht_jinja_method_of(v, "items", 5);
-    ht_jinja_value view = ht_jinja_call_builtin(r, method, v, &(ht_jinja_arguments){0});
-    return r->a->status ? ht_jinja_undefined() : iterator(view.list, "generator");
+static ht_jinja_list *pairs_of(ht_jinja_rendering *r, ht_jinja_value v) {
+    if (v.kind == HT_VALUE_UNDEFINED) return ht_jinja_list_new(r->a, 0);
+    if (v.kind == HT_VALUE_DICT) return ht_jinja_pairs(r, v.dict);
+    ht_jinja_arena_fail(r->a, "Can only get item pairs from a mapping.");
+    return NULL;
 }
+
+HT_BUILTIN(items_of) { return iterator(pairs_of(r, v), "generator"); }
 
 /* Strings without case where it is ignored. */
 static ht_jinja_value sort_key(ht_jinja_rendering *r, ht_jinja_value v, bool ignores_case) {
@@ -427,71 +355,58 @@ static void merge(ht_jinja_rendering *r, keyed *items, keyed *room, size_t n, bo
     memcpy(items, room, n * sizeof *items);
 }
 
-static void sort_by(ht_jinja_rendering *r, ht_jinja_list *list, ht_jinja_value attribute, bool with_attribute,
-                    const ht_jinja_value *otherwise, bool ignores_case, bool reverse) {
-    keyed *items = ht_jinja_arena_alloc(r->a, (list->n + 1) * sizeof *items),
-          *room = ht_jinja_arena_alloc(r->a, (list->n + 1) * sizeof *room);
+void ht_jinja_sort(ht_jinja_rendering *r, ht_jinja_list *list, const ht_jinja_sorting *by) {
+    keyed *items = list ? ht_jinja_arena_alloc(r->a, (list->n + 1) * sizeof *items) : NULL,
+          *room = list ? ht_jinja_arena_alloc(r->a, (list->n + 1) * sizeof *room) : NULL;
     if (!items || !room) return;
     /* Several attributes with commas between are compared one after the other. */
-    const ht_jinja_list *paths = NULL;
-    if (with_attribute && ht_jinja_is_string(attribute))
+    ht_jinja_value attribute = by->attribute ? *by->attribute : ht_jinja_none();
+    const ht_jinja_list one = {.items = &attribute, .n = by->attribute != NULL}, *paths = &one;
+    if (ht_jinja_is_string(attribute))
         paths = ht_jinja_split(r, attribute.string, ht_jinja_string_new(r->a, ",", 1, false), -1, false);
     for (size_t i = 0; i < list->n && !r->a->status; i++) {
+        const ht_jinja_value item = list->items[i];
         ht_jinja_list *key = ht_jinja_list_new(r->a, 1);
-        for (size_t j = 0; paths && j < paths->n; j++)
-            ht_jinja_list_append(
-                r->a, key, sort_key(r, ht_jinja_path(r, list->items[i], paths->items[j], otherwise), ignores_case));
-        if (!paths) {
-            ht_jinja_value of =
-                with_attribute ? ht_jinja_path(r, list->items[i], attribute, otherwise) : list->items[i];
-            ht_jinja_list_append(r->a, key, sort_key(r, of, ignores_case));
-        }
-        items[i] =
-            (keyed){key && key->n == 1 ? key->items[0] : ht_jinja_list_value(HT_VALUE_LIST, key), list->items[i]};
+        for (size_t j = 0; j < paths->n; j++)
+            ht_jinja_list_append(r->a, key,
+                                 sort_key(r, ht_jinja_path(r, item, paths->items[j], by->otherwise), by->ignores_case));
+        if (!paths->n) ht_jinja_list_append(r->a, key, sort_key(r, item, by->ignores_case));
+        items[i] = (keyed){key && key->n == 1 ? key->items[0] : ht_jinja_list_value(HT_VALUE_LIST, key), item};
     }
     if (r->a->status) return;
-    merge(r, items, room, list->n, reverse);
+    merge(r, items, room, list->n, by->reverse);
     for (size_t i = 0; i < list->n; i++) list->items[i] = items[i].v;
 }
 
-void ht_jinja_sort(ht_jinja_rendering *r, ht_jinja_list *list, ht_jinja_value attribute, bool with_attribute,
-                   bool ignores_case, bool reverse) {
-    sort_by(r, list, attribute, with_attribute, NULL, ignores_case, reverse);
+HT_BUILTIN(sort) {
+    ht_jinja_list *copy = list_of(r, v);
+    ht_jinja_sort(r, copy,
+                  &(ht_jinja_sorting){.attribute = ht_jinja_given(with[2]) ? with[2] : NULL,
+                                      .ignores_case = !ht_jinja_flag(with[1]),
+                                      .reverse = ht_jinja_flag(with[0])});
+    return ht_jinja_list_value(HT_VALUE_LIST, copy);
 }
 
-FILTER(sort) {
-    UNUSED;
-    ht_jinja_value copy = list(r, v, with, all);
-    bool has_attribute = with[2] && with[2]->kind != HT_VALUE_NONE;
-    if (copy.kind == HT_VALUE_LIST)
-        ht_jinja_sort(r, copy.list, has_attribute ? *with[2] : ht_jinja_none(), has_attribute,
-                      !(with[1] && ht_jinja_truth(*with[1])), with[0] && ht_jinja_truth(*with[0]));
-    return copy;
-}
-
-FILTER(dictsort) {
-    UNUSED;
-    ht_jinja_value by = with[1] ? *with[1] : ht_jinja_text_value(r->a, "key");
-    bool by_value = ht_jinja_is_string(by) && ht_jinja_string_is(by.string, "value");
-    if (!by_value && !(ht_jinja_is_string(by) && ht_jinja_string_is(by.string, "key")))
+HT_BUILTIN(dictsort) {
+    const ht_jinja_string *by = text_of(with[1]);
+    const bool by_value = by && ht_jinja_string_is(by, "value");
+    if (with[1] && !by_value && !(by && ht_jinja_string_is(by, "key")))
         ht_jinja_arena_fail(r->a, "You can only sort by either \"key\" or \"value\"");
     if (ht_jinja_refuse_undefined(r, v)) return v;
-    ht_jinja_value pairs = items_of(r, v, with, all);
-    if (r->a->status) return ht_jinja_undefined();
-    ht_jinja_value copy = list(r, pairs, with, all);
-    if (copy.kind != HT_VALUE_LIST) return ht_jinja_undefined();
-    ht_jinja_sort(r, copy.list, ht_jinja_integer(by_value), true, !(with[0] && ht_jinja_truth(*with[0])),
-                  with[2] && ht_jinja_truth(*with[2]));
-    return copy;
+    ht_jinja_list *pairs = pairs_of(r, v);
+    const ht_jinja_value part = ht_jinja_integer(by_value);
+    ht_jinja_sort(r, pairs,
+                  &(ht_jinja_sorting){
+                      .attribute = &part, .ignores_case = !ht_jinja_flag(with[0]), .reverse = ht_jinja_flag(with[2])});
+    return ht_jinja_list_value(HT_VALUE_LIST, pairs);
 }
 
-FILTER(unique) {
-    UNUSED;
+HT_BUILTIN(unique) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
     ht_jinja_list *out = ht_jinja_list_new(r->a, 0);
     ht_jinja_dict *seen = ht_jinja_dict_new(r->a);
-    bool ignores_case = !(with[0] && ht_jinja_truth(*with[0]));
-    for (size_t i = 0; seen && items && i < items->n && ht_jinja_step(r, 1); i++) {
+    bool ignores_case = !ht_jinja_flag(with[0]);
+    for (size_t i = 0; seen && i < items->n && ht_jinja_step(r, 1); i++) {
         ht_jinja_value key = sort_key(r, item_of(r, items->items[i], with[1]), ignores_case);
         if (ht_jinja_dict_find(r->a, seen, key)) continue;
         ht_jinja_dict_set(r->a, seen, key, ht_jinja_none());
@@ -500,11 +415,13 @@ FILTER(unique) {
     return iterator(out, "generator");
 }
 
-static ht_jinja_value extreme(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, int sign) {
+/* The largest item, or the smallest. */
+HT_BUILTIN(extreme) {
+    const int sign = how == '>' ? 1 : -1;
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
-    bool ignores_case = !(with[0] && ht_jinja_truth(*with[0]));
+    bool ignores_case = !ht_jinja_flag(with[0]);
     ht_jinja_value best = ht_jinja_undefined_because(r->a, "No aggregated item, sequence was empty."), best_key = best;
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++) {
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
         ht_jinja_value key = sort_key(r, item_of(r, items->items[i], with[1]), ignores_case);
         if (i && ht_jinja_order(r->a, key, best_key) * sign <= 0) continue;
         best = items->items[i];
@@ -513,75 +430,55 @@ static ht_jinja_value extreme(ht_jinja_rendering *r, ht_jinja_value v, const ht_
     return best;
 }
 
-FILTER(smallest) {
-    UNUSED;
-    return extreme(r, v, with, -1);
-}
-
-FILTER(largest) {
-    UNUSED;
-    return extreme(r, v, with, 1);
-}
-
-FILTER(batch) {
-    UNUSED;
+HT_BUILTIN(batch) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
     int64_t n = integer_of(r, with[0], 1);
     ht_jinja_list *out = ht_jinja_list_new(r->a, 0), *row = NULL;
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++) {
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
         if (!row || (int64_t)row->n == n) {
             row = ht_jinja_list_new(r->a, 0);
             ht_jinja_list_append(r->a, out, ht_jinja_list_value(HT_VALUE_LIST, row));
         }
         ht_jinja_list_append(r->a, row, items->items[i]);
     }
-    bool fills = with[1] && with[1]->kind != HT_VALUE_NONE;
-    while (fills && row && (int64_t)row->n < n && ht_jinja_step(r, 1)) ht_jinja_list_append(r->a, row, *with[1]);
+    while (ht_jinja_given(with[1]) && row && (int64_t)row->n < n && ht_jinja_step(r, 1))
+        ht_jinja_list_append(r->a, row, *with[1]);
     return iterator(out, "generator");
 }
 
-FILTER(slices) {
-    UNUSED;
+HT_BUILTIN(slices) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
     int64_t n = integer_of(r, with[0], 1);
-    if (n < 1 || !items) {
-        ht_jinja_arena_fail(r->a, "slices are 1 or more");
-        return ht_jinja_undefined();
-    }
+    if (n < 1) return ht_jinja_fail(r, "slices are 1 or more");
     ht_jinja_list *out = ht_jinja_list_new(r->a, 0);
     size_t each = items->n / (size_t)n, more = items->n % (size_t)n, at = 0;
-    bool fills = with[1] && with[1]->kind != HT_VALUE_NONE;
     for (size_t i = 0; i < (size_t)n && ht_jinja_step(r, 1); i++) {
         ht_jinja_list *row = ht_jinja_list_new(r->a, 0);
         for (size_t j = 0; j < each + (i < more); j++) ht_jinja_list_append(r->a, row, items->items[at++]);
-        if (fills && i >= more) ht_jinja_list_append(r->a, row, *with[1]);
+        if (ht_jinja_given(with[1]) && i >= more) ht_jinja_list_append(r->a, row, *with[1]);
         ht_jinja_list_append(r->a, out, ht_jinja_list_value(HT_VALUE_LIST, row));
     }
     return iterator(out, "generator");
 }
 
-FILTER(groupby) {
-    UNUSED;
-    ht_jinja_value copy = list(r, v, with, all);
-    bool ignores_case = !(with[2] && ht_jinja_truth(*with[2]));
-    if (copy.kind != HT_VALUE_LIST) return ht_jinja_undefined();
-    sort_by(r, copy.list, *with[0], true, with[1], ignores_case, false);
+HT_BUILTIN(groupby) {
+    ht_jinja_list *items = list_of(r, v);
+    bool ignores_case = !ht_jinja_flag(with[2]);
+    ht_jinja_sort(r, items,
+                  &(ht_jinja_sorting){.attribute = with[0], .otherwise = with[1], .ignores_case = ignores_case});
     if (r->a->status) return ht_jinja_undefined();
     ht_jinja_list *out = ht_jinja_list_new(r->a, 0), *group = NULL;
     ht_jinja_value last = ht_jinja_undefined();
-    for (size_t i = 0; i < copy.list->n && ht_jinja_step(r, 1); i++) {
-        ht_jinja_value key = ht_jinja_path(r, copy.list->items[i], *with[0], with[1]);
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
+        ht_jinja_value key = ht_jinja_path(r, items->items[i], *with[0], with[1]);
         ht_jinja_value compared = sort_key(r, key, ignores_case);
         if (!group || !ht_jinja_equal(r->a, compared, last)) {
-            ht_jinja_list *pair = ht_jinja_list_new(r->a, 2);
             group = ht_jinja_list_new(r->a, 0);
-            ht_jinja_list_append(r->a, pair, key);
-            ht_jinja_list_append(r->a, pair, ht_jinja_list_value(HT_VALUE_LIST, group));
-            ht_jinja_value named = ht_jinja_list_value(HT_VALUE_TUPLE, pair);
+            ht_jinja_value named = ht_jinja_pair(r->a, key, ht_jinja_list_value(HT_VALUE_LIST, group));
             named.how = "_GroupTuple";
             ht_jinja_list_append(r->a, out, named);
         }
-        ht_jinja_list_append(r->a, group, copy.list->items[i]);
+        ht_jinja_list_append(r->a, group, items->items[i]);
         last = compared;
     }
     return ht_jinja_list_value(HT_VALUE_LIST, out);
@@ -607,13 +504,18 @@ static bool passes(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_argum
     return ht_jinja_truth(ht_jinja_call_builtin(r, test, v, &rest));
 }
 
-static ht_jinja_value choose(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_arguments *all, bool by_attribute,
-                             bool keeps) {
-    const ht_jinja_list *items =
-        ht_jinja_truth(v) ? ht_jinja_items(r->a, v) : NULL; /* of what is false there are none */
+/* Items of any value; of what is false there are none. */
+static const ht_jinja_list *items_or_none(ht_jinja_rendering *r, ht_jinja_value v) {
+    return ht_jinja_items(r->a, ht_jinja_truth(v) ? v : ht_jinja_undefined());
+}
+
+/* select, reject, selectattr and rejectattr. */
+HT_BUILTIN(choose) {
+    const bool keeps = how == 's' || how == 'S', by_attribute = how == 'S' || how == 'R';
+    const ht_jinja_list *items = items_or_none(r, v);
     ht_jinja_list *out = ht_jinja_list_new(r->a, 0);
     if (by_attribute && !all->n) ht_jinja_arena_fail(r->a, "Missing parameter for attribute name");
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++) {
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
         ht_jinja_value of =
             by_attribute ? ht_jinja_path(r, items->items[i], all->positional[0], NULL) : items->items[i];
         if (passes(r, of, all, by_attribute) == keeps) ht_jinja_list_append(r->a, out, items->items[i]);
@@ -621,29 +523,8 @@ static ht_jinja_value choose(ht_jinja_rendering *r, ht_jinja_value v, const ht_j
     return iterator(out, "generator");
 }
 
-FILTER(select_items) {
-    UNUSED;
-    return choose(r, v, all, false, true);
-}
-
-FILTER(reject) {
-    UNUSED;
-    return choose(r, v, all, false, false);
-}
-
-FILTER(selectattr) {
-    UNUSED;
-    return choose(r, v, all, true, true);
-}
-
-FILTER(rejectattr) {
-    UNUSED;
-    return choose(r, v, all, true, false);
-}
-
-FILTER(map) {
-    UNUSED;
-    const ht_jinja_list *items = ht_jinja_truth(v) ? ht_jinja_items(r->a, v) : NULL;
+HT_BUILTIN(map) {
+    const ht_jinja_list *items = items_or_none(r, v);
     ht_jinja_list *out = ht_jinja_list_new(r->a, 0);
     const ht_jinja_value *attribute = all->named ? ht_jinja_dict_find_text(all->named, "attribute", 9) : NULL;
     const ht_jinja_value *otherwise = all->named ? ht_jinja_dict_find_text(all->named, "default", 7) : NULL;
@@ -651,85 +532,77 @@ FILTER(map) {
     if (all->n) {
         attribute = NULL;
         if (ht_jinja_is_string(all->positional[0])) filter = ht_jinja_filter_of(all->positional[0].string);
-        if (!filter && items && items->n) ht_jinja_arena_fail(r->a, "map needs the name of a filter");
+        if (!filter && items->n) ht_jinja_arena_fail(r->a, "map needs the name of a filter");
     } else if (!attribute)
         ht_jinja_arena_fail(r->a, "map requires a filter argument");
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++) {
-        ht_jinja_value mapped;
-        if (attribute) {
-            mapped = ht_jinja_path(r, items->items[i], *attribute, otherwise);
-        } else {
-            ht_jinja_arguments rest = without(all, 1);
-            mapped = ht_jinja_call_builtin(r, filter, items->items[i], &rest);
-        }
-        ht_jinja_list_append(r->a, out, mapped);
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
+        const ht_jinja_arguments rest = attribute ? (ht_jinja_arguments){0} : without(all, 1);
+        ht_jinja_list_append(r->a, out,
+                             attribute ? ht_jinja_path(r, items->items[i], *attribute, otherwise)
+                                       : ht_jinja_call_builtin(r, filter, items->items[i], &rest));
     }
     return iterator(out, "generator");
 }
 
-FILTER(attr) {
-    UNUSED;
-    ht_jinja_value name = string_of(r, *with[0]);
-    if (!ht_jinja_is_string(name) || ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
-    const ht_jinja_builtin *method =
-        ht_jinja_method_of(v, name.string->text, name.string->n); /* attributes alone, no items */
+HT_BUILTIN(attr) {
+    const ht_jinja_string *name = string_of(r, *with[0]).string;
+    if (ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
+    const ht_jinja_builtin *method = ht_jinja_method_of(v, name->text, name->n); /* attributes alone, no items */
     if (method) return ht_jinja_method_value(r, method, v);
-    if (v.kind == HT_VALUE_NAMESPACE || v.kind == HT_VALUE_LOOP) return ht_jinja_attribute(r, v, name.string);
-    return ht_jinja_undefined_because(r->a, "'%s object' has no attribute '%.60s'", ht_jinja_type_name(v),
-                                      name.string->text);
+    if (v.kind == HT_VALUE_NAMESPACE || v.kind == HT_VALUE_LOOP) return ht_jinja_attribute(r, v, name);
+    return ht_jinja_undefined_because(r->a, "'%s object' has no attribute '%.60s'", ht_jinja_type_name(v), name->text);
 }
 
 static const ht_jinja_builtin filters[] = {
-    {"abs", "", 0, absolute},
-    {"attr", "name", 1, attr},
-    {"batch", "linecount fill_with", 1, batch},
-    {"capitalize", "", 0, capitalize},
-    {"center", "width", 0, center},
-    {"count", "", 0, length},
-    {"d", "default_value boolean", 0, default_of},
-    {"default", "default_value boolean", 0, default_of},
-    {"dictsort", "case_sensitive by reverse", 0, dictsort},
-    {"e", "", 0, escape},
-    {"escape", "", 0, escape},
-    {"first", "", 0, first},
-    {"float", "default", 0, to_float},
-    {"forceescape", "", 0, force_escape},
-    {"format", "*", 0, format},
-    {"from_json", "", 0, from_json},
-    {"groupby", "attribute default case_sensitive", 1, groupby},
-    {"indent", "width first blank", 0, indent},
-    {"int", "default base", 0, to_int},
-    {"items", "", 0, items_of},
-    {"join", "d attribute", 0, join},
-    {"last", "", 0, last},
-    {"length", "", 0, length},
-    {"list", "", 0, list},
-    {"lower", "", 0, lower},
-    {"map", "*", 0, map},
-    {"max", "case_sensitive attribute", 0, largest},
-    {"min", "case_sensitive attribute", 0, smallest},
-    {"reject", "*", 0, reject},
-    {"rejectattr", "*", 0, rejectattr},
-    {"replace", "old new count", 2, replace},
-    {"reverse", "", 0, reverse},
-    {"round", "precision method", 0, rounded},
-    {"safe", "", 0, safe},
-    {"select", "*", 0, select_items},
-    {"selectattr", "*", 0, selectattr},
-    {"slice", "slices fill_with", 1, slices},
-    {"sort", "reverse case_sensitive attribute", 0, sort},
-    {"string", "", 0, string},
-    {"sum", "attribute start", 0, sum},
-    {"title", "", 0, title},
-    {"tojson", "ensure_ascii indent separators sort_keys", 0, tojson},
-    {"trim", "chars", 0, trim},
-    {"unique", "case_sensitive attribute", 0, unique},
-    {"upper", "", 0, upper},
-    {"urlencode", "", 0, urlencode},
-    {NULL, NULL, 0, NULL},
+    {"abs", "", 0, absolute, 0},
+    {"attr", "name", 1, attr, 0},
+    {"batch", "linecount fill_with", 1, batch, 0},
+    {"capitalize", "", 0, change_case, 'c'},
+    {"center", "width", 0, center, 0},
+    {"count", "", 0, length, 0},
+    {"d", "default_value boolean", 0, default_of, 0},
+    {"default", "default_value boolean", 0, default_of, 0},
+    {"dictsort", "case_sensitive by reverse", 0, dictsort, 0},
+    {"e", "", 0, escape, 0},
+    {"escape", "", 0, escape, 0},
+    {"first", "", 0, first, 0},
+    {"float", "default", 0, to_float, 0},
+    {"forceescape", "", 0, force_escape, 0},
+    {"format", "*", 0, format, 0},
+    {"from_json", "", 0, from_json, 0},
+    {"groupby", "attribute default case_sensitive", 1, groupby, 0},
+    {"indent", "width first blank", 0, indent, 0},
+    {"int", "default base", 0, to_int, 0},
+    {"items", "", 0, items_of, 0},
+    {"join", "d attribute", 0, join, 0},
+    {"last", "", 0, last, 0},
+    {"length", "", 0, length, 0},
+    {"list", "", 0, list, 0},
+    {"lower", "", 0, change_case, 'l'},
+    {"map", "*", 0, map, 0},
+    {"max", "case_sensitive attribute", 0, extreme, '>'},
+    {"min", "case_sensitive attribute", 0, extreme, '<'},
+    {"reject", "*", 0, choose, 'r'},
+    {"rejectattr", "*", 0, choose, 'R'},
+    {"replace", "old new count", 2, replace, 0},
+    {"reverse", "", 0, reverse, 0},
+    {"round", "precision method", 0, rounded, 0},
+    {"safe", "", 0, safe, 0},
+    {"select", "*", 0, choose, 's'},
+    {"selectattr", "*", 0, choose, 'S'},
+    {"slice", "slices fill_with", 1, slices, 0},
+    {"sort", "reverse case_sensitive attribute", 0, sort, 0},
+    {"string", "", 0, string, 0},
+    {"sum", "attribute start", 0, sum, 0},
+    {"title", "", 0, title, 0},
+    {"tojson", "ensure_ascii indent separators sort_keys", 0, tojson, 0},
+    {"trim", "chars", 0, trim, 0},
+    {"unique", "case_sensitive attribute", 0, unique, 0},
+    {"upper", "", 0, change_case, 'u'},
+    {"urlencode", "", 0, urlencode, 0},
+    {NULL, NULL, 0, NULL, 0},
 };
 
 const ht_jinja_builtin *ht_jinja_filter_of(const ht_jinja_string *name) {
     return ht_jinja_builtin_in(filters, name->text, name->n);
 }
-bool ht_jinja_filter_exists(const ht_jinja_string *name) { return ht_jinja_filter_of(name) != NULL; }

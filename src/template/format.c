@@ -14,11 +14,6 @@ typedef struct spec {
     int width, precision; /* -1: none */
 } spec;
 
-static ht_jinja_value failed(ht_jinja_rendering *r, const char *why) {
-    ht_jinja_arena_fail(r->a, "%s", why);
-    return ht_jinja_undefined();
-}
-
 /* Digits with a comma between thousands. */
 static void put_commas(ht_jinja_builder *b, const char *digits) {
     size_t whole = strspn(digits, "0123456789");
@@ -49,7 +44,7 @@ static bool number_text(ht_jinja_rendering *r, ht_jinja_value v, const spec *s, 
     char type = s->type;
     bool whole = type == 'd' || type == 'i' || type == 'u' || type == 'x' || type == 'X' || type == 'o' || type == 'b';
     if (v.kind == HT_VALUE_FLOAT && whole) {
-        if (!(v.real > -9.2e18 && v.real < 9.2e18)) return failed(r, "a number with too many digits"), false;
+        if (!(v.real > -9.2e18 && v.real < 9.2e18)) return ht_jinja_fail(r, "a number with too many digits"), false;
         v = ht_jinja_integer((int64_t)v.real);
     }
     if (ht_jinja_as_integer(v, &i) && (whole || !type || type == 'n')) {
@@ -70,7 +65,7 @@ static bool number_text(ht_jinja_rendering *r, ht_jinja_value v, const spec *s, 
     }
     char how[16];
     int precision = s->precision < 0 ? 6 : s->precision;
-    if (precision > 100 || x > 1e300) return failed(r, "a number with too many digits"), false;
+    if (precision > 100 || x > 1e300) return ht_jinja_fail(r, "a number with too many digits"), false;
     if (type == '%') x *= 100;
     snprintf(how, sizeof how, "%%.%d%c", precision, type == '%' ? 'f' : !type || type == 'n' ? 'g' : type);
 #pragma GCC diagnostic push
@@ -144,8 +139,8 @@ typedef struct percent_values {
 
 static ht_jinja_value next_value(ht_jinja_rendering *r, percent_values *from) {
     if (from->all.kind != HT_VALUE_TUPLE)
-        return from->next++ ? failed(r, "not enough arguments for format string") : from->all;
-    if (from->next >= from->all.list->n) return failed(r, "not enough arguments for format string");
+        return from->next++ ? ht_jinja_fail(r, "not enough arguments for format string") : from->all;
+    if (from->next >= from->all.list->n) return ht_jinja_fail(r, "not enough arguments for format string");
     return from->all.list->items[from->next++];
 }
 
@@ -153,7 +148,8 @@ static int count_or_star(ht_jinja_rendering *r, percent_values *from, const char
     int64_t n = 0;
     if (**at != '*') return read_count(r, at);
     (*at)++;
-    if (!ht_jinja_as_integer(next_value(r, from), &n) || n < -WIDTH_MAX || n > WIDTH_MAX) failed(r, "* wants int");
+    if (!ht_jinja_as_integer(next_value(r, from), &n) || n < -WIDTH_MAX || n > WIDTH_MAX)
+        ht_jinja_fail(r, "* wants int");
     return (int)n;
 }
 
@@ -167,7 +163,7 @@ static void put_percent(ht_jinja_rendering *r, ht_jinja_builder *b, ht_jinja_val
         *at = strchr(begin, ')');
         if (!*at || from->all.kind != HT_VALUE_DICT) {
             *at = begin;
-            failed(r, "format requires a mapping");
+            ht_jinja_fail(r, "format requires a mapping");
             return;
         }
         const ht_jinja_value *found = ht_jinja_dict_find_text(from->all.dict, begin, (size_t)(*at - begin));
@@ -194,7 +190,7 @@ static void put_percent(ht_jinja_rendering *r, ht_jinja_builder *b, ht_jinja_val
     }
     s.type = **at;
     if (!s.type) {
-        failed(r, "incomplete format");
+        ht_jinja_fail(r, "incomplete format");
         return;
     }
     ++*at;
@@ -220,7 +216,7 @@ static void put_percent(ht_jinja_rendering *r, ht_jinja_builder *b, ht_jinja_val
         else if (ht_jinja_as_integer(v, &code) && code >= 0 && code < 0x110000 && (code < 0xD800 || code >= 0xE000))
             ht_jinja_put_code_point(&text, (uint32_t)code, false);
         else
-            failed(r, "%c requires int or char");
+            ht_jinja_fail(r, "%%c requires int or char");
         put_text(r, b, &s, ht_jinja_built(&text), '>');
     } else if (strchr("diuxXoeEfFgG", s.type)) {
         if (!ht_jinja_is_number(v)) {
@@ -251,10 +247,8 @@ ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value for
     }
     if (values.kind == HT_VALUE_TUPLE ? from.next < values.list->n
                                       : values.kind != HT_VALUE_DICT && values.kind != HT_VALUE_LIST && !from.next)
-        return failed(r, "not all arguments converted during string formatting");
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_built(&b));
-    out.markup = format.markup;
-    return out;
+        return ht_jinja_fail(r, "not all arguments converted during string formatting");
+    return ht_jinja_like(format, ht_jinja_built(&b));
 }
 
 /* ---- str.format ---- */
@@ -292,11 +286,11 @@ static spec read_spec(ht_jinja_rendering *r, const ht_jinja_string *text) {
     }
     if (*p == '.') {
         p++;
-        if (*p < '0' || *p > '9') failed(r, "Format specifier missing precision");
+        if (*p < '0' || *p > '9') ht_jinja_fail(r, "Format specifier missing precision");
         s.precision = read_count(r, &p);
     }
     if (*p) s.type = *p++;
-    if (*p) failed(r, "Invalid format specifier");
+    if (*p) ht_jinja_fail(r, "Invalid format specifier");
     return s;
 }
 
@@ -331,18 +325,19 @@ static ht_jinja_value field_value(ht_jinja_rendering *r, const ht_jinja_string *
         if (!end) i = *automatic >= 0 ? (*automatic)++ : -1;
         if (digits && *automatic > 0) i = -1;
         if (digits) *automatic = -1;
-        if (i < 0 || (size_t)i >= all->n) return failed(r, "Replacement index out of range for positional args tuple");
+        if (i < 0 || (size_t)i >= all->n)
+            return ht_jinja_fail(r, "Replacement index out of range for positional args tuple");
         v = all->positional[i];
     } else {
         const ht_jinja_value *found = all->named ? ht_jinja_dict_find_text(all->named, field->text, end) : NULL;
-        if (!found) return failed(r, "a name in a format has no value");
+        if (!found) return ht_jinja_fail(r, "a name in a format has no value");
         v = *found;
     }
     for (const char *at = field->text + end; *at && !r->a->status;) {
         bool item = *at++ == '[';
         size_t n = item ? strcspn(at, "]") : strcspn(at, ".[");
         const ht_jinja_string *name = ht_jinja_string_new(r->a, at, n, false);
-        if (!name || !n) return failed(r, "Empty attribute in format string");
+        if (!name || !n) return ht_jinja_fail(r, "Empty attribute in format string");
         int64_t number = 0;
         bool is_number = item && strspn(at, "0123456789") == n && n < 18;
         for (size_t j = 0; is_number && j < n; j++) number = number * 10 + (at[j] - '0');
@@ -358,7 +353,7 @@ static ht_jinja_value format_fields(ht_jinja_rendering *r, ht_jinja_value of, co
                                     int64_t *automatic, int depth) {
     const ht_jinja_string *format = of.string;
     ht_jinja_builder b = {.arena = r->a};
-    if (depth > 2) return failed(r, "Max string recursion exceeded");
+    if (depth > 2) return ht_jinja_fail(r, "Max string recursion exceeded");
     for (size_t at = 0; at < format->n && ht_jinja_step(r, 1);) {
         char c = format->text[at], next = format->text[at + 1];
         if ((c == '{' || c == '}') && next == c) {
@@ -366,7 +361,7 @@ static ht_jinja_value format_fields(ht_jinja_rendering *r, ht_jinja_value of, co
             at += 2;
             continue;
         }
-        if (c == '}') return failed(r, "Single '}' encountered in format string");
+        if (c == '}') return ht_jinja_fail(r, "Single '}' encountered in format string");
         if (c != '{') {
             size_t n = strcspn(format->text + at, "{}");
             ht_jinja_put_span(&b, format, at, at + n);
@@ -378,7 +373,7 @@ static ht_jinja_value format_fields(ht_jinja_rendering *r, ht_jinja_value of, co
             open += (format->text[end] == '{') - (format->text[end] == '}');
             if (!open) break;
         }
-        if (end >= format->n) return failed(r, "expected '}' before end of string");
+        if (end >= format->n) return ht_jinja_fail(r, "expected '}' before end of string");
         name_end = at + strcspn(format->text + at, "!:}");
         const ht_jinja_string *field = ht_jinja_string_span(r->a, format, at, name_end);
         ht_jinja_value v = field ? field_value(r, field, all, automatic) : ht_jinja_undefined();
@@ -389,7 +384,7 @@ static ht_jinja_value format_fields(ht_jinja_rendering *r, ht_jinja_value of, co
             else if (format->text[name_end + 1] == 's')
                 ht_jinja_put_value(&repr, v);
             else
-                return failed(r, "a conversion in a format is !r or !s");
+                return ht_jinja_fail(r, "a conversion in a format is !r or !s");
             v = ht_jinja_string_value(ht_jinja_built(&repr));
             name_end += 2;
         }
@@ -401,9 +396,7 @@ static ht_jinja_value format_fields(ht_jinja_rendering *r, ht_jinja_value of, co
         if (!r->a->status && how) put_formatted(r, &b, v, how);
         at = end + 1;
     }
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_built(&b));
-    out.markup = of.markup;
-    return out;
+    return ht_jinja_like(of, ht_jinja_built(&b));
 }
 
 ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value format, const ht_jinja_arguments *all) {

@@ -123,15 +123,10 @@ static void put_key(writer *w, ht_jinja_value key) {
 
 static void put_dict(writer *w, const ht_jinja_dict *d, int depth) {
     ht_jinja_arena *a = w->r->a;
-    ht_jinja_list *pairs = ht_jinja_list_new(a, d->n);
-    for (size_t i = 0; i < d->n; i++) {
-        ht_jinja_list *pair = ht_jinja_list_new(a, 2);
-        ht_jinja_list_append(a, pair, d->keys[i]);
-        ht_jinja_list_append(a, pair, d->values[i]);
-        ht_jinja_list_append(a, pairs, ht_jinja_list_value(HT_VALUE_TUPLE, pair));
-    }
+    const ht_jinja_value key = ht_jinja_integer(0);
+    ht_jinja_list *pairs = ht_jinja_pairs(w->r, d);
+    if (w->sort_keys) ht_jinja_sort(w->r, pairs, &(ht_jinja_sorting){.attribute = &key});
     if (!pairs || a->status) return;
-    if (w->sort_keys) ht_jinja_sort(w->r, pairs, ht_jinja_integer(0), true, false, false);
     ht_jinja_put_text(&w->b, "{");
     for (size_t i = 0; i < pairs->n && !a->status; i++) {
         if (i) ht_jinja_put_string(&w->b, w->item_separator);

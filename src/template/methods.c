@@ -4,11 +4,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define METHOD(name)                                                                                                   \
-    static ht_jinja_value name(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,          \
-                               const ht_jinja_arguments *all)
-#define UNUSED (void)r, (void)self, (void)with, (void)all
-
 static const ht_jinja_string *text_of(ht_jinja_rendering *r, const ht_jinja_value *v, const char *what) {
     if (ht_jinja_is_string(*v)) return v->string;
     if (!ht_jinja_refuse_undefined(r, *v))
@@ -30,13 +25,6 @@ static int64_t integer_of(ht_jinja_rendering *r, const ht_jinja_value *v, const 
     if (v && !ht_jinja_as_integer(*v, &i))
         ht_jinja_arena_fail(r->a, "%s takes an integer, not %s", what, ht_jinja_type_name(*v));
     return i;
-}
-
-/* A string made of self, which keeps being markup. */
-static ht_jinja_value like(ht_jinja_value self, const ht_jinja_string *s) {
-    ht_jinja_value v = ht_jinja_string_value(s);
-    if (s) v.markup = self.markup;
-    return v;
 }
 
 /* ---- cutting ---- */
@@ -121,69 +109,48 @@ ht_jinja_list *ht_jinja_split(ht_jinja_rendering *r, const ht_jinja_string *s, c
     return list;
 }
 
-static ht_jinja_value split_method(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
-                                   bool from_right) {
+/* split, or rsplit. */
+HT_BUILTIN(split) {
     const ht_jinja_string *separator;
     int64_t most = integer_of(r, with[1], "split", -1);
     if (!optional_text(r, with[0], "split", &separator)) return ht_jinja_undefined();
-    ht_jinja_list *list = ht_jinja_split(r, self.string, separator, most, from_right);
-    for (size_t i = 0; list && i < list->n; i++) list->items[i].markup = self.markup;
+    ht_jinja_list *list = ht_jinja_split(r, v.string, separator, most, how == 'r');
+    for (size_t i = 0; list && i < list->n; i++) list->items[i].markup = v.markup;
     return ht_jinja_list_value(HT_VALUE_LIST, list);
 }
 
-METHOD(split) {
-    UNUSED;
-    return split_method(r, self, with, false);
+bool ht_jinja_breaks_line(uint32_t c) {
+    return (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
-METHOD(rsplit) {
-    UNUSED;
-    return split_method(r, self, with, true);
-}
-
-METHOD(splitlines) {
-    UNUSED;
+HT_BUILTIN(splitlines) {
     ht_jinja_list *list = ht_jinja_list_new(r->a, 0);
-    const ht_jinja_string *s = self.string;
-    bool keeps = with[0] && ht_jinja_truth(*with[0]);
+    const ht_jinja_string *s = v.string;
+    bool keeps = ht_jinja_flag(with[0]);
     size_t from = 0, at = 0;
     while (at < s->n && ht_jinja_step(r, 1)) {
         size_t end = at;
         uint32_t c = ht_jinja_string_next(s, &at);
-        bool breaks = (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029;
-        if (!breaks) continue;
+        if (!ht_jinja_breaks_line(c)) continue;
         if (c == '\r' && at < s->n && s->text[at] == '\n') at++;
-        ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, from, keeps ? at : end)));
+        ht_jinja_list_append(r->a, list, ht_jinja_like(v, ht_jinja_string_span(r->a, s, from, keeps ? at : end)));
         from = at;
     }
-    if (from < s->n) ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, from, s->n)));
+    if (from < s->n) ht_jinja_list_append(r->a, list, ht_jinja_like(v, ht_jinja_string_span(r->a, s, from, s->n)));
     return ht_jinja_list_value(HT_VALUE_LIST, list);
 }
 
-static ht_jinja_value strip_method(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
-                                   bool left, bool right) {
+/* strip, lstrip or rstrip. */
+HT_BUILTIN(strip) {
     const ht_jinja_string *set;
     if (!optional_text(r, with[0], "strip", &set)) return ht_jinja_undefined();
-    return like(self, ht_jinja_strip(r, self.string, set, left, right));
+    return ht_jinja_like(v, ht_jinja_strip(r, v.string, set, how != 'r', how != 'l'));
 }
 
-METHOD(strip) {
-    UNUSED;
-    return strip_method(r, self, with, true, true);
-}
-
-METHOD(lstrip) {
-    UNUSED;
-    return strip_method(r, self, with, true, false);
-}
-
-METHOD(rstrip) {
-    UNUSED;
-    return strip_method(r, self, with, false, true);
-}
-
-static ht_jinja_value partition_at(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *with, bool last) {
-    const ht_jinja_string *s = self.string, *separator = text_of(r, with, "partition");
+/* partition, or rpartition. */
+HT_BUILTIN(partition) {
+    const bool last = how == 'r';
+    const ht_jinja_string *s = v.string, *separator = text_of(r, with[0], "partition");
     ht_jinja_list *list = ht_jinja_list_new(r->a, 3);
     if (!separator || !list) return ht_jinja_undefined();
     if (!separator->n) ht_jinja_arena_fail(r->a, "empty separator");
@@ -194,39 +161,29 @@ static ht_jinja_value partition_at(ht_jinja_rendering *r, ht_jinja_value self, c
         at++;
     }
     size_t from = found ? (size_t)(found - s->text) : last ? 0 : s->n, to = found ? from + separator->n : from;
-    ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, 0, from)));
-    ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, from, to)));
-    ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, to, s->n)));
+    ht_jinja_list_append(r->a, list, ht_jinja_like(v, ht_jinja_string_span(r->a, s, 0, from)));
+    ht_jinja_list_append(r->a, list, ht_jinja_like(v, ht_jinja_string_span(r->a, s, from, to)));
+    ht_jinja_list_append(r->a, list, ht_jinja_like(v, ht_jinja_string_span(r->a, s, to, s->n)));
     return ht_jinja_list_value(HT_VALUE_TUPLE, list);
-}
-
-METHOD(partition) {
-    UNUSED;
-    return partition_at(r, self, with[0], false);
-}
-
-METHOD(rpartition) {
-    UNUSED;
-    return partition_at(r, self, with[0], true);
 }
 
 /* ---- searching ---- */
 
-/* The part of self that `start` and `end` leave: false when there is none. */
-static bool part_of(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with, size_t *from,
+/* The part of v that `start` and `end` leave: false when there is none. */
+static bool part_of(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, size_t *from,
                     size_t *to) {
-    int64_t n = (int64_t)self.string->chars, begin = 0, end = n;
+    int64_t n = (int64_t)v.string->chars, begin = 0, end = n;
     if (with[1] && with[1]->kind != HT_VALUE_NONE) begin = integer_of(r, with[1], "the start", 0);
     if (with[2] && with[2]->kind != HT_VALUE_NONE) end = integer_of(r, with[2], "the end", 0);
     begin = begin < 0 ? (begin + n < 0 ? 0 : begin + n) : begin;
     end = end < 0 ? (end + n < 0 ? 0 : end + n) : end > n ? n : end;
     if (begin > end) return false;
-    *from = ht_jinja_string_offset(self.string, (size_t)begin);
-    *to = ht_jinja_string_offset(self.string, (size_t)end);
+    *from = ht_jinja_string_offset(v.string, (size_t)begin);
+    *to = ht_jinja_string_offset(v.string, (size_t)end);
     return !r->a->status;
 }
 
-static bool ends_with_one(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
+static bool ends_with_one(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with,
                           ht_jinja_value what, bool start) {
     size_t from, to;
     if (!ht_jinja_is_string(what)) {
@@ -235,33 +192,25 @@ static bool ends_with_one(ht_jinja_rendering *r, ht_jinja_value self, const ht_j
                                 ht_jinja_type_name(what));
         return false;
     }
-    if (!part_of(r, self, with, &from, &to) || what.string->n > to - from) return false;
-    return !memcmp(self.string->text + (start ? from : to - what.string->n), what.string->text, what.string->n);
+    if (!part_of(r, v, with, &from, &to) || what.string->n > to - from) return false;
+    return !memcmp(v.string->text + (start ? from : to - what.string->n), what.string->text, what.string->n);
 }
 
-static ht_jinja_value ends_with(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
-                                bool start) {
-    if (with[0]->kind != HT_VALUE_TUPLE) return ht_jinja_boolean(ends_with_one(r, self, with, *with[0], start));
-    for (size_t i = 0; i < with[0]->list->n; i++)
-        if (ends_with_one(r, self, with, with[0]->list->items[i], start)) return ht_jinja_boolean(true);
-    return ht_jinja_boolean(false);
-}
-
-METHOD(startswith) {
-    UNUSED;
-    return ends_with(r, self, with, true);
-}
-
-METHOD(endswith) {
-    UNUSED;
-    return ends_with(r, self, with, false);
+/* startswith, or endswith. */
+HT_BUILTIN(ends_with) {
+    const ht_jinja_value what = *with[0];
+    const ht_jinja_list one = {.items = (ht_jinja_value[]){what}, .n = 1},
+                        *texts = what.kind == HT_VALUE_TUPLE ? what.list : &one;
+    bool found = false;
+    for (size_t i = 0; i < texts->n && !found; i++) found = ends_with_one(r, v, with, texts->items[i], how == 's');
+    return ht_jinja_boolean(found);
 }
 
 /* The character where it is found first or last, or -1. */
-static int64_t find_in(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with, bool last) {
-    const ht_jinja_string *s = self.string, *what = text_of(r, with[0], "find");
+static int64_t find_in(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, bool last) {
+    const ht_jinja_string *s = v.string, *what = text_of(r, with[0], "find");
     size_t from, to, chars = 0;
-    if (!what || !part_of(r, self, with, &from, &to)) return -1;
+    if (!what || !part_of(r, v, with, &from, &to)) return -1;
     const char *found = NULL, *at = s->text + from;
     while (ht_jinja_step(r, 1) && (at = memmem(at, to - (size_t)(at - s->text), what->text, what->n))) {
         found = at;
@@ -273,42 +222,24 @@ static int64_t find_in(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinj
     return (int64_t)chars;
 }
 
-METHOD(find) {
-    UNUSED;
-    return ht_jinja_integer(find_in(r, self, with, false));
-}
-
-METHOD(rfind) {
-    UNUSED;
-    return ht_jinja_integer(find_in(r, self, with, true));
-}
-
-METHOD(string_index) {
-    UNUSED;
-    int64_t at = find_in(r, self, with, false);
-    if (at < 0) ht_jinja_arena_fail(r->a, "substring not found");
+/* find or rfind, or else index or rindex, for which there must be one. */
+HT_BUILTIN(find) {
+    int64_t at = find_in(r, v, with, how == 'r' || how == 'R');
+    if (at < 0 && (how == 'I' || how == 'R')) ht_jinja_arena_fail(r->a, "substring not found");
     return ht_jinja_integer(at);
 }
 
-METHOD(string_rindex) {
-    UNUSED;
-    int64_t at = find_in(r, self, with, true);
-    if (at < 0) ht_jinja_arena_fail(r->a, "substring not found");
-    return ht_jinja_integer(at);
-}
-
-METHOD(string_count) {
-    UNUSED;
+HT_BUILTIN(string_count) {
     const ht_jinja_string *what = text_of(r, with[0], "count");
     size_t from, to;
     int64_t n = 0;
-    if (!what || !part_of(r, self, with, &from, &to)) return ht_jinja_integer(0);
+    if (!what || !part_of(r, v, with, &from, &to)) return ht_jinja_integer(0);
     if (!what->n) {
-        for (size_t i = from; i < to; i++) n += (self.string->text[i] & 0xC0) != 0x80;
+        for (size_t i = from; i < to; i++) n += (v.string->text[i] & 0xC0) != 0x80;
         return ht_jinja_integer(n + 1);
     }
-    const char *at = self.string->text + from;
-    while ((at = memmem(at, to - (size_t)(at - self.string->text), what->text, what->n))) {
+    const char *at = v.string->text + from;
+    while ((at = memmem(at, to - (size_t)(at - v.string->text), what->text, what->n))) {
         n++;
         at += what->n;
     }
@@ -343,37 +274,34 @@ const ht_jinja_string *ht_jinja_replace(ht_jinja_rendering *r, const ht_jinja_st
     return ht_jinja_built(&b);
 }
 
-METHOD(replace) {
-    UNUSED;
+HT_BUILTIN(replace) {
     const ht_jinja_string *what = text_of(r, with[0], "replace"), *by = text_of(r, with[1], "replace");
     int64_t most = integer_of(r, with[2], "replace", -1);
     if (!what || !by) return ht_jinja_undefined();
-    if (self.markup) {
+    if (v.markup) {
         what = ht_jinja_escape(r, *with[0]).string;
         by = ht_jinja_escape(r, *with[1]).string;
     }
-    return what && by ? like(self, ht_jinja_replace(r, self.string, what, by, most)) : ht_jinja_undefined();
+    return what && by ? ht_jinja_like(v, ht_jinja_replace(r, v.string, what, by, most)) : ht_jinja_undefined();
 }
 
 ht_jinja_value ht_jinja_join(ht_jinja_rendering *r, ht_jinja_value separator, const ht_jinja_list *items) {
     ht_jinja_builder b = {.arena = r->a};
-    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++) {
+    if (r->a->status) return ht_jinja_undefined(); /* there may be no list */
+    for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++) {
         ht_jinja_value item = items->items[i];
         if (i) ht_jinja_put_string(&b, separator.string);
         ht_jinja_put_string(&b, separator.markup ? ht_jinja_escape(r, item).string : ht_jinja_to_string(r->a, item));
     }
-    return like(separator, ht_jinja_built(&b));
+    return ht_jinja_like(separator, ht_jinja_built(&b));
 }
 
-METHOD(join) {
-    UNUSED;
+HT_BUILTIN(join) {
     const ht_jinja_list *items = ht_jinja_items(r->a, *with[0]);
-    for (size_t i = 0; items && i < items->n; i++)
-        if (!ht_jinja_is_string(items->items[i])) {
-            ht_jinja_arena_fail(r->a, "join takes strings, item %zu is %s", i, ht_jinja_type_name(items->items[i]));
-            return ht_jinja_undefined();
-        }
-    return ht_jinja_join(r, self, items);
+    for (size_t i = 0; i < items->n; i++)
+        if (!ht_jinja_is_string(items->items[i]))
+            return ht_jinja_fail(r, "join takes strings, item %zu is %s", i, ht_jinja_type_name(items->items[i]));
+    return ht_jinja_join(r, v, items);
 }
 
 static bool is_cased(uint32_t c) {
@@ -433,28 +361,18 @@ const ht_jinja_string *ht_jinja_change_case(ht_jinja_rendering *r, const ht_jinj
     return ht_jinja_built(&b);
 }
 
-#define CASE(name, how)                                                                                                \
-    METHOD(name) {                                                                                                     \
-        UNUSED;                                                                                                        \
-        return like(self, ht_jinja_change_case(r, self.string, how));                                                  \
-    }
-CASE(upper, 'u')
-CASE(lower, 'l')
-CASE(title, 't')
-CASE(capitalize, 'c')
-CASE(swapcase, 's')
+HT_BUILTIN(change_case) { return ht_jinja_like(v, ht_jinja_change_case(r, v.string, how)); }
 
-METHOD(casefold) {
-    UNUSED;
+HT_BUILTIN(casefold) {
     ht_jinja_builder b = {.arena = r->a};
     utf8proc_int32_t folded[4]; /* full case folding has three at most */
-    for (size_t at = 0; at < self.string->n && ht_jinja_step(r, (at & 63) == 0);) {
-        const bool input = ht_jinja_string_input_at(self.string, at);
-        const utf8proc_int32_t c = (utf8proc_int32_t)ht_jinja_string_next(self.string, &at);
+    for (size_t at = 0; at < v.string->n && ht_jinja_step(r, (at & 63) == 0);) {
+        const bool input = ht_jinja_string_input_at(v.string, at);
+        const utf8proc_int32_t c = (utf8proc_int32_t)ht_jinja_string_next(v.string, &at);
         const utf8proc_ssize_t n = utf8proc_decompose_char(c, folded, 4, UTF8PROC_CASEFOLD, NULL);
         for (utf8proc_ssize_t i = 0; i < n; i++) ht_jinja_put_code_point(&b, (uint32_t)folded[i], input);
     }
-    return like(self, ht_jinja_built(&b));
+    return ht_jinja_like(v, ht_jinja_built(&b));
 }
 
 /* Whether there are characters, all of a kind. */
@@ -483,231 +401,166 @@ static bool is_alpha(uint32_t c) {
 
 static bool is_alnum(uint32_t c) { return is_alpha(c) || is_numeric(c); }
 
-#define ALL(name, condition)                                                                                           \
-    METHOD(name) {                                                                                                     \
-        UNUSED;                                                                                                        \
-        return ht_jinja_boolean(all_are(self.string, condition));                                                      \
-    }
-ALL(string_isdecimal, is_decimal)
-ALL(string_isdigit, is_digit)
-ALL(string_isnumeric, is_numeric)
-ALL(string_isalpha, is_alpha)
-ALL(string_isalnum, is_alnum)
-ALL(string_isspace, ht_jinja_is_space)
-
-METHOD(string_isupper) {
-    UNUSED;
-    return ht_jinja_boolean(ht_jinja_has_case(self.string, true));
+/* isdecimal, isdigit ... */
+HT_BUILTIN(all_are_of) {
+    static bool (*const kinds[])(uint32_t c) = {['0'] = is_decimal, ['d'] = is_digit, ['n'] = is_numeric,
+                                                ['a'] = is_alpha,   ['w'] = is_alnum, ['s'] = ht_jinja_is_space};
+    return ht_jinja_boolean(all_are(v.string, kinds[(int)how]));
 }
 
-METHOD(string_islower) {
-    UNUSED;
-    return ht_jinja_boolean(ht_jinja_has_case(self.string, false));
-}
+/* isupper, or islower. */
+HT_BUILTIN(has_case) { return ht_jinja_boolean(ht_jinja_has_case(v.string, how == 'u')); }
 
-/* Self with `left` and `right` characters of filling around it. */
-static ht_jinja_value fill(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *filling, int64_t left,
-                           int64_t right) {
-    const ht_jinja_string *with = filling ? text_of(r, filling, "filling") : ht_jinja_string_new(r->a, " ", 1, false);
-    ht_jinja_builder b = {.arena = r->a};
-    if (!with) return ht_jinja_undefined();
-    if (with->chars != 1) ht_jinja_arena_fail(r->a, "The fill character must be exactly one character long");
-    if (left + right > (int64_t)r->output_limit) ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "a text that is too long");
-    for (int64_t i = 0; i < left && ht_jinja_step(r, 1); i++) ht_jinja_put_string(&b, with);
-    ht_jinja_put_string(&b, self.string);
-    for (int64_t i = 0; i < right && ht_jinja_step(r, 1); i++) ht_jinja_put_string(&b, with);
-    return like(self, ht_jinja_built(&b));
-}
-
-static int64_t missing(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *width) {
-    int64_t n = integer_of(r, width, "a width", 0), chars = (int64_t)self.string->chars;
+static int64_t missing(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *width) {
+    int64_t n = integer_of(r, width, "a width", 0), chars = (int64_t)v.string->chars;
     return n > chars ? n - chars : 0;
 }
 
-METHOD(center) {
-    UNUSED;
-    int64_t n = missing(r, self, with[0]), width = n + (int64_t)self.string->chars, left = n / 2 + (n & width & 1);
-    return fill(r, self, with[1], left, n - left);
+/* center, ljust and rjust. */
+HT_BUILTIN(justify) {
+    const int64_t n = missing(r, v, with[0]), width = n + (int64_t)v.string->chars;
+    const int64_t left = how == 'l' ? 0 : how == 'r' ? n : n / 2 + (n & width & 1);
+    const ht_jinja_string *filling =
+        with[1] ? text_of(r, with[1], "filling") : ht_jinja_string_new(r->a, " ", 1, false);
+    ht_jinja_builder b = {.arena = r->a};
+    if (!filling) return ht_jinja_undefined();
+    if (filling->chars != 1) ht_jinja_arena_fail(r->a, "The fill character must be exactly one character long");
+    if (n > (int64_t)r->output_limit) ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "a text that is too long");
+    for (int64_t i = 0; i < left && ht_jinja_step(r, 1); i++) ht_jinja_put_string(&b, filling);
+    ht_jinja_put_string(&b, v.string);
+    for (int64_t i = left; i < n && ht_jinja_step(r, 1); i++) ht_jinja_put_string(&b, filling);
+    return ht_jinja_like(v, ht_jinja_built(&b));
 }
 
-METHOD(ljust) {
-    UNUSED;
-    return fill(r, self, with[1], 0, missing(r, self, with[0]));
-}
-
-METHOD(rjust) {
-    UNUSED;
-    return fill(r, self, with[1], missing(r, self, with[0]), 0);
-}
-
-METHOD(zfill) {
-    UNUSED;
-    int64_t n = missing(r, self, with[0]);
-    const ht_jinja_string *s = self.string;
+HT_BUILTIN(zfill) {
+    int64_t n = missing(r, v, with[0]);
+    const ht_jinja_string *s = v.string;
     bool sign = s->n && (s->text[0] == '+' || s->text[0] == '-');
     if (n > (int64_t)r->output_limit) ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "a text that is too long");
     ht_jinja_builder b = {.arena = r->a};
     ht_jinja_put_span(&b, s, 0, sign);
     for (int64_t i = 0; i < n && ht_jinja_step(r, 1); i++) ht_jinja_put_text(&b, "0");
     ht_jinja_put_span(&b, s, sign, s->n);
-    return like(self, ht_jinja_built(&b));
+    return ht_jinja_like(v, ht_jinja_built(&b));
 }
 
-METHOD(removeprefix) {
-    UNUSED;
-    const ht_jinja_string *s = self.string, *what = text_of(r, with[0], "removeprefix");
-    if (!what || what->n > s->n || memcmp(s->text, what->text, what->n)) return self;
-    return like(self, ht_jinja_string_span(r->a, s, what->n, s->n));
+/* removeprefix, or removesuffix. */
+HT_BUILTIN(remove_end) {
+    const bool is_prefix = how == 'p';
+    const ht_jinja_string *s = v.string, *what = text_of(r, with[0], is_prefix ? "removeprefix" : "removesuffix");
+    if (!what || what->n > s->n) return v;
+    const size_t rest = s->n - what->n;
+    if (memcmp(s->text + (is_prefix ? 0 : rest), what->text, what->n)) return v;
+    return ht_jinja_like(v, ht_jinja_string_span(r->a, s, is_prefix ? what->n : 0, is_prefix ? s->n : rest));
 }
 
-METHOD(removesuffix) {
-    UNUSED;
-    const ht_jinja_string *s = self.string, *what = text_of(r, with[0], "removesuffix");
-    if (!what || what->n > s->n || memcmp(s->text + s->n - what->n, what->text, what->n)) return self;
-    return like(self, ht_jinja_string_span(r->a, s, 0, s->n - what->n));
-}
-
-METHOD(format) {
-    UNUSED;
-    return ht_jinja_format_braces(r, self, all);
-}
+HT_BUILTIN(format) { return ht_jinja_format_braces(r, v, all); }
 
 static const ht_jinja_builtin string_methods[] = {
-    {"split", "sep maxsplit", 0, split},
-    {"rsplit", "sep maxsplit", 0, rsplit},
-    {"splitlines", "keepends", 0, splitlines},
-    {"strip", "chars", 0, strip},
-    {"lstrip", "chars", 0, lstrip},
-    {"rstrip", "chars", 0, rstrip},
-    {"partition", "sep", 1, partition},
-    {"rpartition", "sep", 1, rpartition},
-    {"startswith", "prefix start end", 1, startswith},
-    {"endswith", "suffix start end", 1, endswith},
-    {"find", "sub start end", 1, find},
-    {"rfind", "sub start end", 1, rfind},
-    {"index", "sub start end", 1, string_index},
-    {"rindex", "sub start end", 1, string_rindex},
-    {"count", "sub start end", 1, string_count},
-    {"replace", "old new count", 2, replace},
-    {"join", "iterable", 1, join},
-    {"upper", "", 0, upper},
-    {"lower", "", 0, lower},
-    {"casefold", "", 0, casefold},
-    {"title", "", 0, title},
-    {"capitalize", "", 0, capitalize},
-    {"swapcase", "", 0, swapcase},
-    {"isdecimal", "", 0, string_isdecimal},
-    {"isdigit", "", 0, string_isdigit},
-    {"isnumeric", "", 0, string_isnumeric},
-    {"isalpha", "", 0, string_isalpha},
-    {"isalnum", "", 0, string_isalnum},
-    {"isspace", "", 0, string_isspace},
-    {"isupper", "", 0, string_isupper},
-    {"islower", "", 0, string_islower},
-    {"center", "width fillchar", 1, center},
-    {"ljust", "width fillchar", 1, ljust},
-    {"rjust", "width fillchar", 1, rjust},
-    {"zfill", "width", 1, zfill},
-    {"removeprefix", "prefix", 1, removeprefix},
-    {"removesuffix", "suffix", 1, removesuffix},
-    {"format", "*", 0, format},
-    {NULL, NULL, 0, NULL},
+    {"split", "sep maxsplit", 0, split, 'l'},
+    {"rsplit", "sep maxsplit", 0, split, 'r'},
+    {"splitlines", "keepends", 0, splitlines, 0},
+    {"strip", "chars", 0, strip, 0},
+    {"lstrip", "chars", 0, strip, 'l'},
+    {"rstrip", "chars", 0, strip, 'r'},
+    {"partition", "sep", 1, partition, 'l'},
+    {"rpartition", "sep", 1, partition, 'r'},
+    {"startswith", "prefix start end", 1, ends_with, 's'},
+    {"endswith", "suffix start end", 1, ends_with, 'e'},
+    {"find", "sub start end", 1, find, 'f'},
+    {"rfind", "sub start end", 1, find, 'r'},
+    {"index", "sub start end", 1, find, 'I'},
+    {"rindex", "sub start end", 1, find, 'R'},
+    {"count", "sub start end", 1, string_count, 0},
+    {"replace", "old new count", 2, replace, 0},
+    {"join", "iterable", 1, join, 0},
+    {"upper", "", 0, change_case, 'u'},
+    {"lower", "", 0, change_case, 'l'},
+    {"casefold", "", 0, casefold, 0},
+    {"title", "", 0, change_case, 't'},
+    {"capitalize", "", 0, change_case, 'c'},
+    {"swapcase", "", 0, change_case, 's'},
+    {"isdecimal", "", 0, all_are_of, '0'},
+    {"isdigit", "", 0, all_are_of, 'd'},
+    {"isnumeric", "", 0, all_are_of, 'n'},
+    {"isalpha", "", 0, all_are_of, 'a'},
+    {"isalnum", "", 0, all_are_of, 'w'},
+    {"isspace", "", 0, all_are_of, 's'},
+    {"isupper", "", 0, has_case, 'u'},
+    {"islower", "", 0, has_case, 'l'},
+    {"center", "width fillchar", 1, justify, 'c'},
+    {"ljust", "width fillchar", 1, justify, 'l'},
+    {"rjust", "width fillchar", 1, justify, 'r'},
+    {"zfill", "width", 1, zfill, 0},
+    {"removeprefix", "prefix", 1, remove_end, 'p'},
+    {"removesuffix", "suffix", 1, remove_end, 's'},
+    {"format", "*", 0, format, 0},
+    {NULL, NULL, 0, NULL, 0},
 };
 
 /* ---- dicts ---- */
 
-static ht_jinja_value pair_of(ht_jinja_rendering *r, const ht_jinja_dict *d, size_t i) {
-    ht_jinja_list *pair = ht_jinja_list_new(r->a, 2);
-    ht_jinja_list_append(r->a, pair, d->keys[i]);
-    ht_jinja_list_append(r->a, pair, d->values[i]);
-    return ht_jinja_list_value(HT_VALUE_TUPLE, pair);
-}
-
-static ht_jinja_value view(ht_jinja_rendering *r, const ht_jinja_dict *d, char of) {
+ht_jinja_list *ht_jinja_pairs(ht_jinja_rendering *r, const ht_jinja_dict *d) {
     ht_jinja_list *list = ht_jinja_list_new(r->a, d->n);
-    for (size_t i = 0; list && i < d->n && ht_jinja_step(r, 1); i++)
-        ht_jinja_list_append(r->a, list, of == 'k' ? d->keys[i] : of == 'v' ? d->values[i] : pair_of(r, d, i));
-    ht_jinja_value v = ht_jinja_list_value(HT_VALUE_VIEW, list);
-    v.how = of == 'k' ? "dict_keys" : of == 'v' ? "dict_values" : "dict_items";
-    return v;
+    for (size_t i = 0; i < d->n && ht_jinja_step(r, 1); i++)
+        ht_jinja_list_append(r->a, list, ht_jinja_pair(r->a, d->keys[i], d->values[i]));
+    return list;
 }
 
-METHOD(keys) {
-    UNUSED;
-    return view(r, self.dict, 'k');
+/* keys, values and items. */
+HT_BUILTIN(view) {
+    const ht_jinja_dict *d = v.dict;
+    ht_jinja_list *list = how == 'i' ? ht_jinja_pairs(r, d) : ht_jinja_list_new(r->a, d->n);
+    for (size_t i = 0; how != 'i' && i < d->n && ht_jinja_step(r, 1); i++)
+        ht_jinja_list_append(r->a, list, how == 'k' ? d->keys[i] : d->values[i]);
+    ht_jinja_value of = ht_jinja_list_value(HT_VALUE_VIEW, list);
+    of.how = how == 'k' ? "dict_keys" : how == 'v' ? "dict_values" : "dict_items";
+    return of;
 }
 
-METHOD(values) {
-    UNUSED;
-    return view(r, self.dict, 'v');
-}
-
-METHOD(items) {
-    UNUSED;
-    return view(r, self.dict, 'i');
-}
-
-METHOD(get) {
-    UNUSED;
-    const ht_jinja_value *found = ht_jinja_dict_find(r->a, self.dict, *with[0]);
+HT_BUILTIN(get) {
+    const ht_jinja_value *found = ht_jinja_dict_find(r->a, v.dict, *with[0]);
     return found ? *found : with[1] ? *with[1] : ht_jinja_none();
 }
 
-METHOD(dict_copy) {
-    UNUSED;
-    const ht_jinja_arguments from = {.positional = &self, .n = 1};
-    return ht_jinja_function_of("dict", 4)->call(r, ht_jinja_none(), with, &from);
+HT_BUILTIN(dict_copy) {
+    const ht_jinja_arguments from = {.positional = &v, .n = 1};
+    return ht_jinja_call_builtin(r, ht_jinja_function_of("dict", 4), ht_jinja_none(), &from);
 }
 
 static const ht_jinja_builtin dict_methods[] = {
-    {"items", "", 0, items},        {"keys", "", 0, keys},      {"values", "", 0, values},
-    {"get", "key default", 1, get}, {"copy", "", 0, dict_copy}, {NULL, NULL, 0, NULL},
+    {"items", "", 0, view, 'i'},       {"keys", "", 0, view, 'k'},    {"values", "", 0, view, 'v'},
+    {"get", "key default", 1, get, 0}, {"copy", "", 0, dict_copy, 0}, {NULL, NULL, 0, NULL, 0},
 };
 
 /* ---- lists and tuples ---- */
 
-static int64_t position_of(ht_jinja_rendering *r, ht_jinja_value self, ht_jinja_value v) {
-    for (size_t i = 0; i < self.list->n && ht_jinja_step(r, 1); i++)
-        if (ht_jinja_equal(r->a, self.list->items[i], v)) return (int64_t)i;
-    ht_jinja_arena_fail(r->a, "a value is not in the list");
-    return 0;
+HT_BUILTIN(list_index) {
+    for (size_t i = 0; i < v.list->n && ht_jinja_step(r, 1); i++)
+        if (ht_jinja_equal(r->a, v.list->items[i], *with[0])) return ht_jinja_integer((int64_t)i);
+    return ht_jinja_fail(r, "a value is not in the list");
 }
 
-METHOD(list_index) {
-    UNUSED;
-    return ht_jinja_integer(position_of(r, self, *with[0]));
-}
-
-METHOD(list_count) {
-    UNUSED;
+HT_BUILTIN(list_count) {
     int64_t n = 0;
-    for (size_t i = 0; i < self.list->n && ht_jinja_step(r, 1); i++)
-        n += ht_jinja_equal(r->a, self.list->items[i], *with[0]);
+    for (size_t i = 0; i < v.list->n && ht_jinja_step(r, 1); i++) n += ht_jinja_equal(r->a, v.list->items[i], *with[0]);
     return ht_jinja_integer(n);
 }
 
-METHOD(list_copy) {
-    UNUSED;
-    return ht_jinja_slice(r, self, ht_jinja_none(), ht_jinja_none(), ht_jinja_none());
-}
+HT_BUILTIN(list_copy) { return ht_jinja_slice(r, v, ht_jinja_none(), ht_jinja_none(), ht_jinja_none()); }
 
 static const ht_jinja_builtin list_methods[] = {
-    {"index", "value", 1, list_index},
-    {"count", "value", 1, list_count},
-    {"copy", "", 0, list_copy},
-    {NULL, NULL, 0, NULL},
-};
-static const ht_jinja_builtin tuple_methods[] = {
-    {"index", "value", 1, list_index},
-    {"count", "value", 1, list_count},
-    {NULL, NULL, 0, NULL},
+    {"copy", "", 0, list_copy, 0},
+    {"index", "value", 1, list_index, 0},
+    {"count", "value", 1, list_count, 0},
+    {NULL, NULL, 0, NULL, 0},
 };
 
 const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n) {
     const ht_jinja_builtin *table = v.kind == HT_VALUE_STRING  ? string_methods
                                     : v.kind == HT_VALUE_DICT  ? dict_methods
                                     : v.kind == HT_VALUE_LIST  ? list_methods
-                                    : v.kind == HT_VALUE_TUPLE ? tuple_methods
+                                    : v.kind == HT_VALUE_TUPLE ? list_methods + 1 /* without copy */
                                                                : NULL;
     return table ? ht_jinja_builtin_in(table, name, n) : NULL;
 }

@@ -11,8 +11,7 @@ bool ht_jinja_refuse_undefined(ht_jinja_rendering *r, ht_jinja_value v) {
 }
 
 static ht_jinja_value refuse(ht_jinja_rendering *r, const char *operator, ht_jinja_value x, ht_jinja_value y) {
-    ht_jinja_arena_fail(r->a, "%s %s %s has no meaning", ht_jinja_type_name(x), operator, ht_jinja_type_name(y));
-    return ht_jinja_undefined();
+    return ht_jinja_fail(r, "%s %s %s has no meaning", ht_jinja_type_name(x), operator, ht_jinja_type_name(y));
 }
 
 static ht_jinja_value too_large(ht_jinja_rendering *r) {
@@ -23,31 +22,24 @@ static ht_jinja_value too_large(ht_jinja_rendering *r) {
 /* ---- markup ---- */
 
 ht_jinja_value ht_jinja_escape(ht_jinja_rendering *r, ht_jinja_value v) {
+    static const char *const entities[256] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&#34;", ['\''] = "&#39;"};
     if (ht_jinja_is_string(v) && v.markup) return v;
     const ht_jinja_string *s = ht_jinja_to_string(r->a, v);
     ht_jinja_builder b = {.arena = r->a};
     for (size_t i = 0; s && i < s->n; i++) {
         char c = s->text[i];
-        const char *safe = c == '&'    ? "&amp;"
-                           : c == '<'  ? "&lt;"
-                           : c == '>'  ? "&gt;"
-                           : c == '"'  ? "&#34;"
-                           : c == '\'' ? "&#39;"
-                                       : NULL;
+        const char *safe = entities[(unsigned char)c];
         bool input = ht_jinja_string_input_at(s, i);
         ht_jinja_put(&b, safe ? safe : &c, safe ? strlen(safe) : 1, input);
     }
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_built(&b));
-    out.markup = true;
-    return out;
+    return ht_jinja_like((ht_jinja_value){.markup = true}, ht_jinja_built(&b));
 }
 
 /* ---- arithmetic ---- */
 
 static ht_jinja_value power_of_integers(ht_jinja_rendering *r, int64_t x, int64_t y) {
-    if (y < 0)
-        return x ? ht_jinja_real(pow((double)x, (double)y))
-                 : (ht_jinja_arena_fail(r->a, "0 to a negative power"), ht_jinja_undefined());
+    if (y < 0) return x ? ht_jinja_real(pow((double)x, (double)y)) : ht_jinja_fail(r, "0 to a negative power");
     int64_t result = 1;
     for (; y; y >>= 1) {
         if ((y & 1) && __builtin_mul_overflow(result, x, &result)) return too_large(r);
@@ -58,10 +50,7 @@ static ht_jinja_value power_of_integers(ht_jinja_rendering *r, int64_t x, int64_
 
 static ht_jinja_value of_integers(ht_jinja_rendering *r, const char *operator, int64_t x, int64_t y) {
     int64_t z;
-    if (strchr("/%", operator[0]) && y == 0) {
-        ht_jinja_arena_fail(r->a, "division by zero");
-        return ht_jinja_undefined();
-    }
+    if (strchr("/%", operator[0]) && y == 0) return ht_jinja_fail(r, "division by zero");
     switch (operator[0]) {
     case '+': return __builtin_add_overflow(x, y, &z) ? too_large(r) : ht_jinja_integer(z);
     case '-': return __builtin_sub_overflow(x, y, &z) ? too_large(r) : ht_jinja_integer(z);
@@ -80,10 +69,7 @@ static ht_jinja_value of_integers(ht_jinja_rendering *r, const char *operator, i
 }
 
 static ht_jinja_value of_reals(ht_jinja_rendering *r, const char *operator, double x, double y) {
-    if (strchr("/%", operator[0]) && y == 0) {
-        ht_jinja_arena_fail(r->a, "division by zero");
-        return ht_jinja_undefined();
-    }
+    if (strchr("/%", operator[0]) && y == 0) return ht_jinja_fail(r, "division by zero");
     double rest = operator[0] == '%' || operator[1] ? fmod(x, y) : 0.0;
     if (rest != 0 && (rest < 0) != (y < 0)) rest += y;
     switch (operator[0]) {
@@ -104,9 +90,7 @@ static ht_jinja_value repeat(ht_jinja_rendering *r, ht_jinja_value v, int64_t n)
     if (ht_jinja_is_string(v)) {
         ht_jinja_builder b = {.arena = r->a};
         for (size_t i = 0; i < times && !r->a->status; i++) ht_jinja_put_string(&b, v.string);
-        ht_jinja_value out = ht_jinja_string_value(ht_jinja_built(&b));
-        out.markup = v.markup;
-        return out;
+        return ht_jinja_like(v, ht_jinja_built(&b));
     }
     ht_jinja_list *list = ht_jinja_list_new(r->a, times * each);
     for (size_t i = 0; list && i < times * each; i++) ht_jinja_list_append(r->a, list, v.list->items[i % each]);
@@ -114,13 +98,11 @@ static ht_jinja_value repeat(ht_jinja_rendering *r, ht_jinja_value v, int64_t n)
 }
 
 static ht_jinja_value add_strings(ht_jinja_rendering *r, ht_jinja_value x, ht_jinja_value y) {
-    bool markup = x.markup || y.markup;
+    const ht_jinja_value markup = {.markup = x.markup || y.markup};
     ht_jinja_builder b = {.arena = r->a};
-    ht_jinja_put_string(&b, markup ? ht_jinja_escape(r, x).string : x.string);
-    ht_jinja_put_string(&b, markup ? ht_jinja_escape(r, y).string : y.string);
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_built(&b));
-    out.markup = markup;
-    return out;
+    ht_jinja_put_string(&b, markup.markup ? ht_jinja_escape(r, x).string : x.string);
+    ht_jinja_put_string(&b, markup.markup ? ht_jinja_escape(r, y).string : y.string);
+    return ht_jinja_like(markup, ht_jinja_built(&b));
 }
 
 static ht_jinja_value add_lists(ht_jinja_rendering *r, ht_jinja_value x, ht_jinja_value y) {
@@ -169,7 +151,7 @@ bool ht_jinja_contains(ht_jinja_rendering *r, ht_jinja_value container, ht_jinja
     case HT_VALUE_DICT: return ht_jinja_dict_find(r->a, container.dict, item) != NULL;
     default:
         items = ht_jinja_items(r->a, container);
-        for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++)
+        for (size_t i = 0; i < items->n && ht_jinja_step(r, 1); i++)
             if (ht_jinja_equal(r->a, items->items[i], item)) return true;
         return false;
     }
@@ -225,9 +207,7 @@ static ht_jinja_value at_position(ht_jinja_rendering *r, ht_jinja_value v, size_
     size_t from = ht_jinja_string_offset(v.string, i), to = from;
     if (!ht_jinja_step(r, v.string->n == v.string->chars ? 0 : from / 64)) return ht_jinja_undefined();
     ht_jinja_string_next(v.string, &to);
-    ht_jinja_value out = ht_jinja_string_value(ht_jinja_string_span(r->a, v.string, from, to));
-    out.markup = v.markup;
-    return out;
+    return ht_jinja_like(v, ht_jinja_string_span(r->a, v.string, from, to));
 }
 
 ht_jinja_value ht_jinja_item(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value key) {
@@ -269,15 +249,10 @@ ht_jinja_value ht_jinja_slice(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_
     size_t n;
     if (r->a->status || ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
     if (step.kind != HT_VALUE_NONE && !ht_jinja_as_integer(step, &by)) by = 0;
-    if (step.kind == HT_VALUE_INT && by == 0) {
-        ht_jinja_arena_fail(r->a, "slice step cannot be zero");
-        return ht_jinja_undefined();
-    }
+    if (step.kind == HT_VALUE_INT && by == 0) return ht_jinja_fail(r, "slice step cannot be zero");
     if (!by || !has_positions(v) || !ht_jinja_length(v, &n) || !bound(begin, (int64_t)n, by, true, &from) ||
-        !bound(end, (int64_t)n, by, false, &to)) {
-        ht_jinja_arena_fail(r->a, "%s has no such slice", ht_jinja_type_name(v));
-        return ht_jinja_undefined();
-    }
+        !bound(end, (int64_t)n, by, false, &to))
+        return ht_jinja_fail(r, "%s has no such slice", ht_jinja_type_name(v));
     if (by > (int64_t)n) by = (int64_t)n + 1;
     if (by < -(int64_t)n) by = -(int64_t)n - 1;
     if (!ht_jinja_step(r, n / 64)) return ht_jinja_undefined();
@@ -286,23 +261,19 @@ ht_jinja_value ht_jinja_slice(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_
         for (int64_t i = from; by > 0 ? i < to : i > to; i += by) ht_jinja_list_append(r->a, list, v.list->items[i]);
         return ht_jinja_list_value(v.kind, list);
     }
-    ht_jinja_value out;
     if (by == 1) {
         size_t first = ht_jinja_string_offset(v.string, (size_t)from);
         size_t last = to > from ? ht_jinja_string_offset(v.string, (size_t)to) : first;
-        out = ht_jinja_string_value(ht_jinja_string_span(r->a, v.string, first, last));
-    } else {
-        ht_jinja_builder b = {.arena = r->a};
-        for (int64_t i = from; by > 0 ? i < to : i > to; i += by) {
-            if (!ht_jinja_step(r, v.string->n == v.string->chars ? 1 : 1 + (size_t)i / 64)) break;
-            size_t first = ht_jinja_string_offset(v.string, (size_t)i), last = first;
-            ht_jinja_string_next(v.string, &last);
-            ht_jinja_put_span(&b, v.string, first, last);
-        }
-        out = ht_jinja_string_value(ht_jinja_built(&b));
+        return ht_jinja_like(v, ht_jinja_string_span(r->a, v.string, first, last));
     }
-    out.markup = v.markup;
-    return out;
+    ht_jinja_builder b = {.arena = r->a};
+    for (int64_t i = from; by > 0 ? i < to : i > to; i += by) {
+        if (!ht_jinja_step(r, v.string->n == v.string->chars ? 1 : 1 + (size_t)i / 64)) break;
+        size_t first = ht_jinja_string_offset(v.string, (size_t)i), last = first;
+        ht_jinja_string_next(v.string, &last);
+        ht_jinja_put_span(&b, v.string, first, last);
+    }
+    return ht_jinja_like(v, ht_jinja_built(&b));
 }
 
 ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value path,

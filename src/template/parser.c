@@ -1,16 +1,17 @@
 /* From tokens to a tree: recursive descent over jinja2's grammar. A unary minus binds closer than a power, a power than a
  * product, `~` than a sum; filters and tests bind closest of all. */
-#include "template/program.h"
+#include "template/eval.h"
 
 #include <string.h>
 
 typedef struct parser {
     ht_jinja_arena *a;
     const ht_jinja_token *at;
-    int depth;    /* of nesting, now */
-    int unsure;   /* inside of what may never be evaluated: unknown filters fail only there */
-    int loops;    /* around this place */
-    int mentions; /* HT_MACRO_ flags of names in the macro that is parsed */
+    int depth;           /* of nesting, now */
+    int unsure;          /* inside of what may never be evaluated: unknown filters fail only there */
+    int loops;           /* around this place */
+    int mentions;        /* HT_MACRO_ flags of names in the macro that is parsed */
+    ht_jinja_node spare; /* after a failure, in the place of nodes of the tree, which is then dropped */
 } parser;
 
 static ht_jinja_node *parse_expression(parser *p);
@@ -24,26 +25,23 @@ static void locate(const parser *p) {
     p->a->column = p->at->column;
 }
 
-static bool is_operator(const parser *p, const char *text) {
-    return p->at->kind == HT_TOKEN_OPERATOR && ht_jinja_string_is(p->at->text, text);
+/* Whether the next token is this operator or name. */
+static bool is(const parser *p, const char *text) {
+    return (p->at->kind == HT_TOKEN_OPERATOR || p->at->kind == HT_TOKEN_NAME) && ht_jinja_string_is(p->at->text, text);
 }
 
-static bool is_name(const parser *p, const char *text) {
-    return p->at->kind == HT_TOKEN_NAME && ht_jinja_string_is(p->at->text, text);
+/* Whether it is one of a list that ends with NULL. */
+static bool is_one_of(const parser *p, const char *const *texts) {
+    while (*texts && !is(p, *texts)) texts++;
+    return *texts != NULL;
 }
 
 static void advance(parser *p) {
     if (p->at->kind != HT_TOKEN_END) p->at++;
 }
 
-static bool skip_operator(parser *p, const char *text) {
-    bool found = is_operator(p, text);
-    if (found) advance(p);
-    return found;
-}
-
-static bool skip_name(parser *p, const char *text) {
-    bool found = is_name(p, text);
+static bool skip(parser *p, const char *text) {
+    bool found = is(p, text);
     if (found) advance(p);
     return found;
 }
@@ -58,8 +56,8 @@ static void unexpected(parser *p, const char *expected) {
         ht_jinja_arena_fail(p->a, "%s instead of %s", names[p->at->kind], expected);
 }
 
-static void expect_operator(parser *p, const char *text) {
-    if (!skip_operator(p, text)) unexpected(p, text);
+static void expect(parser *p, const char *text) {
+    if (!skip(p, text)) unexpected(p, text);
 }
 
 static const ht_jinja_string *expect_name(parser *p, const char *what) {
@@ -72,7 +70,7 @@ static const ht_jinja_string *expect_name(parser *p, const char *what) {
     return name;
 }
 
-static void expect(parser *p, ht_jinja_token_kind kind, const char *what) {
+static void expect_kind(parser *p, ht_jinja_token_kind kind, const char *what) {
     if (p->at->kind != kind)
         unexpected(p, what);
     else
@@ -81,16 +79,18 @@ static void expect(parser *p, ht_jinja_token_kind kind, const char *what) {
 
 /* ---- nodes ---- */
 
+/* Never NULL. */
 static ht_jinja_node *node_at(parser *p, const ht_jinja_token *t, ht_jinja_node_kind kind) {
     ht_jinja_node *n = ht_jinja_arena_alloc(p->a, sizeof *n);
-    if (n) *n = (ht_jinja_node){.kind = kind, .line = t->line, .column = t->column};
+    if (!n) n = &p->spare;
+    *n = (ht_jinja_node){.kind = kind, .line = t->line, .column = t->column};
     return n;
 }
 
 static ht_jinja_node *node(parser *p, ht_jinja_node_kind kind) { return node_at(p, p->at, kind); }
 
 static void add_item(parser *p, ht_jinja_node *n, ht_jinja_node *item) {
-    if (!n || !item) return;
+    if (!item) return;
     ht_jinja_node **items = ht_jinja_arena_grow(p->a, n->items, n->n, sizeof *items, &n->capacity);
     if (!items) return;
     n->items = items;
@@ -108,8 +108,8 @@ static bool enter(parser *p) {
 /* ---- expressions ---- */
 
 static bool tuple_ends(const parser *p, const char *word) {
-    return p->at->kind == HT_TOKEN_PRINT_END || p->at->kind == HT_TOKEN_BLOCK_END || is_operator(p, ")") ||
-           (word && is_name(p, word));
+    return p->at->kind == HT_TOKEN_PRINT_END || p->at->kind == HT_TOKEN_BLOCK_END || is(p, ")") ||
+           (word && is(p, word));
 }
 
 static ht_jinja_node *parse_or(parser *p);
@@ -119,47 +119,37 @@ static ht_jinja_node *parse_tuple(parser *p, bool with_condition, bool in_parent
     ht_jinja_node *tuple = node(p, HT_NODE_TUPLE);
     bool is_tuple = false;
     while (!p->a->status) {
-        if (tuple && tuple->n) expect_operator(p, ",");
+        if (tuple->n) expect(p, ",");
         if (p->a->status || tuple_ends(p, word)) break;
         add_item(p, tuple, with_condition ? parse_expression(p) : parse_or(p));
-        if (!is_operator(p, ",")) break;
+        if (!is(p, ",")) break;
         is_tuple = true;
     }
-    if (p->a->status || !tuple) return NULL;
+    if (p->a->status) return NULL;
     if (!is_tuple && tuple->n) return tuple->items[0];
     if (!tuple->n && !in_parentheses) unexpected(p, "an expression");
     return tuple;
 }
 
-static ht_jinja_node *parse_list(parser *p) {
-    ht_jinja_node *list = node(p, HT_NODE_LIST);
-    expect_operator(p, "[");
-    while (!p->a->status && !is_operator(p, "]")) {
-        if (list && list->n) expect_operator(p, ",");
-        if (is_operator(p, "]")) break;
-        add_item(p, list, parse_expression(p));
+/* A list or, in pairs, a dict. */
+static ht_jinja_node *parse_items(parser *p, ht_jinja_node_kind kind, const char *end) {
+    ht_jinja_node *n = node(p, kind);
+    advance(p);
+    while (!p->a->status && !is(p, end)) {
+        if (n->n) expect(p, ",");
+        if (is(p, end)) break;
+        add_item(p, n, parse_expression(p));
+        if (kind == HT_NODE_LIST) continue;
+        expect(p, ":");
+        add_item(p, n, parse_expression(p));
     }
-    expect_operator(p, "]");
-    return list;
-}
-
-static ht_jinja_node *parse_dict(parser *p) {
-    ht_jinja_node *dict = node(p, HT_NODE_DICT);
-    expect_operator(p, "{");
-    while (!p->a->status && !is_operator(p, "}")) {
-        if (dict && dict->n) expect_operator(p, ",");
-        if (is_operator(p, "}")) break;
-        add_item(p, dict, parse_expression(p));
-        expect_operator(p, ":");
-        add_item(p, dict, parse_expression(p));
-    }
-    expect_operator(p, "}");
-    return dict;
+    expect(p, end);
+    return n;
 }
 
 static ht_jinja_node *constant(parser *p, ht_jinja_value v) {
     ht_jinja_node *n = node(p, HT_NODE_CONSTANT);
-    if (n) n->constant = v;
+    n->constant = v;
     advance(p);
     return n;
 }
@@ -169,7 +159,7 @@ static ht_jinja_node *parse_strings(parser *p) {
     ht_jinja_builder b = {.arena = p->a};
     for (; p->at->kind == HT_TOKEN_CONSTANT && ht_jinja_is_string(p->at->constant); advance(p))
         ht_jinja_put_string(&b, p->at->constant.string);
-    if (n) n->constant = ht_jinja_string_value(ht_jinja_built(&b));
+    n->constant = ht_jinja_string_value(ht_jinja_built(&b));
     return n;
 }
 
@@ -184,7 +174,7 @@ static ht_jinja_node *parse_name(parser *p) {
     if (ht_jinja_string_is(name, "kwargs")) p->mentions |= HT_MACRO_KWARGS;
     if (ht_jinja_string_is(name, "caller")) p->mentions |= HT_MACRO_CALLER;
     ht_jinja_node *n = node(p, HT_NODE_NAME);
-    if (n) n->name = name;
+    n->name = name;
     advance(p);
     return n;
 }
@@ -193,33 +183,31 @@ static ht_jinja_node *parse_primary(parser *p) {
     if (p->at->kind == HT_TOKEN_NAME) return parse_name(p);
     if (p->at->kind == HT_TOKEN_CONSTANT)
         return ht_jinja_is_string(p->at->constant) ? parse_strings(p) : constant(p, p->at->constant);
-    if (skip_operator(p, "(")) {
+    if (skip(p, "(")) {
         ht_jinja_node *inside = parse_tuple(p, true, true, NULL);
-        expect_operator(p, ")");
+        expect(p, ")");
         return inside;
     }
-    if (is_operator(p, "[")) return parse_list(p);
-    if (is_operator(p, "{")) return parse_dict(p);
+    if (is(p, "[")) return parse_items(p, HT_NODE_LIST, "]");
+    if (is(p, "{")) return parse_items(p, HT_NODE_DICT, "}");
     unexpected(p, "an expression");
     return NULL;
 }
 
 /* One index between brackets: an expression or a slice. */
 static ht_jinja_node *parse_index(parser *p) {
-    ht_jinja_node *slice = node(p, HT_NODE_SLICE), *first = is_operator(p, ":") ? NULL : parse_expression(p);
-    if (!skip_operator(p, ":")) return first;
-    if (!slice) return NULL;
+    ht_jinja_node *slice = node(p, HT_NODE_SLICE), *first = is(p, ":") ? NULL : parse_expression(p);
+    if (!skip(p, ":")) return first;
     slice->a = first;
-    if (!is_operator(p, ":") && !is_operator(p, "]") && !is_operator(p, ",")) slice->b = parse_expression(p);
-    if (skip_operator(p, ":") && !is_operator(p, "]") && !is_operator(p, ",")) slice->c = parse_expression(p);
+    if (!is(p, ":") && !is(p, "]") && !is(p, ",")) slice->b = parse_expression(p);
+    if (skip(p, ":") && !is(p, "]") && !is(p, ",")) slice->c = parse_expression(p);
     return slice;
 }
 
 static ht_jinja_node *parse_subscript(parser *p, ht_jinja_node *of) {
     ht_jinja_node *n = node(p, HT_NODE_ITEM);
-    if (!n) return NULL;
     n->a = of;
-    if (skip_operator(p, ".")) {
+    if (skip(p, ".")) {
         if (p->at->kind == HT_TOKEN_NAME) {
             n->kind = HT_NODE_ATTRIBUTE;
             n->name = p->at->text;
@@ -230,34 +218,33 @@ static ht_jinja_node *parse_subscript(parser *p, ht_jinja_node *of) {
             unexpected(p, "a name or a number");
         return n;
     }
-    expect_operator(p, "[");
+    expect(p, "[");
     ht_jinja_node *indices = node(p, HT_NODE_TUPLE);
-    while (!p->a->status && !is_operator(p, "]")) {
-        if (indices && indices->n) expect_operator(p, ",");
+    while (!p->a->status && !is(p, "]")) {
+        if (indices->n) expect(p, ",");
         add_item(p, indices, parse_index(p));
     }
-    expect_operator(p, "]");
-    if (indices) n->b = indices->n == 1 ? indices->items[0] : indices;
+    expect(p, "]");
+    n->b = indices->n == 1 ? indices->items[0] : indices;
     return n;
 }
 
 /* The arguments of a call, from its parenthesis on: positions, then keywords, with *a and **b. */
 static void parse_arguments(parser *p, ht_jinja_node *call) {
     bool keywords = false, star = false, star_star = false, more = false;
-    expect_operator(p, "(");
-    while (call && !p->a->status && !is_operator(p, ")")) {
-        if (more) expect_operator(p, ",");
-        if (more && is_operator(p, ")")) break;
+    expect(p, "(");
+    while (!p->a->status && !is(p, ")")) {
+        if (more) expect(p, ",");
+        if (more && is(p, ")")) break;
         more = true;
         ht_jinja_node *n = node(p, HT_NODE_KEYWORD);
-        if (!n) return;
         bool good = true;
-        if (skip_operator(p, "*")) {
+        if (skip(p, "*")) {
             good = !star && !star_star;
             n->kind = HT_NODE_STAR;
             n->a = parse_expression(p);
             star = true;
-        } else if (skip_operator(p, "**")) {
+        } else if (skip(p, "**")) {
             good = !star_star;
             n->kind = HT_NODE_STAR_STAR;
             n->a = parse_expression(p);
@@ -279,21 +266,21 @@ static void parse_arguments(parser *p, ht_jinja_node *call) {
         }
         add_item(p, call, n);
     }
-    expect_operator(p, ")");
+    expect(p, ")");
 }
 
 static ht_jinja_node *parse_call(parser *p, ht_jinja_node *callee) {
     ht_jinja_node *call = node(p, HT_NODE_CALL);
-    if (call) call->a = callee;
+    call->a = callee;
     parse_arguments(p, call);
     return call;
 }
 
 static ht_jinja_node *parse_postfix(parser *p, ht_jinja_node *n) {
     while (!p->a->status) {
-        if (is_operator(p, ".") || is_operator(p, "["))
+        if (is(p, ".") || is(p, "["))
             n = parse_subscript(p, n);
-        else if (is_operator(p, "("))
+        else if (is(p, "("))
             n = parse_call(p, n);
         else
             break;
@@ -304,7 +291,7 @@ static ht_jinja_node *parse_postfix(parser *p, ht_jinja_node *n) {
 /* A name that may have dots in it. */
 static const ht_jinja_string *dotted_name(parser *p, const char *what) {
     const ht_jinja_string *name = expect_name(p, what);
-    while (name && is_operator(p, ".")) {
+    while (name && is(p, ".")) {
         advance(p);
         const ht_jinja_string *next = expect_name(p, what);
         ht_jinja_builder b = {.arena = p->a};
@@ -321,32 +308,32 @@ static ht_jinja_node *parse_filters(parser *p, ht_jinja_node *n) {
     do {
         ht_jinja_node *filter = node(p, HT_NODE_FILTER);
         const ht_jinja_string *name = dotted_name(p, "the name of a filter");
-        if (!filter || !name) return NULL;
+        if (!name) return NULL;
         filter->a = n;
         filter->name = name;
-        if (!p->unsure && !ht_jinja_filter_exists(name))
+        if (!p->unsure && !ht_jinja_filter_of(name))
             ht_jinja_arena_fail(p->a, "there is no filter '%.60s'", name->text);
-        if (is_operator(p, "(")) parse_arguments(p, filter);
+        if (is(p, "(")) parse_arguments(p, filter);
         n = filter;
-    } while (!p->a->status && skip_operator(p, "|"));
+    } while (!p->a->status && skip(p, "|"));
     return n;
 }
 
 /* A test, behind `is`; an argument without parentheses is allowed. */
 static ht_jinja_node *parse_test(parser *p, ht_jinja_node *n) {
-    bool negated = skip_name(p, "not");
+    bool negated = skip(p, "not");
     ht_jinja_node *test = node(p, HT_NODE_TEST), *result = test;
     const ht_jinja_string *name = dotted_name(p, "the name of a test");
-    if (!test || !name) return NULL;
+    if (!name) return NULL;
     test->a = n;
     test->name = name;
-    if (!p->unsure && !ht_jinja_test_exists(name)) ht_jinja_arena_fail(p->a, "there is no test '%.60s'", name->text);
-    bool is_word = is_name(p, "else") || is_name(p, "or") || is_name(p, "and");
-    if (is_operator(p, "("))
+    if (!p->unsure && !ht_jinja_test_of(name)) ht_jinja_arena_fail(p->a, "there is no test '%.60s'", name->text);
+    bool is_word = is(p, "else") || is(p, "or") || is(p, "and");
+    if (is(p, "("))
         parse_arguments(p, test);
-    else if ((p->at->kind == HT_TOKEN_NAME && !is_word) || p->at->kind == HT_TOKEN_CONSTANT || is_operator(p, "[") ||
-             is_operator(p, "{")) {
-        if (is_name(p, "is")) {
+    else if ((p->at->kind == HT_TOKEN_NAME && !is_word) || p->at->kind == HT_TOKEN_CONSTANT || is(p, "[") ||
+             is(p, "{")) {
+        if (is(p, "is")) {
             locate(p);
             ht_jinja_arena_fail(p->a, "tests cannot be chained with is");
             return NULL;
@@ -355,7 +342,7 @@ static ht_jinja_node *parse_test(parser *p, ht_jinja_node *n) {
     }
     if (negated) {
         result = node(p, HT_NODE_NOT);
-        if (result) result->a = test;
+        result->a = test;
     }
     return result;
 }
@@ -363,20 +350,19 @@ static ht_jinja_node *parse_test(parser *p, ht_jinja_node *n) {
 static ht_jinja_node *parse_unary(parser *p, bool with_filters) {
     if (!enter(p)) return NULL;
     ht_jinja_node *n = node(p, HT_NODE_NEGATE);
-    if (is_operator(p, "-") || is_operator(p, "+")) {
-        if (n && is_operator(p, "+")) n->kind = HT_NODE_PLUS;
+    if (is(p, "-") || is(p, "+")) {
+        if (is(p, "+")) n->kind = HT_NODE_PLUS;
         advance(p);
-        ht_jinja_node *of = parse_unary(p, false);
-        if (n) n->a = of;
+        n->a = parse_unary(p, false);
     } else
         n = parse_primary(p);
     n = parse_postfix(p, n);
     while (with_filters && !p->a->status) {
-        if (skip_operator(p, "|"))
+        if (skip(p, "|"))
             n = parse_filters(p, n);
-        else if (skip_name(p, "is"))
+        else if (skip(p, "is"))
             n = parse_test(p, n);
-        else if (is_operator(p, "("))
+        else if (is(p, "("))
             n = parse_call(p, n);
         else
             break;
@@ -385,116 +371,94 @@ static ht_jinja_node *parse_unary(parser *p, bool with_filters) {
     return n;
 }
 
-static ht_jinja_node *binary(parser *p, const ht_jinja_token *operator, ht_jinja_node * left, ht_jinja_node *right) {
-    ht_jinja_node *n = node_at(p, operator, HT_NODE_BINARY);
-    if (!n) return NULL;
+static ht_jinja_node *binary(parser *p, ht_jinja_node_kind kind, const ht_jinja_token *operator, ht_jinja_node * left,
+                             ht_jinja_node *right) {
+    ht_jinja_node *n = node_at(p, operator, kind);
     n->name = operator->text;
     n->a = left;
     n->b = right;
     return n;
 }
 
-static ht_jinja_node *parse_power(parser *p) {
-    ht_jinja_node *left = parse_unary(p, true);
-    while (!p->a->status && is_operator(p, "**")) {
+/* Operators of one precedence, from the left; their sides are of the next higher one. */
+static ht_jinja_node *parse_level(parser *p, ht_jinja_node_kind kind, const char *const *operators,
+                                  ht_jinja_node *(*side)(parser *p)) {
+    ht_jinja_node *left = side(p);
+    while (!p->a->status && is_one_of(p, operators)) {
         const ht_jinja_token *operator= p->at;
         advance(p);
-        left = binary(p, operator, left, parse_unary(p, true));
+        left = binary(p, kind, operator, left, side(p));
     }
     return left;
 }
 
+static ht_jinja_node *parse_operand(parser *p) { return parse_unary(p, true); }
+
+static ht_jinja_node *parse_power(parser *p) {
+    static const char *const operators[] = {"**", NULL};
+    return parse_level(p, HT_NODE_BINARY, operators, parse_operand);
+}
+
 static ht_jinja_node *parse_product(parser *p) {
-    ht_jinja_node *left = parse_power(p);
-    while (!p->a->status &&
-           (is_operator(p, "*") || is_operator(p, "/") || is_operator(p, "//") || is_operator(p, "%"))) {
-        const ht_jinja_token *operator= p->at;
-        advance(p);
-        left = binary(p, operator, left, parse_power(p));
-    }
-    return left;
+    static const char *const operators[] = {"*", "/", "//", "%", NULL};
+    return parse_level(p, HT_NODE_BINARY, operators, parse_power);
 }
 
 static ht_jinja_node *parse_concatenation(parser *p) {
     ht_jinja_node *all = node(p, HT_NODE_CONCATENATE), *first = parse_product(p);
-    if (!is_operator(p, "~")) return first;
+    if (!is(p, "~")) return first;
     add_item(p, all, first);
-    while (!p->a->status && skip_operator(p, "~")) add_item(p, all, parse_product(p));
+    while (!p->a->status && skip(p, "~")) add_item(p, all, parse_product(p));
     return all;
 }
 
 static ht_jinja_node *parse_sum(parser *p) {
-    ht_jinja_node *left = parse_concatenation(p);
-    while (!p->a->status && (is_operator(p, "+") || is_operator(p, "-"))) {
-        const ht_jinja_token *operator= p->at;
-        advance(p);
-        left = binary(p, operator, left, parse_concatenation(p));
-    }
-    return left;
+    static const char *const operators[] = {"+", "-", NULL};
+    return parse_level(p, HT_NODE_BINARY, operators, parse_concatenation);
 }
 
 static bool is_comparison(const parser *p) {
-    static const char *const operators[] = {"==", "!=", "<", "<=", ">", ">="};
-    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
-        if (is_operator(p, operators[i])) return true;
-    return is_name(p, "in") ||
-           (is_name(p, "not") && p->at[1].kind == HT_TOKEN_NAME && ht_jinja_string_is(p->at[1].text, "in"));
+    static const char *const operators[] = {"==", "!=", "<", "<=", ">", ">=", "in", NULL};
+    return is_one_of(p, operators) ||
+           (is(p, "not") && p->at[1].kind == HT_TOKEN_NAME && ht_jinja_string_is(p->at[1].text, "in"));
 }
 
 static ht_jinja_node *parse_comparison(parser *p) {
     ht_jinja_node *all = node(p, HT_NODE_COMPARE), *first = parse_sum(p);
     if (p->a->status || !is_comparison(p)) return first;
-    if (all) all->a = first;
+    all->a = first;
     while (!p->a->status && is_comparison(p)) {
         const ht_jinja_token *operator= p->at;
         advance(p);
         bool not_in = ht_jinja_string_is(operator->text, "not");
         if (not_in) advance(p);
         ht_jinja_node *right = parse_sum(p);
-        add_item(p, all, binary(p, operator, NULL, right));
+        add_item(p, all, binary(p, HT_NODE_BINARY, operator, NULL, right));
     }
     return all;
 }
 
 static ht_jinja_node *parse_not(parser *p) {
-    if (!is_name(p, "not")) return parse_comparison(p);
+    if (!is(p, "not")) return parse_comparison(p);
     if (!enter(p)) return NULL;
     ht_jinja_node *n = node(p, HT_NODE_NOT);
     advance(p);
-    ht_jinja_node *of = parse_not(p);
-    if (n) n->a = of;
+    n->a = parse_not(p);
     p->depth--;
     return n;
 }
 
 static ht_jinja_node *parse_and(parser *p) {
-    ht_jinja_node *left = parse_not(p);
-    while (!p->a->status && is_name(p, "and")) {
-        ht_jinja_node *n = node(p, HT_NODE_AND);
-        advance(p);
-        ht_jinja_node *right = parse_not(p);
-        if (!n) return NULL;
-        n->a = left;
-        n->b = right;
-        left = n;
-    }
-    return left;
+    static const char *const operators[] = {"and", NULL};
+    return parse_level(p, HT_NODE_AND, operators, parse_not);
 }
 
 static ht_jinja_node *parse_or(parser *p) {
+    static const char *const operators[] = {"or", NULL};
     if (!enter(p)) return NULL;
-    ht_jinja_node *left = parse_and(p);
-    while (!p->a->status && is_name(p, "or")) {
-        ht_jinja_node *n = node(p, HT_NODE_OR);
-        advance(p);
-        ht_jinja_node *right = parse_and(p);
-        if (!n) return NULL;
-        n->a = left;
-        n->b = right;
-        left = n;
-    }
+    ht_jinja_node *n = parse_level(p, HT_NODE_OR, operators, parse_and);
     p->depth--;
-    return left;
+    return n;
 }
 
 static ht_jinja_node *parse_expression(parser *p) {
@@ -504,20 +468,18 @@ static ht_jinja_node *parse_expression(parser *p) {
     p->unsure++;
     ht_jinja_node *n = parse_or(p);
     p->unsure--;
-    if (!p->unsure && !p->a->status && !is_name(p, "if")) {
+    if (!p->unsure && !p->a->status && !is(p, "if")) {
         p->at = begin;
         n = parse_or(p);
     }
-    while (!p->a->status && is_name(p, "if")) {
+    while (!p->a->status && is(p, "if")) {
         ht_jinja_node *condition = node(p, HT_NODE_CONDITION);
         advance(p);
         p->unsure++;
-        ht_jinja_node *test = parse_or(p), *other = skip_name(p, "else") ? parse_expression(p) : NULL;
-        p->unsure--;
-        if (!condition) break;
-        condition->a = test;
+        condition->a = parse_or(p);
         condition->b = n;
-        condition->c = other;
+        condition->c = skip(p, "else") ? parse_expression(p) : NULL;
+        p->unsure--;
         n = condition;
     }
     p->depth--;
@@ -539,34 +501,34 @@ static ht_jinja_node *parse_target(parser *p, bool with_namespace, const char *w
     bool is_tuple = false;
     if (!enter(p)) return NULL;
     while (!p->a->status) {
-        if (tuple && tuple->n) expect_operator(p, ",");
-        if (p->a->status || tuple_ends(p, word) || is_operator(p, "=")) break;
+        if (tuple->n) expect(p, ",");
+        if (p->a->status || tuple_ends(p, word) || is(p, "=")) break;
         ht_jinja_node *n = node(p, HT_NODE_NAME);
-        if (skip_operator(p, "(")) {
+        if (skip(p, "(")) {
             n = parse_target(p, with_namespace, NULL);
-            expect_operator(p, ")");
+            expect(p, ")");
         } else {
             const ht_jinja_string *name = expect_name(p, "the name of a variable");
-            if (!n || !name) return NULL;
+            if (!name) return NULL;
             if (is_reserved(name)) ht_jinja_arena_fail(p->a, "%.20s cannot be assigned to", name->text);
             n->name = name;
-            if (with_namespace && skip_operator(p, ".")) {
+            if (with_namespace && skip(p, ".")) {
                 n->kind = HT_NODE_NAMESPACE;
                 n->constant = ht_jinja_string_value(expect_name(p, "the name of an attribute"));
             }
         }
         add_item(p, tuple, n);
-        if (!is_operator(p, ",")) break;
+        if (!is(p, ",")) break;
         is_tuple = true;
     }
     p->depth--;
-    if (p->a->status || !tuple) return NULL;
+    if (p->a->status) return NULL;
     if (!is_tuple && tuple->n) return tuple->items[0];
     if (!tuple->n) unexpected(p, "the name of a variable");
     return tuple;
 }
 
-static void end_block(parser *p) { expect(p, HT_TOKEN_BLOCK_END, "%}"); }
+static void end_block(parser *p) { expect_kind(p, HT_TOKEN_BLOCK_END, "%}"); }
 
 /* The body up to one of the words, which is left to be looked at, behind the %} of its own tag. */
 static ht_jinja_node *parse_body(parser *p, const char *const *ends) {
@@ -574,70 +536,70 @@ static ht_jinja_node *parse_body(parser *p, const char *const *ends) {
     return parse_statements(p, ends);
 }
 
-static ht_jinja_node *parse_for(parser *p, ht_jinja_node *loop) {
-    static const char *const first[] = {"endfor", "else", NULL}, *const second[] = {"endfor", NULL};
+/* The body up to the tag that ends it. */
+static ht_jinja_node *parse_last_body(parser *p, const char *end) {
+    const char *const ends[] = {end, NULL};
+    ht_jinja_node *body = parse_body(p, ends);
+    skip(p, end);
+    return body;
+}
+
+static void parse_for(parser *p, ht_jinja_node *loop) {
+    static const char *const ends[] = {"endfor", "else", NULL};
     loop->a = parse_target(p, false, "in");
     if (loop->a && loop->a->kind == HT_NODE_NAME && ht_jinja_string_is(loop->a->name, "loop"))
         ht_jinja_arena_fail(p->a, "loop cannot be the variable of a loop");
-    if (!skip_name(p, "in")) unexpected(p, "in");
+    if (!skip(p, "in")) unexpected(p, "in");
     loop->b = parse_tuple(p, false, false, "recursive");
-    if (skip_name(p, "if")) loop->c = parse_expression(p);
-    loop->flags = skip_name(p, "recursive");
+    if (skip(p, "if")) loop->c = parse_expression(p);
+    loop->flags = skip(p, "recursive");
     p->loops++;
-    add_item(p, loop, parse_body(p, first));
+    add_item(p, loop, parse_body(p, ends));
     p->loops--;
-    if (skip_name(p, "else")) add_item(p, loop, parse_body(p, second));
-    skip_name(p, "endfor");
-    return loop;
+    if (!skip(p, "endfor") && skip(p, "else")) add_item(p, loop, parse_last_body(p, "endfor"));
 }
 
-static ht_jinja_node *parse_if(parser *p, ht_jinja_node *n) {
-    static const char *const first[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
-    if (!enter(p)) return NULL;
+static void parse_if(parser *p, ht_jinja_node *n) {
+    static const char *const ends[] = {"elif", "else", "endif", NULL};
+    if (!enter(p)) return;
     p->unsure++;
     n->a = parse_tuple(p, false, false, NULL);
-    n->b = parse_body(p, first);
-    if (is_name(p, "elif")) {
-        ht_jinja_node *next = node(p, HT_NODE_IF);
+    n->b = parse_body(p, ends);
+    if (is(p, "elif")) {
+        n->c = node(p, HT_NODE_IF);
         advance(p);
-        n->c = next ? parse_if(p, next) : NULL;
-    } else {
-        if (skip_name(p, "else")) n->c = parse_body(p, last);
-        skip_name(p, "endif");
-    }
+        parse_if(p, n->c);
+    } else if (!skip(p, "endif") && skip(p, "else"))
+        n->c = parse_last_body(p, "endif");
     p->unsure--;
     p->depth--;
-    return n;
 }
 
-static ht_jinja_node *parse_set(parser *p, ht_jinja_node *n) {
-    static const char *const ends[] = {"endset", NULL};
+static void parse_set(parser *p, ht_jinja_node *n) {
     n->a = parse_target(p, true, NULL);
-    if (skip_operator(p, "=")) {
+    if (skip(p, "=")) {
         n->b = parse_tuple(p, true, false, NULL);
-        return n;
+        return;
     }
     n->kind = HT_NODE_SET_BLOCK;
-    if (skip_operator(p, "|")) n->c = parse_filters(p, NULL);
-    n->b = parse_body(p, ends);
-    skip_name(p, "endset");
-    return n;
+    if (skip(p, "|")) n->c = parse_filters(p, NULL);
+    n->b = parse_last_body(p, "endset");
 }
 
 /* Parameters in parentheses, then the body of a macro or call block, whose names its flags tell. */
 static void parse_signature(parser *p, ht_jinja_node *macro) {
     bool defaults = false;
-    while (!p->a->status && !is_operator(p, ")")) {
-        if (macro->n) expect_operator(p, ",");
+    while (!p->a->status && !is(p, ")")) {
+        if (macro->n) expect(p, ",");
         if (p->a->status) return;
         ht_jinja_node *parameter = node(p, HT_NODE_NAME);
         const ht_jinja_string *name = expect_name(p, "the name of a parameter");
-        if (!parameter || !name) return;
+        if (!name) return;
         parameter->name = name;
         for (size_t i = 0; i < macro->n; i++)
             if (!strcmp(macro->items[i]->name->text, name->text))
                 ht_jinja_arena_fail(p->a, "the parameter %.60s occurs twice", name->text);
-        if (skip_operator(p, "=")) {
+        if (skip(p, "=")) {
             parameter->a = parse_expression(p);
             defaults = true;
         } else if (defaults)
@@ -646,125 +608,111 @@ static void parse_signature(parser *p, ht_jinja_node *macro) {
             ht_jinja_arena_fail(p->a, "a parameter called caller needs a default");
         add_item(p, macro, parameter);
     }
-    expect_operator(p, ")");
+    expect(p, ")");
 }
 
-static void parse_macro_body(parser *p, ht_jinja_node *macro, const char *const *ends) {
+static void parse_macro_body(parser *p, ht_jinja_node *macro, const char *end) {
     int mentions = p->mentions, loops = p->loops;
     p->mentions = p->loops = 0;
-    macro->b = parse_body(p, ends);
+    macro->b = parse_last_body(p, end);
     macro->flags = p->mentions;
     p->mentions |= mentions;
     p->loops = loops;
 }
 
-static ht_jinja_node *parse_macro(parser *p, ht_jinja_node *macro) {
-    static const char *const ends[] = {"endmacro", NULL};
+static void parse_macro(parser *p, ht_jinja_node *macro) {
     macro->name = expect_name(p, "the name of a macro");
-    expect_operator(p, "(");
+    expect(p, "(");
     parse_signature(p, macro);
-    parse_macro_body(p, macro, ends);
-    skip_name(p, "endmacro");
-    return macro;
+    parse_macro_body(p, macro, "endmacro");
 }
 
-static ht_jinja_node *parse_call_block(parser *p, ht_jinja_node *n) {
-    static const char *const ends[] = {"endcall", NULL};
-    ht_jinja_node *caller = node(p, HT_NODE_MACRO);
-    if (!caller) return NULL;
+static void parse_call_block(parser *p, ht_jinja_node *n) {
+    ht_jinja_node *caller = n->b = node(p, HT_NODE_MACRO);
     caller->name = ht_jinja_string_new(p->a, "caller", 6, false);
-    if (skip_operator(p, "(")) parse_signature(p, caller);
+    if (skip(p, "(")) parse_signature(p, caller);
     n->a = parse_expression(p);
     if (n->a && n->a->kind != HT_NODE_CALL) {
         locate(p);
         ht_jinja_arena_fail(p->a, "a call block needs a call");
     }
-    parse_macro_body(p, caller, ends);
-    skip_name(p, "endcall");
-    n->b = caller;
-    return n;
+    parse_macro_body(p, caller, "endcall");
 }
 
-static ht_jinja_node *parse_with(parser *p, ht_jinja_node *n) {
-    static const char *const ends[] = {"endwith", NULL};
+static void parse_with(parser *p, ht_jinja_node *n) {
     while (!p->a->status && p->at->kind != HT_TOKEN_BLOCK_END) {
-        if (n->n) expect_operator(p, ",");
+        if (n->n) expect(p, ",");
         ht_jinja_node *set = node(p, HT_NODE_SET);
-        if (!set) return NULL;
         set->a = parse_target(p, false, NULL);
-        expect_operator(p, "=");
+        expect(p, "=");
         set->b = parse_expression(p);
         add_item(p, n, set);
     }
-    n->b = parse_body(p, ends);
-    skip_name(p, "endwith");
-    return n;
+    n->b = parse_last_body(p, "endwith");
+}
+
+static void parse_print(parser *p, ht_jinja_node *n) { n->a = parse_tuple(p, true, false, NULL); }
+
+static void parse_filter_block(parser *p, ht_jinja_node *n) {
+    n->a = parse_filters(p, NULL);
+    n->b = parse_last_body(p, "endfilter");
+}
+
+static void parse_generation(parser *p, ht_jinja_node *n) { n->b = parse_last_body(p, "endgeneration"); }
+
+static void parse_break(parser *p, ht_jinja_node *n) {
+    if (!p->loops) ht_jinja_arena_fail(p->a, "%.10s outside of a loop", n->name->text);
 }
 
 /* Statements that other files are needed for, or other settings: read as far as their end, refused when reached. */
-static ht_jinja_node *refuse(parser *p, ht_jinja_node *n, const char *tag) {
-    char why[96];
-    int length = 0;
-    n->kind = HT_NODE_REFUSED;
-    for (const char *part[] = {"a template of a chat cannot have {% ", tag, " %}", NULL}, **at = part; *at; at++)
-        for (const char *c = *at; *c && length < 95; c++) why[length++] = *c;
-    n->constant = ht_jinja_string_value(ht_jinja_string_new(p->a, why, (size_t)length, false));
+static void parse_refused(parser *p, ht_jinja_node *n) {
+    ht_jinja_builder why = {.arena = p->a};
+    ht_jinja_put_text(&why, "a template of a chat cannot have {% ");
+    ht_jinja_put_string(&why, n->name);
+    ht_jinja_put_text(&why, " %}");
+    n->constant = ht_jinja_string_value(ht_jinja_built(&why));
     while (!p->a->status && p->at->kind != HT_TOKEN_BLOCK_END && p->at->kind != HT_TOKEN_END) advance(p);
-    return n;
 }
 
 static ht_jinja_node *parse_statement(parser *p) {
-    static const char *const filter_ends[] = {"endfilter", NULL}, *const generation_ends[] = {"endgeneration", NULL};
-    static const char *const refused[] = {"include", "import", "from", "extends", NULL};
+    static const struct {
+        const char *tag;
+        ht_jinja_node_kind kind;
+        void (*parse)(parser *p, ht_jinja_node *n);
+    } statements[] = {
+        {"if", HT_NODE_IF, parse_if},
+        {"for", HT_NODE_FOR, parse_for},
+        {"set", HT_NODE_SET, parse_set},
+        {"macro", HT_NODE_MACRO, parse_macro},
+        {"call", HT_NODE_CALL_BLOCK, parse_call_block},
+        {"with", HT_NODE_WITH, parse_with},
+        {"print", HT_NODE_PRINT, parse_print},
+        {"filter", HT_NODE_FILTER_BLOCK, parse_filter_block},
+        {"generation", HT_NODE_SCOPE, parse_generation},
+        {"break", HT_NODE_BREAK, parse_break},
+        {"continue", HT_NODE_CONTINUE, parse_break},
+        {"include", HT_NODE_REFUSED, parse_refused},
+        {"import", HT_NODE_REFUSED, parse_refused},
+        {"from", HT_NODE_REFUSED, parse_refused},
+        {"extends", HT_NODE_REFUSED, parse_refused},
+    };
     ht_jinja_node *n = node(p, HT_NODE_IF);
-    const ht_jinja_string *tag = expect_name(p, "the name of a tag");
-    if (!n || !tag) return NULL;
-    if (ht_jinja_string_is(tag, "if")) return parse_if(p, n);
-    if (ht_jinja_string_is(tag, "for")) return n->kind = HT_NODE_FOR, parse_for(p, n);
-    if (ht_jinja_string_is(tag, "set")) return n->kind = HT_NODE_SET, parse_set(p, n);
-    if (ht_jinja_string_is(tag, "macro")) return n->kind = HT_NODE_MACRO, parse_macro(p, n);
-    if (ht_jinja_string_is(tag, "call")) return n->kind = HT_NODE_CALL_BLOCK, parse_call_block(p, n);
-    if (ht_jinja_string_is(tag, "with")) return n->kind = HT_NODE_WITH, parse_with(p, n);
-    if (ht_jinja_string_is(tag, "print")) {
-        n->kind = HT_NODE_PRINT;
-        n->a = parse_tuple(p, true, false, NULL);
+    n->name = expect_name(p, "the name of a tag");
+    for (size_t i = 0; n->name && i < sizeof statements / sizeof *statements; i++) {
+        if (!ht_jinja_string_is(n->name, statements[i].tag)) continue;
+        n->kind = statements[i].kind;
+        statements[i].parse(p, n);
         return n;
     }
-    if (ht_jinja_string_is(tag, "filter")) {
-        n->kind = HT_NODE_FILTER_BLOCK;
-        n->a = parse_filters(p, NULL);
-        n->b = parse_body(p, filter_ends);
-        skip_name(p, "endfilter");
-        return n;
-    }
-    if (ht_jinja_string_is(tag, "generation")) {
-        n->kind = HT_NODE_SCOPE;
-        n->b = parse_body(p, generation_ends);
-        skip_name(p, "endgeneration");
-        return n;
-    }
-    if (ht_jinja_string_is(tag, "break") || ht_jinja_string_is(tag, "continue")) {
-        n->kind = ht_jinja_string_is(tag, "break") ? HT_NODE_BREAK : HT_NODE_CONTINUE;
-        if (!p->loops) ht_jinja_arena_fail(p->a, "%.10s outside of a loop", tag->text);
-        return n;
-    }
-    for (int i = 0; refused[i]; i++)
-        if (ht_jinja_string_is(tag, refused[i])) return refuse(p, n, refused[i]);
-    ht_jinja_arena_fail(p->a, "there is no tag '%.60s'", tag->text);
+    if (n->name) ht_jinja_arena_fail(p->a, "there is no tag '%.60s'", n->name->text);
     return NULL;
-}
-
-static bool ends_here(const parser *p, const char *const *ends) {
-    for (; ends && *ends; ends++)
-        if (is_name(p, *ends)) return true;
-    return false;
 }
 
 /* The body up to a tag that begins with one of the words; the word is the next token then. NULL: up to the end. */
 static ht_jinja_node *parse_statements(parser *p, const char *const *ends) {
     ht_jinja_node *body = node(p, HT_NODE_BODY);
     if (!enter(p)) return NULL;
-    while (body && !p->a->status) {
+    while (!p->a->status) {
         ht_jinja_node *n = NULL;
         if (p->at->kind == HT_TOKEN_END) {
             while (ends && ends[1]) ends++; /* the tag that would have to come at last */
@@ -773,17 +721,16 @@ static ht_jinja_node *parse_statements(parser *p, const char *const *ends) {
         }
         if (p->at->kind == HT_TOKEN_TEXT) {
             n = node(p, HT_NODE_TEXT);
-            if (n) n->constant = ht_jinja_string_value(p->at->text);
+            n->constant = ht_jinja_string_value(p->at->text);
             advance(p);
         } else if (p->at->kind == HT_TOKEN_PRINT_BEGIN) {
             n = node(p, HT_NODE_PRINT);
             advance(p);
-            ht_jinja_node *value = parse_tuple(p, true, false, NULL);
-            if (n) n->a = value;
-            expect(p, HT_TOKEN_PRINT_END, "}}");
+            parse_print(p, n);
+            expect_kind(p, HT_TOKEN_PRINT_END, "}}");
         } else {
-            expect(p, HT_TOKEN_BLOCK_BEGIN, "{%");
-            if (ends_here(p, ends)) break;
+            expect_kind(p, HT_TOKEN_BLOCK_BEGIN, "{%");
+            if (ends && is_one_of(p, ends)) break;
             n = parse_statement(p);
             end_block(p);
         }

@@ -96,8 +96,4 @@ enum { HT_TEMPLATE_NESTING = 100 }; /* of expressions and statements, at most */
 /* The tree of a template; NULL after a failure. */
 ht_jinja_node *ht_jinja_parse(ht_jinja_arena *a, const char *source, size_t n);
 
-/* Whether filters and tests of these names exist (filters.c, tests.c). */
-bool ht_jinja_filter_exists(const ht_jinja_string *name);
-bool ht_jinja_test_exists(const ht_jinja_string *name);
-
 #endif

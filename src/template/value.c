@@ -495,7 +495,14 @@ static ht_jinja_list *characters(ht_jinja_arena *a, const ht_jinja_string *s) {
     return list;
 }
 
-ht_jinja_list *ht_jinja_items(ht_jinja_arena *a, ht_jinja_value v) {
+ht_jinja_value ht_jinja_pair(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y) {
+    ht_jinja_list *pair = ht_jinja_list_new(a, 2);
+    ht_jinja_list_append(a, pair, x);
+    ht_jinja_list_append(a, pair, y);
+    return ht_jinja_list_value(HT_VALUE_TUPLE, pair);
+}
+
+static ht_jinja_list *items_of(ht_jinja_arena *a, ht_jinja_value v) {
     ht_jinja_list *list;
     switch (v.kind) {
     case HT_VALUE_UNDEFINED: return ht_jinja_list_new(a, 0);
@@ -514,6 +521,12 @@ ht_jinja_list *ht_jinja_items(ht_jinja_arena *a, ht_jinja_value v) {
         return list;
     default: ht_jinja_arena_fail(a, "%s cannot be iterated over", ht_jinja_type_name(v)); return NULL;
     }
+}
+
+ht_jinja_list *ht_jinja_items(ht_jinja_arena *a, ht_jinja_value v) {
+    static ht_jinja_list none; /* never appended to, as only a failure leads here */
+    ht_jinja_list *items = items_of(a, v);
+    return items ? items : &none;
 }
 
 /* ---- dicts ---- */

@@ -114,6 +114,10 @@ static inline ht_jinja_value ht_jinja_real(double x) { return (ht_jinja_value){.
 static inline ht_jinja_value ht_jinja_string_value(const ht_jinja_string *s) {
     return s ? (ht_jinja_value){.kind = HT_VALUE_STRING, .string = s} : ht_jinja_undefined();
 }
+/* A string made of `v`, which stays markup. */
+static inline ht_jinja_value ht_jinja_like(ht_jinja_value v, const ht_jinja_string *s) {
+    return s ? (ht_jinja_value){.kind = HT_VALUE_STRING, .markup = v.markup, .string = s} : ht_jinja_undefined();
+}
 static inline ht_jinja_value ht_jinja_list_value(ht_jinja_value_kind kind, ht_jinja_list *list) {
     return list ? (ht_jinja_value){.kind = kind, .list = list} : ht_jinja_undefined();
 }
@@ -184,7 +188,8 @@ void ht_jinja_format_real(double x, char out[64]);
 
 ht_jinja_list *ht_jinja_list_new(ht_jinja_arena *a, size_t capacity);
 void ht_jinja_list_append(ht_jinja_arena *a, ht_jinja_list *list, ht_jinja_value v);
-/* The items of anything that can be iterated over; an iterator's are used up. NULL and a failure for other values. */
+ht_jinja_value ht_jinja_pair(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y); /* a tuple */
+/* The items of anything that can be iterated over; an iterator's are used up. None and a failure for other values. */
 ht_jinja_list *ht_jinja_items(ht_jinja_arena *a, ht_jinja_value v);
 
 ht_jinja_dict *ht_jinja_dict_new(ht_jinja_arena *a);

@@ -101,16 +101,6 @@ static int byte_token(const char *text, size_t n) {
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static void replace_all(const ht_text *in, const char *from, size_t n_from, const char *to, size_t n_to, ht_text *out) {
-    for (size_t i = 0; i < in->len;) {
-        if (n_from && in->len - i >= n_from && memcmp(in->data + i, from, n_from) == 0) {
-            ht_text_append(out, to, n_to);
-            i += n_from;
-        } else
-            ht_text_append(out, in->data + i++, 1);
-    }
-}
-
 static void swap_texts(ht_text *a, ht_text *b) {
     ht_text swap = *a;
     *a = *b;
@@ -125,13 +115,13 @@ static void replace_in_token(ht_decoder *d, const char *text, size_t n) {
     for (int i = 0; i < plan->n_replace; i++) {
         const ht_decode_replace *r = &plan->replace[i];
         ht_text_clear(&d->piece);
-        replace_all(&d->token, r->from, r->n_from, r->to, r->n_to, &d->piece);
+        ht_append_replaced(&d->piece, d->token.data, d->token.len, r->from, r->n_from, r->to, r->n_to);
         swap_texts(&d->token, &d->piece);
     }
     if (plan->metaspace) {
         bool drop = plan->metaspace_drops && !d->started;
         ht_text_clear(&d->piece);
-        replace_all(&d->token, plan->metaspace, plan->n_metaspace, " ", drop ? 0 : 1, &d->piece);
+        ht_append_replaced(&d->piece, d->token.data, d->token.len, plan->metaspace, plan->n_metaspace, " ", !drop);
         swap_texts(&d->token, &d->piece);
     }
 }
@@ -230,36 +220,31 @@ ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_erro
     return st;
 }
 
-ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err) {
-    *bytes = NULL;
+/* Gives the text of a sequence that has been decoded with this status; the decoder is not used again. */
+static ht_status take_text(ht_decoder *d, ht_status st, char **text, size_t *n, ht_error *err) {
+    *text = NULL;
     *n = 0;
+    if (!st) {
+        finish(d);
+        *n = d->ready.len;
+        *text = ht_text_take(&d->ready);
+        if (!*text) st = ht_fail_memory(err, *n, "decoding");
+    }
+    discard_texts(d);
+    return st;
+}
+
+ht_status ht_tokenizer_token_bytes(const ht_tokenizer *t, int32_t id, char **bytes, size_t *n, ht_error *err) {
     ht_decoder d = {.t = t, .raw = true};
     ht_decoder_join(&d);
-    ht_status st = decode_token(&d, id, err);
-    if (!st) {
-        finish(&d);
-        *n = d.ready.len;
-        *bytes = ht_text_take(&d.ready);
-        if (!*bytes) st = ht_fail_memory(err, *n, "decoding");
-    }
-    discard_texts(&d);
-    return st;
+    return take_text(&d, decode_token(&d, id, err), bytes, n, err);
 }
 
 ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special, char **text,
                               size_t *n, ht_error *err) {
-    *text = NULL;
-    *n = 0;
     ht_decoder d = {.t = t, .skip_special = skip_special};
     restart(&d);
     ht_status st = HT_OK;
     for (size_t i = 0; i < n_ids && !st; i++) st = decode_token(&d, ids[i], err);
-    if (!st) finish(&d);
-    if (!st) {
-        *n = d.ready.len;
-        *text = ht_text_take(&d.ready);
-        if (!*text) st = ht_fail_memory(err, *n, "decoding");
-    }
-    discard_texts(&d);
-    return st;
+    return take_text(&d, st, text, n, err);
 }

@@ -122,17 +122,15 @@ static void encode_cached(ht_encoder *e, const char *text, size_t n) {
     if (made) memcpy(k->ids, e->ids + before, made * sizeof *k->ids);
 }
 
-#define METASPACE "\xE2\x96\x81" /* U+2581 */
-
 /* Splits a SentencePiece text, which has no pre-tokenizer, into words at U+2581 wherever no merge can cross
  * (ht_tokenizer.joins_metaspace): same ids, but shorter pieces that the cache can hold. */
 static void encode_words(ht_encoder *e, const char *text, size_t n) {
     size_t begin = 0, after_space = 0; /* end of the last U+2581 */
     for (size_t at = 0; at + 3 <= n && !e->status;) {
-        const char *hit = memchr(text + at, METASPACE[0], n - at - 2);
+        const char *hit = memchr(text + at, HT_METASPACE[0], n - at - 2);
         if (!hit) break;
         at = (size_t)(hit - text);
-        if (memcmp(hit, METASPACE, 3) != 0) {
+        if (memcmp(hit, HT_METASPACE, 3) != 0) {
             at++;
             continue;
         }

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define METASPACE "\xE2\x96\x81"
-
 /* ---- vocabulary ---- */
 
 typedef struct reader {
@@ -18,6 +16,7 @@ typedef struct reader {
     ht_tokenizer *t;
     const ht_gguf_value *types, *scores; /* NULL when absent */
     bool sentencepiece;                  /* spaces are U+2581, byte fallback */
+    int32_t unk, pad;                    /* -1: none */
     ht_error *err;
 } reader;
 
@@ -44,12 +43,7 @@ static ht_status find_array(const reader *r, const char *key, ht_gguf_type type,
 /* Restores U+2581 in a SentencePiece user-defined token, where the converter replaced it by a space. */
 static ht_status set_respelled(reader *r, int32_t id, ht_bytes text) {
     ht_text respelled = {0};
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.data[i] == ' ')
-            ht_text_append_str(&respelled, METASPACE);
-        else
-            ht_text_append(&respelled, text.data + i, 1);
-    }
+    ht_append_replaced(&respelled, text.data, text.len, " ", 1, HT_METASPACE, 3);
     ht_status st = respelled.failed ? ht_fail_memory(r->err, text.len, "vocabulary")
                                     : ht_vocab_set(&r->t->vocab, id, respelled.data, respelled.len, r->err);
     ht_text_discard(&respelled);
@@ -94,11 +88,18 @@ static ht_status read_id(const reader *r, const char *key, int32_t otherwise, in
     return HT_OK;
 }
 
-static ht_status read_added(reader *r, int32_t unk, int32_t pad) {
+static ht_status read_ids(reader *r, int32_t bos, int32_t eos, int32_t unk) {
+    ht_status st = read_id(r, "tokenizer.ggml.bos_token_id", bos, &r->t->bos);
+    if (!st) st = read_id(r, "tokenizer.ggml.eos_token_id", eos, &r->t->eos);
+    if (!st) st = read_id(r, "tokenizer.ggml.unknown_token_id", unk, &r->unk);
+    return st ? st : read_id(r, "tokenizer.ggml.padding_token_id", -1, &r->pad);
+}
+
+static ht_status read_added(reader *r) {
     ht_tokenizer *t = r->t;
     for (int32_t id = 0; id < t->vocab.n; id++) {
         int type = type_of(r, id);
-        bool named = id == t->bos || id == t->eos || id == unk || id == pad;
+        bool named = id == t->bos || id == t->eos || id == r->unk || id == r->pad;
         bool control = type == HT_GGUF_TOKEN_CONTROL || (named && (type != HT_GGUF_TOKEN_NORMAL || !r->types));
         if (!control && type != HT_GGUF_TOKEN_USER_DEFINED) continue;
         if (!t->vocab.length[id] || ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id)) continue;
@@ -204,7 +205,6 @@ static ht_status read_ends(reader *r, bool bos_by_default) {
 static ht_status read_sentencepiece(reader *r, bool listed_merges) {
     ht_tokenizer *t = r->t;
     bool prefix_space;
-    int32_t unk, pad;
     const ht_gguf_value *merges = NULL;
     r->sentencepiece = true;
     ht_status st = read_tokens(r);
@@ -212,34 +212,30 @@ static ht_status read_sentencepiece(reader *r, bool listed_merges) {
     if (!st && listed_merges && !merges) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.merges");
     if (!st && !merges && !r->scores) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.scores");
     if (!st) st = merges ? read_merges(r, merges) : read_scores(r);
-    if (!st) st = read_id(r, "tokenizer.ggml.bos_token_id", listed_merges ? 2 : 1, &t->bos);
-    if (!st) st = read_id(r, "tokenizer.ggml.eos_token_id", listed_merges ? 1 : 2, &t->eos);
-    if (!st) st = read_id(r, "tokenizer.ggml.unknown_token_id", listed_merges ? 3 : 0, &unk);
-    if (!st) st = read_id(r, "tokenizer.ggml.padding_token_id", -1, &pad);
+    if (!st) st = listed_merges ? read_ids(r, 2, 1, 3) : read_ids(r, 1, 2, 0);
     if (!st) st = read_bool(r, "tokenizer.ggml.add_space_prefix", !listed_merges, &prefix_space);
     if (!st && prefix_space) {
         ht_normal_step *step = ht_add_normal(t, HT_NORMAL_PREPEND, r->err);
         if (!step) return HT_ERR_LIMIT;
-        step->to = ht_copy_text(METASPACE, 3);
+        step->to = ht_copy_text(HT_METASPACE, 3);
         step->n_to = 3;
         t->decode.strip = ht_copy_text(" ", 1);
         t->decode.n_strip = t->decode.strip_count = 1;
         if (!step->to || !t->decode.strip) st = ht_fail_memory(r->err, 3, "normalizer");
     }
-    if (!st) st = ht_add_normal_replace(t, " ", 1, METASPACE, 3, r->err);
-    if (!st) st = ht_add_decode_replace(t, METASPACE, 3, " ", 1, r->err);
+    if (!st) st = ht_add_normal_replace(t, " ", 1, HT_METASPACE, 3, r->err);
+    if (!st) st = ht_add_decode_replace(t, HT_METASPACE, 3, " ", 1, r->err);
     if (st) return st;
     t->byte_fallback = t->fuse_unk = t->decode.byte_fallback = true;
-    if (unk >= 0) {
-        t->unk_text = ht_copy_text(ht_vocab_text(&t->vocab, unk), t->vocab.length[unk]);
-        if (!t->unk_text) return ht_fail_memory(r->err, t->vocab.length[unk], "unknown token");
+    if (r->unk >= 0) {
+        t->unk_text = ht_copy_text(ht_vocab_text(&t->vocab, r->unk), t->vocab.length[r->unk]);
+        if (!t->unk_text) return ht_fail_memory(r->err, t->vocab.length[r->unk], "unknown token");
     }
-    st = read_added(r, unk, pad);
+    st = read_added(r);
     return st ? st : read_ends(r, true);
 }
 
 static ht_status read_byte_level(reader *r) {
-    ht_tokenizer *t = r->t;
     ht_bytes name = {"default", 7};
     (void)ht_gguf_get_string(r->g, "tokenizer.ggml.pre", &name);
     const ht_gguf_stages *row = ht_gguf_stages_named(name);
@@ -248,18 +244,14 @@ static ht_status read_byte_level(reader *r) {
                        "the pre-tokenizer `%.*s` (tokenizer.ggml.pre) is not one that this version knows; use the "
                        "checkpoint's tokenizer.json",
                        (int)(name.len % 64), name.data);
-    ht_status st = ht_gguf_stages_add(row, t, r->err);
-    int32_t unk, pad;
+    ht_status st = ht_gguf_stages_add(row, r->t, r->err);
     const ht_gguf_value *merges = NULL;
     if (!st) st = read_tokens(r);
     if (!st) st = find_array(r, "tokenizer.ggml.merges", HT_GGUF_STRING, 0, &merges);
     if (!st && !merges) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.merges");
     if (!st) st = read_merges(r, merges);
-    if (!st) st = read_id(r, "tokenizer.ggml.bos_token_id", -1, &t->bos);
-    if (!st) st = read_id(r, "tokenizer.ggml.eos_token_id", -1, &t->eos);
-    if (!st) st = read_id(r, "tokenizer.ggml.unknown_token_id", -1, &unk);
-    if (!st) st = read_id(r, "tokenizer.ggml.padding_token_id", -1, &pad);
-    if (!st) st = read_added(r, unk, pad);
+    if (!st) st = read_ids(r, -1, -1, -1);
+    if (!st) st = read_added(r);
     return st ? st : read_ends(r, row->add_bos);
 }
 

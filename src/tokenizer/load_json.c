@@ -1,12 +1,191 @@
-/* Tokenizer from a tokenizer.json, stage by stage. An unsupported step or parameter is refused by name. */
+/* Tokenizer from a tokenizer.json. It is scanned: vocabulary and merges, nearly all of the file, go into flat tables, the rest into
+ * a JSON document, which is loaded stage by stage. An unsupported step or parameter is refused by name. */
 #include "base/checked.h"
 #include "base/error.h"
-#include "tokenizer/json_document.h"
+#include "base/grow.h"
+#include "formats/json.h"
 #include "tokenizer/load_config.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct listed_merge { /* text[begin, begin + n_left + n_right): left and right, adjacent */
+    size_t begin;
+    uint32_t n_left, n_right;
+} listed_merge;
+
+typedef struct document {
+    ht_json *root;              /* without model.vocab and model.merges */
+    bool has_vocab, has_merges; /* no vocabulary where model.vocab is not an object of integers, as in Unigram models */
+    ht_text merge_text;
+    listed_merge *merges;
+    size_t n_merges, merge_capacity;
+} document;
+
+typedef struct parser {
+    ht_json_scanner scan;
+    document *out;
+    ht_vocab *vocab;
+    ht_error *err;
+} parser;
+
+static void fail(parser *p, const char *message) { ht_json_scan_fail(&p->scan, HT_ERR_FORMAT, "%s", message); }
+
+/* ---- the vocabulary ---- */
+
+/* The id at a number, HT_MAX_VOCAB for one beyond the limits; -1 when it is not an integer. */
+static int64_t id_of(const ht_json_scanner *s) {
+    int64_t id = 0;
+    const bool is_negative = s->bytes[0] == '-';
+    for (size_t i = is_negative; i < s->n_bytes; i++) {
+        if (s->bytes[i] < '0' || s->bytes[i] > '9') return -1;
+        if (id < HT_MAX_VOCAB) id = id * 10 + (s->bytes[i] - '0');
+    }
+    return is_negative || id > HT_MAX_VOCAB ? HT_MAX_VOCAB : id;
+}
+
+static void read_vocab(parser *p) {
+    ht_json_scanner *s = &p->scan;
+    while (ht_json_scan_next(s) == HT_SCAN_KEY) {
+        const char *token = s->bytes;
+        const size_t n = s->n_bytes;
+        const ht_json_event event = ht_json_scan_next(s);
+        const int64_t id = event == HT_SCAN_NUMBER ? id_of(s) : -1;
+        if (id < 0)
+            fail(p, "model.vocab has a value that is not an integer");
+        else if (id == HT_MAX_VOCAB)
+            ht_json_scan_fail(s, HT_ERR_LIMIT, "model.vocab has the id %.*s; 0 to %d are supported",
+                              s->n_bytes < 32 ? (int)s->n_bytes : 32, s->bytes, HT_MAX_VOCAB - 1);
+        else if (!s->status)
+            s->status = ht_vocab_set(p->vocab, (int32_t)id, token, n, p->err);
+    }
+}
+
+/* ---- the merges ---- */
+
+static listed_merge *new_merge(parser *p) {
+    document *d = p->out;
+    if (!HT_GROW(d->merges, d->merge_capacity, d->n_merges + 1)) {
+        ht_json_scan_fail_memory(&p->scan);
+        return NULL;
+    }
+    listed_merge *m = &d->merges[d->n_merges++];
+    *m = (listed_merge){.begin = d->merge_text.len};
+    return m;
+}
+
+/* Merge of the form "a b". */
+static void add_joined_merge(parser *p) {
+    const char *text = p->scan.bytes;
+    const size_t n = p->scan.n_bytes;
+    const char *space = n > 2 ? memchr(text + 1, ' ', n - 2) : NULL;
+    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - text))) {
+        fail(p, "model.merges has a text that is not two tokens with one space between");
+        return;
+    }
+    listed_merge *m = new_merge(p);
+    if (!m) return;
+    m->n_left = (uint32_t)(space - text);
+    m->n_right = (uint32_t)(n - m->n_left - 1);
+    ht_text_append(&p->out->merge_text, text, m->n_left);
+    ht_text_append(&p->out->merge_text, space + 1, m->n_right);
+}
+
+/* Merge of the form ["a", "b"]. */
+static void add_pair(parser *p) {
+    listed_merge *m = new_merge(p);
+    uint32_t *side[] = {m ? &m->n_left : NULL, m ? &m->n_right : NULL};
+    int n = 0;
+    ht_json_event event;
+    while (m && (event = ht_json_scan_next(&p->scan)) == HT_SCAN_STRING) {
+        if (n == 2) {
+            fail(p, "model.merges has a merge of more than two tokens");
+            return;
+        }
+        *side[n++] = (uint32_t)p->scan.n_bytes;
+        ht_text_append(&p->out->merge_text, p->scan.bytes, p->scan.n_bytes);
+    }
+    if (!m) return;
+    if (event != HT_SCAN_CLOSE)
+        fail(p, "model.merges has an item that is neither a text nor a pair of texts");
+    else if (n < 2)
+        fail(p, "model.merges has a merge of fewer than two tokens");
+}
+
+static void read_merges(parser *p) {
+    ht_json_event event;
+    while ((event = ht_json_scan_next(&p->scan)) > HT_SCAN_END && event != HT_SCAN_CLOSE) {
+        if (p->scan.n_bytes > UINT32_MAX)
+            fail(p, "model.merges has a text of more than 4 GiB");
+        else if (event == HT_SCAN_STRING)
+            add_joined_merge(p);
+        else if (event == HT_SCAN_ARRAY)
+            add_pair(p);
+        else
+            fail(p, "model.merges has an item that is neither a text nor a pair of texts");
+        if (p->out->merge_text.failed) ht_json_scan_fail_memory(&p->scan);
+    }
+}
+
+/* ---- the document ---- */
+
+/* Reads a vocabulary or merges into its table, or passes over a value of another kind; false: the member is neither, and
+ * belongs to the document. */
+static bool read_table(parser *p, const char *name, ht_json_event event) {
+    const bool is_vocab = strcmp(name, "vocab") == 0, is_object = event == HT_SCAN_OBJECT;
+    bool *has = is_vocab ? &p->out->has_vocab : &p->out->has_merges;
+    if ((!is_vocab && strcmp(name, "merges") != 0) || (!is_object && event != HT_SCAN_ARRAY)) return false;
+    if (*has)
+        fail(p, "the model has two vocabularies or two lists of merges");
+    else if (is_vocab != is_object)
+        (void)ht_json_scan_skip(&p->scan, event);
+    else {
+        *has = true;
+        if (is_vocab)
+            read_vocab(p);
+        else
+            read_merges(p);
+    }
+    return true;
+}
+
+/* The members of an object that has begun; those of the model have tables among them. */
+static ht_json *read_object(parser *p, bool is_model) {
+    ht_json_scanner *s = &p->scan;
+    ht_json *object = ht_json_new_object();
+    if (!object) ht_json_scan_fail_memory(s);
+    while (ht_json_scan_next(s) == HT_SCAN_KEY) {
+        char *name = ht_copy_text(s->bytes, s->n_bytes);
+        const ht_json_event event = name ? ht_json_scan_next(s) : ht_json_scan_fail_memory(s);
+        if (event == HT_SCAN_FAILED || !is_model || !read_table(p, name, event)) {
+            const bool is_next = !is_model && event == HT_SCAN_OBJECT && strcmp(name, "model") == 0;
+            ht_json *value = is_next ? read_object(p, true) : ht_json_scan_value(s, event);
+            if (!value || ht_json_object_set_new(object, name, value)) ht_json_scan_fail_memory(s);
+        }
+        free(name);
+    }
+    return object;
+}
+
+/* Fills `vocab` (without its index) from model.vocab. */
+static ht_status parse_document(const char *json, size_t n, document *out, ht_vocab *vocab, ht_error *err) {
+    *out = (document){0};
+    parser p = {.out = out, .vocab = vocab, .err = err};
+    ht_json_scan_begin(&p.scan, json, n,
+                       &(ht_json_options){.as_python = true, .keeps_nul = true, .values_max = SIZE_MAX}, err);
+    if (ht_json_scan_next(&p.scan) == HT_SCAN_OBJECT) {
+        out->root = read_object(&p, false);
+        (void)ht_json_scan_next(&p.scan);
+    }
+    return ht_json_scan_end(&p.scan);
+}
+
+static void free_document(document *d) {
+    ht_json_decref(d->root);
+    ht_text_discard(&d->merge_text);
+    free(d->merges);
+}
 
 typedef struct loader {
     ht_tokenizer *t;
@@ -51,6 +230,11 @@ static char *copy(loader *l, const char *text, size_t n) {
     return result;
 }
 
+static char *copy_text(loader *l, const ht_json *step, const char *key, size_t *n) {
+    const char *text = get_text(l, step, key, n);
+    return copy(l, text, *n);
+}
+
 /* {"String": "..."} or {"Regex": "..."} */
 static const char *get_pattern(loader *l, const ht_json *step, size_t *n, bool *is_regex) {
     const ht_json *pattern = ht_json_object_get(step, "pattern");
@@ -64,27 +248,40 @@ static const char *get_pattern(loader *l, const ht_json *step, size_t *n, bool *
 }
 
 static ht_behavior get_behavior(loader *l, const ht_json *step, bool required) {
-    static const char *const names[] = {"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"};
     const ht_json *value = ht_json_object_get(step, "behavior");
     if (!value && !required) return HT_SPLIT_ISOLATED;
     const char *name = ht_json_string_value(value);
-    for (int i = 0; name && i < 5; i++)
-        if (strcmp(name, names[i]) == 0) return (ht_behavior)i;
+    for (int i = 0; name && i < HT_BEHAVIORS; i++)
+        if (strcmp(name, ht_behavior_names[i]) == 0) return (ht_behavior)i;
     FAIL(l, HT_ERR_UNSUPPORTED, "%s: the behavior `%.40s` is not known", l->stage, name ? name : "(none)");
     return HT_SPLIT_ISOLATED;
 }
 
-typedef void step_fn(loader *l, const ht_json *step, int depth);
+typedef void step_fn(loader *l, const ht_json *step, const char *type);
 
-/* Calls the step function for each member of a Sequence, listed under `key`. */
-static void each_step(loader *l, const ht_json *sequence, const char *key, int depth, step_fn *fn) {
-    const ht_json *steps = ht_json_object_get(sequence, key);
-    if (!ht_json_is_array(steps)) {
-        FAIL(l, HT_ERR_FORMAT, "%s: a Sequence has no list `%s`", l->stage, key);
-        return;
-    }
+/* Loads a step, or all of a Sequence, which lists them under `key`. */
+static void load_steps(loader *l, const ht_json *step, const char *key, step_fn *load, int depth) {
+    const char *type = type_of(l, step);
+    if (!l->status && strcmp(type, "Sequence") != 0) load(l, step, type);
+    if (l->status || strcmp(type, "Sequence") != 0) return;
+    const ht_json *steps = ht_json_object_get(step, key);
+    if (!ht_json_is_array(steps)) FAIL(l, HT_ERR_FORMAT, "%s: a Sequence has no list `%s`", l->stage, key);
     if (depth >= 8) FAIL(l, HT_ERR_LIMIT, "%s: Sequences are nested more than 8 deep", l->stage);
-    for (size_t i = 0; i < ht_json_array_size(steps) && !l->status; i++) fn(l, ht_json_array_get(steps, i), depth + 1);
+    for (size_t i = 0; i < ht_json_array_size(steps) && !l->status; i++)
+        load_steps(l, ht_json_array_get(steps, i), key, load, depth + 1);
+}
+
+/* The next step of a stage; NULL with an error when there are too many. */
+static ht_normal_step *add_normal(loader *l, ht_normal_kind kind) {
+    ht_normal_step *s = l->status ? NULL : ht_add_normal(l->t, kind, l->err);
+    if (!s && !l->status) l->status = HT_ERR_LIMIT;
+    return s;
+}
+
+static ht_pre_step *add_pre(loader *l, ht_pre_kind kind) {
+    ht_pre_step *s = l->status ? NULL : ht_add_pre(l->t, kind, l->err);
+    if (!s && !l->status) l->status = HT_ERR_LIMIT;
+    return s;
 }
 
 /* ---- normalizer ---- */
@@ -99,8 +296,8 @@ static void load_replace(loader *l, const ht_json *step) {
         l->status = ht_add_normal_replace(l->t, pattern, n, content, n_content, l->err);
         return;
     }
-    ht_normal_step *s = ht_add_normal(l->t, HT_NORMAL_REPLACE_REGEX, l->err);
-    l->status = s ? ht_regex_new(pattern, n, &s->regex, l->err) : HT_ERR_LIMIT;
+    ht_normal_step *s = add_normal(l, HT_NORMAL_REPLACE_REGEX);
+    if (s) l->status = ht_regex_new(pattern, n, &s->regex, l->err);
     if (l->status) return;
     s->from = copy(l, pattern, n);
     s->n_from = n;
@@ -108,42 +305,24 @@ static void load_replace(loader *l, const ht_json *step) {
     s->n_to = n_content;
 }
 
-static void load_normalizer(loader *l, const ht_json *step, int depth) {
-    static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
-    const char *type = type_of(l, step);
-    if (l->status) return;
-    if (strcmp(type, "Sequence") == 0) {
-        each_step(l, step, "normalizers", depth, load_normalizer);
-        return;
-    }
-    if (strcmp(type, "Replace") == 0) {
-        load_replace(l, step);
-        return;
-    }
-    ht_normal_step s = {.kind = HT_NORMAL_FORM};
+static void load_normalizer(loader *l, const ht_json *step, const char *type) {
     int form = 0;
-    while (form < 4 && strcmp(type, forms[form]) != 0) form++;
-    if (form < 4)
-        s.form = (ht_normal_form)form;
+    while (form < HT_NORMAL_FORMS && strcmp(type, ht_normal_form_names[form]) != 0) form++;
+    ht_normal_step *s;
+    if (strcmp(type, "Replace") == 0)
+        load_replace(l, step);
     else if (strcmp(type, "Lowercase") == 0)
-        s.kind = HT_NORMAL_LOWERCASE;
-    else if (strcmp(type, "Prepend") == 0) {
-        s.kind = HT_NORMAL_PREPEND;
-        const char *text = get_text(l, step, "prepend", &s.n_to);
-        s.to = copy(l, text, s.n_to);
+        add_normal(l, HT_NORMAL_LOWERCASE);
+    else if (form < HT_NORMAL_FORMS) {
+        if ((s = add_normal(l, HT_NORMAL_FORM))) s->form = (ht_normal_form)form;
+    } else if (strcmp(type, "Prepend") == 0) {
+        if ((s = add_normal(l, HT_NORMAL_PREPEND))) s->to = copy_text(l, step, "prepend", &s->n_to);
     } else if (strcmp(type, "Strip") == 0) {
-        s.kind = HT_NORMAL_STRIP;
-        s.left = get_bool(l, step, "strip_left", true);
-        s.right = get_bool(l, step, "strip_right", true);
+        if (!(s = add_normal(l, HT_NORMAL_STRIP))) return;
+        s->left = get_bool(l, step, "strip_left", true);
+        s->right = get_bool(l, step, "strip_right", true);
     } else
         FAIL(l, HT_ERR_UNSUPPORTED, "the normalizer `%.40s` is not supported", type);
-    ht_normal_step *place = l->status ? NULL : ht_add_normal(l->t, s.kind, l->err);
-    if (place)
-        *place = s;
-    else {
-        ht_normal_step_free(&s);
-        if (!l->status) l->status = HT_ERR_LIMIT;
-    }
 }
 
 /* ---- pre-tokenizer ---- */
@@ -159,11 +338,8 @@ static void load_split(loader *l, const ht_json *step) {
         l->status = ht_add_split_regex(l->t, pattern, n, behavior, invert, l->err);
         return;
     }
-    ht_pre_step *s = ht_add_pre(l->t, HT_PRE_SPLIT, l->err);
-    if (!s) {
-        l->status = HT_ERR_LIMIT;
-        return;
-    }
+    ht_pre_step *s = add_pre(l, HT_PRE_SPLIT);
+    if (!s) return;
     s->behavior = behavior;
     s->invert = invert;
     s->text = copy(l, pattern, n);
@@ -180,63 +356,55 @@ static const char *get_prepend_scheme(loader *l, const ht_json *step) {
     return scheme;
 }
 
-static void load_metaspace(loader *l, const ht_json *step, ht_pre_step *s) {
+static void load_metaspace(loader *l, const ht_json *step) {
     const char *scheme = get_prepend_scheme(l, step);
-    const char *replacement = get_text(l, step, "replacement", &s->n_replacement);
-    s->kind = HT_PRE_METASPACE;
+    ht_pre_step *s = add_pre(l, HT_PRE_METASPACE);
+    if (!s) return;
     s->add_prefix_space = strcmp(scheme, "always") == 0;
     s->prefix_first = strcmp(scheme, "first") == 0;
     s->split = get_bool(l, step, "split", true);
-    s->replacement = copy(l, replacement, s->n_replacement);
+    s->replacement = copy_text(l, step, "replacement", &s->n_replacement);
     size_t length = 0;
-    if (s->n_replacement) ht_utf8_next(replacement, &length);
+    if (s->replacement && s->n_replacement) ht_utf8_next(s->replacement, &length);
     if (!length || length != s->n_replacement)
         FAIL(l, HT_ERR_FORMAT, "pre_tokenizer: Metaspace's `replacement` is not one character");
 }
 
+static void load_byte_level(loader *l, const ht_json *step) {
+    ht_pre_step *s = add_pre(l, HT_PRE_BYTE_LEVEL);
+    if (!s) return;
+    s->add_prefix_space = get_bool(l, step, "add_prefix_space", true);
+    s->scan = get_bool(l, step, "use_regex", true) ? ht_scan_gpt2 : NULL;
+}
+
+static void add_classes(loader *l, uint8_t classes, ht_behavior behavior) {
+    ht_pre_step *s = add_pre(l, HT_PRE_SPLIT);
+    if (!s) return;
+    s->classes = classes;
+    s->behavior = behavior;
+}
+
 #define WORDS_AND_OTHERS "[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+"
 
-static void load_pre_tokenizer(loader *l, const ht_json *step, int depth) {
-    const char *type = type_of(l, step);
-    if (l->status) return;
-    if (strcmp(type, "Sequence") == 0) {
-        each_step(l, step, "pretokenizers", depth, load_pre_tokenizer);
-        return;
-    }
-    if (strcmp(type, "Split") == 0) {
+static void load_pre_tokenizer(loader *l, const ht_json *step, const char *type) {
+    if (strcmp(type, "Split") == 0)
         load_split(l, step);
-        return;
-    }
-    if (strcmp(type, "Whitespace") == 0) {
+    else if (strcmp(type, "Whitespace") == 0)
         l->status =
             ht_add_split_regex(l->t, WORDS_AND_OTHERS, strlen(WORDS_AND_OTHERS), HT_SPLIT_REMOVED, true, l->err);
-        return;
-    }
-    ht_pre_step s = {.kind = HT_PRE_SPLIT};
-    if (strcmp(type, "ByteLevel") == 0) {
-        s.kind = HT_PRE_BYTE_LEVEL;
-        s.add_prefix_space = get_bool(l, step, "add_prefix_space", true);
-        s.scan = get_bool(l, step, "use_regex", true) ? ht_scan_gpt2 : NULL;
-    } else if (strcmp(type, "Digits") == 0) {
-        s.classes = HT_CLASS_DIGIT;
-        s.behavior = get_bool(l, step, "individual_digits", false) ? HT_SPLIT_ISOLATED : HT_SPLIT_CONTIGUOUS;
-    } else if (strcmp(type, "Punctuation") == 0) {
-        s.classes = HT_CLASS_PUNCT_STEP;
-        s.behavior = get_behavior(l, step, false);
-    } else if (strcmp(type, "WhitespaceSplit") == 0) {
-        s.classes = HT_CLASS_SPACE;
-        s.behavior = HT_SPLIT_REMOVED;
-    } else if (strcmp(type, "Metaspace") == 0)
-        load_metaspace(l, step, &s);
+    else if (strcmp(type, "ByteLevel") == 0)
+        load_byte_level(l, step);
+    else if (strcmp(type, "Digits") == 0)
+        add_classes(l, HT_CLASS_DIGIT,
+                    get_bool(l, step, "individual_digits", false) ? HT_SPLIT_ISOLATED : HT_SPLIT_CONTIGUOUS);
+    else if (strcmp(type, "Punctuation") == 0)
+        add_classes(l, HT_CLASS_PUNCT_STEP, get_behavior(l, step, false));
+    else if (strcmp(type, "WhitespaceSplit") == 0)
+        add_classes(l, HT_CLASS_SPACE, HT_SPLIT_REMOVED);
+    else if (strcmp(type, "Metaspace") == 0)
+        load_metaspace(l, step);
     else
         FAIL(l, HT_ERR_UNSUPPORTED, "the pre_tokenizer `%.40s` is not supported", type);
-    ht_pre_step *place = l->status ? NULL : ht_add_pre(l->t, s.kind, l->err);
-    if (place)
-        *place = s;
-    else {
-        ht_pre_step_free(&s);
-        if (!l->status) l->status = HT_ERR_LIMIT;
-    }
 }
 
 /* ---- decoder ---- */
@@ -273,14 +441,8 @@ static void load_decode_replace(loader *l, const ht_json *step) {
 }
 
 /* Decoder steps have one order in all known files; the streaming decoder relies on it. */
-static void load_decoder(loader *l, const ht_json *step, int depth) {
+static void load_decoder(loader *l, const ht_json *step, const char *type) {
     static const char *const order[] = {"ByteLevel", "Replace", "Metaspace", "ByteFallback", "Fuse", "Strip"};
-    const char *type = type_of(l, step);
-    if (l->status) return;
-    if (strcmp(type, "Sequence") == 0) {
-        each_step(l, step, "decoders", depth, load_decoder);
-        return;
-    }
     int rank = 0;
     while (rank < 6 && strcmp(type, order[rank]) != 0) rank++;
     if (rank == 6) FAIL(l, HT_ERR_UNSUPPORTED, "the decoder `%.40s` is not supported", type);
@@ -333,12 +495,8 @@ static void load_template(loader *l, const ht_json *step) {
     if (!seen) FAIL(l, HT_ERR_FORMAT, "post_processor: `single` lacks the text itself");
 }
 
-static void load_post_processor(loader *l, const ht_json *step, int depth) {
-    const char *type = type_of(l, step);
-    if (l->status) return;
-    if (strcmp(type, "Sequence") == 0)
-        each_step(l, step, "processors", depth, load_post_processor);
-    else if (strcmp(type, "TemplateProcessing") == 0)
+static void load_post_processor(loader *l, const ht_json *step, const char *type) {
+    if (strcmp(type, "TemplateProcessing") == 0)
         load_template(l, step);
     else if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
         append_id(l, false, ht_json_array_get(ht_json_object_get(step, "cls"), 1));
@@ -354,7 +512,7 @@ static bool is_empty(const ht_json *value) {
            (ht_json_is_number(value) && ht_json_number_value(value) == 0);
 }
 
-static void load_merges(loader *l, const ht_json_document *d) {
+static void load_merges(loader *l, const document *d) {
     if (d->n_merges > HT_MAX_MERGES)
         FAIL(l, HT_ERR_LIMIT, "model.merges has %zu merges; at most %d are supported", d->n_merges, HT_MAX_MERGES);
     if (!l->status) l->status = ht_merges_reserve(&l->t->merges, (int32_t)d->n_merges, l->err);
@@ -362,7 +520,7 @@ static void load_merges(loader *l, const ht_json_document *d) {
     for (size_t i = 0, n; i < d->n_merges && !l->status; i += n) {
         n = ht_min_size(HT_MERGE_BATCH, d->n_merges - i);
         for (size_t k = 0; k < n; k++) {
-            const ht_listed_merge *m = &d->merges[i + k];
+            const listed_merge *m = &d->merges[i + k];
             const char *left = d->merge_text.data + m->begin;
             batch[k] = (ht_merge_text){left, left + m->n_left, m->n_left, m->n_right};
         }
@@ -370,7 +528,7 @@ static void load_merges(loader *l, const ht_json_document *d) {
     }
 }
 
-static void load_model(loader *l, const ht_json_document *d) {
+static void load_model(loader *l, const document *d) {
     static const char *const must_be_empty[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     const ht_json *model = ht_json_object_get(d->root, "model");
     const char *type = ht_json_string_value(ht_json_object_get(model, "type"));
@@ -434,17 +592,17 @@ static void check_ends(loader *l) {
 }
 
 /* Loads a stage when the document has it. */
-static void load_stage(loader *l, const ht_json *root, const char *key, step_fn *fn) {
-    const ht_json *stage = ht_json_object_get(root, key);
-    l->stage = key;
-    if (!l->status && stage && !ht_json_is_null(stage)) fn(l, stage, 0);
+static void load_stage(loader *l, const ht_json *root, const char *stage, const char *key, step_fn *load) {
+    const ht_json *steps = ht_json_object_get(root, stage);
+    l->stage = stage;
+    if (!l->status && steps && !ht_json_is_null(steps)) load_steps(l, steps, key, load, 0);
 }
 
-static void load_document(loader *l, const ht_json_document *d, const char *config, size_t n_config) {
-    load_stage(l, d->root, "normalizer", load_normalizer);
-    load_stage(l, d->root, "pre_tokenizer", load_pre_tokenizer);
-    load_stage(l, d->root, "post_processor", load_post_processor);
-    load_stage(l, d->root, "decoder", load_decoder);
+static void load_document(loader *l, const document *d, const char *config, size_t n_config) {
+    load_stage(l, d->root, "normalizer", "normalizers", load_normalizer);
+    load_stage(l, d->root, "pre_tokenizer", "pretokenizers", load_pre_tokenizer);
+    load_stage(l, d->root, "post_processor", "processors", load_post_processor);
+    load_stage(l, d->root, "decoder", "decoders", load_decoder);
     const ht_json *decoder = ht_json_object_get(d->root, "decoder");
     l->t->may_add_bos = is_empty(ht_json_object_get(d->root, "post_processor"));
     l->t->decode.join_spaces = !decoder || ht_json_is_null(decoder);
@@ -463,10 +621,10 @@ ht_status ht_tokenizer_from_json(const char *json, size_t n, const char *config,
     loader l = {.err = err};
     l.t = ht_tokenizer_new(err);
     if (!l.t) return HT_ERR_MEMORY;
-    ht_json_document d;
-    l.status = ht_json_document_parse(json, n, &d, &l.t->vocab, err);
+    document d;
+    l.status = parse_document(json, n, &d, &l.t->vocab, err);
     if (!l.status) load_document(&l, &d, config, n_config);
-    ht_json_document_free(&d);
+    free_document(&d);
     if (l.status) {
         ht_tokenizer_free(l.t);
         return l.status;

@@ -48,17 +48,16 @@ static ht_status replace_regex(const ht_normal_step *s, ht_regex_work **regex, c
     if (!*regex && !(*regex = ht_regex_work_new())) return ht_fail_memory(err, n, "normalizer");
     size_t done = 0, from = 0;
     while (from <= n) {
-        bool found;
-        size_t begin, end;
-        ht_status st = ht_regex_find(s->regex, *regex, text, n, from, &found, &begin, &end, err);
+        ht_regex_match match;
+        ht_status st = ht_regex_find(s->regex, *regex, text, n, from, &match, err);
         if (st) return st;
-        if (!found) break;
-        copy(in, done, begin, out);
-        put(out, s->to, s->n_to, mark_of(in, begin, end));
-        done = from = end;
-        if (begin == end) { /* empty match: continue behind the next character */
+        if (!match.found) break;
+        copy(in, done, match.begin, out);
+        put(out, s->to, s->n_to, mark_of(in, match.begin, match.end));
+        done = from = match.end;
+        if (match.begin == match.end) { /* empty match: continue behind the next character */
             size_t length = 1;
-            if (end < n) ht_utf8_next(text + end, &length);
+            if (from < n) ht_utf8_next(text + from, &length);
             from += length;
         }
     }

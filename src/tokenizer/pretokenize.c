@@ -30,47 +30,29 @@ static void flush(splitter *s) {
     s->pending = false;
 }
 
-static void set_pending(splitter *s, size_t begin, size_t end, bool is_match) {
-    s->pending = true;
-    s->pending_is_match = is_match;
-    s->begin = begin;
-    s->end = end;
-}
-
 static void add_span(splitter *s, size_t begin, size_t end, bool is_match) {
     is_match = is_match != s->invert;
+    bool joins = false;
     switch (s->behavior) {
     case HT_SPLIT_ISOLATED: emit(s, begin, end); return;
     case HT_SPLIT_REMOVED:
         if (!is_match) emit(s, begin, end);
         return;
-    case HT_SPLIT_CONTIGUOUS:
-        if (s->pending && is_match == s->previous_is_match)
-            s->end = end;
-        else {
-            flush(s);
-            set_pending(s, begin, end, is_match);
-        }
-        break;
+    case HT_SPLIT_CONTIGUOUS: joins = is_match == s->previous_is_match; break;
     case HT_SPLIT_MERGED_WITH_PREVIOUS: /* a match joins the gap before it, unless another match did */
-        if (s->pending && is_match && !s->previous_is_match)
-            s->end = end;
-        else {
-            flush(s);
-            set_pending(s, begin, end, is_match);
-        }
+        joins = is_match && !s->previous_is_match;
         break;
-    case HT_SPLIT_MERGED_WITH_NEXT: /* a match joins the gap behind it; of adjacent matches, the last */
-        if (s->pending && s->pending_is_match && !is_match) {
-            s->end = end;
-            s->pending_is_match = false;
-        } else {
-            flush(s);
-            set_pending(s, begin, end, is_match);
-        }
-        break;
+    default: /* HT_SPLIT_MERGED_WITH_NEXT: a match joins the gap behind it; of adjacent matches, the last */
+        joins = s->pending_is_match && !is_match;
     }
     s->previous_is_match = is_match;
+    if (!s->pending || !joins) {
+        flush(s);
+        s->begin = begin;
+    }
+    s->pending = true;
+    s->pending_is_match = is_match;
+    s->end = end;
 }
 
 static void split_by_regex(splitter *s, const ht_regex *re, size_t n) {
@@ -81,20 +63,19 @@ static void split_by_regex(splitter *s, const ht_regex *re, size_t n) {
     }
     size_t done = 0, from = 0, last_end = SIZE_MAX;
     while (from <= n && !e->status) {
-        bool found;
-        size_t begin, end;
-        e->status = ht_regex_find(re, e->regex, s->text, n, from, &found, &begin, &end, e->err);
-        if (e->status || !found) break;
-        bool empty = begin == end;
-        if (!empty || end != last_end) { /* an empty match directly behind a match is dropped */
-            if (done < begin) add_span(s, done, begin, false);
-            add_span(s, begin, end, true);
-            done = last_end = end;
+        ht_regex_match match;
+        e->status = ht_regex_find(re, e->regex, s->text, n, from, &match, e->err);
+        if (e->status || !match.found) break;
+        bool empty = match.begin == match.end;
+        if (!empty || match.end != last_end) { /* an empty match directly behind a match is dropped */
+            if (done < match.begin) add_span(s, done, match.begin, false);
+            add_span(s, match.begin, match.end, true);
+            done = last_end = match.end;
         }
-        from = end;
+        from = match.end;
         if (empty) {
             size_t length = 1;
-            if (end < n) ht_utf8_next(s->text + end, &length);
+            if (from < n) ht_utf8_next(s->text + from, &length);
             from += length;
         }
     }
@@ -201,11 +182,7 @@ static void run_metaspace(ht_encoder *e, int step, const char *text, size_t n, b
     ht_text_clear(rewritten);
     if (!has_prefix && (p->add_prefix_space || (p->prefix_first && at_start)))
         ht_text_append(rewritten, p->replacement, p->n_replacement);
-    for (size_t i = 0; i < n; i++)
-        if (text[i] == ' ')
-            ht_text_append(rewritten, p->replacement, p->n_replacement);
-        else
-            ht_text_append(rewritten, text + i, 1);
+    ht_append_replaced(rewritten, text, n, " ", 1, p->replacement, p->n_replacement);
     if (rewritten->failed) {
         e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
         return;

@@ -161,10 +161,10 @@ void ht_regex_work_free(ht_regex_work *w) {
     free(w);
 }
 
-ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, size_t n, size_t from, bool *found,
-                        size_t *begin, size_t *end, ht_error *err) {
+ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, size_t n, size_t from,
+                        ht_regex_match *match, ht_error *err) {
     int rc = pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, w->data, w->context);
-    *found = false;
+    *match = (ht_regex_match){0};
     if (rc == PCRE2_ERROR_NOMATCH) return HT_OK;
     if (rc < 0) {
         char message[160];
@@ -172,8 +172,7 @@ ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, 
         return ht_fail(err, HT_ERR_LIMIT, "matching the pre-tokenizer's regular expression failed: %s", message);
     }
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(w->data);
-    *found = range[0] <= range[1]; /* guards against \K, which could put the start behind the end */
-    *begin = range[0];
-    *end = range[1];
+    /* The order guards against \K, which could put the start behind the end. */
+    *match = (ht_regex_match){range[0] <= range[1], range[0], range[1]};
     return HT_OK;
 }

@@ -18,9 +18,14 @@ void ht_regex_free(ht_regex *re); /* NULL is fine */
 ht_regex_work *ht_regex_work_new(void);
 void ht_regex_work_free(ht_regex_work *w); /* NULL is fine */
 
-/* First match in text[from, n), which must be valid UTF-8 with `from` at a character boundary. Sets *found and its
- * range. A pattern that exceeds the step limit is an error. */
-ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, size_t n, size_t from, bool *found,
-                        size_t *begin, size_t *end, ht_error *err);
+typedef struct ht_regex_match {
+    bool found;
+    size_t begin, end;
+} ht_regex_match;
+
+/* First match in text[from, n), which must be valid UTF-8 with `from` at a character boundary. A pattern that exceeds the step
+ * limit is an error. */
+ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, size_t n, size_t from,
+                        ht_regex_match *match, ht_error *err);
 
 #endif

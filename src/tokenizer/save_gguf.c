@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define METASPACE "\xE2\x96\x81"
-
 static ht_status out_of_memory(ht_error *err) { return ht_fail_memory(err, 0, "GGUF metadata"); }
 
 static ht_status set(ht_json *metadata, const char *key, ht_json *value, ht_error *err) {
@@ -128,14 +126,14 @@ static bool is_text(const char *text, size_t n, const char *expected) {
 static bool merges_cross_words(const ht_tokenizer *t) {
     for (int32_t i = 0; i < t->merges.n; i++)
         if (t->vocab.length[t->merges.product[i]] > 1 &&
-            strstr(ht_vocab_text(&t->vocab, t->merges.product[i]) + 1, METASPACE))
+            strstr(ht_vocab_text(&t->vocab, t->merges.product[i]) + 1, HT_METASPACE))
             return true;
     return false;
 }
 
 static ht_status read_metaspace(const ht_tokenizer *t, bool *prefix, ht_error *err) {
     const ht_pre_step *s = &t->pre[0];
-    if (!is_text(s->replacement, s->n_replacement, METASPACE))
+    if (!is_text(s->replacement, s->n_replacement, HT_METASPACE))
         return refuse(err, "pre_tokenizer", "Metaspace replaces a space by something else than U+2581");
     if (s->split && merges_cross_words(t))
         return refuse(err, "pre_tokenizer", "Metaspace splits a text within what the vocabulary has as one token");
@@ -155,7 +153,7 @@ static bool splits_nothing(const ht_pre_step *s) {
 static ht_status read_spaces(const ht_tokenizer *t, bool *prefix, ht_error *err) {
     const ht_normal_step *n = t->normalizer;
     const int prepends =
-        t->n_normalizer && n[0].kind == HT_NORMAL_PREPEND && is_text(n[0].to, n[0].n_to, METASPACE) ? 1 : 0;
+        t->n_normalizer && n[0].kind == HT_NORMAL_PREPEND && is_text(n[0].to, n[0].n_to, HT_METASPACE) ? 1 : 0;
     *prefix = prepends;
     if (t->n_pre == 1 && t->pre[0].kind == HT_PRE_METASPACE) {
         if (t->n_normalizer) return refuse(err, "normalizer", "there are steps before Metaspace");
@@ -165,7 +163,7 @@ static ht_status read_spaces(const ht_tokenizer *t, bool *prefix, ht_error *err)
         return refuse(err, "pre_tokenizer", "SentencePiece vocabularies are not split into pieces there");
     n += prepends;
     if (t->n_normalizer != prepends + 1 || n->kind != HT_NORMAL_REPLACE || !is_text(n->from, n->n_from, " ") ||
-        !is_text(n->to, n->n_to, METASPACE))
+        !is_text(n->to, n->n_to, HT_METASPACE))
         return refuse(err, "normalizer", "expected that spaces become U+2581, and nothing else");
     return HT_OK;
 }
@@ -285,11 +283,7 @@ static int type_of(const ht_tokenizer *t, int32_t id) {
 /* A user-defined token of SentencePiece is written as it occurs in a text, with spaces. */
 static ht_json *spelled(const char *text, size_t n) {
     ht_text out = {0};
-    for (size_t i = 0; i < n; i++) {
-        const bool space = n - i >= 3 && !memcmp(text + i, METASPACE, 3);
-        ht_text_append(&out, space ? " " : text + i, 1);
-        if (space) i += 2;
-    }
+    ht_append_replaced(&out, text, n, HT_METASPACE, 3, " ", 1);
     ht_json *value = out.failed ? NULL : ht_json_stringn(n ? out.data : "", out.len);
     ht_text_discard(&out);
     return value;

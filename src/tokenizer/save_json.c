@@ -16,23 +16,22 @@ static bool push(ht_json *list, ht_json *step) { return step && !ht_json_array_a
 static ht_json *text_of(const char *text, size_t n) { return ht_json_stringn(n ? text : "", n); }
 
 /* A stage of several steps: none is null, one stands alone, more are a Sequence, which lists them under `key`. Takes the
- * list. */
-static ht_json *stage_of(ht_json *steps, const char *key) {
-    ht_json *stage;
-    if (ht_json_array_size(steps) == 0)
+ * list; NULL where it is not whole. */
+static ht_json *stage_of(ht_json *steps, bool is_whole, const char *key) {
+    ht_json *stage = NULL;
+    if (is_whole && ht_json_array_size(steps) == 0)
         stage = ht_json_null();
-    else if (ht_json_array_size(steps) == 1)
+    else if (is_whole && ht_json_array_size(steps) == 1)
         stage = ht_json_incref(ht_json_array_get(steps, 0));
-    else
+    else if (is_whole)
         stage = ht_json_pack("{s:s, s:O}", "type", "Sequence", key, steps);
     ht_json_decref(steps);
     return stage;
 }
 
 static ht_json *normal_step(const ht_normal_step *s) {
-    static const char *const forms[] = {[HT_NFC] = "NFC", [HT_NFD] = "NFD", [HT_NFKC] = "NFKC", [HT_NFKD] = "NFKD"};
     switch (s->kind) {
-    case HT_NORMAL_FORM: return ht_json_pack("{s:s}", "type", forms[s->form]);
+    case HT_NORMAL_FORM: return ht_json_pack("{s:s}", "type", ht_normal_form_names[s->form]);
     case HT_NORMAL_PREPEND: return ht_json_pack("{s:s, s:o}", "type", "Prepend", "prepend", text_of(s->to, s->n_to));
     case HT_NORMAL_REPLACE:
     case HT_NORMAL_REPLACE_REGEX:
@@ -50,15 +49,11 @@ static ht_json *normalizer_of(const ht_tokenizer *t) {
     ht_json *steps = ht_json_new_array();
     bool good = steps;
     for (int i = 0; i < t->n_normalizer && good; i++) good = push(steps, normal_step(&t->normalizer[i]));
-    if (good) return stage_of(steps, "normalizers");
-    ht_json_decref(steps);
-    return NULL;
+    return stage_of(steps, good, "normalizers");
 }
 
 static ht_json *split_step(const ht_pre_step *s) {
-    static const char *const behaviors[] = {"Isolated", "Removed", "Contiguous", "MergedWithPrevious",
-                                            "MergedWithNext"};
-    const char *behavior = behaviors[s->behavior];
+    const char *behavior = ht_behavior_names[s->behavior];
     if (s->classes == HT_CLASS_DIGIT)
         return ht_json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", s->behavior == HT_SPLIT_ISOLATED);
     if (s->classes == HT_CLASS_SPACE) return ht_json_pack("{s:s}", "type", "WhitespaceSplit");
@@ -89,9 +84,7 @@ static ht_json *pre_tokenizer_of(const ht_tokenizer *t) {
     ht_json *steps = ht_json_new_array();
     bool good = steps;
     for (int i = 0; i < t->n_pre && good; i++) good = push(steps, pre_step(&t->pre[i]));
-    if (good) return stage_of(steps, "pretokenizers");
-    ht_json_decref(steps);
-    return NULL;
+    return stage_of(steps, good, "pretokenizers");
 }
 
 static ht_json *decoder_of(const ht_tokenizer *t) {
@@ -118,9 +111,7 @@ static ht_json *decoder_of(const ht_tokenizer *t) {
     /* A document without a decoder joins tokens by spaces; a decoder that does nothing is one that only fuses. */
     if (good && !d->join_spaces && ht_json_array_size(steps) == 0)
         good = push(steps, ht_json_pack("{s:s}", "type", "Fuse"));
-    if (good) return stage_of(steps, "decoders");
-    ht_json_decref(steps);
-    return NULL;
+    return stage_of(steps, good, "decoders");
 }
 
 /* ---- post-processor and added tokens ---- */

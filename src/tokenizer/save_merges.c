@@ -117,7 +117,7 @@ static bool is_run(const ht_vocab *v, int32_t id, run *out) {
 
 /* Added tokens whose text the normalizer leaves alone are found before any merge. */
 static bool is_found_before(const ht_tokenizer *t, int32_t id) {
-    return (t->flags[id] & HT_TOKEN_ADDED) && !strstr(ht_vocab_text(&t->vocab, id), "\xE2\x96\x81");
+    return (t->flags[id] & HT_TOKEN_ADDED) && !strstr(ht_vocab_text(&t->vocab, id), HT_METASPACE);
 }
 
 /* Ranks the products by their first merges. A product whose merges are not adjacent has no rank of its own. */

@@ -97,20 +97,15 @@ static bool is_space_at(const char *text, size_t at, size_t *length) {
     return ht_unicode_class(ht_utf8_next(text + at, length)) & HT_CLASS_SPACE;
 }
 
-static void report(const ht_added *token, int32_t value, const char *text, size_t n, size_t begin, size_t end,
-                   size_t *done, ht_part_fn *fn, void *user) {
+/* Takes the spaces around a match that its token strips, those before it from `done` on. */
+static void strip_spaces(const ht_added *token, const char *text, size_t n, size_t done, size_t *begin, size_t *end) {
     size_t length;
-    if (token->lstrip)
-        while (begin > *done) {
-            size_t before = char_before(text, begin);
-            if (before < *done || !is_space_at(text, before, &length)) break;
-            begin = before;
-        }
-    if (token->rstrip)
-        while (end < n && is_space_at(text, end, &length)) end += length;
-    if (*done < begin) fn(user, text, *done, begin, -1);
-    fn(user, text, begin, end, value);
-    *done = end;
+    while (token->lstrip && *begin > done) {
+        size_t before = char_before(text, *begin);
+        if (before < done || !is_space_at(text, before, &length)) break;
+        *begin = before;
+    }
+    while (token->rstrip && *end < n && is_space_at(text, *end, &length)) *end += length;
 }
 
 /* Where the token's own text begins in a match of its normal form, which may have a U+2581 in front. */
@@ -131,10 +126,15 @@ void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text,
             continue;
         }
         const ht_added *token = &t->added[value];
-        if ((!token->control || may_be_special(user, token->special, own_text(token, at, end), end)) &&
-            (!token->single_word || is_single_word(text, n, at, end)))
-            report(token, value, text, n, at, end, &done, fn, user);
+        size_t begin = at;
         at = end;
+        if ((token->control && !may_be_special(user, token->special, own_text(token, begin, end), end)) ||
+            (token->single_word && !is_single_word(text, n, begin, end)))
+            continue;
+        strip_spaces(token, text, n, done, &begin, &end);
+        if (done < begin) fn(user, text, done, begin, -1);
+        fn(user, text, begin, end, value);
+        done = end;
     }
     if (done < n) fn(user, text, done, n, -1);
 }

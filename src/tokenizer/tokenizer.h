@@ -15,6 +15,8 @@
 
 #define HT_MAX_STEPS 32 /* steps of a normalizer, a pre-tokenizer or a decoder */
 
+#define HT_METASPACE "\xE2\x96\x81" /* U+2581, which stands for a space in SentencePiece vocabularies */
+
 /* ---- normalizer ---- */
 
 typedef enum ht_normal_kind {
@@ -42,7 +44,8 @@ typedef enum ht_behavior {
     HT_SPLIT_REMOVED,
     HT_SPLIT_CONTIGUOUS,
     HT_SPLIT_MERGED_WITH_PREVIOUS,
-    HT_SPLIT_MERGED_WITH_NEXT
+    HT_SPLIT_MERGED_WITH_NEXT,
+    HT_BEHAVIORS
 } ht_behavior;
 
 /* Hand-written equivalent of a Split pattern that matches everywhere: returns the end of the match at text[at]. */
@@ -171,10 +174,15 @@ ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_
 /* load.c: why a directory has no tokenizer, a predicate to follow its name ("holds neither ..."). Static. */
 const char *ht_tokenizer_missing(const char *directory);
 
-/* stages.c: shared by the loaders. */
+/* tokenizer.c: shared by the loaders. */
 ht_tokenizer *ht_tokenizer_new(ht_error *err);
+/* In the spelling of tokenizer.json. */
+extern const char *const ht_normal_form_names[HT_NORMAL_FORMS], *const ht_behavior_names[HT_BEHAVIORS];
 /* NUL-terminated copy; NULL when out of memory. */
 char *ht_copy_text(const char *text, size_t n);
+/* Appends n bytes of text with `to` in the place of each `from`, n_from bytes; 0: of none. */
+void ht_append_replaced(ht_text *out, const char *text, size_t n, const char *from, size_t n_from, const char *to,
+                        size_t n_to);
 /* Appends a zeroed step; NULL with an error when the stage is full. */
 ht_normal_step *ht_add_normal(ht_tokenizer *t, ht_normal_kind kind, ht_error *err);
 ht_pre_step *ht_add_pre(ht_tokenizer *t, ht_pre_kind kind, ht_error *err);

@@ -3,9 +3,25 @@
 #include "base/error.h"
 #include "base/grow.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+
+uint8_t ht_unicode_classes[HT_UNICODE_TABLE_END];
+
+static void fill_classes(void) {
+    uint8_t *at = ht_unicode_classes;
+    for (size_t i = 0; i < ht_unicode_n_runs; i++) {
+        memset(at, ht_unicode_runs[i][1], ht_unicode_runs[i][0]);
+        at += ht_unicode_runs[i][0];
+    }
+}
+
+void ht_unicode_prepare(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_classes);
+}
 
 uint8_t ht_unicode_class_far(uint32_t c) {
     for (size_t i = 0; i < ht_unicode_n_far && c >= ht_unicode_far[i].begin; i++)
@@ -32,13 +48,8 @@ int ht_byte_of_char(uint32_t c) {
 }
 
 static utf8proc_option_t form_options(ht_normal_form form) {
-    switch (form) {
-    case HT_NFC: return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    case HT_NFD: return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
-    case HT_NFKC: return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
-    case HT_NFKD: return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
-    }
-    return UTF8PROC_STABLE;
+    const bool composes = form == HT_NFC || form == HT_NFKC, is_compatible = form == HT_NFKC || form == HT_NFKD;
+    return UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (is_compatible ? UTF8PROC_COMPAT : 0);
 }
 
 typedef struct code_points {

@@ -28,20 +28,22 @@ typedef struct ht_unicode_range {
     uint8_t classes;
 } ht_unicode_range;
 
+/* unicode_table.c: lengths and classes of the runs of code points below HT_UNICODE_TABLE_END, and the ranges from there on. */
 #define HT_UNICODE_TABLE_END 0x20000u
-extern const uint16_t ht_unicode_page[HT_UNICODE_TABLE_END / 64];
-extern const uint8_t ht_unicode_class_table[][64];
+extern const uint16_t ht_unicode_runs[][2];
 extern const ht_unicode_range ht_unicode_far[];
-extern const size_t ht_unicode_n_far;
 /* Marks newer than the Unicode version of the reference normalizers: utf8proc would reorder or compose them. */
 extern const ht_unicode_range ht_unicode_newer_marks[];
-extern const size_t ht_unicode_n_newer_marks;
+extern const size_t ht_unicode_n_runs, ht_unicode_n_far, ht_unicode_n_newer_marks;
+
+/* Fills ht_unicode_classes, before the first ht_unicode_class. From any thread. */
+void ht_unicode_prepare(void);
+extern uint8_t ht_unicode_classes[HT_UNICODE_TABLE_END];
 
 uint8_t ht_unicode_class_far(uint32_t c);
 
 static inline uint8_t ht_unicode_class(uint32_t c) {
-    if (c < HT_UNICODE_TABLE_END) return ht_unicode_class_table[ht_unicode_page[c >> 6]][c & 63];
-    return ht_unicode_class_far(c);
+    return c < HT_UNICODE_TABLE_END ? ht_unicode_classes[c] : ht_unicode_class_far(c);
 }
 
 /* Decodes one code point; the text must be valid UTF-8. */
@@ -68,7 +70,7 @@ int ht_byte_of_char(uint32_t c);
 /* Character of a byte in the GPT-2 byte alphabet: 0x21 to 0x143. */
 uint32_t ht_char_of_byte(unsigned char byte);
 
-typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD } ht_normal_form;
+typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD, HT_NORMAL_FORMS } ht_normal_form;
 
 /* Appends the normal form of n bytes to `out`. */
 ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err);

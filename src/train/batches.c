@@ -3,16 +3,209 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
-#include "train/order.h"
+#include "generate/philox.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { WINDOW_BATCHES = 16 };
+
+/* The order of an epoch: its samples, batch after batch, drawn from a seed and the number of the epoch. */
+typedef struct order {
+    int64_t n, n_batches;
+    uint32_t *sample; /* [n] */
+    uint32_t *start;  /* [n_batches + 1] where each batch begins in `sample` */
+} order;
+
+/* A sample of a window. */
+typedef struct entry {
+    uint32_t sample;
+    uint32_t position; /* in the epoch's permutation */
+    int32_t rows;
+    uint32_t batch; /* of the window's; then its rank in their shuffled order */
+} entry;
+
+typedef struct window_maker {
+    const ht_data *data;
+    const ht_batches_options *o;
+    uint64_t epoch;
+    int64_t capacity; /* rows of a packed batch */
+    order *out;
+    entry *entries; /* [n] of the window */
+    int64_t *room;  /* [n] rows that the window's packed batches have left */
+    uint32_t *rank; /* [n] of the window's batches */
+} window_maker;
+
+/* ---- random order ---- */
+
+/* What is drawn from one seed for an epoch: its permutation is draw 0, the batches of window w are draw w + 1. */
+static uint64_t draw(const window_maker *w, uint64_t which, uint32_t i) {
+    uint32_t out[4];
+    ht_philox4x32((const uint32_t[4]){i, (uint32_t)which, (uint32_t)w->epoch, (uint32_t)(w->epoch >> 32)},
+                  (const uint32_t[2]){(uint32_t)w->o->seed, (uint32_t)(w->o->seed >> 32)}, out);
+    return (uint64_t)out[1] << 32 | out[0];
+}
+
+/* Fisher and Yates; a remainder of 64 bits is as good as uniform below 2^32. */
+static void permute(const window_maker *w, uint64_t which, uint32_t *a, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) a[i] = i;
+    for (uint32_t i = n; i > 1; i--) {
+        const uint32_t j = (uint32_t)(draw(w, which, i) % i), t = a[i - 1];
+        a[i - 1] = a[j];
+        a[j] = t;
+    }
+}
+
+/* ---- windows ---- */
+
+static int by_position(const entry *a, const entry *b) {
+    return (a->position > b->position) - (a->position < b->position);
+}
+
+static int longer_first(const void *x, const void *y) {
+    const entry *a = x, *b = y;
+    return a->rows != b->rows ? (a->rows < b->rows) - (a->rows > b->rows) : by_position(a, b);
+}
+
+static int by_batch(const void *x, const void *y) {
+    const entry *a = x, *b = y;
+    return a->batch != b->batch ? (a->batch > b->batch) - (a->batch < b->batch) : by_position(a, b);
+}
+
+static int32_t rows_of(const window_maker *w, uint32_t sample) { return ht_data_sample(w->data, sample)->n - 1; }
+
+static void open_window(window_maker *w, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i++) {
+        const uint32_t sample = w->out->sample[i];
+        w->entries[i - from] = (entry){.sample = sample, .position = (uint32_t)i, .rows = rows_of(w, sample)};
+    }
+    qsort(w->entries, (size_t)(to - from), sizeof *w->entries, longer_first);
+}
+
+/* Writes the window's samples in place of those that it was made of, batch after batch: so many of them in random order, then
+ * what is left. Returns where that begins. */
+static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t n_batches, uint64_t number) {
+    order *o = w->out;
+    int64_t left = to;
+    permute(w, number + 1, w->rank, n_batches);
+    for (int64_t i = 0; i < to - from; i++)
+        if (w->entries[i].batch < n_batches) w->entries[i].batch = w->rank[w->entries[i].batch];
+    qsort(w->entries, (size_t)(to - from), sizeof *w->entries, by_batch);
+    for (int64_t i = to - from - 1; i >= 0; i--) {
+        o->sample[from + i] = w->entries[i].sample;
+        if (w->entries[i].batch >= n_batches) left = from + i;
+    }
+    for (int64_t i = 0; i < left - from; i++)
+        if (!i || w->entries[i].batch != w->entries[i - 1].batch) o->start[o->n_batches++] = (uint32_t)(from + i);
+    return left;
+}
+
+/* Batches of so many samples each. */
+static void make_even(window_maker *w) {
+    const int64_t n = w->out->n, all = ht_ceil_div_i64(n, w->o->batch);
+    uint64_t number = 0;
+    for (int64_t first = 0; first < all; first += WINDOW_BATCHES) {
+        const int64_t end = ht_min_i64(first + WINDOW_BATCHES, all), from = first * n / all, to = end * n / all;
+        open_window(w, from, to);
+        for (int64_t b = first; b < end; b++)
+            for (int64_t i = b * n / all; i < (b + 1) * n / all; i++)
+                w->entries[i - from].batch = (uint32_t)(b - first);
+        (void)close_window(w, from, to, (uint32_t)(end - first), number++);
+    }
+}
+
+/* First-fit decreasing: returns the number of batches. */
+static uint32_t fit(window_maker *w, int64_t n) {
+    uint32_t n_batches = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t b = 0;
+        while (b < n_batches && w->room[b] < w->entries[i].rows) b++;
+        if (b == n_batches) w->room[n_batches++] = w->capacity;
+        w->room[b] -= w->entries[i].rows;
+        w->entries[i].batch = b;
+    }
+    return n_batches;
+}
+
+/* The last batch that a window opened has room: its samples go into the next window. */
+static void make_packed(window_maker *w) {
+    const order *o = w->out;
+    uint64_t number = 0;
+    for (int64_t from = 0; from < o->n;) {
+        int64_t rows = 0, to = from;
+        while (to < o->n && rows < WINDOW_BATCHES * w->capacity) rows += rows_of(w, o->sample[to++]);
+        open_window(w, from, to);
+        const uint32_t n_batches = fit(w, to - from);
+        from = close_window(w, from, to, to < o->n && n_batches > 1 ? n_batches - 1 : n_batches, number++);
+    }
+}
+
+static void make_packed_in_order(window_maker *w) {
+    order *o = w->out;
+    int64_t room = 0;
+    for (int64_t i = 0; i < o->n; i++) {
+        const int32_t rows = rows_of(w, o->sample[i]);
+        if (room < rows) {
+            o->start[o->n_batches++] = (uint32_t)i;
+            room = w->capacity;
+        }
+        room -= rows;
+    }
+}
+
+/* ---- epochs ---- */
+
+static ht_status reserve(window_maker *w, ht_error *err) {
+    const size_t n = (size_t)w->out->n;
+    w->out->sample = malloc(n * sizeof *w->out->sample);
+    w->out->start = malloc((n + 1) * sizeof *w->out->start);
+    w->entries = malloc(n * sizeof *w->entries);
+    w->room = malloc(n * sizeof *w->room);
+    w->rank = malloc(n * sizeof *w->rank);
+    if (w->out->sample && w->out->start && w->entries && w->room && w->rank) return HT_OK;
+    return ht_fail_memory(err, n * (sizeof *w->entries + sizeof *w->room), "the order of an epoch's samples");
+}
+
+static void free_order(order *o) {
+    free(o->sample);
+    free(o->start);
+    *o = (order){0};
+}
+
+/* Not for the file's order without packing, which has no epochs. *out is freed by free_order. */
+static ht_status make_order(const ht_data *data, const ht_batches_options *options, int64_t epoch, order *out,
+                            ht_error *err) {
+    *out = (order){.n = ht_data_length(data)};
+    window_maker w = {.data = data, .o = options, .epoch = (uint64_t)epoch, .out = out};
+    w.capacity = options->batch * ht_data_get_report(data)->max_length;
+    ht_status status = reserve(&w, err);
+    if (!status) {
+        if (options->shuffle)
+            permute(&w, 0, out->sample, (uint32_t)out->n);
+        else
+            for (int64_t i = 0; i < out->n; i++) out->sample[i] = (uint32_t)i;
+        if (!options->pack)
+            make_even(&w);
+        else if (options->shuffle)
+            make_packed(&w);
+        else
+            make_packed_in_order(&w);
+        out->start[out->n_batches] = (uint32_t)out->n;
+    }
+    free(w.entries);
+    free(w.room);
+    free(w.rank);
+    if (status) free_order(out);
+    return status;
+}
+
+/* ---- life ---- */
 
 struct ht_batches {
     const ht_data *data;
     ht_batches_options o;
     int64_t per_epoch; /* of the first */
-    ht_order order;    /* of the epoch at hand; empty before the first one, and in the file's order without packing */
+    order order;       /* of the epoch at hand; empty before the first one, and in the file's order without packing */
     int64_t epoch, first_step;
     /* The batch at hand. */
     uint32_t *sample; /* [seq_capacity] */
@@ -25,14 +218,12 @@ struct ht_batches {
 /* Batches come one by one from the file: no order is kept. */
 static bool is_plain(const ht_batches *b) { return !b->o.shuffle && !b->o.pack; }
 
-/* ---- order ---- */
-
 static ht_status enter_epoch(ht_batches *b, int64_t epoch, int64_t first_step, ht_error *err) {
-    ht_order order;
-    ht_status status = ht_order_make(b->data, &b->o, epoch, &order, err);
+    order next;
+    ht_status status = make_order(b->data, &b->o, epoch, &next, err);
     if (status) return status;
-    ht_order_free(&b->order);
-    b->order = order;
+    free_order(&b->order);
+    b->order = next;
     b->epoch = epoch;
     b->first_step = first_step;
     return HT_OK;
@@ -67,7 +258,7 @@ ht_status ht_batches_new(const ht_data *data, const ht_batches_options *options,
     b->data = data;
     b->o = *options;
     ht_status status = is_plain(b) ? HT_OK : enter_epoch(b, 0, 0, err);
-    b->per_epoch = is_plain(b) ? ht_order_batches(ht_data_length(data), b->o.batch) : b->order.n_batches;
+    b->per_epoch = is_plain(b) ? ht_ceil_div_i64(ht_data_length(data), b->o.batch) : b->order.n_batches;
     if (status)
         ht_batches_free(b);
     else
@@ -77,7 +268,7 @@ ht_status ht_batches_new(const ht_data *data, const ht_batches_options *options,
 
 void ht_batches_free(ht_batches *b) {
     if (!b) return;
-    ht_order_free(&b->order);
+    free_order(&b->order);
     free(b->sample);
     free(b->seq_start);
     free(b->id);
@@ -161,17 +352,14 @@ ht_status ht_batches_get(ht_batches *b, int64_t step, ht_train_batch *out, ht_er
     b->n_seq = 0;
     ht_status status = choose_samples(b, step, err);
     int64_t n_tok = 0, n_learned = 0;
-    for (int32_t s = 0; s < b->n_seq; s++) n_tok += ht_data_tokens(b->data, b->sample[s]) - 1;
+    for (int32_t s = 0; s < b->n_seq; s++) n_tok += ht_data_sample(b->data, b->sample[s])->n - 1;
     if (!status) status = reserve_rows(b, n_tok, err);
     if (status) return status;
     b->seq_start[0] = 0;
     for (int32_t s = 0; s < b->n_seq; s++) {
-        ht_sample sample;
-        status = ht_data_sample(b->data, b->sample[s], &sample, err);
-        if (status) return status;
-        n_learned += put_rows(b, b->seq_start[s], &sample);
-        b->seq_start[s + 1] = b->seq_start[s] + sample.n - 1;
-        ht_sample_free(&sample);
+        const ht_sample *sample = ht_data_sample(b->data, b->sample[s]);
+        n_learned += put_rows(b, b->seq_start[s], sample);
+        b->seq_start[s + 1] = b->seq_start[s] + sample->n - 1;
     }
     *out = (ht_train_batch){.n_tok = (int32_t)n_tok,
                             .n_seq = b->n_seq,

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "formats/json.h"
-#include "train/optimizer.h"
 #include "train/trainer.h"
 
 #include <hearth/io.h>
@@ -23,7 +22,6 @@ enum { VALUE_SIZE = 64, MOST_ENTRIES = 48 };
 typedef struct entry {
     const char *key;
     char value[VALUE_SIZE];
-    bool counts; /* a counter, which the file sets; else it must be the same in file and trainer */
 } entry;
 
 typedef struct entries {
@@ -31,18 +29,17 @@ typedef struct entries {
     int n;
 } entries;
 
-static void add(entries *e, bool counts, const char *key, const char *format, ...) HT_PRINTF(4, 5);
-static void add(entries *e, bool counts, const char *key, const char *format, ...) {
+HT_PRINTF(3, 4)
+static void add(entries *e, const char *key, const char *format, ...) {
     entry *to = &e->at[e->n++];
     va_list values;
     va_start(values, format);
     (void)vsnprintf(to->value, sizeof to->value, format, values);
     va_end(values);
     to->key = key;
-    to->counts = counts;
 }
 
-static void add_number(entries *e, const char *key, double value) { add(e, false, key, "%.17g", value); }
+static void add_number(entries *e, const char *key, double value) { add(e, key, "%.17g", value); }
 
 static int64_t rank_of(const ht_adapter_pair *pair) { return ht_array_dim(pair->a, ht_array_n_dims(pair->a) - 2); }
 
@@ -60,60 +57,60 @@ static void describe_pairs(const ht_trainer *t, entries *e) {
         ht_digest_bytes(&d, &pair->scale, sizeof pair->scale);
     }
     if (alike) {
-        add(e, false, "rank", "%" PRId64, rank_of(first));
-        add(e, false, "scale", "%.9g", (double)first->scale);
+        add(e, "rank", "%" PRId64, rank_of(first));
+        add(e, "scale", "%.9g", (double)first->scale);
     } else
-        add(e, false, "rank", "%016" PRIx64 "%016" PRIx64, d.a, d.b);
+        add(e, "rank", "%016" PRIx64 "%016" PRIx64, d.a, d.b);
 }
 
 /* What further steps depend on. */
 static void describe_run(const ht_trainer *t, entries *e) {
     const ht_trainer_options *o = &t->o;
-    const ht_data_report *data = ht_data_get_report(t->data);
+    const ht_data_report *data = ht_data_get_report(t->train.data);
     const ht_optimizer_options *rule = ht_optimizer_get_options(t->optimizer);
-    add(e, false, "format", "hearth-training-1");
-    add(e, false, "model", "%s", t->model);
-    add(e, false, "template", "%s", t->template);
-    add(e, false, "precision", "%d", (int)t->m->precision);
-    add(e, false, "data", "%016" PRIx64, data->fingerprint);
-    add(e, false, "mask", "%d", (int)o->mask);
-    add(e, false, "long", "%d", (int)o->long_samples);
-    add(e, false, "max_length", "%" PRId64, data->max_length);
-    add(e, false, "batch", "%d", (int)o->batch);
-    add(e, false, "accumulate", "%d", (int)o->accumulate);
-    add(e, false, "pack", "%d", o->pack);
-    add(e, false, "in_order", "%d", o->in_order);
-    add(e, false, "seed", "%" PRIu64, o->seed);
-    add(e, false, "schedule", "%d", (int)o->schedule);
-    if (o->schedule != HT_SCHEDULE_CONSTANT) add(e, false, "iters", "%" PRId64, t->iters);
-    add(e, false, "warmup", "%" PRId64, o->warmup);
+    add(e, "format", "hearth-training-1");
+    add(e, "model", "%s", t->model);
+    add(e, "template", "%s", t->template);
+    add(e, "precision", "%d", (int)t->m->precision);
+    add(e, "data", "%016" PRIx64, data->fingerprint);
+    add(e, "mask", "%d", (int)o->mask);
+    add(e, "long", "%d", (int)o->long_samples);
+    add(e, "max_length", "%" PRId64, data->max_length);
+    add(e, "batch", "%d", (int)o->batch);
+    add(e, "accumulate", "%d", (int)o->accumulate);
+    add(e, "pack", "%d", o->pack);
+    add(e, "in_order", "%d", o->in_order);
+    add(e, "seed", "%" PRIu64, o->seed);
+    add(e, "schedule", "%d", (int)o->schedule);
+    if (o->schedule != HT_SCHEDULE_CONSTANT) add(e, "iters", "%" PRId64, t->iters);
+    add(e, "warmup", "%" PRId64, o->warmup);
     add_number(e, "lr", o->learning_rate);
     add_number(e, "clip", o->clip);
-    add(e, false, "optimizer", "%d", (int)rule->kind);
+    add(e, "optimizer", "%d", (int)rule->kind);
     add_number(e, "beta1", rule->beta1);
     add_number(e, "beta2", rule->beta2);
     add_number(e, "eps", rule->eps);
     add_number(e, "momentum", rule->momentum);
     add_number(e, "weight_decay", rule->weight_decay);
     add_number(e, "dropout", t->dropout);
-    add(e, false, "dtype", "%s", ht_dtype_name(t->dtype));
+    add(e, "dtype", "%s", ht_dtype_name(t->dtype));
     describe_pairs(t, e);
 }
 
 /* What the lines gave, which depends on the time that templates were told. */
 static void describe_samples(const ht_trainer *t, entries *e) {
-    const ht_data_report *data = ht_data_get_report(t->data);
-    add(e, false, "samples", "%" PRId64, data->n_samples);
-    add(e, false, "tokens", "%" PRId64, data->n_tokens);
-    add(e, false, "learned_tokens", "%" PRId64, data->n_learned);
+    const ht_data_report *data = ht_data_get_report(t->train.data);
+    add(e, "samples", "%" PRId64, data->n_samples);
+    add(e, "tokens", "%" PRId64, data->n_tokens);
+    add(e, "learned_tokens", "%" PRId64, data->n_learned);
 }
 
 static void describe_state(const ht_trainer *t, int64_t optimizer_step, entries *e) {
-    add(e, true, "iter", "%" PRId64, t->iter);
-    add(e, true, "skipped", "%" PRId64, t->skipped);
-    add(e, true, "skipped_in_a_row", "%" PRId64, t->skipped_in_a_row);
-    add(e, true, "optimizer_step", "%" PRId64, optimizer_step);
-    add(e, true, "time", "%" PRId64, t->time);
+    add(e, "iter", "%" PRId64, t->iter);
+    add(e, "skipped", "%" PRId64, t->skipped);
+    add(e, "skipped_in_a_row", "%" PRId64, t->skipped_in_a_row);
+    add(e, "optimizer_step", "%" PRId64, optimizer_step);
+    add(e, "time", "%" PRId64, t->time);
 }
 
 /* ---- arrays: parameters, then the optimiser's moments of each, by name ---- */

@@ -1,7 +1,5 @@
-/* Data sets: the samples of a JSONL file, every line checked before training begins.
- *
- * Of a sample only its line and its length are kept (8 bytes, beside 16 of the file's index); its ids are made again when it is
- * asked for. */
+/* Data sets: the samples of a JSONL file, every line read and rendered once, before training begins. Samples stay in memory, 5 bytes a
+ * token. */
 #ifndef HT_TRAIN_DATA_H
 #define HT_TRAIN_DATA_H
 
@@ -32,9 +30,8 @@ void ht_data_free(ht_data *d); /* NULL is fine */
 
 const ht_data_report *ht_data_get_report(const ht_data *d); /* lent */
 int64_t ht_data_length(const ht_data *d);                   /* samples, at least one */
-int32_t ht_data_tokens(const ht_data *d, int64_t i);        /* of sample i, 2 or more */
-int64_t ht_data_line(const ht_data *d, int64_t i);          /* where it is in the file, from 1 */
-/* The i-th sample in the order of the file, freed by ht_sample_free. HT_ERR_IO when the file has changed. */
-ht_status ht_data_sample(const ht_data *d, int64_t i, ht_sample *out, ht_error *err);
+/* The i-th sample in the order of the file, of 2 ids or more; lent. */
+const ht_sample *ht_data_sample(const ht_data *d, int64_t i);
+int64_t ht_data_line(const ht_data *d, int64_t i); /* where it is in the file, from 1 */
 
 #endif

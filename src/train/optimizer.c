@@ -1,14 +1,15 @@
 /* Optimisers: AdamW and SGD as one compiled function of all parameters, so that a step of hundreds of small arrays is one
- * list of kernels. */
-#include "train/optimizer.h"
-
+ * list of kernels; gradient clipping and schedules. */
 #include "array/differentiate.h"
 #include "array/op.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "train/trainer.h"
 
 #include <hearth/ops.h>
+#include <hearth/optimizer.h>
 #include <hearth/transform.h>
 
 #include <limits.h>
@@ -281,4 +282,76 @@ ht_status ht_optimizer_set_state(ht_optimizer *o, ht_scope *s, int64_t step, ht_
     replace_moments(o, held, n);
     o->n_steps = step;
     return HT_OK;
+}
+
+/* ---- gradient clipping, by the norm of all gradients together ---- */
+
+/* Scalar, f32 (f64 of f64): the sum of the squares of g. */
+static ht_array *sum_of_squares(ht_scope *s, ht_array *g) {
+    if (g && !ht_dtype_is_float(g->dtype))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "clip_grad_norm: a gradient is %s, expected floating point",
+                             ht_dtype_name(g->dtype));
+    return g ? ht_sum(s, ht_square(s, ht_astype(s, g, ht_dtype_promote(g->dtype, HT_F32))), NULL, 0, false) : NULL;
+}
+
+/* The norm, f64: the sum over arrays has no rounding to speak of, in whatever order they come. */
+static ht_array *norm_of(ht_scope *s, ht_array *const *grads, int n) {
+    ht_array **sums = ht_array_list(s, n);
+    bool ok = sums != NULL;
+    for (int i = 0; ok && i < n; i++) ok = (sums[i] = sum_of_squares(s, grads[i])) != NULL;
+    ht_array *all = NULL;
+    if (ok) all = n > 0 ? ht_stack(s, sums, n, 0) : ht_zeros(s, HT_F64, NULL, 0);
+    free(sums);
+    return all ? ht_sqrt(s, ht_sum(s, ht_astype(s, all, HT_F64), NULL, 0, false)) : NULL;
+}
+
+/* g times an f32 factor, rounded once. */
+static ht_array *clipped(ht_scope *s, ht_array *g, ht_array *factor) {
+    const ht_dtype dtype = g->dtype;
+    return ht_astype(s, ht_multiply(s, ht_astype(s, g, ht_dtype_promote(dtype, HT_F32)), factor), dtype);
+}
+
+bool ht_clip_grad_norm(ht_scope *s, ht_array *const *grads, int n, double max_norm, ht_array **out, ht_array **norm) {
+    bool ok = max_norm >= 0;
+    if (!ok) ht_scope_fail(s, HT_ERR_ARGUMENT, "clip_grad_norm: max_norm is %g, expected 0 or more", max_norm);
+    ht_array *exact = ok ? norm_of(s, grads, n) : NULL;
+    ht_array *at_least = exact ? ht_add(s, exact, ht_full(s, 1e-6, HT_F64, NULL, 0)) : NULL;
+    ht_array *one = ht_full(s, 1, HT_F64, NULL, 0);
+    ht_array *factor = ht_minimum(s, one, ht_divide(s, ht_full(s, max_norm, HT_F64, NULL, 0), at_least));
+    factor = ht_astype(s, factor, HT_F32);
+    *norm = ht_astype(s, exact, HT_F32);
+    ok = *norm && factor;
+    for (int i = 0; ok && i < n; i++) ok = (out[i] = clipped(s, grads[i], factor)) != NULL;
+    if (ok) return true;
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    *norm = NULL;
+    return false;
+}
+
+/* ---- schedules of the learning rate: pure functions of the step ---- */
+
+static const double pi = 3.14159265358979323846;
+static const ht_schedule schedule_defaults = {.size = sizeof schedule_defaults, .learning_rate = 1e-5};
+
+void ht_schedule_init(ht_schedule *schedule, size_t size) {
+    ht_options_init(schedule, size, &schedule_defaults, sizeof schedule_defaults);
+}
+
+static double factor(const ht_schedule *c, int64_t step) {
+    if (step < c->warmup_steps) return (double)step / (double)c->warmup_steps;
+    if (c->kind == HT_SCHEDULE_CONSTANT) return 1;
+    if (step >= c->total_steps) return 0;
+    const double decay_steps = (double)(c->total_steps - c->warmup_steps);
+    /* not 1 - r, which would round differently from transformers */
+    if (c->kind == HT_SCHEDULE_LINEAR) return (double)(c->total_steps - step) / decay_steps;
+    return 0.5 * (1 + cos(pi * ((double)(step - c->warmup_steps) / decay_steps)));
+}
+
+double ht_schedule_lr(const ht_schedule *schedule, int64_t step) {
+    ht_schedule c;
+    if (ht_options_read(&c, schedule, &schedule_defaults, sizeof schedule_defaults, "ht_schedule", NULL))
+        return (double)NAN;
+    const bool known = c.kind >= HT_SCHEDULE_CONSTANT && c.kind <= HT_SCHEDULE_COSINE;
+    if (!known || step < 0 || c.warmup_steps < 0 || c.total_steps < 0 || !(c.learning_rate >= 0)) return (double)NAN;
+    return c.learning_rate * factor(&c, step);
 }

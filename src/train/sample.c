@@ -3,10 +3,11 @@
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/plural.h"
+#include "base/text.h"
+#include "chat/conversation.h"
 #include "chat/reader.h"
 #include "formats/json.h"
 #include "models/model.h"
-#include "train/sample_chat.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,13 +34,14 @@ void ht_sample_free(ht_sample *s) {
     *s = (ht_sample){0};
 }
 
-bool ht_sample_is_stop(const ht_model *m, int32_t id) {
+static bool is_stop(const ht_model *m, int32_t id) {
     for (int i = 0; i < m->n_stop_ids; i++)
         if (m->stop_ids[i] == id) return true;
     return false;
 }
 
-ht_status ht_sample_take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
+/* Gives the sample the ids, which it owns from now on, and flags, all false. */
+static ht_status take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
     s->id = ids;
     if (n > INT32_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "it has %zu token%s, at most %d make sense", n, ht_plural(n), INT32_MAX);
@@ -54,7 +56,7 @@ static void count_learned(const ht_model *m, ht_sample *s) {
     if (s->n) s->learned[0] = false;
     for (int32_t i = 0; i < s->n; i++) {
         s->n_learned += s->learned[i];
-        s->learns_stop = s->learns_stop || (s->learned[i] && ht_sample_is_stop(m, s->id[i]));
+        s->learns_stop = s->learns_stop || (s->learned[i] && is_stop(m, s->id[i]));
     }
 }
 
@@ -67,6 +69,309 @@ void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n) {
 
 static void learn_from(ht_sample *s, size_t first) {
     for (size_t i = first; i < (size_t)s->n; i++) s->learned[i] = true;
+}
+
+/* ---- conversations as the template writes them ---- */
+
+/* A conversation, or the beginning of one, as the template writes it. */
+typedef struct rendering {
+    char *text;
+    size_t n;
+    int32_t *id;
+    size_t n_ids;
+} rendering;
+
+typedef struct marking {
+    const ht_model *m;
+    ht_chat *chat;
+    ht_jinja_list all; /* its messages */
+    rendering whole;
+    ht_sample *out;
+    ht_error *err;
+} marking;
+
+static size_t common_prefix(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b) {
+    size_t n = 0;
+    while (n < n_a && n < n_b && a[n] == b[n]) n++;
+    return n;
+}
+
+static void rendering_free(rendering *r) {
+    free(r->text);
+    ht_ids_free(r->id);
+    *r = (rendering){0};
+}
+
+/* Of some messages, with the assistant's turn opened behind them or not; *out is freed whatever the outcome. */
+static ht_status render(const marking *k, const ht_jinja_list *messages, bool prompt, rendering *out) {
+    ht_jinja_arena *a = &k->chat->arena;
+    ht_jinja_list list = *messages;
+    ht_chat part = *k->chat;
+    part.messages = &list;
+    *out = (rendering){0};
+    ht_jinja_dict_set_text(a, k->chat->variables, "add_generation_prompt", ht_jinja_boolean(prompt));
+    if (a->status) return a->status;
+    ht_text_run *runs = NULL;
+    size_t n_runs;
+    ht_status status = ht_chat_write_for(k->m, &part, &out->text, &out->n, &runs, &n_runs, k->err);
+    if (!status) status = ht_chat_encode_text(k->m, out->text, out->n, runs, n_runs, 0, &out->id, &out->n_ids, k->err);
+    free(runs);
+    return status;
+}
+
+/* Templates may refuse the beginning of a conversation, such as one without a question: it is empty then. */
+static ht_status render_first(const marking *k, size_t n, bool prompt, rendering *out) {
+    ht_jinja_list first = k->all;
+    first.n = n;
+    const ht_status status = render(k, &first, prompt, out);
+    if (status != HT_ERR_ARGUMENT || n == k->all.n) return status;
+    rendering_free(out);
+    return HT_OK;
+}
+
+static size_t common(const rendering *a, const rendering *b) { return common_prefix(a->id, a->n_ids, b->id, b->n_ids); }
+
+static bool is_prefix(const rendering *a, const rendering *b) {
+    return a->n <= b->n && memcmp(a->text, b->text, a->n) == 0;
+}
+
+/* ---- where messages are ---- */
+
+static const char other[] = "\x7F"; /* with which no text begins */
+
+static void say_other(ht_jinja_arena *a, const ht_jinja_dict *d, const char *key) {
+    ht_jinja_value *v = d ? ht_jinja_dict_find_text(d, key, strlen(key)) : NULL;
+    if (v && ht_jinja_is_string(*v)) *v = ht_jinja_string_value(ht_jinja_string_new(a, other, sizeof other - 1, true));
+}
+
+static const ht_jinja_dict *dict_of(const ht_jinja_value *v) { return v && v->kind == HT_VALUE_DICT ? v->dict : NULL; }
+
+static const ht_jinja_list *calls_of(const ht_jinja_dict *message) {
+    const ht_jinja_value *calls = ht_jinja_dict_find_text(message, "tool_calls", 10);
+    return calls && calls->kind == HT_VALUE_LIST && calls->list->n ? calls->list : NULL;
+}
+
+static const char *const texts[] = {"content", "reasoning_content", "thinking", "reasoning"};
+enum { N_TEXTS = sizeof texts / sizeof *texts };
+
+/* Parts of a message: its texts, then its calls. */
+static const size_t every_part = SIZE_MAX;
+
+/* A message of the same shape that says something else in the part. */
+static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message, size_t part) {
+    const ht_jinja_value copy = ht_jinja_copy(a, message);
+    if (a->status) return copy;
+    for (size_t i = 0; i < N_TEXTS; i++)
+        if (part == every_part || part == i) say_other(a, copy.dict, texts[i]);
+    const ht_jinja_list *calls = calls_of(copy.dict);
+    for (size_t i = 0; calls && i < calls->n && !a->status; i++) {
+        if (part != every_part && part != N_TEXTS + i) continue;
+        const ht_jinja_dict *call = dict_of(&calls->items[i]);
+        say_other(a, call, "name");
+        say_other(a, call ? dict_of(ht_jinja_dict_find_text(call, "function", 8)) : NULL, "name");
+    }
+    return copy;
+}
+
+/* Where the whole parts from a conversation in which message i says something else in the part. SIZE_MAX: nowhere. */
+static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at) {
+    ht_jinja_arena *a = &k->chat->arena;
+    ht_jinja_list *changed = ht_jinja_list_new(a, k->all.n);
+    for (size_t j = 0; j < k->all.n && !a->status; j++)
+        ht_jinja_list_append(a, changed, j == i ? changed_message(a, k->all.items[j], part) : k->all.items[j]);
+    if (a->status) return a->status;
+    rendering r;
+    ht_status status = render(k, changed, false, &r);
+    *at = common(&r, &k->whole);
+    if (*at == k->whole.n_ids && *at == r.n_ids) *at = SIZE_MAX;
+    rendering_free(&r);
+    return status;
+}
+
+/* Where what message i says begins in the whole. Other than by rendering the messages before it, this finds it where a template
+ * writes them differently once others follow. SIZE_MAX for a message that the template leaves out. */
+static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, every_part, at); }
+
+static bool has_text(const ht_jinja_dict *message, const char *key) {
+    const ht_jinja_value *v = ht_jinja_dict_find_text(message, key, strlen(key));
+    return v && ht_jinja_is_string(*v) && v->string->n;
+}
+
+/* Templates that know no calls, or one of a message, leave them out, and an answer without what it says would be learned. */
+static ht_status check_calls(const marking *k, size_t i) {
+    const ht_jinja_list *calls = calls_of(k->all.items[i].dict);
+    size_t at;
+    ht_status status = HT_OK;
+    for (size_t c = 0; calls && c < calls->n && !status; c++) {
+        status = find_change(k, i, N_TEXTS + c, &at);
+        if (!status && at == SIZE_MAX)
+            return ht_fail(k->err, HT_ERR_UNSUPPORTED,
+                           "the model's chat template leaves out the `tool_calls` of message %zu%s", i,
+                           c ? " but for the first" : "");
+    }
+    return status;
+}
+
+/* Whether the template leaves out one of several parts of an answer; of a single one, the answer is lost. */
+static ht_status check_texts(const marking *k, size_t i) {
+    const ht_jinja_dict *message = k->all.items[i].dict;
+    size_t at, n_parts = calls_of(message) != NULL;
+    ht_status status = HT_OK;
+    for (size_t t = 0; t < N_TEXTS; t++) n_parts += has_text(message, texts[t]);
+    if (n_parts < 2) return HT_OK;
+    for (size_t t = 0; t < N_TEXTS && !status; t++) {
+        if (!has_text(message, texts[t])) continue;
+        status = find_change(k, i, t, &at);
+        if (!status && at == SIZE_MAX) k->out->history_differs = true;
+    }
+    return status;
+}
+
+/* Behind the first token in [from, to) that ends generation; 0: there is none. */
+static size_t find_end(const marking *k, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        if (is_stop(k->m, k->whole.id[i])) return i + 1;
+    return 0;
+}
+
+/* ---- answers ---- */
+
+/* Where answer i begins, for a prompt that the whole does not begin with: where it parts from the prompt, which may end in marks
+ * that the answer lacks, unless that is in an earlier message that is written differently now. */
+static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *begin) {
+    size_t before, says;
+    ht_status status = find_message(k, i - 1, &before);
+    if (!status) status = find_message(k, i, &says);
+    if (status) return status;
+    const bool is_earlier = before == SIZE_MAX || *begin <= before;
+    if (says == SIZE_MAX || *begin > says || is_earlier || find_end(k, *begin, says)) *begin = says;
+    return HT_OK;
+}
+
+/* Where answer i begins: behind what the whole has in common with the prompt that generation would have had. SIZE_MAX: it is not
+ * in the whole. */
+static ht_status find_begin(const marking *k, size_t i, const rendering *with_answer, size_t *begin) {
+    if (!i) return find_message(k, 0, begin);
+    rendering prompt;
+    ht_status status = render_first(k, i, true, &prompt);
+    if (!status) {
+        *begin = common(&prompt, &k->whole);
+        if (with_answer->n && (!is_prefix(&prompt, with_answer) || common(&prompt, with_answer) < prompt.n_ids))
+            k->out->prompt_differs = true;
+        if (!prompt.n || !is_prefix(&prompt, &k->whole)) status = find_begin_without_prompt(k, i, begin);
+    }
+    rendering_free(&prompt);
+    return status;
+}
+
+/* Whether message i is nothing but a text that tokens [begin, end) hold as it was given. */
+static ht_status is_as_given(const marking *k, size_t i, size_t begin, size_t end, bool *as_given) {
+    const ht_jinja_dict *message = k->all.items[i].dict;
+    char *text;
+    size_t n;
+    *as_given = false;
+    for (size_t t = 1; t < N_TEXTS; t++)
+        if (has_text(message, texts[t])) return HT_OK;
+    if (!has_text(message, texts[0]) || begin >= end) return HT_OK;
+    const ht_jinja_string *content = ht_jinja_dict_find_text(message, texts[0], strlen(texts[0]))->string;
+    ht_status status = ht_tokenizer_decode(k->m->tokenizer, k->whole.id + begin, end - begin, false, &text, &n, k->err);
+    if (status) return status;
+    *as_given = n >= content->n && memmem(text, n, content->text, content->n);
+    ht_text_free(text);
+    return HT_OK;
+}
+
+/* Where an answer ends that is written differently in the whole than at the end of a conversation: before the next message
+ * begins, behind the token that ends generation; without one, where both part, if that is not before what the answer says. */
+static ht_status find_end_written_now(const marking *k, size_t i, size_t begin, size_t same, size_t *end) {
+    size_t next, says;
+    ht_status status = find_message(k, i + 1, &next);
+    if (!status) status = find_message(k, i, &says);
+    if (status) return status;
+    *end = next == SIZE_MAX ? 0 : find_end(k, begin, next);
+    const bool differs = *end || same <= says;
+    if (!*end) *end = same > says ? same : begin;
+    bool as_given;
+    status = is_as_given(k, i, begin, *end, &as_given);
+    if (differs && !as_given) k->out->history_differs = true;
+    return status;
+}
+
+/* Where answer i ends: behind the token that ends generation; without one, where the conversation up to the answer does. */
+static ht_status find_answer_end(const marking *k, size_t i, const rendering *with_answer, size_t begin, size_t *end) {
+    const size_t same = common(with_answer, &k->whole);
+    *end = find_end(k, begin, same);
+    if (*end) return HT_OK;
+    if (!with_answer->n || same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
+    /* The token that opens the next turn may be the one that ends generation. */
+    *end = same + (same < k->whole.n_ids && is_stop(k->m, k->whole.id[same]));
+    return HT_OK;
+}
+
+static ht_status mark_answer(const marking *k, size_t i) {
+    rendering with_answer = {0};
+    const bool last = i + 1 == k->all.n;
+    size_t begin = 0, end = 0;
+    ht_status status = last ? HT_OK : render_first(k, i + 1, false, &with_answer);
+    const rendering *up_to = last ? &k->whole : &with_answer;
+    if (!status) status = find_begin(k, i, up_to, &begin);
+    if (!status) status = find_answer_end(k, i, up_to, begin, &end);
+    for (size_t t = begin; t < end && !status; t++) k->out->learned[t] = true;
+    if (!status && begin >= end) k->out->answer_lost = true;
+    if (!status) status = check_texts(k, i);
+    rendering_free(&with_answer);
+    return status;
+}
+
+/* Takes a message's weight out: no template is to see it. */
+static ht_status take_weight(const marking *k, size_t i, bool *learned) {
+    ht_jinja_arena *a = &k->chat->arena;
+    ht_jinja_dict *message = k->all.items[i].dict;
+    const ht_jinja_value *weight = ht_jinja_dict_find_text(message, "weight", 6);
+    *learned = true;
+    if (!weight) return HT_OK;
+    const double w = ht_jinja_is_number(*weight) ? ht_jinja_as_real(*weight) : weight->kind == HT_VALUE_NONE ? 1 : -1;
+    if (w != 0 && w != 1) return ht_fail(k->err, HT_ERR_FORMAT, "the weight of message %zu must be 0 or 1", i);
+    *learned = w != 0;
+    ht_jinja_dict_remove(a, message, ht_jinja_text_value(a, "weight"));
+    return a->status;
+}
+
+static bool is_answer(const marking *k, size_t i) {
+    return ht_jinja_string_is(ht_jinja_dict_find_text(k->all.items[i].dict, "role", 4)->string, "assistant");
+}
+
+/* The whole becomes the sample; its ids are the sample's from then on, and freed with it. */
+static ht_status render_whole(marking *k) {
+    ht_status status = render_first(k, k->all.n, false, &k->whole);
+    if (status) return status;
+    int32_t *ids = k->whole.id;
+    return take_ids(k->out, ids, k->whole.n_ids, k->err);
+}
+
+/* The ids of the conversation, and which of them are learned; messages lose their weights for it. *out takes ids and flags, whatever the
+ * outcome. */
+static ht_status mark_chat(const ht_model *m, ht_chat *chat, const ht_sample_options *options, ht_sample *out,
+                           ht_error *err) {
+    marking k = {.m = m, .chat = chat, .all = *chat->messages, .out = out, .err = err};
+    const size_t n = k.all.n;
+    bool *learned = calloc(n + 1, sizeof *learned);
+    if (!learned) return ht_fail_memory(err, n, "a conversation");
+    ht_status status = HT_OK;
+    size_t last = n;
+    for (size_t i = 0; i < n && !status; i++) {
+        status = take_weight(&k, i, &learned[i]);
+        learned[i] = learned[i] && is_answer(&k, i);
+        if (is_answer(&k, i)) last = i;
+    }
+    if (!status) status = render_whole(&k);
+    for (size_t i = 0; i < n && !status; i++) status = check_calls(&k, i);
+    for (size_t i = 0; i < n && !status && options->mask != HT_MASK_NONE; i++)
+        if (learned[i] && (options->mask == HT_MASK_ANSWERS || i == last)) status = mark_answer(&k, i);
+    free(learned);
+    free(k.whole.text);
+    if (!out->id) ht_ids_free(k.whole.id);
+    return status;
 }
 
 /* ---- members of a line ---- */
@@ -91,7 +396,7 @@ static const ht_json *text_member(reading *r, const char *key) {
     return NULL;
 }
 
-/* ---- conversations ---- */
+/* ---- lines with conversations ---- */
 
 /* Calls of functions as they were before there were tools would be lost without a word: templates do not know them. */
 static ht_status refuse_functions(reading *r, const ht_json *messages) {
@@ -114,7 +419,7 @@ static ht_status read_document(reading *r, ht_json *document) {
     ht_json_decref(document);
     if (!status) {
         ht_chat_set_time(chat, r->o->time);
-        status = ht_sample_of_chat(r->m, chat, r->o, r->out, r->err);
+        status = mark_chat(r->m, chat, r->o, r->out, r->err);
     }
     ht_chat_free(chat);
     return status;
@@ -140,14 +445,14 @@ static ht_status take_text(reading *r, const char *text, size_t n) {
     ht_status status = encode(r, text, n, &ids, &n_ids);
     if (status) return status;
     const int32_t eos = ht_tokenizer_eos(r->m->tokenizer);
-    if (eos >= 0 && !(n_ids && ht_sample_is_stop(r->m, ids[n_ids - 1]))) {
+    if (eos >= 0 && !(n_ids && is_stop(r->m, ids[n_ids - 1]))) {
         if (!HT_RESIZE(ids, n_ids + 1)) {
             free(ids);
             return ht_fail_memory(r->err, (n_ids + 1) * sizeof *ids, "a sample");
         }
         ids[n_ids++] = eos;
     }
-    return ht_sample_take_ids(r->out, ids, n_ids, r->err);
+    return take_ids(r->out, ids, n_ids, r->err);
 }
 
 static ht_status read_text(reading *r) {
@@ -171,7 +476,7 @@ static ht_status read_plain_completion(reading *r, const ht_json *prompt, const 
         whole.failed ? ht_fail_memory(r->err, n_prompt, "a sample") : ht_model_need_tokenizer(r->m, r->err);
     if (!status) status = take_text(r, whole.data ? whole.data : "", whole.len);
     if (!status) status = encode(r, ht_json_string_value(prompt), n_prompt, &ids, &n_ids);
-    if (!status) learn_from(r->out, ht_common_prefix(ids, n_ids, r->out->id, (size_t)r->out->n));
+    if (!status) learn_from(r->out, common_prefix(ids, n_ids, r->out->id, (size_t)r->out->n));
     ht_ids_free(ids);
     ht_text_discard(&whole);
     return status;
@@ -251,7 +556,7 @@ static ht_status read_ids(reading *r) {
         }
         ids[i] = (int32_t)id;
     }
-    ht_status status = ht_sample_take_ids(r->out, ids, n, r->err);
+    ht_status status = take_ids(r->out, ids, n, r->err);
     if (status) return status;
     if (member(r, "labels")) return read_labels(r);
     learn_from(r->out, 0);
@@ -330,4 +635,54 @@ ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht
     ht_sample_free(out);
     if (!options->path || r.placed) return status;
     return ht_fail_in(err, status, "%s: line %lld, column %u", options->path, (long long)options->line, column);
+}
+
+/* ---- samples as text, in pieces that are learned and pieces that are not ---- */
+
+static ht_status hand_over(ht_text *run, bool learned, ht_train_piece_fn *fn, void *user, ht_error *err) {
+    if (run->failed) return ht_fail_memory(err, run->len, "the text of a sample");
+    if (run->len && !fn(run->data, run->len, learned, user))
+        return ht_fail(err, HT_ERR_CANCELLED, "showing the sample was ended");
+    ht_text_clear(run);
+    return HT_OK;
+}
+
+/* The text of a token, or without a decoder its number. */
+static ht_status append_token(ht_decoder *d, int32_t id, ht_text *run, ht_error *err) {
+    const char *piece;
+    size_t n;
+    if (!d) {
+        ht_text_printf(run, "%d ", (int)id);
+        return HT_OK;
+    }
+    ht_status status = ht_decoder_feed(d, id, &piece, &n, err);
+    if (!status) ht_text_append(run, piece, n);
+    return status;
+}
+
+/* A character of which a run has only the first bytes belongs to the next one. */
+static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_train_piece_fn *fn, void *user,
+                        ht_error *err) {
+    ht_status status = HT_OK;
+    const char *piece = "";
+    size_t n = 0;
+    for (int32_t i = 0; i < s->n && !status; i++) {
+        if (i && s->learned[i] != s->learned[i - 1]) status = hand_over(run, s->learned[i - 1], fn, user, err);
+        if (!status) status = append_token(d, s->id[i], run, err);
+    }
+    if (!status && d) status = ht_decoder_flush(d, &piece, &n, err);
+    if (status || !s->n) return status;
+    ht_text_append(run, piece, n);
+    return hand_over(run, s->learned[s->n - 1], fn, user, err);
+}
+
+ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
+    ht_decoder *d = NULL;
+    ht_text run = {0};
+    ht_status status = HT_OK;
+    if (m->tokenizer) status = ht_decoder_new(m->tokenizer, false, &d, err);
+    if (!status) status = decode(d, s, &run, fn, user, err);
+    ht_text_discard(&run);
+    ht_decoder_free(d);
+    return status;
 }

@@ -1,16 +1,17 @@
-/* Trainer: opening and describing one, its steps and evaluations. */
+/* Trainer: opening and describing one, the forecast of its memory, its steps and evaluations. */
 #include "train/trainer.h"
 
 #include "array/array.h"
+#include "array/eval_forecast.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
+#include "models/memory_check.h"
 #include "models/weights.h"
 #include "template/template.h"
-#include "train/forecast.h"
-#include "train/model_loss.h"
 
+#include <hearth/memory.h>
 #include <hearth/ops.h>
 #include <hearth/random.h>
 
@@ -48,18 +49,12 @@ static ht_status check_options(const ht_trainer_options *o, ht_error *err) {
 
 /* ---- opening ---- */
 
-/* A file's samples and their order. */
-typedef struct source {
-    ht_data *data;
-    ht_batches *batches;
-} source;
-
-static void close_source(source *from) {
+static void close_source(ht_train_source *from) {
     ht_batches_free(from->batches);
     ht_data_free(from->data);
 }
 
-static ht_status open_source(const ht_trainer *t, const char *path, bool held_out, int64_t time, source *out,
+static ht_status open_source(const ht_trainer *t, const char *path, bool held_out, int64_t time, ht_train_source *out,
                              ht_error *err) {
     const ht_trainer_options *o = &t->o;
     const ht_data_options how = {.mask = o->mask,
@@ -75,7 +70,7 @@ static ht_status open_source(const ht_trainer *t, const char *path, bool held_ou
                                       .shuffle = !o->in_order && !held_out,
                                       .once = held_out,
                                       .seed = o->seed};
-    *out = (source){NULL, NULL};
+    *out = (ht_train_source){NULL, NULL};
     ht_status status = ht_data_open(t->m, path, &how, &out->data, err);
     if (!status) status = ht_batches_new(out->data, &order, &out->batches, err);
     if (status) close_source(out);
@@ -88,35 +83,33 @@ static int64_t count_steps(const ht_trainer *t) {
     const double step = (double)t->o.accumulate, batch = (double)t->o.batch;
     const bool in_order = t->o.in_order && !t->o.pack;
     const double in_epoch =
-        in_order ? (double)ht_data_length(t->data) / batch : (double)ht_batches_per_epoch(t->batches);
+        in_order ? (double)ht_data_length(t->train.data) / batch : (double)ht_batches_per_epoch(t->train.batches);
     return (int64_t)fmin(fmax(ceil(t->o.epochs * in_epoch / step), 1), 1e15);
 }
 
 static void count_all(ht_trainer *t) {
-    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), t->o.accumulate);
+    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->train.batches), t->o.accumulate);
     t->iters = count_steps(t);
     t->schedule.total_steps = t->iters;
-    if (!t->held_out) return;
-    const int64_t all = ht_batches_per_epoch(t->held_out);
+    if (!t->valid.batches) return;
+    const int64_t all = ht_batches_per_epoch(t->valid.batches);
     t->held_out_batches = t->o.valid_batches ? ht_min_i64(t->o.valid_batches, all) : all;
 }
 
 /* Training data, then held-out data, which is told the same time. */
 static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
-    source data, valid = {NULL, NULL};
-    ht_status status = open_source(t, t->data_path, false, time, &data, err);
+    ht_train_source train, valid = {NULL, NULL};
+    ht_status status = open_source(t, t->data_path, false, time, &train, err);
     if (!status && t->valid_path) {
-        status = open_source(t, t->valid_path, true, ht_data_get_report(data.data)->time, &valid, err);
-        if (status) close_source(&data);
+        status = open_source(t, t->valid_path, true, ht_data_get_report(train.data)->time, &valid, err);
+        if (status) close_source(&train);
     }
     if (status) return status;
-    close_source(&(source){t->data, t->batches});
-    close_source(&(source){t->valid, t->held_out});
-    t->data = data.data;
-    t->batches = data.batches;
-    t->valid = valid.data;
-    t->held_out = valid.batches;
-    t->time = ht_data_get_report(t->data)->time;
+    close_source(&t->train);
+    close_source(&t->valid);
+    t->train = train;
+    t->valid = valid;
+    t->time = ht_data_get_report(t->train.data)->time;
     count_all(t);
     return HT_OK;
 }
@@ -129,6 +122,104 @@ ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err) {
     t->time = time;
     return HT_OK;
 }
+
+/* ---- the forecast of memory, and the choice of checkpointing by it ---- */
+
+/* Rows of a batch. */
+typedef struct rows {
+    ht_train_batch batch;
+    int32_t *memory;
+} rows;
+
+/* The largest batch that can come: sequences as long as the longest sample, or packed to max_length. In the file's order
+ * samples come again when there are too few for a batch. */
+static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
+    const ht_data_report *report = ht_data_get_report(held_out ? t->valid.data : t->train.data);
+    const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
+    const int64_t in_all = report->n_tokens - report->n_samples, one = report->longest - 1;
+    const int64_t length = pack ? ht_max_i64(one, ht_min_i64(report->max_length, in_all)) : one;
+    const int64_t most = repeats ? t->o.batch : ht_max_i64(1, ht_ceil_div_i64(in_all, length));
+    const int64_t n_seq = ht_min_i64(t->o.batch, most), n = n_seq * length;
+    r->memory = malloc((3 * (size_t)n + (size_t)n_seq + 1) * sizeof *r->memory);
+    if (!r->memory) return ht_fail_memory(err, 3 * (size_t)n * sizeof *r->memory, "a batch");
+    int32_t *id = r->memory, *pos = id + n, *target = pos + n, *seq_start = target + n;
+    for (int64_t i = 0; i < n; i++) {
+        id[i] = target[i] = 0;
+        pos[i] = (int32_t)(i % length);
+    }
+    for (int64_t s = 0; s <= n_seq; s++) seq_start[s] = (int32_t)(s * length);
+    r->batch = (ht_train_batch){(int32_t)n, (int32_t)n_seq, id, pos, seq_start, target, n};
+    return HT_OK;
+}
+
+/* Memory of the gradients of the largest batch. */
+static ht_status measure(const ht_trainer *t, const rows *r, bool checkpointing, size_t *bytes, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_array **made = calloc((size_t)n + 1, sizeof *made);
+    ht_status status = s && made ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *made, "a forecast");
+    ht_array *key = HT_NONE;
+    if (!status && t->trainable->dropout > 0) key = ht_random_key(s, 0);
+    if (!status) status = ht_trainable_gradients(t->trainable, s, &r->batch, key, checkpointing, &made[n], made, err);
+    if (!status) status = ht_eval_forecast(s, made, n + 1, bytes, err);
+    free(made);
+    ht_scope_free(s);
+    return status;
+}
+
+/* Memory of the losses of the largest held-out batch. */
+static ht_status measure_held_out(const ht_trainer *t, size_t *bytes, ht_error *err) {
+    rows r = {0};
+    ht_status status = largest_batch(t, true, &r, err);
+    ht_scope *s = status ? NULL : ht_scope_new(t->m->stream);
+    if (!status && !s) status = ht_fail_memory(err, sizeof *s, "a forecast");
+    if (!status) {
+        const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
+        ht_array *losses = ht_model_loss_rows(s, t->m, &r.batch, &adapters, false);
+        status = losses ? ht_eval_forecast(s, &losses, 1, bytes, err) : ht_scope_status(s, err);
+    }
+    ht_scope_free(s);
+    free(r.memory);
+    return status;
+}
+
+static ht_status refuse(const ht_trainer *t, size_t wanted, size_t available, ht_error *err) {
+    char need[32], have[32];
+    const char *help = "fewer targets, or a smaller model";
+    if (!t->checkpointing && t->o.checkpointing == HT_CHECKPOINTING_OFF)
+        help = "checkpointing";
+    else if (t->o.batch > 1)
+        help = "a smaller batch, with more batches accumulated";
+    else if (ht_data_get_report(t->train.data)->longest > 256)
+        help = "a smaller max_length";
+    return ht_fail(err, HT_ERR_LIMIT, "training needs about %s more memory at its peak, and %s is free; %s would help",
+                   ht_memory_check_text(wanted, need), ht_memory_check_text(available, have), help);
+}
+
+/* Fills in t->checkpointing and t->peak_bytes. HT_ERR_LIMIT, with the option that would help, when free memory does not suffice. */
+static ht_status forecast_memory(ht_trainer *t, ht_error *err) {
+    enum { MOMENTS = 2, GRADIENTS = 2 };
+    rows r = {0};
+    size_t bytes, evaluation = 0, available;
+    const bool known = ht_memory_check_free_on(t->m->device, &available);
+    const size_t parameters = (size_t)ht_trainable_parameters(t->trainable) * sizeof(float) * (MOMENTS + GRADIENTS + 1);
+    ht_status status = largest_batch(t, false, &r, err);
+    t->checkpointing = t->o.checkpointing == HT_CHECKPOINTING_ON;
+    if (!status) status = measure(t, &r, t->checkpointing, &bytes, err);
+    if (!status && t->o.checkpointing == HT_CHECKPOINTING_AUTO && known && bytes + parameters > available / 4 * 3) {
+        t->checkpointing = true;
+        status = measure(t, &r, true, &bytes, err);
+    }
+    free(r.memory);
+    if (!status && t->valid.data) status = measure_held_out(t, &evaluation, err);
+    if (status) return status;
+    t->step_bytes = ht_max_size(bytes, evaluation) + parameters;
+    t->peak_bytes = ht_memory_check_used_on(t->m->device) + t->step_bytes;
+    if (known && !t->o.skip_memory_check && t->step_bytes > available) return refuse(t, t->step_bytes, available, err);
+    return HT_OK;
+}
+
+/* ---- life ---- */
 
 static ht_status fill(ht_trainer *t, ht_error *err) {
     const ht_trainer_options *o = &t->o;
@@ -153,7 +244,7 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     if (!status) status = ht_model_fingerprint(t->m, t->model, err);
     if (status) return status;
     ht_model_template_hash(t->m, t->template);
-    return ht_forecast_check(t, err);
+    return forecast_memory(t, err);
 }
 
 ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trainer **out, ht_error *err) {
@@ -184,8 +275,8 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
 
 void ht_trainer_free(ht_trainer *t) {
     if (!t) return;
-    close_source(&(source){t->valid, t->held_out});
-    close_source(&(source){t->data, t->batches});
+    close_source(&t->valid);
+    close_source(&t->train);
     if (t->reserved_bytes) ht_memory_unreserve(t->m->device->memory, t->reserved_bytes);
     free(t->data_path);
     free(t->valid_path);
@@ -209,8 +300,8 @@ void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
                              .n_projections = t->trainable->n,
                              .checkpointing = t->checkpointing,
                              .peak_bytes = t->peak_bytes,
-                             .data = ht_data_get_report(t->data),
-                             .valid = t->valid ? ht_data_get_report(t->valid) : NULL};
+                             .data = ht_data_get_report(t->train.data),
+                             .valid = t->valid.data ? ht_data_get_report(t->valid.data) : NULL};
 }
 
 /* ---- a step ---- */
@@ -317,7 +408,7 @@ static ht_status count_failures(ht_trainer *t, const ht_train_step *step, ht_err
     size_t used = 0;
     for (int32_t i = 0; i < t->last_n_seq && used + 24 < sizeof lines; i++)
         used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "",
-                                 (long long)ht_batches_line(t->batches, i));
+                                 (long long)ht_batches_line(t->train.batches, i));
     return ht_fail(
         err, HT_ERR_ARGUMENT,
         "%d steps in a row had a loss of %g and gradients of norm %g: training has diverged. Begin a new run "
@@ -342,7 +433,7 @@ ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
                              ht_plural(t->iter));
             break;
         }
-        status = ht_batches_get(t->batches, number, &batch, err);
+        status = ht_batches_get(t->train.batches, number, &batch, err);
         if (!status) status = add_batch(t, &batch, number, sums, err);
         if (status) break;
         t->last_n_seq = batch.n_seq;
@@ -367,9 +458,9 @@ static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch
     const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
     double loss = 0;
     ht_status status = ht_model_loss_check(t->m, batch, err);
-    ht_array *rows = status ? NULL : ht_model_loss_rows(s, t->m, batch, &adapters, false);
+    ht_array *losses = status ? NULL : ht_model_loss_rows(s, t->m, batch, &adapters, false);
     if (!status) status = ht_scope_status(s, err);
-    if (!status) status = read_scalar(s, ht_sum(s, rows, NULL, 0, false), &loss, err);
+    if (!status) status = read_scalar(s, ht_sum(s, losses, NULL, 0, false), &loss, err);
     *sum += loss;
     ht_scope_free(s);
     return status;
@@ -377,13 +468,13 @@ static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch
 
 ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
     *loss = 0;
-    if (!t->valid) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
+    if (!t->valid.data) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
     double sum = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < t->held_out_batches; i++) {
         ht_train_batch batch;
         if (ht_cancel_requested(t->o.cancel)) return ht_fail(err, HT_ERR_CANCELLED, "an evaluation was cancelled");
-        ht_status status = ht_batches_get(t->held_out, i, &batch, err);
+        ht_status status = ht_batches_get(t->valid.batches, i, &batch, err);
         if (!status) status = evaluate_batch(t, &batch, &sum, err);
         if (status) return status;
         n += batch.n_learned;
@@ -399,12 +490,8 @@ ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *er
 }
 
 ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err) {
-    ht_sample sample;
-    if (i < 0 || i >= ht_data_length(t->data))
-        return ht_fail(err, HT_ERR_ARGUMENT, "sample %lld of %lld", (long long)i, (long long)ht_data_length(t->data));
-    ht_status status = ht_data_sample(t->data, i, &sample, err);
-    if (status) return status;
-    status = ht_sample_pieces(t->m, &sample, fn, user, err);
-    ht_sample_free(&sample);
-    return status;
+    if (i < 0 || i >= ht_data_length(t->train.data))
+        return ht_fail(err, HT_ERR_ARGUMENT, "sample %lld of %lld", (long long)i,
+                       (long long)ht_data_length(t->train.data));
+    return ht_sample_pieces(t->m, ht_data_sample(t->train.data, i), fn, user, err);
 }

@@ -7,6 +7,12 @@
 
 enum { HT_TRAIN_MOST_FAILURES = 5 }; /* steps in a row that are not finite */
 
+/* A file's samples and their order; NULLs: none. */
+typedef struct ht_train_source {
+    ht_data *data;
+    ht_batches *batches;
+} ht_train_source;
+
 struct ht_trainer {
     ht_model *m;
     ht_trainer_options o; /* what it lends is NULL: */
@@ -16,8 +22,7 @@ struct ht_trainer {
     char *data_path, *valid_path;
     ht_trainable *trainable;
     ht_optimizer *optimizer;
-    ht_data *data, *valid; /* valid: NULL, none */
-    ht_batches *batches, *held_out;
+    ht_train_source train, valid;
     ht_schedule schedule;
     int64_t iters, per_epoch; /* steps in all, and of an epoch */
     int64_t held_out_batches;
@@ -34,5 +39,8 @@ struct ht_trainer {
 /* From now on templates are told another time. Where the model's writes dates, the data are read again; on failure the
  * trainer is as it was. */
 ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err);
+
+/* optimizer.c: the options with the defaults filled in, as checkpoints hold them. Lent as long as the optimiser lives. */
+const ht_optimizer_options *ht_optimizer_get_options(const ht_optimizer *o);
 
 #endif

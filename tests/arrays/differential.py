@@ -319,6 +319,13 @@ class Case:
         return f"{self.name}({views})"
 
 
+class Operands(Case):
+    """Only what makes operands."""
+
+    def __init__(self, name, bounds=ANY):
+        self.name, self.range = name, bounds
+
+
 class Reduction(Case):
     """One reduction or scan, with its options."""
 

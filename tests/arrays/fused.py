@@ -8,20 +8,12 @@ Operands have random shapes, dtypes and strides. NumPy computes from the operand
 import sys
 
 import numpy as np
-from differential import FLOATS, Case, mx, promote
+from differential import FLOATS, Operands, mx, promote
 
 import _generated
 import hearth as hx
 
-
-class Operands(Case):
-    """Only what makes operands."""
-
-    def __init__(self, low, high):
-        self.name, self.range = "fused", (low, high)
-
-
-SMALL = Operands(-2, 2)
+SMALL = Operands("fused", (-2, 2))
 
 
 def _dtype(rng):

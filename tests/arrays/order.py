@@ -8,17 +8,14 @@ Rows are short, long and empty, of any dtype and strides, with equal elements, z
 import sys
 
 import numpy as np
-from differential import DTYPES, FLOATS, Case
+from differential import DTYPES, FLOATS, Operands
 
 import _generated
 import hearth as hx
 
 
-class Operands(Case):
-    """Only what makes operands: whole ranges of integers, and what is no number."""
-
-    def __init__(self):
-        self.name, self.range = "order", (-50, 50)
+class Unordered(Operands):
+    """Whole ranges of integers, and what is no number."""
 
     def values(self, rng, shape, dtype):
         x = super().values(rng, shape, dtype)
@@ -28,7 +25,7 @@ class Operands(Case):
         return x
 
 
-_operands = Operands()
+_operands = Unordered("order")
 
 
 def _ordered(x, axis=-1):

@@ -9,20 +9,12 @@ negative ones among them. Results are equal, sums of floating point to rounding.
 import sys
 
 import numpy as np
-from differential import ANY, DTYPES, FLOATS, INTS, Case
+from differential import DTYPES, FLOATS, INTS, Operands
 
 import _generated
 import hearth as hx
 
-
-class Operands(Case):
-    """Only what makes operands."""
-
-    def __init__(self):
-        self.name, self.range = "places", ANY
-
-
-_operands = Operands()
+_operands = Operands("places")
 
 
 def _shape(rng, least=1, empty=0.05):

@@ -9,20 +9,12 @@ the same product of magnitudes, in units of the last place of the result's dtype
 import sys
 
 import numpy as np
-from differential import FLOATS, Case, promote
+from differential import FLOATS, Operands, promote
 
 import _generated
 import hearth as hx
 
-
-class Operands(Case):
-    """Only what makes operands."""
-
-    def __init__(self):
-        self.name, self.range = "products", (-2, 2)
-
-
-_operands = Operands()
+_operands = Operands("products", (-2, 2))
 
 
 def _size(rng, low=1):

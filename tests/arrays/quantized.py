@@ -7,7 +7,7 @@ installed.
 import sys
 
 import numpy as np
-from differential import FLOATS, Case, mx
+from differential import FLOATS, Operands, mx
 
 import _generated
 import hearth as hx
@@ -15,15 +15,7 @@ import hearth as hx
 MODES = [("affine", g, b) for g in (32, 64, 128) for b in (2, 3, 4, 5, 6, 8)]
 MODES += [("mxfp4", 32, 4), ("mxfp8", 32, 8), ("nvfp4", 16, 4)] * 3
 
-
-class Operands(Case):
-    """Only what makes operands."""
-
-    def __init__(self):
-        self.name, self.range = "quantized", (-2, 2)
-
-
-OPERANDS = Operands()
+OPERANDS = Operands("quantized", (-2, 2))
 
 
 def _quantised(rng, lead, rows, columns, mode):

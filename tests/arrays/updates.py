@@ -3,13 +3,13 @@ nobody else holds it, in random programs that keep views, copies, buffers and la
 
   updates.py [--cases N] [--seed N]     needs numpy; HEARTH_LIBRARY and PYTHONPATH=python"""
 
-import argparse
 import copy
 import random
 import sys
 
 import numpy as np
 
+import _generated
 import hearth as hx
 
 SHAPES = [(1024,), (1500,), (64, 32), (33, 47), (8, 16, 17), (1, 2000), (2, 3, 4, 5, 20)]
@@ -112,23 +112,13 @@ class Program:
         return None
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=1500)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    wrong = 0
-    for case in range(options.cases):
-        program = Program(random.Random(options.seed * 1000003 + case))
-        with np.errstate(all="ignore"):
-            for _ in range(program.rng.randrange(2, 14)):
-                program.step()
-        if problem := program.wrong():
-            wrong += 1
-            print(f"case {case}: {problem}: {'; '.join(program.said)}")
-    print(f"{options.cases} programs, {wrong} of them wrong")
-    return 1 if wrong else 0
+def check(rng, program):
+    made = program(random.Random(int(rng.integers(2**62))))
+    for _ in range(made.rng.randrange(2, 14)):
+        made.step()
+    problem = made.wrong()
+    return ("; ".join(made.said), problem) if problem else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run([Program], check, cases=1500, against="NumPy"))

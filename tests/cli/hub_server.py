@@ -1,7 +1,5 @@
 """A hub of models on this machine, as Hugging Face's answers, and the ways in which a network fails.
 
-    python3 tests/cli/hub_server.py DIRECTORY     serves DIRECTORY/ORG/REPO/... and prints the address, until it is stopped
-
 A fault is given for a part of an address, and happens as often as is asked for: `hub.inject("model.gguf", "reset", times=2)`.
 """
 
@@ -305,19 +303,3 @@ class Hub:
         for server in self.servers.values():
             server.shutdown()
             server.server_close()
-
-
-def main():
-    root = pathlib.Path(sys.argv[1])
-    hub = Hub()
-    for folder in sorted(root.glob("*/*")):
-        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        hub.repositories[folder.relative_to(root).as_posix()] = Repository(files)
-    print(hub.address, flush=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        threading.Event().wait()
-    hub.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,39 +1,23 @@
 """`hearth adapter` shows adapters and converts them, and says in one line what it cannot do."""
 
-import array
 import json
 import pathlib
-import struct
 import unittest
 
+from files import write_lora
 from support import TINY, CommandTest
 
 MODEL = pathlib.Path(__file__).parent.parent / "golden/tiny/llama-f32"
 RANK, HIDDEN, KEYS = 2, 48, 16
 
 
-def write_safetensors(path, tensors, metadata=None):
-    header, data = {"__metadata__": metadata or {}}, b""
-    for name, (shape, values) in tensors.items():
-        raw = struct.pack(f"<{len(values)}f", *values)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 def write_peft(folder, **config):
-    folder.mkdir()
-    tensors = {}
+    pairs = {}
     for layer in 0, 1:
         for name, rows in ("q_proj", HIDDEN), ("k_proj", KEYS):
-            module = f"base_model.model.model.layers.{layer}.self_attn.{name}"
-            tensors[f"{module}.lora_A.weight"] = [RANK, HIDDEN], [i / 64 for i in range(RANK * HIDDEN)]
-            tensors[f"{module}.lora_B.weight"] = [rows, RANK], [i / 32 for i in range(RANK * rows)]
-    write_safetensors(folder / "adapter_model.safetensors", tensors)
-    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": 6, "base_model_name_or_path": "some/model", **config}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    return folder
+            a, b = [i / 64 for i in range(RANK * HIDDEN)], [i / 32 for i in range(RANK * rows)]
+            pairs[f"model.layers.{layer}.self_attn.{name}"] = a, b
+    return write_lora(folder, pairs, RANK, lora_alpha=6, base_model_name_or_path="some/model", **config)
 
 
 class Adapter(CommandTest):
@@ -42,7 +26,7 @@ class Adapter(CommandTest):
         text = self.succeeds("adapter", "info", adapter).text
         for part in "peft", "some/model", "self_attn.q_proj, 48 x 48, in layers 0-1", "self_attn.k_proj, 16 x 48":
             self.assertIn(part, text)
-        value = json.loads(self.succeeds("adapter", "info", adapter, "--model", MODEL, "--json", "-q").text)
+        value = self.succeeds("adapter", "info", adapter, "--model", MODEL, "--json", "-q").json
         self.assertEqual(
             (value["format"], value["rank"], value["scale"], value["pairs"], value["parameters"], value["warning"]),
             ("peft", 2, 3, 4, 2 * RANK * (HIDDEN + HIDDEN + KEYS + HIDDEN), None),
@@ -50,14 +34,8 @@ class Adapter(CommandTest):
         self.assertEqual([t["layers"] for t in value["targets"]], ["0-1", "0-1"])
 
     def test_info_of_many_layers_and_shapes(self):
-        tensors = {}
-        for layer in range(0, 300, 2):
-            module, rows = f"base_model.model.model.layers.{layer}.self_attn.q_proj", 3 if layer < 290 else 5
-            tensors[f"{module}.lora_A.weight"], tensors[f"{module}.lora_B.weight"] = ([1, 2], [1, 2]), ([rows, 1], [1] * rows)
-        (self.folder / "many").mkdir()
-        write_safetensors(self.folder / "many" / "adapter_model.safetensors", tensors)
-        (self.folder / "many" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
-        text = self.succeeds("adapter", "info", self.folder / "many").text
+        pairs = {f"model.layers.{layer}.self_attn.q_proj": ([1, 2], [1] * (3 if layer < 290 else 5)) for layer in range(0, 300, 2)}
+        text = self.succeeds("adapter", "info", write_lora(self.folder / "many", pairs)).text
         self.assertIn("self_attn.q_proj, 3 x 2, in layers 0, 2, 4,", text)
         self.assertIn(" 286, 288\n", text)
         self.assertIn("self_attn.q_proj, 5 x 2, in layers 290, 292, 294, 296, 298\n", text)
@@ -78,19 +56,13 @@ class Adapter(CommandTest):
 
     def test_multimodal(self):
         """Towers have projections of the same names: PEFT is told the text model's by their whole names."""
-        folder = self.folder / "peft"
-        folder.mkdir()
-        module = "base_model.model.model.language_model.layers.1.self_attn.q_proj"
-        write_safetensors(
-            folder / "adapter_model.safetensors",
-            {f"{module}.lora_A.weight": ([1, 2], [1, 2]), f"{module}.lora_B.weight": ([2, 1], [3, 4])},
-        )
-        (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
+        module = "model.language_model.layers.1.self_attn.q_proj"
+        folder = write_lora(self.folder / "peft", {module: ([1, 2], [3, 4])})
         mlx, back = self.folder / "mlx", self.folder / "back"
         self.succeeds("adapter", "convert", folder, mlx, "--to", "mlx")
         self.assertIn(b"language_model.model.layers.1.self_attn", (mlx / "adapters.safetensors").read_bytes())
         self.succeeds("adapter", "convert", mlx, back, "--to", "peft")
-        self.assertIn(module.encode(), (back / "adapter_model.safetensors").read_bytes())
+        self.assertIn(f"base_model.model.{module}".encode(), (back / "adapter_model.safetensors").read_bytes())
         config = json.loads((back / "adapter_config.json").read_text())
         self.assertEqual(config["target_modules"], ["language_model.layers.1.self_attn.q_proj"])
         self.assertIsNone(config["layers_to_transform"])
@@ -111,25 +83,20 @@ class Adapter(CommandTest):
         self.fails(1, "adapter", "info", write_peft(self.folder / "dora", use_dora=True), says="DoRA")
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["dora", "peft"])
 
-    def logits(self, *options):
-        out = self.folder / "logits.npy"
-        self.succeeds("logits", MODEL, "--ids", "3,14,15,9,2,6", "--out", out, "-q", "--force", *options)
-        return array.array("f", out.read_bytes()[-6 * 4 * 61 :])
-
     def test_adapters_of_a_session(self):
         adapter = write_peft(self.folder / "peft")
-        base, half = self.logits(), self.logits("--adapter", f"{adapter}@0.5")
+        base, half = self.logits(MODEL), self.logits(MODEL, "--adapter", f"{adapter}@0.5")
         self.assertNotEqual(half, base)
-        self.assertEqual(self.logits("--adapter", f"{adapter}@0"), base)
-        self.assertEqual(self.logits("--adapter", f"mine={adapter}@5e-1"), half)
-        twice = self.logits("--adapter", f"{adapter}@0.25", "--adapter", f"{adapter}@0.25")
+        self.assertEqual(self.logits(MODEL, "--adapter", f"{adapter}@0"), base)
+        self.assertEqual(self.logits(MODEL, "--adapter", f"mine={adapter}@5e-1"), half)
+        twice = self.logits(MODEL, "--adapter", f"{adapter}@0.25", "--adapter", f"{adapter}@0.25")
         self.assertLess(max(abs(a - b) for a, b in zip(twice, half)), 1e-2)
 
     def test_evaluation_with_an_adapter(self):
         adapter = write_peft(self.folder / "peft")
         ids = ["--ids", ",".join(str(i % 60) for i in range(40)), "--json", "-q"]
-        moved = json.loads(self.succeeds("eval", MODEL, *ids, "--adapter", adapter, "--kl-vs", MODEL).text)
-        same = json.loads(self.succeeds("eval", MODEL, *ids, "--adapter", adapter, "--kl-vs-reference").text)
+        moved = self.succeeds("eval", MODEL, *ids, "--adapter", adapter, "--kl-vs", MODEL).json
+        same = self.succeeds("eval", MODEL, *ids, "--adapter", adapter, "--kl-vs-reference").json
         self.assertGreater(moved["kl_mean"], 1e-3)
         self.assertLess(same["kl_mean"], 1e-3)
         self.assertEqual(same["perplexity"], moved["perplexity"])

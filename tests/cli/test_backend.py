@@ -25,7 +25,7 @@ def stand_in(answer=None, **more):
 
 class Backends(CommandTest):
     def test_list(self):
-        names = [b["name"] for b in json.loads(self.succeeds("doctor", "--json", "-t", "1").text)["backends"]]
+        names = [b["name"] for b in self.succeeds("doctor", "--json", "-t", "1").json["backends"]]
         self.assertEqual(names, ["native", "mlx_lm"] if HAS_MLX_LM else ["native"])
         self.assertRegex(self.succeeds("doctor", "-t", "1", "-q").text, r"backends +native +this library")
 
@@ -59,15 +59,15 @@ class MlxLm(CommandTest):
         self.assertRegex(result.err, r"prefill 20 tok · ttft \d+ ms .* peak 0.0 GB\n")
 
     def test_json(self):
-        value = json.loads(self.succeeds(*ON_MLX, "--json", env=stand_in("Hello")).text)
+        value = self.succeeds(*ON_MLX, "--json", env=stand_in("Hello")).json
         self.assertEqual((value["text"], value["finish"]), ("Hello", "stop"))
         self.assertEqual(value["metrics"]["generated_tokens"], 5)
         self.assertEqual(value["metrics"]["peak_memory_bytes"], 5000000)
 
     def test_limits_and_stops(self):
-        value = json.loads(self.succeeds(*ON_MLX, "--json", "-n", "3", env=stand_in("Hello")).text)
+        value = self.succeeds(*ON_MLX, "--json", "-n", "3", env=stand_in("Hello")).json
         self.assertEqual((value["text"], value["finish"]), ("Hel", "length"))
-        value = json.loads(self.succeeds(*ON_MLX, "--json", "--stop", "lo", env=stand_in("Hello")).text)
+        value = self.succeeds(*ON_MLX, "--json", "--stop", "lo", env=stand_in("Hello")).json
         self.assertEqual((value["text"], value["finish"]), ("Hel", "stop"))
 
     def test_context(self):
@@ -85,8 +85,7 @@ class MlxLm(CommandTest):
         self.fails(1, *ON_MLX, env=stand_in("fail"), says=["mlx_lm: ValueError: the stand-in fails in two lines; if", "upgrade mlx-lm"])
         self.fails(1, "run", TINY, "x", "--backend", "mlx_lm", says=["tiny.gguf", "this is a file"])
         self.fails(1, "run", self.folder / "none", "x", "--backend", "mlx_lm", says="no such file")
-        (self.folder / "mlx").mkdir()
-        (self.folder / "mlx/__init__.py").write_text("raise ImportError('no mlx here')")
+        self.write("mlx/__init__.py", "raise ImportError('no mlx here')")
         self.fails(1, *ON_MLX, env={"PYTHONPATH": str(self.folder)}, says=["no mlx here", "pip install mlx-lm"])
 
     def test_options_of_the_native_backend(self):

@@ -1,10 +1,8 @@
 """Bad input: one clear sentence, the right exit status, nothing half-written."""
 
 import ctypes
-import json
 import os
 import pathlib
-import re
 import resource
 import shutil
 import subprocess
@@ -53,11 +51,11 @@ class Usage(CommandTest):
 
     def test_options_of_other_commands(self):
         """A command accepts the options of its help, and says of every other that it is none of its options."""
-        names = re.findall(r"^  ([a-z]+) ", self.succeeds("--help").text, re.M)
         values = {"N": "2", "X": "0.5", "SECONDS": "5", "SIZE": "4G", "ID=X": "1=1", "A,B,...": "temperature", "NAME=JSON": "a=1"}
         own = {}
+        names = self.commands()
         for name in names:
-            listed = re.findall(r"^  .{4}--([a-z0-9-]+)(?: (\S+))?(?:  .*)?$", self.succeeds(name, "--help").text, re.M)
+            listed = self.options_of(name)
             words = [f"--{option}={values.get(value, value.split('|')[0])}" if value else f"--{option}" for option, value in listed]
             self.assertIn(f"hearth {name}", self.succeeds(name, *words).text)  # the help, as --help is among them
             own[name] = {option for option, _ in listed}
@@ -152,11 +150,6 @@ class Models(CommandTest):
         self.fails(1, "logits", path, "--ids", "1", "--out", self.folder / "x.npy", says=[path.name, *says])
         self.assertFalse((self.folder / "x.npy").exists())
 
-    def file(self, name, data):
-        path = self.folder / name
-        path.write_bytes(data)
-        return path
-
     def test_missing(self):
         path = self.folder / "missing.gguf"
         self.refuses(path, "No such file")
@@ -171,10 +164,7 @@ class Models(CommandTest):
         self.fails(1, "tokenize", path, "x", says=str(path))
 
     def test_directory_with_config_alone(self):
-        path = self.folder / "config"
-        path.mkdir()
-        (path / "config.json").write_text('{"model_type": "llama"}')
-        self.refuses(path)
+        self.refuses(self.write("config/config.json", '{"model_type": "llama"}').parent)
 
     def test_directory_with_tokenizer_model_alone(self):
         """What computes on ids works; what needs text names the file that is missing."""
@@ -190,9 +180,9 @@ class Models(CommandTest):
         self.fails(1, "run", path, "x", says="tokenizer.json: is a Git LFS pointer")
 
     def test_wrong_type(self):
-        self.refuses(self.file("text.txt", b"this is no model\n" * 100))
-        self.refuses(self.file("text.gguf", b"this is no model\n" * 100), "GGUF")
-        self.refuses(self.file("empty.gguf", b""))
+        self.refuses(self.write("text.txt", "this is no model\n" * 100))
+        self.refuses(self.write("text.gguf", "this is no model\n" * 100), "GGUF")
+        self.refuses(self.write("empty.gguf", ""))
         for device in ["/dev/null", "/dev/zero"]:
             self.refuses(pathlib.Path(device), "a device, expected a regular file")
 
@@ -213,11 +203,10 @@ class Models(CommandTest):
             odd.write(TINY.read_bytes())
         for command in [("info",), ("run", "x", "-n", "1"), ("bench", "-p", "1", "-n", "1", "-r", "1")]:
             words = [command[0], os.fsdecode(path), *command[1:], "--json"]
-            self.assertTrue(json.loads(self.succeeds(*words).text)["model"].endswith("/odd\ufffd.gguf"))
+            self.assertTrue(self.succeeds(*words).json["model"].endswith("/odd\ufffd.gguf"))
 
     def test_unknown_architecture(self):
-        path = self.folder / "odd.gguf"
-        tiny_model.write(path, architecture="mamba")
+        path = self.tiny("odd.gguf", architecture="mamba")
         known = ["mamba", "llama", "qwen2", "gemma3"]
         self.fails(1, "run", path, "x", says=known)
         self.fails(1, "bench", path, says=known)
@@ -226,8 +215,7 @@ class Models(CommandTest):
         self.assertEqual(os.listdir(self.folder), ["odd.gguf"])
 
     def test_vocabulary_only(self):
-        path = self.folder / "vocab.gguf"
-        tiny_model.write(path, with_weights=False)
+        path = self.tiny("vocab.gguf", with_weights=False)
         self.fails(1, "run", path, "x", says=[path.name, "vocabulary"])
         self.assertIn("byte-level BPE", self.succeeds("info", path).text)
         self.assertEqual(self.succeeds("tokenize", path, "hello").text, "262\n")
@@ -241,14 +229,12 @@ class Models(CommandTest):
 
 class Limits(CommandTest):
     def test_context_beyond_the_models_own(self):
-        path = self.folder / "short.gguf"
-        tiny_model.write(path, context=512)
+        path = self.tiny("short.gguf", context=512)
         for command in [("run", path, "x"), ("info", path), ("bench", path)]:
             self.fails(1, *command, "--context", "513", says=["512", "513"])
 
     def test_prompt_longer_than_the_context(self):
-        path = self.folder / "short.gguf"
-        tiny_model.write(path, context=32)
+        path = self.tiny("short.gguf", context=32)
         prompt = "a b c d " * 10
         self.fails(1, "run", path, "--raw", prompt, says=["80", "32"])
         ids = ",".join(["1"] * 33)
@@ -266,8 +252,7 @@ class Limits(CommandTest):
 
     def test_bench_beyond_the_context(self):
         """Refused before anything is measured, or a long prompt is made up."""
-        path = self.folder / "short.gguf"
-        tiny_model.write(path, context=512)
+        path = self.tiny("short.gguf", context=512)
         most = "2147483647"
         for words in [("-p", most), ("-p", "0", "-n", most), ("-p", "0", "--depth", most), ("-p", most, "--depth", most)]:
             self.fails(1, "bench", path, *words, says=["512", "choose less"])
@@ -295,8 +280,7 @@ class Outputs(CommandTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_failure_keeps_what_was_there(self):
-        path = self.folder / "x.npy"
-        path.write_text("kept")
+        path = self.write("x.npy", "kept")
         self.fails(1, "logits", TINY, "--ids", "1,99999", "--out", path)
         self.assertEqual(path.read_text(), "kept")
         self.assertEqual(os.listdir(self.folder), ["x.npy"])

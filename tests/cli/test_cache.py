@@ -1,6 +1,5 @@
 """Models in the cache: hearth list, hearth rm, and their names in the place of paths."""
 
-import json
 import os
 import shutil
 import unittest
@@ -21,7 +20,7 @@ class Cache(CommandTest):
             os.link(TINY, path)
 
     def names(self):
-        value = json.loads(self.succeeds("list", "--json", env=self.env).text)
+        value = self.succeeds("list", "--json", env=self.env).json
         return [each["model"] for each in value["checkpoints"]]
 
     def test_names(self):
@@ -37,8 +36,7 @@ class Cache(CommandTest):
         for name in ("b", "people/a", "b.gguf"):
             text = self.succeeds("tokenize", name, "hello", env=self.env).text
             self.assertEqual(text, self.succeeds("tokenize", TINY, "hello").text)
-        here = self.folder / "b"
-        here.write_text("no model")
+        here = self.write("b", "no model")
         result = hearth("tokenize", "b", "hello", env=self.env, cwd=self.folder)  # a file that is there goes first
         self.assertEqual(result.status, 1)
         self.assertIn("nowhere", self.fails(1, "tokenize", "nowhere", "hello", env=self.env).err)

@@ -13,8 +13,7 @@ import termios
 import time
 import unittest
 
-from support import HEARTH, SCRATCH, TINY, CommandTest, hearth
-import tiny_model
+from support import HEARTH, TINY, CommandTest, hearth
 
 CTRL_C, CTRL_D, ENTER = b"\x03", b"\x04", b"\r"
 PASTE = b"\033[200~%s\033[201~"
@@ -94,10 +93,19 @@ class Chat(CommandTest):
         t.ready()
         return t
 
+    def leave(self, t):
+        t.type(CTRL_D)
+        self.assertEqual(t.finish(), 0)
+
+    def messages(self, name="c.json"):
+        return json.loads((self.folder / name).read_text())["messages"]
+
     def saved(self, t):
-        path = self.folder / "saved.json"
-        t.say(f"\x15/save {path}")  # Ctrl-U: in the place of what the line may hold
-        return json.loads(path.read_text())["messages"]
+        t.say(f"\x15/save {self.folder / 'c.json'}")  # Ctrl-U: in the place of what the line may hold
+        return self.messages()
+
+    def said(self, messages):
+        return [m["content"] for m in messages if m["role"] == "user"]
 
     def pipe(self, lines, *words, status=0, **more):
         result = hearth("chat", more.pop("model", TINY), "-q", *words, stdin=lines.encode(),
@@ -119,8 +127,7 @@ class OnATerminal(Chat):
             self.assertGreaterEqual(reused, held - 8)  # an answer may be encoded otherwise than it was written
             self.assertGreater(computed, 0)
             held = computed + reused + 8
-        t.type(CTRL_D)
-        self.assertEqual(t.finish(), 0)
+        self.leave(t)
 
     def test_an_interrupted_answer_stays(self):
         t = self.terminal()
@@ -136,8 +143,7 @@ class OnATerminal(Chat):
         self.assertEqual(len(self.saved(t)), 4)
         t.say("/undo")
         self.assertEqual(self.saved(t), messages)
-        t.type(CTRL_D)
-        self.assertEqual(t.finish(), 0)
+        self.leave(t)
 
     def test_ctrl_c_twice_leaves(self):
         t = self.terminal()
@@ -163,16 +169,14 @@ class OnATerminal(Chat):
         t.type(CTRL_C)
         t.ready()
         t.say("again")
-        self.assertEqual([m["content"] for m in self.saved(t) if m["role"] == "user"], ["hello", "again"])
-        t.type(CTRL_D)
-        self.assertEqual(t.finish(), 0)
+        self.assertEqual(self.said(self.saved(t)), ["hello", "again"])
+        self.leave(t)
 
     def test_mistakes_fail_nothing(self):
         t = self.terminal("-n", "4")
         for line, says in [("/sav x", b"nearest is /save"), ("/load /nowhere", b"/nowhere"), ("/set x 1", b"cannot be set")]:
             self.assertIn(says, t.say(line))
-        t.type(CTRL_D)
-        self.assertEqual(t.finish(), 0)
+        self.leave(t)
 
     def test_other_signals_end_it(self):
         t = self.terminal()
@@ -192,7 +196,7 @@ class OnATerminal(Chat):
         t.type(b"second" + ENTER)
         t.read_until(rb"\.\.\. ")
         t.say('third"""')
-        texts = [m["content"] for m in self.saved(t) if m["role"] == "user"]
+        texts = self.said(self.saved(t))
         pasted = ["one\ntwo\n\nthreeänd", "one\ntwo\n\nthree\nfour", "cut\ufffdhere and \ufffd here"]
         self.assertEqual(texts, [*pasted, "first\nsecond\nthird"])
 
@@ -210,8 +214,7 @@ class OnATerminal(Chat):
     def test_lines_are_remembered(self):
         t = self.terminal("-n", "4")
         t.say("the first")
-        t.type(CTRL_D)
-        self.assertEqual(t.finish(), 0)
+        self.leave(t)
         path = self.folder / "hearth" / "chat-history"
         self.assertEqual(path.stat().st_mode & 0o777, 0o600)
         t = self.terminal("-n", "4")
@@ -248,11 +251,11 @@ class InAPipe(Chat):
         whole = self.pipe(f"/system the world\nhello\n/save {path}\nworld\n/save {path}2\n", *how)
         self.pipe(f"/load {path}\nworld\n/save {path}3\n", *how)
         self.pipe(f"world\n/save {path}4\n", *how, "--messages", path)
-        ends = [json.loads((self.folder / f"c.json{i}").read_text()) for i in (2, 3, 4)]
-        self.assertEqual(ends[0], ends[1])
-        self.assertEqual(ends[0], ends[2])
-        self.assertEqual([m["role"] for m in ends[0]["messages"]], ["system", "user", "assistant", "user", "assistant"])
-        answer = ends[0]["messages"][-1]["content"]
+        ends = [(self.folder / f"c.json{i}").read_text() for i in (2, 3, 4)]
+        self.assertEqual(ends, [ends[0]] * 3)
+        messages = self.messages("c.json2")
+        self.assertEqual([m["role"] for m in messages], ["system", "user", "assistant", "user", "assistant"])
+        answer = messages[-1]["content"]
         self.assertTrue(whole.text.rstrip("\n").endswith(answer.rstrip("\n")))
         run = hearth("run", TINY, "-q", "--messages", path, "world", *how)
         self.assertEqual(run.text.rstrip("\n"), answer.rstrip("\n"))
@@ -263,38 +266,35 @@ class InAPipe(Chat):
         text = hearth("chat", TINY, "-q", "-n", "4", "said", stdin=b"one\ntwo\n").text
         self.assertEqual(text, hearth("run", TINY, "-q", "-n", "4", "said\n\none\ntwo").text)
         self.pipe(f'"""a\nb"""\n//c\n\n/save {path}\n', "-n", "4")
-        texts = [m["content"] for m in json.loads(path.read_text())["messages"] if m["role"] == "user"]
-        self.assertEqual(texts, ["a\nb", "/c"])
+        self.assertEqual(self.said(self.messages()), ["a\nb", "/c"])
 
     def test_answers_again(self):
         path = self.folder / "c.json"
         self.pipe(f"hello\n/save {path}1\n/regen\n/save {path}2\n/undo\n/save {path}3\n", "-n", "9", "--temperature", "2")
-        first, again, none = (json.loads((self.folder / f"c.json{i}").read_text())["messages"] for i in (1, 2, 3))
+        first, again, none = (self.messages(f"c.json{i}") for i in (1, 2, 3))
         self.assertEqual(first[0], again[0])
         self.assertNotEqual(first[1], again[1])
         self.assertEqual(none, [])
 
     def test_files_go_with_a_message(self):
-        path, note = self.folder / "c.json", self.folder / "note.txt"
-        note.write_text("\ufeffsome lines\n")
+        path, note = self.folder / "c.json", self.write("note.txt", "\ufeffsome lines\n")
         self.pipe(f"/attach {note}\nwhat is it\nand\n/save {path}\n", "-n", "3")
-        texts = [m["content"] for m in json.loads(path.read_text())["messages"] if m["role"] == "user"]
-        self.assertEqual(texts, ["note.txt\n```\nsome lines\n```\n\nwhat is it", "and"])
+        self.assertEqual(self.said(self.messages()), ["note.txt\n```\nsome lines\n```\n\nwhat is it", "and"])
 
     def test_what_is_no_text_is_replaced(self):
         path = self.folder / "c.json"
         result = hearth("chat", TINY, "-q", "-n", "3", stdin=b"a\0b\xff\r\n/save " + bytes(path) + b"\n")
         self.assertEqual(result.status, 0, result.err)
-        self.assertEqual(json.loads(path.read_text())["messages"][0]["content"], "a\ufffdb\ufffd")
+        self.assertEqual(self.messages()[0]["content"], "a\ufffdb\ufffd")
         said = hearth("chat", TINY, "-q", "-n", "3", "x", stdin=b"a\0b\xff\n")
         self.assertEqual(said.out, hearth("chat", TINY, "-q", "-n", "3", stdin='"""x\n\na\ufffdb\ufffd"""\n'.encode()).out)
 
     def test_paths_begin_at_home(self):
-        (self.folder / "note.txt").write_text("some lines")
+        self.write("note.txt", "some lines")
         result = hearth("chat", TINY, "-q", "-n", "3", env={"HOME": str(self.folder)},
                         stdin=b"/attach ~/note.txt\nhello\n/save ~/c.json\n/load ~/c.json\n/adapter a=~/none@2\n")  # fmt: skip
         self.assertIn(f"{self.folder}/none", result.err)
-        self.assertIn("some lines", json.loads((self.folder / "c.json").read_text())["messages"][0]["content"])
+        self.assertIn("some lines", self.messages()[0]["content"])
         self.assertIn("2 messages", result.text)
 
     def test_mistakes_are_said(self):
@@ -330,9 +330,7 @@ class InAPipe(Chat):
         self.assertEqual(answer, hearth("run", TINY, "-q", "-n", "6", "hello").out)
 
     def test_a_vocabulary_can_tell_the_format(self):
-        plain = SCRATCH / "plain.gguf"
-        tiny_model.write(plain, template="")
-        self.assertIn("chatml", self.pipe("/show\n", model=plain).text)
+        self.assertIn("chatml", self.pipe("/show\n", model=self.tiny(template="")).text)
 
 
 if __name__ == "__main__":

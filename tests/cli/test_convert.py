@@ -3,6 +3,7 @@
 import json
 import unittest
 
+from files import safetensors
 from support import CommandTest
 from test_adapter import MODEL
 
@@ -11,16 +12,12 @@ GGUF = TINY / "llama-q8_0.gguf"
 
 
 class Convert(CommandTest):
-    def header(self, path):
-        data = path.read_bytes()
-        return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-
     def test_directory_to_file(self):
         out = self.folder / "out.gguf"
         result = self.succeeds("convert", MODEL, out, "--to", "gguf")
         self.assertIn(str(out), result.text)
         self.assertEqual(self.logits(out), self.logits(MODEL))
-        value = json.loads(self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q", "--force").text)
+        value = self.succeeds("convert", MODEL, out, "--to=gguf", "--dtype=bf16", "--json", "-q", "--force").json
         self.assertEqual(set(value), {"out", "bytes", "tensors", "retyped", "floats", "rounded", "files"})
         self.assertEqual((value["out"], value["floats"]), (str(out), 0))
         self.assertGreater(value["rounded"], 0)
@@ -29,11 +26,10 @@ class Convert(CommandTest):
         want = self.logits(GGUF)
         for container, dtype, floats in ("safetensors", "F32", True), ("mlx", "U32", False):
             out = self.folder / container
-            value = json.loads(self.succeeds("convert", GGUF, out, "--to", container, "--json").text)
+            value = self.succeeds("convert", GGUF, out, "--to", container, "--json").json
             self.assertEqual(value["floats"] > 0, floats)
             self.assertEqual(value["rounded"], 0)
-            header = self.header(out / "model.safetensors")
-            self.assertEqual(header["model.layers.0.self_attn.q_proj.weight"]["dtype"], dtype)
+            self.assertEqual(safetensors(out / "model.safetensors")["model.layers.0.self_attn.q_proj.weight"][0], dtype)
             config = json.loads((out / "config.json").read_text())
             self.assertEqual(config["model_type"], "llama")
             self.assertEqual("quantization" in config, not floats)

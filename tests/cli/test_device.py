@@ -1,6 +1,5 @@
 """Which device the commands choose, with a CUDA driver that runs on the host (tests/cuda/driver.cc)."""
 
-import json
 import os
 import unittest
 
@@ -41,25 +40,24 @@ class DefaultDevice(CommandTest):
 
     def test_bench(self):
         words = ["bench", TINY, "--json", "-p", "8", "-n", "3", "-r", "1", "--depth", "20", "--parallel", "3"]
-        value = json.loads(self.succeeds(*words, env=ON_GPU).text)
+        value = self.succeeds(*words, env=ON_GPU).json
         self.assertEqual((value["device"], value["instruction_set"], value["depth"]), ("cuda", NAME, 20))
         self.assertEqual(value["parallel"], 3)
         self.assertGreater(value["kv_bytes_per_token"], 0)
         for key in ["prefill_of_peak", "decode_of_read_bandwidth", "parallel_of_read_bandwidth", "read_bytes_per_second"]:
             self.assertGreater(value[key], 0, key)
-        self.assertEqual(json.loads(self.succeeds(*words, "--device", "cpu", env=ON_GPU).text)["device"], "cpu")
+        self.assertEqual(self.succeeds(*words, "--device", "cpu", env=ON_GPU).json["device"], "cpu")
 
     def test_divergence_from_the_cpu(self):
-        text = self.folder / "text"
-        text.write_text("abc " * 40)
+        text = self.write("text", "abc " * 40)
         words = ["eval", TINY, "--text", text, "--ctx", "64", "--json", "--kl-vs-reference", "--vs-device", "cpu"]
-        value = json.loads(self.succeeds(*words, env=ON_GPU).text)
+        value = self.succeeds(*words, env=ON_GPU).json
         self.assertLess(value["kl_mean"], 1e-3)
         self.fails(2, "eval", TINY, "--text", text, "--vs-device", "cpu", says="--vs-device needs")
 
     def test_doctor(self):
         env = {**ON_GPU, "ON_HOST_MEMORY": "8"}
-        (gpu,) = json.loads(self.succeeds("doctor", "--threads", "1", "--json", env=env).text)["gpus"]
+        (gpu,) = self.succeeds("doctor", "--threads", "1", "--json", env=env).json["gpus"]
         self.assertEqual((gpu["device"], gpu["name"], gpu["trouble"]), ("cuda:0", NAME, None))
         self.assertEqual((gpu["compute_capability"], gpu["cuda"]), ("8.0", "12.4"))
         self.assertLessEqual(gpu["memory_free_bytes"], gpu["memory_bytes"])
@@ -72,7 +70,7 @@ class DefaultDevice(CommandTest):
 
 class NoDevice(CommandTest):
     def test_doctor_says_what_is_missing(self):
-        value = json.loads(self.succeeds("doctor", "--threads", "1", "--json").text)
+        value = self.succeeds("doctor", "--threads", "1", "--json").json
         if value["gpus"]:
             self.skipTest("there is a GPU")
         self.assertRegex(value["no_gpu"], "libhearth_cuda.so|libcuda.so|GPU")

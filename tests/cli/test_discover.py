@@ -13,7 +13,7 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tiny"
 
 class Discover(CommandTest):
     def discover(self, folder=None):
-        value = json.loads(self.succeeds("discover", folder or self.folder, "--json").text)
+        value = self.succeeds("discover", folder or self.folder, "--json").json
         paths = [each["path"] for each in value["checkpoints"]]
         return paths, value
 
@@ -52,8 +52,7 @@ class Discover(CommandTest):
         weights = self.folder / "m" / "imatrix.gguf"
         self.succeeds("imatrix", TINY, "--ids", "1,2,3", "--out", weights)
         self.fails(1, "info", weights, says=["imatrix.gguf", "`general.type` is `imatrix`", "this is no model"])
-        (self.folder / "lora").mkdir()
-        (self.folder / "lora" / "adapter_model.safetensors").write_text("no model")
+        self.write("lora/adapter_model.safetensors", "no model")
         paths, value = self.discover()
         names = [path[len(str(self.folder)) + 1 :] for path in paths]
         self.assertEqual(names, ["n.gguf", "z.gguf", "m/a.gguf", "m/b.gguf", "m/deep/er/c.gguf"])

@@ -1,6 +1,5 @@
 """What `hearth doctor` finds."""
 
-import json
 import os
 import unittest
 
@@ -9,7 +8,7 @@ from support import CommandTest
 
 class Doctor(CommandTest):
     def doctor(self, *words, **more):
-        return json.loads(self.succeeds("doctor", "--json", *words, **more).text)
+        return self.succeeds("doctor", "--json", *words, **more).json
 
     def test_json(self):
         value = self.doctor("--threads", "1")

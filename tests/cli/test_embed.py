@@ -1,25 +1,15 @@
 """What `hearth embed` writes: the same vectors as text, JSON and NumPy file, for words and lines of a file."""
 
-import ast
 import json
 import pathlib
 import struct
 import unittest
 
+from files import Npy
 from support import TINY, CommandTest, hearth
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 TEXTS = ["hello world", "a <b> & c", "one more"]
-
-
-def read_npy(path):
-    data = path.read_bytes()
-    (length,) = struct.unpack("<H", data[8:10])
-    header = ast.literal_eval(data[10 : 10 + length].decode())
-    assert header["descr"] == "<f4" and not header["fortran_order"]
-    rows, columns = header["shape"]
-    values = struct.unpack(f"<{rows * columns}f", data[10 + length :])
-    return [list(values[i * columns : (i + 1) * columns]) for i in range(rows)]
 
 
 def float32(x):
@@ -28,7 +18,7 @@ def float32(x):
 
 class Embed(CommandTest):
     def json(self, *words, **more):
-        return json.loads(self.succeeds("embed", TINY, "--json", *words, **more).text)
+        return self.succeeds("embed", TINY, "--json", *words, **more).json
 
     def test_forms_agree(self):
         for pooling in ("last", "mean"):
@@ -46,20 +36,17 @@ class Embed(CommandTest):
             said = self.json(*TEXTS, "--pooling", pooling, "--out", path, "--force")
             self.assertEqual(said["out"], str(path))
             self.assertEqual([list(t) for t in said["texts"]], [["tokens"]] * 3)
-            self.assertEqual(read_npy(path), vectors)
+            self.assertEqual(Npy(path.read_bytes()).rows(), vectors)
             self.assertEqual(self.succeeds("embed", TINY, *TEXTS, "--out", path, "--force").out, b"")
 
     def test_files(self):
         """A text a line; blank lines are none, and the last one needs no newline."""
         wanted = self.json(*TEXTS)["texts"]
         content = f"{TEXTS[0]}\r\n\n  \n{TEXTS[1]}\n{TEXTS[2]}".encode()
-        (self.folder / "texts").write_bytes(content)
-        self.assertEqual(self.json("--prompts", self.folder / "texts")["texts"], wanted)
+        self.assertEqual(self.json("--prompts", self.write("texts", content))["texts"], wanted)
         self.assertEqual(self.json("--prompts", "-", stdin=content)["texts"], wanted)
-        (self.folder / "texts").write_bytes(b"a\nb\0c\n")
-        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="line 2: it holds a NUL byte")
-        (self.folder / "texts").write_bytes(b"\n \n")
-        self.fails(1, "embed", TINY, "--prompts", self.folder / "texts", says="holds no prompt")
+        self.fails(1, "embed", TINY, "--prompts", self.write("texts", "a\nb\0c\n"), says="line 2: it holds a NUL byte")
+        self.fails(1, "embed", TINY, "--prompts", self.write("texts", "\n \n"), says="holds no prompt")
         self.fails(1, "embed", TINY, "--prompts", self.folder / "none", says="none")
 
     def test_jsonl(self):
@@ -68,8 +55,8 @@ class Embed(CommandTest):
         lines = [json.dumps({"prompt": text, "id": i}) for i, text in enumerate(TEXTS)]
         self.assertEqual(self.json("--prompts", "-", stdin="\n".join(lines).encode())["texts"], wanted)
         ids = [self.succeeds("tokenize", TINY, text, "--add-special").text.split() for text in TEXTS]
-        (self.folder / "ids").write_text("".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids))
-        found = self.json("--prompts", self.folder / "ids")["texts"]
+        path = self.write("ids", "".join(f'{{"ids": [{",".join(i)}]}}\n' for i in ids))
+        found = self.json("--prompts", path)["texts"]
         self.assertEqual(found, [{k: t[k] for k in ("tokens", "embedding")} for t in wanted])
         for bad, says in [
             ("{", "line 2, column 2: expected"), ('{"ids": [5]}', "both texts and ids"), ('{"messages": []}', "embeddings do not use"),
@@ -92,10 +79,10 @@ class Embed(CommandTest):
         done = self.tells(*words)
         lines = done.text.splitlines()
         self.assertEqual([bool(line) for line in lines], [True, False, True])
-        said = json.loads(self.tells(*words, "--json").text)["texts"]
+        said = self.tells(*words, "--json").json["texts"]
         self.assertEqual([list(t) for t in said], [["tokens", "embedding"], ["error"], ["tokens", "embedding"]])
         self.assertEqual(self.tells(*words, "--out", path).out, b"")
-        rows = read_npy(path)
+        rows = Npy(path.read_bytes()).rows()
         self.assertEqual([any(row) for row in rows], [True, False, True])
         self.assertEqual(rows[2], [float32(x) for x in said[2]["embedding"]])
 

@@ -1,11 +1,10 @@
 """What `hearth eval` computes, from the logits that `hearth logits` writes."""
 
-import ast
-import json
 import math
 import struct
 import unittest
 
+from files import Npy
 from support import TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 2
@@ -13,7 +12,7 @@ TEXT = b"hello world, the hello of the world: hello the world or the hold of the
 
 class Eval(CommandTest):
     def eval(self, *words, **more):
-        return json.loads(self.succeeds("eval", *words, "--json", **more).text)
+        return self.succeeds("eval", *words, "--json", **more).json
 
     def tokenize(self, text):
         return [int(i) for i in self.succeeds("tokenize", TINY, stdin=text).text.split()]
@@ -21,11 +20,7 @@ class Eval(CommandTest):
     def logits(self, ids, *options):
         path = self.folder / "x.npy"
         self.succeeds("logits", TINY, "--ids", ",".join(map(str, ids)), "--out", path, "--force", *options)
-        data = path.read_bytes()
-        (length,) = struct.unpack("<H", data[8:10])
-        rows, columns = ast.literal_eval(data[10 : 10 + length].decode())["shape"]
-        values = struct.unpack(f"<{rows * columns}f", data[10 + length :])
-        return [values[i * columns : (i + 1) * columns] for i in range(rows)]
+        return Npy(path.read_bytes()).rows()
 
     def log_probabilities(self, ids, window, *options):
         """Before every token that counts."""
@@ -46,8 +41,7 @@ class Eval(CommandTest):
         nll = [-row[t] for row, t in zip(rows, targets)]
         mean = sum(nll) / len(nll)
         error = math.sqrt(sum((x - mean) ** 2 for x in nll) / (len(nll) - 1) / len(nll))
-        (self.folder / "text").write_bytes(TEXT)
-        value = self.eval(TINY, "--text", self.folder / "text", "--ctx", "20")
+        value = self.eval(TINY, "--text", self.write("text", TEXT), "--ctx", "20")
         self.assertEqual((value["tokens"], value["scored_tokens"], value["ctx"]), (len(ids), len(nll), 20))
         self.assertEqual(value["windows"], -(-len(ids) // 20))
         self.assertAlmostEqual(value["mean_nll"], mean, delta=1e-5)

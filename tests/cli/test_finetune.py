@@ -1,6 +1,7 @@
 """`hearth finetune`: a run from data to an adapter, its options and files, how it is interrupted and gone on with, and what it
 refuses, in one sentence and before anything is computed where that can be."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -44,20 +45,15 @@ class FinetuneTest(CommandTest):
         self.out = self.folder / "out"
         self.kept = self.folder / "out.training"
 
-    def write(self, name, text):
-        path = self.folder / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
     def words(self, *more, out=None, data=None, model=TINY):
         return ["finetune", model, "--data", data or self.data, "--out", out or self.out, *more]
 
-    def trains(self, *more, **files):
-        return self.succeeds(*self.words(*more, **files))
+    def trains(self, *more, timeout=None, **files):
+        return self.succeeds(*self.words(*more, **files), timeout=timeout)
 
     def values(self, *more, **files):
         """The final object of --json."""
-        return json.loads(self.trains(*more, "--json", **files).text)
+        return self.trains(*more, "--json", **files).json
 
     def refuses(self, *more, says, status=1, leaves=None, **files):
         """One sentence, and no file that was not there; what of the data is printed before does not matter."""
@@ -97,6 +93,11 @@ class FinetuneTest(CommandTest):
         found = re.search(rf"interrupted and saved after (\d+) of {MANY} steps; the same command with --resume", message)
         self.assertTrue(found, message)
         return int(found[1])
+
+    def points(self, plot):
+        """How many each curve has."""
+        lines = xml.parse(plot).getroot().findall("{http://www.w3.org/2000/svg}polyline")
+        return [len(line.get("points").split()) for line in lines]
 
     def checkpoints(self):
         return sorted(path.name for path in self.kept.glob("checkpoint-*.safetensors"))
@@ -143,7 +144,7 @@ class Run(FinetuneTest):
             self.succeeds("logits", TINY, *ids, "--out", self.folder / "l.npy", "-q", "--force", *adapter)
             logits.append((self.folder / "l.npy").read_bytes())
         self.assertNotEqual(*logits)
-        info = json.loads(self.succeeds("adapter", "info", self.out, "--model", TINY, "--json", "-q").text)
+        info = self.succeeds("adapter", "info", self.out, "--model", TINY, "--json", "-q").json
         self.assertEqual((info["rank"], info["scale"], info["pairs"], info["warning"]), (8, 2, 14, None))
 
     def test_json(self):
@@ -162,13 +163,13 @@ class Run(FinetuneTest):
         before = sorted(self.folder.rglob("*"))
         self.assertRegex(self.succeeds(*words).text, r"time +told by the first steps\n\n$")
         self.succeeds(*words, "--out", self.out)
-        plan = json.loads(self.succeeds(*words, "--json", "--valid", self.valid, "--epochs", 3).text)
+        plan = self.succeeds(*words, "--json", "--valid", self.valid, "--epochs", 3).json
         self.assertEqual([plan[k] for k in ("iters", "iters_per_epoch", "parameters", "projections", "checkpointing")],
                          [3, 1, 3584, 4, False])  # fmt: skip
         self.assertEqual((plan["data"]["samples"], plan["valid"]["samples"], plan["data"]["left_out"]),
                          (12, 4, {"bad": 0, "too_long": 0, "unlearned": 0}))  # fmt: skip
         self.assertEqual([plan["data"][k] for k in ("prompt_differs", "history_differs", "answer_lost")], [0, 0, 0])
-        self.assertIsNone(json.loads(self.succeeds(*words, "--json").text)["valid"])
+        self.assertIsNone(self.succeeds(*words, "--json").json["valid"])
         self.assertEqual(sorted(self.folder.rglob("*")), before)
 
     def test_quiet(self):
@@ -195,8 +196,7 @@ class Run(FinetuneTest):
         self.assertNotIn("  > ", self.trains("--iters", 2, "--sample", "x", "--json", out=self.folder / "b").text)
 
     def test_log_and_plot(self):
-        log, plot = self.folder / "log.jsonl", self.folder / "plot.svg"
-        log.write_text("from before\n")
+        log, plot = self.write("log.jsonl", "from before\n"), self.folder / "plot.svg"
         self.trains("--valid", self.valid, "--iters", 6, "--report-every", 2, "--valid-every", 3, "--log", log, "--plot", plot)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual([list(row) for row in rows], [KEYS] * 4)
@@ -204,9 +204,7 @@ class Run(FinetuneTest):
         self.assertEqual([row["valid_loss"] is None for row in rows], [True, False, True, False])
         for row in rows:
             self.assertTrue(row["loss"] > 0 and row["lr"] == 1e-4 and row["grad_norm"] > 0 and row["skipped"] == 0)
-        svg = "{http://www.w3.org/2000/svg}"
-        lines = xml.parse(plot).getroot().findall(f"{svg}polyline")
-        self.assertEqual([len(line.get("points").split()) for line in lines], [4, 2])
+        self.assertEqual(self.points(plot), [4, 2])
 
     def test_keep(self):
         self.trains("--iters", 5, "--save-every", 1, "--keep", 2)
@@ -332,8 +330,7 @@ class Interrupted(FinetuneTest):
         self.trains("--iters", done + 6, "--resume", *words)
         rows = [json.loads(line)["iter"] for line in log.read_text().splitlines()]
         self.assertEqual(rows, list(range(1, done + 7)))
-        points = next(xml.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
-        self.assertEqual(len(points), done + 6)
+        self.assertEqual(self.points(plot), [done + 6])
         self.trains("--iters", done + 6, "--lr", "1e-2", out=self.folder / "whole")
         self.same_adapter(self.out, self.folder / "whole")
 
@@ -344,20 +341,14 @@ class Interrupted(FinetuneTest):
         once = self.values(*words, out=self.folder / "once")
         moments = random.Random(5)
         for i in range(cases(1, 20)):
-            out, status, attempt = self.folder / f"cut{i}", None, 0
-            while status != 0:
+            out, done, attempt = self.folder / f"cut{i}", None, 0
+            while not done:
                 attempt += 1
                 resume = ["--resume"] if list(self.folder.glob(f"cut{i}.training/checkpoint-*.safetensors")) else []
-                command = [HEARTH, *map(str, self.words(*words, *resume, "--json", out=out))]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-                    try:
-                        text, message = process.communicate(timeout=0.02 * attempt * moments.uniform(0.5, 2))
-                    except subprocess.TimeoutExpired:
-                        process.kill()
-                        text, message = process.communicate()
-                    status = process.returncode
-                self.assertIn(status, (0, -signal.SIGKILL), message)
-            value = json.loads(text)
+                moment = 0.02 * attempt * moments.uniform(0.5, 2)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    done = self.trains(*words, *resume, "--json", out=out, timeout=moment)
+            value = done.json
             for key in "iters", "best_iter", "valid_loss_before", "valid_loss":
                 self.assertEqual(value[key], once[key], key)
             self.same_adapter(out, self.folder / "once")
@@ -415,8 +406,7 @@ class Interrupted(FinetuneTest):
         plot, words = self.folder / "plot.svg", ["--iters", n, "--report-every", 1, "--lr", 0, "--rank", 1, "--json"]
         data = self.write("short.jsonl", lines_of([{"text": "ab"}]))
         self.trains(*words, "--plot", plot, data=data)
-        points = next(xml.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
-        self.assertEqual(len(points), 2048 + n - 4096)
+        self.assertEqual(self.points(plot), [2048 + n - 4096])
 
     def test_resume_when_all_is_done(self):
         self.trains("--iters", 4, "--lr", "1e-2")
@@ -528,7 +518,6 @@ class Refused(FinetuneTest):
 
     def test_out(self):
         self.write("file", "mine")
-        (self.folder / "mine").mkdir()
         self.write("mine/notes", "mine")
         self.write("taken.training", "mine")
         (self.folder / "b.training/last").mkdir(parents=True)

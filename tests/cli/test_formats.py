@@ -1,6 +1,5 @@
 """`hearth formats` says what the build reads, and docs/models.md says the same."""
 
-import json
 import pathlib
 import unittest
 
@@ -11,7 +10,7 @@ PAGE = pathlib.Path(__file__).parent.parent.parent / "docs/models.md"
 
 class Formats(CommandTest):
     def test_json(self):
-        value = json.loads(self.succeeds("formats", "--json").text)
+        value = self.succeeds("formats", "--json").json
         self.assertEqual(list(value), ["families", "gguf", "safetensors", "chat_formats"])
         self.assertIn("llama", value["families"])
         self.assertIn("Q4_K", value["gguf"])

@@ -1,11 +1,11 @@
 """`hearth fuse` writes a checkpoint that answers as its base does with the adapter, and says in one line what it cannot do."""
 
 import json
-import shutil
 import unittest
 
+from files import safetensors, write_lora
 from support import CommandTest
-from test_adapter import MODEL, write_peft, write_safetensors
+from test_adapter import MODEL, write_peft
 
 GGUF = MODEL.parent / "llama-q4_1.gguf"
 MLX = MODEL.parent / "llama-mlx4-bf16"
@@ -31,14 +31,9 @@ class Fuse(CommandTest):
         self.assertEqual(result.err, "")
         self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in MODEL.iterdir()))
         self.check_logits(out, MODEL, *adapters)
-        value = json.loads(self.succeeds("fuse", MODEL, *adapters, out, "--json", "--force").text)
+        value = self.succeeds("fuse", MODEL, *adapters, out, "--json", "--force").json
         self.assertEqual((value["out"], value["changed"], value["dense"]), (str(out), 4, 0))
-        self.assertEqual(value["bytes"], sum(t["n"] for t in self.tensors(out / "model.safetensors")))
-
-    def tensors(self, path):
-        data = path.read_bytes()
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        return [{"n": t["data_offsets"][1] - t["data_offsets"][0]} for k, t in header.items() if k != "__metadata__"]
+        self.assertEqual(value["bytes"], sum(len(data) for _, _, data in safetensors(out / "model.safetensors").values()))
 
     def test_file(self):
         """GGUF keeps what does not change as it was."""
@@ -50,7 +45,7 @@ class Fuse(CommandTest):
         self.assertEqual(self.types(dense), {"F16", "F32"})
 
     def types(self, model):
-        return {t["type"] for t in json.loads(self.succeeds("info", model, "--json").text)["tensor_types"]}
+        return {t["type"] for t in self.succeeds("info", model, "--json").json["tensor_types"]}
 
     def test_another_base(self):
         """An adapter that fits in shape alone is fused, and told of."""
@@ -62,20 +57,10 @@ class Fuse(CommandTest):
 
     def shaped(self, model, metadata=None):
         """An adapter of layer 0's v in the model's shape."""
-        info = json.loads(self.succeeds("info", model, "--json").text)
-        folder = self.folder / "shaped"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        hidden, rows = info["hidden"], info["kv_heads"] * info["head_dim"]
-        module = "base_model.model.model.layers.0.self_attn.v_proj"
-        a, b = [i % 7 / 70 for i in range(hidden)], [i % 5 / 50 for i in range(rows)]
-        write_safetensors(
-            folder / "adapter_model.safetensors",
-            {f"{module}.lora_A.weight": ([1, hidden], a), f"{module}.lora_B.weight": ([rows, 1], b)},
-            metadata,
-        )
-        (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
-        return folder
+        info = self.succeeds("info", model, "--json").json
+        a = [i % 7 / 70 for i in range(info["hidden"])]
+        b = [i % 5 / 50 for i in range(info["kv_heads"] * info["head_dim"])]
+        return write_lora(self.folder / "shaped", {"model.layers.0.self_attn.v_proj": (a, b)}, metadata=metadata)
 
     def test_groups(self):
         """Rounding that loses the change is said."""

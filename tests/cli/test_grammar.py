@@ -14,31 +14,29 @@ class Grammar(CommandTest):
             words = "--temperature", "1", "--seed", seed, "-q"
             text = self.succeeds("run", TINY, "hello", "--regex", "(yes|no) [a-c]{3}\\.", *words).text
             self.assertRegex(text, r"\A(yes|no) [a-c]{3}\.\n?\Z")
-        result = json.loads(self.succeeds("run", TINY, "hello", "--raw", "--regex", "[α-ω]{4}", "--json").text)
+        result = self.succeeds("run", TINY, "hello", "--raw", "--regex", "[α-ω]{4}", "--json").json
         self.assertRegex(result["text"], r"\A[α-ω]{4}\Z")
         self.assertEqual(result["finish"], "stop")
 
     def test_grammar(self):
-        path = self.folder / "list.gbnf"
-        path.write_text(LIST)
+        path = self.write("list.gbnf", LIST)
         words = "--temperature", "1.5", "--max-tokens", "60", "--json"
-        result = json.loads(self.succeeds("run", TINY, "hello", "--grammar", path, "--seed", 7, *words).text)
+        result = self.succeeds("run", TINY, "hello", "--grammar", path, "--seed", 7, *words).json
         self.assertRegex(result["text"], r"\A\[[0-9\[][0-9,\[\]]*\Z")
         piped = self.succeeds("run", TINY, "hello", "--grammar", "-", "--seed", 7, *words, stdin=LIST.encode())
-        self.assertEqual(json.loads(piped.text)["text"], result["text"])
+        self.assertEqual(piped.json["text"], result["text"])
 
     def test_schema(self):
-        path = self.folder / "schema.json"
         schema = {
             "type": "object",
             "properties": {"colour": {"enum": ["red", "green"]}, "list": {"type": "array", "items": {"type": "boolean"}}},
             "required": ["colour", "list"],
             "additionalProperties": False,
         }
-        path.write_text(json.dumps(schema))
+        path = self.write("schema.json", json.dumps(schema))
         text = self.succeeds("run", TINY, "hello", "--schema", path, "--max-tokens", "300", "-q").text
         self.assertRegex(text, r'\A\s*{\s*"colour"\s*:\s*"(red|green)"')
-        path.write_text('{"properties": {"a": {"uniqueItems": true, "type": "array"}}}')
+        path = self.write("unique.json", '{"properties": {"a": {"uniqueItems": true, "type": "array"}}}')
         self.fails(1, "run", TINY, "a", "--schema", path, says="/properties/a/uniqueItems")
 
     def test_guesses_change_nothing(self):
@@ -50,8 +48,7 @@ class Grammar(CommandTest):
         self.fails(1, "run", TINY, "a", "--regex", "(a", says="the regular expression `(a`: `(` without `)`")
         self.fails(1, "run", TINY, "a", "--regex", "\\bword", says="word boundaries")
         self.fails(1, "run", TINY, "a", "--grammar", self.folder / "none", says="none")
-        path = self.folder / "bad.gbnf"
-        path.write_text('root ::= "a"\n  | item\n')
+        path = self.write("bad.gbnf", 'root ::= "a"\n  | item\n')
         self.fails(1, "run", TINY, "a", "--grammar", path, says="line 2, column 5: there is no rule `item`")
 
 

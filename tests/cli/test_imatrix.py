@@ -1,60 +1,30 @@
 """What `hearth imatrix` writes, read without the library."""
 
 import json
-import math
 import pathlib
 import re
 import signal
 import struct
 import subprocess
-import time
 import unittest
 
 import tiny_model
-from support import HEARTH, TINY, CommandTest
+from files import Gguf
+from support import TINY, CommandTest
 
 TEXT = b"hello world, the hello of the world: hello the world or the hold of the wold" * 4
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPERTS = ROOT / "tests/golden/tiny/qwen3-moe-f32"
 
 
-class Gguf:
-    """Metadata and F32 tensors of a small GGUF file."""
+class Matrix(Gguf):
+    """Shapes and values of the tensors, which are F32."""
 
     def __init__(self, path):
-        self.data, self.at = path.read_bytes(), 4
-        version, n_tensors, n_values = self.take("IQQ")
-        assert self.data[:4] == b"GGUF" and version == 3
-        self.values = {self.string(): self.value(self.take("I")[0]) for _ in range(n_values)}
-        entries = [self.entry() for _ in range(n_tensors)]
-        begin = -(-self.at // 32) * 32
-        self.shape = {name: dims for name, dims, _ in entries}
-        self.tensor = {
-            name: struct.unpack_from(f"<{math.prod(dims)}f", self.data, begin + offset)
-            for name, dims, offset in entries
-        }
-
-    def take(self, form):
-        out = struct.unpack_from("<" + form, self.data, self.at)
-        self.at += struct.calcsize("<" + form)
-        return out
-
-    def string(self):
-        (n,) = self.take("Q")
-        self.at += n
-        return self.data[self.at - n : self.at].decode()
-
-    def value(self, kind):
-        if kind == tiny_model.ARRAY:
-            item, n = self.take("IQ")
-            return [self.value(item) for _ in range(n)]
-        return self.string() if kind == tiny_model.STRING else self.take({4: "I", 5: "i", 6: "f", 7: "?"}[kind])[0]
-
-    def entry(self):
-        name, (n,) = self.string(), self.take("I")
-        dims, (kind, offset) = self.take(f"{n}Q"), self.take("IQ")
-        assert kind == 0, kind
-        return name, dims, offset
+        super().__init__(path)
+        assert {kind for kind, _, _ in self.tensors.values()} == {"F32"}
+        self.shape = {name: dims for name, (_, dims, _) in self.tensors.items()}
+        self.tensor = {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, _, data) in self.tensors.items()}
 
     def entries(self):
         return {n.removesuffix(".in_sum2") for n in self.tensor if n.endswith(".in_sum2")}
@@ -63,16 +33,15 @@ class Gguf:
 class Imatrix(CommandTest):
     def imatrix(self, *words, name="out.gguf", **more):
         path = self.folder / name
-        report = json.loads(self.succeeds("imatrix", *words, "--out", path, "--json", "--force", **more).text)
+        report = self.succeeds("imatrix", *words, "--out", path, "--json", "--force", **more).json
         self.assertEqual(report["out"], str(path))
-        return report, Gguf(path)
+        return report, Matrix(path)
 
     def tokens(self, text=TEXT):
         return self.succeeds("tokenize", TINY, stdin=text).text.split()
 
     def test_file(self):
-        text = self.folder / "text"
-        text.write_bytes(TEXT)
+        text = self.write("text", TEXT)
         n = len(self.tokens())
         report, file = self.imatrix(TINY, "--text", text, "--ctx", "32")
         windows = n // 32 + (n % 32 >= 16)
@@ -109,8 +78,7 @@ class Imatrix(CommandTest):
         data = TINY.read_bytes()
         key = b"tokenizer.ggml.add_bos_token" + struct.pack("<I", tiny_model.BOOL)
         self.assertEqual(data.count(key + b"\0"), 1)
-        asking = self.folder / "asking.gguf"
-        asking.write_bytes(data.replace(key + b"\0", key + b"\1"))
+        asking = self.write("asking.gguf", data.replace(key + b"\0", key + b"\1"))
         ids = self.tokens()
         report, file = self.imatrix(asking, "--text", "-", "--ctx", "20", stdin=TEXT)
         parts = [ids[at : at + 19] for at in range(0, len(ids), 19)]
@@ -142,19 +110,12 @@ class Imatrix(CommandTest):
 
     def test_interruption(self):
         """What the first windows gave is in the file by then, and the rest can be added to it."""
-        text, out = self.folder / "long", self.folder / "part.gguf"
-        text.write_bytes(TEXT * 4000)  # seconds, of which the first saves take few
+        text, out = self.write("long", TEXT * 4000), self.folder / "part.gguf"  # seconds, of which the first saves take few
         words = ["imatrix", TINY, "--text", text, "--ctx", "32", "-t", "1"]
-        process = subprocess.Popen([HEARTH, *map(str, words), "--out", str(out), "--save-every", "3"],
-                                   stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
-        while process.poll() is None and not out.exists():
-            time.sleep(0.001)
-        process.send_signal(signal.SIGINT)
-        shown, error = process.communicate()
-        self.assertEqual(process.returncode, -signal.SIGINT, error)
+        shown, error = self.interrupts(*words, "--out", out, "--save-every", "3", when=out.exists)
         self.assertEqual(shown, b"")
-        done = int(re.search(rf"{re.escape(str(out))} has (\d+) windows .* --skip-chunks \1 goes on", error.decode())[1])
-        part = Gguf(out)
+        done = int(re.search(rf"{re.escape(str(out))} has (\d+) windows .* --skip-chunks \1 goes on", error)[1])
+        part = Matrix(out)
         self.assertEqual(part.values["imatrix.chunk_count"], done)
         self.assertEqual(done % 3, 0)
         more = ("--text", text, "--ctx", "32", "--chunks", "3")
@@ -166,13 +127,8 @@ class Imatrix(CommandTest):
                 self.assertAlmostEqual(x, y, delta=1e-5 * abs(x))
 
     def test_interruption_at_once(self):
-        process = subprocess.Popen([HEARTH, "imatrix", str(TINY), "--text", "-", "--out", str(self.folder / "none.gguf")],
-                                   stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
-        process.stdin.write(TEXT)  # and no end
-        process.stdin.flush()
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
-        self.assertEqual(process.returncode, -signal.SIGTERM)
+        words = ["imatrix", TINY, "--text", "-", "--out", self.folder / "none.gguf"]  # of a text without end
+        self.interrupts(*words, when=lambda: True, number=signal.SIGTERM, stdin=subprocess.PIPE)
         self.assertFalse((self.folder / "none.gguf").exists())
 
     def test_mistakes(self):

@@ -1,14 +1,12 @@
 """What `hearth inspect` writes: arrays by name, their attention weights computed again in Python, pictures that are XML."""
 
-import ast
-import json
 import math
 import pathlib
-import struct
 import unittest
 import xml.etree.ElementTree as xml
 import zipfile
 
+from files import Npy
 from support import TINY, CommandTest
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
@@ -17,21 +15,11 @@ IDS = "5,17,3,40,22,9,31,2,8,60,11"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-class Array:
-    """Values of an array [heads, rows, columns], or of one with a single axis."""
-
-    def __init__(self, data):
-        (length,) = struct.unpack("<H", data[8:10])
-        header = ast.literal_eval(data[10 : 10 + length].decode())
-        assert not header["fortran_order"]
-        self.shape = header["shape"]
-        kind = {"<f4": "f", "<i4": "i"}[header["descr"]]
-        self.values = struct.unpack(f"<{math.prod(self.shape)}{kind}", data[10 + length :])
+class Array(Npy):
+    """Of [heads, rows, columns], or of a single axis."""
 
     def row(self, head, at):
-        columns = self.shape[2]
-        begin = (head * self.shape[1] + at) * columns
-        return self.values[begin : begin + columns]
+        return self.rows()[head * self.shape[1] + at]
 
 
 def read_npz(path):
@@ -49,7 +37,7 @@ def softmax(scores):
 class Inspect(CommandTest):
     def inspect(self, *words, **more):
         path = self.folder / "k.npz"
-        said = json.loads(self.succeeds("inspect", *words, "--out", path, "--json", "--force", **more).text)
+        said = self.succeeds("inspect", *words, "--out", path, "--json", "--force", **more).json
         return read_npz(path), said
 
     def test_keys(self):
@@ -89,8 +77,8 @@ class Inspect(CommandTest):
         tokens = self.succeeds("tokenize", TINY, "hello <|im_end|>", "--add-special").text.split()
         self.assertEqual(raw, [int(i) for i in tokens])
         self.assertEqual(self.inspect(TINY, "--raw", stdin=b"hello <|im_end|>")[1]["tokens"], raw)
-        (self.folder / "messages").write_text('[{"role": "user", "content": "hello"}]')
-        text = self.succeeds("template", TINY, "--messages", self.folder / "messages").out.decode()
+        messages = self.write("messages", '[{"role": "user", "content": "hello"}]')
+        text = self.succeeds("template", TINY, "--messages", messages).out.decode()
         chat = [int(i) for i in self.succeeds("tokenize", TINY, stdin=text.encode()).text.split()]
         self.assertEqual(self.inspect(TINY, "hello")[1]["tokens"], chat)
         self.assertEqual(self.inspect(TINY, stdin=b"hello\n")[1]["tokens"], chat)

@@ -2,12 +2,9 @@
 
 import json
 import os
-import signal
-import subprocess
-import time
 import unittest
 
-from support import HEARTH, TINY, CommandTest, hearth
+from support import TINY, CommandTest, hearth
 
 PROMPTS = ["the world", "hello hello", "the hello of the world", "a", "hello"]
 LABELS = ["hello", " the", "x"]
@@ -15,14 +12,11 @@ LABELS = ["hello", " the", "x"]
 
 class Prompts(CommandTest):
     def file(self, lines, name="prompts.txt"):
-        path = self.folder / name
-        path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
-        return path
+        return self.write(name, "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
 
     def lines(self, *words, status=0, **more):
         """The objects that a command writes."""
-        result = self.succeeds(*words, **more) if status == 0 else self.ends(status, *words, **more)
-        return [json.loads(line) for line in result.text.splitlines()]
+        return self.ends(status, *words, **more).lines
 
     def ends(self, status, *words, **more):
         result = hearth(*words, **more)
@@ -49,7 +43,7 @@ class Classify(Prompts):
     def test_the_token_is_that_of_run(self):
         found = self.lines("classify", TINY, "--prompts", self.file(PROMPTS), "--json")
         for prompt, r in zip(PROMPTS, found, strict=True):
-            run = json.loads(self.succeeds("run", TINY, prompt, "-n", 1, "--json").text)
+            run = self.succeeds("run", TINY, prompt, "-n", 1, "--json").json
             self.assertEqual(r["text"], run["text"])
             self.assertLess(r["log_probability"], 0)
         raw = self.lines("classify", TINY, "--prompts", self.file(PROMPTS), "--json", "--raw")
@@ -75,7 +69,7 @@ class Batch(Prompts):
         words = ["-n", 9, "--temperature", 1, "--seed", 4]
         found = self.lines("batch", TINY, "--prompts", self.file(PROMPTS), *words)
         for i, (prompt, r) in enumerate(zip(PROMPTS, found, strict=True)):
-            run = json.loads(self.succeeds("run", TINY, prompt, *words, "--json").text)
+            run = self.succeeds("run", TINY, prompt, *words, "--json").json
             self.assertEqual((r["index"], r["text"], r["finish"]), (i, run["text"], run["finish"]))
             self.assertEqual(r["prompt_tokens"], run["metrics"]["prompt_tokens"])
             self.assertEqual(r["generated_tokens"], run["metrics"]["generated_tokens"])
@@ -91,9 +85,9 @@ class Batch(Prompts):
         found = self.lines("batch", TINY, "--prompts", self.file(lines), "-n", 6)
         first = self.succeeds("run", TINY, "hello", "-n", 3, "--temperature", 1.5, "--top-k", 40, "--top-p", 0.9, "--min-p",
                               0.01, "--repeat-penalty", 1.1, "--repeat-window", 8, "--seed", 3, "--json")  # fmt: skip
-        self.assertEqual(found[0]["text"], json.loads(first.text)["text"])
+        self.assertEqual(found[0]["text"], first.json["text"])
         self.assertEqual([r.get("id") for r in found], ["a", [1], None, None])
-        run = json.loads(self.succeeds("run", TINY, "hello", "-n", 6, "--json").text)
+        run = self.succeeds("run", TINY, "hello", "-n", 6, "--json").json
         self.assertEqual((found[1]["text"], found[3]["text"]), (run["text"], run["text"]))
         self.assertEqual(len(found[2]["answers"]), 3)
         self.assertEqual([a["generated_tokens"] for a in found[2]["answers"]], [6, 6, 6])
@@ -116,8 +110,7 @@ class Batch(Prompts):
         ]  # fmt: skip
         path = self.file(lines)
         result = self.ends(1, "batch", TINY, "--prompts", path, "-n", 3, "-q")
-        found = [json.loads(line) for line in result.text.splitlines()]
-        self.assertEqual(len(found), len(lines))
+        found = result.lines
         for i, (r, text) in enumerate(zip(found, says, strict=True)):
             self.assertEqual(r["index"], i)
             self.assertIn(text, r["error"]) if text else self.assertIn("text", r)
@@ -224,20 +217,11 @@ class Batch(Prompts):
         self.succeeds("classify", TINY, *words, "--labels", "a,b")
         self.fails(1, "classify", TINY, *words, "--labels", "a,c", says='with labels "a,b", this command has "a,c"')
 
-    def interrupt(self, *words, out):
-        """Sends SIGINT once some results are there; returns how it ended and the whole lines."""
-        process = subprocess.Popen([HEARTH, *map(str, words)], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-        while process.poll() is None and not (out.exists() and out.read_bytes().count(b"\n") >= 3):
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        error = process.communicate()[1].decode()
-        return process.returncode, error, out.read_bytes()
-
     def test_interruption_leaves_whole_results(self):
         prompts, out = self.file([f"hello {i}" for i in range(3000)]), self.folder / "out.jsonl"
         words = ["batch", TINY, "--prompts", prompts, "-n", 50, "--out", out, "-q"]
-        status, error, data = self.interrupt(*words, out=out)
-        self.assertEqual(status, -signal.SIGINT, error)
+        _, error = self.interrupts(*words, when=lambda: out.exists() and out.read_bytes().count(b"\n") >= 3)
+        data = out.read_bytes()
         self.assertIn("the same command goes on from there", error)
         self.assertTrue(data.endswith(b"\n"))
         found = [json.loads(line) for line in data.splitlines()]

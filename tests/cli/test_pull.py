@@ -1,7 +1,6 @@
 """hearth pull: names, choices, transfers that fail in every way, and what is in the cache afterwards, on a hub of the test's own."""
 
 import email.utils
-import hashlib
 import json
 import os
 import pathlib
@@ -18,7 +17,7 @@ import time
 import unittest
 
 from hub_server import Hub, entry
-from support import HEARTH, SCRATCH, TINY, CommandTest, hearth, tiny_model
+from support import HEARTH, SCRATCH, TINY, CommandTest, tiny_model
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tiny"
 SHARDS = {path.name: path.read_bytes() for path in (GOLDEN / "llama-llama3-f16-shards").iterdir()}
@@ -53,7 +52,7 @@ class Pull(CommandTest):
         return self.succeeds("pull", *words, *PATIENT, env=self.env, **more)
 
     def json_of(self, *words):
-        return json.loads(self.pull(*words, "--json", "-q").text)
+        return self.pull(*words, "--json", "-q").json
 
     def refuses(self, *words, status=1, says=(), **more):
         return self.fails(status, "pull", *words, "-q", *PATIENT, says=says, env=self.env, **more)
@@ -64,7 +63,7 @@ class Pull(CommandTest):
         return sorted(name for name in found if hidden or not pathlib.PurePosixPath(name).name.startswith(".hearth-pull"))
 
     def listed(self):
-        return [each["model"] for each in json.loads(self.succeeds("list", "--json", env=self.env).text)["checkpoints"]]
+        return [each["model"] for each in self.succeeds("list", "--json", env=self.env).json["checkpoints"]]
 
     def check(self, name, expected):
         """The model's directory has these files with these bytes, and nothing is left elsewhere."""
@@ -213,7 +212,7 @@ class InTheCache(Pull):
         return self.succeeds("tokenize", name, "hello world", env=self.env, **more).text
 
     def context(self, name):
-        return json.loads(self.succeeds("info", name, "--json", env=self.env).text)["context"]
+        return self.succeeds("info", name, "--json", env=self.env).json["context"]
 
     def test_one_model(self):
         result = self.pull("org/quants")
@@ -691,9 +690,7 @@ class Faults(Pull):
             self.hub.repositories["org/m"].commit(new)
             self.hub.pause, self.hub.piece = 0.001, 5000
             for _ in range(6):
-                with subprocess.Popen([HEARTH, "pull", "org/m", "-q", *PATIENT], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL) as process:
-                    time.sleep(numbers.random() * 0.12)
-                    process.kill()
+                self.kills("pull", "org/m", "-q", *PATIENT, env=self.env, after=numbers.random() * 0.12)
                 folder = self.models / "org" / "m"
                 if folder.exists():  # the moment between two names
                     here = {path.name: path.read_bytes() for path in folder.glob("*.gguf")}
@@ -743,20 +740,7 @@ class Faults(Pull):
 
     def test_progress_on_a_terminal(self):
         self.hub.pause, self.hub.piece = 0.3, 60000
-        leader, follower = os.openpty()
-        done = subprocess.Popen([HEARTH, "pull", "org/m"], env={**os.environ, **self.env}, stderr=follower, stdout=subprocess.PIPE)
-        os.close(follower)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(leader, 4096)
-            except OSError:
-                break
-            if not piece:
-                break
-            shown += piece
-        done.communicate()
-        os.close(leader)
+        shown, _ = self.on_terminal("pull", "org/m", stderr=None, env={**os.environ, **self.env})
         self.assertRegex(shown.decode(), r"m-Q4_K_M.gguf +\d+ %  .*B of 322.4 kB  .*B/s  0:0\d left")
         self.assertEqual(self.pull("org/m", "-q").err, "")
 
@@ -831,9 +815,7 @@ class Randomly(Pull):
             kill = numbers.random() < 0.3
             if kill:
                 self.hub.pause, self.hub.piece = 0.002, 4096
-                with subprocess.Popen([HEARTH, "pull", name, "-q", *PATIENT], env={**os.environ, **self.env}, stdout=subprocess.DEVNULL) as process:
-                    time.sleep(numbers.random() / 4)
-                    process.kill()
+                self.kills("pull", name, "-q", *PATIENT, env=self.env, after=numbers.random() / 4)
                 self.hub.pause = 0
             self.pull(name, "--retries", "20")
             self.check(name, files)

@@ -6,27 +6,18 @@ import math
 import os
 import pathlib
 import shutil
-import signal
 import struct
-import subprocess
 import time
 import unittest
 from random import Random
 from unittest import mock
 
 import tiny_model
-from support import HEARTH, SCRATCH, TINY, CommandTest
+from files import BLOCKS, Gguf, safetensors, write_safetensors
+from support import SCRATCH, TINY, CommandTest
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden/tiny"
 LLAMA, MLX = GOLDEN / "llama-f32", GOLDEN / "llama-mlx4-bf16"
-# Bytes and elements of a block, and the largest error of random weights against their size, by type.
-BLOCKS = {
-    "F32": (4, 1, 0), "F16": (2, 1, 4e-4), "BF16": (2, 1, 3e-3), "Q4_0": (18, 32, 0.1), "Q4_1": (20, 32, 0.09), "Q5_0": (22, 32, 0.05),
-    "Q5_1": (24, 32, 0.045), "Q8_0": (34, 32, 0.006), "Q2_K": (84, 256, 0.32), "Q3_K": (110, 256, 0.17), "Q4_K": (144, 256, 0.08),
-    "Q5_K": (176, 256, 0.04), "Q6_K": (210, 256, 0.02), "IQ4_NL": (18, 32, 0.09), "IQ4_XS": (136, 256, 0.09), "MXFP4": (17, 32, 0.13),
-}  # fmt: skip
-GGML = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K",
-        14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4"}  # fmt: skip
 
 
 class Repeated:
@@ -51,61 +42,6 @@ def write_model(path, hidden, feed_forward, layers=2):
 WIDE = write_model(SCRATCH / "wide.gguf", 256, 256)
 
 
-class Gguf:
-    """Metadata and tensors of a GGUF file: type, dimensions and bytes of each, and where these begin."""
-
-    def __init__(self, path):
-        data, at, self.values, self.tensors, self.begin = path.read_bytes(), 24, {}, {}, {}
-        _, version, n_tensors, n_values = struct.unpack_from("<4sIQQ", data)
-        assert data[:4] == b"GGUF" and version == 3
-
-        def take(form):
-            nonlocal at
-            out = struct.unpack_from("<" + form, data, at)
-            at += struct.calcsize("<" + form)
-            return out[0] if len(out) == 1 else out
-
-        def string():
-            nonlocal at
-            n = take("Q")
-            at += n
-            return data[at - n : at].decode()
-
-        def value(kind):
-            if kind == 9:
-                item, n = take("IQ")
-                return [value(item) for _ in range(n)]
-            return string() if kind == 8 else take({0: "B", 4: "I", 5: "i", 6: "f", 7: "?"}[kind])
-
-        for _ in range(n_values):
-            key = string()
-            self.values[key] = value(take("I"))
-        entries = []
-        for _ in range(n_tensors):
-            name, n = string(), take("I")
-            dims = struct.unpack_from(f"<{n}Q", data, at)
-            at += 8 * n
-            entries.append((name, dims, *take("IQ")))
-        begin = -(-at // 32) * 32
-        for name, dims, kind, offset in entries:
-            size, elements, _ = BLOCKS[GGML[kind]]
-            n = math.prod(dims) // elements * size
-            assert begin + offset + n <= len(data)
-            self.begin[name] = begin + offset
-            self.tensors[name] = GGML[kind], dims, data[begin + offset : begin + offset + n]
-
-    def types(self):
-        return {name: kind for name, (kind, dims, _) in self.tensors.items() if len(dims) > 1}
-
-
-def safetensors(path):
-    data = path.read_bytes()
-    n = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + n])
-    return {k: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0] : 8 + n + t["data_offsets"][1]])
-            for k, t in header.items() if k != "__metadata__"}  # fmt: skip
-
-
 class Quantize(CommandTest):
     def difference(self, model, base):
         """Root mean square of the difference of logits, in units of theirs."""
@@ -115,7 +51,7 @@ class Quantize(CommandTest):
         return math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / sum(b * b for b in want))
 
     def quantize(self, model, out, to, *options):
-        return json.loads(self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", "--force", *options).text)
+        return self.succeeds("quantize", model, out, "--to", to, "--json", "--errors", "-q", "--force", *options).json
 
     def check_report(self, report, out, to_bytes):
         self.assertEqual((report["out"], report["bytes"], report["rounded"]), (str(out), to_bytes, len(report["tensors"])))
@@ -136,10 +72,10 @@ class Quantize(CommandTest):
                     self.assertLess(worst, error)
                     self.assertGreater(worst, error / 3)
                     self.assertLess(self.difference(out, WIDE), 5 * error)
-                types = {t["type"] for t in json.loads(self.succeeds("info", out, "--json").text)["tensor_types"]}
+                types = {t["type"] for t in self.succeeds("info", out, "--json").json["tensor_types"]}
                 self.assertEqual(types, {kind, "F32"})
                 self.assertEqual(Gguf(out).values["tokenizer.ggml.merges"], tiny_model.MERGES)
-                score = json.loads(self.succeeds("eval", out, "--text", "-", "--json", "-q", stdin=b"hello world " * 20).text)
+                score = self.succeeds("eval", out, "--text", "-", "--json", "-q", stdin=b"hello world " * 20).json
                 self.assertTrue(any(isinstance(v, float) and v > 0 for v in score.values()), score)
 
     def test_mixes(self):
@@ -222,7 +158,7 @@ class Quantize(CommandTest):
         lines = self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--errors", "-q", "--force")
         self.assertEqual((lines.text.count(" error "), lines.text.count("\n"), lines.err), (15, 18, ""))
         self.assertIn("blk.0.attn_q.weight", lines.text)
-        self.assertNotIn("tensors", json.loads(self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json", "--force").text))
+        self.assertNotIn("tensors", self.succeeds("quantize", WIDE, out, "--to", "Q4_K_M", "--json", "--force").json)
         parts = self.quantize(WIDE, out, "Q4_K_M")["tensors"]
         self.assertEqual({t["from"] for t in parts}, {"F32"})
         sizes = {name: len(data) for name, (_, _, data) in Gguf(out).tensors.items()}
@@ -372,8 +308,7 @@ class Quantize(CommandTest):
         os.link(ours, self.folder / "same.gguf")
         self.fails(1, "quantize", ours, self.folder / "same.gguf", "--to", "Q4_0", "-q", says="the checkpoint that is read")
         self.assertEqual(ours.read_bytes(), before)
-        letter = self.folder / "letter.gguf"
-        letter.write_text("Dear reader")
+        letter = self.write("letter.gguf", "Dear reader")
         self.fails(1, "quantize", model, letter, "--to", "Q4_0", "-q", "--force", says="is not replaced")
         self.assertEqual(letter.read_text(), "Dear reader")
         self.fails(1, "quantize", model, self.folder, "--to", "Q4_0", "-q", "--force", says="is a directory")
@@ -405,45 +340,39 @@ class Quantize(CommandTest):
 
     def test_no_numbers(self):
         """A number that is none is said with its tensor, row and column."""
-        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
-        base = Gguf(WIDE)
-        whole = bytearray(WIDE.read_bytes())
+        out = self.folder / "out.gguf"
         for value in math.nan, math.inf, -math.inf:
             for name in "blk.1.ffn_up.weight", "token_embd.weight":
-                at = base.begin[name] + 4 * (256 * 101 + 77)
-                damaged = bytearray(whole)
-                damaged[at : at + 4] = struct.pack("<f", value)
-                model.write_bytes(damaged)
+                model = self.damage_file(WIDE, name, 4 * (256 * 101 + 77), struct.pack("<f", value))
                 for kind in "Q4_K_M", "Q8_0":
                     self.check_damage(model, out, kind, [f"tensor `{name}`", "row 101, column 77", "nan" if math.isnan(value) else "inf"])
+
+    def damage_file(self, path, name, at, value):
+        """A copy of a GGUF file in which a tensor has `value` at a byte."""
+        whole, at = path.read_bytes(), at + Gguf(path).begin[name]
+        return self.write("model.gguf", whole[:at] + value + whole[at + len(value) :])
 
     def damage_tensor(self, directory, name, at, value):
         """A copy of a directory in which a tensor has `value` at a byte."""
         copy = self.folder / "damaged"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(directory, copy)
-        path = copy / "model.safetensors"
-        whole = bytearray(path.read_bytes())
-        n = int.from_bytes(whole[:8], "little")
-        at += 8 + n + json.loads(whole[8 : 8 + n])[name]["data_offsets"][0]
-        whole[at : at + len(value)] = value
-        path.write_bytes(whole)
+        tensors = safetensors(copy / "model.safetensors")
+        kind, shape, data = tensors[name]
+        tensors[name] = kind, shape, data[:at] + value + data[at + len(value) :]
+        write_safetensors(copy / "model.safetensors", tensors)
         return copy
 
     def test_damage_of_what_is_copied(self):
         """Tensors that have the type already, vectors, and scales of groups; floats that become floats."""
-        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
-        self.quantize(WIDE, self.folder / "q8.gguf", "Q8_0", "--pure")
-        base = Gguf(self.folder / "q8.gguf")
-        sound = (self.folder / "q8.gguf").read_bytes()
+        sound, out = self.folder / "q8.gguf", self.folder / "out.gguf"
+        self.quantize(WIDE, sound, "Q8_0", "--pure")
         for name, at, value, row, column in (
             ("blk.0.ffn_gate.weight", 34 * (8 * 50 + 3), struct.pack("<H", 0x7E00), 50, 96),  # a row has 8 blocks
             ("blk.1.ffn_down.weight", 0, struct.pack("<H", 0xFC00), 0, 0),
             ("blk.1.ffn_norm.weight", 4 * 255, struct.pack("<f", math.nan), 0, 255),
         ):
-            whole = bytearray(sound)
-            whole[base.begin[name] + at : base.begin[name] + at + len(value)] = value
-            model.write_bytes(whole)
+            model = self.damage_file(sound, name, at, value)
             for kind in "Q8_0", "F16":
                 self.check_damage(model, out, kind, [f"model.gguf: tensor `{name}`", f"row {row}, column {column}", "may be damaged"])
         scales, norm = "model.layers.1.mlp.up_proj.scales", "model.layers.1.input_layernorm.weight"
@@ -466,21 +395,16 @@ class Quantize(CommandTest):
 
     def test_bounds_without_end(self):
         """Bounds of a tower's activations may be infinite, and are no numbers only by damage."""
-        base = self.folder / "base"
-        shutil.copytree(LLAMA, base)
+        base = shutil.copytree(LLAMA, self.folder / "base")
         names = "model.vision_tower.proj.input_min", "model.vision_tower.proj.output_max"
-        whole = (base / "model.safetensors").read_bytes()
-        n = int.from_bytes(whole[:8], "little")
-        header, size = json.loads(whole[8 : 8 + n]), len(whole) - 8 - n
-        for value, good in ((-math.inf, math.inf), True), ((math.nan, 1), False):
-            for i, name in enumerate(names):
-                header[name] = {"dtype": "F32", "shape": [], "data_offsets": [size + 4 * i, size + 4 * i + 4]}
-            text = json.dumps(header).encode()
-            (base / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + n :] + struct.pack("<2f", *value))
+        tensors = safetensors(base / "model.safetensors")
+        for values, good in ((-math.inf, math.inf), True), ((math.nan, 1), False):
+            tensors.update({name: ("F32", [], struct.pack("<f", value)) for name, value in zip(names, values)})
+            write_safetensors(base / "model.safetensors", tensors)
             for to in "4:32", "f16":
                 if good:
                     self.quantize(base, self.folder / to, to)
-                    self.assertEqual(len(safetensors(self.folder / to / "model.safetensors")), len(header) - ("__metadata__" in header))
+                    self.assertEqual(len(safetensors(self.folder / to / "model.safetensors")), len(tensors))
                 else:
                     self.check_damage(base, self.folder / "out", to, [f"tensor `{names[0]}`", "nan"])
 
@@ -492,12 +416,9 @@ class Quantize(CommandTest):
         self.assertEqual(safetensors(out / "model.safetensors"), safetensors(copy / "model.safetensors"))
 
     def test_too_large(self):
-        model, out = self.folder / "model.gguf", self.folder / "out.gguf"
-        whole = bytearray(WIDE.read_bytes())
-        at = Gguf(WIDE).begin["blk.1.ffn_up.weight"] + 4 * 5000
+        out = self.folder / "out.gguf"
         for value in 1e12, -3e38:
-            whole[at : at + 4] = struct.pack("<f", value)
-            model.write_bytes(whole)
+            model = self.damage_file(WIDE, "blk.1.ffn_up.weight", 4 * 5000, struct.pack("<f", value))
             for kind in "Q4_K_M", "Q4_0", "Q6_K", "Q3_K_S", "IQ4_XS", "F16":
                 says = f"tensor `blk.1.ffn_up.weight` holds {value:g}", "more than"
                 self.check_damage(model, out, kind, says)
@@ -520,10 +441,6 @@ class Quantize(CommandTest):
         path = SCRATCH / "large.gguf"
         return path if path.exists() else write_model(path, 256, 1024, 6)
 
-    def start(self, model, out, to, command="quantize"):
-        words = [command, str(model), str(out), "--to", to, "-t", "1", "-q"]
-        return subprocess.Popen([HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
     def check_killed(self, model, out, to, n):
         """Killed after any share of the time that it takes, it leaves nothing under the name, or what it wrote before."""
         begin = time.monotonic()
@@ -535,10 +452,7 @@ class Quantize(CommandTest):
                 shutil.rmtree(out) if out.is_dir() else out.unlink()
             elif not out.exists() and not i % 2:
                 self.quantize(model, out, to)
-            process = self.start(model, out, to)
-            time.sleep(numbers.random() * 1.2 * took)
-            process.kill()
-            process.communicate()
+            self.kills("quantize", model, out, "--to", to, "-t", "1", "-q", after=numbers.random() * 1.2 * took)
             if out.exists():
                 self.assertEqual(self.contents(out), whole)
             else:
@@ -559,13 +473,8 @@ class Quantize(CommandTest):
         for command, name, to in ("quantize", "out.gguf", "Q4_K_M"), ("convert", "out", "safetensors"):
             with self.subTest(command):
                 out = self.folder / name
-                process = self.start(self.large(), out, to, command)
-                while process.poll() is None and not any(self.folder.iterdir()):
-                    time.sleep(0.0005)
-                process.send_signal(signal.SIGINT)
-                shown, error = process.communicate()
-                self.assertEqual((process.returncode, shown), (-signal.SIGINT, b""), error)
-                self.assertEqual(error.decode(), f"hearth: interrupted: {out} was not written\n")
+                shown, error = self.interrupts(command, self.large(), out, "--to", to, "-t", "1", "-q", when=lambda: any(self.folder.iterdir()))
+                self.assertEqual((shown, error), (b"", f"hearth: interrupted: {out} was not written\n"))
                 self.assertEqual(list(self.folder.iterdir()), [])
 
 

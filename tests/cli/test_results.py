@@ -1,24 +1,14 @@
 """What the subcommands answer."""
 
-import ast
 import json
 import os
 import pathlib
-import struct
 import unittest
 
+from files import Npy
 from support import TINY, CommandTest, hearth, tiny_model
 
 MODELS = os.environ.get("HEARTH_TEST_MODELS")
-
-
-def read_npy(path):
-    """Shape and raw bytes of a version 1.0 .npy file."""
-    data = path.read_bytes()
-    (length,) = struct.unpack("<H", data[8:10])
-    header = ast.literal_eval(data[10 : 10 + length].decode())
-    assert data[:8] == b"\x93NUMPY\x01\x00" and header["descr"] == "<f4" and not header["fortran_order"]
-    return header["shape"], data[10 + length :]
 
 
 class Tokens(CommandTest):
@@ -43,10 +33,10 @@ class Tokens(CommandTest):
         self.assertEqual(self.succeeds("tokenize", TINY, "--null", stdin=b"").text, "")
 
     def test_json(self):
-        value = json.loads(self.succeeds("tokenize", TINY, "hello\n", "--json").text)
+        value = self.succeeds("tokenize", TINY, "hello\n", "--json").json
         self.assertEqual(value["pieces"], ["hello", "Ċ"])
         self.assertEqual(value["ids"][0], 262)
-        self.assertEqual(json.loads(self.succeeds("detokenize", TINY, "262", "--json").text), {"text": "hello"})
+        self.assertEqual(self.succeeds("detokenize", TINY, "262", "--json").json, {"text": "hello"})
 
     def test_round_trip(self):
         for text in ["hello world", "  two  spaces ", "tab\tnewline\n", "größer 北京 🎉\u200d", "<|im_start|>user"]:
@@ -57,7 +47,7 @@ class Tokens(CommandTest):
 
 class Run(CommandTest):
     def run_json(self, *words, **more):
-        return json.loads(self.succeeds("run", TINY, "--json", "--quiet", *words, **more).text)
+        return self.succeeds("run", TINY, "--json", "--quiet", *words, **more).json
 
     def test_json(self):
         value = self.run_json("hello", "-n", "8")
@@ -77,41 +67,33 @@ class Run(CommandTest):
         self.assertLess(plain, chat)
         self.assertLess(chat, system)
 
-    def with_template(self, template):
-        path = self.folder / "other.gguf"
-        tiny_model.write(path, template=template)
-        return path
-
     def test_chat_templates(self):
         """Whatever a template writes is the prompt; one that is broken or refuses is an error, not the format of its marks."""
-        bare = self.with_template("{% for message in messages %}{{ message['content'] }}{% endfor %}")
+        bare = self.tiny(template="{% for message in messages %}{{ message['content'] }}{% endfor %}")
         raw = self.run_json("hello", "-n", "8", "--raw")
-        self.assertEqual(json.loads(self.succeeds("run", bare, "hello", "-n", "8", "--json").text)["text"], raw["text"])
-        self.assertEqual(json.loads(self.succeeds("info", bare, "--json").text)["chat_format"], "template")
+        self.assertEqual(self.succeeds("run", bare, "hello", "-n", "8", "--json").json["text"], raw["text"])
+        self.assertEqual(self.succeeds("info", bare, "--json").json["chat_format"], "template")
         for template, says in [
             ("<|im_start|>{{ message", "the chat template, line 1, column"),
             ("<|im_start|>{{ raise_exception('no chat today') }}", "no chat today"),
         ]:
-            path = self.with_template(template)
+            path = self.tiny(template=template)
             for more in [[], ["--system", "Be brief."], ["--json"]]:
                 self.fails(1, "run", path, "hello", *more, says=says)
-            value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--raw", "--json").text)
+            value = self.succeeds("run", path, "hello", "-n", "8", "--raw", "--json").json
             self.assertEqual(value["text"], raw["text"])
-        plain = self.with_template(None)  # the format by the vocabulary
-        self.assertEqual(json.loads(self.succeeds("run", plain, "hello", "-n", "8", "--json").text)["text"],
+        plain = self.tiny("plain.gguf", template=None)  # the format by the vocabulary
+        self.assertEqual(self.succeeds("run", plain, "hello", "-n", "8", "--json").json["text"],
                          self.run_json("hello", "-n", "8")["text"])  # fmt: skip
-        self.assertEqual(json.loads(self.succeeds("info", plain, "--json").text)["chat_format"], "chatml")
+        self.assertEqual(self.succeeds("info", plain, "--json").json["chat_format"], "chatml")
 
     def test_what_a_conversation_is_made_of(self):
-        path = self.with_template("{{ messages | tojson }}{{ tools | tojson }}{{ mood }}")
-        tools, talk, whole = self.folder / "tools.json", self.folder / "talk.json", self.folder / "whole.json"
-        tools.write_text('[{"name": "f"}]')
-        talk.write_text('[{"role": "user", "content": "a"}]')
-        whole.write_text('{"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "f"}]}')
+        path = self.tiny(template="{{ messages | tojson }}{{ tools | tojson }}{{ mood }}")
+        tools, talk = self.write("tools.json", '[{"name": "f"}]'), self.write("talk.json", '[{"role": "user", "content": "a"}]')
+        whole = self.write("whole.json", '{"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "f"}]}')
 
         def tokens(*words):
-            value = json.loads(self.succeeds("run", path, *words, "-n", "1", "--json", "--quiet").text)
-            return value["metrics"]["prompt_tokens"]
+            return self.succeeds("run", path, *words, "-n", "1", "--json", "--quiet").json["metrics"]["prompt_tokens"]
 
         def encoded(text):
             return len(self.succeeds("tokenize", path, text).text.split())
@@ -131,14 +113,14 @@ class Run(CommandTest):
 
     def test_thinking(self):
         template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is not defined or enable_thinking %}"
-        path = self.with_template(template + "<think>{% endif %}")
-        value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--json").text)
+        path = self.tiny(template=template + "<think>{% endif %}")
+        value = self.succeeds("run", path, "hello", "-n", "8", "--json").json
         self.assertEqual(value["text"], "")
         self.assertTrue(value["thinking"])
         result = self.succeeds("run", path, "hello", "-n", "8", "--quiet")
         self.assertEqual(result.out, b"")
         self.assertIn("the answer ended within its thinking", result.err)
-        value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--no-thinking", "--json").text)
+        value = self.succeeds("run", path, "hello", "-n", "8", "--no-thinking", "--json").json
         self.assertEqual(value["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
         self.assertNotIn("thinking", value)
         result = self.succeeds("run", TINY, "hello", "-n", "1", "--no-thinking")
@@ -160,19 +142,12 @@ class Run(CommandTest):
         self.assertEqual(plain, self.run_json(*penalty, "--repeat-window", "0")["text"])
         self.assertEqual(self.run_json(*penalty)["text"], self.run_json(*penalty, "--repeat-window", "64")["text"])
 
-    def test_stop(self):
-        text = self.run_json("hello", "-n", "24")["text"]
-        stop = text[5:7]
-        value = self.run_json("hello", "-n", "24", "--stop", stop)
-        self.assertEqual(value["text"], text[: text.index(stop)])
-        self.assertEqual(value["finish"], "stop")
-
     def test_context_fills_up(self):
         words = ["run", TINY, "--raw", "hello", "--context", "8", "-n", "20", "--quiet"]
         result = self.succeeds(*words)
         self.assertEqual(result.err, "stopped after 7 tokens, as the context of 8 tokens is full; --context raises the limit, "
                                      "--sliding discards the oldest tokens and goes on\n")  # fmt: skip
-        value = json.loads(self.succeeds(*words, "--json").text)
+        value = self.succeeds(*words, "--json").json
         self.assertEqual((value["finish"], value["metrics"]["generated_tokens"]), ("length", 7))
         self.assertEqual(value["text"] + "\n", result.text)
         self.assertEqual(self.succeeds(*words, "-n", "7").err, "")
@@ -197,8 +172,7 @@ class Run(CommandTest):
         self.fails(2, "run", TINY, "hello", "--lookup", "--guesses", "16", says="--guesses")
 
     def test_bench_report(self):
-        done = self.succeeds("bench", TINY, "--report", "-n", "8", "--json", "--prompt", "hello " * 40)
-        report = json.loads(done.out)
+        report = self.succeeds("bench", TINY, "--report", "-n", "8", "--json", "--prompt", "hello " * 40).json
         self.assertGreater(report["prefix_cache"]["hit_rate"], 0.9)
         self.assertGreater(report["state"]["bytes"], 0)
         self.assertEqual(set(report["probes"]["counts"].values()), {8})
@@ -235,8 +209,7 @@ class Run(CommandTest):
             again = self.run_json("--raw", prompt, "-n", "4", "--load-state", path, "--save-state", state)
             self.assertEqual(again["text"], fresh["text"])
             self.assertLess(again["metrics"]["prompt_tokens"], fresh["metrics"]["prompt_tokens"])
-        chat = self.folder / "chat.json"
-        chat.write_text("\ufeff" + json.dumps([{"role": "user", "content": "hello"}]))  # as editors on Windows write it
+        chat = self.write("chat.json", '\ufeff[{"role": "user", "content": "hello"}]')  # as editors on Windows write it
         self.run_json("--messages", str(chat), "-n", "4", "--save-state", path)
         fresh = self.run_json("--messages", str(chat), "-n", "4")
         again = self.run_json("--messages", str(chat), "-n", "4", "--load-state", path)
@@ -271,34 +244,31 @@ class Logits(CommandTest):
     def logits(self, *options):
         path = self.folder / "x.npy"
         self.succeeds("logits", TINY, "--ids", self.ids, "--out", path, "--force", *options)
-        return read_npy(path)
+        return Npy(path.read_bytes())
 
     def test_shape(self):
-        shape, data = self.logits()
-        self.assertEqual(shape, (70, len(tiny_model.vocabulary())))
-        self.assertEqual(len(data), 4 * shape[0] * shape[1])
-        numbers = struct.unpack(f"<{len(data) // 4}f", data)
-        self.assertGreater(max(numbers) - min(numbers), 0.1)
-        self.assertTrue(all(abs(x) < 1e4 for x in numbers))
+        found = self.logits()
+        self.assertEqual(found.shape, (70, len(tiny_model.vocabulary())))
+        self.assertGreater(max(found.values) - min(found.values), 0.1)
+        self.assertTrue(all(abs(x) < 1e4 for x in found.values))
 
     def test_kv_types_are_close_and_differ(self):
-        exact = self.logits("--kv", "f32")[1]
+        exact = self.logits("--kv", "f32").values
         for kv in ["f16", "bf16", "q8"]:
-            other = self.logits("--kv", kv)[1]
+            other = self.logits("--kv", kv).values
             self.assertNotEqual(exact, other)
-            for a, b in zip(struct.iter_unpack("<f", exact), struct.iter_unpack("<f", other)):
-                self.assertAlmostEqual(a[0], b[0], delta=0.2)
+            for a, b in zip(exact, other):
+                self.assertAlmostEqual(a, b, delta=0.2)
 
     def test_ids_from_standard_input(self):
-        first = self.logits()
         path = self.folder / "y.npy"
         self.succeeds("logits", TINY, "--ids", "-", "--out", path, stdin=self.ids.replace(",", "\n").encode())
-        self.assertEqual(first, read_npy(path))
+        self.assertEqual(self.logits().values, Npy(path.read_bytes()).values)
 
     def test_json(self):
         path = self.folder / "x.npy"
         result = self.succeeds("logits", TINY, "--ids", "1,2", "--out", path, "--json")
-        self.assertEqual(json.loads(result.text), {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
+        self.assertEqual(result.json, {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
 
 
 class Conversation(CommandTest):
@@ -312,8 +282,7 @@ class Conversation(CommandTest):
 
     def setUp(self):
         super().setUp()
-        self.model, self.path = self.folder / "m.gguf", self.folder / "talk.jsonl"
-        tiny_model.write(self.model, template=self.TEMPLATE)
+        self.model, self.path = self.tiny("m.gguf", template=self.TEMPLATE), self.folder / "talk.jsonl"
 
     def commands(self):
         yield ["run", self.model, "--messages", self.path, "-n", 1, "-q"]
@@ -357,7 +326,7 @@ class Conversation(CommandTest):
             for words in self.commands():
                 result = hearth(*words)
                 self.assertEqual(result.status, 1)
-                found.append(result.err if words[0] != "batch" else "hearth: " + json.loads(result.text)["error"] + "\n")
+                found.append(result.err if words[0] != "batch" else "hearth: " + result.json["error"] + "\n")
             self.assertIn(f"{self.path}: line 1, {says}", found[0])
             self.assertEqual(set(found), {found[0]})
         self.path.write_text(self.MESSAGES + ', "tools": []')
@@ -366,69 +335,62 @@ class Conversation(CommandTest):
 
 
 class Template(CommandTest):
-    def file(self, name, text):
-        path = self.folder / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
     def test_model_and_file(self):
-        talk = self.file("talk.json", '[{"role": "user", "content": "Größe"}]')
+        talk = self.write("talk.json", '[{"role": "user", "content": "Größe"}]')
         text = "<|im_start|>user\nGröße<|im_end|>\n"
         opened = text + "<|im_start|>assistant\n"
         self.assertEqual(self.succeeds("template", TINY, "--messages", talk).text, opened)
         self.assertEqual(self.succeeds("template", TINY, "--messages", talk, "--no-generation-prompt").text, text)
-        self.assertEqual(json.loads(self.succeeds("template", TINY, "--messages", "-", "--json", stdin=talk.read_bytes()).text),
+        self.assertEqual(self.succeeds("template", TINY, "--messages", "-", "--json", stdin=talk.read_bytes()).json,
                          {"text": opened})  # fmt: skip
-        template = self.file("t.jinja", "{{ mood }}{{ tools | length }}{{ messages[0].content }}{{ bos_token }}|")
-        whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"mood": "bad"}}')
-        tools = self.file("tools.json", "[{}]")
+        template = self.write("t.jinja", "{{ mood }}{{ tools | length }}{{ messages[0].content }}{{ bos_token }}|")
+        whole = self.write("whole.json", '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"mood": "bad"}}')
+        tools = self.write("tools.json", "[{}]")
         words = ["template", "--template", template, "--messages", whole, "--tools", tools]
         self.assertEqual(self.succeeds(*words).text, "bad1a|")
         self.assertEqual(self.succeeds(*words, "--set", 'mood="good"', "--set", 'bos_token="<s>"').text, "good1a<s>|")
 
     def test_prompt_of_run(self):
-        model, bare = self.folder / "m.gguf", self.folder / "bare.gguf"
         template = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ tools | length if tools else 0 }}"
                     "{{ mood }}{{ enable_thinking }}")  # fmt: skip
-        tiny_model.write(model, template=template)
-        tiny_model.write(bare, template=None)
-        talk = self.file("talk.json", '[{"role": "developer", "content": [{"type": "text", "text": "a"}]}]')
-        tools = self.file("tools.json", "[{}]")
+        model, bare = self.tiny("m.gguf", template=template), self.tiny("bare.gguf", template=None)
+        talk = self.write("talk.json", '[{"role": "developer", "content": [{"type": "text", "text": "a"}]}]')
+        tools = self.write("tools.json", "[{}]")
         for words in (["--messages", talk, "--tools", tools, "--no-thinking"], ["--system", "b", "--set", 'mood="c"']):
             text = self.succeeds("template", model, "hello", *words).text
             n = len(self.succeeds("tokenize", model, text).text.split())
-            run = json.loads(self.succeeds("run", model, "hello", *words, "-n", "1", "--json", "-q").text)
+            run = self.succeeds("run", model, "hello", *words, "-n", "1", "--json", "-q").json
             self.assertEqual(run["metrics"]["prompt_tokens"], n)
             self.assertTrue(text.startswith("[system]"))
         self.assertEqual(text, "[system]b[user]hello0c")
         self.assertEqual(self.succeeds("template", bare, "a").text, self.succeeds("template", TINY, "a").text)
 
     def test_failures(self):
-        talk = self.file("talk.json", '[{"role": "user", "content": "a"}]')
-        bad = self.file("bad.jinja", "a\n  {{ b | nosuch }}")
+        talk = self.write("talk.json", '[{"role": "user", "content": "a"}]')
+        bad = self.write("bad.jinja", "a\n  {{ b | nosuch }}")
         self.fails(1, "template", "--template", bad, "--messages", talk, says="bad.jinja, line 2, column ")
-        self.fails(1, "template", TINY, "--messages", self.file("x.json", "[1,"), says="x.json")
+        self.fails(1, "template", TINY, "--messages", self.write("x.json", "[1,"), says="x.json")
         self.fails(1, "template", TINY, "--messages", talk, "--set", "x", says="expected NAME=JSON")
         self.fails(1, "template", TINY, "--messages", self.folder / "none", says="none")
         self.fails(2, "template", TINY, says="--messages is needed")
         self.fails(2, "template", TINY, "--template", bad, "--messages", talk, says="give MODEL or --template")
-        endless = self.file("endless.jinja", "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}")
+        endless = self.write("endless.jinja", "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}")
         self.fails(1, "template", "--template", endless, "--messages", talk, says="the template takes more than")
 
     def test_answer(self):
-        template = self.file("t.jinja", "{# <tool_call> #}{{ messages[0].content }}")
-        answer = self.file("a.txt", "hm</think>So:<tool_call><function=f><parameter=a>1</parameter></function></tool_call>")
-        tools = self.file("tools.json", '[{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]')
-        talk = self.file("talk.json", '[{"role": "user", "content": "<think>"}]')
+        template = self.write("t.jinja", "{# <tool_call> #}{{ messages[0].content }}")
+        answer = self.write("a.txt", "hm</think>So:<tool_call><function=f><parameter=a>1</parameter></function></tool_call>")
+        tools = self.write("tools.json", '[{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]')
+        talk = self.write("talk.json", '[{"role": "user", "content": "<think>"}]')
         words = ["template", "--template", template, "--answer", answer]
         whole = "hm</think>So:"
-        self.assertEqual(json.loads(self.succeeds(*words).text),
+        self.assertEqual(self.succeeds(*words).json,
                          {"thinking": "", "text": whole, "tool_calls": [{"name": "f", "arguments": '{"a": 1}'}]})  # fmt: skip
-        self.assertEqual(json.loads(self.succeeds(*words, "--messages", talk, "--tools", tools).text),
+        self.assertEqual(self.succeeds(*words, "--messages", talk, "--tools", tools).json,
                          {"thinking": "hm", "text": "So:", "tool_calls": [{"name": "f", "arguments": '{"a": "1"}'}]})  # fmt: skip
-        whole = self.file("whole.json", '{"messages": [{"role": "user", "content": "<think>"}], "tools": ' + tools.read_text() + "}")
-        self.assertEqual(json.loads(self.succeeds(*words, "--messages", whole).text)["tool_calls"][0]["arguments"], '{"a": "1"}')
-        self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="bad.json: line 1, column 2: ")
+        whole = self.write("whole.json", '{"messages": [{"role": "user", "content": "<think>"}], "tools": ' + tools.read_text() + "}")
+        self.assertEqual(self.succeeds(*words, "--messages", whole).json["tool_calls"][0]["arguments"], '{"a": "1"}')
+        self.fails(1, *words, "--tools", self.write("bad.json", "{"), says="bad.json: line 1, column 2: ")
 
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny"
@@ -436,7 +398,7 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny"
 
 class Info(CommandTest):
     def test_json(self):
-        value = json.loads(self.succeeds("info", TINY, "--json").text)
+        value = self.succeeds("info", TINY, "--json").json
         expected = {
             "architecture": "llama",
             "name": "tiny",
@@ -472,15 +434,14 @@ class Info(CommandTest):
 
     def test_file_type(self):
         """What a GGUF calls itself, beside the type of most of its bytes."""
-        path = self.folder / "typed.gguf"
         for number, name, line in [(15, "Q4_K_M", "gguf, Q4_K_M, mostly F32"), (1024 + 17, "Q5_K_M", "gguf, Q5_K_M, mostly F32"),
                                    (0, "F32", "gguf, F32"), (5, "", "gguf, F32"), (4000, "", "gguf, F32"), (None, "", "gguf, F32")]:  # fmt: skip
-            tiny_model.write(path, file_type=number)
+            path = self.tiny(file_type=number)
             self.assertIn(f"format         {line}\n", self.succeeds("info", path).text)
-            self.assertEqual(json.loads(self.succeeds("info", path, "--json").text)["file_type"], name)
+            self.assertEqual(self.succeeds("info", path, "--json").json["file_type"], name)
 
     def test_memory(self):
-        value = json.loads(self.succeeds("info", TINY, "--json", "--context", "1000", "--kv", "f32").text)
+        value = self.succeeds("info", TINY, "--json", "--context", "1000", "--kv", "f32").json
         self.assertEqual(value["kv_bytes"], 1024 * 4 * 2 * 2 * 2 * 16)  # whole pages of 256 positions
         self.assertEqual(value["total_bytes"], value["kv_bytes"] + value["memory_bytes"])
 
@@ -489,7 +450,7 @@ class Info(CommandTest):
         self.assertIn("6: 2 x (2 sliding, 1 full)", text)
         self.assertIn("1 of 20 in full layers, 1 of 12 in sliding ones", text)
         self.assertIn("in the last 3 layers, with earlier ones", text)
-        value = json.loads(self.succeeds("info", GOLDEN / "gemma4-shared-bf16", "--json").text)
+        value = self.succeeds("info", GOLDEN / "gemma4-shared-bf16", "--json").json
         self.assertEqual([i["kv_layer"] for i in value["layer_types"]], [0, 1, 2, 1, 1, 2])
         self.assertEqual([i["type"] for i in value["layer_types"]], ["sliding", "sliding", "full"] * 2)
         self.assertIn("3: 2 sliding, 1 full", self.succeeds("info", GOLDEN / "gemma3-f32").text)
@@ -497,31 +458,23 @@ class Info(CommandTest):
         self.assertIn("5: 3 full, 1 full with experts, 1 full", mixed)
 
     def test_directory_with_one_gguf(self):
-        folder = self.folder / "model"
-        folder.mkdir()
-        (folder / "tiny.gguf").write_bytes(TINY.read_bytes())
-        value = json.loads(self.succeeds("info", folder, "--json").text)
+        folder = self.write("model/tiny.gguf", TINY.read_bytes()).parent
+        value = self.succeeds("info", folder, "--json").json
         self.assertEqual(value["architecture"], "llama")
         self.assertEqual(self.succeeds("tokenize", folder, "hello").text, "262\n")
 
 
 class Bench(CommandTest):
     def test_json(self):
-        result = self.succeeds("bench", TINY, "-p", "32", "-n", "16", "-t", "2", "-r", "3", "--depth", "40", "--json")
-        value = json.loads(result.text)
-        for key in [
-            "prefill_tokens_per_second",
-            "decode_tokens_per_second",
-            "time_to_first_token_ms",
-            "peak_memory_bytes",
-        ]:
+        value = self.succeeds("bench", TINY, "-p", "32", "-n", "16", "-t", "2", "-r", "3", "--depth", "40", "--json").json
+        for key in "prefill_tokens_per_second", "decode_tokens_per_second", "time_to_first_token_ms", "peak_memory_bytes":
             self.assertGreater(value[key], 0)
         self.assertEqual((value["threads"], value["depth"], value["repetitions"]), (2, 40, 3))
         self.assertNotIn("parallel", value)
 
     def test_part_of_the_machine(self):
         """The tiny model is of f32, with 2 layers of these products and a head of its own size."""
-        value = json.loads(self.succeeds("bench", TINY, "-p", "32", "-n", "16", "-r", "2", "--json").text)
+        value = self.succeeds("bench", TINY, "-p", "32", "-n", "16", "-r", "2", "--json").json
         layers, head = 2 * 64 * (2 * 64 + 2 * 32 + 3 * 96), 64 * len(tiny_model.vocabulary())
         self.assertEqual(value["layer_products_per_token"], layers)
         self.assertEqual(value["head_products_per_token"], head)
@@ -530,16 +483,16 @@ class Bench(CommandTest):
         for key in ["read_bytes_per_second", "f32_ops_per_second", "decode_of_read_bandwidth", "prefill_of_peak"]:
             self.assertGreater(value[key], 0, key)
         self.assertIsNone(value["int8_ops_per_second"])
-        alone = json.loads(self.succeeds("bench", TINY, "-p", "0", "-n", "4", "-r", "1", "--json").text)
+        alone = self.succeeds("bench", TINY, "-p", "0", "-n", "4", "-r", "1", "--json").json
         self.assertIsNone(alone["prefill_of_peak"])
 
     def test_a_checkpoint_without_a_tokenizer(self):
-        value = json.loads(self.succeeds("bench", GOLDEN / "qwen3-f32", "-p", "8", "-n", "8", "-r", "1", "--json").text)
+        value = self.succeeds("bench", GOLDEN / "qwen3-f32", "-p", "8", "-n", "8", "-r", "1", "--json").json
         self.assertGreater(value["decode_tokens_per_second"], 0)
 
     def test_several_at_once(self):
         words = ["bench", TINY, "-p", "0", "-n", "16", "-r", "2", "--parallel", "3", "--depth", "5"]
-        value = json.loads(self.succeeds(*words, "--json").text)
+        value = self.succeeds(*words, "--json").json
         self.assertEqual(value["parallel"], 3)
         self.assertGreater(value["parallel_tokens_per_second"], 0)
         self.assertGreater(value["parallel_of_one"], 0)
@@ -562,8 +515,8 @@ class RealModels(CommandTest):
                 self.assertIn("Berlin", result.text)
 
     def test_answers_end(self):
-        value = self.succeeds("run", f"{MODELS}/smollm2-135m.gguf", "Write a haiku about rain.", "--json").text
-        self.assertEqual(json.loads(value)["finish"], "stop")
+        value = self.succeeds("run", f"{MODELS}/smollm2-135m.gguf", "Write a haiku about rain.", "--json").json
+        self.assertEqual(value["finish"], "stop")
 
     def test_continuing_a_text(self):
         path = f"{MODELS}/gemma3-270m.gguf"
@@ -573,9 +526,9 @@ class RealModels(CommandTest):
     def test_characters_of_byte_tokens(self):
         """They come one by one: a stop string ends the answer, and a token limit cuts one of them alone."""
         words = ["run", f"{MODELS}/gemma3-270m.gguf", "--raw", "𓀀𓀁𓀂𓀃", "--json", "--temperature", "0"]
-        stopped = json.loads(self.succeeds(*words, "-n", "40", "--stop", "𓀁").text)
+        stopped = self.succeeds(*words, "-n", "40", "--stop", "𓀁").json
         self.assertEqual((stopped["finish"], stopped["metrics"]["generated_tokens"]), ("stop", 8))
-        cut = json.loads(self.succeeds(*words, "-n", "15").text)["text"]
+        cut = self.succeeds(*words, "-n", "15").json["text"]
         self.assertRegex(cut, "^[\U00013000-\U0001342f]{3}\ufffd$")
 
 

@@ -1,17 +1,12 @@
 """Completions and manual pages, as shells and man read them."""
 
 import os
-import pty
 import re
 import shutil
 import subprocess
 import unittest
 
-from support import HEARTH, TINY, CommandTest, shown_on
-
-
-def commands(text):
-    return re.findall(r"^  ([a-z]+) ", text, re.M)
+from support import HEARTH, TINY, CommandTest
 
 
 class Completion(CommandTest):
@@ -28,7 +23,7 @@ class Completion(CommandTest):
 
     def test_bash(self):
         self.assertEqual(self.complete("hearth", "fine"), ["finetune"])
-        self.assertEqual(set(self.complete("hearth", "")), {*commands(self.succeeds("--help").text), "--help", "--version"})
+        self.assertEqual(set(self.complete("hearth", "")), {*self.commands(), "--help", "--version"})
         self.assertEqual(self.complete("hearth", "run", "m", "--max"), ["--max-tokens"])
         self.assertEqual(self.complete("hearth", "list", "--max"), [])
         self.assertEqual(self.complete("hearth", "run", "m", "--kv", "b"), ["bf16"])
@@ -43,11 +38,10 @@ class Completion(CommandTest):
         self.assertEqual(self.complete("hearth", "imatrix", "d", "--from", "h"), ["hearth"])
 
     def test_each_option_of_each_command(self):
-        for name in commands(self.succeeds("--help").text):
+        for name in self.commands():
             text = self.succeeds(name, "--help").text
             self.assertLessEqual(max(map(len, text.split("\n"))), 80)
-            own = set(re.findall(r"^  .{4}--([a-z0-9-]+)\b", text, re.M))
-            self.assertEqual(set(self.complete("hearth", name, "--")), {f"--{option}" for option in own})
+            self.assertEqual(set(self.complete("hearth", name, "--")), {f"--{option}" for option, _ in self.options_of(name)})
 
     @unittest.skipUnless(shutil.which("zsh"), "there is no zsh")
     def test_zsh(self):
@@ -66,8 +60,7 @@ class Completion(CommandTest):
         self.assertEqual([line.split("\t")[0] for line in done.stdout.split("\n")], ["bf16", "f16", "f32", "q8", "finetune", ""])
 
     def parse(self, shell, *options):
-        path = self.folder / shell
-        path.write_bytes(self.succeeds("completion", shell).out)
+        path = self.write(shell, self.succeeds("completion", shell).out)
         done = subprocess.run([shell, *options, path], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -78,37 +71,32 @@ class Completion(CommandTest):
 
 class Manual(CommandTest):
     def test_pages(self):
-        names = commands(self.succeeds("--help").text)
         whole = self.succeeds("man").text
-        for name in names:
+        for name in self.commands():
             self.assertIn(f"hearth\\-{name}", whole)
-            page, help_text = self.succeeds("man", name).text, self.succeeds(name, "--help").text
-            for option in re.findall(r"^  .{4}--([a-z0-9-]+)\b", help_text, re.M):
+            page = self.succeeds("man", name).text
+            for option, _ in self.options_of(name):
                 self.assertIn("\\-\\-" + option.replace("-", "\\-") + "\\fR", page)
         self.fails(2, "man", "nothing", says="no command")
 
-    def on_terminal(self, path):
+    def shown(self, path):
         """What `hearth man list` shows with the programs of one directory."""
-        master, slave = pty.openpty()
-        subprocess.run([HEARTH, "man", "list"], stdin=slave, stdout=slave, stderr=slave, check=True, env={**os.environ, "PATH": str(path)})
-        os.close(slave)
-        shown = shown_on(master)
+        shown, _ = self.on_terminal("man", "list", stderr=None, env={**os.environ, "PATH": str(path)})
         return shown.replace(b"\r\n", b"\n").decode()
 
     def test_terminal(self):
-        self.assertEqual(self.on_terminal("/nonexistent"), self.succeeds("list", "--help").text)
+        self.assertEqual(self.shown("/nonexistent"), self.succeeds("list", "--help").text)
         for name, words in [("man", "-l -"), ("mandoc", "-a")]:
             folder = self.folder / name
             folder.mkdir()
             (folder / name).write_text('#!/bin/sh\necho "$@"\nread -r line\necho "$line"\n')
             (folder / name).chmod(0o755)
-            self.assertRegex(self.on_terminal(folder), f'^{words}\n.TH "HEARTH-LIST"')
+            self.assertRegex(self.shown(folder), f'^{words}\n.TH "HEARTH-LIST"')
 
     @unittest.skipUnless(shutil.which("mandoc"), "there is no mandoc")
     def test_mandoc_reads_them(self):
-        for name in [None, *commands(self.succeeds("--help").text)]:
-            page = self.folder / "page.1"
-            page.write_bytes(self.succeeds("man", *([name] if name else [])).out)
+        for name in [None, *self.commands()]:
+            page = self.write("page.1", self.succeeds("man", *([name] if name else [])).out)
             done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], capture_output=True, text=True)
             self.assertEqual([line for line in done.stdout.splitlines() if "missing date" not in line], [])
         text = subprocess.run(["mandoc", "-T", "ascii", page], capture_output=True, text=True).stdout

@@ -25,7 +25,7 @@ class Split(CommandTest):
     def test_file(self):
         out, whole = self.folder / "parts.gguf", self.folder / "whole.gguf"
         result = self.succeeds("split", GGUF, out, "--max-size", "9K")
-        value = json.loads(self.succeeds("split", GGUF, out, "--max-size", "9kb", "--json", "-q", "--force").text)
+        value = self.succeeds("split", GGUF, out, "--max-size", "9kb", "--json", "-q", "--force").json
         self.assertEqual(set(value), {"out", "bytes", "tensors", "files"})
         first = self.folder / f"parts-00001-of-{value['files']:05}.gguf"
         self.assertEqual(value["out"], str(first))
@@ -36,13 +36,13 @@ class Split(CommandTest):
         self.assertEqual(self.logits(first), self.logits(GGUF))
         self.assertEqual(self.succeeds("merge", first, whole, "-q").err, "")
         self.assertEqual(self.logits(whole), self.logits(GGUF))
-        info = [json.loads(self.succeeds("info", m, "--json").text) for m in (first, whole, GGUF)]
+        info = [self.succeeds("info", m, "--json").json for m in (first, whole, GGUF)]
         self.assertEqual(info[0]["tensor_types"], info[2]["tensor_types"])
         self.assertEqual(info[1]["tensor_types"], info[2]["tensor_types"])
 
     def test_directories(self):
         parts, whole = self.folder / "parts", self.folder / "whole"
-        value = json.loads(self.succeeds("split", SHARDS, parts, "--max-size", "0.03M", "--json").text)
+        value = self.succeeds("split", SHARDS, parts, "--max-size", "0.03M", "--json").json
         self.assertEqual(value["out"], str(parts))
         index = json.loads((parts / "model.safetensors.index.json").read_text())
         self.assertEqual(index["metadata"]["total_size"], value["bytes"])
@@ -53,7 +53,7 @@ class Split(CommandTest):
         self.assertEqual(self.logits(whole), self.logits(SHARDS))
         # GGUF parts in a directory, and one file of them
         folder = self.folder / "gguf"
-        count = json.loads(self.succeeds("split", GGUF, folder, "--max-size", "9K", "--json").text)["files"]
+        count = self.succeeds("split", GGUF, folder, "--max-size", "9K", "--json").json["files"]
         self.assertEqual(self.names(folder), [f"{GGUF.stem}-{i + 1:05}-of-{count:05}.gguf" for i in range(count)])
         self.succeeds("merge", folder, self.folder / "again")
         self.assertEqual(self.names(self.folder / "again"), [GGUF.name])
@@ -62,7 +62,7 @@ class Split(CommandTest):
     def test_other_commands(self):
         """--max-size of quantize and convert."""
         out = self.folder / "q.gguf"
-        value = json.loads(self.succeeds("quantize", MODEL, out, "--to", "Q8_0", "--max-size", "9K", "--json").text)
+        value = self.succeeds("quantize", MODEL, out, "--to", "Q8_0", "--max-size", "9K", "--json").json
         self.assertGreater(value["files"], 1)
         self.succeeds("quantize", MODEL, self.folder / "whole.gguf", "--to", "Q8_0")
         self.assertEqual(self.logits(value["out"]), self.logits(self.folder / "whole.gguf"))
@@ -70,14 +70,14 @@ class Split(CommandTest):
         text = self.succeeds("convert", GGUF, out, "--to", "mlx", "--max-size", "9K").text
         self.assertIn("\nfiles          ", text)
         self.assertEqual(self.logits(out), self.logits(GGUF))
-        value = json.loads(self.succeeds("convert", MODEL, self.folder / "g", "--to", "gguf", "--max-size=20K", "--json").text)
+        value = self.succeeds("convert", MODEL, self.folder / "g", "--to", "gguf", "--max-size=20K", "--json").json
         self.assertIn(f"model-{value['files']:05}-of-{value['files']:05}.gguf", self.names(self.folder / "g"))
 
     def test_sizes(self):
         out = self.folder / "out.gguf"
         bytes_of = {"1.5G": 1, "4GiB": 1, "20000": 1, "20000B": 1, "20kib": 1, "2T": 1, "1M": 1, "0.02M": 1, "8K": 3}
         for size, least in bytes_of.items():
-            value = json.loads(self.succeeds("split", GGUF, out, "--max-size", size, "--json", "--force").text)
+            value = self.succeeds("split", GGUF, out, "--max-size", size, "--json", "--force").json
             self.assertTrue(value["files"] >= least and (least > 1 or value["files"] == 1), (size, value))
         bad = "0", "-1", "-4G", "0.0G", "", "G", "4X", "4GG", "4Gi", "1e9", "nan", "inf", " 4G", "4 G", "0x10", "1.2.3G", "9999999999G", "4iB"
         for size in bad:
@@ -96,7 +96,7 @@ class Split(CommandTest):
         self.fails(1, "merge", GGUF, GGUF, says="is not replaced")
         self.fails(1, "split", GGUF, self.folder / "x-00002-of-00003.gguf", "--max-size", "9K", says="x.gguf, to which the numbers")
         self.assertEqual(self.names(), [])
-        value = json.loads(self.succeeds("split", GGUF, out, "--max-size", "9K", "--json").text)
+        value = self.succeeds("split", GGUF, out, "--max-size", "9K", "--json").json
         second = self.folder / f"out-00002-of-{value['files']:05}.gguf"
         second.unlink()
         self.fails(1, "merge", value["out"], self.folder / "whole.gguf", says=[second.name, "is missing"])
@@ -106,13 +106,10 @@ class Split(CommandTest):
         self.fails(1, "split", GGUF, out, "--max-size", "1M", says=f"{second} already exists")  # though it would be one file
         self.assertEqual(second.read_bytes(), b"mine")
 
-    def begin(self, *words):
-        return subprocess.Popen([HEARTH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
     @unittest.skipUnless(REAL.exists(), "HEARTH_TEST_MODELS names no directory with SmolLM2")
     def test_real_model(self):
         out, whole = self.folder / "smol.gguf", self.folder / "whole.gguf"
-        value = json.loads(self.succeeds("split", REAL, out, "--max-size", "20M", "--json").text)
+        value = self.succeeds("split", REAL, out, "--max-size", "20M", "--json").json
         self.assertEqual(value["files"], len(self.names()))
         self.assertEqual(self.logits(value["out"]), self.logits(REAL))
         self.succeeds("merge", value["out"], whole)
@@ -120,7 +117,8 @@ class Split(CommandTest):
 
     @unittest.skipUnless(REAL.exists(), "HEARTH_TEST_MODELS names no directory with SmolLM2")
     def test_interrupted(self):
-        process = self.begin("split", REAL, self.folder / "smol.gguf", "--max-size", "9M", "--force")
+        words = [HEARTH, "split", REAL, self.folder / "smol.gguf", "--max-size", "9M", "--force"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while process.poll() is None and not self.names():
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)

@@ -21,10 +21,10 @@ class ThinkingBudget(CommandTest):
         return [json.loads(line)["token"] for line in path.read_text().splitlines()]
 
     def answer(self, *words):
-        return json.loads(self.succeeds("run", THINKS, "hello", "--json", *HOW, *words).text)
+        return self.succeeds("run", THINKS, "hello", "--json", *HOW, *words).json
 
     def test_run(self):
-        free, end = self.tokens(), json.loads(self.succeeds("tokenize", THINKS, END, "--json").text)["ids"]
+        free, end = self.tokens(), self.succeeds("tokenize", THINKS, END, "--json").json["ids"]
         whole = self.answer()
         self.assertNotIn("thought_ended", whole)
         self.assertEqual((whole["text"], whole["finish"]), ("", "length"))
@@ -53,7 +53,7 @@ class ThinkingBudget(CommandTest):
 
     def test_raw_prompts_that_have_opened_a_thought(self):
         raw = ("run", THINKS, "--raw", "--json", *HOW, "hello\n<think>\n", "--thinking-budget", "2")
-        answer = json.loads(self.succeeds(*raw).text)
+        answer = self.succeeds(*raw).json
         self.assertTrue(answer["thought_ended"])
         self.assertIn(END, answer["text"])
 
@@ -69,12 +69,10 @@ class ThinkingBudget(CommandTest):
         self.assertIn("thinking_budget", refused.err)
 
     def test_batch(self):
-        path = self.folder / "prompts.jsonl"
         lines = [{}, {"thinking_budget": 0}, {"thinking_budget": 7}, {"thinking_budget": -1}, {"thinking_budget": "1"}]
         messages = [{"role": "user", "content": "hello"}]
-        path.write_text("".join(json.dumps({"messages": messages, **line}) + "\n" for line in lines))
-        done = hearth("batch", THINKS, "--prompts", path, *HOW, "--thinking-budget", "3")
-        found = [json.loads(line) for line in done.text.splitlines()]
+        path = self.write("prompts.jsonl", "".join(json.dumps({"messages": messages, **line}) + "\n" for line in lines))
+        found = hearth("batch", THINKS, "--prompts", path, *HOW, "--thinking-budget", "3").lines
         for line, budget in zip(found, (3, 0, 7, -1), strict=False):
             answer = self.answer("--thinking-budget", str(budget))
             self.assertEqual([line.get(name) for name in ("text", "thinking", "thought_ended")],

@@ -3,7 +3,6 @@
 import json
 import unittest
 
-import tiny_model
 from support import TINY, CommandTest
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}"
@@ -28,19 +27,14 @@ TOOLS = [
 class ToolChoice(CommandTest):
     def setUp(self):
         super().setUp()
-        self.model, self.tools = self.folder / "model.gguf", self.folder / "tools.json"
-        tiny_model.write(self.model, template=TEMPLATE)
-        self.tools.write_text(json.dumps(TOOLS))
+        self.model, self.tools = self.tiny(template=TEMPLATE), self.written("tools.json", TOOLS)
 
     def written(self, name, value):
-        path = self.folder / name
-        path.write_text(json.dumps(value))
-        return path
+        return self.write(name, json.dumps(value))
 
     def run_with(self, choice, seed, *more):
         words = "--temperature", "3", "--max-tokens", "800", "--json", "--seed", seed, *more
-        text = self.succeeds("run", self.model, "hello", "--tools", self.tools, "--tool-choice", choice, *words).text
-        return json.loads(text)
+        return self.succeeds("run", self.model, "hello", "--tools", self.tools, "--tool-choice", choice, *words).json
 
     def check(self, call):
         if call["name"] == "stop":
@@ -80,7 +74,7 @@ class ToolChoice(CommandTest):
 
     def answer(self, seed, *more):
         words = "--temperature", "2", "--max-tokens", "800", "--json", "--seed", seed
-        result = json.loads(self.succeeds("run", self.model, *words, *more).text)
+        result = self.succeeds("run", self.model, *words, *more).json
         return result["finish"], result["text"], result.get("tool_calls", [])
 
     def beside(self, words, check):

@@ -3,9 +3,9 @@
 import json
 import pathlib
 import shutil
-import struct
 import unittest
 
+from files import safetensors, write_safetensors
 from support import CommandTest, tiny_model
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tiny"
@@ -32,17 +32,11 @@ class Warnings(CommandTest):
 
     def joined(self, folder, files):
         """The shards of a folder as one file."""
-        header, data = {}, b""
+        tensors = {}
         for file in files:
-            content = (folder / file).read_bytes()
-            (n,) = struct.unpack("<Q", content[:8])
-            for name, tensor in json.loads(content[8 : 8 + n]).items():
-                if name != "__metadata__":
-                    header[name] = {**tensor, "data_offsets": [at + len(data) for at in tensor["data_offsets"]]}
-            data += content[8 + n :]
+            tensors.update(safetensors(folder / file))
             (folder / file).unlink()
-        text = json.dumps(header).encode()
-        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        write_safetensors(folder / "model.safetensors", tensors)
 
     def test_gguf_beside_safetensors(self):
         """The safetensors are used, and every command says so once."""

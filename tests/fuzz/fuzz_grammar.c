@@ -2,7 +2,6 @@
  * or an error that says why not. The first byte chooses the notation; behind a NUL comes a text to read. */
 #include "base/error.h"
 #include "grammar/automaton.h"
-#include "grammar/gbnf.h"
 #include "grammar/regex_syntax.h"
 #include "tokens.h"
 

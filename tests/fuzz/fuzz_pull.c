@@ -1,7 +1,6 @@
 /* What `hearth pull` reads from a hub and a user: a listing, a name, an index of shards, and the head of an answer, with NUL between them.
  * No path leaves its directory, and what is chosen is in the listing. */
-#include "pull_choose.h"
-#include "pull_name.h"
+#include "pull_hub.h"
 
 #include <stdlib.h>
 #include <string.h>

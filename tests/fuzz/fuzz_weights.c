@@ -1,7 +1,6 @@
 /* A safetensors checkpoint: config.json, a NUL, and the header of model.safetensors. What is accepted has tensors whose
  * values can be read, whole and row by row: plain ones, those that MLX's parts are joined to, 8-bit floats with scales. */
-#include "checkpoint/fp8_scales.h"
-#include "checkpoint/tensor_read.h"
+#include "checkpoint/scheme.h"
 #include "files.h"
 #include "models/pack.h"
 #include "models/weights.h"

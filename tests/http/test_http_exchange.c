@@ -37,9 +37,7 @@ static void on_free(void *user) {
 static void *run_writer(void *user) {
     http_exchange *x = user;
     char path[8];
-    size_t n;
-    (void)http_exchange_body(x, &n);
-    snprintf(path, sizeof path, "%s", http_exchange_head(x)->path);
+    snprintf(path, sizeof path, "%s", http_exchange_request(x)->head.path);
     for (int i = 0; i < 20; i++)
         if (http_stream_event(x, "piece", "one\ntwo", 7) == HTTP_GONE) break;
     if (strcmp(path, "/end") == 0) http_stream_end(x);
@@ -54,7 +52,7 @@ static void handle(http_exchange *x, void *user) {
     if (!o) return;
     atomic_fetch_add(&n_owners, 1);
     http_exchange_own(x, &(http_owner){.gone = on_gone, .free = on_free, .user = o});
-    if (http_stream_begin(x, NULL) != HTTP_SENT) atomic_fetch_add(&n_bad, 1);
+    if (http_stream_begin(x, &(http_stream_options){.alive_seconds = 15}) != HTTP_SENT) atomic_fetch_add(&n_bad, 1);
     for (int i = 0; i < WRITERS; i++) {
         pthread_t thread;
         http_exchange_retain(x);

@@ -243,8 +243,8 @@ static void test_fields_and_query(void **state) {
     assert_string_equal(http_head_value(&r.head, "b"), "c d");
     assert_null(http_head_value(&r.head, "c"));
     assert_int_equal(r.head.n_fields, 4);
-    assert_string_equal(http_head_field_name(&r.head, 2), "x-a");
-    assert_string_equal(http_head_field_value(&r.head, 2), "2");
+    assert_string_equal(r.head.text + r.head.field[2].name, "x-a");
+    assert_string_equal(r.head.text + r.head.field[2].value, "2");
     http_head_discard(&r.head);
 
     static const char query[] = "a=1&bb=x+y%21&c&d=%zz&e=12345678&f=%00&b";

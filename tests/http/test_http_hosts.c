@@ -34,8 +34,7 @@ static void test_origins(void **state) {
     static const struct {
         const char *origin, *host;
         http_origin wanted;
-    } cases[] = {{NULL, "a", HTTP_ORIGIN_NONE},
-                 {"http://a", "a", HTTP_ORIGIN_SAME},
+    } cases[] = {{"http://a", "a", HTTP_ORIGIN_SAME},
                  {"http://A:3000", "a:80", HTTP_ORIGIN_SAME},
                  {"http://[::1]:3000", "[::1]", HTTP_ORIGIN_SAME},
                  {"http://b", "a", HTTP_ORIGIN_FOREIGN},
@@ -52,8 +51,7 @@ static void test_origins(void **state) {
                  {"http://dev.example.evil", "a", HTTP_ORIGIN_FOREIGN},
                  {"http://dev", "a", HTTP_ORIGIN_FOREIGN}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (http_origin_of(cases[i].origin, cases[i].host, &rules) != cases[i].wanted)
-            fail_msg("%s", cases[i].origin ? cases[i].origin : "none");
+        if (http_origin_of(cases[i].origin, cases[i].host, &rules) != cases[i].wanted) fail_msg("%s", cases[i].origin);
 }
 
 static ssize_t admitted(const http_keys *keys, const char *fields) {
@@ -73,11 +71,12 @@ static void test_keys(void **state) {
     http_keys *keys;
     ht_error err = {0};
     assert_int_equal(http_keys_parse("keys", text, sizeof text - 1, &keys, &err), HT_OK);
-    assert_int_equal(http_keys_find(keys, "one"), 0);
-    assert_int_equal(http_keys_find(keys, "two-2"), 1);
-    assert_int_equal(http_keys_find(keys, "three"), 2);
-    static const char *const others[] = {"", "on", "one ", "# first", "onex"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_int_equal(http_keys_find(keys, others[i]), -1);
+    static const char *const others[] = {"", "on", "# first", "onex"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char field[64];
+        snprintf(field, sizeof field, "x-api-key: %s\r\n", others[i]);
+        assert_int_equal(admitted(keys, field), -1);
+    }
     assert_int_equal(admitted(keys, "Authorization: BEARER  three\r\n"), 2);
     assert_int_equal(admitted(keys, "x-api-key: two-2\r\n"), 1);
     assert_int_equal(admitted(keys, "Authorization: Bearer no\r\nx-api-key: one\r\n"), 0);

@@ -199,15 +199,6 @@ class Requests(HttpTest):
             for i in range(40):
                 self.assertEqual(reader.answer()[2], b"slow" if i % 2 else b"%d" % i)
 
-    def test_bytes_may_come_one_by_one(self):
-        with self.server.connect() as client:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for byte in request("/echo", "POST", b"body") + request("/show?x=1"):
-                client.sendall(bytes([byte]))
-            reader = Reader(client)
-            self.assertEqual(reader.answer()[2], b"body")
-            self.assertIn(b"GET|/show|x=1|", reader.answer()[2])
-
     def test_chunked_bodies(self):
         head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         for chunks, body in [
@@ -452,7 +443,7 @@ class Limits(HttpTest):
         self.becomes(lambda: self.stats(server)["connections"], 1)
 
     def test_slow_readers_take_bounded_memory(self):
-        for path, total in [("/flood?bytes=20000000", 20000000), ("/flood?bytes=5000000&size=40", 5000000), ("/stream?n=100000&size=40", 4000000)]:
+        for path, total in [("/stream?n=1250&size=16000", 20000000), ("/stream?n=100000&size=40", 4000000)]:
             with self.subTest(path):
                 self.check_slow_readers(path, total)
 
@@ -484,7 +475,7 @@ class Limits(HttpTest):
     def test_a_reader_that_stops_is_cut(self):
         server = self.serve("write=0.5", "stream_bytes=65536")
         with server.connect(receive_bytes=4096) as client:
-            client.sendall(request("/flood?bytes=50000000"))
+            client.sendall(request("/stream?n=3125&size=16000"))
             self.becomes(lambda: self.stats(server)["gone"], 1)
 
     def test_no_descriptors_left(self):
@@ -541,58 +532,6 @@ class Places(HttpTest):
                 Server(listen=[address])
         self.assertEqual((SCRATCH / "file").read_text(), "kept")
 
-    def test_inherited_sockets(self):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            def inherit():
-                os.dup2(listener.fileno(), 3)
-                os.set_inheritable(3, True)
-
-            # The shell becomes the server, so that its process number is the server's.
-            words = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" inherit=1', SERVER]
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=inherit, close_fds=False)
-            try:
-                line = process.stdout.readline()
-                self.assertEqual(line.strip(), f"listening 127.0.0.1:{listener.getsockname()[1]}")
-                with socket.create_connection(listener.getsockname()) as client:
-                    client.sendall(request())
-                    self.assertEqual(Reader(client).answer()[0], 200)
-            finally:
-                process.send_signal(signal.SIGINT)
-                self.assertEqual(process.wait(HANG), 0)
-                process.stdout.close()
-
-
-class Guards(HttpTest):
-    def test_hosts(self):
-        server = self.serve("host=box.example", "host=*.lan")
-        for host, status in [("localhost", 200), ("box.example:80", 200), ("pc.lan", 200), ("evil.example", 403)]:
-            with self.subTest(host):
-                self.assertEqual(self.ask(server, request(host=host))[0], status)
-
-    def test_origins(self):
-        server = self.serve("origin=https://app.example", "origin=http://dev.example:*")
-        for origin, status, cors in [("http://localhost:3000", 200, False), ("https://app.example", 200, True), ("http://dev.example:5173", 200, True),
-                                     ("https://evil.example", 403, False), ("null", 403, False), ("http://dev.example:5173.evil", 403, False)]:  # fmt: skip
-            with self.subTest(origin):
-                got, fields, _ = self.ask(server, request(fields=[f"Origin: {origin}"]))
-                self.assertEqual((got, fields.get("access-control-allow-origin") == origin), (status, cors))
-                ask = [f"Origin: {origin}", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type, x-api-key"]
-                got, fields, _ = self.ask(server, request("/show", "OPTIONS", fields=ask))
-                if cors:
-                    self.assertEqual((got, fields["access-control-allow-headers"]), (204, "content-type, x-api-key"))
-                    self.assertIn("POST", fields["access-control-allow-methods"])
-                else:
-                    self.assertEqual(got, status)
-                    self.assertNotIn("access-control-allow-methods", fields)
-
-    def test_keys(self):
-        (SCRATCH / "keys").write_text("# keys\nfirst\n\n  second  \r\n")
-        server = self.serve(f"keys={SCRATCH / 'keys'}")
-        for field, status in [("X: 1", 401), ("Authorization: Bearer first", 200), ("authorization: bearer second", 200),
-                              ("X-Api-Key: second", 200), ("X-Api-Key: secon", 401), ("Authorization: Basic first", 401)]:  # fmt: skip
-            with self.subTest(field):
-                self.assertEqual(self.ask(server, request(fields=[field]))[0], status)
-
 
 class Endings(HttpTest):
     def test_drain(self):
@@ -621,11 +560,12 @@ class Endings(HttpTest):
 
     def test_a_drain_cuts_what_takes_too_long(self):
         server = Server("drain=0.3")
-        with server.connect() as client:
+        with server.connect() as client, server.connect() as half:
             client.sendall(request("/slow?ms=60000"))
+            half.sendall(request("/echo", "POST", fields=["Content-Length: 100"]) + b"{")
             time.sleep(0.2)
             server.send_signal(signal.SIGTERM)
-            self.assertEqual(self.closes(client), b"")
+            self.assertEqual((self.closes(client), self.closes(half)), (b"", b""))
         self.assertEqual(server.end(), 0)
         self.assertTrue(any(line.endswith(" 0") and "/slow" in line for line in server.log), server.log)
 
@@ -646,41 +586,19 @@ class Endings(HttpTest):
             self.assertEqual(server.end(), 0)
             self.assertEqual(sorted(line.split()[-1] for line in server.log if "/endless" in line), ["0", "1"])
 
-    def test_at_once(self):
-        server = Server()
-        clients = [server.connect() for _ in range(20)]
-        for i, client in enumerate(clients):
-            client.sendall(request("/stream?n=100000&ms=1" if i % 2 else "/slow?ms=60000"))
-        time.sleep(0.2)
-        server.send_signal(signal.SIGINT)
-        self.assertEqual(server.process.wait(HANG), 0)
-        self.assertEqual(server.end(), 0)
-        for client in clients:
-            client.close()
-
-
-def make_certificate(name):
-    certificate, key = SCRATCH / f"{name}.pem", SCRATCH / f"{name}.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True)  # fmt: skip
-    return certificate, key
-
 
 @unittest.skipUnless(shutil.which("openssl"), "skipped: there is no openssl to make a certificate with")
 class Tls(HttpTest):
     def setUp(self):
-        self.certificate, self.key = SCRATCH / "used.pem", SCRATCH / "used.key"
-        self.use("first")
-        self.server = self.serve(f"certificate={self.certificate}", f"key={self.key}", "head=1")
+        self.certificate, key = SCRATCH / "used.pem", SCRATCH / "used.key"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+             "-subj", "/CN=used", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.certificate],
+            check=True, capture_output=True)  # fmt: skip
+        self.server = self.serve(f"certificate={self.certificate}", f"key={key}", "head=1")
 
-    def use(self, name):
-        for made, used in zip(make_certificate(name), (self.certificate, self.key)):
-            shutil.copy(made, used)
-
-    def connect(self, trusted="first", **more):
-        context = ssl.create_default_context(cafile=SCRATCH / f"{trusted}.pem")
+    def connect(self, **more):
+        context = ssl.create_default_context(cafile=self.certificate)
         context.set_alpn_protocols(["h2", "http/1.1"])
         for name, value in more.items():
             setattr(context, name, value)
@@ -720,24 +638,6 @@ class Tls(HttpTest):
         time.sleep(0.1)
         client.close()
         self.assertRegex(self.server.wait_log("/slow"), " 0$")
-
-    def test_reload(self):
-        old = self.connect()
-        self.use("second")
-        self.server.send_signal(signal.SIGHUP)
-        self.server.wait_log("^reloaded ok")
-        with self.connect("second") as client:
-            client.sendall(request())
-            self.assertEqual(Reader(client).answer()[0], 200)
-        old.sendall(request())
-        self.assertEqual(Reader(old).answer()[0], 200)
-        old.close()
-        self.key.write_text("no key")
-        self.server.send_signal(signal.SIGHUP)
-        self.server.wait_log("^reloaded .*used.key cannot be used")
-        with self.connect("second") as client:
-            client.sendall(request())
-            self.assertEqual(Reader(client).answer()[0], 200)
 
 
 if __name__ == "__main__":

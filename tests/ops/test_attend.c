@@ -28,13 +28,6 @@ typedef struct texts {
     float *q[MAX_SEQUENCES], *k[MAX_SEQUENCES], *v[MAX_SEQUENCES], *held_k[MAX_SEQUENCES], *held_v[MAX_SEQUENCES];
 } texts;
 
-static float *random_floats(int64_t n, float size, uint64_t *state) {
-    float *x = malloc((size_t)n * sizeof *x);
-    assert_non_null(x);
-    for (int64_t i = 0; i < n; i++) x[i] = size * test_random_float(state);
-    return x;
-}
-
 /* 8 bits: per 32 numbers (or what is left of the vector) a bf16 scale, rounded up from max / 127. */
 static void hold_block(const float *x, int n, float *held) {
     float max = 0;
@@ -62,9 +55,9 @@ static texts texts_make(const attend_case *c) {
     uint64_t state = 7;
     for (int s = 0; s < c->n_sequences; s++) {
         int64_t kv = (int64_t)c->length[s] * c->n_kv_heads * c->head_dim;
-        t.q[s] = random_floats((int64_t)c->length[s] * c->n_heads * c->head_dim, 4.0f, &state);
-        t.k[s] = random_floats(kv, 2.0f, &state);
-        t.v[s] = random_floats(kv, 1.0f, &state);
+        t.q[s] = test_random_floats((int64_t)c->length[s] * c->n_heads * c->head_dim, 4.0f, &state);
+        t.k[s] = test_random_floats(kv, 2.0f, &state);
+        t.v[s] = test_random_floats(kv, 1.0f, &state);
         t.held_k[s] = held_vectors(c->dtype, t.k[s], kv / c->head_dim, c->head_dim);
         t.held_v[s] = held_vectors(c->dtype, t.v[s], kv / c->head_dim, c->head_dim);
     }
@@ -327,20 +320,17 @@ static void run_case(const attend_case *c) {
                 }
             }
         }
-        test_devices_free(devices, n);
     }
     if (expected[0]) results_free(c, expected);
     texts_free(&t);
 }
 
-static void same_bits_however_cut(void **state) {
-    (void)state;
+UNIT_TEST(same_bits_however_cut) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
 }
 
 /* Blocks of 8 bits at their edges. */
-static void eight_bit_blocks(void **state) {
-    (void)state;
+UNIT_TEST(eight_bit_blocks) {
     int8_t q[2 * 32];
     float x[32] = {0};
     assert_int_equal(ht_kv_quantise(x, 32, q, 1), 0);
@@ -364,8 +354,7 @@ static void eight_bit_blocks(void **state) {
     }
 }
 
-static void missing_page_is_an_error(void **state) {
-    (void)state;
+UNIT_TEST(missing_page_is_an_error) {
     const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 1.0f, 0.0f, 1, {256}};
     ht_device *devices[TEST_MAX_DEVICES];
     int n = test_devices(1, devices);
@@ -385,7 +374,6 @@ static void missing_page_is_an_error(void **state) {
         assert_non_null(strstr(err.message, "256"));
         caches_free(&kv);
     }
-    test_devices_free(devices, n);
 }
 
 int main(void) {

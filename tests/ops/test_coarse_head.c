@@ -5,6 +5,7 @@
 #include "cpu/matrix.h"
 #include "cpu/matrix_ops.h"
 #include "formats/blocks.h"
+#include "support/multiply.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -12,59 +13,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *must_alloc(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
-    assert_non_null(p);
-    return p;
-}
-
-static ht_pool *pool_of(int n_threads) {
-    static ht_pool *pools[5];
-    if (!pools[n_threads]) assert_int_equal(ht_pool_new(n_threads, &pools[n_threads], NULL), HT_OK);
-    return pools[n_threads];
-}
-
 static ht_block_q8_0 *random_rows(int64_t n_rows, int64_t k, uint64_t *seed) {
-    ht_block_q8_0 *stored = must_alloc((size_t)n_rows * test_row_bytes(HT_W_Q8_0, k));
+    ht_block_q8_0 *stored = test_alloc((size_t)n_rows * test_row_bytes(HT_W_Q8_0, k));
     test_random_weights(HT_W_Q8_0, n_rows, k, seed, stored);
     return stored;
-}
-
-static ht_matrix pack(const ht_matrix_ops *ops, int64_t n_rows, int64_t k, const void *stored) {
-    ht_matrix m = {.ops = ops, .type = HT_W_Q8_0, .n_rows = n_rows, .k = k};
-    m.packed_bytes = ops->packed_bytes(HT_W_Q8_0, n_rows, k);
-    m.packed = must_alloc(m.packed_bytes);
-    memset(m.packed, 0xa5, m.packed_bytes);
-    ops->pack(&m, 0, n_rows, stored, NULL);
-    return m;
 }
 
 /* top_k 0: all. */
 static void multiply(const ht_matrix *m, int32_t top_k, const float *x, int64_t n_x, const float *bias, float *y,
                      int n_threads) {
-    ht_pool *pool = pool_of(n_threads);
-    void *scratch = must_alloc(ht_cpu_ops_of(m)->mul_scratch(m, n_x, n_threads));
+    ht_pool *pool = test_pool(n_threads);
+    void *scratch = test_alloc(ht_cpu_ops_of(m)->mul_scratch(m, n_x, n_threads));
     ht_pool_lease(pool);
-    if (top_k)
-        ht_cpu_ops_of(m)->mul_top(m, top_k, x, m->k, n_x, bias, y, m->n_rows, scratch, pool);
-    else
-        ht_cpu_ops_of(m)->mul(m, x, m->k, n_x, bias, y, m->n_rows, scratch, pool);
+    ht_cpu_ops_of(m)->mul(&(ht_product){m, x, m->k, n_x, bias, y, m->n_rows, top_k}, scratch, pool);
     ht_pool_release(pool);
     free(scratch);
 }
 
 /* ---- the form ---- */
 
-static void test_form(void **state) {
-    (void)state;
+UNIT_TEST(test_form) {
     static const int64_t rows[] = {1, 16, 33, 192}, columns[] = {32, 96, 640};
     uint64_t seed = 1;
     for (size_t i = 0; i < 12; i++) {
         int64_t n_rows = rows[i / 3], k = columns[i % 3];
         size_t row_bytes = test_row_bytes(HT_W_Q8_0, k);
         ht_block_q8_0 *stored = random_rows(n_rows, k, &seed);
-        ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), n_rows, k, stored), slabs = m;
-        slabs.packed = must_alloc(m.packed_bytes);
+        ht_matrix m = test_pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), HT_W_Q8_0, n_rows, k,
+                                stored),
+                  slabs = m;
+        slabs.packed = test_alloc(m.packed_bytes);
         memset(slabs.packed, 0x5a, m.packed_bytes);
         for (int64_t r = (n_rows - 1) / HT_MATRIX_SLAB * HT_MATRIX_SLAB; r >= 0; r -= HT_MATRIX_SLAB)
             m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), (char *)stored + (size_t)r * row_bytes,
@@ -84,22 +62,21 @@ static void test_form(void **state) {
     }
 }
 
-static void test_full(void **state) {
-    (void)state;
+UNIT_TEST(test_full) {
     enum { ROWS = 212, K = 736, MOST = 65 };
     static const int64_t counts[] = {1, 2, 5, 7, 8, 9, 37, 65};
     uint64_t seed = 2;
     ht_block_q8_0 *stored = random_rows(ROWS, K, &seed);
-    float *x = must_alloc(MOST * K * sizeof(float)), bias[ROWS];
-    float *whole = must_alloc(MOST * ROWS * sizeof(float)), *split = must_alloc(MOST * ROWS * sizeof(float));
+    float *x = test_alloc(MOST * K * sizeof(float)), bias[ROWS];
+    float *whole = test_alloc(MOST * ROWS * sizeof(float)), *split = test_alloc(MOST * ROWS * sizeof(float));
     for (int i = 0; i < MOST * K; i++) x[i] = test_random_float(&seed);
     for (int i = 0; i < ROWS; i++) bias[i] = test_random_float(&seed);
     for (int set = 0; set < 2 * HT_CPU_ISA_COUNT; set++) {
         const ht_cpu_isa isa = (ht_cpu_isa)(set / 2);
         const ht_precision precision = set % 2 ? HT_PRECISION_FAST : HT_PRECISION_HIGH;
         if (!ht_cpu_isa_available(isa)) continue;
-        ht_matrix a = pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, precision), ROWS, K, stored);
-        ht_matrix b = pack(ht_cpu_coarse_head_ops(isa, precision), ROWS, K, stored);
+        ht_matrix a = test_pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, precision), HT_W_Q8_0, ROWS, K, stored);
+        ht_matrix b = test_pack(ht_cpu_coarse_head_ops(isa, precision), HT_W_Q8_0, ROWS, K, stored);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             const float *with = i % 2 ? bias : NULL;
             multiply(&a, 0, x, counts[i], with, whole, 1);
@@ -174,7 +151,7 @@ static int descending(const void *a, const void *b) {
 /* Every output of `all` that is not below the top_k-th highest is in `top` as it is; the others are too, or left out.
  * Gives how many were left out. */
 static int64_t check_top(const float *all, const float *top, int64_t n, int32_t top_k) {
-    float *sorted = must_alloc((size_t)n * sizeof(float));
+    float *sorted = test_alloc((size_t)n * sizeof(float));
     int64_t n_finite = 0, left_out = 0;
     for (int64_t i = 0; i < n; i++)
         if (isfinite(all[i])) sorted[n_finite++] = all[i];
@@ -196,13 +173,13 @@ static int64_t check_top(const float *all, const float *top, int64_t n, int32_t 
 
 static int64_t check_case(ht_cpu_isa isa, ht_precision precision, weights w, input in, int64_t n_rows, int64_t k,
                           int32_t top_k, uint64_t *seed) {
-    float *x = must_alloc((size_t)k * sizeof(float));
-    float *all = must_alloc((size_t)n_rows * sizeof(float)), *top = must_alloc((size_t)n_rows * sizeof(float));
-    float *again = must_alloc((size_t)n_rows * sizeof(float));
+    float *x = test_alloc((size_t)k * sizeof(float));
+    float *all = test_alloc((size_t)n_rows * sizeof(float)), *top = test_alloc((size_t)n_rows * sizeof(float));
+    float *again = test_alloc((size_t)n_rows * sizeof(float));
     fill_input(x, k, in, seed);
     ht_block_q8_0 *stored = make_weights(w, n_rows, k, x, seed);
-    ht_matrix whole = pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, precision), n_rows, k, stored);
-    ht_matrix split = pack(ht_cpu_coarse_head_ops(isa, precision), n_rows, k, stored);
+    ht_matrix whole = test_pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, precision), HT_W_Q8_0, n_rows, k, stored);
+    ht_matrix split = test_pack(ht_cpu_coarse_head_ops(isa, precision), HT_W_Q8_0, n_rows, k, stored);
     multiply(&whole, 0, x, 1, NULL, all, 1);
     multiply(&split, top_k, x, 1, NULL, top, 1);
     int64_t left_out = check_top(all, top, n_rows, top_k);
@@ -240,14 +217,12 @@ static void check_everywhere(ht_precision precision) {
     }
 }
 
-static void test_top(void **state) {
-    (void)state;
+UNIT_TEST(test_top) {
     check_everywhere(HT_PRECISION_HIGH);
     check_everywhere(HT_PRECISION_FAST);
 }
 
-static void test_top_seeds(void **state) {
-    (void)state;
+UNIT_TEST(test_top_seeds) {
     ht_cpu_isa isa = ht_cpu_isa_best();
     for (uint64_t s = 0; s < 60; s++) {
         uint64_t seed = 1000 + s;
@@ -260,12 +235,11 @@ static void test_top_seeds(void **state) {
 }
 
 /* Several rows, a bias, many wanted, a small matrix: all outputs, as there is no faster way. */
-static void test_not_top(void **state) {
-    (void)state;
+UNIT_TEST(test_not_top) {
     enum { ROWS = 2100, K = 64 };
     uint64_t seed = 5;
-    float x[2 * K], *all = must_alloc(2 * ROWS * sizeof(float)), *top = must_alloc(2 * ROWS * sizeof(float));
-    float *bias = must_alloc(ROWS * sizeof(float));
+    float x[2 * K], *all = test_alloc(2 * ROWS * sizeof(float)), *top = test_alloc(2 * ROWS * sizeof(float));
+    float *bias = test_alloc(ROWS * sizeof(float));
     fill_input(x, 2 * K, INPUT_RANDOM, &seed);
     fill_input(bias, ROWS, INPUT_RANDOM, &seed);
     ht_block_q8_0 *stored = make_weights(WEIGHTS_STAND_OUT, ROWS, K, x, &seed);
@@ -275,13 +249,14 @@ static void test_not_top(void **state) {
         const float *bias;
     } cases[] = {{ROWS, 2, 1, NULL}, {ROWS, 1, 1, bias}, {ROWS, 1, 500, NULL}, {ROWS, 1, 20, NULL}, {100, 1, 1, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), cases[i].n_rows, K, stored);
+        ht_matrix m = test_pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), HT_W_Q8_0,
+                                cases[i].n_rows, K, stored);
         multiply(&m, 0, x, cases[i].n_x, cases[i].bias, all, 2);
         multiply(&m, cases[i].top_k, x, cases[i].n_x, cases[i].bias, top, 2);
         assert_memory_equal(all, top, (size_t)(cases[i].n_x * cases[i].n_rows) * sizeof(float));
         free(m.packed);
     }
-    ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), ROWS, K, stored);
+    ht_matrix m = test_pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), HT_W_Q8_0, ROWS, K, stored);
     multiply(&m, 0, x, 1, NULL, all, 2);
     multiply(&m, 1, x, 1, NULL, top, 2);
     assert_true(check_top(all, top, ROWS, 1) > ROWS / 2);
@@ -293,10 +268,9 @@ static void test_not_top(void **state) {
 }
 
 /* Large heads of 8 bits have this form, others do not. */
-static bool has_top(const ht_matrix_ops *ops) { return ht_cpu_ops_of(&(ht_matrix){.ops = ops})->mul_top != NULL; }
+static bool has_top(const ht_matrix_ops *ops) { return ht_is_coarse_head(&(ht_matrix){.ops = ops}); }
 
-static void test_choice(void **state) {
-    (void)state;
+UNIT_TEST(test_choice) {
     ht_cpu_isa isa = ht_cpu_isa_best();
     const ht_matrix_ops *split = ht_cpu_coarse_head_ops(isa, HT_PRECISION_FAST);
     const ht_matrix_ops *high = ht_cpu_coarse_head_ops(isa, HT_PRECISION_HIGH);

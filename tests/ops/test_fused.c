@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void rms_norm(void **state) {
-    (void)state;
+UNIT_TEST(rms_norm) {
     static const int64_t lengths[] = {1, 6, 16, 63, 64, 65, 128, 576, 577, 640, 896};
     for (EACH(l, lengths))
         for (EACH(t, float_types))
@@ -32,8 +31,7 @@ static void rms_norm(void **state) {
                 }
 }
 
-static void rope(void **state) {
-    (void)state;
+UNIT_TEST(rope) {
     static const struct {
         int64_t head_dim;
         ht_rope_params p;
@@ -61,8 +59,7 @@ static void rope(void **state) {
 }
 
 /* Sizes beyond those of tiles, pieces, chunks and blocks, and some that are none of them. */
-static void large_matmul(void **state) {
-    (void)state;
+UNIT_TEST(large_matmul) {
     static const int64_t sizes[][4] = {
         /* matrices, m, n, k */
         {1, 1, 2100, 300},  {1, 2, 139, 513}, {1, 7, 64, 256}, {1, 9, 2065, 31}, {1, 130, 800, 70},  {1, 2051, 17, 5},
@@ -92,8 +89,7 @@ static void large_matmul(void **state) {
 
 /* A sum takes the same steps whatever is computed beside it: one and three rows alone against all of them, which
  * are few enough to be cut by columns, or cut by rows. */
-static void matmul_bits(void **state) {
-    (void)state;
+UNIT_TEST(matmul_bits) {
     enum { MOST_ROWS = 229, MOST = 1100, K = 600 };
     static float all[MOST_ROWS * MOST], few[3 * MOST];
     ht_device *devices[2][TEST_MAX_DEVICES];
@@ -121,11 +117,9 @@ static void matmul_bits(void **state) {
                 }
             free(a.memory), free(b.memory);
         }
-    for (int t = 0; t < 2; t++) test_devices_free(devices[t], n_devices);
 }
 
-static void layer_norm(void **state) {
-    (void)state;
+UNIT_TEST(layer_norm) {
     static const int64_t lengths[] = {1, 6, 17, 64, 65, 577};
     for (EACH(l, lengths))
         for (EACH(t, float_types))
@@ -148,8 +142,7 @@ static void layer_norm(void **state) {
 }
 
 /* Rows enough for several blocks of them. */
-static void norm_gradients(void **state) {
-    (void)state;
+UNIT_TEST(norm_gradients) {
     static const int64_t lengths[] = {1, 6, 17, 32, 65, 577};
     for (EACH(l, lengths))
         for (EACH(t, float_types))
@@ -183,8 +176,7 @@ static void norm_gradients(void **state) {
 }
 
 /* The gradients of weight and bias have the same bits with any number of threads. */
-static void norm_gradients_have_one_order(void **state) {
-    (void)state;
+UNIT_TEST(norm_gradients_have_one_order) {
     const int64_t dims[2] = {700, 300}, size = 701 * 300;
     uint64_t seed = 9;
     operand x = test_operand(HT_F32, 2, dims, CONTIGUOUS, ORDINARY, &seed);
@@ -199,7 +191,6 @@ static void norm_gradients_have_one_order(void **state) {
         ht_view out = test_view(threads == 1 ? first : other, HT_F32, 1, &size);
         test_run_ok(devices[n - 1], HT_OP_RMS_NORM_GRAD, &p, 3, in, &out, NULL);
         if (threads > 1) assert_memory_equal(first, other, (size_t)size * sizeof *first);
-        test_devices_free(devices, n);
     }
     free(first), free(other), free(x.memory), free(grad.memory), free(w.memory);
 }
@@ -211,9 +202,8 @@ static void compare_gradient(const comparison *attention, ht_op_id gradient) {
     operand result = test_operand(c.out.dtype, c.out.n_dims, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
     operand grad = test_operand(c.out.dtype, c.out.n_dims, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
     ht_device *devices[TEST_MAX_DEVICES];
-    int n = test_devices(1, devices);
+    test_devices(1, devices);
     test_run_ok(devices[0], c.op, c.params, c.n_in, c.in, &result.view, NULL);
-    test_devices_free(devices, n);
     int64_t size = ht_view_size(&c.in[0]) + ht_view_size(&c.in[1]) + ht_view_size(&c.in[2]);
     c.op = gradient;
     c.n_in = 7;
@@ -227,8 +217,7 @@ static void compare_gradient(const comparison *attention, ht_op_id gradient) {
 }
 
 /* Flat rows of sequences, queries of some of the rows only; the gradient, too. */
-static void attention_of_rows(void **state) {
-    (void)state;
+UNIT_TEST(attention_of_rows) {
     enum { SEQUENCES = 4, MOST = 400 };
     static const struct {
         int64_t kv_heads, group, d, dv;
@@ -275,8 +264,7 @@ static void attention_of_rows(void **state) {
 }
 
 /* Queries, keys, values, a mask and sinks. */
-static void attention(void **state) {
-    (void)state;
+UNIT_TEST(attention) {
     static const struct {
         int64_t batch, kv_heads, group, n_q, n_k, d, dv;
         ht_sdpa_params p;
@@ -317,8 +305,7 @@ static void attention(void **state) {
 }
 
 /* Masks with numbers that hide keys, up to whole spans and all of them, for few queries and for many. */
-static void attention_under_extreme_masks(void **state) {
-    (void)state;
+UNIT_TEST(attention_under_extreme_masks) {
     enum { N_K = 1300 };
     static const float hiding[] = {-INFINITY, -FLT_MAX, -1e30f};
     for (int64_t n_q = 1; n_q < 40; n_q += 19)
@@ -350,8 +337,7 @@ static void attention_under_extreme_masks(void **state) {
 }
 
 /* Attention has the same bits with any number of threads and with every instruction set. */
-static void attention_has_one_order(void **state) {
-    (void)state;
+UNIT_TEST(attention_has_one_order) {
     enum { N_K = 1700, D = 48 };
     static const int64_t queries[] = {1, 2, 5, 75};
     for (EACH(i, queries)) {
@@ -373,7 +359,6 @@ static void attention_has_one_order(void **state) {
                 test_run_ok(devices[d], HT_OP_SDPA, &p, 5, views, &out, NULL);
                 if (!begins) assert_memory_equal(first, other, (size_t)size * sizeof *first);
             }
-            test_devices_free(devices, n);
         }
         free(first), free(other);
         for (int a = 0; a < 3; a++) free(in[a].memory);
@@ -381,8 +366,7 @@ static void attention_has_one_order(void **state) {
 }
 
 /* Products and gathers that vector devices take from the plain ones or may come to have of their own. */
-static void matmul_and_take(void **state) {
-    (void)state;
+UNIT_TEST(matmul_and_take) {
     for (EACH(t, float_types))
         for (int transposed = 0; transposed < 2; transposed++)
             for (int how = 0; how < LAYOUT_COUNT; how++) {

@@ -2,7 +2,7 @@
  * rows and many, by rows and by columns of the matrix, sizes that fill neither lanes nor blocks, any bits as numbers. */
 #include "base/dtype.h"
 #include "cpu/element.h"
-#include "support/kernels.h"
+#include "support/operands.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -11,35 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EACH(i, list)                                                                                                  \
-    size_t i = 0;                                                                                                      \
-    i < sizeof(list) / sizeof *(list);                                                                                 \
-    i++
-
-static ht_device *one[TEST_MAX_DEVICES], *three[TEST_MAX_DEVICES];
-static int n_devices;
-
-static int start(void **state) {
-    (void)state;
-    n_devices = test_devices(1, one);
-    return test_devices(3, three) == n_devices ? 0 : -1;
-}
-static int stop(void **state) {
-    (void)state;
-    test_devices_free(one, n_devices);
-    test_devices_free(three, n_devices);
-    return 0;
-}
-
 static void fill(ht_dtype dtype, void *to, int64_t n, float factor, uint64_t *state) {
     for (int64_t i = 0; i < n; i++) ht_set_f32(dtype, to, i, factor * test_random_float(state));
-}
-
-/* An exactly sized block of memory, so that sanitizers see a read behind it. */
-static void *room(size_t bytes) {
-    void *p = malloc(bytes ? bytes : 1);
-    assert_non_null(p);
-    return p;
 }
 
 typedef struct quantised {
@@ -52,15 +25,15 @@ static quantised random_matrix(const ht_quantization *how, ht_dtype dtype, int64
     const bool affine = how->mode == HT_QUANT_AFFINE;
     const int64_t words[3] = {lead, rows, columns * how->bits / 32}, groups[3] = {lead, rows, columns / how->group};
     const int64_t n = lead * rows * words[2], n_groups = lead * rows * groups[2];
-    uint32_t *numbers = room((size_t)n * 4);
+    uint32_t *numbers = test_room((size_t)n * 4);
     for (int64_t i = 0; i < n; i++) {
         numbers[i] = test_random(state);
         if (how->mode == HT_QUANT_MXFP8 && !any_bits) numbers[i] &= 0xbfbfbfbfu; /* no NaN */
     }
     quantised q = {.numbers = test_view(numbers, HT_U32, 3, words), .biases = test_absent()};
-    void *scales = room((size_t)n_groups * 4);
+    void *scales = test_room((size_t)n_groups * 4);
     if (affine) {
-        void *biases = room((size_t)n_groups * 4);
+        void *biases = test_room((size_t)n_groups * 4);
         fill(dtype, scales, n_groups, 4.0f / (float)(1 << how->bits), state);
         fill(dtype, biases, n_groups, 1.0f, state);
         q.biases = test_view(biases, dtype, 3, groups);
@@ -78,29 +51,20 @@ static void matrix_free(quantised *q) {
     if (!ht_view_absent(&q->biases)) free(q->biases.data);
 }
 
-static void compare(const ht_quantize_params *p, const ht_view *in, const int64_t *shape, const char *what) {
-    int64_t size = shape[0] * shape[1] * shape[2];
-    ht_dtype dtype = in[0].dtype;
-    void *want = room((size_t)size * 4), *got = room((size_t)size * 4);
-    ht_view to = test_view(want, dtype, 3, shape);
-    test_run_ok(one[0], HT_OP_QUANTIZED_MATMUL, p, 6, in, &to, NULL);
-    to.data = got;
-    double rounding = dtype == HT_F32 ? 3e-5 : dtype == HT_F16 ? 0x1p-10 : 0x1p-7;
-    for (int d = 1; d < n_devices; d++)
-        for (int t = 0; t < 2; t++) {
-            ht_device *device = t ? three[d] : one[d];
-            memset(got, 0x5a, (size_t)size * ht_dtype_bytes(dtype));
-            test_run_ok(device, HT_OP_QUANTIZED_MATMUL, p, 6, in, &to, NULL);
-            for (int64_t i = 0; i < size; i++) {
-                double x = ht_get_f64(dtype, got, i), y = ht_get_f64(dtype, want, i);
-                bool alike = isnan(y) ? isnan(x) : fabs(x - y) <= rounding * fmax(1.0, fabs(y));
-                if (!alike)
-                    fail_msg("%s, mode %d, %d bits in groups of %d, %s, %s: element %lld of %lld is %g, not %g",
-                             device->instruction_set, (int)p->how.mode, p->how.bits, p->how.group, what,
-                             ht_dtype_name(dtype), (long long)i, (long long)size, x, y);
-            }
-        }
-    free(want), free(got);
+/* Within `tolerance`, or rounding to the type, of what the plain kernel gives; 0: the same bits. */
+static void compare(ht_op_id op, const ht_quantize_params *p, int n_in, const ht_view *in, ht_view out,
+                    double tolerance, const char *what) {
+    char described[128];
+    snprintf(described, sizeof described, "mode %d, %d bits in groups of %d, part %d, %s", (int)p->how.mode,
+             p->how.bits, p->how.group, p->part, what);
+    comparison c = {.op = op, .params = p, .n_in = n_in, .out = out, .tolerance = tolerance, .what = described};
+    memcpy(c.in, in, (size_t)n_in * sizeof *in);
+    assert_int_equal(test_compare(&c), HT_OK);
+}
+
+static void compare_product(const ht_quantize_params *p, const ht_view in[6], const int64_t *dims, const char *what) {
+    const ht_dtype dtype = in[0].dtype;
+    compare(HT_OP_QUANTIZED_MATMUL, p, 6, in, test_view(NULL, dtype, 3, dims), dtype == HT_F32 ? 3e-5 : 1e-9, what);
 }
 
 static const ht_quantization modes[] = {{HT_QUANT_AFFINE, 64, 2},  {HT_QUANT_AFFINE, 32, 2}, {HT_QUANT_AFFINE, 32, 3},
@@ -110,8 +74,7 @@ static const ht_quantization modes[] = {{HT_QUANT_AFFINE, 64, 2},  {HT_QUANT_AFF
                                         {HT_QUANT_MXFP4, 32, 4},   {HT_QUANT_MXFP8, 32, 8},  {HT_QUANT_NVFP4, 16, 4},
                                         {HT_QUANT_AFFINE, 128, 3}, {HT_QUANT_AFFINE, 128, 2}};
 
-static void products(void **state) {
-    (void)state;
+UNIT_TEST(products) {
     static const int64_t ms[] = {1, 2, 7, 9, 200};
     static const int64_t sizes[][2] = {
         {1, 1}, {17, 1}, {130, 2}, {33, 5}, {300, 2}}; /* rows, and columns in groups of 128 */
@@ -131,7 +94,7 @@ static void products(void **state) {
                     quantised q = random_matrix(&modes[i], dtype, 1, rows, columns, false, &seed);
                     const int64_t in_shape[3] = {1, ms[k], transpose ? columns : rows};
                     const int64_t out_shape[3] = {1, ms[k], transpose ? rows : columns};
-                    void *x = room((size_t)(in_shape[1] * in_shape[2]) * 4);
+                    void *x = test_room((size_t)(in_shape[1] * in_shape[2]) * 4);
                     fill(dtype, x, in_shape[1] * in_shape[2], 1.0f, &seed);
                     const ht_quantize_params p = {.how = modes[i], .transpose = transpose};
                     const ht_view in[6] = {
@@ -139,22 +102,21 @@ static void products(void **state) {
                     char what[64];
                     snprintf(what, sizeof what, "%lld rows by [%lld, %lld]%s", (long long)ms[k], (long long)rows,
                              (long long)columns, transpose ? " transposed" : "");
-                    compare(&p, in, out_shape, what);
+                    compare_product(&p, in, out_shape, what);
                     free(x);
                     matrix_free(&q);
                 }
 }
 
 /* Every code of the 8-bit floats, among them NaN and what f32 would keep as denormal numbers on the way. */
-static void all_codes(void **state) {
-    (void)state;
+UNIT_TEST(all_codes) {
     const ht_quantization how = {HT_QUANT_MXFP8, 32, 8};
     uint64_t seed = 5;
     for (int transpose = 0; transpose < 2; transpose++)
         for (int64_t m = 1; m < 14; m += 12) {
             quantised q = random_matrix(&how, HT_F32, 1, 40, 288, true, &seed);
             const int64_t in_shape[3] = {1, m, transpose ? 288 : 40}, out_shape[3] = {1, m, transpose ? 40 : 288};
-            float *x = room((size_t)(m * in_shape[2]) * sizeof *x);
+            float *x = test_room((size_t)(m * in_shape[2]) * sizeof *x);
             memset(x, 0, (size_t)(m * in_shape[2]) * sizeof *x);
             for (int64_t i = 0; i < m; i++) x[i * in_shape[2] + 3 * i] = 2048.0f; /* one element alone */
             const ht_quantize_params p = {.how = how, .transpose = transpose};
@@ -164,15 +126,14 @@ static void all_codes(void **state) {
                 if ((((uint8_t *)q.numbers.data)[i] & 127) == 127) ((uint8_t *)q.numbers.data)[i] = 1;
             const ht_view in[6] = {
                 test_view(x, HT_F32, 3, in_shape), q.numbers, q.scales, q.biases, test_absent(), test_absent()};
-            compare(&p, in, out_shape, "all codes");
+            compare_product(&p, in, out_shape, "all codes");
             free(x);
             matrix_free(&q);
         }
 }
 
 /* Matrices by index: runs of few rows beside runs of many. */
-static void chosen(void **state) {
-    (void)state;
+UNIT_TEST(chosen) {
     int32_t right[40], left[40];
     for (int i = 0; i < 40; i++) {
         right[i] = i < 20 ? 2 : i % 5 ? i % 2 : 3;
@@ -185,44 +146,19 @@ static void chosen(void **state) {
             uint64_t seed = i + 1;
             quantised q = random_matrix(&modes[i], HT_F32, 4, 35, 256, false, &seed);
             const int64_t in_shape[3] = {7, 1, transpose ? 256 : 35}, out_shape[3] = {n, 1, transpose ? 35 : 256};
-            void *x = room((size_t)(7 * in_shape[2]) * 4);
+            void *x = test_room((size_t)(7 * in_shape[2]) * 4);
             fill(HT_F32, x, 7 * in_shape[2], 1.0f, &seed);
             const ht_quantize_params p = {.how = modes[i], .transpose = transpose};
             const ht_view in[6] = {
                 test_view(x, HT_F32, 3, in_shape), q.numbers, q.scales, q.biases, test_view(left, HT_I32, 1, &n),
                 test_view(right, HT_I32, 1, &n)};
-            compare(&p, in, out_shape, transpose ? "chosen, transposed" : "chosen");
+            compare_product(&p, in, out_shape, transpose ? "chosen, transposed" : "chosen");
             free(x);
             matrix_free(&q);
         }
 }
 
 /* ---- made and read, to the bit ---- */
-
-static void same_bits(ht_op_id op, const ht_quantize_params *p, int n_in, const ht_view *in, ht_view out, size_t bytes,
-                      const char *what) {
-    uint8_t *want = room(bytes), *got = room(bytes);
-    out.data = want;
-    test_run_ok(one[0], op, p, n_in, in, &out, NULL);
-    out.data = got;
-    for (int d = 1; d < n_devices; d++)
-        for (int t = 0; t < 2; t++) {
-            memset(got, 0x5a, bytes);
-            test_run_ok(t ? three[d] : one[d], op, p, n_in, in, &out, NULL);
-            for (size_t i = 0; i < bytes / ht_dtype_bytes(out.dtype); i++) {
-                size_t at = i * ht_dtype_bytes(out.dtype);
-                bool alike = memcmp(got + at, want + at, ht_dtype_bytes(out.dtype)) == 0;
-                if (!alike && ht_dtype_is_float(out.dtype)) /* NaN has many forms */
-                    alike =
-                        isnan(ht_get_f64(out.dtype, want, (int64_t)i)) && isnan(ht_get_f64(out.dtype, got, (int64_t)i));
-                if (!alike)
-                    fail_msg("%s, mode %d, %d bits in groups of %d, part %d, %s: element %zu is %g, not %g",
-                             one[d]->instruction_set, (int)p->how.mode, p->how.bits, p->how.group, p->part, what, i,
-                             ht_get_f64(out.dtype, got, (int64_t)i), ht_get_f64(out.dtype, want, (int64_t)i));
-            }
-        }
-    free(want), free(got);
-}
 
 /* What stands in a group: numbers of one size or many, values between two codes, none, one alone, and what is no number. */
 static float element(int group, int i, uint64_t *state) {
@@ -246,20 +182,20 @@ static float element(int group, int i, uint64_t *state) {
 }
 
 /* [3, 14 groups] in rows, and as the view of an array whose rows lie the other way. */
-static void made_and_read(void **state) {
-    (void)state;
+UNIT_TEST(made_and_read) {
     enum { ROWS = 3, GROUPS = 14 };
-    static const ht_dtype dtypes[] = {HT_F32, HT_F16, HT_BF16, HT_F64};
+    ht_device *plain[TEST_MAX_DEVICES];
+    test_devices(1, plain);
     for (EACH(i, modes))
-        for (EACH(d, dtypes))
+        for (EACH(d, float_types))
             for (int turned = 0; turned < 2; turned++) {
                 if (TEST_SLOW && (i + d + (size_t)turned) % 4) continue;
-                const ht_dtype dtype = dtypes[d];
+                const ht_dtype dtype = float_types[d];
                 const int group = modes[i].group;
                 const int64_t columns = GROUPS * group, words[2] = {ROWS, columns * modes[i].bits / 32};
-                const int64_t groups[2] = {ROWS, GROUPS}, shape[2] = {ROWS, columns};
+                const int64_t groups[2] = {ROWS, GROUPS}, whole[2] = {ROWS, columns};
                 uint64_t seed = i + 1;
-                ht_view w = test_view(room((size_t)(ROWS * columns) * 8), dtype, 2, shape);
+                ht_view w = test_view(test_room((size_t)(ROWS * columns) * 8), dtype, 2, whole);
                 if (turned) w.stride[0] = 1, w.stride[1] = ROWS;
                 for (int64_t row = 0; row < ROWS; row++)
                     for (int64_t c = 0; c < columns; c++)
@@ -273,14 +209,12 @@ static void made_and_read(void **state) {
                 ht_quantize_params p = {.how = modes[i], .dtype = dtype};
                 for (p.part = 0; p.part < (affine ? 3 : 2); p.part++) {
                     ht_view *out = &part[p.part];
-                    const size_t used = p.part ? (size_t)(ROWS * GROUPS) * ht_dtype_bytes(out->dtype) : bytes[0];
-                    same_bits(HT_OP_QUANTIZE, &p, 1, &w, *out, used, turned ? "turned" : "rows");
-                    out->data = room(bytes[p.part]);
-                    test_run_ok(one[0], HT_OP_QUANTIZE, &p, 1, &w, out, NULL);
+                    compare(HT_OP_QUANTIZE, &p, 1, &w, *out, 0, turned ? "turned" : "rows");
+                    out->data = test_room(bytes[p.part]);
+                    test_run_ok(plain[0], HT_OP_QUANTIZE, &p, 1, &w, out, NULL);
                 }
                 p.part = 0;
-                same_bits(HT_OP_DEQUANTIZE, &p, 3, part, test_view(NULL, dtype, 2, shape),
-                          (size_t)(ROWS * columns) * ht_dtype_bytes(dtype), "read");
+                compare(HT_OP_DEQUANTIZE, &p, 3, part, test_view(NULL, dtype, 2, whole), 0, "read");
                 for (int k = 0; k < 3; k++)
                     if (!ht_view_absent(&part[k])) free(part[k].data);
                 free(w.data);
@@ -294,5 +228,5 @@ int main(void) {
         cmocka_unit_test(all_codes),
         cmocka_unit_test(chosen),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

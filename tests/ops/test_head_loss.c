@@ -149,8 +149,7 @@ static void check(const fixture *f, int64_t t, float scale, float cap) {
     }
 }
 
-static void losses_and_gradients(void **state) {
-    (void)state;
+UNIT_TEST(losses_and_gradients) {
     static const ht_weight_type types[] = {HT_W_F32, HT_W_BF16, HT_W_Q8_0, HT_W_Q4_K, HT_W_Q6_K, HT_W_IQ2_XS};
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++) {
         if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
@@ -171,8 +170,7 @@ static void losses_and_gradients(void **state) {
     }
 }
 
-static void a_target_that_is_no_token(void **state) {
-    (void)state;
+UNIT_TEST(a_target_that_is_no_token) {
     fixture f = make(ht_cpu_matrix_ops(ht_cpu_isa_best(), HT_W_F32, HT_PRECISION_REFERENCE), HT_W_F32, 50, 8);
     const ht_head_loss_params p = {&f.matrix, 1, 0};
     float x[24] = {0}, loss[6];

@@ -9,8 +9,7 @@
 static char **expected;
 static int n_expected;
 
-static void found_by_name(void **state) {
-    (void)state;
+UNIT_TEST(found_by_name) {
     for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {
         const char *name = ht_cpu_isa_name((ht_cpu_isa)i);
         ht_cpu_isa found = HT_CPU_ISA_COUNT;
@@ -27,8 +26,7 @@ static void found_by_name(void **state) {
     }
 }
 
-static void best_without_a_name(void **state) {
-    (void)state;
+UNIT_TEST(best_without_a_name) {
     ht_cpu_isa found = HT_CPU_ISA_COUNT;
     assert_int_equal(ht_cpu_isa_find(NULL, &found, NULL), HT_OK);
     assert_int_equal(found, ht_cpu_isa_best());
@@ -70,8 +68,7 @@ static const struct processor {
     {"Neoverse V1", {.hwcap = 1 << 1 | 1 << 20, .hwcap2 = 1 << 13}, 1 << HT_CPU_NEON | 1 << HT_CPU_I8MM},
 };
 
-static void sets_of_processors(void **state) {
-    (void)state;
+UNIT_TEST(sets_of_processors) {
     for (size_t p = 0; p < sizeof processors / sizeof *processors; p++)
         for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {
             const bool wanted = i == HT_CPU_REFERENCE || (processors[p].have >> i & 1);
@@ -81,8 +78,7 @@ static void sets_of_processors(void **state) {
         }
 }
 
-static void as_expected(void **state) {
-    (void)state;
+UNIT_TEST(as_expected) {
     int n = 0;
     if (!n_expected) skip();
     for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {

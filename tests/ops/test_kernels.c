@@ -46,8 +46,7 @@ static void some_layouts(ht_op_id op, const void *params, int n_in, ht_dtype fro
                 elementwise_case(op, params, n_in, from, to, &shapes[which[s]], how, (values)(how % VALUES_COUNT), 0.0);
 }
 
-static void elementwise(void **state) {
-    (void)state;
+UNIT_TEST(elementwise) {
     static const ht_op_id unary[] = {HT_OP_NEGATIVE, HT_OP_ABS,   HT_OP_SQUARE,    HT_OP_SQRT,  HT_OP_RSQRT,
                                      HT_OP_EXP,      HT_OP_LOG,   HT_OP_SIN,       HT_OP_COS,   HT_OP_TANH,
                                      HT_OP_SIGMOID,  HT_OP_SILU,  HT_OP_GELU_TANH, HT_OP_SCALE, HT_OP_SOFTCAP,
@@ -75,8 +74,7 @@ static void elementwise(void **state) {
     }
 }
 
-static void integers(void **state) {
-    (void)state;
+UNIT_TEST(integers) {
     static const ht_op_id unary[] = {HT_OP_NEGATIVE, HT_OP_ABS, HT_OP_SQUARE, HT_OP_SIGN, HT_OP_BITWISE_INVERT};
     static const ht_op_id binary[] = {HT_OP_ADD,          HT_OP_SUBTRACT,    HT_OP_MULTIPLY,    HT_OP_DIVIDE,
                                       HT_OP_MINIMUM,      HT_OP_MAXIMUM,     HT_OP_BITWISE_AND, HT_OP_BITWISE_OR,
@@ -88,8 +86,7 @@ static void integers(void **state) {
     }
 }
 
-static void tests_and_comparisons(void **state) {
-    (void)state;
+UNIT_TEST(tests_and_comparisons) {
     static const ht_op_id unary[] = {HT_OP_IS_NAN, HT_OP_IS_INF, HT_OP_IS_FINITE, HT_OP_LOGICAL_NOT};
     static const ht_op_id binary[] = {HT_OP_EQUAL, HT_OP_NOT_EQUAL, HT_OP_LESS, HT_OP_LESS_EQUAL};
     for (int t = HT_BOOL; t < HT_DTYPE_COUNT; t++) {
@@ -100,15 +97,13 @@ static void tests_and_comparisons(void **state) {
     some_layouts(HT_OP_LOGICAL_OR, NULL, 2, HT_BOOL, HT_BOOL);
 }
 
-static void casts(void **state) {
-    (void)state;
+UNIT_TEST(casts) {
     for (int from = HT_BOOL; from < HT_DTYPE_COUNT; from++)
         for (int to = HT_BOOL; to < HT_DTYPE_COUNT; to++)
             if (from != to) some_layouts(HT_OP_CAST, NULL, 1, (ht_dtype)from, (ht_dtype)to);
 }
 
-static void choices(void **state) {
-    (void)state;
+UNIT_TEST(choices) {
     static const int which[] = {0, 6, 8, 13, 15, 18};
     for (int t = HT_BOOL; t < HT_DTYPE_COUNT; t++)
         for (EACH(s, which))
@@ -157,8 +152,7 @@ static operand operand_across(ht_dtype dtype, const shape *s, uint64_t *state) {
     return o;
 }
 
-static void operands_across(void **state) {
-    (void)state;
+UNIT_TEST(operands_across) {
     static const shape some[] = {{2, {67, 131}},      {2, {131, 64}},     {2, {5, 1500}},
                                  {2, {1500, 5}},      {2, {4, 4}},        {3, {3, 70, 65}},
                                  {3, {70, 3, 66}},    {3, {9, 300, 3}},   {3, {7, 8, 9}},

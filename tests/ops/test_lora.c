@@ -31,12 +31,6 @@ typedef struct fixture {
     ht_lora_set set[N_SETS];
 } fixture;
 
-static float *random_floats(int64_t n, uint64_t *seed) {
-    float *x = test_alloc((size_t)n * sizeof *x);
-    for (int64_t i = 0; i < n; i++) x[i] = test_random_float(seed);
-    return x;
-}
-
 /* n random floats, and NaN where kernels may read but must not use what they read. */
 static float *with_spare(int64_t n, uint64_t *seed) {
     float *x = malloc((size_t)(n + HT_LORA_SPARE) * sizeof *x);
@@ -159,8 +153,8 @@ static data make_data(const fixture *f, const sequences *q) {
     uint64_t seed = 11;
     data d = {.n = q->asked ? rows_of(q) / 2 : rows_of(q), .x_row = s->n_in * (s->x_step ? s->x_step : 1) + 5};
     d.items = d.n * s->per_row;
-    d.x = random_floats(d.items * d.x_row, &seed);
-    d.y = random_floats(d.items * s->n_out, &seed);
+    d.x = test_random_floats(d.items * d.x_row, 1, &seed);
+    d.y = test_random_floats(d.items * s->n_out, 1, &seed);
     d.ids = test_alloc((size_t)(d.items + 1) * sizeof *d.ids);
     for (int64_t i = 0; i < d.items; i++)
         d.ids[i] = s->n_experts ? (int32_t)(test_random(&seed) % (uint32_t)s->n_experts) : 0;
@@ -219,8 +213,6 @@ static void check(const shape *s, const sequences *q) {
         run(three[i], &f, q, d.n, d.x, again, d.ids, again); /* in place */
         assert_memory_equal(again, first, bytes);
     }
-    test_devices_free(one, n);
-    test_devices_free(three, n);
     free(first);
     free(again);
     free(d.x);
@@ -241,8 +233,7 @@ static void check_mixes(const shape *s) {
     for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) check(s, &mixes[i]);
 }
 
-static void dense_of_odd_sizes(void **state) {
-    (void)state;
+UNIT_TEST(dense_of_odd_sizes) {
     static const int64_t sizes[][2] = {{1, 1}, {7, 33}, {256, 16}, {257, 100}, {600, 47}};
     static const int64_t ranks[] = {1, 2, 8, 15, 16, 17, 33, 64, 70};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -252,27 +243,21 @@ static void dense_of_odd_sizes(void **state) {
         }
 }
 
-static void every_rank(void **state) {
-    (void)state;
+UNIT_TEST(every_rank) {
     for (int64_t rank = 1; rank <= 70; rank += TEST_SLOW ? 23 : 1)
         check(&(shape){.n_in = 65, .n_out = 50, .rank = rank, .per_row = 1}, &mixes[3]);
 }
 
 /* More ranks than are taken at a time, and work that threads share. */
-static void large(void **state) {
-    (void)state;
+UNIT_TEST(large) {
     check(&(shape){.n_in = 1030, .n_out = 520, .rank = 300, .per_row = 1}, &mixes[0]);
     check(&(shape){.n_in = 1030, .n_out = 520, .rank = 130, .per_row = 1}, &mixes[4]);
     check(&(shape){.n_in = 2100, .n_out = 1100, .rank = 50, .per_row = 1}, &(sequences){1, {2}, {1}, false});
 }
 
-static void strided(void **state) {
-    (void)state;
-    check_mixes(&(shape){.n_in = 40, .n_out = 30, .rank = 5, .per_row = 1, .x_step = 3});
-}
+UNIT_TEST(strided) { check_mixes(&(shape){.n_in = 40, .n_out = 30, .rank = 5, .per_row = 1, .x_step = 3}); }
 
-static void experts(void **state) {
-    (void)state;
+UNIT_TEST(experts) {
     static const int64_t ranks[] = {1, 8, 19};
     for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++) {
         check_mixes(&(shape){.n_in = 64, .n_out = 33, .rank = ranks[r], .n_experts = 8, .per_row = 3});
@@ -283,8 +268,7 @@ static void experts(void **state) {
     check(&(shape){.n_in = 300, .n_out = 64, .rank = 4, .n_experts = 1, .per_row = 1, .x_of_items = true}, &mixes[3]);
 }
 
-static void unknown_experts_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(unknown_experts_are_refused) {
     fixture f;
     make(&f, (shape){.n_in = 8, .n_out = 8, .rank = 2, .n_experts = 4, .per_row = 1});
     float x[8] = {0}, y[8] = {0};
@@ -304,7 +288,6 @@ static void unknown_experts_are_refused(void **state) {
         assert_int_equal(test_run(d[i], HT_OP_LORA, &(ht_lora_params){PROJECTION, 4}, 3, in, &in[0], NULL, &err),
                          HT_ERR_INTERNAL);
     }
-    test_devices_free(d, n);
     discard(&f);
 }
 

@@ -24,25 +24,25 @@ static long double gelu_tanh(long double x) {
 }
 
 static const function functions[] = {
-    {HT_OP_EXP, v1d_exp, expl, -708.0, 710.0, 1.0, 0.0},
-    {HT_OP_EXPM1, v1d_expm1, expm1l, -50.0, 710.0, 1.1, 0.0},
-    {HT_OP_SINH, v1d_sinh, sinhl, -711.0, 711.0, 1.0, 0.0},
-    {HT_OP_COSH, v1d_cosh, coshl, -711.0, 711.0, 1.0, 0.0},
-    {HT_OP_TANH, v1d_tanh, tanhl, -25.0, 25.0, 1.0, 0.0},
-    {HT_OP_SIGMOID, v1d_sigmoid, sigmoid, -708.0, 50.0, 0.8, 0.0},
-    {HT_OP_SILU, v1d_silu, silu, -710.0, 50.0, 2.5, 0.0},
+    {HT_OP_EXP, ht_exp_f64, expl, -708.0, 710.0, 1.0, 0.0},
+    {HT_OP_EXPM1, ht_expm1_f64, expm1l, -50.0, 710.0, 1.1, 0.0},
+    {HT_OP_SINH, ht_sinh_f64, sinhl, -711.0, 711.0, 1.0, 0.0},
+    {HT_OP_COSH, ht_cosh_f64, coshl, -711.0, 711.0, 1.0, 0.0},
+    {HT_OP_TANH, ht_tanh_f64, tanhl, -25.0, 25.0, 1.0, 0.0},
+    {HT_OP_SIGMOID, ht_sigmoid_f64, sigmoid, -708.0, 50.0, 0.8, 0.0},
+    {HT_OP_SILU, ht_silu_f64, silu, -710.0, 50.0, 2.5, 0.0},
     /* Ours is off by 2.5 on the far left and by 1.5 elsewhere; that left the exponent of the reference is off by 1, too. */
-    {HT_OP_GELU_TANH, v1d_gelu_tanh, gelu_tanh, -21.5, 20.0, 4.0, 0.0},
-    {HT_OP_LOG, v1d_log, logl, 0.5, 2.0, 0.6, 0.0},
-    {HT_OP_LOG2, v1d_log2, log2l, 0.5, 2.0, 0.65, 0.0},
-    {HT_OP_LOG10, v1d_log10, log10l, 0.5, 2.0, 0.65, 0.0},
-    {HT_OP_LOG1P, v1d_log1p, log1pl, -1.0, 2.0, 0.95, 0.0},
-    {HT_OP_SIN, v1d_sin, sinl, -2e9, 2e9, 0.8, 0.0},
-    {HT_OP_COS, v1d_cos, cosl, -100.0, 100.0, 0.8, 0.0},
-    {HT_OP_TAN, v1d_tan, tanl, -100.0, 100.0, 0.95, 0.0},
-    {HT_OP_ARCSIN, v1d_asin, asinl, -1.0, 1.0, 0.7, 0.0},
-    {HT_OP_ARCCOS, v1d_acos, acosl, -1.0, 1.0, 0.7, 0.0},
-    {HT_OP_ARCTAN, v1d_atan, atanl, -4.0, 4.0, 1.1, 0.0},
+    {HT_OP_GELU_TANH, ht_gelu_tanh_f64, gelu_tanh, -21.5, 20.0, 4.0, 0.0},
+    {HT_OP_LOG, ht_log_f64, logl, 0.5, 2.0, 0.6, 0.0},
+    {HT_OP_LOG2, ht_log2_f64, log2l, 0.5, 2.0, 0.65, 0.0},
+    {HT_OP_LOG10, ht_log10_f64, log10l, 0.5, 2.0, 0.65, 0.0},
+    {HT_OP_LOG1P, ht_log1p_f64, log1pl, -1.0, 2.0, 0.95, 0.0},
+    {HT_OP_SIN, ht_sin_f64, sinl, -2e9, 2e9, 0.8, 0.0},
+    {HT_OP_COS, ht_cos_f64, cosl, -100.0, 100.0, 0.8, 0.0},
+    {HT_OP_TAN, ht_tan_f64, tanl, -100.0, 100.0, 0.95, 0.0},
+    {HT_OP_ARCSIN, ht_asin_f64, asinl, -1.0, 1.0, 0.7, 0.0},
+    {HT_OP_ARCCOS, ht_acos_f64, acosl, -1.0, 1.0, 0.7, 0.0},
+    {HT_OP_ARCTAN, ht_atan_f64, atanl, -4.0, 4.0, 1.1, 0.0},
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
@@ -59,46 +59,44 @@ static double between(uint64_t *state, double low, double high) {
 }
 static bool is_denormal(double x) { return x != 0.0 && fabs(x) < 0x1p-1022; }
 
-static const double special[] = {
-    0.0,
-    -0.0,
-    INFINITY,
-    -INFINITY,
-    NAN,
-    1.0,
-    -1.0,
-    0.5,
-    -0.5,
-    2.0,
-    -2.0,
-    709.78,
-    709.79,
-    -708.39,
-    -708.4,
-    -745.2,
-    711.0,
-    -711.0,
-    1e308,
-    -1e308,
-    3.0,
-    1e15,
-    -1e15,
-    0x1p+53,
-    0x1p-1022,
-    -0x1p-1022,
-    0x1p-54,
-    0x1.8p-28,
-    -0x1p-1000,
-    0x1p+1023,
-    0x1.6a09e667f3bcdp-1,
-    0x1.68p-1,
-    0x1.67fffffffffffp-1,
-    0x1.fffffffffffffp-1,
-    0x1.0000000000001p+0,
-    0x1.fffffffffffffp+1023,
-    -0x1.fffffffffffffp+1023,
-    0x1.921fb54442d18p+0,
-};
+static const double special[] = {0.0,
+                                 -0.0,
+                                 INFINITY,
+                                 -INFINITY,
+                                 NAN,
+                                 1.0,
+                                 -1.0,
+                                 0.5,
+                                 -0.5,
+                                 2.0,
+                                 -2.0,
+                                 709.78,
+                                 709.79,
+                                 -708.39,
+                                 -708.4,
+                                 -745.2,
+                                 711.0,
+                                 -711.0,
+                                 1e308,
+                                 -1e308,
+                                 3.0,
+                                 1e15,
+                                 -1e15,
+                                 0x1p+53,
+                                 0x1p-1022,
+                                 -0x1p-1022,
+                                 0x1p-54,
+                                 0x1.8p-28,
+                                 -0x1p-1000,
+                                 0x1p+1023,
+                                 0x1.6a09e667f3bcdp-1,
+                                 0x1.68p-1,
+                                 0x1.67fffffffffffp-1,
+                                 0x1.fffffffffffffp-1,
+                                 0x1.0000000000001p+0,
+                                 0x1.fffffffffffffp+1023,
+                                 -0x1.fffffffffffffp+1023,
+                                 0x1.921fb54442d18p+0};
 
 /* Arguments: special ones, any bits, numbers where the function is one, small ones and ones of all sizes. */
 static void make_arguments(double low, double high, double *x) {
@@ -128,8 +126,7 @@ static double error_of(double got, long double want, double floor) {
     return (double)(difference / ldexpl(1.0L, (exponent < -1021 ? -1021 : exponent) - 53));
 }
 
-static void close_to_libm(void **state) {
-    (void)state;
+UNIT_TEST(close_to_libm) {
     double *x = malloc((size_t)n_arguments * sizeof *x);
     for (int k = 0; k < FUNCTIONS; k++) {
         const function *f = &functions[k];
@@ -145,32 +142,21 @@ static void close_to_libm(void **state) {
 }
 
 /* Whatever the device, with tails and in order, the kernel gives the bits of base/math_double.h. */
-static void same_bits_on_every_device(void **state) {
-    (void)state;
-    ht_device *devices[TEST_MAX_DEVICES];
-    const int n = test_devices(2, devices);
-    double *x = malloc((size_t)n_arguments * sizeof *x), *y = malloc((size_t)n_arguments * sizeof *y);
+UNIT_TEST(same_bits_on_every_device) {
+    double *x = malloc((size_t)n_arguments * sizeof *x), *want = malloc((size_t)n_arguments * sizeof *want);
     const unsigned flush = ht_flush_denormals();
-    for (int d = 0; d < n; d++)
-        for (int k = 0; k < FUNCTIONS; k++) {
-            const function *f = &functions[k];
-            make_arguments(f->low, f->high, x);
-            for (int64_t count = 1; count <= n_arguments; count = count < 18                ? count + 1
-                                                                  : count < n_arguments - 5 ? n_arguments - 5
-                                                                                            : n_arguments + 1) {
-                const ht_view in = test_view(x, HT_F64, 1, &count), out = test_view(y, HT_F64, 1, &count);
-                test_run_ok(devices[d], f->op, NULL, 1, &in, &out, NULL);
-                for (int64_t i = 0; i < count; i++) {
-                    const double want = f->ours(x[i]);
-                    if (ht_double_bits(want) != ht_double_bits(y[i]) && !(isnan(want) && isnan(y[i])))
-                        fail_msg("%s(%a) = %a with %s, %a in plain C", test_op_name(f->op), x[i], y[i],
-                                 devices[d]->instruction_set, want);
-                }
-            }
+    for (int k = 0; k < FUNCTIONS; k++) {
+        const function *f = &functions[k];
+        make_arguments(f->low, f->high, x);
+        for (int i = 0; i < n_arguments; i++) want[i] = f->ours(x[i]);
+        for (int64_t n = 1; n <= 19; n++) {
+            const int64_t count = n < 19 ? n : n_arguments - 5;
+            const ht_view in = test_view(x, HT_F64, 1, &count);
+            test_same_bits(f->op, 1, &in, want);
         }
+    }
     ht_restore_denormals(flush);
-    free(x), free(y);
-    test_devices_free(devices, n);
+    free(x), free(want);
 }
 
 /* ---- of two arguments ---- */
@@ -188,9 +174,9 @@ static long double logaddexp(long double a, long double b) {
     return isinf(high) || isinf(low) ? high : high + log1pl(expl(low - high));
 }
 static const function2 functions2[] = {
-    {HT_OP_LOGADDEXP, v1d_logaddexp, logaddexp, 1.0, 4e-16}, /* it may cancel */
-    {HT_OP_ARCTAN2, v1d_atan2, atan2l, 1.05, 0.0},
-    {HT_OP_POWER, v1d_pow, powl, 1.1, 0.0},
+    {HT_OP_LOGADDEXP, ht_logaddexp_f64, logaddexp, 1.0, 4e-16}, /* it may cancel */
+    {HT_OP_ARCTAN2, ht_atan2_f64, atan2l, 1.05, 0.0},
+    {HT_OP_POWER, ht_pow_f64, powl, 1.1, 0.0},
 };
 enum { FUNCTIONS2 = sizeof functions2 / sizeof *functions2 };
 
@@ -212,8 +198,7 @@ static void make_pairs(double *a, double *b) {
     }
 }
 
-static void pairs_close_to_libm(void **state) {
-    (void)state;
+UNIT_TEST(pairs_close_to_libm) {
     double *a = malloc((size_t)n_arguments * sizeof *a), *b = malloc((size_t)n_arguments * sizeof *b);
     make_pairs(a, b);
     for (int k = 0; k < FUNCTIONS2; k++) {
@@ -228,32 +213,21 @@ static void pairs_close_to_libm(void **state) {
     free(a), free(b);
 }
 
-static void pairs_same_bits_on_every_device(void **state) {
-    (void)state;
-    ht_device *devices[TEST_MAX_DEVICES];
-    const int n = test_devices(2, devices);
+UNIT_TEST(pairs_same_bits_on_every_device) {
     double *a = malloc((size_t)n_arguments * sizeof *a), *b = malloc((size_t)n_arguments * sizeof *b),
-           *y = malloc((size_t)n_arguments * sizeof *y);
+           *want = malloc((size_t)n_arguments * sizeof *want);
     make_pairs(a, b);
     const int64_t counts[] = {1, 7, 8, 9, 17, n_arguments - 3};
     const unsigned flush = ht_flush_denormals();
-    for (int d = 0; d < n; d++)
-        for (int k = 0; k < FUNCTIONS2; k++)
-            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-                const int64_t count = counts[c];
-                const ht_view in[2] = {test_view(a, HT_F64, 1, &count), test_view(b, HT_F64, 1, &count)};
-                const ht_view out = test_view(y, HT_F64, 1, &count);
-                test_run_ok(devices[d], functions2[k].op, NULL, 2, in, &out, NULL);
-                for (int64_t i = 0; i < count; i++) {
-                    const double want = functions2[k].ours(a[i], b[i]);
-                    if (ht_double_bits(want) != ht_double_bits(y[i]) && !(isnan(want) && isnan(y[i])))
-                        fail_msg("%s(%a, %a) = %a with %s, %a in plain C", test_op_name(functions2[k].op), a[i], b[i],
-                                 y[i], devices[d]->instruction_set, want);
-                }
-            }
+    for (int k = 0; k < FUNCTIONS2; k++) {
+        for (int i = 0; i < n_arguments; i++) want[i] = functions2[k].ours(a[i], b[i]);
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            const ht_view in[2] = {test_view(a, HT_F64, 1, &counts[c]), test_view(b, HT_F64, 1, &counts[c])};
+            test_same_bits(functions2[k].op, 2, in, want);
+        }
+    }
     ht_restore_denormals(flush);
-    free(a), free(b), free(y);
-    test_devices_free(devices, n);
+    free(a), free(b), free(want);
 }
 
 int main(void) {

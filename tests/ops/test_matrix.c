@@ -1,6 +1,7 @@
 /* Matrix products: against plain loops, and bit for bit against the order that cpu/matrix_kernels.h documents; the same
  * bits for any number of rows beside each other and any number of threads; rows given back exactly. */
 #include "base/checked.h"
+#include "base/half.h"
 #include "cpu/matrix.h"
 #include "cpu/matrix_kernels.h"
 #include "cpu/matrix_ops.h"
@@ -21,15 +22,14 @@ typedef struct product {
     float *dense; /* [n_rows][k] */
     float *bias;
     test_block *blocks; /* [n_rows][k / 32]; NULL for dense types */
+    bool in_words;      /* whether the kernel multiplies words */
 } product;
 
-static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t seed) {
-    product p = {.type = type, .n_rows = n_rows, .k = k};
+static product product_of(ht_weight_type type, int64_t n_rows, int64_t k, uint8_t *stored, uint64_t seed) {
+    product p = {.type = type, .n_rows = n_rows, .k = k, .stored = stored};
     size_t row = test_row_bytes(type, k);
-    p.stored = test_alloc((size_t)n_rows * row);
     p.dense = test_alloc((size_t)(n_rows * k) * sizeof(float));
     p.bias = test_alloc((size_t)n_rows * sizeof(float));
-    test_random_weights(type, n_rows, k, &seed, p.stored);
     for (int64_t r = 0; r < n_rows; r++) {
         ht_dequantize(type, p.stored + (size_t)r * row, k, p.dense + r * k);
         p.bias[r] = test_random_float(&seed);
@@ -40,6 +40,12 @@ static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint
             p.blocks[i] = test_block_of(type, p.stored + (size_t)(i / (k / 32)) * row, i % (k / 32));
     }
     return p;
+}
+
+static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t seed) {
+    uint8_t *stored = test_alloc((size_t)n_rows * test_row_bytes(type, k));
+    test_random_weights(type, n_rows, k, &seed, stored);
+    return product_of(type, n_rows, k, stored, seed);
 }
 
 static void free_product(product *p) {
@@ -150,6 +156,35 @@ static float emulate_dense(const product *p, const float *x, int64_t row) {
     return y;
 }
 
+/* Weights of 16 bits as words. */
+static float emulate_words(const product *p, const float *x, int64_t row) {
+    const float *w = p->dense + row * p->k;
+    float y = 0.0f;
+    for (int64_t c = 0; c < p->k; c += 32) {
+        int64_t end = ht_min_i64(c + 32, p->k), t = 0;
+        float peak = 0.0f;
+        int e = -110;
+        bool broken = false;
+        for (int64_t i = c; i < end; i++) {
+            int of_w;
+            peak = fmaxf(peak, fabsf(x[i]));
+            if (!isfinite(w[i]))
+                broken = true;
+            else if (frexpf(w[i], &of_w) != 0.0f && of_w > e)
+                e = of_w;
+        }
+        /* An f16 block of denormals alone is scaled as the least normal number is: no bits of it are lost either way. */
+        if (p->type == HT_W_F16 && e < -14) e = -14;
+        float s = peak / (float)HT_WORD_X, inverse = s > 0.0f ? 1.0f / s : 0.0f,
+              u = broken ? NAN : ldexpf(1.0f, e - 13);
+        for (int64_t i = c; i < end; i++)
+            if (isfinite(w[i])) t += (int64_t)nearbyint(ldexp(w[i], 13 - e)) * (int64_t)nearbyintf(x[i] * inverse);
+        assert_true(t < INT32_MAX && t > INT32_MIN);
+        y = fmaf((float)(int32_t)t * u, s, y);
+    }
+    return y;
+}
+
 /* The product in f64, and a bound of what a correct kernel may be off: of activations that become numbers q, half the
  * coarsest step of each block; and the rounding of sums. */
 static double exact(const product *p, const float *x, const numbers *q, int64_t row, double *bound) {
@@ -174,6 +209,7 @@ typedef enum input {
     INPUT_RANDOM,
     INPUT_ZERO,
     INPUT_HUGE,
+    INPUT_SMALL,
     INPUT_TINY,
     INPUT_TINIEST,
     INPUT_NEGATIVE,
@@ -188,6 +224,7 @@ static void fill_input(float *x, int64_t n, input kind, uint64_t *state) {
         switch (kind) {
         case INPUT_ZERO: v = 0.0f; break;
         case INPUT_HUGE: v *= 1e30f; break;
+        case INPUT_SMALL: v *= 1e-20f; break;
         case INPUT_TINY: v *= 1e-30f; break;
         case INPUT_TINIEST: v *= 3e-36f; break; /* 1 / scale times 256 is no f32 */
         case INPUT_NEGATIVE: v = -fabsf(v); break;
@@ -206,10 +243,13 @@ static void check_outputs(const product *p, ht_precision precision, const float 
         const float *xi = x + i * ldx;
         numbers *q = quantised ? quantise_row(precision, xi, p->k) : NULL;
         for (int64_t r = 0; r < p->n_rows; r++) {
-            float got = y[i * ldy + r], expected = quantised ? emulate_quantised(p, q, r) : emulate_dense(p, xi, r);
+            float got = y[i * ldy + r], expected = p->in_words ? emulate_words(p, xi, r)
+                                                   : quantised ? emulate_quantised(p, q, r)
+                                                               : emulate_dense(p, xi, r);
             double bound, value = exact(p, xi, q, r, &bound) + (with_bias ? p->bias[r] : 0);
             if (with_bias) expected = expected + p->bias[r];
-            if (memcmp(&got, &expected, sizeof got) != 0 || !(fabs((double)got - value) <= bound + 1e-6))
+            const bool same = isnan(expected) ? isnan(got) : memcmp(&got, &expected, sizeof got) == 0;
+            if (!same || !(p->in_words || fabs((double)got - value) <= bound + 1e-6))
                 fail_msg(
                     "%s %s [%lld, %lld] x %lld rows: y[%lld][%lld] is %.9g, its order gives %.9g, f64 %.9g +- %.3g",
                     what, ht_weight_type_info_of(p->type)->name, (long long)p->n_rows, (long long)p->k, (long long)n_x,
@@ -271,7 +311,7 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
     free_product(&p);
 }
 
-/* Products that test_matrix_half.c compares. */
+/* Products with weights of 16 bits that have tests of their own below. */
 static bool in_words(int isa, int type, ht_precision precision) {
     bool half = type == HT_W_F16 || type == HT_W_BF16;
     return half && precision != HT_PRECISION_REFERENCE && ht_cpu_multiplies_words((ht_cpu_isa)isa);
@@ -300,26 +340,18 @@ static void every_type_everywhere(ht_precision precision) {
                 check_type((ht_cpu_isa)isa, (ht_weight_type)type, precision);
 }
 
-static void test_high(void **state) {
-    (void)state;
-    every_type_everywhere(HT_PRECISION_HIGH);
-}
+UNIT_TEST(test_high) { every_type_everywhere(HT_PRECISION_HIGH); }
 
-static void test_fast(void **state) {
-    (void)state;
-    every_type_everywhere(HT_PRECISION_FAST);
-}
+UNIT_TEST(test_fast) { every_type_everywhere(HT_PRECISION_FAST); }
 
-static void test_reference(void **state) {
-    (void)state;
-    every_type_everywhere(HT_PRECISION_REFERENCE);
-}
+UNIT_TEST(test_reference) { every_type_everywhere(HT_PRECISION_REFERENCE); }
 
 /* Row i alone and among others, with 1, 2 and 4 threads in a soak, else one of these: the same bits. Wide and long enough for
  * every path. */
 static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
     enum { ROWS = 65, OUT = 212 };
-    int64_t k = ht_weight_type_info_of(type)->block > 32 ? 768 : 608;
+    const int block = ht_weight_type_info_of(type)->block;
+    const int64_t k = block > 32 ? 768 : block > 1 ? 608 : 1130;
     uint64_t seed = 5;
     product p = make_product(type, OUT, k, 3);
     ht_matrix m = pack(&p, isa, precision);
@@ -345,8 +377,7 @@ static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precisio
     free_product(&p);
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+UNIT_TEST(test_same_bits) {
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
         for (int type = 0; type < HT_W_COUNT; type++)
             for (int precision = 0; precision < 3; precision++)
@@ -380,8 +411,7 @@ static void check_packing(ht_weight_type type, ht_precision precision, int64_t n
     free_product(&p);
 }
 
-static void test_packing(void **state) {
-    (void)state;
+UNIT_TEST(test_packing) {
     for (int type = 0; type < HT_W_COUNT; type += TEST_WATCHES_THREADS ? 3 : 1)
         for (int precision = 0; precision < (is_repetition(type) ? 1 : 3); precision++) {
             if (TEST_SLOW && (type + precision) % test_cases(3, 1)) continue;
@@ -396,8 +426,7 @@ static void test_packing(void **state) {
 }
 
 /* A row that holds a NaN or an infinity must not look like numbers, and must not disturb its neighbours. */
-static void test_not_finite(void **state) {
-    (void)state;
+UNIT_TEST(test_not_finite) {
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
         for (int i = 0; i < 2 * HT_W_COUNT; i++) {
             if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
@@ -421,8 +450,7 @@ static void test_not_finite(void **state) {
 }
 
 /* Scratch for n rows is enough for fewer, whatever the parts are that they are cut into. */
-static void test_scratch_grows(void **state) {
-    (void)state;
+UNIT_TEST(test_scratch_grows) {
     static const ht_weight_type types[] = {HT_W_Q4_1, HT_W_Q6_K, HT_W_IQ2_XS, HT_W_BF16};
     static const int64_t shapes[][2] = {{768, 2048}, {14336, 4096}, {4096, 1024}, {19, 256}};
     for (int i = 0; i < 4 * 4 * 3 * 2 * HT_CPU_ISA_COUNT; i++) {
@@ -444,12 +472,120 @@ static void test_scratch_grows(void **state) {
     }
 }
 
+/* ---- weights of 16 bits in words: every length of the last block, extreme weights and activations ---- */
+
+/* What the weights of a product are like. */
+typedef enum weights {
+    WEIGHTS_RANDOM,
+    WEIGHTS_SPREAD,  /* any bits but infinities and NaN */
+    WEIGHTS_LARGEST, /* all as large as they can be: the largest sums */
+    WEIGHTS_TINY,    /* about the least exponent, and denormals */
+    WEIGHTS_ZERO,
+    WEIGHTS_BROKEN, /* an infinity here, a NaN there */
+    WEIGHTS_COUNT
+} weights;
+
+static uint16_t half_of(ht_weight_type type, float v) {
+    return type == HT_W_F16 ? ht_f32_to_f16(v) : ht_f32_to_bf16(v);
+}
+
+static uint16_t weight(ht_weight_type type, weights kind, int64_t i, uint64_t *state) {
+    const uint16_t exponent = type == HT_W_F16 ? 0x7c00 : 0x7f80;
+    uint16_t bits = (uint16_t)test_random(state);
+    switch (kind) {
+    case WEIGHTS_SPREAD: return (bits & exponent) == exponent ? (uint16_t)(bits ^ 0x4000) : bits;
+    case WEIGHTS_LARGEST: return half_of(type, type == HT_W_F16 ? 2047.0f / 1024 : 255.0f / 128);
+    case WEIGHTS_TINY: return bits & (type == HT_W_F16 ? 0x87ff : 0x8bff);
+    case WEIGHTS_ZERO: return bits & 0x8000;
+    case WEIGHTS_BROKEN:
+        if (i % 150 == 149) return (uint16_t)(exponent | (bits & 0x8000) | (i % 300 > 150));
+        break;
+    default: break;
+    }
+    return half_of(type, test_random_float(state));
+}
+
+static product make_words(ht_weight_type type, int64_t n_rows, int64_t k, weights kind, uint64_t *state) {
+    uint16_t *stored = test_alloc((size_t)(n_rows * k) * sizeof *stored);
+    for (int64_t i = 0; i < n_rows * k; i++) stored[i] = weight(type, kind, i, state);
+    product p = product_of(type, n_rows, k, (uint8_t *)stored, *state);
+    p.in_words = true;
+    return p;
+}
+
+static void words_of_any_size(ht_cpu_isa isa, ht_weight_type type) {
+    static const int64_t k[] = {1, 2, 3, 16, 17, 31, 32, 33, 63, 64, 65, 511, 512, 513, 560, 1099};
+    static const int64_t n_x[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 64};
+    uint64_t state = 1;
+    for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
+        for (size_t c = 0; c < sizeof k / sizeof *k; c++) {
+            product p = make_words(type, row_counts[r], k[c], WEIGHTS_RANDOM, &state);
+            ht_matrix m = pack(&p, isa, HT_PRECISION_FAST);
+            check_one(&p, &m, HT_PRECISION_FAST, n_x[(r + c) % 10], INPUT_RANDOM, (r + c) % 2, 1 + (int)(c % 2),
+                      &state);
+            free(m.packed);
+            free_product(&p);
+        }
+}
+
+static void extreme_words(ht_cpu_isa isa, ht_weight_type type) {
+    uint64_t state = 2;
+    for (int w = 0; w < WEIGHTS_COUNT; w++)
+        for (int x = 0; x < INPUT_COUNT; x++) {
+            /* Results smaller than a float can be are flushed, at a place that the order does not say. */
+            if (x == INPUT_TINY || x == INPUT_TINIEST) continue;
+            if (type == HT_W_BF16 && (w == WEIGHTS_TINY || w == WEIGHTS_SPREAD) && x == INPUT_SMALL) continue;
+            product p = make_words(type, 33, 300, (weights)w, &state);
+            ht_matrix m = pack(&p, isa, HT_PRECISION_FAST);
+            check_one(&p, &m, HT_PRECISION_FAST, 1, (input)x, false, 1, &state);
+            check_one(&p, &m, HT_PRECISION_FAST, 20, (input)x, true, 2, &state);
+            free(m.packed);
+            free_product(&p);
+        }
+}
+
+/* As close to the exact product as 14 bits allow: half a step of each side, and the rounding of the sums. */
+static void words_are_accurate(ht_cpu_isa isa, ht_weight_type type) {
+    enum { K = 1000, OUT = 64 };
+    uint64_t state = 5;
+    product p = make_words(type, OUT, K, WEIGHTS_RANDOM, &state);
+    ht_matrix m = pack(&p, isa, HT_PRECISION_FAST);
+    float x[K], y[OUT];
+    fill_input(x, K, INPUT_RANDOM, &state);
+    test_multiply(&m, x, K, 1, NULL, y, OUT, 1);
+    for (int r = 0; r < OUT; r++) {
+        double exact = 0, size_x = 0, size_w = 0;
+        for (int i = 0; i < K; i++) {
+            double w = (double)p.dense[r * K + i];
+            exact += w * (double)x[i];
+            size_x = fmax(size_x, fabs((double)x[i]));
+            size_w = fmax(size_w, fabs(w));
+        }
+        /* Errors of either sign: their sum grows as the root of their number. */
+        double step = size_x * size_w * (1.0 / 8191 + 1.0 / 4096);
+        assert_true(fabs((double)y[r] - exact) < 4 * step / sqrt(12.0) * sqrt((double)K));
+    }
+    free(m.packed);
+    free_product(&p);
+}
+
+UNIT_TEST(test_words) {
+    static const ht_weight_type types[] = {HT_W_F16, HT_W_BF16};
+    for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
+        for (int t = 0; t < 2; t++) {
+            if (!ht_cpu_isa_available((ht_cpu_isa)isa) || !in_words(isa, (int)types[t], HT_PRECISION_FAST)) continue;
+            words_of_any_size((ht_cpu_isa)isa, types[t]);
+            extreme_words((ht_cpu_isa)isa, types[t]);
+            words_are_accurate((ht_cpu_isa)isa, types[t]);
+        }
+}
+
 int main(void) {
     ht_flush_denormals();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_packing),    cmocka_unit_test(test_scratch_grows), cmocka_unit_test(test_high),
         cmocka_unit_test(test_fast),       cmocka_unit_test(test_reference),     cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

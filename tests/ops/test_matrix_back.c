@@ -40,7 +40,7 @@ static void multiply(const ht_matrix *m, const float *dy, int64_t ldy, int64_t n
     void *scratch = test_alloc(bytes);
     memset(scratch, 0xff, bytes); /* NaN */
     ht_pool_lease(test_pool(threads));
-    ht_back_mul(m, dy, ldy, n_x, dx, ldx, scratch, test_pool(threads));
+    ht_back_mul(&(ht_product){m, dy, ldy, n_x, NULL, dx, ldx, 0}, scratch, test_pool(threads));
     ht_pool_release(test_pool(threads));
     free(scratch);
 }
@@ -103,8 +103,7 @@ static void check(const ht_matrix_ops *ops, ht_weight_type type, int64_t n_rows,
 
 static bool has_scales_elsewhere(ht_weight_type type) { return ht_weight_is_f8(type); }
 
-static void every_type(void **state) {
-    (void)state;
+UNIT_TEST(every_type) {
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++) {
         if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
         for (int t = 0; t < HT_W_COUNT; t++) {
@@ -124,8 +123,7 @@ static void every_type(void **state) {
     }
 }
 
-static void coarse_heads(void **state) {
-    (void)state;
+UNIT_TEST(coarse_heads) {
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
         if (ht_cpu_isa_available((ht_cpu_isa)isa)) {
             check(ht_cpu_coarse_head_ops((ht_cpu_isa)isa, HT_PRECISION_HIGH), HT_W_Q8_0, 50, 64, true);
@@ -134,8 +132,7 @@ static void coarse_heads(void **state) {
 }
 
 /* No rows, and no gradients. */
-static void empty(void **state) {
-    (void)state;
+UNIT_TEST(empty) {
     fixture f = make(ht_cpu_matrix_ops(HT_CPU_REFERENCE, HT_W_F32, HT_PRECISION_HIGH), HT_W_F32, 4, 3, 1);
     float dx = 5;
     multiply(&f.matrix, NULL, 4, 0, &dx, 3, 1);

@@ -31,8 +31,7 @@ static ht_status status_of(ht_op_id op, const void *params, int n_in, const ht_v
 
 static ht_view row(void *data, ht_dtype dtype, int64_t n) { return test_view(data, dtype, 1, &n); }
 
-static void integers_wrap_and_divide_downwards(void **state) {
-    (void)state;
+UNIT_TEST(integers_wrap_and_divide_downwards) {
     int8_t a[4] = {127, -128, -7, 100}, b[4] = {1, -1, 2, 0}, y[4];
     ht_view in[2] = {row(a, HT_I8, 4), row(b, HT_I8, 4)};
     run(HT_OP_ADD, NULL, 2, in, row(y, HT_I8, 4));
@@ -58,16 +57,14 @@ static void integers_wrap_and_divide_downwards(void **state) {
     assert_non_null(strstr(err.message, "i64"));
 }
 
-static void remainders_by_infinity(void **state) {
-    (void)state;
+UNIT_TEST(remainders_by_infinity) {
     float a[4] = {3.0f, -3.0f, 0.5f, INFINITY}, b[4] = {INFINITY, INFINITY, -INFINITY, 2.0f}, y[4];
     ht_view in[2] = {row(a, HT_F32, 4), row(b, HT_F32, 4)};
     run(HT_OP_REMAINDER, NULL, 2, in, row(y, HT_F32, 4));
     assert_true(y[0] == 3.0f && y[1] == INFINITY && y[2] == -INFINITY && isnan(y[3]));
 }
 
-static void shifts_leave_the_sign(void **state) {
-    (void)state;
+UNIT_TEST(shifts_leave_the_sign) {
     int32_t a[5] = {1, 1, -8, -8, -8}, by[5] = {31, 32, 1, 40, -1}, y[5];
     ht_view in[2] = {row(a, HT_I32, 5), row(by, HT_I32, 5)};
     run(HT_OP_LEFT_SHIFT, NULL, 2, in, row(y, HT_I32, 5));
@@ -80,8 +77,7 @@ static void shifts_leave_the_sign(void **state) {
     assert_memory_equal(z, ((uint8_t[]){100, 0}), 2);
 }
 
-static void casts_saturate(void **state) {
-    (void)state;
+UNIT_TEST(casts_saturate) {
     double from[6] = {1e30, -1e30, NAN, 2.9, -2.9, 254.99};
     ht_view in = row(from, HT_F64, 6);
     int32_t i[6];
@@ -105,8 +101,7 @@ static void casts_saturate(void **state) {
     assert_true(back == exact);
 }
 
-static void reduces(void **state) {
-    (void)state;
+UNIT_TEST(reduces) {
     float x[6] = {1, 5, 5, -2, NAN, 7}, y[2];
     int32_t at[2];
     ht_view in = test_view(x, HT_F32, 2, (int64_t[]){2, 3});
@@ -140,8 +135,7 @@ static ht_matrix matrix_make(const float *w) {
     return m;
 }
 
-static void packed_weights(void **state) {
-    (void)state;
+UNIT_TEST(packed_weights) {
     const float w[12] = {1, 0, 0, 0, 0, 2, 0, 0, 1, 1, 1, 1};
     ht_matrix m = matrix_make(w);
     ht_linear_params p = {.matrix = &m, .scale = 2.0f};
@@ -168,8 +162,7 @@ static void packed_weights(void **state) {
     free(m.packed);
 }
 
-static void unknown_instruction_sets_are_named(void **state) {
-    (void)state;
+UNIT_TEST(unknown_instruction_sets_are_named) {
     ht_device *d = plain;
     ht_error err = {0};
     assert_int_equal(ht_cpu_device_new(1, "sse9", &d, &err), HT_ERR_UNSUPPORTED);

@@ -9,9 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+static ht_dtype result_type(ht_op_id op, ht_dtype type) {
+    return op == HT_OP_ARGMAX || op == HT_OP_ARGMIN ? HT_U32 : type;
+}
+
+/* The rows of a matrix of f32 as columns that lie side by side. */
+static operand turned(const ht_view *x) {
+    uint64_t seed = 3;
+    operand y = test_operand(HT_F32, 2, x->shape, REVERSED_AXES, ORDINARY, &seed);
+    for (int64_t r = 0; r < x->shape[0]; r++)
+        for (int64_t k = 0; k < x->shape[1]; k++)
+            ((float *)y.view.data)[k * x->shape[0] + r] = ((const float *)x->data)[r * x->shape[1] + k];
+    return y;
+}
+
 /* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
-static void reductions(void **state) {
-    (void)state;
+UNIT_TEST(reductions) {
     static const ht_op_id ops[] = {HT_OP_SUM,    HT_OP_MEAN,   HT_OP_MAX, HT_OP_MIN,
                                    HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_VAR, HT_OP_LOGSUMEXP};
     const ht_var_params one = {.ddof = 1};
@@ -19,8 +32,8 @@ static void reductions(void **state) {
         for (EACH(t, float_types))
             for (EACH(s, shapes)) {
                 if (shapes[s].n_dims == 0) continue;
-                bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
-                bool exact = place || ops[i] == HT_OP_MAX || ops[i] == HT_OP_MIN;
+                const ht_dtype to = result_type(ops[i], float_types[t]);
+                bool exact = to == HT_U32 || ops[i] == HT_OP_MAX || ops[i] == HT_OP_MIN;
                 for (int how = 0; how < LAYOUT_COUNT; how++) {
                     if (TEST_EMULATED && !test_takes((int)(i + t + s) + how, 2)) continue;
                     uint64_t seed = s * 7 + (size_t)how;
@@ -35,15 +48,14 @@ static void reductions(void **state) {
                                     .tolerance = exact                 ? 0.0
                                                  : ops[i] == HT_OP_SUM ? 1e-6 * sqrt((double)n + 1)
                                                                        : 4e-6};
-                    c.out = test_view(NULL, place ? HT_U32 : float_types[t], shapes[s].n_dims - 1, shapes[s].dim);
+                    c.out = test_view(NULL, to, shapes[s].n_dims - 1, shapes[s].dim);
                     test_compare(&c);
                     free(x.memory);
                 }
             }
 }
 
-static void reductions_of_extremes(void **state) {
-    (void)state;
+UNIT_TEST(reductions_of_extremes) {
     static const float rows[][3] = {
         {1.0f, NAN, 2.0f},      {INFINITY, 1.0f, 2.0f},   {-INFINITY, 0.0f, -INFINITY},
         {3e38f, 3e38f, -3e38f}, {-0.0f, 0.0f, -0.0f},     {NAN, NAN, NAN},
@@ -63,15 +75,13 @@ static void reductions_of_extremes(void **state) {
                                 .in = {test_view(x, HT_F32, 1, &n)},
                                 .tolerance = 2e-6,
                                 .what = "extremes"};
-                bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
-                c.out = test_view(NULL, place ? HT_U32 : HT_F32, 0, &n);
+                c.out = test_view(NULL, result_type(ops[i], HT_F32), 0, &n);
                 test_compare(&c);
             }
 }
 
 /* The same down columns that lie side by side, each with another of these among numbers. */
-static void columns_of_extremes(void **state) {
-    (void)state;
+UNIT_TEST(columns_of_extremes) {
     enum { COLUMNS = 37, MOST = 200 };
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1000.0f, 0.0f, -0.0f};
     static const ht_op_id ops[] = {HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_LOGSUMEXP};
@@ -87,16 +97,14 @@ static void columns_of_extremes(void **state) {
                 const int64_t columns = COLUMNS;
                 comparison c = {
                     .op = ops[i], .n_in = 1, .in = {view}, .tolerance = 2e-6, .what = "columns of extremes"};
-                const bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
-                c.out = test_view(NULL, place ? HT_U32 : HT_F32, 1, &columns);
+                c.out = test_view(NULL, result_type(ops[i], HT_F32), 1, &columns);
                 test_compare(&c);
             }
         }
 }
 
 /* Small integers are added in 32 bits, or as they are; rows and columns are longer than what is folded at a time. */
-static void reductions_of_integers(void **state) {
-    (void)state;
+UNIT_TEST(reductions_of_integers) {
     static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_PROD, HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN};
     static const shape some[] = {{1, {1}},         {1, {70000}},   {2, {19, 64}}, {3, {3, 5, 7}},
                                  {3, {2, 9, 300}}, {2, {2, 9001}}, {2, {3000, 3}}};
@@ -120,8 +128,7 @@ static void reductions_of_integers(void **state) {
 }
 
 /* Every element of a row in turn is the one that decides: a bool among others, or the largest or the first NaN among floats. */
-static void one_element_decides(void **state) {
-    (void)state;
+UNIT_TEST(one_element_decides) {
     enum { MOST = 1100 };
     static const int64_t lengths[] = {1, 7, 16, 17, 63, 64, 65, 100, 130, 255, 257, MOST};
     ht_device *devices[TEST_MAX_DEVICES];
@@ -156,12 +163,10 @@ static void one_element_decides(void **state) {
                     assert_int_equal(least, i >= 0 && kind >= 2 ? i : i == 0 && n > 1);
                 }
         }
-    test_devices_free(devices, n_devices);
 }
 
 /* Longer than what is folded at a time, along rows and columns, with values that decide in any place. */
-static void long_reductions(void **state) {
-    (void)state;
+UNIT_TEST(long_reductions) {
     static const ht_op_id ops[] = {HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_PROD};
     static const float last[] = {NAN, -0.0f, 7.0f, -7.0f};
     static const int64_t dims[][2] = {{3, 20000}, {17, 4099}};
@@ -180,9 +185,8 @@ static void long_reductions(void **state) {
                                                       : 1.0f);
                     for (EACH(i, ops)) {
                         if (ops[i] == HT_OP_PROD && v > 0) continue;
-                        bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
                         comparison c = {.op = ops[i], .n_in = 1, .in = {x.view}, .what = "long"};
-                        c.out = test_view(NULL, place ? HT_U32 : float_types[t], 1, dims[d]);
+                        c.out = test_view(NULL, result_type(ops[i], float_types[t]), 1, dims[d]);
                         test_compare(&c);
                     }
                     free(x.memory);
@@ -190,8 +194,7 @@ static void long_reductions(void **state) {
 }
 
 /* Nothing depends on the number of threads; of numbers around a thousand, as many digits are left as f32 has. */
-static void spreads_of_any_threads(void **state) {
-    (void)state;
+UNIT_TEST(spreads_of_any_threads) {
     static const ht_op_id ops[] = {HT_OP_VAR, HT_OP_LOGSUMEXP, HT_OP_SUM};
     static const int64_t dims[][2] = {{3, 20000}, {300, 4099}, {70, 33}};
     const ht_var_params none = {0};
@@ -218,14 +221,11 @@ static void spreads_of_any_threads(void **state) {
                 }
             free(x.memory);
         }
-    test_devices_free(one, n);
-    test_devices_free(three, n);
 }
 
 /* Reductions of columns that lie side by side give the bits of rows of the same elements, with one thread and with three. The
  * last ones are more columns and rows than a piece of work. */
-static void columns_as_rows(void **state) {
-    (void)state;
+UNIT_TEST(columns_as_rows) {
     static const int64_t dims[][2] = {{9, 3}, {40, 65}, {300, 1000}, {17, 9001}, {2100, 1100}};
     static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_VAR,   HT_OP_LOGSUMEXP,
                                    HT_OP_MAX, HT_OP_MIN,  HT_OP_ARGMAX};
@@ -238,16 +238,13 @@ static void columns_as_rows(void **state) {
         if (TEST_SLOW && rows * length > 1000000) continue;
         uint64_t seed = 3;
         operand x = test_operand(HT_F32, 2, dims[i], CONTIGUOUS, ORDINARY, &seed);
-        operand y = test_operand(HT_F32, 2, dims[i], REVERSED_AXES, ORDINARY, &seed);
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t k = 0; k < length; k++)
-                ((float *)y.view.data)[k * rows + r] = ((const float *)x.view.data)[r * length + k];
+        operand y = turned(&x.view);
         float *a = malloc((size_t)rows * sizeof *a), *b = malloc((size_t)rows * sizeof *b);
         float *c = malloc((size_t)rows * sizeof *c);
         assert_true(a && b && c);
         for (EACH(o, ops))
             for (int d = 1; d < n; d++) {
-                const ht_dtype type = ops[o] == HT_OP_ARGMAX ? HT_U32 : HT_F32;
+                const ht_dtype type = result_type(ops[o], HT_F32);
                 ht_view to_a = test_view(a, type, 1, &rows), to_b = test_view(b, type, 1, &rows);
                 ht_view to_c = test_view(c, type, 1, &rows);
                 test_run_ok(devices[0][d], ops[o], &none, 1, &x.view, &to_a, NULL);
@@ -258,8 +255,6 @@ static void columns_as_rows(void **state) {
             }
         free(x.memory), free(y.memory), free(a), free(b), free(c);
     }
-    test_devices_free(devices[0], n);
-    test_devices_free(devices[1], n);
 }
 
 /* Element i of n whose powers are summed: heights that change on the way, and elements that decide late. */
@@ -296,9 +291,14 @@ static float height(int kind, int64_t i, int64_t n, uint64_t *seed) {
     }
 }
 
+static bool is_logsumexp(float got, double want, double most) {
+    if (isnan(want)) return isnan(got);
+    if (isinf(want)) return (double)got == want;
+    return fabs((double)got - want) <= 4e-7 + 6.1e-8 * fabs(most);
+}
+
 /* Sums of powers are right whatever the heights, along rows and down columns, few or more than are taken at once. */
-static void powers_of_any_height(void **state) {
-    (void)state;
+UNIT_TEST(powers_of_any_height) {
     enum { KINDS = 26, FEW = 4 * KINDS, MANY = 9300 };
     static const int64_t dims[][2] = {{1, FEW},    {9, FEW},  {127, FEW},  {128, FEW}, {129, FEW}, {144, FEW},
                                       {1000, FEW}, {1, MANY}, {131, MANY}, {300, FEW}, {40, 1100}, {5000, FEW}};
@@ -308,45 +308,34 @@ static void powers_of_any_height(void **state) {
         const int64_t n = dims[l][0], columns = dims[l][1];
         uint64_t seed = 7;
         if (TEST_EMULATED && n * columns > 1000 * FEW) continue;
-        float *x = malloc((size_t)(columns * n) * sizeof *x), *turned = malloc((size_t)(columns * n) * sizeof *turned);
+        float *x = malloc((size_t)(columns * n) * sizeof *x);
         double *want = malloc((size_t)columns * sizeof *want), *most = malloc((size_t)columns * sizeof *most);
         float *a = malloc((size_t)columns * sizeof *a), *b = malloc((size_t)columns * sizeof *b);
-        assert_true(x && turned && want && most && a && b);
+        assert_true(x && want && most && a && b);
         for (int64_t c = 0; c < columns; c++) {
             double sum = 0.0;
             most[c] = -(double)INFINITY;
             for (int64_t i = 0; i < n; i++) {
-                turned[i * columns + c] = x[c * n + i] = height((int)(c % KINDS), i, n, &seed);
+                x[c * n + i] = height((int)(c % KINDS), i, n, &seed);
                 most[c] = fmax(most[c], (double)x[c * n + i]);
             }
             for (int64_t i = 0; i < n; i++) sum += exp((double)x[c * n + i] - (isinf(most[c]) ? 0.0 : most[c]));
             want[c] = isnan(sum) ? sum : isinf(most[c]) ? most[c] : most[c] + log(sum);
         }
         const ht_view rows = test_view(x, HT_F32, 2, (int64_t[]){columns, n});
-        ht_view down = test_view(turned, HT_F32, 2, (int64_t[]){columns, n});
-        down.stride[0] = 1, down.stride[1] = columns;
+        operand down = turned(&rows);
         for (int d = 1; d < n_devices; d++) {
             ht_view to_a = test_view(a, HT_F32, 1, &columns), to_b = test_view(b, HT_F32, 1, &columns);
             test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &rows, &to_a, NULL);
-            test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &down, &to_b, NULL);
-            for (int64_t c = 0; c < columns; c++) {
-                const double off = fabs((double)a[c] - want[c]);
-                const bool same = isnan(want[c])   ? isnan(a[c])
-                                  : isinf(want[c]) ? (double)a[c] == want[c]
-                                                   : off <= 4e-7 + 6.1e-8 * fabs(most[c]);
-                const double apart = fabs((double)b[c] - want[c]);
-                const bool same_down = isnan(want[c])   ? isnan(b[c])
-                                       : isinf(want[c]) ? (double)b[c] == want[c]
-                                                        : apart <= 4e-7 + 6.1e-8 * fabs(most[c]);
-                if (!same || !same_down)
+            test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &down.view, &to_b, NULL);
+            for (int64_t c = 0; c < columns; c++)
+                if (!is_logsumexp(a[c], want[c], most[c]) || !is_logsumexp(b[c], want[c], most[c]))
                     fail_msg("logsumexp (%s) of %lld, kind %d: %.9g in a row and %.9g in a column, not %.9g",
                              devices[d]->instruction_set, (long long)n, (int)(c % KINDS), (double)a[c], (double)b[c],
                              want[c]);
-            }
         }
-        free(x), free(turned), free(want), free(most), free(a), free(b);
+        free(x), free(down.memory), free(want), free(most), free(a), free(b);
     }
-    test_devices_free(devices, n_devices);
 }
 
 /* Values whose first ones say little of their mean, or which all lie near it: digits must not be lost. */
@@ -361,8 +350,7 @@ static float hard_value(int kind, int64_t i, int64_t n, uint64_t *seed) {
     }
 }
 
-static void variances_keep_their_digits(void **state) {
-    (void)state;
+UNIT_TEST(variances_keep_their_digits) {
     enum { KINDS = 5, FEW = 3, MANY = 9300 };
     static const int64_t dims[][2] = {{2, FEW},    {64, FEW},   {65, FEW},   {513, FEW},  {4096, FEW},
                                       {9001, FEW}, {531, 1100}, {100, MANY}, {4100, 2100}};
@@ -376,7 +364,6 @@ static void variances_keep_their_digits(void **state) {
             if (TEST_EMULATED && n * rows > 9001 * FEW) continue;
             if ((TEST_SLOW || kind > 0) && n * rows > 100 * MANY) continue;
             operand along = test_operand(HT_F32, 2, sizes, CONTIGUOUS, ORDINARY, &seed);
-            operand down = test_operand(HT_F32, 2, sizes, REVERSED_AXES, ORDINARY, &seed);
             double *expected = malloc((size_t)rows * sizeof *expected);
             float *a = malloc((size_t)rows * sizeof *a), *b = malloc((size_t)rows * sizeof *b);
             assert_true(expected && a && b);
@@ -387,12 +374,12 @@ static void variances_keep_their_digits(void **state) {
                 for (int64_t i = 0; i < n; i++) {
                     /* one row of another kind beside the others, or a few */
                     x[i] = hard_value(r % 997 == 1 ? (kind + 1) % KINDS : kind, i, n, &seed);
-                    ((float *)down.view.data)[i * rows + r] = x[i];
                     mean += (double)x[i] / (double)n;
                 }
                 for (int64_t i = 0; i < n; i++)
                     expected[r] += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
             }
+            operand down = turned(&along.view);
             for (int d = 0; d < n_devices; d++) {
                 ht_view to_a = test_view(a, HT_F32, 1, &rows), to_b = test_view(b, HT_F32, 1, &rows);
                 test_run_ok(devices[d], HT_OP_VAR, &none, 1, &along.view, &to_a, NULL);
@@ -404,7 +391,6 @@ static void variances_keep_their_digits(void **state) {
             }
             free(along.memory), free(down.memory), free(expected), free(a), free(b);
         }
-    test_devices_free(devices, n_devices);
 }
 
 int main(void) {

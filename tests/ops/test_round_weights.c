@@ -24,11 +24,6 @@ static int start(void **state) {
     n_devices = test_devices(1, devices);
     return n_devices > 0 ? 0 : -1;
 }
-static int stop(void **state) {
-    (void)state;
-    test_devices_free(devices, n_devices);
-    return 0;
-}
 
 /* ---- types ---- */
 
@@ -78,13 +73,6 @@ static float stored_float(ht_weight_type floats, float x) {
                                 : ht_bf16_to_f32(ht_f32_to_bf16(x));
 }
 
-/* An exactly sized block of memory, so that sanitizers see what is read and written behind it. */
-static void *room(size_t bytes) {
-    void *p = malloc(bytes);
-    assert_non_null(p);
-    return p;
-}
-
 #define EACH_TYPE(type)                                                                                                \
     ht_weight_type type = (ht_weight_type)0;                                                                           \
     type < HT_W_COUNT;                                                                                                 \
@@ -115,14 +103,13 @@ static float element_of(const traits *t, const ht_block_numbers *n, int i) {
     return t->has_min ? scale * number - min : scale * number;
 }
 
-static void packed_and_read(void **state) {
-    (void)state;
+UNIT_TEST(packed_and_read) {
     int n_types = 0;
     for (EACH_TYPE(type)) {
         if (!ht_block_is_packed(type)) continue;
         const traits t = traits_of(type);
         uint64_t seed = (uint64_t)type + 1;
-        uint8_t *block = room(ht_weight_type_info_of(type)->block_bytes);
+        uint8_t *block = test_room(ht_weight_type_info_of(type)->block_bytes);
         float read[HT_BLOCK_LENGTH];
         assert_int_equal(t.group * t.n_groups, block_of(type));
         for (int round = 0; round < 200; round++) {
@@ -182,7 +169,7 @@ static bool round_on(const ht_device *d, ht_weight_type type, const float *x, in
 
 /* Rounded by the best instruction set, and read back. */
 static void rounded(ht_weight_type type, const float *x, int64_t n, int64_t k, const float *importance, float *out) {
-    uint8_t *blocks = room(test_row_bytes(type, k) * (size_t)n);
+    uint8_t *blocks = test_room(test_row_bytes(type, k) * (size_t)n);
     if (!round_on(devices[n_devices - 1], type, x, n, k, importance, blocks)) fail_msg("%s: too large", name_of(type));
     ht_dequantize(type, blocks, n * k, out);
     free(blocks);
@@ -190,8 +177,7 @@ static void rounded(ht_weight_type type, const float *x, int64_t n, int64_t k, c
 
 /* ---- instruction sets ---- */
 
-static void same_bytes(void **state) {
-    (void)state;
+UNIT_TEST(same_bytes) {
     static const int64_t sizes[][2] = {{1, 1}, {1, 3}, {3, 5}, {5, 7}, {16, 1}, {17, 1}, {2, 16}}; /* rows, blocks */
     for (EACH_TYPE(type))
         for (size_t s = 0; ht_block_is_packed(type) && s < sizeof sizes / sizeof *sizes; s++)
@@ -200,8 +186,9 @@ static void same_bytes(void **state) {
                 const int64_t n = sizes[s][0], k = sizes[s][1] * block_of(type);
                 const size_t row = test_row_bytes(type, k), bytes = row * (size_t)n;
                 uint64_t seed = s + 3;
-                float *x = room((size_t)(n * k) * sizeof *x), *importance = room((size_t)k * sizeof *importance);
-                uint8_t *want = room(bytes), *got = room(bytes);
+                float *x = test_room((size_t)(n * k) * sizeof *x),
+                      *importance = test_room((size_t)k * sizeof *importance);
+                uint8_t *want = test_room(bytes), *got = test_room(bytes);
                 fill(x, n * k, -1, traits_of(type).group, &seed);
                 for (int64_t i = 0; i < k; i++) importance[i] = expf(3.0f * normal(&seed));
                 const float *how = with ? importance : NULL;
@@ -213,7 +200,7 @@ static void same_bytes(void **state) {
                                  devices[d]->instruction_set, name_of(type), (long long)n, (long long)k);
                 }
                 for (int64_t r = 0; r < n; r++) { /* rows are rounded alike on their own */
-                    uint8_t *alone = room(row);
+                    uint8_t *alone = test_room(row);
                     assert_true(round_on(devices[n_devices - 1], type, x + r * k, 1, k, how, alone));
                     if (memcmp(alone, want + (size_t)r * row, row) != 0)
                         fail_msg("%s: row %lld of [%lld, %lld] is another one by itself", name_of(type), (long long)r,
@@ -292,7 +279,7 @@ static void compare_with_plain(ht_weight_type type, int kind, int n_blocks) {
     static const float zeros[HT_BLOCK_LENGTH];
     const traits t = traits_of(type);
     const int block = block_of(type), n = n_blocks * block;
-    float *x = room((size_t)n * sizeof *x), *got = room((size_t)n * sizeof *got), plain[HT_BLOCK_LENGTH];
+    float *x = test_room((size_t)n * sizeof *x), *got = test_room((size_t)n * sizeof *got), plain[HT_BLOCK_LENGTH];
     uint64_t seed = (uint64_t)(kind + 1);
     double sum = 0, plain_sum = 0;
     fill(x, n, kind, t.group, &seed);
@@ -312,8 +299,7 @@ static void compare_with_plain(ht_weight_type type, int kind, int n_blocks) {
     free(x), free(got);
 }
 
-static void below_plain_rounding(void **state) {
-    (void)state;
+UNIT_TEST(below_plain_rounding) {
     for (EACH_TYPE(type))
         for (int kind = 0; ht_block_is_packed(type) && kind < N_KINDS; kind++)
             if (kind != 8 && (!TEST_EMULATED || ((int)type + kind) % 3 == 0))
@@ -348,15 +334,14 @@ static float grid_bound(ht_weight_type type) {
     return t.has_min && !t.min_high ? 1e-5f : 0;
 }
 
-static void on_the_grid(void **state) {
-    (void)state;
+UNIT_TEST(on_the_grid) {
     enum { BLOCKS = TEST_EMULATED ? 40 : 400 };
     for (EACH_TYPE(type)) {
         if (!ht_block_is_packed(type)) continue;
         const int block = block_of(type), n = BLOCKS * block;
         uint64_t seed = 11;
-        uint8_t *blocks = room(test_row_bytes(type, n));
-        float *x = room((size_t)n * sizeof *x), *got = room((size_t)n * sizeof *got);
+        uint8_t *blocks = test_room(test_row_bytes(type, n));
+        float *x = test_room((size_t)n * sizeof *x), *got = test_room((size_t)n * sizeof *got);
         for (int b = 0; b < BLOCKS; b++) {
             const ht_block_numbers numbers = full_range_numbers(type, &seed);
             ht_block_pack(type, &numbers, blocks + (size_t)b * test_row_bytes(type, block));
@@ -384,7 +369,7 @@ enum { EXTREME_BLOCKS = 5 };
 /* The largest difference of rounded values, in units of the largest value. */
 static float largest_difference(ht_weight_type type, const float *x) {
     const int n = EXTREME_BLOCKS * block_of(type);
-    float *got = room((size_t)n * sizeof *got), peak = 0, most = 0;
+    float *got = test_room((size_t)n * sizeof *got), peak = 0, most = 0;
     rounded(type, x, 1, n, NULL, got);
     for (int i = 0; i < n; i++) {
         if (!isfinite(got[i])) fail_msg("%s: element %d of %g is %g", name_of(type), i, (double)x[i], (double)got[i]);
@@ -397,7 +382,7 @@ static float largest_difference(ht_weight_type type, const float *x) {
 
 static void check_constant(ht_weight_type type, float value, float bound) {
     const int n = EXTREME_BLOCKS * block_of(type);
-    float *x = room((size_t)n * sizeof *x);
+    float *x = test_room((size_t)n * sizeof *x);
     for (int i = 0; i < n; i++) x[i] = value;
     const float most = largest_difference(type, x);
     if (!(most <= bound)) fail_msg("%s: %g moves by %g of itself", name_of(type), (double)value, (double)most);
@@ -406,7 +391,7 @@ static void check_constant(ht_weight_type type, float value, float bound) {
 
 static void check_single(ht_weight_type type, float value, int at, float bound) {
     const int n = EXTREME_BLOCKS * block_of(type);
-    float *x = room((size_t)n * sizeof *x);
+    float *x = test_room((size_t)n * sizeof *x);
     memset(x, 0, (size_t)n * sizeof *x);
     x[at] = value;
     const float most = largest_difference(type, x);
@@ -416,8 +401,7 @@ static void check_single(ht_weight_type type, float value, int at, float bound) 
     free(x);
 }
 
-static void constants(void **state) {
-    (void)state;
+UNIT_TEST(constants) {
     static const float values[] = {1.0f, -1.0f, 0.3f, -7.0f, 5.0f, 0.03f, -250.0f};
     for (EACH_TYPE(type)) {
         if (!ht_block_is_packed(type)) continue;
@@ -441,14 +425,13 @@ static void fill_up_to(ht_weight_type type, float size, float *x) {
 }
 
 /* What scales of f16 hold is rounded as well as small values are, what they cannot hold is said. */
-static void large_and_small(void **state) {
-    (void)state;
+UNIT_TEST(large_and_small) {
     for (EACH_TYPE(type)) {
         if (!ht_block_is_packed(type)) continue;
         const traits t = traits_of(type);
         const int n = EXTREME_BLOCKS * block_of(type);
-        float *x = room((size_t)n * sizeof *x);
-        uint8_t *blocks = room(test_row_bytes(type, n));
+        float *x = test_room((size_t)n * sizeof *x);
+        uint8_t *blocks = test_room(test_row_bytes(type, n));
         fill_up_to(type, 1.0f, x);
         const float usual = largest_difference(type, x);
         const float largest = t.floats == HT_W_F16 ? 60000.0f : 1e38f,
@@ -475,16 +458,15 @@ static void large_and_small(void **state) {
 /* ---- importance ---- */
 
 /* Errors of the columns of which `important` tells, and of all in the weights of importance. */
-static void importance_counts(void **state) {
-    (void)state;
+UNIT_TEST(importance_counts) {
     enum { ROWS = 24 };
     for (EACH_TYPE(type)) {
         if (!ht_block_is_packed(type)) continue;
         const traits t = traits_of(type);
         const int k = 2 * block_of(type), n = ROWS * k;
-        float *x = room((size_t)n * sizeof *x), *without = room((size_t)n * sizeof *x),
-              *with = room((size_t)n * sizeof *x);
-        float *importance = room((size_t)k * sizeof *importance);
+        float *x = test_room((size_t)n * sizeof *x), *without = test_room((size_t)n * sizeof *x),
+              *with = test_room((size_t)n * sizeof *x);
+        float *importance = test_room((size_t)k * sizeof *importance);
         uint64_t seed = 21;
         fill(x, n, 10, t.group, &seed);
         for (int c = 0; c < k; c++) importance[c] = c % 8 == 3 ? 50.0f : c % 8 == 5 ? 0.0f : 0.5f;
@@ -517,5 +499,5 @@ int main(void) {
         cmocka_unit_test(on_the_grid),       cmocka_unit_test(constants),  cmocka_unit_test(large_and_small),
         cmocka_unit_test(importance_counts),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -1,9 +1,8 @@
 /* Softmax and scans along every axis, of every instruction set, against the plain kernels: odd sizes, any strides, extreme
  * values, results that are written by streaming stores, one thread and several. */
-#include "base/dtype.h"
 #include "cpu/element.h"
 #include "cpu/streaming_store.h"
-#include "support/kernels.h"
+#include "support/operands.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -12,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum layout { CONTIGUOUS, SHIFTED, TURNED, EVERY_SECOND, BACKWARDS, LAYOUT_COUNT } layout;
-typedef enum values { ORDINARY, EXTREME } values;
-
 static ht_device *devices[2][TEST_MAX_DEVICES]; /* of 1 and of 3 threads; the plain one is first */
 static int n_devices;
 
@@ -22,49 +18,6 @@ static int start(void **state) {
     (void)state;
     n_devices = test_devices(1, devices[0]);
     return test_devices(3, devices[1]) == n_devices ? 0 : -1;
-}
-static int stop(void **state) {
-    (void)state;
-    for (int t = 0; t < 2; t++) test_devices_free(devices[t], n_devices);
-    return 0;
-}
-
-static float value_of(values kind, uint64_t *state) {
-    static const float extremes[] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, 1e-41f, 88.7f};
-    if (kind == EXTREME && test_random(state) % 4 == 0)
-        return extremes[test_random(state) % (sizeof extremes / sizeof *extremes)];
-    return 4.0f * test_random_float(state);
-}
-
-/* Memory of its own for the elements of a shape, as they lie in a layout. */
-static ht_view operand(ht_dtype t, int n_dims, const int64_t *shape, layout how, values kind, void **memory) {
-    ht_view x = {.dtype = t, .n_dims = n_dims};
-    uint64_t state = (uint64_t)t * 31 + (uint64_t)how;
-    const int64_t apart = how == EVERY_SECOND ? 2 : 1;
-    int64_t size = 1;
-    for (int i = 0; i < n_dims; i++) {
-        const int axis = how == TURNED ? i : n_dims - 1 - i; /* the one that varies fastest comes first */
-        x.shape[axis] = shape[axis];
-        x.stride[axis] = size * apart;
-        size *= shape[axis];
-    }
-    int64_t first = how == SHIFTED ? 1 : 0;
-    if (how == BACKWARDS)
-        for (int d = 0; d < n_dims; d++) {
-            first += (shape[d] - 1) * x.stride[d];
-            x.stride[d] = -x.stride[d];
-        }
-    const int64_t room = size * apart + 1;
-    *memory = malloc((size_t)room * ht_dtype_bytes(t));
-    assert_non_null(*memory);
-    for (int64_t i = 0; i < room; i++) {
-        if (ht_dtype_is_float(t))
-            ht_set_f32(t, *memory, i, value_of(kind, &state));
-        else
-            ht_set_int(t, *memory, i, (int64_t)((uint64_t)test_random(&state) << 32 | test_random(&state)));
-    }
-    x.data = (char *)*memory + (size_t)first * ht_dtype_bytes(t);
-    return x;
 }
 
 /* With a tolerance relative to the larger one, of what can be told from 0. */
@@ -110,41 +63,32 @@ static void compare(ht_op_id op, const void *params, const ht_view *x, double to
 
 /* Wider than a strip and a block of columns and with a rest; longer than a band, than columns and rows that are kept, than what
  * is summed at a time. */
-typedef struct shape {
-    int n_dims;
-    int64_t dim[4];
-} shape;
-static const shape shapes[] = {{1, {1}},         {1, {17}},          {1, {6161}},     {2, {1, 33}},    {2, {33, 1}},
-                               {2, {5, 64}},     {2, {19, 77}},      {2, {131, 70}},  {2, {7, 600}},   {3, {3, 5, 7}},
-                               {3, {2, 67, 81}}, {4, {2, 3, 4, 19}}, {2, {8200, 20}}, {2, {21, 2100}}, {2, {128, 80}}};
-static const ht_dtype float_types[] = {HT_F32, HT_F16, HT_BF16, HT_F64};
+static const shape lines[] = {{1, {1}},         {1, {17}},          {1, {6161}},     {2, {1, 33}},    {2, {33, 1}},
+                              {2, {5, 64}},     {2, {19, 77}},      {2, {131, 70}},  {2, {7, 600}},   {3, {3, 5, 7}},
+                              {3, {2, 67, 81}}, {4, {2, 3, 4, 19}}, {2, {8200, 20}}, {2, {21, 2100}}, {2, {128, 80}}};
 static const ht_dtype types[] = {HT_F32, HT_F16, HT_BF16, HT_F64, HT_BOOL, HT_U8, HT_U16,
                                  HT_U32, HT_U64, HT_I8,   HT_I16, HT_I32,  HT_I64};
-#define EACH(i, list)                                                                                                  \
-    size_t i = 0;                                                                                                      \
-    i < sizeof(list) / sizeof *(list);                                                                                 \
-    i++
+static operand operand_of(ht_dtype t, const shape *s, layout how, values kind) {
+    uint64_t state = (uint64_t)t * 31 + (uint64_t)how;
+    return test_operand(t, s->n_dims, s->dim, how, kind, &state);
+}
 
-static void softmax(void **state) {
-    (void)state;
+UNIT_TEST(softmax) {
     for (EACH(t, float_types))
-        for (EACH(s, shapes))
+        for (EACH(s, lines))
             for (int how = 0; how < LAYOUT_COUNT; how++)
                 for (int kind = ORDINARY; kind <= EXTREME; kind++) {
                     const size_t every = (size_t)test_cases(TEST_EMULATED || TEST_WATCHES_THREADS ? 12 : 4, 1);
                     if ((s * 5 + (size_t)how + t) % every) continue;
-                    void *memory;
-                    const ht_view x =
-                        operand(float_types[t], shapes[s].n_dims, shapes[s].dim, (layout)how, (values)kind, &memory);
-                    for (int behind = 0; behind < x.n_dims; behind++)
-                        compare(HT_OP_SOFTMAX, &(ht_along_params){behind}, &x, 3e-6);
-                    free(memory);
+                    const operand x = operand_of(float_types[t], &lines[s], (layout)how, (values)kind);
+                    for (int behind = 0; behind < x.view.n_dims; behind++)
+                        compare(HT_OP_SOFTMAX, &(ht_along_params){behind}, &x.view, 3e-6);
+                    free(x.memory);
                 }
 }
 
 /* Of lines with few values that decide, among numbers: none is lost, and -inf is no NaN unless it is alone. */
-static void softmax_of_extremes(void **state) {
-    (void)state;
+UNIT_TEST(softmax_of_extremes) {
     static const float rows[][3] = {{1.0f, NAN, 2.0f},
                                     {INFINITY, 1.0f, 2.0f},
                                     {-INFINITY, 0.0f, -INFINITY},
@@ -170,8 +114,7 @@ static void softmax_of_extremes(void **state) {
 
 /* Of 0 and x below it, along rows and across: from -18 down the sum is 1, so that the result is the power itself, which is off
  * by less than 1.2 ulp and 2.8e-9 x. Above, the sum, its reciprocal and the product are rounded too. */
-static void powers_below_the_largest(void **state) {
-    (void)state;
+UNIT_TEST(powers_below_the_largest) {
     enum { PAIRS = TEST_EMULATED ? 4001 : 40001 };
     float *x = malloc(2 * PAIRS * sizeof *x), *y = malloc(2 * PAIRS * sizeof *y);
     assert_true(x && y);
@@ -203,8 +146,7 @@ static void powers_below_the_largest(void **state) {
 }
 
 /* What is no normal number is 0, from the first such power on. */
-static void powers_too_small(void **state) {
-    (void)state;
+UNIT_TEST(powers_too_small) {
     enum { PAIRS = 2000 };
     static float x[2 * PAIRS], y[2 * PAIRS];
     for (int across = 0; across < 2; across++)
@@ -225,32 +167,29 @@ static void powers_too_small(void **state) {
         }
 }
 
-static void scans(void **state) {
-    (void)state;
+UNIT_TEST(scans) {
     static const ht_op_id ops[] = {HT_OP_CUMSUM, HT_OP_CUMPROD, HT_OP_CUMMAX, HT_OP_CUMMIN};
     for (EACH(t, types))
-        for (EACH(s, shapes))
+        for (EACH(s, lines))
             for (int how = 0; how < LAYOUT_COUNT; how++) {
                 if ((s * 3 + (size_t)how + t) % (size_t)test_cases(TEST_EMULATED ? 36 : TEST_SLOW ? 24 : 12, 1))
                     continue;
-                void *memory;
-                const ht_view x = operand(types[t], shapes[s].n_dims, shapes[s].dim, (layout)how, EXTREME, &memory);
+                const operand x = operand_of(types[t], &lines[s], (layout)how, EXTREME);
                 for (EACH(i, ops))
-                    for (int behind = 0; behind < x.n_dims; behind++)
+                    for (int behind = 0; behind < x.view.n_dims; behind++)
                         for (int k = 0; k < 4; k++) {
                             if (!test_takes((int)(i + s) + behind + k, 4)) continue;
                             if (types[t] == HT_BOOL && ops[i] == HT_OP_CUMSUM) continue; /* never in that type */
                             const ht_scan_params p = {.behind = behind, .reverse = k % 2, .inclusive = k / 2};
-                            compare(ops[i], &p, &x, 0.0);
+                            compare(ops[i], &p, &x.view, 0.0);
                         }
-                free(memory);
+                free(x.memory);
             }
 }
 
 /* Large enough for streaming stores: rows that are whole lines, and some that are not; columns that are kept, and
  * longer ones. */
-static void large(void **state) {
-    (void)state;
+UNIT_TEST(large) {
     static const int64_t dims[][2] = {{1056, 2048}, {1031, 2051}, {33, 70000}, {16500, 208}};
     static const ht_dtype some[] = {HT_F32, HT_F16, HT_I32};
     for (EACH(t, some))
@@ -260,34 +199,31 @@ static void large(void **state) {
                 if (some[t] != HT_F16) assert_true((size_t)size >= HT_STREAMING_BYTES);
                 if (TEST_EMULATED || (TEST_SLOW && d > 1)) continue;
                 if (!test_takes((int64_t)(t + 2 * d), 3) || !test_takes(behind + (int64_t)d, 2)) continue;
-                void *memory;
-                const ht_view x = operand(some[t], 2, dims[d], CONTIGUOUS, ORDINARY, &memory);
-                compare(HT_OP_CUMSUM, &(ht_scan_params){.behind = behind, .inclusive = true}, &x, 0.0);
-                compare(HT_OP_CUMMAX, &(ht_scan_params){.behind = behind, .reverse = true}, &x, 0.0);
-                if (some[t] != HT_I32) compare(HT_OP_SOFTMAX, &(ht_along_params){behind}, &x, 3e-6);
-                free(memory);
+                const operand x = operand_of(some[t], &(shape){2, {dims[d][0], dims[d][1]}}, CONTIGUOUS, ORDINARY);
+                compare(HT_OP_CUMSUM, &(ht_scan_params){.behind = behind, .inclusive = true}, &x.view, 0.0);
+                compare(HT_OP_CUMMAX, &(ht_scan_params){.behind = behind, .reverse = true}, &x.view, 0.0);
+                if (some[t] != HT_I32) compare(HT_OP_SOFTMAX, &(ht_along_params){behind}, &x.view, 3e-6);
+                free(x.memory);
             }
 }
 
 /* Columns of which one element is infinite or no number, or most are -inf: some that are kept, and longer ones. */
-static void long_columns_of_extremes(void **state) {
-    (void)state;
+UNIT_TEST(long_columns_of_extremes) {
     enum { COLUMNS = 2 * 64 + 16 };
     static const int64_t rows[] = {4999, 16500};
     static const float rare[] = {INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 300.0f};
     if (TEST_EMULATED) return;
     for (EACH(k, rows)) {
-        void *memory;
-        const ht_view x = operand(HT_F32, 2, (int64_t[]){rows[k], COLUMNS}, CONTIGUOUS, ORDINARY, &memory);
-        float *at = memory;
+        const operand x = operand_of(HT_F32, &(shape){2, {rows[k], COLUMNS}}, CONTIGUOUS, ORDINARY);
+        float *at = x.memory;
         for (int64_t c = 0; c < COLUMNS; c += 3)
             at[c * 37 % rows[k] * COLUMNS + c] = rare[c / 3 % (int64_t)(sizeof rare / sizeof *rare)];
         for (int64_t r = 0; r < rows[k]; r++) {
             at[r * COLUMNS + 1] = -INFINITY;
             at[r * COLUMNS + 140] = r == rows[k] - 400 ? 1.0f : -INFINITY;
         }
-        compare(HT_OP_SOFTMAX, &(ht_along_params){1}, &x, 3e-6);
-        free(memory);
+        compare(HT_OP_SOFTMAX, &(ht_along_params){1}, &x.view, 3e-6);
+        free(x.memory);
     }
 }
 
@@ -309,8 +245,7 @@ static float height_at(int kind, int64_t k, int64_t n) {
 }
 
 /* Along rows of one block and of several, with and without a rest, and along columns that are kept and that are not. */
-static void lines_of_any_height(void **state) {
-    (void)state;
+UNIT_TEST(lines_of_any_height) {
     static const int64_t lengths[] = {31,   33,   64,   257,  1000, 1024, 1025, 1088,
                                       2047, 2048, 3000, 4096, 5121, 6144, 16500};
     enum { KINDS = 10, LINES = 67 };
@@ -318,20 +253,19 @@ static void lines_of_any_height(void **state) {
     assert_non_null(x);
     for (EACH(i, lengths))
         for (int across = 0; across < 2; across++) {
-            const int64_t n = lengths[i], lines = across ? LINES : KINDS;
+            const int64_t n = lengths[i], n_lines = across ? LINES : KINDS;
             if ((TEST_EMULATED || TEST_SLOW) && (n > 3000 || (across && n > 300))) continue;
-            for (int64_t line = 0; line < lines; line++)
+            for (int64_t line = 0; line < n_lines; line++)
                 for (int64_t k = 0; k < n; k++)
-                    x[across ? k * lines + line : line * n + k] = height_at((int)(line % KINDS), k, n);
-            const ht_view view = test_view(x, HT_F32, 2, across ? (int64_t[]){n, lines} : (int64_t[]){lines, n});
+                    x[across ? k * n_lines + line : line * n + k] = height_at((int)(line % KINDS), k, n);
+            const ht_view view = test_view(x, HT_F32, 2, across ? (int64_t[]){n, n_lines} : (int64_t[]){n_lines, n});
             compare(HT_OP_SOFTMAX, &(ht_along_params){across}, &view, 1.2e-5); /* three differences below 100 */
         }
     free(x);
 }
 
 /* Below the first element others that are equal, so many that each addition to a sum in f32 would lose digits. */
-static void many_equal_elements(void **state) {
-    (void)state;
+UNIT_TEST(many_equal_elements) {
     enum { ROWS = 1 << 20, COLUMNS = 3 };
     if (TEST_EMULATED || TEST_SLOW) return;
     float *x = malloc(ROWS * COLUMNS * sizeof *x), *y = malloc(ROWS * COLUMNS * sizeof *y);
@@ -362,5 +296,5 @@ int main(void) {
                                        cmocka_unit_test(long_columns_of_extremes),
                                        cmocka_unit_test(lines_of_any_height),
                                        cmocka_unit_test(many_equal_elements)};
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -32,8 +32,7 @@ static void check_top_k(const float *x, int64_t n, int32_t k, const int32_t *exp
     assert_memory_equal(got, expected, (size_t)k * sizeof *got);
 }
 
-static void largest_first(void **state) {
-    (void)state;
+UNIT_TEST(largest_first) {
     check_top_k((float[]){1, 5, 3, 5, 2}, 5, 3, (int32_t[]){1, 3, 2});
     check_top_k((float[]){1, 5, 3, 5, 2}, 5, 5, (int32_t[]){1, 3, 2, 4, 0});
     check_top_k((float[]){0.0f, -0.0f, 0.0f}, 3, 2, (int32_t[]){0, 1});
@@ -43,8 +42,7 @@ static void largest_first(void **state) {
 }
 
 /* Rows with strides, against a selection that looks for the largest k times. */
-static void many_rows(void **state) {
-    (void)state;
+UNIT_TEST(many_rows) {
     enum { ROWS = 37, N = 21, K = 8 };
     float x[ROWS][2 * N];
     uint64_t seed = 5;
@@ -103,7 +101,7 @@ static void check_pair(const ht_matrix *m, const float *x, const float *y) {
     static _Alignas(64) char scratch[1 << 20];
     float alone[ROWS_OUT];
     ht_pool_lease(ht_device_pool(device));
-    ht_cpu_ops_of(m)->mul(m, x, K, 1, NULL, alone, ROWS_OUT, scratch, ht_device_pool(device));
+    ht_cpu_ops_of(m)->mul(&(ht_product){m, x, K, 1, NULL, alone, ROWS_OUT, 0}, scratch, ht_device_pool(device));
     ht_pool_release(ht_device_pool(device));
     assert_memory_equal(alone, y, sizeof alone);
 }
@@ -115,7 +113,8 @@ static void check_pair_back(ht_matrix *const m[SETS], int sets, const float *dy,
     for (int s = 0; s < sets; s++) {
         assert_true(ht_back_scratch(m[s], ht_pool_threads(ht_device_pool(device))) <= sizeof scratch);
         ht_pool_lease(ht_device_pool(device));
-        ht_back_mul(m[s], dy + s * ROWS_OUT, ROWS_OUT, 1, alone, K, scratch, ht_device_pool(device));
+        const ht_product p = {m[s], dy + s * ROWS_OUT, ROWS_OUT, 1, NULL, alone, K, 0};
+        ht_back_mul(&p, scratch, ht_device_pool(device));
         ht_pool_release(ht_device_pool(device));
         for (int c = 0; c < K; c++) sum[c] = s ? sum[c] + alone[c] : alone[c];
     }
@@ -215,18 +214,11 @@ static void check_integers(ht_precision precision) {
                                {HT_W_Q4_0, HT_W_Q4_1, HT_W_Q5_0, HT_W_Q5_1, HT_W_Q8_0}, ALL_OF(HT_W_Q4_0)});
 }
 
-static void products_in_high_precision(void **state) {
-    (void)state;
-    check_integers(HT_PRECISION_HIGH);
-}
+UNIT_TEST(products_in_high_precision) { check_integers(HT_PRECISION_HIGH); }
 
-static void products_in_fast_precision(void **state) {
-    (void)state;
-    check_integers(HT_PRECISION_FAST);
-}
+UNIT_TEST(products_in_fast_precision) { check_integers(HT_PRECISION_FAST); }
 
-static void products_in_reference_precision(void **state) {
-    (void)state;
+UNIT_TEST(products_in_reference_precision) {
     check_types(HT_PRECISION_REFERENCE, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_Q4_1));
 }
 

@@ -2,34 +2,24 @@
 nothing else."""
 
 import os
-import pathlib
 import sys
-import tempfile
 import threading
 import unittest
 import unittest.mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+from with_tiny_model import WithTinyModel, run_threads  # which makes the package and tests/cli importable
 
-import hearth  # noqa: E402
-import mlx_stand_in  # noqa: E402
-import tiny_model  # noqa: E402
+import hearth
+import mlx_stand_in
 
 
-class Backends(unittest.TestCase):
+class Backends(WithTinyModel):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        path = pathlib.Path(cls.folder.name)
-        cls.stand_in, cls.checkpoint, cls.tiny = path / "stand-in", path / "checkpoint", path / "tiny.gguf"
+        super().setUpClass()
+        cls.stand_in, cls.checkpoint = cls.work / "stand-in", cls.work / "checkpoint"
         mlx_stand_in.write(cls.stand_in)
         mlx_stand_in.write_checkpoint(cls.checkpoint)
-        tiny_model.write(cls.tiny)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def load(self, answer=None, **options):
         environment = {"PYTHONPATH": str(self.stand_in), **({"ANSWER": answer} if answer else {})}
@@ -57,11 +47,7 @@ class Backends(unittest.TestCase):
     def test_threads_take_turns(self):
         answers = []
         with self.load("Hello") as model:
-            threads = [threading.Thread(target=lambda: answers.append("".join(model.generate("a")))) for _ in range(4)]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
+            run_threads([threading.Thread(target=lambda: answers.append("".join(model.generate("a")))) for _ in range(4)])
         self.assertEqual(answers, ["Hello"] * 4)
 
     def test_closing_ends_answers(self):
@@ -81,15 +67,13 @@ class Backends(unittest.TestCase):
             hearth.load(self.checkpoint, backend="abacus")
         with self.assertRaisesRegex(OSError, "cannot start"):
             hearth.load(self.checkpoint, backend="mlx_lm", python="no-such-python")
-        with self.assertRaisesRegex(TypeError, "threads"):
-            hearth.load(self.checkpoint, backend="mlx_lm", threads=2)
-        with self.assertRaisesRegex(OSError, "none-there"):
-            self.load("Hi", adapter=("none-there", 0.5))
+        self.assertRaisesRegex(TypeError, "threads", hearth.load, self.checkpoint, backend="mlx_lm", threads=2)
+        self.assertRaisesRegex(OSError, "none-there", self.load, "Hi", adapter=("none-there", 0.5))
         with self.load("fail") as model, self.assertRaisesRegex(hearth.Error, "the stand-in fails in two lines"):
             list(model.generate("hello"))
 
     def test_native(self):
-        self.assertIsInstance(hearth.load(self.tiny, backend="native", threads=1), hearth.Model)
+        self.assertIsInstance(hearth.load(self.work / "tiny.gguf", backend="native", threads=1), hearth.Model)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 import asyncio
 import gc
-import json
 import os
-import pathlib
 import random
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import unittest
 import unittest.mock
 import weakref
 
-from with_tiny_model import ROOT, WithTinyModel  # which makes the package and tests/cli importable
+from with_tiny_model import ROOT, WithTinyModel, run_threads, write_adapter  # which makes the package and tests/cli importable
 
 import hearth
 import tiny_model
@@ -74,11 +72,7 @@ class Answers(WithEngines):
         def read(i, prompt, how):
             found[i] = engine.submit(self.model.tokenize(prompt), **how).result()
 
-        threads = [threading.Thread(target=read, args=(i, *q)) for i, q in enumerate(asked)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads([threading.Thread(target=read, args=(i, *q)) for i, q in enumerate(asked)])
         self.assertEqual([found[i] for i in range(len(asked))], expected)
 
         async def pieces(prompt, how):
@@ -94,7 +88,7 @@ class Answers(WithEngines):
 
     def test_the_cache_in_a_file(self):
         """Another engine goes on with what was kept; what is no such file is refused."""
-        path, prompt = os.path.join(self.folder.name, "kept.cache"), "hello world " * 50
+        path, prompt = self.work / "kept.cache", "hello world " * 50
         engine = self.engine()
         expected = engine.submit(prompt, max_tokens=8).result()
         engine.save_cache(path)
@@ -171,13 +165,8 @@ class Answers(WithEngines):
         self.assertEqual(first + request.result(), whole)
 
     def adapter(self, value):
-        """Of PEFT, for q_proj of the first layer, with a B of one value."""
-        name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
-        n = tiny_model.HIDDEN
-        tensors = {name.format("A"): hearth.ones((2, n)), name.format("B"): hearth.full((n, 2), value)}
         with tempfile.TemporaryDirectory() as folder:
-            hearth.save_safetensors(f"{folder}/adapter_model.safetensors", tensors)
-            pathlib.Path(folder, "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 2}))
+            write_adapter(folder, tiny_model.HIDDEN, value)
             return self.model.load_adapter(folder)
 
     def test_guesses_and_probes(self):
@@ -191,8 +180,7 @@ class Answers(WithEngines):
             mine = [p for p in seen if p["answer"] == i]
             self.assertEqual([p["token"] for p in mine if p["probe"] == "token"], answer.tokens)
             self.assertEqual([p["index"] for p in mine], [k // 2 for k in range(80)])
-        with self.assertRaisesRegex(hearth.Error, "draft model"):
-            engine.submit("hello", draft=self.model)
+        self.assertRaisesRegex(hearth.Error, "draft model", engine.submit, "hello", draft=self.model)
 
     def test_adapters(self):
         one, prompt, how = self.adapter(0.5), "hello world the x", {"max_tokens": 10, "ignore_eos": True}
@@ -203,8 +191,7 @@ class Answers(WithEngines):
         for _ in range(3):
             requests = [engine.submit(prompt, adapters=a, **how) for a in given]
             self.assertEqual([r.result() for r in requests], expected)
-        with self.assertRaisesRegex(TypeError, "expected an Adapter"):
-            engine.submit("x", adapters=["lora"])
+        self.assertRaisesRegex(TypeError, "expected an Adapter", engine.submit, "x", adapters=["lora"])
 
 
 class Failures(WithEngines):
@@ -251,8 +238,7 @@ class Failures(WithEngines):
         with self.assertRaisesRegex(hearth.Error, "the deadline of 0.1 seconds has passed after [1-9]"):
             for _ in request:
                 pass
-        with self.assertRaisesRegex(hearth.Error, "the deadline of 1e-06 seconds has passed after 0"):
-            late.result()
+        self.assertRaisesRegex(hearth.Error, "the deadline of 1e-06 seconds has passed after 0", late.result)
 
     def test_what_a_callback_raises(self):
         fails = unittest.mock.Mock(side_effect=KeyError("arguments"))
@@ -329,13 +315,11 @@ class Ending(WithEngines):
             except hearth.Error as e:
                 failures.append(str(e))
 
-        threads = [threading.Thread(target=read, args=(r,)) for r in requests]
-        for thread in threads:
-            thread.start()
-        self.wait_for(lambda: engine.statistics()["generated_tokens"] or engine.statistics()["steps"] > 20)
-        engine.close()
-        for thread in threads:
-            thread.join()
+        def close():
+            self.wait_for(lambda: engine.statistics()["generated_tokens"] or engine.statistics()["steps"] > 20)
+            engine.close()
+
+        run_threads([threading.Thread(target=read, args=(r,)) for r in requests], close)
         self.assertEqual(len(failures), 4)
         for says in failures:
             self.assertRegex(says, "the engine was closed after [0-9]+ tokens")
@@ -373,13 +357,11 @@ class Ending(WithEngines):
                 except (ValueError, hearth.Error) as e:
                     seen.append(str(e))
 
-            threads = [threading.Thread(target=work, args=(10 * i + k,)) for k in range(5)]
-            for thread in threads:
-                thread.start()
-            time.sleep(rng.random() / 50)
-            engine.close()
-            for thread in threads:
-                thread.join()
+            def close(engine=engine, rng=rng):
+                time.sleep(rng.random() / 50)
+                engine.close()
+
+            run_threads([threading.Thread(target=work, args=(10 * i + k,)) for k in range(5)], close)
             self.assertEqual(len(seen), 5)
             for says in seen:
                 self.assertRegex(says, "the engine (is|was) closed|cancelled")
@@ -545,7 +527,7 @@ class Processes(WithEngines):
     def run_program(self, program):
         text = "import hearth, os, sys, time\nmodel = hearth.load(sys.argv[1], threads=2)\n" + textwrap.dedent(program)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-        path = str(pathlib.Path(self.folder.name) / "tiny.gguf")
+        path = str(self.work / "tiny.gguf")
         done = subprocess.run([sys.executable, "-c", text, path], env=environment, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout

@@ -5,18 +5,14 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import unittest
 from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+from with_tiny_model import ROOT, WithTinyModel  # which makes the package importable
 
-import hearth as mx  # noqa: E402
-import tiny_model  # noqa: E402
+import hearth as mx
 
 COMMAND = pathlib.Path(os.environ["HEARTH_LIBRARY"]).resolve().parent.parent / "bin" / "hearth"
 NAME = "model.layers.1.self_attn.v_proj.lora_A"
@@ -24,18 +20,8 @@ TEXTS = ["hello world", "the world", "hello the world", "world, the hello world"
 SAMPLES = [{"text": text} for text in TEXTS]
 
 
-class WithTinyModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.work = pathlib.Path(cls.folder.name)
-        tiny_model.write(cls.work / "tiny.gguf")
-        cls.model = mx.load(cls.work / "tiny.gguf", threads=2, precision="reference", kv_dtype=mx.float32)
-
-    @classmethod
-    def tearDownClass(cls):
-        del cls.model
-        cls.folder.cleanup()
+class Tuning(WithTinyModel):
+    LOAD = {"threads": 2, "precision": "reference", "kv_dtype": mx.float32}
 
     def lora(self, **options):
         """With values other than 0 in B, so that all gradients differ from 0."""
@@ -53,7 +39,7 @@ class WithTinyModel(unittest.TestCase):
             self.assertEqual(a[name].tolist(), b[name].tolist())
 
 
-class Gradients(WithTinyModel):
+class Gradients(Tuning):
     def test_the_loss_is_that_of_the_logits(self):
         lora, ids = self.lora(), self.model.tokenize("hello world, the world")
         loss, _ = self.model.loss_and_grad(lora, [ids])
@@ -103,7 +89,7 @@ class Gradients(WithTinyModel):
             mx.load(self.work / "tiny.gguf").loss_and_grad(lora, [ids])
 
 
-class Loras(WithTinyModel):
+class Loras(Tuning):
     def test_parameters(self):
         lora = self.model.lora(rank=2, layers=1, targets=["q_proj", "mlp.up_proj"], dtype=mx.bfloat16)
         shapes = {name.removeprefix("model.layers.1."): (p.shape, p.dtype) for name, p in lora.parameters.items()}
@@ -138,14 +124,10 @@ class Loras(WithTinyModel):
         lora = self.model.lora()
         with self.assertRaisesRegex(ValueError, "no projection of this llama model is named `c_attn`"):
             self.model.lora(targets="c_attn")
-        with self.assertRaisesRegex(ValueError, "dtype is"):
-            self.model.lora(dtype=mx.float16)
-        with self.assertRaisesRegex(ValueError, "a rank of 0"):
-            self.model.lora(rank=0)
-        with self.assertRaisesRegex(ValueError, "scale is 0"):
-            self.model.lora(scale=0.0)
-        with self.assertRaisesRegex(ValueError, "a path holds a NUL"):
-            lora.save("a\0b")
+        self.assertRaisesRegex(ValueError, "dtype is", self.model.lora, dtype=mx.float16)
+        self.assertRaisesRegex(ValueError, "a rank of 0", self.model.lora, rank=0)
+        self.assertRaisesRegex(ValueError, "scale is 0", self.model.lora, scale=0.0)
+        self.assertRaisesRegex(ValueError, "a path holds a NUL", lora.save, "a\0b")
         with self.assertRaisesRegex(ValueError, "parameters of this adapter are others: b, "):
             lora.update({"b": mx.zeros((1,))})
         with self.assertRaisesRegex(ValueError, "expected evaluated"):
@@ -154,7 +136,7 @@ class Loras(WithTinyModel):
             lora.save(self.work / "x", "onnx")
 
 
-class Trainers(WithTinyModel):
+class Trainers(Tuning):
     OPTIONS = {"iters": 6, "lr": 1e-2, "batch": 2, "pack": False, "max_length": 64, "seed": 3}
 
     def trainer(self, **options):
@@ -182,8 +164,7 @@ class Trainers(WithTinyModel):
         self.assertEqual((plan["data"]["n_samples"], plan["valid"]["n_samples"]), (5, 2))
         self.assertEqual(plan["data"]["n_form"], {"text": 5})
         self.assertEqual(trainer.sample(1), [("the", False), (" world<|im_end|>", True)])
-        with self.assertRaisesRegex(ValueError, "sample 9 of 5"):
-            trainer.sample(9)
+        self.assertRaisesRegex(ValueError, "sample 9 of 5", trainer.sample, 9)
 
     def test_closing_an_iteration_in_another_thread(self):
         steps, seen = iter(self.trainer(iters=1_000_000)), []
@@ -208,8 +189,7 @@ class Trainers(WithTinyModel):
         for call in (trainer.evaluate, trainer.step):
             waits.clear()
             trainer._calls._done.wait = interrupted
-            with self.assertRaises(KeyboardInterrupt):
-                call()
+            self.assertRaises(KeyboardInterrupt, call)
             trainer._calls._done.wait = wait
         while trainer.plan["done"] < 3:
             trainer.step()
@@ -229,11 +209,10 @@ class Trainers(WithTinyModel):
         ]:
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 self.trainer(**options)
-        with self.assertRaisesRegex(ValueError, "no held-out samples"):
-            self.trainer().evaluate()
+        self.assertRaisesRegex(ValueError, "no held-out samples", self.trainer().evaluate)
 
 
-class Runs(WithTinyModel):
+class Runs(Tuning):
     OPTIONS = {"iters": 8, "lr": 1e-2, "max_length": 64, "valid_every": 2, "report_every": 4, "save_every": 3}
 
     def run_it(self, out, **options):
@@ -269,16 +248,13 @@ class Runs(WithTinyModel):
                 raise KeyboardInterrupt
 
         whole = self.run_it("uninterrupted")
-        with self.assertRaises(KeyboardInterrupt):
-            self.run_it("cut", progress=interrupt)
-        with self.assertRaisesRegex(ValueError, "holds a run of 4 steps: resume=True"):
-            self.run_it("cut")
+        self.assertRaises(KeyboardInterrupt, self.run_it, "cut", progress=interrupt)
+        self.assertRaisesRegex(ValueError, "holds a run of 4 steps: resume=True", self.run_it, "cut")
         rest = self.run_it("cut", resume=True)
         self.assertEqual(rest.valid_losses, whole.valid_losses[3:])
         self.assertEqual((rest.valid_loss_before, rest.best_iter), (whole.valid_loss_before, whole.best_iter))
         self.assertEqual(self.weights("cut"), self.weights("uninterrupted"))
-        with self.assertRaisesRegex(ValueError, "no checkpoint to resume from"):
-            self.run_it("nothing", resume=True)
+        self.assertRaisesRegex(ValueError, "no checkpoint to resume from", self.run_it, "nothing", resume=True)
 
     def interrupted_at(self, out, method, call, **options):
         """A run that Ctrl-C ends in the trainer's method, when it is called for the given time from 0."""
@@ -309,20 +285,17 @@ class Runs(WithTinyModel):
         (self.work / "full" / "mine").write_text("")
         for out, says in ("file", "file"), ("full", "not replaced"), ("a\0b", "NUL"):
             with mock.patch.object(mx.Trainer, "step", side_effect=AssertionError):
-                with self.assertRaisesRegex((ValueError, OSError), says):
-                    self.run_it(out)
+                self.assertRaisesRegex((ValueError, OSError), says, self.run_it, out)
         self.assertFalse((self.work / "file.training").exists())
         self.run_it("damaged", iters=2)
         (self.work / "damaged.training" / "checkpoint-0000002.json").write_text("{")
-        with self.assertRaisesRegex(ValueError, "0000002.json is damaged"):
-            self.run_it("damaged", resume=True, iters=4)
+        self.assertRaisesRegex(ValueError, "0000002.json is damaged", self.run_it, "damaged", resume=True, iters=4)
 
     def test_patience(self):
         done = self.run_it("patient", iters=40, lr=0.0, patience=3)
         self.assertEqual((done.steps, done.best_iter), (8, 2))
         self.assertEqual(self.run_it("patient", iters=40, lr=0.0, patience=3, resume=True).steps, 8)
-        with self.assertRaisesRegex(ValueError, "patience needs"):
-            self.run_it("impatient", valid=None, patience=1)
+        self.assertRaisesRegex(ValueError, "patience needs", self.run_it, "impatient", valid=None, patience=1)
 
     def test_a_model_without_a_tokenizer(self):
         path, samples = ROOT / "tests" / "golden" / "tiny" / "qwen3-f32", [{"input_ids": [1, 2, 3 + i, 4]} for i in range(4)]

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-import pathlib
 import re
 import unittest
 
@@ -74,7 +73,7 @@ class Grammars(WithTinyModel):
                 self.assertEqual((request.metrics["stop"], request.metrics["stop_id"]), (None, None))
 
     def test_beside_tools(self):
-        path = pathlib.Path(self.folder.name) / "tools.gguf"
+        path = self.work / "tools.gguf"
         tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}")
         model = hearth.load(path, threads=2)
         cities = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}
@@ -124,8 +123,7 @@ class Grammars(WithTinyModel):
         matcher.truncate(2)
         self.assertEqual((len(matcher), matcher.ending), (2, "not"))
         self.assertTrue(matcher.accept(c))
-        with self.assertRaises(ValueError):
-            matcher.truncate(7)
+        self.assertRaises(ValueError, matcher.truncate, 7)
         self.assertTrue(mask[a] and not mask[c])  # it is the caller's: later calls do not change it
         self.assertEqual(hearth.Grammar.from_regex(self.model, "x*").matcher().ending, "may")
 
@@ -158,18 +156,12 @@ class Grammars(WithTinyModel):
                 make(self.model, wrong)
         with self.assertRaisesRegex(ValueError, "expected one of lines, none, any"):
             hearth.Grammar.from_json_schema(self.model, SCHEMA, space="many")
-        with self.assertRaisesRegex(TypeError, "for a str, expected a model"):
-            hearth.Grammar.from_regex("model", "a")
-        with self.assertRaisesRegex(TypeError, "is made by"):
-            hearth.Grammar()
-        with self.assertRaisesRegex(TypeError, "a matcher of a str"):
-            hearth.Matcher("a")
-        with self.assertRaisesRegex(TypeError, "the grammar is a str"):
-            self.model.generate("hello", grammar="a")
-        with self.assertRaises(TypeError):
-            hearth.Grammar.from_regex(self.model, "a").matcher().accept("a")
-        with self.assertRaises((ValueError, hearth.Error)):
-            hearth.Grammar.from_regex(self.model, "a").matcher().truncate(1)
+        self.assertRaisesRegex(TypeError, "for a str, expected a model", hearth.Grammar.from_regex, "model", "a")
+        self.assertRaisesRegex(TypeError, "is made by", hearth.Grammar)
+        self.assertRaisesRegex(TypeError, "a matcher of a str", hearth.Matcher, "a")
+        self.assertRaisesRegex(TypeError, "the grammar is a str", self.model.generate, "hello", grammar="a")
+        self.assertRaises(TypeError, hearth.Grammar.from_regex(self.model, "a").matcher().accept, "a")
+        self.assertRaises((ValueError, hearth.Error), hearth.Grammar.from_regex(self.model, "a").matcher().truncate, 1)
 
 
 class Sampling(WithTinyModel):
@@ -221,8 +213,7 @@ class Sampling(WithTinyModel):
         self.assertEqual([{k: v for k, v in p.items() if k != "answer"} for p in found], seen)
         with self.assertRaisesRegex(ValueError, "top_logprobs is 21, expected 0 to 20"):
             list(self.model.generate("hello", on_probe=print, probes="logprob", top_logprobs=21))
-        with self.assertRaisesRegex(ValueError, "there is no on_probe"):
-            self.model.generate("hello", top_logprobs=2)
+        self.assertRaisesRegex(ValueError, "there is no on_probe", self.model.generate, "hello", top_logprobs=2)
 
     def test_what_ended_an_answer(self):
         whole = "".join(self.model.generate("hello", **self.HOW))
@@ -259,7 +250,7 @@ class Sampling(WithTinyModel):
 
 class Thoughts(WithTinyModel):
     def test_budgets(self):
-        path = pathlib.Path(self.folder.name) / "thinks.gguf"
+        path = self.work / "thinks.gguf"
         tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}<think>\n")
         model = hearth.load(path, threads=2)
         # No end, and no token twice: the model never ends a thought of its own.

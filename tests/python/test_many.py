@@ -53,10 +53,8 @@ class Classify(WithScores):
 
     def test_mistakes_end_the_call(self):
         for bad in (["hello", 3], ["a\0"], [["x"]]):
-            with self.assertRaises((TypeError, ValueError)):
-                self.model.classify(bad)
-        with self.assertRaisesRegex(ValueError, 'both "a"'):
-            self.model.classify(["hello"], ["a", "a"])
+            self.assertRaises((TypeError, ValueError), self.model.classify, bad)
+        self.assertRaisesRegex(ValueError, 'both "a"', self.model.classify, ["hello"], ["a", "a"])
         self.assertEqual(self.model.classify([]), [])
 
     def test_results_as_they_come(self):
@@ -68,8 +66,7 @@ class Classify(WithScores):
             if i == 2:
                 raise KeyboardInterrupt
 
-        with self.assertRaises(KeyboardInterrupt):
-            self.model.classify(["hello"] * 5, on_result=stop)
+        self.assertRaises(KeyboardInterrupt, self.model.classify, ["hello"] * 5, on_result=stop)
 
 
 class Scores(WithScores):
@@ -117,10 +114,8 @@ class Batch(WithScores):
         self.assertEqual([f.error is None for f in found], [True, False, True])
         with self.assertRaisesRegex(ValueError, "outside the vocabulary"):
             _ = found[1].text
-        with self.assertRaisesRegex(TypeError, "colour"):
-            self.model.batch(["hello"], colour=1)
-        with self.assertRaises(KeyError):
-            self.model.batch([{"n": 1}])
+        self.assertRaisesRegex(TypeError, "colour", self.model.batch, ["hello"], colour=1)
+        self.assertRaises(KeyError, self.model.batch, [{"n": 1}])
 
 
 if __name__ == "__main__":

@@ -1,77 +1,17 @@
-"""A headless Chromium driven over its DevTools protocol by a small WebSocket client. Python's standard library only."""
+"""A headless Chromium driven over its DevTools protocol, through pipes. Python's standard library only."""
 
-import base64
 import json
 import os
 import pathlib
-import re
 import shutil
-import socket
-import struct
 import subprocess
 import tempfile
-import threading
 import time
 
 HANG = 180  # seconds after which a browser that says nothing is taken for hung
 CHROMIUM = os.environ.get("HEARTH_CHROMIUM") or next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
+KEYS = {"Enter": (13, "\r"), "Escape": (27, "")}
 SHIFT = 8
-
-
-class WebSocket:
-    """The client's side of RFC 6455: texts, whole or in fragments."""
-
-    def __init__(self, url):
-        host, port, path = re.fullmatch(r"ws://([^:/]+):(\d+)(/.*)", url).groups()
-        self.socket = socket.create_connection((host, int(port)), HANG)
-        key = base64.b64encode(os.urandom(16)).decode()
-        self.socket.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        self.file = self.socket.makefile("rb")
-        status = self.file.readline()
-        if b" 101 " not in status:
-            raise ConnectionError(status)
-        while self.file.readline().strip():
-            pass
-
-    def exactly(self, n):
-        data = self.file.read(n)
-        if len(data) < n:
-            raise EOFError("the browser has closed the connection")
-        return data
-
-    def send(self, text, opcode=1):
-        data, mask = text if isinstance(text, bytes) else text.encode(), os.urandom(4)
-        n = len(data)
-        length = bytes([0x80 | n]) if n < 126 else b"\xfe" + struct.pack(">H", n) if n < 65536 else b"\xff" + struct.pack(">Q", n)
-        masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(data))
-        self.socket.sendall(bytes([0x80 | opcode]) + length + mask + masked)
-
-    def receive(self):
-        message = b""
-        while True:
-            first, second = self.exactly(2)
-            n = second & 0x7F
-            if n == 126:
-                (n,) = struct.unpack(">H", self.exactly(2))
-            elif n == 127:
-                (n,) = struct.unpack(">Q", self.exactly(8))
-            data, opcode = self.exactly(n), first & 0x0F
-            if opcode == 8:
-                raise EOFError("the browser has closed the connection")
-            if opcode == 9:
-                self.send(data, 10)
-            elif opcode in (0, 1):
-                message += data
-                if first & 0x80:
-                    return message.decode()
-
-    def close(self):
-        self.file.close()
-        self.socket.close()
 
 
 class Browser:
@@ -79,59 +19,53 @@ class Browser:
 
     def __init__(self):
         self.profile = pathlib.Path(tempfile.mkdtemp(prefix="hearth-browser-"))
-        words = [CHROMIUM, "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "--no-first-run", "--disable-gpu",
+        words = [CHROMIUM, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}", "--no-first-run", "--disable-gpu",
                  "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "about:blank"]
         if os.geteuid() == 0:
             words.insert(1, "--no-sandbox")  # which root does not get
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.url, said = None, []
-        for line in self.process.stderr:
-            said.append(line)
-            if match := re.search(r"DevTools listening on (ws://\S+)", line):
-                self.url = match.group(1)
-                break
-        if not self.url:
-            self.close()
-            raise RuntimeError("the browser did not start: " + "".join(said[-5:]))
-        # What it says later is read, so that the pipe never fills.
-        self.reader = threading.Thread(target=lambda: [None for _ in self.process.stderr], daemon=True)
-        self.reader.start()
-        self.web = WebSocket(self.url)
+        pipes = ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1']  # Chromium reads messages from 3 and writes them to 4
+        self.said = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(pipes + words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said)
         self.number, self.pages = 0, {}
 
-    def call(self, method, session=None, **params):
+    def send(self, **message):
+        """Sends a message of a new number."""
         self.number += 1
-        number = self.number
-        message = {"id": number, "method": method, "params": params}
-        if session:
-            message["sessionId"] = session
-        self.web.send(json.dumps(message))
+        self.process.stdin.write(json.dumps({"id": self.number, **message}).encode() + b"\0")
+        self.process.stdin.flush()
+        return self.number
+
+    def receive(self):
+        message = bytearray()
+        while not message.endswith(b"\0"):
+            part = self.process.stdout.peek()
+            if not part:
+                self.said.seek(0)
+                raise EOFError("the browser has ended: " + "".join(self.said.readlines()[-5:]))
+            message += self.process.stdout.read(part.find(b"\0") + 1 or len(part))
+        return json.loads(message[:-1])
+
+    def call(self, method, session=None, **params):
+        number = self.send(method=method, params=params, **({"sessionId": session} if session else {}))
         while True:
-            got = json.loads(self.web.receive())
+            got = self.receive()
             if got.get("id") == number:
                 if "error" in got:
                     raise RuntimeError(f"{method}: {got['error']}")
                 return got["result"]
-            self.event(got)
-
-    def event(self, got):
-        page = self.pages.get(got.get("sessionId"))
-        if page and "method" in got:  # else it answers a call that nobody waits for
-            page.event(got["method"], got["params"])
-
-    def page(self, url, **size):
-        return Page(self, url, **size)
+            page = self.pages.get(got.get("sessionId"))
+            if page and "method" in got:  # else it answers a call that nobody waits for
+                page.event(got["method"], got["params"])
 
     def close(self):
-        if hasattr(self, "web"):
-            self.web.close()
-        self.process.terminate()
+        self.process.stdin.close()  # which ends it
+        self.process.stdout.close()
         try:
             self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.process.stderr.close()
+        self.said.close()
         shutil.rmtree(self.profile, ignore_errors=True)
 
 
@@ -162,9 +96,7 @@ class Page:
         elif method == "Page.javascriptDialogOpening":
             self.dialogs.append(params["message"])
             # Its answer comes among others': it is not waited for.
-            self.browser.number += 1
-            message = {"id": self.browser.number, "method": "Page.handleJavaScriptDialog", "params": {"accept": self.confirms}, "sessionId": self.session}
-            self.browser.web.send(json.dumps(message))
+            self.browser.send(method="Page.handleJavaScriptDialog", params={"accept": self.confirms}, sessionId=self.session)
 
     def open(self, url):
         self.call("Page.navigate", url=url)
@@ -229,6 +161,3 @@ class Page:
     def close(self):
         self.browser.pages.pop(self.session, None)
         self.browser.call("Target.closeTarget", targetId=self.target)
-
-    def screenshot(self, path):
-        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

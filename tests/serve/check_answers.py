@@ -12,8 +12,7 @@ import unittest
 
 from openapi_spec_validator import validate
 
-from serve_support import Server, variant
-from support import ROOT
+from support import ROOT, PlainServer, variant
 from test_serve_failures import BROKEN, PATTERN
 from test_serve_run import write_adapter
 from tool_model import TEMPLATE, call, exactly
@@ -107,7 +106,7 @@ class Answers(unittest.TestCase):
         path = variant("tiny.gguf", special=MARKS, words=[CALL, THOUGHTS], template=TEMPLATE)
         write_adapter(path.parent / "tuned", 1)
         (path.parent / "slots").mkdir()
-        self.server = Server(path, "--context", "4096", "--slots-directory", path.parent / "slots", "--adapter", f"tuned={path.parent / 'tuned'}", "--lookup")
+        self.server = PlainServer(path, "--context", "4096", "--slots-directory", path.parent / "slots", "--adapter", f"tuned={path.parent / 'tuned'}", "--lookup")
         self.addCleanup(self.server.stop)
         self.document = self.server.get("/openapi.json").json
         self.answered, self.shapes = set(), {}
@@ -145,14 +144,14 @@ class Answers(unittest.TestCase):
 
     def ask(self, method, path, body=None, server=None, status=200, **fields):
         described, operation = self.operation(method, path)
-        reply = (server or self.server).ask(method, path, body, fields={name.replace("_", "-"): value for name, value in fields.items()})
+        reply = (server or self.server).request(method, path, body, {name.replace("_", "-"): value for name, value in fields.items()})
         values = []
         with self.subTest(method=method, path=path, body=body):
-            self.assertEqual(reply.status, status, reply.data[:1000])
-            kind = reply.fields["Content-Type"].partition(";")[0]
+            self.assertEqual(reply.status, status, reply.text[:1000])
+            kind = reply.fields["content-type"].partition(";")[0]
             content = operation["responses"]["200" if status == 200 else f"{status // 100}XX"]["content"]
             self.assertIn(kind, content)
-            values = self.values(kind, reply.data.decode())
+            values = self.values(kind, reply.text)
             self.assertTrue(values)
             dialect = "Ollama" if path.startswith("/api/") else "Anthropic" if path.startswith("/v1/messages") else "OpenAI"
             for value in values:
@@ -306,15 +305,15 @@ class Answers(unittest.TestCase):
         for form in "float", "base64":
             self.post("/v1/embeddings", input=["hello", "world"], encoding_format=form)
         self.ask("POST", "/v1/embeddings", {"input": []}, status=400)
-        with Server(BROKEN, keys=["key"]) as server:
+        with PlainServer(BROKEN, keys=["key"]) as server:
             self.ask("GET", "/openapi.json", server=server)
-            self.ask("GET", "/v1/models", server=server, status=401)
+            self.ask("GET", "/v1/models", server=server, status=401, Authorization="")
 
     def ask_for_failures(self):
         """Answers that fail when they have begun."""
         how = {"regex": PATTERN, "seed": 1, "stream": True}
         lines = {"format": {"type": "string", "pattern": f"^{PATTERN}$"}, "options": {"seed": 1}}
-        with Server(BROKEN) as server:
+        with PlainServer(BROKEN) as server:
             for path, body in (
                 ("/v1/chat/completions", {"messages": HELLO, **how}),
                 ("/v1/completions", {"prompt": "hello", "max_tokens": 100, **how}),

@@ -13,7 +13,6 @@ import os
 import signal
 import struct
 import subprocess
-import sys
 import unittest
 from typing import Literal
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from serve_support import Server, variant
+from support import PlainServer, variant
 from tool_model import TEMPLATE
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -21,7 +21,7 @@ MARKS = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 def main(options):
     folder = variant("tiny.gguf", special=MARKS, template=TEMPLATE).parent / "slots"
     folder.mkdir()
-    server = Server(folder.parent / "tiny.gguf", "--context", "2048", "--slots-directory", str(folder))
+    server = PlainServer(folder.parent / "tiny.gguf", "--context", "2048", "--slots-directory", str(folder))
     command = [
         shutil.which("schemathesis", path=pathlib.Path(sys.executable).parent), "run", server.url + "/openapi.json", "--no-color",
         "--continue-on-failure", "--exclude-checks", "ignored_auth", *options,

@@ -1,6 +1,7 @@
 """What the tests of `hearth serve` share: a running server, requests to it, and its end, which has to be clean."""
 
 import atexit
+import collections
 import http.client
 import json
 import os
@@ -36,15 +37,33 @@ atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 tiny_model.write(TINY)
 
 
+def variant(name, special=(), words=(), **how):
+    """A tiny checkpoint with more special tokens, whole words as the last tokens, or as tiny_model.write has it otherwise."""
+    path = SCRATCH / name  # a whole path stays
+    kept, vocabulary = list(tiny_model.SPECIAL), tiny_model.vocabulary
+    tiny_model.SPECIAL.extend(special)
+    tiny_model.vocabulary = lambda: vocabulary() + list(words)
+    try:
+        tiny_model.write(path, **how)
+    finally:
+        tiny_model.SPECIAL[:] = kept
+        tiny_model.vocabulary = vocabulary
+    return path
+
+
 def speaking_model(path, text):
     """Writes a model like TINY with a token more, the text, and returns options by which all its answers are that token, again and again."""
-    plain = tiny_model.vocabulary
-    tiny_model.vocabulary = lambda: [*plain(), "".join(tiny_model.byte_alphabet()[byte] for byte in text.encode())]
-    try:
-        tiny_model.write(path)
-    finally:
-        tiny_model.vocabulary = plain
-    return [f"--logit-bias={len(plain())}=100"]
+    variant(path, words=["".join(tiny_model.byte_alphabet()[byte] for byte in text.encode())])
+    return [f"--logit-bias={len(tiny_model.vocabulary())}=100"]
+
+
+def together(run, items):
+    """Runs a function for each item on a thread of its own, and waits for all."""
+    threads = [threading.Thread(target=run, args=(item,)) for item in items]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class NotServing(Exception):
@@ -97,6 +116,20 @@ def parsed(text):
         return json.loads(text)
     except ValueError:
         return text
+
+
+class Reply(collections.namedtuple("Reply", "status fields json")):
+    """A response: its status, headers by their names in lower case, and the parsed JSON or else the text, which `text` is in any case."""
+
+    @property
+    def lines(self):
+        """The values of an answer of JSON lines."""
+        return [json.loads(line) for line in self.text.splitlines() if line]
+
+    @property
+    def events(self):
+        """The values of an answer of server-sent events."""
+        return [json.loads(line[6:]) for line in self.text.splitlines() if line.startswith("data: {")]
 
 
 class Server:
@@ -191,16 +224,30 @@ class Server:
         return response, all_fields
 
     def request(self, method, path, body=None, headers=None):
-        """(status, headers by their names in lower case, the parsed JSON or else the text). A body that is no text is sent as JSON."""
+        """The Reply to a request. A body that is no text is sent as JSON."""
         connection = self.connect()
         try:
             response, fields = self._ask(connection, method, path, body, headers)
-            return response.status, fields, parsed(response.read().decode())
+            text = response.read().decode()
+            reply = Reply(response.status, fields, parsed(text))
+            reply.text = text
+            return reply
         finally:
             connection.close()
 
     def get(self, path, headers=None):
         return self.request("GET", path, None, headers)
+
+    def metric(self, name):
+        """A measurement of the server."""
+        return float(re.search(rf"^hearth_{name} (\S+)$", self.get("/metrics")[2], re.M)[1])
+
+    def begin(self, path, body):
+        """A socket on which a request has been sent, and nothing is read."""
+        payload = json.dumps(body).encode()
+        client = socket.create_connection((self.host, self.port))
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(payload)) + payload)
+        return client
 
     def post(self, path, body, headers=None):
         return self.request("POST", path, body, headers)
@@ -304,15 +351,25 @@ class Server:
             self.stop()
 
 
+class PlainServer(Server):
+    """One of a single thread, whose requests are written as fields."""
+
+    def __init__(self, model, *options, **more):
+        super().__init__(model, "--threads", "1", *options, **more)
+
+    def post(self, path, **body):
+        return self.request("POST", path, body)
+
+
 class ServeTest(unittest.TestCase):
     """A class that names `model` has one server for all its tests, with `options` and `keys`."""
 
-    model, options, keys, server = None, (), (), None
+    model, options, keys, server, kind = None, (), (), None, Server
 
     @classmethod
     def setUpClass(cls):
         if cls.model:
-            cls.server = Server(cls.model, *cls.options, keys=cls.keys)
+            cls.server = cls.kind(cls.model, *cls.options, keys=cls.keys)
 
     @classmethod
     def tearDownClass(cls):
@@ -324,7 +381,7 @@ class ServeTest(unittest.TestCase):
 
     def serve(self, *words, **more):
         """A server of this test alone."""
-        server = Server(*words, **more)
+        server = self.kind(*words, **more)
         self.addCleanup(server.stop)
         return server
 
@@ -345,3 +402,7 @@ class ServeTest(unittest.TestCase):
         for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, error["message"])
         return error
+
+
+class PlainTest(ServeTest):
+    model, kind = TINY, PlainServer

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from browser import CHROMIUM, SHIFT, Browser
+from browser import CHROMIUM, SHIFT, Browser, Page
 from support import SCRATCH, TINY, ServeTest, speaking_model
 
 SKIPPED = "skipped: there is no chromium to open the page with; HEARTH_CHROMIUM may name one"
@@ -45,7 +45,7 @@ class PageTest(ServeTest):
 
     def open(self, server=None, expected=(), **size):
         """A tab with the page, ready; at the end of the test it must have had no errors but those expected."""
-        page = self.browser.page((server or self.server).url + "/", **size)
+        page = Page(self.browser, (server or self.server).url + "/", **size)
         self.addCleanup(page.close)
         self.addCleanup(lambda: self.assertEqual([p for p in page.problems if not any(e in p for e in expected)], []))
         page.evaluate("localStorage.clear(); sessionStorage.clear()")

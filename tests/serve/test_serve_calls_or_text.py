@@ -3,13 +3,12 @@
 import json
 import unittest
 
+from dialects import HELLO, Anthropic, Ollama, OpenAI, Responses
 from support import ServeTest, tiny_model
 from tool_model import MODEL
 
 PARAMETERS = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}
 SCHEMA = {"type": "object", "properties": {"sky": {"enum": ["clear", "grey"]}}, "required": ["sky"], "additionalProperties": False}
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}
-HELLO = {"role": "user", "content": "hello the world"}
 
 
 def biases(dislikes):
@@ -21,141 +20,31 @@ def biases(dislikes):
 
 
 CALL, TEXT = biases("{"), biases("<")
-STEERED = {"temperature": 0, "seed": 1}
-
-
-class OpenAI:
-    """Each dialect: a request with a schema and tools, whole and as a stream, as (calls, text, why it ended)."""
-
-    path, ends = "/v1/chat/completions", ("tool_calls", "stop")
-
-    def body(self, messages, bias, choice):
-        schema = {"type": "json_schema", "json_schema": {"name": "sky", "schema": SCHEMA, "strict": True}}
-        return {"messages": messages, "tools": [TOOL], "tool_choice": choice, "response_format": schema, "reasoning_effort": "none",
-                "max_tokens": 200, "logit_bias": bias, **STEERED}
-
-    def whole(self, server, body):
-        (choice,) = server.answer(self.path, body)["choices"]
-        calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in choice["message"].get("tool_calls", [])]
-        return calls, choice["message"]["content"] or "", choice["finish_reason"]
-
-    def streamed(self, server, body):
-        calls, text, end = [], "", None
-        for _, data in server.events(self.path, {**body, "stream": True}):
-            for choice in [] if data == "[DONE]" else data["choices"]:
-                end = choice["finish_reason"] or end
-                text += choice["delta"].get("content") or ""
-                for call in choice["delta"].get("tool_calls", []):
-                    if "name" in call["function"]:
-                        calls.append([call["function"]["name"], ""])
-                    calls[call["index"]][1] += call["function"].get("arguments", "")
-        return [(name, json.loads(arguments)) for name, arguments in calls], text, end
-
-    def history(self, calls):
-        made = [{"id": f"call{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(given)}} for i, (name, given) in enumerate(calls)]
-        results = [{"role": "tool", "tool_call_id": call["id"], "content": "mild"} for call in made]
-        return [HELLO, {"role": "assistant", "content": None, "tool_calls": made}, *results]
-
-
-class Responses(OpenAI):
-    path, ends = "/v1/responses", ("completed", "completed")
-
-    def body(self, messages, bias, choice):
-        tool = {"type": "function", "name": "weather", "parameters": PARAMETERS}
-        return {"input": messages, "tools": [tool], "tool_choice": choice, "text": {"format": {"type": "json_schema", "name": "sky", "schema": SCHEMA}},
-                "reasoning": {"effort": "none"}, "max_output_tokens": 200, "logit_bias": bias, **STEERED}
-
-    def read(self, response):
-        calls = [(item["name"], json.loads(item["arguments"])) for item in response["output"] if item["type"] == "function_call"]
-        texts = [part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"]]
-        return calls, "".join(texts), response["status"]
-
-    def whole(self, server, body):
-        return self.read(server.answer(self.path, body))
-
-    def streamed(self, server, body):
-        *_, (_, last) = server.events(self.path, {**body, "stream": True})
-        return self.read(last["response"])
-
-    def history(self, calls):
-        made = [{"type": "function_call", "call_id": f"call{i}", "name": name, "arguments": json.dumps(given)} for i, (name, given) in enumerate(calls)]
-        return [HELLO, *made, *({"type": "function_call_output", "call_id": call["call_id"], "output": "mild"} for call in made)]
-
-
-class Anthropic(OpenAI):
-    path, ends = "/v1/messages", ("tool_use", "end_turn")
-
-    def body(self, messages, bias, choice):
-        tool = {"name": "weather", "input_schema": PARAMETERS}
-        return {"messages": messages, "tools": [tool], "tool_choice": {"type": "any" if choice == "required" else choice}, "thinking": {"type": "disabled"},
-                "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}, "max_tokens": 200, "logit_bias": bias, **STEERED}
-
-    def whole(self, server, body):
-        message = server.answer(self.path, body)
-        calls = [(block["name"], block["input"]) for block in message["content"] if block["type"] == "tool_use"]
-        return calls, "".join(block["text"] for block in message["content"] if block["type"] == "text"), message["stop_reason"]
-
-    def streamed(self, server, body):
-        calls, text, end = [], "", None
-        for name, event in server.events(self.path, {**body, "stream": True}):
-            if name == "content_block_start" and event["content_block"]["type"] == "tool_use":
-                calls.append([event["content_block"]["name"], ""])
-            if name == "content_block_delta":
-                text += event["delta"].get("text", "")
-                if "partial_json" in event["delta"]:
-                    calls[-1][1] += event["delta"]["partial_json"]
-            if name == "message_delta":
-                end = event["delta"]["stop_reason"]
-        return [(name, json.loads(arguments)) for name, arguments in calls], text, end
-
-    def history(self, calls):
-        made = [{"type": "tool_use", "id": f"call{i}", "name": name, "input": given} for i, (name, given) in enumerate(calls)]
-        results = [{"type": "tool_result", "tool_use_id": call["id"], "content": "mild"} for call in made]
-        return [HELLO, {"role": "assistant", "content": made}, {"role": "user", "content": results}]
-
-
-class Ollama(OpenAI):
-    path, ends = "/api/chat", ("stop", "stop")
-
-    def body(self, messages, bias, choice):
-        how = {"tools": [TOOL], "format": SCHEMA, "think": False, "options": {"num_predict": 200, "logit_bias": bias, **STEERED}}
-        return {"messages": messages, **how} if choice == "auto" else None
-
-    def read(self, lines):
-        calls = [(call["function"]["name"], call["function"]["arguments"]) for line in lines for call in line["message"].get("tool_calls", [])]
-        return calls, "".join(line["message"]["content"] for line in lines), lines[-1]["done_reason"]
-
-    def whole(self, server, body):
-        return self.read([server.answer(self.path, {**body, "stream": False})])
-
-    def streamed(self, server, body):
-        return self.read(list(server.lines(self.path, body)))
-
-    def history(self, calls):
-        made = [{"function": {"name": name, "arguments": given}} for name, given in calls]
-        return [HELLO, {"role": "assistant", "content": "", "tool_calls": made}, *({"role": "tool", "tool_name": "weather", "content": "mild"} for _ in made)]
 
 
 class CallsOrText(ServeTest):
     model = MODEL
 
     def answer(self, dialect, messages, bias, choice="auto"):
-        """The answer, which is the same as a stream; NULL where the dialect has no such choice."""
-        body = dialect.body(messages, bias, choice)
-        if not body:
-            return None
+        """(text, calls), the same whole and as a stream; the answer is not cut."""
+        body = dialect.body(PARAMETERS, choice, 200, bias, messages, SCHEMA)
         whole = dialect.whole(self.server, body)
         self.assertEqual(dialect.streamed(self.server, body), whole)
-        return whole
+        return self.parsed(whole)
 
-    def check_text(self, answer, dialect):
-        calls, text, end = answer
-        self.assertEqual((calls, end), ([], dialect.ends[1]))
+    def parsed(self, answer):
+        text, calls, cut, _ = answer
+        self.assertFalse(cut)
+        return text, [(name, json.loads(given) if isinstance(given, str) else given) for name, given, _ in calls]
+
+    def check_text(self, answer):
+        text, calls = answer
+        self.assertEqual(calls, [])
         self.assertIn(json.loads(text), ({"sky": "clear"}, {"sky": "grey"}))
 
-    def check_call(self, answer, dialect):
-        calls, text, end = answer
-        self.assertEqual((text, end), ("", dialect.ends[0]))
+    def check_call(self, answer):
+        text, calls = answer
+        self.assertEqual(text, "")
         for name, given in calls:
             self.assertEqual((name, set(given)), ("weather", {"city"}))
             self.assertIn(given["city"], ("Paris", "Rome"))
@@ -165,18 +54,18 @@ class CallsOrText(ServeTest):
         for dialect in OpenAI(), Responses(), Anthropic(), Ollama():
             with self.subTest(dialect.path):
                 first = self.answer(dialect, [HELLO], CALL)
-                self.check_call(first, dialect)
-                self.check_text(self.answer(dialect, dialect.history(first[0]), TEXT), dialect)
+                self.check_call(first)
+                self.check_text(self.answer(dialect, dialect.history(first[1]), TEXT))
 
     def test_choices(self):
         for dialect in OpenAI(), Responses(), Anthropic():
             with self.subTest(dialect.path):
-                self.check_text(self.answer(dialect, [HELLO], CALL, "none"), dialect)
-                self.check_call(self.answer(dialect, [HELLO], TEXT, "required"), dialect)
+                self.check_text(self.answer(dialect, [HELLO], CALL, "none"))
+                self.check_call(self.answer(dialect, [HELLO], TEXT, "required"))
 
     def test_every_way_to_ask_for_a_text(self):
-        body = OpenAI().body([HELLO], TEXT, "auto")
-        body.pop("response_format")
+        body = OpenAI().body(PARAMETERS, "auto", 200)
+        body.pop("parallel_tool_calls")
         for way, matches in [
             ({"response_format": {"type": "json_object"}}, r"\{.*\}"),
             ({"json_schema": SCHEMA}, r'\{"sky":"(clear|grey)"\}'),
@@ -186,10 +75,10 @@ class CallsOrText(ServeTest):
             ({"structured_outputs": {"regex": "a{3}"}}, "aaa"),
         ]:
             with self.subTest(way):
-                calls, text, _ = OpenAI().whole(self.server, {**body, **way, "logit_bias": biases("<(")})
+                text, calls = self.parsed(OpenAI().whole(self.server, {**body, **way, "logit_bias": biases("<(")}))
                 self.assertEqual(calls, [])
                 self.assertRegex(text, f"^{matches}$")
-                self.check_call(OpenAI().whole(self.server, {**body, **way, "logit_bias": biases("{xyzna(")}), OpenAI())
+                self.check_call(self.parsed(OpenAI().whole(self.server, {**body, **way, "logit_bias": biases("{xyzna(")})))
 
     def test_some_tools_are_allowed(self):
         chat = OpenAI.path

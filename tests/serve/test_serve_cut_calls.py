@@ -3,14 +3,13 @@
 import json
 import unittest
 
-from serve_support import variant
-from support import SCRATCH, ServeTest, cases, tiny_model
-from test_serve_calls_or_text import HELLO, STEERED, biases
+from dialects import HELLO, STEERED, Anthropic, Ollama, OpenAI, Responses
+from support import SCRATCH, ServeTest, cases, tiny_model, variant
+from test_serve_calls_or_text import biases
 from tool_model import CONTEXT, MODEL, TEMPLATE, call, exactly
 
 GIVEN = {"city": "Paris", "at": {"days": [1, 2], "sure": True}}
 PARAMETERS = {"type": "object", "properties": {name: {"const": value} for name, value in GIVEN.items()}, "required": list(GIVEN), "additionalProperties": False}
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}
 # Parameters one by one, as Qwen 3 Coder writes them.
 TAGGED_TEMPLATE = TEMPLATE.replace("{%- if", "{#- <tool_call><function=a><parameter=b> #}{%- if", 1)
 TAGGED = SCRATCH / "tagged.gguf"
@@ -23,154 +22,6 @@ ENDING = biases("")  # no white space, and an end where there may be one
 CALLING = {token: bias for token, bias in ENDING.items() if bias < 0} | {str(len(tiny_model.vocabulary())): 100}
 
 
-class OpenAI:
-    """Each dialect: an answer whole and as a stream, as (text, [(name, arguments as far as they came, whether they are told to be whole)], whether it
-    was cut), how many tokens it has, and the rest that both have."""
-
-    path, choices = "/v1/chat/completions", {"required": "required", "auto": "auto", "named": {"type": "function", "function": {"name": "weather"}}}
-
-    def body(self, choice, most, bias=None):
-        return {"messages": [HELLO], "tools": [TOOL], "tool_choice": self.choices[choice], "parallel_tool_calls": False, "reasoning_effort": "none",
-                "max_tokens": most, "logit_bias": bias or {}, **STEERED}
-
-    def ended(self, reason, calls):
-        cut = reason == "length"
-        assert cut or reason == ("tool_calls" if calls else "stop"), reason
-        return cut
-
-    def whole(self, server, body):
-        answer = server.answer(self.path, body)
-        (choice,) = answer["choices"]
-        message = choice["message"]
-        calls = [(one["function"]["name"], one["function"]["arguments"], None) for one in message.get("tool_calls", [])]
-        assert all(one["id"].startswith("call_") and one["type"] == "function" for one in message.get("tool_calls", []))
-        assert (message["content"] is None) == (bool(calls) and not message["content"])
-        return message["content"] or "", calls, self.ended(choice["finish_reason"], calls), answer["usage"]["completion_tokens"]
-
-    def streamed(self, server, body):
-        text, calls, end, tokens = "", [], None, None
-        for _, data in server.events(self.path, {**body, "stream": True, "stream_options": {"include_usage": True}}):
-            if data == "[DONE]":
-                continue
-            tokens = data["usage"]["completion_tokens"] if data["usage"] else tokens
-            for choice in data["choices"]:
-                end = choice["finish_reason"] or end
-                text += choice["delta"].get("content") or ""
-                for one in choice["delta"].get("tool_calls", []):
-                    if "name" in one["function"]:
-                        calls.append((one["function"]["name"], "", None))
-                    name, arguments, _ = calls[one["index"]]
-                    calls[one["index"]] = name, arguments + one["function"].get("arguments", ""), None
-        return text, calls, self.ended(end, calls), tokens
-
-
-class Responses(OpenAI):
-    path, choices = "/v1/responses", {"required": "required", "auto": "auto", "named": {"type": "function", "name": "weather"}}
-
-    def body(self, choice, most, bias=None):
-        return {"input": [HELLO], "tools": [{"type": "function", **TOOL["function"]}], "tool_choice": self.choices[choice], "parallel_tool_calls": False,
-                "reasoning": {"effort": "none"}, "max_output_tokens": most, "logit_bias": bias or {}, **STEERED}
-
-    def read(self, response):
-        cut = response["status"] == "incomplete"
-        assert response["incomplete_details"] == ({"reason": "max_output_tokens"} if cut else None)
-        calls = [(item["name"], item["arguments"], item["status"] == "completed") for item in response["output"] if item["type"] == "function_call"]
-        texts = [(part["text"], item["status"]) for item in response["output"] if item["type"] == "message" for part in item["content"]]
-        assert all(status == ("incomplete" if cut else "completed") for _, status in texts)
-        return "".join(text for text, _ in texts), calls, cut, response["usage"]["output_tokens"]
-
-    def whole(self, server, body):
-        return self.read(server.answer(self.path, body))
-
-    def streamed(self, server, body):
-        """What the events of items say is what the last one holds."""
-        arguments, done, last = {}, [], None
-        for name, event in server.events(self.path, {**body, "stream": True}):
-            if name == "response.function_call_arguments.delta":
-                arguments[event["item_id"]] = arguments.get(event["item_id"], "") + event["delta"]
-            if name == "response.output_item.done":
-                done.append(event["item"])
-            last = name, event
-        name, response = last[0], last[1]["response"]
-        assert name == f"response.{response['status']}", name
-        assert done == response["output"]
-        for item in done:
-            assert item["type"] != "function_call" or item["arguments"] == arguments.get(item["id"], "")
-        return self.read(response)
-
-
-class Anthropic(OpenAI):
-    path, choices = "/v1/messages", {"required": {"type": "any"}, "auto": {"type": "auto"}, "named": {"type": "tool", "name": "weather"}}
-
-    def body(self, choice, most, bias=None):
-        tool = {"name": "weather", "input_schema": PARAMETERS}
-        return {"messages": [HELLO], "tools": [tool], "tool_choice": {**self.choices[choice], "disable_parallel_tool_use": True}, "thinking": {"type": "disabled"},
-                "max_tokens": most, "logit_bias": bias or {}, **STEERED}
-
-    def ended(self, reason, calls):
-        cut = reason == "max_tokens"
-        assert cut or reason == ("tool_use" if calls else "end_turn"), reason
-        return cut
-
-    def whole(self, server, body):
-        message = server.answer(self.path, body)
-        calls = [(block["name"], block["input"], None) for block in message["content"] if block["type"] == "tool_use"]
-        text = "".join(block["text"] for block in message["content"] if block["type"] == "text")
-        return text, calls, self.ended(message["stop_reason"], calls), message["usage"]["output_tokens"]
-
-    def streamed(self, server, body):
-        text, calls, end, tokens, is_open = "", [], None, None, False
-        for name, event in server.events(self.path, {**body, "stream": True}):
-            if name == "content_block_start":
-                is_open = True
-                if event["content_block"]["type"] == "tool_use":
-                    calls.append((event["content_block"]["name"], "", None))
-            if name == "content_block_stop":
-                is_open = False
-            if name == "content_block_delta":
-                text += event["delta"].get("text", "")
-                if "partial_json" in event["delta"]:
-                    calls[-1] = calls[-1][0], calls[-1][1] + event["delta"]["partial_json"], None
-            if name == "message_delta":
-                end, tokens = event["delta"]["stop_reason"], event["usage"]["output_tokens"]
-        assert not is_open
-        return text, [(name, whole_members(arguments), None) for name, arguments, _ in calls], self.ended(end, calls), tokens
-
-
-class Ollama(OpenAI):
-    path, choices = "/api/chat", {"auto": "auto"}
-
-    def body(self, choice, most, bias=None):
-        options = {"num_predict": most, "logit_bias": bias or {}, **STEERED}
-        return {"messages": [HELLO], "tools": [TOOL], "think": False, "options": options}
-
-    def read(self, lines):
-        calls = [one["function"] for line in lines for one in line["message"].get("tool_calls", [])]
-        assert [one["index"] for one in calls] == list(range(len(calls)))
-        assert lines[-1]["done"] and lines[-1]["done_reason"] in ("length", "stop")
-        told = [(one["name"], one["arguments"], True) for one in calls]
-        return "".join(line["message"]["content"] for line in lines), told, lines[-1]["done_reason"] == "length", lines[-1]["eval_count"]
-
-    def whole(self, server, body):
-        return self.read([server.answer(self.path, {**body, "stream": False})])
-
-    def streamed(self, server, body):
-        return self.read(list(server.lines(self.path, body)))
-
-
-def whole_members(text):
-    """The longest beginning of a JSON text that is an object once its brackets are closed, and does not end in a number."""
-    for end in range(len(text), 0, -1):
-        if text[end - 1].isdigit() and text[end : end + 1] not in (",", "]", "}"):
-            continue
-        for closing in "", "}", "]}", "}}", "]}}":
-            try:
-                return json.loads(text[:end] + closing)
-            except ValueError:
-                pass
-    return {}
-
-
 class CutCalls(ServeTest):
     model = MODEL
 
@@ -179,13 +30,13 @@ class CutCalls(ServeTest):
         server = server or self.server
         answers = []
         for most in range(1, 400, cases(7, 1)):
-            body = dialect.body(choice, most, bias)
+            body = dialect.body(PARAMETERS, choice, most, bias)
             whole = dialect.whole(server, body)
             self.assertEqual(dialect.streamed(server, body), whole, f"at {most} tokens")
             if len(whole[1]) > 1:
                 while len(whole[1]) > 1:
                     most -= 1
-                    whole = dialect.whole(server, dialect.body(choice, most, bias))
+                    whole = dialect.whole(server, dialect.body(PARAMETERS, choice, most, bias))
                 return [*answers, whole[:3]]
             answers.append(whole[:3])
             if not whole[2]:
@@ -259,18 +110,18 @@ class CutCalls(ServeTest):
     def test_a_second_call(self):
         """Behind a call that is whole, one that is cut."""
         text = call("weather", GIVEN) + call("stop", {"now": True})
-        for path, limit, more in (
-            (OpenAI.path, "max_tokens", {"messages": [HELLO], "reasoning_effort": "none"}),
-            (Responses.path, "max_output_tokens", {"input": [HELLO], "reasoning": {"effort": "none"}}),
-            (Anthropic.path, "max_tokens", {"messages": [HELLO], "thinking": {"type": "disabled"}}),
+        for dialect, limit, more in (
+            (OpenAI(), "max_tokens", {"messages": [HELLO], "reasoning_effort": "none"}),
+            (Responses(), "max_output_tokens", {"input": [HELLO], "reasoning": {"effort": "none"}}),
+            (Anthropic(), "max_tokens", {"messages": [HELLO], "thinking": {"type": "disabled"}}),
         ):
-            dialect = next(one for one in (OpenAI(), Responses(), Anthropic()) if one.path == path)
             for most in range(len(text) - 45, len(text) + 2, cases(11, 4)):
-                with self.subTest(path, most=most):
+                with self.subTest(dialect.path, most=most):
                     body = {"regex": exactly(text), limit: most, **more, **STEERED}
                     whole = dialect.whole(self.server, body)
                     self.assertEqual(whole, dialect.streamed(self.server, body))
                     self.assertEqual(whole[1][0][0], "weather")
+                    self.assertIn(whole[1][0][2], (None, True))
 
     def test_arguments_that_no_object_can_hold(self):
         """Halves of surrogate pairs, NUL, and numbers beyond 64 bits in the model's text."""

@@ -1,17 +1,14 @@
 """hearth serve for long: many small requests by several clients at once, a tenth of them left in their middle, a twentieth malformed. Every answer
 is right, and memory stays. 864 requests; with HEARTH_SOAK a hundred times as many."""
 
-import json
 import os
 import pathlib
 import random
 import re
-import socket
-import threading
 import time
 import unittest
 
-from support import TINY, ServeTest
+from support import TINY, ServeTest, together
 
 N = 86400 if "HEARTH_SOAK" in os.environ else 864
 CLIENTS = 8
@@ -43,13 +40,11 @@ class Endurance(ServeTest):
     def memory(self):
         """KB, but for what is kept of prompts and answers: as much as the client who waits longest before he leaves has computed."""
         text = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) - self.metric("prefix_bytes") / 1024
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) - self.server.metric("prefix_bytes") / 1024
 
     def leave(self, r, i):
         """Asks for a long stream, and goes before it has ended; sometimes before it has begun."""
-        payload = json.dumps({**question(i), "max_tokens": 4000, "stream": True, "ignore_eos": True}).encode()
-        with socket.create_connection((self.server.host, self.server.port)) as s:
-            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(payload) + payload)
+        with self.server.begin("/v1/completions", {**question(i), "max_tokens": 4000, "stream": True, "ignore_eos": True}) as s:
             if r.random() < 0.7:
                 s.recv(256)
 
@@ -85,23 +80,16 @@ class Endurance(ServeTest):
             except BaseException as e:
                 failures.append(e)
 
-        threads = [threading.Thread(target=client, args=(k,)) for k in range(CLIENTS)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        together(client, range(CLIENTS))
         if failures:
             raise failures[0]
-
-    def metric(self, name):
-        return float(re.search(rf"^hearth_{name} (\S+)$", self.server.get("/metrics")[2], re.M)[1])
 
     def wait_quiet(self):
         """Those who have gone are noticed within a step."""
         until = time.monotonic() + 300
-        while self.metric("answers_running") + self.metric("answers_waiting") > 0 and time.monotonic() < until:
+        while self.server.metric("answers_running") + self.server.metric("answers_waiting") > 0 and time.monotonic() < until:
             time.sleep(0.05)
-        self.assertEqual(self.metric("answers_running"), 0)
+        self.assertEqual(self.server.metric("answers_running"), 0)
 
     def test_answers_and_memory(self):
         self.right = {}
@@ -113,7 +101,7 @@ class Endurance(ServeTest):
         self.run_clients(0, N)
         self.wait_quiet()
         after = self.memory()
-        self.assertGreater(self.metric("cancelled_total"), N / 50)
+        self.assertGreater(self.server.metric("cancelled_total"), N / 50)
         if "HEARTH_SOAK" in os.environ:  # a sanitizer keeps what is freed for a while
             self.assertLess(after, before * 1.01 + 1024)
 

@@ -1,21 +1,19 @@
 """llama-server's endpoints of `hearth serve`: completions in its form, gaps, embeddings, slots and their files."""
 
-import pathlib
-import tempfile
 import unittest
 
-from serve_support import TINY, Server, TinyTest, variant
+from support import TINY, PlainServer, PlainTest, variant
 from test_serve_run import write_adapter
 
 LONG = "hello the world or hell " * 40
 
 
-class Completions(TinyTest):
+class Completions(PlainTest):
     def complete(self, **body):
         return self.server.post("/completion", **{"prompt": "hello", "n_predict": 6, "seed": 4, **body})
 
     def refused(self, reply, status, *says):
-        self.assertEqual(reply.status, status, reply.data)
+        self.assertEqual(reply.status, status, reply.text)
         for text in says:
             self.assertIn(text, reply.json["error"]["message"])
 
@@ -83,7 +81,7 @@ class Completions(TinyTest):
             self.refused(self.complete(**{name: [1]}), 400, name)
         everything = {"typical_p": 1, "mirostat": 0, "dry_multiplier": 0, "xtc_probability": 0, "top_n_sigma": -1, "lora": []}
         self.assertEqual(self.complete(**everything).status, 200)
-        self.refused(self.server.ask("POST", "/completion", {}), 400, "prompt")
+        self.refused(self.server.request("POST", "/completion", {}), 400, "prompt")
 
     def test_no_tokens_at_all_computes_the_prompt(self):
         """As a client warms the cache: nothing is generated, and what comes behind finds the prompt computed."""
@@ -112,13 +110,13 @@ class Completions(TinyTest):
         self.assertEqual(props["default_generation_settings"]["n_ctx"], 1 << 20)
         self.assertEqual(props["bos_token"], "<|im_start|>")
         refused = self.server.post("/props", chat_template="x")
-        self.assertEqual((refused.status, refused.fields["Allow"]), (405, "GET, HEAD"))
+        self.assertEqual((refused.status, refused.fields["allow"]), (405, "GET, HEAD"))
         slots = self.server.get("/slots").json
         self.assertEqual([slot["id"] for slot in slots], list(range(16)))
         self.assertFalse(any(slot["is_processing"] for slot in slots))
         self.assertEqual(self.server.get("/slots?fail_on_no_slot=1").status, 200)
         self.assertEqual(self.server.get("/lora-adapters").json, [])
-        self.refused(self.server.ask("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 405, "--adapter")
+        self.refused(self.server.request("POST", "/lora-adapters", [{"id": 0, "scale": 0}]), 405, "--adapter")
 
     def test_embeddings(self):
         (one,) = self.server.post("/embedding", content="hello").json
@@ -148,13 +146,8 @@ class Completions(TinyTest):
         self.refused(self.server.post("/slots/0?action=save", filename="a"), 501, "--slots-directory")
 
 
-class Gaps(unittest.TestCase):
-    def setUp(self):
-        marks = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"]
-        self.server = Server(variant("gaps.gguf", special=marks))
-
-    def tearDown(self):
-        self.server.stop()
+class Gaps(PlainTest):
+    model = variant("gaps.gguf", special=["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"])
 
     def test_marks(self):
         body = {"input_prefix": "ab", "input_suffix": "yz", "n_predict": 2, "seed": 1}
@@ -202,13 +195,15 @@ class Gaps(unittest.TestCase):
         refused(suffix=["yz"])
 
 
-class Slots(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.server = Server(TINY, "--slots-directory", self.folder)
+class Slots(PlainTest):
+    model = None
 
-    def tearDown(self):
-        self.server.stop()
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def start(self, *options):
+        self.server = self.serve(TINY, "--slots-directory", self.folder, *options)
 
     def act(self, action, name, slot="0"):
         return self.server.post(f"/slots/{slot}?action={action}", filename=name)
@@ -218,7 +213,7 @@ class Slots(unittest.TestCase):
 
     def restart(self, *options):
         self.server.stop()
-        self.server = Server(TINY, "--slots-directory", self.folder, *options)
+        self.start(*options)
 
     def test_what_is_saved_comes_back(self):
         self.assertEqual(self.cached(), 0)
@@ -268,11 +263,11 @@ class Slots(unittest.TestCase):
     def test_what_is_erased_is_computed_again(self):
         self.assertEqual((self.cached(), self.cached() > 256), (0, True))
         kept = self.act("save", "kept").json["n_saved"]
-        erased = self.server.ask("POST", "/slots/3?action=erase").json  # no body, as its clients send none
+        erased = self.server.request("POST", "/slots/3?action=erase").json  # no body, as its clients send none
         self.assertEqual(erased, {"id_slot": 3, "n_erased": kept})
         self.assertEqual(self.act("erase", "kept").json["n_erased"], 0)
         self.assertEqual(self.cached(), 0)
-        self.assertEqual(self.server.ask("POST", "/slots/16?action=erase").status, 400)
+        self.assertEqual(self.server.request("POST", "/slots/16?action=erase").status, 400)
         self.act("erase", None)
         self.assertEqual(self.act("restore", "kept").json["n_restored"], kept)
 
@@ -286,7 +281,7 @@ class Slots(unittest.TestCase):
         for damaged in cuts + flips + [b"x" * 4096]:
             (self.folder / "bad").write_bytes(damaged)
             reply = self.act("restore", "bad")
-            self.assertEqual(reply.status, 400, reply.data)
+            self.assertEqual(reply.status, 400, reply.text)
             self.assertNotIn(str(self.folder), reply.json["error"]["message"])
         self.assertEqual(self.cached(), 0)
         self.assertEqual(self.act("restore", "good").status, 200)
@@ -329,7 +324,7 @@ class Sampling(unittest.TestCase):
             ("file", variant("own.gguf", sampling=own), (), given),
             ("server", variant("own.gguf", sampling=own), ("--temperature", 0.3, "--top-k", 0), {**given, "temperature": 0.3, "top_k": 0}),
         ):  # fmt: skip
-            with Server(model, "--any-model", *map(str, options)) as server:
+            with PlainServer(model, "--any-model", *map(str, options)) as server:
                 found[name] = self.answers(server)
                 self.assertEqual(self.answers(server, **params), found[name])
                 self.assertEqual(self.answers(server, temperature=0, repeat_penalty=1), self.greedy(server))

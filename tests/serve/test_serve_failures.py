@@ -7,7 +7,7 @@ import socket
 import threading
 import unittest
 
-from support import SCRATCH, Server, ServeTest, speaking_model, tiny_model
+from support import SCRATCH, Server, ServeTest, speaking_model, tiny_model, together
 
 MODEL = SCRATCH / "speaking.gguf"
 SPEAKING = speaking_model(MODEL, "hello ")  # without an end
@@ -31,7 +31,6 @@ LINES = {
 BROKEN = SCRATCH / "broken.gguf"
 PATTERN = "hello~[a-z]{4}"
 NO_NUMBER = re.compile(r"^the logit of token \d+ is nan")
-OPENAI_ERROR = {"error": {"message": SAYS, "type": "unavailable_error", "param": None, "code": None}}
 
 
 def broken_model():
@@ -55,7 +54,40 @@ def broken_model():
 broken_model()
 
 
-class Computing(ServeTest):
+def error_json(path, message, openai, anthropic):
+    """The error of an answer in the form of its interface, without the request's name."""
+    if path in LINES:
+        return {"error": message}
+    if path == "/v1/messages":
+        return {"type": "error", "error": {"type": anthropic, "message": message}}
+    return {"error": {"message": message, "type": openai, "param": None, "code": None}}
+
+
+class FailuresTest(ServeTest):
+    def check_end(self, path, got, says, openai, anthropic):
+        """A stream has text, and ends with an error and nothing else."""
+        last = got[-1]
+        if path == "/v1/responses":
+            name, event = last
+            self.assertEqual((name, event["type"], event["response"]["status"]), ("response.failed", "response.failed", "failed"))
+            self.assertEqual(event["response"]["error"]["code"], "server_error")
+            self.assertRegex(event["response"]["error"]["message"], says)
+            self.assertEqual([event["sequence_number"] for _, event in got], list(range(len(got))))
+            return
+        if path in EVENTS:
+            name, last = last
+            self.assertEqual(name, "error" if path == "/v1/messages" else None)
+            self.assertNotIn((None, "[DONE]"), got)
+        else:
+            self.assertFalse(any(line.get("done") for line in got))
+        self.assertEqual("request_id" in last, path == "/v1/messages")
+        last.pop("request_id", None)
+        message = last["error"] if path in LINES else last["error"]["message"]
+        self.assertRegex(message, says)
+        self.assertEqual(last, error_json(path, message, openai, anthropic))
+
+
+class Computing(FailuresTest):
     """The engine fails when an answer has begun: its text has come, and then why there is no more."""
 
     model = BROKEN
@@ -64,48 +96,17 @@ class Computing(ServeTest):
         body = {**(EVENTS.get(path) or LINES[path]), "seed": 1}
         return {**body, "format": {"type": "string", "pattern": f"^{PATTERN}$"}} if path in LINES else {**body, "regex": PATTERN}
 
-    def events(self, path):
-        got = list(self.server.events(path, self.body(path)))
-        return got, json.dumps(got[:-1])
-
-    def test_openai(self):
-        for path in "/v1/chat/completions", "/v1/completions", "/completion":
+    def test_all_interfaces(self):
+        for path in [*EVENTS, *LINES]:
             with self.subTest(path):
-                got, before = self.events(path)
-                self.assertIn('"~"', before)
-                (name, event) = got[-1]
-                self.assertEqual((name, set(event)), (None, {"error"}))
-                self.assertRegex(event["error"].pop("message"), NO_NUMBER)
-                self.assertEqual(event["error"], {"type": "server_error", "param": None, "code": None})
-                error = self.refused(500, path, {**self.body(path), "stream": False}, says="is nan")
-                self.assertEqual(error["type"], "server_error")
-
-    def test_anthropic(self):
-        got, before = self.events("/v1/messages")
-        self.assertIn('"text": "~"', before)
-        name, event = got[-1]
-        self.assertEqual((name, event["type"], event["error"]["type"]), ("error", "error", "api_error"))
-        self.assertRegex(event["error"]["message"], NO_NUMBER)
-        status, fields, answer = self.server.post("/v1/messages", {**self.body("/v1/messages"), "stream": False})
-        self.assertEqual((status, answer["error"]["type"], answer["request_id"]), (500, "api_error", fields["request-id"]))
-
-    def test_responses(self):
-        got, before = self.events("/v1/responses")
-        self.assertIn('"delta": "~"', before)
-        name, event = got[-1]
-        self.assertEqual((name, event["response"]["status"]), ("response.failed", "failed"))
-        self.assertEqual(event["response"]["error"]["code"], "server_error")
-        self.assertRegex(event["response"]["error"]["message"], NO_NUMBER)
-        self.refused(500, "/v1/responses", {**self.body("/v1/responses"), "stream": False}, says="is nan")
-
-    def test_ollama(self):
-        for path in LINES:
-            with self.subTest(path):
-                got = list(self.server.lines(path, self.body(path)))
+                got = list((self.server.events if path in EVENTS else self.server.lines)(path, self.body(path)))
                 self.assertIn('"~"', json.dumps(got[:-1]))
-                self.assertEqual(set(got[-1]), {"error"})
-                self.assertRegex(got[-1]["error"], NO_NUMBER)
-                self.assertEqual(self.server.post(path, {**self.body(path), "stream": False})[0], 500)
+                self.check_end(path, got, NO_NUMBER, "server_error", "api_error")
+                status, fields, answer = self.server.post(path, {**self.body(path), "stream": False})
+                self.assertEqual(answer.pop("request_id", None), fields["request-id"] if path == "/v1/messages" else None)
+                message = answer["error"] if path in LINES else answer["error"]["message"]
+                self.assertEqual((status, answer), (500, error_json(path, message, "server_error", "api_error")))
+                self.assertIn("is nan", message)
 
     def test_one_of_several_answers(self):
         """The others come to their end, and the error is behind them."""
@@ -116,7 +117,7 @@ class Computing(ServeTest):
         self.assertTrue(0 < len(set(ended)) == len(ended) < 16, ended)
 
 
-class Draining(ServeTest):
+class Draining(FailuresTest):
     def setUp(self):
         super().setUp()
         self.ended = {}
@@ -146,14 +147,14 @@ class Draining(ServeTest):
     def ends_of_all(self, server, end):
         """The streams of all interfaces, which are under way when the server is told to end."""
         begun = threading.Semaphore(0)
-        readers = [threading.Thread(target=self.read, args=(server, path, begun)) for path in [*EVENTS, *LINES]]
-        for reader in readers:
-            reader.start()
-        for _ in readers:
-            begun.acquire()
-        end()
-        for reader in readers:
-            reader.join()
+        paths = [*EVENTS, *LINES]
+
+        def end_when_begun(_):
+            for _ in paths:
+                begun.acquire()
+            end()
+
+        together(lambda path: self.read(server, path, begun) if path else end_when_begun(path), [*paths, None])
         self.assertEqual(server.wait(), 0)
         for path, got in self.ended.items():
             if isinstance(got, Exception):
@@ -161,22 +162,9 @@ class Draining(ServeTest):
         return self.ended
 
     def check(self, ends):
-        for path in "/v1/chat/completions", "/v1/completions", "/completion":
+        for path, got in ends.items():
             with self.subTest(path):
-                self.assertEqual(ends[path][-1], (None, OPENAI_ERROR))
-                self.assertNotIn((None, "[DONE]"), ends[path])
-        name, event = ends["/v1/messages"][-1]
-        request = event.pop("request_id")
-        self.assertEqual((name, event), ("error", {"type": "error", "error": {"type": "overloaded_error", "message": SAYS}}))
-        self.assertRegex(request, r"^\w+$")
-        name, event = ends["/v1/responses"][-1]
-        self.assertEqual((name, event["type"], event["response"]["status"]), ("response.failed", "response.failed", "failed"))
-        self.assertEqual(event["response"]["error"], {"code": "server_error", "message": SAYS})
-        self.assertEqual([event["sequence_number"] for _, event in ends["/v1/responses"]], list(range(len(ends["/v1/responses"]))))
-        for path in LINES:
-            with self.subTest(path):
-                self.assertEqual(ends[path][-1], {"error": SAYS})
-                self.assertFalse(any(line.get("done") for line in ends[path]))
+                self.check_end(path, got, f"^{SAYS}$", "unavailable_error", "overloaded_error")
 
     def test_the_time_for_the_end_is_over(self):
         server = Server(MODEL, "--drain", "0.3", *SPEAKING)
@@ -200,33 +188,26 @@ class Draining(ServeTest):
     def test_answers_that_are_no_streams(self):
         """They have a status, by which clients ask again."""
         server = Server(MODEL, "--drain", "0.3", "--parallel", "2", *SPEAKING)
-        bodies = {
-            "/v1/embeddings": (503, OPENAI_ERROR),  # which compute, and are no answer of the engine's
-            "/v1/chat/completions": (503, OPENAI_ERROR),
-            "/v1/messages": (529, {"type": "error", "error": {"type": "overloaded_error", "message": SAYS}}),
-            "/api/chat": (503, {"error": SAYS}),
-        }
+        paths = ["/v1/embeddings", "/v1/chat/completions", "/v1/messages", "/api/chat"]  # the first computes, and is no answer of the engine's
         got = {}
 
         def ask(path):
             body = {"input": "hello " * 100000} if path == "/v1/embeddings" else {**(EVENTS.get(path) or LINES[path]), "stream": False}
             got[path] = server.post(path, body)
 
-        askers = [threading.Thread(target=ask, args=(path,)) for path in bodies]
-        for asker in askers:
-            asker.start()
-        while "hearth_requests_under_way 3\n" not in server.get("/metrics")[2]:
-            pass
-        server.send_signal(signal.SIGTERM)
-        for asker in askers:
-            asker.join()
+        def end(_):
+            while server.metric("requests_under_way") != 3:
+                pass
+            server.send_signal(signal.SIGTERM)
+
+        together(lambda path: ask(path) if path else end(path), [*paths, None])
         self.assertEqual(server.wait(), 0)
-        for path, (status, error) in bodies.items():
+        for path in paths:
             with self.subTest(path):
-                self.assertEqual(got[path][0], status, got[path])
-                self.assertEqual(got[path][1]["retry-after"], "1")
-                got[path][2].pop("request_id", None)
-                self.assertEqual(got[path][2], error)
+                status, fields, answer = got[path]
+                self.assertEqual((status, fields["retry-after"]), (529 if path == "/v1/messages" else 503, "1"), answer)
+                answer.pop("request_id", None)
+                self.assertEqual(answer, error_json(path, SAYS, "unavailable_error", "overloaded_error"))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 import re
 import unittest
 
-from serve_support import TINY, Server, TinyTest, variant
+from support import TINY, PlainTest, variant
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$")
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
-class Ollama(TinyTest):
+class Ollama(PlainTest):
     def chat(self, **body):
         return self.server.post("/api/chat", model="tiny", **{"messages": HELLO, **body})
 
@@ -17,7 +17,7 @@ class Ollama(TinyTest):
         return self.server.post("/api/generate", model="tiny", **{"prompt": "Hello", **body})
 
     def refused(self, reply, status, *says):
-        self.assertEqual(reply.status, status, reply.data)
+        self.assertEqual(reply.status, status, reply.text)
         self.assertEqual(list(reply.json), ["error"])
         for text in says:
             self.assertIn(text, reply.json["error"])
@@ -27,7 +27,7 @@ class Ollama(TinyTest):
     def test_stream_is_the_default(self):
         reply = self.chat(options={"num_predict": 5, "seed": 3})
         self.assertEqual(reply.status, 200)
-        self.assertEqual(reply.fields["Content-Type"], "application/x-ndjson")
+        self.assertEqual(reply.fields["content-type"], "application/x-ndjson")
         *pieces, last = reply.lines
         for line in reply.lines:
             self.assertEqual(line["model"], "tiny")
@@ -47,7 +47,7 @@ class Ollama(TinyTest):
         options = {"num_predict": 12, "seed": 7}
         stream = self.chat(options=options)
         whole = self.chat(options=options, stream=False)
-        self.assertEqual(whole.fields["Content-Type"], "application/json")
+        self.assertEqual(whole.fields["content-type"], "application/json")
         self.assertEqual("".join(line["message"]["content"] for line in stream.lines), whole.json["message"]["content"])
         self.assertEqual(whole.json["done_reason"], "length")
 
@@ -119,8 +119,8 @@ class Ollama(TinyTest):
         self.refused(self.generate(template="{{ .Prompt }}"), 400, "template")
         self.refused(self.generate(images=["AAAA"]), 400, "images")
         self.refused(self.generate(suffix="end"), 400, "insert")
-        self.refused(self.server.ask("POST", "/api/chat", raw=b"{"), 400, "line 1, column 2")
-        self.refused(self.server.ask("POST", "/api/chat", []), 400, "object")
+        self.refused(self.server.request("POST", "/api/chat", b"{"), 400, "line 1, column 2")
+        self.refused(self.server.request("POST", "/api/chat", []), 400, "object")
 
     def test_options(self):
         for name, value in [
@@ -132,9 +132,9 @@ class Ollama(TinyTest):
         self.refused(self.chat(options=[]), 400, "options")
         reply = self.chat(options={"num_predict": 1, "typical_p": 1, "mirostat": 0, "num_gpu": 5, "made_up": 1}, stream=False)
         self.assertEqual(reply.status, 200)
-        self.assertEqual(reply.fields.get_all("X-Ignored"), ["options.made_up"])
+        self.assertEqual(reply.fields["x-ignored"], "options.made_up")
         reply = self.chat(options={"num_predict": 1, "num_ctx": 1 << 40}, stream=False)
-        self.assertEqual(reply.fields.get_all("X-Ignored"), ["num_ctx"])
+        self.assertEqual(reply.fields["x-ignored"], "num_ctx")
 
     # ---- models ----
 
@@ -145,7 +145,7 @@ class Ollama(TinyTest):
         self.assertEqual(model["size"], TINY.stat().st_size)
         self.assertRegex(model["digest"], "^[0-9a-f]{64}$")
         self.assertEqual(model["details"]["family"], "llama")
-        self.assertEqual(self.server.ask("HEAD", "/api/tags").status, 200)
+        self.assertEqual(self.server.request("HEAD", "/api/tags").status, 200)
         self.assertIn("version", self.server.get("/api/version").json)
         named = self.server.post("/api/chat", model="tiny:latest", messages=HELLO, stream=False, options={"num_predict": 1})
         self.assertEqual(named.json["model"], "tiny:latest")
@@ -207,7 +207,7 @@ class Ollama(TinyTest):
         self.refused(self.server.post("/api/pull", model="other"), 404, "hearth pull")
         self.assertEqual(self.server.post("/api/pull", model="tiny").json, {"status": "success"})
         for method, path in [("POST", "/api/create"), ("POST", "/api/copy"), ("POST", "/api/push"), ("DELETE", "/api/delete")]:
-            self.refused(self.server.ask(method, path, {"model": "tiny"}), 501)
+            self.refused(self.server.request(method, path, {"model": "tiny"}), 501)
 
 
 # Writes tools, and thoughts when it is told to; refuses a result that is not of a call.
@@ -221,17 +221,10 @@ TOOLS = (
 
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-# A call that is one token, which a bias has the model draw; and one that is none.
-CUT = '<tool_call>{"name":"weather","arguments":{"in":"'
-CALL = '<tool_call>{"name":"weather","arguments":{"in":"x","days":[1]}}</tool_call>'
 
 
-class Tools(unittest.TestCase):
-    def setUp(self):
-        self.server = Server(variant("tools.gguf", words=[CALL, CUT], template=TOOLS))
-
-    def tearDown(self):
-        self.server.stop()
+class Tools(PlainTest):
+    model = variant("tools.gguf", template=TOOLS)
 
     def test_history_of_calls(self):
         self.assertEqual(
@@ -243,31 +236,9 @@ class Tools(unittest.TestCase):
         for result in ({"tool_name": "weather"}, {}, {"tool_call_id": "call00000"}):
             messages = [*HELLO, call, {"role": "tool", "content": "sunny", **result}]
             reply = self.server.post("/api/chat", messages=messages, **body)
-            self.assertEqual(reply.status, 200, reply.data)
+            self.assertEqual(reply.status, 200, reply.text)
         wrong = [*HELLO, call, {"role": "tool", "content": "sunny", "tool_name": "clock"}]
         self.assertIn("no call", self.server.post("/api/chat", messages=wrong, **body).json["error"])
-
-    def test_calls(self):
-        shown = self.server.post("/api/show", model="tools", verbose=True).json["model_info"]["tokenizer.ggml.tokens"]
-        token = shown.index(CALL)
-        body = {"model": "tools", "messages": HELLO, "tools": [TOOL]}
-        body["options"] = {"num_predict": 2, "logit_bias": {str(token): 100}, "temperature": 0}
-        whole = self.server.post("/api/chat", stream=False, **body).json
-        expected = {"name": "weather", "arguments": {"in": "x", "days": [1]}}
-        calls = [call["function"] for call in whole["message"]["tool_calls"]]
-        self.assertEqual(calls, [{"index": i, **expected} for i in range(2)])
-        self.assertEqual(whole["message"]["content"], "")
-        lines = self.server.post("/api/chat", **body).lines
-        calls = [call["function"] for line in lines for call in line["message"].get("tool_calls", [])]
-        self.assertEqual(calls, [{"index": i, **expected} for i in range(2)])
-        self.assertTrue(lines[-1]["done"])
-
-    def test_a_call_that_is_cut_is_none(self):
-        shown = self.server.post("/api/show", model="tools", verbose=True).json["model_info"]["tokenizer.ggml.tokens"]
-        options = {"num_predict": 1, "logit_bias": {str(shown.index(CUT)): 100}, "temperature": 0}
-        lines = self.server.post("/api/chat", model="tools", messages=HELLO, tools=[TOOL], options=options).lines
-        self.assertEqual([line["message"] for line in lines if "tool_calls" in line["message"]], [])
-        self.assertEqual((lines[-1]["done_reason"], lines[-1]["eval_count"]), ("length", 1))
 
     def test_thinking_is_chosen(self):
         def tokens(**think):
@@ -279,23 +250,19 @@ class Tools(unittest.TestCase):
         self.assertEqual(tokens(think="high"), tokens())
 
 
-class SmallContext(unittest.TestCase):
-    def setUp(self):
-        self.server = Server(TINY, "--context", 96)
-
-    def tearDown(self):
-        self.server.stop()
+class SmallContext(PlainTest):
+    options = ("--context", 96)
 
     def test_truncation_is_told(self):
         messages = [{"role": "user", "content": "hello the world " * 4}] * 6 + HELLO
         body = {"model": "tiny", "stream": False, "options": {"num_predict": 1}}
         self.assertEqual(self.server.post("/api/chat", messages=messages, **body).status, 400)
         reply = self.server.post("/api/chat", messages=messages, truncate=True, **body)
-        self.assertEqual(reply.status, 200, reply.data)
-        self.assertIn("oldest", reply.fields["X-Ignored"])
+        self.assertEqual(reply.status, 200, reply.text)
+        self.assertIn("oldest", reply.fields["x-ignored"])
         reply = self.server.post("/api/embed", model="tiny", input="a b c " * 100)
-        self.assertEqual(reply.status, 200, reply.data)
-        self.assertIn("input", reply.fields["X-Ignored"])
+        self.assertEqual(reply.status, 200, reply.text)
+        self.assertIn("input", reply.fields["x-ignored"])
         self.assertEqual(reply.json["prompt_eval_count"], 96)
         self.assertEqual(self.server.post("/api/embed", model="tiny", input="a b c " * 100, truncate=False).status, 400)
 
@@ -308,8 +275,8 @@ class SmallContext(unittest.TestCase):
         exchange = [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
                     {"role": "tool", "content": "the world " * 4}, {"role": "tool", "content": "hello"}]  # fmt: skip
         reply = ask(system, *earlier, question, *exchange * 6, truncate=True)
-        self.assertEqual(reply.status, 200, reply.data)
-        left_out, rest = divmod(int(re.search(r"the (\d+) oldest", reply.fields["X-Ignored"])[1]) - len(earlier), len(exchange))
+        self.assertEqual(reply.status, 200, reply.text)
+        left_out, rest = divmod(int(re.search(r"the (\d+) oldest", reply.fields["x-ignored"])[1]) - len(earlier), len(exchange))
         self.assertEqual((rest, left_out > 0), (0, True))
         kept = ask(system, question, *exchange * (6 - left_out))
         self.assertEqual(kept.json["prompt_eval_count"], reply.json["prompt_eval_count"])

@@ -3,8 +3,7 @@
 import json
 import unittest
 
-from serve_support import Server as Plain
-from support import SCRATCH, ServeTest, tiny_model
+from support import SCRATCH, PlainTest, ServeTest, tiny_model, variant
 
 TEMPLATE = r"""{% for m in messages %}{{ m.content }}
 {% endfor %}{% if enable_thinking is not defined or enable_thinking %}<think>
@@ -40,7 +39,8 @@ class Requests(ServeTest):
                 self.assertEqual(self.chat(**{name: budget}), first)
             stream = self.server.events("/v1/chat/completions", {"messages": HELLO, "max_tokens": 40, "stream": True, "thinking_budget": budget, **HOW})
             deltas = [data["choices"][0]["delta"] for _, data in stream if data != "[DONE]" and data["choices"]]
-            self.assertEqual("".join(delta.get("content") or "" for delta in deltas), first[1])
+            for i, name in enumerate(("reasoning_content", "content")):
+                self.assertEqual("".join(delta.get(name) or "" for delta in deltas), first[i] or "")
         self.assertEqual(len({text for _, text, _ in answers.values()}), 3)
         self.assertFalse(answers[0][0])
         self.assertEqual(self.chat(thinking_budget=1 << 40), free)
@@ -118,23 +118,14 @@ class Defaults(Requests):
         self.assertEqual(self.chat(self.serve(MODEL, "--config", path)), self.chat())
 
 
-class Gaps(unittest.TestCase):
-    """What stands around a gap is a text, whatever marks it has."""
+class Gaps(PlainTest):
+    """What is around a gap is a text, whatever marks it has."""
+
+    model, options = variant("gaps.gguf", special=["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"], template=TEMPLATE), ("--thinking-budget", "0")
 
     def test_gaps(self):
-        marks = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
-        path, kept = SCRATCH / "gaps.gguf", list(tiny_model.SPECIAL)
-        tiny_model.SPECIAL.extend(marks)
-        try:
-            tiny_model.write(path, template=TEMPLATE)
-        finally:
-            tiny_model.SPECIAL[:] = kept
         body = {"input_prefix": "a<think>", "input_suffix": "b", "n_predict": 20, "temperature": 0}
-        server = Plain(path, "--thinking-budget", "0")
-        try:
-            self.assertNotIn("</think>", server.post("/infill", **body).json["content"])
-        finally:
-            server.stop()
+        self.assertNotIn("</think>", self.server.post("/infill", **body).json["content"])
 
 
 if __name__ == "__main__":

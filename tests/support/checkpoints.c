@@ -1,9 +1,11 @@
 #include "support/checkpoints.h"
 
+#include "base/text.h"
 #include "support/model_run.h"
 #include "support/options.h"
 #include "support/test.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +14,26 @@
 enum { TOKENS = 24 };
 
 const char *tiny_checkpoint(const char *name) {
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "tests/golden/tiny/%s", name);
-    return path[next];
+    enum { VALID = 16 };
+    static char path[VALID][512];
+    static unsigned turn;
+    char *out = path[turn++ % VALID];
+    snprintf(out, sizeof path[0], "tests/golden/tiny/%s", name);
+    return out;
+}
+
+void tiny_checkpoints_each(void (*fn)(const char *name, bool is_file, void *user), void *user) {
+    DIR *all = opendir("tests/golden/tiny");
+    int n[2] = {0};
+    assert_non_null(all);
+    for (const struct dirent *e; (e = readdir(all));) {
+        const bool is_file = ht_ends_with(e->d_name, ".gguf");
+        if (*e->d_name == '.' || (!is_file && strchr(e->d_name, '.'))) continue;
+        fn(e->d_name, is_file, user);
+        n[is_file]++;
+    }
+    closedir(all);
+    assert_true(n[true] > 10 && n[false] > 40);
 }
 
 ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o) {
@@ -30,12 +47,18 @@ ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_o
     return m;
 }
 
+int32_t *checkpoint_ids(const ht_model *m, int n, int salt) {
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    assert_non_null(ids);
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31 + salt) % (uint32_t)m->vocab);
+    return ids;
+}
+
 /* ---- tensors ---- */
 
 ht_checkpoint_files *checkpoint_files(const char *path) {
     ht_checkpoint_files *c;
-    ht_error err = {0};
-    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
+    assert_works(ht_checkpoint_open, path, &c);
     return c;
 }
 
@@ -49,11 +72,9 @@ const char *checkpoint_type(const char *path, const char *name) {
 }
 
 unsigned char *checkpoint_bytes(const ht_checkpoint_files *c, const ht_safetensor *t) {
-    ht_error err = {0};
     unsigned char *bytes = malloc(t->n_bytes + 1);
     assert_non_null(bytes);
-    if (ht_file_read_at(ht_safetensors_file(c->tensors, t->file), t->offset, bytes, t->n_bytes, &err))
-        fail_msg("%s", err.message);
+    assert_works(ht_file_read_at, ht_safetensors_file(c->tensors, t->file), t->offset, bytes, t->n_bytes);
     return bytes;
 }
 
@@ -106,4 +127,11 @@ void checkpoint_same_logits(const char *name, const checkpoint_logits *a, const 
     assert_true(n > 0 && largest > 0);
     if (most > 0 ? !(difference <= most * largest) : memcmp(a->value, b->value, (size_t)n * sizeof(float)) != 0)
         fail_msg("%s: logits differ by %g of %g", name, difference, largest);
+}
+
+void checkpoints_same_logits(const char *first, const char *second, ht_device *device, double most) {
+    checkpoint_logits a = checkpoint_logits_of(first, device), b = checkpoint_logits_of(second, device);
+    checkpoint_same_logits(second, &a, &b, most);
+    free(a.value);
+    free(b.value);
 }

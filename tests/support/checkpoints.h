@@ -7,10 +7,14 @@
 
 #include <hearth/model.h>
 
-/* tests/golden/tiny/NAME, valid until the fourth call after this one. */
+/* tests/golden/tiny/NAME, valid until the 16th call after this one. */
 const char *tiny_checkpoint(const char *name);
+/* Calls fn for all of tests/golden/tiny, GGUF files and directories, by their names. */
+void tiny_checkpoints_each(void (*fn)(const char *name, bool is_file, void *user), void *user);
 /* Loads tests/golden/tiny/NAME on a CPU device of so many threads; NULL: the defaults. A failure ends the test. */
 ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o);
+/* n ids of the model's vocabulary; the caller frees them. */
+int32_t *checkpoint_ids(const ht_model *m, int n, int salt);
 /* Opens the files; a failure ends the test, as in all that follows. */
 ht_checkpoint_files *checkpoint_files(const char *path);
 /* The name of the type of tensor `name`, "BF16". */
@@ -31,5 +35,8 @@ typedef struct checkpoint_logits {
 checkpoint_logits checkpoint_logits_of(const char *path, ht_device *device);
 /* most: of the largest difference, in shares of the largest logit; 0: the same bits. `name` is for messages. */
 void checkpoint_same_logits(const char *name, const checkpoint_logits *a, const checkpoint_logits *b, double most);
+
+/* Both, of two checkpoints. */
+void checkpoints_same_logits(const char *a, const char *b, ht_device *device, double most);
 
 #endif

@@ -1,5 +1,7 @@
 #include "support/engine_run.h"
 
+#include "device/device.h"
+#include "models/model.h"
 #include "support/options.h"
 #include "support/test.h"
 
@@ -7,11 +9,16 @@
 
 ht_engine *engine_open(ht_model *m, int32_t step_tokens, size_t prefix_bytes) {
     ht_engine *e;
-    ht_error err = {0};
     const ht_engine_options o = OPTIONS(ht_engine_options, with.step_tokens = step_tokens,
                                         with.kv_bytes = (size_t)64 << 20, with.prefix_bytes = prefix_bytes);
-    if (ht_engine_open(m, &o, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_open, m, &o, &e);
     return e;
+}
+
+size_t engine_node_bytes(const ht_model *m) {
+    size_t bytes = 0;
+    for (int32_t l = 0; l < m->n_kv_layers; l++) bytes += m->device->kv->page_bytes(&m->kv[l].shape);
+    return bytes;
 }
 
 static ht_generate_options options_of(const engine_question *how) {
@@ -37,14 +44,13 @@ engine_answer engine_ask(ht_engine *e, const int32_t *ids, size_t n, const engin
     static const engine_question none;
     if (!how) how = &none;
     engine_answer a = {0};
-    ht_error err = {0};
     ht_ticket ticket;
     const ht_generate_options o = options_of(how);
     ht_request r = request_of(ids, n, how);
     r.options = &o;
     r.end = take_end;
     r.user = &a;
-    if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_submit, e, &r, &ticket);
     ht_engine_wait(e, ticket);
     assert_int_equal(a.n, o.max_tokens);
     assert_int_equal(a.reuse.reused + a.reuse.computed, n);
@@ -55,9 +61,8 @@ engine_answer engine_ask(ht_engine *e, const int32_t *ids, size_t n, const engin
 ht_reuse engine_warm(ht_engine *e, const int32_t *ids, size_t n, const engine_question *how) {
     static const engine_question none;
     ht_reuse reuse;
-    ht_error err = {0};
     const ht_request r = request_of(ids, n, how ? how : &none);
-    if (ht_engine_warm(e, &r, &reuse, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_warm, e, &r, &reuse);
     assert_int_equal(reuse.reused + reuse.computed, n);
     return reuse;
 }
@@ -67,13 +72,11 @@ engine_answer engine_alone(ht_model *m, const int32_t *ids, size_t n, const engi
     if (!how) how = &none;
     engine_answer a = {0};
     ht_session *s;
-    ht_error err = {0};
     const ht_generate_options o = options_of(how);
     const float scale = how->scale != 0 ? how->scale : 1;
-    if (ht_session_new(m, NULL, &s, &err) ||
-        ht_session_set_adapters(s, &how->adapter, &scale, how->adapter != NULL, &err) ||
-        ht_generate(s, ids, n, &o, NULL, NULL, NULL, &err))
-        fail_msg("%s", err.message);
+    assert_works(ht_session_new, m, NULL, &s);
+    assert_works(ht_session_set_adapters, s, &how->adapter, &scale, how->adapter != NULL);
+    assert_works(ht_generate, s, ids, n, &o, NULL, NULL, NULL);
     a.n = o.max_tokens;
     memcpy(a.token, ht_session_tokens(s) + n, (size_t)a.n * sizeof *a.token);
     ht_session_free(s);

@@ -25,6 +25,8 @@ ht_engine *engine_open(ht_model *m, int32_t step_tokens, size_t prefix_bytes);
 /* The greedy answer to n ids; `how` may be NULL. What goes wrong fails the test. */
 engine_answer engine_ask(ht_engine *e, const int32_t *ids, size_t n, const engine_question *how);
 ht_reuse engine_warm(ht_engine *e, const int32_t *ids, size_t n, const engine_question *how);
+/* Bytes of a page of all layers. */
+size_t engine_node_bytes(const ht_model *m);
 /* The tokens of a session alone. */
 engine_answer engine_alone(ht_model *m, const int32_t *ids, size_t n, const engine_question *how);
 

@@ -1,10 +1,13 @@
 #include "support/file_calls.h"
 
+#include "support/test.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static bool armed, dies;
@@ -17,6 +20,24 @@ static void arm(int k, bool kills) {
 }
 
 void file_calls_kill(int k) { arm(k, true); }
+bool file_calls_killed(int k, bool (*work)(void *user), void *user) {
+    const pid_t child = fork();
+    if (child == 0) {
+        file_calls_kill(k);
+        _exit(work(user) ? 0 : 1);
+    }
+    assert_true(child > 0);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) {
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+        return true;
+    }
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    return false;
+}
+
 void file_calls_fail(int k) { arm(k, false); }
 
 bool file_calls_stop(void) {

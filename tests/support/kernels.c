@@ -1,26 +1,31 @@
 #include "support/kernels.h"
 
 #include "cpu/cpu.h"
+#include "cpu/element.h"
 #include "cpu/isa.h"
 #include "support/test.h"
+#include "support/weights.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 int test_devices(int threads, ht_device *out[TEST_MAX_DEVICES]) {
-    int n = 0;
-    for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {
-        if (!ht_cpu_isa_available((ht_cpu_isa)i)) continue;
-        ht_error err = {0};
-        if (ht_cpu_device_new(threads, ht_cpu_isa_name((ht_cpu_isa)i), &out[n], &err) != HT_OK)
-            fail_msg("%s", err.message);
-        n++;
-    }
-    return n;
-}
-
-void test_devices_free(ht_device *devices[TEST_MAX_DEVICES], int n) {
-    for (int i = 0; i < n; i++) ht_cpu_device_free(devices[i]);
+    enum { MOST_THREADS = 4 };
+    static ht_device
+        *kept[MOST_THREADS + 1][TEST_MAX_DEVICES]; /* starting threads for every case would take the time */
+    static int n_kept[MOST_THREADS + 1];
+    assert_in_range(threads, 1, MOST_THREADS);
+    if (n_kept[threads] == 0)
+        for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {
+            ht_error err = {0};
+            if (!ht_cpu_isa_available((ht_cpu_isa)i)) continue;
+            ht_device **d = &kept[threads][n_kept[threads]++];
+            if (ht_cpu_device_new(threads, ht_cpu_isa_name((ht_cpu_isa)i), d, &err) != HT_OK)
+                fail_msg("%s", err.message);
+        }
+    memcpy(out, kept[threads], sizeof kept[threads]);
+    return n_kept[threads];
 }
 
 ht_status test_run(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
@@ -48,6 +53,40 @@ void test_run_ok(ht_device *d, ht_op_id op, const void *params, int n_in, const 
     ht_error err = {0};
     if (test_run(d, op, params, n_in, in, out, step, &err) != HT_OK)
         fail_msg("%s (%s): %s", test_op_name(op), d->instruction_set, err.message);
+}
+
+void test_same_bits(ht_op_id op, int n_in, const ht_view *in, const void *want) {
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n = test_devices(2, devices);
+    const ht_dtype t = in[0].dtype;
+    const size_t width = ht_dtype_bytes(t);
+    char *got = malloc((size_t)in[0].shape[0] * width);
+    assert_non_null(got);
+    ht_view out = in[0];
+    out.data = got;
+    for (int d = 0; d < n; d++) {
+        test_run_ok(devices[d], op, NULL, n_in, in, &out, NULL);
+        for (int64_t i = 0; i < in[0].shape[0]; i++) {
+            if (memcmp(got + (size_t)i * width, (const char *)want + (size_t)i * width, width) == 0) continue;
+            const double y = ht_get_f64(t, got, i), w = ht_get_f64(t, want, i);
+            if (!(isnan(y) && isnan(w)))
+                fail_msg("%s(%a, %a) = %a with %s, not %a", test_op_name(op), ht_get_f64(t, in[0].data, i),
+                         n_in > 1 ? ht_get_f64(t, in[1].data, i) : 0.0, y, devices[d]->instruction_set, w);
+        }
+    }
+    free(got);
+}
+
+void *test_room(size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    assert_non_null(p);
+    return p;
+}
+
+float *test_random_floats(int64_t n, float size, uint64_t *state) {
+    float *x = test_room((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = size * test_random_float(state);
+    return x;
 }
 
 ht_view test_view(void *data, ht_dtype dtype, int n_dims, const int64_t *shape) {

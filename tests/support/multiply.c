@@ -35,7 +35,7 @@ void test_multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x,
     char *scratch = test_alloc(bytes + 64);
     memset(scratch, 0xa5, bytes + 64);
     ht_pool_lease(pool);
-    ht_cpu_ops_of(m)->mul(m, x, ldx, n_x, bias, y, ldy, scratch, pool);
+    ht_cpu_ops_of(m)->mul(&(ht_product){m, x, ldx, n_x, bias, y, ldy, 0}, scratch, pool);
     ht_pool_release(pool);
     for (size_t i = 0; i < 64; i++) assert_int_equal(scratch[bytes + i], (char)0xa5);
     free(scratch);

@@ -60,13 +60,13 @@ bool test_alike(ht_dtype t, const void *a, const void *b, int64_t i, double tole
     return fabs(x - y) <= (tolerance + rounding) * fmax(1.0, fmax(fabs(x), fabs(y)));
 }
 
-void test_compare(const comparison *c) {
+ht_status test_compare(const comparison *c) {
     int64_t size = ht_view_size(&c->out);
     size_t bytes = (size_t)size * ht_dtype_bytes(c->out.dtype), guard = 64;
     char *want = malloc(bytes + guard), *got = malloc(bytes + guard);
-    static ht_device *devices[2][TEST_MAX_DEVICES]; /* kept: starting threads for every case would take the time */
-    static int n;
-    if (n == 0) n = test_devices(1, devices[0]), test_devices(3, devices[1]);
+    ht_device *devices[2][TEST_MAX_DEVICES];
+    const int n = test_devices(1, devices[0]);
+    test_devices(3, devices[1]);
     ht_view out = c->out;
     out.data = want;
     ht_error err = {0};
@@ -89,4 +89,5 @@ void test_compare(const comparison *c) {
                 if (got[i] != 0x5a) fail_msg("%s (%s, %s) writes past its result", test_op_name(c->op), isa, c->what);
         }
     free(want), free(got);
+    return expected;
 }

@@ -31,8 +31,8 @@ typedef struct comparison {
     const char *what;
 } comparison;
 
-/* The kernel of every device and of 1 and 3 threads against the plain one's result. */
-void test_compare(const comparison *c);
+/* The kernel of every device and of 1 and 3 threads against the plain one's result; gives the status of them all. */
+ht_status test_compare(const comparison *c);
 
 typedef struct shape {
     int n_dims;

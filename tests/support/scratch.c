@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char directory[512];
@@ -19,11 +20,21 @@ void scratch_make(void) {
 const char *scratch_directory(void) { return directory; }
 
 const char *scratch_path(const char *name) {
-    static char paths[4][1024];
-    static int turn;
-    char *path = paths[turn++ % 4];
+    enum { VALID = 64 };
+    static char paths[VALID][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % VALID];
     snprintf(path, sizeof paths[0], "%s/%s", directory, name);
     return path;
+}
+
+const char *scratch_path_apart(const char *name) {
+    static int folders;
+    char inner[300];
+    snprintf(inner, sizeof inner, "%d", folders++);
+    assert_int_equal(mkdir(scratch_path(inner), 0777), 0);
+    snprintf(inner + strlen(inner), sizeof inner - strlen(inner), "/%s", name);
+    return scratch_path(inner);
 }
 
 void scratch_write(const char *name, const void *bytes, size_t n) {

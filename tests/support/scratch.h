@@ -7,8 +7,10 @@
 /* Makes an empty directory below $TMPDIR or /tmp; fails the test when it cannot. */
 void scratch_make(void);
 const char *scratch_directory(void);
-/* directory/name, valid until the fourth call after this one. */
+/* directory/name, valid until the 64th call after this one. */
 const char *scratch_path(const char *name);
+/* The same in a new directory within it. */
+const char *scratch_path_apart(const char *name);
 void scratch_write(const char *name, const void *bytes, size_t n);
 /* Entries in the directory, `.` and `..` aside. */
 int scratch_count(void);

@@ -10,7 +10,24 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
 /* clang-format on */
+
+/* Head of a cmocka test function. */
+#define UNIT_TEST(name) static void name(void **state __attribute__((unused)))
+
+/* Calls whose last argument is an ht_error, given without it: they work, or fail with a status and a message that has a text. */
+#define assert_works(function, ...)                                                                                    \
+    do {                                                                                                               \
+        ht_error failure = {0};                                                                                        \
+        if (function(__VA_ARGS__, &failure)) fail_msg("%s", failure.message);                                          \
+    } while (0)
+#define assert_fails(expected, text, function, ...)                                                                    \
+    do {                                                                                                               \
+        ht_error failure = {0};                                                                                        \
+        assert_int_equal(function(__VA_ARGS__, &failure), expected);                                                   \
+        if (!strstr(failure.message, text)) fail_msg("\"%s\" does not say \"%s\"", failure.message, text);             \
+    } while (0)
 
 /* In builds where everything takes many times as long, tests of many combinations run fewer. */
 #if defined(__has_feature)

@@ -3,7 +3,7 @@
 #include "checkpoint/config.h"
 #include "formats/gguf.h"
 #include "models/adapter.h"
-#include "models/weights.h"
+#include "support/adapters.h"
 #include "support/checkpoints.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
@@ -21,34 +21,10 @@
 
 static ht_model *load_model(const char *name) { return tiny_checkpoint_load(name, 0, NULL); }
 
-static void fill_random(float *x, int64_t n, uint64_t *random) {
-    for (int64_t i = 0; i < n; i++) x[i] = test_random_float(random);
-}
-
-/* A pair for every projection, of `rank`, with values that are all different. */
+/* A pair for every projection, of `rank`. */
 static ht_adapter *make_adapter(const ht_model *m, int64_t rank, float scale) {
-    int64_t n;
-    ht_error err = {0};
-    ht_adapter *a;
-    const ht_projection *p = ht_weights_projections(m->weights, &n);
-    ht_lora *pair = calloc((size_t)n, sizeof *pair);
-    assert_non_null(pair);
-    for (int64_t i = 0; i < n; i++)
-        pair[i] = (ht_lora){.slot = (char *)(uintptr_t)p[i].slot,
-                            .n_experts = p[i].n_experts,
-                            .rank = rank,
-                            .n_in = p[i].n_in,
-                            .n_out = p[i].n_out,
-                            .scale = scale};
-    if (ht_adapter_new(pair, n, &a, &err)) fail_msg("%s", err.message);
-    free(pair);
-    uint64_t random = 7;
-    for (int64_t i = 0; i < n; i++) {
-        ht_lora *l = &a->lora[i];
-        int64_t experts = l->n_experts ? l->n_experts : 1;
-        fill_random(l->a, experts * rank * l->n_in, &random);
-        fill_random(l->b, experts * rank * l->n_out, &random);
-    }
+    ht_adapter *a = test_adapter_for(m, rank, 1, 7);
+    for (int64_t i = 0; i < a->n; i++) a->lora[i].scale = scale;
     return a;
 }
 
@@ -508,27 +484,22 @@ static void fingerprints(void **state) {
 }
 
 int main(void) {
-    static char llama[] = "llama-f32", llama_gguf[] = "llama-q8_0.gguf", mistral[] = "mistral-head-dim-bf16",
-                qwen2[] = "qwen2-f32", qwen3[] = "qwen3-f32", moe[] = "qwen3-moe-f32", mixed[] = "qwen3-moe-mixed-bf16",
-                moe_gguf[] = "qwen3-moe-q4_1.gguf", gemma2[] = "gemma2-f32", gemma3[] = "gemma3-multimodal-bf16-shards",
-                gemma4[] = "gemma4-shared-bf16", gemma4_moe[] = "gemma4-experts-bf16",
-                gemma4_gguf[] = "gemma4-experts-q8_0.gguf", k_is_v[] = "gemma4-k-is-v-f16-shards";
     const struct CMUnitTest tests[] = {
-#define TRAVEL(name) {"travel " #name, travel, scratch_start, scratch_finish, name}
-        TRAVEL(llama),
-        TRAVEL(llama_gguf),
-        TRAVEL(mistral),
-        TRAVEL(qwen2),
-        TRAVEL(qwen3),
-        TRAVEL(moe),
-        TRAVEL(mixed),
-        TRAVEL(moe_gguf),
-        TRAVEL(gemma2),
-        TRAVEL(gemma3),
-        TRAVEL(gemma4),
-        TRAVEL(gemma4_moe),
-        TRAVEL(gemma4_gguf),
-        TRAVEL(k_is_v),
+#define TRAVEL(name) {"travel " name, travel, scratch_start, scratch_finish, (void *)(uintptr_t)name}
+        TRAVEL("llama-f32"),
+        TRAVEL("llama-q8_0.gguf"),
+        TRAVEL("mistral-head-dim-bf16"),
+        TRAVEL("qwen2-f32"),
+        TRAVEL("qwen3-f32"),
+        TRAVEL("qwen3-moe-f32"),
+        TRAVEL("qwen3-moe-mixed-bf16"),
+        TRAVEL("qwen3-moe-q4_1.gguf"),
+        TRAVEL("gemma2-f32"),
+        TRAVEL("gemma3-multimodal-bf16-shards"),
+        TRAVEL("gemma4-shared-bf16"),
+        TRAVEL("gemma4-experts-bf16"),
+        TRAVEL("gemma4-experts-q8_0.gguf"),
+        TRAVEL("gemma4-k-is-v-f16-shards"),
         cmocka_unit_test_setup_teardown(one_rank_and_scale, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(orientation_is_of_the_format, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(peft_scales, scratch_start, scratch_finish),

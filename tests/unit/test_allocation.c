@@ -138,7 +138,7 @@ static ht_status parse_json(ht_error *err) {
     ht_json *root;
     ht_status st = ht_json_parse(text, sizeof text - 1, "f", &root, err);
     if (st) return st;
-    ht_json *copy = ht_json_deep_copy(root), *all = ht_json_pack("{so so ss}", "root", root, "copy", copy, "x", "\xff");
+    ht_json *copy = ht_json_copy(root), *all = ht_json_pack("{so so ss}", "root", root, "copy", copy, "x", "\xff");
     char *written = ht_json_dump(all, HT_JSON_SORT_KEYS);
     if (!written) st = ht_fail_memory(err, 0, "f");
     free(written);
@@ -394,23 +394,20 @@ static ht_status answer_with_child(ht_error *err) {
     return st;
 }
 
-static void parsers(void **state) {
-    (void)state;
+UNIT_TEST(parsers) {
     assert_int_equal(try_every_failure(parse_gguf, NOTHING_ELSE), 9);
     assert_true(try_every_failure(parse_safetensors, NOTHING_ELSE) > 10);
     assert_true(try_every_failure(parse_json, NOTHING_ELSE) > 5);
 }
 
-static void checkpoints(void **state) {
-    (void)state;
+UNIT_TEST(checkpoints) {
     assert_true(try_every_failure(open_checkpoint, NOTHING_ELSE) > 20); /* by index */
     assert_int_equal(unlink(scratch_path("model.safetensors.index.json")), 0);
     assert_true(try_every_failure(open_checkpoint, NOTHING_ELSE) > 10); /* the only file */
     assert_true(try_every_failure(load_adapter, NOTHING_ELSE) > 10);
 }
 
-static void files(void **state) {
-    (void)state;
+UNIT_TEST(files) {
     assert_true(try_every_failure(read_file, NOTHING_ELSE) >= 3);
     int before = scratch_count();
     assert_true(try_every_failure(write_npy, NOTHING_ELSE) >= 3);
@@ -418,8 +415,7 @@ static void files(void **state) {
 }
 
 /* Of an MLX checkpoint to groups, and of NVFP4 to floats, over what was fused before. */
-static void fusing(void **state) {
-    (void)state;
+UNIT_TEST(fusing) {
     static const char *const names[] = {"llama-mlx4-bf16", "qwen2-nvfp4", "llama-nvfp4.gguf"};
     for (int i = 0; i < 3; i++) {
         static const char *const outs[] = {"groups", "floats", "fused.gguf"};
@@ -443,8 +439,7 @@ static void fusing(void **state) {
 
 /* Of floats to blocks and to groups, with importance weights, of groups to others and to floats, of experts that are stacked
  * otherwise; into several files, and these alone; each over what was written before. */
-static void quantising(void **state) {
-    (void)state;
+UNIT_TEST(quantising) {
     static const struct {
         const char *model, *type, *out;
         int64_t file_bytes;
@@ -488,8 +483,7 @@ static void open_to_convert(const char *path) {
 }
 
 /* Of a GGUF file with a tokenizer to documents, and of the directory that they make to metadata. */
-static void converting(void **state) {
-    (void)state;
+UNIT_TEST(converting) {
     ht_directory_documents d;
     ht_error err = {0};
     safetensors_writer w = {0};
@@ -517,13 +511,9 @@ static void converting(void **state) {
     ht_checkpoint_close(to_convert);
 }
 
-static void pools(void **state) {
-    (void)state;
-    assert_true(try_every_failure(start_pool, NOTHING_ELSE) >= 2);
-}
+UNIT_TEST(pools) { assert_true(try_every_failure(start_pool, NOTHING_ELSE) >= 2); }
 
-static void training(void **state) {
-    (void)state;
+UNIT_TEST(training) {
     ht_device_options options;
     ht_device_options_init(&options, sizeof options);
     options.n_threads = 1;
@@ -536,8 +526,7 @@ static void training(void **state) {
     ht_device_free(device);
 }
 
-static void inspections(void **state) {
-    (void)state;
+UNIT_TEST(inspections) {
     model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
     to_inspect_with = test_adapter_for(model, 2, 1, 3);
     const int before = scratch_count();
@@ -547,8 +536,7 @@ static void inspections(void **state) {
     ht_model_free(model);
 }
 
-static void importance(void **state) {
-    (void)state;
+UNIT_TEST(importance) {
     static const unsigned char older[] = {1,   0,   0,   0, 10, 0, 0, 0, 'a', '.', 'i', 'n', '_', 's', 'u',
                                           'm', '2', 'x', 1, 0,  0, 0, 1, 0,   0,   0,   0,   0,   0,   63};
     older_importance = older;
@@ -560,8 +548,7 @@ static void importance(void **state) {
     ht_model_free(model);
 }
 
-static void embeddings(void **state) {
-    (void)state;
+UNIT_TEST(embeddings) {
     model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
     to_inspect_with = test_adapter_for(model, 2, 1, 3);
     assert_true(try_every_failure(embed, ALSO_OK) > 30);
@@ -569,8 +556,7 @@ static void embeddings(void **state) {
     ht_model_free(model);
 }
 
-static void training_data(void **state) {
-    (void)state;
+UNIT_TEST(training_data) {
     static const char text[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
                                "{\"role\": \"assistant\", \"content\": \"b\"}]}\n{\"text\": \"c\"}\n";
     scratch_write("train.jsonl", text, sizeof text - 1);
@@ -579,8 +565,7 @@ static void training_data(void **state) {
     ht_model_free(model);
 }
 
-static void trainers(void **state) {
-    (void)state;
+UNIT_TEST(trainers) {
     static const char text[] = "{\"text\": \"abcd\"}\n{\"text\": \"efg\"}\n";
     ht_error err = {0};
     scratch_write("train.jsonl", text, sizeof text - 1);
@@ -658,8 +643,7 @@ static ht_status make_request(ht_error *err) {
     return st;
 }
 
-static void prefixes(void **state) {
-    (void)state;
+UNIT_TEST(prefixes) {
     ht_error err = {0};
     int32_t ids[PREFIX];
     tiny_ids(ids, PREFIX, 3);
@@ -702,8 +686,7 @@ static ht_status classify_prompts(ht_error *err) {
     return ht_classify(model, prompt, 3, &o, check_result, NULL, err);
 }
 
-static void many_prompts(void **state) {
-    (void)state;
+UNIT_TEST(many_prompts) {
     model = tiny_load(&(tiny_options){.n_threads = 1});
     assert_int_equal(classify_prompts(NULL), HT_OK);
     assert_true(try_every_failure(classify_prompts, ALSO_OK) > 100);
@@ -757,8 +740,7 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
     decode_with(o, what, sampler, 0);
 }
 
-static void decoding_allocates_nothing(void **state) {
-    (void)state;
+UNIT_TEST(decoding_allocates_nothing) {
     const ht_sampler_options greedy = DEFAULTS(ht_sampler_options);
     static const ht_logit_bias bias[] = {{5, 1}, {3, -1}};
     const ht_sampler_options all =
@@ -809,8 +791,7 @@ static int free_inputs(void **state) {
     return 0;
 }
 
-static void children(void **state) {
-    (void)state;
+UNIT_TEST(children) {
     if (!ht_backend_get("mlx_lm")) skip();
     script_write_checkpoint();
     const int n_files = script_open_files();

@@ -381,6 +381,9 @@ static void every_format(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         expect_parts(formats[i].source, true, "", formats[i].answer, formats[i].expected);
+    /* Without tools JSON is text. */
+    expect_parts("<|python_tag|>", false, "", "{\"name\": \"stop\", \"parameters\": {}}",
+                 "T({\"name\": \"stop\", \"parameters\": {}})");
 }
 
 static void calls_in_pieces(void **state) {
@@ -587,12 +590,6 @@ static void closing_marks_that_are_cut(void **state) {
         "C(stop {} functions.stop:0)");
 }
 
-static void answers_in_json_without_tools(void **state) {
-    (void)state;
-    expect_parts("<|python_tag|>", false, "", "{\"name\": \"stop\", \"parameters\": {}}",
-                 "T({\"name\": \"stop\", \"parameters\": {}})");
-}
-
 static void thoughts_that_the_prompt_opened(void **state) {
     (void)state;
     expect_parts("", false, "user: x\n<think>\n", "a\n</think>\n\nb", "H(a)T(b)");
@@ -732,7 +729,6 @@ int main(void) {
         cmocka_unit_test(arguments_come_early),
         cmocka_unit_test(calls_that_are_cut),
         cmocka_unit_test(closing_marks_that_are_cut),
-        cmocka_unit_test(answers_in_json_without_tools),
         cmocka_unit_test(thoughts_that_the_prompt_opened),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(calls_that_are_over),

@@ -16,9 +16,7 @@ static void expect_values(ht_scope *s, ht_array *a, const float *want, int64_t n
     free(got);
 }
 
-static void nothing_is_computed_before_a_read(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(nothing_is_computed_before_a_read) {
     ht_array *x = ht_arange(s, 1, 5, 1, HT_F32), *y = ht_multiply(s, ht_add(s, x, x), x);
     assert_false(ht_array_is_evaluated(y));
     expect_values(s, y, (float[]){2, 8, 18, 32}, 4);
@@ -26,12 +24,9 @@ static void nothing_is_computed_before_a_read(void **state) {
     /* x was only needed on the way; it is computed again when asked for. */
     assert_false(ht_array_is_evaluated(x));
     expect_values(s, x, (float[]){1, 2, 3, 4}, 4);
-    ht_scope_free(s);
 }
 
-static void views_share_memory(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(views_share_memory) {
     ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
@@ -53,13 +48,10 @@ static void views_share_memory(void **state) {
     assert_int_equal(ht_array_dim(e, -1), 2);
     expect_values(s, ht_sum(s, e, (int[]){-1}, 1, false), (float[]){12, 20, 28, 14, 22, 30, 16, 24, 32, 18, 26, 34},
                   12);
-    ht_scope_free(s);
 }
 
 /* A reshape of a transposed array moves elements only where strides cannot say it. */
-static void reshape_keeps_what_strides_allow(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(reshape_keeps_what_strides_allow) {
     ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
     ht_array *t = ht_transpose(s, x, (int[]){1, 0, 2});
     ht_array *split = ht_reshape(s, t, (int64_t[]){3, 2, 2, 2}, 4);
@@ -71,11 +63,9 @@ static void reshape_keeps_what_strides_allow(void **state) {
     ht_array *empty = ht_reshape(s, ht_arange(s, 0, 0, 1, HT_F32), (int64_t[]){0, 7}, 2);
     assert_int_equal(ht_array_size(empty), 0);
     expect_values(s, empty, NULL, 0);
-    ht_scope_free(s);
 }
 
-static void a_retained_array_outlives_its_scope(void **state) {
-    (void)state;
+UNIT_TEST(a_retained_array_outlives_its_scope) {
     ht_error err = {0};
     size_t before = ht_memory_get(test_device()).active_bytes;
     ht_scope *s = ht_scope_new(test_stream);
@@ -92,9 +82,7 @@ static void a_retained_array_outlives_its_scope(void **state) {
     assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
 }
 
-static void the_first_error_is_kept_and_null_flows_through(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(the_first_error_is_kept_and_null_flows_through) {
     ht_error err = {0};
     ht_array *a = test_counting(s, (int64_t[]){2, 3}, 2), *b = test_counting(s, (int64_t[]){4}, 1);
     ht_array *bad = ht_add(s, a, b);
@@ -105,12 +93,9 @@ static void the_first_error_is_kept_and_null_flows_through(void **state) {
     assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_ARGUMENT);
     assert_string_equal(err.message, "add: shapes [2, 3] and [4] do not broadcast");
     assert_string_equal(ht_scope_error(s)->message, err.message);
-    ht_scope_free(s);
 }
 
-static void a_failed_node_stays_failed(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(a_failed_node_stays_failed) {
     ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2);
     ht_array *at = ht_array_from(s, (int32_t[]){0, 7}, HT_I32, (int64_t[]){2}, 1);
@@ -122,13 +107,10 @@ static void a_failed_node_stays_failed(void **state) {
     assert_string_equal(again.message, err.message);
     assert_int_equal(ht_array_eval(s, &y, 1, &again), HT_ERR_INDEX);
     expect_values(s, fine, (float[]){0, 1, 4, 9, 16, 25}, 6);
-    ht_scope_free(s);
 }
 
 /* An update that fails has its array's memory in its hands: nobody gets to see that, also not by way of the failed node. */
-static void what_a_failed_update_was_given_is_not_read_again(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(what_a_failed_update_was_given_is_not_read_again) {
     ht_error err = {0};
     ht_array *x = ht_array_retain(ht_arange(s, 0, 2048, 1, HT_F32));
     ht_array *at = ht_array_retain(ht_array_from(s, (int32_t[]){5000}, HT_I32, (int64_t[]){1}, 1));
@@ -146,12 +128,9 @@ static void what_a_failed_update_was_given_is_not_read_again(void **state) {
     assert_int_equal(ht_array_eval(s, &lazy, 1, &err), HT_ERR_INDEX);
     ht_array_free(y);
     ht_array_free(at);
-    ht_scope_free(s);
 }
 
-static void a_memory_limit_is_an_error_that_leaves_everything_usable(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(a_memory_limit_is_an_error_that_leaves_everything_usable) {
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 1 << 20, 1, HT_F32), *y = ht_add(s, x, ht_square(s, x));
     size_t old = ht_memory_set_limit(test_device(), ht_memory_get(test_device()).active_bytes + (1 << 20));
@@ -160,13 +139,10 @@ static void a_memory_limit_is_an_error_that_leaves_everything_usable(void **stat
     ht_memory_set_limit(test_device(), old);
     ht_array *z = ht_arange(s, 0, 1 << 20, 1, HT_F32);
     assert_int_equal(ht_array_eval(s, &z, 1, &err), HT_OK);
-    ht_scope_free(s);
 }
 
 /* A chain of elementwise operations runs in one buffer. */
-static void chains_are_computed_in_place(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(chains_are_computed_in_place) {
     ht_error err = {0};
     const int64_t n = 1 << 20;
     ht_array *x = ht_linspace(s, 0, 1e-6 * (double)(n - 1), n, HT_F32);
@@ -175,23 +151,18 @@ static void chains_are_computed_in_place(void **state) {
     ht_memory_reset_peak(test_device());
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     assert_true(ht_memory_get(test_device()).peak_bytes - before <= (size_t)n * 4 + 4096);
-    ht_scope_free(s);
 }
 
-static void an_input_used_twice_is_not_written_over(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(an_input_used_twice_is_not_written_over) {
     ht_array *x = ht_add(s, ht_arange(s, 0, 4, 1, HT_F32), ht_arange(s, 0, 4, 1, HT_F32));
     ht_array *m = ht_reshape(s, x, (int64_t[]){2, 2}, 2);
     ht_array *y = ht_subtract(s, m, ht_transpose(s, m, NULL));
     expect_values(s, y, (float[]){0, -2, 2, 0}, 4);
     ht_array *z = ht_add(s, ht_square(s, m), ht_scale(s, m, 2));
     expect_values(s, z, (float[]){0, 8, 24, 48}, 4);
-    ht_scope_free(s);
 }
 
-static void deep_graphs_live_and_die_without_recursion(void **state) {
-    (void)state;
+UNIT_TEST(deep_graphs_live_and_die_without_recursion) {
     ht_scope *s = ht_scope_new(test_stream);
     size_t before = ht_memory_get(test_device()).active_bytes;
     ht_array *x = ht_arange(s, 0, 3, 1, HT_F32), *one = ht_full(s, 1, HT_F32, (int64_t[]){3}, 1);
@@ -205,9 +176,7 @@ static void deep_graphs_live_and_die_without_recursion(void **state) {
     assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
 }
 
-static void asynchronous_evaluation_keeps_order_and_reports(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(asynchronous_evaluation_keeps_order_and_reports) {
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 100000, 1, HT_F32), *y = ht_sqrt(s, ht_square(s, x));
     assert_int_equal(ht_array_eval_async(s, &y, 1, &err), HT_OK);
@@ -218,7 +187,6 @@ static void asynchronous_evaluation_keeps_order_and_reports(void **state) {
     ht_array *bad = ht_take(s, y, ht_array_from(s, (int32_t[]){-100001}, HT_I32, (int64_t[]){1}, 1), 0);
     assert_int_equal(ht_array_eval_async(s, &bad, 1, &err), HT_OK);
     assert_int_equal(ht_array_wait(s, bad, &err), HT_ERR_INDEX);
-    ht_scope_free(s);
 }
 
 static int released;
@@ -227,8 +195,7 @@ static void count_release(void *user) {
     released++;
 }
 
-static void wrapped_memory_is_released_once_after_its_last_user(void **state) {
-    (void)state;
+UNIT_TEST(wrapped_memory_is_released_once_after_its_last_user) {
     static const float values[4] = {1, 2, 3, 4};
     ht_scope *s = ht_scope_new(test_stream);
     released = 0;
@@ -242,8 +209,7 @@ static void wrapped_memory_is_released_once_after_its_last_user(void **state) {
     assert_int_equal(released, 1);
 }
 
-static void bad_views_are_refused_by_name(void **state) {
-    (void)state;
+UNIT_TEST(bad_views_are_refused_by_name) {
     static const struct {
         const char *message;
     } want[] = {{"transpose"}, {"as_strided"},  {"slice"},  {"broadcast"},

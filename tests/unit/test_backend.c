@@ -45,29 +45,26 @@ static bool keep_text(const char *text, size_t n, void *user) {
     return true;
 }
 
-static void a_program_adds_backends(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(a_program_adds_backends) {
     ht_backend_model *m;
     ht_metrics metrics;
     char text[64] = "";
     const ht_backend echo = echo_backend("echo", 10);
     assert_null(ht_backend_get("echo"));
-    assert_int_equal(ht_backend_register(&echo, &err), HT_OK);
+    assert_works(ht_backend_register, &echo);
     assert_string_equal(ht_backend_get("echo")->name, "echo");
     assert_string_equal(ht_backend_get("echo")->summary, "");
-    assert_int_equal(ht_backend_load("echo", "anything", NULL, &m, &err), HT_OK);
+    assert_works(ht_backend_load, "echo", "anything", NULL, &m);
     assert_ptr_equal(ht_backend_of(m), ht_backend_get("echo"));
     const ht_backend_prompt prompt = {.text = "hello"};
-    assert_int_equal(ht_backend_generate(m, &prompt, NULL, keep_text, text, NULL, &metrics, &err), HT_OK);
+    assert_works(ht_backend_generate, m, &prompt, NULL, keep_text, text, NULL, &metrics);
     assert_string_equal(text, "hello");
     assert_int_equal(metrics.generated_tokens, 256); /* the default of the options */
     ht_backend_close(m);
     assert_int_equal(n_open, 0);
 }
 
-static void what_a_table_lacks_is_refused_by_name(void **state) {
-    (void)state;
+UNIT_TEST(what_a_table_lacks_is_refused_by_name) {
     ht_error err = {0};
     ht_backend_model *m;
     ht_backend_info info;
@@ -94,34 +91,30 @@ static void what_a_table_lacks_is_refused_by_name(void **state) {
 
 /* ---- the list ---- */
 
-static void the_default_is_the_preferred_one(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(the_default_is_the_preferred_one) {
     ht_backend_model *m;
     assert_string_equal(ht_backend_default()->name, "native");
     assert_ptr_equal(ht_backend_default(), ht_backend_at(0));
     assert_null(ht_backend_at(-1));
     assert_null(ht_backend_get(NULL));
-    assert_int_equal(ht_backend_load("nobody", "x", NULL, &m, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "there is no backend \"nobody\", expected one of: native"));
+    assert_fails(HT_ERR_ARGUMENT, "there is no backend \"nobody\", expected one of: native", ht_backend_load, "nobody",
+                 "x", NULL, &m);
     assert_null(m);
     int n = 0;
     for (; ht_backend_at(n); n++) assert_true(!n || ht_backend_at(n - 1)->preference >= ht_backend_at(n)->preference);
     assert_null(ht_backend_at(n));
     const ht_backend best = echo_backend("best", 1000);
-    assert_int_equal(ht_backend_register(&best, &err), HT_OK);
+    assert_works(ht_backend_register, &best);
     assert_string_equal(ht_backend_default()->name, "best");
-    assert_int_equal(ht_backend_load(NULL, "x", NULL, &m, &err), HT_OK);
+    assert_works(ht_backend_load, NULL, "x", NULL, &m);
     assert_string_equal(ht_backend_of(m)->name, "best");
     ht_backend_close(m);
 }
 
-static void wrong_tables_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(wrong_tables_are_refused) {
     ht_error err = {0};
     ht_backend b = echo_backend("native", 1);
-    assert_int_equal(ht_backend_register(&b, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "\"native\" is already registered"));
+    assert_fails(HT_ERR_ARGUMENT, "\"native\" is already registered", ht_backend_register, &b);
     b.name = "";
     assert_int_equal(ht_backend_register(&b, &err), HT_ERR_ARGUMENT);
     b = echo_backend("new", 1);
@@ -148,9 +141,7 @@ static bool keep_part(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
-static void native_answers_as_sessions_do(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(native_answers_as_sessions_do) {
     ht_backend_model *m;
     ht_model *model;
     ht_backend_info info;
@@ -158,14 +149,14 @@ static void native_answers_as_sessions_do(void **state) {
     char text[2][2048] = {"", ""};
     const char *path = tiny_write(&(tiny_options){0});
     const ht_generate_options how = OPTIONS(ht_generate_options, with.max_tokens = 20, with.ignore_eos = true);
-    if (ht_backend_load("native", path, NULL, &m, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_backend_native_model(m, "sessions", &model, &err), HT_OK);
+    assert_works(ht_backend_load, "native", path, NULL, &m);
+    assert_works(ht_backend_native_model, m, "sessions", &model);
     ht_chat *chat = test_chat((test_message[]){{"user", "Hello"}}, 1);
     for (int i = 0; i < 2; i++) { /* the second time from what the first has left */
         *text[0] = *text[1] = '\0';
         ht_session *s = tiny_session(model, 512);
-        assert_int_equal(ht_generate_chat(s, chat, &how, keep_part, text[0], NULL, &err), HT_OK);
-        assert_int_equal(ht_backend_chat(m, chat, &how, keep_part, text[1], &metrics, &err), HT_OK);
+        assert_works(ht_generate_chat, s, chat, &how, keep_part, text[0], NULL);
+        assert_works(ht_backend_chat, m, chat, &how, keep_part, text[1], &metrics);
         assert_string_equal(text[0], text[1]);
         assert_true(*text[0]);
         assert_true(i ? metrics.reused_tokens > 0 : metrics.reused_tokens == 0);
@@ -174,10 +165,10 @@ static void native_answers_as_sessions_do(void **state) {
     int32_t ids[10];
     tiny_ids(ids, 10, 1);
     const ht_backend_prompt prompt = {.ids = ids, .n_ids = 10};
-    assert_int_equal(ht_backend_generate(m, &prompt, &how, NULL, NULL, NULL, &metrics, &err), HT_OK);
+    assert_works(ht_backend_generate, m, &prompt, &how, NULL, NULL, NULL, &metrics);
     assert_int_equal(metrics.prompt_tokens, 10);
     assert_int_equal(metrics.generated_tokens, 20);
-    assert_int_equal(ht_backend_get_info(m, &info, &err), HT_OK);
+    assert_works(ht_backend_get_info, m, &info);
     assert_string_equal(info.architecture, "llama");
     assert_string_equal(info.device, "cpu");
     assert_string_equal(info.chat_format, ht_chat_format_name(model));
@@ -214,42 +205,37 @@ static bool read_keys(const ht_backend_keys *k, void *user) {
     return ++r->n != r->last;
 }
 
-static void native_keys_come_head_by_head(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(native_keys_come_head_by_head) {
     ht_backend_model *m;
     ht_backend_info info;
     const ht_backend_prompt prompt = {.text = "hello"};
-    if (ht_backend_load("native", tiny_write(&(tiny_options){0}), NULL, &m, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_backend_get_info(m, &info, &err), HT_OK);
+    assert_works(ht_backend_load, "native", tiny_write(&(tiny_options){0}), NULL, &m);
+    assert_works(ht_backend_get_info, m, &info);
     key_reader all = {0}, some = {.last = 2};
-    assert_int_equal(ht_backend_inspect(m, &prompt, NULL, read_keys, &all, &err), HT_OK);
+    assert_works(ht_backend_inspect, m, &prompt, NULL, read_keys, &all);
     assert_true(all.n >= info.n_layers && all.n % info.n_layers == 0 && all.sum > 0);
-    assert_int_equal(ht_backend_inspect(m, &prompt, NULL, read_keys, &some, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_backend_inspect, m, &prompt, NULL, read_keys, &some);
     assert_int_equal(some.n, 2);
     ht_backend_close(m);
 }
 
-static void native_calls_are_cancelled(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(native_calls_are_cancelled) {
     ht_backend_model *m;
     ht_metrics metrics;
     ht_cancel flag = {0};
     const ht_generate_options how = OPTIONS(ht_generate_options, with.cancel = &flag, with.ignore_eos = true);
-    if (ht_backend_load("native", tiny_write(&(tiny_options){0}), NULL, &m, &err)) fail_msg("%s", err.message);
+    assert_works(ht_backend_load, "native", tiny_write(&(tiny_options){0}), NULL, &m);
     canceller c = {.m = m};
     const ht_backend_prompt prompt = {.text = "hello"};
-    assert_int_equal(ht_backend_generate(m, &prompt, &how, cancel_all, &c, NULL, &metrics, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_backend_generate, m, &prompt, &how, cancel_all, &c, NULL, &metrics);
     assert_true(c.pieces >= 1 && metrics.generated_tokens < 256);
     ht_cancel_request(&flag);
-    assert_int_equal(ht_backend_generate(m, &prompt, &how, cancel_all, &c, NULL, &metrics, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_backend_generate, m, &prompt, &how, cancel_all, &c, NULL, &metrics);
     assert_int_equal(metrics.generated_tokens, 0);
     ht_backend_close(m);
 }
 
-static void a_flag_follows_another_one(void **state) {
-    (void)state;
+UNIT_TEST(a_flag_follows_another_one) {
     ht_cancel other = {0};
     ht_cancel_both both = ht_cancel_following(&other), alone = ht_cancel_following(NULL);
     assert_false(ht_cancel_requested(&both.flag) || ht_cancel_requested(&alone.flag));

@@ -5,8 +5,7 @@
 #include "base/table.h"
 #include "support/test.h"
 
-static void arrays_grow(void **state) {
-    (void)state;
+UNIT_TEST(arrays_grow) {
     int *one = NULL, *many = NULL;
     size_t capacity = 0;
     for (int i = 0; i < 1000; i++) {
@@ -31,8 +30,7 @@ static uint32_t find(const ht_table *t, uint64_t hash, uint32_t number) {
     return found;
 }
 
-static void the_table_grows_and_is_cut(void **state) {
-    (void)state;
+UNIT_TEST(the_table_grows_and_is_cut) {
     ht_table t = {0};
     enum { N = 20000 };
     assert_int_equal(find(&t, 1, 0), HT_TABLE_END);
@@ -46,8 +44,7 @@ static void the_table_grows_and_is_cut(void **state) {
 }
 
 /* Insertion of keys with one hash is refused before it becomes quadratic. */
-static void collisions_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(collisions_are_refused) {
     ht_table t = {0};
     for (uint32_t i = 0; i < HT_TABLE_PROBES_MAX; i++) assert_int_equal(ht_table_add(&t, 7, i), HT_OK);
     for (size_t i = 0, probe = 0; i < HT_TABLE_PROBES_MAX; i++) assert_int_equal(ht_table_next(&t, 7, &probe), i);
@@ -55,8 +52,7 @@ static void collisions_are_refused(void **state) {
     ht_table_free(&t);
 }
 
-static void the_arena_gives_zeroed_memory(void **state) {
-    (void)state;
+UNIT_TEST(the_arena_gives_zeroed_memory) {
     ht_arena a = {0};
     static const size_t sizes[] = {0, 1, 17, 40000, 3, 200000, 64};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

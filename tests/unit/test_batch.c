@@ -126,29 +126,25 @@ static bool check_answers(const ht_batch_result *result, void *user) {
 static void run_questions(int shared, const ht_engine_options *engine, int32_t window, ht_adapter *adapter) {
     run r = {.q = make_questions(shared), .adapter = adapter};
     const ht_batch_options o = OPTIONS(ht_batch_options, with.engine = engine, with.window = window, with.next = give);
-    ht_error err = {0};
-    if (ht_batch_generate(model, NULL, REQUESTS, &o, check_answers, &r, &err)) fail_msg("%s", err.message);
+    assert_works(ht_batch_generate, model, NULL, REQUESTS, &o, check_answers, &r);
     assert_int_equal(r.handed_over, REQUESTS);
     if (window) assert_true(r.most_apart <= ht_max_i64(window, 8)); /* the first eight are looked at beforehand */
     free(r.q);
 }
 
-static void answers_of_single_calls(void **state) {
-    (void)state;
+UNIT_TEST(answers_of_single_calls) {
     run_questions(0, NULL, 0, NULL);
     run_questions(60, NULL, 0, NULL);
 }
 
-static void small_windows_and_queues(void **state) {
-    (void)state;
+UNIT_TEST(small_windows_and_queues) {
     run_questions(0, NULL, 1, NULL);
     run_questions(30, NULL, 9, NULL);
     const ht_engine_options small = OPTIONS(ht_engine_options, with.sequences = 2, with.queue = 3);
     run_questions(30, &small, 20, NULL); /* submitting waits, as more would be busy */
 }
 
-static void adapters_of_requests(void **state) {
-    (void)state;
+UNIT_TEST(adapters_of_requests) {
     ht_adapter *adapter = test_adapter_for(model, 4, 1, 5);
     run_questions(40, NULL, 0, adapter);
     ht_adapter_free(adapter);
@@ -161,8 +157,7 @@ static bool count_prompts(const ht_batch_result *result, void *user) {
     return true;
 }
 
-static void computes_what_is_shared_once(void **state) {
-    (void)state;
+UNIT_TEST(computes_what_is_shared_once) {
     question *q = make_questions(64);
     const ht_request *requests[REQUESTS];
     int64_t computed = 0, n = 0;
@@ -186,8 +181,7 @@ static bool check_chat(const ht_batch_result *result, void *user) {
     return true;
 }
 
-static void conversations_and_texts(void **state) {
-    (void)state;
+UNIT_TEST(conversations_and_texts) {
     ht_chat *chat = test_chat((test_message[]){{"user", "Why?"}}, 1);
     const ht_generate_options how = OPTIONS(ht_generate_options, with.max_tokens = 5, with.ignore_eos = true);
     const ht_request asked = OPTIONS(ht_request, with.chat = chat, with.options = &how),
@@ -227,15 +221,13 @@ static bool check_bad(const ht_batch_result *result, void *user) {
     return true;
 }
 
-static void failures_among_others(void **state) {
-    (void)state;
+UNIT_TEST(failures_among_others) {
     size_t n = 0;
     const ht_batch_options o = OPTIONS(ht_batch_options, with.next = give_bad);
     assert_int_equal(ht_batch_generate(model, NULL, 7, &o, check_bad, &n, NULL), HT_OK);
     assert_int_equal(n, 7);
-    ht_error err = {0};
-    assert_int_equal(ht_batch_generate(model, NULL, 1, NULL, check_bad, &n, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_batch_generate(model, NULL, 0, NULL, check_bad, &n, &err), HT_OK);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_batch_generate, model, NULL, 1, NULL, check_bad, &n);
+    assert_works(ht_batch_generate, model, NULL, 0, NULL, check_bad, &n);
 }
 
 /* ---- ends ---- */
@@ -254,25 +246,23 @@ static bool count(const ht_batch_result *result, void *user) {
     return r->handed_over != r->stop_after;
 }
 
-static void stopping_and_cancelling(void **state) {
-    (void)state;
+UNIT_TEST(stopping_and_cancelling) {
     run r = {.q = make_questions(0), .cancel_after = 5};
     for (int i = 5; i < REQUESTS; i++) r.q[i].options.max_tokens = 300;
     ht_batch_options o = OPTIONS(ht_batch_options, with.next = give, with.cancel = &r.cancel, with.window = 16);
-    ht_error err = {0};
-    assert_int_equal(ht_batch_generate(model, NULL, REQUESTS, &o, count, &r, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_batch_generate, model, NULL, REQUESTS, &o, count, &r);
     assert_true(r.handed_over >= 5 && r.handed_over <= 5 + 16);
     assert_true(r.ended >= 5 && r.cancelled > 0);
 
     const size_t all = r.handed_over;
     r.handed_over = 0;
-    assert_int_equal(ht_batch_generate(model, NULL, REQUESTS, &o, count, &r, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_batch_generate, model, NULL, REQUESTS, &o, count, &r);
     assert_int_equal(r.handed_over, 0);
     assert_true(all > 0);
 
     o.cancel = NULL;
     r.stop_after = 3;
-    assert_int_equal(ht_batch_generate(model, NULL, REQUESTS, &o, count, &r, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_batch_generate, model, NULL, REQUESTS, &o, count, &r);
     assert_int_equal(r.handed_over, 3);
     free(r.q);
 }

@@ -1,6 +1,6 @@
 /* Conversations: what a template is given of them, what the built-in formats write, and what is refused. */
 #include "chat/conversation.h"
-#include "checkpoint/chat_formats.h"
+#include "checkpoint/chat_detection.h"
 #include "support/chat.h"
 #include "support/options.h"
 #include "support/test.h"

@@ -1,45 +1,21 @@
 /* Texts of which some came from a user: special tokens that those spell are text, all else has the ids of the whole. */
-#include "formats/json.h"
-#include "support/json_file.h"
-#include "support/test.h"
-#include "tokenizer/tokenizer.h"
+#include "support/tokenizers.h"
 
 #include <hearth/hearth.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-static ht_json *golden;
-
-static int open_golden(void **state) {
-    (void)state;
-    golden = json_file("tests/golden/tokenizer/synthetic.json");
-    return golden ? 0 : -1;
-}
-
-static int close_golden(void **state) {
-    (void)state;
-    ht_json_decref(golden);
-    return 0;
-}
-
 /* A special token of every kind beside what the case has: found in the text as it is, or in the normalised one. */
 static ht_tokenizer *open_case(const ht_json *c, bool normalized) {
-    ht_json *whole = ht_json_deep_copy(ht_json_object_get(c, "tokenizer"));
-    const ht_json *base =
-        ht_json_object_get(ht_json_object_get(golden, "bases"), ht_json_string_value(ht_json_object_get(c, "base")));
-    ht_json *model = ht_json_object_get(whole, "model"),
-            *vocabulary = ht_json_deep_copy(ht_json_object_get(base, "vocab"));
-    ht_json *added = ht_json_object_get(whole, "added_tokens");
-    if (!ht_json_is_array(added)) {
-        added = ht_json_new_array();
-        ht_json_object_set_new(whole, "added_tokens", added);
-    }
+    ht_json *whole = tokenizer_document(c), *added = ht_json_object_get(whole, "added_tokens");
+    added = ht_json_is_array(added) ? ht_json_copy(added) : ht_json_new_array();
+    ht_json_object_set_new(whole, "added_tokens", added);
     int64_t next = 0;
     const char *name;
     ht_json *id;
-    ht_json_object_foreach(vocabulary, name, id) if (ht_json_integer_value(id) >= next) next =
-        ht_json_integer_value(id) + 1;
+    ht_json_object_foreach(ht_json_object_get(ht_json_object_get(whole, "model"), "vocab"), name,
+                           id) if (ht_json_integer_value(id) >= next) next = ht_json_integer_value(id) + 1;
     size_t i;
     ht_json *token;
     ht_json_array_foreach(added, i, token) {
@@ -52,15 +28,7 @@ static ht_tokenizer *open_case(const ht_json *c, bool normalized) {
     ht_json_array_append_new(added,
                              ht_json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<think>", "special", 0,
                                           "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
-    ht_json_object_set_new(model, "vocab", vocabulary);
-    ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
-    char *text = ht_json_dump(whole, HT_JSON_COMPACT);
-    ht_json_decref(whole);
-    ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
-    free(text);
-    return t;
+    return tokenizer_of_document(whole);
 }
 
 /* ---- texts in runs ---- */
@@ -100,10 +68,7 @@ static int32_t *encode_runs(const ht_tokenizer *t, const pieces *p, unsigned fla
 }
 
 static int32_t *encode(const ht_tokenizer *t, const pieces *p, unsigned flags, size_t *n) {
-    int32_t *ids;
-    ht_error err = {0};
-    if (ht_tokenizer_encode(t, p->text.data, p->text.len, flags, &ids, n, &err)) fail_msg("%s", err.message);
-    return ids;
+    return tokenizer_ids(t, p->text.data, p->text.len, flags, n);
 }
 
 static void expect_same(const char *name, const pieces *p, int32_t *found, size_t n, int32_t *wanted, size_t m) {
@@ -169,14 +134,13 @@ static void check_mixed(const char *name, const ht_tokenizer *t) {
 
 static void runs_of_texts(void **state) {
     (void)state;
-    const ht_json *cases = ht_json_object_get(golden, "cases");
-    assert_true(ht_json_array_size(cases) > 10);
+    const ht_json *c;
     size_t i;
-    ht_json *c;
-    ht_json_array_foreach((ht_json *)(uintptr_t)cases, i, c) {
+    assert_true(ht_json_array_size(tokenizer_cases()) > 10);
+    ht_json_array_foreach(tokenizer_cases(), i, c) {
         for (int normalized = 0; normalized < 2; normalized++) {
             ht_tokenizer *t = open_case(c, normalized);
-            const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
+            const char *name = tokenizer_case_name(c);
             for (int round = 0; round < 40; round++) {
                 check_plain(name, t);
                 check_input(name, t);
@@ -190,5 +154,5 @@ static void runs_of_texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_texts)};
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
+    return cmocka_run_group_tests(tests, tokenizer_cases_open, tokenizer_cases_close);
 }

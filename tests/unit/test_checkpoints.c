@@ -109,9 +109,18 @@ static void real_checkpoints(void **state) {
     assert_true(check_folder(folder) > 0);
 }
 
+/* The configuration of the checkpoint in the scratch directory. */
+static const ht_config *scratch_config(void) {
+    static ht_config config;
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    ht_error err = {0};
+    if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
+    ht_checkpoint_close(c);
+    return &config;
+}
+
 /* Whether the head is the embedding, of a checkpoint whose configuration says that it is. */
 static bool is_tied(const float *embedding, const float *head, const char *head_type) {
-    static ht_config config;
     static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 4, \"hidden_size\": 8, "
                                "\"num_attention_heads\": 2, \"tie_word_embeddings\": true}";
     const size_t bytes = strcmp(head_type, "F32") ? 64 : 128;
@@ -120,12 +129,7 @@ static bool is_tied(const float *embedding, const float *head, const char *head_
     if (head) safetensors_put(&w, "lm_head.weight", head_type, 2, (int64_t[]){4, 8}, head, bytes);
     safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", text, sizeof text - 1);
-    ht_checkpoint_files *c;
-    ht_error err = {0};
-    if (ht_checkpoint_open(scratch_directory(), &c, &err) || ht_checkpoint_config(c, &config, &err))
-        fail_msg("%s", err.message);
-    ht_checkpoint_close(c);
-    return config.tied_head;
+    return scratch_config()->tied_head;
 }
 
 /* As `transformers` does it: a head that is there and is another one is the head, whatever the configuration says. */
@@ -158,7 +162,6 @@ typedef struct scheme {
 /* Whether the head is the embedding of a Gemma whose configuration does not say. Byte 0 of the head's part `changed` is another
  * one; -1: all are the embedding's. */
 static bool is_tied_by_default(const scheme *s, int changed) {
-    static ht_config config;
     static unsigned char bytes[512];
     char text[512];
     safetensors_writer w = {0};
@@ -170,20 +173,13 @@ static bool is_tied_by_default(const scheme *s, int changed) {
             bytes[0] = head && i == changed ? 0x35 : 0x3c;
             safetensors_put(&w, name, p->type, p->rank, p->shape, bytes, p->n_bytes);
         }
-    size_t size;
-    unsigned char *file = safetensors_finish(&w, &size);
     int n = snprintf(text, sizeof text,
                      "{\"model_type\": \"gemma3_text\", \"vocab_size\": 4, \"hidden_size\": 64, \"num_hidden_layers\": "
                      "1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 32, %s}",
                      s->settings);
-    scratch_write("model.safetensors", file, size);
+    safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", text, (size_t)n);
-    free(file);
-    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
-    ht_error err = {0};
-    if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
-    ht_checkpoint_close(c);
-    return config.tied_head;
+    return scratch_config()->tied_head;
 }
 
 /* The rule is the same for every kind of quantisation: a head that is there and is another one is the head. */
@@ -277,17 +273,12 @@ static void pooling_of_a_directory(void **state) {
                  {"{\"pooling_mode_max_tokens\": true}", "max"},
                  {"{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": true}", "several"},
                  {"{}", ""}};
-    static ht_config config;
-    ht_error err = {0};
     write_renamed("llama-f32", (const char *const[]){"model."}, 1);
     assert_int_equal(mkdir(scratch_path("1_Pooling"), 0700), 0);
-    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scratch_write("1_Pooling/config.json", cases[i].text, strlen(cases[i].text));
-        if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
-        assert_string_equal(config.pooling, cases[i].pooling);
+        assert_string_equal(scratch_config()->pooling, cases[i].pooling);
     }
-    ht_checkpoint_close(c);
 }
 
 int main(void) {

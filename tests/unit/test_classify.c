@@ -17,15 +17,11 @@
 
 enum { CONTEXT = 900, PROMPTS = 60 /* in a soak */, LONGEST = 800, NAN_TOKEN = 7 };
 
-static int make_scratch(void **state) {
-    (void)state;
-    scratch_make();
-    return 0;
-}
+static ht_model *model;
 
-static int remove_scratch(void **state) {
-    (void)state;
-    scratch_remove();
+static int setup(void **state) {
+    scratch_make();
+    *state = model = tiny_load(&(tiny_options){.context = CONTEXT});
     return 0;
 }
 
@@ -138,8 +134,7 @@ static void check_all(const tiny_options *how, size_t kv_bytes) {
         check k = {.m = m, .prompt = p->prompt};
         const int64_t before = ht_scheduler_get_stats(m->scheduler).rows;
         const ht_classify_options o = OPTIONS(ht_classify_options, with.logits = true, with.kv_bytes = kv_bytes);
-        ht_error err = {0};
-        if (ht_classify(m, p->prompt, (size_t)p->n, &o, check_alone, &k, &err)) fail_msg("%s", err.message);
+        assert_works(ht_classify, m, p->prompt, (size_t)p->n, &o, check_alone, &k);
         assert_int_equal(k.next, p->n);
         assert_int_equal(k.computed, count_positions(p)); /* each position of the tree once */
         assert_int_equal(ht_scheduler_get_stats(m->scheduler).rows - before - k.alone, count_positions(p));
@@ -148,23 +143,13 @@ static void check_all(const tiny_options *how, size_t kv_bytes) {
     ht_model_free(m);
 }
 
-static void bits_of_sessions(void **state) {
-    (void)state;
-    check_all(&(tiny_options){.context = CONTEXT}, 0);
-}
+UNIT_TEST(bits_of_sessions) { check_all(&(tiny_options){.context = CONTEXT}, 0); }
 
-static void bits_with_sliding_layers(void **state) {
-    (void)state;
-    check_all(&(tiny_options){.window = 100, .context = CONTEXT}, 0);
-}
+UNIT_TEST(bits_with_sliding_layers) { check_all(&(tiny_options){.window = 100, .context = CONTEXT}, 0); }
 
-static void bits_without_memory_to_spare(void **state) {
-    (void)state;
-    check_all(&(tiny_options){.context = CONTEXT}, 1);
-}
+UNIT_TEST(bits_without_memory_to_spare) { check_all(&(tiny_options){.context = CONTEXT}, 1); }
 
-static void bits_with_quantised_caches(void **state) {
-    (void)state;
+UNIT_TEST(bits_with_quantised_caches) {
     check_all(&(tiny_options){.context = CONTEXT, .type = HT_W_Q8_0, .kv = HT_I8}, 0);
 }
 
@@ -176,9 +161,7 @@ static bool ignore(const ht_classification *c, void *user) {
 }
 
 /* Rows of a prefix that all have in common are computed once, and prompts go together in full steps. */
-static void shares_and_fills_steps(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(shares_and_fills_steps) {
     enum { SHARED = 400, OWN = 10, N = 96 };
     static int32_t ids[N][SHARED + OWN];
     ht_prompt prompt[N];
@@ -188,13 +171,12 @@ static void shares_and_fills_steps(void **state) {
         ids[i][SHARED] = i; /* they part here at the latest */
         prompt[i] = (ht_prompt){.ids = ids[i], .n_ids = SHARED + OWN};
     }
-    const ht_scheduler_stats before = ht_scheduler_get_stats(m->scheduler);
-    assert_int_equal(ht_classify(m, prompt, N, NULL, ignore, NULL, NULL), HT_OK);
-    const ht_scheduler_stats after = ht_scheduler_get_stats(m->scheduler);
+    const ht_scheduler_stats before = ht_scheduler_get_stats(model->scheduler);
+    assert_int_equal(ht_classify(model, prompt, N, NULL, ignore, NULL, NULL), HT_OK);
+    const ht_scheduler_stats after = ht_scheduler_get_stats(model->scheduler);
     assert_int_equal(after.rows - before.rows, SHARED + N * OWN);
     /* One for what is shared; then 51 prompts of 10 rows and a part of another in one of 512. */
     assert_int_equal(after.steps - before.steps, 1 + 2);
-    ht_model_free(m);
 }
 
 /* More prompts than are taken up at a time: what all of them have in common is computed in the first ones alone. */
@@ -223,34 +205,28 @@ static bool count_computed(const ht_classification *c, void *user) {
     return true;
 }
 
-static void windows_share(void **state) {
-    (void)state;
+UNIT_TEST(windows_share) {
     enum { N = 1100 }; /* two windows of at most 1,024 prompts */
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
     many s = {.next = 0};
     const ht_classify_options o = OPTIONS(ht_classify_options, with.next = give_one);
-    assert_int_equal(ht_classify(m, NULL, N, &o, count_computed, &s, NULL), HT_OK);
+    assert_int_equal(ht_classify(model, NULL, N, &o, count_computed, &s, NULL), HT_OK);
     assert_int_equal(s.next, N);
     assert_true(s.computed <= 200 + N * 3);
     assert_true(s.computed >= N * 2);
-    ht_model_free(m);
 }
 
 /* ---- adapters ---- */
 
-static void bits_with_adapters(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
-    ht_adapter *adapter = test_adapter_for(m, 4, 1, 77);
+UNIT_TEST(bits_with_adapters) {
+    ht_adapter *adapter = test_adapter_for(model, 4, 1, 77);
     prompts *p = make_prompts(3, test_cases(6, PROMPTS));
-    check k = {.m = m, .prompt = p->prompt, .adapter = adapter};
+    check k = {.m = model, .prompt = p->prompt, .adapter = adapter};
     const ht_classify_options o =
         OPTIONS(ht_classify_options, with.logits = true, with.adapters = &adapter, with.n_adapters = 1);
-    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &o, check_alone, &k, NULL), HT_OK);
+    assert_int_equal(ht_classify(model, p->prompt, (size_t)p->n, &o, check_alone, &k, NULL), HT_OK);
     assert_int_equal(k.next, p->n);
     free(p);
     ht_adapter_free(adapter);
-    ht_model_free(m);
 }
 
 /* ---- labels ---- */
@@ -322,22 +298,18 @@ static bool check_labels(const ht_classification *c, void *user) {
     return true;
 }
 
-static void labels_of_several_tokens(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(labels_of_several_tokens) {
     ht_chat *chat = test_chat((test_message[]){{"user", "Is it so?"}}, 1);
     /* After a "t", "he" is no token of its own: "the" is one. */
     const ht_prompt prompt[] = {{.text = "is it t"},   {.text = "is it"}, {.text = "is it "},
                                 {.text = "is it the"}, {.chat = chat},    {.text = "<|im_start|> i"}};
-    labelled l = {.m = m, .prompt = prompt};
+    labelled l = {.m = model, .prompt = prompt};
     const ht_classify_options o = OPTIONS(ht_classify_options, with.labels = labels, with.n_labels = LABELS);
     const size_t n = sizeof prompt / sizeof *prompt;
-    ht_error err = {0};
-    if (ht_classify(m, prompt, n, &o, check_labels, &l, &err)) fail_msg("%s", err.message);
+    assert_works(ht_classify, model, prompt, n, &o, check_labels, &l);
     assert_int_equal(l.n, n);
-    assert_int_equal(label_alone(m, "is it t", NULL).n_tokens[0], 2); /* " " and "the" in the place of " t" */
+    assert_int_equal(label_alone(model, "is it t", NULL).n_tokens[0], 2); /* " " and "the" in the place of " t" */
     ht_chat_free(chat);
-    ht_model_free(m);
 }
 
 static bool check_ids_label(const ht_classification *c, void *user) {
@@ -348,33 +320,27 @@ static bool check_ids_label(const ht_classification *c, void *user) {
 }
 
 /* Ids are not put together with the text behind them. */
-static void labels_after_ids(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(labels_after_ids) {
     int32_t *ids;
     size_t n;
-    assert_int_equal(ht_tokenizer_encode(ht_model_tokenizer(m), "is it t", 7, 0, &ids, &n, NULL), HT_OK);
+    assert_int_equal(ht_tokenizer_encode(ht_model_tokenizer(model), "is it t", 7, 0, &ids, &n, NULL), HT_OK);
     const ht_prompt prompt = {.ids = ids, .n_ids = n};
     const ht_classify_options o = OPTIONS(ht_classify_options, with.labels = labels, with.n_labels = LABELS);
-    assert_int_equal(ht_classify(m, &prompt, 1, &o, check_ids_label, NULL, NULL), HT_OK);
+    assert_int_equal(ht_classify(model, &prompt, 1, &o, check_ids_label, NULL, NULL), HT_OK);
     ht_ids_free(ids);
-    ht_model_free(m);
 }
 
-static void bad_labels(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(bad_labels) {
     ht_error err = {0};
     const ht_prompt prompt = {.text = "a b"};
     const char *const bad[][2] = {{"yes", ""}, {"yes", "yes"}};
     for (int i = 0; i < 2; i++) {
         const ht_classify_options o = OPTIONS(ht_classify_options, with.labels = bad[i], with.n_labels = 2);
-        assert_int_equal(ht_classify(m, &prompt, 1, &o, ignore, NULL, &err), HT_ERR_ARGUMENT);
+        assert_int_equal(ht_classify(model, &prompt, 1, &o, ignore, NULL, &err), HT_ERR_ARGUMENT);
     }
     assert_non_null(strstr(err.message, "labels 0 and 1 are both \"yes\""));
-    assert_int_equal(ht_classify(m, NULL, 1, NULL, ignore, NULL, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_classify(m, NULL, 0, NULL, ignore, NULL, &err), HT_OK);
-    ht_model_free(m);
+    assert_int_equal(ht_classify(model, NULL, 1, NULL, ignore, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_classify(model, NULL, 0, NULL, ignore, NULL, &err), HT_OK);
 }
 
 /* ---- failures ---- */
@@ -407,8 +373,7 @@ static ht_status give_or_fail(size_t i, ht_prompt *prompt, void *user, ht_error 
     return HT_OK;
 }
 
-static void failures_among_others(void **state) {
-    (void)state;
+UNIT_TEST(failures_among_others) {
     ht_model *m = tiny_load(&(tiny_options){.context = 100, .nan_token = NAN_TOKEN});
     static int32_t longer[101];
     tiny_ids(longer, 101, 1);
@@ -448,18 +413,15 @@ static void failures_among_others(void **state) {
 
 /* ---- ends ---- */
 
-static void stopping_and_cancelling(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(stopping_and_cancelling) {
     prompts *p = make_prompts(9, PROMPTS);
-    ht_error err = {0};
     outcome o = {.stop_after = 3};
-    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, NULL, note, &o, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_classify, model, p->prompt, (size_t)p->n, NULL, note, &o);
     assert_int_equal(o.n, 3);
 
     o = (outcome){.cancel_after = 2};
     ht_classify_options how = OPTIONS(ht_classify_options, with.cancel = &o.cancel);
-    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &how, note, &o, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_classify, model, p->prompt, (size_t)p->n, &how, note, &o);
     assert_int_equal(o.n, p->n); /* all had been begun */
     assert_int_equal(o.status[0], HT_OK);
     size_t cancelled = 0;
@@ -468,10 +430,9 @@ static void stopping_and_cancelling(void **state) {
 
     ht_cancel_request(&o.cancel);
     o.n = 0;
-    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &how, note, &o, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_classify, model, p->prompt, (size_t)p->n, &how, note, &o);
     assert_int_equal(o.n, 0);
     free(p);
-    ht_model_free(m);
 }
 
 static void show(double done, void *user) {
@@ -480,16 +441,13 @@ static void show(double done, void *user) {
     o->stop_after = done >= 1 ? SIZE_MAX : o->stop_after;
 }
 
-static void progress_comes_to_its_end(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(progress_comes_to_its_end) {
     prompts *p = make_prompts(4, test_cases(6, PROMPTS));
     outcome o = {0};
     const ht_classify_options how = OPTIONS(ht_classify_options, with.progress = show);
-    assert_int_equal(ht_classify(m, p->prompt, (size_t)p->n, &how, note, &o, NULL), HT_OK);
+    assert_int_equal(ht_classify(model, p->prompt, (size_t)p->n, &how, note, &o, NULL), HT_OK);
     assert_true(o.stop_after == SIZE_MAX);
     free(p);
-    ht_model_free(m);
 }
 
 /* ---- scores ---- */
@@ -535,20 +493,16 @@ static bool check_scores(const ht_score_result *r, void *user) {
     return true;
 }
 
-static void scores_of_continuations(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(scores_of_continuations) {
     prompts *p = make_prompts(6, test_cases(6, PROMPTS));
     static const int32_t after[] = {4, 5, 6};
     const ht_continuation continuations[] = {{.ids = after, .n_ids = 3}, {.ids = after + 1, .n_ids = 2}};
     ht_score_request request[PROMPTS];
     for (int i = 0; i < p->n; i++) request[i] = (ht_score_request){p->prompt[i], continuations, 2};
-    labelled l = {.m = m, .prompt = p->prompt};
+    labelled l = {.m = model, .prompt = p->prompt};
     const ht_score_options o = OPTIONS(ht_score_options, with.top_k = TOP);
-    ht_error err = {0};
-    if (ht_score(m, request, (size_t)p->n, &o, check_scores, &l, &err)) fail_msg("%s", err.message);
+    assert_works(ht_score, model, request, (size_t)p->n, &o, check_scores, &l);
     free(p);
-    ht_model_free(m);
 }
 
 static bool check_top_all(const ht_score_result *r, void *user) {
@@ -570,22 +524,19 @@ static bool check_refused(const ht_score_result *r, void *user) {
     return true;
 }
 
-static void odd_scores(void **state) {
-    (void)state;
-    ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT});
+UNIT_TEST(odd_scores) {
     const int32_t id = 5, outside = TINY_VOCAB;
     const ht_continuation whole = {.ids = &id, .n_ids = 1}, none = {0}, both = {.text = "a", .ids = &id, .n_ids = 1},
                           empty = {.text = ""}, bad = {.ids = &outside, .n_ids = 1}, he = {.text = "he"};
     const ht_score_request all = {{.text = "some"}, &whole, 1};
     const ht_score_options o = OPTIONS(ht_score_options, with.top_k = 1000),
                            more = OPTIONS(ht_score_options, with.top_k = 1001);
-    assert_int_equal(ht_score(m, &all, 1, &o, check_top_all, NULL, NULL), HT_OK);
-    assert_int_equal(ht_score(m, &all, 1, &more, check_top_all, NULL, NULL), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_score(model, &all, 1, &o, check_top_all, NULL, NULL), HT_OK);
+    assert_int_equal(ht_score(model, &all, 1, &more, check_top_all, NULL, NULL), HT_ERR_ARGUMENT);
     const ht_score_request refused[] = {{{.text = "some"}, NULL, 0},  {{.text = "some"}, &none, 1},
                                         {{.text = "some"}, &both, 1}, {{.text = "some"}, &empty, 1},
                                         {{.text = "some"}, &bad, 1},  {{.text = "t"}, &he, 1}};
-    assert_int_equal(ht_score(m, refused, 6, NULL, check_refused, NULL, NULL), HT_OK);
-    ht_model_free(m);
+    assert_int_equal(ht_score(model, refused, 6, NULL, check_refused, NULL, NULL), HT_OK);
 }
 
 int main(void) {
@@ -606,5 +557,5 @@ int main(void) {
         cmocka_unit_test(scores_of_continuations),
         cmocka_unit_test(odd_scores),
     };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

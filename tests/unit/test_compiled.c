@@ -70,8 +70,7 @@ static void expect_equal(ht_scope *s, ht_array *a, ht_array *b) {
     assert_memory_equal(x, y, (size_t)ht_array_size(a) * sizeof(float));
 }
 
-static void results_are_those_of_the_function(void **state) {
-    (void)state;
+UNIT_TEST(results_are_those_of_the_function) {
     setting t = new_setting(mixed, &t);
     for (int round = 0; round < 8; round++) {
         ht_scope *s = ht_scope_new(test_stream);
@@ -88,8 +87,7 @@ static void results_are_those_of_the_function(void **state) {
     end_setting(&t);
 }
 
-static void what_was_given_back_is_computed_again(void **state) {
-    (void)state;
+UNIT_TEST(what_was_given_back_is_computed_again) {
     setting t = new_setting(mixed, &t);
     for (int round = 0; round < 2; round++) {
         ht_scope *s = ht_scope_new(test_stream);
@@ -109,8 +107,7 @@ static void what_was_given_back_is_computed_again(void **state) {
     end_setting(&t);
 }
 
-static void calls_form_chains(void **state) {
-    (void)state;
+UNIT_TEST(calls_form_chains) {
     setting t = new_setting(mixed, &t);
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *in[2], *got[N_OUT], *want[N_OUT];
@@ -137,8 +134,7 @@ static void calls_form_chains(void **state) {
     end_setting(&t);
 }
 
-static void evaluation_may_be_asynchronous(void **state) {
-    (void)state;
+UNIT_TEST(evaluation_may_be_asynchronous) {
     setting t = new_setting(mixed, &t);
     for (int round = 0; round < 4; round++) {
         ht_scope *s = ht_scope_new(test_stream);
@@ -157,8 +153,7 @@ static void evaluation_may_be_asynchronous(void **state) {
 
 /* ---- what goes wrong ---- */
 
-static void memory_that_runs_out_is_an_error_and_no_more(void **state) {
-    (void)state;
+UNIT_TEST(memory_that_runs_out_is_an_error_and_no_more) {
     setting t = new_setting(mixed, &t);
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *in[2], *got[N_OUT], *want[N_OUT];
@@ -189,8 +184,7 @@ static int taking(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, in
     return 1;
 }
 
-static void values_that_are_refused_name_the_operation(void **state) {
-    (void)state;
+UNIT_TEST(values_that_are_refused_name_the_operation) {
     setting t = new_setting(taking, &t);
     for (int at = 0; at < 8; at += 3) {
         ht_scope *s = ht_scope_new(test_stream);
@@ -234,8 +228,7 @@ static void *call_often(void *arg) {
     return NULL;
 }
 
-static void threads_share_a_compiled_function(void **state) {
-    (void)state;
+UNIT_TEST(threads_share_a_compiled_function) {
     setting t = new_setting(mixed, &t);
     ht_error err;
     ht_array *half = t.half;
@@ -254,8 +247,7 @@ static void threads_share_a_compiled_function(void **state) {
     end_setting(&t);
 }
 
-static void devices_have_their_own_kernels(void **state) {
-    (void)state;
+UNIT_TEST(devices_have_their_own_kernels) {
     if (test_is_late()) skip(); /* each has its own memory, too */
     setting t = new_setting(mixed, &t);
     ht_error err;

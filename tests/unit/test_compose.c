@@ -347,10 +347,7 @@ TEST(rotary_embedding, ROTARY)
 TEST(attention, ATTENTION)
 TEST(products_and_losses, PRODUCTS)
 
-static void every_composition_was_run(void **state) {
-    (void)state;
-    test_every_composition_was_run();
-}
+UNIT_TEST(every_composition_was_run) { test_every_composition_was_run(); }
 
 /* ---- accuracy that a straightforward composition would not have: against the same in f64 ---- */
 
@@ -374,8 +371,7 @@ static ht_array *gelu_of_low(ht_scope *s, ht_dtype dtype) {
     return ht_gelu_tanh(s, ht_astype(s, ht_arange(s, -4, -0.1, 0.25, HT_F32), dtype));
 }
 
-static void digits_are_kept(void **state) {
-    (void)state;
+UNIT_TEST(digits_are_kept) {
     static ht_array *(*const functions[])(ht_scope * s, ht_dtype dtype) = {layer_norm_of_close, variance_of_close,
                                                                            softplus_of_low, gelu_of_low};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -408,8 +404,7 @@ static ht_array *number(ht_scope *s, double value, const int64_t *shape, int n_d
 }
 
 /* A composition does not read what it happens to find at an index outside. */
-static void indices_outside_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(indices_outside_are_refused) {
     const int64_t one = 1, two[2] = {1, 1}, wide[2] = {1, 5}, matrices[3] = {2, 1, 5};
     for (int i = 0; i < 2; i++) {
         const double bad = i ? 40 : -40;
@@ -435,8 +430,7 @@ static void indices_outside_are_refused(void **state) {
     }
 }
 
-static void what_has_no_composition_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_has_no_composition_is_refused) {
     ht_error err = {0};
     withhold(HT_OP_MATMUL);
     ht_scope *s = ht_scope_new(composing_stream);
@@ -479,8 +473,7 @@ static void withhold_all_but_the_least(void) {
 }
 
 /* Everything composed, in plans: the differences of a few layers, in units of the logits' deviation. */
-static void models_are_composed(void **state) {
-    (void)state;
+UNIT_TEST(models_are_composed) {
     static const char *const names[][2] = {{"llama-yarn-f16", "llama-yarn-f16/"},
                                            {"llama-llama3-bf16", "llama-llama3-bf16/"},
                                            {"gemma2-q4_1.gguf", "gemma2-q4_1."},

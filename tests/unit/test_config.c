@@ -1,9 +1,11 @@
 /* config.json: every spelling gives the same configuration, and what cannot be run is refused by name. */
 #include "models/registry.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "support/warnings.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,8 @@ static const ht_config_hints no_tensors;
 static ht_status read_with(const char *text, const char *generation, const ht_config_hints *hints, ht_config *c,
                            ht_error *err) {
     *err = (ht_error){0};
+    text = json_quoted(text);
+    if (generation) generation = json_quoted(generation);
     return ht_config_from_json((ht_json_text){text, strlen(text)},
                                (ht_json_text){generation, generation ? strlen(generation) : 0}, hints, c, err);
 }
@@ -31,13 +35,14 @@ static void refused(const char *text, ht_status status, const char *const *words
     if (got != status) fail_msg("%s: status %d (%s), expected %d", text, got, err.message, status);
     assert_int_equal(err.status, status);
     for (; *words; words++)
-        if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
+        if (!strstr(err.message, *words)) fail_msg("'%s' does not say '%s'", err.message, *words);
 }
+#define LLAMA(fields)              "{'model_type': 'llama', " fields "}"
 #define REFUSED(text, status, ...) refused(text, status, (const char *const[]){__VA_ARGS__, NULL})
 
 static void class_defaults(void **state) {
     (void)state;
-    ht_config c = read_ok("{\"model_type\": \"llama\"}");
+    ht_config c = read_ok("{'model_type': 'llama'}");
     assert_ptr_equal(c.family, &ht_family_llama);
     assert_int_equal(c.n_layers, 32);
     assert_int_equal(c.n_kv_heads, 32);
@@ -47,7 +52,7 @@ static void class_defaults(void **state) {
     assert_false(c.tied_head || c.q_bias || c.out_bias || c.interleaved_rows);
     assert_true(c.norm_offset == 0 && c.rms_eps == 1e-6f);
 
-    c = read_ok("{\"model_type\": \"qwen2\"}");
+    c = read_ok("{'model_type': 'qwen2'}");
     assert_ptr_equal(c.family, &ht_family_qwen2);
     assert_true(c.q_bias && !c.out_bias);
     assert_int_equal(c.vocab, 151936);
@@ -57,25 +62,24 @@ static void class_defaults(void **state) {
 /* The class has 32 K/V heads whatever the heads are: a config that lists 16 heads alone does not divide. */
 static void kv_heads_default(void **state) {
     (void)state;
-    REFUSED("{\"model_type\": \"qwen2\", \"num_attention_heads\": 16}", HT_ERR_FORMAT, "16 attention heads",
-            "32 K/V heads");
-    ht_config c = read_ok("{\"model_type\": \"llama\", \"num_attention_heads\": 16}");
+    REFUSED("{'model_type': 'qwen2', 'num_attention_heads': 16}", HT_ERR_FORMAT, "16 attention heads", "32 K/V heads");
+    ht_config c = read_ok(LLAMA("'num_attention_heads': 16"));
     assert_int_equal(c.n_kv_heads, 16);
     assert_int_equal(c.head_dim, 256);
-    c = read_ok("{\"model_type\": \"qwen2\", \"num_attention_heads\": 16, \"num_key_value_heads\": null}");
+    c = read_ok("{'model_type': 'qwen2', 'num_attention_heads': 16, 'num_key_value_heads': null}");
     assert_int_equal(c.n_kv_heads, 16);
 }
 
 static void windows_of_all_layers(void **state) {
     (void)state;
-    ht_config c = read_ok("{\"model_type\": \"mistral\", \"num_hidden_layers\": 3}");
+    ht_config c = read_ok("{'model_type': 'mistral', 'num_hidden_layers': 3}");
     assert_int_equal(c.window, 4096); /* the class's own, when the file says nothing */
     assert_true(c.layer[0].slides && c.layer[1].slides && c.layer[2].slides);
     assert_int_equal(c.n_kv_heads, 8);
-    c = read_ok("{\"model_type\": \"mistral\", \"sliding_window\": null}");
+    c = read_ok("{'model_type': 'mistral', 'sliding_window': null}");
     assert_false(c.layer[0].slides);
-    c = read_ok("{\"model_type\": \"qwen3\", \"use_sliding_window\": true, \"max_window_layers\": 2,"
-                " \"num_hidden_layers\": 4, \"sliding_window\": 9}");
+    c = read_ok("{'model_type': 'qwen3', 'use_sliding_window': true, 'max_window_layers': 2, 'num_hidden_layers': 4, "
+                "'sliding_window': 9}");
     assert_int_equal(c.window, 9);
     assert_true(!c.layer[1].slides && c.layer[2].slides);
     assert_false(c.q_bias || c.out_bias);
@@ -84,52 +88,50 @@ static void windows_of_all_layers(void **state) {
 
 static void caps(void **state) {
     (void)state;
-    ht_config c = read_ok("{\"model_type\": \"gemma2\"}");
+    ht_config c = read_ok("{'model_type': 'gemma2'}");
     assert_true(c.attention_softcap == 50 && c.final_softcap == 30 && c.norm_offset == 1 && c.tied_head);
     assert_true(c.layer[0].slides && !c.layer[1].slides && c.layer[2].slides);
     assert_true(c.rope.theta == 10000 && c.local_rope.theta == 10000);
-    c = read_ok("{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": 8}");
+    c = read_ok("{'model_type': 'gemma2', 'attn_logit_softcapping': null, 'final_logit_softcapping': 8}");
     assert_true(c.attention_softcap == 0 && c.final_softcap == 8);
-    REFUSED("{\"model_type\": \"gemma3\", \"text_config\": {\"is_causal\": false}}", HT_ERR_UNSUPPORTED,
-            "`is_causal` is false", "both directions");
-    REFUSED("{\"model_type\": \"qwen3\", \"is_causal\": false}", HT_ERR_UNSUPPORTED, "`is_causal` is false");
-    REFUSED("{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": -1}", HT_ERR_FORMAT, "attention scores", "-1");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": -2}", HT_ERR_FORMAT, "logits", "-2");
+    REFUSED("{'model_type': 'gemma3', 'text_config': {'is_causal': false}}", HT_ERR_UNSUPPORTED, "`is_causal` is false",
+            "both directions");
+    REFUSED("{'model_type': 'qwen3', 'is_causal': false}", HT_ERR_UNSUPPORTED, "`is_causal` is false");
+    REFUSED("{'model_type': 'gemma2', 'attn_logit_softcapping': -1}", HT_ERR_FORMAT, "attention scores", "-1");
+    REFUSED("{'model_type': 'gemma3_text', 'final_logit_softcapping': -2}", HT_ERR_FORMAT, "logits", "-2");
 }
 
 static void experts(void **state) {
     (void)state;
-    ht_config c = read_ok("{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 4, \"decoder_sparse_step\": 2,"
-                          " \"mlp_only_layers\": [3], \"num_local_experts\": 6, \"num_experts_per_tok\": 2}");
+    ht_config c = read_ok("{'model_type': 'qwen3_moe', 'num_hidden_layers': 4, 'decoder_sparse_step': 2, "
+                          "'mlp_only_layers': [3], 'num_local_experts': 6, 'num_experts_per_tok': 2}");
     assert_true(c.n_experts == 6 && c.experts_used == 2 && c.expert_feed_forward == 768 && !c.scaled_routing);
     assert_true(!c.layer[0].has_experts && c.layer[1].has_experts && !c.layer[3].has_experts);
     assert_true(c.layer[0].feed_forward == 6144 && c.layer[1].feed_forward == 0);
-    REFUSED("{\"model_type\": \"qwen3_moe\", \"num_experts\": 4}", HT_ERR_FORMAT, "8 of 4 experts");
-    REFUSED("{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [24]}", HT_ERR_FORMAT, "mlp_only_layers", "24");
-    REFUSED("{\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 0}", HT_ERR_FORMAT, "decoder_sparse_step");
-    REFUSED("{\"model_type\": \"gemma4\", \"text_config\": {\"enable_moe_block\": true}}", HT_ERR_FORMAT,
-            "num_experts");
+    REFUSED("{'model_type': 'qwen3_moe', 'num_experts': 4}", HT_ERR_FORMAT, "8 of 4 experts");
+    REFUSED("{'model_type': 'qwen3_moe', 'mlp_only_layers': [24]}", HT_ERR_FORMAT, "mlp_only_layers", "24");
+    REFUSED("{'model_type': 'qwen3_moe', 'decoder_sparse_step': 0}", HT_ERR_FORMAT, "decoder_sparse_step");
+    REFUSED("{'model_type': 'gemma4', 'text_config': {'enable_moe_block': true}}", HT_ERR_FORMAT, "num_experts");
 }
 
 static void shared_keys(void **state) {
     (void)state;
-    ht_config c = read_ok("{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 12, \"num_kv_shared_layers\": 5,"
-                          " \"use_double_wide_mlp\": true, \"global_head_dim\": 64, \"head_dim\": 32}");
+    ht_config c = read_ok("{'model_type': 'gemma4_text', 'num_hidden_layers': 12, 'num_kv_shared_layers': 5, "
+                          "'use_double_wide_mlp': true, 'global_head_dim': 64, 'head_dim': 32}");
     assert_true(c.layer[5].kv_layer == 5 && c.layer[11].kv_layer == 5 && c.layer[7].kv_layer == 6);
     assert_true(c.layer[5].head_dim == 64 && c.layer[6].head_dim == 32);
     assert_true(c.layer[6].feed_forward == 9216 && c.layer[7].feed_forward == 2 * 9216);
     assert_true(c.rope.kind == HT_ROPE_PROPORTIONAL && c.rope.share == 0.25 && c.attention_scale == 1);
-    REFUSED("{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 12, \"num_kv_shared_layers\": 7}", HT_ERR_FORMAT,
+    REFUSED("{'model_type': 'gemma4_text', 'num_hidden_layers': 12, 'num_kv_shared_layers': 7}", HT_ERR_FORMAT,
             "num_kv_shared_layers", "7 of 12");
-    REFUSED("{\"model_type\": \"gemma4_text\", \"num_kv_shared_layers\": -1}", HT_ERR_FORMAT, "num_kv_shared_layers");
+    REFUSED("{'model_type': 'gemma4_text', 'num_kv_shared_layers': -1}", HT_ERR_FORMAT, "num_kv_shared_layers");
 }
 
 static void gemma_defaults(void **state) {
     (void)state;
-    ht_config c =
-        read_ok("{\"model_type\": \"gemma3\", \"text_config\": {\"hidden_size\": 2560, \"num_hidden_layers\": 34,"
-                " \"sliding_window\": 1024, \"model_type\": \"gemma3_text\","
-                " \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}}, \"eos_token_id\": [1, 106]}");
+    ht_config c = read_ok("{'model_type': 'gemma3', 'text_config': {'hidden_size': 2560, 'num_hidden_layers': 34, "
+                          "'sliding_window': 1024, 'model_type': 'gemma3_text', 'rope_scaling': {'factor': 8.0, "
+                          "'rope_type': 'linear'}}, 'eos_token_id': [1, 106]}");
     assert_ptr_equal(c.family, &ht_family_gemma3);
     assert_int_equal(c.n_heads, 8);
     assert_int_equal(c.n_kv_heads, 4);
@@ -156,40 +158,37 @@ static void same_rope(const ht_rope_spec *a, const ht_rope_spec *b) {
 static void rope_spellings(void **state) {
     (void)state;
 #define LLAMA3                                                                                                         \
-    "\"factor\": 32.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": "    \
+    "'factor': 32.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, 'original_max_position_embeddings': "            \
     "8192"
-    ht_config a = read_ok(
-        "{\"model_type\": \"llama\", \"rope_theta\": 500000.0, \"rope_scaling\": {\"type\": \"llama3\", " LLAMA3 "}}");
+    ht_config a =
+        read_ok("{'model_type': 'llama', 'rope_theta': 500000.0, 'rope_scaling': {'type': 'llama3', " LLAMA3 "}}");
     ht_config b = read_ok(
-        "{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": 500000, \"rope_type\": \"llama3\", " LLAMA3
-        "}}");
-    ht_config d = read_ok("{\"model_type\": \"llama\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": "
-                          "500000, \"rope_type\": \"llama3\", " LLAMA3 "}}}");
+        "{'model_type': 'llama', 'rope_parameters': {'rope_theta': 500000, 'rope_type': 'llama3', " LLAMA3 "}}");
+    ht_config d = read_ok("{'model_type': 'llama', 'rope_parameters': {'full_attention': {'rope_theta': 500000, "
+                          "'rope_type': 'llama3', " LLAMA3 "}}}");
     assert_int_equal(a.rope.kind, HT_ROPE_LLAMA3);
     same_rope(&a.rope, &b.rope);
     same_rope(&a.rope, &d.rope);
 
-    a = read_ok("{\"model_type\": \"gemma3_text\", \"rope_theta\": 500000, \"rope_local_base_freq\": 20000.0}");
-    b = read_ok(
-        "{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\","
-        " \"rope_theta\": 500000}, \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 20000}}}");
+    a = read_ok("{'model_type': 'gemma3_text', 'rope_theta': 500000, 'rope_local_base_freq': 20000.0}");
+    b = read_ok("{'model_type': 'gemma3_text', 'rope_parameters': {'full_attention': {'rope_type': 'default', "
+                "'rope_theta': 500000}, 'sliding_attention': {'rope_type': 'default', 'rope_theta': 20000}}}");
     same_rope(&a.rope, &b.rope);
     same_rope(&a.local_rope, &b.local_rope);
     assert_true(a.local_rope.theta == 20000);
 
-    a = read_ok("{\"model_type\": \"llama\", \"rope_scaling\": null}");
+    a = read_ok(LLAMA("'rope_scaling': null"));
     assert_int_equal(a.rope.kind, HT_ROPE_PLAIN);
-    a = read_ok("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", "
-                "\"original_max_position_embeddings\": 512}}");
+    a = read_ok(LLAMA("'rope_scaling': {'type': 'yarn', 'original_max_position_embeddings': 512}"));
     assert_true(a.rope.factor == 4); /* from 2048 positions, when not given */
 
     /* Beside the scaling, and against it, the number of the model goes before that of the scaling. */
-    b = read_ok("{\"model_type\": \"llama\", \"original_max_position_embeddings\": 512, \"rope_scaling\": "
-                "{\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}}");
+    b = read_ok(LLAMA("'original_max_position_embeddings': 512, 'rope_scaling': {'type': 'yarn', 'factor': 4, "
+                      "'original_max_position_embeddings': 64}"));
     same_rope(&a.rope, &b.rope);
     /* rope_scaling stands in the place of rope_parameters, its base among them. */
-    a = read_ok("{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": 500000, \"rope_type\": "
-                "\"default\"}, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
+    a = read_ok(LLAMA("'rope_parameters': {'rope_theta': 500000, 'rope_type': 'default'}, 'rope_scaling': {'type': "
+                      "'linear', 'factor': 2}"));
     assert_true(a.rope.kind == HT_ROPE_LINEAR && a.rope.factor == 2 && a.rope.theta == 10000);
 }
 
@@ -235,19 +234,18 @@ static void rope_factors(void **state) {
 
 static void windows(void **state) {
     (void)state;
-    ht_config none = read_ok("{\"model_type\": \"qwen2\", \"sliding_window\": null, \"use_sliding_window\": true, "
-                             "\"max_window_layers\": 0}");
+    ht_config none =
+        read_ok("{'model_type': 'qwen2', 'sliding_window': null, 'use_sliding_window': true, 'max_window_layers': 0}");
     assert_true(none.window == 0 && !none.layer[0].slides && !none.layer[31].slides);
-    ht_config c = read_ok("{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": false}");
+    ht_config c = read_ok("{'model_type': 'qwen2', 'sliding_window': 99, 'use_sliding_window': false}");
     for (int64_t i = 0; i < c.n_layers; i++) assert_false(c.layer[i].slides);
-    c = read_ok(
-        "{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": true, \"max_window_layers\": 30}");
+    c = read_ok("{'model_type': 'qwen2', 'sliding_window': 99, 'use_sliding_window': true, 'max_window_layers': 30}");
     assert_int_equal(c.window, 99);
     for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.layer[i].slides, i >= 30);
-    c = read_ok("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 4, \"sliding_window_pattern\": 2}");
+    c = read_ok("{'model_type': 'gemma3_text', 'num_hidden_layers': 4, 'sliding_window_pattern': 2}");
     assert_true(c.layer[0].slides && !c.layer[1].slides && c.layer[2].slides && !c.layer[3].slides);
-    c = read_ok("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 2, \"sliding_window_pattern\": 2,"
-                " \"layer_types\": [\"full_attention\", \"sliding_attention\"]}");
+    c = read_ok("{'model_type': 'gemma3_text', 'num_hidden_layers': 2, 'sliding_window_pattern': 2, 'layer_types': "
+                "['full_attention', 'sliding_attention']}");
     assert_true(!c.layer[0].slides && c.layer[1].slides);
 }
 
@@ -256,7 +254,7 @@ static void hints_from_tensors(void **state) {
     ht_config c;
     ht_error err;
     ht_config_hints hints = {.has_tensors = true, .has_q_bias = true, .q_rows = 1024};
-    const char *text = "{\"hidden_size\": 512, \"num_attention_heads\": 8, \"num_key_value_heads\": 2}";
+    const char *text = "{'hidden_size': 512, 'num_attention_heads': 8, 'num_key_value_heads': 2}";
     assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_OK);
     assert_ptr_equal(c.family, &ht_family_qwen2);
     assert_int_equal(c.head_dim, 128); /* q_proj rows / heads */
@@ -283,22 +281,20 @@ static void end_ids(void **state) {
     (void)state;
     ht_config c;
     ht_error err;
-    assert_int_equal(read_with("{\"model_type\": \"llama\", \"eos_token_id\": 7}", "{\"eos_token_id\": [7, 9, 11]}",
-                               &no_tensors, &c, &err),
+    assert_int_equal(read_with(LLAMA("'eos_token_id': 7"), "{'eos_token_id': [7, 9, 11]}", &no_tensors, &c, &err),
                      HT_OK);
     assert_int_equal(c.n_eos, 3);
     assert_true(c.eos[0] == 7 && c.eos[1] == 9 && c.eos[2] == 11);
-    assert_int_equal(read_with("{\"model_type\": \"llama\"}", "[]", &no_tensors, &c, &err), HT_ERR_FORMAT);
+    assert_int_equal(read_with("{'model_type': 'llama'}", "[]", &no_tensors, &c, &err), HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "generation_config.json"));
-    assert_int_equal(read_with("{\"model_type\": \"llama\"}", "{\"eos_token_id\": \"x\"}", &no_tensors, &c, &err),
+    assert_int_equal(read_with("{'model_type': 'llama'}", "{'eos_token_id': 'x'}", &no_tensors, &c, &err),
                      HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "generation_config.json"));
-    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": 0.5}", HT_ERR_FORMAT, "eos_token_id");
-    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": [1, \"2\"]}", HT_ERR_FORMAT, "eos_token_id");
-    REFUSED(
-        "{\"model_type\": \"llama\", \"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,"
-        "24,25,26,27,28,29,30,31,32]}",
-        HT_ERR_UNSUPPORTED, "more than 32");
+    REFUSED(LLAMA("'eos_token_id': 0.5"), HT_ERR_FORMAT, "eos_token_id");
+    REFUSED(LLAMA("'eos_token_id': [1, '2']"), HT_ERR_FORMAT, "eos_token_id");
+    REFUSED(LLAMA("'eos_token_id': "
+                  "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32]"),
+            HT_ERR_UNSUPPORTED, "more than 32");
 }
 
 /* They end no output, as no token has them. */
@@ -310,8 +306,8 @@ static void end_ids_outside_the_vocabulary(void **state) {
     ht_error err;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         char config[128], generation[128];
-        snprintf(config, sizeof config, "{\"model_type\": \"llama\", \"eos_token_id\": [%s, 31999]}", ids[i]);
-        snprintf(generation, sizeof generation, "{\"eos_token_id\": %s, \"pad_token_id\": %s}", ids[i], ids[i]);
+        snprintf(config, sizeof config, LLAMA("'eos_token_id': [%s, 31999]"), ids[i]);
+        snprintf(generation, sizeof generation, "{'eos_token_id': %s, 'pad_token_id': %s}", ids[i], ids[i]);
         warnings_begin();
         if (read_with(config, generation, &no_tensors, &c, &err)) fail_msg("%s: %s", ids[i], err.message);
         const char *warnings = warnings_end(2);
@@ -324,99 +320,73 @@ static void end_ids_outside_the_vocabulary(void **state) {
 
 static void unknown_things(void **state) {
     (void)state;
-    REFUSED("{\"model_type\": \"mamba2\"}", HT_ERR_UNSUPPORTED, "config.json", "`mamba2`", "llama", "qwen2", "gemma3");
+    REFUSED("{'model_type': 'mamba2'}", HT_ERR_UNSUPPORTED, "config.json", "`mamba2`", "llama", "qwen2", "gemma3");
     REFUSED("{}", HT_ERR_FORMAT, "model_type");
-    REFUSED("{\"model_type\": \"llama\", \"hidden_act\": \"relu\"}", HT_ERR_UNSUPPORTED, "hidden_act", "relu", "silu");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"hidden_activation\": \"silu\"}", HT_ERR_UNSUPPORTED,
-            "gelu_pytorch_tanh");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", HT_ERR_UNSUPPORTED,
-            "dynamic", "yarn");
-    REFUSED("{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"longrope\"}}", HT_ERR_UNSUPPORTED,
-            "longrope");
-    REFUSED("{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", HT_ERR_UNSUPPORTED, "partial_rotary_factor");
-    REFUSED("{\"model_type\": \"llama\", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", HT_ERR_UNSUPPORTED,
-            "partial_rotary_factor");
-    REFUSED("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\"}}", HT_ERR_UNSUPPORTED,
-            "gptq");
-    REFUSED(
-        "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
-        "\"pack-quantized\"}}",
-        HT_ERR_UNSUPPORTED, "`compressed-tensors` as pack-quantized");
-    REFUSED("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": "
-            "\"W4A16_AWQ\"}}",
-            HT_ERR_UNSUPPORTED, "`modelopt` as W4A16_AWQ");
-    REFUSED(
-        "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
-        "\"nvfp4-pack-quantized\", \"transform_config\": {\"config_groups\": {}}}}",
-        HT_ERR_UNSUPPORTED, "transform_config");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true}", HT_ERR_UNSUPPORTED,
+    REFUSED(LLAMA("'hidden_act': 'relu'"), HT_ERR_UNSUPPORTED, "hidden_act", "relu", "silu");
+    REFUSED("{'model_type': 'gemma3_text', 'hidden_activation': 'silu'}", HT_ERR_UNSUPPORTED, "gelu_pytorch_tanh");
+    REFUSED(LLAMA("'rope_scaling': {'type': 'dynamic', 'factor': 2}"), HT_ERR_UNSUPPORTED, "dynamic", "yarn");
+    REFUSED(LLAMA("'rope_parameters': {'rope_type': 'longrope'}"), HT_ERR_UNSUPPORTED, "longrope");
+    REFUSED(LLAMA("'partial_rotary_factor': 0.5"), HT_ERR_UNSUPPORTED, "partial_rotary_factor");
+    REFUSED(LLAMA("'rope_parameters': {'partial_rotary_factor': 0.5}"), HT_ERR_UNSUPPORTED, "partial_rotary_factor");
+    REFUSED(LLAMA("'quantization_config': {'quant_method': 'gptq'}"), HT_ERR_UNSUPPORTED, "gptq");
+    REFUSED("{'model_type': 'gemma3_text', 'use_bidirectional_attention': true}", HT_ERR_UNSUPPORTED,
             "use_bidirectional_attention");
-    REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
-            HT_ERR_UNSUPPORTED, "linear_attention");
-    REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}",
-            HT_ERR_FORMAT, "layer_types");
-    REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
-            HT_ERR_FORMAT, "window");
+    REFUSED("{'model_type': 'qwen2', 'num_hidden_layers': 1, 'layer_types': ['linear_attention']}", HT_ERR_UNSUPPORTED,
+            "linear_attention");
+    REFUSED("{'model_type': 'qwen2', 'num_hidden_layers': 2, 'layer_types': ['full_attention']}", HT_ERR_FORMAT,
+            "layer_types");
+    REFUSED("{'model_type': 'qwen2', 'num_hidden_layers': 1, 'layer_types': ['sliding_attention']}", HT_ERR_FORMAT,
+            "window");
 }
 
 /* As Python reads it: a number that no field needs may be none, and of two fields of one name the last one counts. */
 static void as_python_writes_it(void **state) {
     (void)state;
-    ht_config c =
-        read_ok("{\"model_type\": \"llama\", \"initializer_range\": NaN, \"hidden_size\": 7, \"x\": [Infinity],"
-                " \"hidden_size\": 2048, \"rope_scaling\": null, \"clip\": -Infinity}");
+    ht_config c = read_ok(LLAMA("'initializer_range': NaN, 'hidden_size': 7, 'x': [Infinity], 'hidden_size': 2048, "
+                                "'rope_scaling': null, 'clip': -Infinity"));
     assert_int_equal(c.hidden, 2048);
-    REFUSED("{\"model_type\": \"llama\", \"rms_norm_eps\": NaN}", HT_ERR_FORMAT, "`rms_norm_eps` is NaN");
-    REFUSED("{\"model_type\": \"llama\", \"rope_theta\": Infinity}", HT_ERR_FORMAT, "`rope_theta` is Infinity");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": NaN}", HT_ERR_FORMAT, "`rope_scaling` is NaN");
-    REFUSED("{\"model_type\": NaN}", HT_ERR_FORMAT, "`model_type` is NaN");
-    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": [1, NaN]}", HT_ERR_FORMAT, "eos_token_id");
-    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [NaN]}", HT_ERR_UNSUPPORTED,
-            "layer 0");
+    REFUSED(LLAMA("'rms_norm_eps': NaN"), HT_ERR_FORMAT, "`rms_norm_eps` is NaN");
+    REFUSED(LLAMA("'rope_theta': Infinity"), HT_ERR_FORMAT, "`rope_theta` is Infinity");
+    REFUSED(LLAMA("'rope_scaling': NaN"), HT_ERR_FORMAT, "`rope_scaling` is NaN");
+    REFUSED("{'model_type': NaN}", HT_ERR_FORMAT, "`model_type` is NaN");
+    REFUSED(LLAMA("'eos_token_id': [1, NaN]"), HT_ERR_FORMAT, "eos_token_id");
+    REFUSED(LLAMA("'num_hidden_layers': 1, 'layer_types': [NaN]"), HT_ERR_UNSUPPORTED, "layer 0");
 }
 
 static void bad_numbers(void **state) {
     (void)state;
-    REFUSED("{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}", HT_ERR_FORMAT, "config.json", "`hidden_size`",
-            "integer");
-    REFUSED("{\"model_type\": \"llama\", \"hidden_size\": 4096.5}", HT_ERR_FORMAT, "hidden_size");
-    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", HT_ERR_FORMAT, "num_hidden_layers");
-    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 1025}", HT_ERR_FORMAT, "1024");
-    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 9223372036854775807}", HT_ERR_FORMAT,
-            "num_hidden_layers");
-    REFUSED("{\"model_type\": \"llama\", \"num_attention_heads\": 0}", HT_ERR_FORMAT, "heads");
-    REFUSED("{\"model_type\": \"llama\", \"num_attention_heads\": -4}", HT_ERR_FORMAT, "heads");
-    REFUSED("{\"model_type\": \"llama\", \"num_attention_heads\": 7}", HT_ERR_FORMAT, "4096", "7");
-    REFUSED("{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", HT_ERR_FORMAT, "32 attention heads",
-            "5 K/V heads");
-    REFUSED("{\"model_type\": \"llama\", \"num_key_value_heads\": 0}", HT_ERR_FORMAT, "K/V heads");
-    REFUSED("{\"model_type\": \"llama\", \"head_dim\": 7}", HT_ERR_FORMAT, "even");
-    REFUSED("{\"model_type\": \"llama\", \"head_dim\": -8}", HT_ERR_FORMAT, "head size");
-    REFUSED("{\"model_type\": \"llama\", \"vocab_size\": 0}", HT_ERR_FORMAT, "vocabulary");
-    REFUSED("{\"model_type\": \"llama\", \"vocab_size\": 4611686018427387904}", HT_ERR_FORMAT, "vocabulary");
-    REFUSED("{\"model_type\": \"llama\", \"intermediate_size\": -1}", HT_ERR_FORMAT, "feed-forward");
-    REFUSED("{\"model_type\": \"llama\", \"max_position_embeddings\": 0}", HT_ERR_FORMAT, "context");
-    REFUSED("{\"model_type\": \"llama\", \"rms_norm_eps\": -1}", HT_ERR_FORMAT, "epsilon");
-    REFUSED("{\"model_type\": \"llama\", \"rope_theta\": 0}", HT_ERR_FORMAT, "rope_theta");
-    REFUSED("{\"model_type\": \"llama\", \"rope_theta\": 1e300}", HT_ERR_FORMAT, "rope_theta");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\"}}", HT_ERR_FORMAT, "factor");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", HT_ERR_FORMAT,
-            "factor");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}", HT_ERR_FORMAT,
-            "low_freq_factor");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"beta_fast\": 1, "
-            "\"beta_slow\": 2}}",
-            HT_ERR_FORMAT, "beta");
-    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, "
-            "\"original_max_position_embeddings\": 0}}",
+    REFUSED(LLAMA("'hidden_size': '4096'"), HT_ERR_FORMAT, "config.json", "`hidden_size`", "integer");
+    REFUSED(LLAMA("'hidden_size': 4096.5"), HT_ERR_FORMAT, "hidden_size");
+    REFUSED(LLAMA("'num_hidden_layers': 0"), HT_ERR_FORMAT, "num_hidden_layers");
+    REFUSED(LLAMA("'num_hidden_layers': 1025"), HT_ERR_FORMAT, "1024");
+    REFUSED(LLAMA("'num_hidden_layers': 9223372036854775807"), HT_ERR_FORMAT, "num_hidden_layers");
+    REFUSED(LLAMA("'num_attention_heads': 0"), HT_ERR_FORMAT, "heads");
+    REFUSED(LLAMA("'num_attention_heads': -4"), HT_ERR_FORMAT, "heads");
+    REFUSED(LLAMA("'num_attention_heads': 7"), HT_ERR_FORMAT, "4096", "7");
+    REFUSED(LLAMA("'num_key_value_heads': 5"), HT_ERR_FORMAT, "32 attention heads", "5 K/V heads");
+    REFUSED(LLAMA("'num_key_value_heads': 0"), HT_ERR_FORMAT, "K/V heads");
+    REFUSED(LLAMA("'head_dim': 7"), HT_ERR_FORMAT, "even");
+    REFUSED(LLAMA("'head_dim': -8"), HT_ERR_FORMAT, "head size");
+    REFUSED(LLAMA("'vocab_size': 0"), HT_ERR_FORMAT, "vocabulary");
+    REFUSED(LLAMA("'vocab_size': 4611686018427387904"), HT_ERR_FORMAT, "vocabulary");
+    REFUSED(LLAMA("'intermediate_size': -1"), HT_ERR_FORMAT, "feed-forward");
+    REFUSED(LLAMA("'max_position_embeddings': 0"), HT_ERR_FORMAT, "context");
+    REFUSED(LLAMA("'rms_norm_eps': -1"), HT_ERR_FORMAT, "epsilon");
+    REFUSED(LLAMA("'rope_theta': 0"), HT_ERR_FORMAT, "rope_theta");
+    REFUSED(LLAMA("'rope_theta': 1e300"), HT_ERR_FORMAT, "rope_theta");
+    REFUSED(LLAMA("'rope_scaling': {'type': 'linear'}"), HT_ERR_FORMAT, "factor");
+    REFUSED(LLAMA("'rope_scaling': {'type': 'linear', 'factor': 0}"), HT_ERR_FORMAT, "factor");
+    REFUSED(LLAMA("'rope_scaling': {'type': 'llama3', 'factor': 8}"), HT_ERR_FORMAT, "low_freq_factor");
+    REFUSED(LLAMA("'rope_scaling': {'type': 'yarn', 'factor': 8, 'beta_fast': 1, 'beta_slow': 2}"), HT_ERR_FORMAT,
+            "beta");
+    REFUSED(LLAMA("'rope_scaling': {'type': 'yarn', 'factor': 8, 'original_max_position_embeddings': 0}"),
             HT_ERR_FORMAT, "original_max_position_embeddings");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"sliding_window\": -3}", HT_ERR_FORMAT, "window");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 0}", HT_ERR_FORMAT,
-            "sliding_window_pattern");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"query_pre_attn_scalar\": 0}", HT_ERR_FORMAT, "query_pre_attn_scalar");
-    REFUSED("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": -30}", HT_ERR_FORMAT, "cap");
-    REFUSED("{\"model_type\": 3}", HT_ERR_FORMAT, "model_type");
-    REFUSED("{\"model_type\": \"llama\", \"text_config\": 3}", HT_ERR_FORMAT, "text_config");
+    REFUSED("{'model_type': 'gemma3_text', 'sliding_window': -3}", HT_ERR_FORMAT, "window");
+    REFUSED("{'model_type': 'gemma3_text', 'sliding_window_pattern': 0}", HT_ERR_FORMAT, "sliding_window_pattern");
+    REFUSED("{'model_type': 'gemma3_text', 'query_pre_attn_scalar': 0}", HT_ERR_FORMAT, "query_pre_attn_scalar");
+    REFUSED("{'model_type': 'gemma3_text', 'final_logit_softcapping': -30}", HT_ERR_FORMAT, "cap");
+    REFUSED("{'model_type': 3}", HT_ERR_FORMAT, "model_type");
+    REFUSED(LLAMA("'text_config': 3"), HT_ERR_FORMAT, "text_config");
     REFUSED("[1]", HT_ERR_FORMAT, "config.json");
     REFUSED("{", HT_ERR_FORMAT, "config.json", "line 1");
 }

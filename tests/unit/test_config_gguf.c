@@ -151,6 +151,10 @@ static void head_counts_per_layer(void **state) {
     refused(&w, HT_ERR_FORMAT, "layer 2");
 }
 
+/* A file of the usual keys and one more. */
+#define REFUSED(put, architecture, key, value, status, word)                                                           \
+    (w = usual(architecture, 1), put(&w, key, value), refused(&w, status, word))
+
 static void refusals(void **state) {
     (void)state;
     gguf_writer w = gguf_writer_new();
@@ -164,55 +168,30 @@ static void refusals(void **state) {
     w = gguf_writer_new();
     gguf_put_str(&w, "general.architecture", "llama");
     refused(&w, HT_ERR_FORMAT, "block_count");
-    w = usual("llama", 1);
-    gguf_put_u32(&w, "llama.expert_count", 8);
-    refused(&w, HT_ERR_UNSUPPORTED, "experts");
-    w = usual("llama", 1);
-    gguf_put_u32(&w, "llama.attention.head_count_kv", 3);
-    refused(&w, HT_ERR_FORMAT, "3 K/V heads");
-    w = usual("llama", 1);
-    gguf_put_u32(&w, "llama.attention.head_count_kv", 0);
-    refused(&w, HT_ERR_FORMAT, "K/V heads");
-    w = usual("llama", 1);
-    gguf_put_str(&w, "llama.attention.head_count_kv", "two");
-    refused(&w, HT_ERR_FORMAT, "expected an integer");
+    REFUSED(gguf_put_u32, "llama", "llama.expert_count", 8, HT_ERR_UNSUPPORTED, "experts");
+    REFUSED(gguf_put_u32, "llama", "llama.attention.head_count_kv", 3, HT_ERR_FORMAT, "3 K/V heads");
+    REFUSED(gguf_put_u32, "llama", "llama.attention.head_count_kv", 0, HT_ERR_FORMAT, "K/V heads");
+    REFUSED(gguf_put_str, "llama", "llama.attention.head_count_kv", "two", HT_ERR_FORMAT, "expected an integer");
     w = usual("llama", 1);
     gguf_put_u32(&w, "llama.attention.key_length", 32);
     gguf_put_u32(&w, "llama.attention.value_length", 16);
     refused(&w, HT_ERR_UNSUPPORTED, "heads of V 16");
-    w = usual("llama", 1);
-    gguf_put_u32(&w, "llama.rope.dimension_count", 8);
-    refused(&w, HT_ERR_UNSUPPORTED, "8 of the 16");
-    w = usual("llama", 1);
-    gguf_put_str(&w, "llama.rope.scaling.type", "longrope");
-    refused(&w, HT_ERR_UNSUPPORTED, "longrope");
-    w = usual("qwen3", 1);
-    gguf_put_bool(&w, "qwen3.attention.causal", false);
-    refused(&w, HT_ERR_UNSUPPORTED, "`qwen3.attention.causal` is false");
-    w = usual("llama", 1);
-    gguf_put_str(&w, "llama.attention.causal", "no");
-    refused(&w, HT_ERR_FORMAT, "`llama.attention.causal` is of type string, expected a boolean");
-    w = usual("llama", 1);
-    gguf_put_f32(&w, "llama.rope.scaling.attn_factor", 1.25f);
-    refused(&w, HT_ERR_UNSUPPORTED, "`llama.rope.scaling.attn_factor` is 1.25, expected 1");
-    w = usual("llama", 1);
-    gguf_put_f32(&w, "llama.rope.scaling.yarn_ext_factor", 0);
-    refused(&w, HT_ERR_UNSUPPORTED, "`llama.rope.scaling.yarn_ext_factor` is 0, expected 1");
-    w = usual("llama", 1);
-    gguf_put_str(&w, "llama.rope.scaling.type", "linear");
-    refused(&w, HT_ERR_FORMAT, "factor");
-    w = usual("llama", 1);
-    gguf_put_f32(&w, "llama.rope.freq_base", NAN);
-    refused(&w, HT_ERR_FORMAT, "finite");
-    w = usual("llama", 1);
-    gguf_put_f32(&w, "llama.attention.layer_norm_rms_epsilon", INFINITY);
-    refused(&w, HT_ERR_FORMAT, "finite");
-    w = usual("llama", 1);
-    gguf_put_str(&w, "tokenizer.ggml.eos_token_id", "x");
-    refused(&w, HT_ERR_FORMAT, "eos_token_id");
-    w = usual("gemma3", 1);
-    gguf_put_u32(&w, "gemma3.attention.sliding_window_pattern", 0);
-    refused(&w, HT_ERR_FORMAT, "sliding_window_pattern");
+    REFUSED(gguf_put_u32, "llama", "llama.rope.dimension_count", 8, HT_ERR_UNSUPPORTED, "8 of the 16");
+    REFUSED(gguf_put_str, "llama", "llama.rope.scaling.type", "longrope", HT_ERR_UNSUPPORTED, "longrope");
+    REFUSED(gguf_put_bool, "qwen3", "qwen3.attention.causal", false, HT_ERR_UNSUPPORTED,
+            "`qwen3.attention.causal` is false");
+    REFUSED(gguf_put_str, "llama", "llama.attention.causal", "no", HT_ERR_FORMAT,
+            "`llama.attention.causal` is of type string, expected a boolean");
+    REFUSED(gguf_put_f32, "llama", "llama.rope.scaling.attn_factor", 1.25f, HT_ERR_UNSUPPORTED,
+            "`llama.rope.scaling.attn_factor` is 1.25, expected 1");
+    REFUSED(gguf_put_f32, "llama", "llama.rope.scaling.yarn_ext_factor", 0, HT_ERR_UNSUPPORTED,
+            "`llama.rope.scaling.yarn_ext_factor` is 0, expected 1");
+    REFUSED(gguf_put_str, "llama", "llama.rope.scaling.type", "linear", HT_ERR_FORMAT, "factor");
+    REFUSED(gguf_put_f32, "llama", "llama.rope.freq_base", NAN, HT_ERR_FORMAT, "finite");
+    REFUSED(gguf_put_f32, "llama", "llama.attention.layer_norm_rms_epsilon", INFINITY, HT_ERR_FORMAT, "finite");
+    REFUSED(gguf_put_str, "llama", "tokenizer.ggml.eos_token_id", "x", HT_ERR_FORMAT, "eos_token_id");
+    REFUSED(gguf_put_u32, "gemma3", "gemma3.attention.sliding_window_pattern", 0, HT_ERR_FORMAT,
+            "sliding_window_pattern");
     w = usual("gemma3", 3);
     gguf_put_i32s(&w, "gemma3.attention.sliding_window_pattern", (int32_t[]){0, 1}, 2);
     refused(&w, HT_ERR_FORMAT, "3 layers");

@@ -7,7 +7,6 @@
 
 #include <hearth/convert.h>
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,24 +34,14 @@ static double tolerance_of(const char *name) {
 }
 
 static void gguf_to_directories(const char *name) {
-    const double most = tolerance_of(name);
-    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), cpu_device);
     static const ht_container containers[] = {HT_CONTAINER_SAFETENSORS, HT_CONTAINER_MLX};
     for (int i = 0; i < 2; i++) {
-        char to[300], back[300];
-        snprintf(to, sizeof to, "%s", scratch_path(i ? "mlx" : "directory"));
-        snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
-        ht_convert_report report;
-        must_convert(tiny_checkpoint(name), to, containers[i], &report);
-        checkpoint_logits after = checkpoint_logits_of(to, cpu_device);
-        checkpoint_same_logits(name, &before, &after, most);
-        must_convert(to, back, HT_CONTAINER_GGUF, &report);
-        checkpoint_logits again = checkpoint_logits_of(back, cpu_device);
-        checkpoint_same_logits(name, &after, &again, 0);
-        free(after.value);
-        free(again.value);
+        const char *to = scratch_path(i ? "mlx" : "directory"), *back = scratch_path("back.gguf");
+        must_convert(tiny_checkpoint(name), to, containers[i], NULL);
+        checkpoints_same_logits(tiny_checkpoint(name), to, cpu_device, tolerance_of(name));
+        must_convert(to, back, HT_CONTAINER_GGUF, NULL);
+        checkpoints_same_logits(to, back, cpu_device, 0);
     }
-    free(before.value);
 }
 
 /* What GGUF has no words for. */
@@ -61,44 +50,30 @@ static bool is_refused(const char *message) {
 }
 
 static void directory_to_gguf(const char *name, int *n_refused) {
-    char to[300], back[300];
-    ht_convert_report report;
+    const char *to = scratch_path("model.gguf"), *back = scratch_path("back");
     ht_error err = {0};
-    snprintf(to, sizeof to, "%s", scratch_path("model.gguf"));
-    snprintf(back, sizeof back, "%s", scratch_path("back"));
-    if (convert(tiny_checkpoint(name), to, HT_CONTAINER_GGUF, NULL, HT_DTYPE_NONE, &report, &err)) {
+    if (convert(tiny_checkpoint(name), to, HT_CONTAINER_GGUF, NULL, HT_DTYPE_NONE, NULL, &err)) {
         if (err.status != HT_ERR_UNSUPPORTED || !is_refused(err.message)) fail_msg("%s: %s", name, err.message);
         *n_refused += 1;
         return;
     }
-    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(name), cpu_device),
-                      after = checkpoint_logits_of(to, cpu_device);
-    checkpoint_same_logits(name, &before, &after, tolerance_of(name));
-    must_convert(to, back, HT_CONTAINER_SAFETENSORS, &report);
-    checkpoint_logits again = checkpoint_logits_of(back, cpu_device);
-    checkpoint_same_logits(name, &after, &again, 0);
-    free(before.value);
-    free(after.value);
-    free(again.value);
+    checkpoints_same_logits(tiny_checkpoint(name), to, cpu_device, tolerance_of(name));
+    must_convert(to, back, HT_CONTAINER_SAFETENSORS, NULL);
+    checkpoints_same_logits(to, back, cpu_device, 0);
+}
+
+static void go_over(const char *name, bool is_file, void *n_refused) {
+    if (is_file)
+        gguf_to_directories(name);
+    else
+        directory_to_gguf(name, n_refused);
 }
 
 static void every_tiny_checkpoint(void **state) {
     (void)state;
-    DIR *all = opendir("tests/golden/tiny");
-    assert_non_null(all);
-    int n_files = 0, n_directories = 0, n_refused = 0;
-    for (const struct dirent *e; (e = readdir(all));) {
-        const size_t n = strlen(e->d_name);
-        if (n > 5 && !strcmp(e->d_name + n - 5, ".gguf")) {
-            gguf_to_directories(e->d_name);
-            n_files++;
-        } else if (e->d_name[0] != '.' && !strchr(e->d_name, '.')) {
-            directory_to_gguf(e->d_name, &n_refused);
-            n_directories++;
-        }
-    }
-    closedir(all);
-    assert_true(n_files > 10 && n_directories - n_refused > 40);
+    int n_refused = 0;
+    tiny_checkpoints_each(go_over, &n_refused);
+    assert_in_range(n_refused, 1, 10);
 }
 
 /* ---- types ---- */
@@ -110,11 +85,10 @@ static void quantised_weights_stay_packed(void **state) {
                                         "gemma2-q4_1.gguf",         "gemma3-q5_1.gguf",   "qwen3-q8_0.gguf",
                                         "gemma4-experts-q8_0.gguf", "qwen3-moe-q4_1.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char mlx[300], back[300], floats[300];
         ht_convert_report report;
-        snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
-        snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
-        snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
+        const char *mlx = scratch_path("mlx");
+        const char *back = scratch_path("back.gguf");
+        const char *floats = scratch_path("floats");
         must_convert(tiny_checkpoint(names[i]), mlx, HT_CONTAINER_MLX, &report);
         if (report.n_floats) fail_msg("%s: %d tensors became floats", names[i], (int)report.n_floats);
         assert_true(report.n_rounded > 0 && report.n_inexact == 0);
@@ -135,10 +109,9 @@ static void floats_come_back_as_they_were(void **state) {
     static const char *const names[] = {"llama-head-dim-bf16", "gemma4-experts-bf16",  "gemma3-scaled-bf16",
                                         "qwen2-tied-bf16",     "qwen3-moe-mixed-bf16", "llama-llama3-bf16"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char file[300], back[300];
         ht_convert_report report;
-        snprintf(file, sizeof file, "%s", scratch_path("model.gguf"));
-        snprintf(back, sizeof back, "%s", scratch_path("back"));
+        const char *file = scratch_path("model.gguf");
+        const char *back = scratch_path("back");
         must_convert(tiny_checkpoint(names[i]), file, HT_CONTAINER_GGUF, &report);
         assert_int_equal(report.n_inexact, 0);
         must_convert(file, back, HT_CONTAINER_SAFETENSORS, &report);
@@ -161,18 +134,13 @@ static void quantising_goes_over(void **state) {
          0.2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char to[300];
         ht_error err = {0};
-        snprintf(to, sizeof to, "%s", scratch_path(cases[i].to));
+        const char *to = scratch_path(cases[i].to);
         if (convert(tiny_checkpoint(cases[i].from), to, HT_CONTAINER_SAME, cases[i].type, HT_DTYPE_NONE, NULL, &err))
             fail_msg("%s: %s", cases[i].from, err.message);
         const char *type = checkpoint_type(to, cases[i].tensor);
         if (strcmp(type, cases[i].is) != 0) fail_msg("%s: `%s` is %s", cases[i].from, cases[i].tensor, type);
-        checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint(cases[i].from), cpu_device),
-                          after = checkpoint_logits_of(to, cpu_device);
-        checkpoint_same_logits(cases[i].from, &before, &after, cases[i].most);
-        free(before.value);
-        free(after.value);
+        checkpoints_same_logits(tiny_checkpoint(cases[i].from), to, cpu_device, cases[i].most);
     }
 }
 
@@ -180,25 +148,20 @@ static void floats_of_another_type(void **state) {
     (void)state;
     ht_convert_report report;
     ht_error err = {0};
-    char to[300];
-    snprintf(to, sizeof to, "%s", scratch_path("bf16.gguf"));
+    const char *to = scratch_path("bf16.gguf");
     assert_int_equal(convert(tiny_checkpoint("llama-f32"), to, HT_CONTAINER_GGUF, NULL, HT_BF16, &report, &err), HT_OK);
     assert_string_equal(checkpoint_type(to, "blk.0.attn_q.weight"), "BF16");
     assert_string_equal(checkpoint_type(to, "blk.0.attn_norm.weight"), "F32");
     assert_true(report.n_inexact > 0);
-    snprintf(to, sizeof to, "%s", scratch_path("f16"));
+    to = scratch_path("f16");
     assert_int_equal(
         convert(tiny_checkpoint("llama-q8_0.gguf"), to, HT_CONTAINER_SAFETENSORS, NULL, HT_F16, &report, &err), HT_OK);
     assert_string_equal(checkpoint_type(to, "model.layers.0.self_attn.q_proj.weight"), "F16");
     /* A directory of MLX's groups as one of floats. */
-    snprintf(to, sizeof to, "%s", scratch_path("dense"));
+    to = scratch_path("dense");
     must_convert(tiny_checkpoint("llama-mlx4-bf16"), to, HT_CONTAINER_SAFETENSORS, &report);
     assert_string_equal(checkpoint_type(to, "model.layers.0.self_attn.q_proj.weight"), "F32");
-    checkpoint_logits before = checkpoint_logits_of(tiny_checkpoint("llama-mlx4-bf16"), cpu_device),
-                      after = checkpoint_logits_of(to, cpu_device);
-    checkpoint_same_logits("llama-mlx4-bf16", &before, &after, 0);
-    free(before.value);
-    free(after.value);
+    checkpoints_same_logits(tiny_checkpoint("llama-mlx4-bf16"), to, cpu_device, 0);
 }
 
 /* ---- what is refused ---- */
@@ -218,9 +181,8 @@ static void stop_at_once(double done, void *user) {
 
 static void nothing_is_left_of_a_failure(void **state) {
     (void)state;
-    char to[300], directory[300];
-    snprintf(to, sizeof to, "%s", scratch_path("out.gguf"));
-    snprintf(directory, sizeof directory, "%s", scratch_path("out"));
+    const char *to = scratch_path("out.gguf");
+    const char *directory = scratch_path("out");
     refuse(tiny_checkpoint("llama-f32"), directory, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT,
            "the name of a GGUF file must end with .gguf");
     refuse(tiny_checkpoint("llama-f32"), to, (ht_container)9, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "no container");
@@ -232,8 +194,7 @@ static void nothing_is_left_of_a_failure(void **state) {
     refuse(tiny_checkpoint("qwen3-moe-mxfp8"), to, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_UNSUPPORTED,
            "norm_topk_prob");
     scratch_write("own.gguf", "x", 1);
-    char own[300];
-    snprintf(own, sizeof own, "%s", scratch_path("own.gguf"));
+    const char *own = scratch_path("own.gguf");
     refuse(tiny_checkpoint("llama-f32"), own, HT_CONTAINER_GGUF, HT_DTYPE_NONE, HT_ERR_ARGUMENT, "is not replaced");
     for (int i = 0; i < 2; i++) { /* in the middle of the values, in both containers */
         ht_cancel cancel = {0};

@@ -1,12 +1,12 @@
 /* Configurations through their other container and back: every tiny checkpoint, and what cannot be expressed. */
 #include "checkpoint/convert_metadata.h"
 #include "models/registry.h"
+#include "support/checkpoints.h"
 #include "support/metadata_file.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/warnings.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,25 +162,17 @@ static void directory_round_trip(const char *path) {
     ht_checkpoint_close(c);
 }
 
+static void round_trip(const char *name, bool is_file, void *user) {
+    (void)user;
+    if (is_file)
+        gguf_round_trip(tiny_checkpoint(name));
+    else
+        directory_round_trip(tiny_checkpoint(name));
+}
+
 static void every_tiny_checkpoint(void **state) {
     (void)state;
-    DIR *all = opendir("tests/golden/tiny");
-    assert_non_null(all);
-    int n_files = 0, n_directories = 0;
-    for (const struct dirent *e; (e = readdir(all));) {
-        char path[512];
-        snprintf(path, sizeof path, "tests/golden/tiny/%s", e->d_name);
-        const size_t n = strlen(e->d_name);
-        if (n > 5 && !strcmp(e->d_name + n - 5, ".gguf")) {
-            gguf_round_trip(path);
-            n_files++;
-        } else if (e->d_name[0] != '.' && !strchr(e->d_name, '.')) {
-            directory_round_trip(path);
-            n_directories++;
-        }
-    }
-    closedir(all);
-    assert_true(n_files > 10 && n_directories > 30);
+    tiny_checkpoints_each(round_trip, NULL);
 }
 
 /* ---- RoPE's divisors ---- */

@@ -9,7 +9,6 @@
 
 #include <hearth/convert.h>
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +27,8 @@ static ht_convert_report convert(const char *from, const char *to, ht_container 
     return report;
 }
 
-static void answers_alike(const char *name, const char *a, const char *b, double most) {
-    checkpoint_logits before = checkpoint_logits_of(a, cpu_device), after = checkpoint_logits_of(b, cpu_device);
-    checkpoint_same_logits(name, &before, &after, most);
-    free(before.value);
-    free(after.value);
+static void answers_alike(const char *a, const char *b, double most) {
+    checkpoints_same_logits(a, b, cpu_device, most);
 }
 
 /* ---- names ---- */
@@ -67,33 +63,29 @@ static void named_for_transformers(const char *path) {
     assert_int_equal(count_named(path, ".experts.gate_up_proj") > 0, gemma);
 }
 
+static void go_both_ways(const char *name, bool is_file, void *n) {
+    if (is_file || !has_experts(tiny_checkpoint(name))) return;
+    scratch_make(); /* a directory of other files is not replaced */
+    const char *from = tiny_checkpoint(name), *mlx = scratch_path("mlx"), *floats = scratch_path("floats"),
+               *back = scratch_path("back");
+    const bool scaled = strstr(name, "nvfp4") || strstr(name, "fp8") || strstr(name, "compressed");
+    convert(from, mlx, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
+    stacked_for_mlx(mlx);
+    answers_alike(from, mlx, scaled ? 1e-5 : 0);
+    convert(from, floats, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+    named_for_transformers(floats);
+    answers_alike(from, floats, scaled ? 1e-5 : 0);
+    convert(mlx, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
+    checkpoints_same_tensors(floats, back);
+    scratch_remove();
+    *(int *)n += 1;
+}
+
 /* Of all directories with experts, values unchanged: scales that are multiplied in round to another order of factors. */
 static void values_go_both_ways(void **state) {
     (void)state;
-    DIR *all = opendir("tests/golden/tiny");
-    assert_non_null(all);
     int n = 0;
-    for (const struct dirent *e; (e = readdir(all));) {
-        if (e->d_name[0] == '.' || strchr(e->d_name, '.') || !has_experts(tiny_checkpoint(e->d_name))) continue;
-        char mlx[300], floats[300], back[300];
-        scratch_make(); /* a directory of other files is not replaced */
-        const char *from = tiny_checkpoint(e->d_name);
-        const bool scaled = strstr(e->d_name, "nvfp4") || strstr(e->d_name, "fp8") || strstr(e->d_name, "compressed");
-        snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
-        snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
-        snprintf(back, sizeof back, "%s", scratch_path("back"));
-        convert(from, mlx, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
-        stacked_for_mlx(mlx);
-        answers_alike(e->d_name, from, mlx, scaled ? 1e-5 : 0);
-        convert(from, floats, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
-        named_for_transformers(floats);
-        answers_alike(e->d_name, from, floats, scaled ? 1e-5 : 0);
-        convert(mlx, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
-        checkpoints_same_tensors(floats, back);
-        scratch_remove();
-        n++;
-    }
-    closedir(all);
+    tiny_checkpoints_each(go_both_ways, &n);
     assert_true(n >= 17);
 }
 
@@ -102,9 +94,8 @@ static void floats_come_back(void **state) {
     (void)state;
     static const char *const names[] = {"qwen3-moe-f32", "qwen3-moe-mixed-bf16", "gemma4-experts-bf16"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char mlx[300], back[300];
-        snprintf(mlx, sizeof mlx, "%s", scratch_path("mlx"));
-        snprintf(back, sizeof back, "%s", scratch_path("back"));
+        const char *mlx = scratch_path("mlx");
+        const char *back = scratch_path("back");
         ht_convert_report report = convert(tiny_checkpoint(names[i]), mlx, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
         assert_int_equal(report.n_rounded + report.n_inexact + report.n_floats, 0);
         convert(mlx, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
@@ -148,24 +139,22 @@ static void one_step_rounds_as_two(void **state) {
                                                                                                  "4:32", "8:32", "3:32",
                                                                                                  "mxfp4"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        char base[300], file[300];
-        snprintf(base, sizeof base, "%s", scratch_path("base"));
-        snprintf(file, sizeof file, "%s", scratch_path("base.gguf"));
+        const char *base = scratch_path("base");
+        const char *file = scratch_path("base.gguf");
         convert(tiny_checkpoint(models[i]), base, HT_CONTAINER_SAFETENSORS, NULL, HT_BF16);
         convert(base, file, HT_CONTAINER_GGUF, NULL, HT_DTYPE_NONE);
         for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
-            char one[300], two[300], plain[300];
-            snprintf(one, sizeof one, "%s", scratch_path("one"));
-            snprintf(two, sizeof two, "%s", scratch_path("two"));
+            const char *one = scratch_path("one");
+            const char *two = scratch_path("two");
             ht_convert_report report = convert(base, one, HT_CONTAINER_SAME, types[k], HT_DTYPE_NONE);
             assert_true(report.n_rounded > 0 && report.bits < 10);
             convert(file, two, HT_CONTAINER_MLX, types[k], HT_DTYPE_NONE);
             stacked_for_mlx(one);
             checkpoints_same_tensors(one, two);
-            answers_alike(models[i], one, two, 0);
-            if (!strcmp(types[k], "8:32")) answers_alike(models[i], base, one, 0.5);
+            answers_alike(one, two, 0);
+            if (!strcmp(types[k], "8:32")) answers_alike(base, one, 0.5);
             if (strcmp(types[k], "3:32") != 0) continue;
-            snprintf(plain, sizeof plain, "%s", scratch_path(i ? "plain-gemma" : "plain-qwen"));
+            const char *plain = scratch_path(i ? "plain-gemma" : "plain-qwen");
             assert_int_equal(rename(one, plain), 0);
             gather_importance(base);
             convert(base, one, HT_CONTAINER_SAME, types[k], HT_DTYPE_NONE);
@@ -184,31 +173,28 @@ static void quantised_experts_are_rounded(void **state) {
     static const char *const names[] = {"qwen3-moe-compressed-nvfp4", "qwen3-moe-modelopt-nvfp4-stacked",
                                         "gemma4-experts-modelopt-nvfp4", "gemma4-experts-compressed-nvfp4-stacked"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char floats[300], direct[300], through[300];
-        snprintf(floats, sizeof floats, "%s", scratch_path("floats"));
-        snprintf(direct, sizeof direct, "%s", scratch_path("direct"));
-        snprintf(through, sizeof through, "%s", scratch_path("through"));
+        const char *floats = scratch_path("floats");
+        const char *direct = scratch_path("direct");
+        const char *through = scratch_path("through");
         convert(tiny_checkpoint(names[i]), floats, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
         convert(tiny_checkpoint(names[i]), direct, HT_CONTAINER_SAME, "8:32", HT_DTYPE_NONE);
         convert(floats, through, HT_CONTAINER_SAME, "8:32", HT_DTYPE_NONE);
         stacked_for_mlx(direct);
         checkpoints_same_tensors(direct, through);
-        answers_alike(names[i], floats, direct, 0.2);
+        answers_alike(floats, direct, 0.2);
     }
 }
 
 /* A router in fp8, which mlx-lm does not read, has its values in f32. */
 static void quantised_routers_become_floats(void **state) {
     (void)state;
-    char out[300];
-    snprintf(out, sizeof out, "%s", scratch_path("out"));
+    const char *out = scratch_path("out");
     assert_string_equal(
         checkpoint_type(tiny_checkpoint("gemma4-experts-fp8-rows"), "model.layers.0.router.proj.weight"), "F8_E5M2");
     convert(tiny_checkpoint("gemma4-experts-fp8-rows"), out, HT_CONTAINER_SAME, "4:32", HT_DTYPE_NONE);
     assert_string_equal(checkpoint_type(out, "model.layers.0.router.proj.weight"), "F32");
     assert_int_equal(count_named(out, "router.proj.weight_"), 0);
-    answers_alike("gemma4-experts-fp8-rows", tiny_checkpoint("gemma4-experts-fp8-rows"), out,
-                  1e-5); /* no row is whole groups */
+    answers_alike(tiny_checkpoint("gemma4-experts-fp8-rows"), out, 1e-5); /* no row is whole groups */
 }
 
 /* ---- files ---- */
@@ -291,28 +277,27 @@ static bool is_there(const char *directory, const char *name) {
 /* Tensors stay in the file of their first rows; one that none begins in is not written. */
 static void shards_stay(void **state) {
     (void)state;
-    char base[300], parts[300], out[300], back[300];
-    snprintf(base, sizeof base, "%s", scratch_path("base"));
+    const char *base = scratch_path("base");
     convert(tiny_checkpoint("qwen3-moe-q4_1.gguf"), base, HT_CONTAINER_SAFETENSORS, NULL, HT_BF16);
     for (int nested = 0; nested < 2; nested++) {
-        snprintf(parts, sizeof parts, "%s", scratch_path(nested ? "nested" : "parts"));
-        snprintf(out, sizeof out, "%s", scratch_path(nested ? "out-nested" : "out"));
-        snprintf(back, sizeof back, "%s", scratch_path(nested ? "back-nested" : "back"));
+        const char *parts = scratch_path(nested ? "nested" : "parts");
+        const char *out = scratch_path(nested ? "out-nested" : "out");
+        const char *back = scratch_path(nested ? "back-nested" : "back");
         assert_int_equal(mkdir(parts, 0777), 0);
         write_shards(base, parts, nested);
-        answers_alike("parts", base, parts, 0);
+        answers_alike(base, parts, 0);
         convert(parts, out, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
         stacked_for_mlx(out);
         assert_true(is_there(out, "model-00001-of-00003.safetensors"));
         assert_false(is_there(out, "model-00002-of-00003.safetensors"));
         assert_true(is_there(out, "model-00003-of-00003.safetensors"));
-        answers_alike("stacked", base, out, 0);
+        answers_alike(base, out, 0);
         assert_int_equal(count_named(out, "model.language_model.") > 0, nested);
         assert_int_equal(count_named(out, "vision_tower"), nested);
         convert(out, back, HT_CONTAINER_SAFETENSORS, NULL, HT_DTYPE_NONE);
         checkpoints_same_tensors(parts, back);
         convert(parts, out, HT_CONTAINER_SAME, "8:32", HT_DTYPE_NONE);
-        answers_alike("rounded", base, out, 0.2);
+        answers_alike(base, out, 0.2);
     }
 }
 
@@ -321,15 +306,14 @@ static void shards_stay(void **state) {
 /* Without a reader that is named, floats and their names stay; groups stay where mlx-lm's names are there already. */
 static void names_stay(void **state) {
     (void)state;
-    char out[300], again[300];
-    snprintf(out, sizeof out, "%s", scratch_path("floats"));
+    const char *out = scratch_path("floats");
     convert(tiny_checkpoint("qwen3-moe-mixed-bf16"), out, HT_CONTAINER_SAME, "f32", HT_DTYPE_NONE);
     assert_true(count_named(out, ".experts.0.") > 0);
     assert_int_equal(count_named(out, ".switch_"), 0);
-    snprintf(out, sizeof out, "%s", scratch_path("groups"));
+    out = scratch_path("groups");
     convert(tiny_checkpoint("qwen3-moe-mlx4-bf16"), out, HT_CONTAINER_MLX, NULL, HT_DTYPE_NONE);
     checkpoints_same_tensors(tiny_checkpoint("qwen3-moe-mlx4-bf16"), out);
-    snprintf(again, sizeof again, "%s", scratch_path("again"));
+    const char *again = scratch_path("again");
     convert(out, again, HT_CONTAINER_SAME, "4:64", HT_DTYPE_NONE);
     checkpoints_same_tensors(out, again);
 }

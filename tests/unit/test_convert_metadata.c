@@ -48,13 +48,10 @@ static void put_tokenizer(gguf_writer *w) {
 
 /* Writes the file and opens it. */
 static ht_checkpoint_files *open_written(gguf_writer *w, ht_config *config) {
-    size_t size;
     ht_checkpoint_files *c;
     ht_error err = {0};
     gguf_put_tensor(w, "token_embd.weight", HT_W_F32, 2, (int64_t[]){16, VOCAB}, NULL);
-    unsigned char *file = gguf_finish(w, &size);
-    scratch_write("model.gguf", file, size);
-    free(file);
+    gguf_write(w, "model.gguf");
     if (ht_checkpoint_open(scratch_path("model.gguf"), &c, &err) || ht_checkpoint_config(c, config, &err))
         fail_msg("%s", err.message);
     return c;
@@ -130,12 +127,9 @@ static void check_tokenizer_config(const ht_directory_documents *d) {
 /* Writes the documents beside an embedding. */
 static void write_directory(const ht_directory_documents *d) {
     safetensors_writer w = {0};
-    size_t size;
     for (int i = 0; i < d->n; i++) scratch_write(d->document[i].name, d->document[i].text, strlen(d->document[i].text));
     safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){VOCAB, 16}, NULL, VOCAB * 16 * 4);
-    unsigned char *file = safetensors_finish(&w, &size);
-    scratch_write("model.safetensors", file, size);
-    free(file);
+    safetensors_write(&w, "model.safetensors");
 }
 
 static const ht_json *value_in(const ht_json *metadata, const char *key) {
@@ -170,31 +164,50 @@ static void check_metadata(const ht_json *metadata) {
     }
 }
 
+/* A GGUF file, its documents as a directory, and that again. */
+typedef struct trip {
+    ht_checkpoint_files *c, *back;
+    ht_config config, read;
+    ht_directory_documents d;
+} trip;
+
+static void begin(trip *t, gguf_writer *w, const char *dtype) {
+    ht_error err = {0};
+    t->c = open_written(w, &t->config);
+    if (ht_directory_documents_of(t->c, &t->config, dtype, &t->d, &err)) fail_msg("%s", err.message);
+    write_directory(&t->d);
+    if (ht_checkpoint_open(scratch_directory(), &t->back, &err) || ht_checkpoint_config(t->back, &t->read, &err))
+        fail_msg("%s", err.message);
+    assert_null(t->back->gguf);
+}
+
+static ht_json *metadata_of(const trip *t) {
+    ht_error err = {0};
+    ht_json *metadata;
+    if (ht_gguf_metadata_of(t->back, &t->read, &metadata, &err)) fail_msg("%s", err.message);
+    return metadata;
+}
+
+static void finish(trip *t) {
+    ht_checkpoint_close(t->back);
+    ht_directory_documents_free(&t->d);
+    ht_checkpoint_close(t->c);
+}
+
 static void there_and_back(void **state) {
     (void)state;
     gguf_writer w = gguf_writer_new();
-    ht_config config, read;
-    ht_directory_documents d;
-    ht_checkpoint_files *back;
-    ht_json *metadata;
-    ht_error err = {0};
+    trip t;
     put_llama(&w);
     put_tokenizer(&w);
-    ht_checkpoint_files *c = open_written(&w, &config);
-    if (ht_directory_documents_of(c, &config, "bfloat16", &d, &err)) fail_msg("%s", err.message);
-    assert_int_equal(d.n, 5);
-    check_config(&d);
-    check_tokenizer_config(&d);
-    write_directory(&d);
-    if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
-        fail_msg("%s", err.message);
-    assert_null(back->gguf);
-    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    begin(&t, &w, "bfloat16");
+    assert_int_equal(t.d.n, 5);
+    check_config(&t.d);
+    check_tokenizer_config(&t.d);
+    ht_json *metadata = metadata_of(&t);
     check_metadata(metadata);
     ht_json_decref(metadata);
-    ht_checkpoint_close(back);
-    ht_directory_documents_free(&d);
-    ht_checkpoint_close(c);
+    finish(&t);
 }
 
 /* ---- chat templates with names ---- */
@@ -203,37 +216,27 @@ static void named_templates_stay_named(void **state) {
     (void)state;
     static const char *const names[] = {"rag"};
     gguf_writer w = gguf_writer_new();
-    ht_config config, read;
-    ht_directory_documents d;
-    ht_checkpoint_files *back;
-    ht_json *metadata;
-    ht_error err = {0};
+    trip t;
     put_llama(&w);
     put_tokenizer(&w);
     gguf_put_strs(&w, "tokenizer.chat_templates", names, 1);
     gguf_put_str(&w, "tokenizer.chat_template.tool_use", "T"); /* found without its name in the list */
     gguf_put_str(&w, "tokenizer.chat_template.rag", "R");
-    ht_checkpoint_files *c = open_written(&w, &config);
-    if (ht_directory_documents_of(c, &config, "bfloat16", &d, &err)) fail_msg("%s", err.message);
-    assert_null(text_of(&d, "chat_template.jinja")); /* it would be taken for all of them */
-    write_directory(&d);
-    if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
-        fail_msg("%s", err.message);
-    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
-    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
-    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "T");
-    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.rag")), "R");
-    assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
-    ht_json_decref(metadata);
-    assert_int_equal(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
-    scratch_write("additional_chat_templates/tool_use.jinja", "U", 1);
-    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
-    assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")), "U");
-    assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
-    ht_json_decref(metadata);
-    ht_checkpoint_close(back);
-    ht_directory_documents_free(&d);
-    ht_checkpoint_close(c);
+    begin(&t, &w, "bfloat16");
+    assert_null(text_of(&t.d, "chat_template.jinja")); /* it would be taken for all of them */
+    for (int replaced = 0; replaced < 2; replaced++) {
+        ht_json *metadata = metadata_of(&t);
+        assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template")), "{{ messages }}");
+        assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.tool_use")),
+                            replaced ? "U" : "T");
+        assert_string_equal(ht_json_string_value(value_in(metadata, "tokenizer.chat_template.rag")), "R");
+        assert_int_equal(ht_json_array_size(value_in(metadata, "tokenizer.chat_templates")), 2);
+        ht_json_decref(metadata);
+        if (replaced) continue;
+        assert_int_equal(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
+        scratch_write("additional_chat_templates/tool_use.jinja", "U", 1);
+    }
+    finish(&t);
 }
 
 /* ---- what is missing or wrong ---- */
@@ -252,58 +255,46 @@ static void refuse_file(gguf_writer *w, ht_status status, const char *says) {
 
 static void broken_files_are_refused(void **state) {
     (void)state;
-    gguf_writer w = gguf_writer_new();
-    put_llama(&w);
-    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
-    gguf_put_str(&w, "tokenizer.ggml.pre", "gpt-2");
-    gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "\xFF"}, 2);
-    refuse_file(&w, HT_ERR_FORMAT, "token 1 is not valid UTF-8");
-    w = gguf_writer_new();
-    put_llama(&w);
-    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
-    gguf_put_str(&w, "tokenizer.ggml.pre", "gpt-2");
-    gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "b"}, 2);
-    refuse_file(&w, HT_ERR_FORMAT, "tokenizer.ggml.merges");
-    w = gguf_writer_new();
-    put_llama(&w);
-    gguf_put_tensor(&w, HT_ROPE_FACTORS, HT_W_F32, 1, (int64_t[]){3}, NULL);
-    refuse_file(&w, HT_ERR_FORMAT, "`rope_freqs.weight` has 3 values, expected half the head size of 4");
-    w = gguf_writer_new();
-    put_llama(&w);
-    gguf_put_tensor(&w, HT_ROPE_FACTORS, HT_W_F32, 1, (int64_t[]){2}, NULL);
-    refuse_file(&w, HT_ERR_FORMAT, "`rope_freqs.weight` holds 0");
+    static const char *const tokens_of[][2] = {{"a", "\xFF"}, {"a", "b"}}, *const says[] = {
+                                                                               "token 1 is not valid UTF-8",
+                                                                               "tokenizer.ggml.merges"};
+    static const char *const factors_say[] = {"`rope_freqs.weight` has 3 values, expected half the head size of 4",
+                                              "`rope_freqs.weight` holds 0"};
+    for (int i = 0; i < 2; i++) {
+        gguf_writer w = gguf_writer_new();
+        put_llama(&w);
+        gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+        gguf_put_str(&w, "tokenizer.ggml.pre", "gpt-2");
+        gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens_of[i], 2);
+        refuse_file(&w, HT_ERR_FORMAT, says[i]);
+        w = gguf_writer_new();
+        put_llama(&w);
+        gguf_put_tensor(&w, HT_ROPE_FACTORS, HT_W_F32, 1, (int64_t[]){3 - i}, NULL);
+        refuse_file(&w, HT_ERR_FORMAT, factors_say[i]);
+    }
 }
 
 static void without_a_tokenizer(void **state) {
     (void)state;
     gguf_writer w = gguf_writer_new();
-    ht_config config, read;
-    ht_directory_documents d;
-    ht_checkpoint_files *back;
-    ht_json *metadata;
+    trip t;
     ht_error err = {0};
     put_llama(&w);
     gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 3);
-    ht_checkpoint_files *c = open_written(&w, &config);
-    if (ht_directory_documents_of(c, &config, "float16", &d, &err)) fail_msg("%s", err.message);
-    assert_int_equal(d.n, 2);
-    write_directory(&d);
-    if (ht_checkpoint_open(scratch_directory(), &back, &err) || ht_checkpoint_config(back, &read, &err))
-        fail_msg("%s", err.message);
-    if (ht_gguf_metadata_of(back, &read, &metadata, &err)) fail_msg("%s", err.message);
+    begin(&t, &w, "float16");
+    assert_int_equal(t.d.n, 2);
+    ht_json *metadata = metadata_of(&t);
     expect_id(metadata, "tokenizer.ggml.eos_token_id", 3);
     assert_null(ht_json_object_get(metadata, "tokenizer.ggml.tokens"));
     ht_json_decref(metadata);
     scratch_write("tokenizer.model", "x", 1);
-    assert_int_equal(ht_gguf_metadata_of(back, &read, &metadata, &err), HT_ERR_UNSUPPORTED);
+    assert_int_equal(ht_gguf_metadata_of(t.back, &t.read, &metadata, &err), HT_ERR_UNSUPPORTED);
     assert_null(metadata);
     assert_non_null(strstr(err.message, "tokenizer.model"));
     scratch_write("tokenizer.json", "{}", 2);
-    assert_int_equal(ht_gguf_metadata_of(back, &read, &metadata, &err), HT_ERR_FORMAT);
+    assert_int_equal(ht_gguf_metadata_of(t.back, &t.read, &metadata, &err), HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "tokenizer.json"));
-    ht_checkpoint_close(back);
-    ht_directory_documents_free(&d);
-    ht_checkpoint_close(c);
+    finish(&t);
 }
 
 int main(void) {

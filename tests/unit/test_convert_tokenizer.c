@@ -1,10 +1,9 @@
 /* Tokenizers written as tokenizer.json and as GGUF metadata and read again: the same ids and texts as before. The small
  * vocabularies of tests/golden/tokenizer, and with HEARTH_TEST_MODELS the real ones. */
 #include "base/file.h"
-#include "support/json_file.h"
 #include "support/metadata_file.h"
 #include "support/scratch.h"
-#include "support/test.h"
+#include "support/tokenizers.h"
 #include "support/warnings.h"
 #include "tokenizer/save.h"
 
@@ -30,12 +29,9 @@ static void same_text(const char *name, const ht_tokenizer *a, const ht_tokenize
 }
 
 static void same_ids(const char *name, const ht_tokenizer *a, const ht_tokenizer *b, const char *text, size_t n) {
-    int32_t *x, *y;
-    size_t n_x, n_y;
-    ht_error err = {0};
     for (size_t f = 0; f < sizeof flags_of / sizeof *flags_of; f++) {
-        if (ht_tokenizer_encode(a, text, n, flags_of[f], &x, &n_x, &err)) fail_msg("%s", err.message);
-        if (ht_tokenizer_encode(b, text, n, flags_of[f], &y, &n_y, &err)) fail_msg("%s", err.message);
+        size_t n_x, n_y;
+        int32_t *x = tokenizer_ids(a, text, n, flags_of[f], &n_x), *y = tokenizer_ids(b, text, n, flags_of[f], &n_y);
         if (n_x != n_y || (n_x && memcmp(x, y, n_x * sizeof *x) != 0))
             fail_msg("%s: \"%.200s\" gives other ids (flags %u): %zu, was %zu", name, text, flags_of[f], n_y, n_x);
         same_text(name, a, b, x, n_x);
@@ -60,10 +56,9 @@ static void same_added(const char *name, const ht_tokenizer *a, const ht_tokeniz
 
 static ht_tokenizer *through_json(const char *name, const ht_tokenizer *t) {
     char *text;
-    ht_tokenizer *read;
     ht_error err = {0};
     if (ht_tokenizer_save_json(t, &text, &err)) fail_msg("%s: %s", name, err.message);
-    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &read, &err)) fail_msg("%s: %s", name, err.message);
+    ht_tokenizer *read = tokenizer_of(text);
     free(text);
     read->bos = t->bos; /* those are in tokenizer_config.json */
     read->eos = t->eos;
@@ -92,46 +87,14 @@ static ht_tokenizer *through_gguf(const ht_tokenizer *t, int64_t n_rows, bool li
 
 /* ---- small vocabularies ---- */
 
-static ht_json *golden;
+static int start(void **state) { return tokenizer_cases_open(state) || scratch_start(state); }
 
-static int open_golden(void **state) {
-    golden = json_file("tests/golden/tokenizer/synthetic.json");
-    return golden ? scratch_start(state) : -1;
-}
+static int finish(void **state) { return tokenizer_cases_close(state) || scratch_finish(state); }
 
-static int close_golden(void **state) {
-    ht_json_decref(golden);
-    return scratch_finish(state);
-}
-
-static ht_json *document_of(const ht_json *c) {
-    ht_json *whole = ht_json_deep_copy(ht_json_object_get(c, "tokenizer"));
-    const ht_json *base =
-        ht_json_object_get(ht_json_object_get(golden, "bases"), ht_json_string_value(ht_json_object_get(c, "base")));
-    ht_json *model = ht_json_object_get(whole, "model");
-    ht_json_object_set(model, "vocab", ht_json_object_get(base, "vocab"));
-    ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
-    return whole;
-}
-
-static ht_tokenizer *load_document(const ht_json *document) {
-    char *text = ht_json_dump(document, HT_JSON_COMPACT);
-    ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
-    free(text);
-    return t;
-}
-
-static ht_tokenizer *open_case(const ht_json *c) {
-    ht_json *document = document_of(c);
-    ht_tokenizer *t = load_document(document);
-    ht_json_decref(document);
-    return t;
-}
+static ht_tokenizer *open_case(const ht_json *c) { return tokenizer_of_document(tokenizer_document(c)); }
 
 static void compare_case(const ht_json *c, const ht_tokenizer *a, const ht_tokenizer *b) {
-    const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
+    const char *name = tokenizer_case_name(c);
     const ht_json *row;
     size_t i;
     ht_json_array_foreach(ht_json_object_get(c, "texts"), i, row) {
@@ -145,8 +108,8 @@ static void json_keeps_every_stage(void **state) {
     (void)state;
     const ht_json *c;
     size_t i;
-    ht_json_array_foreach(ht_json_object_get(golden, "cases"), i, c) {
-        ht_tokenizer *t = open_case(c), *read = through_json(ht_json_string_value(ht_json_object_get(c, "name")), t);
+    ht_json_array_foreach(tokenizer_cases(), i, c) {
+        ht_tokenizer *t = open_case(c), *read = through_json(tokenizer_case_name(c), t);
         compare_case(c, t, read);
         ht_tokenizer_free(read);
         ht_tokenizer_free(t);
@@ -167,8 +130,8 @@ static void gguf_keeps_or_refuses(void **state) {
     const ht_json *c;
     size_t i;
     int n_kept = 0;
-    ht_json_array_foreach(ht_json_object_get(golden, "cases"), i, c) {
-        const char *name = ht_json_string_value(ht_json_object_get(c, "name"));
+    ht_json_array_foreach(tokenizer_cases(), i, c) {
+        const char *name = tokenizer_case_name(c);
         ht_tokenizer *t = open_case(c);
         ht_error err;
         warnings_begin();
@@ -199,12 +162,9 @@ static void gguf_keeps_or_refuses(void **state) {
     "},\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
 
 static void refuse_gguf(const char *json, int64_t n_rows, ht_status status, const char *says) {
-    ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+    ht_tokenizer *t = tokenizer_of(json);
     ht_json *metadata = ht_json_new_object();
-    assert_int_equal(ht_tokenizer_save_gguf(t, n_rows, false, metadata, &err), status);
-    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    assert_fails(status, says, ht_tokenizer_save_gguf, t, n_rows, false, metadata);
     ht_json_decref(metadata);
     ht_tokenizer_free(t);
 }
@@ -228,10 +188,9 @@ static void what_gguf_cannot_say_is_named(void **state) {
                 "tokens 3 and 4 would both be `[PAD4]`");
     /* Added tokens behind the last row are left out. */
     warnings_begin();
-    ht_tokenizer *t;
-    ht_error err = {0};
-    const char *more = MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<image>\",\"special\":true}]}";
-    assert_int_equal(ht_tokenizer_from_json(more, strlen(more), NULL, 0, &t, &err), HT_OK);
+    ht_error err;
+    ht_tokenizer *t =
+        tokenizer_of(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<image>\",\"special\":true}]}");
     ht_tokenizer *read = through_gguf(t, 3, false, &err);
     assert_non_null(read);
     assert_non_null(strstr(warnings_end(1), "1 added token is left out"));
@@ -267,9 +226,8 @@ static void scores_are_written_where_they_do(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
         snprintf(json, sizeof json, SENTENCES(SPACES, "%s", "%s"), cases[i].vocab, cases[i].merges);
-        ht_tokenizer *t, *read;
+        ht_tokenizer *t = tokenizer_of(json), *read;
         ht_error err = {0};
-        if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
         ht_json *metadata = ht_json_new_object();
         if (ht_tokenizer_save_gguf(t, t->vocab.n, false, metadata, &err)) fail_msg("%s", err.message);
         assert_string_equal(ht_json_string_value(ht_json_object_get(metadata, "tokenizer.ggml.model")), cases[i].model);
@@ -306,13 +264,10 @@ static void equal_texts_are_refused(void **state) {
                                      "tokenizer.ggml.tokens", "a", "b", "a", "tokenizer.ggml.merges");
     metadata_file_write(scratch_path("twice.gguf"), metadata, NULL);
     ht_json_decref(metadata);
-    ht_tokenizer *t;
-    ht_error err = {0};
+    ht_tokenizer *t = tokenizer_load(scratch_path("twice.gguf"));
     char *text = (char *)&t;
-    if (ht_tokenizer_load(scratch_path("twice.gguf"), &t, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_tokenizer_save_json(t, &text, &err), HT_ERR_UNSUPPORTED);
+    assert_fails(HT_ERR_UNSUPPORTED, "tokens 0 and 2 are both `a`", ht_tokenizer_save_json, t, &text);
     assert_null(text);
-    assert_non_null(strstr(err.message, "tokens 0 and 2 are both `a`"));
     ht_tokenizer_free(t);
 }
 
@@ -353,10 +308,8 @@ static void compare_real(const char *name, const char *path, const ht_tokenizer 
 static void compare_through_both(const char *directory, const char *name) {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
-    ht_tokenizer *json = through_json(name, t);
+    ht_tokenizer *t = tokenizer_load(path), *json = through_json(name, t);
+    ht_error err;
     compare_real(name, path, t, json);
     for (int list_merges = 0; list_merges < (strstr(name, "gemma") ? 2 : 1); list_merges++) {
         ht_tokenizer *gguf = through_gguf(json, t->vocab.n, list_merges, &err);
@@ -403,5 +356,5 @@ int main(void) {
         cmocka_unit_test(what_gguf_cannot_say_is_named), cmocka_unit_test(scores_are_written_where_they_do),
         cmocka_unit_test(equal_texts_are_refused),       cmocka_unit_test(real_vocabularies),
     };
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
+    return cmocka_run_group_tests(tests, start, finish);
 }

@@ -73,8 +73,7 @@ static int cores(cpu_set_t *set) {
     return CPU_COUNT(set);
 }
 
-static void sent_off_a_core(void **state) {
-    (void)state;
+UNIT_TEST(sent_off_a_core) {
     cpu_set_t set;
     if (cores(&set) < 2) skip();
     for (int n = 1; n <= MOST; n++)
@@ -88,8 +87,7 @@ static void sent_off_a_core(void **state) {
         }
 }
 
-static void on_one_core_nobody_is_sent(void **state) {
-    (void)state;
+UNIT_TEST(on_one_core_nobody_is_sent) {
     cpu_set_t set, one;
     (void)cores(&set);
     size_t core = 0;
@@ -103,8 +101,7 @@ static void on_one_core_nobody_is_sent(void **state) {
 }
 
 /* A process that was forked leaves the threads alone that only its parent has. */
-static void nobody_is_sent_from_another_process(void **state) {
-    (void)state;
+UNIT_TEST(nobody_is_sent_from_another_process) {
     placements = ht_core_placements_new(1);
     assert_non_null(placements);
     n_asleep = 0;
@@ -131,8 +128,7 @@ static void nobody_is_sent_from_another_process(void **state) {
     free(placements);
 }
 
-static void nobody_is_sent_unasked(void **state) {
-    (void)state;
+UNIT_TEST(nobody_is_sent_unasked) {
     run(MOST, 0, false);
     for (int i = 0; i < MOST; i++) assert_false(sleepers[i].sent);
     run(MOST, -1, true); /* a core that is not known */
@@ -151,8 +147,7 @@ int main(void) {
 
 #else
 
-static void nothing_to_do(void **state) {
-    (void)state;
+UNIT_TEST(nothing_to_do) {
     ht_core_placement *b = ht_core_placements_new(1);
     assert_non_null(b);
     ht_core_placement_sleep(b);

@@ -36,8 +36,7 @@ static uint32_t values_crc(ht_weight_type type, const unsigned char *blocks, siz
     return crc;
 }
 
-static void values_equal_the_gguf_package(void **state) {
-    (void)state;
+UNIT_TEST(values_equal_the_gguf_package) {
     const struct {
         ht_weight_type type;
         const unsigned char *blocks;
@@ -70,8 +69,7 @@ static void values_equal_the_gguf_package(void **state) {
 }
 
 /* Q1_0: a half, and 128 bits of which a set one is +d. */
-static void one_bit(void **state) {
-    (void)state;
+UNIT_TEST(one_bit) {
     uint8_t block[18] = {0x00, 0xC1}; /* -2.5 */
     for (int i = 0; i < 16; i++) block[2 + i] = (uint8_t)(37 * i + 11);
     float values[128];
@@ -79,8 +77,7 @@ static void one_bit(void **state) {
     for (int i = 0; i < 128; i++) assert_true(values[i] == (block[2 + i / 8] >> (i % 8) & 1 ? -2.5f : 2.5f));
 }
 
-static void type_table(void **state) {
-    (void)state;
+UNIT_TEST(type_table) {
     for (int t = 0; t < HT_W_COUNT; t++) {
         const ht_weight_type_info *info = ht_weight_type_info_of((ht_weight_type)t);
         assert_non_null(info->name);
@@ -103,8 +100,7 @@ static double half_by_definition(uint16_t h) {
     return h & 0x8000 ? -value : value;
 }
 
-static void every_half_widens_and_narrows(void **state) {
-    (void)state;
+UNIT_TEST(every_half_widens_and_narrows) {
     for (uint32_t h = 0; h < 65536; h++) {
         float f = ht_f16_to_f32((uint16_t)h);
         bool special = ((h >> 10) & 31) == 31;
@@ -122,8 +118,7 @@ static void every_half_widens_and_narrows(void **state) {
 }
 
 /* Between two neighbouring halves: the nearer one, and the even one from the middle. */
-static void narrowing_rounds_to_nearest_even(void **state) {
-    (void)state;
+UNIT_TEST(narrowing_rounds_to_nearest_even) {
     for (uint32_t h = 0; h < 0x7C00; h++) {
         double low = half_by_definition((uint16_t)h);
         double high = h == 0x7BFF ? 65536 : half_by_definition((uint16_t)(h + 1)); /* past the largest: infinity */
@@ -140,8 +135,7 @@ static void narrowing_rounds_to_nearest_even(void **state) {
     assert_int_equal(ht_f32_to_f16(-1e-45f), 0x8000);
 }
 
-static void bfloat16(void **state) {
-    (void)state;
+UNIT_TEST(bfloat16) {
     for (uint32_t b = 0; b < 65536; b++) {
         float f = ht_bf16_to_f32((uint16_t)b);
         assert_int_equal(ht_float_bits(f), b << 16);

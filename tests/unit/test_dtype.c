@@ -34,8 +34,7 @@ static const int meeting[HT_DTYPE_COUNT - HT_BOOL][HT_DTYPE_COUNT - HT_BOOL] = {
     {D, D, D, D, D, D, D, D, D, D, D, D, D},
 };
 
-static void two_dtypes_meet_as_in_mlx(void **state) {
-    (void)state;
+UNIT_TEST(two_dtypes_meet_as_in_mlx) {
     for (int a = HT_BOOL; a < HT_DTYPE_COUNT; a++)
         for (int b = HT_BOOL; b < HT_DTYPE_COUNT; b++)
             if ((int)ht_dtype_promote((ht_dtype)a, (ht_dtype)b) != meeting[a - HT_BOOL][b - HT_BOOL])
@@ -43,15 +42,13 @@ static void two_dtypes_meet_as_in_mlx(void **state) {
                          ht_dtype_name(ht_dtype_promote((ht_dtype)a, (ht_dtype)b)));
 }
 
-static void what_is_no_dtype_meets_nothing(void **state) {
-    (void)state;
+UNIT_TEST(what_is_no_dtype_meets_nothing) {
     assert_int_equal(ht_dtype_promote(HT_DTYPE_COUNT, HT_F32), HT_DTYPE_NONE);
     assert_int_equal(ht_dtype_promote(HT_F32, (ht_dtype)99), HT_DTYPE_NONE);
     assert_int_equal(ht_dtype_promote(HT_DTYPE_NONE, HT_F32), HT_DTYPE_NONE);
 }
 
-static void a_zeroed_dtype_is_none(void **state) {
-    (void)state;
+UNIT_TEST(a_zeroed_dtype_is_none) {
     ht_dtype zeroed = 0;
     assert_int_equal(zeroed, HT_DTYPE_NONE);
     assert_int_equal(ht_dtype_bytes(zeroed), 0);

@@ -9,8 +9,7 @@
 
 static ht_array *of(ht_scope *s, ht_dtype dtype, int64_t n) { return ht_full(s, 1, dtype, &n, 1); }
 
-static void what_is_not_defined_is_refused_by_name(void **state) {
-    (void)state;
+UNIT_TEST(what_is_not_defined_is_refused_by_name) {
     ht_scope *s = ht_scope_new(test_stream);
     test_expect_error(s, ht_negative(s, of(s, HT_BOOL, 3)), "negative: not defined for bool; use logical_not");
     s = ht_scope_new(test_stream);
@@ -28,9 +27,7 @@ static void what_is_not_defined_is_refused_by_name(void **state) {
     test_expect_error(s, ht_clip(s, of(s, HT_F32, 3), HT_NONE, HT_NONE), "clip: neither");
 }
 
-static void whole_numbers_pass_through(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(whole_numbers_pass_through) {
     ht_array *x = of(s, HT_U8, 3);
     assert_ptr_equal(ht_abs(s, x), x);
     assert_ptr_equal(ht_floor(s, x), x);
@@ -41,12 +38,9 @@ static void whole_numbers_pass_through(void **state) {
     assert_int_equal(ht_array_dtype(ht_divide(s, x, x)), HT_F32);
     assert_int_equal(ht_array_dtype(ht_left_shift(s, of(s, HT_BOOL, 3), of(s, HT_BOOL, 3))), HT_U8);
     assert_null(ht_scope_error(s));
-    ht_scope_free(s);
 }
 
-static void activations_follow_their_definitions(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(activations_follow_their_definitions) {
     const float values[3] = {-1.5f, 0, 2};
     ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){3}, 1);
     float relu[3], gelu[3], softplus[3];
@@ -59,15 +53,12 @@ static void activations_follow_their_definitions(void **state) {
         assert_float_equal(gelu[i], 0.5f * values[i] * (1 + erff(values[i] / sqrtf(2))), 1e-6);
         assert_float_equal(softplus[i], log1pf(expf(values[i])), 1e-6);
     }
-    ht_scope_free(s);
 }
 
 /* Results of some megabytes may be written by streaming stores (src/cpu/streaming_store.h): of any dtype, from operands
  * that begin anywhere, and with several results of one pass. */
-static void large_results_are_those_of_small_ones(void **state) {
-    (void)state;
+SCOPE_TEST(large_results_are_those_of_small_ones) {
     enum { N = (9 << 20) + 37 };
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *all = ht_arange(s, 0, N + 3, 1, HT_I32);
     ht_array *x = ht_slice(s, all, (int64_t[]){3}, (int64_t[]){N + 3}, NULL); /* i + 3 */
     ht_array *column =
@@ -92,7 +83,6 @@ static void large_results_are_those_of_small_ones(void **state) {
     }
     for (int32_t i = 0, w = (N - 1) / 4; i < 4 * w; i++)
         if (rows[i] != i + w + i % w) fail_msg("element %d is %d, not %d", i, rows[i], i + w + i % w);
-    ht_scope_free(s);
 }
 
 static int64_t integer_at(const void *data, ht_dtype t, int64_t i) {
@@ -105,8 +95,7 @@ static int64_t integer_at(const void *data, ht_dtype t, int64_t i) {
 }
 
 /* The same of copies of elements that do not lie side by side, rows of odd lengths with something behind each. */
-static void large_copies_bring_scattered_elements_together(void **state) {
-    (void)state;
+UNIT_TEST(large_copies_bring_scattered_elements_together) {
     static const ht_dtype dtypes[] = {HT_U8, HT_U16, HT_U32, HT_I64};
     static const int64_t steps[] = {2, 3, 7, -1, -2};
     for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)

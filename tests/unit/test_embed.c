@@ -26,9 +26,8 @@ static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
 
 static ht_embeddings *embed(ht_model *m, const int32_t *const *ids, const size_t *n_ids, size_t n,
                             const ht_embed_options *o) {
-    ht_error err = {0};
     ht_embeddings *e;
-    if (ht_embed_ids(m, ids, n_ids, n, o, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_embed_ids, m, ids, n_ids, n, o, &e);
     assert_int_equal(e->n, n);
     assert_int_equal(e->hidden, m->config->hidden);
     return e;
@@ -72,8 +71,7 @@ static double check_pooled(ht_model *m, const int32_t *ids, size_t n, ht_pooling
     return most / largest;
 }
 
-static void golden(void **state) {
-    (void)state;
+UNIT_TEST(golden) {
     ht_json *document = json_file("tests/golden/embed.json");
     const ht_json *cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) > 20);
@@ -81,9 +79,7 @@ static void golden(void **state) {
         const ht_json *c = ht_json_array_get(cases, i), *list = ht_json_object_get(c, "ids");
         const char *name = ht_json_string_value(ht_json_object_get(c, "checkpoint"));
         const size_t n = ht_json_array_size(list);
-        int32_t *ids = malloc(n * sizeof *ids);
-        assert_non_null(ids);
-        for (size_t k = 0; k < n; k++) ids[k] = (int32_t)ht_json_integer_value(ht_json_array_get(list, k));
+        int32_t *ids = json_ids(list);
         ht_model *m = load(name, HT_PRECISION_REFERENCE, HT_F32);
         const double last = check_pooled(m, ids, n, HT_POOLING_LAST, ht_json_object_get(c, "last"));
         const double mean = check_pooled(m, ids, n, HT_POOLING_MEAN, ht_json_object_get(c, "mean"));
@@ -97,13 +93,6 @@ static void golden(void **state) {
 
 /* ---- the head ---- */
 
-static int32_t *some_ids(const ht_model *m, int n, int salt) {
-    int32_t *ids = malloc((size_t)n * sizeof *ids);
-    assert_non_null(ids);
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31 + salt) % (uint32_t)m->vocab);
-    return ids;
-}
-
 static bool copy_row(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
     (void)first;
     memcpy(user, logits + (n_rows - 1) * vocab, (size_t)vocab * sizeof *logits);
@@ -115,33 +104,30 @@ static void check_head(ht_model *m, const float *hidden, const float *logits) {
     const ht_decoder_weights *d = ht_weights_decoder(m->weights);
     ht_scope *s = ht_scope_new(m->stream);
     ht_ctx c = {.s = s};
-    ht_error err = {0};
     const void *values;
     ht_array *h = ht_array_from(s, hidden, HT_F32, (int64_t[]){1, m->config->hidden}, 2);
     ht_array *y = ht_linear(&c, h, &d->head);
     if (m->config->final_softcap > 0) y = ht_softcap(s, y, m->config->final_softcap);
-    if (ht_array_data(s, y, &values, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_data, s, y, &values);
     assert_memory_equal(values, logits, (size_t)m->vocab * sizeof *logits);
     ht_scope_free(s);
 }
 
 /* Hidden states are those of which the logits of a session are made, to the bit, with adapters, too. */
-static void head_gives_the_logits(void **state) {
-    (void)state;
+UNIT_TEST(head_gives_the_logits) {
     static const char *const names[] = {"llama-f32",  "llama-q4_1.gguf",  "qwen2-sliding-f16",  "qwen3-moe-f32",
                                         "gemma2-f32", "gemma3-q5_1.gguf", "gemma4-shared-bf16", "gemma4-experts-bf16"};
     enum { N = 40 };
     for (size_t c = 0; c < 2 * sizeof names / sizeof *names; c++) {
         ht_model *m = load(names[c / 2], HT_PRECISION_HIGH, HT_F16);
         ht_adapter *adapter = c % 2 ? test_adapter_for(m, 3, 2, c) : NULL;
-        int32_t *ids = some_ids(m, N, 3);
+        int32_t *ids = checkpoint_ids(m, N, 3);
         float *logits = malloc((size_t)m->vocab * sizeof *logits);
         assert_non_null(logits);
         ht_session *s;
-        ht_error err = {0};
-        assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
-        assert_int_equal(ht_session_set_adapters(s, &adapter, NULL, adapter != NULL, &err), HT_OK);
-        assert_int_equal(ht_session_forward(s, ids, N, NULL, copy_row, logits, &err), HT_OK);
+        assert_works(ht_session_new, m, NULL, &s);
+        assert_works(ht_session_set_adapters, s, &adapter, NULL, adapter != NULL);
+        assert_works(ht_session_forward, s, ids, N, NULL, copy_row, logits);
         ht_embeddings *e = embed_one(m, ids, N,
                                      OPTIONS_AT(ht_embed_options, with.normalize = false, with.adapters = &adapter,
                                                 with.n_adapters = adapter != NULL));
@@ -173,7 +159,7 @@ static texts make_texts(const ht_model *m) {
         const int length = lengths[i % n_lengths];
         const int most = test_is_late() ? 30 : (int)m->context; /* plain kernels take their time */
         t.n[i] = (size_t)(length < most ? length : most);
-        t.ids[i] = some_ids(m, (int)t.n[i], (int)i);
+        t.ids[i] = checkpoint_ids(m, (int)t.n[i], (int)i);
     }
     return t;
 }
@@ -192,8 +178,7 @@ static ht_embeddings *embed_texts(ht_model *m, const texts *t, ht_pooling poolin
 }
 
 /* A session's chunks are not a text's: the mean is made of rows that came in other chunks, on another number of threads. */
-static void company_changes_nothing(void **state) {
-    (void)state;
+UNIT_TEST(company_changes_nothing) {
     static const char *const names[] = {"llama-q4_1.gguf", "gemma3-f32", "gemma4-shared-bf16", "qwen3-moe-f32"};
     for (size_t c = 0; c < sizeof names / sizeof *names; c++)
         for (int pooling = HT_POOLING_LAST; pooling <= HT_POOLING_MEAN; pooling++) {
@@ -233,10 +218,9 @@ static void *call(void *arg) {
 
 static void generate(ht_model *m, const int32_t *ids, int32_t n, int32_t *out) {
     ht_session *s;
-    ht_error err = {0};
-    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    assert_works(ht_session_new, m, NULL, &s);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true);
-    if (ht_generate(s, ids, (size_t)n, &o, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate, s, ids, (size_t)n, &o, NULL, NULL, NULL);
     memcpy(out, ht_session_tokens(s) + n, ANSWER * sizeof *out);
     ht_session_free(s);
 }
@@ -248,8 +232,7 @@ static void *answer(void *arg) {
 }
 
 /* Embeddings and answers under way at once, each as alone. */
-static void beside_answers(void **state) {
-    (void)state;
+UNIT_TEST(beside_answers) {
     ht_model *m = load_slots("llama-q4_1.gguf", 2);
     texts t = make_texts(m);
     int32_t alone[ANSWER];
@@ -276,20 +259,17 @@ static void beside_answers(void **state) {
 
 /* ---- texts ---- */
 
-static void texts_are_their_ids(void **state) {
-    (void)state;
+UNIT_TEST(texts_are_their_ids) {
     ht_model *m = tiny_load(&(tiny_options){0});
     static const char *const given[] = {"hello world", "a", "hello <|im_end|>"};
     ht_embeddings *e;
-    ht_error err = {0};
-    if (ht_embed_text(m, given, 3, NULL, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_embed_text, m, given, 3, NULL, &e);
     assert_int_equal(e->n_failed, 0);
     for (size_t i = 0; i < 3; i++) {
         int32_t *ids;
         size_t n;
-        assert_int_equal(ht_tokenizer_encode(ht_model_tokenizer(m), given[i], strlen(given[i]),
-                                             HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &ids, &n, &err),
-                         HT_OK);
+        assert_works(ht_tokenizer_encode, ht_model_tokenizer(m), given[i], strlen(given[i]),
+                     HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &ids, &n);
         ht_embeddings *one = embed_one(m, ids, n, NULL);
         assert_string_equal(e->embeddings[i].message, "");
         assert_int_equal(e->embeddings[i].n_tokens, n);
@@ -298,7 +278,7 @@ static void texts_are_their_ids(void **state) {
         ht_ids_free(ids);
     }
     ht_embeddings_free(e);
-    if (ht_embed_text(m, NULL, 0, NULL, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_embed_text, m, NULL, 0, NULL, &e);
     assert_int_equal(e->n, 0);
     ht_embeddings_free(e);
     ht_model_free(m);
@@ -306,8 +286,7 @@ static void texts_are_their_ids(void **state) {
 
 /* ---- what fails ---- */
 
-static void failures_are_their_own(void **state) {
-    (void)state;
+UNIT_TEST(failures_are_their_own) {
     enum { N = 6, CONTEXT = 64 };
     ht_model *m = tiny_load(&(tiny_options){.context = CONTEXT, .nan_token = 65});
     int32_t good[CONTEXT + 1], outside[] = {3, TINY_VOCAB}, nan[] = {70, 65, 71};
@@ -342,15 +321,12 @@ static void failures_are_their_own(void **state) {
 
 static void refuse(ht_model *m, const ht_embed_options *o, ht_status status, const char *says) {
     const int32_t ids[] = {1, 2, 3};
-    ht_error err = {0};
     ht_embeddings *e = (ht_embeddings *)1;
-    assert_int_equal(ht_embed_ids(m, (const int32_t *const[]){ids}, (const size_t[]){3}, 1, o, &e, &err), status);
+    assert_fails(status, says, ht_embed_ids, m, (const int32_t *const[]){ids}, (const size_t[]){3}, 1, o, &e);
     assert_null(e);
-    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
     refuse(m, OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)7), HT_ERR_ARGUMENT, "no pooling 7");
     refuse(m, OPTIONS_AT(ht_embed_options, with.n_adapters = -1), HT_ERR_ARGUMENT, "-1 adapters");
@@ -360,9 +336,8 @@ static void refusals(void **state) {
     ht_cancel cancel = {0};
     ht_cancel_request(&cancel);
     refuse(m, OPTIONS_AT(ht_embed_options, with.cancel = &cancel), HT_ERR_CANCELLED, "cancelled after 0 of 1 text");
-    ht_error err = {0};
     ht_embeddings *e;
-    assert_int_equal(ht_embed_text(m, (const char *const[]){"a"}, 1, NULL, &e, &err), HT_ERR_UNSUPPORTED);
+    assert_fails(HT_ERR_UNSUPPORTED, "", ht_embed_text, m, (const char *const[]){"a"}, 1, NULL, &e);
     assert_null(e);
     ht_model_free(m);
 }
@@ -380,8 +355,7 @@ static void on_progress(double done, void *user) {
     if (++s->calls == s->most) ht_cancel_request(&s->cancel);
 }
 
-static void progress_and_cancellation(void **state) {
-    (void)state;
+UNIT_TEST(progress_and_cancellation) {
     ht_model *m = load_slots("llama-f32", 2);
     texts t = make_texts(m);
     seen s = {0};
@@ -401,8 +375,7 @@ static void progress_and_cancellation(void **state) {
 }
 
 /* Without a pooling of its own, a call has the checkpoint's. */
-static void pooling_of_the_checkpoint(void **state) {
-    (void)state;
+UNIT_TEST(pooling_of_the_checkpoint) {
     static const char *const names[] = {"last", "mean", "cls", ""};
     const int32_t ids[] = {3, 14, 15, 9, 26};
     const ht_embed_options usual = DEFAULTS(ht_embed_options);
@@ -421,13 +394,12 @@ static void pooling_of_the_checkpoint(void **state) {
         ht_embeddings_free(wanted);
     }
     m->config->pooling = "rank";
-    ht_error err = {0};
     ht_embeddings *e;
     const int32_t *all = ids;
     const size_t n = 5;
     assert_int_equal(ht_model_pooling(m), HT_POOLING_MODEL);
-    assert_int_equal(ht_embed_ids(m, &all, &n, 1, &usual, &e, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "pooling is `rank`, which is not supported; choose one"));
+    assert_fails(HT_ERR_UNSUPPORTED, "pooling is `rank`, which is not supported; choose one", ht_embed_ids, m, &all, &n,
+                 1, &usual, &e);
     ht_embeddings_free(embed_one(m, ids, 5, OPTIONS_AT(ht_embed_options, with.pooling = HT_POOLING_MEAN)));
     ht_embeddings_free(first);
     ht_model_free(m);

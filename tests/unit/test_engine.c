@@ -18,16 +18,14 @@
 
 /* ---- bits ---- */
 
-static void answers_are_as_alone(void **state) {
-    (void)state;
+UNIT_TEST(answers_are_as_alone) {
     for (int m = 0; m < N_MODELS; m++) {
         ht_engine *e = open_engine(m, NULL);
         for (int again = 0; again < 2; again++) {
             asked a[QUESTIONS] = {0};
-            ht_error err = {0};
             for (int i = 0; i < QUESTIONS; i++) {
                 a[i].q = &questions[m][i];
-                if (submit(e, m, &a[i], &err)) fail_msg("%s", err.message);
+                assert_works(submit, e, m, &a[i]);
             }
             ht_engine_wait(e, 0);
             for (int i = 0; i < QUESTIONS; i++) {
@@ -86,22 +84,19 @@ static void run_schedule(int number) {
     assert_int_equal(in_use(m), before);
 }
 
-static void random_schedules(void **state) {
-    (void)state;
+UNIT_TEST(random_schedules) {
     for (int i = 0; i < test_cases(TEST_SLOW ? 6 : 30, 1000); i++) run_schedule(i);
 }
 
 /* Several requests that do not fit at once, each of which does. */
-static void setting_back(void **state) {
-    (void)state;
+UNIT_TEST(setting_back) {
     for (int m = 0; m < N_MODELS; m++) {
         const size_t page = ht_cache_bytes(models[m], 256, 512);
         ht_engine *e = open_engine(m, OPTIONS_AT(ht_engine_options, with.kv_bytes = 3 * page));
         asked a[6] = {0};
-        ht_error err = {0};
         for (int i = 0; i < 6; i++) {
             a[i].q = &questions[m][i % 2 ? 9 : 2]; /* of 256 and 300 tokens, and more to come */
-            if (submit(e, m, &a[i], &err)) fail_msg("%s", err.message);
+            assert_works(submit, e, m, &a[i]);
         }
         ht_engine_wait(e, 0);
         for (int i = 0; i < 6; i++) {
@@ -119,14 +114,12 @@ static void collect_end(const ht_answer_report *report, void *user) {
 }
 
 /* Several answers share their prompt, and answer i is that of seed + i. */
-static void answers_of_one_prompt(void **state) {
-    (void)state;
+UNIT_TEST(answers_of_one_prompt) {
     enum { N = 5 };
     for (int m = 0; m < N_MODELS; m++)
         for (int cached = 0; cached < 2; cached++) {
             question alone[N];
             asked a[N] = {0};
-            ht_error err = {0};
             for (int i = 0; i < N; i++) {
                 alone[i] = questions[m][5];
                 alone[i].max_tokens = 12;
@@ -139,7 +132,7 @@ static void answers_of_one_prompt(void **state) {
             const ht_generate_options o = options_of(&alone[0]);
             const ht_request r = OPTIONS(ht_request, with.ids = alone->ids, with.n_ids = alone->n, with.options = &o,
                                          with.n = N, with.end = collect_end, with.user = a);
-            if (ht_engine_submit(e, &r, NULL, &err)) fail_msg("%s", err.message);
+            assert_works(ht_engine_submit, e, &r, NULL);
             ht_engine_wait(e, 0);
             int64_t computed = 0;
             for (int i = 0; i < N; i++) {
@@ -152,18 +145,16 @@ static void answers_of_one_prompt(void **state) {
         }
 }
 
-static void warming(void **state) {
-    (void)state;
+UNIT_TEST(warming) {
     ht_engine *e = open_engine(0, NULL);
-    ht_error err = {0};
     ht_reuse reuse;
     const question *q = &questions[0][6];
     const ht_request r = OPTIONS(ht_request, with.ids = q->ids, with.n_ids = 500);
-    assert_int_equal(ht_engine_warm(e, &r, &reuse, &err), HT_OK);
+    assert_works(ht_engine_warm, e, &r, &reuse);
     assert_int_equal(reuse.computed, 500);
     assert_int_equal(reuse.end, HT_REUSE_NEW);
     asked a = {.q = q};
-    assert_int_equal(submit(e, 0, &a, &err), HT_OK);
+    assert_works(submit, e, 0, &a);
     ht_engine_wait(e, a.ticket);
     check_answer(&a, "after warming");
     assert_int_equal(a.reuse.reused, 500);
@@ -173,8 +164,7 @@ static void warming(void **state) {
 
 /* ---- one request's affairs ---- */
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     const size_t page = ht_cache_bytes(models[0], 256, 512);
     ht_engine *e = open_engine(0, OPTIONS_AT(ht_engine_options, with.kv_bytes = 2 * page, with.queue = 2));
     ht_error err = {0};
@@ -185,8 +175,7 @@ static void refusals(void **state) {
     assert_non_null(strstr(err.message, "512"));
     assert_int_equal(a.ticket, 0);
     ht_request r = OPTIONS(ht_request, with.ids = a.q->ids, with.n_ids = 4, with.n = 3);
-    assert_int_equal(ht_engine_submit(e, &r, &ticket, &err), HT_ERR_BUSY);
-    assert_non_null(strstr(err.message, "2 may wait"));
+    assert_fails(HT_ERR_BUSY, "2 may wait", ht_engine_submit, e, &r, &ticket);
     r.n = 0;
     assert_int_equal(ht_engine_submit(e, &r, &ticket, &err), HT_ERR_ARGUMENT);
     r.n = 1;
@@ -218,8 +207,7 @@ static void refusals(void **state) {
                      HT_ERR_ARGUMENT);
 }
 
-static void steps_are_as_long_as_the_device_has_them(void **state) {
-    (void)state;
+UNIT_TEST(steps_are_as_long_as_the_device_has_them) {
     ht_engine *e = open_engine(0, NULL);
     assert_int_equal(e->o.step_tokens, models[0]->device->step_rows);
     ht_engine_close(e);
@@ -229,11 +217,9 @@ static void steps_are_as_long_as_the_device_has_them(void **state) {
 }
 
 /* Answers end with LENGTH where the engine's memory does. */
-static void memory_ends_an_answer(void **state) {
-    (void)state;
+UNIT_TEST(memory_ends_an_answer) {
     const size_t page = ht_cache_bytes(models[0], 256, 512);
     ht_engine *e = open_engine(0, OPTIONS_AT(ht_engine_options, with.kv_bytes = page));
-    ht_error err = {0};
     question q = questions[0][1];
     q.max_tokens = 4000;
     asked a = {.q = &q};
@@ -245,7 +231,7 @@ static void memory_ends_an_answer(void **state) {
     r.ids = ids;
     r.n_ids = 250;
     a.engine = e;
-    assert_int_equal(ht_engine_submit(e, &r, &a.ticket, &err), HT_OK);
+    assert_works(ht_engine_submit, e, &r, &a.ticket);
     ht_engine_wait(e, 0);
     assert_int_equal(a.status, HT_OK);
     assert_int_equal(a.metrics.finish, HT_FINISH_LENGTH);
@@ -253,14 +239,12 @@ static void memory_ends_an_answer(void **state) {
     ht_engine_close(e);
 }
 
-static void a_nan_ends_its_request_alone(void **state) {
-    (void)state;
+UNIT_TEST(a_nan_ends_its_request_alone) {
     ht_engine *e = open_engine(0, NULL);
-    ht_error err = {0};
     question bad = questions[0][1];
     bad.ids[bad.n - 1] = NAN_TOKEN;
     asked a[3] = {{.q = &questions[0][2]}, {.q = &bad}, {.q = &questions[0][3]}};
-    for (int i = 0; i < 3; i++) assert_int_equal(submit(e, 0, &a[i], &err), HT_OK);
+    for (int i = 0; i < 3; i++) assert_works(submit, e, 0, &a[i]);
     ht_engine_wait(e, 0);
     check_answer(&a[0], "beside a NaN");
     check_answer(&a[2], "beside a NaN");
@@ -285,22 +269,20 @@ static void note_late(const ht_answer_report *report, void *user) {
 }
 
 /* Of work for minutes, some is done; of what waits when its time has passed, nothing. */
-static void deadlines(void **state) {
-    (void)state;
+UNIT_TEST(deadlines) {
     enum { N = 200 };
     ht_engine *e = open_engine(0, OPTIONS_AT(ht_engine_options, with.sequences = 1));
-    ht_error err = {0};
     question q = questions[0][1];
     q.max_tokens = 3000;
     late first = {0}, second = {0};
     const ht_generate_options o = options_of(&q);
     ht_request r = OPTIONS(ht_request, with.ids = q.ids, with.n_ids = q.n, with.options = &o, with.n = N,
                            with.deadline = 0.2, with.end = note_late, with.user = &first);
-    assert_int_equal(ht_engine_submit(e, &r, NULL, &err), HT_OK);
+    assert_works(ht_engine_submit, e, &r, NULL);
     r.user = &second;
     r.n = 1;
     r.deadline = 1e-6;
-    assert_int_equal(ht_engine_submit(e, &r, NULL, &err), HT_OK);
+    assert_works(ht_engine_submit, e, &r, NULL);
     ht_engine_wait(e, 0);
     assert_int_equal(first.ends, N);
     assert_true(first.cancelled > 0 && first.generated > 0);
@@ -353,8 +335,7 @@ static size_t without_cache(ht_engine *e) {
 }
 
 /* Of tiny requests a tenth is cancelled, and a tenth more than the queue takes. */
-static void many_requests(void **state) {
-    (void)state;
+UNIT_TEST(many_requests) {
     const int n = test_cases(TEST_SLOW ? 100 : 200, 20000);
     question small[SMALL];
     soaked one[2][SMALL];

@@ -42,25 +42,23 @@ static void open_gate(gate *g) {
 }
 
 /* Readers that block for good hold up nobody: the others are answered meanwhile. */
-static void slow_callbacks(void **state) {
-    (void)state;
+UNIT_TEST(slow_callbacks) {
     enum { SLOW = 5 };
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     ht_engine *e = open_engine(0, NULL);
-    ht_error err = {0};
     question q = questions[0][1];
     q.max_tokens = 30;
     const ht_generate_options o = options_of(&q);
     for (int i = 0; i < SLOW; i++) {
         const ht_request r = OPTIONS(ht_request, with.ids = q.ids, with.n_ids = q.n, with.options = &o,
                                      with.piece = wait_at_gate, with.user = &g);
-        assert_int_equal(ht_engine_submit(e, &r, NULL, &err), HT_OK);
+        assert_works(ht_engine_submit, e, &r, NULL);
     }
     while (atomic_load(&g.blocked) < SLOW) sched_yield();
     asked a[QUESTIONS] = {0};
     for (int i = 0; i < QUESTIONS; i++) {
         a[i].q = &questions[0][i];
-        assert_int_equal(submit(e, 0, &a[i], &err), HT_OK);
+        assert_works(submit, e, 0, &a[i]);
     }
     for (int i = 0; i < QUESTIONS; i++) {
         ht_engine_wait(e, a[i].ticket);
@@ -72,8 +70,7 @@ static void slow_callbacks(void **state) {
 }
 
 /* The length of a prompt is told while its request lives, as it was submitted. */
-static void prompt_tokens(void **state) {
-    (void)state;
+UNIT_TEST(prompt_tokens) {
     enum { N = 3 };
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     ht_engine *e = open_engine(0, NULL);
@@ -103,8 +100,7 @@ static uint64_t rounds(ht_engine *e) {
 }
 
 /* An answer that has ended by its deadline, and whose reader blocks, is nothing that the engine's thread looks after. */
-static void the_engine_sleeps_beside_a_blocked_reader(void **state) {
-    (void)state;
+UNIT_TEST(the_engine_sleeps_beside_a_blocked_reader) {
     gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
     ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1));
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
@@ -136,8 +132,7 @@ static void submit_another(const ht_answer_report *report, void *user) {
     (void)ht_engine_submit(c->engine, &r, NULL, NULL);
 }
 
-static void submitting_from_callbacks(void **state) {
-    (void)state;
+UNIT_TEST(submitting_from_callbacks) {
     ht_engine *e = open_engine(0, NULL);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2);
     chain c = {.engine = e, .q = &questions[0][7], .left = 20};
@@ -181,8 +176,7 @@ static bool have_called(ht_engine *e, _Atomic int *done) {
 }
 
 /* Those that wait in an engine which is closed come out of it. */
-static void closing_beside_calls(void **state) {
-    (void)state;
+UNIT_TEST(closing_beside_calls) {
     for (int i = 0; i < test_cases(TEST_SLOW ? 12 : 30, 1000); i++) {
         ht_engine *e = open_engine(1, OPTIONS_AT(ht_engine_options, with.sequences = 1 + i % 3, with.step_tokens = 16));
         const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 3000, with.ignore_eos = true);
@@ -224,8 +218,7 @@ static void submit_always(const ht_answer_report *report, void *user) {
     if (status && status != HT_ERR_CANCELLED) p->other = true;
 }
 
-static void closing_beside_callbacks(void **state) {
-    (void)state;
+UNIT_TEST(closing_beside_callbacks) {
     const size_t before = in_use(0);
     for (int i = 0; i < test_cases(TEST_SLOW ? 40 : 100, 1000); i++) {
         persistent p = {.engine = open_engine(0, NULL)};
@@ -256,8 +249,7 @@ static void note_end(const ht_answer_report *report, void *user) {
 }
 
 /* The highest priority first, and of these the first. They are long, so that one has ended, and said so, well before the next. */
-static void priorities(void **state) {
-    (void)state;
+UNIT_TEST(priorities) {
     enum { N = 4, LONG = 1200 };
     static const int32_t priority[N] = {0, 3, -1, 3};
     static const int expected[N] = {1, 3, 0, 2};
@@ -297,18 +289,16 @@ static void *generate_alone(void *user) {
     return same ? user : NULL;
 }
 
-static void beside_sessions(void **state) {
-    (void)state;
+UNIT_TEST(beside_sessions) {
     enum { THREADS = 4 };
     ht_engine *e = open_engine(0, NULL);
     asked a[QUESTIONS] = {0};
     pthread_t threads[THREADS];
-    ht_error err = {0};
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, generate_alone, &questions[0][3 + 2 * i]), 0);
     for (int i = 0; i < QUESTIONS; i++) {
         a[i].q = &questions[0][i];
-        assert_int_equal(submit(e, 0, &a[i], &err), HT_OK);
+        assert_works(submit, e, 0, &a[i]);
     }
     for (int i = 0; i < THREADS; i++) {
         void *same;
@@ -344,8 +334,7 @@ static bool add_plain(const char *bytes, size_t n, void *user) {
 
 static void end_text(const ht_answer_report *report, void *user) { ((text *)user)->status = report->status; }
 
-static void texts_and_conversations(void **state) {
-    (void)state;
+UNIT_TEST(texts_and_conversations) {
     ht_error err = {0};
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true);
     text alone[2] = {0}, together[2] = {0};
@@ -367,7 +356,7 @@ static void texts_and_conversations(void **state) {
             r.chat = chat;
         else
             r.text = "Once upon a time";
-        if (ht_engine_submit(e, &r, NULL, &err)) fail_msg("%s", err.message);
+        assert_works(ht_engine_submit, e, &r, NULL);
     }
     ht_chat_free(chat); /* the engine has a hold on it */
     ht_engine_wait(e, 0);

@@ -1,7 +1,5 @@
 /* What an engine reports of its prefix cache: every reason why not more of a prompt was there, with its numbers; and nothing
  * of what was asked with another salt. */
-#include "device/device.h"
-#include "models/model.h"
 #include "support/adapters.h"
 #include "support/engine_run.h"
 #include "support/options.h"
@@ -34,13 +32,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* Bytes of a page of all layers. */
-static size_t node_bytes(const ht_model *m) {
-    size_t bytes = 0;
-    for (int32_t l = 0; l < m->n_kv_layers; l++) bytes += m->device->kv->page_bytes(&m->kv[l].shape);
-    return bytes;
-}
-
 /* An answer with the tokens that it has alone. */
 static ht_reuse ask(ht_engine *e, ht_model *m, const int32_t *token, size_t n, const engine_question *how) {
     const engine_answer is = engine_ask(e, token, n, how), want = engine_alone(m, token, n, how);
@@ -58,8 +49,7 @@ static void expect(ht_reuse is, ht_reuse_end end, int64_t cached, int64_t reused
     assert_int_equal(is.kept_token, 0);
 }
 
-static void new_all_and_ends(void **state) {
-    (void)state;
+UNIT_TEST(new_all_and_ends) {
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     expect(engine_warm(e, ids, 300, NULL), HT_REUSE_NEW, 0, 0);
     expect(ask(e, growing, ids, 300, NULL), HT_REUSE_ALL, 300, 299);
@@ -82,8 +72,7 @@ static void new_all_and_ends(void **state) {
     ht_engine_close(e);
 }
 
-static void another_token(void **state) {
-    (void)state;
+UNIT_TEST(another_token) {
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     static const int places[] = {400, 256, 511, 3, 0};
     (void)engine_warm(e, ids, 600, NULL);
@@ -105,8 +94,7 @@ static void another_token(void **state) {
     ht_engine_close(e);
 }
 
-static void too_short(void **state) {
-    (void)state;
+UNIT_TEST(too_short) {
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     expect(ask(e, growing, ids, 5, NULL), HT_REUSE_SHORT, 0, 0);
     (void)engine_warm(e, ids, 100, NULL);
@@ -116,9 +104,8 @@ static void too_short(void **state) {
     ht_engine_close(e);
 }
 
-static void evicted(void **state) {
-    (void)state;
-    ht_engine *e = engine_open(growing, 0, 2 * node_bytes(growing));
+UNIT_TEST(evicted) {
+    ht_engine *e = engine_open(growing, 0, 2 * engine_node_bytes(growing));
     (void)engine_warm(e, ids, 512, NULL);
     expect(ask(e, growing, ids, 500, NULL), HT_REUSE_ALL, 500, 499);
     (void)engine_warm(e, other, 256, NULL); /* in the place of the second page */
@@ -127,12 +114,11 @@ static void evicted(void **state) {
     expect(ask(e, growing, ids, 520, NULL), HT_REUSE_EVICTED, 0, 0);
     expect(engine_warm(e, ids, 512, &(engine_question){.salt = "other"}), HT_REUSE_NEW, 0, 0);
     assert_true(ht_engine_get_statistics(e).prefix_evicted > 0);
-    assert_true(ht_engine_get_statistics(e).prefix_bytes <= 2 * node_bytes(growing));
+    assert_true(ht_engine_get_statistics(e).prefix_bytes <= 2 * engine_node_bytes(growing));
     ht_engine_close(e);
 }
 
-static void other_adapters(void **state) {
-    (void)state;
+UNIT_TEST(other_adapters) {
     ht_adapter *a = test_adapter_for(growing, 2, 1, 5), *b = test_adapter_for(growing, 2, 1, 6);
     ht_engine *e = engine_open(growing, 0, SIZE_MAX);
     const engine_question with_a = {.adapter = a}, half_a = {.adapter = a, .scale = 0.5f}, with_b = {.adapter = b};
@@ -151,9 +137,8 @@ static void other_adapters(void **state) {
 
 /* A budget of two pages and a half: the third is kept again and again as the prompt grows, at last without its sliding layers,
  * and then there is room for it. */
-static void keys_out_of_the_window(void **state) {
-    (void)state;
-    ht_engine *e = engine_open(sliding, 64, node_bytes(sliding) * 5 / 2);
+UNIT_TEST(keys_out_of_the_window) {
+    ht_engine *e = engine_open(sliding, 64, engine_node_bytes(sliding) * 5 / 2);
     (void)engine_warm(e, ids, 1280, NULL);
     expect(ask(e, sliding, ids, 700, NULL), HT_REUSE_WINDOW, 700, 512);
     ht_engine_close(e);
@@ -165,8 +150,7 @@ static void keys_out_of_the_window(void **state) {
     ht_engine_close(e);
 }
 
-static void no_prefix_cache(void **state) {
-    (void)state;
+UNIT_TEST(no_prefix_cache) {
     ht_engine *e = engine_open(growing, 0, 0);
     for (int i = 0; i < 2; i++) {
         expect(ask(e, growing, ids, 300, NULL), HT_REUSE_OFF, 0, 0);
@@ -179,8 +163,7 @@ static void no_prefix_cache(void **state) {
 }
 
 /* What others ask with another salt leaves no trace: each report is that of an engine of one's own, with room and without. */
-static void another_salt_never_shows(void **state) {
-    (void)state;
+UNIT_TEST(another_salt_never_shows) {
     ht_adapter *a = test_adapter_for(growing, 2, 1, 5);
     const engine_question mine = {.salt = "mine"}, yours = {.salt = "yours"}, with = {.salt = "mine", .adapter = a};
     static const size_t lengths[] = {5, 9, 100, 256, 300, 600};
@@ -198,7 +181,7 @@ static void another_salt_never_shows(void **state) {
     }
     ht_engine_close(own);
     ht_engine_close(e);
-    e = engine_open(growing, 0, node_bytes(growing)); /* and when it had to go */
+    e = engine_open(growing, 0, engine_node_bytes(growing)); /* and when it had to go */
     (void)engine_warm(e, ids, 256, &mine);
     (void)engine_warm(e, other, 256, &yours);
     expect(engine_warm(e, ids, 256, &yours), HT_REUSE_NEW, 0, 0);

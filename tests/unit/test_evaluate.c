@@ -34,9 +34,8 @@ static void check_near(const ht_json *c, const char *key, double found) {
 static void check_case(const ht_json *c) {
     const ht_json *list = ht_json_object_get(c, "ids");
     size_t n = ht_json_array_size(list);
-    int32_t *ids = calloc(n, sizeof *ids);
-    assert_true(ids && n > 0);
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(list, i));
+    int32_t *ids = json_ids(list);
+    assert_true(n > 0);
     const char *other = ht_json_string_value(ht_json_object_get(c, "other"));
     ht_model *m = load(ht_json_string_value(ht_json_object_get(c, "checkpoint"))),
              *reference = other ? load(other) : NULL;
@@ -44,8 +43,7 @@ static void check_case(const ht_json *c) {
         OPTIONS(ht_evaluate_options, with.window = (int32_t)ht_json_integer_value(ht_json_object_get(c, "window")),
                 with.reference = reference);
     ht_evaluation *r;
-    ht_error err = {0};
-    if (ht_evaluate_ids(m, ids, n, &o, &r, &err)) fail_msg("%s", err.message);
+    assert_works(ht_evaluate_ids, m, ids, n, &o, &r);
     assert_true(r->n_tokens == (int64_t)n);
     assert_int_equal(r->n_scored, ht_json_integer_value(ht_json_object_get(c, "scored")));
     check_near(c, "mean_nll", r->mean_nll);
@@ -69,8 +67,7 @@ static void check_case(const ht_json *c) {
     free(ids);
 }
 
-static void against_transformers(void **state) {
-    (void)state;
+UNIT_TEST(against_transformers) {
     ht_json *document = json_file("tests/golden/perplexity.json");
     size_t i;
     ht_json *c;
@@ -85,15 +82,13 @@ enum { N = 200 };
 
 static ht_evaluation evaluate(ht_model *m, const int32_t *ids, size_t n, ht_evaluate_options o) {
     ht_evaluation *made, r;
-    ht_error err = {0};
-    if (ht_evaluate_ids(m, ids, n, &o, &made, &err)) fail_msg("%s", err.message);
+    assert_works(ht_evaluate_ids, m, ids, n, &o, &made);
     r = *made;
     ht_evaluation_free(made);
     return r;
 }
 
-static void windows(void **state) {
-    (void)state;
+UNIT_TEST(windows) {
     ht_model *m = tiny_load(&(tiny_options){.context = 256});
     int32_t ids[N];
     tiny_ids(ids, N, 3);
@@ -111,8 +106,7 @@ static void windows(void **state) {
     ht_model_free(m);
 }
 
-static void with_itself(void **state) {
-    (void)state;
+UNIT_TEST(with_itself) {
     ht_model *m = tiny_load(&(tiny_options){0});
     int32_t ids[N];
     tiny_ids(ids, N, 4);
@@ -135,8 +129,7 @@ static void stop_at_half(double done, void *user) {
     if (done >= 0.5) ht_cancel_request(&h->flag);
 }
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     ht_model *m = tiny_load(&(tiny_options){.context = 256}), *other = load("llama-f32");
     int32_t ids[N];
     tiny_ids(ids, N, 5);
@@ -179,11 +172,9 @@ static double divergence(const float *x, const float *y, int n) {
     return total;
 }
 
-static void rows(void **state) {
-    (void)state;
+UNIT_TEST(rows) {
     ht_device *device;
-    ht_error err = {0};
-    if (ht_device_open("cpu", NULL, &device, &err)) fail_msg("%s", err.message);
+    assert_works(ht_device_open, "cpu", NULL, &device);
     const ht_row_ops *ops = device->row_ops;
     static float x[VOCAB], y[VOCAB];
     for (double off = 1e-4; off < 20; off *= 10) {

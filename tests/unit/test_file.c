@@ -18,8 +18,7 @@ static void contains(const ht_error *err, const char *part) {
 }
 
 /* A shared file outlives the one it was shared from, and its name; both notice writing. */
-static void sharing(void **state) {
-    (void)state;
+UNIT_TEST(sharing) {
     char back[4];
     scratch_write("s", "0123456789", 10);
     ht_file *f, *shared;
@@ -53,8 +52,7 @@ static void sharing(void **state) {
     ht_file_close(f);
 }
 
-static void fetching(void **state) {
-    (void)state;
+UNIT_TEST(fetching) {
     char page[10000], back[100];
     for (size_t i = 0; i < sizeof page; i++) page[i] = (char)(i * 7);
     scratch_write("a", page, sizeof page);
@@ -103,8 +101,7 @@ static void fetching(void **state) {
 }
 
 /* What was fetched stays where it is while more is. */
-static void fetching_in_steps(void **state) {
-    (void)state;
+UNIT_TEST(fetching_in_steps) {
     enum { SIZE = 5000001 };
     unsigned char *bytes = malloc(SIZE);
     for (size_t i = 0; i < SIZE; i++) bytes[i] = (unsigned char)(i * 31 >> 8);
@@ -124,8 +121,7 @@ static void fetching_in_steps(void **state) {
     free(bytes);
 }
 
-static void reading_whole(void **state) {
-    (void)state;
+UNIT_TEST(reading_whole) {
     char *data = (void *)1;
     size_t size;
     ht_error err = {0};
@@ -144,8 +140,7 @@ static void reading_whole(void **state) {
     assert_int_equal(ht_file_read_all(scratch_path("absent"), 4, &data, &size, &err), HT_ERR_IO);
 }
 
-static void paths(void **state) {
-    (void)state;
+UNIT_TEST(paths) {
     char *p = ht_path_join("a", "b");
     assert_string_equal(p, "a/b");
     free(p);
@@ -177,8 +172,7 @@ static mode_t mode_of(const char *name) {
     return st.st_mode & 0777;
 }
 
-static void writing(void **state) {
-    (void)state;
+UNIT_TEST(writing) {
     ht_writer *w, *second;
     ht_error err = {0};
     mode_t mask = umask(027);
@@ -219,8 +213,7 @@ static void writing(void **state) {
     assert_true(S_ISLNK(st.st_mode));
 }
 
-static void unwritable_places(void **state) {
-    (void)state;
+UNIT_TEST(unwritable_places) {
     ht_writer *w = (void *)1;
     ht_error err = {0};
     assert_int_equal(ht_writer_open(scratch_path("none/a"), &w, &err), HT_ERR_IO);
@@ -240,8 +233,7 @@ static void unwritable_places(void **state) {
 }
 
 /* A full disk, by a limit on the size of files. */
-static void a_full_disk(void **state) {
-    (void)state;
+UNIT_TEST(a_full_disk) {
     struct rlimit old, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     small = (struct rlimit){.rlim_cur = 100, .rlim_max = old.rlim_max};
@@ -261,8 +253,7 @@ static void a_full_disk(void **state) {
     assert_int_equal(scratch_count(), 0);
 }
 
-static void checked_arithmetic(void **state) {
-    (void)state;
+UNIT_TEST(checked_arithmetic) {
     size_t n;
     int64_t i;
     assert_true(ht_add_size(SIZE_MAX - 1, 1, &n) && n == SIZE_MAX);

@@ -29,8 +29,7 @@ static int64_t first_by_values(ht_weight_type type, const unsigned char *blocks)
     return -1;
 }
 
-static void every_type(void **state) {
-    (void)state;
+UNIT_TEST(every_type) {
     static const uint8_t values[] = {0x00, 0x7C, 0x7E, 0x7F, 0x80, 0xFC, 0xFF};
     uint64_t seed = 5;
     for (int i = 0; i < HT_W_COUNT; i++) {
@@ -63,8 +62,7 @@ static void every_type(void **state) {
 }
 
 /* The first, and the last, of many. */
-static void places_are_found(void **state) {
-    (void)state;
+UNIT_TEST(places_are_found) {
     static float x[COLUMNS];
     static const int64_t places[] = {0, 1, 255, 256, 511, COLUMNS - 1};
     agree(HT_W_F32, (const unsigned char *)x, -1);

@@ -2,11 +2,11 @@
  * that were promised; what is refused or fails leaves nothing. */
 #include "base/half.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/tensor_read.h"
 #include "formats/gguf_write.h"
 #include "formats/json.h"
 #include "models/weights.h"
 #include "support/adapters.h"
+#include "support/checkpoints.h"
 #include "support/multiply.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -69,14 +69,6 @@ enum { N_MODELS = sizeof models / sizeof *models };
 
 /* ---- models and logits ---- */
 
-static const char *tiny(const char *name) {
-    static char path[2][160];
-    static int which;
-    which = !which;
-    snprintf(path[which], sizeof *path, "tests/golden/tiny/%s", name);
-    return path[which];
-}
-
 static ht_model *load(const char *path) {
     ht_error err = {0};
     ht_model *m;
@@ -134,22 +126,12 @@ static ht_fuse_report fuse(const char *model, ht_adapter *const *adapters, const
 
 static ht_fuse_options as(ht_dtype dtype) { return OPTIONS(ht_fuse_options, with.dtype = dtype); }
 
+static void empty_scratch(void) {
+    scratch_remove();
+    scratch_make();
+}
+
 /* ---- tensors ---- */
-
-static ht_checkpoint_files *open_files(const char *path) {
-    ht_error err = {0};
-    ht_checkpoint_files *c;
-    if (ht_checkpoint_open(path, &c, &err)) fail_msg("%s", err.message);
-    return c;
-}
-
-static bool is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
-
-static size_t elements(const ht_stored_tensor *t) {
-    int64_t n = 1;
-    for (int i = 0; i < t->n_dims; i++) n *= t->dims[i];
-    return (size_t)n;
-}
 
 static void name_of(const ht_stored_tensor *t, char name[256]) {
     snprintf(name, 256, "%.*s", (int)t->name_len, t->name);
@@ -162,7 +144,7 @@ static float rounded(float x, int type) {
 
 /* Floats of the result in its own type are those of the result in f32, rounded once; both have the same tensors. */
 static void check_rounding(const char *exact_path, const char *path) {
-    ht_checkpoint_files *exact = open_files(exact_path), *c = open_files(path);
+    ht_checkpoint_files *exact = checkpoint_files(exact_path), *c = checkpoint_files(path);
     ht_error err = {0};
     assert_int_equal(ht_checkpoint_n_tensors(exact), ht_checkpoint_n_tensors(c));
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
@@ -171,9 +153,9 @@ static void check_rounding(const char *exact_path, const char *path) {
         ht_checkpoint_tensor_at(c, i, &t);
         name_of(&t, name);
         assert_true(ht_checkpoint_find(exact, name, &wide));
-        const size_t n = elements(&t);
-        assert_int_equal(elements(&wide), n);
-        if (!is_float(t.type) || !n) continue;
+        const size_t n = (size_t)ht_elements(t.dims, t.n_dims);
+        assert_int_equal(ht_elements(wide.dims, wide.n_dims), n);
+        if (!ht_weight_is_float(t.type) || !n) continue;
         float *x = test_alloc(n * sizeof *x), *y = test_alloc(n * sizeof *y);
         assert_int_equal(ht_tensor_read_f32(&wide, (int64_t)n, x, &err), HT_OK);
         assert_int_equal(ht_tensor_read_f32(&t, (int64_t)n, y, &err), HT_OK);
@@ -188,12 +170,12 @@ static void check_rounding(const char *exact_path, const char *path) {
 }
 
 static int n_quantized(const char *path) {
-    ht_checkpoint_files *c = open_files(path);
+    ht_checkpoint_files *c = checkpoint_files(path);
     int n = 0;
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
         ht_stored_tensor t;
         ht_checkpoint_tensor_at(c, i, &t);
-        n += t.type >= 0 && !is_float(t.type);
+        n += t.type >= 0 && !ht_weight_is_float(t.type);
     }
     ht_checkpoint_close(c);
     return n;
@@ -204,12 +186,12 @@ static int n_quantized(const char *path) {
 static void check_values(const char *name, int64_t every) {
     static const float scales[2] = {1, -0.75f};
     const char *exact = out_of(name, "exact"), *own = out_of(name, "own"), *dense = out_of(name, "dense");
-    ht_model *m = load(tiny(name));
+    ht_model *m = load(tiny_checkpoint(name));
     ht_adapter *a[2] = {test_adapter_for(m, 3, every, 5), test_adapter_for(m, 20, 3 * every, 6)};
     float *base = run(m, NULL, NULL, 0), *want = run(m, a, scales, 2);
     const size_t n = n_logits(m);
 
-    const ht_fuse_report r = fuse(tiny(name), a, scales, 2, exact, as(HT_F32));
+    const ht_fuse_report r = fuse(tiny_checkpoint(name), a, scales, 2, exact, as(HT_F32));
     float *got = run_path(exact);
     const double off = test_difference(got, want, n), moved = test_difference(want, base, n);
     assert_true(off < 1e-5);
@@ -217,7 +199,7 @@ static void check_values(const char *name, int64_t every) {
     assert_true(r.n_changed > 0 && r.noise < 1e-6 && fabs(r.kept - 1) < 1e-6);
     free(got);
 
-    const ht_fuse_report r_own = fuse(tiny(name), a, scales, 2, own, as(HT_DTYPE_NONE));
+    const ht_fuse_report r_own = fuse(tiny_checkpoint(name), a, scales, 2, own, as(HT_DTYPE_NONE));
     got = run_path(own);
     const double off_own = test_difference(got, want, n);
     print_message("%-40s moved %.1e, off %.1e, in its own type %.1e\n", name, moved, off, off_own);
@@ -228,7 +210,7 @@ static void check_values(const char *name, int64_t every) {
 
     ht_fuse_options options = as(HT_F32);
     options.dense = true;
-    const ht_fuse_report r_dense = fuse(tiny(name), a, scales, 2, dense, options);
+    const ht_fuse_report r_dense = fuse(tiny_checkpoint(name), a, scales, 2, dense, options);
     got = run_path(dense);
     assert_true(test_difference(got, want, n) < 1e-5);
     assert_int_equal(n_quantized(dense), 0);
@@ -241,14 +223,12 @@ static void check_values(const char *name, int64_t every) {
     ht_model_free(m);
 }
 
-static void fused_models_answer_like_adapters(void **state) {
-    (void)state;
+UNIT_TEST(fused_models_answer_like_adapters) {
     for (int i = 0; i < N_MODELS; i++) {
         if (TEST_SLOW && i % 5) continue;
         check_values(models[i], i % 2 ? 2 : 1);
         assert_int_equal(scratch_count(), 3); /* nothing but what was asked for */
-        scratch_remove();
-        scratch_make();
+        empty_scratch();
     }
 }
 
@@ -266,12 +246,11 @@ static bool is_key(const ht_gguf_value *v, const char *key) {
 }
 
 /* All values and tensors in their order; the file type is a new one when most weights are floats now. */
-static void metadata_and_order_are_kept(void **state) {
-    (void)state;
-    ht_adapter *a = adapter_for(tiny("llama-q4_1.gguf"), 1);
+UNIT_TEST(metadata_and_order_are_kept) {
+    ht_adapter *a = adapter_for(tiny_checkpoint("llama-q4_1.gguf"), 1);
     const char *out = scratch_path("out.gguf");
-    fuse(tiny("llama-q4_1.gguf"), &a, NULL, 1, out, as(HT_DTYPE_NONE));
-    ht_checkpoint_files *from = open_files(tiny("llama-q4_1.gguf")), *to = open_files(out);
+    fuse(tiny_checkpoint("llama-q4_1.gguf"), &a, NULL, 1, out, as(HT_DTYPE_NONE));
+    ht_checkpoint_files *from = checkpoint_files(tiny_checkpoint("llama-q4_1.gguf")), *to = checkpoint_files(out);
     size_t n = ht_gguf_n_values(from->gguf), added = 0;
     for (size_t i = 0; i < n; i++) {
         const ht_gguf_value *x = ht_gguf_value_at(from->gguf, i), *y = ht_gguf_value_at(to->gguf, i);
@@ -299,49 +278,66 @@ static void metadata_and_order_are_kept(void **state) {
     ht_adapter_free(a);
 }
 
-static char *read_text(const char *directory, const char *name) {
-    char *text, path[256];
-    size_t size;
+static const char *file_in(const char *directory, const char *name) {
+    static char path[2][300];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[0], "%s/%s", directory, name);
+    return path[turn];
+}
+
+static char *read_text(const char *path, size_t *size) {
+    char *text;
     ht_error err = {0};
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (ht_file_read_all(path, 1 << 24, &text, &size, &err)) fail_msg("%s", err.message);
+    if (ht_file_read_all(path, 1 << 24, &text, size, &err)) fail_msg("%s", err.message);
     return text;
 }
 
+static void same_files(const char *a, const char *b) {
+    size_t n_a, n_b;
+    char *x = read_text(a, &n_a), *y = read_text(b, &n_b);
+    assert_int_equal(n_a, n_b);
+    assert_memory_equal(x, y, n_a);
+    free(x);
+    free(y);
+}
+
+static void holds(const char *path, const char *expected) {
+    size_t n;
+    char *text = read_text(path, &n);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
 static ht_json *read_json(const char *directory, const char *name) {
-    char path[256];
     ht_json *value;
     ht_error err = {0};
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (ht_json_read(path, 1 << 24, &value, &err)) fail_msg("%s", err.message);
+    if (ht_json_read(file_in(directory, name), 1 << 24, &value, &err)) fail_msg("%s", err.message);
     return value;
 }
 
-static bool has_file(const char *directory, const char *name) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return ht_path_exists(path);
-}
+static bool has_file(const char *directory, const char *name) { return ht_path_exists(file_in(directory, name)); }
 
-/* Copies a file of a tiny checkpoint to model/ in the scratch directory. */
-static void copy_to_model(const char *name, const char *file) {
-    ht_error err = {0};
-    char from[256], to[64], *bytes;
+static void copy_to(const char *from, const char *to) {
     size_t size;
-    snprintf(from, sizeof from, "%s/%s", tiny(name), file);
-    snprintf(to, sizeof to, "model/%s", file);
-    if (ht_file_read_all(from, 1 << 24, &bytes, &size, &err)) fail_msg("%s", err.message);
+    char *bytes = read_text(from, &size);
     scratch_write(to, bytes, size);
     free(bytes);
 }
 
+/* Copies a file of a tiny checkpoint to model/ in the scratch directory. */
+static void copy_to_model(const char *name, const char *file) {
+    char to[64];
+    snprintf(to, sizeof to, "model/%s", file);
+    copy_to(file_in(tiny_checkpoint(name), file), to);
+}
+
 /* Shards and their index as they were; files beside them copied, weights in other containers left out. */
-static void shards_and_files_are_kept(void **state) {
-    (void)state;
+UNIT_TEST(shards_and_files_are_kept) {
     const char *name = "gemma2-f16-shards";
-    char shard[48], out[128], model[128];
-    snprintf(out, sizeof out, "%s", scratch_path("out"));
-    snprintf(model, sizeof model, "%s", scratch_path("model"));
+    char shard[48];
+    const char *out = scratch_path("out");
+    const char *model = scratch_path("model");
     mkdir(model, 0777);
     copy_to_model(name, "config.json");
     copy_to_model(name, "generation_config.json");
@@ -362,52 +358,39 @@ static void shards_and_files_are_kept(void **state) {
     mkdir(scratch_path("model/original"), 0777);
     mkdir(scratch_path("model/additional_chat_templates"), 0777);
     scratch_write("model/additional_chat_templates/tool_use.jinja", "T", 1);
-    ht_adapter *a = adapter_for(tiny(name), 1);
+    ht_adapter *a = adapter_for(tiny_checkpoint(name), 1);
     fuse(model, &a, NULL, 1, out, as(HT_DTYPE_NONE));
     for (int i = 0; i < 4; i++) {
-        char *text = read_text(out, copied[i]);
-        assert_string_equal(text, copied[i]);
-        free(text);
+        holds(file_in(out, copied[i]), copied[i]);
         assert_false(has_file(out, left_out[i]));
     }
     assert_false(has_file(out, "original"));
     assert_true(has_file(out, "additional_chat_templates/tool_use.jinja"));
-    char *config = read_text(out, "config.json"), *before = read_text(tiny(name), "config.json");
-    assert_string_equal(config, before);
+    same_files(file_in(out, "config.json"), file_in(tiny_checkpoint(name), "config.json"));
     ht_json *index = read_json(out, "model.safetensors.index.json"),
-            *old = read_json(tiny(name), "model.safetensors.index.json");
+            *old = read_json(tiny_checkpoint(name), "model.safetensors.index.json");
     assert_true(ht_json_equal(ht_json_object_get(index, "weight_map"), ht_json_object_get(old, "weight_map")));
     assert_true(ht_json_equal(ht_json_object_get(ht_json_object_get(index, "metadata"), "total_size"),
                               ht_json_object_get(ht_json_object_get(old, "metadata"), "total_size")));
-    free(config);
-    free(before);
     ht_json_decref(index);
     ht_json_decref(old);
-    ht_checkpoint_files *c = open_files(out);
+    ht_checkpoint_files *c = checkpoint_files(out);
     assert_string_equal(ht_safetensors_metadata(c->tensors, "format"), "pt");
     ht_checkpoint_close(c);
     ht_adapter_free(a);
 }
 
 /* A directory with a GGUF file becomes one. */
-static void directories_of_gguf_stay_such(void **state) {
-    (void)state;
-    ht_error err = {0};
-    char *bytes;
-    size_t size;
+UNIT_TEST(directories_of_gguf_stay_such) {
     mkdir(scratch_path("model"), 0777);
-    assert_int_equal(ht_file_read_all(tiny("qwen2-q4_0.gguf"), 1 << 24, &bytes, &size, &err), HT_OK);
-    scratch_write("model/small.gguf", bytes, size);
+    copy_to(tiny_checkpoint("qwen2-q4_0.gguf"), "model/small.gguf");
     scratch_write("model/chat_template.jinja", "{{ messages }}", 14);
     scratch_write("model/config.json", "{}", 2);
-    free(bytes);
-    ht_adapter *a = adapter_for(tiny("qwen2-q4_0.gguf"), 1);
+    ht_adapter *a = adapter_for(tiny_checkpoint("qwen2-q4_0.gguf"), 1);
     const char *out = scratch_path("out");
     fuse(scratch_path("model"), &a, NULL, 1, out, as(HT_F32));
-    fuse(tiny("qwen2-q4_0.gguf"), &a, NULL, 1, scratch_path("out.gguf"), as(HT_F32));
-    char *one = read_text(out, "config.json");
-    assert_string_equal(one, "{}");
-    free(one);
+    fuse(tiny_checkpoint("qwen2-q4_0.gguf"), &a, NULL, 1, scratch_path("out.gguf"), as(HT_F32));
+    holds(file_in(out, "config.json"), "{}");
     assert_true(has_file(out, "chat_template.jinja"));
     float *x = run_path(out), *y = run_path(scratch_path("out.gguf"));
     assert_memory_equal(x, y, sizeof *x * N_IDS);
@@ -457,27 +440,18 @@ static void write_part(const ht_checkpoint_files *from, size_t first, size_t las
 }
 
 /* What changes is in both parts; one file comes out, as of the file that was parted. */
-static void parts_become_one_file(void **state) {
-    (void)state;
+UNIT_TEST(parts_become_one_file) {
     const char *name = "gemma4-experts-q8_0.gguf";
-    ht_checkpoint_files *c = open_files(tiny(name));
+    ht_checkpoint_files *c = checkpoint_files(tiny_checkpoint(name));
     const size_t n = ht_checkpoint_n_tensors(c);
     assert_true(n / 2 + 1 <= 64);
     write_part(c, 0, n / 2, 0);
     write_part(c, n / 2, n, 1);
     ht_checkpoint_close(c);
-    ht_adapter *a = adapter_for(tiny(name), 1);
-    fuse(tiny(name), &a, NULL, 1, scratch_path("one.gguf"), as(HT_DTYPE_NONE));
+    ht_adapter *a = adapter_for(tiny_checkpoint(name), 1);
+    fuse(tiny_checkpoint(name), &a, NULL, 1, scratch_path("one.gguf"), as(HT_DTYPE_NONE));
     fuse(scratch_path("whole-00002-of-00002.gguf"), &a, NULL, 1, scratch_path("other.gguf"), as(HT_DTYPE_NONE));
-    char *bytes[2];
-    size_t size[2];
-    ht_error err = {0};
-    assert_int_equal(ht_file_read_all(scratch_path("one.gguf"), 1 << 24, &bytes[0], &size[0], &err), HT_OK);
-    assert_int_equal(ht_file_read_all(scratch_path("other.gguf"), 1 << 24, &bytes[1], &size[1], &err), HT_OK);
-    assert_int_equal(size[0], size[1]);
-    assert_memory_equal(bytes[0], bytes[1], size[0]);
-    free(bytes[0]);
-    free(bytes[1]);
+    same_files(scratch_path("one.gguf"), scratch_path("other.gguf"));
     ht_adapter_free(a);
 }
 
@@ -485,24 +459,22 @@ static void parts_become_one_file(void **state) {
 
 static ht_json *config_of(const char *name, ht_adapter *a, ht_fuse_options options) {
     const char *out = scratch_path("out");
-    fuse(tiny(name), &a, NULL, 1, out, options);
+    fuse(tiny_checkpoint(name), &a, NULL, 1, out, options);
     return read_json(out, "config.json");
 }
 
-static void configurations_tell_what_is_stored(void **state) {
-    (void)state;
-    ht_adapter *a = adapter_for(tiny("llama-fp8-blocks"), 1);
+UNIT_TEST(configurations_tell_what_is_stored) {
+    ht_adapter *a = adapter_for(tiny_checkpoint("llama-fp8-blocks"), 1);
     ht_json *config = config_of("llama-fp8-blocks", a, as(HT_DTYPE_NONE)), *entry;
     assert_null(ht_json_object_get(config, "quantization_config"));
     ht_json_decref(config);
     ht_adapter_free(a);
-    scratch_remove();
-    scratch_make();
+    empty_scratch();
 
     /* layer 0's v_proj has an entry of its own and changes; its o_proj has none and changes; layer 1's v_proj stays */
     const ht_lora pair[] = {{.slot = "model.layers.0.self_attn.v_proj", .rank = 1, .scale = 1},
                             {.slot = "model.layers.0.self_attn.o_proj", .rank = 1, .scale = 1}};
-    ht_model *m = load(tiny("llama-mlx4-bf16"));
+    ht_model *m = load(tiny_checkpoint("llama-mlx4-bf16"));
     ht_lora sized[2];
     int64_t n;
     const ht_projection *all = ht_weights_projections(m->weights, &n);
@@ -526,8 +498,7 @@ static void configurations_tell_what_is_stored(void **state) {
         assert_int_equal(ht_json_integer_value(ht_json_object_get(q, "bits")), 4);
     }
     ht_json_decref(config);
-    scratch_remove();
-    scratch_make();
+    empty_scratch();
 
     ht_fuse_options options = OPTIONS(ht_fuse_options, with.quantize_bits = 8, with.quantize_group = 32);
     config = config_of("llama-mlx4-bf16", a, options);
@@ -537,8 +508,7 @@ static void configurations_tell_what_is_stored(void **state) {
         assert_int_equal(ht_json_integer_value(ht_json_object_get(entry, "group_size")), 32);
     }
     ht_json_decref(config);
-    scratch_remove();
-    scratch_make();
+    empty_scratch();
 
     options = OPTIONS(ht_fuse_options, with.dense = true);
     config = config_of("llama-mlx4-bf16", a, options);
@@ -551,19 +521,18 @@ static void configurations_tell_what_is_stored(void **state) {
 /* ---- groups ---- */
 
 /* Eight bits keep the change; two lose most of it, and the report says so. */
-static void groups_are_quantized_again(void **state) {
-    (void)state;
+UNIT_TEST(groups_are_quantized_again) {
     static const char *const names[] = {"llama-mlx4-bf16", "qwen3-moe-mlx4-bf16", "gemma4-experts-mlx4-f16",
                                         "qwen3-mlx5-f32"};
     for (int i = 0; i < 4; i++) {
         const char *out = scratch_path("out");
-        ht_model *m = load(tiny(names[i]));
+        ht_model *m = load(tiny_checkpoint(names[i]));
         ht_adapter *a = test_adapter_for(m, 3, 1, 5);
         float *base = run(m, NULL, NULL, 0), *want = run(m, &a, NULL, 1);
         double last = 0;
         for (int bits = 8; bits >= 2; bits -= 3) {
             const ht_fuse_report r =
-                fuse(tiny(names[i]), &a, NULL, 1, out,
+                fuse(tiny_checkpoint(names[i]), &a, NULL, 1, out,
                      OPTIONS(ht_fuse_options, with.quantize_bits = bits, with.quantize_group = 32));
             float *got = run_path(out);
             const double off = test_difference(got, want, n_logits(m)),
@@ -579,28 +548,26 @@ static void groups_are_quantized_again(void **state) {
         free(want);
         ht_adapter_free(a);
         ht_model_free(m);
-        scratch_remove();
-        scratch_make();
+        empty_scratch();
     }
 }
 
 /* ---- adapters without their model ---- */
 
 /* A GGUF adapter's rows of q and k are found whether or not a model told their order. */
-static void adapters_need_no_model(void **state) {
-    (void)state;
+UNIT_TEST(adapters_need_no_model) {
     static const char *const names[] = {"llama-f32", "llama-f32.gguf"};
     ht_error err = {0};
     for (int i = 0; i < 2; i++) {
-        ht_model *m = load(tiny(names[i]));
+        ht_model *m = load(tiny_checkpoint(names[i]));
         ht_adapter *a = test_adapter_for(m, 3, 1, 5), *alone, *read;
         assert_int_equal(ht_adapter_save(a, m, scratch_path("adapter.gguf"), HT_ADAPTER_GGUF, &err), HT_OK);
         assert_int_equal(ht_adapter_load(scratch_path("adapter.gguf"), NULL, NULL, &alone, &err), HT_OK);
         assert_int_equal(ht_adapter_load(scratch_path("adapter.gguf"), m, NULL, &read, &err), HT_OK);
         assert_true(alone->interleaved && !read->interleaved);
         const char *one = out_of(names[i], "one"), *other = out_of(names[i], "other");
-        fuse(tiny(names[i]), &alone, NULL, 1, one, as(HT_F32));
-        fuse(tiny(names[i]), &read, NULL, 1, other, as(HT_F32));
+        fuse(tiny_checkpoint(names[i]), &alone, NULL, 1, one, as(HT_F32));
+        fuse(tiny_checkpoint(names[i]), &read, NULL, 1, other, as(HT_F32));
         float *x = run_path(one), *y = run_path(other);
         assert_memory_equal(x, y, n_logits(m) * sizeof *x);
         free(x);
@@ -623,13 +590,11 @@ static void refuse(const char *model, ht_adapter *a, float scale, const char *ou
     assert_int_equal(scratch_count(), before);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_does_not_fit_is_refused) {
     const ht_fuse_options plain = as(HT_DTYPE_NONE);
     const char *llama = "tests/golden/tiny/llama-f32";
-    char out[128];
-    snprintf(out, sizeof out, "%s", scratch_path("out"));
-    ht_adapter *a = adapter_for(llama, 1), *other = adapter_for("tests/golden/tiny/qwen3-moe-f32", 1);
+    const char *out = scratch_path("out");
+    ht_adapter *a = adapter_for(llama, 1), *other = adapter_for(tiny_checkpoint("qwen3-moe-f32"), 1);
     const ht_status wrong = HT_ERR_ARGUMENT;
     refuse(llama, NULL, 1, out, plain, wrong, "no adapter");
     refuse(llama, a, NAN, out, plain, wrong, "finite");
@@ -645,44 +610,43 @@ static void what_does_not_fit_is_refused(void **state) {
     refuse(scratch_path("none"), a, 1, out, plain, HT_ERR_IO, "none");
     ht_adapter_free(other);
     ht_adapter_free(a);
-    a = adapter_for(tiny("llama-mxfp4"), 1);
-    refuse(tiny("llama-mxfp4"), a, 1, out, OPTIONS(ht_fuse_options, with.quantize_bits = 4), wrong, "mxfp4");
+    a = adapter_for(tiny_checkpoint("llama-mxfp4"), 1);
+    refuse(tiny_checkpoint("llama-mxfp4"), a, 1, out, OPTIONS(ht_fuse_options, with.quantize_bits = 4), wrong, "mxfp4");
     ht_adapter_free(a);
-    a = adapter_for(tiny("qwen3-moe-mlx4-bf16"), 1);
-    refuse(tiny("qwen3-moe-mlx4-bf16"), a, 1, out,
+    a = adapter_for(tiny_checkpoint("qwen3-moe-mlx4-bf16"), 1);
+    refuse(tiny_checkpoint("qwen3-moe-mlx4-bf16"), a, 1, out,
            OPTIONS(ht_fuse_options, with.quantize_bits = 4, with.quantize_group = 128), wrong, "no groups of 128");
     ht_adapter_free(a);
 }
 
-static void nothing_of_others_is_replaced(void **state) {
-    (void)state;
+UNIT_TEST(nothing_of_others_is_replaced) {
     const ht_fuse_options plain = as(HT_F32);
-    char out[128], file[128];
-    snprintf(out, sizeof out, "%s", scratch_path("out"));
-    snprintf(file, sizeof file, "%s", scratch_path("file.gguf"));
-    ht_adapter *a = adapter_for(tiny("llama-f32"), 1), *b = adapter_for(tiny("llama-f32.gguf"), 1);
-    fuse(tiny("llama-f32"), &a, NULL, 1, out, plain);
-    fuse(tiny("llama-f32.gguf"), &b, NULL, 1, file, plain);
-    fuse(tiny("llama-f32"), &a, NULL, 1, out, plain); /* one of ours is */
-    fuse(tiny("llama-f32.gguf"), &b, NULL, 1, file, plain);
-    refuse(tiny("llama-f32"), a, 1, file, plain, HT_ERR_ARGUMENT, "a directory");
-    refuse(tiny("llama-f32.gguf"), b, 1, out, plain, HT_ERR_ARGUMENT, "a file");
+    const char *out = scratch_path("out");
+    const char *file = scratch_path("file.gguf");
+    ht_adapter *a = adapter_for(tiny_checkpoint("llama-f32"), 1),
+               *b = adapter_for(tiny_checkpoint("llama-f32.gguf"), 1);
+    fuse(tiny_checkpoint("llama-f32"), &a, NULL, 1, out, plain);
+    fuse(tiny_checkpoint("llama-f32.gguf"), &b, NULL, 1, file, plain);
+    fuse(tiny_checkpoint("llama-f32"), &a, NULL, 1, out, plain); /* one of ours is */
+    fuse(tiny_checkpoint("llama-f32.gguf"), &b, NULL, 1, file, plain);
+    refuse(tiny_checkpoint("llama-f32"), a, 1, file, plain, HT_ERR_ARGUMENT, "a directory");
+    refuse(tiny_checkpoint("llama-f32.gguf"), b, 1, out, plain, HT_ERR_ARGUMENT, "a file");
     /* a fused one is a checkpoint itself, and not written over while it is read */
     refuse(out, a, 1, out, plain, HT_ERR_ARGUMENT, "is the checkpoint that is read");
     refuse(out, a, 1, scratch_path("out/inside"), plain, HT_ERR_ARGUMENT, "inside of it");
     refuse(file, b, 1, file, plain, HT_ERR_ARGUMENT, "is the checkpoint that is read");
     scratch_write("out/notes.txt", "x", 1);
-    refuse(tiny("llama-f32"), a, 1, out, plain, HT_ERR_ARGUMENT, "notes.txt");
+    refuse(tiny_checkpoint("llama-f32"), a, 1, out, plain, HT_ERR_ARGUMENT, "notes.txt");
     scratch_write("other.gguf", "GGUF", 4);
-    refuse(tiny("llama-f32.gguf"), b, 1, scratch_path("other.gguf"), plain, HT_ERR_ARGUMENT,
+    refuse(tiny_checkpoint("llama-f32.gguf"), b, 1, scratch_path("other.gguf"), plain, HT_ERR_ARGUMENT,
            "neither a fused nor a quantised checkpoint");
     mkdir(scratch_path("model"), 0777); /* of the same names, but somebody's own */
     copy_to_model("llama-f32", "config.json");
     copy_to_model("llama-f32", "model.safetensors");
-    refuse(tiny("llama-f32"), a, 1, scratch_path("model"), plain, HT_ERR_ARGUMENT,
+    refuse(tiny_checkpoint("llama-f32"), a, 1, scratch_path("model"), plain, HT_ERR_ARGUMENT,
            "neither a fused nor a quantised checkpoint");
     mkdir(scratch_path("empty"), 0777);
-    fuse(tiny("llama-f32"), &a, NULL, 1, scratch_path("empty"), plain);
+    fuse(tiny_checkpoint("llama-f32"), &a, NULL, 1, scratch_path("empty"), plain);
     ht_adapter_free(a);
     ht_adapter_free(b);
 }
@@ -698,15 +662,14 @@ static void on_progress(double done, void *user) {
     if (++s->calls == s->at) ht_cancel_request(&s->cancel);
 }
 
-static void what_fails_leaves_nothing(void **state) {
-    (void)state;
+UNIT_TEST(what_fails_leaves_nothing) {
     static const char *const names[] = {"gemma2-f16-shards", "llama-q4_1.gguf"};
     for (int i = 0; i < 2; i++) {
-        ht_adapter *a = adapter_for(tiny(names[i]), 1);
+        ht_adapter *a = adapter_for(tiny_checkpoint(names[i]), 1);
         const char *out = out_of(names[i], "out");
         for (int at = 1; at < 11; at += 9) { /* the last file is one in which much has been written */
             stop s = {.at = at};
-            refuse(tiny(names[i]), a, 1, out,
+            refuse(tiny_checkpoint(names[i]), a, 1, out,
                    OPTIONS(ht_fuse_options, with.cancel = &s.cancel, with.progress = on_progress, with.user = &s),
                    HT_ERR_CANCELLED, "cancelled");
             assert_int_equal(s.calls, at);
@@ -718,7 +681,7 @@ static void what_fails_leaves_nothing(void **state) {
         low.rlim_cur = 9000;
         void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-        refuse(tiny(names[i]), a, 1, out, as(HT_F32), HT_ERR_IO, "cannot be written");
+        refuse(tiny_checkpoint(names[i]), a, 1, out, as(HT_F32), HT_ERR_IO, "cannot be written");
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         signal(SIGXFSZ, before);
         assert_int_equal(scratch_count(), 0);

@@ -161,8 +161,7 @@ static void compare_graph(uint64_t seed) {
     ht_scope_free(s), ht_scope_free(plain);
 }
 
-static void graphs_have_the_bits_of_single_kernels(void **state) {
-    (void)state;
+UNIT_TEST(graphs_have_the_bits_of_single_kernels) {
     for (uint64_t seed = 1; seed <= 600; seed++) compare_graph(seed);
     size_t before = ht_memory_get(NULL).active_bytes; /* what streams keep for their kernels */
     for (uint64_t seed = 1; seed <= 100; seed++) compare_graph(seed);
@@ -172,8 +171,7 @@ static void graphs_have_the_bits_of_single_kernels(void **state) {
 /* ---- memory ---- */
 
 /* Of a chain on an array that stays, nothing but the result is in memory. */
-static void what_is_on_the_way_takes_no_memory(void **state) {
-    (void)state;
+UNIT_TEST(what_is_on_the_way_takes_no_memory) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(stream);
     const int64_t n = 1 << 20;
@@ -189,8 +187,7 @@ static void what_is_on_the_way_takes_no_memory(void **state) {
 
 /* Where memory is too small for a program's outputs, one kernel after another still fits, as results are written over
  * operands: an input that is read again later cannot be written over by the program. */
-static void what_memory_does_not_allow_at_once_runs_one_by_one(void **state) {
-    (void)state;
+UNIT_TEST(what_memory_does_not_allow_at_once_runs_one_by_one) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(stream);
     const int64_t n = 1 << 20;
@@ -204,8 +201,7 @@ static void what_memory_does_not_allow_at_once_runs_one_by_one(void **state) {
     ht_scope_free(s);
 }
 
-static void memory_that_does_not_suffice_leaves_everything_usable(void **state) {
-    (void)state;
+UNIT_TEST(memory_that_does_not_suffice_leaves_everything_usable) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(stream);
     const int64_t n = 1 << 20;
@@ -223,8 +219,7 @@ static void memory_that_does_not_suffice_leaves_everything_usable(void **state) 
 }
 
 /* What follows a node that fails fails with it, also inside a group; what does not can be evaluated. */
-static void a_failure_within_reach_of_a_group(void **state) {
-    (void)state;
+UNIT_TEST(a_failure_within_reach_of_a_group) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(stream);
     ht_array *x = test_counting(s, (int64_t[]){3}, 1),

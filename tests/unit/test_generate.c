@@ -1,7 +1,7 @@
 /* Generation on a small model: repeatable, streamed whole characters, stops, limits, cancellation, steady memory. */
 #include "base/text.h"
 #include "generate/session_internal.h"
-#include "generate/text_stream.h"
+#include "generate/token_output.h"
 #include "support/chat.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -29,8 +29,7 @@ static int setup(void **state) {
 
 static ht_session *open_session(ht_model *m) {
     ht_session *s;
-    ht_error err = {0};
-    if (ht_session_new(m, NULL, &s, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_new, m, NULL, &s);
     return s;
 }
 
@@ -59,14 +58,12 @@ static bool read_part(const ht_answer_piece *piece, void *user) {
 
 static void generate(ht_session *s, const int32_t *from, size_t n, const ht_generate_options *o, reader *r,
                      ht_metrics *metrics) {
-    ht_error err = {0};
-    if (ht_generate(s, from, n, o, r ? read_text : NULL, r, metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate, s, from, n, o, r ? read_text : NULL, r, metrics);
 }
 
 /* ---- what comes out ---- */
 
-static void the_text_is_the_tokens_decoded(void **state) {
-    (void)state;
+UNIT_TEST(the_text_is_the_tokens_decoded) {
     for (uint64_t seed = 0; seed < 20; seed++) {
         ht_session *s = open_session(model);
         ht_generate_options o =
@@ -76,7 +73,6 @@ static void the_text_is_the_tokens_decoded(void **state) {
         o.sampler = &seeded;
         reader r = {0};
         ht_metrics metrics;
-        ht_error err = {0};
         generate(s, prompt, PROMPT, &o, &r, &metrics);
         assert_int_equal(metrics.finish, HT_FINISH_LENGTH);
         assert_int_equal(metrics.generated_tokens, 200);
@@ -88,8 +84,7 @@ static void the_text_is_the_tokens_decoded(void **state) {
         assert_memory_equal(ht_session_tokens(s), prompt, sizeof prompt);
         char *text;
         size_t n;
-        assert_int_equal(
-            ht_tokenizer_decode(model->tokenizer, ht_session_tokens(s) + PROMPT, 200, true, &text, &n, &err), HT_OK);
+        assert_works(ht_tokenizer_decode, model->tokenizer, ht_session_tokens(s) + PROMPT, 200, true, &text, &n);
         assert_string_equal(r.text, text);
         assert_true(r.calls > 50 && n > 150);
         free(text);
@@ -98,8 +93,7 @@ static void the_text_is_the_tokens_decoded(void **state) {
 }
 
 /* However a conversation is cut into calls, the tokens are the same, and so they are without a reader. */
-static void calls_continue_each_other(void **state) {
-    (void)state;
+UNIT_TEST(calls_continue_each_other) {
     static const int32_t parts[] = {1, 2, 7, 30, 60};
     for (int greedy = 0; greedy < 2; greedy++) {
         ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true);
@@ -115,8 +109,7 @@ static void calls_continue_each_other(void **state) {
         assert_int_equal(ht_session_length(cut), ht_session_length(whole));
         assert_memory_equal(ht_session_tokens(cut), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
         /* Also when the last token has been computed, and after going back. */
-        ht_error err = {0};
-        assert_int_equal(ht_session_truncate(cut, PROMPT + 40, &err), HT_OK);
+        assert_works(ht_session_truncate, cut, PROMPT + 40);
         o.max_tokens = 60;
         generate(cut, NULL, 0, &o, NULL, NULL);
         assert_memory_equal(ht_session_tokens(cut), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
@@ -133,9 +126,7 @@ static bool copy_row(const float *logits, int64_t first, int64_t n_rows, int32_t
 }
 
 /* A token that was generated last and not yet computed is computed by whatever comes next. */
-static void the_last_token_is_not_lost(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(the_last_token_is_not_lost) {
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.ignore_eos = true);
     ht_session *a = open_session(model), *b = open_session(model), *c = open_session(model);
     generate(a, prompt, PROMPT, &o, NULL, NULL);
@@ -145,9 +136,9 @@ static void the_last_token_is_not_lost(void **state) {
     ids[PROMPT + 5] = 42;
     float logits[3][TINY_VOCAB];
     assert_int_equal(a->cache->length, PROMPT + 4);
-    assert_int_equal(ht_session_forward(a, &ids[PROMPT + 5], 1, NULL, copy_row, logits[0], &err), HT_OK);
-    assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, NULL, logits[1], &err), HT_OK);
-    assert_int_equal(ht_session_forward(c, ids, PROMPT + 6, NULL, copy_row, logits[2], &err), HT_OK);
+    assert_works(ht_session_forward, a, &ids[PROMPT + 5], 1, NULL, copy_row, logits[0]);
+    assert_works(ht_session_forward_together, &b, &ids[PROMPT + 5], 1, NULL, logits[1]);
+    assert_works(ht_session_forward, c, ids, PROMPT + 6, NULL, copy_row, logits[2]);
     assert_memory_equal(logits[0], logits[2], sizeof logits[0]);
     assert_memory_equal(logits[1], logits[2], sizeof logits[0]);
     assert_int_equal(ht_session_length(b), PROMPT + 6);
@@ -158,13 +149,11 @@ static void the_last_token_is_not_lost(void **state) {
 
 /* The same where the two rows straddle a page of a ring for chunks of one row: the window of 256 n + 1 keys then fills
  * whole pages for one row, and for two it does not. */
-static void the_last_token_is_not_lost_in_a_ring(void **state) {
-    (void)state;
+UNIT_TEST(the_last_token_is_not_lost_in_a_ring) {
     enum { WINDOW = 257, TOTAL = 513 };
     ht_model *sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
     ht_session *narrow, *wide = open_session(sliding);
-    ht_error err = {0};
-    assert_int_equal(ht_session_new(sliding, OPTIONS_AT(ht_session_options, with.chunk = 1), &narrow, &err), HT_OK);
+    assert_works(ht_session_new, sliding, OPTIONS_AT(ht_session_options, with.chunk = 1), &narrow);
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = TOTAL - 1 - PROMPT, with.ignore_eos = true);
     generate(narrow, prompt, PROMPT, &o, NULL, NULL);
     assert_int_equal(ht_session_length(narrow), TOTAL - 1); /* the last one at position 511 waits */
@@ -173,13 +162,13 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     memcpy(ids, ht_session_tokens(narrow), (TOTAL - 1) * sizeof *ids);
     ids[TOTAL - 1] = 42;
     float together[TINY_VOCAB], whole[TINY_VOCAB];
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, NULL, together, &err), HT_OK);
-    assert_int_equal(ht_session_forward(wide, ids, TOTAL, NULL, copy_row, whole, &err), HT_OK);
+    assert_works(ht_session_forward_together, &narrow, &ids[TOTAL - 1], 1, NULL, together);
+    assert_works(ht_session_forward, wide, ids, TOTAL, NULL, copy_row, whole);
     assert_memory_equal(together, whole, sizeof together);
     /* Both rows can be taken back: the ring holds the keys that the first one looked back on. */
-    if (ht_session_truncate(narrow, TOTAL - 2, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, NULL, together, &err), HT_OK);
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, NULL, together, &err), HT_OK);
+    assert_works(ht_session_truncate, narrow, TOTAL - 2);
+    assert_works(ht_session_forward_together, &narrow, &ids[TOTAL - 2], 1, NULL, together);
+    assert_works(ht_session_forward_together, &narrow, &ids[TOTAL - 1], 1, NULL, together);
     assert_memory_equal(together, whole, sizeof together);
     ht_session_free(narrow);
     ht_session_free(wide);
@@ -188,8 +177,7 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
 
 /* ---- where it ends ---- */
 
-static void stop_ids_end_the_output(void **state) {
-    (void)state;
+UNIT_TEST(stop_ids_end_the_output) {
     ht_session *s = open_session(model);
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 60, with.ignore_eos = true);
     o.sampler = &lively;
@@ -223,8 +211,7 @@ static size_t place_of(const char *text, size_t n, const char *what) {
 }
 
 /* Every substring of an output, given as a stop string, ends it right before its first occurrence. */
-static void stop_strings_end_the_output(void **state) {
-    (void)state;
+UNIT_TEST(stop_strings_end_the_output) {
     ht_session *s = open_session(model);
     ht_generate_options o =
         OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true, with.sampler = &lively);
@@ -256,8 +243,7 @@ static void stop_strings_end_the_output(void **state) {
     ht_session_free(s);
 }
 
-static void text_is_held_back_only_as_needed(void **state) {
-    (void)state;
+UNIT_TEST(text_is_held_back_only_as_needed) {
     static const char *const stops[] = {"abcd", "cx", "\xc3\xa9!"};
     static const struct {
         const char *put, *shown;
@@ -288,8 +274,7 @@ static void text_is_held_back_only_as_needed(void **state) {
 }
 
 /* The first that is whole; of those that one piece makes whole the one that begins first, and of these the first listed. */
-static void which_stop_it_was(void **state) {
-    (void)state;
+UNIT_TEST(which_stop_it_was) {
     static const struct {
         const char *stops[3], *pieces[3];
         int found;
@@ -306,8 +291,7 @@ static void which_stop_it_was(void **state) {
     }
 }
 
-static void a_reader_can_stop(void **state) {
-    (void)state;
+UNIT_TEST(a_reader_can_stop) {
     for (int calls = 1; calls < 20; calls += 6) {
         ht_session *s = open_session(model);
         ht_generate_options o =
@@ -322,8 +306,7 @@ static void a_reader_can_stop(void **state) {
     }
 }
 
-static void a_full_context_ends_the_output(void **state) {
-    (void)state;
+UNIT_TEST(a_full_context_ends_the_output) {
     ht_model *small = tiny_load(&(tiny_options){.context = 64});
     ht_session *s = open_session(small);
     ht_error err = {0};
@@ -359,10 +342,8 @@ static void a_full_context_ends_the_output(void **state) {
     ht_model_free(small);
 }
 
-static void bad_requests_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(bad_requests_are_refused) {
     ht_session *s = open_session(model);
-    ht_error err = {0};
     const char *empty = "", *torn = "\xc3";
     const ht_sampler_options cold = OPTIONS(ht_sampler_options, with.temperature = -1);
     const struct {
@@ -376,21 +357,18 @@ static void bad_requests_are_refused(void **state) {
                  {OPTIONS(ht_generate_options, with.sampler = &cold), "temperature"},
                  {{.max_tokens = 5}, "ht_generate_options were not made by ht_generate_options_init"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(ht_generate(s, prompt, PROMPT, &wrong[i].o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-        assert_non_null(strstr(err.message, wrong[i].part));
+        assert_fails(HT_ERR_ARGUMENT, wrong[i].part, ht_generate, s, prompt, PROMPT, &wrong[i].o, NULL, NULL, NULL);
     }
-    assert_int_equal(ht_generate(s, NULL, 0, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "the prompt is empty"));
-    assert_int_equal(ht_generate(s, (const int32_t[]){3, 999}, 2, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_generate_text(s, "", NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "the prompt is empty", ht_generate, s, NULL, 0, NULL, NULL, NULL, NULL);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_generate, s, (const int32_t[]){3, 999}, 2, NULL, NULL, NULL, NULL);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_generate_text, s, "", NULL, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), 0);
     ht_session_free(s);
 }
 
 /* ---- cancelling ---- */
 
-static void cancelling_from_the_callback(void **state) {
-    (void)state;
+UNIT_TEST(cancelling_from_the_callback) {
     ht_session *s = open_session(model);
     ht_generate_options o =
         OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
@@ -417,8 +395,7 @@ static void cancelling_from_the_callback(void **state) {
 }
 
 /* A server cancels between two calls, before the one that is meant has begun. */
-static void cancelling_before_the_call(void **state) {
-    (void)state;
+UNIT_TEST(cancelling_before_the_call) {
     ht_session *s = open_session(model);
     ht_cancel flag = {0};
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.cancel = &flag);
@@ -464,18 +441,16 @@ static bool watch_memory(const char *text, size_t n, void *user) {
     return true;
 }
 
-static void a_thousand_tokens_take_pages_alone(void **state) {
-    (void)state;
+UNIT_TEST(a_thousand_tokens_take_pages_alone) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 100, .type = HT_W_Q8_0});
     ht_model *both[] = {model, sliding};
     for (int i = 0; i < 2; i++) {
         watched = open_session(both[i]);
         first_bytes = 0;
         int calls = 0;
-        ht_error err = {0};
         ht_generate_options o =
             OPTIONS(ht_generate_options, with.max_tokens = 1000, with.ignore_eos = true, with.sampler = &lively);
-        if (ht_generate(watched, prompt, PROMPT, &o, watch_memory, &calls, NULL, &err)) fail_msg("%s", err.message);
+        assert_works(ht_generate, watched, prompt, PROMPT, &o, watch_memory, &calls, NULL);
         assert_true(calls > 300);
         ht_session_free(watched);
     }
@@ -484,49 +459,47 @@ static void a_thousand_tokens_take_pages_alone(void **state) {
 
 /* ---- from text ---- */
 
-static void text_and_chat_reuse_what_is_there(void **state) {
-    (void)state;
+UNIT_TEST(text_and_chat_reuse_what_is_there) {
     ht_session *s = open_session(model), *fresh = open_session(model);
-    ht_error err = {0};
     ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 12);
     ht_metrics metrics;
     static reader first, second, again;
     first = second = again = (reader){0};
     assert_string_equal(ht_chat_format_name(model), "chatml");
     ht_chat *talk = test_chat(&(test_message){"user", "in the other on"}, 1);
-    assert_int_equal(ht_generate_chat(s, talk, &o, read_part, &first, &metrics, &err), HT_OK);
+    assert_works(ht_generate_chat, s, talk, &o, read_part, &first, &metrics);
     assert_int_equal(ht_chat_length(talk), 1);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_int_equal(ht_session_tokens(s)[0], TINY_IM_START);
-    assert_int_equal(ht_chat_add(talk, "assistant", first.text, &err), HT_OK);
-    assert_int_equal(ht_chat_add(talk, "user", "then", &err), HT_OK);
-    assert_int_equal(ht_generate_chat(s, talk, &o, read_part, &second, &metrics, &err), HT_OK);
+    assert_works(ht_chat_add, talk, "assistant", first.text);
+    assert_works(ht_chat_add, talk, "user", "then");
+    assert_works(ht_generate_chat, s, talk, &o, read_part, &second, &metrics);
     assert_true(metrics.reused_tokens > 10);
     assert_int_equal(metrics.reused_tokens + metrics.prompt_tokens + metrics.generated_tokens, ht_session_length(s));
-    assert_int_equal(ht_generate_chat(fresh, talk, &o, read_part, &again, &metrics, &err), HT_OK);
+    assert_works(ht_generate_chat, fresh, talk, &o, read_part, &again, &metrics);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_string_equal(again.text, second.text);
     assert_int_equal(ht_session_length(fresh), ht_session_length(s));
     assert_memory_equal(ht_session_tokens(fresh), ht_session_tokens(s), (size_t)ht_session_length(s) * sizeof(int32_t));
     /* The same conversation once more: all but the last prompt token is there. */
     again = (reader){0};
-    assert_int_equal(ht_generate_chat(s, talk, &o, read_part, &again, &metrics, &err), HT_OK);
+    assert_works(ht_generate_chat, s, talk, &o, read_part, &again, &metrics);
     assert_int_equal(metrics.prompt_tokens, 1);
     assert_string_equal(again.text, second.text);
     /* A call that is refused takes nothing of another conversation away. */
     ht_chat *another = test_chat(&(test_message){"user", "something else"}, 1);
     const int64_t held = ht_session_length(s);
     ht_generate_options wrong = OPTIONS(ht_generate_options, with.max_tokens = 0);
-    assert_int_equal(ht_generate_chat(s, another, &wrong, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_generate_chat, s, another, &wrong, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), held);
     ht_chat_free(another);
     ht_chat *silent = test_chat(NULL, 0);
-    assert_int_equal(ht_generate_chat(s, silent, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_generate_chat, s, silent, &o, NULL, NULL, NULL);
     ht_chat_free(silent);
     ht_chat_free(talk);
 
     ht_session_reset(s);
-    assert_int_equal(ht_generate_text(s, "the <|im_start|>x", &o, NULL, NULL, &metrics, &err), HT_OK);
+    assert_works(ht_generate_text, s, "the <|im_start|>x", &o, NULL, NULL, &metrics);
     assert_int_equal(metrics.prompt_tokens, 4); /* "the", " ", the special token, "x" */
     assert_int_equal(ht_session_tokens(s)[2], TINY_IM_START);
     ht_session_free(s);
@@ -534,12 +507,10 @@ static void text_and_chat_reuse_what_is_there(void **state) {
 }
 
 /* Where a ring lost the place to go back to, the conversation is computed anew, with the same answer. */
-static void chat_starts_over_when_it_cannot_go_back(void **state) {
-    (void)state;
+UNIT_TEST(chat_starts_over_when_it_cannot_go_back) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 30, .type = HT_W_Q8_0});
     ht_session *s, *fresh = open_session(sliding);
-    ht_error err = {0};
-    assert_int_equal(ht_session_new(sliding, OPTIONS_AT(ht_session_options, with.chunk = 16), &s, &err), HT_OK);
+    assert_works(ht_session_new, sliding, OPTIONS_AT(ht_session_options, with.chunk = 16), &s);
     char long_text[1200];
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = "the rain on"[i % 11];
     long_text[sizeof long_text - 1] = '\0';
@@ -549,10 +520,10 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     ht_metrics metrics;
     static reader a, b;
     a = b = (reader){0};
-    assert_int_equal(ht_generate_chat(s, one, &o, NULL, NULL, &metrics, &err), HT_OK);
-    assert_int_equal(ht_generate_chat(s, other, &o, read_part, &a, &metrics, &err), HT_OK);
+    assert_works(ht_generate_chat, s, one, &o, NULL, NULL, &metrics);
+    assert_works(ht_generate_chat, s, other, &o, read_part, &a, &metrics);
     assert_int_equal(metrics.reused_tokens, 0);
-    assert_int_equal(ht_generate_chat(fresh, other, &o, read_part, &b, &metrics, &err), HT_OK);
+    assert_works(ht_generate_chat, fresh, other, &o, read_part, &b, &metrics);
     assert_string_equal(a.text, b.text);
     ht_chat_free(one);
     ht_chat_free(other);
@@ -565,14 +536,12 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
 
 static ht_sampler_options resolved(const ht_model *m, const ht_sampler_options *given) {
     ht_sampler_options out;
-    ht_error err = {0};
     ht_sampler_options_init(&out, sizeof out);
-    if (ht_sampler_options_resolve(m, given, &out, &err)) fail_msg("%s", err.message);
+    assert_works(ht_sampler_options_resolve, m, given, &out);
     return out;
 }
 
-static void unset_values_are_the_models(void **state) {
-    (void)state;
+UNIT_TEST(unset_values_are_the_models) {
     ht_model *m = tiny_load(&(tiny_options){.unsettled = true});
     ht_sampler_options o = resolved(m, NULL), zero;
     assert_true(o.temperature == 0.7f && o.top_k == 0 && o.top_p == 0.95f && o.min_p == 0.05f && o.seed == 11);
@@ -590,15 +559,13 @@ static void unset_values_are_the_models(void **state) {
     while (ht_model_sampling(m, n)) n++;
     assert_int_equal(n, 8);
     assert_null(ht_model_sampling(m, -1));
-    ht_error err = {0};
     zero.top_p = 2;
-    assert_int_equal(ht_sampler_options_resolve(m, &zero, &o, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_sampler_options_resolve, m, &zero, &o);
     ht_model_free(m);
 }
 
 /* Options without a sampler, and no options, as the values by name. */
-static void an_answer_without_options_is_sampled(void **state) {
-    (void)state;
+UNIT_TEST(an_answer_without_options_is_sampled) {
     ht_model *m = tiny_load(&(tiny_options){.unsettled = true});
     const ht_sampler_options named =
         OPTIONS(ht_sampler_options, with.temperature = 0.7f, with.top_p = 0.95f, with.min_p = 0.05f, with.seed = 11);

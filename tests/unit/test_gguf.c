@@ -193,28 +193,30 @@ static void header_checks(void **state) {
     expect_failure(&w, HT_ERR_FORMAT, "tensor name at byte 391: expected 2251799813685248 bytes");
 }
 
+/* The sample with one more value. */
+static void expect_refused(const char *key, uint32_t type, const char *bytes, size_t n, ht_status status,
+                           const char *part) {
+    gguf_writer w = sample();
+    gguf_put_raw(&w, key, type, bytes, n);
+    expect_failure(&w, status, part);
+}
+
+static void expect_key(const char *key, const char *part) {
+    expect_refused(key, HT_GGUF_U32, "\1\0\0\0", 4, HT_ERR_FORMAT, part);
+}
+
 static void key_checks(void **state) {
     (void)state;
-    gguf_writer w = sample();
-    gguf_put_u32(&w, "", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "metadata key 10, at byte 361, is empty");
-    w = sample();
-    gguf_put_u32(&w, "theta", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "metadata key `theta` occurs twice, as number 4 and 10");
-    w = sample();
-    gguf_put_u32(&w, "a\x1b[2J", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "contains a control character");
-    w = sample();
-    gguf_put_u32(&w, "a\xff", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "not valid UTF-8");
+    expect_key("", "metadata key 10, at byte 361, is empty");
+    expect_key("theta", "metadata key `theta` occurs twice, as number 4 and 10");
+    expect_key("a\x1b[2J", "contains a control character");
+    expect_key("a\xff", "not valid UTF-8");
     char *key = malloc(65537);
     memset(key, 'k', 65536);
     key[65536] = 0;
-    w = sample();
-    gguf_put_u32(&w, key, 1);
-    expect_failure(&w, HT_ERR_FORMAT, "is longer than 65535 bytes");
+    expect_key(key, "is longer than 65535 bytes");
     key[65535] = 0;
-    w = sample();
+    gguf_writer w = sample();
     gguf_put_u32(&w, key, 1);
     gguf_put_u32(&w, key, 1);
     expect_failure(&w, HT_ERR_FORMAT, "kkkk` occurs twice");
@@ -223,28 +225,18 @@ static void key_checks(void **state) {
 
 static void value_checks(void **state) {
     (void)state;
-    gguf_writer w = sample();
-    gguf_put_raw(&w, "x", 13, "\0\0\0\0", 4);
-    expect_failure(&w, HT_ERR_FORMAT, "`x` has the unknown type 13");
-    w = sample();
-    gguf_put_raw(&w, "x", HT_GGUF_ARRAY, "\15\0\0\0\1\0\0\0\0\0\0\0\0", 13);
-    expect_failure(&w, HT_ERR_FORMAT, "`x` is an array of the unknown type 13");
-    w = sample();
-    gguf_put_raw(&w, "x", HT_GGUF_ARRAY, "\11\0\0\0\1\0\0\0\0\0\0\0\0", 13);
-    expect_failure(&w, HT_ERR_UNSUPPORTED, "`x` is an array of arrays");
-    w = sample();
-    gguf_put_raw(&w, "x", HT_GGUF_ARRAY, "\4\0\0\0\0\0\0\0\0\0\0\100", 12); /* 2^62 * 4 bytes overflows */
-    expect_failure(&w, HT_ERR_FORMAT, "`x` claims 4611686018427387904 values of 4 bytes");
-    w = sample();
-    gguf_put_raw(&w, "x", HT_GGUF_ARRAY, "\10\0\0\0\0\0\0\1\0\0\0\0", 12);
-    expect_failure(&w, HT_ERR_FORMAT, "`x` claims 16777216 strings");
-    w = sample();
-    gguf_put_raw(&w, "x", HT_GGUF_ARRAY, "\10\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\377",
-                 28);
-    expect_failure(&w, HT_ERR_FORMAT, "string 1 of 2 of key `x`");
-    w = sample();
-    gguf_put_raw(&w, "x", HT_GGUF_STRING, "\377\377\377\377\377\377\377\377", 8);
-    expect_failure(&w, HT_ERR_FORMAT, "string 0 of 1 of key `x`");
+    expect_refused("x", 13, "\0\0\0\0", 4, HT_ERR_FORMAT, "`x` has the unknown type 13");
+    expect_refused("x", HT_GGUF_ARRAY, "\15\0\0\0\1\0\0\0\0\0\0\0\0", 13, HT_ERR_FORMAT,
+                   "`x` is an array of the unknown type 13");
+    expect_refused("x", HT_GGUF_ARRAY, "\11\0\0\0\1\0\0\0\0\0\0\0\0", 13, HT_ERR_UNSUPPORTED,
+                   "`x` is an array of arrays");
+    expect_refused("x", HT_GGUF_ARRAY, "\4\0\0\0\0\0\0\0\0\0\0\100", 12, HT_ERR_FORMAT,
+                   "`x` claims 4611686018427387904 values of 4 bytes"); /* 2^62 * 4 bytes overflows */
+    expect_refused("x", HT_GGUF_ARRAY, "\10\0\0\0\0\0\0\1\0\0\0\0", 12, HT_ERR_FORMAT, "`x` claims 16777216 strings");
+    expect_refused("x", HT_GGUF_ARRAY, "\10\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\377", 28,
+                   HT_ERR_FORMAT, "string 1 of 2 of key `x`");
+    expect_refused("x", HT_GGUF_STRING, "\377\377\377\377\377\377\377\377", 8, HT_ERR_FORMAT,
+                   "string 0 of 1 of key `x`");
 }
 
 static void alignment_checks(void **state) {

@@ -415,8 +415,7 @@ static ht_array *exact_attend_rows(ht_scope *s, ht_array *const *in) {
     return ht_reshape(s, y, (int64_t[]){5, 1, 4}, 3);
 }
 
-static void gradients_of_packed_matrices(void **state) {
-    (void)state;
+UNIT_TEST(gradients_of_packed_matrices) {
     const ht_matrix_ops *ops = ht_cpu_matrix_ops(ht_cpu_isa_best(), HT_W_F32, HT_PRECISION_REFERENCE);
     matrix = test_pack(ops, HT_W_F32, MATRIX_ROWS, MATRIX_K, matrix_values);
     test_gradient_of_f32(test_stream, &(gradient_case){"linear", linear, 1, {{2, {4, MATRIX_K}, -1.5, 1.5}}},
@@ -439,14 +438,12 @@ static void gradients_of_packed_matrices(void **state) {
     free(matrix.packed);
 }
 
-static void gradients_of_rows(void **state) {
-    (void)state;
+UNIT_TEST(gradients_of_rows) {
     test_gradient_of_f32(test_stream, &(gradient_case){"attend_rows", attend_rows, 1, {{2, {5, 4}, -1.5, 1.5}}},
                          exact_attend_rows);
 }
 
-static void gradients_of_what_computes_in_f32(void **state) {
-    (void)state;
+UNIT_TEST(gradients_of_what_computes_in_f32) {
 #define DRAWN_CASE(name, function, low, high)                                                                          \
     test_gradient_of_f32(test_stream, &(gradient_case){"drawn " #name, drawn_##name, 1, {{1, {17}, low, high}}},       \
                          exact_##name);
@@ -457,10 +454,7 @@ static void gradients_of_what_computes_in_f32(void **state) {
                          exactly_by_biases);
 }
 
-static void every_rule_was_run(void **state) {
-    (void)state;
-    test_every_rule_was_run();
-}
+UNIT_TEST(every_rule_was_run) { test_every_rule_was_run(); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -1,7 +1,6 @@
 /* Grammars: context-free ones beside all of their short texts, GBNF, and tokens: masks are exactly the tokens after which a text
  * can go on, whatever was forgotten meanwhile and whoever else asks. */
 #include "grammar/automaton.h"
-#include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "support/scratch.h"
 #include "support/short_texts.h"
@@ -33,34 +32,28 @@ static ht_automaton *automaton_of(const char *text) {
     return a;
 }
 
-static bool goes_on(const ht_automaton *a, uint32_t configuration) {
-    size_t n;
-    ht_automaton_threads(a, configuration, &n);
-    return n || ht_automaton_may_end(a, configuration);
-}
-
 typedef enum search_end { ENDS, HAS_NO_END, TOO_FAR } search_end;
 
 /* Whether a text of the grammar can be found from here: breadth first, since depth first might go on for ever. Ends of tens of bytes are
  * behind more configurations than are looked at. */
 static search_end find_end(ht_automaton *a, uint32_t configuration) {
     enum { MOST = 200000 };
-    static uint32_t todo[MOST];
+    static uint32_t pending[MOST];
     static bool known[MOST];
     size_t n = 0;
     bool saw_all = true;
     memset(known, 0, sizeof known);
-    todo[n++] = configuration;
+    pending[n++] = configuration;
     for (size_t i = 0; i < n; i++) {
-        if (ht_automaton_may_end(a, todo[i])) return ENDS;
+        if (ht_automaton_may_end(a, pending[i])) return ENDS;
         for (int byte = 'a'; byte <= 'b'; byte++) {
             const char text = (char)byte;
-            const uint32_t next = ht_automaton_feed(a, todo[i], &text, 1);
-            if (!goes_on(a, next) || (next < MOST && known[next])) continue;
+            const uint32_t next = ht_automaton_feed(a, pending[i], &text, 1);
+            if (!ht_automaton_is_live(a, next) || (next < MOST && known[next])) continue;
             saw_all = saw_all && next < MOST && n < MOST;
             if (next >= MOST || n == MOST) continue;
             known[next] = true;
-            todo[n++] = next;
+            pending[n++] = next;
         }
     }
     return saw_all ? HAS_NO_END : TOO_FAR;
@@ -141,8 +134,8 @@ static void random_grammars(void **state) {
                 bool has_more = false;
                 for (int k = 0; k < SHORT_TEXTS; k++)
                     has_more = has_more || (set[0] >> k & 1 && short_text(k, other) >= n && !memcmp(of, other, n));
-                if (has_more && !goes_on(a, c)) fail_msg("%s\"%s\" is refused", all, of);
-                if (has_more || n > 2 || !goes_on(a, c)) continue;
+                if (has_more && !ht_automaton_is_live(a, c)) fail_msg("%s\"%s\" is refused", all, of);
+                if (has_more || n > 2 || !ht_automaton_is_live(a, c)) continue;
                 const search_end end = find_end(a, c);
                 if (end == HAS_NO_END) fail_msg("%s\"%s\" has no end", all, of);
                 n_found += end == ENDS;
@@ -251,12 +244,11 @@ static void depth(void **state) {
     c = ht_automaton_feed(a, c, "a", 1);
     for (int i = 0; i < N; i++) c = ht_automaton_feed(a, c, ")", 1);
     assert_true(ht_automaton_may_end(a, c));
-    assert_false(goes_on(a, ht_automaton_feed(a, c, ")", 1)));
+    assert_false(ht_automaton_is_live(a, ht_automaton_feed(a, c, ")", 1)));
     assert_int_equal(ht_automaton_status(a, NULL), HT_OK);
     ht_automaton_free(a);
 }
 
-/* What is large takes memory in proportion: alternatives, literals, rules. */
 /* Each byte has more ways to be read than the one before: an error comes before they take seconds. Ambiguity of the common kind is read. */
 static void ambiguous_grammars(void **state) {
     (void)state;
@@ -275,6 +267,7 @@ static void ambiguous_grammars(void **state) {
     ht_automaton_free(a);
 }
 
+/* What is large takes memory in proportion: alternatives, literals, rules. */
 static void large_grammars(void **state) {
     (void)state;
     enum { N = 3000, EACH = 40 };
@@ -312,6 +305,18 @@ static const char json_grammar[] =
     "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
     "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n";
 
+static bool accepts(ht_matcher *m, int32_t token) {
+    bool allowed;
+    assert_int_equal(ht_matcher_accept(m, token, &allowed, NULL), HT_OK);
+    return allowed;
+}
+
+static ht_ending ending_of(ht_matcher *m) {
+    ht_ending ending;
+    assert_int_equal(ht_matcher_ending(m, &ending, NULL), HT_OK);
+    return ending;
+}
+
 /* A random walk over the tokens of a vocabulary: each mask has exactly the tokens after which a copy of the automaton goes on. */
 static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *ending, int n_ending, int steps, int stride,
                  size_t budget) {
@@ -336,23 +341,19 @@ static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *endi
             if (draw((uint32_t)stride)) continue;
             size_t n;
             const char *text = ht_token_trie_text(trie, id, &n);
-            bool expected = n && goes_on(a, ht_automaton_feed(a, at, text, n));
+            bool expected = n && ht_automaton_is_live(a, ht_automaton_feed(a, at, text, n));
             for (int i = 0; i < n_ending; i++)
                 if (id == ending[i]) expected = ht_automaton_may_end(a, at);
             if (allowed != expected)
                 fail_msg("step %d: token %d \"%.*s\" is %s", step, id, (int)n, text, allowed ? "allowed" : "refused");
         }
         assert_true(n_allowed > 0);
-        bool allowed;
-        ht_ending found;
         size_t n_threads;
-        assert_int_equal(ht_matcher_ending(m, &found, &err), HT_OK);
         ht_automaton_threads(a, at, &n_threads);
-        assert_int_equal(found, !ht_automaton_may_end(a, at) ? HT_ENDING_NOT
-                                : n_threads                  ? HT_ENDING_MAY
-                                                             : HT_ENDING_MUST);
-        assert_int_equal(ht_matcher_accept(m, chosen, &allowed, &err), HT_OK);
-        assert_true(allowed);
+        assert_int_equal(ending_of(m), !ht_automaton_may_end(a, at) ? HT_ENDING_NOT
+                                       : n_threads                  ? HT_ENDING_MAY
+                                                                    : HT_ENDING_MUST);
+        assert_true(accepts(m, chosen));
         if (chosen == ending[0]) {
             assert_int_equal(ht_matcher_truncate(m, 0, &err), HT_OK);
             at = a->start[0];
@@ -416,8 +417,6 @@ static void matchers(void **state) {
     ht_matcher *m;
     ht_error err = {0};
     const uint32_t *mask;
-    bool allowed;
-    ht_ending ending;
     const char pattern[] = "ab*|c";
     assert_int_equal(ht_grammar_from_regex(model, pattern, strlen(pattern), &g, &err), HT_OK);
     assert_int_equal(ht_matcher_new(g, &m, &err), HT_OK);
@@ -427,30 +426,16 @@ static void matchers(void **state) {
     assert_int_equal(ht_matcher_mask(m, &mask, &err), HT_OK);
     assert_true(mask[a >> 5] >> (a & 31) & 1 && mask[c >> 5] >> (c & 31) & 1);
     assert_false(mask[b >> 5] >> (b & 31) & 1 || mask[TINY_EOS >> 5] >> (TINY_EOS & 31) & 1);
-    assert_int_equal(ht_matcher_accept(m, b, &allowed, &err), HT_OK);
-    assert_false(allowed);
-    assert_int_equal(ht_matcher_accept(m, TINY_EOS, &allowed, &err), HT_OK);
-    assert_false(allowed);
-    assert_int_equal(ht_matcher_accept(m, -1, &allowed, &err), HT_OK);
-    assert_false(allowed);
-    assert_int_equal(ht_matcher_accept(m, TINY_VOCAB, &allowed, &err), HT_OK);
-    assert_false(allowed);
-    for (int i = 0; i < 200; i++) {
-        assert_int_equal(ht_matcher_accept(m, i ? b : a, &allowed, &err), HT_OK);
-        assert_true(allowed);
-    }
+    assert_false(accepts(m, b) || accepts(m, TINY_EOS) || accepts(m, -1) || accepts(m, TINY_VOCAB));
+    for (int i = 0; i < 200; i++) assert_true(accepts(m, i ? b : a));
     assert_int_equal(ht_matcher_length(m), 200);
-    assert_int_equal(ht_matcher_ending(m, &ending, &err), HT_OK);
-    assert_int_equal(ending, HT_ENDING_MAY);
+    assert_int_equal(ending_of(m), HT_ENDING_MAY);
     assert_int_equal(ht_matcher_truncate(m, 201, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_matcher_truncate(m, 0, &err), HT_OK);
-    assert_int_equal(ht_matcher_accept(m, c, &allowed, &err), HT_OK);
-    assert_true(allowed);
-    assert_int_equal(ht_matcher_accept(m, TINY_EOS, &allowed, &err), HT_OK);
-    assert_true(allowed);
+    assert_true(accepts(m, c));
+    assert_true(accepts(m, TINY_EOS));
     assert_int_equal(ht_matcher_length(m), 1);
-    assert_int_equal(ht_matcher_ending(m, &ending, &err), HT_OK);
-    assert_int_equal(ending, HT_ENDING_MUST);
+    assert_int_equal(ending_of(m), HT_ENDING_MUST);
     ht_matcher_free(m);
     assert_int_equal(ht_grammar_from_regex(model, "a(?!.*)", 7, &g, &err), HT_ERR_FORMAT);
     assert_null(g);
@@ -479,13 +464,13 @@ static void forgets_now_and_then(void **state) {
     const int32_t open = ht_tokenizer_find(ht_model_tokenizer(model), "(");
     for (int i = 0; i < TOKENS; i++) {
         const uint32_t *mask;
-        bool allowed;
         assert_int_equal(ht_matcher_mask(m, &mask, NULL), HT_OK);
         assert_true(mask[open >> 5] >> (open & 31) & 1);
-        assert_int_equal(ht_matcher_accept(m, open, &allowed, NULL), HT_OK);
-        assert_true(allowed);
+        assert_true(accepts(m, open));
     }
-    assert_in_range(ht_grammar_times_forgotten(g), 2, TOKENS / 10);
+    ht_mask_places places;
+    ht_matcher_missing(m, NULL, 0, &places);
+    assert_in_range(places.generation, 2, TOKENS / 10);
     ht_matcher_free(m);
     ht_grammar_free(g);
     ht_model_free(model);

@@ -1,7 +1,6 @@
 /* Regular expressions of grammars: derivatives beside a matcher that tries everything, UTF-8, the syntax of patterns, and whether
  * an expression has a text. */
 #include "base/text.h"
-#include "grammar/regex_store.h"
 #include "grammar/regex_syntax.h"
 #include "support/short_texts.h"
 #include "support/test.h"
@@ -18,7 +17,7 @@ static uint32_t draw(uint32_t n) {
 }
 
 static bool derives(ht_regexes *s, ht_re r, const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++) r = ht_re_derivative(s, r, ht_regexes_class_of(s)[(unsigned char)text[i]]);
+    for (size_t i = 0; i < n; i++) r = ht_re_derivative(s, r, s->class_of[(unsigned char)text[i]]);
     return ht_re_is_nullable(s, r);
 }
 
@@ -78,8 +77,8 @@ static void random_expressions(void **state) {
                     found = ht_re_is_nullable(s, at);
                     ht_re next = HT_RE_NONE;
                     const int first = (int)draw(3);
-                    for (int c = 0; c < ht_regexes_n_classes(s) && next == HT_RE_NONE; c++)
-                        next = ht_re_derivative(s, at, (c + first) % ht_regexes_n_classes(s));
+                    for (int c = 0; c < s->n_classes && next == HT_RE_NONE; c++)
+                        next = ht_re_derivative(s, at, (c + first) % s->n_classes);
                     assert_true(found || next != HT_RE_NONE);
                     at = next;
                 }
@@ -269,65 +268,57 @@ static void long_patterns(void **state) {
     for (int i = 0; i < N; i++) memcpy(pattern + 2 * i, "a?", 2);
     assert_int_equal(ht_regex_parse(s, pattern, 2 * N, &(ht_regex_syntax){0}, &r, NULL), HT_OK);
     ht_regexes_freeze(s);
-    const ht_re d = ht_re_derivative(s, r, ht_regexes_class_of(s)['a']);
+    const ht_re d = ht_re_derivative(s, r, s->class_of['a']);
     assert_true(ht_regexes_status(s, NULL) == HT_ERR_LIMIT || d != HT_RE_NONE);
     ht_regexes_free(s);
     free(pattern);
 }
 
-/* Whether an intersection has a text takes a search: all multiples of 7 with a last digit of 3, none with an even and an odd one. */
-static void searches(void **state) {
-    (void)state;
-    ht_regexes *s = ht_regexes_new();
-    ht_re some, none;
-    const char *yes = "(?=(?:a{7})*$)(?=(?:a{5})*$)a{36,}", *no = "(?=(?:aa)*$)(?=a(?:aa)*$)a*";
-    assert_int_equal(ht_regex_parse(s, yes, strlen(yes), &(ht_regex_syntax){0}, &some, NULL), HT_OK);
-    assert_int_equal(ht_regex_parse(s, no, strlen(no), &(ht_regex_syntax){0}, &none, NULL), HT_OK);
-    ht_regexes_freeze(s);
-    assert_true(ht_re_is_live(s, some));
-    assert_false(ht_re_is_live(s, none));
-    assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
-    ht_regexes_free(s);
+static ht_re parse(ht_regexes *s, const char *pattern, bool searches) {
+    ht_re r;
+    assert_int_equal(ht_regex_parse(s, pattern, strlen(pattern), &(ht_regex_syntax){.searches = searches}, &r, NULL),
+                     HT_OK);
+    return r;
 }
 
-/* Of what stands anywhere in a text, the parts are searched, not their copies at all places: there are two to the power of 300 sets. */
-static void searches_of_parts(void **state) {
+/* Whether an intersection has a text takes a search: all multiples of 7 with a last digit of 3, none with an even and an odd one. Of what
+ * stands anywhere in a text, the parts are searched, not their copies at all places: there are two to the power of 300 sets. */
+static void searches(void **state) {
     (void)state;
-    ht_regexes *s = ht_regexes_new();
-    ht_re some, none;
-    const char *yes = "x(?=.{300}&$?)[a-z]fc", *no = "x(?=.{300}&)(?=[a-z]*$)fc";
-    assert_int_equal(ht_regex_parse(s, yes, strlen(yes), &(ht_regex_syntax){.searches = true}, &some, NULL), HT_OK);
-    assert_int_equal(ht_regex_parse(s, no, strlen(no), &(ht_regex_syntax){.searches = true}, &none, NULL), HT_OK);
-    ht_regexes_freeze(s);
-    assert_true(ht_re_is_live(s, some));
-    assert_false(ht_re_is_live(s, none));
-    assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
-    ht_regexes_free(s);
+    static const char *const patterns[2][2] = {
+        {"(?=(?:a{7})*$)(?=(?:a{5})*$)a{36,}", "(?=(?:aa)*$)(?=a(?:aa)*$)a*"},
+        {"x(?=.{300}&$?)[a-z]fc", "x(?=.{300}&)(?=[a-z]*$)fc"},
+    };
+    for (int i = 0; i < 2; i++) {
+        ht_regexes *s = ht_regexes_new();
+        const ht_re some = parse(s, patterns[i][0], i == 1), none = parse(s, patterns[i][1], i == 1);
+        ht_regexes_freeze(s);
+        assert_true(ht_re_is_live(s, some));
+        assert_false(ht_re_is_live(s, none));
+        assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
+        ht_regexes_free(s);
+    }
 }
 
 /* Searches of a construction have one bound together, and each one its own when it is over. */
 static void bounded_searches(void **state) {
     (void)state;
     ht_regexes *s = ht_regexes_new();
-    ht_re none[3];
-    for (int i = 0; i < 3; i++) {
-        const char *pattern[] = {"(?=(?:aa)*$)(?=a(?:aa)*$)a{100,}", "(?=(?:bb)*$)(?=b(?:bb)*$)b{100,}",
-                                 "(?=(?:cc)*$)(?=c(?:cc)*$)c{100,}"};
-        assert_int_equal(ht_regex_parse(s, pattern[i], strlen(pattern[i]), &(ht_regex_syntax){0}, &none[i], NULL),
-                         HT_OK);
-    }
+    const ht_re none[3] = {parse(s, "(?=(?:aa)*$)(?=a(?:aa)*$)a{100,}", false),
+                           parse(s, "(?=(?:bb)*$)(?=b(?:bb)*$)b{100,}", false),
+                           parse(s, "(?=(?:cc)*$)(?=c(?:cc)*$)c{100,}", false)};
     ht_regexes_freeze(s);
-    const int64_t before = s->search_room;
+    const int64_t before = s->search_budget;
     assert_false(ht_re_is_live(s, none[0]));
-    const int64_t taken = before - s->search_room;
+    const int64_t taken = before - s->search_budget;
     assert_true(taken > 100);
-    s->search_room = taken + taken / 2;
+    s->search_budget = taken + taken / 2;
     assert_false(ht_re_is_live(s, none[1]));
     assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
     (void)ht_re_is_live(s, none[2]);
     assert_int_equal(ht_regexes_status(s, NULL), HT_ERR_LIMIT);
     ht_regexes_reset(s);
-    ht_regexes_unbound(s);
+    s->search_budget = INT64_MAX;
     assert_false(ht_re_is_live(s, none[2]));
     assert_int_equal(ht_regexes_status(s, NULL), HT_OK);
     ht_regexes_free(s);
@@ -335,9 +326,9 @@ static void bounded_searches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_expressions), cmocka_unit_test(code_points),      cmocka_unit_test(patterns),
-        cmocka_unit_test(refused_patterns),   cmocka_unit_test(long_patterns),    cmocka_unit_test(searches),
-        cmocka_unit_test(searches_of_parts),  cmocka_unit_test(bounded_searches),
+        cmocka_unit_test(random_expressions), cmocka_unit_test(code_points),   cmocka_unit_test(patterns),
+        cmocka_unit_test(refused_patterns),   cmocka_unit_test(long_patterns), cmocka_unit_test(searches),
+        cmocka_unit_test(bounded_searches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,7 @@ static void expect_floats(ht_scope *s, ht_array *a, const float *want, size_t n)
         if (got[i] != want[i]) fail_msg("element %zu is %g, not %g", i, (double)got[i], (double)want[i]);
 }
 
-static void a_window_is_replaced(void **state) {
-    (void)state;
+UNIT_TEST(a_window_is_replaced) {
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = test_counting(s, (int64_t[]){3, 4}, 2), *v = ht_full(s, -1, HT_I32, NULL, 0);
     ht_array *y = ht_slice_update(s, x, v, (int64_t[]){0, 3}, (int64_t[]){3, 0}, (int64_t[]){2, -2});
@@ -29,10 +28,8 @@ static void a_window_is_replaced(void **state) {
     test_expect_error(s, ht_slice_update(s, x, x, (int64_t[]){0, 0}, (int64_t[]){2, 4}, NULL), "broadcast");
 }
 
-static void memory_that_nobody_else_holds_is_written_over(void **state) {
-    (void)state;
+SCOPE_TEST(memory_that_nobody_else_holds_is_written_over) {
     enum { N = 1 << 16 };
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, N, 1, HT_F32), *v = ht_full(s, -1, HT_F32, NULL, 0);
     for (int64_t i = 0; i < 8; i++) x = ht_slice_update(s, x, v, &i, &(int64_t){i + 1}, NULL);
@@ -42,14 +39,12 @@ static void memory_that_nobody_else_holds_is_written_over(void **state) {
     assert_true(ht_memory_get(test_device()).peak_bytes - before.active_bytes < 2 * N * sizeof(float));
     ht_array *head = ht_slice(s, x, (int64_t[]){6}, (int64_t[]){10}, NULL);
     expect_floats(s, head, (float[]){-1, -1, 8, 9}, 4);
-    ht_scope_free(s);
 }
 
 /* Who else holds something while x[100:N] += 1 is evaluated. */
 typedef enum holder { NOBODY, THE_WINDOW, THE_SUM, X, A_READER, THE_SCOPE, HOLDERS } holder;
 
-static void a_part_is_changed_where_it_is(void **state) {
-    (void)state;
+UNIT_TEST(a_part_is_changed_where_it_is) {
     enum { N = 1 << 14 };
     const int64_t from = 100, to = N;
     ht_error err = {0};
@@ -85,11 +80,9 @@ static void a_part_is_changed_where_it_is(void **state) {
     }
 }
 
-static void a_part_is_moved_over_another(void **state) {
-    (void)state;
+SCOPE_TEST(a_part_is_moved_over_another) {
     enum { N = 1 << 14 };
     ht_error err = {0};
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_scope_finish(s, ht_arange(s, 0, N, 1, HT_F32));
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     ht_array *behind = ht_slice(s, x, (int64_t[]){0}, (int64_t[]){N - 1}, NULL);
@@ -99,7 +92,6 @@ static void a_part_is_moved_over_another(void **state) {
     assert_int_equal(ht_array_data(s, y, &data, &err), HT_OK);
     for (int i = 0; i < N; i++) assert_true(((const float *)data)[i] == (float)(i ? i - 1 : 0));
     ht_array_free(y);
-    ht_scope_free(s);
 }
 
 int main(void) {

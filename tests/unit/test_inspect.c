@@ -34,9 +34,8 @@ static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
 }
 
 static ht_inspection *inspect(ht_model *m, const int32_t *ids, int64_t n, const ht_inspect_options *o) {
-    ht_error err = {0};
     ht_inspection *i;
-    if (ht_inspect(m, ids, (size_t)n, o, &i, &err)) fail_msg("%s", err.message);
+    assert_works(ht_inspect, m, ids, (size_t)n, o, &i);
     assert_int_equal(i->n_tokens, n);
     assert_memory_equal(i->tokens, ids, (size_t)n * sizeof *ids);
     return i;
@@ -88,20 +87,12 @@ static double difference(const ht_json *layer, const char *what, const ht_json *
     return most / largest;
 }
 
-static int32_t *read_ids(const ht_json *list) {
-    int32_t *ids = malloc(ht_json_array_size(list) * sizeof *ids + 1);
-    assert_non_null(ids);
-    for (size_t i = 0; i < ht_json_array_size(list); i++)
-        ids[i] = (int32_t)ht_json_integer_value(ht_json_array_get(list, i));
-    return ids;
-}
-
 static void check_case(const ht_json *c) {
     const char *name = ht_json_string_value(ht_json_object_get(c, "checkpoint"));
     const ht_json *list = ht_json_object_get(c, "ids"), *positions = ht_json_object_get(c, "positions");
     const ht_json *layers = ht_json_object_get(c, "layers");
     const int64_t n = (int64_t)ht_json_array_size(list);
-    int32_t *ids = read_ids(list);
+    int32_t *ids = json_ids(list);
     ht_model *m = load(name, HT_PRECISION_REFERENCE, HT_F32);
     ht_inspection *i = inspect_all(m, ids, n);
     assert_int_equal(i->n_layers, ht_json_array_size(layers));
@@ -121,8 +112,7 @@ static void check_case(const ht_json *c) {
     free(ids);
 }
 
-static void golden(void **state) {
-    (void)state;
+UNIT_TEST(golden) {
     ht_json *document = json_file("tests/golden/inspect.json");
     const ht_json *cases = ht_json_object_get(document, "cases");
     assert_true(ht_json_array_size(cases) > 20);
@@ -188,20 +178,12 @@ static void check_weights(const ht_inspected_layer *l, int64_t n) {
 
 static void check_against_session(ht_model *m, ht_adapter *adapter, const ht_inspection *i) {
     ht_session *s;
-    ht_error err = {0};
     const int64_t n = i->n_tokens;
-    assert_int_equal(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = 37), &s, &err), HT_OK);
-    assert_int_equal(ht_session_set_adapters(s, &adapter, NULL, adapter != NULL, &err), HT_OK);
-    if (ht_session_forward(s, i->tokens, (size_t)n, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_new, m, OPTIONS_AT(ht_session_options, with.chunk = 37), &s);
+    assert_works(ht_session_set_adapters, s, &adapter, NULL, adapter != NULL);
+    assert_works(ht_session_forward, s, i->tokens, (size_t)n, NULL, NULL, NULL);
     for (int32_t l = 0; l < m->n_kv_layers; l++) check_layer(s, l, &i->layers[l], n);
     ht_session_free(s);
-}
-
-static int32_t *some_ids(const ht_model *m, int n) {
-    int32_t *ids = malloc((size_t)n * sizeof *ids);
-    assert_non_null(ids);
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31) % (uint32_t)m->vocab);
-    return ids;
 }
 
 static const char *const checkpoints[] = {
@@ -209,15 +191,14 @@ static const char *const checkpoints[] = {
     "gemma3-q5_1.gguf", "gemma4-shared-bf16", "gemma4-q8_0.gguf",  "gemma4-experts-bf16", "mistral-sliding-f32"};
 
 /* Keys and values, rounded, are those of a session that took the prompt in other steps, in every dtype of the cache. */
-static void keys_are_those_of_the_cache(void **state) {
-    (void)state;
+UNIT_TEST(keys_are_those_of_the_cache) {
     static const ht_dtype dtypes[] = {HT_F32, HT_F16, HT_BF16, HT_I8};
     const int most = test_is_late() ? 40 : 300; /* plain kernels take their time */
     for (size_t c = 0; c < sizeof checkpoints / sizeof *checkpoints; c++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
             ht_model *m = load(checkpoints[c], HT_PRECISION_HIGH, dtypes[d]);
             const int n = m->context < most ? (int)m->context : most;
-            int32_t *ids = some_ids(m, n);
+            int32_t *ids = checkpoint_ids(m, n, 0);
             ht_inspection *i = inspect_all(m, ids, n);
             check_against_session(m, NULL, i);
             for (int32_t l = 0; l < i->n_layers; l++) check_weights(&i->layers[l], n);
@@ -249,8 +230,7 @@ static void check_row(const ht_config *c, const ht_inspected_layer *l, int64_t n
 }
 
 /* Prompts that rings of sliding layers do not hold as a whole. */
-static void long_prompts(void **state) {
-    (void)state;
+UNIT_TEST(long_prompts) {
     static const struct {
         const char *name;
         int64_t sliding;
@@ -261,7 +241,7 @@ static void long_prompts(void **state) {
     for (size_t c = 0; c < n_cases; c++) {
         ht_model *m = load_sliding(cases[c].name, HT_PRECISION_HIGH, HT_F32, cases[c].sliding);
         assert_true(m->context >= N);
-        int32_t *ids = some_ids(m, N);
+        int32_t *ids = checkpoint_ids(m, N, 0);
         ht_inspection *i = inspect_all(m, ids, N);
         check_against_session(m, NULL, i);
         for (int32_t l = 0; l < i->n_layers; l++) {
@@ -291,10 +271,9 @@ static void *call(void *arg) {
     return NULL;
 }
 
-static void several_threads(void **state) {
-    (void)state;
+UNIT_TEST(several_threads) {
     ht_model *m = load("qwen3-moe-f32", HT_PRECISION_HIGH, HT_F16);
-    int32_t *ids = some_ids(m, N_SHARED);
+    int32_t *ids = checkpoint_ids(m, N_SHARED, 0);
     ht_inspection *alone =
         inspect(m, ids, N_SHARED, OPTIONS_AT(ht_inspect_options, with.queries = true, with.values = true));
     caller callers[N_THREADS];
@@ -317,13 +296,12 @@ static void several_threads(void **state) {
     ht_model_free(m);
 }
 
-static void adapters_change_keys(void **state) {
-    (void)state;
+UNIT_TEST(adapters_change_keys) {
     static const char *const names[] = {"llama-q4_1.gguf", "gemma4-experts-bf16"};
     for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
         ht_model *m = load(names[c], HT_PRECISION_HIGH, HT_F16);
         ht_adapter *a = test_adapter_for(m, 3, 1, 5);
-        int32_t *ids = some_ids(m, 40);
+        int32_t *ids = checkpoint_ids(m, 40, 0);
         ht_inspection *plain = inspect(m, ids, 40, OPTIONS_AT(ht_inspect_options, with.values = true));
         ht_inspection *adapted = inspect(
             m, ids, 40, OPTIONS_AT(ht_inspect_options, with.values = true, with.adapters = &a, with.n_adapters = 1));
@@ -350,11 +328,10 @@ static void adapters_change_keys(void **state) {
 /* ---- what is kept ---- */
 
 /* Of fewer layers, and one kind at a time, the bits are those of everything. */
-static void parts_are_those_of_the_whole(void **state) {
-    (void)state;
+UNIT_TEST(parts_are_those_of_the_whole) {
     enum { N = 70 };
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
-    int32_t *ids = some_ids(m, N);
+    int32_t *ids = checkpoint_ids(m, N, 0);
     ht_inspection *whole = inspect_all(m, ids, N);
     assert_int_equal(whole->n_layers, 6);
     for (int32_t k = 0; k < 6; k++) {
@@ -396,8 +373,7 @@ static void check_saved(ht_scope *s, ht_array_file *f, const char *name, const f
         if (strcmp(ht_array_file_name(f, i), name) != 0) continue;
         ht_array *a = ht_array_file_read(s, f, i);
         const void *data;
-        ht_error err = {0};
-        if (ht_array_data(s, a, &data, &err)) fail_msg("%s", err.message);
+        assert_works(ht_array_data, s, a, &data);
         assert_int_equal(ht_array_n_dims(a), 3);
         for (int k = 0; k < 3; k++) assert_int_equal(ht_array_dim(a, k), shape[k]);
         assert_memory_equal(data, values, (size_t)ht_array_size(a) * sizeof(float));
@@ -406,20 +382,18 @@ static void check_saved(ht_scope *s, ht_array_file *f, const char *name, const f
     fail_msg("%s is not in the file", name);
 }
 
-static void saved_arrays(void **state) {
-    (void)state;
+UNIT_TEST(saved_arrays) {
     enum { N = 20 };
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
-    int32_t *ids = some_ids(m, N);
+    int32_t *ids = checkpoint_ids(m, N, 0);
     static const int32_t weighed[] = {4};
     ht_inspection *i = inspect(
         m, ids, N, OPTIONS_AT(ht_inspect_options, with.queries = true, with.attention = weighed, with.n_attention = 1));
-    ht_error err = {0};
     for (int deflate = 0; deflate < 2; deflate++) {
         const char *path = scratch_path("k.npz");
-        if (ht_inspection_save(i, path, deflate, &err)) fail_msg("%s", err.message);
+        assert_works(ht_inspection_save, i, path, deflate);
         ht_array_file *f;
-        if (ht_array_file_open(path, &f, &err)) fail_msg("%s", err.message);
+        assert_works(ht_array_file_open, path, &f);
         ht_scope *s = ht_scope_new(m->stream);
         /* tokens, the keys of three layers that have their own, queries of six, weights of one */
         assert_int_equal(ht_array_file_count(f), 1 + 3 + 6 + 1);
@@ -435,7 +409,7 @@ static void saved_arrays(void **state) {
         ht_scope_free(s);
         ht_array_file_free(f);
     }
-    assert_int_equal(ht_inspection_save(i, "/no/such/place/k.npz", false, &err), HT_ERR_IO);
+    assert_fails(HT_ERR_IO, "", ht_inspection_save, i, "/no/such/place/k.npz", false);
     ht_inspection_free(i);
     free(ids);
     ht_model_free(m);
@@ -449,14 +423,12 @@ static int count(const char *text, const char *part) {
     return n;
 }
 
-static void pictures(void **state) {
-    (void)state;
+UNIT_TEST(pictures) {
     enum { N = 60 };
     ht_model *m = tiny_load(&(tiny_options){0});
     static const int32_t layer = 0;
     const ht_inspect_options how =
         OPTIONS(ht_inspect_options, with.keys = false, with.attention = &layer, with.n_attention = 1);
-    ht_error err = {0};
     /* All tokens, in pieces short enough for every one to be labelled: bytes that are no UTF-8, controls, and all that XML
      * gives a meaning. */
     bool quoted = false, control = false, deleted = false, byte = false, space = false;
@@ -465,7 +437,7 @@ static void pictures(void **state) {
         for (int i = 0; i < N; i++) ids[i] = (first + i) % TINY_VOCAB;
         ht_inspection *inspection = inspect(m, ids, N, &how);
         char *svg;
-        if (ht_inspection_draw(inspection, 0, 1, ht_model_tokenizer(m), &svg, &err)) fail_msg("%s", err.message);
+        assert_works(ht_inspection_draw, inspection, 0, 1, ht_model_tokenizer(m), &svg);
         assert_true(ht_utf8_valid(svg, strlen(svg)));
         for (const char *c = svg; *c; c++) assert_true((unsigned char)*c >= 0x20 || *c == '\n');
         assert_int_equal(count(svg, "<text"), count(svg, "</text>"));
@@ -483,23 +455,19 @@ static void pictures(void **state) {
 }
 
 static void check_refused(const ht_inspection *i, int32_t layer, int32_t head, ht_status status, const char *says) {
-    ht_error err = {0};
     char *svg = (char *)1;
-    assert_int_equal(ht_inspection_draw(i, layer, head, NULL, &svg, &err), status);
+    assert_fails(status, says, ht_inspection_draw, i, layer, head, NULL, &svg);
     assert_null(svg);
-    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
-static void pictures_of_what_is_not_there(void **state) {
-    (void)state;
+UNIT_TEST(pictures_of_what_is_not_there) {
     ht_model *m = tiny_load(&(tiny_options){0});
     static const int32_t ids[] = {70};
     static const int32_t layer = 0;
     const ht_inspect_options how = OPTIONS(ht_inspect_options, with.attention = &layer, with.n_attention = 1);
     ht_inspection *i = inspect(m, ids, 1, &how);
     char *svg;
-    ht_error err = {0};
-    assert_int_equal(ht_inspection_draw(i, 0, 0, NULL, &svg, &err), HT_OK); /* one token, by its number */
+    assert_works(ht_inspection_draw, i, 0, 0, NULL, &svg); /* one token, by its number */
     assert_non_null(strstr(svg, "#"));
     ht_text_free(svg);
     check_refused(i, -1, 0, HT_ERR_ARGUMENT, "no layer -1");
@@ -517,15 +485,12 @@ static void pictures_of_what_is_not_there(void **state) {
 
 static void refuse(ht_model *m, const int32_t *ids, size_t n, const ht_inspect_options *o, ht_status status,
                    const char *says) {
-    ht_error err = {0};
     ht_inspection *i = (ht_inspection *)1;
-    assert_int_equal(ht_inspect(m, ids, n, o, &i, &err), status);
+    assert_fails(status, says, ht_inspect, m, ids, n, o, &i);
     assert_null(i);
-    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     ht_model *m = tiny_load(&(tiny_options){.context = 64});
     int32_t ids[65];
     tiny_ids(ids, 65, 1);
@@ -554,8 +519,7 @@ static void refusals(void **state) {
 }
 
 /* Numbers that no machine has are refused before anything is allocated. */
-static void attention_beyond_memory(void **state) {
-    (void)state;
+UNIT_TEST(attention_beyond_memory) {
     enum { N = 400000 };
     ht_model *m = tiny_load(&(tiny_options){.context = N});
     int32_t *ids = malloc(N * sizeof *ids);
@@ -581,10 +545,9 @@ static void on_progress(double done, void *user) {
     if (++s->calls == 2) ht_cancel_request(&s->cancel);
 }
 
-static void progress_and_cancellation(void **state) {
-    (void)state;
+UNIT_TEST(progress_and_cancellation) {
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
-    int32_t *ids = some_ids(m, 300);
+    int32_t *ids = checkpoint_ids(m, 300, 0);
     seen s = {0};
     ht_inspection *i =
         inspect(m, ids, 300, OPTIONS_AT(ht_inspect_options, with.progress = on_progress, with.user = &s));
@@ -599,8 +562,7 @@ static void progress_and_cancellation(void **state) {
 }
 
 /* A NaN is what an inspection is for. */
-static void numbers_that_are_none(void **state) {
-    (void)state;
+UNIT_TEST(numbers_that_are_none) {
     ht_model *m = tiny_load(&(tiny_options){.nan_token = 65});
     const int32_t ids[] = {70, 65, 71};
     static const int32_t layer = 0;
@@ -610,8 +572,7 @@ static void numbers_that_are_none(void **state) {
     assert_true(isfinite(l->k[0]) && isnan(l->k[l->head_dim]));
     assert_true(l->attention[0] == 1 && isnan(l->attention[3]));
     char *svg;
-    ht_error err = {0};
-    assert_int_equal(ht_inspection_draw(i, 0, 0, NULL, &svg, &err), HT_OK);
+    assert_works(ht_inspection_draw, i, 0, 0, NULL, &svg);
     assert_non_null(strstr(svg, "#d62728"));
     ht_text_free(svg);
     ht_inspection_free(i);

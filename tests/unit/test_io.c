@@ -6,9 +6,7 @@
 
 #include <string.h>
 
-static void an_array_comes_back(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(an_array_comes_back) {
     ht_error err = {0};
     ht_array *x = ht_transpose(s, test_counting(s, (int64_t[]){2, 3}, 2), NULL);
     assert_int_equal(ht_npy_save(s, scratch_path("a"), x, &err), HT_OK);
@@ -17,12 +15,9 @@ static void an_array_comes_back(void **state) {
     assert_int_equal(ht_array_dim(back, 0), 3);
     assert_int_equal(ht_array_read(s, back, got, sizeof got, &err), HT_OK);
     assert_memory_equal(got, ((float[]){0, 3, 1, 4, 2, 5}), sizeof got);
-    ht_scope_free(s);
 }
 
-static void named_arrays_come_back(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(named_arrays_come_back) {
     ht_error err = {0};
     ht_array *arrays[] = {test_counting(s, (int64_t[]){4}, 1), ht_full(s, 7, HT_BF16, NULL, 0)};
     assert_int_equal(ht_safetensors_save(s, scratch_path("b"), (const char *[]){"a", "b"}, arrays, 2,
@@ -37,7 +32,6 @@ static void named_arrays_come_back(void **state) {
     assert_int_equal(ht_array_dtype(b), HT_BF16);
     assert_null(ht_array_file_read(s, f, 2));
     ht_array_file_free(f);
-    ht_scope_free(s);
 }
 
 static void save_npz(ht_scope *s, bool deflate) {
@@ -47,8 +41,7 @@ static void save_npz(ht_scope *s, bool deflate) {
     assert_int_equal(ht_npz_save(s, scratch_path("n"), (const char *[]){"many", "b"}, arrays, 2, deflate, &err), HT_OK);
 }
 
-static void an_archive_comes_back(void **state) {
-    (void)state;
+UNIT_TEST(an_archive_comes_back) {
     static float got[50000];
     for (int deflate = 0; deflate < 2; deflate++) {
         ht_scope *s = ht_scope_new(test_stream);
@@ -69,21 +62,16 @@ static void an_archive_comes_back(void **state) {
     }
 }
 
-static void names_are_unique(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(names_are_unique) {
     ht_error err = {0};
     ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){2}, 1), *arrays[] = {x, x};
     const char *const names[] = {"a", "a"};
     assert_int_equal(ht_npz_save(s, scratch_path("n"), names, arrays, 2, false, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_gguf_save(s, scratch_path("n"), names, arrays, 2, NULL, &err), HT_ERR_ARGUMENT);
-    ht_scope_free(s);
 }
 
-static void gguf_comes_back(void **state) {
-    (void)state;
+SCOPE_TEST(gguf_comes_back) {
     static const char metadata[] = "{\"a\":{\"dtype\":\"i8\",\"value\":[-128,127]},\"b\":\"text\"}";
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2);
     assert_int_equal(ht_gguf_save(s, scratch_path("g"), (const char *[]){"x"}, &x, 1, metadata, &err), HT_OK);
@@ -99,11 +87,9 @@ static void gguf_comes_back(void **state) {
                                         "{\"a\":{\"dtype\":\"bool\",\"value\":1}}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_not_equal(ht_gguf_save(s, scratch_path("g"), (const char *[]){"x"}, &x, 1, wrong[i], &err), HT_OK);
-    ht_scope_free(s);
 }
 
-static void bad_headers_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(bad_headers_are_refused) {
     static const char *const dicts[] = {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (9, ), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }",
@@ -131,22 +117,19 @@ static void bad_headers_are_refused(void **state) {
     }
 }
 
-static void the_other_byte_order_is_read(void **state) {
-    (void)state;
+SCOPE_TEST(the_other_byte_order_is_read) {
     static const char dict[] = "{'descr': '>i4', 'fortran_order': True, 'shape': (1, 2), }";
     char file[256] = "\x93NUMPY\x01";
     const size_t n = strlen(dict);
     file[8] = (char)n;
     memcpy(file + 10, dict, n);
     memcpy(file + 10 + n, "\x01\x02\x03\x04\xFF\xFF\xFF\xFE", 8);
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     int32_t values[2];
     ht_array *a = ht_npy_parse(s, file, 10 + n + 8, "x");
     if (ht_array_read(s, a, values, sizeof values, &err)) fail_msg("%s", err.message);
     assert_true(ht_array_dtype(a) == HT_I32 && ht_array_dim(a, 0) == 1 && ht_array_dim(a, 1) == 2);
     assert_true(values[0] == 0x01020304 && values[1] == -2);
-    ht_scope_free(s);
 }
 
 int main(void) {

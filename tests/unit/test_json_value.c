@@ -176,7 +176,7 @@ static void members(void **state) {
         ht_json_object_foreach(value, other, inner) fail_msg("%s %p", other, (void *)inner);
         if (n++ == 2) assert_string_equal(key, "n4");
     }
-    ht_json *copy = ht_json_deep_copy(object);
+    ht_json *copy = ht_json_copy(object);
     assert_true(ht_json_equal(copy, object));
     ht_json_object_del(copy, "n5");
     assert_false(ht_json_equal(copy, object));

@@ -12,12 +12,9 @@
 #include <hearth/state.h>
 #include <hearth/train.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- what is saved: after one step, and after two ---- */
 
@@ -104,42 +101,22 @@ static bool equal(const content *a, const content *b) {
 
 /* ---- every call ---- */
 
-/* In a child that is killed at its k-th call; false when it ended before. */
-static bool killed(save_function *function, int k, const char *path) {
-    const pid_t child = fork();
-    if (child == 0) {
-        ht_error err;
-        file_calls_kill(k);
-        _exit(function(NEW, path, &err) ? 1 : 0);
-    }
-    assert_true(child > 0);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) {
-        assert_int_equal(WTERMSIG(status), SIGKILL);
-        return true;
-    }
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    return false;
-}
+typedef struct saving {
+    save_function *function;
+    const char *path;
+} saving;
 
-/* A new folder's path for a save. */
-static const char *new_place(void) {
-    static int folders;
-    static char path[1100];
-    char name[32];
-    (void)snprintf(name, sizeof name, "%d", folders++);
-    assert_int_equal(mkdir(scratch_path(name), 0777), 0);
-    (void)snprintf(path, sizeof path, "%s/it", scratch_path(name));
-    return path;
+static bool save_new(void *user) {
+    const saving *s = user;
+    ht_error err;
+    return !s->function(NEW, s->path, &err);
 }
 
 /* Over nothing, or over the old version. Returns how many calls a save makes. */
 static int kill_everywhere(save_function *function, bool over_old) {
     content want[VERSIONS] = {{0}, {0}};
     for (int version = over_old ? OLD : NEW; version <= NEW; version++) {
-        const char *path = new_place();
+        const char *path = scratch_path_apart("it");
         save(function, version, path);
         want[version] = content_of(path);
         assert_true(want[version].n > 0);
@@ -148,9 +125,9 @@ static int kill_everywhere(save_function *function, bool over_old) {
     bool dies = true;
     int k = 0;
     for (; dies; k += apart) {
-        const char *path = new_place();
+        const char *path = scratch_path_apart("it");
         if (over_old) save(function, OLD, path);
-        dies = killed(function, k, path);
+        dies = file_calls_killed(k, save_new, &(saving){function, path});
         content is = content_of(path);
         if (!equal(&is, &want[NEW]) && (!dies || !equal(&is, &want[OLD])))
             fail_msg("call %d left neither the old nor the new", k);
@@ -172,20 +149,15 @@ static void try_all(save_function *function, int least) {
     }
 }
 
-static void checkpoints(void **state) {
-    (void)state;
-    try_all(save_checkpoint, 10);
-}
+UNIT_TEST(checkpoints) { try_all(save_checkpoint, 10); }
 
-static void adapters(void **state) {
-    (void)state;
+UNIT_TEST(adapters) {
     try_all(save_peft, 15);
     try_all(save_mlx, 15);
     try_all(save_gguf, 5);
 }
 
-static void states(void **state) {
-    (void)state;
+UNIT_TEST(states) {
     try_all(save_state, 8);
     try_all(save_cache, 8);
 }

@@ -10,12 +10,8 @@
 
 #include <hearth/convert.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- sets of as many parts, with the same tensors of other values ---- */
 
@@ -37,7 +33,7 @@ static void must_write(int version, const char *path) {
 
 /* The set at `path`-00001-of-00004.gguf: OLD, NEW, or NONE that loads. Fails when it loads and is neither. */
 static int version_at(const char *path) {
-    char first[300];
+    char first[1100];
     ht_error err = {0};
     ht_checkpoint_files *c;
     int found = NONE;
@@ -67,7 +63,7 @@ static int version_at(const char *path) {
 
 /* Whether a part behind the first one finds a set that loads, where the first does not. */
 static bool loads_from_behind(const char *path) {
-    char name[300];
+    char name[1100];
     ht_error err = {0};
     ht_checkpoint_files *c;
     for (int i = 2; i <= PARTS; i++) {
@@ -79,10 +75,10 @@ static bool loads_from_behind(const char *path) {
     return false;
 }
 
-static int count_entries(const char *folder) {
-    char command[400];
+static int count_entries(const char *path) {
+    char command[1100];
     int n = -1;
-    snprintf(command, sizeof command, "ls -A '%s' | wc -l", folder);
+    snprintf(command, sizeof command, "ls -A '%.*s' | wc -l", (int)(ht_base_name(path) - path), path);
     FILE *f = popen(command, "r");
     assert_non_null(f);
     assert_int_equal(fscanf(f, "%d", &n), 1);
@@ -90,38 +86,9 @@ static int count_entries(const char *folder) {
     return n;
 }
 
-static char folder[300];
-
-/* A new folder's path for a set. */
-static const char *new_place(void) {
-    static int folders;
-    static char path[320];
-    char name[32];
-    (void)snprintf(name, sizeof name, "%d", folders++);
-    (void)snprintf(folder, sizeof folder, "%s", scratch_path(name));
-    assert_int_equal(mkdir(folder, 0777), 0);
-    (void)snprintf(path, sizeof path, "%s/it.gguf", folder);
-    return path;
-}
-
-/* In a child that is killed at its k-th call; false when it ended before. */
-static bool killed(int k, const char *path) {
-    const pid_t child = fork();
-    if (child == 0) {
-        ht_error err;
-        file_calls_kill(k);
-        _exit(write_parts(NEW, path, NULL, &err) ? 1 : 0);
-    }
-    assert_true(child > 0);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status)) {
-        assert_int_equal(WTERMSIG(status), SIGKILL);
-        return true;
-    }
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    return false;
+static bool write_new(void *path) {
+    ht_error err;
+    return !write_parts(NEW, path, NULL, &err);
 }
 
 static void a_killed_process_leaves_no_mixture(void **state) {
@@ -131,9 +98,9 @@ static void a_killed_process_leaves_no_mixture(void **state) {
         bool ends = false;
         int k = 0, seen[3] = {0, 0, 0};
         for (; !ends; k += apart) {
-            const char *path = new_place();
+            const char *path = scratch_path_apart("it.gguf");
             if (over_old) must_write(OLD, path);
-            ends = !killed(k, path);
+            ends = !file_calls_killed(k, write_new, (void *)(uintptr_t)path);
             const int found = version_at(path);
             seen[found]++;
             if (found == NONE && loads_from_behind(path)) fail_msg("call %d left parts that load", k);
@@ -152,7 +119,7 @@ static void a_failure_leaves_what_was_there(void **state) {
         bool ends = false;
         int k = over_old;
         for (; !ends; k += test_cases(4, 1)) {
-            const char *path = new_place();
+            const char *path = scratch_path_apart("it.gguf");
             ht_error err = {0};
             if (over_old) must_write(OLD, path);
             file_calls_fail(k);
@@ -161,7 +128,7 @@ static void a_failure_leaves_what_was_there(void **state) {
             const int found = version_at(path), want = status == HT_OK ? NEW : over_old ? OLD : NONE;
             if (found != want) fail_msg("call %d: status %d, and found %d", k, (int)status, found);
             if (status && !strstr(err.message, "cannot be written")) fail_msg("call %d: \"%s\"", k, err.message);
-            assert_int_equal(count_entries(folder), found == NONE ? 0 : PARTS);
+            assert_int_equal(count_entries(path), found == NONE ? 0 : PARTS);
         }
         if (k < 30) fail_msg("%d calls", k);
     }

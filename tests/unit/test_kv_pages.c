@@ -35,14 +35,12 @@ static int teardown(void **state) {
 
 static ht_session *fork_of(const ht_session *s) {
     ht_session *fork;
-    ht_error err = {0};
-    if (ht_session_fork(s, &fork, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_fork, s, &fork);
     return fork;
 }
 
 /* Three continuations of one beginning, two of them the same, in turns: each has the bits of a session alone. */
-static void forks_go_their_own_ways(void **state) {
-    (void)state;
+UNIT_TEST(forks_go_their_own_ways) {
     static const int lengths[] = {1, 255, 256, 300,
                                   690}; /* in a page, at its end, behind it, and past the window's ring */
     float *rows = tiny_rows(TOKENS), *want[2] = {tiny_rows(TOKENS), tiny_rows(TOKENS)};
@@ -77,8 +75,7 @@ static void forks_go_their_own_ways(void **state) {
 }
 
 /* Only a page that is written to is copied, and once. */
-static void forks_share_memory(void **state) {
-    (void)state;
+UNIT_TEST(forks_share_memory) {
     ht_session *s = tiny_session(models[0], 50);
     tiny_forward(s, ids, 700, false, NULL);
     const size_t page = ht_session_cache_bytes(s) / 3;
@@ -101,8 +98,7 @@ static void forks_share_memory(void **state) {
 }
 
 /* Pages that were read to host memory and written to another cache continue with the same bits. */
-static void saved_pages_continue(void **state) {
-    (void)state;
+UNIT_TEST(saved_pages_continue) {
     static const ht_dtype types[] = {HT_F32, HT_F16, HT_BF16, HT_I8};
     enum { N = 700 };
     float *rows = tiny_rows(TOKENS), *want = tiny_rows(TOKENS);

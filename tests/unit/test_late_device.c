@@ -70,8 +70,7 @@ static bool can_read(const void *p) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void memory_is_out_of_reach(void **state) {
-    (void)state;
+UNIT_TEST(memory_is_out_of_reach) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(late_stream);
     ht_array *x = counting(s, 5);
@@ -87,8 +86,7 @@ static void memory_is_out_of_reach(void **state) {
     ht_scope_free(s);
 }
 
-static void work_is_done_when_somebody_waits(void **state) {
-    (void)state;
+UNIT_TEST(work_is_done_when_somebody_waits) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(late_stream);
     ht_array *x = ht_array_from(s, (float[]){1, 2, 3}, HT_F32, (int64_t[]){3}, 1);
@@ -103,8 +101,7 @@ static void work_is_done_when_somebody_waits(void **state) {
 
 /* ---- two devices ---- */
 
-static void operands_of_two_devices_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(operands_of_two_devices_are_refused) {
     ht_scope *here = ht_scope_new(late_stream), *there = ht_scope_new(cpu_stream);
     ht_array *x = counting(here, 4), *y = counting(there, 4);
     ht_error err = {0};
@@ -122,8 +119,7 @@ static void operands_of_two_devices_are_refused(void **state) {
     ht_scope_free(there);
 }
 
-static void arrays_go_from_one_device_to_another(void **state) {
-    (void)state;
+UNIT_TEST(arrays_go_from_one_device_to_another) {
     ht_error err = {0};
     for (int way = 0; way < 2; way++) {
         ht_scope *from = ht_scope_new(way ? late_stream : cpu_stream),
@@ -165,8 +161,7 @@ static void arrays_go_from_one_device_to_another(void **state) {
 }
 
 /* What was read once is not what is read after the memory has been written over. */
-static void copies_for_readers_do_not_age(void **state) {
-    (void)state;
+UNIT_TEST(copies_for_readers_do_not_age) {
     enum { N = 4096 };
     ht_error err = {0};
     ht_scope *s = ht_scope_new(late_stream);
@@ -214,8 +209,7 @@ static graph build(ht_scope *s, ht_array *x, ht_compiled *compiled) {
 
 /* Every kernel in turn fails. What depends on it fails with its message; everything else can be evaluated after it, and has
  * the values it has without a failure; no memory is lost. */
-static void every_kernel_may_fail(void **state) {
-    (void)state;
+UNIT_TEST(every_kernel_may_fail) {
     ht_error err = {0};
     const ht_function f = {.call = twice};
     ht_compiled *compiled;
@@ -263,8 +257,7 @@ static void every_kernel_may_fail(void **state) {
 }
 
 /* A result without elements submits nothing; it does not fail with the kernel before it. */
-static void what_submits_nothing_does_not_fail(void **state) {
-    (void)state;
+UNIT_TEST(what_submits_nothing_does_not_fail) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(late_stream);
     ht_array *x = counting(s, 4);
@@ -278,8 +271,7 @@ static void what_submits_nothing_does_not_fail(void **state) {
 }
 
 /* An array that was to be written over may have been: it is lost, and says so. */
-static void what_was_overwritten_is_lost(void **state) {
-    (void)state;
+UNIT_TEST(what_was_overwritten_is_lost) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(late_stream);
     ht_array *x = ht_scope_finish(s, counting(s, 4096)), *held;
@@ -326,8 +318,7 @@ static bool keep(const float *logits, int64_t first, int64_t n_rows, int32_t voc
 }
 
 /* Wherever a step fails, the session is as it was after the last whole chunk, and goes on with the same bits. */
-static void steps_may_fail(void **state) {
-    (void)state;
+UNIT_TEST(steps_may_fail) {
     int32_t ids[PROMPT];
     float want[TINY_VOCAB], got[TINY_VOCAB];
     ht_error err = {0};
@@ -376,8 +367,7 @@ static void *call_often(void *arg) {
 }
 
 /* The failure of one caller's work is not another's. */
-static void callers_take_turns(void **state) {
-    (void)state;
+UNIT_TEST(callers_take_turns) {
     int32_t ids[PROMPT];
     float want[2][TINY_VOCAB];
     ht_error err = {0};
@@ -407,8 +397,7 @@ static void callers_take_turns(void **state) {
 }
 
 /* A file's weights are packed when the queue gets there; loading has waited for that. */
-static void a_model_can_be_loaded_and_let_go(void **state) {
-    (void)state;
+UNIT_TEST(a_model_can_be_loaded_and_let_go) {
     const size_t before = ht_memory_get(late).active_bytes, host = ht_memory_get(NULL).active_bytes;
     for (int i = 0; i < 3; i++) {
         ht_model *m = load_on(late, tiny_write(&(tiny_options){.type = HT_W_Q8_0}));
@@ -421,8 +410,7 @@ static void a_model_can_be_loaded_and_let_go(void **state) {
 }
 
 /* A copy that fails is nobody's to report, so everything that waits or reads from then on does: no garbage is handed out. */
-static void a_failed_copy_loses_the_device(void **state) {
-    (void)state;
+UNIT_TEST(a_failed_copy_loses_the_device) {
     int32_t ids[PROMPT];
     float logits[TINY_VOCAB];
     ht_error err = {0};
@@ -481,8 +469,7 @@ static void a_failed_copy_loses_the_device(void **state) {
 }
 
 /* What a model is does not depend on where it is. */
-static void fingerprints_are_of_the_model(void **state) {
-    (void)state;
+UNIT_TEST(fingerprints_are_of_the_model) {
     static const char *const names[] = {"tests/golden/tiny/llama-f32", "tests/golden/tiny/gemma4-q8_0.gguf",
                                         "tests/golden/tiny/qwen3-moe-q4_1.gguf"};
     for (int i = 0; i < 3; i++) {
@@ -502,8 +489,7 @@ static void fingerprints_are_of_the_model(void **state) {
 
 /* ---- limits and counters ---- */
 
-static void limits_are_a_devices_own(void **state) {
-    (void)state;
+UNIT_TEST(limits_are_a_devices_own) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(late_stream), *other = ht_scope_new(cpu_stream);
     const size_t active = ht_memory_get(late).active_bytes, host = ht_memory_get(NULL).active_bytes;
@@ -538,8 +524,7 @@ static void limits_are_a_devices_own(void **state) {
 }
 
 /* Arrays hold their device. */
-static void a_device_lives_as_long_as_its_arrays(void **state) {
-    (void)state;
+UNIT_TEST(a_device_lives_as_long_as_its_arrays) {
     ht_device *d;
     ht_stream *stream;
     ht_error err = {0};

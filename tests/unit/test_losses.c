@@ -66,8 +66,7 @@ static void expect_losses(const batch *b, ht_scope *s, ht_array *losses) {
 
 /* ---- cross-entropy ---- */
 
-static void cross_entropy_is_that_of_each_row(void **state) {
-    (void)state;
+UNIT_TEST(cross_entropy_is_that_of_each_row) {
     const int64_t shapes[][2] = {{1, 1}, {1, 2}, {5, 7}, {3, 67}, {33, 3}, {0, 5}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const batch b = drawn(shapes[i][0], shapes[i][1]);
@@ -77,8 +76,7 @@ static void cross_entropy_is_that_of_each_row(void **state) {
     }
 }
 
-static void targets_may_be_any_integers_and_rows_have_any_axes(void **state) {
-    (void)state;
+UNIT_TEST(targets_may_be_any_integers_and_rows_have_any_axes) {
     const batch b = drawn(12, 5);
     const ht_dtype dtypes[] = {HT_U8, HT_U16, HT_U32, HT_U64, HT_I8, HT_I16, HT_I64};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -92,48 +90,38 @@ static void targets_may_be_any_integers_and_rows_have_any_axes(void **state) {
     }
 }
 
-static void one_row_without_axes_has_a_scalar_loss(void **state) {
-    (void)state;
+SCOPE_TEST(one_row_without_axes_has_a_scalar_loss) {
     const batch b = drawn(1, 9);
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *logits = ht_reshape(s, logits_of(s, &b), (int64_t[]){9}, 1);
     ht_array *loss = ht_cross_entropy(s, logits, ht_full(s, b.target[0], HT_I32, NULL, 0));
     assert_int_equal(ht_array_n_dims(loss), 0);
     assert_true(fabs((double)read_float(s, loss) - loss_of_row(&b, 0)) < 1e-6);
-    ht_scope_free(s);
 }
 
-static void large_and_infinite_logits_are_no_trouble(void **state) {
-    (void)state;
+SCOPE_TEST(large_and_infinite_logits_are_no_trouble) {
     batch b = drawn(4, 6);
     for (int i = 0; i < 6; i++) b.logits[i] = i == b.target[0] ? -1e4f : 1e4f; /* loss 2e4 + log 5 */
     for (int i = 0; i < 6; i++) b.logits[6 + i] = i == b.target[1] ? 1e4f : -1e4f;
     for (int i = 0; i < 6; i++) b.logits[12 + i] = i == b.target[2] ? 3 : -INFINITY;
     b.logits[18 + b.target[3]] = -INFINITY; /* impossible, so an infinite loss */
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *losses = ht_cross_entropy(s, logits_of(s, &b), targets_of(s, &b));
     expect_losses(&b, s, losses);
     float found[4];
     read_floats(s, losses, found, 4);
     assert_true(found[0] > 2e4f && found[1] == 0 && found[2] == 0 && isinf(found[3]));
-    ht_scope_free(s);
 }
 
-static void logits_of_bf16_are_summed_in_f32(void **state) {
-    (void)state;
+SCOPE_TEST(logits_of_bf16_are_summed_in_f32) {
     const batch b = drawn(3, 67);
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *narrow = ht_astype(s, logits_of(s, &b), HT_BF16);
     batch rounded = b;
     read_floats(s, ht_astype(s, narrow, HT_F32), rounded.logits, 3 * 67);
     expect_losses(&rounded, s, ht_cross_entropy(s, narrow, targets_of(s, &b)));
-    ht_scope_free(s);
 }
 
 /* ---- masks ---- */
 
-static void the_mean_is_over_rows_that_count(void **state) {
-    (void)state;
+UNIT_TEST(the_mean_is_over_rows_that_count) {
     for (int use_mask = 0; use_mask < 2; use_mask++) {
         batch b = drawn(9, 5);
         b.target[2] = -100;
@@ -156,18 +144,15 @@ static void the_mean_is_over_rows_that_count(void **state) {
     }
 }
 
-static void a_mask_of_numbers_is_broadcast(void **state) {
-    (void)state;
+SCOPE_TEST(a_mask_of_numbers_is_broadcast) {
     const batch b = drawn(6, 5);
     const float numbers[] = {0.25f, 0, -3};
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *logits = ht_reshape(s, logits_of(s, &b), (int64_t[]){2, 3, 5}, 3);
     ht_array *targets = ht_reshape(s, targets_of(s, &b), (int64_t[]){2, 3}, 2);
     ht_array *mask = ht_array_from(s, numbers, HT_F32, (int64_t[]){3}, 1);
     const double expected = loss_of_row(&b, 0) + loss_of_row(&b, 2) + loss_of_row(&b, 3) + loss_of_row(&b, 5);
     const float loss = read_float(s, ht_masked_cross_entropy(s, logits, targets, mask));
     assert_true(fabs((double)loss - expected / 4) < 1e-6);
-    ht_scope_free(s);
 }
 
 static int masked_loss(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
@@ -185,8 +170,7 @@ static void read_gradient(ht_scope *s, batch *b, float *loss, float *gradient) {
     read_floats(s, grad[0], gradient, b->rows * b->vocab);
 }
 
-static void where_all_is_masked_loss_and_gradient_are_0(void **state) {
-    (void)state;
+SCOPE_TEST(where_all_is_masked_loss_and_gradient_are_0) {
     batch b = drawn(6, 5);
     for (int i = 0; i < 6; i++) {
         if (i % 2)
@@ -197,21 +181,17 @@ static void where_all_is_masked_loss_and_gradient_are_0(void **state) {
     b.logits[3] = NAN; /* whatever the logits */
     b.logits[9] = INFINITY;
     float loss, gradient[MOST];
-    ht_scope *s = ht_scope_new(test_stream);
     read_gradient(s, &b, &loss, gradient);
     assert_true(loss == 0);
     for (int i = 0; i < 30; i++) assert_true(gradient[i] == 0);
-    ht_scope_free(s);
 }
 
-static void masked_rows_have_no_gradient_and_others_sum_to_0(void **state) {
-    (void)state;
+SCOPE_TEST(masked_rows_have_no_gradient_and_others_sum_to_0) {
     batch b = drawn(6, 5);
     b.target[0] = -100;
     b.logits[2] = -INFINITY;
     b.logits[5] = NAN; /* of row 1, which is masked */
     float loss, gradient[MOST];
-    ht_scope *s = ht_scope_new(test_stream);
     read_gradient(s, &b, &loss, gradient);
     assert_true(isfinite(loss) && loss > 0);
     for (int row = 0; row < 6; row++) {
@@ -223,7 +203,6 @@ static void masked_rows_have_no_gradient_and_others_sum_to_0(void **state) {
         }
         assert_true(fabs(sum) < 1e-6);
     }
-    ht_scope_free(s);
 }
 
 /* ---- gradients ---- */
@@ -238,8 +217,7 @@ static ht_array *masked_cross_entropy(ht_scope *s, ht_array *const *in) {
 }
 static ht_array *mse(ht_scope *s, ht_array *const *in) { return ht_mse(s, in[0], in[1]); }
 
-static void gradients_are_those_of_finite_differences(void **state) {
-    (void)state;
+UNIT_TEST(gradients_are_those_of_finite_differences) {
     const gradient_input logits = {3, {2, 3, 4}, -2, 2}, matrix = {2, {3, 4}, -1.5, 1.5};
     test_gradient(test_stream, &(gradient_case){"cross_entropy", cross_entropy, 1, {logits}});
     test_gradient(test_stream, &(gradient_case){"masked_cross_entropy", masked_cross_entropy, 1, {logits}});
@@ -248,12 +226,10 @@ static void gradients_are_those_of_finite_differences(void **state) {
 
 /* ---- mean squared error, other sizes, errors ---- */
 
-static void mse_is_the_mean_of_squares(void **state) {
-    (void)state;
+SCOPE_TEST(mse_is_the_mean_of_squares) {
     const batch b = drawn(2, 50);
     double sum = 0;
     for (int i = 0; i < 50; i++) sum += pow((double)b.logits[i] - (double)b.logits[50 + i], 2);
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *parts[2];
     assert_true(ht_split_equally(s, logits_of(s, &b), 2, 0, parts));
     assert_true(fabs((double)read_float(s, ht_mse(s, parts[0], parts[1])) - sum / 50) < 1e-5);
@@ -263,7 +239,6 @@ static void mse_is_the_mean_of_squares(void **state) {
     assert_true(read_float(s, error) == 300 * 300);
     ht_array *seven = ht_full(s, 7, HT_I32, (int64_t[]){2}, 1), *four = ht_full(s, 4, HT_I32, (int64_t[]){2}, 1);
     assert_true(read_float(s, ht_mse(s, seven, four)) == 9);
-    ht_scope_free(s);
 }
 
 static int all_losses(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
@@ -275,8 +250,7 @@ static int all_losses(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
     return 4;
 }
 
-static void losses_follow_the_sizes_of_a_shapeless_function(void **state) {
-    (void)state;
+UNIT_TEST(losses_follow_the_sizes_of_a_shapeless_function) {
     const ht_function f = {all_losses, NULL};
     ht_compile_options options;
     ht_compile_options_init(&options, sizeof options);
@@ -297,8 +271,7 @@ static void losses_follow_the_sizes_of_a_shapeless_function(void **state) {
     ht_compiled_free(compiled);
 }
 
-static void what_does_not_fit_is_an_error(void **state) {
-    (void)state;
+UNIT_TEST(what_does_not_fit_is_an_error) {
     batch b = drawn(6, 5);
     ht_scope *s = ht_scope_new(test_stream);
     test_expect_error(s, ht_cross_entropy(s, logits_of(s, &b), ht_zeros(s, HT_I32, (int64_t[]){5}, 1)),

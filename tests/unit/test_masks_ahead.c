@@ -29,8 +29,7 @@ static const ht_device every_core = {.n_threads = 1 << 20};
 
 static ht_grammar *compile(ht_model *model) {
     ht_grammar *g;
-    ht_error err = {0};
-    if (ht_grammar_from_gbnf(model, grammar, strlen(grammar), &g, &err)) fail_msg("%s", err.message);
+    assert_works(ht_grammar_from_gbnf, model, grammar, strlen(grammar), &g);
     return g;
 }
 
@@ -75,8 +74,7 @@ static void make_text(ht_model *model, int32_t *token, int n, uint64_t seed) {
 }
 
 /* The thread finds all masks of a text and its guesses, while nobody asks for them. */
-static void finds_masks(void **state) {
-    (void)state;
+UNIT_TEST(finds_masks) {
     enum { N = 12 };
     ht_model *model = tiny_load(&(tiny_options){0});
     int32_t token[N];
@@ -100,8 +98,7 @@ static void finds_masks(void **state) {
 }
 
 /* A guess that the grammar does not allow, or that is no token, ends what can be known. */
-static void wrong_guesses(void **state) {
-    (void)state;
+UNIT_TEST(wrong_guesses) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_grammar *g = compile(model);
     ht_answer_matcher *m = matcher(g);
@@ -163,8 +160,7 @@ static void walks(ht_masks_ahead *t, ht_model *model, size_t budget) {
     }
 }
 
-static void masks_are_the_same(void **state) {
-    (void)state;
+UNIT_TEST(masks_are_the_same) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_masks_ahead *t = ht_masks_ahead_new(&elsewhere);
     for (int round = 0; round < test_cases(4, 200); round++) walks(t, model, round % 2 ? 20000 : 0);
@@ -173,8 +169,7 @@ static void masks_are_the_same(void **state) {
 }
 
 /* Where there is no core for a thread, or the system gives none, nothing is ordered. */
-static void without_a_thread(void **state) {
-    (void)state;
+UNIT_TEST(without_a_thread) {
     ht_model *model = tiny_load(&(tiny_options){0});
     for (int i = 0; i < 2; i++) {
         ht_masks_ahead *t = ht_masks_ahead_new(i ? &every_core : &elsewhere);

@@ -24,8 +24,7 @@ static ht_device *open_device(const char *set) {
     return d;
 }
 
-static void the_best_set_is_the_one_used(void **state) {
-    (void)state;
+UNIT_TEST(the_best_set_is_the_one_used) {
     int n, best = 0;
     const ht_instruction_set *sets = ht_instruction_sets(&n);
     ht_device *d = open_device(NULL);
@@ -44,8 +43,7 @@ static void the_best_set_is_the_one_used(void **state) {
     ht_device_free(d);
 }
 
-static void every_set_measures_itself(void **state) {
-    (void)state;
+UNIT_TEST(every_set_measures_itself) {
     int n;
     const ht_instruction_set *sets = ht_instruction_sets(&n);
     for (int i = 0; i < n; i++) {
@@ -65,8 +63,7 @@ static void every_set_measures_itself(void **state) {
     ht_meter_free(NULL);
 }
 
-static void a_meter_without_memory_only_computes(void **state) {
-    (void)state;
+UNIT_TEST(a_meter_without_memory_only_computes) {
     ht_device *d = open_device(NULL);
     ht_meter *m;
     ht_error err = {0};
@@ -82,8 +79,7 @@ static void a_meter_without_memory_only_computes(void **state) {
     ht_device_free(d);
 }
 
-static void measuring_leaves_no_memory(void **state) {
-    (void)state;
+UNIT_TEST(measuring_leaves_no_memory) {
     ht_device *d = open_device(NULL);
     size_t before = ht_memory_get(NULL).active_bytes;
     ht_meter *m;
@@ -100,8 +96,7 @@ static void measuring_leaves_no_memory(void **state) {
 }
 
 /* The embedding is looked up in a table that is not the head, so it is no part of what a token reads. */
-static void a_cost_is_that_of_the_matrices(void **state) {
-    (void)state;
+UNIT_TEST(a_cost_is_that_of_the_matrices) {
     for (int quantised = 0; quantised < 2; quantised++) {
         ht_model *m = tiny_load(&(tiny_options){.type = quantised ? HT_W_Q8_0 : HT_W_F32});
         ht_model_info *info;
@@ -128,8 +123,7 @@ static void a_cost_is_that_of_the_matrices(void **state) {
     }
 }
 
-static void arithmetics_have_names(void **state) {
-    (void)state;
+UNIT_TEST(arithmetics_have_names) {
     assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_INT8), "int8");
     assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_INT16), "int16");
     assert_string_equal(ht_arithmetic_name(HT_ARITHMETIC_F32), "f32");

@@ -14,9 +14,7 @@ static float first_value(ht_scope *s, ht_array *a) {
     return *(const float *)data;
 }
 
-static void a_million_operations_leave_nothing(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(a_million_operations_leave_nothing) {
     ht_error err = {0};
     ht_array *one = ht_scope_finish(s, ht_ones(s, HT_F32, (int64_t[]){8}, 1));
     ht_array *x = ht_scope_finish(s, ht_zeros(s, HT_F32, (int64_t[]){8}, 1));
@@ -33,12 +31,9 @@ static void a_million_operations_leave_nothing(void **state) {
     assert_float_equal(first_value(s, x), 1000000, 0);
     ht_array_free(x);
     ht_array_free(one);
-    ht_scope_free(s);
 }
 
-static void a_scope_is_as_new_after_each_expression(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(a_scope_is_as_new_after_each_expression) {
     ht_array *x = ht_scope_finish(s, test_counting(s, (int64_t[]){3}, 1));
     assert_null(ht_scope_finish(s, ht_reshape(s, x, (int64_t[]){2}, 1)));
     assert_null(ht_scope_error(s));
@@ -46,13 +41,10 @@ static void a_scope_is_as_new_after_each_expression(void **state) {
     assert_float_equal(first_value(s, ht_sum(s, y, NULL, 0, false)), 5, 0);
     ht_array_free(y);
     ht_array_free(x);
-    ht_scope_free(s);
 }
 
-static void half_of_what_is_needed_is_an_error_that_passes(void **state) {
-    (void)state;
+SCOPE_TEST(half_of_what_is_needed_is_an_error_that_passes) {
     enum { N = 1 << 20 };
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, N, 1, HT_F32), *y = ht_add(s, x, ht_cumsum(s, x, 0, false, true));
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
@@ -68,7 +60,6 @@ static void half_of_what_is_needed_is_an_error_that_passes(void **state) {
     ht_memory_set_limit(test_device(), 0);
     ht_array *again = ht_add(s, x, ht_cumsum(s, x, 0, false, true));
     assert_int_equal(ht_array_eval(s, &again, 1, &err), HT_OK);
-    ht_scope_free(s);
 }
 
 /* Sorting takes memory of its own: afterwards only the result is left, eagerly and from a compiled function. */
@@ -77,8 +68,7 @@ static int sorted(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, in
     out[0] = ht_sort(s, in[0], 0);
     return out[0] ? 1 : -1;
 }
-static void what_kernels_take_is_given_back(void **state) {
-    (void)state;
+UNIT_TEST(what_kernels_take_is_given_back) {
     enum { N = 1 << 20 };
     ht_error err = {0};
     ht_compiled *compiled;
@@ -103,11 +93,9 @@ static void what_kernels_take_is_given_back(void **state) {
 }
 
 /* What was freed is given back before a request fails, and as much of it as the request needs. */
-static void the_cache_makes_room(void **state) {
-    (void)state;
+SCOPE_TEST(the_cache_makes_room) {
     enum { MEGABYTE = 1 << 20 };
     ht_memory_clear_cache(test_device());
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *kept[8];
     for (int i = 0; i < 8; i++) kept[i] = ht_full(s, i, HT_F32, (int64_t[]){MEGABYTE / 4}, 1);
@@ -127,16 +115,13 @@ static void the_cache_makes_room(void **state) {
     assert_int_equal(ht_memory_set_cache_limit(test_device(), old), MEGABYTE);
     ht_memory_clear_cache(test_device());
     assert_int_equal(ht_memory_get(test_device()).cache_bytes, 0);
-    ht_scope_free(s);
 }
 
 /* A cache full of sizes that nobody asks for any more still takes what is freed now. */
-static void what_was_freed_last_is_kept(void **state) {
-    (void)state;
+SCOPE_TEST(what_was_freed_last_is_kept) {
     enum { MEGABYTE = 1 << 20 };
     ht_memory_clear_cache(test_device());
     const size_t old = ht_memory_set_cache_limit(test_device(), 8 * MEGABYTE);
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *stale = ht_full(s, 1, HT_F32, (int64_t[]){7 * MEGABYTE / 4}, 1);
     ht_array *wanted = ht_full(s, 2, HT_F32, (int64_t[]){2 * MEGABYTE / 4}, 1);
@@ -146,11 +131,9 @@ static void what_was_freed_last_is_kept(void **state) {
     ht_scope_drop(s, wanted);
     assert_int_equal(ht_memory_get(test_device()).cache_bytes, 2 * MEGABYTE);
     ht_memory_set_cache_limit(test_device(), old);
-    ht_scope_free(s);
 }
 
-static void buffers_are_locked_up_to_the_limit(void **state) {
-    (void)state;
+UNIT_TEST(buffers_are_locked_up_to_the_limit) {
     enum { BYTES = 256 << 10 };
     ht_memory_clear_cache(test_device());
     ht_scope *s = ht_scope_new(test_stream);
@@ -170,8 +153,7 @@ static void buffers_are_locked_up_to_the_limit(void **state) {
     assert_int_equal(ht_memory_set_wired_limit(0), BYTES);
 }
 
-static void the_peak_is_the_most_since_the_reset(void **state) {
-    (void)state;
+UNIT_TEST(the_peak_is_the_most_since_the_reset) {
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_memory_reset_peak(test_device());
@@ -185,8 +167,7 @@ static void the_peak_is_the_most_since_the_reset(void **state) {
 }
 
 /* What one stream is asked for and another needs is ready when it is read, and right. */
-static void streams_wait_for_each_other(void **state) {
-    (void)state;
+UNIT_TEST(streams_wait_for_each_other) {
     ht_error err = {0};
     ht_stream *other;
     assert_int_equal(ht_stream_new(ht_stream_device(test_stream), &other, &err), HT_OK);
@@ -228,11 +209,9 @@ static void *read_shared(void *arg) {
     return NULL;
 }
 
-static void threads_share_an_array(void **state) {
-    (void)state;
+SCOPE_TEST(threads_share_an_array) {
     enum { THREADS = 4 };
     ht_error err = {0};
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = test_counting(s, (int64_t[]){30, 10}, 2);
     reader readers[THREADS];
     pthread_t threads[THREADS];
@@ -247,12 +226,9 @@ static void threads_share_an_array(void **state) {
         assert_float_equal(readers[i].sum, 299 * 300 / 2, 0);
         ht_stream_free(readers[i].stream);
     }
-    ht_scope_free(s);
 }
 
-static void a_view_is_lent_as_it_lies(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(a_view_is_lent_as_it_lies) {
     ht_error err = {0};
     const void *all, *part;
     ht_array *x = test_counting(s, (int64_t[]){3, 4}, 2);
@@ -263,11 +239,9 @@ static void a_view_is_lent_as_it_lies(void **state) {
     assert_int_equal(ht_array_stride(v, 0), -2);
     assert_int_equal(ht_array_stride(v, -1), 4);
     assert_int_equal(ht_array_stride(v, 2), 0);
-    ht_scope_free(s);
 }
 
-static void the_machine_is_described(void **state) {
-    (void)state;
+UNIT_TEST(the_machine_is_described) {
     ht_machine m;
     ht_machine_read(&m);
     assert_true(m.cores >= 1 && m.online >= m.cores);

@@ -57,8 +57,7 @@ static size_t free_bytes(void) {
 
 static const char meminfo[] = "MemTotal:       8000000 kB\nMemFree:          10000 kB\nMemAvailable:   4000000 kB\n";
 
-static void without_groups(void **state) {
-    (void)state;
+UNIT_TEST(without_groups) {
     size_t bytes;
     assert_false(ht_memory_check_free_under(scratch_directory(), &bytes));
     put("proc/meminfo", meminfo);
@@ -67,8 +66,7 @@ static void without_groups(void **state) {
     assert_true(free_bytes() == (size_t)4000000 * 1024);
 }
 
-static void unified_groups(void **state) {
-    (void)state;
+UNIT_TEST(unified_groups) {
     put("proc/meminfo", meminfo);
     put("proc/self/cgroup", "0::/a/b\n");
     put("sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -86,8 +84,7 @@ static void unified_groups(void **state) {
     assert_int_equal(free_bytes(), 0);
 }
 
-static void older_groups(void **state) {
-    (void)state;
+UNIT_TEST(older_groups) {
     put("proc/meminfo", meminfo);
     put("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n");
     put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "900000\n");
@@ -97,8 +94,7 @@ static void older_groups(void **state) {
     assert_int_equal(free_bytes(), 800000);
 }
 
-static void nonsense(void **state) {
-    (void)state;
+UNIT_TEST(nonsense) {
     put("proc/meminfo", "MemAvailable: lots\n");
     size_t bytes;
     assert_false(ht_memory_check_free_under(scratch_directory(), &bytes));
@@ -107,8 +103,7 @@ static void nonsense(void **state) {
     assert_true(free_bytes() == (size_t)4000000 * 1024);
 }
 
-static void this_machine(void **state) {
-    (void)state;
+UNIT_TEST(this_machine) {
     size_t bytes;
     if (!ht_memory_check_free(&bytes)) skip(); /* no /proc here */
     assert_true(bytes > 1000000);
@@ -119,8 +114,7 @@ static void this_machine(void **state) {
 static const ht_layer_kv kv[2] = {{{2, 64, HT_F16}, 0}, {{2, 64, HT_F16}, 512}};
 enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
 
-static void cache_bytes(void **state) {
-    (void)state;
+UNIT_TEST(cache_bytes) {
     assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 0, HT_LEAST_STEP_ROWS, 1 << 20), 0);
     assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 1, HT_LEAST_STEP_ROWS, 1 << 20), PAGE_BYTES);
     assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 257, HT_LEAST_STEP_ROWS, 1 << 20),
@@ -147,8 +141,7 @@ static void check_room(ht_memory_check_wanted w, size_t free_now, const char *co
 }
 #define CHECK_ROOM(wanted, free_now, ...) check_room(wanted, free_now, (const char *const[]){__VA_ARGS__, NULL})
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     ht_memory_check_wanted w = {.name = "m.gguf",
                                 .weight_bytes = 10000000,
                                 .kv = kv,
@@ -175,8 +168,7 @@ static void refusals(void **state) {
 }
 
 /* A sliding layer's ring holds the rows of a step and the window before them. */
-static void rings_are_as_long_as_steps(void **state) {
-    (void)state;
+UNIT_TEST(rings_are_as_long_as_steps) {
     ht_memory_check_wanted w = {.name = "m.gguf",
                                 .kv = kv + 1,
                                 .n_kv_layers = 1,

@@ -1,11 +1,9 @@
 /* MLX-quantised safetensors: every type against what mlx makes of it (tests/golden/make_mlx.py), rows of it wherever they are
  * cut, and broken checkpoints with one message each. Whole models are in test_golden_tiny.c. */
 #include "base/error.h"
-#include "checkpoint/fp8_scales.h"
-#include "checkpoint/tensor_read.h"
+#include "checkpoint/scheme.h"
 #include "formats/affine.h"
 #include "formats/json.h"
-#include "models/file_rows.h"
 #include "models/pack.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
@@ -162,7 +160,6 @@ static ht_status open_sample(const sample *s, ht_error *err) {
 
 static void broken_checkpoints(void **state) {
     (void)state;
-    scratch_make();
     const struct {
         sample s;
         ht_status status;
@@ -205,7 +202,6 @@ static void broken_checkpoints(void **state) {
         if (status != cases[i].status || !strstr(err.message, cases[i].part))
             fail_msg("case %zu: status %d, \"%s\" lacks \"%s\"", i, status, err.message, cases[i].part);
     }
-    scratch_remove();
 }
 
 int main(void) {
@@ -213,7 +209,7 @@ int main(void) {
         cmocka_unit_test(values_equal_mlx),
         cmocka_unit_test(rows_and_tables),
         cmocka_unit_test(numbers_of_any_width),
-        cmocka_unit_test(broken_checkpoints),
+        cmocka_unit_test_setup_teardown(broken_checkpoints, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,7 @@ static const ht_backend_prompt prompt = {.ids = prompt_ids, .n_ids = 3};
 
 static ht_backend_model *load(const char *script) {
     ht_backend_model *m;
-    ht_error err = {0};
-    if (script_load(script, (script_deadlines){0}, &m, &err)) fail_msg("%s", err.message);
+    assert_works(script_load, script, (script_deadlines){0}, &m);
     return m;
 }
 
@@ -44,9 +43,8 @@ static bool read_text(const char *text, size_t n, void *user) {
     strcat(r->text, text);
     if (r->cancel) ht_cancel_request(r->cancel);
     if (r->again) {
-        ht_error err = {0};
-        assert_int_equal(ht_backend_generate(r->again, &prompt, NULL, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-        assert_non_null(strstr(err.message, "from a callback"));
+        assert_fails(HT_ERR_ARGUMENT, "from a callback", ht_backend_generate, r->again, &prompt, NULL, NULL, NULL, NULL,
+                     NULL);
     }
     return ++r->calls != r->last_call;
 }
@@ -56,14 +54,12 @@ static ht_status ask(ht_backend_model *m, const ht_generate_options *o, reader *
     return ht_backend_generate(m, &(ht_backend_prompt){.text = "ab"}, o, read_text, r, NULL, metrics, err);
 }
 
-static void an_answer_is_text_and_figures(void **state) {
-    (void)state;
+UNIT_TEST(an_answer_is_text_and_figures) {
     ht_backend_model *m = load("serve");
-    ht_error err = {0};
     ht_metrics metrics;
     reader r = {.again = m};
     for (int i = 0; i < 3; i++) {
-        if (ask(m, NULL, &r, &metrics, &err)) fail_msg("%s", err.message);
+        assert_works(ask, m, NULL, &r, &metrics);
         assert_string_equal(r.text, "abc");
         assert_int_equal(metrics.finish, HT_FINISH_STOP);
         assert_int_equal(metrics.stop, -1);
@@ -74,7 +70,7 @@ static void an_answer_is_text_and_figures(void **state) {
         assert_int_equal(metrics.peak_memory_bytes, 1);
     }
     ht_backend_info info;
-    assert_int_equal(ht_backend_get_info(m, &info, &err), HT_OK);
+    assert_works(ht_backend_get_info, m, &info);
     assert_string_equal(info.architecture, "llama");
     assert_string_equal(info.engine, "script");
     assert_string_equal(info.chat_format, "chatml");
@@ -83,27 +79,25 @@ static void an_answer_is_text_and_figures(void **state) {
     ht_backend_close(m);
 }
 
-static void stop_strings_and_callbacks_end_an_answer(void **state) {
-    (void)state;
+UNIT_TEST(stop_strings_and_callbacks_end_an_answer) {
     ht_backend_model *m = load("serve");
-    ht_error err = {0};
     ht_metrics metrics;
     reader r = {0};
     const char *const stop[] = {"c", "bc"};
     const ht_generate_options stops = OPTIONS(ht_generate_options, with.stop = stop, with.n_stop = 2);
-    assert_int_equal(ask(m, &stops, &r, &metrics, &err), HT_OK);
+    assert_works(ask, m, &stops, &r, &metrics);
     assert_string_equal(r.text, "a");
     assert_int_equal(metrics.finish, HT_FINISH_STOP);
     assert_int_equal(metrics.stop, 1); /* it begins before the other one that ends there */
     assert_int_equal(metrics.stop_id, -1);
     r = (reader){.last_call = 2};
-    assert_int_equal(ask(m, NULL, &r, &metrics, &err), HT_OK);
+    assert_works(ask, m, NULL, &r, &metrics);
     assert_string_equal(r.text, "ab");
     assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
     assert_int_equal(metrics.stop, -1);
     assert_int_equal(metrics.generated_tokens, 2);
     r = (reader){0};
-    assert_int_equal(ask(m, NULL, &r, &metrics, &err), HT_OK);
+    assert_works(ask, m, NULL, &r, &metrics);
     assert_string_equal(r.text, "abc");
     ht_backend_close(m);
 }
@@ -111,13 +105,12 @@ static void stop_strings_and_callbacks_end_an_answer(void **state) {
 /* The line that the child gets of a request. */
 static void read_request(const ht_generate_options *o, char text[4096]) {
     char script[1024];
-    ht_error err = {0};
     snprintf(script, sizeof script,
              "printf '%%s\\n' \"$line\" >'%s'; say \"{\\\"id\\\":$id,\\\"event\\\":\\\"begin\\\","
              "\\\"reused\\\":0}\"; done_with stop",
              scratch_path("request"));
     ht_backend_model *m = load_answer(script);
-    assert_int_equal(ht_backend_generate(m, &prompt, o, NULL, NULL, NULL, NULL, &err), HT_OK);
+    assert_works(ht_backend_generate, m, &prompt, o, NULL, NULL, NULL, NULL);
     ht_backend_close(m);
     FILE *f = fopen(scratch_path("request"), "r");
     assert_non_null(f);
@@ -125,8 +118,7 @@ static void read_request(const ht_generate_options *o, char text[4096]) {
     fclose(f);
 }
 
-static void values_left_out_are_the_checkpoints(void **state) {
-    (void)state;
+UNIT_TEST(values_left_out_are_the_checkpoints) {
     static const char config[] = "{\"do_sample\": true, \"top_k\": 7, \"temperature\": 0.25}";
     char text[4096];
     scratch_write("generation_config.json", config, sizeof config - 1);
@@ -137,8 +129,7 @@ static void values_left_out_are_the_checkpoints(void **state) {
     assert_non_null(strstr(text, "\"temperature\":0.69"));
 }
 
-static void all_options_reach_the_child(void **state) {
-    (void)state;
+UNIT_TEST(all_options_reach_the_child) {
     char text[4096] = "";
     const ht_logit_bias bias[] = {{9, -100}, {3, 0.5f}};
     const ht_sampler_options sampler = OPTIONS(
@@ -160,20 +151,17 @@ static void all_options_reach_the_child(void **state) {
 
 static void check_refused(ht_backend_model *m, const ht_backend_prompt *p, const ht_generate_options *o,
                           ht_status status, const char *says) {
-    ht_error err = {0};
     ht_metrics metrics;
-    assert_int_equal(ht_backend_generate(m, p, o, NULL, NULL, NULL, &metrics, &err), status);
-    if (!strstr(err.message, says)) fail_msg("%s", err.message);
+    assert_fails(status, says, ht_backend_generate, m, p, o, NULL, NULL, NULL, &metrics);
     assert_int_equal(metrics.finish, 0);
     assert_int_equal(metrics.stop, -1);
     assert_int_equal(metrics.stop_id, -1);
     reader r = {0};
-    assert_int_equal(ask(m, NULL, &r, NULL, &err), HT_OK);
+    assert_works(ask, m, NULL, &r, NULL);
     assert_string_equal(r.text, "abc");
 }
 
-static void wrong_requests_are_refused_and_harmless(void **state) {
-    (void)state;
+UNIT_TEST(wrong_requests_are_refused_and_harmless) {
     ht_backend_model *m = load("serve");
     const int32_t outside[] = {0, SCRIPT_VOCAB}, below[] = {-1};
     const char *empty = "";
@@ -200,8 +188,7 @@ static void wrong_requests_are_refused_and_harmless(void **state) {
     ht_backend_close(m);
 }
 
-static void an_error_of_a_request_ends_it_alone(void **state) {
-    (void)state;
+UNIT_TEST(an_error_of_a_request_ends_it_alone) {
     ht_error err = {0};
     ht_backend_model *m = load_answer(
         "say \"{\\\"id\\\":$id,\\\"event\\\":\\\"error\\\",\\\"kind\\\":\\\"memory\\\",\\\"message\\\":\\\"too "
@@ -219,14 +206,11 @@ static void an_error_of_a_request_ends_it_alone(void **state) {
 
 static void check_option(const ht_backend_options *with, ht_status status, const char *says) {
     ht_backend_model *m;
-    ht_error err = {0};
-    assert_int_equal(ht_backend_load("mlx_lm", scratch_directory(), with, &m, &err), status);
-    if (!strstr(err.message, says)) fail_msg("%s", err.message);
+    assert_fails(status, says, ht_backend_load, "mlx_lm", scratch_directory(), with, &m);
     assert_null(m);
 }
 
-static void options_that_mlx_has_not_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(options_that_mlx_has_not_are_refused) {
     const struct {
         ht_model_options with;
         const char *name;
@@ -245,15 +229,12 @@ static void options_that_mlx_has_not_are_refused(void **state) {
     check_option(OPTIONS_AT(ht_backend_options, with.adapters = &none, with.n_adapters = 1), HT_ERR_IO, none);
     check_option(OPTIONS_AT(ht_backend_options, with.next_seconds = 0), HT_ERR_ARGUMENT, "next_seconds is 0");
     ht_backend_model *m;
-    ht_error err = {0};
-    assert_int_equal(ht_backend_load("mlx_lm", "no-such-model", NULL, &m, &err), HT_ERR_IO);
+    assert_fails(HT_ERR_IO, "", ht_backend_load, "mlx_lm", "no-such-model", NULL, &m);
     const char *file = tiny_write(&(tiny_options){0});
-    assert_int_equal(ht_backend_load("mlx_lm", file, NULL, &m, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "and this is a file"));
+    assert_fails(HT_ERR_UNSUPPORTED, "and this is a file", ht_backend_load, "mlx_lm", file, NULL, &m);
 }
 
-static void what_it_has_not_is_refused_by_name(void **state) {
-    (void)state;
+UNIT_TEST(what_it_has_not_is_refused_by_name) {
     ht_backend_model *m = load("serve");
     ht_model *native;
     ht_error err = {0};
@@ -265,29 +246,26 @@ static void what_it_has_not_is_refused_by_name(void **state) {
 
 /* ---- cancellation ---- */
 
-static void calls_are_cancelled_while_the_child_computes(void **state) {
-    (void)state;
+UNIT_TEST(calls_are_cancelled_while_the_child_computes) {
     ht_backend_model *m = load("slow=1; serve");
-    ht_error err = {0};
     ht_metrics metrics;
     for (int i = 0; i < 5; i++) {
         ht_cancel flag = {0};
         reader r = {.cancel = &flag};
         const ht_generate_options o = OPTIONS(ht_generate_options, with.cancel = &flag);
-        assert_int_equal(ask(m, &o, &r, &metrics, &err), HT_ERR_CANCELLED);
+        assert_fails(HT_ERR_CANCELLED, "", ask, m, &o, &r, &metrics);
         assert_string_equal(r.text, "a");
         assert_int_equal(metrics.generated_tokens, 1);
         assert_int_equal(metrics.finish, 0);
         assert_int_equal(metrics.stop, -1);
         assert_int_equal(metrics.stop_id, -1);
-        assert_int_equal(ask(m, &o, &r, &metrics, &err), HT_ERR_CANCELLED); /* before it begins */
+        assert_fails(HT_ERR_CANCELLED, "", ask, m, &o, &r, &metrics); /* before it begins */
         assert_string_equal(r.text, "");
     }
     ht_backend_close(m);
 }
 
-static void loading_is_cancelled(void **state) {
-    (void)state;
+UNIT_TEST(loading_is_cancelled) {
     ht_cancel flag = {0};
     ht_cancel_request(&flag);
     const int n_files = script_open_files();
@@ -319,8 +297,7 @@ static void *call_often(void *arg) {
     return NULL;
 }
 
-static void threads_take_turns(void **state) {
-    (void)state;
+UNIT_TEST(threads_take_turns) {
     ht_backend_model *m = load("serve");
     worker workers[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -345,19 +322,17 @@ static void *call_until_cancelled(void *arg) {
 }
 
 /* Calls that compute and calls that wait. One that has not begun yet is not touched, so it is asked for more than once. */
-static void all_calls_are_cancelled_at_once(void **state) {
-    (void)state;
+UNIT_TEST(all_calls_are_cancelled_at_once) {
     ht_backend_model *m = load("slow=1; serve");
     _Atomic int running = 0;
     worker workers[THREADS];
-    ht_error err = {0};
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (worker){.m = m, .running = &running};
         assert_int_equal(pthread_create(&workers[i].thread, NULL, call_until_cancelled, &workers[i]), 0);
     }
     while (atomic_load(&running) < THREADS) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     while (atomic_load(&running)) {
-        assert_int_equal(ht_backend_cancel(m, &err), HT_OK);
+        assert_works(ht_backend_cancel, m);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     for (int i = 0; i < THREADS; i++) {

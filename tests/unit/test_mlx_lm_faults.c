@@ -200,8 +200,7 @@ static void check_fault(const fault *f) {
     check_next_load();
 }
 
-static void faults_are_errors_and_leave_nothing(void **state) {
-    (void)state;
+UNIT_TEST(faults_are_errors_and_leave_nothing) {
     for (int i = 0; i < test_cases(2 * N_FAULTS, 25 * N_FAULTS); i++) check_fault(&faults[i % N_FAULTS]);
 }
 
@@ -224,8 +223,7 @@ static void write_changed(char *does, size_t size, const char *line) {
 }
 
 /* Some such lines still say what may be said. */
-static void changed_lines_are_read_or_refused(void **state) {
-    (void)state;
+UNIT_TEST(changed_lines_are_read_or_refused) {
     char does[4096], script[8192];
     for (int i = 0; i < test_cases(30, 3000); i++) {
         ht_error err = {0};
@@ -256,18 +254,15 @@ static ht_status ask_much(ht_backend_model *m, ht_error *err) {
 static void check_unread(const char *then, double seconds, ht_status expected, const char *says) {
     char script[2048];
     ht_backend_model *m;
-    ht_error err = {0};
     snprintf(script, sizeof script, "read -r line; say '%s'; %s", script_info, then);
-    assert_int_equal(script_load(script, (script_deadlines){.next = seconds}, &m, &err), HT_OK);
-    assert_int_equal(ask_much(m, &err), expected);
-    if (!strstr(err.message, says)) fail_msg("%s: %s", then, err.message);
+    assert_works(script_load, script, (script_deadlines){.next = seconds}, &m);
+    assert_fails(expected, says, ask_much, m);
     ht_backend_close(m);
     script_check_clean(n_files);
 }
 
 /* Writing to a child that is gone would end this program by SIGPIPE. */
-static void a_child_that_does_not_read_is_an_error(void **state) {
-    (void)state;
+UNIT_TEST(a_child_that_does_not_read_is_an_error) {
     assert_ptr_equal(signal(SIGPIPE, SIG_DFL), SIG_DFL);
     check_unread("exec sleep 1000", 0.3, HT_ERR_LIMIT, "did not come within 0.3 seconds");
     check_unread("exec 0<&-; exec sleep 1000", 0, HT_ERR_IO, "closed its input or output");
@@ -285,23 +280,19 @@ static bool refuse(const char *text, size_t n, void *user) {
 static void check_unended(const char *then, script_deadlines deadlines, ht_status expected, const char *says) {
     char script[4096];
     ht_backend_model *m;
-    ht_error err = {0};
     ht_metrics metrics;
     snprintf(script, sizeof script, "read -r line; say '%s'; read -r line; say '%s'; say '%s'; %s", script_info,
              lines[BEGIN], lines[TOKEN_1], then);
-    assert_int_equal(script_load(script, deadlines, &m, &err), HT_OK);
-    assert_int_equal(
-        ht_backend_generate(m, &(ht_backend_prompt){.text = "abc"}, NULL, refuse, NULL, NULL, &metrics, &err), HT_OK);
+    assert_works(script_load, script, deadlines, &m);
+    assert_works(ht_backend_generate, m, &(ht_backend_prompt){.text = "abc"}, NULL, refuse, NULL, NULL, &metrics);
     assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
     assert_int_equal(metrics.generated_tokens, 1);
-    assert_int_equal(answer(m, &err), expected);
-    if (!strstr(err.message, says)) fail_msg("%s: %s", then, err.message);
+    assert_fails(expected, says, answer, m);
     ht_backend_close(m);
     script_check_clean(n_files);
 }
 
-static void a_call_that_does_not_end_is_an_error_of_the_next(void **state) {
-    (void)state;
+UNIT_TEST(a_call_that_does_not_end_is_an_error_of_the_next) {
     check_unended("exec sleep 1000", (script_deadlines){.next = 0.3}, HT_ERR_LIMIT,
                   "the end of the last call did not come");
     /* late, whether a line is there just then or not */
@@ -333,14 +324,12 @@ static long read_pid(void) {
     return pid;
 }
 
-static void what_a_child_starts_goes_with_it(void **state) {
-    (void)state;
+UNIT_TEST(what_a_child_starts_goes_with_it) {
     char script[2048];
     long pid = 0;
     snprintf(script, sizeof script, "sleep 1000 & echo $! >'%s'; exec sleep 1000", scratch_path("pid"));
     for (double seconds = 0.3; !pid; seconds *= 2) { /* until the machine has time to start it */
-        ht_error err = {0};
-        assert_int_equal(run(script, (script_deadlines){.load = seconds}, true, &err), HT_ERR_LIMIT);
+        assert_fails(HT_ERR_LIMIT, "", run, script, (script_deadlines){.load = seconds}, true);
         pid = read_pid();
     }
     while (runs(pid)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -358,20 +347,15 @@ static ht_status load_with(const char *program, const char *script, ht_error *er
     return st;
 }
 
-static void a_program_that_cannot_start_is_an_error(void **state) {
-    (void)state;
-    ht_error err = {0};
-    assert_int_equal(load_with("no-such-python", NULL, &err), HT_ERR_IO);
-    assert_non_null(strstr(err.message, "cannot start \"no-such-python\""));
-    assert_int_equal(load_with(scratch_directory(), NULL, &err), HT_ERR_IO);
-    assert_int_equal(load_with("/bin/false", NULL, &err), HT_ERR_IO);
-    assert_non_null(strstr(err.message, "ended with status 1"));
+UNIT_TEST(a_program_that_cannot_start_is_an_error) {
+    assert_fails(HT_ERR_IO, "cannot start \"no-such-python\"", load_with, "no-such-python", NULL);
+    assert_fails(HT_ERR_IO, "", load_with, scratch_directory(), NULL);
+    assert_fails(HT_ERR_IO, "ended with status 1", load_with, "/bin/false", NULL);
     char *script = malloc(1 << 21);
     assert_non_null(script);
     memset(script, '#', (1 << 21) - 1);
     script[(1 << 21) - 1] = '\0';
-    assert_int_equal(load_with("/bin/sh", script, &err), HT_ERR_LIMIT);
-    assert_non_null(strstr(err.message, "does not fit a pipe"));
+    assert_fails(HT_ERR_LIMIT, "does not fit a pipe", load_with, "/bin/sh", script);
     free(script);
     check_next_load();
 }

@@ -1,7 +1,6 @@
 /* Loading and describing models: what is refused, with which words, and that nothing is left behind. */
 #include "checkpoint/kv_size.h"
 #include "generate/cache.h"
-#include "models/file_rows.h"
 #include "models/model.h"
 #include "models/pack.h"
 #include "models/weights.h"
@@ -53,7 +52,7 @@ static void refused_with(const char *path, ht_model_options options, ht_status e
     ht_error err;
     ht_status status = try_load(path, options, &err);
     if (status != expected) fail_msg("%s: status %d (%s), expected %d", path, status, err.message, expected);
-    for (; *words; words++)
+    for (; status && *words; words++)
         if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
 }
 #define REFUSED(path, expected, ...)                                                                                   \
@@ -61,9 +60,10 @@ static void refused_with(const char *path, ht_model_options options, ht_status e
 #define REFUSED_OPTIONS(path, options, expected, ...)                                                                  \
     refused_with(path, options, expected, (const char *const[]){__VA_ARGS__, NULL})
 
+static void loads(const char *path) { refused_with(path, DEFAULTS(ht_model_options), HT_OK, NULL); }
+
 static const char tiny[] = "tests/golden/tiny/llama-q4_1.gguf";
 
-/* Copies one of the tiny files here under a name. */
 static char *read_file(const char *path, size_t *size) {
     char *data;
     ht_error err = {0};
@@ -71,12 +71,22 @@ static char *read_file(const char *path, size_t *size) {
     return data;
 }
 
-static void copy_file(const char *from, const char *name) {
-    size_t size;
-    char *data = read_file(from, &size);
+/* Copies a file with every `from` replaced by `to`, of the same length; NULL: unchanged. */
+static void copy_changed(const char *path, const char *name, const char *from, const char *to) {
+    size_t size, n = from ? strlen(from) : 0, found = 0;
+    char *data = read_file(path, &size);
+    assert_int_equal(n, from ? strlen(to) : 0);
+    for (size_t i = 0; from && i + n <= size; i++)
+        if (!memcmp(data + i, from, n)) {
+            memcpy(data + i, to, n);
+            found++;
+        }
+    assert_true(!from || found > 0);
     scratch_write(name, data, size);
     free(data);
 }
+
+static void copy_file(const char *from, const char *name) { copy_changed(from, name, NULL, NULL); }
 
 static void paths(void **state) {
     (void)state;
@@ -96,16 +106,15 @@ static void paths(void **state) {
     static const char *const beside[] = {"mmproj-f16.gguf",  "one-mmproj-f16.gguf", "imatrix.gguf",
                                          "one.imatrix.gguf", "mtp-one.gguf",        "one-draft.gguf",
                                          "adapter.gguf",     "one-Q8_0-LoRA.gguf"};
-    ht_error err;
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) scratch_write(beside[i], "x", 1);
-    if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    loads(scratch_directory());
     remove(scratch_path("one.gguf"));
     /* A draft model is one where there is no other. */
     remove(scratch_path("mtp-one.gguf"));
     remove(scratch_path("one.imatrix.gguf"));
     remove(scratch_path("one-Q8_0-LoRA.gguf"));
     copy_file(tiny, "one-draft.gguf");
-    if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    loads(scratch_directory());
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) remove(scratch_path(beside[i]));
 }
 
@@ -180,47 +189,43 @@ static void write_llama(const char *name, const change *c) {
     }
     if (!added && c->dims[0]) gguf_put_tensor(&w, c->tensor, c->type, c->dims[1] ? 2 : 1, c->dims, NULL);
     if (c->also) gguf_put_tensor(&w, c->also, HT_W_F32, 1, (int64_t[]){1}, NULL);
-    size_t size;
-    unsigned char *file = gguf_finish(&w, &size);
-    scratch_write(name, file, size);
-    free(file);
+    gguf_write(&w, name);
 }
 
 static void tensors(void **state) {
     (void)state;
+    static const struct {
+        change change;
+        const char *words; /* NULL: no error */
+    } cases[] = {
+        {{"none", {0, 0}, HT_W_F32, NULL}, NULL},
+        {{"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL}, "`blk.0.ffn_up.weight` is missing"},
+        {{"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL},
+         "tensor `blk.0.ffn_up.weight` is [65, 32], its metadata implies [64, 32]"},
+        {{"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32, NULL},
+         "`blk.0.ffn_norm.weight` is [1, 32], its metadata implies [32]"},
+        {{"blk.0.attn_q.weight", {32, 0}, HT_W_F32, NULL},
+         "`blk.0.attn_q.weight` is [32], its metadata implies [32, 32]"},
+        {{"rope_freqs.weight", {4, 0}, HT_W_F32, NULL}, "`rope_freqs.weight` holds 0, expected positive numbers"},
+        {{"rope_freqs.weight", {3, 0}, HT_W_F32, NULL}, "`rope_freqs.weight` is [3], its metadata implies [4]"},
+        {{"blk.0.attn_q.bias", {31, 0}, HT_W_F32, NULL}, "`blk.0.attn_q.bias` is [31]"},
+        {{"blk.0.attn_q.bias", {32, 0}, HT_W_F32, NULL}, "`blk.0.attn_k.bias` is missing"},
+        {{"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL}, "`blk.0.ffn_gate.bias`, but its metadata implies none"},
+        {{"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL}, NULL},
+        {{"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"},
+         "`blk.0.ffn_down.scale` holds 0, expected a finite"},
+    };
     const char *path = scratch_path("t.gguf");
-    ht_error err;
-    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
-    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
-    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "t.gguf", "`blk.0.ffn_up.weight` is missing");
-    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "t.gguf: tensor `blk.0.ffn_up.weight` is [65, 32], its metadata implies [64, 32]");
-    write_llama("t.gguf", &(change){"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "`blk.0.ffn_norm.weight` is [1, 32], its metadata implies [32]");
-    write_llama("t.gguf", &(change){"blk.0.attn_q.weight", {32, 0}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_q.weight` is [32], its metadata implies [32, 32]");
-    write_llama("t.gguf", &(change){"rope_freqs.weight", {4, 0}, HT_W_F32, NULL}); /* zeros */
-    REFUSED(path, HT_ERR_FORMAT, "rope_freqs.weight", "positive");
-    write_llama("t.gguf", &(change){"rope_freqs.weight", {3, 0}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "`rope_freqs.weight` is [3], its metadata implies [4]");
-    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {31, 0}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_q.bias` is [31]");
-    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {32, 0}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_k.bias` is missing");
-    write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL});
-    REFUSED(path, HT_ERR_FORMAT, "there is a tensor `blk.0.ffn_gate.bias`", "implies none");
-    write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL});
-    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
-    write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"});
-    REFUSED(path, HT_ERR_FORMAT, "t.gguf: `blk.0.ffn_down.scale` holds 0, expected a finite number");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const change *c = &cases[i].change;
+        const char *words[] = {"t.gguf: ", cases[i].words, NULL};
+        write_llama("t.gguf", c);
+        refused_with(path, DEFAULTS(ht_model_options), cases[i].words ? HT_ERR_FORMAT : HT_OK, words);
+    }
     gguf_writer w = gguf_writer_new();
     gguf_put_str(&w, "general.architecture", "llama");
     gguf_put_u32(&w, "split.count", 3);
-    size_t size;
-    unsigned char *file = gguf_finish(&w, &size);
-    scratch_write("t.gguf", file, size);
-    free(file);
+    gguf_write(&w, "t.gguf");
     REFUSED(path, HT_ERR_FORMAT, "t.gguf", "one of 3 parts");
     remove(path);
 }
@@ -245,7 +250,6 @@ static void extra_tensors(void **state) {
                                         "token_embd_norm.weight"};
     static const char *const harmless[] = {"blk.0.nextn.eh_proj.weight", "blk.0.attn_rot_embd", "v.blk.0.ln1.weight",
                                            "cls.output.weight", "blk.1.attn_norm.weight"};
-    ht_error err;
     const char *path = scratch_path("t.gguf");
     ht_log_set(take_note, HT_LOG_INFO, NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -255,16 +259,15 @@ static void extra_tensors(void **state) {
     assert_int_equal(n_notes, 0);
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         write_llama("t.gguf", &(change){harmless[i], {32, 0}, HT_W_F32, NULL});
-        if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+        loads(path);
     }
     assert_int_equal(n_notes, 4);
     assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.1.attn_norm.weight`");
     write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
-    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
-    if (try_load("tests/golden/tiny/llama-fp8-blocks", DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    loads(path);
+    loads(tiny_checkpoint("llama-fp8-blocks"));
     assert_int_equal(n_notes, 4);
-    if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", DEFAULTS(ht_model_options), &err))
-        fail_msg("%s", err.message);
+    loads(tiny_checkpoint("gemma3-multimodal-bf16-shards"));
     assert_int_equal(n_notes, 5);
     assert_non_null(strstr(noted, "tensors of vision and audio left out"));
     ht_log_set(NULL, HT_LOG_INFO, NULL);
@@ -285,7 +288,6 @@ static void extra_tensors_in_safetensors(void **state) {
                                            "score.weight",
                                            "visual.blocks.0.norm.weight"};
     const size_t n_wrong = sizeof wrong / sizeof *wrong, n_harmless = sizeof harmless / sizeof *harmless;
-    ht_error err;
     ht_checkpoint_files *c = checkpoint_files(tiny_checkpoint("llama-f32"));
     scratch_write("config.json", c->config_text, c->config_size);
     for (size_t i = 0; i < n_wrong + n_harmless; i++) {
@@ -298,30 +300,15 @@ static void extra_tensors_in_safetensors(void **state) {
         }
         const char *more = i < n_wrong ? wrong[i] : harmless[i - n_wrong];
         safetensors_put(&w, more, "F32", 1, (int64_t[]){1}, NULL, 4);
-        size_t size;
-        unsigned char *file = safetensors_finish(&w, &size);
-        scratch_write("model.safetensors", file, size);
-        free(file);
+        safetensors_write(&w, "model.safetensors");
         if (i < n_wrong)
             REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "not used by llama models", more);
-        else if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err))
-            fail_msg("%s: %s", more, err.message);
+        else
+            loads(scratch_directory());
     }
     ht_checkpoint_close(c);
     remove(scratch_path("model.safetensors"));
     remove(scratch_path("config.json"));
-}
-
-/* Writes config.json with one piece of its text replaced by another of the same length. */
-static void write_changed(const char *text, size_t size, const char *from, const char *to) {
-    char changed[4096];
-    assert_true(size < sizeof changed && strlen(from) == strlen(to));
-    memcpy(changed, text, size);
-    changed[size] = '\0';
-    char *at = strstr(changed, from);
-    assert_non_null(at);
-    memcpy(at, to, strlen(to));
-    scratch_write("config.json", changed, size);
 }
 
 /* A directory of safetensors whose config.json says something else. */
@@ -329,32 +316,18 @@ static void config_and_tensors(void **state) {
     (void)state;
     copy_file("tests/golden/tiny/llama-f32/model.safetensors", "model.safetensors");
     REFUSED(scratch_directory(), HT_ERR_FORMAT, "no config.json");
-    size_t size;
-    char *text = read_file("tests/golden/tiny/llama-f32/config.json", &size);
-    write_changed(text, size, "\"intermediate_size\": 60", "\"intermediate_size\": 62");
+    static const char config[] = "tests/golden/tiny/llama-f32/config.json";
+    copy_changed(config, "config.json", "\"intermediate_size\": 60", "\"intermediate_size\": 62");
     REFUSED(
         scratch_directory(), HT_ERR_FORMAT,
         "model.safetensors: tensor `model.layers.0.mlp.gate_proj.weight` is [60, 48], config.json implies [62, 48]");
-    write_changed(text, size, "\"attention_bias\": false", "\"attention_bias\": true ");
+    copy_changed(config, "config.json", "\"attention_bias\": false", "\"attention_bias\": true ");
     REFUSED(scratch_directory(), HT_ERR_FORMAT,
             "`model.layers.0.self_attn.q_proj.bias` is missing, which config.json implies");
-    write_changed(text, size, "\"model_type\": \"llama\"", "\"model_type\": \"lamna\"");
+    copy_changed(config, "config.json", "\"model_type\": \"llama\"", "\"model_type\": \"lamna\"");
     REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "`lamna`", "llama, mistral, ");
-    free(text);
     remove(scratch_path("config.json"));
     remove(scratch_path("model.safetensors"));
-}
-
-/* Replaces every `from` by `to`, of the same length. */
-static void replace(char *data, size_t size, const char *from, const char *to) {
-    size_t n = strlen(from), found = 0;
-    assert_int_equal(n, strlen(to));
-    for (size_t i = 0; i + n <= size; i++)
-        if (!memcmp(data + i, from, n)) {
-            memcpy(data + i, to, n);
-            found++;
-        }
-    assert_true(found > 0);
 }
 
 /* 8-bit floats whose scales are not there, not of a fitting shape, not numbers. */
@@ -388,11 +361,7 @@ static void scales(void **state) {
         for (int f = 0; f < 2; f++) {
             char path[128];
             snprintf(path, sizeof path, "tests/golden/tiny/%s/%s", cases[i].of, files[f]);
-            size_t size;
-            char *data = read_file(path, &size);
-            if (!strcmp(files[f], cases[i].file)) replace(data, size, cases[i].from, cases[i].to);
-            scratch_write(files[f], data, size);
-            free(data);
+            copy_changed(path, files[f], strcmp(files[f], cases[i].file) ? NULL : cases[i].from, cases[i].to);
         }
         REFUSED(scratch_directory(), cases[i].status, cases[i].words);
     }
@@ -528,10 +497,7 @@ static void shrink(double done, void *user) {
 /* Another process cuts the file while it is loaded: an error, no signal. */
 static void a_file_that_shrinks(void **state) {
     (void)state;
-    size_t size;
-    char *file = read_file(tiny, &size);
-    scratch_write("shrinks.gguf", file, size);
-    free(file);
+    copy_file(tiny, "shrinks.gguf");
     bool shrunk = false;
     ht_device *one;
     ht_model *m;
@@ -581,10 +547,7 @@ static void damaged_files(void **state) {
 static void opened_again_and_again(void **state) {
     (void)state;
     size_t before = ht_memory_get(device).active_bytes;
-    ht_error err;
-    for (int i = 0; i < 100; i++)
-        if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", DEFAULTS(ht_model_options), &err))
-            fail_msg("%s", err.message);
+    for (int i = 0; i < 100; i++) loads(i % 2 ? tiny : tiny_checkpoint("llama-llama3-f16-shards"));
     assert_int_equal(ht_memory_get(device).active_bytes, before);
 }
 
@@ -675,10 +638,7 @@ static void info(void **state) {
     gguf_put_u32(&w, "bert.block_count", 12);
     gguf_put_u32(&w, "bert.embedding_length", 384);
     gguf_put_u32(&w, "bert.attention.head_count", 6);
-    size_t size;
-    unsigned char *file = gguf_finish(&w, &size);
-    scratch_write("bert.gguf", file, size);
-    free(file);
+    gguf_write(&w, "bert.gguf");
     if (ht_model_info_read(scratch_path("bert.gguf"), &in, &err)) fail_msg("%s", err.message);
     assert_string_equal(in->architecture, "bert");
     assert_string_equal(in->quantization, "none");

@@ -1,7 +1,7 @@
 /* NVFP4 in safetensors as ModelOpt and compressed-tensors write it: the scale of the whole, and broken checkpoints with one
  * message each. Whole models are in test_golden_tiny.c. */
 #include "base/error.h"
-#include "checkpoint/nvfp4.h"
+#include "checkpoint/scheme.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -53,7 +53,6 @@ static void the_scale_of_the_whole(void **state) {
         {{COMPRESSED, INFINITY, NULL}, 0, "holds inf, expected positive numbers"},
         {{"weight", "U8", 32, 4, "weight_scale_2", "F16", 0, NULL}, 0, "is no single number in F32"},
     };
-    scratch_make();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_checkpoint_files *c;
         ht_stored_tensor t;
@@ -63,16 +62,19 @@ static void the_scale_of_the_whole(void **state) {
         assert_true(t.type == HT_W_NVFP4 && t.dims[0] == 2 && t.dims[1] == 64 && t.n_bytes == 72);
         float scale = 0;
         bool found;
-        ht_status status = ht_nvfp4_whole_scales(c, "model.x.weight", 1, 0, 1, &scale, &found, &err);
+        size_t number;
+        ht_status status =
+            ht_nvfp4_product_scales(c, &(ht_product_scales){"model.x.weight", 1, 0, 1}, &scale, &found, &number, &err);
         if (cases[i].expected != 0)
             assert_true(!status && found && scale == cases[i].expected);
         else if (status != HT_ERR_FORMAT || !strstr(err.message, cases[i].part))
             fail_msg("case %zu: status %d, \"%s\"", i, status, err.message);
         ht_error none = {0};
-        assert_true(!ht_nvfp4_whole_scales(c, "model.y.weight", 1, 0, 1, &scale, &found, &none) && !found);
+        assert_true(!ht_nvfp4_product_scales(c, &(ht_product_scales){"model.y.weight", 1, 0, 1}, &scale, &found,
+                                             &number, &none) &&
+                    !found);
         ht_checkpoint_close(c);
     }
-    scratch_remove();
 }
 
 /* Three experts in one tensor, [3, 4, 64], of which gate and up have two rows each. */
@@ -111,7 +113,6 @@ static void experts_in_one_tensor(void **state) {
         {2, {2, 3}, {0}, {0}},
         {2, {3, 4}, {0}, {0}},
     };
-    scratch_make();
     for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
         const size_t k = i / 2;
         const bool modelopt = i % 2;
@@ -126,7 +127,9 @@ static void experts_in_one_tensor(void **state) {
             float scales[3] = {0};
             const float *expected = share ? cases[k].up : cases[k].gate;
             bool found;
-            ht_status status = ht_nvfp4_whole_scales(c, name, 3, share, 2, scales, &found, &err);
+            size_t number;
+            ht_status status =
+                ht_nvfp4_product_scales(c, &(ht_product_scales){name, 3, share, 2}, scales, &found, &number, &err);
             if (expected[0] == 0) {
                 assert_int_equal(status, HT_ERR_FORMAT);
                 assert_non_null(strstr(err.message, "is no single number in F32, nor one for each expert"));
@@ -136,7 +139,6 @@ static void experts_in_one_tensor(void **state) {
         }
         ht_checkpoint_close(c);
     }
-    scratch_remove();
 }
 
 static void broken_checkpoints(void **state) {
@@ -157,7 +159,6 @@ static void broken_checkpoints(void **state) {
          HT_ERR_UNSUPPORTED,
          "`model.x.pre_quant_scale` scales what is multiplied by `model.x.weight`"},
     };
-    scratch_make();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_checkpoint_files *c;
         ht_error err = {0};
@@ -165,14 +166,13 @@ static void broken_checkpoints(void **state) {
         if (status != cases[i].status || c || !strstr(err.message, cases[i].part))
             fail_msg("case %zu: status %d, \"%s\" lacks \"%s\"", i, status, err.message, cases[i].part);
     }
-    scratch_remove();
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_scale_of_the_whole),
-        cmocka_unit_test(experts_in_one_tensor),
-        cmocka_unit_test(broken_checkpoints),
+        cmocka_unit_test_setup_teardown(the_scale_of_the_whole, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(experts_in_one_tensor, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(broken_checkpoints, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

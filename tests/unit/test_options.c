@@ -32,8 +32,7 @@ static ht_status read_options(const void *given, options *o, ht_error *err) {
     return ht_options_read(o, given, &defaults, sizeof defaults, "ht_some_options", err);
 }
 
-static void no_options_are_the_defaults(void **state) {
-    (void)state;
+UNIT_TEST(no_options_are_the_defaults) {
     options o, made;
     ht_error err;
     assert_int_equal(read_options(NULL, &o, &err), HT_OK);
@@ -46,8 +45,7 @@ static void no_options_are_the_defaults(void **state) {
     assert_true(o.first == 0 && o.second == 9);
 }
 
-static void a_caller_with_fewer_fields_gets_the_defaults_of_the_others(void **state) {
-    (void)state;
+UNIT_TEST(a_caller_with_fewer_fields_gets_the_defaults_of_the_others) {
     struct {
         old_options o;
         unsigned char behind[32];
@@ -63,8 +61,7 @@ static void a_caller_with_fewer_fields_gets_the_defaults_of_the_others(void **st
     assert_true(o.size == sizeof o && o.first == 3 && o.second == 9);
 }
 
-static void a_caller_with_more_fields_is_refused_once_it_sets_them(void **state) {
-    (void)state;
+UNIT_TEST(a_caller_with_more_fields_is_refused_once_it_sets_them) {
     new_options new;
     memset(&new, 0x55, sizeof new);
     ht_options_init(&new, sizeof new, &defaults, sizeof defaults);
@@ -79,8 +76,7 @@ static void a_caller_with_more_fields_is_refused_once_it_sets_them(void **state)
     assert_string_equal(err.message, "the ht_some_options have a field that this version of Hearth does not know");
 }
 
-static void a_struct_that_no_init_made_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(a_struct_that_no_init_made_is_refused) {
     options o, given = {.first = 1};
     ht_error err;
     assert_int_equal(read_options(&given, &o, &err), HT_ERR_ARGUMENT);
@@ -90,8 +86,7 @@ static void a_struct_that_no_init_made_is_refused(void **state) {
 }
 
 /* 0 is a value of most of these, not the default. */
-static void public_defaults(void **state) {
-    (void)state;
+UNIT_TEST(public_defaults) {
     ht_sampler_options sampler;
     ht_generate_options generate;
     ht_session_options session;

@@ -25,8 +25,7 @@ static int make_model(void **state) {
 
 static void generate(ht_session *s, const int32_t *prompt, size_t n, const ht_generate_options *o,
                      ht_metrics *metrics) {
-    ht_error err = {0};
-    if (ht_generate(s, prompt, n, o, NULL, NULL, metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate, s, prompt, n, o, NULL, NULL, metrics);
 }
 
 /* ---- arithmetic ---- */
@@ -60,8 +59,7 @@ static void check_call(const ht_sampler_options *o, const int32_t *tokens, const
 }
 
 /* Two calls on a session: each counts what it has generated itself, neither the prompt nor the other's answer. */
-static void as_plain_arithmetic_has_it(void **state) {
-    (void)state;
+UNIT_TEST(as_plain_arithmetic_has_it) {
     int32_t prompt[PROMPT], tokens[MOST], plain[ANSWER];
     static const float pairs[][2] = {{0, 0}, {0.6f, 0}, {0, 0.4f}, {1.5f, 0.7f}, {-0.5f, 0}, {0.2f, -0.3f}, {2, 1e30f}};
     int differ = 0;
@@ -140,10 +138,9 @@ static void in_engines(bool lookup, int32_t sequences, size_t kv_bytes, int32_t 
     static answered got[WAYS];
     ht_logit_bias lent[WAYS][4];
     ht_engine *e;
-    ht_error err = {0};
     const ht_engine_options how =
         OPTIONS(ht_engine_options, with.sequences = sequences, with.kv_bytes = kv_bytes, with.prefix_bytes = 0);
-    assert_int_equal(ht_engine_open(model, &how, &e, &err), HT_OK);
+    assert_works(ht_engine_open, model, &how, &e);
     memset(got, 0, sizeof got);
     for (int way = 0; way < WAYS; way++) {
         memcpy(lent[way], some, sizeof some);
@@ -154,7 +151,7 @@ static void in_engines(bool lookup, int32_t sequences, size_t kv_bytes, int32_t 
         const ht_request r = OPTIONS(ht_request, with.ids = prompt[way], with.n_ids = LONG, with.options = &o,
                                      with.end = take_end, with.user = &got[way]);
         ht_ticket ticket;
-        if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+        assert_works(ht_engine_submit, e, &r, &ticket);
     }
     memset(lent, 0, sizeof lent); /* requests have their own */
     ht_engine_wait(e, 0);
@@ -168,8 +165,7 @@ static void in_engines(bool lookup, int32_t sequences, size_t kv_bytes, int32_t 
     assert_true(kv_bytes ? set_back > 0 : set_back == 0);
 }
 
-static void the_same_everywhere(void **state) {
-    (void)state;
+UNIT_TEST(the_same_everywhere) {
     static int32_t prompt[WAYS][LONG], want[WAYS][ANSWER];
     int32_t other[ANSWER];
     for (int way = 0; way < WAYS; way++) {
@@ -205,8 +201,7 @@ static bool append(const char *text, size_t n, void *user) {
     return true;
 }
 
-static void biases_choose_among_what_a_grammar_allows(void **state) {
-    (void)state;
+UNIT_TEST(biases_choose_among_what_a_grammar_allows) {
     static const struct {
         const char *pattern, *biased;
         float bias;
@@ -217,10 +212,8 @@ static void biases_choose_among_what_a_grammar_allows(void **state) {
     char unbiased[16] = "";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_grammar *g;
-        ht_error err = {0};
         ht_metrics metrics;
-        if (ht_grammar_from_regex(model, cases[i].pattern, strlen(cases[i].pattern), &g, &err))
-            fail_msg("%s", err.message);
+        assert_works(ht_grammar_from_regex, model, cases[i].pattern, strlen(cases[i].pattern), &g);
         const ht_logit_bias bias = {id_of(cases[i].biased), cases[i].bias};
         ht_sampler_options sampler = DEFAULTS(ht_sampler_options);
         const ht_generate_options o = OPTIONS(ht_generate_options, with.sampler = &sampler, with.grammar = g);
@@ -231,7 +224,7 @@ static void biases_choose_among_what_a_grammar_allows(void **state) {
             sampler.logit_bias = &bias;
             sampler.n_logit_bias = biased;
             ht_session *s = tiny_session(model, 16);
-            if (ht_generate(s, prompt, 4, &o, append, text, &metrics, &err)) fail_msg("%s", err.message);
+            assert_works(ht_generate, s, prompt, 4, &o, append, text, &metrics);
             assert_int_equal(metrics.finish, HT_FINISH_STOP);
             assert_true(metrics.stop == -1 && metrics.stop_id == -1); /* the text could only end */
             if (!biased) strcpy(unbiased, text);
@@ -257,27 +250,24 @@ static bool refuse(const ht_answer_piece *piece, int32_t answer, void *user) {
 static ht_metrics ask(ht_engine *e, const ht_generate_options *o, ht_engine_piece_fn *fn) {
     int32_t prompt[PROMPT];
     answered a = {0};
-    ht_error err = {0};
     tiny_ids(prompt, PROMPT, 3);
     const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = PROMPT, with.options = o, with.piece = fn,
                                  with.end = take_end, with.user = &a);
     ht_ticket ticket;
-    if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_submit, e, &r, &ticket);
     ht_engine_wait(e, ticket);
     assert_int_equal(a.status, HT_OK);
     return a.metrics;
 }
 
-static void an_engine_tells_what_ended_an_answer(void **state) {
-    (void)state;
+UNIT_TEST(an_engine_tells_what_ended_an_answer) {
     ht_engine *e;
-    ht_error err = {0};
     const char *const stops[] = {"never to be seen", "a", "b"};
     const ht_logit_bias to_b[] = {{id_of("b"), 100}}, to_end[] = {{TINY_EOS, 100}};
     ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.logit_bias = to_b, with.n_logit_bias = 1);
     const ht_generate_options o =
         OPTIONS(ht_generate_options, with.sampler = &sampler, with.stop = stops, with.n_stop = 3, with.max_tokens = 9);
-    assert_int_equal(ht_engine_open(model, NULL, &e, &err), HT_OK);
+    assert_works(ht_engine_open, model, NULL, &e);
     ht_metrics m = ask(e, &o, take_piece);
     assert_int_equal(m.finish, HT_FINISH_STOP);
     assert_int_equal(m.stop, 2);

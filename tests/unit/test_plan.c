@@ -139,8 +139,7 @@ static void fill_batch(int32_t n_tok, int32_t n_out, int32_t *id, int32_t *pos, 
     for (int32_t i = 0; i < n_out; i++) out[i] = (n_tok - 1 - i) % n_tok;
 }
 
-static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
-    (void)state;
+UNIT_TEST(a_plan_gives_the_bits_of_eager_evaluation) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
@@ -167,8 +166,7 @@ static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
     ht_plan_free(plan);
 }
 
-static void chains_give_the_bits_of_eager_evaluation(void **state) {
-    (void)state;
+UNIT_TEST(chains_give_the_bits_of_eager_evaluation) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
@@ -234,8 +232,7 @@ static void run_headed(void *scaled, int32_t n, int32_t top_k, float *out) {
     ht_plan_free(plan);
 }
 
-static void the_highest_outputs_are_there(void **state) {
-    (void)state;
+UNIT_TEST(the_highest_outputs_are_there) {
     if (!ht_memory_is_host(device->memory)) skip(); /* the CPU's form of a head */
     static float all[MAX_ROWS * OUTPUTS], top[MAX_ROWS * OUTPUTS];
     uint64_t seed = 6;
@@ -272,8 +269,7 @@ static void the_highest_outputs_are_there(void **state) {
     free(head.packed);
 }
 
-static void a_step_allocates_nothing(void **state) {
-    (void)state;
+UNIT_TEST(a_step_allocates_nothing) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
@@ -294,8 +290,7 @@ static void a_step_allocates_nothing(void **state) {
     ht_plan_free(plan);
 }
 
-static void more_rows_than_the_executor_holds_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(more_rows_than_the_executor_holds_are_refused) {
     ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
@@ -336,8 +331,7 @@ static ht_array *returns_nothing(ht_scope *s, void *user) {
     return NULL;
 }
 
-static void untraceable_functions_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(untraceable_functions_are_refused) {
     ht_plan_fn *bad[] = {adds_to_rows, reads_a_value, returns_nothing};
     const char *says[] = {"row counts", "trace", "no array"};
     for (size_t i = 0; i < 3; i++) {

@@ -45,8 +45,7 @@ static ht_pool *make(int n_threads) {
     return pool;
 }
 
-static void every_block_once(void **state) {
-    (void)state;
+UNIT_TEST(every_block_once) {
     static const int64_t sizes[] = {-1, 0, 1, 2, 3, 7, 64, 1000, MAX_N};
     static const int64_t grains[] = {-3, 0, 1, 2, 5, 63, 1000, MAX_N, INT64_MAX};
     for (int threads = 1; threads <= 5; threads++) {
@@ -66,8 +65,7 @@ static void add_one(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) values[i]++;
 }
 
-static void many_small_jobs(void **state) {
-    (void)state;
+UNIT_TEST(many_small_jobs) {
     enum { N = 17 };
     const int jobs = test_cases(1000, 100000);
     int values[N] = {0};
@@ -81,8 +79,7 @@ static void many_small_jobs(void **state) {
 }
 
 /* Workers sleep between the jobs; a wake-up that is lost would hang here. */
-static void parked_workers_wake(void **state) {
-    (void)state;
+UNIT_TEST(parked_workers_wake) {
     int values[8] = {0};
     ht_pool *pool = make(4);
     const int rounds = test_cases(50, 5000);
@@ -115,8 +112,7 @@ static void *lease_often(void *arg) {
 }
 
 /* Without the workers, which fall asleep at about the time of the fork; and the pool can be freed there. */
-static void a_forked_process_goes_on(void **state) {
-    (void)state;
+UNIT_TEST(a_forked_process_goes_on) {
     ht_pool *pool = make(4);
     for (int i = 0; i < test_cases(50, 3000); i++) {
         ht_pool_lease(pool);
@@ -144,8 +140,7 @@ static void a_forked_process_goes_on(void **state) {
     ht_pool_free(pool);
 }
 
-static void leases_take_turns(void **state) {
-    (void)state;
+UNIT_TEST(leases_take_turns) {
     ht_pool *pool = make(3);
     int shared = 0;
     tenant tenants[3];
@@ -198,8 +193,7 @@ static void *run_in_a_crowd(void *arg) {
     return c;
 }
 
-static void every_block_once_in_a_crowd(void **state) {
-    (void)state;
+UNIT_TEST(every_block_once_in_a_crowd) {
     for (int threads = 1; threads <= 8; threads++) {
         enum { POOLS = 2, TENANTS = 2 };
         crowd crowds[POOLS];
@@ -237,8 +231,7 @@ static void hold_first(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* One block does not end before all others have: the blocks behind it must be taken by another thread. */
-static void nobody_waits_for_more_than_a_block(void **state) {
-    (void)state;
+UNIT_TEST(nobody_waits_for_more_than_a_block) {
     for (int threads = 2; threads <= 5; threads++) {
         ht_pool *pool = make(threads);
         for (int n = 2; n <= 50; n += 6) {
@@ -251,8 +244,7 @@ static void nobody_waits_for_more_than_a_block(void **state) {
 }
 
 /* Block 0 is first; each thread's run ascends; every rank once. */
-static void ranks(void **state) {
-    (void)state;
+UNIT_TEST(ranks) {
     for (int threads = 1; threads <= 5; threads++) {
         ht_pool *pool = make(threads);
         for (int64_t n = 1; n <= 40; n++) {
@@ -273,8 +265,7 @@ static void ranks(void **state) {
     }
 }
 
-static void sizes_of_a_pool(void **state) {
-    (void)state;
+UNIT_TEST(sizes_of_a_pool) {
     ht_pool *pool = (void *)1;
     ht_error err = {0};
     assert_int_equal(ht_pool_new(-1, &pool, &err), HT_ERR_ARGUMENT);
@@ -294,8 +285,7 @@ static void halve_smallest(void *arg, int64_t begin, int64_t end, int worker) {
     if (worker > 0 && half != 0) atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-static void denormals(void **state) {
-    (void)state;
+UNIT_TEST(denormals) {
     volatile float smallest = 1.17549435e-38f, half = smallest * 0.5f;
     assert_true(half > 0);
     unsigned old = ht_flush_denormals();

@@ -592,8 +592,7 @@ static void random_case(const ht_model *m, size_t budget) {
     assert_int_equal(now.account.bytes, 0);
 }
 
-static void random_operations(void **state) {
-    (void)state;
+UNIT_TEST(random_operations) {
     list.entry = malloc(ENTRIES * sizeof *list.entry);
     list.gone = malloc(ENTRIES * sizeof *list.gone);
     assert_true(list.entry && list.gone);

@@ -61,8 +61,7 @@ static void close_shared(shared *s) {
 static ht_adapter *adapter; /* of keys with one */
 
 static void set_adapters(ht_session *q, const ht_prefix_key *key) {
-    ht_error err = {0};
-    if (ht_session_set_adapters(q, &adapter, key->scales, key->n_adapters, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_set_adapters, q, &adapter, key->scales, key->n_adapters);
 }
 
 /* A session with what is kept of the first n - 1 tokens. */
@@ -151,8 +150,7 @@ static void same_bits(shared *s, const ht_prefix_key *key, const int32_t *token,
     free(want), free(got);
 }
 
-static void hits_have_the_bits_of_a_prefill(void **state) {
-    (void)state;
+UNIT_TEST(hits_have_the_bits_of_a_prefill) {
     uint64_t random = 11;
     for (int which = test_is_late(); which < 2; which++) {
         ht_model *m = which ? sliding : growing;
@@ -176,8 +174,7 @@ static void hits_have_the_bits_of_a_prefill(void **state) {
 }
 
 /* Keys that are no numbers, behind those that are shared, change nothing. */
-static void not_a_number_behind_a_prefix(void **state) {
-    (void)state;
+UNIT_TEST(not_a_number_behind_a_prefix) {
     shared s = open_shared(growing, 20);
     int32_t token[MOST];
     memcpy(token, ids, sizeof token);
@@ -195,8 +192,7 @@ static void not_a_number_behind_a_prefix(void **state) {
 static int64_t nodes(const shared *s) { return ht_prefix_cache_get_figures(s->c).nodes; }
 
 /* A part of a page takes the place of a shorter one, until the page is full; tails that nobody would take are not kept. */
-static void parts_of_pages_grow(void **state) {
-    (void)state;
+UNIT_TEST(parts_of_pages_grow) {
     shared s = open_shared(growing, 20);
     ht_prefix_found found;
     ht_session *q = begin(&s, &plain, ids, MOST, &found);
@@ -218,8 +214,7 @@ static void parts_of_pages_grow(void **state) {
 
 /* A long prompt that is kept at its end alone has lost the keys of its sliding layers: what can be used is told, and a
  * sibling that has fewer tokens but all pages serves better. Who computes it again fills the pages in. */
-static void sliding_pages_come_later(void **state) {
-    (void)state;
+UNIT_TEST(sliding_pages_come_later) {
     shared s = open_shared(sliding, 40);
     (void)run(&s, &plain, ids, 800, false);
     const size_t bytes = ht_prefix_cache_get_figures(s.c).bytes;
@@ -244,8 +239,7 @@ static void sliding_pages_come_later(void **state) {
 
 /* What a ring takes is known before, however far it goes, and whoever else holds its pages: the places of those that had gone
  * hold the first that was there. */
-static void rings_take_what_is_said(void **state) {
-    (void)state;
+UNIT_TEST(rings_take_what_is_said) {
     static const int64_t to[] = {601, 768, 780, 1000, 1030, 4000};
     for (size_t i = 0; i < 3 * sizeof to / sizeof *to; i++) {
         shared s = open_shared(sliding, 40);
@@ -279,8 +273,7 @@ static ht_prefix_node *add(shared *s, ht_prefix_node *parent, const ht_session *
     return node;
 }
 
-static void nodes_are_added(void **state) {
-    (void)state;
+UNIT_TEST(nodes_are_added) {
     shared s = open_shared(growing, 3);
     ht_prefix_found found;
     ht_session *q = begin(&s, &plain, ids, MOST, &found);

@@ -25,10 +25,6 @@ enum { N_CHECKPOINTS = sizeof checkpoints / sizeof *checkpoints };
 
 static ht_model *load(const char *name) { return tiny_checkpoint_load(name, 2, NULL); }
 
-static void some_ids(const ht_model *m, int32_t *ids, int n, int salt) {
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)((uint32_t)(i * 7919 + i * i * 31 + salt) % (uint32_t)m->vocab);
-}
-
 /* ---- what is observed ---- */
 
 typedef struct seen {
@@ -80,22 +76,23 @@ static void keep(const ht_probe *p, void *user) {
     }
 }
 
-/* Generates with probes of these kinds; the tokens of prompt and answer. */
-static void generate(ht_model *m, ht_adapter *adapter, unsigned kinds, float temperature, const int32_t *prompt,
-                     seen *into, int32_t *all) {
+/* Generates from the prompt of a salt, with probes of these kinds; the tokens of prompt and answer. */
+static void generate(ht_model *m, ht_adapter *adapter, unsigned kinds, float temperature, int salt, seen *into,
+                     int32_t *all) {
     ht_session *s;
-    ht_error err = {0};
+    int32_t *prompt = checkpoint_ids(m, PROMPT, salt);
     const ht_probe_options probes =
         OPTIONS(ht_probe_options, with.kinds = kinds, with.fn = keep, with.user = into, with.top_logprobs = LIKELIEST);
     const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = temperature, with.seed = 5);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true,
                                           with.sampler = &sampler, with.probes = &probes);
-    assert_int_equal(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = 8), &s, &err), HT_OK);
-    assert_int_equal(ht_session_set_adapters(s, &adapter, NULL, adapter != NULL, &err), HT_OK);
-    if (ht_generate(s, prompt, PROMPT, &o, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_new, m, OPTIONS_AT(ht_session_options, with.chunk = 8), &s);
+    assert_works(ht_session_set_adapters, s, &adapter, NULL, adapter != NULL);
+    assert_works(ht_generate, s, prompt, PROMPT, &o, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), ALL);
     memcpy(all, ht_session_tokens(s), ALL * sizeof *all);
     ht_session_free(s);
+    free(prompt);
 }
 
 /* ---- against logits ---- */
@@ -129,13 +126,11 @@ static double entropy_of(const float *row, int32_t vocab) {
 
 static void check_logits(ht_model *m, const seen *s, const int32_t *all) {
     ht_session *session;
-    ht_error err = {0};
     float *rows = malloc((size_t)ALL * (size_t)m->vocab * sizeof *rows);
     assert_non_null(rows);
-    assert_int_equal(ht_session_new(m, NULL, &session, &err), HT_OK);
-    assert_int_equal(ht_session_forward(session, all, ALL, OPTIONS_AT(ht_forward_options, with.all_rows = true),
-                                        copy_rows, rows, &err),
-                     HT_OK);
+    assert_works(ht_session_new, m, NULL, &session);
+    assert_works(ht_session_forward, session, all, ALL, OPTIONS_AT(ht_forward_options, with.all_rows = true), copy_rows,
+                 rows);
     for (int i = 0; i < ANSWER; i++) {
         const float *row = rows + (int64_t)(PROMPT + i - 1) * m->vocab;
         assert_int_equal(s->token[i], all[PROMPT + i]);
@@ -169,13 +164,11 @@ static bool compare_scores(const ht_score_result *r, void *user) {
 
 /* The answer scored as a continuation of its prompt: the same bits. */
 static void check_scores(ht_model *m, const seen *s, const int32_t *all) {
-    ht_error err = {0};
     const ht_continuation answer = {.ids = all + PROMPT, .n_ids = ANSWER};
     const ht_score_request request = {
         .prompt = {.ids = all, .n_ids = PROMPT}, .continuations = &answer, .n_continuations = 1};
     seen copy = *s;
-    if (ht_score(m, &request, 1, OPTIONS_AT(ht_score_options, with.top_k = LIKELIEST), compare_scores, &copy, &err))
-        fail_msg("%s", err.message);
+    assert_works(ht_score, m, &request, 1, OPTIONS_AT(ht_score_options, with.top_k = LIKELIEST), compare_scores, &copy);
 }
 
 /* ---- against layers ---- */
@@ -199,8 +192,7 @@ static ht_array *watch_layer(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, cons
 
 static const float *values_of(ht_scope *s, ht_array *a) {
     const void *data;
-    ht_error err = {0};
-    if (ht_array_data(s, a, &data, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_data, s, a, &data);
     return data;
 }
 
@@ -215,10 +207,9 @@ static void check_layers(ht_model *m, const seen *s, const int32_t *all) {
     const ht_config *cfg = m->config;
     int32_t pos[ALL];
     for (int i = 0; i < ALL; i++) pos[i] = i;
-    ht_error err = {0};
     ht_cache *cache;
-    assert_int_equal(ht_cache_new(m, ALL, &cache, &err), HT_OK);
-    assert_int_equal(ht_cache_reserve(cache, ALL, &err), HT_OK);
+    assert_works(ht_cache_new, m, ALL, &cache);
+    assert_works(ht_cache_reserve, cache, ALL);
     const ht_batch b = {.n_tok = ALL,
                         .n_seq = 1,
                         .n_out = ALL,
@@ -229,7 +220,7 @@ static void check_layers(ht_model *m, const seen *s, const int32_t *all) {
                         .out_row = pos};
     const ht_step step = {.batch = &b, .kv = &cache};
     ht_taps taps;
-    assert_int_equal(ht_taps_begin(&taps, cfg, &err), HT_OK);
+    assert_works(ht_taps_begin, &taps, cfg);
     watcher w = {.observer = {.attends = attends, .layer = watch_layer}};
     ht_scope *scope = ht_scope_new(m->stream);
     ht_ctx c = {.s = scope, .step = &step, .observer = &w.observer, .taps = &taps};
@@ -276,15 +267,13 @@ static void check_fill(const ht_model *m, const seen *s) {
     }
 }
 
-static void values(void **state) {
-    (void)state;
+UNIT_TEST(values) {
     bool routed = false;
     for (size_t c = 0; c < N_CHECKPOINTS; c++) {
         ht_model *m = load(checkpoints[c]);
-        int32_t prompt[PROMPT], all[ALL];
+        int32_t all[ALL];
         seen s = {0};
-        some_ids(m, prompt, PROMPT, 3);
-        generate(m, NULL, HT_PROBE_ALL, c % 2 ? 1.0F : 0.0F, prompt, &s, all);
+        generate(m, NULL, HT_PROBE_ALL, c % 2 ? 1.0F : 0.0F, 3, &s, all);
         for (int kind = 1; kind < HT_PROBE_ALL; kind *= 2)
             if (kind != HT_PROBE_ROUTER) assert_int_equal(s.n[kind], ANSWER);
         check_logits(m, &s, all);
@@ -299,17 +288,15 @@ static void values(void **state) {
 
 /* ---- answers stay as they are ---- */
 
-static void answers_do_not_change(void **state) {
-    (void)state;
+UNIT_TEST(answers_do_not_change) {
     for (size_t c = 0; c < 2 * N_CHECKPOINTS; c++) {
         ht_model *m = load(checkpoints[c / 2]);
         ht_adapter *adapter = c % 2 ? test_adapter_for(m, 2, 2, c) : NULL;
-        int32_t prompt[PROMPT], plain[ALL], probed[ALL];
-        some_ids(m, prompt, PROMPT, (int)c);
+        int32_t plain[ALL], probed[ALL];
         for (int sampled = 0; sampled < 2; sampled++) {
             seen none = {0}, s = {0};
-            generate(m, adapter, 0, (float)sampled, prompt, &none, plain);
-            generate(m, adapter, HT_PROBE_ALL, (float)sampled, prompt, &s, probed);
+            generate(m, adapter, 0, (float)sampled, (int)c, &none, plain);
+            generate(m, adapter, HT_PROBE_ALL, (float)sampled, (int)c, &s, probed);
             assert_memory_equal(plain, probed, sizeof plain);
             for (int kind = 0; kind <= HT_PROBE_ALL; kind++) assert_int_equal(none.n[kind], 0);
         }
@@ -319,16 +306,14 @@ static void answers_do_not_change(void **state) {
 }
 
 /* Each kind by itself says what it says among all, and nothing else comes. */
-static void kinds_by_themselves(void **state) {
-    (void)state;
+UNIT_TEST(kinds_by_themselves) {
     ht_model *m = load("qwen3-moe-f32");
-    int32_t prompt[PROMPT], all[ALL];
+    int32_t all[ALL];
     seen whole = {0};
-    some_ids(m, prompt, PROMPT, 3);
-    generate(m, NULL, HT_PROBE_ALL, 0, prompt, &whole, all);
+    generate(m, NULL, HT_PROBE_ALL, 0, 3, &whole, all);
     for (unsigned kind = 1; kind < HT_PROBE_ALL; kind *= 2) {
         seen s = {0};
-        generate(m, NULL, kind, 0, prompt, &s, all);
+        generate(m, NULL, kind, 0, 3, &s, all);
         for (unsigned other = 1; other < HT_PROBE_ALL; other *= 2)
             assert_int_equal(s.n[other], other == kind ? ANSWER : 0);
         if (kind == HT_PROBE_TOKEN) assert_memory_equal(s.token, whole.token, sizeof s.token);
@@ -346,14 +331,12 @@ static void kinds_by_themselves(void **state) {
 }
 
 /* What the first layers say is taken before the last ones are computed: streams of all layers do not wait in memory. */
-static void memory_of_a_step(void **state) {
-    (void)state;
+UNIT_TEST(memory_of_a_step) {
     for (size_t c = 0; c < N_CHECKPOINTS; c++) {
         ht_model *m = load(checkpoints[c]);
         const ht_plan *plain, *tapped;
-        ht_error err = {0};
-        assert_int_equal(ht_model_plan(m, 0, &plain, &err), HT_OK);
-        assert_int_equal(ht_model_plan(m, HT_PLAN_TAPS, &tapped, &err), HT_OK);
+        assert_works(ht_model_plan, m, 0, &plain);
+        assert_works(ht_model_plan, m, HT_PLAN_TAPS, &tapped);
         const double before = (double)ht_exec_bytes(plain, 512, 1), with = (double)ht_exec_bytes(tapped, 512, 1);
         const double stream = 512 * sizeof(float) * (double)m->config->hidden;
         print_message("%s: %.2f streams in memory, %.2f with taps\n", checkpoints[c], before / stream, with / stream);
@@ -384,19 +367,16 @@ static void on_end(const ht_answer_report *r, void *user) {
 static void keep_asked(const ht_probe *p, void *user) { keep(p, &((asked *)user)->s); }
 
 /* Requests with probes and without in one step. */
-static void in_company(void **state) {
-    (void)state;
+UNIT_TEST(in_company) {
     static const char *const names[] = {"qwen3-moe-f32", "gemma4-experts-bf16", "llama-q4_1.gguf"};
     for (size_t c = 0; c < 3; c++) {
         ht_model *m = load(names[c]);
         ht_engine *e;
-        ht_error err = {0};
         asked *a = calloc(REQUESTS, sizeof *a);
         assert_non_null(a);
-        assert_int_equal(ht_engine_open(m, NULL, &e, &err), HT_OK);
+        assert_works(ht_engine_open, m, NULL, &e);
         for (int i = 0; i < REQUESTS; i++) {
-            int32_t prompt[PROMPT];
-            some_ids(m, prompt, PROMPT, i);
+            int32_t *prompt = checkpoint_ids(m, PROMPT, i);
             const ht_probe_options probes =
                 OPTIONS(ht_probe_options, with.kinds = i % 3 ? HT_PROBE_ALL : 0, with.fn = keep_asked,
                         with.user = &a[i], with.top_logprobs = LIKELIEST);
@@ -405,14 +385,14 @@ static void in_company(void **state) {
             const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = PROMPT, with.options = &o,
                                          with.end = on_end, with.user = &a[i]);
             ht_ticket ticket;
-            if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+            assert_works(ht_engine_submit, e, &r, &ticket);
+            free(prompt);
         }
         ht_engine_wait(e, 0);
         for (int i = 0; i < REQUESTS; i++) {
-            int32_t prompt[PROMPT], all[ALL];
+            int32_t all[ALL];
             seen alone = {0};
-            some_ids(m, prompt, PROMPT, i);
-            generate(m, NULL, HT_PROBE_ALL, 0, prompt, &alone, all);
+            generate(m, NULL, HT_PROBE_ALL, 0, i, &alone, all);
             assert_int_equal(a[i].status, HT_OK);
             assert_memory_equal(a[i].answer, all + PROMPT, sizeof a[i].answer);
             assert_int_equal(a[i].s.n[HT_PROBE_RESIDUAL], i % 3 ? ANSWER : 0);
@@ -437,13 +417,11 @@ static void in_company(void **state) {
 
 /* ---- what is refused ---- */
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     ht_model *m = load("llama-f32");
     ht_session *s;
-    ht_error err = {0};
     const int32_t ids[] = {1, 2, 3};
-    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    assert_works(ht_session_new, m, NULL, &s);
     const ht_probe_options unknown = OPTIONS(ht_probe_options, with.kinds = 256, with.fn = keep);
     const ht_probe_options nobody = OPTIONS(ht_probe_options, with.kinds = HT_PROBE_TOKEN);
     const ht_probe_options many =
@@ -452,15 +430,13 @@ static void refusals(void **state) {
     static const char *const says[] = {"of which 0x100 are none", "no function to take them",
                                        "top_logprobs is 21, expected 0 to 20"};
     ht_engine *e;
-    assert_int_equal(ht_engine_open(m, NULL, &e, &err), HT_OK);
+    assert_works(ht_engine_open, m, NULL, &e);
     for (int i = 0; i < 3; i++) {
         const ht_generate_options o = OPTIONS(ht_generate_options, with.probes = wrong[i]);
-        assert_int_equal(ht_generate(s, ids, 3, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-        assert_non_null(strstr(err.message, says[i]));
+        assert_fails(HT_ERR_ARGUMENT, says[i], ht_generate, s, ids, 3, &o, NULL, NULL, NULL);
         const ht_request r = OPTIONS(ht_request, with.ids = ids, with.n_ids = 3, with.options = &o);
         ht_ticket ticket;
-        assert_int_equal(ht_engine_submit(e, &r, &ticket, &err), HT_ERR_ARGUMENT);
-        assert_non_null(strstr(err.message, says[i]));
+        assert_fails(HT_ERR_ARGUMENT, says[i], ht_engine_submit, e, &r, &ticket);
     }
     ht_engine_close(e);
     ht_session_free(s);

@@ -124,8 +124,7 @@ static void draw_all(const char *instruction_set) {
     free(bytes);
 }
 
-static void numbers_are_those_of_mlx(void **state) {
-    (void)state;
+UNIT_TEST(numbers_are_those_of_mlx) {
     int n;
     const ht_instruction_set *sets = ht_instruction_sets(&n);
     for (int i = 0; i < n; i++)
@@ -141,11 +140,9 @@ static int sum_within(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
     out[0] = ht_sum(s, drawn_within(s, in[0]), NULL, 0, false);
     return out[0] ? 1 : -1;
 }
-static void bounds_have_derivatives(void **state) {
-    (void)state;
+SCOPE_TEST(bounds_have_derivatives) {
     const float step = 0.05f;
     const ht_function f = {sum_within, NULL};
-    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *at = number(s, 0.5), *value, *grad, *sum[2];
     float slope, above, below;
@@ -156,12 +153,10 @@ static void bounds_have_derivatives(void **state) {
     assert_int_equal(ht_array_read(s, sum[0], &above, sizeof above, &err), HT_OK);
     assert_int_equal(ht_array_read(s, sum[1], &below, sizeof below, &err), HT_OK);
     assert_true(slope > 1 && fabsf(slope - (above - below) / (2 * step)) < 0.01f * slope);
-    ht_scope_free(s);
 }
 
 /* Every integer of a range is drawn, however far from 0 and however many there are, and none is preferred. */
-static void integers_are_all_drawn(void **state) {
-    (void)state;
+UNIT_TEST(integers_are_all_drawn) {
     enum { MANY = 100000, SIZE = 5 };
     static const int64_t lows[] = {
         0, -3, 100000, 1 << 24, 1 << 30, (int64_t)1 << 40, -((int64_t)1 << 53), INT64_MIN, INT64_MAX - SIZE};
@@ -189,20 +184,17 @@ static void integers_are_all_drawn(void **state) {
 }
 
 /* Of 3 * 2^60 integers some would be twice as likely as others if 64 bits were scaled to them. */
-static void large_ranges_are_even(void **state) {
-    (void)state;
+SCOPE_TEST(large_ranges_are_even) {
     enum { MANY = 99999 };
     static int64_t x[MANY];
     const int64_t n = MANY, low = 0, high = (int64_t)3 << 60;
     int counts[3] = {0};
     ht_error err = {0};
-    ht_scope *s = ht_scope_new(test_stream);
     ht_array *drawn = ht_random_randint(s, ht_array_from(s, &low, HT_I64, NULL, 0),
                                         ht_array_from(s, &high, HT_I64, NULL, 0), HT_I64, &n, 1, ht_random_key(s, 2));
     assert_int_equal(ht_array_read(s, drawn, x, sizeof x, &err), HT_OK);
     for (int k = 0; k < MANY; k++) counts[x[k] % 3]++;
     for (int k = 0; k < 3; k++) assert_in_range(counts[k], MANY / 3 - 800, MANY / 3 + 800);
-    ht_scope_free(s);
 }
 
 int main(void) {

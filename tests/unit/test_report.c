@@ -34,16 +34,14 @@ static int files_in(const char *folder) {
     return n;
 }
 
-static void what_it_says(void **state) {
-    (void)state;
+UNIT_TEST(what_it_says) {
     static const char *const hold[] = {"the same twice", "an engine answers as a session", "a restored state goes on",
                                        "the same with a seed", "text is UTF-8"};
-    ht_error err = {0};
     ht_bench_report *r;
     const char *folder = scratch_path(".");
     const int before = files_in(folder);
     const ht_report_options o = OPTIONS(ht_report_options, with.directory = folder, with.max_tokens = 20);
-    if (ht_bench_report_run(model, &o, &r, &err)) fail_msg("%s", err.message);
+    assert_works(ht_bench_report_run, model, &o, &r);
     for (size_t i = 0; i < sizeof hold / sizeof *hold; i++)
         if (!find_check(r, hold[i])->passed) fail_msg("%s: %s", hold[i], find_check(r, hold[i])->detail);
     assert_false(find_check(r, "known continuations")->passed);
@@ -65,11 +63,9 @@ static void what_it_says(void **state) {
 }
 
 /* A prompt after which the model ends the text at once: answers are compared all the same, and reuse is measured of a longer one. */
-static void no_answer_is_empty(void **state) {
-    (void)state;
+UNIT_TEST(no_answer_is_empty) {
     static const char *const same[] = {"the same twice", "an engine answers as a session", "a restored state goes on",
                                        "the same with a seed"};
-    ht_error err = {0};
     ht_bench_report *r;
     int32_t every[TINY_VOCAB], *const stop_ids = model->stop_ids;
     const int n_stop_ids = model->n_stop_ids;
@@ -77,7 +73,7 @@ static void no_answer_is_empty(void **state) {
     for (int32_t id = 0; id < TINY_VOCAB; id++) every[id] = id;
     model->stop_ids = every;
     model->n_stop_ids = TINY_VOCAB;
-    if (ht_bench_report_run(model, &o, &r, &err)) fail_msg("%s", err.message);
+    assert_works(ht_bench_report_run, model, &o, &r);
     model->stop_ids = stop_ids;
     model->n_stop_ids = n_stop_ids;
     assert_int_equal(r->generated_tokens, 4);
@@ -91,14 +87,12 @@ static void no_answer_is_empty(void **state) {
 }
 
 /* A context that holds no two pages: what fits is measured, or the report says why it was not. */
-static void a_small_context(void **state) {
-    (void)state;
+UNIT_TEST(a_small_context) {
     ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .context = 256});
     for (int32_t tokens = 4; tokens <= 230; tokens += 226) {
-        ht_error err = {0};
         ht_bench_report *r;
         const ht_report_options o = OPTIONS(ht_report_options, with.prompt = "ab", with.max_tokens = tokens);
-        if (ht_bench_report_run(m, &o, &r, &err)) fail_msg("%s", err.message);
+        assert_works(ht_bench_report_run, m, &o, &r);
         if (tokens == 4)
             assert_true(r->prefix_reused > 200 && r->prefix_reused < 252);
         else {
@@ -110,21 +104,18 @@ static void a_small_context(void **state) {
     ht_model_free(m);
 }
 
-static void refusals(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(refusals) {
     ht_bench_report *r;
     ht_cancel cancel = {0};
     ht_report_options o = OPTIONS(ht_report_options, with.max_tokens = 1);
-    assert_int_equal(ht_bench_report_run(model, &o, &r, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_bench_report_run, model, &o, &r);
     o.max_tokens = 4;
     o.directory = "/nowhere/at/all";
-    assert_int_equal(ht_bench_report_run(model, &o, &r, &err), HT_ERR_IO);
-    assert_non_null(strstr(err.message, "/nowhere/at/all"));
+    assert_fails(HT_ERR_IO, "/nowhere/at/all", ht_bench_report_run, model, &o, &r);
     o.directory = NULL;
     o.cancel = &cancel;
     ht_cancel_request(&cancel);
-    assert_int_equal(ht_bench_report_run(model, &o, &r, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_bench_report_run, model, &o, &r);
     assert_null(r);
 }
 

@@ -253,13 +253,11 @@ static void check_real_picks(int number) {
 }
 
 /* The first model, or all of them in a soak. */
-static void real_models(void **state) {
-    (void)state;
+UNIT_TEST(real_models) {
     for (int i = 0; i < test_cases(1, N_REAL); i++) check_real(i);
 }
 
-static void real_models_picks(void **state) {
-    (void)state;
+UNIT_TEST(real_models_picks) {
     for (int i = 0; i < test_cases(1, N_REAL); i++) check_real_picks(i);
 }
 

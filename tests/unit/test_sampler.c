@@ -157,16 +157,15 @@ static float bell(void) {
 static int32_t pick_masked(const ht_sampler_options *o, const float *logits, int32_t n, const uint32_t *mask,
                            const int32_t *history, int n_prompt, int n_history) {
     ht_sampler *s;
-    ht_error err = {0};
     int32_t id = -2;
-    if (ht_sampler_new(o, n, ops, &s, &err)) fail_msg("%s", err.message);
+    assert_works(ht_sampler_new, o, n, ops, &s);
     ht_sampler_set_prompt(s, n_prompt);
     if (mask) {
-        assert_int_equal(ht_sampler_constrain(s, &err), HT_OK);
+        assert_works(ht_sampler_constrain, s);
         assert_int_equal(ht_sampler_top_k(s, n_history), 0);
         ht_sampler_set_mask(s, mask, n);
     }
-    if (ht_sampler_pick(s, logits, history, n_history, &id, &err)) fail_msg("%s", err.message);
+    assert_works(ht_sampler_pick, s, logits, history, n_history, &id);
     ht_sampler_free(s);
     return id;
 }
@@ -232,8 +231,7 @@ static const char *shuffle(ht_sampler_stage order[HT_SAMPLER_STAGES]) {
 
 /* ---- tests ---- */
 
-static void generator_known_answers(void **state) {
-    (void)state;
+UNIT_TEST(generator_known_answers) {
     uint32_t out[4];
     ht_philox4x32((const uint32_t[4]){0}, (const uint32_t[2]){0}, out);
     assert_int_equal(out[0], 0x6627e8d5);
@@ -255,8 +253,7 @@ static void generator_known_answers(void **state) {
     assert_true(fabs(mean - 0.5) < 0.01);
 }
 
-static void greedy_takes_the_lowest_of_ties(void **state) {
-    (void)state;
+UNIT_TEST(greedy_takes_the_lowest_of_ties) {
     static float x[1000];
     ht_sampler_options o = DEFAULTS(ht_sampler_options);
     for (int i = 0; i < 1000; i++) x[i] = -5;
@@ -277,8 +274,7 @@ static void greedy_takes_the_lowest_of_ties(void **state) {
 }
 
 /* Chains of every order over rows of many shapes, with ties, against the plain chain. */
-static void agrees_with_the_plain_chain(void **state) {
-    (void)state;
+UNIT_TEST(agrees_with_the_plain_chain) {
     static const int sizes[] = {1, 2, 5, 127, 128, 129, 1000, 5003, 20000};
     static float x[20000];
     static uint32_t some[625];
@@ -322,7 +318,6 @@ static void agrees_with_the_plain_chain(void **state) {
 /* From the k highest alone, which are sorted. */
 static int32_t pick_of_highest(ht_sampler *s, const float *x, const ht_ranked *sorted, int32_t k,
                                const int32_t *history, int64_t n_history) {
-    ht_error err = {0};
     float *some = malloc((size_t)k * sizeof *some);
     int32_t *ids = malloc((size_t)k * sizeof *ids), id;
     for (int32_t i = 0; i < k; i++) { /* in order of id */
@@ -332,15 +327,14 @@ static int32_t pick_of_highest(ht_sampler *s, const float *x, const ht_ranked *s
     }
     for (int32_t i = 0; i < k; i++) some[i] = x[ids[i]];
     const ht_logits_rows rows = {some, ids, 1, k};
-    assert_int_equal(ht_sampler_pick_row(s, &rows, 0, history, n_history, &id, &err), HT_OK);
+    assert_works(ht_sampler_pick_row, s, &rows, 0, history, n_history, &id);
     free(some);
     free(ids);
     return id;
 }
 
 /* With all but the logits it asks for left out, a sampler picks what it picks from all. */
-static void the_highest_are_enough(void **state) {
-    (void)state;
+UNIT_TEST(the_highest_are_enough) {
     enum { N = 3000 };
     static float x[N], left[N];
     static ht_ranked sorted[N];
@@ -368,8 +362,7 @@ static void the_highest_are_enough(void **state) {
         ht_sampler_stage order[HT_SAMPLER_STAGES];
         o.order = shuffle(order);
         ht_sampler *s;
-        ht_error err = {0};
-        assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
+        assert_works(ht_sampler_new, &o, N, ops, &s);
         ht_sampler_set_prompt(s, next_random() % (uint32_t)(n_history + 1));
         int32_t k = ht_sampler_top_k(s, n_history), all, some;
         assert_true(k >= 0 && k < N);
@@ -377,8 +370,8 @@ static void the_highest_are_enough(void **state) {
             asked++;
             float lowest = ht_ranked_value(sorted[k - 1]);
             for (int i = 0; i < N; i++) left[i] = x[i] < lowest ? HT_MASKED_LOGIT : x[i];
-            assert_int_equal(ht_sampler_pick(s, x, history, n_history, &all, &err), HT_OK);
-            assert_int_equal(ht_sampler_pick(s, left, history, n_history, &some, &err), HT_OK);
+            assert_works(ht_sampler_pick, s, x, history, n_history, &all);
+            assert_works(ht_sampler_pick, s, left, history, n_history, &some);
             if (all != some) fail_msg("round %d: %d instead of %d from the highest %d", round, some, all, k);
             some = pick_of_highest(s, x, sorted, k + (int)(next_random() % 3), history, n_history);
             if (all != some) fail_msg("round %d: %d instead of %d from the highest %d alone", round, some, all, k);
@@ -390,52 +383,41 @@ static void the_highest_are_enough(void **state) {
 
 static int32_t top_k_of(const ht_sampler_options *o, int64_t n_history) {
     ht_sampler *s;
-    ht_error err = {0};
-    assert_int_equal(ht_sampler_new(o, 1000, ops, &s, &err), HT_OK);
+    assert_works(ht_sampler_new, o, 1000, ops, &s);
     ht_sampler_set_prompt(s, n_history < 100 ? 0 : 100);
     int32_t k = ht_sampler_top_k(s, n_history);
     ht_sampler_free(s);
     return k;
 }
 
-static void how_many_are_asked_for(void **state) {
-    (void)state;
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, (void)0), 5), 1);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.top_p = 0.5f, with.min_p = 0.1f), 5),
-                     1); /* keep the highest */
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.1f), 5), 6);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.1f), 500), 65);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.1f, with.repeat_window = 0), 500),
-                     1);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 0.9f), 5), 0);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1), 5), 0);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40), 5), 40);
-    assert_int_equal(
-        top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40, with.min_p = 0.1f), 5), 40);
-    assert_int_equal(
-        top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40, with.top_p = 0.9f), 5),
-        0); /* p first */
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.presence_penalty = 1), 5), 6);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.frequency_penalty = 1), 500), 401);
-    assert_int_equal(
-        top_k_of(OPTIONS_AT(ht_sampler_options, with.frequency_penalty = 1, with.repeat_penalty = 1.1f), 130), 65);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.presence_penalty = -1), 5), 0);
-    assert_int_equal(
-        top_k_of(OPTIONS_AT(ht_sampler_options, with.presence_penalty = 2, with.frequency_penalty = -1), 5), 0);
+#define ASKED(k, n_history, ...) assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, __VA_ARGS__), n_history), k)
+
+UNIT_TEST(how_many_are_asked_for) {
     const ht_logit_bias bias[] = {{7, -1}, {3, -100}, {9, 0}}, raised[] = {{7, -1}, {3, 0.5f}};
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.logit_bias = bias, with.n_logit_bias = 3), 5), 4);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.logit_bias = bias, with.n_logit_bias = 3,
-                                         with.presence_penalty = 1),
-                              5),
-                     9);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.logit_bias = raised, with.n_logit_bias = 2), 5), 0);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.min_p = 0.1f), 5), 0);
-    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 1000), 5), 0);
+    ASKED(1, 5, (void)0);
+    ASKED(1, 5, with.top_p = 0.5f, with.min_p = 0.1f); /* keep the highest */
+    ASKED(6, 5, with.repeat_penalty = 1.1f);
+    ASKED(65, 500, with.repeat_penalty = 1.1f);
+    ASKED(1, 500, with.repeat_penalty = 1.1f, with.repeat_window = 0);
+    ASKED(0, 5, with.repeat_penalty = 0.9f);
+    ASKED(0, 5, with.temperature = 1);
+    ASKED(40, 5, with.temperature = 1, with.top_k = 40);
+    ASKED(40, 5, with.temperature = 1, with.top_k = 40, with.min_p = 0.1f);
+    ASKED(0, 5, with.temperature = 1, with.top_k = 40, with.top_p = 0.9f); /* p first */
+    ASKED(6, 5, with.presence_penalty = 1);
+    ASKED(401, 500, with.frequency_penalty = 1);
+    ASKED(65, 130, with.frequency_penalty = 1, with.repeat_penalty = 1.1f);
+    ASKED(0, 5, with.presence_penalty = -1);
+    ASKED(0, 5, with.presence_penalty = 2, with.frequency_penalty = -1);
+    ASKED(4, 5, with.logit_bias = bias, with.n_logit_bias = 3);
+    ASKED(9, 5, with.logit_bias = bias, with.n_logit_bias = 3, with.presence_penalty = 1);
+    ASKED(0, 5, with.logit_bias = raised, with.n_logit_bias = 2);
+    ASKED(0, 5, with.temperature = 1, with.min_p = 0.1f);
+    ASKED(0, 5, with.temperature = 1, with.top_k = 1000);
 }
 
 /* A nucleus of most of a flat row is found bucket by bucket; the set must be the plain one's to the last member. */
-static void wide_nucleus_is_exact(void **state) {
-    (void)state;
+UNIT_TEST(wide_nucleus_is_exact) {
     enum { N = 100000 };
     float *x = malloc(N * sizeof *x);
     float *block_max = malloc((size_t)ht_row_blocks(N) * sizeof *block_max);
@@ -465,8 +447,7 @@ static void wide_nucleus_is_exact(void **state) {
 }
 
 /* The highest k, whatever the row's shape: ties go to the lowest index. */
-static void the_highest_are_found(void **state) {
-    (void)state;
+UNIT_TEST(the_highest_are_found) {
     enum { N = 30000 };
     static float x[N], block_max[(N + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK];
     static ht_ranked out[N], sorted[N];
@@ -488,8 +469,7 @@ static void the_highest_are_found(void **state) {
     }
 }
 
-static void sorting_and_weights(void **state) {
-    (void)state;
+UNIT_TEST(sorting_and_weights) {
     enum { N = 3000 };
     static ht_ranked r[N];
     static float x[N], w[N];
@@ -515,8 +495,7 @@ static void sorting_and_weights(void **state) {
 }
 
 /* Every instruction set there is gives the same bits as the plain lanes. */
-static void scans_are_the_same_everywhere(void **state) {
-    (void)state;
+UNIT_TEST(scans_are_the_same_everywhere) {
     enum { N = 1000 };
     static const char *const sets[] = {"avx512", "avxvnni", "avx2", "i8mm", "neon"};
     static uint16_t bucket[2][HT_ROW_BLOCK];
@@ -554,19 +533,17 @@ static void scans_are_the_same_everywhere(void **state) {
 }
 
 /* Frequencies of 40,000 draws against the probabilities: chi-squared with 7 degrees of freedom, 1 in 10^5 by chance. */
-static void draws_follow_the_probabilities(void **state) {
-    (void)state;
+UNIT_TEST(draws_follow_the_probabilities) {
     enum { N = 8, DRAWS = 40000 };
     static const float x[N] = {0.5f, 2, -1, 1.25f, 0, 2, -0.5f, 1};
     double p[N], total = 0, chi = 0;
     int count[N] = {0};
     ht_sampler_options o = OPTIONS(ht_sampler_options, with.temperature = 0.7f, with.seed = 42);
     ht_sampler *s;
-    ht_error err = {0};
-    assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
+    assert_works(ht_sampler_new, &o, N, ops, &s);
     for (int i = 0; i < DRAWS; i++) {
         int32_t id;
-        assert_int_equal(ht_sampler_pick(s, x, NULL, i, &id, &err), HT_OK);
+        assert_works(ht_sampler_pick, s, x, NULL, i, &id);
         count[id]++;
     }
     ht_sampler_free(s);
@@ -578,22 +555,7 @@ static void draws_follow_the_probabilities(void **state) {
     assert_true(chi < 35);
 }
 
-static void same_seed_same_tokens(void **state) {
-    (void)state;
-    static float x[4096];
-    for (int i = 0; i < 4096; i++) x[i] = bell();
-    ht_sampler_options o = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = 5), other = o;
-    other.seed = 6;
-    int differ = 0;
-    for (int i = 0; i < 50; i++) {
-        assert_int_equal(pick(&o, x, 4096, NULL, i), pick(&o, x, 4096, NULL, i));
-        differ += pick(&o, x, 4096, NULL, i) != pick(&other, x, 4096, NULL, i);
-    }
-    assert_true(differ > 40);
-}
-
-static void bad_logits_are_errors(void **state) {
-    (void)state;
+UNIT_TEST(bad_logits_are_errors) {
     static float x[300];
     const float bad[] = {NAN, INFINITY, -INFINITY};
     const ht_logit_bias bias[] = {{13, 3e38f}, {26, -3e38f}};
@@ -621,8 +583,7 @@ static void bad_logits_are_errors(void **state) {
 }
 
 /* What OpenAI defines, on numbers that a reader can check; n of the history's tokens are the prompt's. */
-static void changes_by_hand(void **state) {
-    (void)state;
+UNIT_TEST(changes_by_hand) {
     static const float x[] = {1, 2, 3, 2.5f};
     static const int32_t history[] = {2, 3, 3, 1, 3};
     ht_sampler_options o = OPTIONS(ht_sampler_options, with.presence_penalty = 0.75f);
@@ -647,8 +608,7 @@ static void changes_by_hand(void **state) {
 }
 
 /* The largest changes leave logits finite, whatever follows them: the chain has no infinity to stumble on. */
-static void extreme_changes(void **state) {
-    (void)state;
+UNIT_TEST(extreme_changes) {
     enum { N = 2000 };
     static float x[N];
     int32_t history[N];
@@ -687,8 +647,7 @@ static void extreme_changes(void **state) {
     assert_true(differ > 20);
 }
 
-static void orders_are_parsed(void **state) {
-    (void)state;
+UNIT_TEST(orders_are_parsed) {
     ht_sampler_stage order[HT_SAMPLER_STAGES];
     ht_error err = {0};
     assert_int_equal(ht_sampler_order_parse("top_p,min_p,top_k,temperature", order, &err), HT_OK);
@@ -705,13 +664,11 @@ static void orders_are_parsed(void **state) {
     static const char *const wrong[] = {"", "top_p,", "top_q", "top_p top_k", "top_p,top_p", "top_p,,min_p", "Top_p"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         err = (ht_error){0};
-        assert_int_equal(ht_sampler_order_check(wrong[i], &err), HT_ERR_ARGUMENT);
-        assert_non_null(strstr(err.message, "sampler order"));
+        assert_fails(HT_ERR_ARGUMENT, "sampler order", ht_sampler_order_check, wrong[i]);
     }
 }
 
-static void bad_options_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(bad_options_are_refused) {
     const ht_sampler_options wrong[] = {
         {.temperature = -1},
         {.temperature = NAN},
@@ -771,7 +728,6 @@ int main(void) {
         cmocka_unit_test(sorting_and_weights),
         cmocka_unit_test(scans_are_the_same_everywhere),
         cmocka_unit_test(draws_follow_the_probabilities),
-        cmocka_unit_test(same_seed_same_tokens),
         cmocka_unit_test(bad_logits_are_errors),
         cmocka_unit_test(orders_are_parsed),
         cmocka_unit_test(bad_options_are_refused),

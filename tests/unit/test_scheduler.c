@@ -1,6 +1,5 @@
 /* Steps that sequences share: company does not change bits, and what ends one leaves the others alone; slots; and generation
  * past a context that slides. */
-#include "generate/prefill_budget.h"
 #include "generate/session_internal.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -55,8 +54,7 @@ static ht_step_job *ask(sequence *q, int64_t end) {
 }
 
 /* Prompts that one thread asks for, of different lengths, until all are done. */
-static void jobs_in_company(void **state) {
-    (void)state;
+UNIT_TEST(jobs_in_company) {
     sequence q[JOBS];
     ht_step_job *jobs[JOBS];
     for (int i = 0; i < JOBS; i++) open_sequence(&q[i], (uint64_t)i);
@@ -87,8 +85,7 @@ static ht_status refuse(void *user, const ht_logits_rows *logits, ht_error *err)
 }
 
 /* What one of them makes of its logits is its own affair. */
-static void one_fails_among_others(void **state) {
-    (void)state;
+UNIT_TEST(one_fails_among_others) {
     sequence q[JOBS];
     ht_step_job *jobs[JOBS];
     for (int i = 0; i < JOBS; i++) {
@@ -108,8 +105,7 @@ static void one_fails_among_others(void **state) {
 }
 
 /* A job that is cancelled while it waits ends and has computed nothing; the others go on, one of them in a step of its own. */
-static void cancelling_one_of_several(void **state) {
-    (void)state;
+UNIT_TEST(cancelling_one_of_several) {
     sequence q[3];
     ht_cancel cancel = {0};
     ht_step_job *jobs[3];
@@ -136,8 +132,7 @@ static void cancelling_one_of_several(void **state) {
 
 /* ---- pace ---- */
 
-static void pace_keeps_its_bound(void **state) {
-    (void)state;
+UNIT_TEST(pace_keeps_its_bound) {
     ht_prefill_budget p = {0};
     assert_int_equal(ht_prefill_budget_rows(&p, 2, 0, 512), 512); /* nobody is kept waiting */
     assert_true(ht_prefill_budget_rows(&p, 2, 1, 512) < 32);      /* nothing is known */
@@ -190,13 +185,11 @@ static void *converse(void *user) {
     return NULL;
 }
 
-static void sessions_in_threads(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(sessions_in_threads) {
     for (int32_t slots = 1; slots <= 4; slots *= 2) {
         ht_model_options o = OPTIONS(ht_model_options, with.slots = slots);
         ht_model *m;
-        if (ht_model_load(tiny_write(&(tiny_options){0}), &o, &m, &err)) fail_msg("%s", err.message);
+        assert_works(ht_model_load, tiny_write(&(tiny_options){0}), &o, &m);
         assert_int_equal(ht_model_slots(m), slots);
         conversation c[THREADS];
         pthread_t threads[THREADS];
@@ -226,17 +219,15 @@ static bool ask_another(const float *logits, int64_t first, int64_t n_rows, int3
     return true;
 }
 
-static void call_within_a_call(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(call_within_a_call) {
     ht_model_options o = OPTIONS(ht_model_options, with.slots = 1);
     ht_model *m;
     ht_session *s;
     nested n = {0};
-    if (ht_model_load(tiny_write(&(tiny_options){0}), &o, &m, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_new(m, NULL, &n.other, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, (int32_t[]){1, 2, 3}, 3, NULL, ask_another, &n, &err), HT_OK);
+    assert_works(ht_model_load, tiny_write(&(tiny_options){0}), &o, &m);
+    assert_works(ht_session_new, m, NULL, &s);
+    assert_works(ht_session_new, m, NULL, &n.other);
+    assert_works(ht_session_forward, s, (int32_t[]){1, 2, 3}, 3, NULL, ask_another, &n);
     assert_int_equal(n.calls, 1);
     ht_session_free(s);
     ht_session_free(n.other);
@@ -245,8 +236,7 @@ static void call_within_a_call(void **state) {
 
 /* ---- options ---- */
 
-static void options(void **state) {
-    (void)state;
+UNIT_TEST(options) {
     ht_error err = {0};
     const char *path = tiny_write(&(tiny_options){0});
     ht_model *m;
@@ -267,22 +257,20 @@ static void options(void **state) {
 enum { CONTEXT = 64, LONG = 1500 };
 
 static void slide(const ht_model_options *o, const int32_t *ids, int n, int32_t chunk, float *last, size_t *bytes) {
-    ht_error err = {0};
     ht_model *m;
     ht_session *s;
     /* One layer: keys and values depend on their own token alone, so what is forgotten leaves no trace. */
-    if (ht_model_load("tests/golden/tiny/llama-llama3-q8_0.gguf", o, &m, &err)) fail_msg("%s", err.message);
+    assert_works(ht_model_load, "tests/golden/tiny/llama-llama3-q8_0.gguf", o, &m);
     assert_int_equal(ht_model_context(m), o->sliding ? INT32_MAX : CONTEXT);
-    assert_int_equal(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), HT_OK);
-    if (ht_session_forward(s, ids, (size_t)n - 1, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_forward_together(&s, &ids[n - 1], 1, NULL, last, &err), HT_OK);
+    assert_works(ht_session_new, m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s);
+    assert_works(ht_session_forward, s, ids, (size_t)n - 1, NULL, NULL, NULL);
+    assert_works(ht_session_forward_together, &s, &ids[n - 1], 1, NULL, last);
     *bytes = ht_session_cache_bytes(s);
     ht_session_free(s);
     ht_model_free(m);
 }
 
-static void sliding_context(void **state) {
-    (void)state;
+UNIT_TEST(sliding_context) {
     enum { VOCAB = 61 };
     int32_t ids[LONG];
     for (int i = 0; i < LONG; i++) ids[i] = (i * i + 7 * i) % VOCAB;

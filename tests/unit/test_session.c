@@ -52,8 +52,7 @@ static int teardown(void **state) {
 
 /* ---- bits ---- */
 
-static void chunks_do_not_change_bits(void **state) {
-    (void)state;
+UNIT_TEST(chunks_do_not_change_bits) {
     static const int32_t chunks[] = {1, 37, 64, 256, 1300};
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++)
@@ -78,21 +77,19 @@ static void chunks_do_not_change_bits(void **state) {
 }
 
 /* A session that asks for no chunk has the device's number of rows, or the context where that is shorter. */
-static void steps_are_as_long_as_the_device_has_them(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(steps_are_as_long_as_the_device_has_them) {
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
-    assert_int_equal(ht_session_new(small, NULL, &s, &err), HT_OK);
+    assert_works(ht_session_new, small, NULL, &s);
     assert_int_equal(s->chunk, 100);
     ht_session_free(s);
     ht_model_free(small);
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++) {
-        assert_int_equal(ht_session_new(models[m], OPTIONS_AT(ht_session_options, with.chunk = 37), &s, &err), HT_OK);
+        assert_works(ht_session_new, models[m], OPTIONS_AT(ht_session_options, with.chunk = 37), &s);
         assert_int_equal(s->chunk, 37);
         ht_session_free(s);
-        assert_int_equal(ht_session_new(models[m], NULL, &s, &err), HT_OK);
+        assert_works(ht_session_new, models[m], NULL, &s);
         assert_int_equal(s->chunk, models[m]->device->step_rows);
         tiny_forward(s, ids, TOKENS, false, rows);
         assert_same_rows(rows, m, TOKENS - 1, 1);
@@ -102,8 +99,7 @@ static void steps_are_as_long_as_the_device_has_them(void **state) {
 }
 
 /* The whole rows differ between positions and from zero, so that the comparisons above can fail. */
-static void logits_are_not_trivial(void **state) {
-    (void)state;
+UNIT_TEST(logits_are_not_trivial) {
     for (int m = 0; m < N_MODELS; m++)
         for (int i = 1; i < TOKENS; i++) {
             const float *row = expected[m] + (int64_t)i * TINY_VOCAB;
@@ -132,8 +128,7 @@ static void *run_alone(void *arg) {
     return NULL;
 }
 
-static void sessions_in_two_threads(void **state) {
-    (void)state;
+UNIT_TEST(sessions_in_two_threads) {
     for (int m = 0; m < 2; m++) {
         pthread_t thread[2];
         job jobs[2] = {{.model = m, .rows = tiny_rows(TOKENS)}, {.model = m, .rows = tiny_rows(TOKENS)}};
@@ -154,14 +149,12 @@ static int32_t likeliest(const float *row) {
     return best;
 }
 
-static void together_is_as_alone(void **state) {
-    (void)state;
+UNIT_TEST(together_is_as_alone) {
     enum { N = 4, STEPS = 30 };
     static const int begin[N] = {1, 250, 511, 1000};
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s[N];
         float *logits = malloc((size_t)N * TINY_VOCAB * sizeof *logits);
-        ht_error err = {0};
         for (int i = 0; i < N; i++) {
             s[i] = tiny_session(models[m], i == 1 ? 2 : 64);
             tiny_forward(s[i], ids, (size_t)begin[i], false, NULL);
@@ -171,12 +164,12 @@ static void together_is_as_alone(void **state) {
             int n = step % 3 == 2 ? N - 1 : N; /* one drops out now and then */
             for (int i = 0; i < n; i++) next[i] = ids[ht_session_length(s[i])];
             if (step % 2) { /* the tokens alone */
-                assert_int_equal(ht_session_decode_together(s, next, n, NULL, next, &err), HT_OK);
+                assert_works(ht_session_decode_together, s, next, n, NULL, next);
                 for (int i = 0; i < n; i++)
                     assert_int_equal(next[i], likeliest(expected[m] + (ht_session_length(s[i]) - 1) * TINY_VOCAB));
                 continue;
             }
-            assert_int_equal(ht_session_forward_together(s, next, n, NULL, logits, &err), HT_OK);
+            assert_works(ht_session_forward_together, s, next, n, NULL, logits);
             for (int i = 0; i < n; i++)
                 assert_memory_equal(logits + (int64_t)i * TINY_VOCAB,
                                     expected[m] + (ht_session_length(s[i]) - 1) * TINY_VOCAB,
@@ -188,8 +181,7 @@ static void together_is_as_alone(void **state) {
 }
 
 /* Whose logits are not numbers is said, and no session has taken the step. */
-static void a_step_without_numbers_is_not_taken(void **state) {
-    (void)state;
+UNIT_TEST(a_step_without_numbers_is_not_taken) {
     enum { N = 3, NAN_TOKEN = 5, LENGTH = 20 };
     static const int32_t fine[N] = {17, 18, 19}, broken[N] = {17, NAN_TOKEN, 19};
     ht_error err = {0};
@@ -199,8 +191,7 @@ static void a_step_without_numbers_is_not_taken(void **state) {
     for (int k = 0; k < LENGTH; k++) prompt[k] = 20 + 37 * k % 200;
     for (int i = 0; i < N; i++) tiny_forward(s[i] = tiny_session(m, 64), prompt, (size_t)(LENGTH - i), false, NULL);
     assert_int_equal(ht_session_decode_together(s, broken, N, NULL, next, &err), HT_ERR_INTERNAL);
-    assert_non_null(strstr(err.message, "session 1 of the step"));
-    assert_non_null(strstr(err.message, "nan"));
+    assert_true(strstr(err.message, "session 1 of the step") && strstr(err.message, "nan"));
     for (int i = 0; i < N; i++) assert_int_equal(ht_session_length(s[i]), LENGTH - i);
     assert_int_equal(ht_session_decode_together(s, fine, N, NULL, next, &err), HT_OK);
     for (int i = 0; i < N; i++) {
@@ -217,33 +208,30 @@ static void a_step_without_numbers_is_not_taken(void **state) {
 
 /* ---- going back ---- */
 
-static void rewinding_gives_the_same_bits(void **state) {
-    (void)state;
+UNIT_TEST(rewinding_gives_the_same_bits) {
     static const int64_t places[] = {0, 1, 255, 256, 257, 700, 1299};
-    ht_error err = {0};
     float *rows = tiny_rows(TOKENS);
     ht_session *s = tiny_session(models[0], 128);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (!test_takes((int64_t)i, TEST_SLOW ? 2 : 1)) continue;
         tiny_forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
         size_t full = ht_session_cache_bytes(s);
-        assert_int_equal(ht_session_truncate(s, places[i], &err), HT_OK);
+        assert_works(ht_session_truncate, s, places[i]);
         assert_int_equal(ht_session_length(s), places[i]);
         assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[0], places[i], 128));
         if (places[i] < 1024) assert_true(ht_session_cache_bytes(s) < full);
         tiny_forward(s, ids + places[i], (size_t)(TOKENS - places[i]), true, rows);
         assert_same_rows(rows, 0, places[i], TOKENS - places[i]);
     }
-    assert_int_equal(ht_session_truncate(s, TOKENS + 1, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "keeping 1301 tokens of a session that holds 1300"));
-    assert_int_equal(ht_session_truncate(s, -1, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "keeping 1301 tokens of a session that holds 1300", ht_session_truncate, s,
+                 TOKENS + 1);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_session_truncate, s, -1);
     ht_session_free(s);
     free(rows);
 }
 
 /* Places that a ring lost are refused and leave the session as it was; the others give the same bits. */
-static void rings_refuse_what_they_lost(void **state) {
-    (void)state;
+UNIT_TEST(rings_refuse_what_they_lost) {
     enum { CHUNK = 100, PAGES = 2, LENGTH = 1200 }; /* 139 adjacent positions lie in at most 2 pages */
     enum { HELD = 768 };                            /* 1200 positions end in page 4: the ring holds pages 3 and 4 */
     static const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, HELD + WINDOW - 1, 0};
@@ -257,8 +245,7 @@ static void rings_refuse_what_they_lost(void **state) {
             tiny_forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
             for (int64_t place = 1; place < HELD + WINDOW - 1; place++) {
                 assert_int_equal(ht_session_truncate(s, place, &err), HT_ERR_LIMIT);
-                assert_non_null(strstr(err.message, "from position"));
-                assert_non_null(strstr(err.message, "from 768 on"));
+                assert_true(strstr(err.message, "from position") && strstr(err.message, "from 768 on"));
             }
             assert_int_equal(ht_session_length(s), LENGTH);
             assert_int_equal(ht_session_truncate(s, allowed[i], &err), HT_OK);
@@ -272,16 +259,14 @@ static void rings_refuse_what_they_lost(void **state) {
 }
 
 /* A ring that went on, back and on again has lost what the furthest step pushed out, not only the last one. */
-static void rings_remember_how_far_they_were_written(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(rings_remember_how_far_they_were_written) {
     ht_session *s = tiny_session(models[1], 100);
     tiny_forward(s, ids, 1020, false, NULL); /* page 3: the ring holds pages 2 and 3 */
-    assert_int_equal(ht_session_truncate(s, 600, &err), HT_OK);
+    assert_works(ht_session_truncate, s, 600);
     tiny_forward(s, ids + 600, 430, false, NULL); /* into page 4: page 2 is gone */
-    assert_int_equal(ht_session_truncate(s, 1010, &err), HT_OK);
-    assert_int_equal(ht_session_truncate(s, 800, &err), HT_ERR_LIMIT);
-    assert_int_equal(ht_session_truncate(s, 807, &err), HT_OK);
+    assert_works(ht_session_truncate, s, 1010);
+    assert_fails(HT_ERR_LIMIT, "", ht_session_truncate, s, 800);
+    assert_works(ht_session_truncate, s, 807);
     float *rows = tiny_rows(TOKENS);
     tiny_forward(s, ids + 807, 100, true, rows);
     assert_same_rows(rows, 1, 807, 100);
@@ -290,8 +275,7 @@ static void rings_remember_how_far_they_were_written(void **state) {
 }
 
 /* What a step may not see must not matter, even if it is no number. */
-static void stale_positions_do_not_matter(void **state) {
-    (void)state;
+UNIT_TEST(stale_positions_do_not_matter) {
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s = tiny_session(models[m], 50);
@@ -318,8 +302,7 @@ static void stale_positions_do_not_matter(void **state) {
 
 /* ---- memory ---- */
 
-static void pages_are_as_forecast(void **state) {
-    (void)state;
+UNIT_TEST(pages_are_as_forecast) {
     for (int m = 0; m < N_MODELS; m++) {
         size_t before = ht_memory_get(models[m]->device).active_bytes;
         ht_session *s = tiny_session(models[m], 64);
@@ -342,18 +325,16 @@ static void pages_are_as_forecast(void **state) {
 }
 
 /* When memory runs out at a page's end the session stays usable, and goes on with the same bits once there is room. */
-static void running_out_of_memory_changes_nothing(void **state) {
-    (void)state;
+UNIT_TEST(running_out_of_memory_changes_nothing) {
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < 2; m++) {
         ht_session *s = tiny_session(models[m], 64);
-        ht_error err = {0};
         tiny_forward(s, ids, 256, false, NULL);
         size_t held = ht_session_cache_bytes(s);
         /* Room for one page, not for all layers'. */
         size_t old = ht_memory_set_limit(models[m]->device, ht_memory_get(models[m]->device).active_bytes + 40000);
-        assert_int_equal(ht_session_forward(s, ids + 256, 10, NULL, NULL, NULL, &err), HT_ERR_MEMORY);
-        assert_non_null(strstr(err.message, "the KV cache cannot grow from 256 to 266 positions"));
+        assert_fails(HT_ERR_MEMORY, "the KV cache cannot grow from 256 to 266 positions", ht_session_forward, s,
+                     ids + 256, 10, NULL, NULL, NULL);
         assert_int_equal(ht_session_cache_bytes(s), held);
         assert_int_equal(ht_session_length(s), 256);
         ht_memory_set_limit(models[m]->device, old);
@@ -366,8 +347,7 @@ static void running_out_of_memory_changes_nothing(void **state) {
 
 /* ---- refusals ---- */
 
-static void limits_and_ids_are_checked(void **state) {
-    (void)state;
+UNIT_TEST(limits_and_ids_are_checked) {
     ht_error err = {0};
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
@@ -393,19 +373,15 @@ static void limits_and_ids_are_checked(void **state) {
     ht_model_free(small);
 }
 
-static void bad_company_is_refused(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(bad_company_is_refused) {
     float logits[2 * TINY_VOCAB];
     ht_session *a = tiny_session(models[0], 512), *b = tiny_session(models[1], 512);
     ht_session *mixed[] = {a, b}, *twice[] = {a, a};
-    assert_int_equal(ht_session_forward_together(mixed, ids, 2, NULL, logits, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "another model"));
-    assert_int_equal(ht_session_forward_together(twice, ids, 2, NULL, logits, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "the same"));
-    assert_int_equal(ht_session_forward_together(mixed, ids, 0, NULL, logits, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_session_forward_together(mixed, (const int32_t[]){-5}, 1, NULL, logits, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "session 0 of the step: token id -5"));
+    assert_fails(HT_ERR_ARGUMENT, "another model", ht_session_forward_together, mixed, ids, 2, NULL, logits);
+    assert_fails(HT_ERR_ARGUMENT, "the same", ht_session_forward_together, twice, ids, 2, NULL, logits);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_session_forward_together, mixed, ids, 0, NULL, logits);
+    assert_fails(HT_ERR_ARGUMENT, "session 0 of the step: token id -5", ht_session_forward_together, mixed,
+                 (const int32_t[]){-5}, 1, NULL, logits);
     assert_int_equal(ht_session_length(a), 0);
     ht_session_free(a);
     ht_session_free(b);
@@ -427,22 +403,20 @@ static bool count_rows(const float *logits, int64_t first, int64_t n_rows, int32
     return c->cancel;
 }
 
-static void ending_early_keeps_whole_chunks(void **state) {
-    (void)state;
+UNIT_TEST(ending_early_keeps_whole_chunks) {
     float *rows = tiny_rows(TOKENS);
     for (int cancel = 0; cancel < 2; cancel++) {
         ht_session *s = tiny_session(models[1], 64);
-        ht_error err = {0};
         stop_after c = {.end = 3, .cancel = cancel};
         const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);
-        assert_int_equal(ht_session_forward(s, ids, 1000, &how, count_rows, &c, &err), HT_ERR_CANCELLED);
+        assert_fails(HT_ERR_CANCELLED, "", ht_session_forward, s, ids, 1000, &how, count_rows, &c);
         assert_int_equal(c.calls, 3);
         assert_int_equal(ht_session_length(s), 3 * 64);
         if (cancel) { /* what was requested holds for calls to come */
-            assert_int_equal(ht_session_forward(s, ids, 1, &how, NULL, NULL, &err), HT_ERR_CANCELLED);
-            assert_int_equal(ht_session_forward_together(&s, ids, 1, &how, rows, &err), HT_ERR_CANCELLED);
+            assert_fails(HT_ERR_CANCELLED, "", ht_session_forward, s, ids, 1, &how, NULL, NULL);
+            assert_fails(HT_ERR_CANCELLED, "", ht_session_forward_together, &s, ids, 1, &how, rows);
             int32_t next;
-            assert_int_equal(ht_session_decode_together(&s, ids, 1, &how, &next, &err), HT_ERR_CANCELLED);
+            assert_fails(HT_ERR_CANCELLED, "", ht_session_decode_together, &s, ids, 1, &how, &next);
             assert_int_equal(ht_session_length(s), 3 * 64);
         }
         tiny_forward(s, ids + 192, 500, true, rows); /* without the flag */
@@ -472,8 +446,7 @@ static bool begin(const float *logits, int64_t first, int64_t n_rows, int32_t vo
     return true;
 }
 
-static void cancelling_from_another_thread(void **state) {
-    (void)state;
+UNIT_TEST(cancelling_from_another_thread) {
     ht_session *s = tiny_session(models[0], 16);
     canceller c = {0};
     const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);

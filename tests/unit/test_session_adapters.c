@@ -87,10 +87,9 @@ static void change_model(ht_model *m, const ht_adapter *a, float scale, changed 
 /* ---- sessions ---- */
 
 static ht_session *open_session(ht_model *m, ht_adapter *const *adapters, const float *scales, int n, int64_t chunk) {
-    ht_error err = {0};
     ht_session *s;
-    assert_int_equal(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), HT_OK);
-    if (ht_session_set_adapters(s, adapters, scales, n, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_new, m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s);
+    assert_works(ht_session_set_adapters, s, adapters, scales, n);
     return s;
 }
 
@@ -104,10 +103,9 @@ static size_t logits_bytes(const ht_model *m, int64_t n) { return (size_t)n * (s
 
 /* Logits after each of the ids. */
 static float *run(ht_session *s, const int32_t *ids, size_t n) {
-    ht_error err = {0};
     float *logits = test_alloc(logits_bytes(s->model, (int64_t)n));
     ht_forward_options options = OPTIONS(ht_forward_options, with.all_rows = true);
-    if (ht_session_forward(s, ids, n, &options, keep_logits, logits, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_forward, s, ids, n, &options, keep_logits, logits);
     return logits;
 }
 
@@ -154,8 +152,7 @@ static void check_values(const char *name) {
     for (int i = 0; i < c.n; i++) free(c.packed[i]);
 }
 
-static void logits_are_those_of_changed_weights(void **state) {
-    (void)state;
+UNIT_TEST(logits_are_those_of_changed_weights) {
     if (test_is_late()) skip(); /* the changed weights are in host memory */
     for (size_t i = 0; i < sizeof exact_models / sizeof *exact_models; i++)
         if (!TEST_SLOW || i % 4 == 0) check_values(exact_models[i]);
@@ -174,7 +171,6 @@ static void decode(ht_model *m, ht_adapter *const a[2], bool together, int first
     ht_session *s[N_SESSIONS];
     const int64_t vocab = m->vocab;
     int32_t ids[N_SESSIONS][N_IDS + N_STEPS], now[N_SESSIONS];
-    ht_error err = {0};
     float *step = test_alloc(logits_bytes(m, N_SESSIONS));
     for (int i = 0; i < N_SESSIONS; i++) {
         const int of = (first + i) % N_SESSIONS;
@@ -182,19 +178,18 @@ static void decode(ht_model *m, ht_adapter *const a[2], bool together, int first
         s[i] = open_of(m, a, of);
         free(run(s[i], ids[i], (size_t)(N_IDS - 3 * of)));
         /* As after generating: the first step has two rows of the session, and gives the logits of one. */
-        if (of % 2) assert_int_equal(ht_session_push(s[i], ids[i][0], &err), HT_OK);
+        if (of % 2) assert_works(ht_session_push, s[i], ids[i][0]);
     }
     for (int t = 0; t < N_STEPS; t++) {
         for (int i = 0; i < N_SESSIONS; i++) {
             const int of = (first + i) % N_SESSIONS;
             now[i] = ids[i][N_IDS + t];
             if (together) continue;
-            if (ht_session_forward(s[i], &now[i], 1, NULL, keep_logits,
-                                   logits + (of * N_STEPS + t) * vocab - s[i]->n_tokens * vocab, &err))
-                fail_msg("%s", err.message);
+            assert_works(ht_session_forward, s[i], &now[i], 1, NULL, keep_logits,
+                         logits + (of * N_STEPS + t) * vocab - s[i]->n_tokens * vocab);
         }
         if (!together) continue;
-        if (ht_session_forward_together(s, now, N_SESSIONS, NULL, step, &err)) fail_msg("%s", err.message);
+        assert_works(ht_session_forward_together, s, now, N_SESSIONS, NULL, step);
         for (int i = 0; i < N_SESSIONS; i++)
             memcpy(logits + ((first + i) % N_SESSIONS * N_STEPS + t) * vocab, step + i * vocab, logits_bytes(m, 1));
     }
@@ -248,18 +243,15 @@ static void check_bits(const char *name) {
     free(first);
 }
 
-static void bits_are_those_of_the_session_alone(void **state) {
-    (void)state;
+UNIT_TEST(bits_are_those_of_the_session_alone) {
     for (size_t i = 0; i < sizeof default_models / sizeof *default_models; i++)
         if (!TEST_SLOW || i % 3 == 2) check_bits(default_models[i]);
 }
 
 /* The adapters stay over a reset, and go when there are to be none; the session keeps them alive. */
-static void adapters_are_set_and_taken_off(void **state) {
-    (void)state;
+UNIT_TEST(adapters_are_set_and_taken_off) {
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
     ht_adapter *a = test_adapter_for(m, 4, 1, 8);
-    ht_error err = {0};
     int32_t ids[N_IDS];
     make_ids(m, ids, N_IDS, 10);
     const size_t bytes = logits_bytes(m, N_IDS);
@@ -270,7 +262,7 @@ static void adapters_are_set_and_taken_off(void **state) {
     float *again = run(s, ids, N_IDS);
     assert_memory_equal(again, with, bytes);
     ht_session_reset(s);
-    assert_int_equal(ht_session_set_adapters(s, NULL, NULL, 0, &err), HT_OK);
+    assert_works(ht_session_set_adapters, s, NULL, NULL, 0);
     float *without = run(s, ids, N_IDS), *base = run_new(m, NULL, NULL, 0, 512, ids);
     assert_memory_equal(without, base, bytes);
     ht_session_free(s);
@@ -296,8 +288,7 @@ static void *call(void *arg) {
 }
 
 /* What the first session with the adapter makes, the model's plan and the adapter's form, is made once. */
-static void several_threads_begin_at_once(void **state) {
-    (void)state;
+UNIT_TEST(several_threads_begin_at_once) {
     enum { N_CALLERS = 4 };
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
     ht_adapter *a = test_adapter_for(m, 4, 1, 8);
@@ -317,17 +308,13 @@ static void several_threads_begin_at_once(void **state) {
 }
 
 static void refuse(ht_session *s, ht_adapter *a, float scale, const char *text) {
-    ht_error err = {0};
-    assert_int_equal(ht_session_set_adapters(s, &a, &scale, 1, &err), HT_ERR_ARGUMENT);
-    if (!strstr(err.message, text)) fail_msg("`%s` does not say `%s`", err.message, text);
+    assert_fails(HT_ERR_ARGUMENT, text, ht_session_set_adapters, s, &a, &scale, 1);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_does_not_fit_is_refused) {
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16),
              *other = load("qwen3-moe-f32", 2, HT_PRECISION_HIGH, HT_F16);
     ht_adapter *a = test_adapter_for(m, 4, 1, 8), *foreign = test_adapter_for(other, 4, 1, 8);
-    ht_error err = {0};
     int32_t ids[N_IDS];
     make_ids(m, ids, N_IDS, 10);
     ht_session *s = open_session(m, &a, NULL, 1, 512);
@@ -336,11 +323,11 @@ static void what_does_not_fit_is_refused(void **state) {
     refuse(s, foreign, 1, "the adapter is for another model");
     refuse(s, NULL, 1, "adapter 0 of 1 is NULL");
     refuse(s, a, NAN, "expected a finite number");
-    assert_int_equal(ht_session_set_adapters(s, &a, NULL, -1, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_session_set_adapters, s, &a, NULL, -1);
     float *again = run(s, ids, N_IDS); /* nothing has changed */
     assert_memory_equal(again, with, logits_bytes(m, N_IDS));
     refuse(s, a, 1, "reset it before setting others");
-    assert_int_equal(ht_session_set_adapters(s, NULL, NULL, 0, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_session_set_adapters, s, NULL, NULL, 0);
     free(with);
     free(again);
     ht_session_free(s);

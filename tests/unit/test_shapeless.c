@@ -285,8 +285,7 @@ static void check_from(const char *name, composition *make, int mode, int first)
     ht_compiled_free(compiled);
 }
 
-static void values_follow_the_sizes(void **state) {
-    (void)state;
+UNIT_TEST(values_follow_the_sizes) {
     for (int first = 0; first < N_SIZES; first += TEST_SLOW ? 8 : 3) {
 #define CHECK(name, expression) check_from(#name, make_##name, VALUE, first);
         FUNCTIONS(CHECK)
@@ -294,8 +293,7 @@ static void values_follow_the_sizes(void **state) {
     }
 }
 
-static void derivatives_follow_the_sizes(void **state) {
-    (void)state;
+UNIT_TEST(derivatives_follow_the_sizes) {
     for (int first = 0; first < N_SIZES; first += TEST_SLOW ? 8 : 3)
         for (int mode = GRADIENT; mode <= CHECKPOINTED; mode++) {
 #define CHECK(name) check_from(#name, name, mode, first);
@@ -324,8 +322,7 @@ static int doubled(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, i
     return 1;
 }
 
-static void other_dtypes_and_dimensions_are_traced_anew(void **state) {
-    (void)state;
+UNIT_TEST(other_dtypes_and_dimensions_are_traced_anew) {
     int calls = 0;
     const ht_function f = {doubled, &calls};
     ht_compiled *c = compiled_of(&f);
@@ -366,8 +363,7 @@ static int written(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, i
     return y ? 1 : -1;
 }
 
-static void sizes_written_as_numbers_are_never_wrong(void **state) {
-    (void)state;
+UNIT_TEST(sizes_written_as_numbers_are_never_wrong) {
     static const char *const error[] = {"reshape: [5] cannot become [2, 3]",
                                         "broadcast: [5] does not stretch to [2, 6]",
                                         "slice: bound 6 of axis 0 was the end",
@@ -427,8 +423,7 @@ static double value_of(ht_scope *s, ht_array *a) {
     return (double)v;
 }
 
-static void compiled_functions_nest(void **state) {
-    (void)state;
+UNIT_TEST(compiled_functions_nest) {
     int calls = 0;
     const ht_function f = {cubed, &calls};
     ht_compiled *inner = compiled_of(&f);
@@ -482,8 +477,7 @@ static int with_broadcast_slope(ht_scope *s, ht_array *const *in, int n_in, ht_a
     return ht_custom_function(s, &f, &vjp, in, n_in, out, max_out);
 }
 
-static void custom_derivatives_are_kept_and_released(void **state) {
-    (void)state;
+UNIT_TEST(custom_derivatives_are_kept_and_released) {
     int released = 0;
     ht_function f = {with_broadcast_slope, &released}, slope_function = {slope_of, &f};
     ht_compiled *c = compiled_of(&slope_function);
@@ -516,8 +510,7 @@ static int with_constant(ht_scope *s, ht_array *const *in, int n_in, ht_array **
     return 2;
 }
 
-static void constants_are_kept_as_they_were(void **state) {
-    (void)state;
+UNIT_TEST(constants_are_kept_as_they_were) {
     ht_scope *outer = ht_scope_new(test_stream);
     ht_array *captured = ht_exp(outer, number(outer, 1)), *y[2];
     const ht_function f = {with_constant, &captured};

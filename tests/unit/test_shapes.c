@@ -26,8 +26,7 @@ static void expect_shape(const ht_array *a, const int64_t *shape, int n_dims) {
 }
 #define SHAPE(a, ...) expect_shape(a, (int64_t[]){__VA_ARGS__}, (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8))
 
-static void nothing_has_a_sum_but_no_maximum(void **state) {
-    (void)state;
+UNIT_TEST(nothing_has_a_sum_but_no_maximum) {
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *none = ht_zeros(s, HT_F32, (int64_t[]){2, 0}, 2);
     EXPECT(ht_sum(s, none, (int[]){1}, 1, false), 0, 0);
@@ -53,8 +52,7 @@ static void nothing_has_a_sum_but_no_maximum(void **state) {
                       "cumsum: axis 1 does not fit");
 }
 
-static void bytes_are_seen_as_other_elements(void **state) {
-    (void)state;
+UNIT_TEST(bytes_are_seen_as_other_elements) {
     ht_scope *s = ht_scope_new(test_stream);
     const uint8_t bytes[12] = {1, 0, 2, 0, 3, 0, 4, 1, 5, 0, 6, 0};
     ht_array *x = ht_array_from(s, bytes, HT_U8, (int64_t[]){2, 6}, 2);
@@ -70,8 +68,7 @@ static void bytes_are_seen_as_other_elements(void **state) {
     test_expect_error(s, ht_view_as(s, x, HT_U32), "view_as: [2, 6] of u8 cannot be looked at as u32, of 4 bytes");
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_does_not_fit_is_refused) {
     static const char *const says[] = {"concatenate: shapes [2, 2] and [3] do not fit together along axis 0",
                                        "stack: no arrays",
                                        "-1 times",
@@ -102,8 +99,7 @@ static void what_does_not_fit_is_refused(void **state) {
     ht_scope_free(s);
 }
 
-static void einsum_texts_are_checked(void **state) {
-    (void)state;
+UNIT_TEST(einsum_texts_are_checked) {
     static const struct {
         const char *text, *why;
     } cases[] = {

@@ -48,8 +48,7 @@ typedef struct result {
 
 static result run(ht_session *s, const ht_generate_options *o) {
     result r = {0};
-    ht_error err = {0};
-    if (ht_generate(s, prompt, PROMPT, o, NULL, NULL, &r.metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate, s, prompt, PROMPT, o, NULL, NULL, &r.metrics);
     r.n = ht_session_length(s);
     r.cached = s->cache->length;
     memcpy(r.token, ht_session_tokens(s), (size_t)r.n * sizeof *r.token);
@@ -90,8 +89,7 @@ static void try_guesses(int m, ht_sampler_options sampler, int32_t guesses, bool
     ht_session_free(s);
 }
 
-static void the_same_tokens(void **state) {
-    (void)state;
+UNIT_TEST(the_same_tokens) {
     static const int32_t guesses[] = {0, 1, 2, 7, HT_MOST_GUESSES};
     for (int m = 0; m < N_MODELS; m++)
         for (int c = 0; c < test_cases(TEST_SLOW ? 3 : 8, 200); c++) {
@@ -115,8 +113,7 @@ static void the_same_tokens(void **state) {
 }
 
 /* A draft model that is the model itself is always right: as few steps as there can be. */
-static void right_guesses_save_steps(void **state) {
-    (void)state;
+UNIT_TEST(right_guesses_save_steps) {
     for (int m = 0; m < N_MODELS; m++) {
         const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = 3);
         ht_generate_options o = DEFAULTS(ht_generate_options);
@@ -135,8 +132,7 @@ static void right_guesses_save_steps(void **state) {
 }
 
 /* What is drawn at the end of a guess has the probabilities that the logits say, summed over what may come before. */
-static void the_same_distribution(void **state) {
-    (void)state;
+UNIT_TEST(the_same_distribution) {
     enum { DRAWS = 3000 };
     static double expected[TINY_VOCAB];
     static int count[TINY_VOCAB];
@@ -209,17 +205,15 @@ static void on_end(const ht_answer_report *report, void *user) {
         memcpy(e->token, report->token, (size_t)report->metrics.generated_tokens * sizeof *e->token);
 }
 
-static void in_an_engine(void **state) {
-    (void)state;
+UNIT_TEST(in_an_engine) {
     enum { N = 6 };
     for (int m = 0; m < N_MODELS; m++) {
-        ht_error err = {0};
         ht_engine *e;
         result want[N];
         ended got[N] = {0};
         ht_sampler_options sampler[N];
         ht_generate_options o[N];
-        assert_int_equal(ht_engine_open(models[m], NULL, &e, &err), HT_OK);
+        assert_works(ht_engine_open, models[m], NULL, &e);
         for (int i = 0; i < N; i++) {
             sampler[i] = OPTIONS(ht_sampler_options, with.temperature = 0.2f * (float)i, with.seed = (uint64_t)i);
             o[i] = DEFAULTS(ht_generate_options);
@@ -233,7 +227,7 @@ static void in_an_engine(void **state) {
             o[i].guesses = i * 3;
             const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = PROMPT, with.options = &o[i],
                                          with.end = on_end, with.user = &got[i]);
-            if (ht_engine_submit(e, &r, NULL, &err)) fail_msg("%s", err.message);
+            assert_works(ht_engine_submit, e, &r, NULL);
         }
         ht_engine_wait(e, 0);
         for (int i = 0; i < N; i++) {
@@ -243,25 +237,22 @@ static void in_an_engine(void **state) {
         }
         o[0].draft = coarse[m];
         const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = PROMPT, with.options = &o[0]);
-        assert_int_equal(ht_engine_submit(e, &r, NULL, &err), HT_ERR_UNSUPPORTED);
+        assert_fails(HT_ERR_UNSUPPORTED, "", ht_engine_submit, e, &r, NULL);
         ht_engine_close(e);
     }
 }
 
-static void refusals(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(refusals) {
     ht_model *other;
     ht_session *s = tiny_session(models[0], 512);
-    assert_int_equal(ht_model_load("tests/golden/tiny/llama-llama3-q8_0.gguf", NULL, &other, &err), HT_OK);
+    assert_works(ht_model_load, "tests/golden/tiny/llama-llama3-q8_0.gguf", NULL, &other);
     ht_generate_options o = DEFAULTS(ht_generate_options);
     o.draft = other;
-    assert_int_equal(ht_generate(s, prompt, PROMPT, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "vocabulary of"));
+    assert_fails(HT_ERR_ARGUMENT, "vocabulary of", ht_generate, s, prompt, PROMPT, &o, NULL, NULL, NULL);
     o.draft = NULL;
     o.lookup = true;
     o.guesses = HT_MOST_GUESSES + 1;
-    assert_int_equal(ht_generate(s, prompt, PROMPT, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_generate, s, prompt, PROMPT, &o, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), 0);
     ht_session_free(s);
     ht_model_free(other);
@@ -270,8 +261,7 @@ static void refusals(void **state) {
 /* ---- how many ---- */
 
 /* Of a sequence that can be guessed many are guessed; one that cannot takes hardly longer than without guesses. */
-static void the_number_adapts(void **state) {
-    (void)state;
+UNIT_TEST(the_number_adapts) {
     enum { LENGTH = 200 };
     int32_t tokens[LENGTH];
     for (int repeats = 0; repeats < 2; repeats++) {

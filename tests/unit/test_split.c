@@ -10,7 +10,6 @@
 
 #include <hearth/convert.h>
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 
 /* ---- splitting ---- */
 
-static ht_status split(const char *from, const char *to, int64_t bytes, ht_convert_report *report, ht_error *err) {
+static ht_status try_split(const char *from, const char *to, int64_t bytes, ht_convert_report *report, ht_error *err) {
     ht_convert_options o = OPTIONS(ht_convert_options, with.max_file_bytes = bytes, with.report = report);
     return ht_convert(from, to, &o, err);
 }
@@ -27,7 +26,7 @@ static ht_status split(const char *from, const char *to, int64_t bytes, ht_conve
 static ht_convert_report must_split(const char *from, const char *to, int64_t bytes) {
     ht_error err = {0};
     ht_convert_report report;
-    if (split(from, to, bytes, &report, &err)) fail_msg("%s: %s", from, err.message);
+    if (try_split(from, to, bytes, &report, &err)) fail_msg("%s: %s", from, err.message);
     return report;
 }
 
@@ -45,12 +44,7 @@ static int64_t size_of(const char *path) {
 
 /* ---- the same model ---- */
 
-static void same_logits(const char *a, const char *b) {
-    checkpoint_logits x = checkpoint_logits_of(a, cpu_device), y = checkpoint_logits_of(b, cpu_device);
-    checkpoint_same_logits(b, &x, &y, 0);
-    free(x.value);
-    free(y.value);
-}
+static void same_logits(const char *a, const char *b) { checkpoints_same_logits(a, b, cpu_device, 0); }
 
 /* What is stored under a name: of a quantised weight in several tensors, that tensor alone. */
 typedef struct stored {
@@ -160,14 +154,13 @@ static int64_t bytes_in(const char *path) {
 
 /* Through parts, smaller parts in a directory, and one file. */
 static void there_and_back(const char *from, int64_t most, bool is_file) {
-    char parts[300], whole[300], again[300], load[300];
-    snprintf(parts, sizeof parts, "%s", scratch_path(is_file ? "parts.gguf" : "parts"));
-    snprintf(whole, sizeof whole, "%s", scratch_path(is_file ? "whole.gguf" : "whole"));
-    snprintf(again, sizeof again, "%s", scratch_path("again"));
+    const char *parts = scratch_path(is_file ? "parts.gguf" : "parts");
+    const char *whole = scratch_path(is_file ? "whole.gguf" : "whole");
+    const char *again = scratch_path("again");
     const ht_convert_report report = must_split(from, parts, most);
     if (report.n_files < 2) fail_msg("%s: one file of at most %d bytes", from, (int)most);
     assert_int_equal(report.n_rounded + report.n_floats + report.n_inexact, 0);
-    snprintf(load, sizeof load, "%s", is_file ? part_of("parts", 1, report.n_files) : parts);
+    const char *load = is_file ? part_of("parts", 1, report.n_files) : parts;
     check_sizes(load, most, report.n_files);
     same_logits(from, load);
     assert_int_equal(must_split(load, again, most / 2 + 1).n_files > report.n_files, true);
@@ -175,30 +168,19 @@ static void there_and_back(const char *from, int64_t most, bool is_file) {
     same_checkpoint(from, whole);
 }
 
-static void every_tiny_checkpoint(void **state) {
-    DIR *all = opendir("tests/golden/tiny");
-    assert_non_null(all);
-    int n_files = 0, n_directories = 0;
-    for (const struct dirent *e; (e = readdir(all));) {
-        const size_t n = strlen(e->d_name);
-        const bool is_file = n > 5 && !strcmp(e->d_name + n - 5, ".gguf");
-        if (e->d_name[0] == '.' || (!is_file && strchr(e->d_name, '.'))) continue;
-        assert_int_equal(scratch_start(state), 0);
-        there_and_back(tiny_checkpoint(e->d_name), bytes_in(tiny_checkpoint(e->d_name)) / 2, is_file);
-        (void)scratch_finish(state);
-        n_files += is_file;
-        n_directories += !is_file;
-    }
-    closedir(all);
-    assert_true(n_files > 10 && n_directories > 40);
+static void split(const char *name, bool is_file, void *state) {
+    assert_int_equal(scratch_start(state), 0);
+    there_and_back(tiny_checkpoint(name), bytes_in(tiny_checkpoint(name)) / 2, is_file);
+    (void)scratch_finish(state);
 }
+
+static void every_tiny_checkpoint(void **state) { tiny_checkpoints_each(split, state); }
 
 /* ---- one tensor a file, and one file ---- */
 
 static void a_byte_is_a_tensor_each(void **state) {
     (void)state;
-    char out[300], single[300];
-    snprintf(out, sizeof out, "%s", scratch_path("each.gguf"));
+    const char *out = scratch_path("each.gguf");
     const ht_convert_report r = must_split(tiny_checkpoint("llama-q8_0.gguf"), out, 1);
     assert_int_equal(r.n_files, r.n_tensors + 1);
     ht_checkpoint_files *c = checkpoint_files(part_of("each", 1, r.n_files));
@@ -218,7 +200,7 @@ static void a_byte_is_a_tensor_each(void **state) {
     assert_int_equal(ht_gguf_find(last, "split.tensors.count")->type, HT_GGUF_I32);
     ht_checkpoint_close(c);
     same_logits(tiny_checkpoint("llama-q8_0.gguf"), part_of("each", 1, r.n_files));
-    snprintf(single, sizeof single, "%s", scratch_path("each"));
+    const char *single = scratch_path("each");
     const ht_convert_report s = must_split(tiny_checkpoint("llama-f32"), single, 1);
     assert_int_equal(s.n_files, s.n_tensors);
     same_logits(tiny_checkpoint("llama-f32"), single);
@@ -227,9 +209,8 @@ static void a_byte_is_a_tensor_each(void **state) {
 /* What fits is one file under the name itself, without keys of parts. */
 static void what_fits_is_one_file(void **state) {
     (void)state;
-    char out[300], merged[300];
-    snprintf(out, sizeof out, "%s", scratch_path("one.gguf"));
-    snprintf(merged, sizeof merged, "%s", scratch_path("merged.gguf"));
+    const char *out = scratch_path("one.gguf");
+    const char *merged = scratch_path("merged.gguf");
     assert_int_equal(must_split(tiny_checkpoint("llama-q8_0.gguf"), merged, HT_ONE_FILE).n_files, 1);
     assert_int_equal(must_split(tiny_checkpoint("llama-q8_0.gguf"), out, size_of(merged) + 200).n_files, 1);
     assert_int_equal(size_of(out), size_of(merged));
@@ -252,10 +233,9 @@ static void alignment_is_kept(void **state) {
         gguf_put_tensor(&w, name, HT_W_F32, 1, (int64_t[]){3}, values);
     }
     gguf_write(&w, "from.gguf");
-    char from[300], to[300], back[300];
-    snprintf(from, sizeof from, "%s", scratch_path("from.gguf"));
-    snprintf(to, sizeof to, "%s", scratch_path("to.gguf"));
-    snprintf(back, sizeof back, "%s", scratch_path("back.gguf"));
+    const char *from = scratch_path("from.gguf");
+    const char *to = scratch_path("to.gguf");
+    const char *back = scratch_path("back.gguf");
     const ht_convert_report r = must_split(from, to, 700); /* of a model that nobody knows */
     assert_true(r.n_files > 1);
     check_sizes(part_of("to", 1, r.n_files), 700, r.n_files);
@@ -282,9 +262,8 @@ static void groups_stay_together(void **state) {
     static const char *const names[] = {"llama-mlx4-bf16", "gemma4-experts-mlx8-bf16", "qwen3-moe-mlx4-bf16",
                                         "qwen3-moe-mxfp8"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char out[300];
         int n = 0;
-        snprintf(out, sizeof out, "%s", scratch_path(names[i]));
+        const char *out = scratch_path(names[i]);
         assert_true(must_split(tiny_checkpoint(names[i]), out, bytes_in(tiny_checkpoint(names[i])) / 5).n_files > 3);
         ht_checkpoint_files *c = checkpoint_files(out);
         for (size_t k = 0; k < ht_checkpoint_n_tensors(c); k++) {
@@ -305,10 +284,9 @@ static void groups_stay_together(void **state) {
 /* The index of several files; other files are kept, and a merged checkpoint has none. */
 static void directories_keep_their_files(void **state) {
     (void)state;
-    char from[300], to[300], back[300];
-    snprintf(from, sizeof from, "%s", scratch_path("from"));
-    snprintf(to, sizeof to, "%s", scratch_path("to"));
-    snprintf(back, sizeof back, "%s", scratch_path("back"));
+    const char *from = scratch_path("from");
+    const char *to = scratch_path("to");
+    const char *back = scratch_path("back");
     (void)must_split(tiny_checkpoint("gemma2-f16-shards"), from, HT_ONE_FILE);
     scratch_write("from/README.md", "read me", 7);
     static const char stale[] =
@@ -365,15 +343,14 @@ static void converting_splits_too(void **state) {
         {"llama-f32", "h.gguf", NULL, HT_CONTAINER_GGUF},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char whole[300], parts[300], load[300];
         ht_error err = {0};
         ht_convert_report report;
         ht_convert_options o = OPTIONS(ht_convert_options, with.container = cases[i].container, with.n_threads = 2,
                                        with.type = cases[i].type, with.report = &report);
         assert_int_equal(scratch_start(state), 0);
         const bool file = cases[i].container == HT_CONTAINER_GGUF || strstr(cases[i].to, ".gguf");
-        snprintf(whole, sizeof whole, "%s", scratch_path(file ? "whole.gguf" : "whole"));
-        snprintf(parts, sizeof parts, "%s", scratch_path(cases[i].to));
+        const char *whole = scratch_path(file ? "whole.gguf" : "whole");
+        const char *parts = scratch_path(cases[i].to);
         if (ht_convert(tiny_checkpoint(cases[i].from), whole, &o, &err)) fail_msg("%s: %s", cases[i].from, err.message);
         assert_int_equal(report.n_files, 1);
         o.max_file_bytes = report.bytes / 3;
@@ -381,7 +358,7 @@ static void converting_splits_too(void **state) {
         assert_true(report.n_files > 2);
         char stem[32];
         snprintf(stem, sizeof stem, "%.*s", (int)strcspn(cases[i].to, "."), cases[i].to);
-        snprintf(load, sizeof load, "%s", strchr(cases[i].to, '.') ? part_of(stem, 1, report.n_files) : parts);
+        const char *load = strchr(cases[i].to, '.') ? part_of(stem, 1, report.n_files) : parts;
         check_sizes(load, o.max_file_bytes, report.n_files);
         same_logits(whole, load);
         ht_checkpoint_files *a = checkpoint_files(whole), *b = checkpoint_files(load);
@@ -398,7 +375,7 @@ static void converting_splits_too(void **state) {
 static void refuse(const char *from, const char *to, int64_t bytes, ht_status status, const char *says) {
     ht_error err = {0};
     const int entries = scratch_count();
-    assert_int_equal(split(from, to, bytes, NULL, &err), status);
+    assert_int_equal(try_split(from, to, bytes, NULL, &err), status);
     if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
     assert_int_equal(scratch_count(), entries);
 }
@@ -406,15 +383,14 @@ static void refuse(const char *from, const char *to, int64_t bytes, ht_status st
 static void places(void **state) {
     (void)state;
     static const char q8[] = "tests/golden/tiny/llama-q8_0.gguf";
-    char out[300], first[300], part[300];
-    snprintf(out, sizeof out, "%s", scratch_path("a.gguf"));
+    const char *out = scratch_path("a.gguf");
     refuse(tiny_checkpoint("llama-f32"), out, 9000, HT_ERR_ARGUMENT, "is the name of a GGUF file");
     refuse(q8, scratch_path("a-00001-of-00002.gguf"), 9000, HT_ERR_ARGUMENT, "is the name of one part");
     refuse(q8, out, -1, HT_ERR_ARGUMENT, "at most -1 bytes");
     refuse(q8, out, 0, HT_ERR_ARGUMENT, "type of the weights is missing");
     refuse(q8, scratch_path("no/a.gguf"), 9000, HT_ERR_IO, "No such file");
     const ht_convert_report r = must_split(q8, out, 9000);
-    snprintf(first, sizeof first, "%s", part_of("a", 1, r.n_files));
+    const char *first = part_of("a", 1, r.n_files);
     assert_int_equal(scratch_count(), r.n_files);
     (void)must_split(q8, out, 9000); /* what was written here is replaced */
     assert_int_equal(scratch_count(), r.n_files);
@@ -433,14 +409,12 @@ static void places(void **state) {
     (void)must_split(q8, out, 9000);
     scratch_write(part_of("a", 2, r.n_files) + strlen(scratch_directory()) + 1, "mine", 4);
     refuse(q8, out, 9000, HT_ERR_ARGUMENT, "is not replaced");
-    snprintf(part, sizeof part, "%s", part_of("a", 2, r.n_files));
-    assert_int_equal(size_of(part), 4);
+    assert_int_equal(size_of(part_of("a", 2, r.n_files)), 4);
 }
 
 static void directories_are_replaced_whole(void **state) {
     (void)state;
-    char out[300];
-    snprintf(out, sizeof out, "%s", scratch_path("out"));
+    const char *out = scratch_path("out");
     const ht_convert_report r = must_split(tiny_checkpoint("llama-f32"), out, 30000);
     (void)must_split(tiny_checkpoint("llama-f32"), out, 30000);
     refuse(tiny_checkpoint("llama-f32"), out, 20000, HT_ERR_ARGUMENT, "which this command does not write");
@@ -460,8 +434,7 @@ static void more_parts_than_numbers(void **state) {
         gguf_put_tensor(&w, name, HT_W_F32, 1, (int64_t[]){1}, NULL);
     }
     gguf_write(&w, "many.gguf");
-    char many[300];
-    snprintf(many, sizeof many, "%s", scratch_path("many.gguf"));
+    const char *many = scratch_path("many.gguf");
     refuse(many, many, 1, HT_ERR_LIMIT, "would be 65537 files of at most 1 bytes, and there can be 65535");
     refuse(many, scratch_path("out"), 1, HT_ERR_LIMIT, "take more bytes");
     assert_int_equal(must_split(many, many, 3 << 20).n_files, 2);
@@ -476,8 +449,7 @@ static void what_fails_leaves_nothing(void **state) {
     static const char *const cases[][2] = {
         {"llama-q8_0.gguf", "a.gguf"}, {"llama-q8_0.gguf", "directory"}, {"llama-f32", "directory"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char out[300];
-        snprintf(out, sizeof out, "%s", scratch_path(cases[i][1]));
+        const char *out = scratch_path(cases[i][1]);
         ht_cancel cancel = {0};
         ht_error err = {0};
         ht_convert_options o = OPTIONS(ht_convert_options, with.max_file_bytes = 9000, with.cancel = &cancel,

@@ -78,8 +78,7 @@ static void check(const unsigned char *b, size_t n) {
     }
 }
 
-static void every_short_sequence(void **state) {
-    (void)state;
+UNIT_TEST(every_short_sequence) {
     static const unsigned char ends[] = {0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF};
     for (unsigned a = 0; a < 256; a++) {
         check((unsigned char[4]){(unsigned char)a}, 1);
@@ -95,8 +94,7 @@ static void every_short_sequence(void **state) {
     }
 }
 
-static void every_code_point(void **state) {
-    (void)state;
+UNIT_TEST(every_code_point) {
     ht_text t = {0};
     for (uint32_t c = 0; c <= 0x110010; c++) {
         unsigned char want[4];
@@ -114,8 +112,7 @@ static void every_code_point(void **state) {
 }
 
 /* The prefix may end in anything that more bytes cannot complete. */
-static void complete_prefixes(void **state) {
-    (void)state;
+UNIT_TEST(complete_prefixes) {
     const struct {
         const char *text;
         size_t want;
@@ -148,8 +145,7 @@ static void complete_prefixes(void **state) {
     assert_string_equal(cut, "ab");
 }
 
-static void validity_of_long_texts(void **state) {
-    (void)state;
+UNIT_TEST(validity_of_long_texts) {
     assert_true(ht_utf8_valid("", 0));
     assert_true(ht_utf8_valid("a\0b", 3));
     assert_true(ht_utf8_valid("gr\xc3\xbc\xc3\x9f \xf0\x9f\x98\x80", 11));
@@ -158,8 +154,7 @@ static void validity_of_long_texts(void **state) {
     assert_false(ht_utf8_valid("\xc0\x80", 2));
 }
 
-static void growing(void **state) {
-    (void)state;
+UNIT_TEST(growing) {
     ht_text t = {0};
     char *taken = ht_text_take(&t);
     assert_string_equal(taken, "");
@@ -178,8 +173,7 @@ static void growing(void **state) {
     assert_null(t.data);
 }
 
-static void a_failed_append_is_seen_at_the_end(void **state) {
-    (void)state;
+UNIT_TEST(a_failed_append_is_seen_at_the_end) {
     ht_text t = {0};
     ht_text_append_str(&t, "abc");
     assert_false(ht_text_reserve(&t, SIZE_MAX - 2));
@@ -193,8 +187,7 @@ static void a_failed_append_is_seen_at_the_end(void **state) {
     ht_text_discard(&t);
 }
 
-static void messages(void **state) {
-    (void)state;
+UNIT_TEST(messages) {
     ht_error err = {0};
     assert_int_equal(ht_fail(&err, HT_ERR_FORMAT, "%s is %d", "x", 3), HT_ERR_FORMAT);
     assert_string_equal(err.message, "x is 3");

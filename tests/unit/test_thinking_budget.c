@@ -78,9 +78,8 @@ static void keep_tokens(answer *a, const ht_session *s) {
 
 static answer answer_with(ht_model *m, const ht_chat *chat, const ht_generate_options *o) {
     answer a = {.n = 0};
-    ht_error err = {0};
     ht_session *s = tiny_session(m, 32);
-    if (ht_generate_chat(s, chat, o, take, &a, &a.metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate_chat, s, chat, o, take, &a, &a.metrics);
     keep_tokens(&a, s);
     ht_session_free(s);
     return a;
@@ -157,8 +156,7 @@ static void expect(const answer *a, bool ended, const char *thinking, const char
 /* ---- tests ---- */
 
 /* With its last token within the budget a thought is as without one; with one less it is cut. */
-static void budget_at_the_mark(void **state) {
-    (void)state;
+UNIT_TEST(budget_at_the_mark) {
     ht_model *m = load(plain, marks);
     const answer free = SAY(m, true, -1, "a", "b", "c", "</think>", "y");
     expect(&free, false, "abc", "y");
@@ -181,8 +179,7 @@ static void budget_at_the_mark(void **state) {
 }
 
 /* Marks of several tokens: what the model has begun of one goes on; half a character ends before it. */
-static void budget_within_marks_and_characters(void **state) {
-    (void)state;
+UNIT_TEST(budget_within_marks_and_characters) {
     ht_model *text = load(plain, NULL), *special = load(plain, marks);
     answer a = SAY(text, true, 2, "a", "</th", "b");
     expect(&a, true, "a", "b");
@@ -210,8 +207,7 @@ static void budget_within_marks_and_characters(void **state) {
     ht_model_free(special);
 }
 
-static void several_thoughts(void **state) {
-    (void)state;
+UNIT_TEST(several_thoughts) {
     ht_model *text = load(plain, NULL), *special = load(plain, marks);
     /* Two tokens, and one that is left. */
     answer a = SAY(text, false, 3, "<think>", "a", "b", "</think>yes", "c");
@@ -231,8 +227,7 @@ static void several_thoughts(void **state) {
 }
 
 /* A conversation that holds what the model says: its opening mark is guessed with what follows, which the budget does not have. */
-static void guesses_across_an_opening(void **state) {
-    (void)state;
+UNIT_TEST(guesses_across_an_opening) {
     static const char template[] = "{% for m in messages %}{{ m.content }}{% endfor %}\n{# [THINK] #}";
     ht_model *m = tiny_load(&(tiny_options){.chat_template = template, .words = words});
     ht_chat *chat = test_chat((const test_message[]){{"user", "xyz[THINK]abcdefg"}}, 1);
@@ -257,8 +252,7 @@ static void guesses_across_an_opening(void **state) {
 }
 
 /* The template says what stands around the mark, and a title is no part of a thought. */
-static void as_the_template_writes(void **state) {
-    (void)state;
+UNIT_TEST(as_the_template_writes) {
     ht_model *m = load(spaced, marks);
     answer a = SAY(m, true, 1, "a", "b");
     expect(&a, true, "a", "b");
@@ -297,8 +291,7 @@ static ht_generate_options sampled(ht_sampler_options *sampler, uint64_t seed, i
 }
 
 /* Random answers: up to where the thought is cut the same tokens, and the same with guesses. */
-static void beginnings_are_the_same(void **state) {
-    (void)state;
+UNIT_TEST(beginnings_are_the_same) {
     int n_ended = 0;
     for (int kind = 0; kind < 2; kind++) {
         ht_model *m = load(plain, kind ? marks : NULL);
@@ -334,8 +327,7 @@ static void beginnings_are_the_same(void **state) {
 }
 
 /* A stop text that is the end's first token, by the model's own will: what a step has drawn behind it is no part of the answer. */
-static void stops_within_the_end(void **state) {
-    (void)state;
+UNIT_TEST(stops_within_the_end) {
     static const char *const stop[] = {"\n"};
     ht_model *m = load(plain, marks);
     ht_session *s = tiny_session(m, 32);
@@ -384,18 +376,16 @@ static void take_end(const ht_answer_report *r, void *user) {
 }
 
 /* Requests with budgets of their own side by side, several answers each, set back for want of memory: each as it is alone. */
-static void engines_give_the_same(void **state) {
-    (void)state;
+UNIT_TEST(engines_give_the_same) {
     enum { REQUESTS = 10 };
     static const int32_t budgets[REQUESTS] = {0, -1, 7, 30, 1, 0, 100, 13, 5, 40}; /* the last two with a grammar */
     static shared got[REQUESTS];
     ht_model *m = load(plain, marks);
     ht_engine *e;
-    ht_error err = {0};
     int32_t set_back = 0, n_ended = 0;
     ht_grammar *g = regex(m, "[0-9ab]{40,60}");
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 8, with.kv_bytes = (size_t)1 << 18);
-    if (ht_engine_open(m, &how, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_open, m, &how, &e);
     for (int i = 0; i < REQUESTS; i++) {
         ht_sampler_options sampler;
         ht_generate_options o = sampled(&sampler, 100, budgets[i]);
@@ -406,7 +396,7 @@ static void engines_give_the_same(void **state) {
         const ht_request r = OPTIONS(ht_request, with.chat = chat, with.options = &o, with.n = 3,
                                      with.piece = take_shared, with.end = take_end, with.user = &got[i]);
         ht_ticket ticket;
-        if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+        assert_works(ht_engine_submit, e, &r, &ticket);
         ht_chat_free(chat);
     }
     ht_engine_wait(e, 0);
@@ -437,8 +427,7 @@ static bool is_date(const char *s) {
            (s[3] == 'a' || s[3] == 'b');
 }
 
-static void grammar_behind_the_thought(void **state) {
-    (void)state;
+UNIT_TEST(grammar_behind_the_thought) {
     for (int kind = 0; kind < 2; kind++) {
         ht_model *m = load(plain, kind ? marks : NULL);
         ht_grammar *g = regex(m, "\\d\\d-[ab]");
@@ -487,8 +476,7 @@ static const char template_of_calls[] =
     TURNS "{{ m.content }}<|im_end|>\n{% endfor %}{# <tool_call> </think> #}" OPENED;
 
 /* Calls that have to come, behind a thought that is cut. */
-static void calls_behind_the_thought(void **state) {
-    (void)state;
+UNIT_TEST(calls_behind_the_thought) {
     static const char tools[] =
         "[{\"type\": \"function\", \"function\": {\"name\": \"look\", \"parameters\": {\"type\": "
         "\"object\", \"properties\": {\"n\": {\"type\": \"boolean\"}}, \"required\": [\"n\"], "
@@ -518,20 +506,18 @@ static void calls_behind_the_thought(void **state) {
 /* ---- sessions ---- */
 
 /* A thought that was left open goes on with what it has had, also in a session that was saved. */
-static void going_on_in_a_thought(void **state) {
-    (void)state;
+UNIT_TEST(going_on_in_a_thought) {
     for (int kind = 0; kind < 2; kind++) {
         ht_model *m = load(plain, kind ? marks : NULL);
         script s;
         write_script(&s, m, (const char *const[]){"a", "b", "c", "d", "e", NULL});
         for (int saved = 0; saved < 2; saved++) {
-            ht_error err = {0};
             ht_session *first = tiny_session(m, 32), *session = first;
             ht_metrics metrics;
             ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2, with.sampler = &s.sampler);
             char path[256];
             snprintf(path, sizeof path, "%s", scratch_path("thought.state"));
-            if (ht_generate_text(first, "hi<think>\n", &o, NULL, NULL, &metrics, &err)) fail_msg("%s", err.message);
+            assert_works(ht_generate_text, first, "hi<think>\n", &o, NULL, NULL, &metrics);
             if (saved) {
                 session = tiny_session(m, 32);
                 assert_int_equal(ht_session_save(first, path, NULL), HT_OK);
@@ -541,7 +527,7 @@ static void going_on_in_a_thought(void **state) {
             o.max_tokens = 64;
             o.max_thinking_tokens = 3;
             answer a = {.n = 0};
-            if (ht_generate(session, NULL, 0, &o, NULL, NULL, &a.metrics, &err)) fail_msg("%s", err.message);
+            assert_works(ht_generate, session, NULL, 0, &o, NULL, NULL, &a.metrics);
             keep_tokens(&a, session);
             assert_true(a.metrics.thought_ended);
             assert_true(has_text_at(m, &a, 0, "a"));
@@ -554,8 +540,7 @@ static void going_on_in_a_thought(void **state) {
 }
 
 /* The last mark of the tokens tells, whatever bytes stand before it. */
-static void marks_in_prompts(void **state) {
-    (void)state;
+UNIT_TEST(marks_in_prompts) {
     static const struct {
         const char *text;
         bool opened;
@@ -582,8 +567,7 @@ static void marks_in_prompts(void **state) {
     ht_model_free(m);
 }
 
-static void where_the_context_ends(void **state) {
-    (void)state;
+UNIT_TEST(where_the_context_ends) {
     ht_model *m = tiny_load(&(tiny_options){.chat_template = plain, .words = words, .context = 64});
     ht_sampler_options sampler;
     ht_chat *chat = conversation(true);
@@ -618,8 +602,7 @@ static void keep_probe(const ht_probe *p, void *user) {
 }
 
 /* Probes change no bit, and have the model's own probabilities of the tokens that were written. */
-static void probes_of_written_tokens(void **state) {
-    (void)state;
+UNIT_TEST(probes_of_written_tokens) {
     ht_model *m = load(plain, marks);
     ht_chat *chat = conversation(true);
     ht_sampler_options sampler;
@@ -660,8 +643,7 @@ static void probes_of_written_tokens(void **state) {
 
 /* ---- what has no thoughts ---- */
 
-static void without_thoughts(void **state) {
-    (void)state;
+UNIT_TEST(without_thoughts) {
     ht_model *m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
     ht_chat *chat = conversation(false);
     ht_sampler_options sampler;
@@ -672,11 +654,9 @@ static void without_thoughts(void **state) {
         const answer a = answer_with(m, chat, &o);
         expect_same(&a, &free);
     }
-    ht_error err = {0};
     ht_session *s = tiny_session(m, 32);
     const ht_generate_options wrong = OPTIONS(ht_generate_options, with.max_thinking_tokens = -2);
-    assert_int_equal(ht_generate_chat(s, chat, &wrong, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "max_thinking_tokens is -2"));
+    assert_fails(HT_ERR_ARGUMENT, "max_thinking_tokens is -2", ht_generate_chat, s, chat, &wrong, NULL, NULL, NULL);
     ht_session_free(s);
     ht_chat_free(chat);
     ht_model_free(m);

@@ -1,14 +1,12 @@
-/* Grammars of answers behind thoughts: exactly the tokens with which some answer goes on, in a thought, at its mark and behind it;
- * and whole answers, alone, with guesses and in an engine that is short of memory. */
-#include "chat/reasoning_rules.h"
-#include "generate/constraint.h"
+/* Grammars of answers behind thoughts: whole answers, alone, with guesses and in an engine that is short of memory. Their masks are
+ * compared in test_answer_matcher.c. */
+#include "generate/generation.h"
 #include "models/model.h"
 #include "support/chat.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
-#include "tokenizer/tokenizer.h"
 
 #include <hearth/engine.h>
 
@@ -19,20 +17,13 @@
 static const char template_of_thoughts[] =
     "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
     "{% if enable_thinking is defined and not enable_thinking %}{% elif opened is defined %}<think>\n{% endif %}";
-static const char *const marks[] = {"<think>", "</think>", NULL}, *const words[] = {"</think>",
-                                                                                    "k></think>y",
-                                                                                    "</think>yes",
-                                                                                    "</think>\xC4\x8A\xC4\x8A",
-                                                                                    "ink>n",
-                                                                                    "nk>\xC4\xA0yes",
-                                                                                    "<think>a</think>no",
-                                                                                    "es",
-                                                                                    NULL};
+static const char *const marks[] = {"<think>", "</think>", NULL};
+static const char *const words[] = {
+    "k></think>y", "</think>yes", "</think>\xC4\x8A\xC4\x8A", "ink>n", "nk>\xC4\xA0yes", "<think>a</think>no",
+    "es",          NULL};
 
-static ht_model *load(bool special) {
-    return tiny_load(&(tiny_options){.chat_template = template_of_thoughts,
-                                     .special = special ? marks : NULL,
-                                     .words = special ? words + 1 : words});
+static ht_model *load(void) {
+    return tiny_load(&(tiny_options){.chat_template = template_of_thoughts, .special = marks, .words = words});
 }
 
 static ht_grammar *regex(ht_model *m, const char *pattern) {
@@ -40,161 +31,6 @@ static ht_grammar *regex(ht_model *m, const char *pattern) {
     ht_error err = {0};
     if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
     return g;
-}
-
-/* ---- what an answer may be, told by looking at its characters ---- */
-
-/* The texts of the grammar `yes|no| ye?|`, the last of which is empty. */
-static const char *const texts[] = {"yes", "no", " ye", " y", ""};
-enum { N_TEXTS = sizeof texts / sizeof *texts };
-
-typedef struct verdict {
-    bool begins, is_whole;
-} verdict;
-
-static verdict or_else(verdict a, verdict b) { return (verdict){a.begins || b.begins, a.is_whole || b.is_whole}; }
-
-static verdict is_text(const char *s, size_t n) {
-    verdict v = {false, false};
-    for (int i = 0; i < N_TEXTS; i++) {
-        v.begins = v.begins || (n <= strlen(texts[i]) && memcmp(s, texts[i], n) == 0);
-        v.is_whole = v.is_whole || (n == strlen(texts[i]) && memcmp(s, texts[i], n) == 0);
-    }
-    return v;
-}
-
-static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
-
-static verdict is_behind(const char *s, size_t n) {
-    verdict v = is_text(s, n);
-    for (size_t blanks = 1; blanks <= n && blanks <= HT_BLANKS_MOST && is_blank(s[blanks - 1]); blanks++)
-        v = or_else(v, is_text(s + blanks, n - blanks));
-    return v;
-}
-
-static verdict is_in_thought(const char *s, size_t n) {
-    static const char mark[] = "</think>";
-    for (size_t at = 0; at + 8 <= n; at++)
-        if (memcmp(s + at, mark, 8) == 0) return is_behind(s + at + 8, n - at - 8);
-    return (verdict){.begins = true};
-}
-
-static verdict is_answer(const char *s, size_t n) {
-    verdict v = is_text(s, n);
-    for (size_t blanks = 0; blanks <= n && blanks <= HT_BLANKS_MOST; blanks++) {
-        const size_t left = n - blanks, length = left < 7 ? left : 7;
-        if (memcmp(s + blanks, "<think>", length) == 0)
-            v = or_else(v, length == 7 ? is_in_thought(s + blanks + 7, left - 7) : (verdict){.begins = true});
-        if (blanks < n && !is_blank(s[blanks])) break;
-    }
-    return v;
-}
-
-static verdict judge(ht_grammar_start start, const char *s, size_t n) {
-    return start == HT_START_TEXT ? is_text(s, n) : start == HT_START_ANSWER ? is_answer(s, n) : is_in_thought(s, n);
-}
-
-/* ---- every token behind random answers ---- */
-
-typedef struct token_texts {
-    char text[TINY_VOCAB][32];
-    size_t n[TINY_VOCAB];
-} token_texts;
-
-static void find_texts(const ht_tokenizer *t, token_texts *all) {
-    for (int32_t i = 0; i < TINY_VOCAB; i++) {
-        char *bytes = NULL;
-        if (ht_tokenizer_is_special(t, i)) {
-            const bool is_mark = strstr(ht_tokenizer_piece(t, i), "think") != NULL;
-            all->n[i] = is_mark ? strlen(ht_tokenizer_piece(t, i)) : 0;
-            memcpy(all->text[i], ht_tokenizer_piece(t, i), all->n[i]);
-            continue;
-        }
-        assert_int_equal(ht_tokenizer_token_bytes(t, i, &bytes, &all->n[i], NULL), HT_OK);
-        assert_true(all->n[i] <= sizeof all->text[i]);
-        memcpy(all->text[i], bytes, all->n[i]);
-        free(bytes);
-    }
-}
-
-enum { LONGEST = 400 };
-
-static uint64_t draw(uint64_t *random) {
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return *random >> 33;
-}
-
-/* Whether the mask has exactly the tokens that it should; how many. */
-static int check_mask(const ht_model *m, ht_matcher *matcher, ht_grammar_start start, const token_texts *all,
-                      const char *so_far, size_t n) {
-    char text[LONGEST + 32];
-    const uint32_t *mask;
-    int n_allowed = 0;
-    ht_ending ending;
-    memcpy(text, so_far, n);
-    const verdict now = judge(start, so_far, n);
-    assert_int_equal(ht_matcher_mask(matcher, &mask, NULL), HT_OK);
-    for (int32_t i = 0; i < TINY_VOCAB; i++) {
-        const bool is_end = i == TINY_EOS || i == TINY_IM_END, says_nothing = !all->n[i];
-        /* What says nothing may come where the text is free, as any character may. */
-        memcpy(text + n, says_nothing ? "\1" : all->text[i], says_nothing ? 1 : all->n[i]);
-        const bool expected = is_end ? now.is_whole : judge(start, text, n + (says_nothing ? 1 : all->n[i])).begins;
-        if ((mask[i >> 5] >> (i & 31) & 1) != expected)
-            fail_msg("start %d: \"%.*s\", then \"%s\": expected %d", (int)start, (int)n, so_far,
-                     ht_tokenizer_piece(m->tokenizer, i), expected);
-        n_allowed += expected;
-    }
-    assert_int_equal(ht_matcher_ending(matcher, &ending, NULL), HT_OK);
-    assert_int_equal(ending != HT_ENDING_NOT, now.is_whole);
-    return n_allowed;
-}
-
-static void masks_are_exact(void **state) {
-    (void)state;
-    for (int special = 0; special < 2; special++) {
-        ht_model *m = load(special);
-        ht_grammar *g = regex(m, "yes|no| ye?|");
-        static token_texts all;
-        find_texts(m->tokenizer, &all);
-        uint64_t random = 7;
-        for (int round = 0; round < test_cases(300, 20000); round++) {
-            const ht_grammar_start start = (ht_grammar_start)(round % 3);
-            ht_matcher *matcher;
-            char text[LONGEST];
-            size_t n = 0, ends[64];
-            assert_int_equal(ht_matcher_new_at(g, start, &matcher, NULL), HT_OK);
-            for (int step = 0; step < 40 && n + 32 < sizeof text; step++) {
-                check_mask(m, matcher, start, &all, text, n);
-                /* Mostly what brings it forward: pieces of the marks and of the texts. */
-                static const char *const favourites[] = {"<",  "think>", "</think>", "k", ">",
-                                                         "\n", " ",      "yes",      "n", "o"};
-                int32_t id = (int32_t)(draw(&random) % TINY_VOCAB);
-                if (draw(&random) & 3) {
-                    const char *wanted = favourites[draw(&random) % 10];
-                    for (int32_t i = 0; i < TINY_VOCAB; i++)
-                        if (all.n[i] && strncmp(all.text[i], wanted, strlen(wanted)) == 0 && draw(&random) % 2) id = i;
-                }
-                bool allowed;
-                const size_t before = ht_matcher_length(matcher);
-                assert_int_equal(ht_matcher_accept(matcher, id, &allowed, NULL), HT_OK);
-                if (!allowed || id == TINY_EOS || id == TINY_IM_END) continue;
-                ends[before] = n;
-                memcpy(text + n, all.text[id], all.n[id]);
-                n += all.n[id];
-                /* Guesses that were wrong are taken back. */
-                if (draw(&random) % 5 == 0) {
-                    const size_t kept = draw(&random) % (before + 1);
-                    assert_int_equal(ht_matcher_truncate(matcher, kept, NULL), HT_OK);
-                    n = ends[kept];
-                }
-                if (draw(&random) % 50 == 0) ht_grammar_set_budget(g, 1);
-            }
-            ht_matcher_free(matcher);
-        }
-        assert_true(ht_grammar_times_forgotten(g) > 0);
-        ht_grammar_free(g);
-        ht_model_free(m);
-    }
 }
 
 /* ---- answers ---- */
@@ -243,7 +79,7 @@ static bool is_date(const char *text) {
 /* Behind a thought comes the text of the grammar, whatever it began with; with thoughts turned off nothing else. */
 static void thoughts_then_text(void **state) {
     (void)state;
-    ht_model *m = load(true);
+    ht_model *m = load();
     ht_grammar *g = regex(m, "\\d\\d-[ab]");
     int n_thoughts = 0, n_texts = 0;
     for (uint64_t seed = 0; seed < 12; seed++)
@@ -288,7 +124,7 @@ static void take_end(const ht_answer_report *r, void *user) {
 /* Side by side, set back and computed again: each is the answer that is given alone. */
 static void engine_answers(void **state) {
     (void)state;
-    ht_model *m = load(true);
+    ht_model *m = load();
     ht_engine *e;
     ht_error err = {0};
     static shared got[3];
@@ -326,7 +162,6 @@ static void engine_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(masks_are_exact, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(thoughts_then_text, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(engine_answers, scratch_start, scratch_finish),
     };

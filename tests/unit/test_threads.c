@@ -92,10 +92,7 @@ static void evaluate_and_differentiate(ht_scope *s, shared *with, int thread) {
     with->right[thread] = right && found == (float)(2 * n * (n - 1) + 2 * n);
 }
 
-static void nodes_are_evaluated_by_several_threads(void **state) {
-    (void)state;
-    run(evaluate_and_differentiate);
-}
+UNIT_TEST(nodes_are_evaluated_by_several_threads) { run(evaluate_and_differentiate); }
 
 /* ---- asynchronously ---- */
 
@@ -108,10 +105,7 @@ static void submit_and_read(ht_scope *s, shared *with, int thread) {
     with->right[thread] = right && *(const float *)data == 1;
 }
 
-static void nodes_are_submitted_by_several_threads(void **state) {
-    (void)state;
-    run(submit_and_read);
-}
+UNIT_TEST(nodes_are_submitted_by_several_threads) { run(submit_and_read); }
 
 /* ---- the first readers of a view ---- */
 
@@ -123,10 +117,7 @@ static void read_row_by_row(ht_scope *s, shared *with, int thread) {
     with->right[thread] = right;
 }
 
-static void a_view_has_several_first_readers(void **state) {
-    (void)state;
-    run(read_row_by_row);
-}
+UNIT_TEST(a_view_has_several_first_readers) { run(read_row_by_row); }
 
 /* ---- cut off ---- */
 
@@ -139,10 +130,7 @@ static void detach(ht_scope *s, shared *with, int thread) {
     with->right[thread] = right && with->array[2]->n_in == 0;
 }
 
-static void an_array_is_detached_by_several_threads(void **state) {
-    (void)state;
-    run(detach);
-}
+UNIT_TEST(an_array_is_detached_by_several_threads) { run(detach); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

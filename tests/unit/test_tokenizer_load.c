@@ -1,9 +1,8 @@
 /* Loading: directories, tokenizer_config.json, GGUF metadata, and files that are refused, by name. */
 #include "support/gguf_writer.h"
 #include "support/scratch.h"
-#include "support/test.h"
+#include "support/tokenizers.h"
 #include "support/warnings.h"
-#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +15,8 @@
 
 static void refuse(const char *json, ht_status status, const char *says) {
     ht_tokenizer *t = (ht_tokenizer *)&t;
-    ht_error err = {0};
-    assert_int_equal(ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err), status);
+    assert_fails(status, says, ht_tokenizer_from_json, json, strlen(json), NULL, 0, &t);
     assert_null(t);
-    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
 }
 
 static void unknown_things_are_named(void **state) {
@@ -60,10 +57,8 @@ static void unknown_things_are_named(void **state) {
 }
 
 static void expect(const ht_tokenizer *t, const char *text, unsigned options, size_t n, const int32_t *ids) {
-    int32_t *found;
     size_t n_found;
-    ht_error err = {0};
-    if (ht_tokenizer_encode(t, text, strlen(text), options, &found, &n_found, &err)) fail_msg("%s", err.message);
+    int32_t *found = tokenizer_ids(t, text, strlen(text), options, &n_found);
     assert_int_equal(n_found, n);
     if (n) assert_memory_equal(found, ids, n * sizeof *ids);
     free(found);
@@ -141,12 +136,10 @@ static void bos_of_llama_3(void **state) {
                  {"{" MODEL ADDED("<s>"), config, "{}", false}};
     scratch_make();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ht_tokenizer *t;
-        ht_error err = {0};
         scratch_write("tokenizer.json", cases[i].json, strlen(cases[i].json));
         scratch_write("config.json", cases[i].config, strlen(cases[i].config));
         scratch_write("tokenizer_config.json", cases[i].tokenizer_config, strlen(cases[i].tokenizer_config));
-        if (ht_tokenizer_load(scratch_directory(), &t, &err)) fail_msg("%s", err.message);
+        ht_tokenizer *t = tokenizer_load(scratch_directory());
         if (cases[i].added)
             expect(t, "ab", HT_ENCODE_ADD_SPECIAL, 2, (int32_t[]){5, 3});
         else
@@ -155,6 +148,12 @@ static void bos_of_llama_3(void **state) {
         ht_tokenizer_free(t);
     }
     scratch_remove();
+}
+
+static void refuse_file(const char *path, ht_status status, const char *says) {
+    ht_tokenizer *t = (ht_tokenizer *)&t;
+    assert_fails(status, says, ht_tokenizer_load, path, &t);
+    assert_null(t);
 }
 
 static void reads_the_config_beside(void **state) {
@@ -169,16 +168,13 @@ static void reads_the_config_beside(void **state) {
         "{\"name\":\"tool_use\",\"template\":\"T\"}]}";
     const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     scratch_make();
-    ht_tokenizer *t;
-    ht_error err = {0};
-    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_IO);
-    assert_non_null(strstr(err.message, "holds neither a tokenizer.json nor a .gguf file"));
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds neither a tokenizer.json nor a .gguf file");
     scratch_write("tokenizer.json", json, sizeof json - 1);
-    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_OK);
+    ht_tokenizer *t = tokenizer_load(scratch_directory());
     expect(t, "ab", both, 1, (int32_t[]){3});
     ht_tokenizer_free(t);
     scratch_write("tokenizer_config.json", config, sizeof config - 1);
-    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_OK);
+    t = tokenizer_load(scratch_directory());
     assert_int_equal(ht_tokenizer_bos(t), 0);
     assert_int_equal(ht_tokenizer_eos(t), 5);
     assert_int_equal(ht_tokenizer_vocab_size(t), 6);
@@ -191,18 +187,16 @@ static void reads_the_config_beside(void **state) {
     scratch_write("chat_template.jinja", "J", 1);
     assert_int_equal(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
     scratch_write("additional_chat_templates/tool_use.jinja", "U", 1);
-    assert_int_equal(ht_tokenizer_load(scratch_path("tokenizer.json"), &t, &err), HT_OK);
+    t = tokenizer_load(scratch_path("tokenizer.json"));
     assert_string_equal(ht_tokenizer_chat_template(t), "J");
     assert_string_equal(ht_tokenizer_tool_template(t), "U");
     ht_tokenizer_free(t);
     static const char wrong[] = "{\"added_tokens_decoder\":{\"0\":{\"content\":\"<s>\",\"special\":3}}}";
     scratch_write("tokenizer_config.json", wrong, sizeof wrong - 1);
-    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
-    assert_null(t);
-    assert_non_null(strstr(err.message, "special"));
-    assert_int_equal(ht_tokenizer_load(scratch_path("absent.json"), &t, &err), HT_ERR_IO);
+    refuse_file(scratch_directory(), HT_ERR_FORMAT, "special");
+    refuse_file(scratch_path("absent.json"), HT_ERR_IO, "");
     scratch_write("note.txt", "hello", 5);
-    assert_int_equal(ht_tokenizer_load(scratch_path("note.txt"), &t, &err), HT_ERR_FORMAT);
+    refuse_file(scratch_path("note.txt"), HT_ERR_FORMAT, "");
     scratch_remove();
 }
 
@@ -242,36 +236,47 @@ static void what_stands_for_the_file_is_named(void **state) {
     (void)state;
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n";
     static const char json[] = "{" MODEL "}";
-    ht_tokenizer *t;
-    ht_error err = {0};
+    char says[64];
     scratch_make();
     scratch_write("tokenizer.model", "\n\4", 2);
-    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_IO);
-    assert_non_null(strstr(err.message, "holds no tokenizer.json, and its tokenizer.model is not read"));
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, and its tokenizer.model is not read");
     scratch_write("tokenizer.json", pointer, sizeof pointer - 1);
-    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "tokenizer.json: is a Git LFS pointer"));
+    refuse_file(scratch_directory(), HT_ERR_FORMAT, "tokenizer.json: is a Git LFS pointer");
     scratch_write("tokenizer.json", json, sizeof json - 1);
     static const char *const beside[] = {"tokenizer_config.json", "chat_template.json", "chat_template.jinja"};
     for (size_t i = 0; i < 3; i++) {
         scratch_write(beside[i], pointer, sizeof pointer - 1);
-        assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
-        assert_non_null(strstr(err.message, beside[i]));
-        assert_non_null(strstr(err.message, "is a Git LFS pointer"));
+        snprintf(says, sizeof says, "%s: is a Git LFS pointer", beside[i]);
+        refuse_file(scratch_directory(), HT_ERR_FORMAT, says);
         scratch_write(beside[i], "{}", 2);
     }
     scratch_remove();
 }
 
-static ht_status load_gguf(gguf_writer *w, ht_tokenizer **t, ht_error *err) {
+static ht_status parse_gguf(gguf_writer w, ht_tokenizer **t, ht_error *err) {
     size_t size;
-    unsigned char *file = gguf_finish(w, &size);
+    unsigned char *file = gguf_finish(&w, &size);
     ht_gguf *g;
     if (ht_gguf_parse(file, size, "test.gguf", &g, err)) fail_msg("%s", err->message);
     ht_status st = ht_tokenizer_from_gguf(g, "test.gguf", t, err);
     ht_gguf_free(g);
     free(file); /* nothing of the file may be referred to afterwards */
     return st;
+}
+
+static ht_tokenizer *load_gguf(gguf_writer w) {
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (parse_gguf(w, &t, &err)) fail_msg("%s", err.message);
+    return t;
+}
+
+static void refuse_gguf(gguf_writer w, ht_status status, const char *says) {
+    ht_tokenizer *t = (ht_tokenizer *)&t;
+    ht_error err = {0};
+    assert_fails(status, says, parse_gguf, w, &t);
+    assert_null(t);
+    assert_non_null(strstr(err.message, "test.gguf: "));
 }
 
 #define SPACE "\xE2\x96\x81"
@@ -292,10 +297,8 @@ static gguf_writer sentencepiece(void) {
 static void merges_by_score(void **state) {
     (void)state;
     const unsigned none = 0, parse = HT_ENCODE_PARSE_SPECIAL, both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
-    ht_tokenizer *t;
+    ht_tokenizer *t = load_gguf(sentencepiece());
     ht_error err = {0};
-    gguf_writer w = sentencepiece();
-    if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
     assert_string_equal(ht_tokenizer_kind(t), "SentencePiece BPE");
     assert_string_equal(ht_tokenizer_piece(t, 10), SPACE SPACE);
     expect(t, "ab", both, 2, (int32_t[]){1, 9});            /* a+b scores -2, before space+a at -3; then space+ab */
@@ -308,11 +311,11 @@ static void merges_by_score(void **state) {
     assert_string_equal(text, "ab !");
     free(text);
     ht_tokenizer_free(t);
-    w = sentencepiece();
+    gguf_writer w = sentencepiece();
     gguf_put_bool(&w, "tokenizer.ggml.add_space_prefix", false);
     gguf_put_bool(&w, "tokenizer.ggml.add_bos_token", false);
     gguf_put_bool(&w, "tokenizer.ggml.add_eos_token", true);
-    if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+    t = load_gguf(w);
     expect(t, "ab", both, 2, (int32_t[]){8, 2});
     expect(t, "   a", none, 2, (int32_t[]){10, 7}); /* user-defined tokens merge first */
     ht_tokenizer_free(t);
@@ -341,21 +344,13 @@ static void pre_tokenizers_by_name(void **state) {
                                         "glm4",    "qwen2",        "qwen35",         "tekken",      "gpt-4o",
                                         "default", "deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon",
                                         "llama3",  "starcoder",    "refact",         "dbrx",        NULL};
-    ht_tokenizer *t;
-    ht_error err = {0};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        gguf_writer w = byte_level(known[i]);
-        if (load_gguf(&w, &t, &err)) fail_msg("%s: %s", known[i] ? known[i] : "(none)", err.message);
+        ht_tokenizer *t = load_gguf(byte_level(known[i]));
         expect(t, "ab ab<|end|>", HT_ENCODE_PARSE_SPECIAL, 4, (int32_t[]){4, 3, 4, 0});
         ht_tokenizer_free(t);
     }
-    gguf_writer w = byte_level("qwen3000");
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
-    assert_null(t);
-    assert_non_null(strstr(err.message, "test.gguf: "));
-    assert_non_null(strstr(err.message, "`qwen3000`"));
-    w = byte_level(" ");
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
+    refuse_gguf(byte_level("qwen3000"), HT_ERR_UNSUPPORTED, "`qwen3000`");
+    refuse_gguf(byte_level(" "), HT_ERR_UNSUPPORTED, "");
 }
 
 /* Unused tokens, and fillers of any type, stand for no text, also where special tokens are shown. */
@@ -377,7 +372,7 @@ static void unused_tokens_are_no_text(void **state) {
         if (model) gguf_put_f32s(&w, "tokenizer.ggml.scores", scores, 7);
         if (!model) gguf_put_strs(&w, "tokenizer.ggml.merges", tokens, 0);
         gguf_put_bool(&w, "tokenizer.ggml.add_space_prefix", false);
-        if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+        t = load_gguf(w);
         assert_int_equal(ht_tokenizer_decode(t, (int32_t[]){0, 1, 2, 3, 5, 6, 4, 0}, 8, false, &text, &n, &err), HT_OK);
         assert_string_equal(text, "a[PAD3]a");
         ht_text_free(text);
@@ -392,37 +387,28 @@ static void unused_tokens_are_no_text(void **state) {
 
 static void broken_metadata_is_refused(void **state) {
     (void)state;
-    ht_tokenizer *t;
-    ht_error err = {0};
+    refuse_gguf(gguf_writer_new(), HT_ERR_FORMAT, "tokenizer.ggml.model is missing");
     gguf_writer w = gguf_writer_new();
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "tokenizer.ggml.model is missing"));
-    w = gguf_writer_new();
     gguf_put_str(&w, "tokenizer.ggml.model", "t5");
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "`t5`"));
+    refuse_gguf(w, HT_ERR_UNSUPPORTED, "`t5`");
     w = gguf_writer_new();
     gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "tokenizer.ggml.tokens"));
+    refuse_gguf(w, HT_ERR_FORMAT, "tokenizer.ggml.tokens");
     w = byte_level("gpt-2");
     gguf_put_str(&w, "tokenizer.ggml.eos_token_id", "x");
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "eos_token_id"));
+    refuse_gguf(w, HT_ERR_FORMAT, "eos_token_id");
     w = sentencepiece();
     gguf_put_i32s(&w, "tokenizer.ggml.merges", (int32_t[]){1}, 1);
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    refuse_gguf(w, HT_ERR_FORMAT, "");
     w = gguf_writer_new();
     gguf_put_str(&w, "tokenizer.ggml.model", "llama");
     gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "b"}, 2);
     gguf_put_f32s(&w, "tokenizer.ggml.scores", (float[]){1}, 1);
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "1 items, but there are 2 tokens"));
+    refuse_gguf(w, HT_ERR_FORMAT, "1 items, but there are 2 tokens");
     w = gguf_writer_new();
     gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
     gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "\xFF"}, 2);
-    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "UTF-8"));
+    refuse_gguf(w, HT_ERR_FORMAT, "UTF-8");
 }
 
 /* As if the file did not name them, which no prompt needs. */
@@ -432,8 +418,6 @@ static void special_ids_outside_the_vocabulary(void **state) {
                                        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id"};
     static const int64_t ids[] = {7, 13, 0xFFFFFFFF, -1};
     const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
-    ht_tokenizer *t;
-    ht_error err = {0};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         for (int sp = 0; sp < 2; sp++) {
             if (sp && ids[i] == 7) continue;
@@ -447,7 +431,7 @@ static void special_ids_outside_the_vocabulary(void **state) {
             gguf_put_bool(&w, "tokenizer.ggml.add_bos_token", true);
             gguf_put_bool(&w, "tokenizer.ggml.add_eos_token", true);
             warnings_begin();
-            if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+            ht_tokenizer *t = load_gguf(w);
             const char *warnings = warnings_end(4);
             for (int k = 0; k < 4; k++) assert_non_null(strstr(warnings, keys[k]));
             assert_non_null(strstr(warnings, "test.gguf: `tokenizer.ggml.bos_token_id` is "));

@@ -21,7 +21,6 @@ static char data[512];
 static ht_trainer *open_trainer(int64_t iters) {
     ht_trainer_options o;
     ht_lora_options lora;
-    ht_error err = {0};
     ht_trainer *t;
     ht_trainer_options_init(&o, sizeof o);
     ht_lora_options_init(&lora, sizeof lora);
@@ -37,21 +36,17 @@ static ht_trainer *open_trainer(int64_t iters) {
     o.learning_rate = 1e-2;
     o.schedule = HT_SCHEDULE_COSINE;
     o.warmup = 3;
-    if (ht_trainer_new(model, &o, &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_trainer_new, model, &o, &t);
     return t;
 }
 
 static void step(ht_trainer *t) {
-    ht_error err = {0};
     ht_train_step s;
-    if (ht_trainer_step(t, &s, &err)) fail_msg("%s", err.message);
+    assert_works(ht_trainer_step, t, &s);
     assert_false(s.skipped);
 }
 
-static void save(const ht_trainer *t, const char *name) {
-    ht_error err = {0};
-    if (ht_trainer_save(t, scratch_path(name), &err)) fail_msg("%s", err.message);
-}
+static void save(const ht_trainer *t, const char *name) { assert_works(ht_trainer_save, t, scratch_path(name)); }
 
 /* ---- memory ---- */
 
@@ -72,26 +67,24 @@ static bool ignore(const char *text, size_t n, void *user) {
 
 /* What comes with validation: a loss, a sample of the adapter as it is, and both saved. */
 static void validate(ht_trainer *t) {
-    ht_error err = {0};
     ht_adapter *a;
     ht_session *session;
     double loss;
-    if (ht_trainer_evaluate(t, &loss, &err)) fail_msg("%s", err.message);
-    if (ht_trainer_adapter(t, &a, &err)) fail_msg("%s", err.message);
-    if (ht_adapter_save(a, model, scratch_path("adapter"), HT_ADAPTER_PEFT, &err)) fail_msg("%s", err.message);
+    assert_works(ht_trainer_evaluate, t, &loss);
+    assert_works(ht_trainer_adapter, t, &a);
+    assert_works(ht_adapter_save, a, model, scratch_path("adapter"), HT_ADAPTER_PEFT);
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
     how.max_tokens = 4;
-    if (ht_session_new(model, NULL, &session, &err)) fail_msg("%s", err.message);
-    if (ht_session_set_adapters(session, &a, NULL, 1, &err)) fail_msg("%s", err.message);
-    if (ht_generate_text(session, "hello", &how, ignore, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_new, model, NULL, &session);
+    assert_works(ht_session_set_adapters, session, &a, NULL, 1);
+    assert_works(ht_generate_text, session, "hello", &how, ignore, NULL, NULL);
     ht_session_free(session);
     ht_adapter_free(a);
     save(t, "checkpoint");
 }
 
-static void memory_stays(void **state) {
-    (void)state;
+UNIT_TEST(memory_stays) {
     if (TEST_SLOW) skip(); /* sanitizers keep what was freed, and find leaks themselves */
     const int steps = test_cases(400, 2000), first = test_cases(100, 200), apart = test_cases(20, 50);
     /* The allocator counts what its threads keep at hand, which takes a thousand steps to fill up: some 20 KiB. */
@@ -131,8 +124,7 @@ static void *read_whole(const char *name, size_t *n) {
     return bytes;
 }
 
-static void goes_on_at_any_step(void **state) {
-    (void)state;
+UNIT_TEST(goes_on_at_any_step) {
     enum { MOST_CUTS = 20 };
     const int steps = test_cases(40, 2000), cuts = test_cases(4, MOST_CUTS);
     int cut[MOST_CUTS];
@@ -155,11 +147,10 @@ static void goes_on_at_any_step(void **state) {
     size_t n, n_again;
     void *whole = read_whole("whole", &n);
     for (int i = 0; i < cuts; i++) {
-        ht_error err = {0};
         char name[32];
         (void)snprintf(name, sizeof name, "cut%d", i);
         t = open_trainer(steps);
-        if (ht_trainer_resume(t, scratch_path(name), &err)) fail_msg("%s", err.message);
+        assert_works(ht_trainer_resume, t, scratch_path(name));
         for (int done = cut[i]; done < steps; done++) step(t);
         save(t, "again");
         ht_trainer_free(t);

@@ -44,10 +44,9 @@ static double difference(const float *x, const float *y, int64_t n) {
 
 static void check_gradients(const char *name, const train_run *r, ht_model *m, bool checkpointing) {
     char path[PATH_SIZE];
-    ht_error err = {0};
     ht_adapter *wanted;
     ht_trainable *t = train_run_trainable(m, path_of(path, name, "adapter"), HT_F32);
-    if (ht_adapter_load(path_of(path, name, "gradients"), m, NULL, &wanted, &err)) fail_msg("%s", err.message);
+    assert_works(ht_adapter_load, path_of(path, name, "gradients"), m, NULL, &wanted);
     const int n = ht_trainable_count(t);
     assert_int_equal(n, 2 * wanted->n);
     ht_array **grads = calloc((size_t)n, sizeof *grads);
@@ -61,7 +60,7 @@ static void check_gradients(const char *name, const train_run *r, ht_model *m, b
         assert_memory_equal(parameter, l->slot, strlen(l->slot));
         assert_int_equal(size, (l->n_experts ? l->n_experts : 1) * l->rank * (i % 2 ? l->n_out : l->n_in));
         float *got = malloc((size_t)size * sizeof *got);
-        if (ht_array_read(s, grads[i], got, (size_t)size * sizeof *got, &err)) fail_msg("%s", err.message);
+        assert_works(ht_array_read, s, grads[i], got, (size_t)size * sizeof *got);
         const double apart = difference(got, i % 2 ? l->b : l->a, size);
         if (!(apart <= 2e-5)) fail_msg("%s: the gradient by %s differs by %.2g of its norm", name, parameter, apart);
         free(got);
@@ -93,8 +92,7 @@ static void check_steps(const char *name, const train_run *r, ht_model *m, ht_dt
 }
 
 /* Of each checkpoint the gradients and one kind of steps; all kinds in a soak. */
-static void torch_and_peft(void **state) {
-    (void)state;
+UNIT_TEST(torch_and_peft) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (TEST_SLOW && i % 3) continue; /* test_train_loss runs every family */
         char path[PATH_SIZE];
@@ -120,12 +118,10 @@ static void torch_and_peft(void **state) {
 }
 
 /* `all-linear` is what PEFT trains by this name. */
-static void all_linear(void **state) {
-    (void)state;
+UNIT_TEST(all_linear) {
     static const char *const of[] = {"llama", "gemma2"};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         char path[PATH_SIZE];
-        ht_error err = {0};
         train_run r = train_run_open(path_of(path, of[i], "train.json"));
         snprintf(path, sizeof path, "tests/golden/tiny/%s",
                  ht_json_string_value(ht_json_object_get(r.document, "base")));
@@ -135,7 +131,7 @@ static void all_linear(void **state) {
         ht_lora_options_init(&options, sizeof options);
         options.targets = "all-linear";
         options.rank = 2;
-        if (ht_trainable_new(m, &options, &own, &err)) fail_msg("%s", err.message);
+        assert_works(ht_trainable_new, m, &options, &own);
         assert_int_equal(ht_trainable_parameters(own), ht_trainable_parameters(peft));
         assert_int_equal(ht_trainable_count(own), ht_trainable_count(peft));
         for (int k = 0; k < ht_trainable_count(own); k++)

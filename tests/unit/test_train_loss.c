@@ -6,7 +6,7 @@
 #include "support/model_run.h"
 #include "support/options.h"
 #include "support/test.h"
-#include "train/model_loss.h"
+#include "train/trainable.h"
 
 #include <hearth/ops.h>
 
@@ -143,13 +143,12 @@ static ht_adapters arrays_of(ht_scope *s, adapter *a, float *const *direction, d
 
 static double loss_of(const ht_model *m, const ht_train_batch *b, adapter *a, float *const *direction, double step,
                       float *each) {
-    ht_error err = {0};
-    if (ht_model_loss_check(m, b, &err)) fail_msg("%s", err.message);
+    assert_works(ht_model_loss_check, m, b);
     ht_scope *s = ht_scope_new(m->stream);
     const ht_adapters adapters = arrays_of(s, a, direction, step);
     ht_array *y = ht_model_loss_rows(s, m, b, &adapters, false);
     if (!y) fail_msg("%s", ht_scope_error(s)->message);
-    if (ht_array_read(s, y, each, (size_t)b->n_learned * sizeof *each, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, y, each, (size_t)b->n_learned * sizeof *each);
     ht_scope_free(s);
     double sum = 0;
     for (int64_t i = 0; i < b->n_learned; i++) sum += (double)each[i];
@@ -158,19 +157,18 @@ static double loss_of(const ht_model *m, const ht_train_batch *b, adapter *a, fl
 
 /* Writes all gradients one after another and returns the loss. */
 static double gradients_of(const ht_model *m, const ht_train_batch *b, adapter *a, bool checkpointing, float *out) {
-    ht_error err = {0};
-    if (ht_model_loss_check(m, b, &err)) fail_msg("%s", err.message);
+    assert_works(ht_model_loss_check, m, b);
     ht_scope *s = ht_scope_new(m->stream);
     const ht_adapters adapters = arrays_of(s, a, NULL, 0);
     ht_array *sum, **grad = calloc(2 * (size_t)a->n, sizeof *grad);
     if (!ht_model_loss_gradients(s, m, b, &adapters, checkpointing, &sum, grad))
         fail_msg("%s", ht_scope_error(s)->message);
     float loss;
-    if (ht_array_read(s, sum, &loss, sizeof loss, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, sum, &loss, sizeof loss);
     for (int i = 0; i < 2 * a->n; i++) {
         const int64_t n = size_of(a, i);
         assert_int_equal(ht_array_size(grad[i]), n);
-        if (ht_array_read(s, grad[i], out, (size_t)n * sizeof *out, &err)) fail_msg("%s", err.message);
+        assert_works(ht_array_read, s, grad[i], out, (size_t)n * sizeof *out);
         out += n;
     }
     free(grad);
@@ -259,8 +257,7 @@ static void check_gradients(const ht_model *m, const char *name, const rows *r, 
     discard(&a);
 }
 
-static void every_family(void **state) {
-    (void)state;
+UNIT_TEST(every_family) {
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         ht_model *m = load(checkpoints[i], 2);
         rows r;

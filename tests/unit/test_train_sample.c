@@ -49,8 +49,7 @@ static const char turns[] =
     "{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \"b.\"},"
     "{\"role\": \"user\", \"content\": \"c?\"}, {\"role\": \"assistant\", \"content\": \"d.\"}]}";
 
-static void several_turns(void **state) {
-    (void)state;
+UNIT_TEST(several_turns) {
     train_use_template(model, chatml);
     const ht_sample s = expect(turns, &answers,
                                START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
@@ -66,8 +65,7 @@ static void several_turns(void **state) {
                  "user\nc?" END "\n" START "assistant\nd." END "\n]");
 }
 
-static void messages_behind_the_last_answer(void **state) {
-    (void)state;
+UNIT_TEST(messages_behind_the_last_answer) {
     train_use_template(model, chatml);
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
            "{\"role\": \"user\", \"content\": \"c\"}]}",
@@ -79,16 +77,14 @@ static void messages_behind_the_last_answer(void **state) {
 }
 
 /* Without a question before it, an answer is what the message says. */
-static void an_answer_first(void **state) {
-    (void)state;
+UNIT_TEST(an_answer_first) {
     train_use_template(model, chatml);
     expect("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"b\"},"
            "{\"role\": \"assistant\", \"content\": \"c\"}]}",
            &answers, START "assistant\n[a" END "]\n" START "user\nb" END "\n" START "assistant\n[c" END "]\n");
 }
 
-static void empty_answers_and_equal_ones(void **state) {
-    (void)state;
+UNIT_TEST(empty_answers_and_equal_ones) {
     train_use_template(model, chatml);
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"},"
            "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": null}]}",
@@ -97,8 +93,7 @@ static void empty_answers_and_equal_ones(void **state) {
                  "]\n");
 }
 
-static void weights(void **state) {
-    (void)state;
+UNIT_TEST(weights) {
     /* One that shows all that a message has. */
     train_use_template(model, "{% for m in messages %}{{ m | tojson }}" END "{% endfor %}");
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 1},"
@@ -122,8 +117,7 @@ static void weights(void **state) {
 }
 
 /* What a message spells neither ends an answer nor begins one. */
-static void special_tokens_that_messages_spell(void **state) {
-    (void)state;
+UNIT_TEST(special_tokens_that_messages_spell) {
     train_use_template(model, chatml);
     ht_sample s;
     char *marked = train_marked(model,
@@ -139,8 +133,7 @@ static void special_tokens_that_messages_spell(void **state) {
     ht_sample_free(&s);
 }
 
-static void templates_without_an_end(void **state) {
-    (void)state;
+UNIT_TEST(templates_without_an_end) {
     train_use_template(model, "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}"
                               "{% if add_generation_prompt %}a: {% endif %}");
     const ht_sample s = expect(
@@ -160,8 +153,7 @@ static const char tools_line[] =
     "{\"role\": \"assistant\", \"content\": \"It rains.\"}],"
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"rain\"}}], \"parallel_tool_calls\": false}";
 
-static void calls_of_tools(void **state) {
-    (void)state;
+UNIT_TEST(calls_of_tools) {
     train_use_template(
         model, "{% for t in tools %}{{ t.function.name }};{% endfor %}{% for m in messages %}" START "{{ m.role }}\n"
                "{{ m.content }}{% for c in m.tool_calls %}<call>{{ c.function.name }} {{ c.function.arguments.at }}{% "
@@ -172,8 +164,7 @@ static void calls_of_tools(void **state) {
 }
 
 /* Results of tools within the answer's turn: calls are learned as far as the model writes them. */
-static void results_within_a_turn(void **state) {
-    (void)state;
+UNIT_TEST(results_within_a_turn) {
     train_use_template(model, "{% for m in messages %}{% if m.role == 'user' %}" START "user\n{{ m.content }}" END
                               "\n" START "model\n"
                               "{% elif m.role == 'tool' %}<result>{{ m.content }}</result>{% else %}"
@@ -186,8 +177,7 @@ static void results_within_a_turn(void **state) {
 }
 
 /* What a tool said ends differently once an answer follows: the prompt parts from the whole there, before the answer. */
-static void prompts_that_part_before_the_answer(void **state) {
-    (void)state;
+UNIT_TEST(prompts_that_part_before_the_answer) {
     train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n"
                               "{% for c in m.tool_calls %}<call>{{ c.function.name }}{% endfor %}{{ m.content }}"
                               "{% if m.role == 'tool' and not loop.last %}{{ '\n' }}{% endif %}" END "\n{% endfor %}"
@@ -198,20 +188,17 @@ static void prompts_that_part_before_the_answer(void **state) {
     assert_true(s.prompt_differs && !s.answer_lost);
 }
 
-static void templates_without_calls(void **state) {
-    (void)state;
+UNIT_TEST(templates_without_calls) {
     ht_sample s;
-    ht_error err = {0};
     train_use_template(model, chatml);
-    assert_int_equal(ht_sample_read(model, tools_line, strlen(tools_line), &none, &s, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "leaves out the `tool_calls` of message 1"));
+    assert_fails(HT_ERR_UNSUPPORTED, "leaves out the `tool_calls` of message 1", ht_sample_read, model, tools_line,
+                 strlen(tools_line), &none, &s);
 }
 
 /* ---- ends ---- */
 
 /* The model ends its turn by opening the next one. */
-static void ends_that_open_the_next_turn(void **state) {
-    (void)state;
+UNIT_TEST(ends_that_open_the_next_turn) {
     train_use_template(model, "{% for m in messages %}{% if m.role == 'assistant' %}a{% else %}" END "{% endif %}"
                               "{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}");
     const ht_sample s = expect(turns, &answers, END "Be brief" END "a?a[b." END "]c?a[d.]");
@@ -219,8 +206,7 @@ static void ends_that_open_the_next_turn(void **state) {
 }
 
 /* The last answer's channel is another one than that of an answer in a history, and nothing tells where that ends. */
-static void answers_that_cannot_be_found(void **state) {
-    (void)state;
+UNIT_TEST(answers_that_cannot_be_found) {
     train_use_template(model, "{% for m in messages %}({{ m.role[0] }}{% if m.role == 'assistant' %}-"
                               "{% if loop.last %}end: {{ m.content }}" END "{% else %}{{ m.content }}{% endif %}"
                               "{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}(a"
@@ -232,8 +218,7 @@ static void answers_that_cannot_be_found(void **state) {
 /* ---- thoughts ---- */
 
 /* The prompt opens the thoughts, which answers in a history are written without. */
-static void prompts_that_no_answer_begins_with(void **state) {
-    (void)state;
+UNIT_TEST(prompts_that_no_answer_begins_with) {
     train_use_template(model,
                        "{% for m in messages %}" START "{{ m.role }}\n{{ m.content.split('</think>') | last }}" END
                        "{% endfor %}{% if add_generation_prompt %}" START "assistant\n<think>\n{% endif %}");
@@ -252,8 +237,7 @@ static const char thinking[] =
     "{% if add_generation_prompt %}" START "assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n"
     "{% endif %}{% endif %}";
 
-static void thoughts_that_a_history_leaves_out(void **state) {
-    (void)state;
+UNIT_TEST(thoughts_that_a_history_leaves_out) {
     train_use_template(model, thinking);
     ht_sample s = expect(turns, &answers,
                          START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
@@ -270,8 +254,7 @@ static void thoughts_that_a_history_leaves_out(void **state) {
 }
 
 /* An answer that begins as the opened thoughts do: all of it is learned. */
-static void answers_that_begin_as_thoughts_do(void **state) {
-    (void)state;
+UNIT_TEST(answers_that_begin_as_thoughts_do) {
     train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n{{ m.content }}" END
                               "{% endfor %}{% if add_generation_prompt %}" START "assistant\n<think>\n{% endif %}");
     static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
@@ -283,8 +266,7 @@ static void answers_that_begin_as_thoughts_do(void **state) {
 }
 
 /* The beginning of the conversation is refused, the whole is not. */
-static void beginnings_that_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(beginnings_that_are_refused) {
     train_use_template(model, "{% if not messages | selectattr('role', 'equalto', 'user') | list %}"
                               "{{ raise_exception('no question') }}{% endif %}{% for m in messages %}" START
                               "{{ m.role }}\n{{ m.content }}" END "{% endfor %}{% if add_generation_prompt %}" START
@@ -300,8 +282,7 @@ static void beginnings_that_are_refused(void **state) {
 }
 
 /* Thoughts of the last answer, or what is said beside a call: told of. */
-static void parts_that_are_left_out(void **state) {
-    (void)state;
+UNIT_TEST(parts_that_are_left_out) {
     train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n{% if m.tool_calls %}<call>"
                               "{{ m.tool_calls[0].function.name }}{% else %}{{ m.content }}{% endif %}" END
                               "{% endfor %}{% if add_generation_prompt %}" START "assistant\n{% endif %}");
@@ -330,14 +311,12 @@ static void parts_that_are_left_out(void **state) {
     assert_true(s.history_differs);
     s = expect(beside, &answers, START "user\na" END START "assistant\n[<call>f" END "]");
     assert_true(s.history_differs && !s.answer_lost);
-    ht_error err = {0};
-    assert_int_equal(ht_sample_read(model, second, strlen(second), &none, &s, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "leaves out the `tool_calls` of message 1 but for the first"));
+    assert_fails(HT_ERR_UNSUPPORTED, "leaves out the `tool_calls` of message 1 but for the first", ht_sample_read,
+                 model, second, strlen(second), &none, &s);
 }
 
 /* Behind a later question, the prompts of all steps before it are written differently from their beginnings on. */
-static void thoughts_of_several_steps(void **state) {
-    (void)state;
+UNIT_TEST(thoughts_of_several_steps) {
     train_use_template(model, thinking);
     static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a?\"},"
                                "{\"role\": \"assistant\", \"content\": \"call\", \"reasoning_content\": \"hm\"%s},"
@@ -361,8 +340,7 @@ static void thoughts_of_several_steps(void **state) {
 
 /* ---- the ids are those of generation ---- */
 
-static void prompts_are_those_of_generation(void **state) {
-    (void)state;
+UNIT_TEST(prompts_are_those_of_generation) {
     train_use_template(model, chatml);
     ht_sample s;
     free(train_marked(model, turns, &last, &s));
@@ -385,8 +363,7 @@ static void prompts_are_those_of_generation(void **state) {
 
 /* ---- other forms ---- */
 
-static void prompt_and_completion(void **state) {
-    (void)state;
+UNIT_TEST(prompt_and_completion) {
     train_use_template(model, chatml);
     static const char line[] = "{\"prompt\": \"a?\", \"completion\": \"b.\", \"source\": 7}";
     ht_sample s = expect(line, &answers, START "user\na?" END "\n" START "assistant\n[b." END "]\n");
@@ -400,8 +377,7 @@ static void prompt_and_completion(void **state) {
     expect("{\"prompt\": \"a\", \"completion\": \"b" END "\"}", &answers, "a[b" END "]");
 }
 
-static void texts(void **state) {
-    (void)state;
+UNIT_TEST(texts) {
     ht_sample s = expect("{\"text\": \"the end\"}", &answers, "the[ end<|endoftext|>]");
     assert_int_equal(s.form, HT_SAMPLE_TEXT);
     assert_true(s.learns_stop);
@@ -410,8 +386,7 @@ static void texts(void **state) {
     assert_int_equal(s.n_learned, 0);
 }
 
-static void ids_and_labels(void **state) {
-    (void)state;
+UNIT_TEST(ids_and_labels) {
     /* Of the alphabet, 0 is "!". */
     ht_sample s =
         expect("{\"input_ids\": [0, 1, 2, 271], \"labels\": [-100, -100, 2, 271]}", &answers, "!\"[#" END "]");
@@ -426,8 +401,7 @@ static void ids_and_labels(void **state) {
     char line[128];
     int32_t *e;
     size_t n;
-    ht_error err;
-    assert_int_equal(ht_tokenizer_encode(model->tokenizer, "\xC3\xA9", 2, 0, &e, &n, &err), HT_OK);
+    assert_works(ht_tokenizer_encode, model->tokenizer, "\xC3\xA9", 2, 0, &e, &n);
     assert_int_equal(n, 2);
     snprintf(line, sizeof line, "{\"input_ids\": [0, %d, %d], \"labels\": [-100, -100, %d]}", e[0], e[1], e[1]);
     expect(line, &answers, "![\xC3\xA9]");
@@ -436,8 +410,7 @@ static void ids_and_labels(void **state) {
 
 /* ---- what is no sample ---- */
 
-static void bad_lines(void **state) {
-    (void)state;
+UNIT_TEST(bad_lines) {
     train_use_template(model, chatml);
     static const struct {
         const char *line;
@@ -494,33 +467,28 @@ static void bad_lines(void **state) {
     }
 }
 
-static void what_a_model_lacks(void **state) {
-    (void)state;
+UNIT_TEST(what_a_model_lacks) {
     ht_sample s;
-    ht_error err = {0};
     train_use_template(model, NULL);
-    assert_int_equal(ht_sample_read(model, turns, strlen(turns), &answers, &s, &err), HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "no chat template"));
+    assert_fails(HT_ERR_UNSUPPORTED, "no chat template", ht_sample_read, model, turns, strlen(turns), &answers, &s);
     train_use_template(model, "{{ raise_exception('Roles must alternate') }}");
-    assert_int_equal(ht_sample_read(model, turns, strlen(turns), &answers, &s, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "Roles must alternate"));
+    assert_fails(HT_ERR_ARGUMENT, "Roles must alternate", ht_sample_read, model, turns, strlen(turns), &answers, &s);
     train_use_template(model, chatml);
     ht_tokenizer *const t = model->tokenizer;
     model->tokenizer = NULL;
     model->no_tokenizer = "has no tokenizer";
     static const char *const lines[] = {turns, "{\"text\": \"a\"}", "{\"prompt\": \"a\", \"completion\": \"b\"}"};
     for (int i = 0; i < 3; i++)
-        assert_int_equal(ht_sample_read(model, lines[i], strlen(lines[i]), &answers, &s, &err), HT_ERR_UNSUPPORTED);
+        assert_fails(HT_ERR_UNSUPPORTED, "", ht_sample_read, model, lines[i], strlen(lines[i]), &answers, &s);
     static const char ids[] = "{\"input_ids\": [1, 2]}";
-    assert_int_equal(ht_sample_read(model, ids, strlen(ids), &answers, &s, &err), HT_OK);
+    assert_works(ht_sample_read, model, ids, strlen(ids), &answers, &s);
     assert_int_equal(s.n_learned, 1);
     ht_sample_free(&s);
     model->tokenizer = t;
 }
 
 /* A vocabulary larger than the model. */
-static void tokens_that_the_model_lacks(void **state) {
-    (void)state;
+UNIT_TEST(tokens_that_the_model_lacks) {
     ht_sample s;
     ht_error err = {0};
     static const char line[] = "{\"text\": \"a\"}";
@@ -535,14 +503,12 @@ static bool refuse(const char *text, size_t n, bool learned, void *user) {
     return ++*(int *)user < 2;
 }
 
-static void pieces_may_be_refused(void **state) {
-    (void)state;
+UNIT_TEST(pieces_may_be_refused) {
     train_use_template(model, chatml);
     ht_sample s;
-    ht_error err = {0};
     int calls = 0;
     free(train_marked(model, turns, &answers, &s));
-    assert_int_equal(ht_sample_pieces(model, &s, refuse, &calls, &err), HT_ERR_CANCELLED);
+    assert_fails(HT_ERR_CANCELLED, "", ht_sample_pieces, model, &s, refuse, &calls);
     assert_int_equal(calls, 2);
     ht_sample_free(&s);
 }

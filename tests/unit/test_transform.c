@@ -27,9 +27,7 @@ static int cube(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int 
     return 2;
 }
 
-static void a_function_is_called_once(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(a_function_is_called_once) {
     int calls = 0;
     const ht_function f = {cube, &calls};
     ht_array *x = number(s, 3), *out[2], *grad[1];
@@ -45,7 +43,6 @@ static void a_function_is_called_once(void **state) {
     assert_int_equal(ht_jvp(s, &f, &x, &tangent, 1, out, moved, 2), 2);
     assert_float_equal(value_of(s, moved[0]), 54, 0);
     assert_float_equal(value_of(s, moved[1]), 4, 0);
-    ht_scope_free(s);
 }
 
 /* The derivative of the function that `user` is. */
@@ -81,8 +78,7 @@ static void expect_refusal(const ht_function *f, ht_array *x, ht_scope *s, int r
     test_expect_error(s, NULL, text);
 }
 
-static void failures_are_the_scopes(void **state) {
-    (void)state;
+UNIT_TEST(failures_are_the_scopes) {
     ht_function f = {fails, (void *)(uintptr_t) "the user's own words"};
     ht_scope *s = ht_scope_new(test_stream);
     expect_refusal(&f, number(s, 1), s, 4, "the user's own words");
@@ -147,8 +143,7 @@ static int use_both(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, 
     return 1;
 }
 
-static void a_gradient_may_be_the_users(void **state) {
-    (void)state;
+UNIT_TEST(a_gradient_may_be_the_users) {
     own_gradient own = {0};
     ht_scope *s = ht_scope_new(test_stream);
     const ht_function f = {use_both, &own};
@@ -217,8 +212,7 @@ static size_t gradients_and_peak(bool checkpointed, bool backwards, float *grads
     return peak;
 }
 
-static void a_checkpoint_saves_memory_and_changes_nothing(void **state) {
-    (void)state;
+UNIT_TEST(a_checkpoint_saves_memory_and_changes_nothing) {
     float plain[LAYERS + 1], saved[LAYERS + 1];
     for (int backwards = 0; backwards < 2; backwards++) {
         size_t whole = gradients_and_peak(false, backwards, plain), less = gradients_and_peak(true, backwards, saved);
@@ -239,14 +233,11 @@ static int deep(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int 
     return 1;
 }
 
-static void deep_graphs_are_differentiated_without_recursion(void **state) {
-    (void)state;
-    ht_scope *s = ht_scope_new(test_stream);
+SCOPE_TEST(deep_graphs_are_differentiated_without_recursion) {
     const ht_function f = {deep, NULL};
     ht_array *x = number(s, 1), *grad[1];
     assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
     assert_float_equal(value_of(s, grad[0]), DEEP + 1, 0);
-    ht_scope_free(s);
 }
 
 /* ---- compiled functions ---- */
@@ -255,8 +246,7 @@ static int call_compiled(ht_scope *s, ht_array *const *in, int n_in, ht_array **
     return ht_compiled_call(s, user, in, n_in, out, max_out);
 }
 
-static void compiling_and_differentiating_go_together(void **state) {
-    (void)state;
+UNIT_TEST(compiling_and_differentiating_go_together) {
     ht_error err;
     int calls = 0;
     ht_compiled *inner, *outer;
@@ -293,8 +283,7 @@ static int looks_at_values(ht_scope *s, ht_array *const *in, int n_in, ht_array 
     return -1;
 }
 
-static void a_compiled_function_must_not_look_at_values(void **state) {
-    (void)state;
+UNIT_TEST(a_compiled_function_must_not_look_at_values) {
     ht_error err;
     ht_compiled *compiled;
     ht_function f = {looks_at_values, NULL};

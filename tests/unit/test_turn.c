@@ -1,5 +1,5 @@
 /* Turns: one at a time, in the order of arrival, given up by those that are cancelled. */
-#include "backends/turn.h"
+#include "backends/calls.h"
 #include "support/test.h"
 
 #include <time.h>
@@ -44,8 +44,7 @@ static void start(worker *workers, ht_turns *t, int *n_done) {
     }
 }
 
-static void turns_come_in_order(void **state) {
-    (void)state;
+UNIT_TEST(turns_come_in_order) {
     for (int round = 0; round < test_cases(20, 2000); round++) {
         ht_turns t;
         worker workers[THREADS];
@@ -67,20 +66,18 @@ static void turns_come_in_order(void **state) {
     }
 }
 
-static void a_thread_has_one_turn(void **state) {
-    (void)state;
+UNIT_TEST(a_thread_has_one_turn) {
     ht_turns t;
-    ht_error err = {0};
     ht_cancel requested = {0};
     ht_turns_init(&t);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(ht_turns_enter(&t, NULL, &err), HT_OK);
-        assert_int_equal(ht_turns_enter(&t, NULL, &err), HT_ERR_ARGUMENT);
+        assert_works(ht_turns_enter, &t, NULL);
+        assert_fails(HT_ERR_ARGUMENT, "", ht_turns_enter, &t, NULL);
         ht_turns_leave(&t);
     }
     ht_cancel_request(&requested);
-    assert_int_equal(ht_turns_enter(&t, &requested, &err), HT_ERR_CANCELLED);
-    assert_int_equal(ht_turns_enter(&t, NULL, &err), HT_OK);
+    assert_fails(HT_ERR_CANCELLED, "", ht_turns_enter, &t, &requested);
+    assert_works(ht_turns_enter, &t, NULL);
     ht_turns_leave(&t);
     ht_turns_free(&t);
 }

@@ -1,9 +1,9 @@
 /* Every byte-pair vocabulary of the package that scripts/fetch-test-models unpacks: the texts (.inp) and ids (.out) that
- * stand beside it, and the tokens that end thoughts in it. Skipped without HEARTH_TEST_MODELS. */
+ * stand beside it, and the tokens that end reasoning in it. Skipped without HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "base/text.h"
 #include "chat/response.h"
-#include "generate/thought_end.h"
+#include "generate/thinking_budget.h"
 #include "support/test.h"
 #include "tokenizer/token_trie.h"
 
@@ -105,7 +105,7 @@ static void follows_the_package(void **state) {
     ht_tokenizer_free(t);
 }
 
-/* ---- ends of thoughts ---- */
+/* ---- ends of reasoning ---- */
 
 static void append_tokens(ht_text *text, const ht_tokenizer *t, const int32_t *ids, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -123,18 +123,18 @@ static void append_tokens(ht_text *text, const ht_tokenizer *t, const int32_t *i
 
 /* The tokens spell what is missing of an end, no byte more: no space before it, as some tokenizers begin texts. */
 static void check_end(ht_model *m, const ht_reasoning_format *format, const ht_reasoning_position *place) {
-    static const ht_thought_blanks blanks = {"\n", "\n\n"};
+    static const ht_reasoning_blanks blanks = {"\n", "\n\n"};
     const bool is_token = ht_tokenizer_find(m->tokenizer, format->close) >= 0;
     const size_t begun = is_token || place->is_title ? 0 : place->closing_bytes;
     ht_text expected = {0}, found = {0};
-    ht_thought_end end;
+    ht_reasoning_end end;
     ht_error err = {0};
     if (place->is_title) ht_text_append_str(&expected, format->title + place->title_bytes);
     if (!begun) ht_text_append_str(&expected, blanks.before);
     ht_text_append_str(&expected, format->close + begun);
     const size_t mark_end = expected.len;
     ht_text_append_str(&expected, blanks.behind);
-    if (ht_thought_end_write(m, format, &blanks, place, &end, &err)) fail_msg("%s", err.message);
+    if (ht_reasoning_end_write(m, format, &blanks, place, &end, &err)) fail_msg("%s", err.message);
     append_tokens(&found, m->tokenizer, end.id, end.n);
     assert_string_equal(found.data, expected.data);
     if (is_token) assert_int_equal(end.id[end.n_before], ht_tokenizer_find(m->tokenizer, format->close));
@@ -144,12 +144,12 @@ static void check_end(ht_model *m, const ht_reasoning_format *format, const ht_r
     ht_text_clear(&found);
     append_tokens(&found, m->tokenizer, end.id, end.n_mark - 1);
     assert_true(found.len < mark_end);
-    ht_thought_end_free(&end);
+    ht_reasoning_end_free(&end);
     ht_text_discard(&found);
     ht_text_discard(&expected);
 }
 
-static void writes_ends_of_thoughts(void **state) {
+static void writes_ends_of_reasoning(void **state) {
     static const char *const sources[] = {"", "<|channel>", "[THINK]", "</seed:think>"};
     ht_tokenizer *t = load(*state);
     ht_model m = {.tokenizer = t};
@@ -176,7 +176,7 @@ int main(void) {
     struct CMUnitTest tests[2 * COUNT];
     for (int i = 0; i < COUNT; i++) {
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(follows_the_package, &all[i]);
-        tests[COUNT + i] = (struct CMUnitTest)cmocka_unit_test_prestate(writes_ends_of_thoughts, &all[i]);
+        tests[COUNT + i] = (struct CMUnitTest)cmocka_unit_test_prestate(writes_ends_of_reasoning, &all[i]);
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

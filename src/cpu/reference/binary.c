@@ -110,14 +110,14 @@ static int64_t power_of(bool s, int64_t base, int64_t exponent) {
     return (int64_t)result;
 }
 
-FLOATING(power, ht_pow_f32(a, b), v1d_pow(a, b))
+FLOATING(power, ht_pow_f32(a, b), ht_pow_f64(a, b))
 INTEGER(power, power_of(s, a, b))
 BINARY(power, power_f32, power_f64, power_int, NULL)
 
-FLOATING(logaddexp, ht_logaddexp_f32(a, b), v1d_logaddexp(a, b))
+FLOATING(logaddexp, ht_logaddexp_f32(a, b), ht_logaddexp_f64(a, b))
 BINARY(logaddexp, logaddexp_f32, logaddexp_f64, NULL, NULL)
 
-FLOATING(arctan2, ht_atan2_f32(a, b), v1d_atan2(a, b))
+FLOATING(arctan2, ht_atan2_f32(a, b), ht_atan2_f64(a, b))
 BINARY(arctan2, arctan2_f32, arctan2_f64, NULL, NULL)
 
 /* ---- comparisons and logic ---- */

@@ -2,17 +2,7 @@
 
 #include "cpu/element.h"
 
-static float same_f32(float x) { return x; }
-static double same_f64(double x) { return x; }
-static uint8_t same_u8(uint8_t x) { return x; }
-static uint16_t same_u16(uint16_t x) { return x; }
-static uint32_t same_u32(uint32_t x) { return x; }
-static uint64_t same_u64(uint64_t x) { return x; }
-static int8_t same_i8(int8_t x) { return x; }
-static int16_t same_i16(int16_t x) { return x; }
-static int32_t same_i32(int32_t x) { return x; }
-static int64_t same_i64(int64_t x) { return x; }
-
+#define SAME(x)       (x)
 #define SUM(a, b)     ((a) + (b))
 #define PRODUCT(a, b) ((a) * (b))
 #define LESS(a, b)    ((a) < (b) ? (a) : (b))
@@ -52,17 +42,17 @@ static int64_t same_i64(int64_t x) { return x; }
 
 FLOATS(combine_f16, uint16_t, ht_f16_to_f32, ht_f32_to_f16)
 FLOATS(combine_bf16, uint16_t, ht_bf16_to_f32, ht_f32_to_bf16)
-FLOATS(combine_f32, float, same_f32, same_f32)
-FLOATS(combine_f64, double, same_f64, same_f64)
-UNSIGNED(combine_u8, uint8_t, uint32_t, same_u8)
-UNSIGNED(combine_u16, uint16_t, uint32_t, same_u16)
-UNSIGNED(combine_u32, uint32_t, uint32_t, same_u32)
-UNSIGNED(combine_u64, uint64_t, uint64_t, same_u64)
-SIGNED(combine_i8, int8_t, same_i8)
-SIGNED(combine_i16, int16_t, same_i16)
-SIGNED(combine_i32, int32_t, same_i32)
-SIGNED(combine_i64, int64_t, same_i64)
-FAMILY(combine_bool, BY_MODE(uint8_t, same_u8, (uint8_t), EITHER, BOTH, BOTH, EITHER))
+FLOATS(combine_f32, float, SAME, SAME)
+FLOATS(combine_f64, double, SAME, SAME)
+UNSIGNED(combine_u8, uint8_t, uint32_t, SAME)
+UNSIGNED(combine_u16, uint16_t, uint32_t, SAME)
+UNSIGNED(combine_u32, uint32_t, uint32_t, SAME)
+UNSIGNED(combine_u64, uint64_t, uint64_t, SAME)
+SIGNED(combine_i8, int8_t, SAME)
+SIGNED(combine_i16, int16_t, SAME)
+SIGNED(combine_i32, int32_t, SAME)
+SIGNED(combine_i64, int64_t, SAME)
+FAMILY(combine_bool, BY_MODE(uint8_t, SAME, (uint8_t), EITHER, BOTH, BOTH, EITHER))
 
 #define PUT(type)                                                                                                      \
     for (int64_t i = 0; i < n; i++)                                                                                    \
@@ -79,27 +69,22 @@ static void put(size_t bytes, void *to, int64_t to_stride, const int64_t *to_off
     }
 }
 
+typedef void combine_fn(ht_scatter_mode mode, void *to, int64_t to_stride, const int64_t *to_offset, const void *from,
+                        int64_t from_stride, int64_t n);
+
 void ht_combine(ht_scatter_mode mode, ht_dtype dtype, void *to, int64_t to_stride, const int64_t *to_offset,
                 const void *from, int64_t from_stride, int64_t n) {
     if (mode == HT_SCATTER_SET) {
         put(ht_dtype_bytes(dtype), to, to_stride, to_offset, from, from_stride, n);
         return;
     }
-    bool wraps = mode == HT_SCATTER_ADD || mode == HT_SCATTER_PROD;
-    switch (dtype) {
-    case HT_BOOL: combine_bool(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_F16: combine_f16(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_BF16: combine_bf16(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_F32: combine_f32(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_F64: combine_f64(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_U8: combine_u8(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_U16: combine_u16(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_U32: combine_u32(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_U64: combine_u64(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_I8: (wraps ? combine_u8 : combine_i8)(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_I16: (wraps ? combine_u16 : combine_i16)(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_I32: (wraps ? combine_u32 : combine_i32)(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    case HT_I64: (wraps ? combine_u64 : combine_i64)(mode, to, to_stride, to_offset, from, from_stride, n); break;
-    default: break;
-    }
+    static combine_fn *const of[HT_DTYPE_COUNT] = {
+        [HT_BOOL] = combine_bool, [HT_U8] = combine_u8,   [HT_U16] = combine_u16,   [HT_U32] = combine_u32,
+        [HT_U64] = combine_u64,   [HT_I8] = combine_i8,   [HT_I16] = combine_i16,   [HT_I32] = combine_i32,
+        [HT_I64] = combine_i64,   [HT_F16] = combine_f16, [HT_BF16] = combine_bf16, [HT_F32] = combine_f32,
+        [HT_F64] = combine_f64,
+    };
+    const bool wraps = mode == HT_SCATTER_ADD || mode == HT_SCATTER_PROD;
+    if (wraps && ht_dtype_is_signed(dtype)) dtype = (ht_dtype)(HT_U8 + (dtype - HT_I8)); /* of the same width */
+    of[dtype](mode, to, to_stride, to_offset, from, from_stride, n);
 }

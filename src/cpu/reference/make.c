@@ -1,43 +1,8 @@
-/* Array creation: copies, casts and fills. */
+/* Array creation: casts and fills. */
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
-
-#include <string.h>
-
-static void copy_span(const ht_call *call, const ht_strided_span *s) {
-    size_t bytes = ht_dtype_bytes(call->out.dtype);
-    char *out = (char *)call->out.data + s->offset[0] * (int64_t)bytes;
-    const char *in = (const char *)call->in[0].data + s->offset[1] * (int64_t)bytes;
-    if (s->stride[1] == 1) {
-        memcpy(out, in, (size_t)s->n * bytes);
-        return;
-    }
-    int64_t step = s->stride[1];
-    switch (bytes) {
-    case 1:
-        for (int64_t i = 0; i < s->n; i++) out[i] = in[i * step];
-        break;
-    case 2:
-        for (int64_t i = 0; i < s->n; i++)
-            ((uint16_t *)(void *)out)[i] = ((const uint16_t *)(const void *)in)[i * step];
-        break;
-    case 4:
-        for (int64_t i = 0; i < s->n; i++)
-            ((uint32_t *)(void *)out)[i] = ((const uint32_t *)(const void *)in)[i * step];
-        break;
-    default:
-        for (int64_t i = 0; i < s->n; i++)
-            ((uint64_t *)(void *)out)[i] = ((const uint64_t *)(const void *)in)[i * step];
-    }
-}
-
-ht_status ht_plain_copy(const ht_call *call, ht_error *err) {
-    (void)err;
-    ht_strided_elementwise(call, HT_GRAIN_CHEAP, copy_span);
-    return HT_OK;
-}
 
 static void cast_span(const ht_call *call, const ht_strided_span *s) {
     ht_dtype from = call->in[0].dtype, to = call->out.dtype;

@@ -6,17 +6,6 @@
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
 
-int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat) {
-    int64_t offset = 0;
-    for (int d = out->n_dims - 3; d >= 0; d--) {
-        int64_t index = flat % out->shape[d];
-        flat /= out->shape[d];
-        int own = d - (out->n_dims - v->n_dims);
-        if (own >= 0 && v->shape[own] != 1) offset += index * v->stride[own];
-    }
-    return offset;
-}
-
 ht_matmul_shape ht_matmul_shape_of(const ht_call *call) {
     const ht_view *a = &call->in[0], *b = &call->in[1], *out = &call->out;
     bool transposed = call->params && ((const ht_matmul_params *)call->params)->transpose_b;

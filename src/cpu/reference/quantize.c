@@ -38,9 +38,7 @@ static void encode_groups(void *arg, int64_t begin, int64_t end, int worker) {
 
 ht_status ht_plain_quantize(const ht_call *call, ht_error *err) {
     (void)err;
-    const ht_quantization *how = &((const ht_quantize_params *)call->params)->how;
-    int64_t n = ht_view_size(&call->in[0]) / how->group;
-    ht_pool_run(ht_call_pool(call), n, ht_row_grain(HT_GRAIN_PLAIN, how->group), encode_groups, (void *)call);
+    ht_run_rows(call, &call->in[0], ((const ht_quantize_params *)call->params)->how.group, encode_groups, call);
     return HT_OK;
 }
 
@@ -61,9 +59,7 @@ static void decode_groups(void *arg, int64_t begin, int64_t end, int worker) {
 
 ht_status ht_plain_dequantize(const ht_call *call, ht_error *err) {
     (void)err;
-    const ht_quantization *how = &((const ht_quantize_params *)call->params)->how;
-    int64_t n = ht_view_size(&call->out) / how->group;
-    ht_pool_run(ht_call_pool(call), n, ht_row_grain(HT_GRAIN_PLAIN, how->group), decode_groups, (void *)call);
+    ht_run_rows(call, &call->out, ((const ht_quantize_params *)call->params)->how.group, decode_groups, call);
     return HT_OK;
 }
 

@@ -216,9 +216,6 @@ ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
     if (!ht_dtype_is_float(in->dtype))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "softmax of %s is not defined; cast to a floating-point type first",
                        ht_dtype_name(in->dtype));
-    const int64_t n = ht_axis_view_of(in, ((const ht_along_params *)call->params)->behind).n, size = ht_view_size(in);
-    if (size > 0)
-        ht_pool_run(ht_call_pool(call), size / n, ht_row_grain(HT_GRAIN_PLAIN, n), softmax_lines,
-                    (void *)(uintptr_t)call);
+    ht_run_rows(call, in, ht_axis_view_of(in, ((const ht_along_params *)call->params)->behind).n, softmax_lines, call);
     return HT_OK;
 }

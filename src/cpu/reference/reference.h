@@ -21,8 +21,5 @@ typedef struct ht_matmul_shape {
 } ht_matmul_shape;
 ht_matmul_shape ht_matmul_shape_of(const ht_call *call);
 extern const ht_kernel ht_plain_matmul_kernel; /* ht_plain_matmul, without scratch */
-/* Element offset of an operand's matrix for result matrix `flat`; leading axes that are missing or of length 1
- * broadcast. */
-int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat);
 
 #endif

@@ -1,8 +1,9 @@
-/* Cumulative sums, products, minima and maxima along an axis. Floating point is accumulated in f64. */
+/* Cumulative sums, products, minima and maxima along an axis, and the recurrence. Floating point is accumulated in f64. */
 #include "cpu/axis_view.h"
 #include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 typedef double float_fn(double accumulator, double next);
@@ -64,9 +65,7 @@ static void scan_lines(void *arg, int64_t begin, int64_t end, int worker) {
 static ht_status run(const ht_call *call, double start, float_fn *floating, int_fn *integer) {
     const ht_view *x = &call->in[0];
     scan s = {call, ht_axis_view_of(x, ((const ht_scan_params *)call->params)->behind), start, floating, integer};
-    const int64_t size = ht_view_size(x);
-    if (size > 0)
-        ht_pool_run(ht_call_pool(call), size / s.along.n, ht_row_grain(HT_GRAIN_PLAIN, s.along.n), scan_lines, &s);
+    ht_run_rows(call, x, s.along.n, scan_lines, &s);
     return HT_OK;
 }
 
@@ -96,3 +95,29 @@ SCAN(cumprod, 1.0, prod_f64, prod_int)
 SCAN(cummax, (double)-INFINITY, max_f64, max_int)
 SCAN(cummin, (double)INFINITY, min_f64, min_int)
 SCAN(logcumsumexp, (double)-INFINITY, logsumexp_f64, NULL)
+
+/* First-order recurrence y_i = x_i + d_i * y_(i-1) along rows. */
+static void recurrence_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const ht_call *call = arg;
+    const ht_recurrence_params *p = call->params;
+    const ht_view *x = &call->in[0], *d = &call->in[1], *out = &call->out;
+    int last = x->n_dims - 1;
+    int64_t n = x->shape[last];
+    for (int64_t row = begin; row < end; row++) {
+        int64_t at = ht_view_offset(x, last, row), by = ht_view_offset(d, last, row);
+        double y = 0.0;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t i = p->reverse ? n - 1 - k : k;
+            double next = ht_get_f64(x->dtype, x->data, at + i * x->stride[last]);
+            y = k ? next + ht_get_f64(d->dtype, d->data, by + i * d->stride[last]) * y : next;
+            ht_set_f64(out->dtype, out->data, row * n + i, y);
+        }
+    }
+}
+
+ht_status ht_plain_recurrence(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_run_rows(call, &call->out, call->out.shape[call->out.n_dims - 1], recurrence_rows, call);
+    return HT_OK;
+}

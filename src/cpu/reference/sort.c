@@ -217,8 +217,7 @@ static void sort_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static ht_status run(sort_job j) {
-    const int64_t size = ht_view_size(&j.call->in[0]);
-    if (size) ht_pool_run(ht_call_pool(j.call), size / j.n, ht_row_grain(HT_GRAIN_PLAIN, j.n), sort_rows, &j);
+    ht_run_rows(j.call, &j.call->in[0], j.n, sort_rows, &j);
     return HT_OK;
 }
 

@@ -1,29 +1,40 @@
+/* Strided copies, and the kernels that are made of them: copies, concatenation and slice updates. */
 #include "cpu/reference/strided_copy.h"
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/elementwise.h"
+#include "cpu/reference/reference.h"
 #include "cpu/streaming_store.h"
 #include "cpu/strided_iterator.h"
+#include "device/params.h"
 
 #include <string.h>
 
-#define MOVE(type)                                                                                                     \
+#define MOVE(type, offset_of_i)                                                                                        \
     for (int64_t i = 0; i < n; i++)                                                                                    \
-        ((type *)(void *)to)[i * to_stride] = ((const type *)(const void *)from)[i * from_stride];                     \
+        ((type *)(void *)to)[i * to_stride] = ((const type *)(const void *)from)[i * from_stride + (offset_of_i)];     \
     return
+#define MOVE_BY_BYTES(offset_of_i)                                                                                     \
+    switch (bytes) {                                                                                                   \
+    case 1: MOVE(uint8_t, offset_of_i);                                                                                \
+    case 2: MOVE(uint16_t, offset_of_i);                                                                               \
+    case 4: MOVE(uint32_t, offset_of_i);                                                                               \
+    default: MOVE(uint64_t, offset_of_i);                                                                              \
+    }
 
 void ht_strided_copy_span(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, size_t bytes) {
     if (to_stride == 1) {
         ht_gather_elements(to, from, from_stride, n, bytes);
         return;
     }
-    switch (bytes) {
-    case 1: MOVE(uint8_t);
-    case 2: MOVE(uint16_t);
-    case 4: MOVE(uint32_t);
-    default: MOVE(uint64_t);
-    }
+    MOVE_BY_BYTES(0)
+}
+
+void ht_take_elements(char *to, int64_t to_stride, const char *from, int64_t from_stride, const int64_t *offset,
+                      int64_t n, size_t bytes) {
+    MOVE_BY_BYTES(offset[i])
 }
 
 typedef struct copy_job {
@@ -76,4 +87,49 @@ void ht_strided_copy(ht_pool *pool, const ht_view *to, const ht_view *from) {
     ht_strided_iterator_init(&job.iterator, 2, views);
     job.streaming = ht_use_streaming((size_t)job.iterator.size * job.bytes);
     if (job.iterator.size) ht_pool_run(pool, job.iterator.size, HT_GRAIN_CHEAP, copy_range, &job);
+}
+
+/* ---- kernels ---- */
+
+static void copy_call_span(const ht_call *call, const ht_strided_span *s) {
+    const int64_t bytes = (int64_t)ht_dtype_bytes(call->out.dtype);
+    ht_strided_copy_span((char *)call->out.data + s->offset[0] * bytes, 1,
+                         (const char *)call->in[0].data + s->offset[1] * bytes, s->stride[1], s->n, (size_t)bytes);
+}
+
+ht_status ht_plain_copy(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_strided_elementwise(call, HT_GRAIN_CHEAP, copy_call_span);
+    return HT_OK;
+}
+
+ht_status ht_plain_concatenate(const ht_call *call, ht_error *err) {
+    (void)err;
+    const int axis = ((const ht_axis_params *)call->params)->axis;
+    ht_view window = call->out;
+    if (ht_view_size(&window) == 0) return HT_OK;
+    for (int i = 0; i < call->n_in; i++) {
+        window.shape[axis] = call->in[i].shape[axis];
+        ht_strided_copy(ht_call_pool(call), &window, &call->in[i]);
+        window.data = (char *)window.data +
+                      window.shape[axis] * call->out.stride[axis] * (int64_t)ht_dtype_bytes(call->out.dtype);
+    }
+    return HT_OK;
+}
+
+/* An array with one window replaced. */
+ht_status ht_plain_slice_update(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_slice_params *p = call->params;
+    ht_view window = call->out;
+    int64_t offset = 0;
+    if (call->out.data != call->in[0].data) ht_strided_copy(ht_call_pool(call), &call->out, &call->in[0]);
+    for (int i = 0; i < window.n_dims; i++) {
+        offset += p->start[i] * window.stride[i];
+        window.stride[i] *= p->step[i];
+        window.shape[i] = call->in[1].shape[i];
+    }
+    window.data = (char *)window.data + offset * (int64_t)ht_dtype_bytes(window.dtype);
+    ht_strided_copy(ht_call_pool(call), &window, &call->in[1]);
+    return HT_OK;
 }

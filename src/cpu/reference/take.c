@@ -34,19 +34,6 @@ static void copy_span(void *arg, const ht_strided_span *s) {
                          s->n, job->bytes);
 }
 
-#define GATHER(type)                                                                                                   \
-    for (int64_t i = 0; i < n; i++) ((type *)(void *)to)[i] = ((const type *)(const void *)from)[offset[i]];           \
-    return
-
-static void gather_elements(char *to, const char *from, const int64_t *offset, int64_t n, size_t bytes) {
-    switch (bytes) {
-    case 1: GATHER(uint8_t);
-    case 2: GATHER(uint16_t);
-    case 4: GATHER(uint32_t);
-    default: GATHER(uint64_t);
-    }
-}
-
 enum { LINE = 64, MAX_PREFETCH_BYTES = 8 * LINE };
 
 /* Copies contiguous slices and prefetches the next one, whose random address the hardware prefetcher cannot predict. */
@@ -69,7 +56,7 @@ static void take_contiguous(const take_job *job, char *to, const char *from, con
 static void take_slices(const take_job *job, char *to, const char *from, const int64_t *offset, int64_t n) {
     const int64_t bytes = (int64_t)job->bytes;
     if (job->size == 1) {
-        gather_elements(to, from, offset, n, job->bytes);
+        ht_take_elements(to, 1, from, 0, offset, n, job->bytes);
         return;
     }
     if (job->iterator.n_dims == 1 && job->iterator.stride[1][0] == 1) {

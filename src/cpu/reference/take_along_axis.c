@@ -28,21 +28,6 @@ static char *at(const ht_view *v, int64_t offset) {
     return (char *)v->data + offset * (int64_t)ht_dtype_bytes(v->dtype);
 }
 
-#define TAKE(type)                                                                                                     \
-    for (int64_t i = 0; i < n; i++)                                                                                    \
-        ((type *)(void *)to)[i * step] = ((const type *)(const void *)from)[i * by + offsets[i]];                      \
-    return
-
-static void take(char *to, int64_t step, const char *from, int64_t by, const int64_t *offsets, int64_t n,
-                 size_t bytes) {
-    switch (bytes) {
-    case 1: TAKE(uint8_t);
-    case 2: TAKE(uint16_t);
-    case 4: TAKE(uint32_t);
-    default: TAKE(uint64_t);
-    }
-}
-
 /* Takes or puts elements of one span; offset and stride of values, index and x. */
 static void run_elements(along_axis_job *job, const int64_t offset[3], const int64_t stride[3], int64_t length) {
     int64_t offsets[CHUNK];
@@ -53,7 +38,7 @@ static void run_elements(along_axis_job *job, const int64_t offset[3], const int
         ht_read_indices(t, at(job->index, offset[1] + done * stride[1]), stride[1], n, offsets);
         if (!ht_resolve_indices(job->bounds, !ht_dtype_is_signed(t), n, offsets)) atomic_store(&job->outside, true);
         if (job->is_take)
-            take(values, stride[0], x, stride[2], offsets, n, ht_dtype_bytes(job->x.dtype));
+            ht_take_elements(values, stride[0], x, stride[2], offsets, n, ht_dtype_bytes(job->x.dtype));
         else /* put runs along the axis itself, where x has stride 0 */
             ht_combine(job->mode, job->x.dtype, x, 0, offsets, values, stride[0], n);
     }

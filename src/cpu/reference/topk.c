@@ -40,8 +40,6 @@ static void topk_rows(void *arg, int64_t begin, int64_t end, int worker) {
 ht_status ht_plain_top_k(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_view *x = &call->in[0];
-    int64_t n = x->shape[x->n_dims - 1];
-    if (ht_view_size(x) > 0)
-        ht_pool_run(ht_call_pool(call), ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), topk_rows, (void *)call);
+    ht_run_rows(call, x, x->shape[x->n_dims - 1], topk_rows, call);
     return HT_OK;
 }

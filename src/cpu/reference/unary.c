@@ -96,27 +96,27 @@ static double erfinv_f64_of(double x) {
 FLOATING(sqrt, sqrtf(x), sqrt(x))
 FLOATING(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
 FLOATING(reciprocal, 1.0f / x, 1.0 / x)
-FLOATING(exp, ht_exp_f32(x), v1d_exp(x))
-FLOATING_HALF(expm1, ht_expm1_half(x), ht_expm1_f32(x), v1d_expm1(x))
-FLOATING_HALF(log, ht_log_half(x), ht_log_f32(x), v1d_log(x))
-FLOATING_HALF(log2, ht_log2_half(x), ht_log2_f32(x), v1d_log2(x))
-FLOATING_HALF(log10, ht_log10_half(x), ht_log10_f32(x), v1d_log10(x))
-FLOATING(log1p, ht_log1p_f32(x), v1d_log1p(x))
-FLOATING_HALF(sin, ht_sin_half(x), ht_sin_f32(x), v1d_sin(x))
-FLOATING_HALF(cos, ht_cos_half(x), ht_cos_f32(x), v1d_cos(x))
-FLOATING_HALF(tan, ht_tan_half(x), ht_tan_f32(x), v1d_tan(x))
-FLOATING_HALF(arcsin, ht_asin_half(x), ht_asin_f32(x), v1d_asin(x))
-FLOATING_HALF(arccos, ht_acos_half(x), ht_acos_f32(x), v1d_acos(x))
-FLOATING_HALF(arctan, ht_atan_half(x), ht_atan_f32(x), v1d_atan(x))
-FLOATING_HALF(sinh, ht_sinh_half(x), ht_sinh_f32(x), v1d_sinh(x))
-FLOATING_HALF(cosh, ht_cosh_half(x), ht_cosh_f32(x), v1d_cosh(x))
-FLOATING(tanh, ht_tanh_f32(x), v1d_tanh(x))
+FLOATING(exp, ht_exp_f32(x), ht_exp_f64(x))
+FLOATING_HALF(expm1, ht_expm1_half(x), ht_expm1_f32(x), ht_expm1_f64(x))
+FLOATING_HALF(log, ht_log_half(x), ht_log_f32(x), ht_log_f64(x))
+FLOATING_HALF(log2, ht_log2_half(x), ht_log2_f32(x), ht_log2_f64(x))
+FLOATING_HALF(log10, ht_log10_half(x), ht_log10_f32(x), ht_log10_f64(x))
+FLOATING(log1p, ht_log1p_f32(x), ht_log1p_f64(x))
+FLOATING_HALF(sin, ht_sin_half(x), ht_sin_f32(x), ht_sin_f64(x))
+FLOATING_HALF(cos, ht_cos_half(x), ht_cos_f32(x), ht_cos_f64(x))
+FLOATING_HALF(tan, ht_tan_half(x), ht_tan_f32(x), ht_tan_f64(x))
+FLOATING_HALF(arcsin, ht_asin_half(x), ht_asin_f32(x), ht_asin_f64(x))
+FLOATING_HALF(arccos, ht_acos_half(x), ht_acos_f32(x), ht_acos_f64(x))
+FLOATING_HALF(arctan, ht_atan_half(x), ht_atan_f32(x), ht_atan_f64(x))
+FLOATING_HALF(sinh, ht_sinh_half(x), ht_sinh_f32(x), ht_sinh_f64(x))
+FLOATING_HALF(cosh, ht_cosh_half(x), ht_cosh_f32(x), ht_cosh_f64(x))
+FLOATING(tanh, ht_tanh_f32(x), ht_tanh_f64(x))
 FLOATING(erf, ht_erf_f32(x), erf(x))
 FLOATING(erfinv, ht_erfinv_f32(x), erfinv_f64_of(x))
-FLOATING(sigmoid, ht_sigmoid_f32(x), v1d_sigmoid(x))
-FLOATING(silu, ht_silu_f32(x), v1d_silu(x))
+FLOATING(sigmoid, ht_sigmoid_f32(x), ht_sigmoid_f64(x))
+FLOATING(silu, ht_silu_f32(x), ht_silu_f64(x))
 FLOATING(gelu, ht_gelu_f32(x), 0.5 * x * erfc(-x * 0.70710678118654752440)) /* sqrt(1 / 2) */
-FLOATING(gelu_tanh, ht_gelu_tanh_f32(x), v1d_gelu_tanh(x))
+FLOATING(gelu_tanh, ht_gelu_tanh_f32(x), ht_gelu_tanh_f64(x))
 FLOATING(floor, floorf(x), floor(x))
 FLOATING(ceil, ceilf(x), ceil(x))
 FLOATING(round, rintf(x), rint(x))
@@ -205,7 +205,8 @@ static void softcap_span(const ht_call *call, const ht_strided_span *s) {
     for (int64_t i = 0; i < s->n; i++) {
         int64_t a = s->offset[1] + i * s->stride[1], o = s->offset[0] + i;
         if (t == HT_F64)
-            ht_set_f64(t, call->out.data, o, (double)cap * v1d_tanh(ht_get_f64(t, call->in[0].data, a) / (double)cap));
+            ht_set_f64(t, call->out.data, o,
+                       (double)cap * ht_tanh_f64(ht_get_f64(t, call->in[0].data, a) / (double)cap));
         else
             ht_set_f32(t, call->out.data, o, cap * ht_tanh_f32(ht_get_f32(t, call->in[0].data, a) / cap));
     }

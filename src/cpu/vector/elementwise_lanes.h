@@ -3,7 +3,7 @@
 #ifndef HT_CPU_VECTOR_ELEMENTWISE_LANES_H
 #define HT_CPU_VECTOR_ELEMENTWISE_LANES_H
 
-#include "cpu/vector/math_lanes.h"
+#include "cpu/vector/math.h"
 
 #define HT_LANES_OF_ONE(name, expression)                                                                              \
     HT_INLINE v16f name##_lanes(v16f x, v16f p) {                                                                      \

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "cpu/call.h"
 #include "cpu/reference/reference.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/operand_packing.h"
 #include "cpu/vector/panel.h"
 #include "cpu/vector/vector.h"

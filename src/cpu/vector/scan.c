@@ -119,7 +119,6 @@ KERNEL(cummax, HT_OP_MAXIMUM, NULL, NULL)
 KERNEL(cummin, HT_OP_MINIMUM, NULL, NULL)
 
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]) {
-    HT_ISA_NAME(ht_vector_softmax)(kernels);
     kernels[HT_OP_CUMSUM].run = cumsum;
     kernels[HT_OP_CUMPROD].run = cumprod;
     kernels[HT_OP_CUMMAX].run = cummax;

@@ -9,7 +9,7 @@
  *              From f16 and bf16 bits: v16f_load_f16, v16f_load_f16_n, v16f_load_bf16, v16f_load_bf16_n
  *              v16f_load_quads(p0, p1, p2, p3): four lanes from each
  *   stores     v16f_store(p, v), v16f_store_n(p, v, n), v16f_store_f16 and v16f_store_bf16 likewise, to nearest even
- *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, rounded once
+ *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, v16f_fms(a, b, c) = a b - c, rounded once
  *   min, max   v16f_min(a, b) = a < b ? a : b, v16f_max(a, b) = a > b ? a : b: a NaN in either operand gives b
  *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n lanes;
  *              v16f_select(m, a, b) = m ? a : b
@@ -71,6 +71,10 @@ HT_INLINE v16f v16f_abs(v16f a) { return v16f_from_bits(v16i_and(v16f_bits(a), v
 HT_INLINE v16f v16f_with_sign(v16f a, v16f b) {
     return v16f_from_bits(v16i_or(v16f_bits(a), v16i_and(v16f_bits(b), v16i_set1(INT32_MIN))));
 }
+
+#if !defined(HT_ISA_avx512) && !defined(HT_ISA_YMM)
+HT_INLINE v16f v16f_fms(v16f a, v16f b, v16f c) { return v16f_neg(v16f_fnma(a, b, c)); }
+#endif
 
 /* bf16 bits of f32, to nearest even; NaN stays NaN, with its quiet bit set. */
 HT_INLINE v16i v16f_bf16_bits(v16f v) {

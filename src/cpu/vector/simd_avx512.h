@@ -46,6 +46,7 @@ HT_INLINE v16f v16f_mul(v16f a, v16f b) { return _mm512_mul_ps(a, b); }
 HT_INLINE v16f v16f_div(v16f a, v16f b) { return _mm512_div_ps(a, b); }
 HT_INLINE v16f v16f_fma(v16f a, v16f b, v16f c) { return _mm512_fmadd_ps(a, b, c); }
 HT_INLINE v16f v16f_fnma(v16f a, v16f b, v16f c) { return _mm512_fnmadd_ps(a, b, c); }
+HT_INLINE v16f v16f_fms(v16f a, v16f b, v16f c) { return _mm512_fmsub_ps(a, b, c); }
 HT_INLINE v16f v16f_sqrt(v16f a) { return _mm512_sqrt_ps(a); }
 HT_INLINE v16f v16f_min(v16f a, v16f b) { return _mm512_min_ps(a, b); }
 HT_INLINE v16f v16f_max(v16f a, v16f b) { return _mm512_max_ps(a, b); }

@@ -19,6 +19,11 @@ typedef struct m16 {
 #define HT_BINARY(name, type, out, op)                                                                                 \
     HT_INLINE out name(type x, type y) { return (out){op(x.a, y.a), op(x.b, y.b), op(x.c, y.c), op(x.d, y.d)}; }
 
+#define HT_TERNARY(name, op)                                                                                           \
+    HT_INLINE v16f name(v16f x, v16f y, v16f z) {                                                                      \
+        return (v16f){op(z.a, x.a, y.a), op(z.b, x.b, y.b), op(z.c, x.c, y.c), op(z.d, x.d, y.d)};                     \
+    }
+
 HT_INLINE m16 m16_first(int n) {
     const int32_t lanes[4] = {0, 1, 2, 3};
     int32x4_t lane = vld1q_s32(lanes);
@@ -94,14 +99,8 @@ HT_BINARY(v16f_mul, v16f, v16f, vmulq_f32)
 HT_BINARY(v16f_div, v16f, v16f, vdivq_f32)
 HT_UNARY(v16f_sqrt, v16f, v16f, vsqrtq_f32)
 HT_UNARY(v16f_round, v16f, v16f, vrndnq_f32)
-HT_INLINE v16f v16f_fma(v16f x, v16f y, v16f z) {
-    return (v16f){vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b), vfmaq_f32(z.c, x.c, y.c),
-                  vfmaq_f32(z.d, x.d, y.d)};
-}
-HT_INLINE v16f v16f_fnma(v16f x, v16f y, v16f z) {
-    return (v16f){vfmsq_f32(z.a, x.a, y.a), vfmsq_f32(z.b, x.b, y.b), vfmsq_f32(z.c, x.c, y.c),
-                  vfmsq_f32(z.d, x.d, y.d)};
-}
+HT_TERNARY(v16f_fma, vfmaq_f32) /* z + x y */
+HT_TERNARY(v16f_fnma, vfmsq_f32)
 
 HT_BINARY(v16f_lt, v16f, m16, vcltq_f32)
 HT_BINARY(v16f_gt, v16f, m16, vcgtq_f32)
@@ -213,5 +212,6 @@ HT_INLINE v16i v16i_choose_16(const int32_t table[16], v16i i) {
 
 #undef HT_UNARY
 #undef HT_BINARY
+#undef HT_TERNARY
 
 #endif

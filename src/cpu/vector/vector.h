@@ -12,21 +12,25 @@ void HT_ISA_NAME(ht_vector_rows)(ht_rows_fn *rows[HT_OP_COUNT]);     /* row-wise
 void HT_ISA_NAME(ht_vector_elementwise_rows)(ht_rows_fn *rows[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm_rows)(ht_rows_fn *rows[HT_OP_COUNT]);
 
-void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_logsumexp)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_softmax)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_norm_grad)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_rope)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_matmul)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_gather_qmm)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_sdpa_grad)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_lora)(ht_kernel kernels[HT_OP_COUNT]);
+/* Families in the order in which they set the table: later entries replace earlier ones. */
+#define HT_VECTOR_FAMILIES(X)                                                                                          \
+    X(elementwise)                                                                                                     \
+    X(copy)                                                                                                            \
+    X(reduce)                                                                                                          \
+    X(logsumexp)                                                                                                       \
+    X(softmax)                                                                                                         \
+    X(scan)                                                                                                            \
+    X(norm)                                                                                                            \
+    X(norm_grad)                                                                                                       \
+    X(rope)                                                                                                            \
+    X(matmul)                                                                                                          \
+    X(gather_qmm)                                                                                                      \
+    X(sdpa_grad)                                                                                                       \
+    X(sdpa)                                                                                                            \
+    X(attend)                                                                                                          \
+    X(lora)
+#define HT_DECLARE_FAMILY(name) void HT_ISA_NAME(ht_vector_##name)(ht_kernel kernels[HT_OP_COUNT]);
+HT_VECTOR_FAMILIES(HT_DECLARE_FAMILY)
 
 /* Copies x to row-contiguous `out`. */
 void HT_ISA_NAME(ht_vector_make_contiguous)(const ht_view *x, const ht_view *out, struct ht_device *d);

@@ -1,6 +1,6 @@
 /* Slots in llama-server's form: what is under way, and the prefix cache, saved, restored and erased. */
 #include "base/clock.h"
-#include "serve/llama/llama.h"
+#include "serve/endpoints.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const serve_field slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
-const serve_field *const serve_llama_slot_fields[] = {slot_fields, NULL};
+const serve_field serve_llama_slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
 
 /* ---- what is under way ---- */
 
@@ -19,7 +18,7 @@ bool serve_llama_slots(serve_call *c) {
     const ht_engine_statistics s = serve_models_statistics(c->server->models, &n_loaded, &bytes);
     const int32_t n = c->server->o.models.engine.sequences;
     char wanted[16];
-    const http_head *h = http_exchange_head(c->x);
+    const http_head *h = &http_exchange_request(c->x)->head;
     if (http_query_value(h->query, "fail_on_no_slot", wanted, sizeof wanted) && strcmp(wanted, "0") != 0 &&
         s.running >= n)
         return serve_fail(&c->failure, 503, NULL, "no slot is free: %d running, %d queued", (int)s.running,
@@ -151,7 +150,7 @@ static bool erase(serve_call *c, int number) {
 bool serve_llama_slot_action(serve_call *c) {
     char action[16] = "";
     int number = 0;
-    const http_head *h = http_exchange_head(c->x);
+    const http_head *h = &http_exchange_request(c->x)->head;
     if (!read_number(c, &number)) return false;
     (void)http_query_value(h->query, "action", action, sizeof action);
     const bool saves = strcmp(action, "save") == 0;

@@ -1,6 +1,5 @@
 /* Answers in Ollama's form: lines of a stream, each a JSON object, or the whole as one. */
 #include "base/clock.h"
-#include "serve/echo.h"
 #include "serve/ollama/ollama.h"
 
 #include <stdlib.h>
@@ -52,11 +51,9 @@ static ht_json *call_json(serve_answer *a, const serve_tool_call *call) {
 }
 
 /* Moves the log-probabilities that have come into a line. */
-static void set_logprobs(const serve_generation *g, serve_answer *a, ht_json *line) {
-    if (!g->logprobs || !ht_json_array_size(a->logprobs)) return;
-    ht_json_object_set(line, "logprobs", a->logprobs);
-    ht_json_decref(a->logprobs);
-    a->logprobs = ht_json_new_array();
+static void set_logprobs(serve_answer *a, ht_json *line) {
+    ht_json *come = serve_take_logprobs(a);
+    if (come) ht_json_object_set_new(line, "logprobs", come);
 }
 
 /* The ids of prompt and answer, with which another request goes on; the token that ended the answer is one of them. */
@@ -74,16 +71,15 @@ static void set_end(const serve_generation *g, const serve_answer *a, ht_json *l
     const serve_ollama *o = g->extra;
     const serve_usage u = serve_answer_usage(a);
     const ht_metrics *m = &a->metrics;
-    ht_json_object_set_new(line, "done_reason", ht_json_string(m->finish == HT_FINISH_LENGTH ? "length" : "stop"));
-    if (o->gives_context) ht_json_object_set_new(line, "context", context_json(g, a));
-    ht_json_object_set_new(line, "total_duration",
-                           ht_json_integer(serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin)));
-    ht_json_object_set_new(line, "load_duration",
-                           ht_json_integer(serve_ollama_nanoseconds(o->model_ready - g->c->begin)));
-    ht_json_object_set_new(line, "prompt_eval_count", ht_json_integer(u.prompt));
-    ht_json_object_set_new(line, "prompt_eval_duration", ht_json_integer(serve_ollama_nanoseconds(m->prefill_seconds)));
-    ht_json_object_set_new(line, "eval_count", ht_json_integer(u.generated));
-    ht_json_object_set_new(line, "eval_duration", ht_json_integer(serve_ollama_nanoseconds(m->decode_seconds)));
+    ht_json *end =
+        ht_json_pack("{ss so* sI sI sI sI sI sI}", "done_reason", m->finish == HT_FINISH_LENGTH ? "length" : "stop",
+                     "context", o->gives_context ? context_json(g, a) : NULL, "total_duration",
+                     serve_ollama_nanoseconds(ht_now_seconds() - g->c->begin), "load_duration",
+                     serve_ollama_nanoseconds(o->model_ready - g->c->begin), "prompt_eval_count", u.prompt,
+                     "prompt_eval_duration", serve_ollama_nanoseconds(m->prefill_seconds), "eval_count", u.generated,
+                     "eval_duration", serve_ollama_nanoseconds(m->decode_seconds));
+    ht_json_object_update(line, end);
+    ht_json_decref(end);
 }
 
 /* ---- whole answers ---- */
@@ -97,7 +93,7 @@ static ht_json *reply(serve_generation *g) {
         if (!a->call[i].cut) ht_json_array_append_new(calls, call_json(a, &a->call[i]));
     if (ht_json_array_size(calls)) ht_json_object_set(to, "tool_calls", calls);
     ht_json_decref(calls);
-    set_logprobs(g, a, line);
+    set_logprobs(a, line);
     set_end(g, a, line);
     return line;
 }
@@ -110,8 +106,8 @@ static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     if (p->part == HT_ANSWER_THINKING)
         ht_json_object_set_new(carrier(g, line), "thinking", ht_json_stringn(p->text, p->n));
     else
-        set_logprobs(g, a, line);
-    serve_send_line(g, line);
+        set_logprobs(a, line);
+    serve_send(g, NULL, line);
 }
 
 /* Calls are sent whole; one that the end has cut is none. */
@@ -120,7 +116,7 @@ static void send_call(serve_generation *g, serve_answer *a) {
     if (call->cut) return;
     ht_json *line = line_of(g, "", 0, false);
     ht_json_object_set_new(carrier(g, line), "tool_calls", ht_json_pack("[o]", call_json(a, call)));
-    serve_send_line(g, line);
+    serve_send(g, NULL, line);
 }
 
 static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
@@ -128,7 +124,7 @@ static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p
     case HT_ANSWER_TEXT:
     case HT_ANSWER_THINKING: send_piece(g, a, p); break;
     case HT_ANSWER_CALL_BEGIN:
-    case HT_ANSWER_CALL_ARGUMENTS: break;
+    case HT_ANSWER_CALL_ARGUMENTS:
     case HT_ANSWER_CALL: break;
     case HT_ANSWER_CALL_END: send_call(g, a); break;
     }
@@ -136,20 +132,16 @@ static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p
 
 static void answer_end(serve_generation *g, serve_answer *a) {
     ht_json *line = line_of(g, "", 0, true);
-    set_logprobs(g, a, line);
+    set_logprobs(a, line);
     set_end(g, a, line);
-    serve_send_line(g, line);
+    serve_send(g, NULL, line);
 }
 
-static void end(serve_generation *g) { (void)g; }
+static void discard_extra(void *extra) { free(((serve_ollama *)extra)->prompt.id); }
 
-static void fail(serve_generation *g, const serve_failure *f) {
-    serve_send_line(g, serve_failure_json(f, SERVE_OLLAMA, http_exchange_id(g->c->x)));
-}
-
-const serve_dialect serve_ollama_dialect = {.stream_type = "application/x-ndjson",
+const serve_dialect serve_ollama_dialect = {.extra_bytes = sizeof(serve_ollama),
+                                            .discard_extra = discard_extra,
+                                            .stream_type = "application/x-ndjson",
                                             .piece = piece,
                                             .answer_end = answer_end,
-                                            .end = end,
-                                            .fail = fail,
                                             .reply = reply};

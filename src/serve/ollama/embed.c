@@ -10,27 +10,25 @@ static const serve_field common_fields[] = {{"model", .is = SERVE_IS_TEXT},
                                             {"options", .is = SERVE_IS_OBJECT(serve_ollama_options)},
                                             {"keep_alive", .is = SERVE_IS_DURATION},
                                             {0}};
-static const serve_field embed_fields[] = {
+const serve_field serve_ollama_embed_fields[] = {
     {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .most = SERVE_MOST_INPUTS, .item = &serve_full_text}},
     {"truncate", .is = SERVE_IS_FLAG},
     {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
+    SERVE_MORE(common_fields),
     {0}};
-static const serve_field embeddings_fields[] = {{"prompt", .is = SERVE_IS_TEXT}, {0}};
-const serve_field *const serve_ollama_embed_fields[] = {embed_fields, common_fields, NULL},
-                         *const serve_ollama_embeddings_fields[] = {embeddings_fields, common_fields, NULL};
+const serve_field serve_ollama_embeddings_fields[] = {{"prompt", .is = SERVE_IS_TEXT}, SERVE_MORE(common_fields), {0}};
 
 /* ---- inputs that are too long ---- */
 
 /* The ids of a text as far as the context goes, as a list; *cut says that there were more. */
 static ht_json *cut_ids(serve_call *c, const char *text, bool *cut) {
-    int32_t *ids = NULL;
-    size_t n = 0;
+    serve_ids ids = {0};
     const size_t most = (size_t)ht_model_context(c->lease.model);
-    if (!serve_encode_text(c, text, true, "input", &ids, &n)) return NULL;
-    ht_json *list = ht_json_new_array();
-    *cut = *cut || n > most;
-    for (size_t i = 0; i < n && i < most; i++) ht_json_array_append_new(list, ht_json_integer(ids[i]));
-    ht_ids_free(ids);
+    const bool good = serve_ids_append_text(c, &ids, text, SERVE_BEGINS, "input");
+    ht_json *list = good ? ht_json_new_array() : NULL;
+    *cut = *cut || ids.n > most;
+    for (size_t i = 0; good && i < ids.n && i < most; i++) ht_json_array_append_new(list, ht_json_integer(ids.id[i]));
+    free(ids.id);
     return list;
 }
 

@@ -1,12 +1,69 @@
 /* Models in Ollama's form: lists of them, what each is, and what clients may not do to them. */
-#include "serve/capabilities.h"
-#include "serve/details.h"
 #include "serve/ollama/ollama.h"
 #include "serve/sampling.h"
+
+#include <hearth/template.h>
 
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- capabilities ---- */
+
+#define TOOL "weather_in_place"
+
+/* The text for a conversation of one question, with and without a tool, with thinking on or off; NULL: the template does not take it. */
+static char *render(const ht_chat_template *t, bool tool, bool thinks) {
+    static const char messages[] = "[{\"role\":\"user\",\"content\":\"Hello\"}]",
+                      tools[] =
+                          "[{\"type\":\"function\",\"function\":{\"name\":\"" TOOL "\",\"description\":\"Weather\","
+                          "\"parameters\":{\"type\":\"object\",\"properties\":{\"place\":{\"type\":\"string\","
+                          "\"description\":\"Place\"}},\"required\":[\"place\"]}}}]";
+    const char *flag = thinks ? "true" : "false";
+    const ht_template_variable variables[] = {{"messages", messages, sizeof messages - 1},
+                                              {"add_generation_prompt", "true", 4},
+                                              {"bos_token", "\"\"", 2},
+                                              {"eos_token", "\"\"", 2},
+                                              {"enable_thinking", flag, strlen(flag)},
+                                              {"thinking", flag, strlen(flag)},
+                                              {"tools", tools, sizeof tools - 1}};
+    const size_t n = sizeof variables / sizeof *variables;
+    char *text = NULL;
+    size_t length = 0;
+    if (ht_chat_template_render(t, variables, tool ? n : n - 1, &text, &length, NULL)) return NULL;
+    return text;
+}
+
+static bool writes_tools(const ht_chat_template *t) {
+    char *text = render(t, true, false);
+    const bool found = text && strstr(text, TOOL);
+    ht_text_free(text);
+    return found;
+}
+
+/* Whether the choice changes what is written; or thoughts are marked, by those models that think always. */
+static bool thinks(const ht_chat_template *t, const char *source) {
+    static const char *const marks[] = {"<think>", "</think>", "<|channel|>analysis", "<|channel>thought", "[THINK]"};
+    char *on = render(t, false, true), *off = render(t, false, false);
+    bool found = on && off && strcmp(on, off) != 0;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) found = found || strstr(source, marks[i]);
+    ht_text_free(on);
+    ht_text_free(off);
+    return found;
+}
+
+serve_capabilities serve_capabilities_of(const ht_tokenizer *t) {
+    serve_capabilities out = {0};
+    ht_chat_template *parsed = NULL;
+    const char *source = t ? ht_tokenizer_chat_template(t) : NULL;
+    out.insert = t && serve_has_infill(t);
+    if (!source || ht_chat_template_parse(source, strlen(source), "the chat template", &parsed, NULL)) return out;
+    out.template = true;
+    out.tools = ht_tokenizer_tool_template(t) || writes_tools(parsed);
+    out.thinking = thinks(parsed, source);
+    ht_chat_template_free(parsed);
+    return out;
+}
 
 /* ---- details ---- */
 
@@ -68,7 +125,7 @@ bool serve_ollama_tags(serve_call *c) {
     serve_model_name m;
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
         char changed[SERVE_OLLAMA_TIME];
-        const serve_details d = serve_details_of(c->server, &m);
+        const serve_details d = serve_models_details(c->server->models, &m);
         serve_ollama_time(m.created, changed);
         ht_json *one = model_json(&m, &d, d.file_bytes);
         ht_json_object_set_new(one, "modified_at", ht_json_string(changed));
@@ -83,7 +140,7 @@ bool serve_ollama_running(serve_call *c) {
     serve_model_name m;
     for (size_t i = 0; serve_models_name(c->server->models, i, &m); i++) {
         if (!m.loaded || m.alias_of || m.model) continue;
-        const serve_details d = serve_details_of(c->server, &m);
+        const serve_details d = serve_models_details(c->server->models, &m);
         ht_json *one = model_json(&m, &d, (int64_t)m.bytes);
         /* Models stay until another needs their memory, or they are told to go: no time is known. */
         ht_json_object_set_new(one, "expires_at", ht_json_string("9999-12-31T23:59:59Z"));
@@ -98,18 +155,12 @@ bool serve_ollama_running(serve_call *c) {
 /* ---- one model ---- */
 
 static const serve_field name_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"name", .is = SERVE_IS_TEXT}, {0}};
-static const serve_field show_fields[] = {{"verbose", .is = SERVE_IS_FLAG},
-                                          {"system", .class = SERVE_LACKED},
-                                          {"template", .class = SERVE_LACKED},
-                                          {"options", .class = SERVE_LACKED},
-                                          {0}};
-static const serve_field pull_fields[] = {{"stream", .class = SERVE_NOTED},
-                                          {"insecure", .class = SERVE_NOTED},
-                                          {"username", .class = SERVE_NOTED},
-                                          {"password", .class = SERVE_NOTED},
-                                          {0}};
-const serve_field *const serve_ollama_show_fields[] = {name_fields, show_fields, NULL},
-                         *const serve_ollama_pull_fields[] = {name_fields, pull_fields, NULL};
+const serve_field serve_ollama_show_fields[] = {SERVE_MORE(name_fields),
+                                                {"verbose", .is = SERVE_IS_FLAG},
+                                                SERVE_LACKED_FIELDS("system", "template", "options"),
+                                                {0}};
+const serve_field serve_ollama_pull_fields[] = {
+    SERVE_MORE(name_fields), SERVE_NOTED_FIELDS("stream", "insecure", "username", "password"), {0}};
 
 /* The name that the body has, by the present name of the member or the one before; NULL, with a failure: none. */
 static const char *read_name(serve_call *c) {
@@ -118,19 +169,6 @@ static const char *read_name(serve_call *c) {
     if (name && *name) return name;
     serve_fail(&c->failure, 400, "model", "\"model\" must be the name of a model");
     return NULL;
-}
-
-/* False, with a failure, for a checkpoint that is there and cannot be used. */
-static bool check_broken(serve_call *c, const char *name) {
-    const char *why = serve_models_broken(c->server->models, name);
-    return why ? serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", name, why) : true;
-}
-
-static bool find_model(serve_call *c, serve_model_name *m) {
-    const char *name = read_name(c);
-    if (!name) return false;
-    if (serve_models_find(c->server->models, name, m)) return true;
-    return check_broken(c, name) && serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", name);
 }
 
 static void set_number(ht_json *to, const char *group, const char *key, int64_t value) {
@@ -197,7 +235,7 @@ static ht_json *show_json(serve_call *c, const serve_model_name *m, const ht_mod
     ht_text parameters = {0}, file = {0};
     char changed[SERVE_OLLAMA_TIME];
     const char *own = t ? ht_tokenizer_chat_template(t) : NULL;
-    const serve_details d = serve_details_of(c->server, m);
+    const serve_details d = serve_models_details(c->server->models, m);
     write_parameters(&c->server->o, info, "", &parameters);
     ht_text_printf(&file, "# Written by the server for clients that show it.\nFROM %s\n",
                    m->model ? m->model : m->name);
@@ -225,7 +263,8 @@ bool serve_ollama_show(serve_call *c) {
     ht_model_info *info;
     ht_tokenizer *t = NULL;
     ht_error err = {0};
-    if (!find_model(c, &m)) return false;
+    const char *name = read_name(c);
+    if (!name || !serve_models_get(c->server->models, name, &m, &c->failure)) return false;
     model = m;
     if (m.model && !serve_models_find(c->server->models, m.model, &model)) model = m;
     const ht_status status = ht_model_info_read(model.path, &info, &err);
@@ -243,12 +282,12 @@ bool serve_ollama_pull(serve_call *c) {
     serve_model_name m;
     const char *name = read_name(c);
     if (!name) return false;
-    if (!serve_models_find(c->server->models, name, &m))
-        return check_broken(c, name) &&
-               serve_fail(&c->failure, 404, "model",
+    if (!serve_models_find(c->server->models, name, &m) && !serve_models_broken(c->server->models, name))
+        return serve_fail(&c->failure, 404, "model",
                           "\"%.128s\" not found; the server does not download models: run `hearth pull %.128s` on its "
                           "machine, and start it again with that model",
                           name, name);
+    if (!serve_models_get(c->server->models, name, &m, &c->failure)) return false;
     serve_reply_json(c->x, 200, ht_json_pack("{ss}", "status", "success"), SERVE_OLLAMA);
     return true;
 }

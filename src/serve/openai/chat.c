@@ -1,5 +1,4 @@
 /* Chat completions of OpenAI's interface. */
-#include "serve/echo.h"
 #include "serve/openai/openai.h"
 #include "serve/sampling.h"
 
@@ -8,22 +7,15 @@
 
 /* ---- members ---- */
 
-static const serve_field text_part[] = {{"text", .is = SERVE_IS_TEXT, .required = true}, {0}};
-static const serve_field *const of_text_part[] = {text_part, NULL};
-static const serve_kind parts[] = {{"text", of_text_part}, {0}};
+static const serve_kind parts[] = {{"text", SERVE_FIELDS({"text", .is = SERVE_IS_TEXT, .required = true})}, {0}};
 static const serve_shape part_shape = {.types = SERVE_JSON_OBJECT, .kinds = parts, .lenient = true};
 #define CONTENT                                                                                                        \
     { .types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .item = &part_shape }
 
-static const serve_field called_members[] = {
+static const serve_field called[] = {
     {"name", .is = SERVE_IS_TEXT, .required = true}, {"arguments", .is = {.types = 0}}, {0}};
-static const serve_field *const of_called[] = {called_members, NULL};
-static const serve_field call_members[] = {
-    {"id", .is = SERVE_IS_TEXT},
-    {"function", .is = {.types = SERVE_JSON_OBJECT, .members = of_called, .lenient = true}},
-    {0}};
-static const serve_field *const of_call[] = {call_members, NULL};
-static const serve_shape call_shape = {.types = SERVE_JSON_OBJECT, .members = of_call, .lenient = true};
+static const serve_shape call_shape =
+    SERVE_IS_PART(SERVE_FIELDS({"id", .is = SERVE_IS_TEXT}, {"function", .is = SERVE_IS_PART(called)}));
 
 /* A content of null is none, and not missing: the library tells the two apart. */
 static const serve_field said[] = {{"content", .is = CONTENT}, {0}};
@@ -35,34 +27,27 @@ static const serve_field answered[] = {{"content", .is = CONTENT},
                                        {"prefix", .is = SERVE_IS_FLAG},
                                        {0}};
 static const serve_field resulted[] = {{"content", .is = CONTENT}, {"tool_call_id", .is = SERVE_IS_TEXT}, {0}};
-static const serve_field *const of_said[] = {said, NULL}, *const of_answered[] = {answered, NULL},
-                                *const of_resulted[] = {resulted, NULL};
-static const serve_kind roles[] = {{"system", of_said},        {"developer", of_said}, {"user", of_said},
-                                   {"assistant", of_answered}, {"tool", of_resulted},  {0}};
+static const serve_kind roles[] = {{"system", said},        {"developer", said}, {"user", said},
+                                   {"assistant", answered}, {"tool", resulted},  {0}};
 static const serve_shape message_shape = {.types = SERVE_JSON_OBJECT, .kinds = roles, .tag = "role", .lenient = true};
 
-static const serve_field named_members[] = {{"name", .is = SERVE_IS_TEXT, .required = true}, {0}};
-static const serve_field *const of_named[] = {named_members, NULL};
-static const serve_field choice_members[] = {
-    {"function", .is = SERVE_IS_OBJECT(of_named)}, {"name", .is = SERVE_IS_TEXT}, {0}};
-static const serve_field *const of_choice[] = {choice_members, NULL};
-static const serve_field allowing_members[] = {
-    {"allowed_tools", .is = SERVE_IS_OBJECT(serve_allowed_fields), .required = true}, {0}};
-static const serve_field *const of_allowing[] = {allowing_members, NULL};
-static const serve_kind choice_kinds[] = {{"function", of_choice}, {"allowed_tools", of_allowing}, {0}};
+static const serve_field named[] = {{"name", .is = SERVE_IS_TEXT, .required = true}, {0}};
+static const serve_kind choice_kinds[] = {
+    {"function", SERVE_FIELDS({"function", .is = SERVE_IS_OBJECT(named)}, {"name", .is = SERVE_IS_TEXT})},
+    {"allowed_tools", SERVE_FIELDS({"allowed_tools", .is = SERVE_IS_OBJECT(serve_allowed_fields), .required = true})},
+    {0}};
 
 static const serve_field stream_members[] = {{"include_usage", .is = SERVE_IS_FLAG},
                                              {"continuous_usage_stats", .is = SERVE_IS_FLAG},
-                                             {"include_obfuscation", .class = SERVE_NOTED},
+                                             SERVE_NOTED_FIELDS("include_obfuscation"),
                                              {0}};
-static const serve_field *const of_stream[] = {stream_members, NULL};
 const serve_field serve_openai_stream_fields[] = {
-    {"stream", .is = SERVE_IS_FLAG}, {"stream_options", .is = SERVE_IS_OBJECT(of_stream)}, {0}};
+    {"stream", .is = SERVE_IS_FLAG}, {"stream_options", .is = SERVE_IS_OBJECT(stream_members)}, {0}};
 
 static const char *const modalities[] = {"text", NULL}; /* alone can be had */
 static const serve_shape modality_shape = SERVE_IS_WORD(modalities);
 
-static const serve_field chat_fields[] = {
+const serve_field serve_openai_chat_fields[] = {
     {"model", .is = SERVE_IS_TEXT},
     {"messages", .is = {.types = SERVE_JSON_LIST, .fewest = 1, .item = &message_shape}, .required = true},
     {"n", .is = SERVE_IS_INTEGER(1, SERVE_MOST_ANSWERS)},
@@ -78,35 +63,18 @@ static const serve_field chat_fields[] = {
     {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM, with the next */
     {"continue_final_message", .is = SERVE_IS_FLAG},
     {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
-    {"audio", .class = SERVE_LACKED},
-    {"web_search_options", .class = SERVE_LACKED},
+    SERVE_LACKED_FIELDS("audio", "web_search_options"),
     {"functions", .class = SERVE_LACKED, .instead = "send \"tools\""},
     {"function_call", .class = SERVE_LACKED, .instead = "send \"tool_choice\""},
+    SERVE_MORE(serve_openai_stream_fields),
+    SERVE_MORE(serve_logprobs_fields),
+    SERVE_MORE(serve_thinking_fields),
+    SERVE_MORE(serve_sampling_fields),
+    SERVE_MORE(serve_structure_fields),
+    SERVE_MORE(serve_noted_fields),
     {0}};
-const serve_field *const serve_openai_chat_fields[] = {
-    chat_fields,           serve_openai_stream_fields, serve_logprobs_fields, serve_thinking_fields,
-    serve_sampling_fields, serve_structure_fields,     serve_noted_fields,    NULL};
 
 /* ---- requests ---- */
-
-static bool read_tool_choice(serve_call *c, serve_conversation *k) {
-    const ht_json *choice = serve_member(c->body, "tool_choice");
-    k->choice = serve_read_tool_choice(c->body);
-    if (!ht_json_is_object(choice)) return true;
-    const ht_json *allowed = serve_member(choice, "allowed_tools");
-    if (allowed && strcmp(serve_text(choice, "type"), "allowed_tools") == 0) {
-        serve_read_allowed(allowed, k);
-        return true;
-    }
-    k->tool = serve_text(serve_member(choice, "function"), "name");
-    if (!k->tool) k->tool = serve_text(choice, "name");
-    if (!k->tool)
-        return serve_fail(&c->failure, 400, "tool_choice",
-                          "\"tool_choice\" must be \"auto\", \"none\", \"required\" or "
-                          "{\"type\": \"function\", \"function\": {\"name\": ...}}");
-    k->choice = SERVE_TOOLS_NAMED;
-    return true;
-}
 
 /* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
 static bool read_prompt_end(serve_call *c, serve_conversation *k) {
@@ -127,34 +95,26 @@ bool serve_openai_read_conversation(serve_call *c, serve_conversation *k) {
     k->messages = serve_member(c->body, "messages");
     k->tools = serve_member(c->body, "tools");
     k->variables = serve_member(c->body, "chat_template_kwargs");
-    k->one_call = !serve_flag(c->body, "parallel_tool_calls", true);
     serve_read_effort(c->body, "reasoning_effort", k);
-    return read_prompt_end(c, k) && read_tool_choice(c, k);
-}
-
-void serve_openai_read_stream(serve_generation *g, const ht_json *body) {
-    const ht_json *options = serve_member(body, "stream_options");
-    g->stream = serve_flag(body, "stream", false);
-    g->usage = serve_flag(options, "include_usage", false);
-    g->continuous_usage = serve_flag(options, "continuous_usage_stats", false);
+    return read_prompt_end(c, k) && serve_read_tool_choice(c, k);
 }
 
 static bool read_request(serve_generation *g) {
-    static const char *const most[] = {"max_completion_tokens", "max_tokens", NULL};
-    serve_call *c = g->c;
+    static const serve_option_names names = {.max_tokens = {"max_completion_tokens", "max_tokens"},
+                                             .most = INT32_MAX,
+                                             .stop = "stop",
+                                             .logprobs = true,
+                                             .thinking = true};
+    const ht_json *body = g->c->body;
     serve_conversation k = {0};
-    g->n = (int32_t)serve_integer(c->body, "n", 1);
-    serve_openai_read_stream(g, c->body);
-    serve_read_max_tokens(g, c->body, most, INT32_MAX);
-    serve_read_thinking_budget(g, c->body);
+    g->n = (int32_t)serve_integer(body, "n", 1);
+    if (!serve_read_options(g, body, &names)) return false;
     if (!g->how.max_tokens) {
-        const char *name = serve_member(c->body, most[0]) ? most[0] : most[1];
-        return serve_fail(&c->failure, 400, name,
+        const char *name = names.max_tokens[serve_member(body, names.max_tokens[0]) ? 0 : 1];
+        return serve_fail(&g->c->failure, 400, name,
                           "\"%s\" must be a whole number of 1 or more, or -1 for no limit, not 0", name);
     }
-    return serve_openai_read_conversation(c, &k) && serve_read_logprobs(g) && serve_read_sampling(g, c->body) &&
-           serve_read_stop(g, ht_json_object_get(c->body, "stop")) && serve_read_structure(g, c->body) &&
-           serve_set_conversation(g, &k);
+    return serve_openai_read_conversation(g->c, &k) && serve_read_structure(g, body) && serve_set_conversation(g, &k);
 }
 
 /* ---- what is the same in all answers ---- */
@@ -171,7 +131,10 @@ const char *serve_openai_finish(const serve_answer *a) {
     return a->n_calls ? "tool_calls" : "stop";
 }
 
-#define FINISHES "stop", "length", "tool_calls"
+ht_json *serve_openai_stream_usage(const serve_generation *g, const serve_answer *a) {
+    return g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? ht_json_null() : NULL;
+}
+
 /* ---- whole answers ---- */
 
 static ht_json *calls_json(const serve_answer *a) {
@@ -212,21 +175,16 @@ static void send(serve_generation *g, ht_json *choices, ht_json *usage) {
     ht_json *chunk = ht_json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
                                   (int64_t)g->created, "model", g->c->lease.name, "choices", choices);
     if (usage) ht_json_object_set_new(chunk, "usage", usage);
-    serve_send_event(g, NULL, chunk);
+    serve_send(g, NULL, chunk);
 }
 
 /* What has been added to an answer: the delta is taken. */
 static void send_delta(serve_generation *g, serve_answer *a, ht_json *delta, const char *finish) {
-    ht_json *logprobs = ht_json_null();
-    if (g->logprobs && ht_json_array_size(a->logprobs)) {
-        logprobs = ht_json_pack("{sO sn}", "content", a->logprobs, "refusal");
-        ht_json_decref(a->logprobs);
-        a->logprobs = ht_json_new_array();
-    }
+    ht_json *come = serve_take_logprobs(a);
+    ht_json *logprobs = come ? ht_json_pack("{so sn}", "content", come, "refusal") : ht_json_null();
     ht_json *choices = ht_json_pack("[{si so so ss?}]", "index", (int)a->index, "delta", delta, "logprobs", logprobs,
                                     "finish_reason", finish);
-    ht_json *usage = g->continuous_usage ? serve_openai_usage(serve_answer_usage(a)) : g->usage ? ht_json_null() : NULL;
-    send(g, choices, usage);
+    send(g, choices, serve_openai_stream_usage(g, a));
 }
 
 static void begin(serve_generation *g) {
@@ -262,15 +220,10 @@ static void answer_end(serve_generation *g, serve_answer *a) {
 
 static void end(serve_generation *g) {
     if (g->usage) send(g, ht_json_new_array(), serve_openai_usage(serve_usage_of(g)));
-    serve_send_text_event(g, SERVE_OPENAI_DONE);
-}
-
-static void fail(serve_generation *g, const serve_failure *f) {
-    serve_send_event(g, NULL, serve_failure_json(f, SERVE_OPENAI, http_exchange_id(g->c->x)));
 }
 
 static const serve_dialect chat = {
-    .begin = begin, .piece = piece, .answer_end = answer_end, .end = end, .fail = fail, .reply = reply};
+    .begin = begin, .piece = piece, .answer_end = answer_end, .end = end, .last_event = "[DONE]", .reply = reply};
 
 bool serve_openai_chat(serve_call *c) {
     serve_generation *g = serve_generation_new(c, &chat);

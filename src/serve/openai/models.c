@@ -1,6 +1,6 @@
 /* Models and embeddings of OpenAI's interface. */
 #include "serve/embeddings.h"
-#include "serve/openai/openai.h"
+#include "serve/endpoints.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static ht_json *model_json(const serve_model_name *m) {
 
 /* The same as Anthropic's clients read it, who say so in their requests. */
 static bool for_anthropic(const serve_call *c) {
-    return http_head_value(http_exchange_head(c->x), "anthropic-version") != NULL;
+    return http_head_value(&http_exchange_request(c->x)->head, "anthropic-version") != NULL;
 }
 
 static ht_json *anthropic_model_json(const serve_model_name *m) {
@@ -48,12 +48,7 @@ bool serve_openai_models(serve_call *c) {
 
 bool serve_openai_model(serve_call *c) {
     serve_model_name m;
-    if (!serve_models_find(c->server->models, c->rest, &m)) {
-        const char *why = serve_models_broken(c->server->models, c->rest);
-        c->failure.code = "model_not_found";
-        if (why) return serve_fail(&c->failure, 404, "model", "the model \"%.128s\" cannot be used: %s", c->rest, why);
-        return serve_fail(&c->failure, 404, "model", "model \"%.128s\" not found", c->rest);
-    }
+    if (!serve_models_get(c->server->models, c->rest, &m, &c->failure)) return false;
     serve_reply_json(c->x, 200, for_anthropic(c) ? anthropic_model_json(&m) : model_json(&m), SERVE_OPENAI);
     return true;
 }
@@ -61,15 +56,14 @@ bool serve_openai_model(serve_call *c) {
 /* ---- embeddings ---- */
 
 static const char *const formats[] = {"float", "base64", NULL};
-static const serve_field fields[] = {{"model", .is = SERVE_IS_TEXT},
-                                     {"input", .is = SERVE_IS_INPUTS, .required = true},
-                                     {"encoding_format", .is = SERVE_IS_WORD(formats)},
-                                     {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
-                                     {"user", .class = SERVE_NOTED},
-                                     {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
-                                     {"normalize", .is = SERVE_IS_FLAG},
-                                     {0}};
-const serve_field *const serve_openai_embeddings_fields[] = {fields, NULL};
+const serve_field serve_openai_embeddings_fields[] = {{"model", .is = SERVE_IS_TEXT},
+                                                      {"input", .is = SERVE_IS_INPUTS, .required = true},
+                                                      {"encoding_format", .is = SERVE_IS_WORD(formats)},
+                                                      {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
+                                                      SERVE_NOTED_FIELDS("user"),
+                                                      {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                                      {"normalize", .is = SERVE_IS_FLAG},
+                                                      {0}};
 
 bool serve_openai_embeddings(serve_call *c) {
     ht_embed_options o;
