@@ -32,7 +32,7 @@ typedef struct attend_job {
     int32_t n_rows;
     bool tensor;         /* on tensor cores */
     int64_t shared_most; /* bytes of shared memory that a block may have */
-    int64_t n_addresses, n_streamed, n_tiles, n_units;
+    int64_t n_addresses, n_streamed, n_tiles;
     char *table; /* in host memory */
     size_t table_bytes;
     /* what has been filled in of it */
@@ -161,7 +161,7 @@ static void choose_tile(attend_job *job, int64_t most_rows) {
 
 /* All steps of a page where there is a block for each multiprocessor at most; else what lets it have two. */
 static void choose_buffers(attend_job *job) {
-    const int64_t blocks = job->n_units * job->a.form.n_kv_heads;
+    const int64_t blocks = job->unit * job->a.form.n_kv_heads;
     const bool alone = blocks <= ht_cuda_of(job->call->device)->multiprocessors;
     const int64_t most = (alone ? job->shared_most : job->shared_most / 2) - BLOCK_BYTES;
     job->a.buffers = 2;
@@ -250,7 +250,6 @@ static void fill(attend_job *job) {
             row += of.n;
         }
     }
-    job->n_units = job->unit;
 }
 
 /* ---- kernels ---- */

@@ -86,25 +86,19 @@ static ht_status launch(const ht_call *call, ht_cuda_attention_arguments *a, ht_
 #define BOTH(name) HT_CUDA_ID_ht_cuda_attention##name##_f32, HT_CUDA_ID_ht_cuda_attention##name##_f64
 
 /* Attends, or computes the gradient. */
-static ht_status attend(const ht_call *call, ht_cuda_attention_arguments *a, ht_error *err) {
+static ht_status attend(const ht_call *call, ht_cuda_attention_arguments a, ht_error *err) {
     const size_t bytes = (size_t)ht_view_size(&call->out) * ht_dtype_bytes(call->out.dtype);
     if (bytes == 0) return HT_OK;
-    if (a->k.shape[2] == 0 && !a->flat_rows) return ht_memory_fill(call->device->memory, call->out.data, 0, bytes, err);
-    if (!is_gradient(call)) return launch(call, a, BOTH(), &a->q, a->v.shape[3], err);
-    ht_status status = launch(call, a, BOTH(_softmax), &a->q, 1, err);
-    if (!status) status = launch(call, a, BOTH(_grad_q), &a->q, a->q.shape[3], err);
-    if (!status) status = launch(call, a, BOTH(_grad_k), &a->k, a->k.shape[3], err);
-    return status ? status : launch(call, a, BOTH(_grad_v), &a->k, a->v.shape[3], err);
+    if (a.k.shape[2] == 0 && !a.flat_rows) return ht_memory_fill(call->device->memory, call->out.data, 0, bytes, err);
+    if (!is_gradient(call)) return launch(call, &a, BOTH(), &a.q, a.v.shape[3], err);
+    ht_status status = launch(call, &a, BOTH(_softmax), &a.q, 1, err);
+    if (!status) status = launch(call, &a, BOTH(_grad_q), &a.q, a.q.shape[3], err);
+    if (!status) status = launch(call, &a, BOTH(_grad_k), &a.k, a.k.shape[3], err);
+    return status ? status : launch(call, &a, BOTH(_grad_v), &a.k, a.v.shape[3], err);
 }
 
-static ht_status run_sdpa(const ht_call *call, ht_error *err) {
-    ht_cuda_attention_arguments a = of_sdpa(call);
-    return attend(call, &a, err);
-}
-static ht_status run_attend_rows(const ht_call *call, ht_error *err) {
-    ht_cuda_attention_arguments a = of_flat_rows(call);
-    return attend(call, &a, err);
-}
+static ht_status run_sdpa(const ht_call *call, ht_error *err) { return attend(call, of_sdpa(call), err); }
+static ht_status run_attend_rows(const ht_call *call, ht_error *err) { return attend(call, of_flat_rows(call), err); }
 
 /* [queries][HT_CUDA_ATTENTION_STATS] */
 static size_t stats_bytes(const ht_call *call) {

@@ -30,17 +30,13 @@ static ht_cuda_index index_of(ht_cuda_device *d, ht_op_id op, const ht_view *ind
                            .reporter = ht_cuda_report(d, op)};
 }
 
-static ht_status launch_items(ht_cuda_device *d, const ht_cuda_items_arguments *a, ht_error *err) {
-    return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a->n, a, err);
-}
-
 /* Offsets of all indices, stored or added; without `out` they are only checked. */
 static ht_status index_offsets(ht_cuda_device *d, ht_op_id op, const ht_view *index, bounds b, bool add, int64_t *out,
                                ht_error *err) {
     ht_cuda_items_arguments a = {
         .n = ht_view_size(index), .index = index_of(d, op, index, b), .items = out, .add = add};
     if (a.n) ht_cuda_collapse(1, (ht_cuda_view *[]){&a.index.view});
-    return launch_items(d, &a, err);
+    return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
 }
 
 static void append_axis(ht_cuda_view *v, int64_t shape, int64_t stride) {
@@ -271,7 +267,7 @@ static ht_status write_scatter_items(const ht_call *call, items s, ht_error *err
             append_axis(&a.index.view, size, 0);
         }
         ht_cuda_collapse(2, (ht_cuda_view *[]){&a.base, &a.index.view});
-        status = launch_items(d, &a, err);
+        status = ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
     }
     return status;
 }
@@ -326,7 +322,7 @@ static ht_status run_put_along(const ht_call *call, ht_error *err) {
     a.index = index_of(d, HT_OP_PUT_ALONG, index, b);
     for (int i = 0; i < index->n_dims; i++) append_axis(&a.base, index->shape[i], i == p->axis ? 0 : out->stride[i]);
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a.base, &a.index.view});
-    status = launch_items(d, &a, err);
+    status = ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
     if (status || size == 0) return status;
     ht_cuda_scatter_arguments w = scatter_of(call, values);
     append_axis(&w.to, size, 1);
@@ -408,7 +404,7 @@ static ht_status run_strided_add(const ht_call *call, ht_error *err) {
                                  .shift = w.items.shift};
     for (int i = 0; i < w.n_leading; i++) append_axis(&a.base, x->shape[i], p->stride[i] / w.size);
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a.base});
-    status = launch_items(d, &a, err);
+    status = ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
     if (status) return status;
     ht_cuda_scatter_arguments s = scatter_of(call, x);
     s.size = w.size;

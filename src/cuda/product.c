@@ -54,27 +54,6 @@ static ht_cuda_product_arguments arguments_of(const ht_call *call) {
     return a;
 }
 
-static ht_cuda_product_arguments dense_arguments(const ht_call *call, bool transposed) {
-    ht_cuda_product_arguments a = arguments_of(call);
-    const ht_view *y = &call->in[1];
-    const int last = y->n_dims - 1;
-    for (int i = 0; i < 2; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
-    a.right_k = y->stride[transposed ? last : last - 1];
-    a.right_column = y->stride[transposed ? last - 1 : last];
-    set_lead(&a, &call->out);
-    return a;
-}
-
-static ht_cuda_product_arguments quantized_arguments(const ht_call *call) {
-    const ht_quantize_params *p = call->params;
-    ht_cuda_product_arguments a = arguments_of(call);
-    for (int i = 0; i < HT_CUDA_OPERANDS; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
-    a.how = quantization_of(&p->how);
-    a.transpose = p->transpose;
-    set_lead(&a, &call->out);
-    return a;
-}
-
 /* The product of the transposed matrices, which has the same sums: few columns are computed as few rows are. */
 static void exchange(ht_cuda_product_arguments *a) {
 #define EXCHANGE(type, one, other)                                                                                     \
@@ -92,6 +71,35 @@ static void exchange(ht_cuda_product_arguments *a) {
     for (int d = 0; d < a->n_lead; d++)
         EXCHANGE(int64_t, a->lead_stride[HT_CUDA_LEFT][d], a->lead_stride[HT_CUDA_RIGHT][d])
 #undef EXCHANGE
+}
+
+/* The last two operands of a call by index are indices of the left and of the right matrices. */
+static void set_indices(const ht_call *call, ht_cuda_view index[2]) {
+    for (int i = 0; i < 2; i++) index[i] = ht_cuda_view_of(&call->in[call->n_in - 2 + i]);
+}
+
+static ht_cuda_product_arguments dense_arguments(const ht_call *call, bool transposed, bool by_index) {
+    ht_cuda_product_arguments a = arguments_of(call);
+    const ht_view *y = &call->in[1];
+    const int last = y->n_dims - 1;
+    for (int i = 0; i < 2; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
+    a.right_k = y->stride[transposed ? last : last - 1];
+    a.right_column = y->stride[transposed ? last - 1 : last];
+    set_lead(&a, &call->out);
+    if (by_index) set_indices(call, a.index);
+    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
+    return a;
+}
+
+static ht_cuda_product_arguments quantized_arguments(const ht_call *call) {
+    const ht_quantize_params *p = call->params;
+    ht_cuda_product_arguments a = arguments_of(call);
+    for (int i = 0; i < HT_CUDA_OPERANDS; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
+    a.how = quantization_of(&p->how);
+    a.transpose = p->transpose;
+    set_lead(&a, &call->out);
+    set_indices(call, a.index);
+    return a;
 }
 
 /* ---- which kernel, and how many blocks ---- */
@@ -147,19 +155,19 @@ static product_plan plan_of(const ht_cuda_device *d, const ht_cuda_product_argum
     return partial_bytes(a, &shared) <= MOST_PARTIAL ? shared : p;
 }
 
-static ht_status multiply(const ht_call *call, ht_cuda_product_arguments *a, bool quantized, ht_error *err) {
+static ht_status multiply(const ht_call *call, ht_cuda_product_arguments a, bool quantized, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     const int64_t size = ht_view_size(&call->out);
     if (size == 0) return HT_OK;
-    const product_plan p = plan_of(d, a, quantized);
-    a->chunks_each = p.chunks_each;
-    a->partial = p.chunks_each < p.chunks ? call->scratch : NULL;
-    const ht_cuda_shape shape = {.grid = {blocks_of(tiles_of(a, &p) * ht_ceil_div_i64(p.chunks, p.chunks_each))},
+    const product_plan p = plan_of(d, &a, quantized);
+    a.chunks_each = p.chunks_each;
+    a.partial = p.chunks_each < p.chunks ? call->scratch : NULL;
+    const ht_cuda_shape shape = {.grid = {blocks_of(tiles_of(&a, &p) * ht_ceil_div_i64(p.chunks, p.chunks_each))},
                                  .block = {(unsigned)p.threads}};
-    const ht_status status = ht_cuda_launch(d, p.kernel, &shape, a, err);
-    if (status || !a->partial) return status;
+    const ht_status status = ht_cuda_launch(d, p.kernel, &shape, &a, err);
+    if (status || !a.partial) return status;
     const ht_cuda_add_chunks_arguments add = {
-        .partial = a->partial, .chunks = p.chunks, .n = size, .out = a->out, .dtype = a->dtype};
+        .partial = a.partial, .chunks = p.chunks, .n = size, .out = a.out, .dtype = a.dtype};
     return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_add_chunks, size, &add, err);
 }
 
@@ -167,25 +175,19 @@ static ht_status multiply(const ht_call *call, ht_cuda_product_arguments *a, boo
 
 static ht_cuda_product_arguments matmul_arguments(const ht_call *call) {
     const ht_matmul_params *p = call->params;
-    ht_cuda_product_arguments a = dense_arguments(call, p && p->transpose_b);
-    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
-    return a;
+    return dense_arguments(call, p && p->transpose_b, false);
 }
 
 static ht_status run_matmul(const ht_call *call, ht_error *err) {
-    ht_cuda_product_arguments a = matmul_arguments(call);
-    return multiply(call, &a, false, err);
+    return multiply(call, matmul_arguments(call), false, err);
 }
 
-static size_t scratch_for(const ht_call *call, const ht_cuda_product_arguments *a, bool quantized) {
-    const product_plan p = plan_of(ht_cuda_of(call->device), a, quantized);
-    return partial_bytes(a, &p);
+static size_t scratch_for(const ht_call *call, ht_cuda_product_arguments a, bool quantized) {
+    const product_plan p = plan_of(ht_cuda_of(call->device), &a, quantized);
+    return partial_bytes(&a, &p);
 }
 
-static size_t matmul_scratch(const ht_call *call) {
-    const ht_cuda_product_arguments a = matmul_arguments(call);
-    return scratch_for(call, &a, false);
-}
+static size_t matmul_scratch(const ht_call *call) { return scratch_for(call, matmul_arguments(call), false); }
 
 /* ---- GATHER_MM and QUANTIZED_MATMUL: matrices by index ---- */
 
@@ -195,50 +197,32 @@ static int64_t matrices_of(const ht_view *x) {
     return n;
 }
 
-/* The last two operands are indices of the left and of the right matrices. */
-static void set_indices(const ht_call *call, ht_cuda_product_arguments *a) {
-    for (int i = 0; i < 2; i++) {
-        const ht_view *index = &call->in[call->n_in - 2 + i];
-        if (!ht_view_absent(index)) a->index[i] = ht_cuda_view_of(index);
-    }
-}
-
-static ht_status check_indices(const ht_call *call, ht_op_id op, const ht_cuda_product_arguments *a, ht_error *err) {
+static ht_status check_indices(const ht_call *call, ht_op_id op, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     ht_cuda_check_matrices_arguments check = {.limit = {matrices_of(&call->in[0]), matrices_of(&call->in[1])}};
-    for (int i = 0; i < 2; i++) {
-        const ht_view *index = &call->in[call->n_in - 2 + i];
-        check.index[i] = a->index[i];
-        if (!ht_view_absent(index)) check.n = ht_view_size(index);
-    }
+    set_indices(call, check.index);
+    for (int i = call->n_in - 2; i < call->n_in; i++)
+        if (!ht_view_absent(&call->in[i])) check.n = ht_view_size(&call->in[i]);
     check.reporter = ht_cuda_report(d, op);
     return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_check_matrices, 2 * check.n, &check, err);
 }
 
 static ht_status run_gather_mm(const ht_call *call, ht_error *err) {
-    ht_cuda_product_arguments a = dense_arguments(call, false);
-    set_indices(call, &a);
-    const ht_status status = check_indices(call, HT_OP_GATHER_MM, &a, err);
-    if (!status && a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
-    return status ? status : multiply(call, &a, false, err);
+    const ht_status status = check_indices(call, HT_OP_GATHER_MM, err);
+    return status ? status : multiply(call, dense_arguments(call, false, true), false, err);
 }
 
 static size_t gather_mm_scratch(const ht_call *call) {
-    ht_cuda_product_arguments a = dense_arguments(call, false);
-    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
-    return scratch_for(call, &a, false);
+    return scratch_for(call, dense_arguments(call, false, true), false);
 }
 
 static ht_status run_quantized_matmul(const ht_call *call, ht_error *err) {
-    ht_cuda_product_arguments a = quantized_arguments(call);
-    set_indices(call, &a);
-    const ht_status status = check_indices(call, HT_OP_QUANTIZED_MATMUL, &a, err);
-    return status ? status : multiply(call, &a, true, err);
+    const ht_status status = check_indices(call, HT_OP_QUANTIZED_MATMUL, err);
+    return status ? status : multiply(call, quantized_arguments(call), true, err);
 }
 
 static size_t quantized_matmul_scratch(const ht_call *call) {
-    const ht_cuda_product_arguments a = quantized_arguments(call);
-    return scratch_for(call, &a, true);
+    return scratch_for(call, quantized_arguments(call), true);
 }
 
 /* ---- QUANTIZE and DEQUANTIZE ---- */

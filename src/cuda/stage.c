@@ -35,8 +35,6 @@ static bool is_rowwise(const ht_device *d, ht_op_id op) {
     }
 }
 
-static bool takes_rows(const ht_matrix *m) { return ht_cuda_is_tensor(m); }
-
 static size_t stage_bytes(const ht_device *d, const ht_fused_stage *s) {
     (void)d, (void)s;
     return sizeof(layout);
@@ -223,4 +221,4 @@ static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
     return status ? status : run_products(d, s, &image, err);
 }
 
-const ht_stage_ops ht_cuda_stages = {is_rowwise, takes_rows, stage_bytes, lay_out, run_stage};
+const ht_stage_ops ht_cuda_stages = {is_rowwise, ht_cuda_is_tensor, stage_bytes, lay_out, run_stage};
