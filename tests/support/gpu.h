@@ -35,12 +35,4 @@ void beside_free(beside_results *r);
 /* Fails unless the elements are alike on both: the same bits, or both NaN. */
 void beside_same(const char *what, beside_build_fn *build, const void *how);
 
-void *beside_alloc(ht_device *d, size_t bytes);
-/* Runs a kernel of up to eight inputs on copies of them, and copies the result back to `out`; `in_place`: which begins as the
- * first input. */
-ht_status beside_run(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
-                     const ht_step *step, bool in_place, ht_error *err);
-void beside_run_ok(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
-                   const ht_step *step);
-
 #endif

@@ -51,8 +51,7 @@ static ht_status write_and_read(ht_device *d, size_t n, const unsigned char *fro
     return status;
 }
 
-static void every_size(void **state) {
-    (void)state;
+UNIT_TEST(every_size) {
     ht_device *d = open_device();
     ht_error err = {0};
     unsigned char *from = malloc(6 * MB), *to = malloc(6 * MB + 1);
@@ -69,8 +68,7 @@ static void every_size(void **state) {
 }
 
 /* The ring is gone round several times, and what the host's memory held when a write returned is what arrives. */
-static void many_small_writes(void **state) {
-    (void)state;
+UNIT_TEST(many_small_writes) {
     enum { N = 3000, BYTES = 700 };
     ht_device *d = open_device();
     ht_error err = {0};
@@ -93,8 +91,7 @@ static void many_small_writes(void **state) {
 }
 
 /* What is fetched is there when the queue has been waited for. */
-static void fetching(void **state) {
-    (void)state;
+UNIT_TEST(fetching) {
     enum { BYTES = 513 << 10 };
     ht_device *d = open_device();
     ht_error err = {0};
@@ -143,8 +140,7 @@ static void *write_much(void *arg) {
 }
 
 /* More than there are pieces. */
-static void threads(void **state) {
-    (void)state;
+UNIT_TEST(threads) {
     enum { N = 24 };
     ht_device *d = open_device();
     pthread_t thread[N];
@@ -188,15 +184,13 @@ static ht_status open_and_copy(const void *how, ht_error *err) {
 static bool every_third(long k) { return test_takes(k, 3); }
 static bool the_next(long k) { return test_takes(k + 1, 3); }
 
-static void every_call_may_fail(void **state) {
-    (void)state;
+UNIT_TEST(every_call_may_fail) {
     cuda_driver_fail_each_call(open_and_copy, NULL, false, every_third);
     cuda_driver_fail_each_call(open_and_copy, NULL, true, the_next);
 }
 
 /* Without page-locked memory, large copies go as they can. */
-static void no_page_locked_memory(void **state) {
-    (void)state;
+UNIT_TEST(no_page_locked_memory) {
     if (!driver->fail_call) skip();
     ht_device *d = open_device();
     ht_error err = {0};

@@ -55,14 +55,12 @@ static ht_status open_and_compute(const void *how, ht_error *err) {
 
 static bool all(long k) { return k > 0; }
 
-static void every_call_may_fail(void **state) {
-    (void)state;
+UNIT_TEST(every_call_may_fail) {
     for (int stays = 0; stays < 2; stays++) cuda_driver_fail_each_call(open_and_compute, NULL, stays, all);
 }
 
 /* A kernel that cannot be launched fails its own evaluation; a device whose stream is broken stays so until it is closed. */
-static void one_call_or_all(void **state) {
-    (void)state;
+UNIT_TEST(one_call_or_all) {
     need_driver();
     ht_error err = {0};
     ht_device *d;
@@ -86,16 +84,14 @@ static void one_call_or_all(void **state) {
     assert_int_equal(driver->bytes(), 0);
 }
 
-static void many_rounds_leave_nothing(void **state) {
-    (void)state;
+UNIT_TEST(many_rounds_leave_nothing) {
     need_driver();
     ht_error err = {0};
     for (int i = 0; i < test_cases(50, MANY); i++) must(open_and_compute(NULL, &err), &err);
     assert_int_equal(driver->bytes(), 0);
 }
 
-static void names(void **state) {
-    (void)state;
+UNIT_TEST(names) {
     ht_error err = {0};
     ht_device *d;
     static const char *const wrong[] = {"cuda:", "cuda:x", "cuda:1x", "cuda:99999999999", "abacus", "abacus:1"};

@@ -195,8 +195,7 @@ static ht_array *ask(ht_scope *s, const void *how) {
     return q->build(s, &r);
 }
 
-static void elements_are_the_cpus(void **state) {
-    (void)state;
+UNIT_TEST(elements_are_the_cpus) {
     static const struct {
         const char *name;
         build_fn *build;
@@ -250,8 +249,7 @@ static ht_array *bad(ht_scope *s, random_state *r) {
     return y;
 }
 
-static void messages_are_the_cpus(void **state) {
-    (void)state;
+UNIT_TEST(messages_are_the_cpus) {
     if (!beside_stream[GPU]) skip();
     for (int seed = 1; seed <= test_cases(100, 3000); seed++) {
         ht_error err[DEVICES] = {0};

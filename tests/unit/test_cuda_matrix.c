@@ -206,8 +206,7 @@ static void check_type(ht_precision precision, ht_weight_type type) {
     }
 }
 
-static void rows_and_products_are_those_of_exact_weights(void **state) {
-    (void)state;
+UNIT_TEST(rows_and_products_are_those_of_exact_weights) {
     if (!beside_device[GPU]) skip();
     for (int type = 0; type < HT_W_COUNT; type++) {
         check_type(HT_PRECISION_HIGH, (ht_weight_type)type);
@@ -215,8 +214,7 @@ static void rows_and_products_are_those_of_exact_weights(void **state) {
     }
 }
 
-static void rows_of_x_may_lie_anywhere(void **state) {
-    (void)state;
+UNIT_TEST(rows_of_x_may_lie_anywhere) {
     if (!beside_device[GPU]) skip();
     enum { T = 5, K = 96 };
     fixture f = make(HT_W_Q8_0, 9, K, 3);
@@ -234,8 +232,7 @@ static void rows_of_x_may_lie_anywhere(void **state) {
     discard(&f);
 }
 
-static void long_rows_come_in_pieces(void **state) {
-    (void)state;
+UNIT_TEST(long_rows_come_in_pieces) {
     if (!beside_device[GPU]) skip();
     static const ht_weight_type types[] = {HT_W_F32, HT_W_Q4_0, HT_W_Q6_K, HT_W_Q5_0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -245,8 +242,7 @@ static void long_rows_come_in_pieces(void **state) {
     }
 }
 
-static void an_id_outside_is_an_error(void **state) {
-    (void)state;
+UNIT_TEST(an_id_outside_is_an_error) {
     if (!beside_device[GPU]) skip();
     fixture f = make(HT_W_Q4_0, 9, 64, 3);
     ht_scope *s = ht_scope_new(beside_stream[GPU]);
@@ -323,8 +319,7 @@ static void check_mixture(const mixture *x, int64_t t, bool own_rows) {
     free(ids);
 }
 
-static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
-    (void)state;
+UNIT_TEST(rows_are_multiplied_by_the_experts_they_choose) {
     if (!beside_device[GPU]) skip();
     mixture x = {0};
     make_mixture(&x);
@@ -348,8 +343,7 @@ static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
 }
 
 /* More than are among a kernel's arguments, of which few have pairs. */
-static void experts_may_be_many(void **state) {
-    (void)state;
+UNIT_TEST(experts_may_be_many) {
     if (!beside_device[GPU]) skip();
     enum { MANY = 1100, N_KINDS = 3, T = 40, EACH = 2 };
     fixture of[N_KINDS];
@@ -443,8 +437,7 @@ static void check_loss(const fixture *f, int64_t t, float scale, float softcap) 
     free(gradient);
 }
 
-static void losses_of_a_head_never_see_all_logits(void **state) {
-    (void)state;
+UNIT_TEST(losses_of_a_head_never_see_all_logits) {
     if (!beside_device[GPU]) skip();
     fixture small = make(HT_W_F8_E4M3, 300, 90, 1), large = make(HT_W_Q8_0, 4200, 64, 2);
     check_loss(&small, 40, 0.01f, 0); /* as its weights are large */

@@ -18,8 +18,7 @@ static void need_gpu(void) {
     if (ht_device_count("cuda", &n, NULL) || n == 0) skip();
 }
 
-static void devices_are_counted(void **state) {
-    (void)state;
+UNIT_TEST(devices_are_counted) {
     int n = -1;
     ht_error err = {0};
     assert_int_equal(ht_device_count("cpu", &n, &err), HT_OK);
@@ -38,8 +37,7 @@ static void devices_are_counted(void **state) {
     assert_int_equal(ht_device_cuda(n, NULL, &d, &err), HT_ERR_UNSUPPORTED);
 }
 
-static void a_gpu_describes_itself(void **state) {
-    (void)state;
+UNIT_TEST(a_gpu_describes_itself) {
     need_gpu();
     ht_gpu gpu;
     ht_device *d = open_gpu(), *cpu;
@@ -55,8 +53,7 @@ static void a_gpu_describes_itself(void **state) {
     ht_device_free(cpu);
 }
 
-static void a_gpu_measures_itself(void **state) {
-    (void)state;
+UNIT_TEST(a_gpu_measures_itself) {
     need_gpu();
     ht_device *d = open_gpu();
     ht_meter *m;
@@ -76,8 +73,7 @@ static void a_gpu_measures_itself(void **state) {
     ht_device_free(d);
 }
 
-static void a_failure_is_no_rate(void **state) {
-    (void)state;
+UNIT_TEST(a_failure_is_no_rate) {
     const cuda_driver *driver = cuda_driver_on_host();
     if (!driver->fail_call) skip();
     for (long k = 1; k < 6; k++) {

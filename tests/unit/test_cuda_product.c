@@ -59,8 +59,7 @@ static ht_array *multiply(ht_scope *s, const void *how) {
     return ht_astype(s, ht_matmul(s, a, b, p->turned & 2), HT_F64);
 }
 
-static void products_are_near_those_of_the_cpu(void **state) {
-    (void)state;
+UNIT_TEST(products_are_near_those_of_the_cpu) {
     static const sizes cases[] = {{1, 1, 1, 1, 1},   {1, 1, 1, 300, 70}, {1, 1, 1, 2000, 65}, {1, 1, 7, 513, 130},
                                   {2, 1, 9, 33, 64}, {1, 3, 65, 257, 3}, {3, 3, 70, 15, 66},  {1, 1, 130, 700, 1},
                                   {2, 2, 4, 0, 5},   {2, 2, 0, 4, 5},    {1, 1, 64, 256, 64}};
@@ -89,8 +88,7 @@ static ht_array *part_of(ht_scope *s, const ht_quantization *how, ht_dtype t, in
     return ht_astype(s, ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], true, how), HT_F64);
 }
 
-static void an_output_does_not_depend_on_others(void **state) {
-    (void)state;
+UNIT_TEST(an_output_does_not_depend_on_others) {
     static const ht_quantization affine = {HT_QUANT_AFFINE, 64, 4}, *hows[] = {NULL, &affine};
     static const int64_t taken[][3] = {{0, 1, 192}, {5, 1, 3},    {7, 5, 192}, {20, 8, 70},  {20, 9, 64},
                                        {60, 64, 4}, {0, 130, 64}, {0, 130, 1}, {64, 66, 190}};
@@ -155,8 +153,7 @@ static ht_array *quantise(ht_scope *s, const void *how) {
     return q->part < 3 ? parts[q->part] : ht_dequantize_groups(s, parts[0], parts[1], parts[2], q->how, q->dtype);
 }
 
-static void quantised_arrays_are_those_of_the_cpu(void **state) {
-    (void)state;
+UNIT_TEST(quantised_arrays_are_those_of_the_cpu) {
     if (!beside_stream[GPU]) skip();
     for (int i = 0; i < MODES; i++)
         for (ht_dtype t = HT_F16; t <= HT_F64; t++)
@@ -191,8 +188,7 @@ static ht_array *multiply_quantised(ht_scope *s, const void *how) {
     return ht_astype(s, y, HT_F64);
 }
 
-static void quantised_products_are_near_those_of_the_cpu(void **state) {
-    (void)state;
+UNIT_TEST(quantised_products_are_near_those_of_the_cpu) {
     static const int64_t rows[] = {1, 2, 9};
     if (!beside_stream[GPU]) skip();
     for (int i = 0; i < MODES; i++)
@@ -208,8 +204,7 @@ static void quantised_products_are_near_those_of_the_cpu(void **state) {
 
 /* ---- indices, and integers ---- */
 
-static void an_index_outside_is_reported(void **state) {
-    (void)state;
+UNIT_TEST(an_index_outside_is_reported) {
     static const int32_t bad[][2][4] = {{{0, 1, 7, 0}, {0, 0, 0, 9}}, {{0, 1, 1, 0}, {0, 1, -2, 5}}};
     if (!beside_stream[GPU]) skip();
     for (int i = 0; i < 4; i++) {
@@ -231,8 +226,7 @@ static void an_index_outside_is_reported(void **state) {
 }
 
 /* Of kernels alone: the public operation takes floating point. */
-static void integers_multiply_exactly(void **state) {
-    (void)state;
+UNIT_TEST(integers_multiply_exactly) {
     enum { M = 35, K = 300, N = 40 };
     if (!beside_stream[GPU]) skip();
     for (ht_dtype t = HT_BOOL; t <= HT_I64; t++) {
@@ -243,7 +237,7 @@ static void integers_multiply_exactly(void **state) {
         const ht_view in[2] = {test_view(a, t, 2, (int64_t[]){M, K}), test_view(b, t, 2, (int64_t[]){K, N})};
         for (int d = 0; d < DEVICES; d++) {
             const ht_view y = test_view(out[d], t, 2, (int64_t[]){M, N});
-            beside_run_ok(beside_device[d], HT_OP_MATMUL, NULL, 2, in, &y, NULL);
+            test_run_ok(beside_device[d], HT_OP_MATMUL, NULL, 2, in, &y, NULL);
         }
         assert_memory_equal(out[CPU], out[GPU], M * N * ht_dtype_bytes(t));
     }

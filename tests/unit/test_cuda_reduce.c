@@ -155,8 +155,7 @@ static const ht_op_id of_all[] = {HT_OP_SUM,    HT_OP_PROD,   HT_OP_MAX,     HT_
                                   HT_OP_ARGMIN, HT_OP_CUMSUM, HT_OP_CUMPROD, HT_OP_CUMMAX, HT_OP_CUMMIN};
 enum { N_OF_FLOATS = sizeof of_floats / sizeof *of_floats, N_OF_ALL = sizeof of_all / sizeof *of_all };
 
-static void reductions_and_scans(void **state) {
-    (void)state;
+UNIT_TEST(reductions_and_scans) {
     if (!beside_stream[GPU]) skip();
     for (int o = 0; o < N_OF_FLOATS + N_OF_ALL; o++)
         for (int i = 0; i < test_cases(N_SHAPES, 50 * N_SHAPES); i++) {
@@ -175,8 +174,7 @@ static void reductions_and_scans(void **state) {
         }
 }
 
-static void recurrences(void **state) {
-    (void)state;
+UNIT_TEST(recurrences) {
     if (!beside_stream[GPU]) skip();
     for (int i = 0; i < test_cases(N_SHAPES, 2 * N_SHAPES); i++) {
         const int n_dims = lengths[i % N_SHAPES].n_dims;
@@ -191,8 +189,7 @@ static void recurrences(void **state) {
     }
 }
 
-static void norms_and_their_gradients(void **state) {
-    (void)state;
+UNIT_TEST(norms_and_their_gradients) {
     if (!beside_stream[GPU]) skip();
     static const ht_op_id ops[] = {HT_OP_RMS_NORM, HT_OP_LAYER_NORM, HT_OP_RMS_NORM_GRAD, HT_OP_LAYER_NORM_GRAD};
     for (int i = 0; i < test_cases(4 * N_SHAPES, 8 * N_SHAPES); i++) {
@@ -208,8 +205,7 @@ static void norms_and_their_gradients(void **state) {
     }
 }
 
-static void rotary_embeddings(void **state) {
-    (void)state;
+UNIT_TEST(rotary_embeddings) {
     if (!beside_stream[GPU]) skip();
     static const int64_t heads[][3] = {{1, 1, 2}, {3, 5, 64}, {70, 8, 128}, {2, 3, 81}, {600, 9, 6}, {2, 2, 600}};
     for (int i = 0; i < 48; i++) {
@@ -234,8 +230,7 @@ static void rotary_embeddings(void **state) {
 }
 
 /* A row has the same bits alone and among others. */
-static void rows_do_not_depend_on_how_many_there_are(void **state) {
-    (void)state;
+UNIT_TEST(rows_do_not_depend_on_how_many_there_are) {
     if (!beside_stream[GPU]) skip();
     static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_VAR, HT_OP_LOGSUMEXP, HT_OP_SOFTMAX, HT_OP_RMS_NORM, HT_OP_CUMSUM};
     enum { ROWS = 5, LONGEST = 20001 };

@@ -69,8 +69,7 @@ static size_t left_on(ht_device *d) {
     return bytes;
 }
 
-static void rounds(void **state) {
-    (void)state;
+UNIT_TEST(rounds) {
     if (!cuda_driver_exists()) skip();
     enum { WARM = 3, SLACK = 4 << 20 /* less than a byte in a thousand rounds would be if they lost pages */ };
     ht_error err = {0};
@@ -109,8 +108,7 @@ static ht_status same_round(const void *path, ht_error *err) {
 static bool first_and_some(long k) { return k < 40 || k % test_cases(79, 1) == 0; }
 
 /* When a model is opened and answers. */
-static void every_call_may_fail(void **state) {
-    (void)state;
+UNIT_TEST(every_call_may_fail) {
     if (!driver->fail_call) skip();
     cuda_driver_fail_each_call(same_round, tiny_write(&(tiny_options){.type = HT_W_F32}), false, first_and_some);
 }
@@ -129,8 +127,7 @@ static void expect_refusal(const char *path, int64_t positions, const char *cons
     assert_int_equal(driver->bytes(), 0);
 }
 
-static void what_does_not_fit_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_does_not_fit_is_refused) {
     if (!driver->limit) skip();
     ht_error err = {0};
     ht_model *m;
@@ -171,8 +168,7 @@ static int32_t step_rows_within(const char *path, size_t bytes, const int32_t ex
 }
 
 /* Where memory is short, steps are cut to a quarter before the model is refused. */
-static void steps_fit_the_memory(void **state) {
-    (void)state;
+UNIT_TEST(steps_fit_the_memory) {
     if (!driver->limit) skip();
     ht_error err = {0};
     int32_t expected[4], rows = 2048, seen = 0;
@@ -193,8 +189,7 @@ static void steps_fit_the_memory(void **state) {
     assert_int_equal(driver->bytes(), 0);
 }
 
-static void running_out_of_memory(void **state) {
-    (void)state;
+UNIT_TEST(running_out_of_memory) {
     if (!driver->limit) skip();
     ht_error err = {0};
     ht_model *m;

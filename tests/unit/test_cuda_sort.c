@@ -89,8 +89,7 @@ static void compare(question q, uint64_t *r) {
     free(values);
 }
 
-static void rows_are_sorted_as_on_the_cpu(void **state) {
-    (void)state;
+UNIT_TEST(rows_are_sorted_as_on_the_cpu) {
     static const int64_t lengths[] = {1, 2, 7, 255, 256, 257, 1025, 2048, 2049, 6000, 9001};
     uint64_t r = 1;
     if (!beside_stream[GPU]) skip();
@@ -106,8 +105,7 @@ static void rows_are_sorted_as_on_the_cpu(void **state) {
         }
 }
 
-static void the_largest_are_those_of_the_cpu(void **state) {
-    (void)state;
+UNIT_TEST(the_largest_are_those_of_the_cpu) {
     static const int64_t sizes[][2] = {{1, 1},    {8, 2},     {128, 8},     {300, 300},  {2048, 5},
                                        {5000, 1}, {5000, 40}, {9000, 3000}, {9000, 9000}};
     uint64_t r = 2;
@@ -119,8 +117,7 @@ static void the_largest_are_those_of_the_cpu(void **state) {
                 &r);
 }
 
-static void sums_are_rounded_one_by_one(void **state) {
-    (void)state;
+UNIT_TEST(sums_are_rounded_one_by_one) {
     static const int64_t lengths[] = {1, 15, 17, 2048, 5001};
     uint64_t r = 3;
     if (!beside_stream[GPU]) skip();
@@ -145,8 +142,7 @@ static ht_array *draw(ht_scope *s, const void *how) {
     return d->width == 8 ? ht_apply(s, HT_OP_RANDOM_BITS, &p, &key, 1) : ht_random_bits(s, d->width, &d->n, 1, key);
 }
 
-static void bits_are_those_of_the_cpu(void **state) {
-    (void)state;
+UNIT_TEST(bits_are_those_of_the_cpu) {
     static const int64_t sizes[] = {0, 1, 2, 3, 4, 5, 7, 1000, 4097};
     if (!beside_stream[GPU]) skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

@@ -4,6 +4,7 @@
 #include "generate/logits_row.h"
 #include "generate/sampler.h"
 #include "support/gpu.h"
+#include "support/kernels.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -45,8 +46,8 @@ static found find(const float *x, int64_t rows, int64_t n, int32_t k) {
     ht_error err = {0};
     ht_mark failed;
     const size_t bytes = (size_t)(rows * n) * sizeof *x, out = (size_t)(rows * k) * sizeof(float);
-    void *there = beside_alloc(d, bytes), *scratch = beside_alloc(d, d->top->scratch(rows, n, k)),
-         *value = beside_alloc(d, out), *id = beside_alloc(d, out);
+    void *there = test_room_on(d, bytes), *scratch = test_room_on(d, d->top->scratch(rows, n, k)),
+         *value = test_room_on(d, out), *id = test_room_on(d, out);
     must(ht_memory_write(d->memory, there, x, bytes, &err), &err);
     const unsigned turn = d->begin(d);
     must(d->top->run(d, there, rows, n, k, scratch, value, id, &err), &err);
@@ -79,8 +80,7 @@ static void compare(const float *x, int64_t n, int32_t k, const float *value, co
     free(expected);
 }
 
-static void the_highest(void **state) {
-    (void)state;
+UNIT_TEST(the_highest) {
     if (!beside_device[GPU]) skip();
     static const char *const names[KINDS] = {"random", "ties", "zeros", "equal", "denormal", "rising"};
     static const int64_t sizes[] = {1, 5, 288, 4096, 4097, 9000, 131072};
@@ -103,8 +103,7 @@ static void the_highest(void **state) {
         }
 }
 
-static void values_that_are_no_numbers(void **state) {
-    (void)state;
+UNIT_TEST(values_that_are_no_numbers) {
     if (!beside_device[GPU]) skip();
     enum { N = 4500, ROWS = 3, K = 10 };
     static const float wrong[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -124,8 +123,7 @@ static void values_that_are_no_numbers(void **state) {
     free(x);
 }
 
-static void what_can_be_found(void **state) {
-    (void)state;
+UNIT_TEST(what_can_be_found) {
     if (!beside_device[GPU]) skip();
     const ht_top_ops *top = beside_device[GPU]->top;
     assert_int_equal(top->most(0), 0);
@@ -161,8 +159,7 @@ static void draw_of_rows(ht_model *m, const int32_t *prompt, size_t n, const ht_
     ht_session_free(s);
 }
 
-static void tokens_are_those_of_whole_rows(void **state) {
-    (void)state;
+UNIT_TEST(tokens_are_those_of_whole_rows) {
     if (!beside_device[GPU]) skip();
     ht_error err = {0};
     ht_model *m = tiny_load(&(tiny_options){.device = "cuda", .n_threads = 1});
@@ -188,8 +185,7 @@ static void tokens_are_those_of_whole_rows(void **state) {
 }
 
 /* Two sessions at once: several rows of a step, of different k. */
-static void sessions_together(void **state) {
-    (void)state;
+UNIT_TEST(sessions_together) {
     if (!beside_device[GPU]) skip();
     ht_error err = {0};
     ht_model *m = tiny_load(&(tiny_options){.device = "cuda", .n_threads = 1});
@@ -213,8 +209,7 @@ static void sessions_together(void **state) {
 }
 
 /* The same error as of whole rows. */
-static void logits_that_are_no_numbers(void **state) {
-    (void)state;
+UNIT_TEST(logits_that_are_no_numbers) {
     if (!beside_device[GPU]) skip();
     ht_error err = {0}, expected = {0};
     const ht_sampler_options how[2] = {OPTIONS(ht_sampler_options, (void)0),
