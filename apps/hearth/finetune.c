@@ -35,61 +35,21 @@ static bool setup_layers(const char *text, int64_t *out) {
     return *out > 0 && !*end;
 }
 
-static void lora_options(const setup *s, const options *o, ht_lora_options *lora) {
-    const tune_options *t = &o->tune;
-    ht_lora_options_init(lora, sizeof *lora);
-    lora->rank = t->rank;
-    lora->alpha = t->alpha;
-    lora->scale = t->scale;
-    lora->rslora = t->rslora;
-    lora->dropout = t->dropout;
-    if (t->targets) lora->targets = t->targets;
-    if (options_dtype(o)) lora->dtype = options_dtype(o);
-    lora->base = o->model;
-    lora->init = s->init;
-    (void)setup_layers(t->layers, &lora->layers); /* check_options has checked it */
-}
-
-static void rule_options(const tune_options *t, ht_optimizer_options *rule) {
-    ht_optimizer_options_init(rule, sizeof *rule);
-    rule->kind = (ht_optimizer_kind)t->optimizer;
-    rule->weight_decay = t->weight_decay;
-    rule->beta1 = t->beta1;
-    rule->beta2 = t->beta2;
-    rule->eps = t->eps;
-    rule->momentum = t->momentum;
-}
-
 static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
     const tune_options *t = &o->tune;
-    ht_lora_options lora;
-    ht_optimizer_options rule;
-    ht_trainer_options how;
+    ht_lora_options lora = t->lora;
+    ht_trainer_options how = t->how;
     progress reading;
-    lora_options(s, o, &lora);
-    rule_options(t, &rule);
-    ht_trainer_options_init(&how, sizeof how);
+    if (options_dtype(o)) lora.dtype = options_dtype(o);
+    lora.base = o->model;
+    lora.init = s->init;
+    (void)setup_layers(t->layers, &lora.layers); /* check_options has checked it */
     how.lora = &lora;
-    how.optimizer = &rule;
-    how.data = t->data;
-    how.valid = t->valid;
-    how.mask = (ht_mask)t->mask;
-    how.long_samples = (ht_long_samples)t->long_samples;
-    how.max_length = t->max_length;
-    how.skip_bad = t->skip_bad;
+    how.optimizer = &t->rule;
     how.batch = (int32_t)t->batch;
     how.accumulate = (int32_t)t->accumulate;
     how.pack = !t->no_pack;
-    how.in_order = t->no_shuffle;
     how.seed = o->seed;
-    how.iters = t->iters;
-    how.epochs = t->epochs;
-    how.learning_rate = t->lr;
-    how.schedule = (ht_schedule_kind)t->schedule;
-    how.warmup = t->warmup;
-    how.clip = t->clip;
-    how.checkpointing = (ht_checkpointing)t->checkpointing;
-    how.valid_batches = t->valid_batches;
     how.cancel = interrupt_flag();
     how.progress = progress_show;
     how.user = &reading;
@@ -271,12 +231,12 @@ static int check_options(const options *o) {
     static const char *const brought[] = {"rank", "alpha", "scale", "rslora", "targets", "layers", NULL};
     const tune_options *t = &o->tune;
     int64_t layers;
-    if (!t->data) return usage_error(o, "--data FILE.jsonl is needed");
+    if (!t->how.data) return usage_error(o, "--data FILE.jsonl is needed");
     if (!o->out && !o->dry_run) return usage_error(o, "--out DIR is needed, where the adapter goes");
-    if (t->patience && !t->valid) return usage_error(o, "--patience needs --valid");
-    if (options_given(o, "scale") && t->scale == 0)
+    if (t->patience && !t->how.valid) return usage_error(o, "--patience needs --valid");
+    if (options_given(o, "scale") && t->lora.scale == 0)
         return usage_error(o, "--scale is 0: the adapter would change nothing");
-    if (t->alpha == 0) return usage_error(o, "--alpha is 0: the adapter would change nothing");
+    if (t->lora.alpha == 0) return usage_error(o, "--alpha is 0: the adapter would change nothing");
     if (!setup_layers(t->layers, &layers)) return usage_error(o, "--layers must be `all` or a number of layers");
     for (int i = 0; t->init_adapter && brought[i]; i++)
         if (options_given(o, brought[i]))
@@ -315,10 +275,10 @@ static ht_status check_files(const options *o, ht_error *err) {
     const tune_options *t = &o->tune;
     const struct {
         const char *option, *path;
-    } input[] = {{"data", t->data}, {"valid", t->valid}, {"config", o->config}, {NULL, NULL}},
+    } input[] = {{"data", t->how.data}, {"valid", t->how.valid}, {"config", o->config}, {NULL, NULL}},
       output[] = {{"log", o->log}, {"plot", t->plot}};
-    ht_status status = check_input(t->data, err);
-    if (!status) status = check_input(t->valid, err);
+    ht_status status = check_input(t->how.data, err);
+    if (!status) status = check_input(t->how.valid, err);
     if (!status) status = check_input(t->init_adapter, err);
     for (int i = 0; i < 2 && !status; i++) {
         if (!output[i].path) continue;

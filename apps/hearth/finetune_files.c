@@ -137,7 +137,7 @@ ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid,
     k->model = m;
     if (valid)
         snprintf(k->valid, sizeof k->valid, "%016" PRIx64 "-%lld", valid->fingerprint,
-                 (long long)k->o->tune.valid_batches);
+                 (long long)k->o->tune.how.valid_batches);
     if (mkdir(k->folder, 0777) != 0 && errno != EEXIST) return fail_system(err, k->folder, "made");
     k->lock = open(k->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (k->lock < 0) return fail_system(err, k->folder, "opened");

@@ -5,7 +5,6 @@
 #include "terminal.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 char *text_to_utf8(const char *text, size_t n) {

@@ -9,7 +9,6 @@
 #include "terminal.h"
 
 #include <hearth/embed.h>
-#include <hearth/train.h>
 
 #include <ctype.h>
 #include <errno.h>
@@ -354,30 +353,15 @@ static bool take_word(const command *c, const char *word, options *o) {
     return append(&o->arguments, word);
 }
 
-static tune_options tune_defaults(void) {
-    ht_lora_options lora;
-    ht_optimizer_options rule;
-    ht_trainer_options trainer;
-    ht_lora_options_init(&lora, sizeof lora);
-    ht_optimizer_options_init(&rule, sizeof rule);
-    ht_trainer_options_init(&trainer, sizeof trainer);
-    return (tune_options){.rank = lora.rank,
-                          .alpha = lora.alpha,
-                          .dropout = lora.dropout,
-                          .batch = trainer.batch,
-                          .accumulate = trainer.accumulate,
-                          .epochs = trainer.epochs,
-                          .lr = trainer.learning_rate,
-                          .clip = trainer.clip,
-                          .weight_decay = rule.weight_decay,
-                          .beta1 = rule.beta1,
-                          .beta2 = rule.beta2,
-                          .eps = rule.eps,
-                          .momentum = rule.momentum,
-                          .keep = 1,
-                          .save_every = 100,
-                          .valid_every = 100,
-                          .report_every = 10};
+static void tune_defaults(tune_options *t) {
+    ht_lora_options_init(&t->lora, sizeof t->lora);
+    ht_optimizer_options_init(&t->rule, sizeof t->rule);
+    ht_trainer_options_init(&t->how, sizeof t->how);
+    t->batch = t->how.batch;
+    t->accumulate = t->how.accumulate;
+    t->keep = 1;
+    t->save_every = t->valid_every = 100;
+    t->report_every = 10;
 }
 
 static bool check_rivals(const command *c, const options *o) {
@@ -406,7 +390,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
                    .repeat_window = HT_SAMPLER_UNSET,
                    .presence_penalty = HT_SAMPLER_UNSET,
                    .frequency_penalty = HT_SAMPLER_UNSET};
-    o->tune = tune_defaults();
+    tune_defaults(&o->tune);
     o->given = calloc((size_t)option_count, sizeof *o->given);
     if (!o->given) return refuse(c, "out of memory for the command line");
     bool words_only = false;

@@ -5,6 +5,7 @@
 #include "formats/json.h"
 
 #include <hearth/generate.h>
+#include <hearth/train.h>
 
 /* Which commands accept an option. */
 enum {
@@ -52,14 +53,15 @@ typedef struct bias_list {
     int n;
 } bias_list;
 
-/* What `finetune` is asked for; holds the library's defaults where nothing else is said. */
+/* What `finetune` is asked for: options of the library, which hold its defaults where nothing else is said, and others. */
 typedef struct tune_options {
-    const char *data, *valid, *targets, *layers, *init_adapter, *plot; /* NULL when not given */
-    int64_t rank, iters, batch, accumulate, max_length, warmup;
-    int64_t keep, save_every, valid_every, valid_batches, report_every, patience;
-    double alpha, scale, dropout, epochs, lr, weight_decay, beta1, beta2, eps, momentum, clip;
-    int long_samples, mask, schedule, optimizer, checkpointing, format; /* indices of their names */
-    bool rslora, skip_bad, pack, no_pack, no_shuffle, resume;
+    ht_lora_options lora;
+    ht_optimizer_options rule;
+    ht_trainer_options how;
+    const char *layers, *init_adapter, *plot; /* NULL when not given */
+    int64_t batch, accumulate, keep, save_every, valid_every, report_every, patience;
+    int format; /* index of its name */
+    bool pack, no_pack, resume;
     string_list samples;
 } tune_options;
 

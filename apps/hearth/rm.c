@@ -7,7 +7,6 @@
 
 #include <hearth/discover.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,26 +44,16 @@ static int cannot(const char *path) {
 
 /* All parts of a GGUF file. */
 static int remove_parts(const char *path, int parts, size_t prefix) {
-    const char *base = strrchr(path, '/') + 1;
-    const size_t directory = (size_t)(base - path);
-    char *folder = strndup(path, directory), *each = NULL;
-    DIR *d = folder ? opendir(folder) : NULL;
-    int status = d ? EXIT_OK : cannot(path);
-    for (const struct dirent *e; d && status == EXIT_OK && (e = readdir(d));) {
-        size_t other;
-        if (gguf_parts(e->d_name, &other) != parts || directory + other != prefix ||
-            strncmp(e->d_name, base, other) != 0)
-            continue;
-        if (asprintf(&each, "%s%s", folder, e->d_name) < 0) {
+    int status = EXIT_OK;
+    for (int i = 1; i <= parts && status == EXIT_OK; i++) {
+        char *each;
+        if (asprintf(&each, "%.*s-%05d-of-%05d.gguf", (int)prefix, path, i, parts) < 0) {
             errno = ENOMEM;
-            status = cannot(path);
-            break;
+            return cannot(path);
         }
-        if (unlink(each) != 0) status = cannot(each);
+        if (unlink(each) != 0 && errno != ENOENT) status = cannot(each);
         free(each);
     }
-    if (d) closedir(d);
-    free(folder);
     return status;
 }
 

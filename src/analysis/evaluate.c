@@ -1,5 +1,4 @@
-/* Perplexity and KL divergence over the windows of a text. Two models go through a window side by side, some rows at a
- * time, so that only these rows' logits are ever in memory. */
+/* Perplexity and KL divergence of a text by windows. Two models go side by side: few rows of logits are in memory. */
 #include "analysis/kl_divergence.h"
 #include "analysis/window.h"
 #include "base/checked.h"

@@ -1,5 +1,4 @@
-/* Importance weights of a text (hearth/importance.h): passes over its chunks, with an observer that adds up the squares of every projection's
- * inputs on the device. Logits are never computed. */
+/* Importance weights of a text: passes over its chunks that sum the squares of every projection's inputs. No logits. */
 #include "formats/importance.h"
 
 #include "analysis/window.h"
@@ -262,8 +261,7 @@ static ht_array *sum_rows(ht_scope *s, ht_array *x) {
     return ht_sum(s, ht_multiply(s, x, x), (int[]){0}, 1, false);
 }
 
-/* x [T, k] or [T, m, k], ids i32 [T, m] -> f32 [n, k], each row the sum over the inputs of an expert. Scattering adds in the
- * order of the tokens, for any number of threads. */
+/* x [T, k] or [T, m, k], ids i32 [T, m] -> f32 [n, k]: sums by expert, added in token order for any thread count. */
 static ht_array *sum_by_expert(ht_scope *s, ht_array *x, ht_array *ids, int64_t n) {
     const int64_t k = ht_array_dim(x, -1), t = ht_array_dim(ids, 0), m = ht_array_dim(ids, 1);
     ht_array *squares = ht_multiply(s, x, x);

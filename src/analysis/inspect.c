@@ -1,5 +1,4 @@
-/* Inspection of a prompt (hearth/inspect.h): a pass with an observer that copies the operands of attention and computes its
- * weights. */
+/* Inspection of a prompt: a pass with an observer that copies the operands of attention and computes its weights. */
 #include "analysis/window.h"
 #include "array/array.h"
 #include "array/user_function.h"
@@ -452,33 +451,26 @@ ht_status ht_inspect(ht_model *m, const int32_t *ids, size_t n, const ht_inspect
     return status;
 }
 
-/* One array of up to three axes, of f32 or i32. */
-typedef struct entry {
-    const void *values;
-    ht_dtype dtype;
-    int64_t shape[3];
-    int n_dims;
-} entry;
+/* ---- npz files ---- */
 
-static ht_status put(ht_zip_writer *w, const char *name, const entry *e, bool deflate, ht_error *err) {
-    char header[HT_NPY_HEADER_WRITTEN], file[64];
-    const size_t n = ht_npy_write_header(e->dtype, e->shape, e->n_dims, header);
-    size_t bytes = ht_dtype_bytes(e->dtype);
-    for (int i = 0; i < e->n_dims; i++) bytes *= (size_t)e->shape[i]; /* it is in memory: no overflow */
-    snprintf(file, sizeof file, "%s.npy", name);
+static ht_status put(ht_zip_writer *w, const char *file, const void *values, ht_dtype dtype, const int64_t *shape,
+                     int n_dims, bool deflate, ht_error *err) {
+    char header[HT_NPY_HEADER_WRITTEN];
+    const size_t n = ht_npy_write_header(dtype, shape, n_dims, header);
+    size_t bytes = ht_dtype_bytes(dtype);
+    for (int i = 0; i < n_dims; i++) bytes *= (size_t)shape[i]; /* it is in memory: no overflow */
     ht_status status = ht_zip_begin(w, file, n + bytes, deflate, err);
     if (!status) status = ht_zip_put(w, header, n, err);
-    if (!status) status = ht_zip_put(w, e->values, bytes, err);
+    if (!status) status = ht_zip_put(w, values, bytes, err);
     return status;
 }
 
 static ht_status put_layer(ht_zip_writer *w, int32_t layer, const char *what, const float *values, const int64_t *shape,
                            bool deflate, ht_error *err) {
-    char name[48];
-    const entry e = {values, HT_F32, {shape[0], shape[1], shape[2]}, 3};
+    char file[64];
     if (!values) return HT_OK;
-    snprintf(name, sizeof name, "layer.%d.%s", (int)layer, what);
-    return put(w, name, &e, deflate, err);
+    snprintf(file, sizeof file, "layer.%d.%s.npy", (int)layer, what);
+    return put(w, file, values, HT_F32, shape, 3, deflate, err);
 }
 
 /* Whether no layer before this one has written the keys and values that it attends to. */
@@ -492,8 +484,7 @@ ht_status ht_inspection_save(const ht_inspection *i, const char *path, bool defl
     ht_zip_writer *w;
     ht_status status = ht_zip_writer_open(path, &w, err);
     if (status) return status;
-    const entry tokens = {i->tokens, HT_I32, {i->n_tokens}, 1};
-    status = put(w, "tokens", &tokens, deflate, err);
+    status = put(w, "tokens.npy", i->tokens, HT_I32, &i->n_tokens, 1, deflate, err);
     for (int32_t l = 0; l < i->n_layers && !status; l++) {
         const ht_inspected_layer *x = &i->layers[l];
         const int64_t kv[] = {x->n_kv_heads, i->n_tokens, x->head_dim}, q[] = {x->n_heads, i->n_tokens, x->head_dim};

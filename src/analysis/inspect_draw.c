@@ -1,7 +1,6 @@
-/* Pictures of attention weights as SVG (ht_inspection_draw): a map of cells, labels of tokens, and a legend.
+/* Attention weights as SVG (ht_inspection_draw): a map of cells, labels of tokens, and a legend.
  *
- * A cell is a unit square of a path, one path for each shade, so that a map of some hundred tokens is a document of a few
- * hundred kilobytes. Labels come from vocabularies, which hold anything: what is no visible character is spelled out. */
+ * All cells of a shade are one path, which keeps documents small. Labels hold anything: invisible characters are escaped. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
@@ -31,8 +30,7 @@ enum {
 
 /* ---- characters ---- */
 
-/* Characters that show nothing, or change how their neighbours show: controls, separators, directions of writing, and what is
- * no character. XML allows some of them in no form. */
+/* Characters that show nothing or change their neighbours: controls, separators, directions, noncharacters. */
 static bool is_invisible(uint32_t c) {
     return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD || c == 0x61C || c == 0x180E ||
            (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) ||

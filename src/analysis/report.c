@@ -97,8 +97,7 @@ static ht_status add_check(report_data *r, const char *name, bool passed, ht_err
 
 /* ---- an answer ---- */
 
-/* Options of answers that are compared: the most likely tokens, as many as max_tokens. An end of the text does not end them: an
- * empty answer could not be compared. */
+/* Options of answers that are compared: greedy, max_tokens long. EOS is ignored: an empty answer compares with any. */
 static ht_generate_options options_of(const report_data *r) {
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
@@ -134,14 +133,15 @@ static ht_status answer_on(ht_session *s, const char *prompt, const ht_generate_
     return status;
 }
 
-/* Generates an answer in a new session. */
+/* Generates an answer in a new session; `how` NULL: options_of(r). */
 static ht_status generate(const report_data *r, const char *prompt, const ht_generate_options *how, answer *out,
                           ht_error *err) {
     ht_session *s;
+    const ht_generate_options usual = options_of(r);
     *out = (answer){0};
     ht_status status = ht_session_new(r->model, NULL, &s, err);
     if (status) return status;
-    status = answer_on(s, prompt, how, out, err);
+    status = answer_on(s, prompt, how ? how : &usual, out, err);
     ht_session_free(s);
     return status;
 }
@@ -196,14 +196,13 @@ static ht_status measure_state(report_data *r, ht_error *err) {
     const char *directory = r->o.directory ? r->o.directory : P_tmpdir;
     char *prefix = NULL, *folder = NULL, *path = NULL;
     answer whole = {0};
-    const ht_generate_options how = options_of(r);
     ht_status status = HT_OK;
     if (asprintf(&prefix, "%s/hearth-report", directory) < 0) return ht_fail_memory(err, strlen(directory), "a path");
     const int e = ht_temporary_directory_make(prefix, &folder);
     free(prefix);
     if (e) return ht_fail(err, HT_ERR_IO, "no file can be written in %s to measure saved states", directory);
     if (asprintf(&path, "%s/state", folder) < 0) status = ht_fail_memory(err, strlen(folder), "a path");
-    if (!status) status = generate(r, r->prompt, &how, &whole, err);
+    if (!status) status = generate(r, r->prompt, NULL, &whole, err);
     if (!status) status = save_half(r, path, err);
     if (!status) status = go_on(r, path, &whole, err);
     free_answer(&whole);
@@ -274,10 +273,9 @@ static ht_status ask(const report_data *r, ht_engine *e, const char *prompt, end
 }
 
 static ht_status compare_requests(report_data *r, const char *prompt, ended end[2], ht_error *err) {
-    const ht_generate_options how = options_of(r);
     ht_engine *e;
     answer alone;
-    ht_status status = generate(r, prompt, &how, &alone, err);
+    ht_status status = generate(r, prompt, NULL, &alone, err);
     if (status) return status;
     status = ht_engine_open(r->model, NULL, &e, err);
     for (int i = 0; i < 2 && !status; i++) status = ask(r, e, prompt, &end[i], err);
@@ -429,9 +427,8 @@ static ht_status check_stop(report_data *r, const answer *plain, ht_error *err) 
 }
 
 static ht_status check_text(report_data *r, ht_error *err) {
-    const ht_generate_options how = options_of(r);
     answer a;
-    ht_status status = generate(r, r->prompt, &how, &a, err);
+    ht_status status = generate(r, r->prompt, NULL, &a, err);
     if (status) return status;
     const bool valid = ht_utf8_valid(a.text.data ? a.text.data : "", a.text.len);
     status = add_check(r, "text is UTF-8", valid, err,
@@ -545,16 +542,15 @@ static ht_status run(report_data *r, ht_error *err) {
     p->threads = m->device->n_threads;
     p->prefix_note = "";
     p->checks = r->check;
-    const ht_generate_options how = options_of(r);
     answer first, again = {0};
-    ht_status status = generate(r, r->prompt, &how, &first, err);
+    ht_status status = generate(r, r->prompt, NULL, &first, err);
     if (status) return status;
     p->prompt_tokens = first.metrics.prompt_tokens;
     p->generated_tokens = first.metrics.generated_tokens;
     p->prefill_seconds = first.metrics.prefill_seconds;
     p->first_token_seconds = first.metrics.first_token_seconds;
     p->decode_seconds = first.metrics.decode_seconds;
-    status = generate(r, r->prompt, &how, &again, err);
+    status = generate(r, r->prompt, NULL, &again, err);
     const bool same = !status && is_same(&first, &again);
     if (!status)
         status = add_check(r, "the same twice", same, err,

@@ -15,15 +15,13 @@ typedef struct ht_window_text {
     int32_t *encoded; /* what the tokenizer gave */
 } ht_window_text;
 
-/* Encodes n bytes of UTF-8; special tokens written in the text are recognised. HT_ERR_UNSUPPORTED without a tokenizer. To be freed
- * after a failure, too. */
+/* Encodes UTF-8, special tokens included. HT_ERR_UNSUPPORTED without a tokenizer. Free *out after a failure, too. */
 ht_status ht_window_text_encode(const ht_model *m, const char *text, size_t n, ht_window_text *out, ht_error *err);
 void ht_window_text_free(ht_window_text *t);
 
 enum { HT_WINDOW_ROWS_MAX = 512 };
 
-/* A pass: the model's forward function, evaluated layer by layer, with an observer. All rows are output rows, as some layers and the
- * head are computed for those alone. */
+/* A pass: the forward function, evaluated layer by layer, with an observer. All rows are output rows. */
 typedef struct ht_window_pass {
     ht_observer observer; /* first: its functions are called with it */
     const ht_model *model;

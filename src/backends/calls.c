@@ -53,8 +53,7 @@ static void take_out(ht_turns *t, ht_turn_waiter *w) {
     if (!(*at = w->next)) t->last = at;
 }
 
-/* With the lock held, behind those that wait already. A turn that becomes free is given to the first of them, so that no later
- * call overtakes it. */
+/* With the lock, at the end of the queue. A free turn is given to the first in it, so that no later call overtakes. */
 static bool wait_for_turn(ht_turns *t, const ht_cancel *cancel) {
     ht_turn_waiter w = {.thread = pthread_self()};
     ht_condition_init(&w.given);

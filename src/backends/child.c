@@ -38,8 +38,7 @@ struct ht_child {
 
 /* ---- its start ---- */
 
-/* Descriptor of the script in the child, and the first one that the parent may use for its own ends: those below would be in
- * the way of the child's 0 to 3 where the program has closed some of these. */
+/* The script's descriptor in the child; the parent's own start at FIRST_FD, out of the way of the child's 0 to 3. */
 enum { SCRIPT_FD = 3, FIRST_FD = 10 };
 #define SCRIPT_PATH "/dev/fd/3"
 
@@ -173,8 +172,7 @@ ht_status ht_child_start(const ht_child_options *options, ht_child **out, ht_err
     return HT_OK;
 }
 
-/* A cancellation that comes without a signal is seen within SLICE_MS. A child that was sent SIGKILL is gone after
- * KILL_SECONDS, or hangs in the system where nobody can end it. */
+/* Milliseconds between looks at the cancel flag; bytes of a read; seconds that a child may take to die of SIGKILL. */
 enum { SLICE_MS = 20, READ_BYTES = 1 << 16, KILL_SECONDS = 10 };
 
 ht_child_wait ht_child_wait_for(double seconds, const char *what, const ht_cancel *cancel) {
@@ -241,8 +239,7 @@ static void drain_errors(ht_child *c) {
         if (n > 0)
             keep_tail(c, bytes, (size_t)n);
         else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-            close(c->errors);
-            c->errors = -1;
+            close_fd(&c->errors);
         } else if (errno == EAGAIN)
             return;
     }
@@ -312,8 +309,7 @@ static ht_status fail_late(const ht_child *c, const ht_child_wait *wait, ht_erro
 
 /* ---- writing ---- */
 
-/* write() without its SIGPIPE, which would end a program that does not expect it: it is blocked in this thread meanwhile,
- * and taken from it. */
+/* write() without SIGPIPE, which is blocked in this thread meanwhile, and taken if it came. */
 static ssize_t write_quietly(int fd, const char *bytes, size_t n) {
     sigset_t of_pipe, before, pending;
     sigemptyset(&of_pipe);
@@ -391,8 +387,6 @@ static ht_status fill(ht_child *c, const ht_child_wait *wait, ht_error *err) {
     return HT_OK;
 }
 
-static bool too_long(const ht_child *c, size_t n) { return n > c->line_bytes; }
-
 ht_status ht_child_read(ht_child *c, const ht_child_wait *wait, char **line, size_t *n, ht_error *err) {
     *line = NULL;
     *n = 0;
@@ -400,7 +394,7 @@ ht_status ht_child_read(ht_child *c, const ht_child_wait *wait, char **line, siz
         if (ht_cancel_requested(wait->cancel))
             return ht_fail(err, HT_ERR_CANCELLED, "cancelled while waiting for %s", wait->what);
         const bool found = c->in && find_line(c, line, n);
-        if (too_long(c, found ? *n : c->n - c->taken))
+        if ((found ? *n : c->n - c->taken) > c->line_bytes)
             return ht_fail(err, HT_ERR_LIMIT, "%s: the child process wrote a line of more than %zu bytes", c->name,
                            c->line_bytes);
         if (found) return HT_OK;

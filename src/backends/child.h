@@ -1,9 +1,7 @@
-/* Child processes that are spoken with in lines: a program and a script that it reads, its standard input and output, and the
- * end of what it writes to standard error.
+/* Child processes that are spoken with in lines: a program, a script that it reads, its standard streams.
  *
- * The child has a process group of its own, so that it and all that it starts can be ended; it is always waited for. No shell
- * is asked, the script has no name in any directory, and no descriptor but 0 to 3 is inherited. Writing to a child that
- * is gone is an error, not a signal. One thread at a time. */
+ * A child has a process group, so that all that it starts ends with it, and is always waited for. No shell is asked, the script is no
+ * file, and only descriptors 0 to 3 are inherited. Writing to a child that is gone is an error, not a signal. One thread at a time. */
 #ifndef HT_BACKENDS_CHILD_H
 #define HT_BACKENDS_CHILD_H
 
@@ -33,9 +31,8 @@ typedef struct ht_child_wait {
 
 ht_child_wait ht_child_wait_for(double seconds, const char *what, const ht_cancel *cancel);
 
-/* HT_ERR_LIMIT when it takes too long or a line is too long, HT_ERR_CANCELLED, HT_ERR_IO when the child is gone. A write that
- * is cut short by any of them leaves half a line: only HT_ERR_CANCELLED before the first byte is harmless, and is the only
- * one that is given. */
+/* HT_ERR_LIMIT: too late, or a line too long; HT_ERR_CANCELLED: before the first byte of a write; HT_ERR_IO: the child
+ * is gone. Any other failure may leave half a line. */
 ht_status ht_child_write(ht_child *c, const char *bytes, size_t n, const ht_child_wait *wait, ht_error *err);
 /* The next line, without its newline, NUL-terminated, lent until the next call. */
 ht_status ht_child_read(ht_child *c, const ht_child_wait *wait, char **line, size_t *n, ht_error *err);

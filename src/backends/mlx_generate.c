@@ -53,25 +53,12 @@ static ht_status encode(const ht_mlx_text *t, const ht_backend_prompt *prompt, i
                                HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, ids, n, err);
 }
 
-static const char *piece_of(const ht_tokenizer *t, int32_t id) { return id >= 0 ? ht_tokenizer_piece(t, id) : NULL; }
-
-/* A conversation as it is written, which the caller frees with free(), and its ids. */
-static ht_status write_chat(const ht_mlx_text *t, const ht_chat *chat, bool parse_special, char **text, size_t *n_text,
+/* A conversation as it is written, and its ids. */
+static ht_status write_chat(const ht_mlx_text *t, const ht_chat *chat, bool parse_special, ht_chat_text *text,
                             int32_t **ids, size_t *n_ids, ht_error *err) {
-    *text = NULL;
-    *ids = NULL;
-    *n_ids = 0;
-    ht_text_run *runs = NULL;
-    size_t n_runs;
     ht_status st = need_text(t, err);
-    if (!st)
-        st = ht_chat_write(&t->chat, piece_of(t->tokenizer, ht_tokenizer_bos(t->tokenizer)),
-                           piece_of(t->tokenizer, ht_tokenizer_eos(t->tokenizer)), chat, text, n_text, &runs, &n_runs,
-                           err);
-    if (!st)
-        st = ht_chat_encode_runs(t->tokenizer, *text, *n_text, runs, n_runs,
-                                 parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, ids, n_ids, err);
-    free(runs);
+    if (!st) st = ht_chat_write_with(&t->chat, t->tokenizer, chat, text, err);
+    if (!st) st = ht_chat_encode_text(t->tokenizer, text, parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, ids, n_ids, err);
     return st;
 }
 
@@ -283,16 +270,15 @@ ht_status ht_mlx_generate(void *state, const ht_backend_prompt *prompt, const ht
 ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,
                       void *user, ht_metrics *metrics, ht_error *err) {
     ht_mlx_model *m = state;
-    char *text = NULL;
-    size_t n_text = 0;
+    ht_chat_text text = {0};
     int32_t *ids = NULL;
     ht_response_reader *answer = NULL;
     ht_token_output output = {0};
     run r = {.o = options, .output = &output, .metrics = metrics, .begin = ht_now_seconds()};
     if (chat->tool_choice) return ht_fail(err, HT_ERR_UNSUPPORTED, "a choice of tools is not supported by mlx_lm");
-    ht_status st = write_chat(&m->text, chat, options->parse_special, &text, &n_text, &ids, &r.n, err);
+    ht_status st = write_chat(&m->text, chat, options->parse_special, &text, &ids, &r.n, err);
     if (!st && fn)
-        st = ht_response_reader_new(ht_chat_template_of(&m->text.chat, chat), chat->tools, text, n_text, fn, user,
+        st = ht_response_reader_new(ht_chat_template_of(&m->text.chat, chat), chat->tools, text.text, text.n, fn, user,
                                     &answer, err);
     if (answer) ht_response_reader_set_call_pieces(answer, options->call_pieces);
     if (!st) st = ht_token_output_begin(&output, m->text.tokenizer, options, answer, NULL, NULL, err);
@@ -301,7 +287,7 @@ ht_status ht_mlx_chat(void *state, const ht_chat *chat, const ht_generate_option
     ht_token_output_free(&output);
     ht_response_reader_free(answer);
     ht_ids_free(ids);
-    free(text);
+    ht_chat_text_free(&text);
     return st;
 }
 

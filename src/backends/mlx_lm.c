@@ -160,8 +160,7 @@ static ht_status read_text(const char *directory, const char *name, char **text,
     return st;
 }
 
-/* EOS ids of both configurations, and sampling values, which are the second's. Other fields are not read: mlx-lm runs models that this
- * library does not. */
+/* EOS ids of both configurations, sampling values of the second. Other fields are mlx-lm's business. */
 static ht_status read_configurations(const char *directory, ht_mlx_text *t, ht_error *err) {
     static const char *const names[] = {"config.json", "generation_config.json"};
     ht_config *c = calloc(1, sizeof *c);

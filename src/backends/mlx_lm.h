@@ -1,7 +1,5 @@
-/* Models of the backend `mlx_lm`: a child process that runs mlx_bridge.py, and one call at a time with it.
- *
- * What the child does wrong (it ends, is late, says what it may not) ends it, and the model with it: every later call fails
- * with the same message. What it reports as an error of a request ends that request alone. */
+/* Models of the backend `mlx_lm`: a child process that runs mlx_bridge.py, and one call at a time with it. A child that ends, is late
+ * or breaks the protocol ends the model: later calls fail with the same message. An error that it reports ends its request. */
 #ifndef HT_BACKENDS_MLX_LM_H
 #define HT_BACKENDS_MLX_LM_H
 

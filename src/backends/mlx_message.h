@@ -54,8 +54,7 @@ ht_status ht_mlx_event_read(const char *line, size_t n, ht_mlx_event *e, ht_erro
 void ht_mlx_event_free(ht_mlx_event *e);
 const char *ht_mlx_event_name(ht_mlx_event_kind kind);
 
-/* A request as a line with its newline, in fresh memory; NULL when memory ran out. `more`, whose members are put in, is
- * released; NULL stands for what memory ran out for. */
+/* A request as a line; NULL: out of memory. Takes the members of `more` and releases it; NULL: out of memory, too. */
 char *ht_mlx_request_write(int64_t id, const char *command, ht_json *more);
 
 #endif

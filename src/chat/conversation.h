@@ -6,6 +6,7 @@
 #include "template/value.h"
 
 #include <hearth/chat.h>
+#include <hearth/grammar.h>
 
 #include <stdatomic.h>
 
@@ -29,17 +30,31 @@ ht_chat *ht_chat_retain(const ht_chat *chat);
 
 /* The chat template that writes the conversation, and in whose tool-call format it is answered; NULL: none. `chat` may be NULL. */
 const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);
-/* The text with its runs, each of which the caller frees with free(). bos and eos: the texts of these tokens, or NULL. */
-ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
-                        size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err);
+
+/* What a template wrote, and which of it came from the conversation. */
+typedef struct ht_chat_text {
+    char *text; /* NULL after a failure */
+    size_t n;
+    ht_text_run *runs;
+    size_t n_runs;
+} ht_chat_text;
+
+void ht_chat_text_free(const ht_chat_text *text);
+/* bos and eos: the texts of these tokens, or NULL. */
+ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat,
+                        ht_chat_text *out, ht_error *err);
+/* The same with the tokens of a tokenizer, which may be NULL. */
+ht_status ht_chat_write_with(const ht_chat_setup *setup, const ht_tokenizer *t, const ht_chat *chat, ht_chat_text *out,
+                             ht_error *err);
 /* The same for a model. */
-ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, char **text, size_t *n, ht_text_run **runs,
-                            size_t *n_runs, ht_error *err);
+ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, ht_chat_text *out, ht_error *err);
 /* The ids of what was written, `flags` as of ht_chat_encode. */
-ht_status ht_chat_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
-                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
-/* The same for a model. */
-ht_status ht_chat_encode_text(const ht_model *m, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
-                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
+ht_status ht_chat_encode_text(const ht_tokenizer *t, const ht_chat_text *text, unsigned flags, int32_t **ids,
+                              size_t *n_ids, ht_error *err);
+
+/* The grammar of the answers that a conversation's tools and its choice of them allow, NULL where they are free; given back by
+ * ht_grammar_free before the model is freed. With `beside_text`, for HT_TOOL_CHOICE_AUTO, that of the answers that are calls; NULL where
+ * none can be. Compiled when it is first asked for; the model keeps the latest few. */
+ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err);
 
 #endif

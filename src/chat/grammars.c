@@ -2,9 +2,10 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "chat/conversation.h"
 #include "chat/response_rules.h"
-#include "chat/tool_cache.h"
 #include "chat/tools.h"
+#include "grammar/grammar.h"
 #include "grammar/regex_syntax.h"
 #include "models/model.h"
 

@@ -124,18 +124,19 @@ static void tag_last(ht_jinja_arena *a, ht_jinja_value messages) {
 }
 
 /* Cuts the text where the last message's content ends. */
-static ht_status cut_at_tag(char *text, size_t *n, ht_text_run *runs, size_t *n_runs, ht_error *err) {
-    size_t at = *n;
-    while (at && (at + TAG - 1 > *n || memcmp(text + at, tag, TAG - 1) != 0)) at--;
-    if (at + TAG - 1 > *n || memcmp(text + at, tag, TAG - 1) != 0)
+static ht_status cut_at_tag(ht_chat_text *out, ht_error *err) {
+    char *text = out->text;
+    size_t at = out->n;
+    while (at && (at + TAG - 1 > out->n || memcmp(text + at, tag, TAG - 1) != 0)) at--;
+    if (at + TAG - 1 > out->n || memcmp(text + at, tag, TAG - 1) != 0)
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "the chat template does not write the end of the last message, which the answer would continue");
     if (text[at + TAG - 1] != ' ')
         while (at && strchr(" \t\r\n\f\v", text[at - 1])) at--;
     text[at] = '\0';
-    *n = at;
-    while (*n_runs > 1 && runs[*n_runs - 2].end >= at) --*n_runs;
-    if (*n_runs) runs[*n_runs - 1].end = at;
+    out->n = at;
+    while (out->n_runs > 1 && out->runs[out->n_runs - 2].end >= at) out->n_runs--;
+    if (out->n_runs) out->runs[out->n_runs - 1].end = at;
     return HT_OK;
 }
 
@@ -172,10 +173,14 @@ static ht_status fail_without_template(ht_error *err) {
         "instead");
 }
 
-ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
-                        size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err) {
-    *text = NULL;
-    *runs = NULL;
+void ht_chat_text_free(const ht_chat_text *text) {
+    free(text->text);
+    free(text->runs);
+}
+
+ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat,
+                        ht_chat_text *out, ht_error *err) {
+    *out = (ht_chat_text){0};
     setup = setup_of(setup, chat);
     if (!setup->name) return fail_without_template(err);
     if (!setup->template) return ht_fail(err, setup->error.status, "%s", setup->error.message);
@@ -185,49 +190,47 @@ ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char 
     set_variables(&a, names, setup, bos, eos, chat);
     const ht_template_limits limits = {.now = chat->time};
     ht_status status = a.status;
-    if (!status) status = ht_chat_template_render_values(setup->template, names, &limits, text, n, runs, n_runs, err);
+    if (!status)
+        status = ht_chat_template_render_values(setup->template, names, &limits, &out->text, &out->n, &out->runs,
+                                                &out->n_runs, err);
     ht_jinja_arena_free(&a);
     if (status || !chat->continues) return status;
-    status = cut_at_tag(*text, n, *runs, n_runs, err);
+    status = cut_at_tag(out, err);
     if (!status) return HT_OK;
-    free(*text);
-    free(*runs);
-    *text = NULL;
-    *runs = NULL;
+    ht_chat_text_free(out);
+    *out = (ht_chat_text){0};
     return status;
 }
 
 static const char *piece_of(const ht_tokenizer *t, int32_t id) { return id >= 0 ? ht_tokenizer_piece(t, id) : NULL; }
 
-ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, char **text, size_t *n, ht_text_run **runs,
-                            size_t *n_runs, ht_error *err) {
-    const ht_tokenizer *t = m->tokenizer;
-    ht_status status = ht_model_need_tokenizer(m, err);
-    if (status) return status;
-    return ht_chat_write(&m->chat, piece_of(t, ht_tokenizer_bos(t)), piece_of(t, ht_tokenizer_eos(t)), chat, text, n,
-                         runs, n_runs, err);
+ht_status ht_chat_write_with(const ht_chat_setup *setup, const ht_tokenizer *t, const ht_chat *chat, ht_chat_text *out,
+                             ht_error *err) {
+    const char *bos = t ? piece_of(t, ht_tokenizer_bos(t)) : NULL, *eos = t ? piece_of(t, ht_tokenizer_eos(t)) : NULL;
+    return ht_chat_write(setup, bos, eos, chat, out, err);
 }
 
-ht_status ht_chat_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
-                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err) {
+ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, ht_chat_text *out, ht_error *err) {
+    *out = (ht_chat_text){0};
+    const ht_status status = ht_model_need_tokenizer(m, err);
+    return status ? status : ht_chat_write_with(&m->chat, m->tokenizer, chat, out, err);
+}
+
+ht_status ht_chat_encode_text(const ht_tokenizer *t, const ht_chat_text *text, unsigned flags, int32_t **ids,
+                              size_t *n_ids, ht_error *err) {
     const bool whole = flags & HT_ENCODE_PARSE_SPECIAL;
     /* A checkpoint's own template writes every special token itself. */
     unsigned how = HT_ENCODE_PARSE_SPECIAL;
     if (!ht_tokenizer_chat_template(t)) how |= HT_ENCODE_ADD_SPECIAL;
-    return ht_tokenizer_encode_runs(t, text, n, whole ? NULL : runs, whole ? 0 : n_runs, how, ids, n_ids, err);
-}
-
-ht_status ht_chat_encode_text(const ht_model *m, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
-                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err) {
-    return ht_chat_encode_runs(m->tokenizer, text, n, runs, n_runs, flags, ids, n_ids, err);
+    return ht_tokenizer_encode_runs(t, text->text, text->n, whole ? NULL : text->runs, whole ? 0 : text->n_runs, how,
+                                    ids, n_ids, err);
 }
 
 ht_status ht_chat_format(const ht_model *m, const ht_chat *chat, char **text, ht_error *err) {
-    ht_text_run *runs = NULL;
-    size_t n, n_runs;
-    *text = NULL;
-    ht_status status = ht_chat_write_for(m, chat, text, &n, &runs, &n_runs, err);
-    free(runs);
+    ht_chat_text written;
+    const ht_status status = ht_chat_write_for(m, chat, &written, err);
+    *text = written.text;
+    free(written.runs);
     return status;
 }
 
@@ -238,13 +241,10 @@ ht_status ht_chat_encode(const ht_model *m, const ht_chat *chat, unsigned flags,
     if (flags & ~(unsigned)HT_ENCODE_PARSE_SPECIAL)
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "the flags 0x%x of a conversation: only HT_ENCODE_PARSE_SPECIAL means something", flags);
-    char *text = NULL;
-    ht_text_run *runs = NULL;
-    size_t n, n_runs;
-    ht_status status = ht_chat_write_for(m, chat, &text, &n, &runs, &n_runs, err);
-    if (!status) status = ht_chat_encode_text(m, text, n, runs, n_runs, flags, ids, n_ids, err);
-    free(text);
-    free(runs);
+    ht_chat_text text;
+    ht_status status = ht_chat_write_for(m, chat, &text, err);
+    if (!status) status = ht_chat_encode_text(m->tokenizer, &text, flags, ids, n_ids, err);
+    ht_chat_text_free(&text);
     return status;
 }
 
@@ -269,13 +269,12 @@ ht_status ht_chat_find_template(const ht_tokenizer *tokenizer, const ht_chat *ch
 ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *tokenizer, const ht_chat *chat, char **text,
                          size_t *n, ht_error *err) {
     ht_chat_setup setup = {.name = "template", .template = (ht_chat_template *)(uintptr_t)t};
-    ht_text_run *runs;
-    size_t n_runs;
+    ht_chat_text written;
     ht_chat_setup_probe(&setup);
-    const char *bos = tokenizer ? piece_of(tokenizer, ht_tokenizer_bos(tokenizer)) : NULL;
-    const char *eos = tokenizer ? piece_of(tokenizer, ht_tokenizer_eos(tokenizer)) : NULL;
-    const ht_status status = ht_chat_write(&setup, bos, eos, chat, text, n, &runs, &n_runs, err);
-    free(runs);
+    const ht_status status = ht_chat_write_with(&setup, tokenizer, chat, &written, err);
+    *text = written.text;
+    *n = written.n;
+    free(written.runs);
     return status;
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "chat/tool_call_formats.h"
+#include "chat/answer_formats.h"
 #include "chat/tool_call_reader.h"
 #include "chat/tools.h"
 #include "template/eval.h"

@@ -5,7 +5,7 @@
 #ifndef HT_CHAT_RESPONSE_H
 #define HT_CHAT_RESPONSE_H
 
-#include "chat/reasoning_formats.h"
+#include "chat/answer_formats.h"
 #include "template/template.h"
 #include "template/value.h"
 

@@ -4,7 +4,7 @@
 #ifndef HT_CHAT_RESPONSE_RULES_H
 #define HT_CHAT_RESPONSE_RULES_H
 
-#include "chat/reasoning_formats.h"
+#include "chat/answer_formats.h"
 #include "grammar/rules.h"
 #include "template/template.h"
 

@@ -2,7 +2,7 @@
 #ifndef HT_CHAT_TOOL_CALL_READER_H
 #define HT_CHAT_TOOL_CALL_READER_H
 
-#include "chat/tool_call_formats.h"
+#include "chat/answer_formats.h"
 #include "template/value.h"
 
 /* A call as read: `arguments` is a dict. */

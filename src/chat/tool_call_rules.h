@@ -2,7 +2,7 @@
 #ifndef HT_CHAT_TOOL_CALL_RULES_H
 #define HT_CHAT_TOOL_CALL_RULES_H
 
-#include "chat/tool_call_formats.h"
+#include "chat/answer_formats.h"
 #include "chat/tools.h"
 #include "grammar/rules.h"
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/text.h"
-#include "checkpoint/config.h"
+#include "checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -589,17 +589,9 @@ static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter
 
 /* A GGUF file that is there must be an adapter: a model under that name is not lost. */
 static ht_status check_replaced(const char *path, ht_error *err) {
-    if (!ht_path_exists(path)) return HT_OK;
-    ht_file *file;
-    ht_gguf *gguf = NULL;
-    ht_bytes type = {"", 0};
-    ht_status status = ht_file_open(path, &file, err);
-    if (status) return status;
-    bool is_adapter = !ht_gguf_read(file, path, &gguf, NULL) && ht_gguf_get_string(gguf, "general.type", &type) &&
-                      type.len == 7 && !memcmp(type.data, "adapter", 7);
-    ht_gguf_free(gguf);
-    ht_file_close(file);
-    if (is_adapter) return HT_OK;
+    char type[16];
+    ht_gguf_file_type(path, type);
+    if (!ht_path_exists(path) || !strcmp(type, "adapter")) return HT_OK;
     return ht_fail(err, HT_ERR_ARGUMENT, "%s: is not replaced, as it is no adapter; remove it, or take another name",
                    path);
 }

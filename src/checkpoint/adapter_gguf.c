@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/adapter_file.h"
-#include "checkpoint/document.h"
+#include "checkpoint/convert_metadata.h"
 #include "checkpoint/family.h"
 #include "formats/gguf_write.h"
 
@@ -15,10 +15,6 @@
 
 static const char gate_up[] = "ffn_gate_up_exps";
 
-static bool is_text(ht_bytes value, const char *text) {
-    return value.len == strlen(text) && !memcmp(value.data, text, value.len);
-}
-
 /* ---- reading ---- */
 
 typedef struct config {
@@ -27,10 +23,8 @@ typedef struct config {
 } config;
 
 static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
-    ht_bytes architecture = {"", 0};
     char name[48];
-    (void)ht_gguf_get_string(r->gguf, "general.architecture", &architecture);
-    snprintf(name, sizeof name, "%.*s", (int)ht_min_size(architecture.len, 47), architecture.data);
+    (void)ht_meta_text(r->gguf, "general.architecture", name, sizeof name);
     c->family = ht_family_of_architecture(name);
     if (!c->family) {
         char list[HT_FAMILY_LIST];
@@ -45,13 +39,13 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
 }
 
 static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
-    ht_bytes value = {"", 0};
-    if (!ht_gguf_get_string(r->gguf, "general.type", &value) || !is_text(value, "adapter"))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: `general.type` is `%.*s`, expected `adapter`: this is no adapter",
-                       r->path, (int)ht_min_size(value.len, 40), value.data);
-    if (!ht_gguf_get_string(r->gguf, "adapter.type", &value) || !is_text(value, "lora"))
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `adapter.type` is `%.*s`, expected `lora`", r->path,
-                       (int)ht_min_size(value.len, 40), value.data);
+    ht_bytes value;
+    char type[40];
+    if (!ht_meta_text(r->gguf, "general.type", type, sizeof type) || strcmp(type, "adapter") != 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: `general.type` is `%s`, expected `adapter`: this is no adapter",
+                       r->path, type);
+    if (!ht_meta_text(r->gguf, "adapter.type", type, sizeof type) || strcmp(type, "lora") != 0)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `adapter.type` is `%s`, expected `lora`", r->path, type);
     const ht_gguf_value *tokens = ht_gguf_find(r->gguf, "adapter.alora.invocation_tokens");
     if (tokens && tokens->n_items)
         return ht_fail(

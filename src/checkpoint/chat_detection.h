@@ -39,7 +39,7 @@ void ht_chat_setup_free(ht_chat_setup *setup); /* and zeroed */
  * vocabulary. The caller frees *ids. `t` may be NULL. */
 ht_status ht_chat_detect_stop_ids(const ht_config *config, const ht_tokenizer *t, int32_t **ids, int *n, ht_error *err);
 
-/* Chat templates for checkpoints without one, which tell their format by a token of their vocabulary (chat_formats.c). */
+/* Chat templates for checkpoints without one, which tell their format by a token of their vocabulary. */
 typedef struct ht_builtin_chat_format {
     const char *name;
     const char *opening; /* the token that opens a turn: the format of the first row whose token is there */

@@ -34,7 +34,7 @@ struct ht_checkpoint_files {
     ht_name_index bare_names; /* safetensors: tensors of the text model by name without prefixes */
     char *prefix; /* safetensors: prefix of the embedding's name, and of most: "model.", "language_model.model.", ... */
     char *head;   /* tensor name of the output head; NULL: none */
-    ht_json *quantization; /* `quantization` of config.json (mlx.h); NULL: not MLX-quantised */
+    ht_json *quantization; /* `quantization` of config.json (mlx.c); NULL: not MLX-quantised */
 };
 
 /* Opens a .gguf file (any part of several), a directory with safetensors and config.json, or a directory with one GGUF
@@ -51,6 +51,9 @@ ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *na
 
 /* Writes a text and a newline to directory/name. */
 ht_status ht_checkpoint_write_text(const char *directory, const char *name, const char *text, ht_error *err);
+
+/* general.type of a GGUF file: "model", "adapter", "imatrix"; "" for what is no GGUF file, or says nothing. */
+void ht_gguf_file_type(const char *path, char out[16]);
 
 /* ht_model_info_read for listings: skips the slow tokenizer (tokenizer_kind and chat_format are ""), but fails, as
  * ht_model_load would, for missing or mismatching tensors. */

@@ -90,14 +90,29 @@ int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t f
     return fallback;
 }
 
-void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size) {
-    const ht_gguf_value *v = ht_meta_value(m, name);
+bool ht_meta_text(const ht_gguf *g, const char *key, char *out, size_t size) {
     ht_bytes text = {"", 0};
-    if (v && !ht_gguf_get_string(m->gguf, m->key, &text)) wrong_type(m, v, "a string");
+    const bool found = ht_gguf_get_string(g, key, &text);
     snprintf(out, size, "%.*s", (int)(text.len < size ? text.len : size - 1), text.data);
+    return found;
 }
 
-static void read_sizes(ht_config *c, ht_meta *m) {
+void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size) {
+    const ht_gguf_value *v = ht_meta_value(m, name);
+    if (!ht_meta_text(m->gguf, m->key, out, size) && v) wrong_type(m, v, "a string");
+}
+
+void ht_gguf_file_type(const char *path, char out[16]) {
+    ht_file *file = NULL;
+    ht_gguf *gguf = NULL;
+    *out = '\0';
+    if (!ht_file_open(path, &file, NULL) && !ht_gguf_read(file, path, &gguf, NULL))
+        (void)ht_meta_text(gguf, "general.type", out, 16);
+    ht_gguf_free(gguf);
+    ht_file_close(file);
+}
+
+void ht_meta_sizes(ht_meta *m, ht_config *c) {
     c->n_layers = ht_meta_i64(m, "block_count", 0);
     c->hidden = ht_meta_i64(m, "embedding_length", 0);
     c->n_heads = ht_meta_uniform_i64(m, "attention.head_count", 0);
@@ -122,9 +137,16 @@ static void read_sizes(ht_config *c, ht_meta *m) {
     c->n_experts = ht_meta_i64(m, "expert_count", 0);
     c->experts_used = ht_meta_i64(m, "expert_used_count", 0);
     c->expert_feed_forward = ht_meta_layer_i64(m, "expert_feed_forward_length", 0, 0);
-    if (c->n_experts > 0 && !c->family->routed)
+    if (c->n_experts > 0 && c->family && !c->family->routed)
         ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.expert_count` is %lld, but %s models are run without experts",
                      m->architecture, (long long)c->n_experts, m->architecture);
+    const ht_gguf_value *tokens = ht_gguf_find(m->gguf, "tokenizer.ggml.tokens");
+    int64_t n_tokens = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
+    const ht_gguf_tensor *embedding = ht_gguf_find_tensor(m->gguf, "token_embd.weight");
+    c->vocab = embedding && embedding->n_dims == 2 ? embedding->dims[1] : ht_meta_i64(m, "vocab_size", n_tokens);
+    if (n_tokens > c->vocab)
+        ht_meta_fail(m, HT_ERR_FORMAT, "the tokenizer has %lld tokens, the embedding only %lld rows",
+                     (long long)n_tokens, (long long)c->vocab);
 }
 
 static void read_layers(ht_config *c, ht_meta *m) {
@@ -133,17 +155,6 @@ static void read_layers(ht_config *c, ht_meta *m) {
         c->layer[i].n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", i, c->n_heads);
         c->layer[i].feed_forward = ht_meta_layer_i64(m, "feed_forward_length", i, 0);
     }
-}
-
-/* Vocabulary size: the embedding's rows are authoritative, as ids index them. */
-static void read_vocab(ht_config *c, ht_meta *m) {
-    const ht_gguf_value *tokens = ht_gguf_find(m->gguf, "tokenizer.ggml.tokens");
-    int64_t n_tokens = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
-    const ht_gguf_tensor *embedding = ht_gguf_find_tensor(m->gguf, "token_embd.weight");
-    c->vocab = embedding && embedding->n_dims == 2 ? embedding->dims[1] : ht_meta_i64(m, "vocab_size", n_tokens);
-    if (n_tokens > c->vocab)
-        ht_meta_fail(m, HT_ERR_FORMAT, "the tokenizer has %lld tokens, the embedding only %lld rows",
-                     (long long)n_tokens, (long long)c->vocab);
 }
 
 static void read_rope(ht_config *c, ht_meta *m) {
@@ -205,23 +216,20 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     *out = (ht_config){0};
     ht_meta m = {.gguf = g, .file = file, .err = err};
     ht_bytes name;
-    if (!ht_gguf_get_string(g, "general.architecture", &name)) {
+    if (!ht_meta_text(g, "general.architecture", m.architecture, sizeof m.architecture)) {
         if (ht_gguf_get_string(g, "general.type", &name) && name.len && !ht_name_problem(name.data, name.len))
             return ht_fail(err, HT_ERR_FORMAT,
                            "%s: there is no `general.architecture`, and `general.type` is `%.*s`: this is no model",
                            file, ht_name_shown(name.data, name.len), name.data);
         return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
     }
-    snprintf(m.architecture, sizeof m.architecture, "%.*s", (int)(name.len < 63 ? name.len : 63), name.data);
     out->family = ht_family_of_architecture(m.architecture);
     if (!out->family)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: architecture `%s` is not supported; %s are", file, m.architecture,
                        ht_family_list((char[HT_FAMILY_LIST]){0}));
-    if (ht_gguf_get_string(g, "general.name", &name))
-        snprintf(out->name, sizeof out->name, "%.*s", (int)(name.len < 127 ? name.len : 127), name.data);
-    read_sizes(out, &m);
+    (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
+    ht_meta_sizes(&m, out);
     if (!m.status) read_layers(out, &m);
-    read_vocab(out, &m);
     out->rms_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", out->family->defaults.rms_eps);
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
     out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);

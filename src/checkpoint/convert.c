@@ -26,34 +26,19 @@ typedef struct quantize_mix {
     int file_type;       /* general.file_type */
 } quantize_mix;
 
-/* Numbers of llama.h (llama_ftype). */
-static const quantize_mix mixes[] = {
-    {"F32", HT_W_F32, 0},
-    {"F16", HT_W_F16, 1},
-    {"BF16", HT_W_BF16, 32},
-    {"Q4_0", HT_W_Q4_0, 2},
-    {"Q4_1", HT_W_Q4_1, 3},
-    {"Q5_0", HT_W_Q5_0, 8},
-    {"Q5_1", HT_W_Q5_1, 9},
-    {"Q8_0", HT_W_Q8_0, 7},
-    {"Q2_K", HT_W_Q2_K, 10},
-    {"Q2_K_S", HT_W_Q2_K, 21},
-    {"Q3_K_S", HT_W_Q3_K, 11},
-    {"Q3_K_M", HT_W_Q3_K, 12},
-    {"Q3_K_L", HT_W_Q3_K, 13},
-    {"Q4_K_S", HT_W_Q4_K, 14},
-    {"Q4_K_M", HT_W_Q4_K, 15},
-    {"Q5_K_S", HT_W_Q5_K, 16},
-    {"Q5_K_M", HT_W_Q5_K, 17},
-    {"Q6_K", HT_W_Q6_K, 18},
-    {"IQ4_NL", HT_W_IQ4_NL, 25},
-    {"IQ4_XS", HT_W_IQ4_XS, 30},
-    {"MXFP4", HT_W_MXFP4, 38},
-    /* As llama-quantize understands them. */
-    {"Q3_K", HT_W_Q3_K, 12},
-    {"Q4_K", HT_W_Q4_K, 15},
-    {"Q5_K", HT_W_Q5_K, 17},
-};
+/* Name, type and number of llama.h (llama_ftype); the last three as llama-quantize understands them. */
+/* clang-format off */
+#define MIXES(X) \
+    X(F32, F32, 0) X(F16, F16, 1) X(BF16, BF16, 32) X(Q4_0, Q4_0, 2) X(Q4_1, Q4_1, 3) X(Q5_0, Q5_0, 8) \
+    X(Q5_1, Q5_1, 9) X(Q8_0, Q8_0, 7) X(Q2_K, Q2_K, 10) X(Q2_K_S, Q2_K, 21) X(Q3_K_S, Q3_K, 11) \
+    X(Q3_K_M, Q3_K, 12) X(Q3_K_L, Q3_K, 13) X(Q4_K_S, Q4_K, 14) X(Q4_K_M, Q4_K, 15) X(Q5_K_S, Q5_K, 16) \
+    X(Q5_K_M, Q5_K, 17) X(Q6_K, Q6_K, 18) X(IQ4_NL, IQ4_NL, 25) X(IQ4_XS, IQ4_XS, 30) X(MXFP4, MXFP4, 38) \
+    X(Q3_K, Q3_K, 12) X(Q4_K, Q4_K, 15) X(Q5_K, Q5_K, 17)
+/* clang-format on */
+#define ROW(name, type, number)       {#name, HT_W_##type, number},
+#define FILE_TYPE(name, type, number) FT_##name = number,
+static const quantize_mix mixes[] = {MIXES(ROW)};
+enum { MIXES(FILE_TYPE) };
 enum { N_MIXES = sizeof mixes / sizeof *mixes };
 
 /* NULL: no such type or mix; case does not count. */
@@ -69,23 +54,6 @@ static bool is_rounded(const char *name) {
                                        "position_embd", "token_types", NULL};
     return !ht_contains_any(name, kept);
 }
-
-enum {
-    FT_Q4_0 = 2,
-    FT_Q5_0 = 8,
-    FT_Q2_K = 10,
-    FT_Q3_K_S,
-    FT_Q3_K_M,
-    FT_Q3_K_L,
-    FT_Q4_K_S,
-    FT_Q4_K_M,
-    FT_Q5_K_S,
-    FT_Q5_K_M,
-    FT_Q6_K,
-    FT_Q2_K_S = 21,
-    FT_IQ4_NL = 25,
-    FT_IQ4_XS = 30
-};
 
 /* What the rules of mixes look at. */
 typedef struct quantize_tensor {
@@ -351,11 +319,6 @@ static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, 
     return status;
 }
 
-static ht_status choose_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
-    if (o->type) return plan->to_gguf ? choose_gguf_types(plan, o, err) : choose_directory_types(plan, o, err);
-    return plan->to_other ? HT_OK : keep_types(plan, o, err);
-}
-
 /* ---- converting ---- */
 
 static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *values, ht_convert_report *out) {
@@ -446,25 +409,22 @@ static ht_status check_options(const ht_convert_options *o, ht_error *err) {
 }
 
 /* The tensors, and what becomes of each. */
-static ht_status make_plan(ht_rewrite_plan *plan, ht_config *config, const ht_convert_options *o, ht_error *err) {
+static ht_status make_plan(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     if (is_copy(o)) return ht_rewrite_plan_list(plan, err);
-    ht_status status = ht_checkpoint_config(plan->c, config, err);
-    if (status) return status;
-    status = list_tensors(plan, o, err);
-    return status ? status : choose_types(plan, o, err);
+    ht_status status = ht_checkpoint_config(plan->c, plan->config, err);
+    if (!status) status = list_tensors(plan, o, err);
+    if (status || (!o->type && plan->to_other)) return status;
+    return !o->type        ? keep_types(plan, o, err)
+           : plan->to_gguf ? choose_gguf_types(plan, o, err)
+                           : choose_directory_types(plan, o, err);
 }
 
 ht_status ht_convert(const char *model_path, const char *out_path, const ht_convert_options *options, ht_error *err) {
     ht_convert_options o;
-    ht_checkpoint_files *c = NULL;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_convert_options", err);
     if (!status) status = check_options(&o, err);
-    if (!status) status = ht_checkpoint_open(model_path, &c, err);
     if (status) return status;
-    ht_config *config = calloc(1, sizeof *config);
-    ht_rewrite_plan plan = {.c = c,
-                            .config = config,
-                            .verb = verb_of(&o),
+    ht_rewrite_plan plan = {.verb = verb_of(&o),
                             .mark = o.type ? HT_REWRITE_QUANTIZED : HT_REWRITE_CONVERTED,
                             .out_path = out_path,
                             .max_file_bytes = o.max_file_bytes,
@@ -477,11 +437,11 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
                             .on_tensor = o.on_tensor,
                             .user = o.user};
     ht_rewrite_values *values = NULL;
-    status = config ? HT_OK : ht_fail_memory(err, sizeof *config, "a configuration");
+    status = ht_rewrite_plan_open(&plan, model_path, err);
     if (!status) status = choose_container(&plan, model_path, &o, err);
     const bool has_parts = is_split(&o) && !plan.is_directory; /* how many, and so their names, is known at the end */
     if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
-    if (!status) status = make_plan(&plan, config, &o, err);
+    if (!status) status = make_plan(&plan, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
     if (!status) status = ht_rewrite_choose_files(&plan, err);
     if (!status && has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
@@ -490,7 +450,5 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     if (!status && o.report) fill_report(&plan, values, o.report);
     ht_rewrite_values_free(values);
     ht_rewrite_plan_free(&plan);
-    ht_checkpoint_close(c);
-    free(config);
     return status;
 }

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/document.h"
 #include "checkpoint/family.h"
 #include "checkpoint/sampling.h"
 #include "tokenizer/save.h"
@@ -32,16 +31,7 @@ static void refuse(writer *w, const char *what) {
                               w->config->family->architecture, what);
 }
 
-/* A number that came as f32, with the fewest digits that are it there: 1e-6, not 9.99999997e-07. */
-static ht_json *short_number(double value) {
-    char text[32];
-    if ((double)(float)value != value) return ht_json_real(value);
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if ((float)strtod(text, NULL) == (float)value) return ht_json_real(strtod(text, NULL));
-    }
-    return ht_json_real(value);
-}
+static ht_json *short_number(double value) { return ht_json_real(ht_short_decimal(value)); }
 
 static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
 
@@ -380,15 +370,12 @@ static ht_status find_rope(const converter *v, ht_rope_spec *rope) {
     ht_stored_tensor t;
     *rope = v->config->rope;
     if (!ht_checkpoint_find(v->c, HT_ROPE_FACTORS, &t)) return HT_OK;
-    const int64_t dims = ht_config_head_dim(v->config, false);
-    if (t.n_dims != 1 || t.dims[0] != dims / 2)
-        return ht_fail(v->err, HT_ERR_FORMAT,
-                       "`" HT_ROPE_FACTORS "` has %lld values, expected half the head size of %lld",
-                       (long long)t.dims[0], (long long)dims);
-    float *values = malloc((size_t)t.dims[0] * sizeof *values);
-    if (!values) return ht_fail_memory(v->err, (size_t)t.dims[0] * sizeof *values, HT_ROPE_FACTORS);
-    ht_status status = ht_tensor_read_f32(&t, t.dims[0], values, v->err);
-    if (!status) status = ht_rope_from_factors(values, t.dims[0], rope, v->err);
+    const int64_t n = ht_config_head_dim(v->config, false) / 2;
+    float *values = malloc((size_t)n * sizeof *values);
+    if (!values) return ht_fail_memory(v->err, (size_t)n * sizeof *values, HT_ROPE_FACTORS);
+    ht_status status = ht_checkpoint_need(v->c, HT_ROPE_FACTORS, &n, 1, &t, v->err);
+    if (!status) status = ht_tensor_read_f32(&t, n, values, v->err);
+    if (!status) status = ht_rope_from_factors(values, n, rope, v->err);
     free(values);
     return status;
 }

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/document.h"
 #include "checkpoint/family.h"
 #include "checkpoint/sampling.h"
 #include "tokenizer/save.h"

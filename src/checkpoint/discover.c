@@ -122,15 +122,9 @@ static ht_status report_find(traversal *t, const ht_find *find, ht_error *err) {
 
 /* Whether a file says that it is something else than a model: a GGUF file with a LoRA adapter, or with importance weights. */
 static bool is_no_model(const char *path) {
-    ht_file *file = NULL;
-    ht_gguf *gguf = NULL;
-    ht_bytes type;
-    const bool found = ht_ends_with(path, ".gguf") && !ht_file_open(path, &file, NULL) &&
-                       !ht_gguf_read(file, path, &gguf, NULL) && ht_gguf_get_string(gguf, "general.type", &type) &&
-                       type.len == 7 && (!memcmp(type.data, "adapter", 7) || !memcmp(type.data, "imatrix", 7));
-    ht_gguf_free(gguf);
-    ht_file_close(file);
-    return found;
+    char type[16] = "";
+    if (ht_ends_with(path, ".gguf")) ht_gguf_file_type(path, type);
+    return !strcmp(type, "adapter") || !strcmp(type, "imatrix");
 }
 
 static ht_status visit_checkpoint(traversal *t, const char *path, ht_error *err) {

@@ -29,11 +29,15 @@ double ht_meta_f64(ht_meta *m, const char *name, double fallback);
 int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
 /* A number for all layers, or element `layer` of an array of numbers or booleans per layer. */
 int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback);
-/* Copies at most size - 1 bytes and a NUL; "" when absent. */
+/* Copies at most size - 1 bytes of a string and a NUL; false, and "", when there is none under the whole name `key`. */
+bool ht_meta_text(const ht_gguf *g, const char *key, char *out, size_t size);
+/* The same of an architecture's field, which is an error of another type. */
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
 /* NULL when absent. */
 const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
 
+/* The sizes of a model, and its vocabulary: the embedding's rows, as ids index them. c->family may be NULL. */
+void ht_meta_sizes(ht_meta *m, ht_config *c);
 /* Records an error, unless there was one before. */
 void ht_meta_fail(ht_meta *m, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
@@ -74,7 +78,7 @@ typedef struct ht_tensor_spec {
     ht_heads_rule heads;
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: nothing follows the names, the GGUF's is whole */
-    ht_expert_part expert; /* all experts' are one row and go to an ht_experts; their names are in experts.c */
+    ht_expert_part expert; /* all experts' are one row and go to an ht_experts; their names are in stored_weights.c */
     bool looked_up;        /* a matrix of which only rows are looked up: it stays in the file */
 } ht_tensor_spec;
 

@@ -160,16 +160,10 @@ static ht_status check_adapters(ht_adapter *const *adapters, const float *scales
 ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const float *scales, int n, const char *out_path,
                   const ht_fuse_options *options, ht_error *err) {
     ht_fuse_options o;
-    ht_checkpoint_files *c = NULL;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_fuse_options", err);
     if (!status) status = check_adapters(adapters, scales, n, err);
-    if (!status) status = ht_checkpoint_open(model_path, &c, err);
     if (status) return status;
-    ht_config *config = malloc(sizeof *config);
-    ht_rewrite_plan plan = {.c = c,
-                            .config = config,
-                            .is_directory = ht_path_is_directory(model_path),
-                            .to_gguf = c->gguf != NULL,
+    ht_rewrite_plan plan = {.is_directory = ht_path_is_directory(model_path),
                             .copies_files = true,
                             .verb = "fusing",
                             .mark = HT_REWRITE_FUSED,
@@ -180,9 +174,11 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
                             .progress = o.progress,
                             .user = o.user};
     ht_rewrite_values *values = NULL;
-    status = config ? check_options(&o, c, err) : ht_fail_memory(err, sizeof *config, "a configuration");
+    status = ht_rewrite_plan_open(&plan, model_path, err);
+    if (!status) status = check_options(&o, plan.c, err);
+    plan.to_gguf = !status && plan.c->gguf;
     if (!status) status = ht_rewrite_check_place(&plan, model_path, err);
-    if (!status) status = ht_checkpoint_config(c, config, err);
+    if (!status) status = ht_checkpoint_config(plan.c, plan.config, err);
     if (!status) status = ht_rewrite_plan_list(&plan, err);
     if (!status) status = make_plan(&plan, &o, adapters, scales, n, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
@@ -192,7 +188,5 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
     if (!status && o.report) ht_rewrite_values_report(values, o.report);
     ht_rewrite_values_free(values);
     ht_rewrite_plan_free(&plan);
-    ht_checkpoint_close(c);
-    free(config);
     return status;
 }

@@ -93,9 +93,9 @@ static ht_status add_table(const ht_stored_weight *w, void *user, ht_error *err)
     return HT_OK;
 }
 
-static void describe_config(info *in, const ht_checkpoint_files *from, const ht_config *c) {
+static void describe_sizes(info *in, const char *architecture, const ht_config *c) {
     ht_model_info *p = &in->public;
-    snprintf(in->architecture, sizeof in->architecture, "%s", c->family->architecture);
+    snprintf(in->architecture, sizeof in->architecture, "%s", architecture);
     snprintf(in->name, sizeof in->name, "%s", c->name);
     p->n_layers = c->n_layers;
     p->hidden = c->hidden;
@@ -108,6 +108,11 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
     p->n_experts = c->n_experts;
     p->n_experts_used = c->experts_used;
     p->pooling = c->pooling;
+}
+
+static void describe_config(info *in, const ht_checkpoint_files *from, const ht_config *c) {
+    ht_model_info *p = &in->public;
+    describe_sizes(in, c->family->architecture, c);
     p->tied_head = c->tied_head && p->has_weights;
     size_t table_bytes = 0;
     (void)ht_stored_weights_visit_outside(from, c, add_table, &table_bytes, &(ht_error){0});
@@ -187,29 +192,15 @@ static const char *file_type_of(const ht_checkpoint_files *c) {
 }
 
 /* Describes a GGUF of an unsupported family, or with a vocabulary only, from its common keys; missing fields stay 0. */
-static void describe_metadata(info *in, const ht_checkpoint_files *c) {
-    ht_model_info *p = &in->public;
+static void describe_metadata(info *in, const ht_checkpoint_files *c, ht_config *config) {
     ht_error ignored = {0};
     ht_meta m = {.gguf = c->gguf, .file = c->name, .err = &ignored};
-    ht_bytes text;
-    if (ht_gguf_get_string(c->gguf, "general.architecture", &text))
-        snprintf(m.architecture, sizeof m.architecture, "%.*s", (int)(text.len < 63 ? text.len : 63), text.data);
-    snprintf(in->architecture, sizeof in->architecture, "%s", *m.architecture ? m.architecture : "unknown");
-    if (ht_gguf_get_string(c->gguf, "general.name", &text))
-        snprintf(in->name, sizeof in->name, "%.*s", (int)(text.len < 127 ? text.len : 127), text.data);
-    p->n_layers = ht_meta_i64(&m, "block_count", 0);
-    p->hidden = ht_meta_i64(&m, "embedding_length", 0);
-    p->n_heads = ht_meta_uniform_i64(&m, "attention.head_count", 0);
-    p->n_kv_heads = ht_meta_uniform_i64(&m, "attention.head_count_kv", p->n_heads);
-    p->feed_forward = ht_meta_uniform_i64(&m, "feed_forward_length", 0);
-    p->context = ht_meta_i64(&m, "context_length", 0);
-    p->n_experts = ht_meta_i64(&m, "expert_count", 0);
-    p->n_experts_used = ht_meta_i64(&m, "expert_used_count", 0);
-    p->sliding_window = ht_meta_i64(&m, "attention.sliding_window", 0);
-    int64_t even = p->n_heads > 0 && p->hidden % p->n_heads == 0 ? p->hidden / p->n_heads : 0;
-    p->head_dim = ht_meta_i64(&m, "attention.key_length", even);
-    const ht_gguf_value *tokens = ht_gguf_find(c->gguf, "tokenizer.ggml.tokens");
-    p->vocab = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
+    *config = (ht_config){.pooling = ""};
+    (void)ht_meta_text(c->gguf, "general.architecture", m.architecture, sizeof m.architecture);
+    (void)ht_meta_text(c->gguf, "general.name", config->name, sizeof config->name);
+    ht_meta_sizes(&m, config);
+    describe_sizes(in, *m.architecture ? m.architecture : "unknown", config);
+    in->public.sliding_window = ht_meta_i64(&m, "attention.sliding_window", 0);
 }
 
 /* An unsupported or missing tokenizer is not an error here. */
@@ -240,18 +231,13 @@ static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *con
     if (!known)
         describe_config(in, c, config);
     else if (c->gguf && (known == HT_ERR_UNSUPPORTED || !in->public.has_weights))
-        describe_metadata(in, c);
+        describe_metadata(in, c, config);
     else
         return ht_fail(err, known, "%s", unknown.message);
     in->public.runs = !known && in->public.has_weights;
     in->public.sampling = in->sampling.field;
     in->public.n_sampling = HT_SAMPLING_FIELDS;
     return ht_sampling_read(c, &in->sampling, err);
-}
-
-/* Checks that all tensors exist, with supported shapes and types. */
-static ht_status check_tensors(const info *in, const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
-    return in->public.runs ? ht_stored_weights_visit(c, config, false, NULL, NULL, err) : HT_OK;
 }
 
 static ht_status read_info(const char *path, bool glance, ht_model_info **out, ht_error *err) {
@@ -264,9 +250,8 @@ static ht_status read_info(const char *path, bool glance, ht_model_info **out, h
     if (in) in->layers = calloc(HT_MAX_LAYERS, sizeof *in->layers);
     status = in && in->layers && config ? describe(in, c, config, err)
                                         : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
-    if (!status && glance) status = check_tensors(in, c, config, err);
+    if (!status && glance && in->public.runs) status = ht_stored_weights_visit(c, config, false, NULL, NULL, err);
     if (!status) {
-        if (!in->public.pooling) in->public.pooling = "";
         in->public.chat_format = "";
         in->public.bos_id = in->public.eos_id = -1;
         in->public.bos = in->bos;

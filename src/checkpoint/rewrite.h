@@ -72,8 +72,8 @@ typedef struct ht_rewrite_tensor {
 } ht_rewrite_tensor;
 
 typedef struct ht_rewrite_plan {
-    const ht_checkpoint_files *c;
-    const ht_config *config;
+    ht_checkpoint_files *c;
+    ht_config *config;  /* read by who needs it */
     bool is_directory;  /* of the output */
     bool to_gguf;       /* the container of the output */
     bool to_mlx;        /* a directory with the names of mlx-lm */
@@ -102,7 +102,9 @@ typedef struct ht_rewrite_plan {
     ht_json *metadata; /* GGUF: of the output, or changes of the checkpoint's */
 } ht_rewrite_plan;
 
-/* Lists the tensors of plan->c, all to be copied; the caller frees the plan even after a failure. */
+/* Opens the checkpoint, as plan->c, with room for its configuration; the caller frees the plan even after a failure. */
+ht_status ht_rewrite_plan_open(ht_rewrite_plan *plan, const char *model_path, ht_error *err);
+/* Lists the tensors of plan->c, all to be copied. */
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
 /* Lists the tensors of the other container, each in the type in which it is stored, or in the nearest one that the container has
  * for the same values. `floats`: the type of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE:

@@ -7,7 +7,6 @@
 #include "base/plural.h"
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/document.h"
 #include "checkpoint/rewrite.h"
 #include "formats/gguf_write.h"
 #include "formats/json.h"

@@ -19,6 +19,13 @@ static bool find_sibling(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t
     return ht_sibling_name(t->name, strlen(t->name), end, to, name) && ht_checkpoint_find(plan->c, name, out);
 }
 
+ht_status ht_rewrite_plan_open(ht_rewrite_plan *plan, const char *model_path, ht_error *err) {
+    ht_status status = ht_checkpoint_open(model_path, &plan->c, err);
+    if (status) return status;
+    plan->config = calloc(1, sizeof *plan->config);
+    return plan->config ? HT_OK : ht_fail_memory(err, sizeof *plan->config, "a configuration");
+}
+
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err) {
     plan->n = ht_checkpoint_n_tensors(plan->c);
     plan->capacity = 3 * plan->n; /* a weight may get scales and biases */
@@ -269,6 +276,8 @@ void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
     ht_json_decref(plan->metadata);
     free(plan->tensor);
     free(plan->change);
+    free(plan->config);
+    ht_checkpoint_close(plan->c);
 }
 
 bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight) {

@@ -114,10 +114,9 @@ static void warn_of_others(const ht_gguf *g, const char *file) {
                      "%s: `general.sampling.sequence` is not supported; samplers run in the default order", file);
 }
 
-/* The shortest decimal number that rounds to a float: 0.7 of 0.699999988. */
-static double decimal(double value) {
+double ht_short_decimal(double value) {
     char text[32];
-    for (int digits = 1; digits < 9; digits++) {
+    for (int digits = 1; digits <= 9 && (double)(float)value == value; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtof(text, NULL) == (float)value) return strtod(text, NULL);
     }
@@ -136,7 +135,7 @@ static ht_status read_gguf(const ht_gguf *g, const char *file, ht_sampling *out,
         if (ht_gguf_get_i64_saturated(g, key, &whole))
             value = (double)whole;
         else if (!specs[i].whole && ht_gguf_get_f64(g, key, &value))
-            value = decimal(value);
+            value = ht_short_decimal(value);
         if (isnan(value))
             return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is not %s", file, key,
                            specs[i].whole ? "an integer" : "a number");

@@ -6,7 +6,7 @@
 #define HT_CHECKPOINT_SAMPLING_H
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/document.h"
+#include "checkpoint/convert_metadata.h"
 
 #include <hearth/model.h>
 
@@ -34,6 +34,9 @@ ht_sampling ht_sampling_defaults(void);
 ht_status ht_sampling_read(const ht_checkpoint_files *c, ht_sampling *out, ht_error *err);
 /* The same from the text of a generation_config.json; data NULL: there is none. */
 ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_error *err);
+
+/* The shortest decimal number that rounds to a number that came as f32: 0.7 of 0.699999988. */
+double ht_short_decimal(double value);
 
 /* Adds the values that come from a checkpoint to a generation_config.json, or to GGUF metadata. */
 void ht_sampling_to_json(const ht_sampling *s, ht_document *generation);

@@ -12,41 +12,29 @@
 
 /* ---- experts ---- */
 
+/* Gate, up and down apart; all of a name that gate and up share; and stacked down with that. */
+#define APART(gguf, stacked, before, after)                                                                            \
+    {HT_EXPERT_GATE, gguf, stacked, before "gate" after, 0, 1},                                                        \
+        {HT_EXPERT_UP, gguf, stacked, before "up" after, 0, 1}, {                                                      \
+        HT_EXPERT_DOWN, gguf, stacked, before "down" after, 0, 1                                                       \
+    }
+#define SHARED(gguf, name)                                                                                             \
+    {HT_EXPERT_GATE, gguf, true, name, 0, 2}, { HT_EXPERT_UP, gguf, true, name, 1, 2 }
+#define STACKED(before, after)                                                                                         \
+    SHARED(false, before "gate_up_proj" after), { HT_EXPERT_DOWN, false, true, before "down_proj" after, 0, 1 }
+
 /* The first row of a part and format names the tensor in messages when none exists. */
-static const ht_expert_form forms[] = {
-    {HT_EXPERT_GATE, true, true, "ffn_gate_exps.weight", 0, 1},
-    {HT_EXPERT_UP, true, true, "ffn_up_exps.weight", 0, 1},
-    {HT_EXPERT_DOWN, true, true, "ffn_down_exps.weight", 0, 1},
-    {HT_EXPERT_GATE, true, true, "ffn_gate_up_exps.weight", 0, 2},
-    {HT_EXPERT_UP, true, true, "ffn_gate_up_exps.weight", 1, 2},
-    {HT_EXPERT_GATE, false, false, "mlp.experts.%d.gate_proj.weight", 0, 1},
-    {HT_EXPERT_UP, false, false, "mlp.experts.%d.up_proj.weight", 0, 1},
-    {HT_EXPERT_DOWN, false, false, "mlp.experts.%d.down_proj.weight", 0, 1},
-    {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj", 0, 2},
-    {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj", 1, 2},
-    {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj", 0, 1},
-    {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj.weight", 0, 2},
-    {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj.weight", 1, 2},
-    {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj.weight", 0, 1},
-    {HT_EXPERT_GATE, false, true, "mlp.switch_mlp.gate_proj.weight", 0, 1},
-    {HT_EXPERT_UP, false, true, "mlp.switch_mlp.up_proj.weight", 0, 1},
-    {HT_EXPERT_DOWN, false, true, "mlp.switch_mlp.down_proj.weight", 0, 1},
-    {HT_EXPERT_GATE, false, true, "experts.gate_up_proj", 0, 2},
-    {HT_EXPERT_UP, false, true, "experts.gate_up_proj", 1, 2},
-    {HT_EXPERT_DOWN, false, true, "experts.down_proj", 0, 1},
-    {HT_EXPERT_GATE, false, true, "experts.gate_up_proj.weight", 0, 2},
-    {HT_EXPERT_UP, false, true, "experts.gate_up_proj.weight", 1, 2},
-    {HT_EXPERT_DOWN, false, true, "experts.down_proj.weight", 0, 1},
-    {HT_EXPERT_GATE, false, false, "experts.%d.gate_proj.weight", 0, 1},
-    {HT_EXPERT_UP, false, false, "experts.%d.up_proj.weight", 0, 1},
-    {HT_EXPERT_DOWN, false, false, "experts.%d.down_proj.weight", 0, 1},
-    {HT_EXPERT_GATE, false, false, "moe.experts.%d.gate_proj.weight", 0, 1},
-    {HT_EXPERT_UP, false, false, "moe.experts.%d.up_proj.weight", 0, 1},
-    {HT_EXPERT_DOWN, false, false, "moe.experts.%d.down_proj.weight", 0, 1},
-    {HT_EXPERT_GATE, false, true, "experts.switch_glu.gate_proj.weight", 0, 1},
-    {HT_EXPERT_UP, false, true, "experts.switch_glu.up_proj.weight", 0, 1},
-    {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1},
-};
+static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight"),
+                                       SHARED(true, "ffn_gate_up_exps.weight"),
+                                       APART(false, false, "mlp.experts.%d.", "_proj.weight"),
+                                       STACKED("mlp.experts.", ""),
+                                       STACKED("mlp.experts.", ".weight"),
+                                       APART(false, true, "mlp.switch_mlp.", "_proj.weight"),
+                                       STACKED("experts.", ""),
+                                       STACKED("experts.", ".weight"),
+                                       APART(false, false, "experts.%d.", "_proj.weight"),
+                                       APART(false, false, "moe.experts.%d.", "_proj.weight"),
+                                       APART(false, true, "experts.switch_glu.", "_proj.weight")};
 
 void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                            size_t size) {

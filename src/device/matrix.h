@@ -2,7 +2,7 @@
  * lossless: the stored values can be read back exactly.
  *
  * A device has one ht_matrix_ops table per weight type and precision, and others for output heads, which support top-k
- * products. Tables that stay in their file (models/file_rows.h) have rows but no products. */
+ * products. Tables that stay in their file (models/pack.h) have rows but no products. */
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 

@@ -1,7 +1,5 @@
-/* Batches: requests in, results out in order, with an engine in between.
- *
- * The caller's thread submits and hands over. Pieces and ends come on the engine's threads and go into the entry of their request, which is one of a
- * ring: its lock guards what tells that an entry is done. */
+/* Batches: requests in, results out in order. The caller's thread submits and hands over; the engine's threads fill the
+ * entry of a request in a ring, whose lock guards what tells that an entry is done. */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -27,8 +25,7 @@ void ht_batch_options_init(ht_batch_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* Requests that are compared for what they have in common, and tokens that are worth computing first. Seconds after which a wait
- * looks whether it was cancelled. */
+/* Requests compared for a common prefix, and tokens that make it worth computing; seconds between looks at the flag. */
 enum { COMPARED = 8, FEWEST_TOKENS = 16, WINDOW_FACTOR = 4, MOST_SEQUENCES = 32 };
 static const double nap = 0.01;
 
@@ -215,8 +212,7 @@ static size_t compare_first(const batch *b, const ht_request *first, const ht_id
     return same;
 }
 
-/* Requests that begin together would each compute what they have in common: it is put into the prefix cache before. Without it they are
- * only slower. */
+/* Puts the common prefix of the first requests into the prefix cache; without, each of them would compute it. */
 static void warm(batch *b) {
     ht_ids common;
     ht_request first;

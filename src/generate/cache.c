@@ -79,8 +79,7 @@ static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     return status;
 }
 
-/* Whether own_pages, which has come from position `first` to `pos`, copies the page there: others hold it still, which may be
- * later places of the same ring. */
+/* Whether own_pages, between `first` and `pos`, copies the page there: others hold it, perhaps later places of the ring. */
 static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
     const ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)];
     int refs = atomic_load_explicit(&page->refs, memory_order_acquire);
@@ -198,8 +197,7 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
                            (long long)l->window, (long long)begin);
         wrapped = wrapped || begin > 0;
     }
-    /* A ring that wrapped keeps all its pages, and stays written as far as it was: the pages that the dropped positions
-     * pushed out do not come back. */
+    /* A ring that wrapped keeps its pages and where it was written: what dropped positions pushed out is gone. */
     if (!wrapped) c->owner->written = n;
     for (int32_t i = 0; i < c->n_layers && n == 0; i++) c->owner->first[i] = 0;
     c->owner->reserved = n;

@@ -1,8 +1,7 @@
 /* KV cache of a session: pages of 256 positions per layer, allocated between steps as positions need them.
  *
- * A layer without a window keeps every page. A layer with one keeps a ring of pages, just enough for the window of the
- * first row of a step while the step's last row is written. Pages are memory of the
- * device, and may be shared with other caches (device/kv.h). A cache belongs to one thread at a time. */
+ * A layer with a window keeps a ring of pages, enough for the window of a step's first row while its last row is written. Pages are
+ * device memory, and may be shared with other caches (device/kv.h). A cache belongs to one thread at a time. */
 #ifndef HT_GENERATE_CACHE_H
 #define HT_GENERATE_CACHE_H
 
@@ -32,16 +31,14 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
  * position after them would look back on; the cache is then as it was. n = 0 always works. */
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
 
-/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL when the cache does not hold all of those below
- * its length. */
+/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless all below the length are there. */
 ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index);
 
 /* Pages of other caches: that of a layer with positions [256 index, 256 index + 256), lent, or NULL for none. */
 typedef ht_kv_page *ht_cache_page_fn(void *user, int32_t layer, int64_t index);
 /* Whether the pages of n positions are there on which the next one looks back. */
 bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user);
-/* Gives an empty cache the first n positions of such pages, shared; ht_cache_can_adopt must have said yes. On failure it is
- * empty. */
+/* Shares the first n positions of such pages with an empty cache, after ht_cache_can_adopt; empty on failure. */
 ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err);
 
 /* The first position whose keys layer `layer` holds. */

@@ -1,5 +1,4 @@
-/* Embeddings of texts (hearth/embed.h): pooled hidden states of a prefill (prefill.h). They are summed as they come, in double and
- * in the order of positions, so that neither the steps of a text nor its company show in the result. */
+/* Embeddings of texts: pooled hidden states of a prefill, summed in double in order of position: no company shows. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"

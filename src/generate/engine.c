@@ -60,14 +60,6 @@ static int64_t positions_of(const ht_model *m, const ht_engine_options *o) {
     return ht_min_i64(least * HT_KV_PAGE, m->context);
 }
 
-static void init_locks(ht_engine *e) {
-    ht_condition_init(&e->work);
-    pthread_cond_init(&e->idle, NULL);
-    pthread_cond_init(&e->deliver, NULL);
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_mutex_init(&e->prefix_lock, NULL);
-}
-
 static void free_engine(ht_engine *e) {
     ht_engine_stop_delivery(e);
     ht_masks_ahead_free(e->masks_ahead);
@@ -113,7 +105,11 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     e->model = ht_model_retain(m);
     e->most_positions = positions_of(m, &o);
     e->figures.kv_budget = o.kv_bytes;
-    init_locks(e);
+    ht_condition_init(&e->work);
+    pthread_cond_init(&e->idle, NULL);
+    pthread_cond_init(&e->deliver, NULL);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->prefix_lock, NULL);
     status = make_parts(e, err);
     if (!status && e->most_positions < 2)
         status =

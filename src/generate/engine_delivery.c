@@ -1,5 +1,4 @@
-/* Callbacks of an engine: pieces and ends wait with their answer until a thread hands them over, one thread to an answer at a
- * time. */
+/* Callbacks of an engine: pieces and ends wait with their answer for a thread, one to an answer at a time. */
 #include "base/error.h"
 #include "base/grow.h"
 #include "generate/engine_internal.h"
@@ -188,8 +187,7 @@ static void deliver(ht_engine_answer *a) {
     if (a->first || a->state == HT_ENGINE_ENDED) ht_engine_make_ready(a);
 }
 
-/* A thread that hands over. Another one starts when ready pieces have waited for a step: with a pool of fixed size, slow readers
- * would delay all others. */
+/* Hands over. Another thread starts when ready pieces waited for a step: slow readers must not delay the others. */
 static void *run(void *engine) {
     ht_engine *e = engine;
     pthread_mutex_lock(&e->lock);

@@ -156,8 +156,7 @@ void ht_engine_queue(ht_engine_answer *a);
 
 /* ---- delivery ---- */
 
-/* Functions for ht_text_stream and for ht_response_reader; their user is the answer. They say false when the reader has refused
- * or there is no memory. */
+/* For ht_text_stream and ht_response_reader, of an answer; false: the reader refused, or there is no memory. */
 ht_text_fn ht_engine_post_text;
 ht_answer_fn ht_engine_post_piece;
 /* Likewise for the probes of a generation. */

@@ -1,5 +1,4 @@
-/* The engine's thread: which answers are under way, what each computes next, and who gives memory back when there is too
- * little. What is computed together, and how many rows of a prompt, the steps decide (generate/scheduler.h). */
+/* The engine's thread: which answers run, what each computes next, and who gives memory back. Steps: scheduler.h. */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"

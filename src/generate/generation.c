@@ -7,9 +7,8 @@
 #include "base/options.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "chat/answer_formats.h"
 #include "chat/conversation.h"
-#include "chat/reasoning_formats.h"
-#include "chat/tool_cache.h"
 #include "device/device.h"
 #include "tokenizer/token_trie.h"
 
@@ -157,14 +156,12 @@ void ht_generation_end(ht_generation *g) {
 
 /* ---- forced text ---- */
 
-/* A grammar that leaves no choice about a text still allows every way to cut it into tokens, and a model is free among them. So forced
- * text is guessed as the tokenizer writes it, byte by byte from the grammar, and verified as other guesses are: the output is that of
- * plain decoding, to the bit. */
+/* Text that the grammar forces is guessed as the tokenizer writes it and verified as other guesses are, since a model may
+ * cut it otherwise: the output is that of plain decoding, to the bit. */
 
 enum { MOST_BYTES = 96 }; /* of forced text that is looked for */
 
-/* The token of which a text is made when there is no other way to begin it: no token is the beginning of the text or goes on with
- * it. -1: there are several ways. */
+/* The only token that a text can begin with, if no other begins or continues it; -1: there are several. */
 static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n) {
     const ht_trie_part *all = &trie->all;
     int32_t only = -1;
@@ -396,8 +393,7 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
     return status;
 }
 
-/* Counts the guesses, and takes those that were wrong out of the cache: the present step wrote them there, so every ring still
- * has what was before. */
+/* Counts the guesses and drops wrong ones from the cache; this step wrote them, so every ring still has the rest. */
 static void judge(ht_generation *g) {
     ht_session *s = g->s;
     const int32_t right = ht_max_i32(g->n_drawn - 1, 0);
@@ -471,8 +467,7 @@ static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_
     return status ? status : rest;
 }
 
-/* Of a whole conversation, of which the session may hold the beginning. What else it holds goes now, when nothing but the
- * computation itself can end the call. */
+/* Of a whole conversation, whose prefix the session may hold; the rest goes now that only computing can fail. */
 static ht_status generate_turn(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
     size_t kept;
     ht_session_keep_prefix(g->s, ids, n, &kept);
@@ -501,12 +496,6 @@ static ht_status begin_call(ht_generation *g, const ht_generate_options *options
     return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");
 }
 
-/* A step counts the tokens of the prompt, too. */
-static void fail_cancelled(int64_t generated, ht_error *err) {
-    ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld generated token%s", (long long)generated,
-            ht_plural(generated));
-}
-
 static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user,
                           ht_metrics *metrics, ht_error *err) {
     ht_status status = HT_OK;
@@ -514,7 +503,9 @@ static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_
     if (!g->new_turn && !status) status = check_prompt(g->s, n, err);
     if (!status) status = ht_generation_begin(g, fn, user, err);
     if (!status) status = g->new_turn ? generate_turn(g, prompt, n, err) : generate(g, prompt, n, err);
-    if (status == HT_ERR_CANCELLED) fail_cancelled(g->metrics.generated_tokens, err);
+    if (status == HT_ERR_CANCELLED) /* not after the tokens that a step counts, the prompt's among them */
+        ht_fail(err, status, "cancelled after %lld generated token%s", (long long)g->metrics.generated_tokens,
+                ht_plural(g->metrics.generated_tokens));
     ht_metrics_end(&g->metrics, status);
     report(g, metrics);
     ht_generation_end(g);
@@ -551,21 +542,20 @@ ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate
                            void *user, ht_metrics *metrics, ht_error *err) {
     ht_generation g = {.s = s, .ahead = &s->masks_ahead, .chat = chat, .new_turn = true};
     ht_model *m = s->model;
-    char *text = NULL;
-    ht_text_run *runs = NULL;
+    ht_chat_text text = {0};
     int32_t *ids = NULL;
-    size_t n_text = 0, n_runs = 0, n = 0;
+    size_t n = 0;
     ht_status status = begin_call(&g, options, metrics, err);
-    if (!status) status = ht_chat_write_for(m, chat, &text, &n_text, &runs, &n_runs, err);
+    if (!status) status = ht_chat_write_for(m, chat, &text, err);
     if (!status)
-        status = ht_chat_encode_text(m, text, n_text, runs, n_runs, g.o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0,
-                                     &ids, &n, err);
+        status =
+            ht_chat_encode_text(m->tokenizer, &text, g.o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, err);
     if (!status && (int64_t)n >= m->context) /* before what the session holds is touched */
         status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld with an answer", n,
                          ht_plural(n), (long long)m->context);
-    if (!status) status = ht_constraint_of_chat(m, chat, &g.o, text, n_text, &g.constraint, err);
+    if (!status) status = ht_constraint_of_chat(m, chat, &g.o, text.text, text.n, &g.constraint, err);
     if (!status && fn)
-        status = ht_response_reader_new(ht_chat_template_of(&m->chat, chat), chat->tools, text, n_text, fn, user,
+        status = ht_response_reader_new(ht_chat_template_of(&m->chat, chat), chat->tools, text.text, text.n, fn, user,
                                         &g.answer, err);
     ht_constraint constraint = g.constraint;
     if (g.answer) ht_response_reader_set_call_pieces(g.answer, g.o.call_pieces);
@@ -573,7 +563,6 @@ ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate
     ht_constraint_free(&constraint);
     ht_response_reader_free(g.answer);
     ht_ids_free(ids);
-    free(text);
-    free(runs);
+    ht_chat_text_free(&text);
     return status;
 }

@@ -11,7 +11,7 @@
 #include "generate/speculate.h"
 #include "generate/thinking_budget.h"
 #include "generate/token_output.h"
-#include "grammar/answer_matcher.h"
+#include "grammar/grammar.h"
 
 #include <hearth/generate.h>
 
@@ -24,8 +24,7 @@ typedef struct ht_constraint {
     bool only_calls; /* the answer has no text */
 } ht_constraint;
 
-/* That of an answer to a conversation, whose prompt is n bytes of text. *out is empty after a failure; ht_constraint_free
- * frees it. */
+/* That of an answer to a conversation, whose prompt is n bytes of text. *out is empty after a failure. */
 ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_generate_options *options,
                                 const char *prompt, size_t n, ht_constraint *out, ht_error *err);
 void ht_constraint_free(ht_constraint *c);

@@ -1,7 +1,5 @@
-/* One row of logits, and the parts of it that a sampler asks for, found without sorting the row.
- *
- * Every filter of the chain keeps a prefix of the row in descending order (ties: lowest index first). So what is kept
- * is described by its last member, an `ht_cut`, and found by scans over blocks of HT_ROW_BLOCK values. */
+/* One row of logits, and what a sampler asks of it, found without sorting: every filter keeps a prefix of the row in descending
+ * order (ties: lowest index first), described by its last member, an `ht_cut`, and found by scans over blocks. */
 #ifndef HT_GENERATE_LOGITS_ROW_H
 #define HT_GENERATE_LOGITS_ROW_H
 
@@ -22,8 +20,7 @@ static inline int32_t ht_row_blocks(int32_t n) { return (n + HT_ROW_BLOCK - 1) /
 
 /* Fills in n_blocks, block_max (room for ht_row_blocks(n)) and max. False when a value is NaN or infinite. */
 bool ht_row_scan(ht_logits_row *row);
-/* The error of the first value that is not finite, after ht_row_scan returned false. Value i is the logit of token ids[i];
- * NULL: of token i. */
+/* The error of the first value that is not finite, after ht_row_scan returned false; ids NULL: tokens 0, 1, ... */
 ht_status ht_row_fail(const ht_logits_row *row, const int32_t *ids, ht_error *err);
 /* Index of the largest value, the lowest one on ties. */
 int32_t ht_row_argmax(const ht_logits_row *row);
@@ -61,12 +58,10 @@ void ht_ranked_sort(ht_ranked *r, int32_t n);
 
 /* The k highest (k <= n), in descending order, in `out`, which has room for n. */
 void ht_row_top(const ht_logits_row *row, int32_t k, ht_ranked *out);
-/* How many of n sorted candidates, one after the other, bring *mass to `target` with their weights; n when all of them do not. *mass is
- * what it then is. */
+/* How many of n sorted candidates bring *mass to `target` with their weights, or n; *mass is what it then is. */
 int32_t ht_row_reach(const ht_logits_row *row, const ht_ranked *sorted, int32_t n, float scale, double target,
                      double *mass);
-/* The smallest prefix of what `within` keeps whose weights reach `target`; all of it when rounding keeps them from it.
- * `work` has room for n. */
+/* The smallest prefix of `within` whose weights reach `target`, or all of it; `work` has room for n. */
 ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, double target, ht_ranked *work);
 
 #endif

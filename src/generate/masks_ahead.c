@@ -21,8 +21,7 @@ struct ht_masks_ahead {
 ht_masks_ahead *ht_masks_ahead_new(const ht_device *d) {
     ht_masks_ahead *t = calloc(1, sizeof *t);
     if (!t) return NULL;
-    /* A step that computes in the calls that submit it, on every core, has none to spare: the thread would stop one of its workers,
-     * and all others wait for that one. */
+    /* A step on every core has none to spare: the thread would stop one worker, and all others wait for that one. */
     t->is_off = !d->queue && d->n_threads >= ht_system_cores();
     t->last = &t->first;
     pthread_mutex_init(&t->lock, NULL);

@@ -1,12 +1,9 @@
-/* Token masks computed while a step runs: what may come next depends on the tokens so far, which are known when the step begins.
- *
- * An order names the places in a text whose masks the step will need. A thread finds them, and the grammar keeps them; whoever draws
- * asks the grammar, which waits for a mask that is being computed, and computes one that nobody has begun. So a mask never
- * depends on whether it was ordered. */
+/* Token masks computed while a step runs. An order names the places whose masks the step will need; a thread finds them, and the
+ * grammar keeps them. Whoever draws asks the grammar, which waits or computes: no mask depends on an order. */
 #ifndef HT_GENERATE_MASKS_AHEAD_H
 #define HT_GENERATE_MASKS_AHEAD_H
 
-#include "grammar/answer_matcher.h"
+#include "grammar/grammar.h"
 
 #include <stdatomic.h>
 
@@ -25,8 +22,7 @@ typedef struct ht_mask_order {
 /* For steps of a device; the thread starts with the first order. NULL when there is no memory. */
 ht_masks_ahead *ht_masks_ahead_new(const struct ht_device *d);
 void ht_masks_ahead_free(ht_masks_ahead *t); /* NULL is fine; all orders have ended */
-/* Orders the masks behind the matcher's text and behind each of n guesses of what follows, those that are not known. Where the steps
- * take all cores, or the system gives no thread, nothing is ordered. */
+/* Orders the unknown masks behind the matcher's text and each of n guesses, unless steps take all cores. */
 void ht_masks_ahead_order(ht_masks_ahead *t, ht_mask_order *order, ht_answer_matcher *m, const int32_t *guess, int n);
 /* Takes an order back, when the mask that is being computed for it is done. Of one that is not there nothing happens. */
 void ht_masks_ahead_end(ht_masks_ahead *t, ht_mask_order *order);

@@ -1,6 +1,5 @@
-/* Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
- * 1, 2, 3" (SC 2011): a keyed bijection of 128-bit counters. It has no state, so the draw for a position depends on the
- * seed and that position alone, however the tokens before it came about. */
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a keyed bijection of
+ * 128-bit counters. Without state: a position's draw depends on the seed and the position alone. */
 #ifndef HT_GENERATE_PHILOX_H
 #define HT_GENERATE_PHILOX_H
 

@@ -1,8 +1,7 @@
-/* Prefill of many sequences at once: logits after the positions that are asked for, or hidden states, of sequences that share beginnings.
+/* Prefill of many sequences at once: logits or hidden states after the positions that are asked for.
  *
- * Sequences are the leaves of a radix tree of their tokens, of which each branch is computed once, on a KV cache that the branches
- * behind it share. Branches that can be computed go together in one step, in the order of their sequences, deepest first,
- * so that few caches are alive. Belongs to one thread. */
+ * Sequences are leaves of a radix tree of tokens; each branch is computed once, on a KV cache that those behind it share. Branches
+ * go together in a step, in the order of their sequences, deepest first: few caches are alive. Belongs to one thread. */
 #ifndef HT_GENERATE_PREFILL_H
 #define HT_GENERATE_PREFILL_H
 

@@ -34,8 +34,7 @@ struct ht_prefix_node {
     ht_kv_page *page[]; /* [n_layers]; NULL: gone before it could be kept */
 };
 
-/* A node that was evicted: digests of its key and of the tokens up to its end, and their number. Only a report depends on them. The
- * key's stands apart: no tokens make up for another salt. */
+/* An evicted node, for reports: digests of key and tokens, apart, as no tokens make up for another salt. */
 typedef struct ghost {
     ht_digest key, tokens;
     int64_t length; /* 0: none */
@@ -202,8 +201,7 @@ static int32_t common(const ht_prefix_node *x, const int32_t *token, int64_t n) 
     return i;
 }
 
-/* The child that begins with the most of n tokens, and how many of them; of several the one that has the most besides. NULL
- * when none does with one. */
+/* The child with the longest common prefix with n tokens, the longer one on ties; NULL: none. */
 static ht_prefix_node *best_child(root *r, ht_prefix_node *parent, const int32_t *token, int64_t n, int32_t *most) {
     ht_prefix_node *best = NULL;
     *most = 0;

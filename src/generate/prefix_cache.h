@@ -1,9 +1,8 @@
-/* Prefix cache: the KV pages of tokens that were computed, kept so that sequences which begin with the same tokens share them.
+/* Prefix cache: KV pages of computed tokens, shared by sequences that begin with the same tokens.
  *
- * A radix tree for each key, of nodes with the tokens of one page, 256 of them, or fewer at the end of what was kept. Tokens are compared, never
- * hashes of them. A node holds the pages of its positions in all layers, those of sliding layers as far as they were still there; another sequence may
- * take a part of a node's tokens, and copies the page when it goes on in its own way. Nodes that running sequences stand on are locked; of the
- * others the least recently used leaf goes first. Belongs to one thread at a time. */
+ * A radix tree for each key; a node has the tokens of a page, 256, or fewer at the end of what was kept, compared, never hashed,
+ * and its pages in all layers, those of sliding layers if still there. A sequence may take part of a node, and copies the page to go
+ * on. Nodes under running sequences are locked; of the other leaves the least recently used goes first. One thread at a time. */
 #ifndef HT_GENERATE_PREFIX_CACHE_H
 #define HT_GENERATE_PREFIX_CACHE_H
 
@@ -15,9 +14,8 @@
 typedef struct ht_prefix_cache ht_prefix_cache;
 typedef struct ht_prefix_node ht_prefix_node;
 
-/* What keys and values depend on beside the tokens, and who may share them: sequences with another salt never see that others
- * had the same tokens. Adapters are compared by their contents, so that a file of the cache can name them. All of it is lent, and copied
- * when it is kept. */
+/* What keys and values depend on beside the tokens, and who may share them: other salts never meet. Adapters are compared by
+ * content, so that files can name them. Lent, and copied when kept. */
 typedef struct ht_prefix_key {
     const char *salt;          /* NULL: "" */
     const ht_digest *adapters; /* [n_adapters], of ht_adapter_digest */
@@ -49,8 +47,7 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
                                ht_cache *into, ht_prefix_found *out, ht_error *err);
 void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
 
-/* Keeps the first n positions of a sequence's cache, which were computed of these tokens; with `tail` also what fills no page.
- * What does not fit the budget goes again, or is not kept when there is no memory. */
+/* Keeps the first n positions of a cache, computed of these tokens; `tail`: also an incomplete page. May keep nothing. */
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail);
 
@@ -75,9 +72,8 @@ typedef struct ht_prefix_entry {
 typedef ht_status ht_prefix_entry_fn(const ht_prefix_entry *entry, void *user, ht_error *err);
 /* Calls fn for each node, the most recently used one first, parents before their children, until one fails. */
 ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err);
-/* Adds a node, or the pages that it lacks when it is there, behind `parent`, a full one (NULL: at the beginning of the key's tokens). It becomes the
- * least recently used one, and nothing makes room for it. *out is NULL when the budget does not allow it, else the
- * node that begins with these tokens. `page` NULL: looks whether there is one. */
+/* Adds a node, or its missing pages, behind the full node `parent` (NULL: the root), as the least recently used; evicts
+ * nothing. *out: the node that begins with these tokens, NULL over budget. `page` NULL: only looks it up. */
 ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
                               const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
                               ht_error *err);

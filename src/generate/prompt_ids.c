@@ -13,25 +13,18 @@
 
 /* A prompt as text, and which of it came from messages. */
 typedef struct source {
-    char *text; /* NULL: the prompt is ids */
-    size_t n;
-    ht_text_run *runs; /* of a conversation; with room for one more */
-    size_t n_runs;
-    unsigned flags; /* of its encoding */
+    ht_chat_text text; /* none: the prompt is ids; the runs of a conversation have room for one more */
+    unsigned flags;    /* of its encoding */
     bool chat;
 } source;
 
-static void free_source(source *s) {
-    free(s->text);
-    free(s->runs);
-}
-
 static ht_status read_chat(const ht_model *m, const ht_chat *chat, source *s, ht_error *err) {
     s->chat = true;
-    ht_status status = ht_chat_write_for(m, chat, &s->text, &s->n, &s->runs, &s->n_runs, err);
+    ht_chat_text *t = &s->text;
+    ht_status status = ht_chat_write_for(m, chat, t, err);
     if (status) return status;
-    return HT_RESIZE(s->runs, s->n_runs + 1) ? HT_OK
-                                             : ht_fail_memory(err, s->n_runs * sizeof *s->runs, "a conversation");
+    return HT_RESIZE(t->runs, t->n_runs + 1) ? HT_OK
+                                             : ht_fail_memory(err, t->n_runs * sizeof *t->runs, "a conversation");
 }
 
 static ht_status read_source(const ht_model *m, const ht_prompt *prompt, source *s, ht_error *err) {
@@ -42,19 +35,16 @@ static ht_status read_source(const ht_model *m, const ht_prompt *prompt, source 
     ht_status status = ht_model_need_tokenizer(m, err);
     if (status) return status;
     if (prompt->chat) return read_chat(m, prompt->chat, s, err);
-    s->n = strlen(prompt->text);
-    s->text = malloc(s->n + 1);
-    if (!s->text) return ht_fail_memory(err, s->n, "a prompt");
-    memcpy(s->text, prompt->text, s->n + 1);
-    return HT_OK;
+    s->text = (ht_chat_text){.text = strdup(prompt->text), .n = strlen(prompt->text)};
+    return s->text.text ? HT_OK : ht_fail_memory(err, s->text.n, "a prompt");
 }
 
 /* ---- ids ---- */
 
 static ht_status encode_source(const ht_model *m, const source *s, ht_ids *out, ht_error *err) {
-    if (s->chat) return ht_chat_encode_text(m, s->text, s->n, s->runs, s->n_runs, s->flags, &out->id, &out->n, err);
-    return ht_tokenizer_encode(m->tokenizer, s->text, s->n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, &out->id,
-                               &out->n, err);
+    if (s->chat) return ht_chat_encode_text(m->tokenizer, &s->text, s->flags, &out->id, &out->n, err);
+    return ht_tokenizer_encode(m->tokenizer, s->text.text, s->text.n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL,
+                               &out->id, &out->n, err);
 }
 
 static ht_status append(const ht_ids *a, const int32_t *ids, size_t n, ht_ids *out, ht_error *err) {
@@ -69,14 +59,16 @@ static ht_status append(const ht_ids *a, const int32_t *ids, size_t n, ht_ids *o
 /* The source with a text behind it, as one text. */
 static ht_status encode_joined(const ht_model *m, const source *s, const char *text, ht_ids *out, ht_error *err) {
     const size_t n = strlen(text);
-    source joined = {.text = malloc(s->n + n + 1), .n = s->n + n, .runs = s->runs, .chat = s->chat};
-    if (!joined.text) return ht_fail_memory(err, s->n + n, "a prompt with what continues it");
-    memcpy(joined.text, s->text, s->n);
-    memcpy(joined.text + s->n, text, n + 1);
-    if (s->chat) s->runs[s->n_runs] = (ht_text_run){joined.n, true};
-    joined.n_runs = s->n_runs + s->chat;
+    source joined = *s;
+    ht_chat_text *t = &joined.text;
+    t->text = malloc(t->n + n + 1);
+    if (!t->text) return ht_fail_memory(err, t->n + n, "a prompt with what continues it");
+    memcpy(t->text, s->text.text, t->n);
+    memcpy(t->text + t->n, text, n + 1);
+    t->n += n;
+    if (s->chat) t->runs[t->n_runs++] = (ht_text_run){t->n, true};
     const ht_status status = encode_source(m, &joined, out, err);
-    free(joined.text);
+    free(t->text);
     return status;
 }
 
@@ -87,7 +79,7 @@ static ht_status encode_continuation(const ht_model *m, const source *s, const h
                        c->text ? "both" : "neither");
     if (c->ids) return append(prompt, c->ids, c->n_ids, out, err);
     if (!ht_utf8_valid(c->text, strlen(c->text))) return ht_fail(err, HT_ERR_ARGUMENT, "it is not UTF-8");
-    if (s->text) return encode_joined(m, s, c->text, out, err);
+    if (s->text.text) return encode_joined(m, s, c->text, out, err);
     ht_ids own;
     ht_status status = ht_model_need_tokenizer(m, err);
     if (!status)
@@ -125,7 +117,7 @@ static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const h
 static ht_status encode_prompt(const ht_model *m, const ht_prompt *prompt, const source *s, ht_ids *out,
                                ht_error *err) {
     ht_status status =
-        s->text ? encode_source(m, s, out, err) : append(&(ht_ids){0}, prompt->ids, prompt->n_ids, out, err);
+        s->text.text ? encode_source(m, s, out, err) : append(&(ht_ids){0}, prompt->ids, prompt->n_ids, out, err);
     if (!status) status = check_prompt(m, out, err);
     return status;
 }
@@ -138,10 +130,10 @@ ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned 
     ht_status status = read_source(m, prompt, &s, err);
     if (!status) status = encode_prompt(m, prompt, &s, out, err);
     if (!status && text && s.chat) {
-        *text = (ht_prompt_text){s.text, s.n};
-        s.text = NULL;
+        *text = (ht_prompt_text){s.text.text, s.text.n};
+        s.text.text = NULL;
     }
-    free_source(&s);
+    ht_chat_text_free(&s.text);
     if (!status) return HT_OK;
     ht_ids_free(out->id);
     *out = (ht_ids){0};
@@ -176,7 +168,7 @@ ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const
     *out = (ht_prompt_ids){0};
     ht_status status = read_source(m, prompt, &s, err);
     if (!status) status = encode_all(m, prompt, &s, continuations, n, out, err);
-    free_source(&s);
+    ht_chat_text_free(&s.text);
     if (status) ht_prompt_ids_free(out);
     return status;
 }

@@ -25,8 +25,7 @@ typedef struct ht_prompt_text {
 /* The ids of a prompt alone, of one or more; `flags` as of ht_chat_encode. `text` may be NULL. */
 ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
                            ht_prompt_text *text, ht_error *err);
-/* With n continuations, each of which has ids behind the shared ones; all of it fits the context, but for the last token, which need not be
- * computed. On failure *out is empty. */
+/* With n continuations, each of ids behind the shared ones; the last one need not fit. *out is empty on failure. */
 ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
                                size_t n, ht_prompt_ids *out, ht_error *err);
 void ht_prompt_ids_free(ht_prompt_ids *p);

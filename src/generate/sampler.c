@@ -58,8 +58,7 @@ static const char *const stage_names[] = {"repeat_penalty", "temperature", "top_
 
 const char *ht_sampler_stage_name(ht_sampler_stage stage) { return stage_names[stage]; }
 
-/* Puts each stage that is not among the first n of `order` in front of the first one there that by default comes after
- * it. */
+/* Inserts every stage not among the first n before the first one that follows it by default. */
 static void complete_order(ht_sampler_stage order[HT_SAMPLER_STAGES], int n, const bool listed[HT_SAMPLER_STAGES]) {
     for (int stage = 0; stage < HT_SAMPLER_STAGES; stage++) {
         if (listed[stage]) continue;
@@ -556,12 +555,6 @@ int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
         break;
     }
     return k + more < s->vocab ? (int32_t)(k + more) : 0;
-}
-
-ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
-                          ht_error *err) {
-    const ht_logits_rows rows = {.x = logits, .n_rows = 1, .n = s->vocab};
-    return ht_sampler_pick_row(s, &rows, 0, history, n_history, id, err);
 }
 
 ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64_t row, const int32_t *history,

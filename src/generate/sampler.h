@@ -38,13 +38,11 @@ const char *ht_sampler_stage_name(ht_sampler_stage stage);
 /* The most likely token, without penalties and whatever the model recommends: for measurements and checks. */
 extern const ht_sampler_options ht_sampler_greedy;
 
-/* The options in effect, checked but for their order: `options` (NULL: none) with the values of `model` where they are
- * unset. */
+/* The options in effect, checked but for their order: unset values of `options` (NULL: all) are those of `model`. */
 ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sampling *model, ht_sampler_options *out,
                                   ht_error *err);
 
-/* The biases of the options in order of id, in fresh memory for free(). HT_ERR_ARGUMENT for an id that is not below `vocab` or comes
- * twice, and for a bias that is not finite. */
+/* Biases sorted by id, to be freed. HT_ERR_ARGUMENT: an id out of range or twice, a bias that is not finite. */
 ht_status ht_logit_biases_read(const ht_sampler_options *options, int32_t vocab, ht_logit_bias **out, ht_error *err);
 
 /* Checks the options (NULL, and those unset: the library's defaults) and allocates all that sampling will need. `ops` are the device's. */
@@ -58,21 +56,14 @@ ht_status ht_sampler_constrain(ht_sampler *s, ht_error *err);
  * no other. Lent until the last of these picks. */
 void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens);
 
-/* Of the next picks: how many tokens of the history are the prompt's, which the presence and frequency penalties do not count. None
- * at first. */
+/* How many tokens of the history are the prompt's, which presence and frequency penalties ignore; 0 at first. */
 void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt);
 
-/* How many of the highest logits decide what is picked after n_history tokens; 0: all may. The others may then be
- * HT_MASKED_LOGIT (device/matrix.h). */
+/* How many of the highest logits decide the pick after n_history tokens, others being HT_MASKED_LOGIT; 0: all. */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history);
 
-/* Picks the token for position n_history from logits [vocab]. history: the tokens of all positions before it. A logit
- * that is NaN or infinite is an error. Allocates nothing. */
-ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
-                          ht_error *err);
-
-/* The same of one of some rows, which may be of the highest logits alone: as many as ht_sampler_top_k says, or more. The token is the
- * one that the whole row gives. */
+/* Picks the token for position n_history from a row, whose highest logits suffice (ht_sampler_top_k or more). history: the
+ * tokens of all positions before it. A logit that is NaN or infinite is an error. Allocates nothing. */
 ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64_t row, const int32_t *history,
                               int64_t n_history, int32_t *id, ht_error *err);
 

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Jobs of at most so many rows come first. An executor whose output is larger than KEEP is not kept after the job that
- * needed it. */
+/* Jobs of at most FEW_ROWS come first. An executor with more than KEEP_BYTES of output is dropped after its job. */
 enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, DEFAULT_PACE = 2 };
 /* Sequences that are about to come back are waited for this share of a step, so that they go on in one step. */
 static const double gather_share = 0.05;
@@ -35,8 +34,7 @@ typedef struct executor {
     int32_t rows, out; /* limits */
 } executor;
 
-/* Generated rows for which a step is to be short: those in it, those that wait for a step of the other kind, and sequences
- * between two of their tokens. */
+/* Generated rows that make a step be short: in it, waiting for the other kind of step, or between two tokens. */
 typedef struct kept_waiting {
     int64_t rows;
     double pace; /* of who waits least gladly; 1: any */
@@ -327,8 +325,7 @@ static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_er
     return HT_OK;
 }
 
-/* An executor for that many rows and outputs. Rows grow by doubling up to `most`, so that a short prompt gets a small arena
- * and a long conversation few new ones. */
+/* An executor for that many rows and outputs. Rows double up to `most`: small arenas, few rebuilds. */
 static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
     executor *e = &s->executor[form];
     if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;

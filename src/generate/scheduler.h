@@ -1,11 +1,9 @@
-/* Scheduler of a model: it decides which sequences take part in the next step, and runs the step. There is no other way to compute
- * on a loaded model.
+/* Scheduler of a model: decides which sequences take part in the next step, and runs it; all computing goes through it.
  *
- * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for their jobs run the
- * steps, one thread at a time, so a single sequence never changes threads. A step takes jobs in the order of their arrival: first
- * those of few rows (a generated token, or draft tokens), then as many rows of long prompts as the prefill budget
- * allows. Jobs for hidden states and jobs for logits run in different steps. A row's bits do not depend on
- * the rest of the batch. Thread-safe. */
+ * The owner of a sequence (a session, an engine) queues a job, the positions to compute. Threads that wait for jobs run the steps, one
+ * at a time, so a single sequence never changes threads. A step takes jobs in order of arrival: first those of few rows (a generated
+ * token, draft tokens), then rows of prompts within the prefill budget. Jobs for hidden states and for logits run in different steps.
+ * A row's bits do not depend on the rest of the batch. Thread-safe. */
 #ifndef HT_GENERATE_SCHEDULER_H
 #define HT_GENERATE_SCHEDULER_H
 
@@ -17,8 +15,7 @@ struct ht_model;
 
 typedef struct ht_scheduler ht_scheduler;
 
-/* Takes logits, or hidden states [n_rows, hidden] as such, on a thread that may be another's, beside those of other jobs; no call of
- * the user's belongs here. Not for `alone`. */
+/* Takes logits, or hidden states [n_rows, hidden], on any thread, beside others; calls nothing of the user's. */
 typedef ht_status ht_step_consumer(void *user, const ht_logits_rows *logits, ht_error *err);
 
 /* Used again and again for one sequence, which only the step may touch while ht_scheduler_run has it. */
@@ -59,8 +56,7 @@ typedef struct ht_step_job {
     uint64_t awaited_in;
 } ht_step_job;
 
-/* Opens the scheduler of a model, and makes it at the first call; it belongs to the model. Executors live until every user has
- * closed it. */
+/* Opens a model's scheduler, made at the first call. Executors live until every user has closed it. */
 ht_status ht_scheduler_open(struct ht_model *m, ht_error *err);
 void ht_scheduler_close(ht_scheduler *s); /* NULL is fine */
 
@@ -76,9 +72,8 @@ typedef struct ht_scheduler_stats {
 } ht_scheduler_stats;
 ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s); /* zeros for NULL */
 
-/* Prefill budget: how many rows of prompts may go along with rows of generated tokens, so that the time between two tokens of
- * a running sequence grows by a bounded factor. Times are learned from the steps: what n generated rows take alone, and
- * what a row of a prompt adds. They decide when a row is computed, never its bits. */
+/* Prefill budget: rows of prompts that may join generated ones so that inter-token time grows by a bounded factor. Learned from
+ * the time of steps; decides when a row is computed, never its bits. */
 enum { HT_PREFILL_BUDGET_SIZES = 65 };
 
 typedef struct ht_prefill_budget {

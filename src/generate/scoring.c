@@ -1,8 +1,5 @@
-/* Scoring of many prompts: log-probabilities of what may follow each of them, and the likeliest token. Scores and classifications are made
- * of it.
- *
- * Requests are taken up some at a time, encoded, computed together (prefill.h), and handed over in their order as soon as they are
- * done. */
+/* Scoring of many prompts, for scores and classification: log-probabilities of continuations, and the likeliest token. Requests
+ * are taken up in windows, computed together (prefill.h), and handed over in order. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -55,8 +52,7 @@ typedef struct scoring {
     void *progress_user;
 } scoring;
 
-/* Requests that are taken up together: tokens to be computed, requests, and bytes of what is kept of them, at most. A few dozen
- * steps, so that the last one, which is not full, is a small part. */
+/* Limits of a window: some dozen steps, so that the last one, which is not full, is a small part. */
 enum { WINDOW_TOKENS = 16384, WINDOW_REQUESTS = 1024, WINDOW_BYTES = 64 << 20 };
 
 /* Beside a sequence of the prefill. */

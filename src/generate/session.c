@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All-rows logits are handed over in slices of about this size: a vocabulary of 262,144 times a chunk of 512 rows would
- * take half a gigabyte. */
+/* All-rows logits are handed over in slices of about this size: 512 rows of a vocabulary of 2^18 are 512 MiB. */
 enum { SLICE_BYTES = 32 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
@@ -291,8 +290,7 @@ static ht_status read_forward_options(ht_forward_options *o, const ht_forward_op
     return ht_options_read(o, options, &forward_defaults, sizeof forward_defaults, "ht_forward_options", err);
 }
 
-/* One chunk of the tokens below `total`. The user's function reads the logits in the executor's memory, which is this
- * session's meanwhile: it may take long, and use the model. */
+/* One chunk of the tokens below `total`. The user's function reads the executor's own memory, and may use the model. */
 static ht_status run_chunk(ht_session *s, int64_t total, int64_t first_out, int32_t rows, const ht_cancel *cancel,
                            ht_logits_fn *fn, void *user, ht_error *err) {
     const int64_t end = ht_min_i64(total, s->cache->length + ht_min_i64(rows, s->chunk));

@@ -24,8 +24,7 @@ struct ht_session {
     ht_model *model;
     ht_cache *cache;
     int32_t chunk;
-    /* All tokens of the conversation. Those from cache->length on have not been through the model yet: the last one that
-     * was generated, which the next call computes. */
+    /* All tokens of the conversation; those from cache->length on have not been through the model yet. */
     int32_t *token;
     int64_t n_tokens;
     size_t token_capacity, together_capacity;
@@ -33,8 +32,7 @@ struct ht_session {
     ht_step_job job;               /* what is being computed */
     ht_session *draft;             /* of the draft model that was last used; NULL: none */
     ht_masks_ahead *masks_ahead;   /* of answers with a grammar; NULL: none as yet */
-    /* Of ht_session_decode_together: what the logits say, with room to find it, and the jobs of a step whose first session
-     * this is. */
+    /* Of ht_session_decode_together: what logits say, room to find it, and the jobs of a step that this one leads. */
     int32_t next;
     float *block_max;
     ht_step_job **together;

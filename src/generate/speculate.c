@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that have to be the same for a lookup, and slots that its index begins with. What is a copy for so many tokens goes on
- * as one far more often than what has just begun to look like one. */
+/* Tokens that a lookup matches, slots of its index at first, and tokens after which a match counts as a copy. */
 enum { GRAM = 3, FIRST_SLOTS = 1024, COPY = 8 };
 /* Guesses have to pay by this factor; while they do not, one is tried now and then. */
 static const double least_gain = 1.03;
@@ -20,8 +19,7 @@ static const double most_saved = 16; /* steps that count, or one that was right 
 /* Weights of what is new in running means. */
 static const double weight_right = 0.1, weight_time = 0.2;
 
-/* Guesses of a lookup must not slow down text that does not repeat: their cost, less what right ones have saved, stays within this share of
- * the time so far. The first guesses of a copy may cost some steps in advance, as most of them are right. */
+/* Share of the time so far that wrong guesses of lookups may cost; steps that a copy may cost in advance. */
 static const double cost_share = 0.006, copy_steps = 1;
 
 /* Where guesses come from has its own record. */

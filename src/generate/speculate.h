@@ -1,10 +1,8 @@
-/* Speculation: tokens guessed ahead, which one step verifies. The token after each is drawn from its own logits with its own
- * random number, as without guesses, and guesses count as long as they are what was drawn: so the output is that of plain
- * decoding, to the bit, sampled or not.
+/* Speculation: tokens guessed ahead, which one step verifies. Each next token is drawn from its own logits with its own random
+ * number, and guesses count while they are what was drawn: the output is that of plain decoding, to the bit, sampled or not.
  *
- * Guesses come from the tokens so far (what followed the last time that the latest ones occurred) or from a draft model that
- * draws with the same random numbers. How many are worth computing is learned: from how often they are right, and from what a row adds to
- * the time of a step. Belongs to one thread at a time. */
+ * Guesses come from the tokens so far (what followed the last ones before) or from a draft model with the same random numbers. How
+ * many pay is learned: how often they are right, and what a row adds to a step. One thread at a time. */
 #ifndef HT_GENERATE_SPECULATE_H
 #define HT_GENERATE_SPECULATE_H
 

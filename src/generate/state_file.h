@@ -64,8 +64,7 @@ typedef struct ht_state_file {
     ht_state_section *section; /* [n], with offsets and sizes inside the file */
 } ht_state_file;
 
-/* Opens a file and checks its table; HT_ERR_FORMAT when it is no state file or damaged, HT_ERR_UNSUPPORTED when a newer
- * version wrote it. */
+/* Opens a file and checks its table. HT_ERR_FORMAT: damaged or another format; HT_ERR_UNSUPPORTED: newer. */
 ht_status ht_state_file_open(const char *path, ht_state_file *out, ht_error *err);
 void ht_state_file_close(ht_state_file *f); /* a zeroed one is fine */
 /* HT_ERR_FORMAT: the file is damaged, and how. */
@@ -86,8 +85,7 @@ ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section 
 
 /* Origins are compared as texts, line by line: a file needs no parser for them, and a difference can be shown as it is. */
 
-/* Writes the section of an origin: all that keys and values depend on in addition to the tokens, which is the model, the cache's types and
- * shapes, and n adapters. */
+/* Writes the origin: what keys and values depend on beside tokens: model, cache types and shapes, n adapters. */
 ht_status ht_state_put_origin(ht_state_writer *w, const ht_model *m, ht_adapter *const *adapters, const float *scales,
                               int n, ht_error *err);
 /* HT_ERR_ARGUMENT, with the first difference, when a file has another origin. `who` has this one, such as "session". */

@@ -30,8 +30,7 @@ static void copy_blanks(char *to, const char *from, size_t n) {
     to[n] = '\0';
 }
 
-/* Of a conversation as it was written: what stands between the reasoning, the mark and the text. Templates that leave reasoning out may
- * write the mark all the same. */
+/* What a rendered conversation has between reasoning, mark and text; templates may write the mark alone. */
 static void read_blanks(const char *written, const ht_reasoning_format *t, ht_reasoning_blanks *out) {
     const size_t n_close = strlen(t->close), n_reasoning = strlen(reasoning);
     const char *text = strstr(written, text_behind), *end = text;
@@ -48,15 +47,14 @@ static ht_status write_answer(const ht_model *m, char **written, ht_error *err) 
     const ht_chat_message answer = {
         .size = sizeof answer, .role = "assistant", .content = text_behind, .thinking = reasoning};
     ht_chat *chat;
-    ht_text_run *runs = NULL;
-    size_t n, n_runs;
-    *written = NULL;
+    ht_chat_text text = {0};
     ht_status status = ht_chat_new(&chat, err);
     if (!status) status = ht_chat_add(chat, "user", "question", err);
     if (!status) status = ht_chat_set_thinking(chat, true, err);
     if (!status) status = ht_chat_add_message(chat, &answer, err);
-    if (!status) status = ht_chat_write_for(m, chat, written, &n, &runs, &n_runs, err);
-    free(runs);
+    if (!status) status = ht_chat_write_for(m, chat, &text, err);
+    *written = text.text;
+    free(text.runs);
     ht_chat_free(chat);
     return status;
 }

@@ -1,13 +1,9 @@
-/* Thinking budget of an answer: how many tokens its reasoning has had, and the end of reasoning that has had all of them.
+/* Thinking budget of an answer: how many tokens its reasoning has had, and the end of reasoning once they are used up.
  *
- * What the answer's tokens are is told by a reader of answers of the budget's own (chat/response.h), so that reasoning is what
- * is handed over as one. It reads tokens that were taken, on the owner's thread; a step of several rows draws only what it can
- * judge by them: guesses do not go past the budget, and end where a token may open reasoning. The end of reasoning is written
- * where its tokens are drawn, in the place of those that the sampler has found; so it may be guessed like other tokens, and no bit
- * depends on whether it was.
- *
- * A model that ends its reasoning with the token behind the last one of the budget ends it by itself: the same tokens are drawn
- * without a budget. */
+ * A reader of answers (chat/response.h) tells what tokens are, so that reasoning is what is handed over as such. It reads taken
+ * tokens; a step of several rows draws only what these decide: guesses do not pass the budget, and end where a token may open
+ * reasoning. The end is written where its tokens are drawn, in place of the sampler's, so that it may be guessed, too, and no bit
+ * depends on that. A mark by the model itself right behind the budget counts as its own: the same tokens as without a budget. */
 #ifndef HT_GENERATE_THINKING_BUDGET_H
 #define HT_GENERATE_THINKING_BUDGET_H
 
@@ -30,9 +26,8 @@ typedef struct ht_reasoning_end {
     int32_t n, n_before, n_mark;
 } ht_reasoning_end;
 
-/* The end of reasoning at that place. Of a title that has been begun it has the rest. Of a mark that has been begun it has the rest
- * where the mark is several tokens, and all where it is one, as what has come is its own text then. HT_ERR_UNSUPPORTED
- * when no tokens write it. */
+/* The end of reasoning at that place: the rest of a title or a mark of several tokens that has begun; a mark of one token is
+ * written whole. HT_ERR_UNSUPPORTED when no tokens write it. */
 ht_status ht_reasoning_end_write(ht_model *m, const ht_reasoning_format *t, const ht_reasoning_blanks *blanks,
                                  const ht_reasoning_position *place, ht_reasoning_end *out, ht_error *err);
 void ht_reasoning_end_free(ht_reasoning_end *end);
@@ -41,16 +36,14 @@ void ht_reasoning_end_free(ht_reasoning_end *end);
 
 typedef struct ht_thinking_budget ht_thinking_budget;
 
-/* Of an answer to a conversation; NULL: tokens that go on with a session's. *out is NULL where the model's answers have no
- * reasoning that could be told. The caller frees it. */
+/* `chat` NULL: tokens that continue a session. *out is NULL where the model has no reasoning. The caller frees it. */
 ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most, ht_thinking_budget **out,
                                  ht_error *err);
 void ht_thinking_budget_free(ht_thinking_budget *b); /* NULL is fine */
 /* No more calls are read, as of ht_response_reader_end_calls. */
 void ht_thinking_budget_end_calls(ht_thinking_budget *b);
 
-/* Before a step: n tokens lie before the one that is drawn next, at first those of the prompt. Forgets what was drawn and not
- * taken. */
+/* Before a step that draws token n: at first n is the prompt's. Forgets what was drawn and not taken. */
 ht_status ht_thinking_budget_prepare(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err);
 /* The tokens that the end of reasoning goes on with, *n of them; 0: none is being written. */
 const int32_t *ht_thinking_budget_ending(const ht_thinking_budget *b, int32_t *n);

@@ -12,8 +12,7 @@
 enum { HTTP_EXTENSION_BYTES = 4096, HTTP_TRAILER_BYTES = 8192 };
 
 typedef struct http_body_reader {
-    char *
-        bytes; /* n bytes and a NUL; NULL before the first. May be taken, to be freed, with a reader of zeros in its place */
+    char *bytes; /* n bytes and a NUL; NULL before the first. May be taken, and a reader of zeros left */
     size_t n;
     http_refusal refusal;
 

@@ -160,7 +160,7 @@ static void set_busy_timer(http_connection *c) {
     set_timer(c, c->paused && (alive == 0 || alive > LOOK_SECONDS) ? LOOK_SECONDS : alive);
 }
 
-static void refuse(http_connection *c, const http_refusal *because);
+static void refuse(http_connection *c, http_refusal why);
 
 void http_connection_take(http_connection *c) {
     static const http_refusal forgotten = {500, "The server has not answered the request."};
@@ -178,13 +178,11 @@ void http_connection_take(http_connection *c) {
         return;
     }
     if (orphan) {
-        refuse(c, &forgotten);
+        refuse(c, forgotten);
         return;
     }
-    if (phase != HTTP_ENDED) {
-        set_busy_timer(c);
-        return;
-    }
+    if (phase == HTTP_STREAMING) set_busy_timer(c);
+    if (phase != HTTP_ENDED) return;
     c->state = HTTP_FLUSHING;
     set_timer(c, 0);
     if (evbuffer_get_length(out) == 0) after_answer(c);
@@ -206,9 +204,8 @@ static bool begin_exchange(http_connection *c) {
 }
 
 /* Answers a request that has been refused. What of it is not read yet makes the connection unusable. */
-static void refuse(http_connection *c, const http_refusal *because) {
+static void refuse(http_connection *c, http_refusal why) {
     const http_handlers *h = &c->server->handlers;
-    const http_refusal refusal = *because, *why = &refusal;
     http_body_discard(&c->body);
     if (!begin_exchange(c)) {
         http_connection_close(c);
@@ -224,11 +221,11 @@ static void refuse(http_connection *c, const http_refusal *because) {
         x->close = true;
         pthread_mutex_unlock(&x->mailbox->lock);
     }
-    if (why->status == 503) http_exchange_field(x, "Retry-After", "1");
-    if (h->refuse) h->refuse(x, why, h->user);
+    if (why.status == 503) http_exchange_field(x, "Retry-After", "1");
+    if (h->refuse) h->refuse(x, &why, h->user);
     struct evbuffer *text = evbuffer_new(); /* http_reply does nothing when there is an answer */
-    if (text && evbuffer_add_printf(text, "%s\n", why->sentence) >= 0)
-        http_reply(x, why->status, "text/plain; charset=utf-8", evbuffer_pullup(text, -1), evbuffer_get_length(text));
+    if (text && evbuffer_add_printf(text, "%s\n", why.sentence) >= 0)
+        http_reply(x, why.status, "text/plain; charset=utf-8", evbuffer_pullup(text, -1), evbuffer_get_length(text));
     if (text) evbuffer_free(text);
     if (!text) http_stream_abort(x);
     http_connection_take(c);
@@ -296,7 +293,7 @@ static void begin_body(http_connection *c) {
     const http_progress progress = http_body_begin(&c->body, &x->request.head, c->server->options.body_bytes);
     c->state = HTTP_BODY;
     if (progress == HTTP_REFUSED)
-        refuse(c, &c->body.refusal);
+        refuse(c, c->body.refusal);
     else if (progress == HTTP_DONE)
         dispatch(c);
     else {
@@ -321,7 +318,7 @@ static void begin_request(http_connection *c) {
     if (c->state == HTTP_CLOSED) return;
     if (why.status) {
         if (x->request.head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* there is nothing of it left to read */
-        refuse(c, &why);
+        refuse(c, why);
     } else if (preflight)
         answer_preflight(c);
     else
@@ -336,9 +333,9 @@ static void feed_body(http_connection *c, const char *bytes, size_t n, size_t *u
     s->body_bytes += c->body.n - c->counted;
     c->counted = c->body.n;
     if (progress == HTTP_REFUSED)
-        refuse(c, &c->body.refusal);
+        refuse(c, c->body.refusal);
     else if (s->body_bytes > s->options.all_body_bytes)
-        refuse(c, &full);
+        refuse(c, full);
     else if (progress == HTTP_DONE)
         dispatch(c);
 }
@@ -350,10 +347,9 @@ static void feed_head(http_connection *c, const char *bytes, size_t n, size_t *u
     }
     const http_progress progress = http_head_feed(&c->head, bytes, n, used);
     evbuffer_drain(bufferevent_get_input(c->bev), *used);
-    if (progress == HTTP_REFUSED) {
-        const http_refusal why = c->head.refusal;
-        refuse(c, &why);
-    } else if (progress == HTTP_DONE)
+    if (progress == HTTP_REFUSED)
+        refuse(c, c->head.refusal);
+    else if (progress == HTTP_DONE)
         begin_request(c);
 }
 
@@ -401,7 +397,7 @@ static void begin_requests(http_connection *c) {
     static const http_refusal full = {503, "The server has too many connections."};
     c->state = HTTP_HEAD;
     if (c->overfull)
-        refuse(c, &full);
+        refuse(c, full);
     else
         process(c);
 }
@@ -450,9 +446,9 @@ static void on_timer(evutil_socket_t fd, short what, void *user) {
         c->progress = c->body.n;
         set_timer(c, c->server->options.body_seconds);
     } else if (c->state == HTTP_BODY)
-        refuse(c, &late_body);
+        refuse(c, late_body);
     else if (c->state == HTTP_HEAD && !c->idle)
-        refuse(c, &late_head);
+        refuse(c, late_head);
     else
         http_connection_close(c);
 }

@@ -145,29 +145,21 @@ static const char *reason(int status) {
         int status;
         const char *text;
     } known[] = {{200, "OK"},
-                 {201, "Created"},
-                 {202, "Accepted"},
                  {204, "No Content"},
-                 {304, "Not Modified"},
                  {400, "Bad Request"},
                  {401, "Unauthorized"},
                  {403, "Forbidden"},
                  {404, "Not Found"},
                  {405, "Method Not Allowed"},
                  {408, "Request Timeout"},
-                 {409, "Conflict"},
                  {413, "Content Too Large"},
                  {414, "URI Too Long"},
                  {415, "Unsupported Media Type"},
                  {417, "Expectation Failed"},
-                 {422, "Unprocessable Content"},
-                 {429, "Too Many Requests"},
                  {431, "Request Header Fields Too Large"},
                  {500, "Internal Server Error"},
                  {501, "Not Implemented"},
-                 {502, "Bad Gateway"},
                  {503, "Service Unavailable"},
-                 {504, "Gateway Timeout"},
                  {505, "HTTP Version Not Supported"},
                  {529, "Overloaded"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -188,7 +180,7 @@ static bool add_date(struct evbuffer *out) {
 /* Appends the head of an answer: status line and the fields that the server adds. Under the lock. False: memory ran out. */
 static bool add_head(http_exchange *x, const char *content_type, bool has_length, size_t length) {
     struct evbuffer *out = x->out;
-    const bool bodiless = x->status == 204 || x->status == 304;
+    const bool bodiless = x->status == 204;
     if (x->request.head.minor == 0 && !has_length && !bodiless) x->close = true;
     if (atomic_load(&x->mailbox->draining)) x->close = true;
     bool good = evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n", x->status, reason(x->status)) >= 0 && add_date(out);
@@ -229,7 +221,7 @@ http_sent http_reply(http_exchange *x, int status, const char *content_type, con
         x->status = status;
         x->phase = HTTP_ENDED;
         bool good = add_head(x, content_type, true, n);
-        if (!x->is_head && n && status != 204 && status != 304) good = good && evbuffer_add(x->out, bytes, n) == 0;
+        if (!x->is_head && n && status != 204) good = good && evbuffer_add(x->out, bytes, n) == 0;
         sent = finish(x, before, good);
     }
     pthread_mutex_unlock(&x->mailbox->lock);

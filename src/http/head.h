@@ -39,11 +39,9 @@ typedef struct http_head {
     const char *method; /* GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS */
     const char *path;   /* percent-decoded UTF-8 that begins with '/' and has no segment ".."; or "*" with OPTIONS */
     const char *query;  /* what follows '?', as it was sent; NULL: none */
-    const char
-        *host; /* host, and port if there is one: of the target if that is a whole address, else the field Host; NULL:
-                         * none, in HTTP/1.0 */
-    int minor; /* of the version: 1 of HTTP/1.1, 0 of HTTP/1.0 */
-    bool keep_alive; /* the client wants to use the connection again */
+    const char *host;   /* with its port: of the target if that is a whole address, else of Host; NULL: HTTP/1.0 */
+    int minor;          /* of the version: 1 of HTTP/1.1, 0 of HTTP/1.0 */
+    bool keep_alive;    /* the client wants to use the connection again */
     bool expects_continue;
     http_body_kind body;
     uint64_t content_length; /* of HTTP_BODY_LENGTH, not 0 */

@@ -53,21 +53,16 @@ size_t serve_call_values_max(const serve_call *c) {
     return ht_max_size((size_t)1 << 20, c->server->o.http.body_bytes / 8);
 }
 
-static bool parse_body(serve_call *c) {
+static bool read_body(serve_call *c) {
     ht_json_replaced replaced = {0};
     const http_request *r = http_exchange_request(c->x);
+    if (c->body || !(c->route->flags & SERVE_BODY)) return true;
     c->body = r->n_body ? serve_json_parse(r->body, r->n_body, serve_call_values_max(c), &replaced, &c->failure)
                         : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
-    return c->body ? true : serve_fail_memory(&c->failure); /* unless there is a failure already */
-}
-
-static bool read_body(serve_call *c) {
-    const serve_route *r = c->route;
-    if (c->body || !(r->flags & SERVE_BODY)) return true;
-    return parse_body(c) &&
-           serve_fields_check(c->body, r->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
+    if (!c->body) return serve_fail_memory(&c->failure); /* unless there is a failure already */
+    return serve_fields_check(c->body, c->route->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
 }
 
 static bool needs_model(const serve_call *c) {
@@ -156,7 +151,7 @@ void serve_call_begin(http_exchange *x, void *user) {
     c->x = x;
     c->route = route;
     c->rest = rest;
-    c->key = s->keys ? http_keys_admit(s->keys, h) : -1;
+    snprintf(c->salt, sizeof c->salt, "%zd", s->keys ? http_keys_admit(s->keys, h) : -1);
     c->begin = ht_now_seconds();
     pthread_mutex_lock(&s->lock);
     s->n_calls++;

@@ -29,9 +29,8 @@ typedef struct serve_route {
     const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *fields; /* table of the body's; NULL: it is not read */
-    bool (*needs_no_model)(
-        const ht_json *body); /* with SERVE_MODEL: whether this body can do without; NULL: none can */
+    const serve_field *fields;                   /* table of the body's; NULL: it is not read */
+    bool (*needs_no_model)(const ht_json *body); /* with SERVE_MODEL: whether it can do without; NULL: none can */
     /* Answers, at once or later, or returns false with a failure in the call. */
     bool (*run)(serve_call *c);
     /* For the description of the interface. */
@@ -68,7 +67,7 @@ struct serve_call {
     bool again;    /* has waited for a model */
     bool (*compute)(serve_call *c);
     serve_lease lease;
-    ssize_t key;   /* that the client has shown; -1: none */
+    char salt[24]; /* its key's: nobody shall learn by the time of an answer what clients with others have asked */
     int n_ignored; /* that have been told of, or were too many to be */
     double begin;  /* seconds on the clock of ht_now_seconds */
     void *state;   /* of the route, freed with the call */

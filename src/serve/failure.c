@@ -57,7 +57,6 @@ static const struct error_type {
              {403, "permission_error", "permission_error"},
              {404, "not_found_error", "not_found_error"},
              {413, "invalid_request_error", "request_too_large"},
-             {429, "rate_limit_error", "rate_limit_error"},
              {503, "unavailable_error", "api_error"},
              {504, "server_error", "timeout_error"},
              {529, "server_error", "overloaded_error"}};

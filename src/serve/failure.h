@@ -16,9 +16,8 @@ typedef enum serve_dialect_name { SERVE_OPENAI, SERVE_ANTHROPIC, SERVE_OLLAMA } 
 typedef struct serve_failure {
     int status;       /* of HTTP; 0: none */
     const char *code; /* OpenAI's word for some, a constant; NULL: none */
-    const char *
-        lack; /* Anthropic's word for a member that asks for what is not there, by which its clients do without, a constant; NULL: none */
-    char param[128]; /* the member that is wrong; "": none in particular */
+    const char *lack; /* Anthropic's for a field of what is not there, by which its clients do without; NULL: none */
+    char param[128];  /* the member that is wrong; "": none in particular */
     char message[1024];
 } serve_failure;
 

@@ -36,7 +36,6 @@ static void free_generation(void *user) {
     ht_grammar_free(g->how.grammar);
     free(g->answer);
     free(g->prompt);
-    free(g->ticket);
     free(g->stop);
     free(g->bias);
     pthread_mutex_destroy(&g->lock);
@@ -49,7 +48,7 @@ static void free_generation(void *user) {
 static void cancel_all(serve_generation *g) {
     pthread_mutex_lock(&g->ticket_lock);
     for (size_t i = 0; i < g->n_prompts; i++)
-        if (g->ticket[i]) ht_engine_cancel(g->c->lease.engine, g->ticket[i]);
+        if (g->prompt[i].ticket) ht_engine_cancel(g->c->lease.engine, g->prompt[i].ticket);
     pthread_mutex_unlock(&g->ticket_lock);
 }
 
@@ -133,15 +132,10 @@ serve_generation *serve_generation_new(serve_call *c, const serve_dialect *diale
 
 bool serve_generation_prompts(serve_generation *g, size_t n) {
     serve_prompt *prompt = calloc(n, sizeof *prompt);
-    ht_ticket *ticket = calloc(n, sizeof *ticket);
-    if (!prompt || !ticket) {
-        free(prompt);
-        free(ticket);
-        return serve_fail_memory(&g->c->failure);
-    }
+    if (!prompt) return serve_fail_memory(&g->c->failure);
+    for (size_t i = 0; i < n; i++) prompt[i].g = g;
     pthread_mutex_lock(&g->ticket_lock); /* who has gone looks for tickets already */
     g->prompt = prompt;
-    g->ticket = ticket;
     g->n_prompts = n;
     pthread_mutex_unlock(&g->ticket_lock);
     return true;
@@ -263,7 +257,7 @@ static bool add_text(serve_generation *g, ht_text *to, const ht_answer_piece *p)
 /* With the lock, as all that takes pieces. */
 static void note_cached(serve_generation *g, serve_answer *a) {
     pthread_mutex_lock(&g->ticket_lock);
-    const ht_ticket ticket = g->ticket[a->index / g->n];
+    const ht_ticket ticket = g->prompt[a->index / g->n].ticket;
     pthread_mutex_unlock(&g->ticket_lock);
     a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
 }
@@ -294,19 +288,12 @@ static bool take_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     return true;
 }
 
-/* Which answers of a generation a request's are. */
-typedef struct asked {
-    serve_generation *g;
-    size_t prompt;
-    int32_t left; /* answers that have not ended; the generation's lock */
-} asked;
-
-static serve_answer *answer_of(const asked *of, int32_t index) {
-    return &of->g->answer[of->prompt * (size_t)of->g->n + (size_t)index];
+static serve_answer *answer_of(const serve_prompt *p, int32_t index) {
+    return &p->g->answer[(p - p->g->prompt) * p->g->n + index];
 }
 
 static void on_probe(const ht_probe *probe, void *user) {
-    const asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     pthread_mutex_lock(&g->lock);
     if (!g->closed) take_logprob(answer_of(of, probe->answer), ht_model_tokenizer(g->c->lease.model), probe);
@@ -314,7 +301,7 @@ static void on_probe(const ht_probe *probe, void *user) {
 }
 
 static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
-    const asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     pthread_mutex_lock(&g->lock);
     if (g->first_piece == 0) {
@@ -376,7 +363,7 @@ static void keep_ids(serve_generation *g, serve_answer *a, const ht_answer_repor
 }
 
 static void on_end(const ht_answer_report *report, void *user) {
-    asked *of = user;
+    const serve_prompt *of = user;
     serve_generation *g = of->g;
     serve_answer *a = answer_of(of, report->answer);
     http_exchange *x = g->c->x;
@@ -392,10 +379,9 @@ static void on_end(const ht_answer_report *report, void *user) {
     a->tokens = report->metrics.generated_tokens;
     keep_ids(g, a, report);
     if (g->streaming && !g->closed && !a->status && g->dialect->answer_end) g->dialect->answer_end(g, a);
-    const bool last = --g->left == 0, last_of_prompt = --of->left == 0;
+    const bool last = --g->left == 0;
     if (last) finish(g);
     pthread_mutex_unlock(&g->lock);
-    if (last_of_prompt) free(of);
     if (last) {
         atomic_fetch_sub(&g->c->server->metrics.under_way, 1);
         http_exchange_release(x);
@@ -405,9 +391,8 @@ static void on_end(const ht_answer_report *report, void *user) {
 /* ---- asking ---- */
 
 /* A request for one of the prompts. */
-static ht_request request_for(const serve_generation *g, size_t i, const ht_generate_options *how, const char *salt) {
-    const serve_lease *l = &g->c->lease;
-    const serve_prompt *p = &g->prompt[i];
+static ht_request request_for(serve_prompt *p, const ht_generate_options *how) {
+    const serve_lease *l = &p->g->c->lease;
     ht_request r;
     ht_request_init(&r, sizeof r);
     r.ids = p->ids;
@@ -420,53 +405,41 @@ static ht_request request_for(const serve_generation *g, size_t i, const ht_gene
         r.adapter_scales = &l->scale;
         r.n_adapters = 1;
     }
-    r.n = g->n;
-    r.salt = salt;
+    r.n = p->g->n;
+    r.salt = p->g->c->salt;
     r.piece = on_piece;
     r.end = on_end;
+    r.user = p;
     return r;
 }
 
-/* Nobody shall learn by the time of an answer what clients with other keys have asked. */
-enum { SALT = 24 };
-static void name_salt(const serve_call *c, char salt[SALT]) { snprintf(salt, SALT, "%zd", c->key); }
-
-/* Submits the answers to prompt i. With the lock, so that no callback goes before what it needs. */
-static bool submit(serve_generation *g, size_t i) {
+/* Submits the answers to a prompt. With the lock, so that no callback goes before what it needs. */
+static bool submit(serve_generation *g, serve_prompt *p) {
     serve_call *c = g->c;
     ht_error err = {0};
     ht_ticket ticket = 0;
-    char salt[SALT];
-    asked *of = calloc(1, sizeof *of);
-    if (!of) return serve_fail_memory(&c->failure);
-    *of = (asked){.g = g, .prompt = i, .left = g->n};
-    name_salt(c, salt);
     ht_probe_options probes;
     ht_probe_options_init(&probes, sizeof probes);
     probes.kinds = HT_PROBE_LOGPROB;
     probes.top_logprobs = g->top_logprobs;
     probes.fn = on_probe;
-    probes.user = of;
+    probes.user = p;
     ht_generate_options how = g->how;
     how.call_pieces = true; /* of whole answers, too: they say what their streams would */
     if (g->logprobs) how.probes = &probes;
-    ht_request r = request_for(g, i, &how, salt);
-    r.user = of;
+    const ht_request r = request_for(p, &how);
     const ht_status status = ht_engine_submit(c->lease.engine, &r, &ticket, &err);
-    if (status) {
-        free(of);
-        return serve_fail_as(&c->failure, status, &err);
-    }
+    if (status) return serve_fail_as(&c->failure, status, &err);
     if (g->left == 0) {
         http_exchange_retain(c->x);
         atomic_fetch_add(&c->server->metrics.under_way, 1);
     }
     g->left += (size_t)g->n;
     pthread_mutex_lock(&g->ticket_lock);
-    g->ticket[i] = ticket;
+    p->ticket = ticket;
     pthread_mutex_unlock(&g->ticket_lock);
     const int64_t n = ht_engine_prompt_tokens(c->lease.engine, ticket);
-    for (int32_t k = 0; k < g->n; k++) answer_of(of, k)->prompt_tokens = n;
+    for (int32_t k = 0; k < g->n; k++) answer_of(p, k)->prompt_tokens = n;
     return true;
 }
 
@@ -495,24 +468,16 @@ static void begin_stream(serve_generation *g) {
     if (!g->closed && g->dialect->begin) g->dialect->begin(g);
 }
 
-static bool submit_all(serve_generation *g) {
-    for (size_t i = 0; i < g->n_prompts; i++)
-        if (!submit(g, i)) {
-            g->closed = true;
-            return false;
-        }
-    if (g->stream) begin_stream(g);
-    return true;
-}
-
 bool serve_generation_start(serve_generation *g) {
-    serve_call *c = g->c;
+    bool good = true;
     g->how.sampler = &g->sampler;
     if (!make_answers(g)) return false;
     pthread_mutex_lock(&g->lock);
-    const bool good = submit_all(g);
+    for (size_t i = 0; i < g->n_prompts && good; i++) good = submit(g, &g->prompt[i]);
+    if (!good) g->closed = true;
+    if (good && g->stream) begin_stream(g);
     pthread_mutex_unlock(&g->lock);
-    if (!good || atomic_load(&c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
+    if (!good || atomic_load(&g->c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
     return good;
 }
 
@@ -544,15 +509,13 @@ static bool warm(serve_call *c) {
     ht_error err = {0};
     serve_prefill *prefill = calloc(g->n_prompts + 1, sizeof *prefill);
     ht_status status = HT_OK;
-    char salt[SALT];
     if (!prefill) return serve_fail_memory(&g->c->failure);
     ht_generate_options how = g->how;
     how.sampler = &g->sampler;
     how.max_tokens = 1;
     how.cancel = &g->cancel;
-    name_salt(g->c, salt);
     for (size_t i = 0; i < g->n_prompts && !status; i++) {
-        const ht_request r = request_for(g, i, &how, salt);
+        const ht_request r = request_for(&g->prompt[i], &how);
         const double begun = ht_now_seconds();
         status = ht_engine_warm(g->c->lease.engine, &r, &prefill[i].reuse, &err);
         prefill[i].seconds = ht_now_seconds() - begun;
@@ -586,92 +549,45 @@ serve_usage serve_usage_of(const serve_generation *g) {
 
 /* ---- arguments of calls ---- */
 
-/* A JSON text without its end, and how much of it is whole. */
-typedef struct cut_text {
-    ht_text closing; /* of what is open now: ] and }, the innermost last */
-    size_t whole;    /* bytes behind which only closing brackets are missing */
-    size_t n_open;   /* that many of them */
-    size_t value;    /* where a value begins that has not ended */
-    bool is_key;     /* or a member's name */
-} cut_text;
-
-static void mark_whole(cut_text *t, size_t at) {
-    t->whole = at;
-    t->n_open = t->closing.len;
-}
-
-static bool in_object(const cut_text *t) { return t->closing.len && t->closing.data[t->closing.len - 1] == '}'; }
-
-/* A character outside of strings at `at`. */
-static void take_mark(cut_text *t, char c, size_t at) {
-    switch (c) {
-    case '{':
-    case '[':
-        ht_text_append(&t->closing, c == '{' ? "}" : "]", 1);
-        t->is_key = c == '{';
-        t->value = at + 1;
-        mark_whole(t, at + 1);
-        break;
-    case '}':
-    case ']':
-        if (t->closing.len) t->closing.len--;
-        mark_whole(t, at + 1);
-        break;
-    case ',':
-        mark_whole(t, at);
-        t->is_key = in_object(t);
-        t->value = at + 1;
-        break;
-    case ':':
-        t->is_key = false;
-        t->value = at + 1;
-        break;
-    default: break;
-    }
-}
-
-/* Words are whole when they are written out; numbers might go on. */
-static bool is_word(const char *text, size_t n) {
-    static const char *const words[] = {"true", "false", "null"};
-    while (n && strchr(" \t\r\n", *text)) text++, n--;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == n && memcmp(text, words[i], n) == 0) return true;
-    return false;
-}
-
-/* The longest beginning of the text that is an object when its brackets are closed: what is in it, and in objects and lists within it, is whole. */
-static void mend(const ht_text *text, ht_text *out) {
-    cut_text t = {.whole = 0};
-    bool quoted = false;
-    for (size_t i = 0; i < text->len && !t.closing.failed; i++) {
-        const char c = text->data[i];
-        if (!quoted)
-            take_mark(&t, c, i);
-        else if (c == '\\')
-            i++;
-        if (c != '"') continue;
-        quoted = !quoted;
-        if (!quoted && !t.is_key) mark_whole(&t, i + 1);
-    }
-    if (!quoted && !t.is_key && t.closing.len && is_word(text->data + t.value, text->len - t.value))
-        mark_whole(&t, text->len);
-    ht_text_append(out, text->data ? text->data : "", t.whole);
-    for (size_t i = t.n_open; i > 0; i--) ht_text_append(out, t.closing.data + i - 1, 1);
-    out->failed = out->failed || t.closing.failed;
-    ht_text_discard(&t.closing);
-}
-
-ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
-    ht_text text = {0};
-    ht_text_append_str(&text, "");
-    if (call->cut)
-        mend(&call->arguments, &text);
-    else
-        ht_text_append(&text, call->arguments.data ? call->arguments.data : "", call->arguments.len);
+/* The value of a text's first n bytes with the brackets that are open there closed; NULL, with a status: there is none. */
+static ht_json *parse_closed(const ht_text *text, size_t n, const ht_text *closing, ht_status *status) {
     const ht_json_options options = {.name = "the arguments", .keeps_nul = true};
+    ht_text whole = {0};
     ht_json *value = NULL;
-    const bool failed = text.failed || ht_json_load(text.data, text.len, &options, &value, NULL) == HT_ERR_MEMORY;
-    ht_text_discard(&text);
-    if (value) return value;
-    return failed ? NULL : ht_json_new_object();
+    ht_text_append(&whole, text->data ? text->data : "", n);
+    for (size_t i = closing->len; i > 0; i--) ht_text_append(&whole, closing->data + i - 1, 1);
+    *status = whole.failed ? HT_ERR_MEMORY : ht_json_load(whole.data, whole.len, &options, &value, NULL);
+    ht_text_discard(&whole);
+    return value;
+}
+
+/* Of a text that is cut, the value of the longest beginning whose values are whole. A number at its end might go on. */
+ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
+    const ht_text *text = &call->arguments;
+    ht_text closing = {0}; /* of what is open: ] and }, the innermost last */
+    size_t whole = 0;      /* bytes behind which nothing but that is missing */
+    bool quoted = false;
+    char c = '\0';
+    for (size_t i = 0; i < text->len && call->cut; i++) {
+        c = text->data[i];
+        if (c == '"')
+            quoted = !quoted;
+        else if (quoted)
+            i += c == '\\';
+        else if (c == '{' || c == '[') {
+            ht_text_append(&closing, c == '{' ? "}" : "]", 1);
+            whole = i + 1;
+        } else if (c == '}' || c == ']') {
+            if (closing.len) closing.len--;
+            whole = i + 1;
+        } else if (c == ',')
+            whole = i;
+    }
+    ht_status status = closing.failed ? HT_ERR_MEMORY : HT_ERR_FORMAT;
+    ht_json *value = NULL;
+    if (!call->cut || (closing.len && !quoted && !(c >= '0' && c <= '9')))
+        value = parse_closed(text, text->len, &closing, &status);
+    if (!value && call->cut && status != HT_ERR_MEMORY) value = parse_closed(text, whole, &closing, &status);
+    ht_text_discard(&closing);
+    return value || status == HT_ERR_MEMORY ? value : ht_json_new_object();
 }

@@ -71,6 +71,8 @@ typedef struct serve_prompt {
     const char *text; /* lent */
     int32_t *ids;
     size_t n_ids;
+    serve_generation *g; /* it is of, as the callbacks of the engine find it */
+    ht_ticket ticket;    /* 0: not submitted; the generation's ticket_lock */
 } serve_prompt;
 
 struct serve_generation {
@@ -102,7 +104,6 @@ struct serve_generation {
 
     ht_cancel cancel;            /* of calls of the library that wait */
     pthread_mutex_t ticket_lock; /* of the tickets and their number */
-    ht_ticket *ticket;           /* [n_prompts]; 0: not submitted */
 };
 
 /* The call's generation, to be filled in; NULL, with a failure in the call, when memory ran out. */

@@ -212,49 +212,44 @@ static bool is_name(const char *name, const char *asked, bool tagged) {
     return strncmp(name, asked, n) == 0 && strcmp(asked + n, tagged ? ":latest" : "") == 0;
 }
 
-/* What is asked for, by the name that it has itself; the name as it is when there is nothing of it. */
-static const char *resolve(const serve_models *m, const char *name) {
+/* Models, adapters and aliases have one numbering. NULL: the end of it. */
+static const char *name_at(const serve_models *m, size_t i) {
     const serve_models_options *o = &m->o;
-    for (int tagged = 0; tagged < 2; tagged++) {
-        for (size_t i = 0; i < o->n_aliases; i++)
-            if (is_name(o->alias[i].name, name, tagged)) return o->alias[i].of;
-        for (size_t i = 0; i < o->n_models; i++)
-            if (is_name(o->model[i].name, name, tagged)) return o->model[i].name;
-        for (size_t i = 0; i < o->n_adapters; i++)
-            if (is_name(o->adapter[i].name, name, tagged)) return o->adapter[i].name;
-    }
-    return name;
+    if (i < o->n_models) return o->model[i].name;
+    if ((i -= o->n_models) < o->n_adapters) return o->adapter[i].name;
+    return (i -= o->n_adapters) < o->n_aliases ? o->alias[i].name : NULL;
 }
 
-static serve_loaded_model *find_model(const serve_models *m, const char *name) {
-    for (size_t i = 0; i < m->o.n_models; i++)
-        if (strcmp(m->model[i].name, name) == 0) return &m->model[i];
-    return NULL;
+/* The number of what is asked for; the end for what there is nothing of. */
+static size_t find(const serve_models *m, const char *asked, bool tagged) {
+    size_t i = 0;
+    while (name_at(m, i) && !is_name(name_at(m, i), asked, tagged)) i++;
+    return i;
 }
 
-static const serve_adapter_source *find_adapter(const serve_models *m, const char *name) {
-    for (size_t i = 0; i < m->o.n_adapters; i++)
-        if (strcmp(m->o.adapter[i].name, name) == 0) return &m->o.adapter[i];
-    return NULL;
+static size_t find_any(const serve_models *m, const char *asked) {
+    const size_t i = find(m, asked, false);
+    return name_at(m, i) ? i : find(m, asked, true);
+}
+
+/* The number of a model or an adapter, that of what an alias is of. */
+static size_t resolve(const serve_models *m, const char *asked) {
+    const size_t i = find_any(m, asked), n = m->o.n_models + m->o.n_adapters;
+    return i >= n && name_at(m, i) ? find(m, m->o.alias[i - n].of, false) : i;
 }
 
 static ht_status check_names(const serve_models *m, ht_error *err) {
-    const serve_models_options *o = &m->o;
-    for (size_t i = 0; i < o->n_models; i++)
-        if (find_model(m, o->model[i].name) != &m->model[i])
-            return ht_fail(err, HT_ERR_ARGUMENT, "two models have the name \"%s\"", o->model[i].name);
-    for (size_t i = 0; i < o->n_adapters; i++)
-        if (find_adapter(m, o->adapter[i].name) != &o->adapter[i] || find_model(m, o->adapter[i].name))
-            return ht_fail(err, HT_ERR_ARGUMENT, "the adapter \"%s\" has the name of another adapter or a model",
-                           o->adapter[i].name);
-    for (size_t i = 0; i < o->n_aliases; i++) {
-        const serve_alias *a = &o->alias[i];
-        if (!find_model(m, a->of) && !find_adapter(m, a->of))
-            return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" is an alias of \"%s\", which is not a served model", a->name,
-                           a->of);
-        bool taken = find_model(m, a->name) || find_adapter(m, a->name);
-        for (size_t k = 0; k < i; k++) taken = taken || strcmp(o->alias[k].name, a->name) == 0;
-        if (taken) return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is already in use", a->name);
+    const size_t n_models = m->o.n_models, n = n_models + m->o.n_adapters;
+    const char *name;
+    for (size_t i = 0; (name = name_at(m, i)); i++) {
+        const char *of = i >= n ? m->o.alias[i - n].of : name;
+        if (find(m, of, false) >= n)
+            return ht_fail(err, HT_ERR_ARGUMENT, "\"%s\" is an alias of \"%s\", which is not a served model", name, of);
+        if (find(m, name, false) == i) continue;
+        if (i < n_models) return ht_fail(err, HT_ERR_ARGUMENT, "two models have the name \"%s\"", name);
+        if (i < n)
+            return ht_fail(err, HT_ERR_ARGUMENT, "the adapter \"%s\" has the name of another adapter or a model", name);
+        return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is already in use", name);
     }
     return HT_OK;
 }
@@ -333,8 +328,7 @@ static void refuse_name(const serve_models *m, const char *name, serve_failure *
     if (!check_broken(m, name, f)) return;
     const size_t all = m->o.n_models + m->o.n_adapters;
     for (size_t i = 0; i < all && n < sizeof names - 80; i++) {
-        const char *one = i < m->o.n_models ? m->model[i].name : m->o.adapter[i - m->o.n_models].name;
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%.64s\"", i ? ", " : "", one);
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%.64s\"", i ? ", " : "", name_at(m, i));
     }
     serve_fail(f, 404, "model", "model \"%.128s\" not found; there is %s", name, names);
 }
@@ -363,14 +357,14 @@ static serve_leasing lease(serve_models *m, serve_loaded_model *e, const serve_a
 
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f) {
-    const char *of = name && *name ? resolve(m, name) : m->model[0].name;
-    const serve_adapter_source *a = find_adapter(m, of);
-    serve_loaded_model *e = a ? m->model : find_model(m, of);
-    if (!e && m->o.any_name) e = m->model;
-    if (!e) {
+    const size_t n_models = m->o.n_models, i = name && *name ? resolve(m, name) : 0;
+    const bool known = name_at(m, i) != NULL;
+    if (!known && !m->o.any_name) {
         refuse_name(m, name, f);
         return SERVE_REFUSED;
     }
+    const serve_adapter_source *a = known && i >= n_models ? &m->o.adapter[i - n_models] : NULL;
+    serve_loaded_model *e = i < n_models ? &m->model[i] : m->model;
     pthread_mutex_lock(&m->lock);
     const serve_leasing how = lease(m, e, a, work, again, out);
     if (how == SERVE_REFUSED)
@@ -398,8 +392,9 @@ ht_adapter **serve_lease_adapters(const serve_models *m, const serve_lease *leas
 }
 
 bool serve_models_unload(serve_models *m, const char *name) {
-    serve_loaded_model *e = find_model(m, resolve(m, name));
-    if (!e) return false;
+    const size_t i = resolve(m, name);
+    if (i >= m->o.n_models) return false;
+    serve_loaded_model *e = &m->model[i];
     pthread_mutex_lock(&m->lock);
     e->unwanted = e->state == READY;
     pthread_cond_signal(&m->work);
@@ -415,10 +410,10 @@ static int64_t changed(const char *path) {
 }
 
 bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
-    const size_t n_models = m->o.n_models, n_adapters = m->o.n_adapters;
-    if (i >= n_models + n_adapters + m->o.n_aliases) return false;
-    if (i >= n_models + n_adapters) {
-        const serve_alias *a = &m->o.alias[i - n_models - n_adapters];
+    const size_t n_models = m->o.n_models, n = n_models + m->o.n_adapters;
+    if (!name_at(m, i)) return false;
+    if (i >= n) {
+        const serve_alias *a = &m->o.alias[i - n];
         (void)serve_models_find(m, a->of, out);
         out->name = a->name;
         out->alias_of = a->of;
@@ -439,11 +434,7 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
 }
 
 bool serve_models_find(serve_models *m, const char *name, serve_model_name *out) {
-    if (!name) return serve_models_name(m, 0, out);
-    for (int tagged = 0; tagged < 2; tagged++)
-        for (size_t i = 0; serve_models_name(m, i, out); i++)
-            if (is_name(out->name, name, tagged)) return true;
-    return m->o.any_name && serve_models_name(m, 0, out);
+    return serve_models_name(m, name ? find_any(m, name) : 0, out) || (m->o.any_name && serve_models_name(m, 0, out));
 }
 
 bool serve_models_get(serve_models *m, const char *name, serve_model_name *out, serve_failure *f) {
@@ -480,7 +471,8 @@ static serve_details read_details(const char *path) {
 }
 
 serve_details serve_models_details(serve_models *m, const serve_model_name *name) {
-    serve_loaded_model *e = find_model(m, name->model ? name->model : name->alias_of ? name->alias_of : name->name);
+    const char *of = name->model ? name->model : name->alias_of ? name->alias_of : name->name;
+    serve_loaded_model *e = &m->model[find(m, of, false)];
     const int64_t now = changed(e->path);
     pthread_mutex_lock(&m->lock);
     const bool known = now && e->details_changed == now;

@@ -43,12 +43,10 @@ typedef struct serve_models_options {
     size_t n_aliases;
     const serve_broken *broken; /* [n_broken], to be told of by who asks for one */
     size_t n_broken;
-    bool any_name;      /* names that are not known mean the first model */
-    bool first_at_once; /* the first model is loaded before it is asked for */
-    size_t
-        memory_bytes; /* of weights, keys and values of all that are loaded; 0: three quarters of the machine's memory */
-    ht_engine_options
-        engine; /* of each; with several models kv_bytes is a quarter of memory_bytes where it is not given */
+    bool any_name;            /* names that are not known mean the first model */
+    bool first_at_once;       /* the first model is loaded before it is asked for */
+    size_t memory_bytes;      /* of weights and K/V of all that are loaded; 0: three quarters of the machine's */
+    ht_engine_options engine; /* of each; kv_bytes of several is a quarter of memory_bytes unless given */
     /* Loads a model; on the thread that loads. */
     ht_status (*load)(const char *path, void *user, ht_model **out, ht_error *err);
     /* A model was loaded, or could not be; on the same thread. NULL: nobody is told. */

@@ -92,43 +92,36 @@ bool serve_read_prompts(serve_generation *g, const char *member, serve_read_prom
 
 /* ---- fill-in-the-middle ---- */
 
+/* The last two come before the name of a repository, and of each of its files. */
+enum { PREFIX, SUFFIX, MIDDLE, REPOSITORY, FILE_NAME, MARKS };
+
 /* Ids of a vocabulary's marks; -1: it has none of that kind. */
 typedef struct marks {
-    int32_t prefix, suffix, middle;
-    int32_t repository, file; /* before the name of a repository, and of each of its files */
-    bool suffix_first;        /* what is behind the gap comes first, and nothing marks the middle */
+    int32_t id[MARKS];
+    bool suffix_first; /* what is behind the gap comes first, and nothing marks the middle */
 } marks;
 
 /* Marks by the stored forms of their tokens, as families have them. */
-typedef struct form {
-    const char *prefix, *suffix, *middle, *repository, *file;
+static const struct form {
+    const char *piece[MARKS];
     bool suffix_first;
-} form;
-
-static const form forms[] = {
-    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>", false}, /* Qwen, Gemma */
-    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>", false},           /* StarCoder 2 */
-    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>", "<reponame>", "<filename>", false},            /* SantaCoder */
-    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", NULL, NULL, false},                   /* GLM */
-    {"▁<PRE>", "▁<SUF>", "▁<MID>", NULL, NULL, false},                                              /* Code Llama */
-    {"<PRE>", "<SUF>", "<MID>", NULL, NULL, false},
-    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", NULL, NULL, false}, /* DeepSeek */
-    {"[PREFIX]", "[SUFFIX]", NULL, NULL, NULL, true},                          /* Codestral */
+} forms[] = {
+    {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"}, false}, /* Qwen, Gemma */
+    {{"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"}, false},           /* StarCoder 2 */
+    {{"<fim-prefix>", "<fim-suffix>", "<fim-middle>", "<reponame>", "<filename>"}, false},            /* SantaCoder */
+    {{"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", NULL, NULL}, false},                   /* GLM */
+    {{"▁<PRE>", "▁<SUF>", "▁<MID>", NULL, NULL}, false},                                              /* Code Llama */
+    {{"<PRE>", "<SUF>", "<MID>", NULL, NULL}, false},
+    {{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", NULL, NULL}, false}, /* DeepSeek */
+    {{"[PREFIX]", "[SUFFIX]", NULL, NULL, NULL}, true},                          /* Codestral */
 };
-
-static int32_t find_mark(const ht_tokenizer *t, const char *piece) { return piece ? ht_tokenizer_find(t, piece) : -1; }
 
 /* False: the vocabulary has no marks. */
 static bool marks_of(const ht_tokenizer *t, marks *out) {
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        const form *k = &forms[i];
-        *out = (marks){.prefix = find_mark(t, k->prefix),
-                       .suffix = find_mark(t, k->suffix),
-                       .middle = find_mark(t, k->middle),
-                       .repository = find_mark(t, k->repository),
-                       .file = find_mark(t, k->file),
-                       .suffix_first = k->suffix_first};
-        if (out->prefix >= 0 && out->suffix >= 0 && (out->middle >= 0 || out->suffix_first)) return true;
+    for (const struct form *k = forms; k < forms + sizeof forms / sizeof *forms; k++) {
+        out->suffix_first = k->suffix_first;
+        for (int i = 0; i < MARKS; i++) out->id[i] = k->piece[i] ? ht_tokenizer_find(t, k->piece[i]) : -1;
+        if (out->id[PREFIX] >= 0 && out->id[SUFFIX] >= 0 && (out->id[MIDDLE] >= 0 || out->suffix_first)) return true;
     }
     return false;
 }
@@ -160,12 +153,12 @@ static void begin(writer *w) {
 /* Other files, by the marks that the model knows; or as snippets where it knows none. */
 static void files(writer *w, const marks *m, const serve_infill *in) {
     if (!in->n_files) return;
-    mark(w, m->repository);
-    if (m->repository >= 0) text(w, "project\n");
+    mark(w, m->id[REPOSITORY]);
+    if (m->id[REPOSITORY] >= 0) text(w, "project\n");
     for (size_t i = 0; i < in->n_files; i++) {
         const serve_infill_file *f = &in->file[i];
-        if (m->file >= 0) {
-            mark(w, m->file);
+        if (m->id[FILE_NAME] >= 0) {
+            mark(w, m->id[FILE_NAME]);
             text(w, f->name);
             text(w, "\n");
             text(w, f->text);
@@ -176,8 +169,8 @@ static void files(writer *w, const marks *m, const serve_infill *in) {
             text(w, f->text);
         }
     }
-    mark(w, m->file);
-    if (m->file >= 0) text(w, "filename\n");
+    mark(w, m->id[FILE_NAME]);
+    if (m->id[FILE_NAME] >= 0) text(w, "filename\n");
 }
 
 bool serve_has_infill(const ht_tokenizer *t) {
@@ -197,16 +190,16 @@ bool serve_infill_prompt(serve_call *c, const serve_infill *in, const char *memb
     begin(&w);
     files(&w, &m, in);
     if (m.suffix_first) {
-        mark(&w, m.suffix);
+        mark(&w, m.id[SUFFIX]);
         text(&w, in->suffix);
     }
-    mark(&w, m.prefix);
+    mark(&w, m.id[PREFIX]);
     text(&w, in->prefix);
     text(&w, in->line);
     if (!m.suffix_first) {
-        mark(&w, m.suffix);
+        mark(&w, m.id[SUFFIX]);
         text(&w, in->suffix);
-        mark(&w, m.middle);
+        mark(&w, m.id[MIDDLE]);
     }
     out->ids = w.ids.id;
     out->n_ids = w.ids.n;

@@ -82,8 +82,7 @@ static void open_window(window_maker *w, int64_t from, int64_t to) {
     qsort(w->entries, (size_t)(to - from), sizeof *w->entries, longer_first);
 }
 
-/* Writes the window's samples in place of those that it was made of, batch after batch: so many of them in random order, then
- * what is left. Returns where that begins. */
+/* Writes the window's samples back, batch by batch in random order, then what is left; returns where that begins. */
 static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t n_batches, uint64_t number) {
     order *o = w->out;
     int64_t left = to;
@@ -229,8 +228,7 @@ static ht_status enter_epoch(ht_batches *b, int64_t epoch, int64_t first_step, h
     return HT_OK;
 }
 
-/* Makes the step's epoch the one at hand. Those of packed samples are as long as their draws make them, so that each is found
- * from the one before. */
+/* Makes the step's epoch the one at hand; packed epochs vary in length, so each is found from the one before. */
 static ht_status find_epoch(ht_batches *b, int64_t step, ht_error *err) {
     ht_status status = HT_OK;
     if (!b->o.pack || !b->o.shuffle) {

@@ -1,11 +1,8 @@
-/* Batches: which samples each step of training takes, and their rows.
+/* Batches: which samples each step of training takes, and their rows. They depend on data, options and step alone, so that training
+ * resumes at any step.
  *
- * The order depends on the data, the options and nothing else; step k has the same batch whichever steps were asked for before,
- * so that training which goes on at step k needs to know no more than k.
- *
- * Shuffled, the samples of an epoch come in an order that its number and the seed draw. They are then sorted by length within
- * windows of 16 batches, so that the sequences of a batch are about as long as each other, and the batches of a window are
- * shuffled. An epoch has every sample once; its batches differ by one sample at most where they cannot all be full. */
+ * Shuffled, an epoch draws a permutation from its number and the seed, sorts it by length within windows of 16 batches, so that
+ * the sequences of a batch are alike, and shuffles the batches of a window. Every sample comes once an epoch. */
 #ifndef HT_TRAIN_BATCHES_H
 #define HT_TRAIN_BATCHES_H
 
@@ -13,9 +10,8 @@
 
 typedef struct ht_batches_options {
     int32_t batch; /* sequences of a batch, 1 or more */
-    /* Batches take as many samples as fit into `batch` sequences of the data's max_length tokens: shuffled, the longest of a
-     * window go first, each into the first batch with room (first-fit decreasing); in the file's order, until one does not
-     * fit. */
+    /* As many samples as fit into `batch` sequences of max_length tokens: shuffled, by first-fit decreasing within a window; in the
+     * file's order, until one does not fit. */
     bool pack;
     /* Without: the file's order. Batch i is then samples i * batch to (i + 1) * batch - 1, beginning again at its end. */
     bool shuffle;

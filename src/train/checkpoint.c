@@ -1,5 +1,4 @@
-/* Saving a trainer and going on: parameters, moments and counters in one safetensors file, with what the run depends on and a
- * checksum over all of it. The order of data and the random numbers follow from the number of steps. */
+/* Checkpoints of a trainer: parameters, moments, counters and options in one safetensors file, with a checksum. */
 #include "array/array.h"
 #include "base/digest.h"
 #include "base/error.h"

@@ -1,5 +1,4 @@
-/* Optimisers: AdamW and SGD as one compiled function of all parameters, so that a step of hundreds of small arrays is one
- * list of kernels; gradient clipping and schedules. */
+/* Optimizers: AdamW and SGD, compiled as one function of all parameters; gradient clipping and schedules. */
 #include "array/differentiate.h"
 #include "array/op.h"
 #include "base/dtype.h"
@@ -93,8 +92,7 @@ static void factors_of(ht_scope *s, const ht_optimizer_options *o, double lr, in
     for (int i = 0; i < N_FACTORS; i++) factor[i] = ht_full(s, value[i], HT_F32, NULL, 0);
 }
 
-/* in: the factors, n parameters, n gradients, and moments, all of one kind after the other; out: n parameters, and
- * moments. */
+/* in: factors, n parameters, n gradients, moments of one kind after the other; out: n parameters, moments. */
 static int update_all(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     const ht_optimizer *o = user;
     const int n = (n_in - N_FACTORS) / (2 + o->moments_each);
@@ -114,10 +112,6 @@ static int update_all(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
 
 /* ---- life ---- */
 
-static int moments_each(const ht_optimizer_options *o) {
-    return o->kind == HT_OPTIMIZER_ADAMW ? 2 : o->momentum > 0 ? 1 : 0;
-}
-
 ht_status ht_optimizer_new(const ht_optimizer_options *options, ht_optimizer **out, ht_error *err) {
     ht_optimizer_options read;
     *out = NULL;
@@ -126,7 +120,7 @@ ht_status ht_optimizer_new(const ht_optimizer_options *options, ht_optimizer **o
     ht_optimizer *o = calloc(1, sizeof *o);
     if (!o) return ht_fail_memory(err, sizeof *o, "an optimiser");
     o->options = read;
-    o->moments_each = moments_each(&read);
+    o->moments_each = read.kind == HT_OPTIMIZER_ADAMW ? 2 : read.momentum > 0;
     const ht_function f = {update_all, o};
     st = ht_compile(&f, NULL, &o->compiled, err);
     if (st)

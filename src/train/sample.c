@@ -1,5 +1,3 @@
-#include "train/sample.h"
-
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/plural.h"
@@ -8,6 +6,7 @@
 #include "chat/reader.h"
 #include "formats/json.h"
 #include "models/model.h"
+#include "train/data.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,8 +74,7 @@ static void learn_from(ht_sample *s, size_t first) {
 
 /* A conversation, or the beginning of one, as the template writes it. */
 typedef struct rendering {
-    char *text;
-    size_t n;
+    ht_chat_text written;
     int32_t *id;
     size_t n_ids;
 } rendering;
@@ -97,7 +95,7 @@ static size_t common_prefix(const int32_t *a, size_t n_a, const int32_t *b, size
 }
 
 static void rendering_free(rendering *r) {
-    free(r->text);
+    ht_chat_text_free(&r->written);
     ht_ids_free(r->id);
     *r = (rendering){0};
 }
@@ -111,11 +109,8 @@ static ht_status render(const marking *k, const ht_jinja_list *messages, bool pr
     *out = (rendering){0};
     ht_jinja_dict_set_text(a, k->chat->variables, "add_generation_prompt", ht_jinja_boolean(prompt));
     if (a->status) return a->status;
-    ht_text_run *runs = NULL;
-    size_t n_runs;
-    ht_status status = ht_chat_write_for(k->m, &part, &out->text, &out->n, &runs, &n_runs, k->err);
-    if (!status) status = ht_chat_encode_text(k->m, out->text, out->n, runs, n_runs, 0, &out->id, &out->n_ids, k->err);
-    free(runs);
+    ht_status status = ht_chat_write_for(k->m, &part, &out->written, k->err);
+    if (!status) status = ht_chat_encode_text(k->m->tokenizer, &out->written, 0, &out->id, &out->n_ids, k->err);
     return status;
 }
 
@@ -132,7 +127,8 @@ static ht_status render_first(const marking *k, size_t n, bool prompt, rendering
 static size_t common(const rendering *a, const rendering *b) { return common_prefix(a->id, a->n_ids, b->id, b->n_ids); }
 
 static bool is_prefix(const rendering *a, const rendering *b) {
-    return a->n <= b->n && memcmp(a->text, b->text, a->n) == 0;
+    const size_t n = a->written.n;
+    return n <= b->written.n && memcmp(a->written.text, b->written.text, n) == 0;
 }
 
 /* ---- where messages are ---- */
@@ -188,8 +184,7 @@ static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at
     return status;
 }
 
-/* Where what message i says begins in the whole. Other than by rendering the messages before it, this finds it where a template
- * writes them differently once others follow. SIZE_MAX for a message that the template leaves out. */
+/* Where message i's content begins in the whole, also if later messages change how it is written; SIZE_MAX: left out. */
 static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, every_part, at); }
 
 static bool has_text(const ht_jinja_dict *message, const char *key) {
@@ -248,17 +243,16 @@ static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *b
     return HT_OK;
 }
 
-/* Where answer i begins: behind what the whole has in common with the prompt that generation would have had. SIZE_MAX: it is not
- * in the whole. */
+/* Where answer i begins: behind the common prefix with its generation prompt. SIZE_MAX: it is not in the whole. */
 static ht_status find_begin(const marking *k, size_t i, const rendering *with_answer, size_t *begin) {
     if (!i) return find_message(k, 0, begin);
     rendering prompt;
     ht_status status = render_first(k, i, true, &prompt);
     if (!status) {
         *begin = common(&prompt, &k->whole);
-        if (with_answer->n && (!is_prefix(&prompt, with_answer) || common(&prompt, with_answer) < prompt.n_ids))
+        if (with_answer->written.n && (!is_prefix(&prompt, with_answer) || common(&prompt, with_answer) < prompt.n_ids))
             k->out->prompt_differs = true;
-        if (!prompt.n || !is_prefix(&prompt, &k->whole)) status = find_begin_without_prompt(k, i, begin);
+        if (!prompt.written.n || !is_prefix(&prompt, &k->whole)) status = find_begin_without_prompt(k, i, begin);
     }
     rendering_free(&prompt);
     return status;
@@ -302,7 +296,7 @@ static ht_status find_answer_end(const marking *k, size_t i, const rendering *wi
     const size_t same = common(with_answer, &k->whole);
     *end = find_end(k, begin, same);
     if (*end) return HT_OK;
-    if (!with_answer->n || same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
+    if (!with_answer->written.n || same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
     /* The token that opens the next turn may be the one that ends generation. */
     *end = same + (same < k->whole.n_ids && is_stop(k->m, k->whole.id[same]));
     return HT_OK;
@@ -349,8 +343,7 @@ static ht_status render_whole(marking *k) {
     return take_ids(k->out, ids, k->whole.n_ids, k->err);
 }
 
-/* The ids of the conversation, and which of them are learned; messages lose their weights for it. *out takes ids and flags, whatever the
- * outcome. */
+/* Ids of a conversation, and which are learned; weights of messages are removed. *out owns them, even on failure. */
 static ht_status mark_chat(const ht_model *m, ht_chat *chat, const ht_sample_options *options, ht_sample *out,
                            ht_error *err) {
     marking k = {.m = m, .chat = chat, .all = *chat->messages, .out = out, .err = err};
@@ -369,7 +362,7 @@ static ht_status mark_chat(const ht_model *m, ht_chat *chat, const ht_sample_opt
     for (size_t i = 0; i < n && !status && options->mask != HT_MASK_NONE; i++)
         if (learned[i] && (options->mask == HT_MASK_ANSWERS || i == last)) status = mark_answer(&k, i);
     free(learned);
-    free(k.whole.text);
+    ht_chat_text_free(&k.whole.written);
     if (!out->id) ht_ids_free(k.whole.id);
     return status;
 }

@@ -39,8 +39,7 @@ ht_status ht_model_loss_check(const ht_model *m, const ht_train_batch *batch, ht
 ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
                              bool checkpointing);
 
-/* The sum of the losses, f32 [], and its gradients by every pair's A and B: grad[2 i] and grad[2 i + 1], in their dtypes. False
- * on failure. */
+/* The sum of the losses, f32 [], and gradients of every pair's A and B, grad[2 i] and grad[2 i + 1]; false: failed. */
 bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
                              bool checkpointing, ht_array **sum, ht_array **grad);
 

@@ -131,8 +131,7 @@ typedef struct rows {
     int32_t *memory;
 } rows;
 
-/* The largest batch that can come: sequences as long as the longest sample, or packed to max_length. In the file's order
- * samples come again when there are too few for a batch. */
+/* The largest batch that can come: of the longest samples, or packed; in file order samples repeat if there are few. */
 static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
     const ht_data_report *report = ht_data_get_report(held_out ? t->valid.data : t->train.data);
     const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
@@ -361,8 +360,7 @@ static bool all_finite(ht_scope *s, ht_array *const *arrays, int n, ht_status *s
     return !*status && isfinite(sum);
 }
 
-/* Divides the sums by the number of learned tokens, clips them, and takes the optimiser's step unless something is not
- * finite. */
+/* Averages the sums over learned tokens, clips them, and takes the optimizer's step if all is finite. */
 static ht_status apply(ht_trainer *t, ht_array **sums, ht_train_step *out, ht_error *err) {
     const int n = ht_trainable_count(t->trainable);
     ht_scope *s = ht_scope_new(t->m->stream);

@@ -36,8 +36,7 @@ struct ht_trainer {
     size_t reserved_bytes; /* of freed memory kept for steps */
 };
 
-/* From now on templates are told another time. Where the model's writes dates, the data are read again; on failure the
- * trainer is as it was. */
+/* Sets the time that templates see; re-reads the data where the template writes dates. Unchanged on failure. */
 ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err);
 
 /* optimizer.c: the options with the defaults filled in, as checkpoints hold them. Lent as long as the optimiser lives. */

@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 sys.path.append(str(ROOT / "tests/support"))
 import tiny_model  # noqa: E402
+from files import write_lora  # noqa: E402, F401
 from soak import cases, takes  # noqa: E402, F401
 
 tiny_model.SAMPLING["temp"] = 1.0  # answers depend on the seed
@@ -55,6 +56,15 @@ def speaking_model(path, text):
     """Writes a model like TINY with a token more, the text, and returns options by which all its answers are that token, again and again."""
     variant(path, words=["".join(tiny_model.byte_alphabet()[byte] for byte in text.encode())])
     return [f"--logit-bias={len(tiny_model.vocabulary())}=100"]
+
+
+def until(true):
+    """Asks until something is true."""
+    end = time.monotonic() + HANG
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError("it does not come true")
+        time.sleep(0.02)
 
 
 def together(run, items):

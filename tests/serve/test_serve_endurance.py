@@ -5,10 +5,9 @@ import os
 import pathlib
 import random
 import re
-import time
 import unittest
 
-from support import TINY, ServeTest, together
+from support import TINY, ServeTest, together, until
 
 N = 86400 if "HEARTH_SOAK" in os.environ else 864
 CLIENTS = 8
@@ -86,10 +85,7 @@ class Endurance(ServeTest):
 
     def wait_quiet(self):
         """Those who have gone are noticed within a step."""
-        until = time.monotonic() + 300
-        while self.server.metric("answers_running") + self.server.metric("answers_waiting") > 0 and time.monotonic() < until:
-            time.sleep(0.05)
-        self.assertEqual(self.server.metric("answers_running"), 0)
+        until(lambda: self.server.metric("answers_running") + self.server.metric("answers_waiting") == 0)
 
     def test_answers_and_memory(self):
         self.right = {}

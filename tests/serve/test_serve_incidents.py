@@ -5,7 +5,7 @@ import select
 import time
 import unittest
 
-from support import TINY, ServeTest, cases, takes, together
+from support import TINY, ServeTest, cases, takes, together, until
 
 
 def chat(text="hello", **more):
@@ -292,14 +292,8 @@ class Incidents(ServeTest):
 
     def test_who_leaves_while_the_prompt_is_read_is_noticed(self):
         with self.server.begin("/v1/completions", {"prompt": "word " * 60000, "max_tokens": 100000, "ignore_eos": True}):
-            self.wait_for("hearth_answers_running 1")
-        self.wait_for("hearth_answers_running 0")
-
-    def wait_for(self, line):
-        until = time.monotonic() + 300
-        while line not in self.server.get("/metrics")[2].split("\n"):
-            self.assertLess(time.monotonic(), until, line)
-            time.sleep(0.01)
+            until(lambda: self.server.metric("answers_running") == 1)
+        until(lambda: self.server.metric("answers_running") == 0)
 
 
 class Values(ServeTest):

@@ -8,12 +8,10 @@ import shutil
 import signal
 import socket
 import ssl
-import struct
 import subprocess
-import time
 import unittest
 
-from support import HANG, HEARTH, SCRATCH, TINY, NotServing, Server, ServeTest, speaking_model, tiny_model, together
+from support import HANG, HEARTH, SCRATCH, TINY, NotServing, Server, ServeTest, speaking_model, tiny_model, together, until, write_lora
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 LONG = {"prompt": "hello", "max_tokens": 1 << 18, "temperature": 0, "ignore_eos": True}
@@ -23,29 +21,11 @@ def short(**more):
     return {"prompt": "hello", "max_tokens": 4, "temperature": 0, "ignore_eos": True, **more}
 
 
-def until(true):
-    """Asks until something is true."""
-    end = time.monotonic() + HANG
-    while not true():
-        if time.monotonic() > end:
-            raise AssertionError("it does not come true")
-        time.sleep(0.02)
-
-
 def write_adapter(folder, seed):
-    """A LoRA adapter of TINY in PEFT's form, with random weights."""
-    folder.mkdir()
-    numbers, tensors, data = random.Random(seed), {}, b""
-    for i in range(tiny_model.LAYERS):
-        for letter, shape in [("A", [4, tiny_model.FEED_FORWARD]), ("B", [tiny_model.HIDDEN, 4])]:
-            begin = len(data)
-            data += struct.pack(f"<{shape[0] * shape[1]}f", *(numbers.gauss(0, 1) for _ in range(shape[0] * shape[1])))
-            name = f"base_model.model.model.layers.{i}.mlp.down_proj.lora_{letter}.weight"
-            tensors[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
-    header = json.dumps(tensors).encode()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
-    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["down_proj"], "bias": "none", "task_type": "CAUSAL_LM"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
+    """A LoRA adapter of TINY with random weights."""
+    numbers = random.Random(seed)
+    a, b = ([numbers.gauss(0, 1) for _ in range(4 * n)] for n in (tiny_model.FEED_FORWARD, tiny_model.HIDDEN))
+    write_lora(folder, {f"model.layers.{i}.mlp.down_proj": (a, b) for i in range(tiny_model.LAYERS)}, 4, lora_alpha=8, target_modules=["down_proj"])
 
 
 class Entry(ServeTest):

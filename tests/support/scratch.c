@@ -1,5 +1,6 @@
 #include "support/scratch.h"
 
+#include "base/file.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -78,14 +79,15 @@ int scratch_finish(void **state) {
     return 0;
 }
 
+char *file_bytes(const char *path, size_t *n) {
+    char *bytes;
+    ht_error err = {0};
+    if (ht_file_read_all(path, 1 << 26, &bytes, n, &err)) fail_msg("%s", err.message);
+    return bytes;
+}
+
 char *scratch_read(const char *name, size_t *n) {
-    enum { MOST = 1 << 20 };
-    FILE *f = fopen(scratch_path(name), "rb");
-    assert_non_null(f);
-    char *bytes = malloc(MOST);
-    assert_non_null(bytes);
-    *n = fread(bytes, 1, MOST, f);
-    assert_true(*n > 0 && *n < MOST);
-    fclose(f);
+    char *bytes = file_bytes(scratch_path(name), n);
+    assert_true(*n > 0);
     return bytes;
 }

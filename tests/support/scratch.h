@@ -19,7 +19,9 @@ void scratch_remove(void);
 /* Both as a test's or a group's setup and teardown. */
 int scratch_start(void **state);
 int scratch_finish(void **state);
-/* The bytes of a file there, which must be some and fewer than a megabyte; the caller frees them. */
+#define in_scratch(test) cmocka_unit_test_setup_teardown(test, scratch_start, scratch_finish)
+/* The bytes of a file, and of one there, which must be some; the caller frees them. A failure ends the test. */
+char *file_bytes(const char *path, size_t *n);
 char *scratch_read(const char *name, size_t *n);
 
 #endif

@@ -208,6 +208,13 @@ ht_session *tiny_session(ht_model *m, int32_t chunk) {
     return s;
 }
 
+ht_grammar *tiny_regex(ht_model *m, const char *pattern) {
+    ht_grammar *g;
+    ht_error err = {0};
+    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
+    return g;
+}
+
 float *tiny_rows(int n) {
     float *rows = calloc((size_t)n * TINY_VOCAB, sizeof *rows);
     assert_non_null(rows);

@@ -4,6 +4,7 @@
 
 #include "formats/weight_type.h"
 
+#include <hearth/grammar.h>
 #include <hearth/session.h>
 
 typedef struct tiny_options {   /* zero: the default */
@@ -35,6 +36,8 @@ void tiny_ids(int32_t *ids, int n, uint64_t seed);
 
 /* A session with prefill steps of at most chunk rows; what follows fails the test when it fails. */
 ht_session *tiny_session(ht_model *m, int32_t chunk);
+/* A grammar that the caller frees. */
+ht_grammar *tiny_regex(ht_model *m, const char *pattern);
 /* Zeros for the logits of n positions, [n, TINY_VOCAB]; the caller frees them. */
 float *tiny_rows(int n);
 /* An ht_logits_fn that copies rows to their positions in the array of tiny_rows that user is. */

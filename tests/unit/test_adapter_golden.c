@@ -76,7 +76,6 @@ static void adapters_of_others(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(adapters_of_others, scratch_start, scratch_finish)};
+    const struct CMUnitTest tests[] = {in_scratch(adapters_of_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

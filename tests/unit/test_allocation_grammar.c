@@ -1,12 +1,12 @@
 /* Out of memory while grammars are compiled and texts are matched is an error, and the next call is as if nothing had been; as in
  * test_allocation.c. */
 #include "base/error.h"
+#include "chat/conversation.h"
 #include "chat/response.h"
-#include "chat/tool_cache.h"
 #include "device/device.h"
 #include "generate/masks_ahead.h"
-#include "grammar/answer_matcher.h"
 #include "grammar/automaton.h"
+#include "grammar/grammar.h"
 #include "grammar/schema_rules.h"
 #include "models/model.h"
 #include "support/allocations.h"
@@ -173,8 +173,7 @@ static ht_status call_in_pieces(ht_error *err) {
     return st;
 }
 
-static void grammars(void **state) {
-    (void)state;
+UNIT_TEST(grammars) {
     model = tiny_load(&(tiny_options){
         .context = 64, .n_threads = 1, .chat_template = "{{ messages[0].content }}{# <think><tool_call> #}"});
     assert_true(try_every_failure(compile, NOTHING_ELSE) > 30); /* the first time with the trie of tokens */
@@ -224,8 +223,7 @@ static void fail_each(const char *of, const char *valid) {
     assert_true(try_every_failure(compile_and_read, NOTHING_ELSE) > 20);
 }
 
-static void schemas(void **state) {
-    (void)state;
+UNIT_TEST(schemas) {
     fail_each("{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", \"format\": \"time\"}, "
               "\"b\": {\"$ref\": \"#\"}},"
               "\"patternProperties\": {\"^x+$\": {\"multipleOf\": 0.5}}, \"required\": [\"a\"],"

@@ -2,6 +2,7 @@
  * tokens. */
 #include "base/text.h"
 #include "chat/response.h"
+#include "support/json_file.h"
 #include "support/test.h"
 #include "template/eval.h"
 #include "template/template.h"
@@ -13,18 +14,14 @@
 #include <string.h>
 
 static const char tools_json[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
-    "\"properties\": {"
-    "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"warm\": {\"type\": \"boolean\"}, "
-    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}, {\"name\": \"text\", "
-    "\"parameters\": {\"$defs\": {\"a/b\": {\"type\": \"string\"}, \"loop\": {\"anyOf\": [{\"$ref\": "
-    "\"#/$defs/loop\"}, {\"$ref\": \"#/$defs/loop\"}]}}, \"properties\": {"
-    "\"any\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"types\": {\"type\": [\"string\", "
-    "\"null\"]}, "
-    "\"ref\": {\"$ref\": \"#/$defs/a~1b\"}, \"all\": {\"allOf\": [{\"$ref\": \"#/$defs/a~1b\"}, {\"maxLength\": 9}]}, "
-    "\"enum\": {\"enum\": [\"1\", \"true\"]}, \"const\": {\"const\": \"1\"}, \"mixed\": {\"enum\": [1, \"2\"]}, "
-    "\"number\": {\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}, "
-    "\"loop\": {\"$ref\": \"#/$defs/loop\"}, \"free\": {}}}}]";
+    "[{'type': 'function', 'function': {'name': 'weather', 'parameters': {'type': 'object', 'properties': {'city': "
+    "{'type': 'string'}, 'days': {'type': 'integer'}, 'warm': {'type': 'boolean'}, 'at': {'type': 'array'}}}}}, "
+    "{'name': 'stop', 'parameters': {}}, {'name': 'text', 'parameters': {'$defs': {'a/b': {'type': 'string'}, 'loop': "
+    "{'anyOf': [{'$ref': '#/$defs/loop'}, {'$ref': '#/$defs/loop'}]}}, 'properties': {'any': {'anyOf': [{'type': "
+    "'string'}, {'type': 'null'}]}, 'types': {'type': ['string', 'null']}, 'ref': {'$ref': '#/$defs/a~1b'}, 'all': "
+    "{'allOf': [{'$ref': '#/$defs/a~1b'}, {'maxLength': 9}]}, 'enum': {'enum': ['1', 'true']}, 'const': {'const': "
+    "'1'}, 'mixed': {'enum': [1, '2']}, 'number': {'oneOf': [{'type': 'integer'}, {'type': 'null'}]}, 'loop': {'$ref': "
+    "'#/$defs/loop'}, 'free': {}}}}]";
 
 /* What came, as one text: T(text), H(thoughts), C(name arguments id). Pieces of one part are joined. */
 typedef struct transcript {
@@ -83,16 +80,20 @@ static const char *finish(transcript *t) {
 static ht_response_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
                                       transcript *to) {
     ht_response_reader *r;
-    ht_error err = {0};
     *to = (transcript){.left = -1};
-    assert_int_equal(ht_response_reader_new(t, tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
+    assert_works(ht_response_reader_new, t, tools, prompt, strlen(prompt), note, to, &r);
     return r;
+}
+
+static void drop(ht_response_reader *r, transcript *found) {
+    ht_response_reader_free(r);
+    ht_text_discard(&found->text);
+    ht_text_discard(&found->id);
 }
 
 static ht_chat_template *template_of(const char *source) {
     ht_chat_template *t;
-    ht_error err = {0};
-    if (ht_chat_template_parse(source, strlen(source), "t", &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_chat_template_parse, source, strlen(source), "t", &t);
     return t;
 }
 
@@ -124,9 +125,7 @@ static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, co
     if (strcmp(finish(&found), expected) != 0)
         fail_msg("%s\n  in pieces of %zu: expected\n%s\n  found\n%s", answer, characters, expected, found.text.data);
     assert_true(found.last != HT_ANSWER_CALL_BEGIN && found.last != HT_ANSWER_CALL_ARGUMENTS); /* all have ended */
-    ht_response_reader_free(r);
-    ht_text_discard(&found.text);
-    ht_text_discard(&found.id);
+    drop(r, &found);
 }
 
 static void expect_answer(const char *source, bool with_tools, const char *prompt, const char *answer,
@@ -134,7 +133,7 @@ static void expect_answer(const char *source, bool with_tools, const char *promp
     ht_chat_template *t = template_of(source);
     ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
     const ht_jinja_value tools =
-        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
+        with_tools ? ht_jinja_json_value(&a, json_quoted(tools_json), sizeof tools_json - 1, "tools") : ht_jinja_none();
     assert_int_equal(a.status, HT_OK);
     expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0, calls);
     expect_in_pieces(t, tools, prompt, answer, expected, 1, 0, calls);
@@ -377,8 +376,7 @@ static const struct {
     {"[TOOL_CALLS]", "x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa)"},
 };
 
-static void every_format(void **state) {
-    (void)state;
+UNIT_TEST(every_format) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         expect_parts(formats[i].source, true, "", formats[i].answer, formats[i].expected);
     /* Without tools JSON is text. */
@@ -386,8 +384,7 @@ static void every_format(void **state) {
                  "T({\"name\": \"stop\", \"parameters\": {}})");
 }
 
-static void calls_in_pieces(void **state) {
-    (void)state;
+UNIT_TEST(calls_in_pieces) {
     static const struct {
         const char *answer, *expected;
     } others[] = {
@@ -435,8 +432,7 @@ static void calls_in_pieces(void **state) {
 }
 
 /* Formats with JSON arguments deliver them as they come, after another call, too. */
-static void arguments_come_early(void **state) {
-    (void)state;
+UNIT_TEST(arguments_come_early) {
     static const struct {
         const char *source, *answer, *expected;
     } cases[] = {
@@ -468,9 +464,7 @@ static void arguments_come_early(void **state) {
         for (const char *p = cases[i].answer; *p; p += character(p))
             assert_int_equal(ht_response_put(r, p, character(p)), HT_RESPONSE_OPEN);
         assert_string_equal(found.text.data, cases[i].expected);
-        ht_response_reader_free(r);
-        ht_text_discard(&found.text);
-        ht_text_discard(&found.id);
+        drop(r, &found);
         ht_chat_template_free(t);
     }
 }
@@ -524,7 +518,7 @@ static void check_whole_calls(const ht_chat_template *t, ht_jinja_value tools, c
 static int check_cuts(const char *source, const char *answer) {
     ht_chat_template *t = template_of(source);
     ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
-    const ht_jinja_value tools = ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools");
+    const ht_jinja_value tools = ht_jinja_json_value(&a, json_quoted(tools_json), sizeof tools_json - 1, "tools");
     calls_found whole = calls_of(t, tools, answer, strlen(answer), true, false);
     calls_found in_one = calls_of(t, tools, answer, strlen(answer), false, false);
     size_t n_calls = 0;
@@ -550,8 +544,7 @@ static int check_cuts(const char *source, const char *answer) {
     return n_cut;
 }
 
-static void calls_that_are_cut(void **state) {
-    (void)state;
+UNIT_TEST(calls_that_are_cut) {
     static const char *const late[] = {"{\"name\": \"stop\"}", "\"parameters\": \"{", "[{\"weather\": "};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const int n_cut = check_cuts(formats[i].source, formats[i].answer);
@@ -563,8 +556,7 @@ static void calls_that_are_cut(void **state) {
 }
 
 /* Of a closing mark that is cut nothing is a part of the calls, in pieces or not; behind whole arguments nothing else need come. */
-static void closing_marks_that_are_cut(void **state) {
-    (void)state;
+UNIT_TEST(closing_marks_that_are_cut) {
     static const struct {
         const char *source, *answer, *expected;
     } cases[] = {
@@ -590,8 +582,7 @@ static void closing_marks_that_are_cut(void **state) {
         "C(stop {} functions.stop:0)");
 }
 
-static void thoughts_that_the_prompt_opened(void **state) {
-    (void)state;
+UNIT_TEST(thoughts_that_the_prompt_opened) {
     expect_parts("", false, "user: x\n<think>\n", "a\n</think>\n\nb", "H(a)T(b)");
     expect_parts("", false, "user: x\n<think>", "a", "H(a)");
     expect_parts("", false, "user: x\n<think>\n\n</think>\n\n", "a</think>", "T(a</think>)");
@@ -602,8 +593,7 @@ static void thoughts_that_the_prompt_opened(void **state) {
 }
 
 /* Special tokens are marks or nothing: what else a model generates of them does not show. */
-static void special_tokens(void **state) {
-    (void)state;
+UNIT_TEST(special_tokens) {
     ht_chat_template *t = template_of("<|channel><tool_call|>");
     transcript found;
     ht_response_reader *r = new_reader(t, ht_jinja_none(), "", &found);
@@ -624,14 +614,12 @@ static void special_tokens(void **state) {
     }
     assert_int_equal(ht_response_end(r), HT_RESPONSE_OPEN);
     assert_string_equal(finish(&found), "H(hm)T(<b>)C(f {\"a\": \"<tool_call\"})");
-    ht_response_reader_free(r);
-    ht_text_discard(&found.text);
+    drop(r, &found);
     ht_chat_template_free(t);
 }
 
 /* What is left of an answer when it is known to have no calls: they are text, but for those that were handed over. */
-static void calls_that_are_over(void **state) {
-    (void)state;
+UNIT_TEST(calls_that_are_over) {
     static const char marked[] = "<think>a</think>x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y",
                       bare[] = "{\"name\": \"stop\", \"parameters\": {}}";
     const size_t n_whole = strlen(marked) - 1, n_begun = (size_t)(strstr(marked, "{}") - marked) + 1;
@@ -656,9 +644,7 @@ static void calls_that_are_over(void **state) {
                                        ? "H(a)T(x)C(stop {})T(y)"
                                        : "H(a)T(x<tool_call>{\"name\": \"stop\", \"arguments\": {}}</tool_call>y)";
             assert_string_equal(finish(&found), expected);
-            ht_response_reader_free(r);
-            ht_text_discard(&found.text);
-            ht_text_discard(&found.id);
+            drop(r, &found);
             ht_jinja_arena_free(&arena);
             ht_chat_template_free(t);
         }
@@ -666,8 +652,7 @@ static void calls_that_are_over(void **state) {
 }
 
 /* Nothing is handed over after a refusal. */
-static void a_reader_who_refuses(void **state) {
-    (void)state;
+UNIT_TEST(a_reader_who_refuses) {
     static const char answer[] = "<think>a b c</think>d e<tool_call>{\"name\": \"stop\"}</tool_call>f g";
     ht_chat_template *t = template_of("<tool_call>");
     for (int left = 0; left < 6; left++) {
@@ -681,15 +666,13 @@ static void a_reader_who_refuses(void **state) {
         assert_int_equal(ht_response_put(r, "x y", 3), HT_RESPONSE_REFUSED);
         assert_int_equal(ht_response_end(r), HT_RESPONSE_REFUSED);
         assert_int_equal(found.text.len, length);
-        ht_response_reader_free(r);
-        ht_text_discard(&found.text);
+        drop(r, &found);
     }
     ht_chat_template_free(t);
 }
 
 /* An end that never comes, again and again, is looked for a bounded number of times. */
-static void many_ends(void **state) {
-    (void)state;
+UNIT_TEST(many_ends) {
     ht_text answer = {0}, expected = {0};
     ht_text_append_str(&answer, "<tool_call>");
     for (int i = 0; i < 200; i++) ht_text_append_str(&answer, "{</tool_call>");
@@ -699,15 +682,14 @@ static void many_ends(void **state) {
     ht_text_discard(&expected);
 }
 
-static void through_the_public_function(void **state) {
-    (void)state;
+UNIT_TEST(through_the_public_function) {
     ht_chat_template *t = template_of("<tool_call>");
     transcript found = {.left = -1};
     ht_error err = {0};
     static const char answer[] =
         "hm</think>a\xff<tool_call><function=weather><parameter=city>1</parameter></function></tool_call>";
-    assert_int_equal(ht_chat_template_read_answer(t, tools_json, sizeof tools_json - 1, "<think>\n", answer,
-                                                  sizeof answer - 1, note, &found, &err),
+    assert_int_equal(ht_chat_template_read_answer(t, json_quoted(tools_json), sizeof tools_json - 1, "<think>\n",
+                                                  answer, sizeof answer - 1, note, &found, &err),
                      HT_OK);
     assert_string_equal(finish(&found), "H(hm)T(a\xEF\xBF\xBD)C(weather {\"city\": \"1\"})");
     ht_text_discard(&found.text);
@@ -717,8 +699,8 @@ static void through_the_public_function(void **state) {
     ht_text_discard(&found.text);
     found = (transcript){0};
     assert_int_equal(ht_chat_template_read_answer(t, NULL, 0, NULL, "a", 1, note, &found, &err), HT_ERR_CANCELLED);
-    assert_int_equal(ht_chat_template_read_answer(t, "[", 1, NULL, "a", 1, note, &found, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "the tools: their JSON"));
+    assert_fails(HT_ERR_FORMAT, "the tools: their JSON", ht_chat_template_read_answer, t, "[", 1, NULL, "a", 1, note,
+                 &found);
     ht_chat_template_free(t);
 }
 

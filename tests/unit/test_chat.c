@@ -2,6 +2,7 @@
 #include "chat/conversation.h"
 #include "checkpoint/chat_detection.h"
 #include "support/chat.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/test.h"
 
@@ -13,8 +14,7 @@
 
 static ht_chat_setup setup_of(const char *source) {
     ht_chat_setup setup;
-    ht_error err = {0};
-    if (ht_chat_setup_parse(source, "template", "t", &setup, &err)) fail_msg("%s", err.message);
+    assert_works(ht_chat_setup_parse, source, "template", "t", &setup);
     if (setup.error.status) fail_msg("%s", setup.error.message);
     return setup;
 }
@@ -22,10 +22,10 @@ static ht_chat_setup setup_of(const char *source) {
 static ht_status write_with(const char *source, const char *bos, const char *eos, const ht_chat *chat, char **text,
                             ht_error *err) {
     ht_chat_setup setup = setup_of(source);
-    size_t n, n_runs;
-    ht_text_run *runs;
-    ht_status status = ht_chat_write(&setup, bos, eos, chat, text, &n, &runs, &n_runs, err);
-    free(runs);
+    ht_chat_text written;
+    const ht_status status = ht_chat_write(&setup, bos, eos, chat, &written, err);
+    *text = written.text;
+    free(written.runs);
     ht_chat_setup_free(&setup);
     return status;
 }
@@ -43,6 +43,7 @@ static void expect_text(const char *source, ht_chat *chat, const char *expected)
 static ht_chat *from_json(const char *json) {
     ht_chat *chat;
     ht_error err = {0};
+    json = json_quoted(json);
     if (ht_chat_from_json(json, strlen(json), &chat, &err)) fail_msg("%s: %s", json, err.message);
     return chat;
 }
@@ -57,8 +58,7 @@ static const char *source_of(const char *format) {
 
 /* ---- built-in formats ---- */
 
-static void formats_without_a_template(void **state) {
-    (void)state;
+UNIT_TEST(formats_without_a_template) {
     const test_message messages[] = {{"system", "Be brief."}, {"user", " Hi "}, {"assistant", "Yes"}, {"user", "Bye"}};
     ht_chat *chat = test_chat(messages, 4);
     static const struct {
@@ -83,7 +83,7 @@ static void formats_without_a_template(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text;
         ht_error err = {0};
-        if (write_with(source_of(cases[i].format), "<bos>", "<eos>", chat, &text, &err)) fail_msg("%s", err.message);
+        assert_works(write_with, source_of(cases[i].format), "<bos>", "<eos>", chat, &text);
         assert_string_equal(text, cases[i].expected);
         free(text);
         assert_int_equal(write_with(source_of(cases[i].format), NULL, NULL, chat, &text, &err), HT_OK);
@@ -100,8 +100,7 @@ static void formats_without_a_template(void **state) {
 }
 
 /* Thoughts in earlier answers. */
-static void formats_leave_thoughts_out(void **state) {
-    (void)state;
+UNIT_TEST(formats_leave_thoughts_out) {
     const test_message gemma[] = {{"user", "a"}, {"assistant", "<|channel>thought\nhm<channel|> b "}, {"user", "c"}};
     expect_text(source_of("gemma4"), test_chat(gemma, 3),
                 "<bos><|turn>user\na<turn|>\n<|turn>model\nb<turn|>\n<|turn>user\nc<turn|>\n<|turn>model\n");
@@ -127,8 +126,7 @@ static void expect_refusal(const char *format, const test_message *messages, siz
     if (found != status || !strstr(err.message, part)) fail_msg("message \"%s\" lacks \"%s\"", err.message, part);
 }
 
-static void what_is_refused(void **state) {
-    (void)state;
+UNIT_TEST(what_is_refused) {
     const test_message user = {"user", "x"}, system = {"system", "x"}, tool = {"tool", "x"};
     expect_refusal("chatml", NULL, 0, HT_ERR_ARGUMENT, "no messages");
     expect_refusal("chatml", &tool, 1, HT_ERR_ARGUMENT, "message 0 is of a tool");
@@ -139,18 +137,15 @@ static void what_is_refused(void **state) {
     expect_refusal("llama2", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
     ht_chat *chat = test_chat(&user, 1);
     char *text;
-    size_t n, n_runs;
-    ht_text_run *runs;
+    ht_chat_text none;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(&(ht_chat_setup){0}, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err),
-                     HT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "no chat template"));
+    assert_fails(HT_ERR_UNSUPPORTED, "no chat template", ht_chat_write, &(ht_chat_setup){0}, NULL, NULL, chat, &none);
     const ht_chat_setup broken = {.name = "template", .error = {HT_ERR_FORMAT, "the chat template, line 3: why"}};
-    assert_int_equal(ht_chat_write(&broken, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_ERR_FORMAT);
+    assert_int_equal(ht_chat_write(&broken, NULL, NULL, chat, &none, &err), HT_ERR_FORMAT);
     assert_string_equal(err.message, "the chat template, line 3: why");
     assert_int_equal(ht_chat_set_tools(chat, "[{}]", 4, &err), HT_OK);
-    assert_int_equal(write_with(source_of("llama3"), NULL, NULL, chat, &text, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "the llama3 chat format has no tools"));
+    assert_fails(HT_ERR_ARGUMENT, "the llama3 chat format has no tools", write_with, source_of("llama3"), NULL, NULL,
+                 chat, &text);
     ht_chat_free(chat);
 }
 
@@ -158,8 +153,7 @@ static void what_is_refused(void **state) {
 
 #define MESSAGES "{{ messages | tojson }}"
 
-static void messages_are_copied_and_checked(void **state) {
-    (void)state;
+UNIT_TEST(messages_are_copied_and_checked) {
     ht_chat *chat;
     ht_error err = {0};
     assert_int_equal(ht_chat_new(&chat, &err), HT_OK);
@@ -191,8 +185,7 @@ static void messages_are_copied_and_checked(void **state) {
     ht_chat_free(NULL);
 }
 
-static void calls_and_results(void **state) {
-    (void)state;
+UNIT_TEST(calls_and_results) {
     ht_chat *chat;
     ht_error err = {0};
     assert_int_equal(ht_chat_new(&chat, &err), HT_OK);
@@ -219,53 +212,46 @@ static void calls_and_results(void **state) {
         "\"tool_call_id\": \"c1\"}]");
 }
 
-static void messages_come_from_json(void **state) {
-    (void)state;
-    ht_chat *chat = from_json("{\"messages\": [{\"role\": \"system\", \"content\": null, \"name\": null},"
-                              "{\"role\": \"user\", \"content\": \"Hi \\u00e9\"},"
-                              "{\"content\": [{\"type\": \"text\", \"text\": \"a\"},"
-                              "{\"type\": \"text\", \"text\": \"b\"}], \"role\": \"assistant\"},"
-                              "{\"role\": \"user\", \"content\": [], \"mood\": 1e22}], \"tools\": null}");
+UNIT_TEST(messages_come_from_json) {
+    ht_chat *chat =
+        from_json("{'messages': [{'role': 'system', 'content': null, 'name': null},{'role': 'user', 'content': 'Hi "
+                  "\\u00e9'},{'content': [{'type': 'text', 'text': 'a'},{'type': 'text', 'text': 'b'}], 'role': "
+                  "'assistant'},{'role': 'user', 'content': [], 'mood': 1e22}], 'tools': null}");
     assert_int_equal(ht_chat_length(chat), 4);
     expect_text(
         MESSAGES, chat,
         "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"Hi \xc3\xa9\"}, "
         "{\"content\": \"ab\", \"role\": \"assistant\"}, {\"role\": \"user\", \"content\": \"\", \"mood\": 1e+22}]");
-    expect_text("{{ messages[0].content }}|{{ messages[1].content }}",
-                from_json("\xEF\xBB\xBF[{\"role\": \"user\", \"content\": \"a\\u0000b\"},"
-                          "{\"role\": \"user\", \"content\": \"\\ud800\"}]"),
-                "a\xEF\xBF\xBD"
-                "b|\xEF\xBF\xBD");
+    expect_text(
+        "{{ messages[0].content }}|{{ messages[1].content }}",
+        from_json("\xEF\xBB\xBF[{'role': 'user', 'content': 'a\\u0000b'},{'role': 'user', 'content': '\\ud800'}]"),
+        "a\xEF\xBF\xBD"
+        "b|\xEF\xBF\xBD");
     /* Arguments are objects for the template, however they came, and text when they are none. */
-    expect_text("{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
-                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": ["
-                          "{\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}},"
-                          "{\"function\": {\"name\": \"f\", \"arguments\": {\"b\": 2}}},"
-                          "{\"function\": {\"name\": \"f\", \"arguments\": \"{broken\"}},"
-                          "{\"function\": {\"name\": \"f\", \"arguments\": \"[3]\"}}]}]}"),
-                "[{\"a\": 1}, {\"b\": 2}, \"{broken\", \"[3]\"]");
+    expect_text(
+        "{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
+        from_json("{'messages': [{'role': 'assistant', 'content': null, 'tool_calls': [{'function': {'name': 'f', "
+                  "'arguments': '{\\'a\\': 1}'}},{'function': {'name': 'f', 'arguments': {'b': 2}}},{'function': "
+                  "{'name': 'f', 'arguments': '{broken'}},{'function': {'name': 'f', 'arguments': '[3]'}}]}]}"),
+        "[{\"a\": 1}, {\"b\": 2}, \"{broken\", \"[3]\"]");
 }
 
 static char *to_json(ht_chat *chat) {
     char *json;
-    ht_error err = {0};
-    if (ht_chat_to_json(chat, &json, &err)) fail_msg("%s", err.message);
+    assert_works(ht_chat_to_json, chat, &json);
     ht_chat_free(chat);
     return json;
 }
 
-static void a_conversation_is_written_as_json(void **state) {
-    (void)state;
+UNIT_TEST(a_conversation_is_written_as_json) {
     static const char whole[] =
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi \xc3\xa9 \\\"\\n\"}, {\"role\": \"assistant\", "
-        "\"content\": null, "
-        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": "
-        "1.5}\"}}]}], "
-        "\"tools\": [{\"name\": \"f\"}], \"chat_template_kwargs\": {\"mood\": [1, null, true]}}";
+        "{'messages': [{'role': 'user', 'content': 'Hi \xc3\xa9 \\'\\n'}, {'role': 'assistant', 'content': null, "
+        "'tool_calls': [{'type': 'function', 'function': {'name': 'f', 'arguments': '{\\'a\\': 1.5}'}}]}], 'tools': "
+        "[{'name': 'f'}], 'chat_template_kwargs': {'mood': [1, null, true]}}";
     static const ht_tool_call call = {.name = "f", .arguments = "{\"a\": 1.5}"};
     ht_error err = {0};
     char *json = to_json(from_json(whole));
-    assert_string_equal(json, whole);
+    assert_string_equal(json, json_quoted(whole));
     ht_text_free(json);
     ht_chat *chat = test_chat(&(test_message){"user", "Hi \xc3\xa9 \"\n"}, 1);
     assert_int_equal(
@@ -275,15 +261,14 @@ static void a_conversation_is_written_as_json(void **state) {
     assert_int_equal(ht_chat_set_tools(chat, "[{\"name\": \"f\"}]", 15, &err), HT_OK);
     assert_int_equal(ht_chat_set_variable(chat, "mood", "[1,null,true]", 13, &err), HT_OK);
     json = to_json(chat);
-    assert_string_equal(json, whole);
+    assert_string_equal(json, json_quoted(whole));
     ht_text_free(json);
     json = to_json(test_chat(NULL, 0));
     assert_string_equal(json, "{\"messages\": []}");
     ht_text_free(json);
 }
 
-static void tools_and_variables(void **state) {
-    (void)state;
+UNIT_TEST(tools_and_variables) {
     static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"most\": "
                                 "18446744073709551615, \"least\": 1.0, \"big\": 1e+22, \"z\": null, \"a\": [true]}}}]";
     ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
@@ -299,8 +284,8 @@ static void tools_and_variables(void **state) {
     assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
     ht_chat_set_time(chat, 86400 * 365);
     expect_text("{{ tools | tojson }}", chat, tools);
-    chat = from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}],"
-                     "\"chat_template_kwargs\": {\"mood\": \"good\", \"tools\": [{}]}}");
+    chat = from_json(
+        "{'messages': [{'role': 'user', 'content': 'x'}],'chat_template_kwargs': {'mood': 'good', 'tools': [{}]}}");
     assert_int_equal(ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err), HT_OK);
     assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
     ht_chat_set_time(chat, 86400LL * 365 + 43200); /* noon, whatever the zone: in 1971 */
@@ -309,21 +294,17 @@ static void tools_and_variables(void **state) {
                 chat, "good False False False 1 <bos><eos> 1971");
 }
 
-static void tools_choose_the_template(void **state) {
-    (void)state;
+UNIT_TEST(tools_choose_the_template) {
     ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
     ht_chat_setup tools = setup_of("tool_use"), setup = setup_of("default");
     setup.for_tools = &tools;
     for (int with = 0; with < 2; with++) {
-        char *text;
-        size_t n, n_runs;
-        ht_text_run *runs;
+        ht_chat_text out;
         if (with) assert_int_equal(ht_chat_set_tools(chat, "[]", 2, NULL), HT_OK); /* as transformers */
-        assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, NULL), HT_OK);
-        assert_string_equal(text, with ? "tool_use" : "default");
+        assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &out, NULL), HT_OK);
+        assert_string_equal(out.text, with ? "tool_use" : "default");
         assert_ptr_equal(ht_chat_template_of(&setup, chat), with ? tools.template : setup.template);
-        free(text);
-        free(runs);
+        ht_chat_text_free(&out);
     }
     setup.for_tools = NULL;
     ht_chat_setup_free(&tools);
@@ -331,8 +312,7 @@ static void tools_choose_the_template(void **state) {
     ht_chat_free(chat);
 }
 
-static void developers_are_the_system_elsewhere(void **state) {
-    (void)state;
+UNIT_TEST(developers_are_the_system_elsewhere) {
     const test_message messages[] = {{"developer", "a"}, {"user", "b"}};
     expect_text("{% for m in messages %}{{ m.role }} {% endfor %}", test_chat(messages, 2), "system user ");
     expect_text("{# developer #}{% for m in messages %}{{ m.role }} {% endfor %}", test_chat(messages, 2),
@@ -340,22 +320,21 @@ static void developers_are_the_system_elsewhere(void **state) {
 }
 
 /* As transformers' continue_final_message: after the content, trimmed where the template trims it. */
-static void the_last_message_is_continued(void **state) {
-    (void)state;
+UNIT_TEST(the_last_message_is_continued) {
 #define TURNS(content)                                                                                                 \
     "{% for m in messages %}<|{{ m.role }}|>{{ " content " }}<|end|>{% endfor %}{{ '<|assistant|>' if "                \
     "add_generation_prompt }}"
 #define CONVERSATION(more)                                                                                             \
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"a \"}]" more "}"
-    static const char continued[] = CONVERSATION(", \"continue_final_message\": true");
+    "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'a '}]" more "}"
+    static const char continued[] = CONVERSATION(", 'continue_final_message': true");
     expect_text(TURNS("m.content"), from_json(continued), "<|user|>a<|end|><|assistant|>a ");
     expect_text(TURNS("m.content | trim"), from_json(continued), "<|user|>a<|end|><|assistant|>a");
-    expect_text(TURNS("m.content"), from_json(CONVERSATION(", \"add_generation_prompt\": false")),
+    expect_text(TURNS("m.content"), from_json(CONVERSATION(", 'add_generation_prompt': false")),
                 "<|user|>a<|end|><|assistant|>a <|end|>");
     ht_chat *chat = from_json(CONVERSATION(""));
     ht_chat_set_continue(chat, true);
     char *text = to_json(chat);
-    assert_string_equal(text, continued);
+    assert_string_equal(text, json_quoted(continued));
     ht_text_free(text);
     ht_error err;
     chat = from_json(continued);
@@ -363,34 +342,28 @@ static void the_last_message_is_continued(void **state) {
     assert_null(text);
     ht_chat_free(chat);
     ht_chat_setup setup = setup_of(TURNS("m.content"));
-    size_t n, n_runs;
-    ht_text_run *runs;
+    ht_chat_text out;
     chat = from_json(continued);
-    assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_OK);
-    assert_true(n == strlen(text) && n_runs == 4 && runs[3].input && runs[3].end == n);
-    free(text);
-    free(runs);
+    assert_int_equal(ht_chat_write(&setup, NULL, NULL, chat, &out, &err), HT_OK);
+    assert_true(out.n == strlen(out.text) && out.n_runs == 4 && out.runs[3].input && out.runs[3].end == out.n);
+    ht_chat_text_free(&out);
     ht_chat_free(chat);
     ht_chat_template_free(setup.template);
 }
 
 /* Roles, BOS and EOS are the template's own text, contents are not. */
-static void what_came_from_the_user(void **state) {
-    (void)state;
+UNIT_TEST(what_came_from_the_user) {
     ht_chat_setup setup = setup_of("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content }}{{ eos_token }}");
     ht_chat *chats[] = {test_chat(&(test_message){"user", "<|user|>"}, 1),
-                        from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"<|user|>\"}]}")};
+                        from_json("{'messages': [{'role': 'user', 'content': '<|user|>'}]}")};
     for (int i = 0; i < 2; i++) {
-        char *text;
-        size_t n, n_runs;
-        ht_text_run *runs;
-        ht_error err = {0};
-        assert_int_equal(ht_chat_write(&setup, "<s>", "</s>", chats[i], &text, &n, &runs, &n_runs, &err), HT_OK);
-        assert_string_equal(text, "<s><|user|><|user|></s>");
-        assert_int_equal(n_runs, 3);
-        assert_true(!runs[0].input && runs[0].end == 11 && runs[1].input && runs[1].end == 19 && !runs[2].input);
-        free(text);
-        free(runs);
+        ht_chat_text out;
+        assert_int_equal(ht_chat_write(&setup, "<s>", "</s>", chats[i], &out, NULL), HT_OK);
+        assert_string_equal(out.text, "<s><|user|><|user|></s>");
+        assert_int_equal(out.n_runs, 3);
+        assert_true(!out.runs[0].input && out.runs[0].end == 11 && out.runs[1].input && out.runs[1].end == 19);
+        assert_false(out.runs[2].input);
+        ht_chat_text_free(&out);
         ht_chat_free(chats[i]);
     }
     ht_chat_setup_free(&setup);
@@ -405,8 +378,7 @@ static void what_came_from_the_user(void **state) {
     "{% for m in messages %}{% for c in m.tool_calls %}" arguments "{% endfor %}{{ m.content }}|{% endfor %}"
 #define NULL_ALONE "{% for m in messages %}{% if m.content is none %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}"
 
-static void calls_are_given_as_the_template_takes_them(void **state) {
-    (void)state;
+UNIT_TEST(calls_are_given_as_the_template_takes_them) {
     static const char as_object[] = WRITES_CALLS("{{ c.function.arguments | tojson }}"),
                       as_text[] = WRITES_CALLS("{{ 'x' + c.function.arguments }}"),
                       as_python[] = WRITES_CALLS("{{ c.function.arguments }}"),
@@ -431,8 +403,7 @@ static void calls_are_given_as_the_template_takes_them(void **state) {
 }
 
 /* Null where the template distinguishes it, an empty text elsewhere, however a message came without content. */
-static void calls_without_content(void **state) {
-    (void)state;
+UNIT_TEST(calls_without_content) {
     static const char *const contents[] = {"", "\"content\": null, "};
     const ht_tool_call call = {.name = "f", .arguments = "{}", .id = "1"};
     for (int i = 0; i < 3; i++) {
@@ -453,13 +424,12 @@ static void calls_without_content(void **state) {
     }
     expect_text("{{ messages[0].tool_calls is defined }}{{ messages[0] | length }}{% if 'tool_calls' in messages[1] "
                 "%}!{% endif %}",
-                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []},"
-                          "{\"role\": \"assistant\", \"content\": \"b\", \"tool_calls\": null}]}"),
+                from_json("{'messages': [{'role': 'assistant', 'content': 'a', 'tool_calls': []},{'role': 'assistant', "
+                          "'content': 'b', 'tool_calls': null}]}"),
                 "False2");
 }
 
-static void results_come_in_the_order_of_the_calls(void **state) {
-    (void)state;
+UNIT_TEST(results_come_in_the_order_of_the_calls) {
 #define RESULT(id) "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" id "\"}"
     static const char *const cases[][2] = {{RESULT("2") "," RESULT("1"), "12"},
                                            {RESULT("3") "," RESULT("1") "," RESULT("2"), "123"},
@@ -477,9 +447,8 @@ static void results_come_in_the_order_of_the_calls(void **state) {
     }
 }
 
-static void json_that_is_no_conversation(void **state) {
-    (void)state;
-#define ONE(message) "{\"messages\": [" message "]}"
+UNIT_TEST(json_that_is_no_conversation) {
+#define ONE(message) "{'messages': [" message "]}"
     static const struct {
         const char *json;
         ht_status status;
@@ -487,38 +456,36 @@ static void json_that_is_no_conversation(void **state) {
     } cases[] = {
         {"", HT_ERR_FORMAT, "line 1, column 1: expected a value"},
         {"7", HT_ERR_FORMAT, "it is a number, expected an object, or a list of messages"},
-        {ONE("{\"role\": \"user\", \"content\": 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
-        {ONE("\n{\"role\": \"user\",\n \"content\": 1}"), HT_ERR_FORMAT,
+        {ONE("{'role': 'user', 'content': 1,\n}"), HT_ERR_FORMAT, "line 2, column 1: "},
+        {ONE("\n{'role': 'user',\n 'content': 1}"), HT_ERR_FORMAT,
          "line 3, column 13: the content of message 0 is a number"},
-        {ONE("{\"role\": \"user\", \"role\": \"user\", \"content\": \"x\"}"), HT_ERR_FORMAT, "line 1, column 32: "},
-        {"[{\"role\": \"user\", \"content\": \"x\"}], \"tools\": []", HT_ERR_FORMAT, "line 1, column "},
+        {ONE("{'role': 'user', 'role': 'user', 'content': 'x'}"), HT_ERR_FORMAT, "line 1, column 32: "},
+        {"[{'role': 'user', 'content': 'x'}], 'tools': []", HT_ERR_FORMAT, "line 1, column "},
         {"{}", HT_ERR_FORMAT, "`messages` is missing"},
-        {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
-        {"{\"messages\": [], \"tools\": {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
-        {"{\"messages\": [], \"chat_template_kwargs\": 1}", HT_ERR_FORMAT, "is a number, expected an object"},
-        {"{\"messages\": [], \"model\": \"x\"}", HT_ERR_UNSUPPORTED, "`model`"},
+        {"{'messages': 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
+        {"{'messages': [], 'tools': {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
+        {"{'messages': [], 'chat_template_kwargs': 1}", HT_ERR_FORMAT, "is a number, expected an object"},
+        {"{'messages': [], 'model': 'x'}", HT_ERR_UNSUPPORTED, "`model`"},
         {ONE("7"), HT_ERR_FORMAT, "message 0 is a number, expected an object"},
-        {ONE("{\"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is missing"},
-        {ONE("{\"role\": 1, \"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is a number"},
-        {ONE("{\"role\": \"x\", \"content\": \"x\"}"), HT_ERR_ARGUMENT, "role \"x\""},
-        {ONE("{\"role\": \"user\"}"), HT_ERR_FORMAT, "the content of message 0 is missing"},
-        {ONE("{\"role\": \"user\", \"content\": 1}"), HT_ERR_FORMAT, "the content of message 0 is a number"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": 1}"), HT_ERR_FORMAT, "`tool_calls`"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}"), HT_ERR_FORMAT,
-         "a call of message 0"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}"), HT_ERR_FORMAT,
-         "the name of a call"},
-        {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
-        {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
-        {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
-        {ONE("{\"role\": \"user\", \"content\": \"x\", \"role\": \"user\"}"), HT_ERR_FORMAT,
+        {ONE("{'content': 'x'}"), HT_ERR_FORMAT, "the role of message 0 is missing"},
+        {ONE("{'role': 1, 'content': 'x'}"), HT_ERR_FORMAT, "the role of message 0 is a number"},
+        {ONE("{'role': 'x', 'content': 'x'}"), HT_ERR_ARGUMENT, "role \"x\""},
+        {ONE("{'role': 'user'}"), HT_ERR_FORMAT, "the content of message 0 is missing"},
+        {ONE("{'role': 'user', 'content': 1}"), HT_ERR_FORMAT, "the content of message 0 is a number"},
+        {ONE("{'role': 'assistant', 'content': null, 'tool_calls': 1}"), HT_ERR_FORMAT, "`tool_calls`"},
+        {ONE("{'role': 'assistant', 'content': null, 'tool_calls': [1]}"), HT_ERR_FORMAT, "a call of message 0"},
+        {ONE("{'role': 'assistant', 'content': null, 'tool_calls': [{}]}"), HT_ERR_FORMAT, "the name of a call"},
+        {ONE("{'role': 'user', 'content': [{'type': 'image_url'}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
+        {ONE("{'role': 'user', 'content': ['x']}"), HT_ERR_FORMAT, "the type of a part"},
+        {ONE("{'role': 'user', 'content': [{'type': 'text'}]}"), HT_ERR_FORMAT, "the text of a part"},
+        {ONE("{'role': 'user', 'content': 'x', 'role': 'user'}"), HT_ERR_FORMAT,
          "line 1, column 48: expected each member once, found `role` again"},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_chat *chat = (ht_chat *)1;
         ht_error err = {0};
-        ht_status status = ht_chat_from_json(cases[i].json, strlen(cases[i].json), &chat, &err);
+        ht_status status = ht_chat_from_json(json_quoted(cases[i].json), strlen(cases[i].json), &chat, &err);
         assert_null(chat);
         if (status != cases[i].status || !strstr(err.message, cases[i].part))
             fail_msg("%s: %s: %s", cases[i].json, ht_status_name(status), err.message);

@@ -36,11 +36,10 @@ static ht_tokenizer *tokenizer_of(const char *const *specials, int n, const char
     if (template) gguf_put_str(&w, "tokenizer.chat_template.tool_use", "{{ tools }}");
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
-    ht_error err = {0};
     ht_gguf *g;
     ht_tokenizer *t;
-    if (ht_gguf_parse(file, size, "t.gguf", &g, &err)) fail_msg("%s", err.message);
-    if (ht_tokenizer_from_gguf(g, "t.gguf", &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_gguf_parse, file, size, "t.gguf", &g);
+    assert_works(ht_tokenizer_from_gguf, g, "t.gguf", &t);
     ht_gguf_free(g);
     free(file);
     return t;
@@ -61,8 +60,7 @@ static void check_format(const char *special, const char *template, const char *
     ht_tokenizer_free(t);
 }
 
-static void formats(void **state) {
-    (void)state;
+UNIT_TEST(formats) {
     check_format("<|im_start|>", NULL, "chatml");
     check_format("<start_of_turn>", NULL, "gemma");
     check_format("<|turn>", NULL, "gemma4");
@@ -75,8 +73,7 @@ static void formats(void **state) {
     check_format("<|im_start|>", "{{ broken", "template"); /* a template of its own is not replaced, whatever it is */
 }
 
-static void stop_ids(void **state) {
-    (void)state;
+UNIT_TEST(stop_ids) {
     const char *const specials[] = {"</s>", "<|im_end|>", "<other>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>"};
     ht_tokenizer *t = tokenizer_of(specials, 6, NULL);
     ht_config config = {.eos = {3, 27}, .n_eos = 2};
@@ -139,14 +136,13 @@ static void expect_beside(const char *path, const char *template, int n_eos, int
     if (n_eos) assert_int_equal(config.eos[0], eos);
     ht_tokenizer_free(t);
     ht_checkpoint_close(c);
-    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message); /* what needs no model agrees */
+    assert_works(ht_tokenizer_load, path, &t); /* what needs no model agrees */
     assert_int_equal(ht_tokenizer_vocab_size(t), 4);
     ht_tokenizer_free(t);
 }
 
 /* A GGUF file says first what it says; what it lacks is looked for in the files beside it. */
-static void files_beside_a_gguf(void **state) {
-    (void)state;
+UNIT_TEST(files_beside_a_gguf) {
     const char *directory = scratch_directory();
     char file[1024];
     snprintf(file, sizeof file, "%s", scratch_path("m.gguf"));
@@ -175,7 +171,7 @@ static void files_beside_a_gguf(void **state) {
     ht_error err = {0};
     assert_int_equal(ht_checkpoint_open(directory, &c, &err), HT_OK);
     warnings_begin();
-    if (ht_checkpoint_config(c, &config, &err)) fail_msg("%s", err.message);
+    assert_works(ht_checkpoint_config, c, &config);
     assert_string_equal(
         warnings_end(1),
         "generation_config.json: `eos_token_id` is 4, outside the vocabulary of 4 tokens; it is ignored\n");
@@ -184,8 +180,7 @@ static void files_beside_a_gguf(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats), cmocka_unit_test(stop_ids),
-        cmocka_unit_test_setup_teardown(files_beside_a_gguf, scratch_start, scratch_finish)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(formats), cmocka_unit_test(stop_ids),
+                                       in_scratch(files_beside_a_gguf)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

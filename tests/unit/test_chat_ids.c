@@ -61,9 +61,7 @@ static void add(pieces *p, const char *text, bool input) {
 
 static int32_t *encode_runs(const ht_tokenizer *t, const pieces *p, unsigned flags, size_t *n) {
     int32_t *ids;
-    ht_error err = {0};
-    if (ht_tokenizer_encode_runs(t, p->text.data, p->text.len, p->runs, p->n, flags, &ids, n, &err))
-        fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_encode_runs, t, p->text.data, p->text.len, p->runs, p->n, flags, &ids, n);
     return ids;
 }
 
@@ -132,8 +130,7 @@ static void check_mixed(const char *name, const ht_tokenizer *t) {
     ht_text_discard(&p.text);
 }
 
-static void runs_of_texts(void **state) {
-    (void)state;
+UNIT_TEST(runs_of_texts) {
     const ht_json *c;
     size_t i;
     assert_true(ht_json_array_size(tokenizer_cases()) > 10);

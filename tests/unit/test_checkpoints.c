@@ -254,10 +254,10 @@ static void names_that_mean_the_same(void **state) {
     safetensors_write(&w, "model.safetensors");
     scratch_write("config.json", "{}", 2);
     ht_checkpoint_files *c;
-    ht_error err = {0};
-    assert_int_equal(ht_checkpoint_open(scratch_directory(), &c, &err), HT_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "`model.language_model.norm.weight` and `language_model.model.norm.weight` are "
-                                        "both `norm.weight`"));
+    assert_fails(HT_ERR_FORMAT,
+                 "`model.language_model.norm.weight` and `language_model.model.norm.weight` are "
+                 "both `norm.weight`",
+                 ht_checkpoint_open, scratch_directory(), &c);
 }
 
 /* ---- pooling ---- */
@@ -282,14 +282,12 @@ static void pooling_of_a_directory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_quantised_head, scratch_start, scratch_finish),
-        cmocka_unit_test_setup_teardown(names_with_prefixes, scratch_start, scratch_finish),
-        cmocka_unit_test_setup_teardown(names_that_mean_the_same, scratch_start, scratch_finish),
-        cmocka_unit_test_setup_teardown(pooling_of_a_directory, scratch_start, scratch_finish),
-        cmocka_unit_test(committed_checkpoints),
-        cmocka_unit_test_setup_teardown(a_head_beside_a_tied_one, scratch_start, scratch_finish),
-        cmocka_unit_test(real_checkpoints),
-    };
+    const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
+                                       in_scratch(names_with_prefixes),
+                                       in_scratch(names_that_mean_the_same),
+                                       in_scratch(pooling_of_a_directory),
+                                       cmocka_unit_test(committed_checkpoints),
+                                       in_scratch(a_head_beside_a_tied_one),
+                                       cmocka_unit_test(real_checkpoints)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

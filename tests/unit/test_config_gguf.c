@@ -237,15 +237,13 @@ static void older_linear_spelling(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama),
-        cmocka_unit_test(pooling),
-        cmocka_unit_test(tensors_tell),
-        cmocka_unit_test(gemma),
-        cmocka_unit_test(head_counts_per_layer),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(end_ids_outside_the_vocabulary),
-        cmocka_unit_test(older_linear_spelling),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(llama),
+                                       cmocka_unit_test(pooling),
+                                       cmocka_unit_test(tensors_tell),
+                                       cmocka_unit_test(gemma),
+                                       cmocka_unit_test(head_counts_per_layer),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(end_ids_outside_the_vocabulary),
+                                       cmocka_unit_test(older_linear_spelling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

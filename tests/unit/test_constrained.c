@@ -28,13 +28,6 @@ static bool take_text(const char *text, size_t n, void *user) {
     return true;
 }
 
-static ht_grammar *regex(ht_model *m, const char *pattern) {
-    ht_grammar *g;
-    ht_error err = {0};
-    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
-    return g;
-}
-
 /* How far n ids are a text of the grammar; fails where they are not the beginning of one. */
 static ht_ending ending_of(ht_grammar *g, const int32_t *ids, size_t n) {
     ht_matcher *m;
@@ -60,7 +53,6 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
     answer a = {.n = 0};
     int32_t prompt[8];
     ht_metrics metrics;
-    ht_error err = {0};
     ht_session *s = tiny_session(model, 32);
     const ht_sampler_options sampler =
         OPTIONS(ht_sampler_options, with.temperature = temperature, with.seed = seed,
@@ -70,7 +62,7 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
         OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g,
                 with.lookup = lookup, with.probes = probed ? &probes : NULL);
     tiny_ids(prompt, 8, seed);
-    if (ht_generate(s, prompt, 8, &o, take_text, &a, &metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate, s, prompt, 8, &o, take_text, &a, &metrics);
     a.finish = metrics.finish;
     a.n_tokens = metrics.generated_tokens;
     a.guessed = metrics.guessed_tokens;
@@ -86,12 +78,11 @@ static answer generate(ht_model *model, ht_grammar *g, uint64_t seed, float temp
 static const char *const patterns[] = {"(yes|no)", "[a-c]{3}-\\d+", "(?:ab)*c?", "\\p{L}{2,9}!", "(.|\\n){60,}"};
 enum { N_PATTERNS = sizeof patterns / sizeof *patterns };
 
-static void answers(void **state) {
-    (void)state;
+UNIT_TEST(answers) {
     ht_model *model = tiny_load(&(tiny_options){0});
     int n_ended = 0;
     for (int i = 0; i < N_PATTERNS; i++) {
-        ht_grammar *g = regex(model, patterns[i]);
+        ht_grammar *g = tiny_regex(model, patterns[i]);
         for (uint64_t seed = 0; seed < 6; seed++) {
             const answer plain = generate(model, g, seed, seed ? 1.5f : 0, false, true);
             const answer forced = generate(model, g, seed, seed ? 1.5f : 0, false, false);
@@ -111,10 +102,9 @@ static void answers(void **state) {
 }
 
 /* What a grammar leaves no choice about is computed in fewer steps than it has tokens. */
-static void forced_text(void **state) {
-    (void)state;
+UNIT_TEST(forced_text) {
     ht_model *model = tiny_load(&(tiny_options){0});
-    ht_grammar *g = regex(model, "[ab](0123456789){4}[cd]");
+    ht_grammar *g = tiny_regex(model, "[ab](0123456789){4}[cd]");
     int64_t accepted = 0;
     for (uint64_t seed = 0; seed < 6; seed++) {
         const answer plain = generate(model, g, seed, 1.5f, false, true);
@@ -145,31 +135,29 @@ static void take_end(const ht_answer_report *r, void *user) {
 }
 
 /* Four answers of each request side by side, while memory for all of them is short: each is the one that is given alone. */
-static void engine_answers(void **state) {
-    (void)state;
+UNIT_TEST(engine_answers) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_engine *e;
-    ht_error err = {0};
     static shared got[N_PATTERNS];
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 6, with.kv_bytes = (size_t)1 << 20);
-    if (ht_engine_open(model, &how, &e, &err)) fail_msg("%s", err.message);
+    assert_works(ht_engine_open, model, &how, &e);
     int32_t prompt[8];
     tiny_ids(prompt, 8, 1);
     for (int i = 0; i < N_PATTERNS; i++) {
-        ht_grammar *g = regex(model, patterns[i]);
+        ht_grammar *g = tiny_regex(model, patterns[i]);
         const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.seed = 40);
         const ht_generate_options o =
             OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g);
         const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = 8, with.options = &o, with.n = 4,
                                      with.end = take_end, with.user = &got[i]);
         ht_ticket ticket;
-        if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+        assert_works(ht_engine_submit, e, &r, &ticket);
         ht_grammar_free(g); /* the request holds it */
     }
     ht_engine_wait(e, 0);
     ht_engine_close(e);
     for (int i = 0; i < N_PATTERNS; i++) {
-        ht_grammar *g = regex(model, patterns[i]);
+        ht_grammar *g = tiny_regex(model, patterns[i]);
         for (int k = 0; k < 4; k++) {
             const ht_ending ending = ending_of(g, got[i].token[k], (size_t)got[i].n[k]);
             if (got[i].finish[k] == HT_FINISH_STOP) assert_int_not_equal(ending, HT_ENDING_NOT);
@@ -178,7 +166,7 @@ static void engine_answers(void **state) {
             const ht_generate_options o =
                 OPTIONS(ht_generate_options, with.max_tokens = MOST, with.sampler = &sampler, with.grammar = g);
             ht_session *s = tiny_session(model, 32);
-            if (ht_generate(s, prompt, 8, &o, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+            assert_works(ht_generate, s, prompt, 8, &o, NULL, NULL, NULL);
             assert_int_equal(ht_session_length(s) - 8, got[i].n[k]);
             assert_memory_equal(ht_session_tokens(s) + 8, got[i].token[k], (size_t)got[i].n[k] * sizeof(int32_t));
             ht_session_free(s);
@@ -188,16 +176,13 @@ static void engine_answers(void **state) {
     ht_model_free(model);
 }
 
-static void other_models(void **state) {
-    (void)state;
+UNIT_TEST(other_models) {
     ht_model *model = tiny_load(&(tiny_options){0}), *other = tiny_load(&(tiny_options){0});
-    ht_grammar *g = regex(other, "a");
+    ht_grammar *g = tiny_regex(other, "a");
     ht_session *s = tiny_session(model, 32);
-    ht_error err = {0};
     const int32_t ids[] = {1, 2};
     const ht_generate_options o = OPTIONS(ht_generate_options, with.grammar = g);
-    assert_int_equal(ht_generate(s, ids, 2, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "another model"));
+    assert_fails(HT_ERR_ARGUMENT, "another model", ht_generate, s, ids, 2, &o, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), 0);
     ht_session_free(s);
     ht_grammar_free(g);

@@ -152,7 +152,9 @@ static void draw_of_rows(ht_model *m, const int32_t *prompt, size_t n, const ht_
     must(ht_sampler_new(o, TINY_VOCAB, beside_device[CPU]->row_ops, &sampler, &err), &err);
     must(ht_session_forward(s, prompt, n, NULL, keep_last, row, &err), &err);
     for (int i = 0; i < N_TOKENS; i++) {
-        must(ht_sampler_pick(sampler, row, ht_session_tokens(s), ht_session_length(s), &out[i], &err), &err);
+        must(ht_sampler_pick_row(sampler, &(ht_logits_rows){.x = row, .n = TINY_VOCAB}, 0, ht_session_tokens(s),
+                                 ht_session_length(s), &out[i], &err),
+             &err);
         must(ht_session_forward(s, &out[i], 1, NULL, keep_last, row, &err), &err);
     }
     ht_sampler_free(sampler);

@@ -86,8 +86,6 @@ UNIT_TEST(a_token_reads_its_experts_alone) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_reads_its_experts_alone),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_token_reads_its_experts_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

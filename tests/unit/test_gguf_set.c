@@ -243,12 +243,8 @@ static void missing_parts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_agree),
-        cmocka_unit_test(tensors_are_found),
-        cmocka_unit_test(names_of_parts),
-        cmocka_unit_test_setup_teardown(any_part_opens_the_model, scratch_start, scratch_finish),
-        cmocka_unit_test_setup_teardown(missing_parts, scratch_start, scratch_finish),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_agree), cmocka_unit_test(tensors_are_found),
+                                       cmocka_unit_test(names_of_parts), in_scratch(any_part_opens_the_model),
+                                       in_scratch(missing_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,8 +101,7 @@ static uint64_t make(char *text, size_t size, const uint64_t rule[RULES], int de
     }
 }
 
-static void random_grammars(void **state) {
-    (void)state;
+UNIT_TEST(random_grammars) {
     int n_empty = 0, n_found = 0, n_far = 0, n_cases = test_cases(TEST_SLOW ? 200 : 400, 40000);
     for (int round = 0; round < n_cases; round++) {
         char text[RULES][600], all[2000];
@@ -164,8 +163,7 @@ static void reads(const char *grammar, const char *const *yes, const char *const
 
 #define TEXTS_OF(...) ((const char *[]){__VA_ARGS__, NULL})
 
-static void gbnf(void **state) {
-    (void)state;
+UNIT_TEST(gbnf) {
     reads("# A comment\nroot ::= \"a\" # another\n  | \"b\" \n", TEXTS_OF("a"), TEXTS_OF("", "ab", "c"));
     reads("root ::= (\"a\" |\n \"b\")\n\n", TEXTS_OF("a", "b"), TEXTS_OF("", "ab"));
     reads("root ::= |\n \"a\"", TEXTS_OF("", "a"), TEXTS_OF("aa"));
@@ -195,8 +193,7 @@ static void refuses(const char *text, ht_status status, const char *word) {
     if (!strstr(err.message, word)) fail_msg("\"%s\" does not say \"%s\"", err.message, word);
 }
 
-static void refused_grammars(void **state) {
-    (void)state;
+UNIT_TEST(refused_grammars) {
     refuses("", HT_ERR_FORMAT, "there is no rule `root`");
     refuses("root ::= x\n\n  y ::= \"a\"", HT_ERR_FORMAT, "line 1, column 10: there is no rule `x`");
     refuses("root ::= \"a\nx", HT_ERR_FORMAT, "ends within a literal");
@@ -232,8 +229,7 @@ static void refused_grammars(void **state) {
 }
 
 /* Texts that go deep, and long ones, take a row for each step and nothing that grows with the depth. */
-static void depth(void **state) {
-    (void)state;
+UNIT_TEST(depth) {
     enum { N = 20000 };
     ht_automaton *a = automaton_of("root ::= \"(\" root \")\" | list\nlist ::= \"a\" \",\" list | \"a\"");
     uint32_t c = a->start[0];
@@ -250,14 +246,11 @@ static void depth(void **state) {
 }
 
 /* Each byte has more ways to be read than the one before: an error comes before they take seconds. Ambiguity of the common kind is read. */
-static void ambiguous_grammars(void **state) {
-    (void)state;
-    ht_error err = {0};
+UNIT_TEST(ambiguous_grammars) {
     ht_automaton *a = automaton_of("root ::= s\ns ::= s? s? s? s? s? s? s? s? \"a\"+++++++++");
     uint32_t at = a->start[0];
     for (int i = 0; i < 4000 && !ht_automaton_status(a, NULL); i++) at = ht_automaton_feed(a, at, "a", 1);
-    assert_int_equal(ht_automaton_status(a, &err), HT_ERR_LIMIT);
-    assert_non_null(strstr(err.message, "too ambiguous"));
+    assert_fails(HT_ERR_LIMIT, "too ambiguous", ht_automaton_status, a);
     ht_automaton_free(a);
     a = automaton_of("root ::= e\ne ::= e \"+\" e | \"a\"");
     at = ht_automaton_feed(a, a->start[0], "a", 1);
@@ -268,8 +261,7 @@ static void ambiguous_grammars(void **state) {
 }
 
 /* What is large takes memory in proportion: alternatives, literals, rules. */
-static void large_grammars(void **state) {
-    (void)state;
+UNIT_TEST(large_grammars) {
     enum { N = 3000, EACH = 40 };
     char *text = malloc(N * EACH + 100);
     for (int kind = 0; kind < 3; kind++) {
@@ -333,7 +325,7 @@ static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *endi
     ht_automaton *a = automaton_of(grammar);
     uint32_t at = a->start[0];
     for (int step = 0; step < steps; step++) {
-        if (ht_matcher_mask(m, &mask, &err)) fail_msg("%s", err.message);
+        assert_works(ht_matcher_mask, m, &mask);
         int32_t n_allowed = 0, chosen = -1;
         for (int32_t id = 0; id < trie->n_tokens; id++) {
             const bool allowed = mask[id >> 5] >> (id & 31) & 1;
@@ -369,8 +361,7 @@ static void walk(const ht_tokenizer *t, const char *grammar, const int32_t *endi
     ht_token_trie_free(trie);
 }
 
-static void masks(void **state) {
-    (void)state;
+UNIT_TEST(masks) {
     static const char *const grammars[] = {
         json_grammar,
         "root ::= expr \"\\n\"\nexpr ::= expr [-+] term | term\nterm ::= [a-z]+ (\"(\" (expr (\",\" expr)*)? \")\")?",
@@ -386,8 +377,7 @@ static void masks(void **state) {
     ht_model_free(m);
 }
 
-static void masks_of_real_vocabularies(void **state) {
-    (void)state;
+UNIT_TEST(masks_of_real_vocabularies) {
     static const char *const names[] = {"smollm2-135m.gguf", "gemma3-270m.gguf", "qwen2.5-coder-0.5b.gguf"};
     /* Lexemes of any characters, or of letters alone, that end within tokens where others begin. */
     static const char *const grammars[] = {
@@ -399,9 +389,8 @@ static void masks_of_real_vocabularies(void **state) {
     for (int i = 0; i < 3; i++) {
         char path[600];
         ht_tokenizer *t;
-        ht_error err = {0};
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+        assert_works(ht_tokenizer_load, path, &t);
         const int32_t eos = ht_tokenizer_eos(t);
         seed = (uint32_t)i;
         for (size_t k = 0; k < sizeof grammars / sizeof *grammars; k++)
@@ -410,8 +399,7 @@ static void masks_of_real_vocabularies(void **state) {
     }
 }
 
-static void matchers(void **state) {
-    (void)state;
+UNIT_TEST(matchers) {
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_grammar *g;
     ht_matcher *m;
@@ -451,8 +439,7 @@ static void matchers(void **state) {
 }
 
 /* More than the budget is forgotten now and then, not at each token, and the text goes on. */
-static void forgets_now_and_then(void **state) {
-    (void)state;
+UNIT_TEST(forgets_now_and_then) {
     enum { TOKENS = 3000 };
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_grammar *g;
@@ -508,8 +495,7 @@ static void *work(void *user) {
     return NULL;
 }
 
-static void threads(void **state) {
-    (void)state;
+UNIT_TEST(threads) {
     enum { N = 4 };
     ht_model *model = tiny_load(&(tiny_options){0});
     ht_grammar *g;

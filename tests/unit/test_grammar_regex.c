@@ -25,8 +25,7 @@ static bool derives(ht_regexes *s, ht_re r, const char *text, size_t n) {
 
 enum { TREES = 40 };
 
-static void random_expressions(void **state) {
-    (void)state;
+UNIT_TEST(random_expressions) {
     const uint64_t every = ((uint64_t)1 << SHORT_TEXTS) - 1;
     for (int round = 0; round < test_cases(200, 20000); round++) {
         seed = (uint32_t)round;
@@ -97,8 +96,7 @@ static void random_expressions(void **state) {
 
 /* ---- UTF-8 ---- */
 
-static void code_points(void **state) {
-    (void)state;
+UNIT_TEST(code_points) {
     static const uint32_t edges[] = {0,       1,       0x7E,    0x7F,    0x80,    0x81,     0xBF,     0xC0,    0x7FF,
                                      0x800,   0x801,   0xFFF,   0x1000,  0xD7FF,  0xD800,   0xDFFF,   0xE000,  0xFFFF,
                                      0x10000, 0x10001, 0x3FFFF, 0x40000, 0xFFFFF, 0x100000, 0x10FFFE, 0x10FFFF};
@@ -174,8 +172,7 @@ static const pattern_case cases[] = {
     {"a||b", false, {"a", "", "b"}, {"ab"}},
 };
 
-static void patterns(void **state) {
-    (void)state;
+UNIT_TEST(patterns) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const pattern_case *c = &cases[i];
         ht_regexes *s = ht_regexes_new();
@@ -208,8 +205,7 @@ static void refuses(const char *pattern, ht_status status, const char *word) {
     ht_regexes_free(s);
 }
 
-static void refused_patterns(void **state) {
-    (void)state;
+UNIT_TEST(refused_patterns) {
     refuses("(", HT_ERR_FORMAT, "`(` without `)` at byte 1");
     refuses("a)", HT_ERR_FORMAT, "`)` without `(`");
     refuses("[a", HT_ERR_FORMAT, "`[` without `]`");
@@ -252,8 +248,7 @@ static void refused_patterns(void **state) {
 }
 
 /* A pattern of many bytes takes no more of the stack than one of few. */
-static void long_patterns(void **state) {
-    (void)state;
+UNIT_TEST(long_patterns) {
     enum { N = 100000 };
     char *pattern = malloc(2 * N + 1);
     ht_regexes *s = ht_regexes_new();
@@ -283,8 +278,7 @@ static ht_re parse(ht_regexes *s, const char *pattern, bool searches) {
 
 /* Whether an intersection has a text takes a search: all multiples of 7 with a last digit of 3, none with an even and an odd one. Of what
  * stands anywhere in a text, the parts are searched, not their copies at all places: there are two to the power of 300 sets. */
-static void searches(void **state) {
-    (void)state;
+UNIT_TEST(searches) {
     static const char *const patterns[2][2] = {
         {"(?=(?:a{7})*$)(?=(?:a{5})*$)a{36,}", "(?=(?:aa)*$)(?=a(?:aa)*$)a*"},
         {"x(?=.{300}&$?)[a-z]fc", "x(?=.{300}&)(?=[a-z]*$)fc"},
@@ -301,8 +295,7 @@ static void searches(void **state) {
 }
 
 /* Searches of a construction have one bound together, and each one its own when it is over. */
-static void bounded_searches(void **state) {
-    (void)state;
+UNIT_TEST(bounded_searches) {
     ht_regexes *s = ht_regexes_new();
     const ht_re none[3] = {parse(s, "(?=(?:aa)*$)(?=a(?:aa)*$)a{100,}", false),
                            parse(s, "(?=(?:bb)*$)(?=b(?:bb)*$)b{100,}", false),

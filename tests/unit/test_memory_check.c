@@ -9,44 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-static char made[32][256]; /* what put() made, in order */
-static int n_made;
-
-static void remember(const char *path) {
-    assert_true(n_made < 32);
-    snprintf(made[n_made++], sizeof made[0], "%s", path);
-}
 
 /* Writes root/path, making the folders on the way. */
 static void put(const char *path, const char *text) {
-    char full[256];
-    snprintf(full, sizeof full, "%s/%s", scratch_directory(), path);
-    for (char *slash = strchr(full + strlen(scratch_directory()) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(full, 0700) == 0) remember(full);
-        *slash = '/';
+    char folder[256];
+    for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+        (void)mkdir(scratch_path(folder), 0700);
     }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-    remember(full);
-}
-
-static int make_root(void **state) {
-    (void)state;
-    scratch_make();
-    n_made = 0;
-    return 0;
-}
-
-static int remove_root(void **state) {
-    (void)state;
-    while (n_made) remove(made[--n_made]);
-    scratch_remove();
-    return 0;
+    scratch_write(path, text, strlen(text));
 }
 
 static size_t free_bytes(void) {
@@ -187,15 +158,9 @@ UNIT_TEST(rings_are_as_long_as_steps) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_groups, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(unified_groups, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(older_groups, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(nonsense, make_root, remove_root),
-        cmocka_unit_test(this_machine),
-        cmocka_unit_test(cache_bytes),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(rings_are_as_long_as_steps),
-    };
+    const struct CMUnitTest tests[] = {in_scratch(without_groups),     in_scratch(unified_groups),
+                                       in_scratch(older_groups),       in_scratch(nonsense),
+                                       cmocka_unit_test(this_machine), cmocka_unit_test(cache_bytes),
+                                       cmocka_unit_test(refusals),     cmocka_unit_test(rings_are_as_long_as_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,11 +205,7 @@ static void broken_checkpoints(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_equal_mlx),
-        cmocka_unit_test(rows_and_tables),
-        cmocka_unit_test(numbers_of_any_width),
-        cmocka_unit_test_setup_teardown(broken_checkpoints, scratch_start, scratch_finish),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values_equal_mlx), cmocka_unit_test(rows_and_tables),
+                                       cmocka_unit_test(numbers_of_any_width), in_scratch(broken_checkpoints)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,8 +131,7 @@ static void experts_in_one_tensor(void **state) {
             ht_status status =
                 ht_nvfp4_product_scales(c, &(ht_product_scales){name, 3, share, 2}, scales, &found, &number, &err);
             if (expected[0] == 0) {
-                assert_int_equal(status, HT_ERR_FORMAT);
-                assert_non_null(strstr(err.message, "is no single number in F32, nor one for each expert"));
+                assert_error(status, &err, HT_ERR_FORMAT, "is no single number in F32, nor one for each expert");
             } else
                 for (int e = 0; e < 3; e++)
                     assert_true(!status && found && scales[e] == (modelopt ? expected[e] : 1 / expected[e]));
@@ -169,10 +168,7 @@ static void broken_checkpoints(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_scale_of_the_whole, scratch_start, scratch_finish),
-        cmocka_unit_test_setup_teardown(experts_in_one_tensor, scratch_start, scratch_finish),
-        cmocka_unit_test_setup_teardown(broken_checkpoints, scratch_start, scratch_finish),
-    };
+    const struct CMUnitTest tests[] = {in_scratch(the_scale_of_the_whole), in_scratch(experts_in_one_tensor),
+                                       in_scratch(broken_checkpoints)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

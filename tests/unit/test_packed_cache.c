@@ -2,6 +2,7 @@
 #include "models/model.h"
 #include "models/packed_cache.h"
 #include "models/weights.h"
+#include "support/checkpoints.h"
 #include "support/model_run.h"
 #include "support/options.h"
 #include "support/scratch.h"
@@ -131,8 +132,7 @@ static void same_answers(void **state) {
         "llama-q4_1.gguf", "gemma3-q5_1.gguf",  "gemma4-experts-q8_0.gguf", "llama-f16.gguf", "llama-fp8-blocks",
         "llama-mlx4-bf16", "gemma2-f16-shards", "gemma4-experts-fp8-rows",  "qwen2-nvfp4",    "llama-llama3-q8_0.gguf"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        char path[256];
-        snprintf(path, sizeof path, "tests/golden/tiny/%s", models[i]);
+        const char *path = tiny_checkpoint(models[i]);
         empty();
         assert_false(check_answers(path, HT_PRECISION_HIGH));
         assert_true(check_answers(path, HT_PRECISION_HIGH));
@@ -146,16 +146,9 @@ static void same_answers(void **state) {
 
 /* ---- a cached file that does not belong to the checkpoint as it is ---- */
 
-static char *read_file(const char *path, size_t *size) {
-    char *data;
-    ht_error err = {0};
-    if (ht_file_read_all(path, 1 << 26, &data, size, &err)) fail_msg("%s", err.message);
-    return data;
-}
-
 static const char *own_model(void) {
     size_t size;
-    char *data = read_file("tests/golden/tiny/llama-q4_1.gguf", &size);
+    char *data = file_bytes("tests/golden/tiny/llama-q4_1.gguf", &size);
     scratch_write("model.gguf", data, size);
     free(data);
     return scratch_path("model.gguf");
@@ -171,8 +164,7 @@ static void overwrite(const char *path, off_t at, const void *bytes, size_t n) {
 /* Every kind of change of the checkpoint packs it anew; the answers are always those of the file as it is. */
 static void changed_checkpoints(void **state) {
     (void)state;
-    char path[512];
-    snprintf(path, sizeof path, "%s", own_model());
+    const char *path = own_model();
     empty();
     assert_false(check_answers(path, HT_PRECISION_HIGH));
     assert_true(check_answers(path, HT_PRECISION_HIGH));
@@ -182,8 +174,7 @@ static void changed_checkpoints(void **state) {
     assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
     assert_false(check_answers(path, HT_PRECISION_HIGH));
     /* Another file in its place, with its size and time: another inode. */
-    char moved[600];
-    snprintf(moved, sizeof moved, "%s.old", path);
+    const char *moved = scratch_path("model.gguf.old");
     assert_int_equal(rename(path, moved), 0);
     own_model();
     assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
@@ -191,7 +182,7 @@ static void changed_checkpoints(void **state) {
     assert_int_equal(unlink(moved), 0);
     /* The same inode, size and time, other weights: told by sampled rows. */
     size_t size;
-    char *data = read_file(path, &size);
+    char *data = file_bytes(path, &size);
     for (size_t i = size / 2; i < size; i++) data[i] ^= 1;
     overwrite(path, (off_t)(size / 2), data + size / 2, size - size / 2);
     free(data);
@@ -205,8 +196,8 @@ static void changed_checkpoints(void **state) {
  * mapped but replaced. */
 static void damaged_files(void **state) {
     (void)state;
-    char path[512], file[1024];
-    snprintf(path, sizeof path, "%s", own_model());
+    const char *path = own_model();
+    char file[1024];
     empty();
     assert_false(check_answers(path, HT_PRECISION_HIGH));
     snprintf(file, sizeof file, "%s", cached_file());
@@ -228,8 +219,7 @@ static void damaged_files(void **state) {
         assert_false(check_answers(path, HT_PRECISION_HIGH));
     }
     /* A link is replaced itself, and what it leads to stays as it is. */
-    char elsewhere[512];
-    snprintf(elsewhere, sizeof elsewhere, "%s", scratch_path("elsewhere"));
+    const char *elsewhere = scratch_path("elsewhere");
     assert_int_equal(rename(file, elsewhere), 0);
     assert_int_equal(stat(elsewhere, &st), 0);
     ino_t inode = st.st_ino;
@@ -256,12 +246,10 @@ static void damaged_files(void **state) {
 /* ---- the directory ---- */
 
 static void refused(const char *where, const char *word) {
-    ht_error err = {0};
     ht_model *m;
     ht_model_options kept = cached();
     kept.packed_cache = where;
-    assert_int_equal(ht_model_load("tests/golden/tiny/llama-q4_1.gguf", &kept, &m, &err), HT_ERR_IO);
-    if (!strstr(err.message, word)) fail_msg("\"%s\" does not say \"%s\"", err.message, word);
+    assert_fails(HT_ERR_IO, word, ht_model_load, "tests/golden/tiny/llama-q4_1.gguf", &kept, &m);
 }
 
 static void directories(void **state) {
@@ -380,10 +368,9 @@ static void left_over(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_answers), cmocka_unit_test(changed_checkpoints), cmocka_unit_test(damaged_files),
-        cmocka_unit_test(directories),  cmocka_unit_test(full_disk),           cmocka_unit_test(cancelled),
-        cmocka_unit_test(left_over),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_answers),  cmocka_unit_test(changed_checkpoints),
+                                       cmocka_unit_test(damaged_files), cmocka_unit_test(directories),
+                                       cmocka_unit_test(full_disk),     cmocka_unit_test(cancelled),
+                                       cmocka_unit_test(left_over)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -188,10 +188,11 @@ typedef struct picked {
 } picked;
 
 static bool pick(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    (void)first, (void)n_rows, (void)vocab;
+    (void)first, (void)n_rows;
     picked *p = user;
     ht_error err = {0};
-    ok(ht_sampler_pick(p->sampler, logits, ht_session_tokens(p->s), ht_session_length(p->s), &p->id, &err), &err);
+    const ht_logits_rows row = {.x = logits, .n = vocab};
+    ok(ht_sampler_pick_row(p->sampler, &row, 0, ht_session_tokens(p->s), ht_session_length(p->s), &p->id, &err), &err);
     return true;
 }
 

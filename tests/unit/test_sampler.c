@@ -154,10 +154,15 @@ static float bell(void) {
     return sum;
 }
 
+static int32_t pick_from(ht_sampler *s, const float *logits, int32_t n, const int32_t *history, int64_t n_history) {
+    int32_t id = -2;
+    assert_works(ht_sampler_pick_row, s, &(ht_logits_rows){.x = logits, .n = n}, 0, history, n_history, &id);
+    return id;
+}
+
 static int32_t pick_masked(const ht_sampler_options *o, const float *logits, int32_t n, const uint32_t *mask,
                            const int32_t *history, int n_prompt, int n_history) {
     ht_sampler *s;
-    int32_t id = -2;
     assert_works(ht_sampler_new, o, n, ops, &s);
     ht_sampler_set_prompt(s, n_prompt);
     if (mask) {
@@ -165,7 +170,7 @@ static int32_t pick_masked(const ht_sampler_options *o, const float *logits, int
         assert_int_equal(ht_sampler_top_k(s, n_history), 0);
         ht_sampler_set_mask(s, mask, n);
     }
-    assert_works(ht_sampler_pick, s, logits, history, n_history, &id);
+    const int32_t id = pick_from(s, logits, n, history, n_history);
     ht_sampler_free(s);
     return id;
 }
@@ -370,8 +375,8 @@ UNIT_TEST(the_highest_are_enough) {
             asked++;
             float lowest = ht_ranked_value(sorted[k - 1]);
             for (int i = 0; i < N; i++) left[i] = x[i] < lowest ? HT_MASKED_LOGIT : x[i];
-            assert_works(ht_sampler_pick, s, x, history, n_history, &all);
-            assert_works(ht_sampler_pick, s, left, history, n_history, &some);
+            all = pick_from(s, x, N, history, n_history);
+            some = pick_from(s, left, N, history, n_history);
             if (all != some) fail_msg("round %d: %d instead of %d from the highest %d", round, some, all, k);
             some = pick_of_highest(s, x, sorted, k + (int)(next_random() % 3), history, n_history);
             if (all != some) fail_msg("round %d: %d instead of %d from the highest %d alone", round, some, all, k);
@@ -541,11 +546,7 @@ UNIT_TEST(draws_follow_the_probabilities) {
     ht_sampler_options o = OPTIONS(ht_sampler_options, with.temperature = 0.7f, with.seed = 42);
     ht_sampler *s;
     assert_works(ht_sampler_new, &o, N, ops, &s);
-    for (int i = 0; i < DRAWS; i++) {
-        int32_t id;
-        assert_works(ht_sampler_pick, s, x, NULL, i, &id);
-        count[id]++;
-    }
+    for (int i = 0; i < DRAWS; i++) count[pick_from(s, x, N, NULL, i)]++;
     ht_sampler_free(s);
     for (int i = 0; i < N; i++) total += p[i] = exp((double)x[i] / 0.7);
     for (int i = 0; i < N; i++) {
@@ -573,7 +574,8 @@ UNIT_TEST(bad_logits_are_errors) {
                 ht_error err = {0};
                 int32_t id = 0;
                 assert_int_equal(ht_sampler_new(&chains[c], 300, ops, &s, &err), HT_OK);
-                assert_int_equal(ht_sampler_pick(s, x, history, 3, &id, &err), HT_ERR_INTERNAL);
+                assert_int_equal(ht_sampler_pick_row(s, &(ht_logits_rows){.x = x, .n = 300}, 0, history, 3, &id, &err),
+                                 HT_ERR_INTERNAL);
                 assert_int_equal(id, -1);
                 char token[32];
                 snprintf(token, sizeof token, "token %d is", at);

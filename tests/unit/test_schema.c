@@ -62,8 +62,7 @@ static void check_with(const schema_case *c, size_t n, const ht_schema_options *
 
 #define CHECK(cases, ...) check_with(cases, sizeof cases / sizeof *cases, &(ht_schema_options){__VA_ARGS__})
 
-static void types_and_values(void **state) {
-    (void)state;
+UNIT_TEST(types_and_values) {
     static const schema_case cases[] = {
         {"true",
          {"null", "[1, {'a': '\\u00e9\\ud83d\\ude00\\/'}]", "-0.5E+7"},
@@ -83,8 +82,7 @@ static void types_and_values(void **state) {
     CHECK(cases, 0);
 }
 
-static void numbers(void **state) {
-    (void)state;
+UNIT_TEST(numbers) {
     static const schema_case cases[] = {
         {"{'type': 'number', 'minimum': -12.25, 'exclusiveMaximum': 130}",
          {"-12.25", "-12.2", "-0", "0", "129.999", "5", "-12.250"},
@@ -111,8 +109,7 @@ static void numbers(void **state) {
     CHECK(spelled, .every_spelling = true);
 }
 
-static void strings(void **state) {
-    (void)state;
+UNIT_TEST(strings) {
     static const schema_case cases[] = {
         {"{'type': 'string', 'minLength': 2, 'maxLength': 3}", {"'é😀'", "'\\n\\'a'"}, {"'a'", "'abcd'", "'\\u0041b'"}},
         {"{'type': 'string', 'pattern': '^[^x]+$', 'minLength': 2}", {"'ab'", "'\\\\\\''"}, {"'a'", "'ax'", "''"}},
@@ -133,8 +130,7 @@ static void strings(void **state) {
     CHECK(ignored, .ignore_formats = true);
 }
 
-static void arrays(void **state) {
-    (void)state;
+UNIT_TEST(arrays) {
     static const schema_case cases[] = {
         {"{'type': 'array', 'items': {'type': 'integer'}, 'minItems': 1, 'maxItems': 3}",
          {"[1]", "[1, 2,3]"},
@@ -159,8 +155,7 @@ static void arrays(void **state) {
     CHECK(cases, 0);
 }
 
-static void objects(void **state) {
-    (void)state;
+UNIT_TEST(objects) {
     static const schema_case cases[] = {
         {"{'type': 'object', 'properties': {'a': {'type': 'integer'}, 'b': {'type': 'null'}}, 'required': ['a'], "
          "'additionalProperties': false}",
@@ -201,8 +196,7 @@ static void objects(void **state) {
     CHECK(ordered, .ordered = true);
 }
 
-static void logic(void **state) {
-    (void)state;
+UNIT_TEST(logic) {
     static const schema_case cases[] = {
         {"{'oneOf': [{'multipleOf': 2, 'type': 'integer'}, {'multipleOf': 3, 'type': 'integer'}]}",
          {"2", "3", "9"},
@@ -231,8 +225,7 @@ static void logic(void **state) {
 }
 
 /* Objects whose members are described have no others, wherever in a schema that is. */
-static void closed_objects(void **state) {
-    (void)state;
+UNIT_TEST(closed_objects) {
     static const schema_case cases[] = {
         {"{'properties': {'a': {}, 'b': {'type': 'object'}}, 'required': ['c'], 'type': 'object'}",
          {"{'c': 1}", "{'a': {'x': 1}, 'c': 1}", "{'b': {'x': 1}, 'c': 1}"},
@@ -267,8 +260,7 @@ static void closed_objects(void **state) {
 }
 
 /* Numbers do not go on without end, unless that is what is valid. */
-static void short_numbers(void **state) {
-    (void)state;
+UNIT_TEST(short_numbers) {
     static const schema_case cases[] = {
         {"{'type': 'number'}",
          {"-12345678901234567890.12345678901234567890e+12"},
@@ -283,8 +275,7 @@ static void short_numbers(void **state) {
 }
 
 /* Where nothing valid can follow, nothing may be begun. */
-static void dead_ends(void **state) {
-    (void)state;
+UNIT_TEST(dead_ends) {
     ht_automaton *a = compile("{'type': 'object', 'properties': {'loop': {'$ref': '#/$defs/endless'}, 'n': {'type': "
                               "'integer', 'minimum': 20, 'maximum': 29}},'additionalProperties': false, '$defs': "
                               "{'endless': {'type': 'array', 'minItems': 1, 'items': {'$ref': '#/$defs/endless'}}}}",
@@ -303,8 +294,7 @@ static void dead_ends(void **state) {
     ht_automaton_free(a);
 }
 
-static void white_space(void **state) {
-    (void)state;
+UNIT_TEST(white_space) {
     static const schema_case none[] = {{"true", {"{'a':[1,2]}"}, {"{'a': 1}", "[1, 2]", " 1"}}};
     static const schema_case any[] = {{"true", {"{ 'a'\r\n:\t\t[1 ,  2 ] }"}, {"[1]]"}}};
     static const schema_case some[] = {{"true",
@@ -316,8 +306,7 @@ static void white_space(void **state) {
     CHECK(some, .space = HT_SCHEMA_SPACE_LINES);
 }
 
-static void refusals(void **state) {
-    (void)state;
+UNIT_TEST(refusals) {
     static const struct {
         const char *schema;
         ht_status status;
@@ -353,8 +342,7 @@ static void refusals(void **state) {
 }
 
 /* Sixteen conditions one by one: two to the power of sixteen cases, nearly all of which contradict themselves. */
-static void many_conditions(void **state) {
-    (void)state;
+UNIT_TEST(many_conditions) {
     ht_text schema = {0};
     ht_text_append_str(&schema, "{'type': 'object', 'allOf': [");
     for (int i = 0; i < 16; i++)
@@ -374,8 +362,7 @@ static void many_conditions(void **state) {
 }
 
 /* A hundred members in any order, and five thousand texts that begin alike. */
-static void large_ones(void **state) {
-    (void)state;
+UNIT_TEST(large_ones) {
     ht_text schema = {0}, text = {0}, twice = {0};
     ht_text_append_str(&schema, "{'type': 'object', 'additionalProperties': false, 'properties': {");
     ht_text_append_str(&text, "{");

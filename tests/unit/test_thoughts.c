@@ -26,13 +26,6 @@ static ht_model *load(void) {
     return tiny_load(&(tiny_options){.chat_template = template_of_thoughts, .special = marks, .words = words});
 }
 
-static ht_grammar *regex(ht_model *m, const char *pattern) {
-    ht_grammar *g;
-    ht_error err = {0};
-    if (ht_grammar_from_regex(m, pattern, strlen(pattern), &g, &err)) fail_msg("%s: %s", pattern, err.message);
-    return g;
-}
-
 /* ---- answers ---- */
 
 typedef struct answer {
@@ -61,12 +54,11 @@ static ht_chat *conversation(const char *content, bool opened, bool off) {
 
 static answer generate(ht_model *m, const ht_chat *chat, ht_grammar *g, uint64_t seed, bool lookup) {
     answer a = {.n_text = 0};
-    ht_error err = {0};
     ht_session *s = tiny_session(m, 32);
     const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 600, with.sampler = &sampler,
                                           with.grammar = g, with.lookup = lookup, with.guesses = lookup ? 4 : 0);
-    if (ht_generate_chat(s, chat, &o, take, &a, &a.metrics, &err)) fail_msg("%s", err.message);
+    assert_works(ht_generate_chat, s, chat, &o, take, &a, &a.metrics);
     ht_session_free(s);
     return a;
 }
@@ -77,10 +69,9 @@ static bool is_date(const char *text) {
 }
 
 /* Behind a thought comes the text of the grammar, whatever it began with; with thoughts turned off nothing else. */
-static void thoughts_then_text(void **state) {
-    (void)state;
+UNIT_TEST(thoughts_then_text) {
     ht_model *m = load();
-    ht_grammar *g = regex(m, "\\d\\d-[ab]");
+    ht_grammar *g = tiny_regex(m, "\\d\\d-[ab]");
     int n_thoughts = 0, n_texts = 0;
     for (uint64_t seed = 0; seed < 12; seed++)
         for (int how = 0; how < 3; how++) {
@@ -122,15 +113,13 @@ static void take_end(const ht_answer_report *r, void *user) {
 }
 
 /* Side by side, set back and computed again: each is the answer that is given alone. */
-static void engine_answers(void **state) {
-    (void)state;
+UNIT_TEST(engine_answers) {
     ht_model *m = load();
     ht_engine *e;
-    ht_error err = {0};
     static shared got[3];
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 8, with.kv_bytes = (size_t)1 << 18);
-    if (ht_engine_open(m, &how, &e, &err)) fail_msg("%s", err.message);
-    ht_grammar *g = regex(m, "\\d\\d-[ab]");
+    assert_works(ht_engine_open, m, &how, &e);
+    ht_grammar *g = tiny_regex(m, "\\d\\d-[ab]");
     ht_chat *chat[3];
     for (int i = 0; i < 3; i++) {
         chat[i] = conversation("hello there", i == 1, i == 2);
@@ -140,7 +129,7 @@ static void engine_answers(void **state) {
         const ht_request r = OPTIONS(ht_request, with.chat = chat[i], with.options = &o, with.n = 4,
                                      with.piece = take_piece, with.end = take_end, with.user = &got[i]);
         ht_ticket ticket;
-        if (ht_engine_submit(e, &r, &ticket, &err)) fail_msg("%s", err.message);
+        assert_works(ht_engine_submit, e, &r, &ticket);
     }
     ht_engine_wait(e, 0);
     ht_engine_close(e);

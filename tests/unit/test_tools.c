@@ -1,9 +1,10 @@
 /* Choices of tools: a model of random weights calls the tools that there are, with valid arguments, in every format; free text
  * stays free until a call begins, and text of a grammar is whole where there is no call. */
-#include "chat/tool_cache.h"
-#include "grammar/answer_matcher.h"
+#include "chat/conversation.h"
+#include "grammar/grammar.h"
 #include "models/model.h"
 #include "support/chat.h"
+#include "support/json_file.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -17,17 +18,12 @@
 #include <string.h>
 
 static const char tools_json[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
-    "\"properties\": {\"city\": {\"anyOf\": [{\"type\": \"string\", \"maxLength\": 3}, {\"type\": \"null\"}]}, "
-    "\"days\": {\"$ref\": \"#/$defs/few\"}, "
-    "\"unit\": {\"$ref\": \"#/$defs/unit\"}}, \"required\": [\"city\", \"days\"], "
-    "\"additionalProperties\": false, \"$defs\": {\"unit\": {\"enum\": [\"c\", \"f\"]}, \"few\": {\"type\": "
-    "\"integer\", \"minimum\": 0, \"maximum\": "
-    "9}}}}}, "
-    "{\"name\": \"stop\"}, "
-    "{\"name\": \"note\", \"parameters\": {\"type\": \"object\", \"properties\": {\"at\": {\"type\": \"array\", "
-    "\"items\": "
-    "{\"type\": \"boolean\"}, \"maxItems\": 2}}, \"additionalProperties\": false}}]";
+    "[{'type': 'function', 'function': {'name': 'weather', 'parameters': {'type': 'object', 'properties': {'city': "
+    "{'anyOf': [{'type': 'string', 'maxLength': 3}, {'type': 'null'}]}, 'days': {'$ref': '#/$defs/few'}, 'unit': "
+    "{'$ref': '#/$defs/unit'}}, 'required': ['city', 'days'], 'additionalProperties': false, '$defs': {'unit': "
+    "{'enum': ['c', 'f']}, 'few': {'type': 'integer', 'minimum': 0, 'maximum': 9}}}}}, {'name': 'stop'}, {'name': "
+    "'note', 'parameters': {'type': 'object', 'properties': {'at': {'type': 'array', 'items': {'type': 'boolean'}, "
+    "'maxItems': 2}}, 'additionalProperties': false}}]";
 
 #define BAR      "\xEF\xBD\x9C"
 #define LOW      "\xE2\x96\x81"
@@ -89,11 +85,15 @@ static ht_model *load(int i, bool special) {
     return tiny_load(&o);
 }
 
+/* Tools written with ' for ". */
+static void set_tools(ht_chat *chat, const char *tools) {
+    assert_works(ht_chat_set_tools, chat, json_quoted(tools), strlen(tools));
+}
+
 static ht_chat *conversation(ht_tool_choice choice, const char *name, bool parallel) {
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
-    ht_error err = {0};
-    assert_int_equal(ht_chat_set_tools(chat, tools_json, strlen(tools_json), &err), HT_OK);
-    if (ht_chat_set_tool_choice(chat, choice, name, parallel, &err)) fail_msg("%s", err.message);
+    set_tools(chat, tools_json);
+    assert_works(ht_chat_set_tool_choice, chat, choice, name, parallel);
     return chat;
 }
 
@@ -213,8 +213,7 @@ static void check_required(ht_model *m, int format, int how, int *n_ended, int n
 
 /* Calls and nothing else but thoughts, alone and with guesses, marks being special tokens or text: all of it in a soak, else
  * each format with one of the six. */
-static void required_calls(void **state) {
-    (void)state;
+UNIT_TEST(required_calls) {
     int n_ended = 0, n_of[3] = {0};
     for (int i = 0; i < N_FORMATS; i++) {
         const int ended = n_ended, called = n_of[0];
@@ -236,8 +235,7 @@ static void required_calls(void **state) {
 
 /* What begins as a call is one, whatever else there is; free text is what it is without a choice, up to the first call; and without
  * calls there is none. */
-static void free_answers(void **state) {
-    (void)state;
+UNIT_TEST(free_answers) {
     int n_calls = 0, n_ends = 0;
     for (int i = 0; i < N_FORMATS; i++) {
         if (!formats[i].tokens[0]) continue;
@@ -325,8 +323,7 @@ static void check_text_or_calls(ht_model *m, const ht_chat *chat, ht_grammar *g,
 
 /* An answer is calls or one whole text, never both, behind thoughts and not; the same one with guesses: every format beside
  * every grammar in a soak, else beside one. */
-static void text_or_calls(void **state) {
-    (void)state;
+UNIT_TEST(text_or_calls) {
     int n_calls = 0, n_texts = 0;
     for (int i = 0; i < N_FORMATS; i++) {
         const int calls = n_calls, texts = n_texts;
@@ -361,16 +358,14 @@ static void text_or_calls(void **state) {
 
 static ht_grammar *exactly(ht_model *m, const char *text) {
     ht_text pattern = {0};
-    ht_grammar *g;
     for (; *text; text++) ht_text_printf(&pattern, strchr("\\^$.*+?()[]{}|/", *text) ? "\\%c" : "%c", *text);
-    assert_int_equal(ht_grammar_from_regex(m, pattern.data, pattern.len, &g, NULL), HT_OK);
+    ht_grammar *g = tiny_regex(m, pattern.data);
     ht_text_discard(&pattern);
     return g;
 }
 
 /* What reads as a call and is a text of the grammar is text, where it is decided that there is none. */
-static void texts_that_read_as_calls(void **state) {
-    (void)state;
+UNIT_TEST(texts_that_read_as_calls) {
     static const struct {
         const char *source, *text;
     } cases[] = {
@@ -412,8 +407,7 @@ static void texts_that_read_as_calls(void **state) {
 }
 
 /* Where calls have to be made the grammar has nothing to hold, and where there are none to make it holds all. */
-static void one_alone(void **state) {
-    (void)state;
+UNIT_TEST(one_alone) {
     ht_model *m = load(0, true);
     ht_grammar *g = grammar_of(m, 0);
     ht_chat *chat = conversation(HT_TOOL_CHOICE_NAMED, "stop", false);
@@ -431,13 +425,13 @@ static void one_alone(void **state) {
     ht_model_free(m);
     /* No format that is known, no tools, and none that has arguments. */
     static const char *const lists[] = {tools_json, "[]",
-                                        "[{\"name\": \"a\", \"parameters\": {\"properties\": {\"b\": {\"type\": "
-                                        "\"string\", \"pattern\": \"^(?:a(?=b)c)$\"}}, \"required\": [\"b\"]}}]"};
+                                        "[{'name': 'a', 'parameters': {'properties': {'b': {'type': 'string', "
+                                        "'pattern': '^(?:a(?=b)c)$'}}, 'required': ['b']}}]"};
     for (int i = 0; i < 3; i++) {
         m = i ? load(i, true) : tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}"});
         g = grammar_of(m, 0);
         chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
-        assert_int_equal(ht_chat_set_tools(chat, lists[i], strlen(lists[i]), NULL), HT_OK);
+        set_tools(chat, lists[i]);
         assert_int_equal(ht_chat_set_thinking(chat, false, NULL), HT_OK);
         answer a = generate_of(m, chat, g, 1, false, 700);
         assert_true(is_text_of(0, a.text.data));
@@ -526,8 +520,7 @@ static pieces answers_in_pieces(int format, int kind) {
     return all;
 }
 
-static void calls_in_pieces(void **state) {
-    (void)state;
+UNIT_TEST(calls_in_pieces) {
     const pieces calls = answers_in_pieces(0, -1);
     assert_true(calls.n_ends > calls.n_cut && calls.n_cut > 0);
     int n_calls = 0, n_texts = 0;
@@ -561,8 +554,7 @@ static size_t allowed_bytes(ht_model *m, ht_tool_choice choice, bool parallel, c
 }
 
 /* Qwen3-Coder often leaves out the opening mark: in free text its calls are constrained all the same. */
-static void calls_without_opening_mark(void **state) {
-    (void)state;
+UNIT_TEST(calls_without_opening_mark) {
     static const char call[] = "So:\n<function=stop>\n</function>\n</tool_call>", other[] = "<function=other";
     ht_model *m = load(1, false);
     for (int parallel = 0; parallel < 2; parallel++) {
@@ -580,7 +572,7 @@ static void try(ht_model *m, const char *tools, ht_tool_choice choice, const cha
     ht_session *s = tiny_session(m, 64);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 2);
     ht_error err = {0};
-    if (tools) assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+    if (tools) set_tools(chat, tools);
     ht_status found = ht_chat_set_tool_choice(chat, choice, name, true, &err);
     if (!found) found = ht_generate_chat(s, chat, &o, NULL, NULL, NULL, &err);
     if (found != status || !strstr(err.message, part)) fail_msg("choice %d: %d, %s", (int)choice, found, err.message);
@@ -588,8 +580,7 @@ static void try(ht_model *m, const char *tools, ht_tool_choice choice, const cha
     ht_session_free(s);
 }
 
-static void what_cannot_be(void **state) {
-    (void)state;
+UNIT_TEST(what_cannot_be) {
     ht_model *m = load(0, true);
     try(m, NULL, HT_TOOL_CHOICE_REQUIRED, NULL, HT_ERR_ARGUMENT, "no tools to call");
     try(m, tools_json, HT_TOOL_CHOICE_NAMED, "nothing", HT_ERR_ARGUMENT, "`nothing`");
@@ -615,19 +606,16 @@ static void count_warning(ht_log_level level, const char *message, void *user) {
 }
 
 /* A schema that is refused is a warning, once, and its arguments are objects; the other tools' are held to theirs. */
-static void schemas_that_are_refused(void **state) {
-    (void)state;
-    static const char tools[] =
-        "[{\"name\": \"odd\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}, "
-        "\"maxProperties\": 1}}, {\"name\": \"wrong\", \"parameters\": {\"type\": 7}}, {\"name\": \"none\", "
-        "\"parameters\": "
-        "{\"type\": \"string\"}}, {\"name\": \"stop\"}]";
+UNIT_TEST(schemas_that_are_refused) {
+    static const char tools[] = "[{'name': 'odd', 'parameters': {'properties': {'a': {'type': 'array', 'uniqueItems': "
+                                "true}}, 'maxProperties': 1}}, {'name': 'wrong', 'parameters': {'type': 7}}, {'name': "
+                                "'none', 'parameters': {'type': 'string'}}, {'name': 'stop'}]";
     ht_log_set(count_warning, HT_LOG_WARNING, NULL);
     ht_model *m = load(0, true);
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     int n_of[2] = {0};
     n_warnings = 0;
-    assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+    set_tools(chat, tools);
     assert_int_equal(ht_chat_set_tool_choice(chat, HT_TOOL_CHOICE_REQUIRED, NULL, false, NULL), HT_OK);
     for (uint64_t seed = 0; seed < (n_of[1] ? 12 : 200); seed++) {
         answer a = {.any_calls = true};
@@ -652,8 +640,7 @@ static void schemas_that_are_refused(void **state) {
 }
 
 /* Of many tools whose schemas are too complex, each of which takes long to find out, the first few are tried. */
-static void many_complex_tools(void **state) {
-    (void)state;
+UNIT_TEST(many_complex_tools) {
     ht_model *m = load(0, true);
     ht_chat *chat = test_chat((const test_message[]){{"user", "hello"}}, 1);
     ht_text tools = {0};
@@ -682,8 +669,7 @@ static void many_complex_tools(void **state) {
 }
 
 /* The same tools are compiled once, and of many the latest are kept. */
-static void grammars_are_kept(void **state) {
-    (void)state;
+UNIT_TEST(grammars_are_kept) {
     ht_model *m = load(0, true);
     ht_grammar *kept[8] = {NULL}, *g;
     for (int round = 0; round < 3; round++)
@@ -691,7 +677,7 @@ static void grammars_are_kept(void **state) {
             char tools[64];
             ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, i % 2);
             snprintf(tools, sizeof tools, "[{\"name\": \"tool%d\"}]", i / 2);
-            assert_int_equal(ht_chat_set_tools(chat, tools, strlen(tools), NULL), HT_OK);
+            set_tools(chat, tools);
             assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
             if (round) assert_ptr_equal(g, kept[i]);
             ht_grammar_free(kept[i]);
@@ -710,24 +696,23 @@ static void grammars_are_kept(void **state) {
 }
 
 /* A choice is a part of the conversation as JSON. */
-static void choices_as_json(void **state) {
-    (void)state;
+UNIT_TEST(choices_as_json) {
     static const struct {
         const char *member;
         ht_tool_choice choice;
         bool parallel;
     } cases[] = {
-        {"\"tool_choice\": \"auto\"", HT_TOOL_CHOICE_AUTO, true},
-        {"\"tool_choice\": \"none\", \"parallel_tool_calls\": false", HT_TOOL_CHOICE_NONE, false},
-        {"\"tool_choice\": \"required\"", HT_TOOL_CHOICE_REQUIRED, true},
-        {"\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"stop\"}}", HT_TOOL_CHOICE_NAMED, true},
-        {"\"tool_choice\": null", HT_TOOL_CHOICE_FREE, true},
+        {"'tool_choice': 'auto'", HT_TOOL_CHOICE_AUTO, true},
+        {"'tool_choice': 'none', 'parallel_tool_calls': false", HT_TOOL_CHOICE_NONE, false},
+        {"'tool_choice': 'required'", HT_TOOL_CHOICE_REQUIRED, true},
+        {"'tool_choice': {'type': 'function', 'function': {'name': 'stop'}}", HT_TOOL_CHOICE_NAMED, true},
+        {"'tool_choice': null", HT_TOOL_CHOICE_FREE, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[256], *written;
         ht_chat *chat, *again;
-        snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", cases[i].member);
-        assert_int_equal(ht_chat_from_json(json, strlen(json), &chat, NULL), HT_OK);
+        snprintf(json, sizeof json, "{'messages': [{'role': 'user', 'content': 'a'}], %s}", cases[i].member);
+        assert_int_equal(ht_chat_from_json(json_quoted(json), strlen(json), &chat, NULL), HT_OK);
         assert_int_equal(chat->tool_choice, cases[i].choice);
         assert_int_equal(chat->parallel_calls, cases[i].parallel);
         assert_int_equal(ht_chat_to_json(chat, &written, NULL), HT_OK);
@@ -740,15 +725,13 @@ static void choices_as_json(void **state) {
         ht_chat_free(chat);
         ht_chat_free(again);
     }
-    static const char *const wrong[] = {"\"tool_choice\": \"any\"", "\"tool_choice\": 1", "\"tool_choice\": {}",
-                                        "\"parallel_tool_calls\": 1"};
+    static const char *const wrong[] = {"'tool_choice': 'any'", "'tool_choice': 1", "'tool_choice': {}",
+                                        "'parallel_tool_calls': 1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char json[256];
         ht_chat *chat;
-        ht_error err = {0};
-        snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}", wrong[i]);
-        assert_int_equal(ht_chat_from_json(json, strlen(json), &chat, &err), HT_ERR_FORMAT);
-        assert_non_null(strstr(err.message, "expected"));
+        snprintf(json, sizeof json, "{'messages': [{'role': 'user', 'content': 'a'}], %s}", wrong[i]);
+        assert_fails(HT_ERR_FORMAT, "expected", ht_chat_from_json, json_quoted(json), strlen(json), &chat);
     }
 }
 

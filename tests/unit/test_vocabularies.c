@@ -29,9 +29,8 @@ static void path_of(char path[PATH_MOST], const vocabulary *v, const char *end) 
 static char *read_beside(const vocabulary *v, const char *end) {
     char path[PATH_MOST], *text;
     size_t n;
-    ht_error err = {0};
     path_of(path, v, end);
-    if (ht_file_read_all(path, LIMIT, &text, &n, &err)) fail_msg("%s", err.message);
+    assert_works(ht_file_read_all, path, LIMIT, &text, &n);
     char *whole = malloc(n + 1);
     assert_non_null(whole);
     memcpy(whole, text, n);
@@ -57,8 +56,7 @@ static bool same_ids(const int32_t *ids, size_t n, const char *expected) {
 static bool gives(const ht_tokenizer *t, const char *text, const char *expected) {
     int32_t *ids;
     size_t n;
-    ht_error err = {0};
-    if (ht_tokenizer_encode(t, text, strlen(text), 0, &ids, &n, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_encode, t, text, strlen(text), 0, &ids, &n);
     bool same = same_ids(ids, n, expected);
     free(ids);
     return same;
@@ -76,8 +74,7 @@ static ht_tokenizer *load(const vocabulary *v) {
     fclose(there);
     path_of(path, v, "");
     ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_load, path, &t);
     return t;
 }
 
@@ -128,13 +125,12 @@ static void check_end(ht_model *m, const ht_reasoning_format *format, const ht_r
     const size_t begun = is_token || place->is_title ? 0 : place->closing_bytes;
     ht_text expected = {0}, found = {0};
     ht_reasoning_end end;
-    ht_error err = {0};
     if (place->is_title) ht_text_append_str(&expected, format->title + place->title_bytes);
     if (!begun) ht_text_append_str(&expected, blanks.before);
     ht_text_append_str(&expected, format->close + begun);
     const size_t mark_end = expected.len;
     ht_text_append_str(&expected, blanks.behind);
-    if (ht_reasoning_end_write(m, format, &blanks, place, &end, &err)) fail_msg("%s", err.message);
+    assert_works(ht_reasoning_end_write, m, format, &blanks, place, &end);
     append_tokens(&found, m->tokenizer, end.id, end.n);
     assert_string_equal(found.data, expected.data);
     if (is_token) assert_int_equal(end.id[end.n_before], ht_tokenizer_find(m->tokenizer, format->close));

@@ -1,5 +1,5 @@
-/* The table of tool-call formats. To add one, add its row (tests/unit/test_answer.c and test_tools.c each take an example). */
-#include "chat/tool_call_formats.h"
+/* The tables of formats. To add one of tool calls, add its row (tests/unit/test_answer.c and test_tools.c each take an example). */
+#include "chat/answer_formats.h"
 
 #include <string.h>
 
@@ -114,4 +114,36 @@ bool ht_tool_call_format_marks_strings(const ht_tool_call_format *f) { return f-
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
     const char *end = strstr(format->call, "%p") + 2;
     return strncmp(end, "%s", 2) == 0 ? end + 2 : end;
+}
+
+/* ---- reasoning ---- */
+
+static const ht_reasoning_format reasoning[] = {
+    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true, NULL, NULL},
+    {"[THINK]", "[THINK]", "[/THINK]", NULL, true, NULL, NULL},
+    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
+    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
+    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
+    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
+    {"", "<think>", "</think>", NULL, false, "\n", "\n\n"},
+};
+
+const ht_reasoning_format *ht_reasoning_format_of(const char *source) {
+    const ht_reasoning_format *f = reasoning;
+    while (!strstr(source, f->mark)) f++;
+    return f;
+}
+
+const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t) {
+    const char *source = ht_chat_template_source(t);
+    const ht_reasoning_format *f = ht_reasoning_format_of(source);
+    return strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
+}
+
+bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size_t n, bool *with_title) {
+    while (n && strchr(" \t\r\n", prompt[n - 1])) n--;
+    const size_t n_title = f->title ? strlen(f->title) - 1 : 0, n_open = strlen(f->open);
+    *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, f->title, n_title) == 0;
+    if (*with_title) n -= n_title;
+    return n >= n_open && memcmp(prompt + n - n_open, f->open, n_open) == 0;
 }

@@ -1,10 +1,11 @@
-/* Formats of tool calls: one table row per way in which models write calls. The reader (chat/tool_call_reader.h), the stream of
- * calls and the grammar rules (chat/tool_call_rules.h) derive from the row; a new format is a new row. */
-#ifndef HT_CHAT_TOOL_CALL_FORMATS_H
-#define HT_CHAT_TOOL_CALL_FORMATS_H
+/* Formats of tool calls and of reasoning: one table row per way in which models write them. The reader (chat/tool_call_reader.h) and
+ * the grammar rules (chat/tool_call_rules.h, chat/response_rules.h) derive from the row; a new format is a new row. */
+#ifndef HT_CHAT_ANSWER_FORMATS_H
+#define HT_CHAT_ANSWER_FORMATS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "template/template.h"
+
+/* ---- tool calls ---- */
 
 /* Patterns are literal text but for:
  *   %s  optional white space, as between the parts of JSON     %l  an optional end of line, which is only read
@@ -45,5 +46,22 @@ const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *f
 bool ht_tool_call_format_marks_strings(const ht_tool_call_format *format);
 /* The literal text in which `bare` calls end. */
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
+
+/* ---- reasoning: how models mark it in their answers ---- */
+
+typedef struct ht_reasoning_format {
+    const char *mark; /* templates with this text use the format */
+    const char *open, *close;
+    const char *title;           /* the first line of reasoning, which is not shown; NULL: none */
+    bool anywhere;               /* else at the beginning of an answer, or after reasoning or calls */
+    const char *before, *behind; /* white space around `close`, where the template does not show it; NULL: none */
+} ht_reasoning_format;
+
+/* The format of a template's source; models write "<think>" whatever the template, so never NULL. */
+const ht_reasoning_format *ht_reasoning_format_of(const char *source);
+/* The format whose marks the template's source contains; NULL: it contains none. */
+const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t);
+/* Whether a prompt of n bytes ends within reasoning. *with_title: after its title. */
+bool ht_reasoning_is_open(const ht_reasoning_format *format, const char *prompt, size_t n, bool *with_title);
 
 #endif
