@@ -2,11 +2,11 @@
 #ifndef TESTS_FUZZ_FILES_H
 #define TESTS_FUZZ_FILES_H
 
+#include "fuzz.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const char *const sources[] = {
     "",
     "<tool_call>",
@@ -46,17 +44,17 @@ static bool note(const ht_answer_piece *piece, void *user);
 
 static bool note_pieces(const ht_answer_piece *piece, void *user) {
     call_notes *to = user;
-    tokens_check(piece->part != HT_ANSWER_CALL);
+    check(piece->part != HT_ANSWER_CALL);
     const bool in_call = piece->part >= HT_ANSWER_CALL_BEGIN;
-    tokens_check(to->is_open == (piece->part == HT_ANSWER_CALL_ARGUMENTS || piece->part == HT_ANSWER_CALL_END));
+    check(to->is_open == (piece->part == HT_ANSWER_CALL_ARGUMENTS || piece->part == HT_ANSWER_CALL_END));
     if (!in_call) return note(piece, &to->text);
     to->is_open = piece->part != HT_ANSWER_CALL_END;
     if (piece->part == HT_ANSWER_CALL_BEGIN) {
         to->n_calls++;
-        tokens_check(piece->call->name[0] && ht_utf8_valid(piece->call->name, strlen(piece->call->name)));
+        check(piece->call->name[0] && ht_utf8_valid(piece->call->name, strlen(piece->call->name)));
         ht_text_printf(&to->text, "\1%s ", piece->call->name);
     } else if (piece->part == HT_ANSWER_CALL_ARGUMENTS) {
-        tokens_check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));
+        check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));
         ht_text_append(&to->text, piece->text, piece->n);
     } else
         ht_text_append_str(&to->text, piece->cut ? "!" : ".");
@@ -64,19 +62,19 @@ static bool note_pieces(const ht_answer_piece *piece, void *user) {
 }
 
 static bool note_calls_alone(const ht_answer_piece *piece, void *user) {
-    tokens_check(piece->part != HT_ANSWER_TEXT);
+    check(piece->part != HT_ANSWER_TEXT);
     return note_pieces(piece, user);
 }
 
 static bool note(const ht_answer_piece *piece, void *user) {
     ht_text *to = user;
     if (piece->part == HT_ANSWER_CALL) {
-        tokens_check(!piece->text && piece->call->name[0] && piece->call->arguments[0] == '{');
-        tokens_check(ht_utf8_valid(piece->call->name, strlen(piece->call->name)) &&
-                     ht_utf8_valid(piece->call->arguments, strlen(piece->call->arguments)));
+        check(!piece->text && piece->call->name[0] && piece->call->arguments[0] == '{');
+        check(ht_utf8_valid(piece->call->name, strlen(piece->call->name)) &&
+              ht_utf8_valid(piece->call->arguments, strlen(piece->call->arguments)));
         ht_text_printf(to, "\1%s %s", piece->call->name, piece->call->arguments);
     } else {
-        tokens_check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));
+        check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));
         const char part = piece->part == HT_ANSWER_TEXT ? 2 : 3;
         /* One mark before each run of a part: pieces are cut anywhere. */
         size_t last = to->len;
@@ -93,16 +91,16 @@ static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n
                            void *to) {
     ht_response_reader *r;
     ht_error err = {0};
-    tokens_check(!ht_response_reader_new(t, tools, "", 0, fn, to, &r, &err));
+    check(!ht_response_reader_new(t, tools, "", 0, fn, to, &r, &err));
     ht_response_reader_set_call_pieces(r, fn != note);
     if (fn == note_calls_alone) ht_response_reader_set_only_calls(r);
     for (size_t at = 0; at < n;) {
         size_t end = at + bytes < n ? at + bytes : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
-        tokens_check(ht_response_put(r, text + at, end - at) == HT_RESPONSE_OPEN);
+        check(ht_response_put(r, text + at, end - at) == HT_RESPONSE_OPEN);
         at = end;
     }
-    tokens_check(ht_response_end(r) == HT_RESPONSE_OPEN);
+    check(ht_response_end(r) == HT_RESPONSE_OPEN);
     ht_response_reader_free(r);
 }
 
@@ -115,25 +113,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!ht_utf8_valid(text, n)) return 0;
     ht_chat_template *t;
     ht_error err = {0};
-    tokens_check(!ht_chat_template_parse(source, strlen(source), "t", &t, &err));
+    check(!ht_chat_template_parse(source, strlen(source), "t", &t, &err));
     ht_jinja_arena arena = {.limit = 1 << 20, .name = "tools"};
     static const char list[] = "[{\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"string\"}}}}]";
     tools = data[1] & 16 ? ht_jinja_none() : ht_jinja_json_value(&arena, list, sizeof list - 1, "tools");
     ht_text whole = {0}, cut = {0};
     read_in_pieces(t, text, n, n + 1, note, &whole);
     read_in_pieces(t, text, n, 1 + data[1] % 16, note, &cut);
-    tokens_check(whole.len == cut.len && (!whole.len || memcmp(whole.data, cut.data, whole.len) == 0));
+    check(whole.len == cut.len && (!whole.len || memcmp(whole.data, cut.data, whole.len) == 0));
     ht_text_discard(&whole);
     ht_text_discard(&cut);
     call_notes at_once = {.is_open = false}, piece_by_piece = {.is_open = false};
     read_in_pieces(t, text, n, n + 1, note_pieces, &at_once);
     read_in_pieces(t, text, n, 1 + data[1] % 16, note_pieces, &piece_by_piece);
     const ht_text *a = &at_once.text, *b = &piece_by_piece.text;
-    tokens_check(!at_once.is_open && !piece_by_piece.is_open);
-    tokens_check(a->len == b->len && (!a->len || memcmp(a->data, b->data, a->len) == 0));
+    check(!at_once.is_open && !piece_by_piece.is_open);
+    check(a->len == b->len && (!a->len || memcmp(a->data, b->data, a->len) == 0));
     call_notes alone = {.is_open = false};
     read_in_pieces(t, text, n, 1 + data[1] % 16, note_calls_alone, &alone);
-    tokens_check(!alone.is_open && alone.n_calls == at_once.n_calls);
+    check(!alone.is_open && alone.n_calls == at_once.n_calls);
     ht_text_discard(&at_once.text);
     ht_text_discard(&piece_by_piece.text);
     ht_text_discard(&alone.text);

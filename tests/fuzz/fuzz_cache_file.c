@@ -9,17 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { KINDS = 2, HELD = 20 };
 
 static ht_model *models[KINDS];
 static ht_engine *engines[KINDS];
 static char *origin[KINDS];
-
-static void check(int promise) {
-    if (!promise) abort();
-}
 
 /* The models and engines once, and what a cache of theirs says of its origin. */
 static void begin(const char *path) {

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(int promise) {
-    if (!promise) abort();
-}
-
 static bool ends_with(const uint8_t *s, size_t n, const char *end) {
     size_t m = strlen(end);
     return n >= m && !memcmp(s + n - m, end, m);

@@ -7,14 +7,12 @@
 
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static ht_status parse(bool is_regex, const char *text, size_t n, ht_rules **out, ht_error *err) {
     ht_re re;
     bool has_text;
     if (!is_regex) return ht_gbnf_parse(text, n, out, err);
     ht_rules *r = *out = ht_rules_new();
-    tokens_check(r != NULL);
+    check(r != NULL);
     ht_status status = ht_regex_parse(r->re, text, n, &(ht_regex_syntax){.searches = n % 2 == 0}, &re, err);
     if (!status) {
         const ht_symbol whole = ht_rules_rule(r), lexeme = ht_rules_lexeme(r, ht_re_without_empty(r->re, re));
@@ -39,10 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_automaton *a;
     ht_error err = {0};
     ht_status status = parse(data[0] % 2, text, n, &rules, &err);
-    tokens_check(!status == (rules != NULL));
+    check(!status == (rules != NULL));
     if (!status) status = ht_automaton_new(rules, &a, &err);
     if (status) {
-        tokens_check(err.status == status && err.message[0]);
+        check(err.status == status && err.message[0]);
         return 0;
     }
     const char *read = nul ? nul + 1 : "";
@@ -53,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         one_by_one = ht_automaton_feed(a, one_by_one, read + i, 1);
     const uint32_t whole = ht_automaton_feed(a, a->start[0], read, some);
     if (!ht_automaton_status(a, NULL)) {
-        tokens_check(one_by_one == whole);
+        check(one_by_one == whole);
         ht_automaton_threads(a, whole, &n_threads);
         /* What can go on has a byte that does. */
         bool goes_on = n_threads == 0;
@@ -64,13 +62,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             ht_automaton_threads(a, next, &n_next);
             goes_on = n_next > 0 || ht_automaton_may_end(a, next) || ht_automaton_status(a, NULL);
         }
-        tokens_check(goes_on);
+        check(goes_on);
     }
     const bool may_end = ht_automaton_may_end(a, whole), failed = ht_automaton_status(a, NULL) != HT_OK;
-    tokens_check(ht_automaton_reset(a, &err) == HT_OK);
+    check(ht_automaton_reset(a, &err) == HT_OK);
     if (!failed)
-        tokens_check(ht_automaton_may_end(a, ht_automaton_feed(a, a->start[0], read, some)) == may_end ||
-                     ht_automaton_status(a, NULL));
+        check(ht_automaton_may_end(a, ht_automaton_feed(a, a->start[0], read, some)) == may_end ||
+              ht_automaton_status(a, NULL));
     ht_automaton_free(a);
     return 0;
 }

@@ -1,12 +1,11 @@
 /* A request as a client may send it: head, then body, up to what follows them. However the bytes are split, the same comes of it; and what is
  * accepted has the properties that its readers rely on. The first byte says how they are split. */
+#include "fuzz.h"
 #include "http/body.h"
 #include "http/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LIMIT = 4096 };
 
@@ -17,10 +16,6 @@ typedef struct request {
     bool has_head;
     size_t used;
 } request;
-
-static void check(bool good) {
-    if (!good) abort();
-}
 
 static void take(request *r, const char *bytes, size_t n) {
     for (size_t at = 0; at < n && r->progress == HTTP_MORE;) {

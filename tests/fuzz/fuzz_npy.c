@@ -1,9 +1,8 @@
 /* The header of .npy files: whatever parses lies inside the file. */
 #include "formats/npy_header.h"
+#include "fuzz.h"
 
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_npy_header h;

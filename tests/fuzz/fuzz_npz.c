@@ -3,8 +3,6 @@
 #include "formats/npy_header.h"
 #include "formats/zip.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static void read_whole(const ht_zip *z, size_t i) {
     const ht_zip_entry *e = &z->entries[i];
     unsigned char piece[4096];

@@ -1,15 +1,10 @@
 /* What `hearth pull` reads from a hub and a user: a listing, a name, an index of shards, and the head of an answer, with NUL between them.
  * No path leaves its directory, and what is chosen is in the listing. */
+#include "fuzz.h"
 #include "pull_hub.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool good) {
-    if (!good) abort();
-}
 
 /* The bytes up to the next NUL, as a string of their own. */
 static char *next(const uint8_t **data, size_t *size) {

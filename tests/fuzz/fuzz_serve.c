@@ -1,5 +1,6 @@
 /* Bodies of requests to the server, all of it but the sockets between: the first byte chooses the endpoint, the rest is the body. Whatever it is, there is
  * an answer, which is JSON or a stream, and no failure of the server's own (500). The model is tiny, and its answers are cut short. */
+#include "fuzz.h"
 #include "serve/call.h"
 
 #include <errno.h>
@@ -12,16 +13,10 @@
 #include <unistd.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static char address[64];
 static serve_server *server;
 static const serve_route *route[256];
 static size_t n_routes;
-
-static void check(bool good) {
-    if (!good) abort();
-}
 
 /* What takes time is computing, which other tests are for: answers end where no request says so, for few tokens remain, and the ends of
  * answers are likelier than a random model has them. */

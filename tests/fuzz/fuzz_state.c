@@ -9,16 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { KINDS = 2, HELD = 3 };
 
 static ht_model *models[KINDS];
 static char *origin[KINDS];
-
-static void check(int promise) {
-    if (!promise) abort();
-}
 
 static ht_session *new_session(int kind) {
     ht_session *s;

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char talk[] =
         "[{\"role\":\"user\",\"content\":\" \\u00fc<b> \",\"tool_calls\":[{\"id\":1.5,\"n\":null}]},"
@@ -21,27 +19,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_chat_template *t;
     ht_error err = {0};
     ht_status status = ht_chat_template_parse((const char *)data, n, "fuzzed", &t, &err);
-    tokens_check(!status == (t != NULL));
-    if (status) {
-        tokens_check(err.status == status && err.message[0]);
-        return 0;
-    }
+    if (refused(status, &err, t)) return 0;
     char *text;
     size_t text_n, n_runs, end = 0;
     ht_text_run *runs;
     status = ht_chat_template_render_within(t, variables, 2, &limits, &text, &text_n, &runs, &n_runs, &err);
     ht_chat_template_free(t);
-    tokens_check(!status == (text != NULL));
-    if (status) {
-        tokens_check(err.status == status && err.message[0]);
-        return 0;
-    }
-    tokens_check(ht_utf8_valid(text, text_n));
+    if (refused(status, &err, text)) return 0;
+    check(ht_utf8_valid(text, text_n));
     for (size_t i = 0; i < n_runs; i++) {
-        tokens_check(runs[i].end > end && (!i || runs[i].input != runs[i - 1].input));
+        check(runs[i].end > end && (!i || runs[i].input != runs[i - 1].input));
         end = runs[i].end;
     }
-    tokens_check(end == text_n);
+    check(end == text_n);
     free(runs);
     free(text);
     return 0;

@@ -2,8 +2,6 @@
  * is the file, up to a NUL, and after it a tokenizer_config.json. */
 #include "tokens.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     const char *json = (const char *)data + 1, *nul = memchr(json, '\0', size - 1);

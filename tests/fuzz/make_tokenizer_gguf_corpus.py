@@ -35,7 +35,7 @@ def described(name, model, pre, settings, tokens, types="", scores=b"", merges=(
     put("fuzz_tokenizer_gguf", name, b"\1" + b"\0".join(parts))
 
 
-rows = re.findall(r'\.names = "([^"]*)"', (source / "tokenizer" / "load_gguf.c").read_text())
+rows = re.findall(r'\.names = "([^"]*)"', (source / "tokenizer" / "gguf_stages.c").read_text())
 byte_types = "1" * (len(BYTES) - 3) + "334"
 for row in rows:
     name = row.split()[0]

@@ -7,38 +7,26 @@ the model, and answer as before. llama.cpp (the package llama-cpp-python, and gg
 beside the same matrices with the adapter's product added to them.
 """
 
-import argparse
 import json
-import pathlib
 import struct
-import subprocess
-import tempfile
 
 import numpy as np
 
-HERE = pathlib.Path(__file__).parent
-GOLDEN, TINY = HERE / "adapters", HERE / "tiny"
+import engines
+from engines import TINY, compare, read_gguf, write_gguf
 
 
 def converted(hearth, source, target, to, model=None):
-    subprocess.run([hearth, "adapter", "convert", source, target, "--to", to, "-q", "--force", *(["--model", model] if model else [])],
-                   check=True, stdout=subprocess.DEVNULL)
+    engines.run(hearth, "adapter", "convert", source, target, "--to", to, *(["--model", model] if model else []))
     return target
-
-
-def compare(what, logits, expected, spread, limit=1e-3):
-    difference = np.abs(np.asarray(logits) - expected).max() / spread
-    print(f"{what}: largest difference {difference:.1e} of the spread")
-    return bool(difference < limit)
 
 
 def through(hearth, work, home, other):
     """The golden adapters of a library, each converted to the other format and back: (name, base, adapter, reference)."""
-    for source in sorted(GOLDEN.glob(home + "-*")):
-        base = TINY / json.loads((source / "deltas.json").read_text())["base"]
+    for name_of, base, source in engines.golden_adapters(home):
         reference = json.loads((source / "reference.json").read_text())
         for how, model in ("by names alone", None), ("with the model", base):
-            name = f"{source.name} {how}"
+            name = f"{name_of} {how}"
             there = converted(hearth, source, work / f"{name} there", other, model)
             yield name, base, converted(hearth, there, work / name, home, model), reference
 
@@ -50,37 +38,23 @@ def rows_of(reference):
 
 def check_peft(hearth, work):
     import peft
-    import torch
-    import transformers
 
     good = True
     for name, base, adapter, reference in through(hearth, work, "peft", "mlx"):
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            base, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
-        model = peft.PeftModel.from_pretrained(model, adapter).eval()
+        model = peft.PeftModel.from_pretrained(engines.transformers_model(base), adapter).eval()
         at, expected = rows_of(reference)
-        with torch.no_grad():
-            logits = model(torch.tensor([reference["ids"]])).logits[0].numpy()
-        good &= compare(name, logits[at], expected, reference["std"])
+        good &= compare(name, engines.torch_logits(model, reference["ids"])[at], expected, reference["std"])
     return good
 
 
 def check_mlx(hearth, work):
-    import mlx.core as mx
-    from mlx.utils import tree_map
     from mlx_lm.tuner.utils import load_adapters
-    from mlx_lm.utils import load_model
 
-    mx.set_default_device(mx.cpu)
     good = True
     for name, base, adapter, reference in through(hearth, work, "mlx", "peft"):
-        model, _ = load_model(base)
-        model.update(tree_map(lambda p: p.astype(mx.float32) if mx.issubdtype(p.dtype, mx.floating) else p,
-                              model.parameters()))
-        model = load_adapters(model, str(adapter))
+        model = load_adapters(engines.mlx_model(base), str(adapter))
         at, expected = rows_of(reference)
-        logits = np.array(model(mx.array([reference["ids"]]))[0].astype(mx.float32))
-        good &= compare(name, logits[at], expected, reference["std"])
+        good &= compare(name, engines.mlx_logits(model, reference["ids"])[at], expected, reference["std"])
     return good
 
 
@@ -140,67 +114,29 @@ def random_adapter(weights, architecture, head_dim, experts):
     return tensors, merged
 
 
-def write_gguf(path, reader, architecture, weights):
-    import gguf
-
-    w = gguf.GGUFWriter(path, architecture)
-    for f in reader.fields.values():
-        if not f.name.startswith("GGUF.") and f.name != "general.architecture":
-            items = f.types[-1] if f.types[0] == gguf.GGUFValueType.ARRAY else None
-            w.add_key_value(f.name, f.contents(), f.types[0], sub_type=items)
-    w.add_string("tokenizer.ggml.model", "none")  # tiny checkpoints have no vocabulary
-    if f"{architecture}.vocab_size" not in reader.fields:
-        w.add_uint32(f"{architecture}.vocab_size", weights["token_embd.weight"].shape[0])
-    for name, x in weights.items():
-        w.add_tensor(name, x.astype(np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    return path
+def head_dim_of(reader, weights):
+    architecture = reader.fields["general.architecture"].contents()
+    return weights["blk.0.attn_q.weight"].shape[0] // reader.fields[f"{architecture}.attention.head_count"].contents()
 
 
 def llama_logits(path, adapter=None):
-    import llama_cpp
-
-    model = llama_cpp.Llama(str(path), lora_path=adapter and str(adapter), n_ctx=64, logits_all=True, verbose=False,
-                            type_k=0, type_v=0)
-    model.eval(LLAMA_IDS)
-    return np.array(model.scores[:len(LLAMA_IDS)])
-
-
-def read_gguf(source):
-    """The reader, the architecture, the dequantised weights, and the head size."""
-    import gguf
-
-    reader = gguf.GGUFReader(source)
-    architecture = reader.fields["general.architecture"].contents()
-    weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(tuple(int(n) for n in reversed(t.shape)))
-               .astype(np.float32) for t in reader.tensors}
-    heads = reader.fields[f"{architecture}.attention.head_count"].contents()
-    return reader, architecture, weights, weights["blk.0.attn_q.weight"].shape[0] // heads
+    return engines.llama_logits(path, LLAMA_IDS, lora_path=adapter and str(adapter))
 
 
 def check_llama(hearth, work):
     good = True
     for name, experts in LLAMA.items():
         source = TINY / f"{name}.gguf"
-        reader, architecture, weights, head_dim = read_gguf(source)
-        tensors, merged = random_adapter(weights, architecture, head_dim, experts)
+        reader, architecture, weights = read_gguf(source)
+        tensors, merged = random_adapter(weights, architecture, head_dim_of(reader, weights), experts)
         write_peft(work / name, tensors)
         adapter = converted(hearth, work / name, work / f"{name}.lora.gguf", "gguf", source)
-        base = write_gguf(work / f"{name}.gguf", reader, architecture, weights)
-        expected = llama_logits(write_gguf(work / f"{name}.merged.gguf", reader, architecture, merged))
+        base = write_gguf(work / f"{name}.gguf", reader, weights, bare=True)
+        expected = llama_logits(write_gguf(work / f"{name}.merged.gguf", reader, merged, bare=True))
         moved = np.abs(llama_logits(base) - expected).max() / expected.std()
         good &= moved > 0.5 and compare(f"{name} in llama.cpp", llama_logits(base, adapter), expected, expected.std())
     return good
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("hearth", type=pathlib.Path)
-    parser.add_argument("library", choices=["peft", "mlx", "llama.cpp"])
-    args = parser.parse_args()
-    check = {"peft": check_peft, "mlx": check_mlx, "llama.cpp": check_llama}[args.library]
-    with tempfile.TemporaryDirectory() as folder:
-        raise SystemExit(0 if check(args.hearth, pathlib.Path(folder)) else 1)
+    engines.main({"peft": check_peft, "mlx": check_mlx, "llama.cpp": check_llama})

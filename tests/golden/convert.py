@@ -14,44 +14,22 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+import engines
+from engines import TINY
 
-TINY = pathlib.Path(__file__).parent / "tiny"
 IDS = [1, 5, 9, 20, 7, 30, 2, 11]
 
 
-def hearth_logits(hearth, model, folder):
-    out = folder / "logits.npy"
-    ids = ",".join(map(str, IDS))
-    subprocess.run([hearth, "logits", model, "--ids", ids, "--precision", "reference", "--kv", "f32", "-q", "--force", "--out", out],
-                   check=True, stdout=subprocess.DEVNULL)
-    return np.load(out).reshape(len(IDS), -1)
-
-
 def in_transformers(path):
-    import torch
-    import transformers
-
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
-    with torch.no_grad():
-        return model(torch.tensor([IDS])).logits[0].numpy()
+    return engines.torch_logits(engines.transformers_model(path), IDS)
 
 
 def in_mlx_lm(path):
-    import mlx.core as mx
-    from mlx_lm.utils import load_model
-
-    model, _ = load_model(path)
-    model.set_dtype(mx.float32)
-    return np.array(model(mx.array([IDS])).astype(mx.float32))[0]
+    return engines.mlx_logits(engines.mlx_model(path), IDS)
 
 
 def in_llama_cpp(path):
-    import llama_cpp
-
-    model = llama_cpp.Llama(str(path), n_ctx=64, logits_all=True, verbose=False, n_threads=2)
-    model.eval(IDS)
-    return np.array(model.scores[: len(IDS)])
+    return engines.llama_logits(path, IDS, type_k=None, type_v=None, n_threads=2)
 
 
 ENGINES = {"safetensors": in_transformers, "mlx": in_mlx_lm, "gguf": in_llama_cpp}
@@ -67,7 +45,7 @@ def check(hearth, model, container, folder):
     out, base = folder / ("out.gguf" if container == "gguf" else container), model
     if container == "mlx" and model.is_dir():
         base = folder / "base"
-        subprocess.run([hearth, "convert", model, base, "--to", "safetensors", "-q", "--force"], check=True, stdout=subprocess.DEVNULL)
+        engines.run(hearth, "convert", model, base, "--to", "safetensors")
     done = subprocess.run([hearth, "convert", base, out, "--to", container, "-q", "--force"], capture_output=True, text=True)
     if done.returncode:
         print(f"{model.name} to {container}: {done.stderr.strip()}")
@@ -77,7 +55,7 @@ def check(hearth, model, container, folder):
     except Exception as e:  # noqa: BLE001 - of whatever engine
         print(f"{model.name} to {container}: the engine says {type(e).__name__}: {str(e)[:200]}")
         return False
-    want = hearth_logits(hearth, model, folder)
+    want = engines.hearth_logits(hearth, model, IDS, folder, *engines.REFERENCE).reshape(len(IDS), -1)
     difference = abs(found - want).max() / abs(want).max()
     print(f"{model.name} to {container}: largest difference {difference:.1e} of the largest logit")
     return difference <= MOST[container]

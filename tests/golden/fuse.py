@@ -7,15 +7,14 @@ checkpoints that became floats, beside what Hearth computes with the adapter. ll
 GGUF files, beside the same matrices with the adapter's product added to them.
 """
 
-import argparse
 import json
-import pathlib
-import subprocess
-import tempfile
 
 import numpy as np
 
-from adapters import GOLDEN, LLAMA, TINY, compare, llama_logits, random_adapter, rows_of, write_gguf, write_peft
+import engines
+from adapters import LLAMA, head_dim_of, llama_logits, random_adapter, rows_of, write_peft
+from engines import (REFERENCE, TINY, compare, mlx_logits, mlx_model, read_gguf, torch_logits, transformers_model,
+                     write_gguf)
 
 IDS = [7 * i % 40 for i in range(24)]
 # Quantised in ways that safetensors have, with projections of which adapters change q, v and down.
@@ -25,31 +24,17 @@ QUANTIZED = ["llama-fp8-blocks", "llama-fp8-whole", "llama-compressed-fp8-channe
 
 
 def fused(hearth, base, adapter, out, *options):
-    subprocess.run([hearth, "fuse", base, "--adapter", adapter, out, "-q", "--force", *options], check=True, stdout=subprocess.DEVNULL)
+    engines.run(hearth, "fuse", base, "--adapter", adapter, out, *options)
     return out
 
 
 def golden(library):
     """The golden adapters of a library: (name, base, adapter, reference)."""
-    for adapter in sorted(GOLDEN.glob(library + "-*")):
-        base = TINY / json.loads((adapter / "deltas.json").read_text())["base"]
-        yield adapter.name, base, adapter, json.loads((adapter / "reference.json").read_text())
+    for name, base, adapter in engines.golden_adapters(library):
+        yield name, base, adapter, json.loads((adapter / "reference.json").read_text())
 
 
 # ---- transformers ----
-
-
-def transformers_logits(path, ids):
-    import torch
-    import transformers
-
-    model, told = transformers.AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
-    for what in "missing_keys", "unexpected_keys", "mismatched_keys":
-        if told[what]:
-            raise SystemExit(f"{path.name}: {what}: {told[what]}")
-    with torch.no_grad():
-        return model.eval()(torch.tensor([ids])).logits[0].numpy()
 
 
 def adapter_of(base, folder):
@@ -67,10 +52,7 @@ def adapter_of(base, folder):
 
 
 def hearth_logits(hearth, base, work, *options):
-    out = work / "logits.npy"
-    subprocess.run([hearth, "logits", base, "--ids", ",".join(map(str, IDS)), "--out", out, "--force", "--precision", "reference", "--kv",
-                    "f32", "-q", *options], check=True, stdout=subprocess.DEVNULL)
-    return np.load(out)
+    return engines.hearth_logits(hearth, base, IDS, work, *REFERENCE, *options)
 
 
 def check_transformers(hearth, work):
@@ -78,28 +60,17 @@ def check_transformers(hearth, work):
     for name, base, adapter, reference in golden("peft"):
         path = fused(hearth, base, adapter, work / name, "--dtype", "f32")
         at, expected = rows_of(reference)
-        good &= compare(name, transformers_logits(path, reference["ids"])[at], expected, reference["std"])
+        good &= compare(name, torch_logits(transformers_model(path), reference["ids"])[at], expected, reference["std"])
     for name in QUANTIZED:
         adapter = adapter_of(TINY / name, work / f"{name} adapter")
         expected = hearth_logits(hearth, TINY / name, work, "--adapter", adapter)
         moved = np.abs(hearth_logits(hearth, TINY / name, work) - expected).max() / expected.std()
         path = fused(hearth, TINY / name, adapter, work / name, "--dtype", "f32")
-        good &= moved > 0.1 and compare(name, transformers_logits(path, IDS), expected, expected.std())
+        good &= moved > 0.1 and compare(name, torch_logits(transformers_model(path), IDS), expected, expected.std())
     return good
 
 
 # ---- mlx-lm ----
-
-
-def mlx_logits(path, ids):
-    import mlx.core as mx
-    from mlx.utils import tree_map
-    from mlx_lm.utils import load_model
-
-    mx.set_default_device(mx.cpu)
-    model, _ = load_model(path)
-    model.update(tree_map(lambda p: p.astype(mx.float32) if mx.issubdtype(p.dtype, mx.floating) else p, model.parameters()))
-    return np.array(model(mx.array([ids]))[0].astype(mx.float32))
 
 
 def check_mlx(hearth, work):
@@ -108,11 +79,12 @@ def check_mlx(hearth, work):
         at, expected = rows_of(reference)
         for what, options in ("floats and groups", []), ("all floats", ["--dense"]):
             path = fused(hearth, base, adapter, work / f"{name} {what}", "--dtype", "f32", *options)
-            good &= compare(f"{name} as {what}", mlx_logits(path, reference["ids"])[at], expected, reference["std"])
+            logits = mlx_logits(mlx_model(path), reference["ids"])
+            good &= compare(f"{name} as {what}", logits[at], expected, reference["std"])
         for how in ("8:32", "3:32") if "quantization" in json.loads((base / "config.json").read_text()) else ():
             path = fused(hearth, base, adapter, work / f"{name} {how}", "--quantize", how)  # which loses some of the change
             logits = hearth_logits(hearth, path, work)
-            good &= compare(f"{name} in groups, {how}", mlx_logits(path, IDS), logits, logits.std())
+            good &= compare(f"{name} in groups, {how}", mlx_logits(mlx_model(path), IDS), logits, logits.std())
     return good
 
 
@@ -120,34 +92,20 @@ def check_mlx(hearth, work):
 
 
 def check_llama(hearth, work):
-    import gguf
-
     good = True
     for name, experts in LLAMA.items():
-        reader = gguf.GGUFReader(TINY / f"{name}.gguf")
-        architecture = reader.fields["general.architecture"].contents()
-        weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(tuple(int(n) for n in reversed(t.shape)))
-                   .astype(np.float32) for t in reader.tensors}
-        head_dim = weights["blk.0.attn_q.weight"].shape[0] // reader.fields[f"{architecture}.attention.head_count"].contents()
-        tensors, merged = random_adapter(weights, architecture, head_dim, experts)
+        reader, architecture, weights = read_gguf(TINY / f"{name}.gguf")
+        tensors, merged = random_adapter(weights, architecture, head_dim_of(reader, weights), experts)
         write_peft(work / name, tensors)
-        base = write_gguf(work / f"{name}.gguf", reader, architecture, weights)
-        expected = llama_logits(write_gguf(work / f"{name}.merged.gguf", reader, architecture, merged))
+        base = write_gguf(work / f"{name}.gguf", reader, weights, bare=True)
+        expected = llama_logits(write_gguf(work / f"{name}.merged.gguf", reader, merged, bare=True))
         moved = np.abs(llama_logits(base) - expected).max() / expected.std()
         path = fused(hearth, base, work / name, work / f"{name}.fused.gguf", "--dtype", "f32")
         good &= moved > 0.5 and compare(f"{name} in llama.cpp", llama_logits(path), expected, expected.std())
         kept = fused(hearth, TINY / f"{name}.gguf", work / name, work / f"{name}.kept.gguf", "--dtype", "f32")
-        for t in gguf.GGUFReader(kept).tensors:
-            x = gguf.quants.dequantize(t.data, t.tensor_type).reshape(merged[t.name].shape)
-            good &= bool(np.abs(x - merged[t.name]).max() < 1e-5)
+        good &= all(np.abs(x - merged[key]).max() < 1e-5 for key, x in read_gguf(kept)[2].items())
     return good
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("hearth", type=pathlib.Path)
-    parser.add_argument("library", choices=["transformers", "mlx", "llama.cpp"])
-    args = parser.parse_args()
-    check = {"transformers": check_transformers, "mlx": check_mlx, "llama.cpp": check_llama}[args.library]
-    with tempfile.TemporaryDirectory() as folder:
-        raise SystemExit(0 if check(args.hearth, pathlib.Path(folder)) else 1)
+    engines.main({"transformers": check_transformers, "mlx": check_mlx, "llama.cpp": check_llama})

@@ -18,6 +18,8 @@ import sys
 
 import numpy as np
 
+import engines
+
 WINDOW = 512
 SETTINGS = (("high", "f16"), ("high", "f32"), ("high", "bf16"), ("high", "q8"), ("fast", "f16"))  # precision and cache
 MODELS = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b")
@@ -55,7 +57,7 @@ def divergences(exact, other):
 
 class Hearth:
     def __init__(self, command, model, work):
-        self.command, self.model, self.file = command, model, work / "hearth-kl.npy"
+        self.command, self.model, self.work = command, model, work
 
     def tokenize(self, text):
         run = subprocess.run([self.command, "tokenize", self.model, "--add-special"], input=text.encode(),
@@ -63,41 +65,17 @@ class Hearth:
         return [int(i) for i in run.stdout.split()]
 
     def logits(self, ids, *options):
-        subprocess.run([self.command, "logits", self.model, "--ids", ",".join(map(str, ids)), "--out", self.file, "--force", "--quiet",
-                        *options], check=True)
-        values = np.load(self.file)
-        self.file.unlink()
-        return values
+        return engines.hearth_logits(self.command, self.model, ids, self.work, *options)
 
     def windows(self, windows, settings):
         """For each of the settings, the divergences of every window."""
         found = {setting: [] for setting in settings}
         for ids in windows:
-            exact = self.logits(ids, "--precision", "reference", "--kv", "f32")
+            exact = self.logits(ids, *engines.REFERENCE)
             for precision, kv in settings:
                 other = self.logits(ids, "--precision", precision, "--kv", kv)
                 found[precision, kv].append(divergences(exact, other))
         return found
-
-
-def dequantised(path, out):
-    """The same file with every tensor in float32."""
-    import gguf
-
-    reader = gguf.GGUFReader(path)
-    w = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents())
-    for key, field in reader.fields.items():
-        if key.startswith("GGUF.") or key == "general.architecture":
-            continue
-        kind = field.types[0]
-        w.add_key_value(key, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
-    for t in reader.tensors:
-        shape = [int(d) for d in reversed(t.shape)]
-        w.add_tensor(t.name, gguf.quants.dequantize(t.data, t.tensor_type).reshape(shape).astype(np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
 
 
 class LlamaCpp:
@@ -115,7 +93,8 @@ class LlamaCpp:
 
 def llama_cpp_windows(path, windows, work):
     whole = work / "dequantised.gguf"
-    dequantised(path, whole)
+    reader, _, weights = engines.read_gguf(path)
+    engines.write_gguf(whole, reader, weights)
     try:
         exact, quantised = LlamaCpp(whole, kv=0), LlamaCpp(path)
         for ids in windows:

@@ -14,7 +14,6 @@ Needs mlx-lm, torch, transformers, gguf.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -22,6 +21,7 @@ import mlx.core as mx
 import numpy as np
 import torch
 
+import engines
 import kl
 import make_mlx
 import make_real
@@ -43,15 +43,12 @@ def convert(path, out, bits, group):
 
 def of_hearth(hearth, model, ids, *options):
     with tempfile.TemporaryDirectory() as scratch:
-        out = pathlib.Path(scratch) / "logits.npy"
-        subprocess.run([hearth, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--force", "--quiet", *options],
-                       check=True)
-        return np.load(out)
+        return engines.hearth_logits(hearth, model, ids, scratch, *options)
 
 
 def compare(hearth, model, ids):
     expected = make_mlx.logits_of(make_mlx.load_f32(model), ids)
-    reference = of_hearth(hearth, model, ids, "--precision", "reference", "--kv", "f32")
+    reference = of_hearth(hearth, model, ids, *engines.REFERENCE)
     fast = of_hearth(hearth, model, ids)
     largest = np.abs(reference - expected).max() / expected.std()
     return largest, kl.divergences(expected, fast).mean(), (fast.argmax(-1) == expected.argmax(-1)).mean()

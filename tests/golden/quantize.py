@@ -12,18 +12,16 @@ mlx-lm loads directories of every number of bits and group, made of floats, of f
 groups; both compute in f32, and differ by less than 2e-5. All are parts of the logits' spread.
 """
 
-import argparse
 import json
 import logging
 import pathlib
-import subprocess
 import sys
-import tempfile
 
 import numpy as np
 
+import engines
 import fuse
-from adapters import TINY, compare, write_gguf
+from engines import REFERENCE, TINY, compare, read_gguf, write_gguf
 
 TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S",
          "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "BF16", "F16", "F32"]
@@ -33,28 +31,19 @@ DTYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 
 
 def quantized(hearth, base, out, to, *options):
-    subprocess.run([hearth, "quantize", base, out, "--to", to, "-q", "--force", *options], check=True, stdout=subprocess.DEVNULL)
+    engines.run(hearth, "quantize", base, out, "--to", to, *options)
     return out
 
 
 def reference_logits(hearth, path, work):
-    out = work / "logits.npy"
-    subprocess.run([hearth, "logits", path, "--ids", ",".join(map(str, IDS)), "--out", out, "--force", "--precision", "reference", "--kv",
-                    "f32", "-q"], check=True, stdout=subprocess.DEVNULL)
-    return np.load(out)
+    return engines.hearth_logits(hearth, path, IDS, work, *REFERENCE)
 
 
 # ---- llama.cpp ----
 
 
 def llama_logits(path):
-    import llama_cpp
-
-    model = llama_cpp.Llama(str(path), n_ctx=64, logits_all=True, verbose=False, type_k=0, type_v=0, n_threads=1)
-    model.eval(IDS)
-    logits = np.array(model.scores[:len(IDS)])
-    model.close()
-    return logits
+    return engines.llama_logits(path, IDS, n_threads=1)
 
 
 def file_types():
@@ -98,12 +87,8 @@ def random_model(path):
 
 def as_f32(path, out):
     """The file with the values of its weights by the gguf package."""
-    import gguf
-
-    reader = gguf.GGUFReader(path)
-    weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(tuple(int(n) for n in reversed(t.shape)))
-               for t in reader.tensors}
-    return write_gguf(out, reader, "llama", weights)
+    reader, _, weights = read_gguf(path)
+    return write_gguf(out, reader, weights, bare=True)
 
 
 def check_type(hearth, base, work, to, values_too):
@@ -142,31 +127,24 @@ def check_llama(hearth, work, model):
 # ---- mlx-lm ----
 
 
-def check_mlx(hearth, work, _):
+def check_mlx(hearth, work, model):
     good = True
     for name in "llama-mlx8-f16", "qwen3-mlx5-f32", "gemma3-mlx6-bf16", "qwen3-moe-mlx4-bf16":
         floats = quantized(hearth, TINY / name, work / f"{name} floats", "f32")
         bases = {"of floats": floats, "of groups": TINY / name}
         if "moe" in name:
             apart = bases["of experts apart"] = work / f"{name} apart"
-            subprocess.run([hearth, "convert", TINY / name, apart, "--to", "safetensors", "--dtype", "f32", "-q", "--force"], check=True,
-                           stdout=subprocess.DEVNULL)
+            engines.run(hearth, "convert", TINY / name, apart, "--to", "safetensors", "--dtype", "f32")
         for how, base in bases.items():
             for to in GROUPS + list(DTYPES):
                 out = quantized(hearth, base, work / "out", to)
                 logits = fuse.hearth_logits(hearth, out, work)
-                good &= compare(f"{name}, {to} {how}", fuse.mlx_logits(out, fuse.IDS), logits, logits.std(), 2e-5)
+                found = engines.mlx_logits(engines.mlx_model(out), fuse.IDS)
+                good &= compare(f"{name}, {to} {how}", found, logits, logits.std(), 2e-5)
                 dtype = json.loads((out / "config.json").read_text())["dtype"]
                 good &= to not in DTYPES or dtype == DTYPES[to]
     return good
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("hearth", type=pathlib.Path)
-    parser.add_argument("library", choices=["llama.cpp", "mlx"])
-    parser.add_argument("model", type=pathlib.Path, nargs="?")
-    args = parser.parse_args()
-    check = {"llama.cpp": check_llama, "mlx": check_mlx}[args.library]
-    with tempfile.TemporaryDirectory() as folder:
-        raise SystemExit(0 if check(args.hearth, pathlib.Path(folder), args.model) else 1)
+    engines.main({"llama.cpp": check_llama, "mlx": check_mlx}, after=["model"])

@@ -7,7 +7,6 @@ Finds what the committed checkpoints do not hold: sizes nobody thought of. Needs
 
 import argparse
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -18,6 +17,7 @@ from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3F
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
+import engines
 import make_tiny
 import reference
 
@@ -112,11 +112,9 @@ def check(hearth, rng, number, directory):
     text = config.get_text_config()
     ids = rng.integers(0, text.vocab_size, int(rng.integers(1, 600))).tolist()
     expected = reference.logits_of(model, ids)
-    out = directory / "logits.npy"
     chunk = int(rng.choice([1, 7, 64, 512])) if len(ids) < 200 else 64
-    subprocess.run([hearth, "logits", directory, "--ids", ",".join(map(str, ids)), "--out", out, "--force", "--precision", "reference",
-                    "--kv", "f32", "--chunk", str(chunk), "--quiet"], check=True)
-    difference = np.abs(np.load(out) - expected).max() / expected.std()
+    logits = engines.hearth_logits(hearth, directory, ids, directory, *engines.REFERENCE, "--chunk", str(chunk))
+    difference = np.abs(logits - expected).max() / expected.std()
     sizes = text.to_dict()
     print(f"{number:3} {config.model_type:12} {dtype:4} layers {text.num_hidden_layers} hidden {text.hidden_size:3} "
           f"heads {text.num_attention_heads}/{sizes['num_key_value_heads']} head_dim {sizes.get('head_dim', '-')} "

@@ -7,16 +7,15 @@ Training begins from the golden adapters (make_adapters.py), on tiny checkpoints
 from train_steps.c.
 """
 
-import argparse
 import json
-import pathlib
 import subprocess
-import tempfile
 
 import numpy as np
 
 import adapters
-from adapters import GOLDEN, TINY, compare, converted
+import engines
+from adapters import converted
+from engines import REFERENCE, TINY, compare, golden_adapters, mlx_model
 
 STEPS, LEARNING_RATE, LEAST_MOVED = 10, 1e-2, 0.2
 IDS = [5 * i % 53 for i in range(24)]
@@ -35,10 +34,7 @@ def trained_here(program, model, adapter, work):
 
 
 def hearth_logits(hearth, model, ids, work, adapter=None):
-    out = work / "logits.npy"
-    subprocess.run([hearth, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--force", "--precision", "reference",
-                    "--kv", "f32", "-q", *(["--adapter", adapter] if adapter else [])], check=True)
-    return np.load(out)
+    return engines.hearth_logits(hearth, model, ids, work, *REFERENCE, *(["--adapter", adapter] if adapter else []))
 
 
 def agree(what, got, expected, base):
@@ -48,20 +44,11 @@ def agree(what, got, expected, base):
     return compare(what, got, expected, expected.std())
 
 
-def goldens(home):
-    """The golden adapters of a library: name, base, folder."""
-    for source in sorted(GOLDEN.glob(home + "-*")):
-        yield source.name, TINY / json.loads((source / "deltas.json").read_text())["base"], source
-
-
 # ---- PEFT ----
 
 
 def peft_logits(model):
-    import torch
-
-    with torch.no_grad():
-        return model(torch.tensor([IDS]), use_cache=False).logits[0].numpy()
+    return engines.torch_logits(model, IDS)
 
 
 def trained_by_peft(model):
@@ -81,7 +68,7 @@ def check_peft(hearth, program, work):
     from make_adapters import PEFT, RANK
 
     good = True
-    for name, base, source in goldens("peft"):
+    for name, base, source in golden_adapters("peft"):
         plain = hearth_logits(hearth, base, IDS, work)
         here = trained_here(program, base, source, work / name)
         model = peft.PeftModel.from_pretrained(make_train.load(base), here).eval()
@@ -97,22 +84,8 @@ def check_peft(hearth, program, work):
 # ---- mlx-lm ----
 
 
-def mlx_model(base):
-    """In float32."""
-    import mlx.core as mx
-    from mlx.utils import tree_map
-    from mlx_lm.utils import load_model
-
-    mx.set_default_device(mx.cpu)
-    model, _ = load_model(base)
-    model.update(tree_map(lambda p: p.astype(mx.float32) if mx.issubdtype(p.dtype, mx.floating) else p, model.parameters()))
-    return model
-
-
 def mlx_logits(model):
-    import mlx.core as mx
-
-    return np.array(model(mx.array([IDS]))[0].astype(mx.float32))
+    return engines.mlx_logits(model, IDS)
 
 
 def trained_by_mlx(base, keys, folder):
@@ -146,7 +119,7 @@ def check_mlx(hearth, program, work):
     from mlx_lm.tuner.utils import load_adapters
 
     good = True
-    for name, base, source in goldens("mlx"):
+    for name, base, source in golden_adapters("mlx"):
         plain = hearth_logits(hearth, base, IDS, work)
         here = trained_here(program, base, source, work / name)
         there = converted(hearth, here, work / name / "there", "mlx", base)
@@ -167,12 +140,12 @@ def check_llama(hearth, program, work):
         if name.startswith("gemma4"):  # of which llama.cpp computes other logits than transformers without an adapter, too
             continue
         source = TINY / f"{name}.gguf"
-        reader, architecture, weights, head_dim = adapters.read_gguf(source)
-        tensors, _ = adapters.random_adapter(weights, architecture, head_dim, experts)
+        reader, architecture, weights = engines.read_gguf(source)
+        tensors, _ = adapters.random_adapter(weights, architecture, adapters.head_dim_of(reader, weights), experts)
         adapters.write_peft(work / f"{name} first", tensors)
         here = trained_here(program, source, work / f"{name} first", work / name)
         there = converted(hearth, here, work / f"{name}.lora.gguf", "gguf", source)
-        base = adapters.write_gguf(work / f"{name}.gguf", reader, architecture, weights)
+        base = engines.write_gguf(work / f"{name}.gguf", reader, weights, bare=True)
         ids = adapters.LLAMA_IDS
         good &= agree(f"{name}, trained by Hearth, in llama.cpp", adapters.llama_logits(base, there),
                       hearth_logits(hearth, source, ids, work, here), hearth_logits(hearth, source, ids, work))
@@ -180,11 +153,4 @@ def check_llama(hearth, program, work):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("hearth", type=pathlib.Path)
-    parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("library", choices=["peft", "mlx", "llama.cpp"])
-    args = parser.parse_args()
-    check = {"peft": check_peft, "mlx": check_mlx, "llama.cpp": check_llama}[args.library]
-    with tempfile.TemporaryDirectory() as folder:
-        raise SystemExit(0 if check(args.hearth, args.program, pathlib.Path(folder)) else 1)
+    engines.main({"peft": check_peft, "mlx": check_mlx, "llama.cpp": check_llama}, before=["program"])

@@ -32,8 +32,8 @@ static inline void assert_error(ht_status found, const ht_error *err, ht_status 
 #define assert_fails(expected, text, function, ...)                                                                    \
     do {                                                                                                               \
         ht_error failure = {0};                                                                                        \
-        const ht_status found = function(__VA_ARGS__, &failure);                                                       \
-        assert_error(found, &failure, expected, text);                                                                 \
+        const ht_status failed_with = function(__VA_ARGS__, &failure);                                                 \
+        assert_error(failed_with, &failure, expected, text);                                                           \
     } while (0)
 
 /* In builds where everything takes many times as long, tests of many combinations run fewer. */

@@ -7,22 +7,19 @@
 
 ht_tokenizer *tokenizer_load(const char *path) {
     ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_load, path, &t);
     return t;
 }
 
 ht_tokenizer *tokenizer_of(const char *json) {
     ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_from_json, json, strlen(json), NULL, 0, &t);
     return t;
 }
 
 int32_t *tokenizer_ids(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, size_t *n_ids) {
     int32_t *ids;
-    ht_error err = {0};
-    if (ht_tokenizer_encode(t, text, n, flags, &ids, n_ids, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_encode, t, text, n, flags, &ids, n_ids);
     return ids;
 }
 

@@ -7,11 +7,10 @@
 #include <string.h>
 
 static void expect_values(ht_scope *s, ht_array *a, const float *want, int64_t n) {
-    ht_error err = {0};
     assert_non_null(a);
     assert_int_equal(ht_array_size(a), n);
     float *got = malloc((size_t)(n + 1) * sizeof *got);
-    assert_int_equal(ht_array_read(s, a, got, (size_t)n * sizeof *got, &err), HT_OK);
+    assert_works(ht_array_read, s, a, got, (size_t)n * sizeof *got);
     for (int64_t i = 0; i < n; i++) assert_float_equal(got[i], want[i], 0);
     free(got);
 }
@@ -27,13 +26,12 @@ SCOPE_TEST(nothing_is_computed_before_a_read) {
 }
 
 SCOPE_TEST(views_share_memory) {
-    ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
-    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &x, 1);
     size_t before = ht_memory_get(test_device()).active_bytes;
     ht_array *t = ht_transpose(s, x, (int[]){2, 0, 1});                                               /* [4, 2, 3] */
     ht_array *c = ht_slice(s, t, (int64_t[]){3, 0, 0}, (int64_t[]){-1, 2, 3}, (int64_t[]){-2, 1, 2}); /* [2, 2, 2] */
-    assert_int_equal(ht_array_eval(s, (ht_array *[]){t, c}, 2, &err), HT_OK);
+    assert_works(ht_array_eval, s, (ht_array *[]){t, c}, 2);
     assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
     expect_values(s, c, (float[]){3, 11, 15, 23, 1, 9, 13, 21}, 8);
     ht_array *r = ht_reshape(s, c, (int64_t[]){4, -1}, 2);
@@ -66,12 +64,11 @@ SCOPE_TEST(reshape_keeps_what_strides_allow) {
 }
 
 UNIT_TEST(a_retained_array_outlives_its_scope) {
-    ht_error err = {0};
     size_t before = ht_memory_get(test_device()).active_bytes;
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_arange(s, 0, 1000, 1, HT_F32);
     ht_array *kept = ht_array_retain(ht_square(s, x));
-    assert_int_equal(ht_array_detach(s, kept, &err), HT_OK);
+    assert_works(ht_array_detach, s, kept);
     ht_scope_free(s);
     ht_scope *other = ht_scope_new(test_stream);
     ht_array *sum = ht_sum(other, kept, (int[]){-1}, 1, false);
@@ -131,25 +128,22 @@ SCOPE_TEST(what_a_failed_update_was_given_is_not_read_again) {
 }
 
 SCOPE_TEST(a_memory_limit_is_an_error_that_leaves_everything_usable) {
-    ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 1 << 20, 1, HT_F32), *y = ht_add(s, x, ht_square(s, x));
     size_t old = ht_memory_set_limit(test_device(), ht_memory_get(test_device()).active_bytes + (1 << 20));
-    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
-    assert_non_null(strstr(err.message, "memory limit"));
+    assert_fails(HT_ERR_MEMORY, "memory limit", ht_array_eval, s, &y, 1);
     ht_memory_set_limit(test_device(), old);
     ht_array *z = ht_arange(s, 0, 1 << 20, 1, HT_F32);
-    assert_int_equal(ht_array_eval(s, &z, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &z, 1);
 }
 
 /* A chain of elementwise operations runs in one buffer. */
 SCOPE_TEST(chains_are_computed_in_place) {
-    ht_error err = {0};
     const int64_t n = 1 << 20;
     ht_array *x = ht_linspace(s, 0, 1e-6 * (double)(n - 1), n, HT_F32);
     for (int i = 0; i < 50; i++) x = ht_square(s, ht_negative(s, x));
     size_t before = ht_memory_get(test_device()).active_bytes;
     ht_memory_reset_peak(test_device());
-    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &x, 1);
     assert_true(ht_memory_get(test_device()).peak_bytes - before <= (size_t)n * 4 + 4096);
 }
 

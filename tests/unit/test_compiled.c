@@ -43,11 +43,10 @@ typedef struct setting {
 
 static setting new_setting(int (*call)(ht_scope *, ht_array *const *, int, ht_array **, int, void *), setting *at) {
     setting t = {.outer = ht_scope_new(test_stream)};
-    ht_error err;
     t.half = ht_scale(t.outer, ht_ones(t.outer, HT_F32, NULL, 0), 0.5f);
     t.direct = (ht_function){call, &at->half};
     at->half = t.half;
-    assert_int_equal(ht_compile(&t.direct, NULL, &t.compiled, &err), HT_OK);
+    assert_works(ht_compile, &t.direct, NULL, &t.compiled);
     return t;
 }
 static void end_setting(setting *t) {
@@ -92,12 +91,11 @@ UNIT_TEST(what_was_given_back_is_computed_again) {
     for (int round = 0; round < 2; round++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *in[2], *got[N_OUT], *want[N_OUT];
-        ht_error err;
         arguments(s, 6, 0.7f, in);
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
         t.direct.call(s, in, 2, want, N_OUT, t.direct.user);
         ht_array *after = ht_square(s, got[0]);
-        assert_int_equal(ht_array_eval(s, &after, 1, &err), HT_OK);
+        assert_works(ht_array_eval, s, &after, 1);
         assert_false(ht_array_is_evaluated(got[0])); /* only needed on the way */
         expect_equal(s, got[4], want[4]);
         expect_equal(s, got[0], want[0]);
@@ -111,10 +109,9 @@ UNIT_TEST(calls_form_chains) {
     setting t = new_setting(mixed, &t);
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *in[2], *got[N_OUT], *want[N_OUT];
-    ht_error err;
     arguments(s, 32, 0.7f, in);
     in[1] = ht_contiguous(s, in[1]); /* which every call would copy */
-    assert_int_equal(ht_array_eval(s, in, 2, &err), HT_OK);
+    assert_works(ht_array_eval, s, in, 2);
     ht_array *a[2] = {in[0], in[1]}, *b[2] = {in[0], in[1]};
     for (int i = 0; i < 100; i++) {
         assert_int_equal(ht_compiled_call(s, t.compiled, a, 2, got, N_OUT), N_OUT);
@@ -122,7 +119,7 @@ UNIT_TEST(calls_form_chains) {
     }
     ht_memory_reset_peak(test_device());
     const size_t before = ht_memory_get(test_device()).active_bytes;
-    assert_int_equal(ht_array_eval(s, &got[0], 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &got[0], 1);
     assert_true(ht_memory_get(test_device()).peak_bytes - before <
                 20 * 32 * 32 * sizeof(float)); /* not all of the results at once */
     for (int i = 0; i < 100; i++) {
@@ -139,12 +136,11 @@ UNIT_TEST(evaluation_may_be_asynchronous) {
     for (int round = 0; round < 4; round++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *in[2], *got[N_OUT], *want[N_OUT];
-        ht_error err;
         arguments(s, 9, 0.2f, in);
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
         t.direct.call(s, in, 2, want, N_OUT, t.direct.user);
-        assert_int_equal(ht_array_eval_async(s, got + round, 2, &err), HT_OK);
-        if (round % 2) assert_int_equal(ht_array_wait(s, got[round], &err), HT_OK);
+        assert_works(ht_array_eval_async, s, got + round, 2);
+        if (round % 2) assert_works(ht_array_wait, s, got[round]);
         for (int i = 0; i < N_OUT; i++) expect_equal(s, got[i], want[i]);
         ht_scope_free(s);
     }
@@ -164,8 +160,7 @@ UNIT_TEST(memory_that_runs_out_is_an_error_and_no_more) {
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
         ht_memory_set_limit(test_device(), ht_memory_get(test_device()).active_bytes +
                                                (size_t)(round + 1) * 300 * 300 * sizeof(float) + 1000);
-        assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY);
-        assert_non_null(strstr(err.message, "the memory limit is"));
+        assert_fails(HT_ERR_MEMORY, "the memory limit is", ht_array_eval, s, got, N_OUT);
         ht_memory_set_limit(test_device(), 0);
         assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY); /* what failed stays so */
     }
@@ -230,13 +225,12 @@ static void *call_often(void *arg) {
 
 UNIT_TEST(threads_share_a_compiled_function) {
     setting t = new_setting(mixed, &t);
-    ht_error err;
     ht_array *half = t.half;
-    assert_int_equal(ht_array_eval(t.outer, &half, 1, &err), HT_OK);
+    assert_works(ht_array_eval, t.outer, &half, 1);
     caller c[2] = {{&t, NULL, false}, {&t, NULL, false}};
     pthread_t thread[2];
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(ht_stream_new(ht_stream_device(test_stream), &c[i].stream, &err), HT_OK);
+        assert_works(ht_stream_new, ht_stream_device(test_stream), &c[i].stream);
         assert_int_equal(pthread_create(&thread[i], NULL, call_often, &c[i]), 0);
     }
     for (int i = 0; i < 2; i++) {
@@ -250,16 +244,15 @@ UNIT_TEST(threads_share_a_compiled_function) {
 UNIT_TEST(devices_have_their_own_kernels) {
     if (test_is_late()) skip(); /* each has its own memory, too */
     setting t = new_setting(mixed, &t);
-    ht_error err;
     ht_array *half = t.half;
-    assert_int_equal(ht_array_eval(t.outer, &half, 1, &err), HT_OK);
+    assert_works(ht_array_eval, t.outer, &half, 1);
     for (int i = 0; i < 2; i++) { /* the second on another device than the list was made for */
         ht_device *device;
         caller c = {&t, NULL, false};
         const ht_device_options options =
             OPTIONS(ht_device_options, with.n_threads = 1, with.instruction_set = i ? "reference" : NULL);
-        assert_int_equal(ht_device_open("cpu", &options, &device, &err), HT_OK);
-        assert_int_equal(ht_stream_new(device, &c.stream, &err), HT_OK);
+        assert_works(ht_device_open, "cpu", &options, &device);
+        assert_works(ht_stream_new, device, &c.stream);
         call_often(&c);
         assert_true(c.same);
         ht_stream_free(c.stream);

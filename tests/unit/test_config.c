@@ -285,7 +285,8 @@ static void end_ids(void **state) {
     assert_int_equal(c.n_eos, 3);
     assert_true(c.eos[0] == 7 && c.eos[1] == 9 && c.eos[2] == 11);
     assert_fails(HT_ERR_FORMAT, "generation_config.json", read_with, "{'model_type': 'llama'}", "[]", &no_tensors, &c);
-    assert_fails(HT_ERR_FORMAT, "generation_config.json", read_with, "{'model_type': 'llama'}", "{'eos_token_id': 'x'}", &no_tensors, &c);
+    assert_fails(HT_ERR_FORMAT, "generation_config.json", read_with, "{'model_type': 'llama'}", "{'eos_token_id': 'x'}",
+                 &no_tensors, &c);
     REFUSED(LLAMA("'eos_token_id': 0.5"), HT_ERR_FORMAT, "eos_token_id");
     REFUSED(LLAMA("'eos_token_id': [1, '2']"), HT_ERR_FORMAT, "eos_token_id");
     REFUSED(LLAMA("'eos_token_id': "

@@ -18,10 +18,9 @@ static const unsigned flags_of[] = {0, HT_ENCODE_PARSE_SPECIAL, HT_ENCODE_ADD_SP
 static void same_text(const char *name, const ht_tokenizer *a, const ht_tokenizer *b, const int32_t *ids, size_t n) {
     char *x, *y;
     size_t n_x, n_y;
-    ht_error err = {0};
     for (int skip = 0; skip < 2; skip++) {
-        assert_int_equal(ht_tokenizer_decode(a, ids, n, skip, &x, &n_x, &err), HT_OK);
-        assert_int_equal(ht_tokenizer_decode(b, ids, n, skip, &y, &n_y, &err), HT_OK);
+        assert_works(ht_tokenizer_decode, a, ids, n, skip, &x, &n_x);
+        assert_works(ht_tokenizer_decode, b, ids, n, skip, &y, &n_y);
         if (n_x != n_y || memcmp(x, y, n_x) != 0) fail_msg("%s: decodes to \"%s\", not to \"%s\"", name, y, x);
         free(x);
         free(y);
@@ -104,8 +103,7 @@ static void compare_case(const ht_json *c, const ht_tokenizer *a, const ht_token
     same_added(name, a, b);
 }
 
-static void json_keeps_every_stage(void **state) {
-    (void)state;
+UNIT_TEST(json_keeps_every_stage) {
     const ht_json *c;
     size_t i;
     ht_json_array_foreach(tokenizer_cases(), i, c) {
@@ -125,8 +123,7 @@ static bool is_listed(const char *name, const char *const *list) {
     return false;
 }
 
-static void gguf_keeps_or_refuses(void **state) {
-    (void)state;
+UNIT_TEST(gguf_keeps_or_refuses) {
     const ht_json *c;
     size_t i;
     int n_kept = 0;
@@ -168,8 +165,7 @@ static void refuse_gguf(const char *json, int64_t n_rows, ht_status status, cons
     ht_tokenizer_free(t);
 }
 
-static void what_gguf_cannot_say_is_named(void **state) {
-    (void)state;
+UNIT_TEST(what_gguf_cannot_say_is_named) {
 #define V "{\"a\":0,\"b\":1,\"ab\":2}"
 #define M "[[\"a\",\"b\"]]"
     refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"lstrip\":true}]}", 9,
@@ -206,8 +202,7 @@ static void what_gguf_cannot_say_is_named(void **state) {
 #define SPACES "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}"
 
 /* The model that a SentencePiece vocabulary becomes: scores where they give the same ids, else the list. */
-static void scores_are_written_where_they_do(void **state) {
-    (void)state;
+UNIT_TEST(scores_are_written_where_they_do) {
     static const struct {
         const char *vocab, *merges, *model;
     } cases[] = {{"\"a\":0,\"b\":1,\"ab\":2,\"abab\":3", "[[\"a\",\"b\"],[\"ab\",\"ab\"]]", "llama"},
@@ -228,7 +223,7 @@ static void scores_are_written_where_they_do(void **state) {
         ht_tokenizer *t = tokenizer_of(json), *read;
         ht_error err = {0};
         ht_json *metadata = ht_json_new_object();
-        if (ht_tokenizer_save_gguf(t, t->vocab.n, false, metadata, &err)) fail_msg("%s", err.message);
+        assert_works(ht_tokenizer_save_gguf, t, t->vocab.n, false, metadata);
         assert_string_equal(ht_json_string_value(ht_json_object_get(metadata, "tokenizer.ggml.model")), cases[i].model);
         ht_json_decref(metadata);
         for (int list = 0; list < 2; list++) {
@@ -256,8 +251,7 @@ static void scores_are_written_where_they_do(void **state) {
 }
 
 /* Two tokens of a GGUF with one text have one place in a vocabulary of texts. */
-static void equal_texts_are_refused(void **state) {
-    (void)state;
+UNIT_TEST(equal_texts_are_refused) {
     ht_json *metadata = ht_json_pack("{s:s, s:s, s:s, s:[s,s,s], s:[]}", "general.architecture", "llama",
                                      "tokenizer.ggml.model", "gpt2", "tokenizer.ggml.pre", "gpt-2",
                                      "tokenizer.ggml.tokens", "a", "b", "a", "tokenizer.ggml.merges");
@@ -321,8 +315,7 @@ static void compare_through_both(const char *directory, const char *name) {
     ht_tokenizer_free(t);
 }
 
-static void real_vocabularies(void **state) {
-    (void)state;
+UNIT_TEST(real_vocabularies) {
     static const char *const names[] = {"command-r", "deepseek-coder", "deepseek-llm", "falcon",   "gemma-4",
                                         "gpt-2",     "llama-bpe",      "llama-spm",    "mpt",      "phi-3",
                                         "qwen2",     "qwen35",         "refact",       "starcoder"},

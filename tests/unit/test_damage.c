@@ -47,10 +47,9 @@ static int copy_all(const char *from, sample_file files[FILES]) {
         if (e->d_name[0] == '.' || !strcmp(e->d_name, "reference.json")) continue;
         sample_file *f = &files[n++];
         assert_true(n <= FILES);
-        ht_error err = {0};
         char *path = ht_path_join(from, e->d_name);
         snprintf(f->name, sizeof f->name, "%s", e->d_name);
-        if (ht_file_read_all(path, MB, &f->bytes, &f->size, &err)) fail_msg("%s", err.message);
+        assert_works(ht_file_read_all, path, MB, &f->bytes, &f->size);
         free(path);
         f->header = f->size;
         if (is_safetensors(f)) f->header = 8 + ((unsigned char)f->bytes[0] | (size_t)(unsigned char)f->bytes[1] << 8);

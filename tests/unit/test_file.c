@@ -29,8 +29,7 @@ UNIT_TEST(sharing) {
     ht_file_close(f);
     assert_int_equal(ht_file_unchanged(shared, &err), HT_OK);
     assert_int_equal(truncate(scratch_path("s"), 9), 0);
-    assert_int_equal(ht_file_unchanged(shared, &err), HT_ERR_IO);
-    contains(&err, "s: has changed since it was opened; open it again");
+    assert_fails(HT_ERR_IO, "s: has changed since it was opened; open it again", ht_file_unchanged, shared);
     ht_file_close(shared);
 
     scratch_write("s", "0123456789", 10);
@@ -69,8 +68,8 @@ UNIT_TEST(fetching) {
     assert_memory_equal(f->data, page, sizeof page);
     assert_int_equal(ht_file_read_at(f, 9900, back, 100, &err), HT_OK);
     assert_memory_equal(back, page + 9900, 100);
-    assert_int_equal(ht_file_read_at(f, 9901, back, 100, &err), HT_ERR_IO);
-    contains(&err, "the file ends before offset 10001; it was 10000 bytes when it was opened");
+    assert_fails(HT_ERR_IO, "the file ends before offset 10001; it was 10000 bytes when it was opened", ht_file_read_at,
+                 f, 9901, back, 100);
     /* Another process shrinks the file: an error, no signal. */
     assert_int_equal(truncate(scratch_path("a"), 5000), 0);
     assert_int_equal(ht_file_read_at(f, 9000, back, 100, &err), HT_ERR_IO);
@@ -78,8 +77,8 @@ UNIT_TEST(fetching) {
     ht_file_close(f);
     assert_int_equal(ht_file_open(scratch_path("a"), &f, &err), HT_OK);
     assert_int_equal(truncate(scratch_path("a"), 4000), 0);
-    assert_int_equal(ht_file_fetch(f, 5000, &err), HT_ERR_IO);
-    contains(&err, "the file ends before offset 5000; it was 5000 bytes when it was opened");
+    assert_fails(HT_ERR_IO, "the file ends before offset 5000; it was 5000 bytes when it was opened", ht_file_fetch, f,
+                 5000);
     ht_file_close(f);
     ht_file_close(NULL);
 
@@ -92,10 +91,8 @@ UNIT_TEST(fetching) {
     assert_int_equal(ht_file_open(scratch_path("absent"), &f, &err), HT_ERR_IO);
     assert_null(f);
     contains(&err, "absent: cannot be opened: No such file or directory");
-    assert_int_equal(ht_file_open(scratch_directory(), &f, &err), HT_ERR_IO);
-    contains(&err, "is a directory, expected a regular file");
-    assert_int_equal(ht_file_open("/dev/zero", &f, &err), HT_ERR_IO);
-    contains(&err, "is a device, expected a regular file");
+    assert_fails(HT_ERR_IO, "is a directory, expected a regular file", ht_file_open, scratch_directory(), &f);
+    assert_fails(HT_ERR_IO, "is a device, expected a regular file", ht_file_open, "/dev/zero", &f);
     assert_int_equal(mkfifo(scratch_path("pipe"), 0600), 0);
     assert_int_equal(ht_file_open(scratch_path("pipe"), &f, &err), HT_ERR_IO); /* and does not wait for a writer */
 }
@@ -107,14 +104,13 @@ UNIT_TEST(fetching_in_steps) {
     for (size_t i = 0; i < SIZE; i++) bytes[i] = (unsigned char)(i * 31 >> 8);
     scratch_write("long", bytes, SIZE);
     ht_file *f;
-    ht_error err = {0};
-    assert_int_equal(ht_file_open(scratch_path("long"), &f, &err), HT_OK);
+    assert_works(ht_file_open, scratch_path("long"), &f);
     const unsigned char *data = f->data;
     for (size_t n = 1; n < SIZE; n += 70001) {
-        assert_int_equal(ht_file_fetch(f, n, &err), HT_OK);
+        assert_works(ht_file_fetch, f, n);
         assert_true(f->loaded >= n && f->loaded <= SIZE);
     }
-    assert_int_equal(ht_file_fetch(f, SIZE, &err), HT_OK);
+    assert_works(ht_file_fetch, f, SIZE);
     assert_ptr_equal(f->data, data);
     assert_memory_equal(f->data, bytes, SIZE);
     ht_file_close(f);
@@ -160,8 +156,7 @@ UNIT_TEST(paths) {
 static void expect_content(const char *name, const char *want) {
     char *data;
     size_t size;
-    ht_error err = {0};
-    assert_int_equal(ht_file_read_all(scratch_path(name), 1000, &data, &size, &err), HT_OK);
+    assert_works(ht_file_read_all, scratch_path(name), 1000, &data, &size);
     assert_string_equal(data, want);
     free(data);
 }
@@ -174,27 +169,26 @@ static mode_t mode_of(const char *name) {
 
 UNIT_TEST(writing) {
     ht_writer *w, *second;
-    ht_error err = {0};
     mode_t mask = umask(027);
-    assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
+    assert_works(ht_writer_open, scratch_path("a"), &w);
     umask(mask);
-    assert_int_equal(ht_writer_put(w, "....world", 9, &err), HT_OK);
-    assert_int_equal(ht_writer_put_at(w, 0, "hell", 4, &err), HT_OK);
-    assert_int_equal(ht_writer_put(w, "!", 1, &err), HT_OK);
+    assert_works(ht_writer_put, w, "....world", 9);
+    assert_works(ht_writer_put_at, w, 0, "hell", 4);
+    assert_works(ht_writer_put, w, "!", 1);
     assert_false(ht_path_exists(scratch_path("a")));
-    assert_int_equal(ht_writer_commit(w, &err), HT_OK);
+    assert_works(ht_writer_commit, w);
     expect_content("a", "hellworld!");
     assert_int_equal(mode_of("a"), 0640);
     assert_int_equal(scratch_count(), 1);
 
     /* Replacing keeps the permissions; the old content stays until the commit; two writers do not meet. */
     assert_int_equal(chmod(scratch_path("a"), 0604), 0);
-    assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
-    assert_int_equal(ht_writer_open(scratch_path("a"), &second, &err), HT_OK);
-    assert_int_equal(ht_writer_put(w, "new", 3, &err), HT_OK);
-    assert_int_equal(ht_writer_put(second, "second", 6, &err), HT_OK);
+    assert_works(ht_writer_open, scratch_path("a"), &w);
+    assert_works(ht_writer_open, scratch_path("a"), &second);
+    assert_works(ht_writer_put, w, "new", 3);
+    assert_works(ht_writer_put, second, "second", 6);
     expect_content("a", "hellworld!");
-    assert_int_equal(ht_writer_commit(w, &err), HT_OK);
+    assert_works(ht_writer_commit, w);
     expect_content("a", "new");
     assert_int_equal(mode_of("a"), 0604);
     ht_writer_discard(second);
@@ -204,9 +198,9 @@ UNIT_TEST(writing) {
 
     /* A link stays a link. */
     assert_int_equal(symlink("a", scratch_path("link")), 0);
-    assert_int_equal(ht_writer_open(scratch_path("link"), &w, &err), HT_OK);
-    assert_int_equal(ht_writer_put(w, "through", 7, &err), HT_OK);
-    assert_int_equal(ht_writer_commit(w, &err), HT_OK);
+    assert_works(ht_writer_open, scratch_path("link"), &w);
+    assert_works(ht_writer_put, w, "through", 7);
+    assert_works(ht_writer_commit, w);
     expect_content("a", "through");
     struct stat st;
     assert_int_equal(lstat(scratch_path("link"), &st), 0);
@@ -219,16 +213,14 @@ UNIT_TEST(unwritable_places) {
     assert_int_equal(ht_writer_open(scratch_path("none/a"), &w, &err), HT_ERR_IO);
     assert_null(w);
     contains(&err, "none/a: cannot be written: No such file or directory");
-    assert_int_equal(ht_writer_open(scratch_directory(), &w, &err), HT_ERR_IO);
-    contains(&err, "it is a directory, expected a regular file or none");
-    assert_int_equal(ht_writer_open("/dev/null", &w, &err), HT_ERR_IO);
-    contains(&err, "/dev/null: cannot be written: it is a device");
+    assert_fails(HT_ERR_IO, "it is a directory, expected a regular file or none", ht_writer_open, scratch_directory(),
+                 &w);
+    assert_fails(HT_ERR_IO, "/dev/null: cannot be written: it is a device", ht_writer_open, "/dev/null", &w);
 
     /* The target becomes a directory meanwhile: the commit says why and leaves nothing of its own. */
     assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
     assert_int_equal(mkdir(scratch_path("a"), 0700), 0);
-    assert_int_equal(ht_writer_commit(w, &err), HT_ERR_IO);
-    contains(&err, "a: cannot be written: Is a directory");
+    assert_fails(HT_ERR_IO, "a: cannot be written: Is a directory", ht_writer_commit, w);
     assert_int_equal(scratch_count(), 1);
 }
 

@@ -59,16 +59,15 @@ static bool keep_logits(const float *logits, int64_t first, int64_t n_rows, int3
 static size_t n_logits(const ht_model *m) { return (size_t)m->vocab * N_IDS; }
 
 static float *run(ht_model *m, ht_adapter *const *adapters, const float *scales, int n) {
-    ht_error err = {0};
     ht_session *s;
     int32_t ids[N_IDS];
     uint64_t random = 11;
     for (int i = 0; i < N_IDS; i++) ids[i] = (int32_t)(test_random(&random) % (uint32_t)m->vocab);
     float *logits = test_alloc(n_logits(m) * sizeof *logits);
     const ht_forward_options options = OPTIONS(ht_forward_options, with.all_rows = true);
-    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
-    if (ht_session_set_adapters(s, adapters, scales, n, &err)) fail_msg("%s", err.message);
-    if (ht_session_forward(s, ids, N_IDS, &options, keep_logits, logits, &err)) fail_msg("%s", err.message);
+    assert_works(ht_session_new, m, NULL, &s);
+    assert_works(ht_session_set_adapters, s, adapters, scales, n);
+    assert_works(ht_session_forward, s, ids, N_IDS, &options, keep_logits, logits);
     ht_session_free(s);
     return logits;
 }
@@ -118,7 +117,6 @@ static float rounded(float x, int type) {
 /* Floats of the result in its own type are those of the result in f32, rounded once; both have the same tensors. */
 static void check_rounding(const char *exact_path, const char *path) {
     ht_checkpoint_files *exact = checkpoint_files(exact_path), *c = checkpoint_files(path);
-    ht_error err = {0};
     assert_int_equal(ht_checkpoint_n_tensors(exact), ht_checkpoint_n_tensors(c));
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
         char name[256];
@@ -130,8 +128,8 @@ static void check_rounding(const char *exact_path, const char *path) {
         assert_int_equal(ht_elements(wide.dims, wide.n_dims), n);
         if (!ht_weight_is_float(t.type) || !n) continue;
         float *x = test_alloc(n * sizeof *x), *y = test_alloc(n * sizeof *y);
-        assert_int_equal(ht_tensor_read_f32(&wide, (int64_t)n, x, &err), HT_OK);
-        assert_int_equal(ht_tensor_read_f32(&t, (int64_t)n, y, &err), HT_OK);
+        assert_works(ht_tensor_read_f32, &wide, (int64_t)n, x);
+        assert_works(ht_tensor_read_f32, &t, (int64_t)n, y);
         for (size_t k = 0; k < n; k++)
             if (rounded(x[k], t.type) != y[k])
                 fail_msg("%s: %.9g was rounded to %.9g", name, (double)x[k], (double)y[k]);
@@ -277,8 +275,7 @@ static void holds(const char *path, const char *expected) {
 
 static ht_json *read_json(const char *directory, const char *name) {
     ht_json *value;
-    ht_error err = {0};
-    if (ht_json_read(file_in(directory, name), 1 << 24, &value, &err)) fail_msg("%s", err.message);
+    assert_works(ht_json_read, file_in(directory, name), 1 << 24, &value);
     return value;
 }
 
@@ -449,8 +446,7 @@ UNIT_TEST(configurations_tell_what_is_stored) {
         sized[i].n_in = p->n_in;
         sized[i].n_out = p->n_out;
     }
-    ht_error err = {0};
-    assert_int_equal(ht_adapter_new(sized, 2, &a, &err), HT_OK);
+    assert_works(ht_adapter_new, sized, 2, &a);
     ht_model_free(m);
     static const char *const keys[] = {"quantization", "quantization_config"};
     config = config_of("llama-mlx4-bf16", a, as(HT_F32));
@@ -522,13 +518,12 @@ UNIT_TEST(groups_are_quantized_again) {
 /* A GGUF adapter's rows of q and k are found whether or not a model told their order. */
 UNIT_TEST(adapters_need_no_model) {
     static const char *const names[] = {"llama-f32", "llama-f32.gguf"};
-    ht_error err = {0};
     for (int i = 0; i < 2; i++) {
         ht_model *m = load(tiny_checkpoint(names[i]));
         ht_adapter *a = test_adapter_for(m, 3, 1, 5), *alone, *read;
-        assert_int_equal(ht_adapter_save(a, m, scratch_path("adapter.gguf"), HT_ADAPTER_GGUF, &err), HT_OK);
-        assert_int_equal(ht_adapter_load(scratch_path("adapter.gguf"), NULL, NULL, &alone, &err), HT_OK);
-        assert_int_equal(ht_adapter_load(scratch_path("adapter.gguf"), m, NULL, &read, &err), HT_OK);
+        assert_works(ht_adapter_save, a, m, scratch_path("adapter.gguf"), HT_ADAPTER_GGUF);
+        assert_works(ht_adapter_load, scratch_path("adapter.gguf"), NULL, NULL, &alone);
+        assert_works(ht_adapter_load, scratch_path("adapter.gguf"), m, NULL, &read);
         assert_true(alone->interleaved && !read->interleaved);
         const char *one = out_of(names[i], "one"), *other = out_of(names[i], "other");
         fuse(tiny_checkpoint(names[i]), &alone, NULL, 1, one, as(HT_F32));

@@ -53,14 +53,12 @@ static gguf_writer sample(void) {
     return w;
 }
 
-static void values_are_read_back(void **state) {
-    (void)state;
+UNIT_TEST(values_are_read_back) {
     gguf_writer w = sample();
     size_t size, offset = 0;
     unsigned char *file = gguf_finish(&w, &size);
     ht_gguf *g;
-    ht_error err = {0};
-    assert_int_equal(ht_gguf_parse(file, size, "f", &g, &err), HT_OK);
+    assert_works(ht_gguf_parse, file, size, "f", &g);
     assert_int_equal(ht_gguf_n_values(g), 10);
 
     uint64_t u;
@@ -113,14 +111,12 @@ static void values_are_read_back(void **state) {
     free(file);
 }
 
-static void tensors_are_read_back(void **state) {
-    (void)state;
+UNIT_TEST(tensors_are_read_back) {
     gguf_writer w = sample();
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
     ht_gguf *g;
-    ht_error err = {0};
-    assert_int_equal(ht_gguf_parse(file, size, "f", &g, &err), HT_OK);
+    assert_works(ht_gguf_parse, file, size, "f", &g);
     assert_int_equal(ht_gguf_n_tensors(g), 3);
     const ht_gguf_tensor *t = ht_gguf_find_tensor(g, "w.weight");
     assert_ptr_equal(t, ht_gguf_tensor_at(g, 0));
@@ -142,26 +138,22 @@ static void tensors_are_read_back(void **state) {
     free(file);
 }
 
-static void vocabulary_only_file(void **state) {
-    (void)state;
+UNIT_TEST(vocabulary_only_file) {
     gguf_writer w = gguf_writer_new();
     gguf_put_str(&w, "a", "b");
     w.version = 2;
     size_t size;
     ht_gguf *g;
-    ht_error err = {0};
     unsigned char *file = gguf_finish(&w, &size);
-    assert_int_equal(parse(file, size, &g, &err), HT_OK);
+    assert_works(parse, file, size, &g);
     free(file);
     file = gguf_finish(&w, &size); /* nothing at all */
-    assert_int_equal(parse(file, size, &g, &err), HT_OK);
+    assert_works(parse, file, size, &g);
     free(file);
 }
 
-static void header_checks(void **state) {
-    (void)state;
+UNIT_TEST(header_checks) {
     ht_gguf *g;
-    ht_error err = {0};
     const struct {
         const char *bytes;
         size_t n;
@@ -178,10 +170,8 @@ static void header_checks(void **state) {
         {"GGUF\4\0\0\0________________", 24, HT_ERR_UNSUPPORTED, "version 4, versions 2 and 3"},
         {"GGUF\3\0\0\0____", 12, HT_ERR_FORMAT, "cut short"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(parse((const unsigned char *)cases[i].bytes, cases[i].n, &g, &err), cases[i].status);
-        if (!strstr(err.message, cases[i].part)) fail_msg("\"%s\" lacks \"%s\"", err.message, cases[i].part);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_fails(cases[i].status, cases[i].part, parse, (const unsigned char *)cases[i].bytes, cases[i].n, &g);
     gguf_writer w = sample();
     w.extra_values = UINT64_MAX - 10;
     expect_failure(&w, HT_ERR_FORMAT, "metadata values, its");
@@ -205,8 +195,7 @@ static void expect_key(const char *key, const char *part) {
     expect_refused(key, HT_GGUF_U32, "\1\0\0\0", 4, HT_ERR_FORMAT, part);
 }
 
-static void key_checks(void **state) {
-    (void)state;
+UNIT_TEST(key_checks) {
     expect_key("", "metadata key 10, at byte 361, is empty");
     expect_key("theta", "metadata key `theta` occurs twice, as number 4 and 10");
     expect_key("a\x1b[2J", "contains a control character");
@@ -223,8 +212,7 @@ static void key_checks(void **state) {
     free(key);
 }
 
-static void value_checks(void **state) {
-    (void)state;
+UNIT_TEST(value_checks) {
     expect_refused("x", 13, "\0\0\0\0", 4, HT_ERR_FORMAT, "`x` has the unknown type 13");
     expect_refused("x", HT_GGUF_ARRAY, "\15\0\0\0\1\0\0\0\0\0\0\0\0", 13, HT_ERR_FORMAT,
                    "`x` is an array of the unknown type 13");
@@ -239,8 +227,7 @@ static void value_checks(void **state) {
                    "string 0 of 1 of key `x`");
 }
 
-static void alignment_checks(void **state) {
-    (void)state;
+UNIT_TEST(alignment_checks) {
     const uint32_t bad[] = {0, 3, 48, (1u << 20) + 1, 1u << 21, UINT32_MAX};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         gguf_writer w = gguf_writer_new();
@@ -259,17 +246,15 @@ static void alignment_checks(void **state) {
         gguf_put_tensor(&w, "b", HT_W_F16, 1, (int64_t[]){3}, "\6\5\4\3\2\1");
         size_t size;
         ht_gguf *g;
-        ht_error err = {0};
         unsigned char *file = gguf_finish(&w, &size);
-        assert_int_equal(ht_gguf_parse(file, size, "f", &g, &err), HT_OK);
+        assert_works(ht_gguf_parse, file, size, "f", &g);
         assert_memory_equal(ht_gguf_find_tensor(g, "b")->data, "\6\5\4\3\2\1", 6);
         ht_gguf_free(g);
         free(file);
     }
 }
 
-static void tensor_checks(void **state) {
-    (void)state;
+UNIT_TEST(tensor_checks) {
     const struct {
         uint32_t n_dims;
         uint64_t dims[5];
@@ -318,14 +303,13 @@ static void tensor_checks(void **state) {
     expect_failure(&w, HT_ERR_FORMAT, "the file has 0 bytes of tensor data");
 }
 
-static void every_truncation_and_bit_flip(void **state) {
-    (void)state;
+UNIT_TEST(every_truncation_and_bit_flip) {
     gguf_writer w = sample();
     size_t size, header = 0, accepted = 0;
     unsigned char *file = gguf_finish(&w, &size);
     ht_gguf *g;
     ht_error err = {0};
-    assert_int_equal(ht_gguf_parse(file, size, "f", &g, &err), HT_OK);
+    assert_works(ht_gguf_parse, file, size, "f", &g);
     header = (size_t)(ht_gguf_find_tensor(g, "w.weight")->data - file);
     ht_gguf_free(g);
     /* The last tensor ends 12 bytes before its padding does: only those may be missing. */

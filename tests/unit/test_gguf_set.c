@@ -101,8 +101,7 @@ static void expect(const plan *p, const char *words) {
     free_parts();
 }
 
-static void parts_agree(void **state) {
-    (void)state;
+UNIT_TEST(parts_agree) {
     expect(&(plan){.n_parts = 3, .twice = -1}, NULL);
     expect(&(plan){.n_parts = 3, .twice = -1, .empty_first = true}, NULL);
     expect(&(plan){.n_parts = 1, .twice = -1}, NULL);
@@ -113,20 +112,17 @@ static void parts_agree(void **state) {
     make_parts(&(plan){.n_parts = 3, .twice = -1});
     sources[1] = sources[2]; /* the third in the place of the second */
     ht_gguf_set *set;
-    ht_error err = {0};
     assert_fails(HT_ERR_FORMAT, "part 3: its split.no is 2, expected 1, as this is part 2", ht_gguf_set_parse, sources,
                  3, &set);
-    assert_int_equal(ht_gguf_set_parse(sources, 2, &set, &err), HT_ERR_FORMAT);
+    assert_fails(HT_ERR_FORMAT, "", ht_gguf_set_parse, sources, 2, &set);
     free_parts();
 }
 
-static void tensors_are_found(void **state) {
-    (void)state;
+UNIT_TEST(tensors_are_found) {
     for (int empty_first = 0; empty_first < 2; empty_first++) {
         make_parts(&(plan){.n_parts = 4, .twice = -1, .empty_first = empty_first});
         ht_gguf_set *set;
-        ht_error err = {0};
-        assert_int_equal(ht_gguf_set_parse(sources, 4, &set, &err), HT_OK);
+        assert_works(ht_gguf_set_parse, sources, 4, &set);
         assert_int_equal(ht_gguf_set_n_parts(set), 4);
         size_t n = 0;
         for (int i = 0; i < 4; i++) n += ht_gguf_n_tensors(ht_gguf_set_part(set, i)->gguf);
@@ -149,8 +145,7 @@ static void tensors_are_found(void **state) {
     }
 }
 
-static void names_of_parts(void **state) {
-    (void)state;
+UNIT_TEST(names_of_parts) {
     int number, count;
     size_t prefix;
     assert_true(ht_gguf_part_name("a/model-00002-of-00010.gguf", &number, &count, &prefix));
@@ -184,8 +179,7 @@ enum { VOCAB = 61, IDS = 9 };
 static void logits_of(const char *path, float *logits) {
     static const int32_t ids[IDS] = {1, 5, 9, 60, 3, 2, 44, 17, 30};
     ht_model *m;
-    ht_error err = {0};
-    if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
+    assert_works(ht_model_load, path, NULL, &m);
     assert_int_equal(ht_model_vocab_size(m), VOCAB);
     model_run run = model_run_open(m, 32, 32);
     model_run_feed(&run, ids, IDS, logits);
@@ -193,8 +187,7 @@ static void logits_of(const char *path, float *logits) {
     ht_model_free(m);
 }
 
-static void any_part_opens_the_model(void **state) {
-    (void)state;
+UNIT_TEST(any_part_opens_the_model) {
     static float expected[IDS * VOCAB], found[IDS * VOCAB];
     logits_of(whole, expected);
     write_parts("m", &(plan){.n_parts = 3, .twice = -1, .empty_first = true});
@@ -204,9 +197,8 @@ static void any_part_opens_the_model(void **state) {
         assert_memory_equal(expected, found, sizeof expected);
     }
     ht_model_info *in, *one;
-    ht_error err = {0};
-    assert_int_equal(ht_model_info_read(scratch_directory(), &in, &err), HT_OK);
-    assert_int_equal(ht_model_info_read(whole, &one, &err), HT_OK);
+    assert_works(ht_model_info_read, scratch_directory(), &in);
+    assert_works(ht_model_info_read, whole, &one);
     assert_int_equal(in->n_parameters, one->n_parameters);
     assert_int_equal(in->weight_bytes, one->weight_bytes);
     ht_model_info_free(in);
@@ -215,14 +207,11 @@ static void any_part_opens_the_model(void **state) {
 
 static void refused(const char *path, ht_status expected, const char *words) {
     ht_gguf_set *set;
-    ht_error err = {0};
-    assert_int_equal(ht_gguf_set_open(path, &set, &err), expected);
+    assert_fails(expected, words, ht_gguf_set_open, path, &set);
     assert_null(set);
-    if (!strstr(err.message, words)) fail_msg("\"%s\" does not say \"%s\"", err.message, words);
 }
 
-static void missing_parts(void **state) {
-    (void)state;
+UNIT_TEST(missing_parts) {
     write_parts("m", &(plan){.n_parts = 3, .twice = -1});
     ht_checkpoint_files *c;
     remove(scratch_path("m-00002-of-00003.gguf"));

@@ -8,8 +8,7 @@
 
 static void expect_floats(ht_scope *s, ht_array *a, const float *want, size_t n) {
     float got[32];
-    ht_error err = {0};
-    if (ht_array_read(s, a, got, n * sizeof *got, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, a, got, n * sizeof *got);
     for (size_t i = 0; i < n; i++)
         if (got[i] != want[i]) fail_msg("element %zu is %g, not %g", i, (double)got[i], (double)want[i]);
 }
@@ -30,12 +29,11 @@ UNIT_TEST(a_window_is_replaced) {
 
 SCOPE_TEST(memory_that_nobody_else_holds_is_written_over) {
     enum { N = 1 << 16 };
-    ht_error err = {0};
     ht_array *x = ht_arange(s, 0, N, 1, HT_F32), *v = ht_full(s, -1, HT_F32, NULL, 0);
     for (int64_t i = 0; i < 8; i++) x = ht_slice_update(s, x, v, &i, &(int64_t){i + 1}, NULL);
     ht_memory_stats before = ht_memory_get(test_device());
     ht_memory_reset_peak(test_device());
-    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &x, 1);
     assert_true(ht_memory_get(test_device()).peak_bytes - before.active_bytes < 2 * N * sizeof(float));
     ht_array *head = ht_slice(s, x, (int64_t[]){6}, (int64_t[]){10}, NULL);
     expect_floats(s, head, (float[]){-1, -1, 8, 9}, 4);
@@ -47,12 +45,11 @@ typedef enum holder { NOBODY, THE_WINDOW, THE_SUM, X, A_READER, THE_SCOPE, HOLDE
 UNIT_TEST(a_part_is_changed_where_it_is) {
     enum { N = 1 << 14 };
     const int64_t from = 100, to = N;
-    ht_error err = {0};
     for (holder h = NOBODY; h < HOLDERS; h++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *x = ht_scope_finish(s, ht_arange(s, 0, N, 1, HT_F32)), *held = NULL;
         const void *before, *after;
-        assert_int_equal(ht_array_data(s, x, &before, &err), HT_OK);
+        assert_works(ht_array_data, s, x, &before);
         before = x->buffer->data;
         ht_scope_finish(s, NULL);
         ht_array *window = ht_slice(s, x, &from, &to, NULL), *one = ht_full(s, 1, HT_F32, NULL, 0);
@@ -62,8 +59,8 @@ UNIT_TEST(a_part_is_changed_where_it_is) {
         held = ht_array_retain((ht_array *[]){NULL, window, sum, x, reader, NULL}[h]);
         if (h != THE_SCOPE) ht_scope_finish(s, NULL);
         ht_array_free(x);
-        assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
-        assert_int_equal(ht_array_data(s, y, &after, &err), HT_OK);
+        assert_works(ht_array_eval, s, &y, 1);
+        assert_works(ht_array_data, s, y, &after);
         if ((before == y->buffer->data) != (h == NOBODY))
             fail_msg("changed in place or copied wrongly, holder %d", (int)h);
         const float *f = after;
@@ -71,7 +68,7 @@ UNIT_TEST(a_part_is_changed_where_it_is) {
         if (h == THE_SCOPE) held = ht_array_retain(window);
         if (held) {
             const float first = h == X ? 0 : h == THE_SUM ? 101 : h == A_READER ? -100 : 100;
-            assert_int_equal(ht_array_data(s, held, &before, &err), HT_OK);
+            assert_works(ht_array_data, s, held, &before);
             assert_true(*(const float *)before == first);
         }
         ht_array_free(held);
@@ -82,14 +79,13 @@ UNIT_TEST(a_part_is_changed_where_it_is) {
 
 SCOPE_TEST(a_part_is_moved_over_another) {
     enum { N = 1 << 14 };
-    ht_error err = {0};
     ht_array *x = ht_scope_finish(s, ht_arange(s, 0, N, 1, HT_F32));
-    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &x, 1);
     ht_array *behind = ht_slice(s, x, (int64_t[]){0}, (int64_t[]){N - 1}, NULL);
     ht_array *y = ht_scope_finish(s, ht_slice_update(s, x, behind, (int64_t[]){1}, (int64_t[]){N}, NULL));
     ht_array_free(x);
     const void *data;
-    assert_int_equal(ht_array_data(s, y, &data, &err), HT_OK);
+    assert_works(ht_array_data, s, y, &data);
     for (int i = 0; i < N; i++) assert_true(((const float *)data)[i] == (float)(i ? i - 1 : 0));
     ht_array_free(y);
 }

@@ -7,24 +7,21 @@
 #include <string.h>
 
 SCOPE_TEST(an_array_comes_back) {
-    ht_error err = {0};
     ht_array *x = ht_transpose(s, test_counting(s, (int64_t[]){2, 3}, 2), NULL);
-    assert_int_equal(ht_npy_save(s, scratch_path("a"), x, &err), HT_OK);
+    assert_works(ht_npy_save, s, scratch_path("a"), x);
     ht_array *back = ht_npy_load(s, scratch_path("a"));
     float got[6];
     assert_int_equal(ht_array_dim(back, 0), 3);
-    assert_int_equal(ht_array_read(s, back, got, sizeof got, &err), HT_OK);
+    assert_works(ht_array_read, s, back, got, sizeof got);
     assert_memory_equal(got, ((float[]){0, 3, 1, 4, 2, 5}), sizeof got);
 }
 
 SCOPE_TEST(named_arrays_come_back) {
-    ht_error err = {0};
     ht_array *arrays[] = {test_counting(s, (int64_t[]){4}, 1), ht_full(s, 7, HT_BF16, NULL, 0)};
-    assert_int_equal(ht_safetensors_save(s, scratch_path("b"), (const char *[]){"a", "b"}, arrays, 2,
-                                         (const char *[]){"k"}, (const char *[]){"v"}, 1, &err),
-                     HT_OK);
+    assert_works(ht_safetensors_save, s, scratch_path("b"), (const char *[]){"a", "b"}, arrays, 2,
+                 (const char *[]){"k"}, (const char *[]){"v"}, 1);
     ht_array_file *f;
-    assert_int_equal(ht_array_file_open(scratch_path("b"), &f, &err), HT_OK);
+    assert_works(ht_array_file_open, scratch_path("b"), &f);
     assert_int_equal(ht_array_file_count(f), 2);
     assert_string_equal(ht_array_file_name(f, 1), "b");
     assert_string_equal(ht_array_file_metadata(f), "{\"k\":\"v\"}");
@@ -35,27 +32,25 @@ SCOPE_TEST(named_arrays_come_back) {
 }
 
 static void save_npz(ht_scope *s, bool deflate) {
-    ht_error err = {0};
     ht_array *arrays[] = {ht_arange(s, 0, 50000, 1, HT_F32),
                           ht_transpose(s, test_counting(s, (int64_t[]){2, 3}, 2), NULL)};
-    assert_int_equal(ht_npz_save(s, scratch_path("n"), (const char *[]){"many", "b"}, arrays, 2, deflate, &err), HT_OK);
+    assert_works(ht_npz_save, s, scratch_path("n"), (const char *[]){"many", "b"}, arrays, 2, deflate);
 }
 
 UNIT_TEST(an_archive_comes_back) {
     static float got[50000];
     for (int deflate = 0; deflate < 2; deflate++) {
         ht_scope *s = ht_scope_new(test_stream);
-        ht_error err = {0};
         save_npz(s, deflate);
         ht_array_file *f;
-        assert_int_equal(ht_array_file_open(scratch_path("n"), &f, &err), HT_OK);
+        assert_works(ht_array_file_open, scratch_path("n"), &f);
         assert_int_equal(ht_array_file_count(f), 2);
         assert_string_equal(ht_array_file_name(f, 0), "many");
         ht_array *many = ht_array_file_read(s, f, 0), *b = ht_array_file_read(s, f, 1);
-        assert_int_equal(ht_array_read(s, many, got, sizeof got, &err), HT_OK);
+        assert_works(ht_array_read, s, many, got, sizeof got);
         for (int i = 0; i < 50000; i++) assert_true(got[i] == (float)i);
         assert_int_equal(ht_array_dim(b, 0), 3);
-        assert_int_equal(ht_array_read(s, b, got, 6 * sizeof *got, &err), HT_OK);
+        assert_works(ht_array_read, s, b, got, 6 * sizeof *got);
         assert_memory_equal(got, ((float[]){0, 3, 1, 4, 2, 5}), 6 * sizeof *got);
         ht_array_file_free(f);
         ht_scope_free(s);
@@ -124,10 +119,9 @@ SCOPE_TEST(the_other_byte_order_is_read) {
     file[8] = (char)n;
     memcpy(file + 10, dict, n);
     memcpy(file + 10 + n, "\x01\x02\x03\x04\xFF\xFF\xFF\xFE", 8);
-    ht_error err = {0};
     int32_t values[2];
     ht_array *a = ht_npy_parse(s, file, 10 + n + 8, "x");
-    if (ht_array_read(s, a, values, sizeof values, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, a, values, sizeof values);
     assert_true(ht_array_dtype(a) == HT_I32 && ht_array_dim(a, 0) == 1 && ht_array_dim(a, 1) == 2);
     assert_true(values[0] == 0x01020304 && values[1] == -2);
 }

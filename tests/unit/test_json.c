@@ -8,20 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void contains(const char *message, const char *part) {
-    if (!strstr(message, part)) fail_msg("\"%s\" lacks \"%s\"", message, part);
-}
-
 static ht_json *parse(const char *text) {
     ht_json *root;
-    ht_error err = {0};
-    if (ht_json_parse(text, strlen(text), "c.json", &root, &err)) fail_msg("%s", err.message);
+    assert_works(ht_json_parse, text, strlen(text), "c.json", &root);
     return root;
 }
 
 /* Python's json.dumps writes such documents, and its json.load reads them. */
-static void as_python_reads_it(void **state) {
-    (void)state;
+UNIT_TEST(as_python_reads_it) {
     ht_json *root = parse("{\"a\": 1, \"x\": NaN, \"o\": {\"k\": 1, \"k\": 2}, \"l\": [-Infinity,Infinity, -1],\n"
                           "\"s\": \"NaN \\\" Infinity\", \"a\": 7, \"NaN\": 3}");
     ht_error err = {0};
@@ -53,19 +47,18 @@ static void as_python_reads_it(void **state) {
         default: assert_null(ht_json_array(&r, root, "x"));
         }
         assert_int_equal(r.status, HT_ERR_FORMAT);
-        contains(err.message, "c.json: `x` is NaN, expected ");
+        assert_non_null(strstr(err.message, "c.json: `x` is NaN, expected "));
     }
     ht_json_decref(root);
     static const char *const wrong[] = {"{\"a\":nan}",       "{\"a\":NaNN}",       "{\"a\":1NaN}",
                                         "{\"a\":+Infinity}", "{\"a\":- Infinity}", "{\"a\":NaN"};
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
-        assert_int_equal(ht_json_parse(wrong[k], strlen(wrong[k]), "c.json", &root, &err), HT_ERR_FORMAT);
+        assert_fails(HT_ERR_FORMAT, "", ht_json_parse, wrong[k], strlen(wrong[k]), "c.json", &root);
         assert_null(root);
     }
 }
 
-static void members(void **state) {
-    (void)state;
+UNIT_TEST(members) {
     ht_json *root = parse(
         "{\"i\":-5,\"whole\":3.0,\"real\":0.5,\"yes\":true,\"no\":false,\"s\":\"text\",\"n\":null,\"o\":{\"x\":1},"
         "\"a\":[1,2]}");
@@ -131,8 +124,7 @@ static void members(void **state) {
     ht_json_decref(root);
 }
 
-static void huge_integers(void **state) {
-    (void)state;
+UNIT_TEST(huge_integers) {
     ht_json *root =
         parse("{\"model_max_length\":1000000000000000019884624838656,\"n\":32768,\"odd\":9007199254740993}");
     ht_json_reader r = {.file = "c.json"};
@@ -157,8 +149,7 @@ static void huge_integers(void **state) {
     ht_json_decref(root);
 }
 
-static void descriptions(void **state) {
-    (void)state;
+UNIT_TEST(descriptions) {
     char buffer[128];
     ht_json *root = parse(
         "{\"s\":\"a\\u001b[2J\\n\xc3\xa9\",\"l\":"
@@ -172,18 +163,16 @@ static void descriptions(void **state) {
     ht_json_decref(root);
 }
 
-static void files(void **state) {
-    (void)state;
+UNIT_TEST(files) {
     ht_json *root;
-    ht_error err = {0};
     scratch_make();
     scratch_write("a.json", "{\"a\": [1, 2}", 12);
-    assert_int_equal(ht_json_read(scratch_path("a.json"), 100, &root, &err), HT_ERR_FORMAT);
-    contains(err.message, "/a.json: line 1, column 12: expected a comma or `]`, found `}`");
-    assert_int_equal(ht_json_read(scratch_path("a.json"), 11, &root, &err), HT_ERR_LIMIT);
-    assert_int_equal(ht_json_read(scratch_path("b.json"), 100, &root, &err), HT_ERR_IO);
+    assert_fails(HT_ERR_FORMAT, "/a.json: line 1, column 12: expected a comma or `]`, found `}`", ht_json_read,
+                 scratch_path("a.json"), 100, &root);
+    assert_fails(HT_ERR_LIMIT, "", ht_json_read, scratch_path("a.json"), 11, &root);
+    assert_fails(HT_ERR_IO, "", ht_json_read, scratch_path("b.json"), 100, &root);
     scratch_write("a.json", "{\"a\": 1}", 8);
-    assert_int_equal(ht_json_read(scratch_path("a.json"), 100, &root, &err), HT_OK);
+    assert_works(ht_json_read, scratch_path("a.json"), 100, &root);
     ht_json_decref(root);
     scratch_remove();
 }

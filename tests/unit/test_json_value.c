@@ -9,8 +9,7 @@
 
 static ht_json *load(const char *text, const ht_json_options *options) {
     ht_json *value;
-    ht_error err = {0};
-    if (ht_json_load(text, strlen(text), options, &value, &err)) fail_msg("%s", err.message);
+    assert_works(ht_json_load, text, strlen(text), options, &value);
     return value;
 }
 
@@ -25,8 +24,7 @@ static void dumps_to(ht_json *value, unsigned flags, const char *expected) {
     ht_json_decref(value);
 }
 
-static void errors_name_the_place(void **state) {
-    (void)state;
+UNIT_TEST(errors_name_the_place) {
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -67,8 +65,7 @@ static void errors_name_the_place(void **state) {
     assert_null(ht_json_of("{}\0", 3));
 }
 
-static void limits(void **state) {
-    (void)state;
+UNIT_TEST(limits) {
     char text[2 * HT_JSON_DEPTH_MAX + 8];
     for (int levels = HT_JSON_DEPTH; levels <= HT_JSON_DEPTH + 1; levels++) {
         memset(text, '[', (size_t)levels);
@@ -90,8 +87,7 @@ static void limits(void **state) {
     }
 }
 
-static void texts(void **state) {
-    (void)state;
+UNIT_TEST(texts) {
     static const char text[] =
         "\xEF\xBB\xBF [\"a\\u0000b\", \"\\ud83d\\ude00\\uD83D\\n\\ud83d\\u0041\", \"\\udc00\\/\", {\"\\u0000\":1}]";
     dumps_to(load(text, &any), HT_JSON_COMPACT,
@@ -107,8 +103,7 @@ static void texts(void **state) {
     dumps_to(ht_json_stringn("a\xffz\x7f", 4), HT_JSON_ASCII, "\"a\\ufffdz\\u007f\"");
 }
 
-static void numbers_keep_their_spelling(void **state) {
-    (void)state;
+UNIT_TEST(numbers_keep_their_spelling) {
     static const char text[] = "[0.1,1E5,-0,9223372036854775807,9223372036854775808,-9223372036854775808,"
                                "123456789012345678901234567890,1.10,0.30000000000000004,1e-400,1e999]";
     ht_json *list = load(text, &any);
@@ -147,8 +142,7 @@ static void numbers_keep_their_spelling(void **state) {
     dumps_to(list, HT_JSON_INDENT(2), odd);
 }
 
-static void members(void **state) {
-    (void)state;
+UNIT_TEST(members) {
     ht_json *object = ht_json_new_object();
     char name[16];
     for (int i = 0; i < 1000; i++) {
@@ -194,8 +188,7 @@ static void members(void **state) {
     ht_json_decref(object);
 }
 
-static void packing(void **state) {
-    (void)state;
+UNIT_TEST(packing) {
     ht_json *shared = ht_json_string("x");
     dumps_to(ht_json_pack("{ss, si:sI sf s[bnO]s{so}ss%so?ss?ss*sO* sO}", "s", "t", "i", 1, "I", (int64_t)1 << 40, "f",
                           0.5, "l", 7, shared, "o", "p", ht_json_new_array(), "%", "abc", (size_t)2, "q", NULL, "r",
@@ -225,8 +218,7 @@ static void check_reals(const ht_json *value) {
 }
 
 /* tests/golden/make_json.py */
-static void as_python(void **state) {
-    (void)state;
+UNIT_TEST(as_python) {
     FILE *file = fopen("tests/golden/json.txt", "r");
     char *line = NULL, *expected = NULL;
     size_t capacity = 0, expected_capacity = 0, cases = 0;

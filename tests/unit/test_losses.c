@@ -41,8 +41,7 @@ static ht_array *targets_of(ht_scope *s, const batch *b) { return ht_array_from(
 static ht_array *mask_of(ht_scope *s, const batch *b) { return ht_array_from(s, b->mask, HT_BOOL, &b->rows, 1); }
 
 static void read_floats(ht_scope *s, ht_array *a, float *out, int64_t n) {
-    ht_error err = {0};
-    if (ht_array_read(s, a, out, (size_t)n * sizeof *out, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, a, out, (size_t)n * sizeof *out);
 }
 static float read_float(ht_scope *s, ht_array *a) {
     float value;
@@ -256,8 +255,7 @@ UNIT_TEST(losses_follow_the_sizes_of_a_shapeless_function) {
     ht_compile_options_init(&options, sizeof options);
     options.shapeless = true;
     ht_compiled *compiled;
-    ht_error err;
-    assert_int_equal(ht_compile(&f, &options, &compiled, &err), HT_OK);
+    assert_works(ht_compile, &f, &options, &compiled);
     for (int64_t rows = 3; rows < 12; rows += 4) {
         const batch b = drawn(rows, rows + 2);
         ht_scope *s = ht_scope_new(test_stream);

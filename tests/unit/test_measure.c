@@ -50,8 +50,7 @@ UNIT_TEST(every_set_measures_itself) {
         if (!sets[i].built_in || !sets[i].machine_has) continue;
         ht_device *d = open_device(sets[i].name);
         ht_meter *m;
-        ht_error err = {0};
-        assert_int_equal(ht_meter_new(d, (3 << 20) + 100, &m, &err), HT_OK);
+        assert_works(ht_meter_new, d, (3 << 20) + 100, &m);
         ht_device_free(d); /* the meter holds it */
         assert_true(ht_meter_read(m, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT8, 0.002) > 1e6);
@@ -100,8 +99,7 @@ UNIT_TEST(a_cost_is_that_of_the_matrices) {
     for (int quantised = 0; quantised < 2; quantised++) {
         ht_model *m = tiny_load(&(tiny_options){.type = quantised ? HT_W_Q8_0 : HT_W_F32});
         ht_model_info *info;
-        ht_error err = {0};
-        assert_int_equal(ht_model_info_read(scratch_path("tiny.gguf"), &info, &err), HT_OK);
+        assert_works(ht_model_info_read, scratch_path("tiny.gguf"), &info);
         int64_t q = info->n_heads * info->head_dim, kv = info->n_kv_heads * info->head_dim;
         int64_t layer = info->hidden * (2 * q + 2 * kv + 3 * info->feed_forward);
         int64_t products = info->n_layers * layer, head = TINY_VOCAB * info->hidden;

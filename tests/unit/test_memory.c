@@ -8,14 +8,12 @@
 #include <string.h>
 
 static float first_value(ht_scope *s, ht_array *a) {
-    ht_error err = {0};
     const void *data;
-    assert_int_equal(ht_array_data(s, a, &data, &err), HT_OK);
+    assert_works(ht_array_data, s, a, &data);
     return *(const float *)data;
 }
 
 SCOPE_TEST(a_million_operations_leave_nothing) {
-    ht_error err = {0};
     ht_array *one = ht_scope_finish(s, ht_ones(s, HT_F32, (int64_t[]){8}, 1));
     ht_array *x = ht_scope_finish(s, ht_zeros(s, HT_F32, (int64_t[]){8}, 1));
     size_t before = 0;
@@ -24,7 +22,7 @@ SCOPE_TEST(a_million_operations_leave_nothing) {
         ht_array_free(x);
         x = next;
         if (i % 100 != 99) continue;
-        assert_int_equal(ht_array_detach(s, x, &err), HT_OK);
+        assert_works(ht_array_detach, s, x);
         if (i == 99) before = ht_memory_get(test_device()).active_bytes;
     }
     assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
@@ -70,20 +68,19 @@ static int sorted(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, in
 }
 UNIT_TEST(what_kernels_take_is_given_back) {
     enum { N = 1 << 20 };
-    ht_error err = {0};
     ht_compiled *compiled;
-    assert_int_equal(ht_compile(&(ht_function){.call = sorted}, NULL, &compiled, &err), HT_OK);
+    assert_works(ht_compile, &(ht_function){.call = sorted}, NULL, &compiled);
     for (int how = 0; how < 2; how++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *x = ht_arange(s, N, 0, -1, HT_F32), *y;
-        assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
+        assert_works(ht_array_eval, s, &x, 1);
         const size_t before = ht_memory_get(test_device()).active_bytes;
         ht_memory_reset_peak(test_device());
         if (how)
             assert_int_equal(ht_compiled_call(s, compiled, &x, 1, &y, 1), 1);
         else
             y = ht_sort(s, x, 0);
-        assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
+        assert_works(ht_array_eval, s, &y, 1);
         assert_float_equal(first_value(s, y), 1, 0);
         assert_true(ht_memory_get(test_device()).peak_bytes > before + 2 * N * sizeof(float));
         assert_true(ht_memory_get(test_device()).active_bytes <= before + N * sizeof(float) + (1 << 16));
@@ -96,16 +93,15 @@ UNIT_TEST(what_kernels_take_is_given_back) {
 SCOPE_TEST(the_cache_makes_room) {
     enum { MEGABYTE = 1 << 20 };
     ht_memory_clear_cache(test_device());
-    ht_error err = {0};
     ht_array *kept[8];
     for (int i = 0; i < 8; i++) kept[i] = ht_full(s, i, HT_F32, (int64_t[]){MEGABYTE / 4}, 1);
-    assert_int_equal(ht_array_eval(s, kept, 8, &err), HT_OK);
+    assert_works(ht_array_eval, s, kept, 8);
     size_t active = ht_memory_get(test_device()).active_bytes;
     for (int i = 0; i < 8; i++) ht_scope_drop(s, kept[i]);
     assert_int_equal(ht_memory_get(test_device()).cache_bytes, 8 * MEGABYTE);
     ht_memory_set_limit(test_device(), active);
     ht_array *other = ht_full(s, 1, HT_F32, (int64_t[]){3 * MEGABYTE / 8}, 1);
-    assert_int_equal(ht_array_eval(s, &other, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &other, 1);
     ht_memory_stats now = ht_memory_get(test_device());
     assert_true(now.active_bytes + now.cache_bytes <= active);
     assert_true(now.cache_bytes >= 6 * MEGABYTE);
@@ -122,10 +118,9 @@ SCOPE_TEST(what_was_freed_last_is_kept) {
     enum { MEGABYTE = 1 << 20 };
     ht_memory_clear_cache(test_device());
     const size_t old = ht_memory_set_cache_limit(test_device(), 8 * MEGABYTE);
-    ht_error err = {0};
     ht_array *stale = ht_full(s, 1, HT_F32, (int64_t[]){7 * MEGABYTE / 4}, 1);
     ht_array *wanted = ht_full(s, 2, HT_F32, (int64_t[]){2 * MEGABYTE / 4}, 1);
-    assert_int_equal(ht_array_eval(s, (ht_array *[]){stale, wanted}, 2, &err), HT_OK);
+    assert_works(ht_array_eval, s, (ht_array *[]){stale, wanted}, 2);
     ht_scope_drop(s, stale);
     assert_true(ht_memory_get(test_device()).cache_bytes >= 7 * MEGABYTE);
     ht_scope_drop(s, wanted);
@@ -137,11 +132,10 @@ UNIT_TEST(buffers_are_locked_up_to_the_limit) {
     enum { BYTES = 256 << 10 };
     ht_memory_clear_cache(test_device());
     ht_scope *s = ht_scope_new(test_stream);
-    ht_error err = {0};
     assert_int_equal(ht_memory_set_wired_limit(3 * BYTES), 0);
     ht_array *a[4];
     for (int i = 0; i < 4; i++) a[i] = ht_full(s, i, HT_F32, (int64_t[]){BYTES / 4}, 1);
-    assert_int_equal(ht_array_eval(s, a, 4, &err), HT_OK);
+    assert_works(ht_array_eval, s, a, 4);
     size_t wired = ht_memory_get(test_device()).wired_bytes;
     assert_true(wired <= 3 * BYTES);
     if (wired == 0) print_message("the system lets this process lock nothing\n");
@@ -155,11 +149,10 @@ UNIT_TEST(buffers_are_locked_up_to_the_limit) {
 
 UNIT_TEST(the_peak_is_the_most_since_the_reset) {
     ht_scope *s = ht_scope_new(test_stream);
-    ht_error err = {0};
     ht_memory_reset_peak(test_device());
     size_t before = ht_memory_get(test_device()).peak_bytes;
     ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){1 << 18}, 1);
-    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, &x, 1);
     ht_scope_free(s);
     assert_int_equal(ht_memory_get(test_device()).peak_bytes - before, 1 << 20);
     ht_memory_reset_peak(test_device());
@@ -168,19 +161,18 @@ UNIT_TEST(the_peak_is_the_most_since_the_reset) {
 
 /* What one stream is asked for and another needs is ready when it is read, and right. */
 UNIT_TEST(streams_wait_for_each_other) {
-    ht_error err = {0};
     ht_stream *other;
-    assert_int_equal(ht_stream_new(ht_stream_device(test_stream), &other, &err), HT_OK);
+    assert_works(ht_stream_new, ht_stream_device(test_stream), &other);
     ht_scope *here = ht_scope_new(test_stream), *there = ht_scope_new(other);
     ht_array *x = ht_scope_finish(here, ht_full(here, 1, HT_F32, (int64_t[]){5000}, 1));
     for (int i = 0; i < 200; i++) {
         ht_scope *s = i % 2 ? here : there;
         ht_array *next = ht_scope_finish(s, ht_add(s, ht_square(s, ht_sqrt(s, x)), ht_ones(s, HT_F32, NULL, 0)));
-        assert_int_equal(ht_array_eval_async(s, &next, 1, &err), HT_OK);
+        assert_works(ht_array_eval_async, s, &next, 1);
         ht_array_free(x);
         x = next;
     }
-    assert_int_equal(ht_array_wait(here, x, &err), HT_OK);
+    assert_works(ht_array_wait, here, x);
     assert_float_equal(first_value(here, x), 201, 0.01);
     ht_array_free(x);
     ht_scope_free(here);
@@ -211,13 +203,12 @@ static void *read_shared(void *arg) {
 
 SCOPE_TEST(threads_share_an_array) {
     enum { THREADS = 4 };
-    ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){30, 10}, 2);
     reader readers[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         readers[i] = (reader){.shared = x};
-        assert_int_equal(ht_stream_new(ht_stream_device(test_stream), &readers[i].stream, &err), HT_OK);
+        assert_works(ht_stream_new, ht_stream_device(test_stream), &readers[i].stream);
         assert_int_equal(pthread_create(&threads[i], NULL, read_shared, &readers[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -229,12 +220,11 @@ SCOPE_TEST(threads_share_an_array) {
 }
 
 SCOPE_TEST(a_view_is_lent_as_it_lies) {
-    ht_error err = {0};
     const void *all, *part;
     ht_array *x = test_counting(s, (int64_t[]){3, 4}, 2);
     ht_array *v = ht_slice(s, ht_transpose(s, x, NULL), (int64_t[]){3, 1}, (int64_t[]){-1, 3}, (int64_t[]){-2, 1});
-    assert_int_equal(ht_array_lend(s, x, &all, &err), HT_OK);
-    assert_int_equal(ht_array_lend(s, v, &part, &err), HT_OK);
+    assert_works(ht_array_lend, s, x, &all);
+    assert_works(ht_array_lend, s, v, &part);
     assert_int_equal((const float *)part - (const float *)all, 7);
     assert_int_equal(ht_array_stride(v, 0), -2);
     assert_int_equal(ht_array_stride(v, -1), 4);

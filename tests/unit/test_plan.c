@@ -140,11 +140,10 @@ static void fill_batch(int32_t n_tok, int32_t n_out, int32_t *id, int32_t *pos, 
 }
 
 UNIT_TEST(a_plan_gives_the_bits_of_eager_evaluation) {
-    ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
-    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, NULL, &plan, &err), HT_OK);
-    assert_int_equal(ht_exec_new(plan, MAX_ROWS, MAX_ROWS, &exec, &err), HT_OK);
+    assert_works(ht_plan_trace, device, trace_forward, NULL, NULL, &plan);
+    assert_works(ht_exec_new, plan, MAX_ROWS, MAX_ROWS, &exec);
     for (int32_t n_tok = MAX_ROWS; n_tok >= 1; n_tok--)
         for (int32_t n_out = 0; n_out <= n_tok; n_out++) {
             int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
@@ -152,12 +151,12 @@ UNIT_TEST(a_plan_gives_the_bits_of_eager_evaluation) {
             const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
             const ht_step step = {.batch = &b};
             const float *fast;
-            assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
+            assert_works(ht_exec_run, exec, &step, &fast);
             ht_scope *s = ht_scope_new(test_stream);
             ht_ctx c = {.s = s, .step = &step};
             ht_array *eager = forward(&c);
             const void *slow;
-            assert_int_equal(ht_array_data(s, eager, &slow, &err), HT_OK);
+            assert_works(ht_array_data, s, eager, &slow);
             assert_int_equal(ht_array_size(eager), n_out * VOCAB);
             assert_memory_equal(fast, slow, (size_t)(n_out * VOCAB) * sizeof *fast);
             ht_scope_free(s);
@@ -167,13 +166,12 @@ UNIT_TEST(a_plan_gives_the_bits_of_eager_evaluation) {
 }
 
 UNIT_TEST(chains_give_the_bits_of_eager_evaluation) {
-    ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
     static float places[2][CHAIN_ROWS * WIDTH]; /* the output goes here, or there, or stays inside */
     make_matrices();
-    assert_int_equal(ht_plan_trace(device, trace_chained, NULL, NULL, &plan, &err), HT_OK);
-    assert_int_equal(ht_exec_new(plan, CHAIN_ROWS, CHAIN_ROWS, &exec, &err), HT_OK);
+    assert_works(ht_plan_trace, device, trace_chained, NULL, NULL, &plan);
+    assert_works(ht_exec_new, plan, CHAIN_ROWS, CHAIN_ROWS, &exec);
     for (int32_t n_tok = CHAIN_ROWS; n_tok >= 1; n_tok--) {
         int32_t id[CHAIN_ROWS], pos[CHAIN_ROWS], out[CHAIN_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
         int32_t n_out = n_tok % 5 ? n_tok : n_tok / 2;
@@ -182,12 +180,12 @@ UNIT_TEST(chains_give_the_bits_of_eager_evaluation) {
         const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
         const ht_step step = {.batch = &b, .output = n_tok % 3 ? places[n_tok % 3 - 1] : NULL};
         const float *fast;
-        assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
+        assert_works(ht_exec_run, exec, &step, &fast);
         if (step.output) assert_ptr_equal(fast, step.output);
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *eager = chained(&(ht_ctx){.s = s, .step = &step});
         const void *slow;
-        assert_int_equal(ht_array_data(s, eager, &slow, &err), HT_OK);
+        assert_works(ht_array_data, s, eager, &slow);
         for (int32_t i = 0; i < n_out * WIDTH; i++) assert_true(isfinite(fast[i]));
         assert_memory_equal(fast, slow, (size_t)(n_out * WIDTH) * sizeof *fast);
         ht_scope_free(s);
@@ -212,21 +210,20 @@ static ht_array *headed(ht_scope *s, void *scaled) {
 
 /* One step of `n` rows that are all asked for, into `out`. */
 static void run_headed(void *scaled, int32_t n, int32_t top_k, float *out) {
-    ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
     const float *y;
     int32_t id[MAX_ROWS], pos[MAX_ROWS], rows[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
     fill_batch(n, n, id, pos, rows);
     const ht_batch b = {n, 1, n, id, pos, seq, &len, rows};
-    assert_int_equal(ht_plan_trace(device, headed, scaled, NULL, &plan, &err), HT_OK);
-    assert_int_equal(ht_exec_new(plan, MAX_ROWS, MAX_ROWS, &exec, &err), HT_OK);
+    assert_works(ht_plan_trace, device, headed, scaled, NULL, &plan);
+    assert_works(ht_exec_new, plan, MAX_ROWS, MAX_ROWS, &exec);
     for (int again = 0; again < 2; again++) { /* what one step asks for does not stay for the next */
-        assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = again ? top_k : 0}, &y, &err), HT_OK);
+        assert_works(ht_exec_run, exec, &(ht_step){.batch = &b, .top_k = again ? top_k : 0}, &y);
         memcpy(out, y, (size_t)n * OUTPUTS * sizeof *out);
-        assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = again ? 0 : top_k}, &y, &err), HT_OK);
+        assert_works(ht_exec_run, exec, &(ht_step){.batch = &b, .top_k = again ? 0 : top_k}, &y);
     }
-    assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = top_k}, &y, &err), HT_OK);
+    assert_works(ht_exec_run, exec, &(ht_step){.batch = &b, .top_k = top_k}, &y);
     assert_memory_equal(out, y, (size_t)n * OUTPUTS * sizeof *out);
     ht_exec_free(exec);
     ht_plan_free(plan);
@@ -270,11 +267,10 @@ UNIT_TEST(the_highest_outputs_are_there) {
 }
 
 UNIT_TEST(a_step_allocates_nothing) {
-    ht_error err = {0};
     ht_plan *plan;
     ht_exec *exec;
-    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, NULL, &plan, &err), HT_OK);
-    assert_int_equal(ht_exec_new(plan, MAX_ROWS, 1, &exec, &err), HT_OK);
+    assert_works(ht_plan_trace, device, trace_forward, NULL, NULL, &plan);
+    assert_works(ht_exec_new, plan, MAX_ROWS, 1, &exec);
     ht_memory_stats before = ht_memory_get(device);
     ht_memory_reset_peak(device);
     for (int32_t n = 1; n <= MAX_ROWS; n++) {
@@ -282,7 +278,7 @@ UNIT_TEST(a_step_allocates_nothing) {
         fill_batch(n, 1, id, pos, out);
         const ht_batch b = {n, 1, 1, id, pos, seq, &len, out};
         const float *logits;
-        assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b}, &logits, &err), HT_OK);
+        assert_works(ht_exec_run, exec, &(ht_step){.batch = &b}, &logits);
     }
     assert_int_equal(ht_memory_get(device).active_bytes, before.active_bytes);
     assert_int_equal(ht_memory_get(device).peak_bytes, before.active_bytes);

@@ -40,8 +40,7 @@ static void run_once(ht_pool *pool, int64_t n, int64_t grain) {
 
 static ht_pool *make(int n_threads) {
     ht_pool *pool;
-    ht_error err = {0};
-    if (ht_pool_new(n_threads, &pool, &err)) fail_msg("%s", err.message);
+    assert_works(ht_pool_new, n_threads, &pool);
     return pool;
 }
 
@@ -270,8 +269,8 @@ UNIT_TEST(sizes_of_a_pool) {
     ht_error err = {0};
     assert_int_equal(ht_pool_new(-1, &pool, &err), HT_ERR_ARGUMENT);
     assert_null(pool);
-    assert_int_equal(ht_pool_new(1025, &pool, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "1025 threads were asked for, expected 0 (one per core) to 1024"));
+    assert_fails(HT_ERR_ARGUMENT, "1025 threads were asked for, expected 0 (one per core) to 1024", ht_pool_new, 1025,
+                 &pool);
     pool = make(0);
     assert_true(ht_pool_threads(pool) >= 1);
     ht_pool_free(pool);

@@ -143,15 +143,14 @@ static int sum_within(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
 SCOPE_TEST(bounds_have_derivatives) {
     const float step = 0.05f;
     const ht_function f = {sum_within, NULL};
-    ht_error err = {0};
     ht_array *at = number(s, 0.5), *value, *grad, *sum[2];
     float slope, above, below;
     assert_int_equal(ht_value_and_grad(s, &f, &at, 1, (int[]){0}, 1, &value, 1, &grad), 1);
     for (int i = 0; i < 2; i++)
         sum[i] = ht_sum(s, drawn_within(s, number(s, 0.5 + (i ? -(double)step : (double)step))), NULL, 0, false);
-    assert_int_equal(ht_array_read(s, grad, &slope, sizeof slope, &err), HT_OK);
-    assert_int_equal(ht_array_read(s, sum[0], &above, sizeof above, &err), HT_OK);
-    assert_int_equal(ht_array_read(s, sum[1], &below, sizeof below, &err), HT_OK);
+    assert_works(ht_array_read, s, grad, &slope, sizeof slope);
+    assert_works(ht_array_read, s, sum[0], &above, sizeof above);
+    assert_works(ht_array_read, s, sum[1], &below, sizeof below);
     assert_true(slope > 1 && fabsf(slope - (above - below) / (2 * step)) < 0.01f * slope);
 }
 
@@ -162,7 +161,6 @@ UNIT_TEST(integers_are_all_drawn) {
         0, -3, 100000, 1 << 24, 1 << 30, (int64_t)1 << 40, -((int64_t)1 << 53), INT64_MIN, INT64_MAX - SIZE};
     static int64_t known[MANY], lazy[MANY];
     const int64_t n = MANY;
-    ht_error err = {0};
     for (size_t i = 0; i < sizeof lows / sizeof *lows; i++) {
         ht_scope *s = ht_scope_new(test_stream);
         const int64_t bounds[2] = {lows[i], lows[i] + SIZE};
@@ -171,8 +169,8 @@ UNIT_TEST(integers_are_all_drawn) {
         ht_array *x = ht_random_randint(s, low, high, HT_I64, &n, 1, key);
         ht_array *y = ht_random_randint(s, ht_bitwise_invert(s, ht_bitwise_invert(s, low)), high, HT_I64, &n, 1, key);
         int counts[SIZE] = {0};
-        assert_int_equal(ht_array_read(s, x, known, sizeof known, &err), HT_OK);
-        assert_int_equal(ht_array_read(s, y, lazy, sizeof lazy, &err), HT_OK);
+        assert_works(ht_array_read, s, x, known, sizeof known);
+        assert_works(ht_array_read, s, y, lazy, sizeof lazy);
         assert_memory_equal(known, lazy, sizeof known); /* whether the bounds were known when it was built or not */
         for (int k = 0; k < MANY; k++) {
             assert_true(known[k] >= bounds[0] && known[k] < bounds[1]);
@@ -189,10 +187,9 @@ SCOPE_TEST(large_ranges_are_even) {
     static int64_t x[MANY];
     const int64_t n = MANY, low = 0, high = (int64_t)3 << 60;
     int counts[3] = {0};
-    ht_error err = {0};
     ht_array *drawn = ht_random_randint(s, ht_array_from(s, &low, HT_I64, NULL, 0),
                                         ht_array_from(s, &high, HT_I64, NULL, 0), HT_I64, &n, 1, ht_random_key(s, 2));
-    assert_int_equal(ht_array_read(s, drawn, x, sizeof x, &err), HT_OK);
+    assert_works(ht_array_read, s, drawn, x, sizeof x);
     for (int k = 0; k < MANY; k++) counts[x[k] % 3]++;
     for (int k = 0; k < 3; k++) assert_in_range(counts[k], MANY / 3 - 800, MANY / 3 + 800);
 }

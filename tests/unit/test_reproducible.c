@@ -51,24 +51,17 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
     return true;
 }
 
-static void ok(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s: %s", run_name, err->message);
-}
-
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
-    ht_error err = {0};
-    ok(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), &err);
+    assert_works(ht_session_new, m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s);
     return s;
 }
 
 static void feed_apart(ht_model *m, int32_t chunk, prompt *p) {
-    ht_error err = {0};
     ht_session *s = open_session(m, chunk);
     p->seen = 0;
-    ok(ht_session_forward(s, p->ids, (size_t)p->n, OPTIONS_AT(ht_forward_options, with.all_rows = true), take_rows, p,
-                          &err),
-       &err);
+    assert_works(ht_session_forward, s, p->ids, (size_t)p->n, OPTIONS_AT(ht_forward_options, with.all_rows = true),
+                 take_rows, p);
     assert_int_equal(p->seen, p->n);
     p->known = true;
     ht_session_free(s);
@@ -96,7 +89,6 @@ static void feed_together(const ht_model *m, int32_t chunk, prompt prompts[2], b
 
 /* Two sessions, each some way into its prompt and at another place, step by step together. */
 static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
-    ht_error err = {0};
     int32_t vocab = ht_model_vocab_size(m);
     ht_session *s[2];
     float *logits = malloc(2 * (size_t)vocab * sizeof *logits);
@@ -104,12 +96,12 @@ static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
     for (int i = 0; i < 2; i++) {
         s[i] = open_session(m, chunk);
         int64_t begin = i ? prompts[1].n - STEPS : prompts[1].n / 2;
-        ok(ht_session_forward(s[i], prompts[i].ids, (size_t)begin, NULL, NULL, NULL, &err), &err);
+        assert_works(ht_session_forward, s[i], prompts[i].ids, (size_t)begin, NULL, NULL, NULL);
     }
     for (int step = 0; step < STEPS; step++) {
         int64_t at[2] = {ht_session_length(s[0]), ht_session_length(s[1])};
         int32_t next[2] = {prompts[0].ids[at[0]], prompts[1].ids[at[1]]};
-        ok(ht_session_forward_together(s, next, 2, NULL, logits, &err), &err);
+        assert_works(ht_session_forward_together, s, next, 2, NULL, logits);
         for (int i = 0; i < 2; i++) take(&prompts[i], logits + (int64_t)i * vocab, at[i], 1, vocab);
     }
     free(logits);
@@ -118,11 +110,10 @@ static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
 }
 
 static ht_model *load(const char *path, int threads) {
-    ht_error err = {0};
     ht_device *device;
     ht_model *m;
-    ok(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = threads), &device, &err), &err);
-    ok(ht_model_load(path, OPTIONS_AT(ht_model_options, with.device = device), &m, &err), &err);
+    assert_works(ht_device_open, "cpu", OPTIONS_AT(ht_device_options, with.n_threads = threads), &device);
+    assert_works(ht_model_load, path, OPTIONS_AT(ht_model_options, with.device = device), &m);
     ht_device_free(device);
     return m;
 }
@@ -172,8 +163,7 @@ static void check_tiny(void **state) {
     const char *const *name = *state;
     snprintf(path, sizeof path, "tests/golden/tiny/%s", *name);
     ht_model_info *info;
-    ht_error err = {0};
-    ok(ht_model_info_read(path, &info, &err), &err);
+    assert_works(ht_model_info_read, path, &info);
     int32_t ids[560]; /* more than the largest chunk and than two pages of the cache, where the context is as long */
     int64_t n = info->context < 560 ? info->context : 560;
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)((i * i * 7 + 3 * i + 5) % info->vocab);
@@ -190,9 +180,8 @@ typedef struct picked {
 static bool pick(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
     (void)first, (void)n_rows;
     picked *p = user;
-    ht_error err = {0};
     const ht_logits_rows row = {.x = logits, .n = vocab};
-    ok(ht_sampler_pick_row(p->sampler, &row, 0, ht_session_tokens(p->s), ht_session_length(p->s), &p->id, &err), &err);
+    assert_works(ht_sampler_pick_row, p->sampler, &row, 0, ht_session_tokens(p->s), ht_session_length(p->s), &p->id);
     return true;
 }
 
@@ -201,18 +190,17 @@ static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_option
     enum { PROMPT = 20 };
     const int N = test_cases(8, 400);
     snprintf(run_name, sizeof run_name, "temperature %g, top_k %d", (double)o->temperature, (int)o->top_k);
-    ht_error err = {0};
     ht_session *a = open_session(m, 512), *b = open_session(m, 512);
     const ht_generate_options how =
         OPTIONS(ht_generate_options, with.max_tokens = N, with.sampler = o, with.ignore_eos = true);
-    ok(ht_generate(a, ids, PROMPT, &how, NULL, NULL, NULL, &err), &err);
+    assert_works(ht_generate, a, ids, PROMPT, &how, NULL, NULL, NULL);
     picked p = {.s = b};
-    ok(ht_sampler_new(o, m->vocab, m->device->row_ops, &p.sampler, &err), &err);
-    ok(ht_session_forward(b, ids, PROMPT, NULL, pick, &p, &err), &err);
+    assert_works(ht_sampler_new, o, m->vocab, m->device->row_ops, &p.sampler);
+    assert_works(ht_session_forward, b, ids, PROMPT, NULL, pick, &p);
     for (int i = 0; i < N; i++) {
         int32_t id = ht_session_tokens(a)[PROMPT + i];
         if (id != p.id) fail_msg("%s: token %d is %d, expected %d", run_name, i, (int)id, (int)p.id);
-        ok(ht_session_forward(b, &p.id, 1, NULL, pick, &p, &err), &err);
+        assert_works(ht_session_forward, b, &p.id, 1, NULL, pick, &p);
     }
     ht_sampler_free(p.sampler);
     ht_session_free(a);

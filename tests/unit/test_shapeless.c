@@ -261,11 +261,10 @@ enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 /* Traced with the sizes at `first`, then called with all others. */
 static void check_from(const char *name, composition *make, int mode, int first) {
-    ht_error err;
     ht_compiled *compiled;
     compiled_function once = {.make = make, .mode = mode}, plain = once;
     const ht_function f = {compute, &once};
-    assert_int_equal(ht_compile(&f, OPTIONS_AT(ht_compile_options, with.shapeless = true), &compiled, &err), HT_OK);
+    assert_works(ht_compile, &f, OPTIONS_AT(ht_compile_options, with.shapeless = true), &compiled);
     int settled = 0; /* the calls until the first that succeeded */
     for (int i = 0; i < N_SIZES; i++) {
         const int64_t *z = sizes[(first + i) % N_SIZES];
@@ -309,9 +308,8 @@ static int call_compiled(ht_scope *s, ht_array *const *in, int n_in, ht_array **
 }
 
 static ht_compiled *compiled_of(const ht_function *f) {
-    ht_error err;
     ht_compiled *c;
-    assert_int_equal(ht_compile(f, OPTIONS_AT(ht_compile_options, with.shapeless = true), &c, &err), HT_OK);
+    assert_works(ht_compile, f, OPTIONS_AT(ht_compile_options, with.shapeless = true), &c);
     return c;
 }
 

@@ -10,10 +10,9 @@
 /* Whatever the dtype, as floats. */
 static void expect(ht_scope *s, ht_array *a, const float *want, size_t n) {
     float got[64];
-    ht_error err = {0};
     if (!a) fail_msg("%s", ht_scope_error(s)->message);
     assert_int_equal(ht_array_size(a), n);
-    if (ht_array_read(s, ht_astype(s, a, HT_F32), got, n * sizeof *got, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, ht_astype(s, a, HT_F32), got, n * sizeof *got);
     for (size_t i = 0; i < n; i++)
         if (got[i] != want[i]) fail_msg("element %zu is %g, not %g", i, (double)got[i], (double)want[i]);
 }

@@ -45,8 +45,7 @@ static const char talk[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \" Hi <|x|> \"}, {\"role\": \"assistant\", \"content\": "
     "null, \"reasoning\": \"why\"}], \"number\": 1.0, \"big\": 123456789012345678901234567890}";
 
-static void texts(void **state) {
-    (void)state;
+UNIT_TEST(texts) {
     writes("{% for m in messages %}\n  {% if m.content %}\n{{ loop.index }}:{{ m.content | trim }}\n  {% endif %}\n{% "
            "endfor %}\n",
            talk, "1:Hi <|x|>\n");
@@ -71,8 +70,7 @@ static void texts(void **state) {
            "True {\n \"a\": [\n  1.5,\n  null\n ],\n \"b\": 1\n}");
 }
 
-static void errors(void **state) {
-    (void)state;
+UNIT_TEST(errors) {
     fails("a\n{{ b.c }}", "{}", NULL, HT_ERR_FORMAT, "t, line 2, column 4: 'b' is undefined");
     fails("{{ 1 + 'a' }}", "{}", NULL, HT_ERR_FORMAT, "int + str");
     fails("{{ raise_exception('no ' ~ 2) }}", "{}", NULL, HT_ERR_ARGUMENT, "no 2");
@@ -94,8 +92,7 @@ static void errors(void **state) {
            "1False{'pop': 1}");
 }
 
-static void bounds(void **state) {
-    (void)state;
+UNIT_TEST(bounds) {
     char deep[4096];
     fails("{% for x in range(100000) %}{% for y in range(100000) %}{% endfor %}{% endfor %}", "{}",
           &(ht_template_limits){.steps = 100000}, HT_ERR_LIMIT, "steps");
@@ -131,8 +128,7 @@ static void bounds(void **state) {
 }
 
 /* Which bytes came from the variables, through trims, slices, joins, replacements and JSON. */
-static void origins(void **state) {
-    (void)state;
+UNIT_TEST(origins) {
     static const struct {
         const char *source, *marked; /* what came from the variables is in brackets */
     } cases[] = {
@@ -148,8 +144,7 @@ static void origins(void **state) {
         char *text, marked[256];
         ht_text_run *runs;
         size_t n_runs, at = 0, n = 0;
-        ht_error err;
-        if (render(cases[i].source, talk, NULL, &text, &runs, &n_runs, &err)) fail_msg("%s", err.message);
+        assert_works(render, cases[i].source, talk, NULL, &text, &runs, &n_runs);
         for (size_t j = 0; j < n_runs; at = runs[j++].end)
             n += (size_t)snprintf(marked + n, sizeof marked - n, runs[j].input ? "[%.*s]" : "%.*s",
                                   (int)(runs[j].end - at), text + at);

@@ -27,13 +27,13 @@ static void expect_decoded(const char *name, const ht_tokenizer *t, const int32_
     size_t n_expected = ht_json_string_length(wanted), length;
     char *text;
     ht_error err = {0};
-    if (ht_tokenizer_decode(t, ids, n, skip, &text, &length, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_decode, t, ids, n, skip, &text, &length);
     if (length != n_expected || memcmp(text, expected, length) != 0)
         fail_msg("%s: expected \"%s\", found \"%s\"", name, expected, text);
     free(text);
     ht_text streamed = {0};
     ht_decoder *d;
-    assert_int_equal(ht_decoder_new(t, skip, &d, &err), HT_OK);
+    assert_works(ht_decoder_new, t, skip, &d);
     const char *piece;
     for (int round = 0; round < 2; round++) { /* a flushed decoder starts afresh */
         ht_text_clear(&streamed);
@@ -52,8 +52,7 @@ static void expect_decoded(const char *name, const ht_tokenizer *t, const int32_
     ht_decoder_free(d);
 }
 
-static void follows_the_reference(void **state) {
-    (void)state;
+UNIT_TEST(follows_the_reference) {
     const ht_json *cases = tokenizer_cases(), *c, *row;
     size_t i, k, n;
     assert_true(ht_json_array_size(cases) > 50);
@@ -86,8 +85,7 @@ static void follows_the_reference(void **state) {
 }
 
 /* Two patterns in different words, one scanned by hand and one matched by PCRE2. */
-static void scanners_agree_with_pcre2(void **state) {
-    (void)state;
+UNIT_TEST(scanners_agree_with_pcre2) {
     static const char *const pairs[][2] = {
         {"gpt2 as split", "gpt2 by pcre2"}, {"llama3", "llama3 by pcre2"}, {"qwen2", "qwen2 by pcre2"}};
     static const char *const parts[] = {" ",
@@ -134,10 +132,9 @@ static void scanners_agree_with_pcre2(void **state) {
             }
             for (size_t at = 0, end; at < text.len; at = end) {
                 ht_regex_match match;
-                ht_error err = {0};
                 ht_regex_work *w = ht_regex_work_new();
                 end = a->pre[0].scan(text.data, text.len, at);
-                assert_int_equal(ht_regex_find(b->pre[0].regex, w, text.data, text.len, at, &match, &err), HT_OK);
+                assert_works(ht_regex_find, b->pre[0].regex, w, text.data, text.len, at, &match);
                 ht_regex_work_free(w);
                 if (!match.found || match.begin != at || match.end != end)
                     fail_msg("%s at %zu of \"%s\": scanned to %zu, matched %zu-%zu", pairs[p][0], at, text.data, end,
@@ -159,8 +156,7 @@ static size_t count_ids(const ht_tokenizer *t, const char *text, size_t length, 
     return n;
 }
 
-static void bos_is_never_doubled(void **state) {
-    (void)state;
+UNIT_TEST(bos_is_never_doubled) {
     ht_tokenizer *t = tokenizer_named("gemma");
     const unsigned with = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     int32_t first;
@@ -174,13 +170,11 @@ static void bos_is_never_doubled(void **state) {
     assert_int_not_equal(first, 1);
     int32_t *ids;
     size_t n;
-    ht_error err = {0};
-    assert_int_equal(ht_tokenizer_encode(t, "hello", 5, 4, &ids, &n, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_tokenizer_encode, t, "hello", 5, 4, &ids, &n);
     ht_tokenizer_free(t);
 }
 
-static void invalid_text_is_repaired(void **state) {
-    (void)state;
+UNIT_TEST(invalid_text_is_repaired) {
     static const struct {
         const char *text, *same;
     } cases[] = {
@@ -207,8 +201,7 @@ static void invalid_text_is_repaired(void **state) {
 }
 
 /* Long pieces go another way than short ones; a long text remembers words. Both must give the same ids. */
-static void long_texts_are_like_short_ones(void **state) {
-    (void)state;
+UNIT_TEST(long_texts_are_like_short_ones) {
     ht_tokenizer *t = tokenizer_named("gpt2"), *whole = tokenizer_named("bytes whole");
     static const char words[] = " the quick brown fox jumps over lazy dogs 1234 values[i] hello";
     ht_text text = {0};
@@ -233,14 +226,12 @@ static void long_texts_are_like_short_ones(void **state) {
     ht_tokenizer_free(whole);
 }
 
-static void long_runs_of_marks_are_ordered(void **state) {
-    (void)state;
+UNIT_TEST(long_runs_of_marks_are_ordered) {
     enum { MARKS = 100000 };
     ht_text text = {0}, out = {0};
-    ht_error err = {0};
     ht_text_append_str(&text, "q");
     for (int i = 0; i < MARKS; i++) ht_text_append_str(&text, "\xCC\x81\xCC\xA3"); /* class 230, then 220 */
-    assert_int_equal(ht_unicode_normalize(HT_NFC, text.data, text.len, &out, &err), HT_OK);
+    assert_works(ht_unicode_normalize, HT_NFC, text.data, text.len, &out);
     assert_int_equal(out.len, text.len);
     for (size_t i = 1; i < out.len; i += 2)
         assert_memory_equal(out.data + i, i <= 2 * MARKS ? "\xCC\xA3" : "\xCC\x81", 2);
@@ -248,8 +239,7 @@ static void long_runs_of_marks_are_ordered(void **state) {
     ht_text_discard(&out);
 }
 
-static void answers_questions(void **state) {
-    (void)state;
+UNIT_TEST(answers_questions) {
     ht_tokenizer *t = tokenizer_named("added");
     int32_t start = ht_tokenizer_find(t, "<|im_start|>");
     assert_true(start >= 0 && start < ht_tokenizer_vocab_size(t));
@@ -265,8 +255,7 @@ static void answers_questions(void **state) {
     int32_t bad = ht_tokenizer_vocab_size(t);
     char *text;
     size_t n;
-    ht_error err = {0};
-    assert_int_equal(ht_tokenizer_decode(t, &bad, 1, false, &text, &n, &err), HT_ERR_ARGUMENT);
+    assert_fails(HT_ERR_ARGUMENT, "", ht_tokenizer_decode, t, &bad, 1, false, &text, &n);
     assert_null(text);
     ht_tokenizer_free(t);
     ht_tokenizer_free(NULL);
@@ -275,29 +264,27 @@ static void answers_questions(void **state) {
 
 /* A run of byte tokens is not held back: each character comes with its last byte, and one that the end cuts costs no
  * other. */
-static void byte_tokens_are_streamed(void **state) {
-    (void)state;
+UNIT_TEST(byte_tokens_are_streamed) {
     static const char bytes[] = "\xF0\x93\x80\x80\xF0\x93\x80\x81\xF0\x93";
     static const char *const expected[] = {"", "", "", "\xF0\x93\x80\x80", "", "", "", "\xF0\x93\x80\x81", "", ""};
     ht_tokenizer *t = tokenizer_named("gemma");
     int32_t ids[10];
     ht_decoder *d;
-    ht_error err = {0};
     const char *piece;
     char *whole;
     size_t n;
-    assert_int_equal(ht_decoder_new(t, false, &d, &err), HT_OK);
+    assert_works(ht_decoder_new, t, false, &d);
     for (int i = 0; i < 10; i++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", (unsigned char)bytes[i]);
         ids[i] = ht_tokenizer_find(t, name);
-        assert_int_equal(ht_decoder_feed(d, ids[i], &piece, &n, &err), HT_OK);
+        assert_works(ht_decoder_feed, d, ids[i], &piece, &n);
         assert_string_equal(piece, expected[i]);
     }
-    assert_int_equal(ht_decoder_flush(d, &piece, &n, &err), HT_OK);
+    assert_works(ht_decoder_flush, d, &piece, &n);
     assert_string_equal(piece, "\xEF\xBF\xBD");
     ht_decoder_free(d);
-    assert_int_equal(ht_tokenizer_decode(t, ids, 10, false, &whole, &n, &err), HT_OK);
+    assert_works(ht_tokenizer_decode, t, ids, 10, false, &whole, &n);
     assert_string_equal(whole, "\xF0\x93\x80\x80\xF0\x93\x80\x81\xEF\xBF\xBD");
     free(whole);
     ht_tokenizer_free(t);

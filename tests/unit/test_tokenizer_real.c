@@ -37,9 +37,7 @@ static void check_line(const ht_tokenizer *t, char *line) {
         ht_text_append(&decoded, text.data, text.len);
     int32_t *ids;
     size_t n, length;
-    ht_error err = {0};
-    if (ht_tokenizer_encode(t, text.data, text.len, HT_ENCODE_PARSE_SPECIAL, &ids, &n, &err))
-        fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_encode, t, text.data, text.len, HT_ENCODE_PARSE_SPECIAL, &ids, &n);
     char *p = ids_text;
     for (size_t i = 0; i < n; i++) {
         char *end;
@@ -49,7 +47,7 @@ static void check_line(const ht_tokenizer *t, char *line) {
     }
     if (*p && *p != '\t') fail_msg("%s: only %zu ids", line, n);
     char *back;
-    assert_int_equal(ht_tokenizer_decode(t, ids, n, false, &back, &length, &err), HT_OK);
+    assert_works(ht_tokenizer_decode, t, ids, n, false, &back, &length);
     if (length != decoded.len || memcmp(back, decoded.data, length) != 0) fail_msg("%s: decoded to %s", line, back);
     free(back);
     free(ids);
@@ -69,8 +67,7 @@ static void follows_the_reference(void **state) {
     }
     fclose(model);
     ht_tokenizer *t;
-    ht_error err = {0};
-    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+    assert_works(ht_tokenizer_load, path, &t);
     snprintf(path, sizeof path, "tests/golden/tokenizer/real/%s.tsv", v->name);
     FILE *golden = fopen(path, "r");
     assert_non_null(golden);

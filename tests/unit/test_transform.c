@@ -9,9 +9,8 @@
 
 static float value_of(ht_scope *s, ht_array *a) {
     float v = NAN;
-    ht_error err = {0};
     if (!a) fail_msg("%s", ht_scope_error(s) ? ht_scope_error(s)->message : "no array");
-    if (ht_array_read(s, ht_astype(s, a, HT_F32), &v, sizeof v, &err)) fail_msg("%s", err.message);
+    assert_works(ht_array_read, s, ht_astype(s, a, HT_F32), &v, sizeof v);
     return v;
 }
 
@@ -198,14 +197,13 @@ static size_t gradients_and_peak(bool checkpointed, bool backwards, float *grads
         in[i] = ht_full(s, 0.5 + 0.01 * i, HT_F32, (int64_t[]){WIDTH}, 1);
         which[i] = backwards ? LAYERS - i : i;
     }
-    ht_error err;
-    assert_int_equal(ht_array_eval(s, in, LAYERS + 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, in, LAYERS + 1);
     const ht_function f = {network, checkpointed ? in : NULL};
     ht_memory_clear_cache(test_device());
     ht_memory_reset_peak(test_device());
     size_t before = ht_memory_get(test_device()).active_bytes;
     if (!ht_grad(s, &f, in, LAYERS + 1, which, LAYERS + 1, grad)) fail_msg("%s", ht_scope_error(s)->message);
-    assert_int_equal(ht_array_eval(s, grad, LAYERS + 1, &err), HT_OK);
+    assert_works(ht_array_eval, s, grad, LAYERS + 1);
     size_t peak = ht_memory_get(test_device()).peak_bytes - before;
     for (int i = 0; i <= LAYERS; i++) grads[which[i]] = value_of(s, ht_sum(s, grad[i], NULL, 0, false));
     ht_scope_free(s);
@@ -247,14 +245,13 @@ static int call_compiled(ht_scope *s, ht_array *const *in, int n_in, ht_array **
 }
 
 UNIT_TEST(compiling_and_differentiating_go_together) {
-    ht_error err;
     int calls = 0;
     ht_compiled *inner, *outer;
     ht_function f = {cube, &calls}, through = {call_compiled, NULL}, slope = {derivative, &through},
                 of_outer = {call_compiled, NULL};
-    assert_int_equal(ht_compile(&f, NULL, &inner, &err), HT_OK);
+    assert_works(ht_compile, &f, NULL, &inner);
     through.user = inner;
-    assert_int_equal(ht_compile(&slope, NULL, &outer, &err), HT_OK); /* compiled(grad(compiled(cube))) */
+    assert_works(ht_compile, &slope, NULL, &outer); /* compiled(grad(compiled(cube))) */
     of_outer.user = outer;
     for (int i = 1; i < 4; i++) {
         ht_scope *s = ht_scope_new(test_stream);
@@ -284,10 +281,9 @@ static int looks_at_values(ht_scope *s, ht_array *const *in, int n_in, ht_array 
 }
 
 UNIT_TEST(a_compiled_function_must_not_look_at_values) {
-    ht_error err;
     ht_compiled *compiled;
     ht_function f = {looks_at_values, NULL};
-    assert_int_equal(ht_compile(&f, NULL, &compiled, &err), HT_OK);
+    assert_works(ht_compile, &f, NULL, &compiled);
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = number(s, 1), *out[1];
     assert_int_equal(ht_compiled_call(s, compiled, &x, 1, out, 1), -1);
