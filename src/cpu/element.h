@@ -1,5 +1,5 @@
-/* Scalar element access for any dtype. Plain kernels compute in one of three types: int64 (u64 keeps its bits), f32 for
- * f16, bf16 and f32, and f64. */
+/* Scalar element access for any dtype, for plain kernels and those of src/cuda. Plain kernels compute in one of three types: int64 (u64
+ * keeps its bits), f32 for f16, bf16 and f32, and f64. */
 #ifndef HT_CPU_ELEMENT_H
 #define HT_CPU_ELEMENT_H
 
@@ -60,31 +60,27 @@ static inline double ht_get_f64(ht_dtype t, const void *p, int64_t i) {
     }
 }
 
-/* Stores a double. Integer types truncate toward zero, saturate at their limits, and map NaN to 0. */
+/* A double as an integer of a type: truncated toward zero, saturated at the type's limits, NaN as 0. */
+static inline int64_t ht_saturated(ht_dtype t, double v) {
+    if (isnan(v)) return 0;
+    if (t == HT_U64) return v >= 0x1p64 ? -1 : v > 0 ? (int64_t)(uint64_t)v : 0;
+    if (t == HT_I64) return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : (int64_t)v;
+    const bool is_signed = ht_dtype_is_signed(t);
+    const int bits = t == HT_U8 || t == HT_I8 ? 8 : t == HT_U16 || t == HT_I16 ? 16 : 32;
+    const double high = (double)(((int64_t)1 << (bits - is_signed)) - 1), low = is_signed ? -high - 1 : 0;
+    return (int64_t)(v < low ? low : v > high ? high : v);
+}
+
+/* Stores a double; integers as ht_saturated has them. */
 static inline void ht_set_f64(ht_dtype t, void *p, int64_t i, double v) {
-    static const double lowest[] = {
-        [HT_I8] = INT8_MIN, [HT_I16] = INT16_MIN, [HT_I32] = INT32_MIN, [HT_I64] = (double)INT64_MIN};
-    static const double highest[] = {
-        [HT_U8] = UINT8_MAX, [HT_U16] = UINT16_MAX, [HT_U32] = UINT32_MAX, [HT_U64] = 0x1p64,
-        [HT_I8] = INT8_MAX,  [HT_I16] = INT16_MAX,  [HT_I32] = INT32_MAX,  [HT_I64] = 0x1p63};
     switch (t) {
     case HT_F16: ((uint16_t *)p)[i] = ht_f32_to_f16((float)v); return;
     case HT_BF16: ((uint16_t *)p)[i] = ht_f32_to_bf16((float)v); return;
     case HT_F32: ((float *)p)[i] = (float)v; return;
     case HT_F64: ((double *)p)[i] = v; return;
     case HT_BOOL: ((uint8_t *)p)[i] = v != 0; return;
-    default: break;
+    default: ht_set_int(t, p, i, ht_saturated(t, v));
     }
-    if (isnan(v)) {
-        ht_set_int(t, p, i, 0);
-        return;
-    }
-    double low = ht_dtype_is_signed(t) ? lowest[t] : 0.0;
-    if (v < low) v = low;
-    if (v < highest[t])
-        ht_set_int(t, p, i, t == HT_U64 ? (int64_t)(uint64_t)v : (int64_t)v);
-    else
-        ht_set_int(t, p, i, t == HT_U64 ? -1 : t == HT_I64 ? INT64_MAX : (int64_t)highest[t]);
 }
 
 /* Stores a float. f32 is not converted through double, because the conversion would flush denormals. */

@@ -4,7 +4,7 @@
 
 #include "base/pool.h"
 #include "cpu/isa.h"
-#include "device/measure.h"
+#include "device/device.h"
 
 #include <stddef.h>
 

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(ht_cuda_attend_arguments) <= 4096, "the arguments exceed the limit of a kernel");
-
 enum {
     RESULT_BYTES = 8 << 20,  /* results of units, beyond which they are computed in turns: what stays in the L2 cache */
     RESULT_PAGES = 64,       /* of each query, fewer in turns when there are many */
@@ -34,7 +32,7 @@ typedef struct attend_job {
     int32_t n_rows;
     bool tensor;         /* on tensor cores */
     int64_t shared_most; /* bytes of shared memory that a block may have */
-    int64_t n_addresses, n_streamed, n_tiles, n_units;
+    int64_t n_addresses, n_streamed, n_tiles;
     char *table; /* in host memory */
     size_t table_bytes;
     /* what has been filled in of it */
@@ -92,19 +90,6 @@ static ht_status check_rows(const attend_job *job, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- tiles and where they are computed ---- */
-
-/* Whether all pages of a tile are one block's: when there are blocks enough, or little for each to do. */
-static bool is_streamed(const attend_job *job, const sequence *s);
-
-static int32_t tile_of(const attend_job *job, const sequence *s) {
-    return is_streamed(job, s) ? HT_CUDA_STREAM_TILE : job->a.tile;
-}
-
-static int64_t tiles_of(const attend_job *job, const sequence *s) {
-    return ht_ceil_div_i64((int64_t)s->n * job->a.group, tile_of(job, s));
-}
-
 /* ---- shared memory ---- */
 
 /* Of a block that has tiles of `tile` queries: the queries, their weights of a page, and sums that are brought together. */
@@ -137,6 +122,9 @@ static int64_t stream_shared_bytes(const ht_cuda_page_form *f) {
     return parts * ht_cuda_queries_bytes(HT_CUDA_STREAM_TILE, width) + 2 * HT_CUDA_STREAM_STEPS * step + weights;
 }
 
+/* ---- tiles ---- */
+
+/* Whether all pages of a tile are one block's: when there are blocks enough, or little for each to do. */
 static bool is_streamed(const attend_job *job, const sequence *s) {
     enum { FEW_PAGES = 2 };
     const ht_cuda_page_form *f = &job->a.form;
@@ -147,7 +135,13 @@ static bool is_streamed(const attend_job *job, const sequence *s) {
            (s->n_pages <= FEW_PAGES || 2 * blocks >= ht_cuda_of(job->call->device)->multiprocessors);
 }
 
-/* ---- tiles ---- */
+static int32_t tile_of(const attend_job *job, const sequence *s) {
+    return is_streamed(job, s) ? HT_CUDA_STREAM_TILE : job->a.tile;
+}
+
+static int64_t tiles_of(const attend_job *job, const sequence *s) {
+    return ht_ceil_div_i64((int64_t)s->n * job->a.group, tile_of(job, s));
+}
 
 /* The tile of units: no larger than the largest sequence has use for, nor than fits. */
 static void choose_tile(attend_job *job, int64_t most_rows) {
@@ -160,16 +154,14 @@ static void choose_tile(attend_job *job, int64_t most_rows) {
                tiles_shared_bytes(f, 2 * job->a.tile, 2) + BLOCK_BYTES <= job->shared_most)
             job->a.tile *= 2;
     } else {
-        job->a.tile = 1;
-        while (job->a.tile < HT_CUDA_ATTEND_TILE && job->a.tile < queries &&
-               pages_shared_bytes(f, 2 * job->a.tile) <= SHARED_BYTES)
-            job->a.tile *= 2;
+        const bool several = queries > 1 && pages_shared_bytes(f, HT_CUDA_ATTEND_TILE) <= SHARED_BYTES;
+        job->a.tile = several ? HT_CUDA_ATTEND_TILE : 1;
     }
 }
 
 /* All steps of a page where there is a block for each multiprocessor at most; else what lets it have two. */
 static void choose_buffers(attend_job *job) {
-    const int64_t blocks = job->n_units * job->a.form.n_kv_heads;
+    const int64_t blocks = job->unit * job->a.form.n_kv_heads;
     const bool alone = blocks <= ht_cuda_of(job->call->device)->multiprocessors;
     const int64_t most = (alone ? job->shared_most : job->shared_most / 2) - BLOCK_BYTES;
     job->a.buffers = 2;
@@ -258,7 +250,6 @@ static void fill(attend_job *job) {
             row += of.n;
         }
     }
-    job->n_units = job->unit;
 }
 
 /* ---- kernels ---- */
@@ -272,17 +263,15 @@ static ht_status append(attend_job *job, ht_error *err) {
     return ht_cuda_launch(ht_cuda_of(job->call->device), HT_CUDA_ID_ht_cuda_append, &shape, &job->a, err);
 }
 
-enum { N_TYPES = 3 };
-static int type_of(const ht_cuda_page_form *f) { return f->dtype == HT_F16 ? 0 : f->dtype == HT_BF16 ? 1 : 2; }
+/* The n-th of the kernels for the type of the pages. */
+static ht_cuda_kernel_id kernel_for(const ht_cuda_page_form *f, int n) {
+    enum { OF_TYPE = HT_CUDA_ID_ht_cuda_attend_tiles_bf16_1 - HT_CUDA_ID_ht_cuda_attend_tiles_f16_1 };
+    const int type = f->dtype == HT_F16 ? 0 : f->dtype == HT_BF16 ? 1 : 2;
+    return (ht_cuda_kernel_id)(HT_CUDA_ID_ht_cuda_attend_tiles_f16_1 + OF_TYPE * type + n);
+}
 
 static ht_status stream_tiles(attend_job *job, ht_error *err) {
-    static const ht_cuda_kernel_id kernels[N_TYPES][3] = {
-        {HT_CUDA_ID_ht_cuda_attend_stream_f16_8, HT_CUDA_ID_ht_cuda_attend_stream_f16_12,
-         HT_CUDA_ID_ht_cuda_attend_stream_f16_16},
-        {HT_CUDA_ID_ht_cuda_attend_stream_bf16_8, HT_CUDA_ID_ht_cuda_attend_stream_bf16_12,
-         HT_CUDA_ID_ht_cuda_attend_stream_bf16_16},
-        {HT_CUDA_ID_ht_cuda_attend_stream_i8_8, HT_CUDA_ID_ht_cuda_attend_stream_i8_12,
-         HT_CUDA_ID_ht_cuda_attend_stream_i8_16}};
+    enum { FIRST = HT_CUDA_ID_ht_cuda_attend_stream_f16_8 - HT_CUDA_ID_ht_cuda_attend_tiles_f16_1 };
     if (job->n_streamed == 0) return HT_OK;
     const ht_cuda_page_form *f = &job->a.form;
     const ht_cuda_shape shape = {.grid = {(unsigned)(job->n_streamed * f->n_kv_heads)},
@@ -290,29 +279,21 @@ static ht_status stream_tiles(attend_job *job, ht_error *err) {
                                  .shared_bytes = (unsigned)stream_shared_bytes(f)};
     job->a.first_tile = 0;
     job->a.end_tile = (int32_t)job->n_streamed;
-    return ht_cuda_launch(ht_cuda_of(job->call->device), kernels[type_of(f)][stream_width(f) / 4 - 2], &shape, &job->a,
-                          err);
+    return ht_cuda_launch(ht_cuda_of(job->call->device), kernel_for(f, FIRST + stream_width(f) / 4 - 2), &shape,
+                          &job->a, err);
 }
 
 /* `units` of tiles [first_tile, end_tile). */
 static ht_status launch_units(attend_job *job, int64_t units, ht_error *err) {
-    static const ht_cuda_kernel_id pages[] = {HT_CUDA_ID_ht_cuda_attend_pages_1, HT_CUDA_ID_ht_cuda_attend_pages_2,
-                                              HT_CUDA_ID_ht_cuda_attend_pages_4, HT_CUDA_ID_ht_cuda_attend_pages_8};
-    static const ht_cuda_kernel_id tiles[N_TYPES][3] = {
-        {HT_CUDA_ID_ht_cuda_attend_tiles_f16_1, HT_CUDA_ID_ht_cuda_attend_tiles_f16_2,
-         HT_CUDA_ID_ht_cuda_attend_tiles_f16_4},
-        {HT_CUDA_ID_ht_cuda_attend_tiles_bf16_1, HT_CUDA_ID_ht_cuda_attend_tiles_bf16_2,
-         HT_CUDA_ID_ht_cuda_attend_tiles_bf16_4},
-        {HT_CUDA_ID_ht_cuda_attend_tiles_i8_1, HT_CUDA_ID_ht_cuda_attend_tiles_i8_2,
-         HT_CUDA_ID_ht_cuda_attend_tiles_i8_4}};
     const ht_cuda_attend_arguments *a = &job->a;
-    int twice = 0; /* how often the smallest tile is doubled */
-    while ((job->tensor ? 16 : 1) << twice < a->tile) twice++;
+    ht_cuda_kernel_id kernel = a->tile > 1 ? HT_CUDA_ID_ht_cuda_attend_pages_8 : HT_CUDA_ID_ht_cuda_attend_pages_1;
     ht_cuda_shape shape = {.grid = {(unsigned)(units * a->form.n_kv_heads)},
                            .block = {HT_CUDA_ATTEND_THREADS},
                            .shared_bytes = (unsigned)pages_shared_bytes(&a->form, a->tile)};
-    ht_cuda_kernel_id kernel = job->tensor ? tiles[type_of(&a->form)][twice] : pages[twice];
     if (job->tensor) {
+        int twice = 0; /* how often the smallest tile is doubled */
+        while (16 << twice < a->tile) twice++;
+        kernel = kernel_for(&a->form, twice);
         shape.block[0] = HT_CUDA_TENSOR_THREADS;
         shape.shared_bytes = (unsigned)tiles_shared_bytes(&a->form, a->tile, a->buffers);
     }

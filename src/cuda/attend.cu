@@ -4,11 +4,10 @@
  * not on the rows beside it, nor on how many of them there are, nor on which kernel computes them. A key that a query does not
  * see may be anything, and weighs nothing.
  *
- * Pages of f32, and heads that are too wide for the others, are computed here, without tensor cores: a block takes a tile of up
- * to 8 queries and a page. */
+ * Pages of f32, and heads that are too wide for the others, are computed here, without tensor cores: a block takes a tile of one
+ * query or up to 8 and a page. */
 #include "cuda/attend_stream.cuh"
 #include "cuda/attend_tiles.cuh"
-#include "cuda/attend_unit.cuh"
 
 enum { THREADS = HT_CUDA_ATTEND_THREADS, WARPS = THREADS / 32, REDUCED = HT_CUDA_ATTEND_REDUCED };
 
@@ -67,7 +66,6 @@ template <class C, int Q>
 static __device__ void score_keys(const ht_cuda_attend_arguments &a, const unit &u, const visible<Q> &s, int padded,
                                   const float *queries, float (*score)[2]) {
     const ht_cuda_page_form &f = a.form;
-    for (int i = 0; i < Q; i++) score[i][0] = score[i][1] = 0.0f;
     const int key[2] = {(int)threadIdx.x, (int)threadIdx.x + THREADS};
     const bool seen[2] = {key[0] >= s.low && key[0] < s.high, key[1] >= s.low && key[1] < s.high};
     if (!seen[0] && !seen[1]) return;
@@ -125,7 +123,7 @@ static __device__ void softmax_of(const ht_cuda_attend_arguments &a, const unit 
         for (int w = 1; w < WARPS; w++) max = fmaxf(max, of_warp[0][w][i]);
         const float base = max == -INFINITY ? 0.0f : max;
         for (int e = 0; e < 2; e++) {
-            const float weight = seen[i][e] ? weight_of(score[i][e] - base) : 0.0f;
+            const float weight = seen[i][e] ? ht_exp_of_negative(score[i][e] - base) : 0.0f;
             weights[(t + e * THREADS) * Q + i] = weight;
             sum += weight;
         }
@@ -140,16 +138,6 @@ static __device__ void softmax_of(const ht_cuda_attend_arguments &a, const unit 
     a.totals[2 * (u.own + t) + 1] = sum;
 }
 
-/* The weights of one key. */
-template <int Q> static __device__ void load_weights(const float *from, float *to) {
-    if (Q % 4 == 0)
-        for (int i = 0; i < Q; i += 4) *(floats4 *)(to + i) = *(const floats4 *)(from + i);
-    else if (Q == 2)
-        *(floats2 *)to = *(const floats2 *)from;
-    else
-        to[0] = from[0];
-}
-
 /* Adds the values of keys j, j + step, ... to one chunk of all queries' sums. */
 template <class C, int Q>
 static __device__ void weigh_values(const ht_cuda_attend_arguments &a, const unit &u, const visible<Q> &s, int c, int j,
@@ -159,7 +147,10 @@ static __device__ void weigh_values(const ht_cuda_attend_arguments &a, const uni
     for (; j < s.high; j += step) {
         alignas(16) float w[Q];
         float v[C::DIMS], scale = 1.0f;
-        load_weights<Q>(weights + j * Q, w);
+        if constexpr (Q == 1)
+            w[0] = weights[j];
+        else
+            for (int i = 0; i < Q; i += 4) *(floats4 *)(w + i) = *(const floats4 *)(weights + j * Q + i);
         if (C::SCALED) scale = scale_at(u.page, ht_cuda_v_scale(&f, u.head, j, c * C::DIMS / HT_CUDA_QUANTISED));
         (*(const C *)(u.page + ht_cuda_v_chunk(&f, u.head, j, c))).unpack(scale, v);
 #pragma unroll
@@ -181,9 +172,7 @@ static __device__ void sum_values(const ht_cuda_attend_arguments &a, const unit 
     const int slice = t / width, floats = width * C::DIMS;
     for (int first = 0; first < f.chunks; first += width) {
         const int c = first + t % width;
-        float sum[Q][C::DIMS];
-        for (int i = 0; i < Q; i++)
-            for (int d = 0; d < C::DIMS; d++) sum[i][d] = 0.0f;
+        float sum[Q][C::DIMS] = {};
         const int begin = slice + (s.low - slice + n_slices - 1) / n_slices * n_slices;
         if (slice < n_slices && c < f.chunks && s.low < s.high)
             weigh_values<C, Q>(a, u, s, c, s.low <= slice ? slice : begin, n_slices, weights, sum);
@@ -216,7 +205,7 @@ template <class C, int Q> static __device__ void attend_page(const ht_cuda_atten
     float *queries = shared, *weights = queries + Q * padded, *slices = weights + Q * HT_CUDA_KEYS;
     load_queries<Q>(a, u, padded, queries);
     __syncthreads();
-    float score[Q][2];
+    float score[Q][2] = {};
     score_keys<C, Q>(a, u, s, padded, queries, score);
     softmax_of<Q>(a, u, s, score, weights);
     sum_values<C, Q>(a, u, s, weights, slices);
@@ -233,6 +222,19 @@ template <int Q> static __device__ void attend_pages(const ht_cuda_attend_argume
 }
 
 HT_CUDA_KERNEL(ht_cuda_attend_pages_1, ht_cuda_attend_arguments) { attend_pages<1>(a); }
-HT_CUDA_KERNEL(ht_cuda_attend_pages_2, ht_cuda_attend_arguments) { attend_pages<2>(a); }
-HT_CUDA_KERNEL(ht_cuda_attend_pages_4, ht_cuda_attend_arguments) { attend_pages<4>(a); }
-HT_CUDA_KERNEL(ht_cuda_attend_pages_8, ht_cuda_attend_arguments) { attend_pages<8>(a); }
+HT_CUDA_KERNEL(ht_cuda_attend_pages_8, ht_cuda_attend_arguments) { attend_pages<HT_CUDA_ATTEND_TILE>(a); }
+
+#define KERNELS(type)                                                                                                  \
+    TENSOR_KERNEL(type, tiles, 1, attend_tile)                                                                         \
+    TENSOR_KERNEL(type, tiles, 2, attend_tile)                                                                         \
+    TENSOR_KERNEL(type, tiles, 4, attend_tile)                                                                         \
+    TENSOR_KERNEL(type, stream, 8, attend_stream)                                                                      \
+    TENSOR_KERNEL(type, stream, 12, attend_stream)                                                                     \
+    TENSOR_KERNEL(type, stream, 16, attend_stream)
+#define TENSOR_KERNEL(type, name, n, body)                                                                             \
+    HT_CUDA_KERNEL_OF(HT_CUDA_TENSOR_THREADS, ht_cuda_attend_##name##_##type##_##n, ht_cuda_attend_arguments) {        \
+        body<of_##type##_pages, n>(a);                                                                                 \
+    }
+KERNELS(f16)
+KERNELS(bf16)
+KERNELS(i8)

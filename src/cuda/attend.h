@@ -9,33 +9,21 @@
 
 #include "cuda/page.h"
 
-#include <hearth/dtype.h>
-
 /* X(module, kernel): attend_pages_N takes tiles of N queries, attend_tiles_*_N of 16 N, attend_stream_*_N heads of up to 8 N. */
+#define HT_CUDA_TENSOR_KERNELS_OF_ATTEND(X, type)                                                                      \
+    X(attend, ht_cuda_attend_tiles_##type##_1)                                                                         \
+    X(attend, ht_cuda_attend_tiles_##type##_2)                                                                         \
+    X(attend, ht_cuda_attend_tiles_##type##_4)                                                                         \
+    X(attend, ht_cuda_attend_stream_##type##_8)                                                                        \
+    X(attend, ht_cuda_attend_stream_##type##_12)                                                                       \
+    X(attend, ht_cuda_attend_stream_##type##_16)
 #define HT_CUDA_KERNELS_OF_ATTEND(X)                                                                                   \
     X(attend, ht_cuda_append)                                                                                          \
     X(attend, ht_cuda_attend_pages_1)                                                                                  \
-    X(attend, ht_cuda_attend_pages_2)                                                                                  \
-    X(attend, ht_cuda_attend_pages_4)                                                                                  \
     X(attend, ht_cuda_attend_pages_8)                                                                                  \
-    X(attend, ht_cuda_attend_tiles_f16_1)                                                                              \
-    X(attend, ht_cuda_attend_tiles_f16_2)                                                                              \
-    X(attend, ht_cuda_attend_tiles_f16_4)                                                                              \
-    X(attend, ht_cuda_attend_tiles_bf16_1)                                                                             \
-    X(attend, ht_cuda_attend_tiles_bf16_2)                                                                             \
-    X(attend, ht_cuda_attend_tiles_bf16_4)                                                                             \
-    X(attend, ht_cuda_attend_tiles_i8_1)                                                                               \
-    X(attend, ht_cuda_attend_tiles_i8_2)                                                                               \
-    X(attend, ht_cuda_attend_tiles_i8_4)                                                                               \
-    X(attend, ht_cuda_attend_stream_f16_8)                                                                             \
-    X(attend, ht_cuda_attend_stream_f16_12)                                                                            \
-    X(attend, ht_cuda_attend_stream_f16_16)                                                                            \
-    X(attend, ht_cuda_attend_stream_bf16_8)                                                                            \
-    X(attend, ht_cuda_attend_stream_bf16_12)                                                                           \
-    X(attend, ht_cuda_attend_stream_bf16_16)                                                                           \
-    X(attend, ht_cuda_attend_stream_i8_8)                                                                              \
-    X(attend, ht_cuda_attend_stream_i8_12)                                                                             \
-    X(attend, ht_cuda_attend_stream_i8_16)
+    HT_CUDA_TENSOR_KERNELS_OF_ATTEND(X, f16)                                                                           \
+    HT_CUDA_TENSOR_KERNELS_OF_ATTEND(X, bf16)                                                                          \
+    HT_CUDA_TENSOR_KERNELS_OF_ATTEND(X, i8)
 
 enum {
     HT_CUDA_ATTEND_THREADS = 128, /* of a block of attend_pages: each has two keys */

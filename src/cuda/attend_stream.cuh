@@ -3,7 +3,7 @@
 #ifndef HT_CUDA_ATTEND_STREAM_CUH
 #define HT_CUDA_ATTEND_STREAM_CUH
 
-#include "cuda/attend_operand.cuh"
+#include "cuda/attend_unit.cuh"
 
 /* What a warp knows of a lane's two queries, g and g + 8 of its 16. */
 struct lane_queries {
@@ -29,7 +29,7 @@ static __device__ lane_queries lane_queries_of(const ht_cuda_attend_arguments &a
     return q;
 }
 
-/* Products of a warp's queries and 64 keys, [8 keys each]. */
+/* Adds products of a warp's queries and 64 keys, [8 keys each]. */
 template <class A, int N>
 static __device__ __forceinline__ void score_queries(const char *queries, const uint32_t (*own)[4], const char *keys,
                                                      int elements, int blocks, float (*score)[4]) {
@@ -37,10 +37,6 @@ static __device__ __forceinline__ void score_queries(const char *queries, const 
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const char *of_lane = queries + (warp * 16 + lane % 16) * QUERY_BYTES + lane / 16 * 16;
     const char *of_keys = keys + (lane / 8 % 2 * STEP_KEYS + lane / 16 * 8 + lane % 8) * 16;
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) score[i][e] = 0.0f;
     if constexpr (!A::SCALED) {
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
@@ -224,12 +220,8 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         for (int k = 0; k < N / 2; k++)
             ht_matrices<false>(own[k], queries + (warp * 16 + lane % 16) * QUERY_BYTES + (2 * k + lane / 16) * 16);
 
-    float sum[N][4], merged[N][4], total[4] = {0.0f, 0.0f, 0.0f, 0.0f}, max[2] = {-INFINITY, -INFINITY};
+    float sum[N][4] = {}, merged[N][4] = {}, total[4] = {}, max[2] = {-INFINITY, -INFINITY};
     running<false> so_far[2] = {{-INFINITY, 0.0f}, {-INFINITY, 0.0f}};
-#pragma unroll
-    for (int d = 0; d < N; d++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[d][e] = merged[d][e] = 0.0f;
 
 #pragma unroll 1
     for (int step = begin; step < end; step++) {
@@ -243,7 +235,7 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         __syncthreads();
         load(step + STAGES - 1);
         if (sees) {
-            float score[8][4];
+            float score[8][4] = {};
             score_queries<A, N>(queries, own, step_keys, ELEMENTS, a.form.blocks, score);
             weights_of<A>(a, q, raw_factor, at, score, max, decay, weight);
         }
@@ -318,20 +310,5 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         }
     }
 }
-
-#define HT_ATTEND_STREAM(type, n)                                                                                      \
-    HT_CUDA_KERNEL_OF(HT_CUDA_TENSOR_THREADS, ht_cuda_attend_stream_##type##_##n, ht_cuda_attend_arguments) {          \
-        attend_stream<of_##type##_pages, n>(a);                                                                        \
-    }
-HT_ATTEND_STREAM(f16, 8)
-HT_ATTEND_STREAM(f16, 12)
-HT_ATTEND_STREAM(f16, 16)
-HT_ATTEND_STREAM(bf16, 8)
-HT_ATTEND_STREAM(bf16, 12)
-HT_ATTEND_STREAM(bf16, 16)
-HT_ATTEND_STREAM(i8, 8)
-HT_ATTEND_STREAM(i8, 12)
-HT_ATTEND_STREAM(i8, 16)
-#undef HT_ATTEND_STREAM
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef HT_CUDA_ATTEND_TILES_CUH
 #define HT_CUDA_ATTEND_TILES_CUH
 
-#include "cuda/attend_operand.cuh"
+#include "cuda/attend_unit.cuh"
 
 enum { PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS, SCORES_BYTES = HT_CUDA_WEIGHTS_STRIDE * 4 /* of a query */ };
 
@@ -51,12 +51,10 @@ static __device__ __noinline__ void load_step(const ht_cuda_attend_arguments &a,
     ht_copies_end();
 }
 
-/* Products of all queries and a warp's 8 keys of a step. */
+/* Adds products of all queries and a warp's 8 keys of a step. */
 template <class A, int M>
 static __device__ __forceinline__ void score_step(const tiles_memory &m, const char *keys, float (*score)[4]) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    for (int i = 0; i < M; i++)
-        for (int e = 0; e < 4; e++) score[i][e] = 0.0f;
 #pragma unroll 2
     for (int c = 0; c < m.chunks; c += 4) { /* 32 dimensions */
         uint32_t b[4];
@@ -189,7 +187,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
 
 #pragma unroll 1
     for (int step = begin; step < end; step++) {
-        float score[M][4];
+        float score[M][4] = {};
         wait_for_steps(a.buffers - 1);
         __syncthreads();
         score_step<A, M>(m, m.steps + next % a.buffers * m.step_bytes, score);
@@ -207,15 +205,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
 #pragma unroll 1
     for (int i = warp; i < u.tile.n; i += TENSOR_WARPS) weigh_query<A>(a, u, m, Q, i, of);
 
-    float sum[PAIRS][M][2][4], total[M][4];
-#pragma unroll
-    for (int i = 0; i < M; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            total[i][e] = 0.0f;
-#pragma unroll
-            for (int j = 0; j < 2 * PAIRS; j++) sum[j / 2][i][j % 2][e] = 0.0f;
-        }
+    float sum[PAIRS][M][2][4] = {}, total[M][4] = {};
 #pragma unroll 1
     for (int step = begin; step < end; step++) {
         char *values = m.steps + next % a.buffers * m.step_bytes;
@@ -296,20 +286,5 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
         }
     if (!is_alone) finish<false>(a, u);
 }
-
-#define HT_ATTEND_TILES(type, n)                                                                                       \
-    HT_CUDA_KERNEL_OF(HT_CUDA_TENSOR_THREADS, ht_cuda_attend_tiles_##type##_##n, ht_cuda_attend_arguments) {           \
-        attend_tile<of_##type##_pages, n>(a);                                                                          \
-    }
-HT_ATTEND_TILES(f16, 1)
-HT_ATTEND_TILES(f16, 2)
-HT_ATTEND_TILES(f16, 4)
-HT_ATTEND_TILES(bf16, 1)
-HT_ATTEND_TILES(bf16, 2)
-HT_ATTEND_TILES(bf16, 4)
-HT_ATTEND_TILES(i8, 1)
-HT_ATTEND_TILES(i8, 2)
-HT_ATTEND_TILES(i8, 4)
-#undef HT_ATTEND_TILES
 
 #endif

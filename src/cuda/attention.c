@@ -7,8 +7,6 @@
 #include "cuda/cuda.h"
 #include "device/params.h"
 
-_Static_assert(sizeof(ht_cuda_attention_arguments) <= 4096, "the arguments exceed the limit of a kernel");
-
 /* Flat rows [n, heads, d] as one batch [1, heads, n, d]. */
 static ht_cuda_view of_rows(const ht_view *v) {
     ht_view batch = {.data = v->data, .dtype = v->dtype, .n_dims = 4};
@@ -18,18 +16,6 @@ static ht_cuda_view of_rows(const ht_view *v) {
         batch.stride[i] = from[i] < 0 ? 0 : v->stride[from[i]];
     }
     return ht_cuda_view_of(&batch);
-}
-
-/* A view of `data` with the shape of another, contiguous. */
-static ht_view contiguous(const ht_view *shape, void *data) {
-    ht_view v = *shape;
-    int64_t stride = 1;
-    v.data = data;
-    for (int i = v.n_dims - 1; i >= 0; i--) {
-        v.stride[i] = stride;
-        stride *= v.shape[i];
-    }
-    return v;
 }
 
 static bool is_gradient(const ht_call *call) { return call->n_in > 5; }
@@ -42,7 +28,7 @@ static void set_results(const ht_call *call, ht_cuda_view (*of)(const ht_view *)
     ht_cuda_view *to[3] = {&a->out, &a->out_k, &a->out_v};
     char *at = call->out.data;
     for (int i = 0; i < 3; i++) {
-        const ht_view part = contiguous(&call->in[i], at);
+        const ht_view part = ht_cuda_contiguous(&call->in[i], at);
         *to[i] = of(&part);
         at += (size_t)ht_view_size(&part) * ht_dtype_bytes(part.dtype);
     }
@@ -99,39 +85,20 @@ static ht_status launch(const ht_call *call, ht_cuda_attention_arguments *a, ht_
 
 #define BOTH(name) HT_CUDA_ID_ht_cuda_attention##name##_f32, HT_CUDA_ID_ht_cuda_attention##name##_f64
 
-static ht_status attend(const ht_call *call, ht_cuda_attention_arguments *a, ht_error *err) {
-    if (ht_view_size(&call->out) == 0) return HT_OK;
+/* Attends, or computes the gradient. */
+static ht_status attend(const ht_call *call, ht_cuda_attention_arguments a, ht_error *err) {
     const size_t bytes = (size_t)ht_view_size(&call->out) * ht_dtype_bytes(call->out.dtype);
-    if (a->k.shape[2] == 0 && !a->flat_rows) return ht_memory_fill(call->device->memory, call->out.data, 0, bytes, err);
-    return launch(call, a, BOTH(), &a->q, a->v.shape[3], err);
+    if (bytes == 0) return HT_OK;
+    if (a.k.shape[2] == 0 && !a.flat_rows) return ht_memory_fill(call->device->memory, call->out.data, 0, bytes, err);
+    if (!is_gradient(call)) return launch(call, &a, BOTH(), &a.q, a.v.shape[3], err);
+    ht_status status = launch(call, &a, BOTH(_softmax), &a.q, 1, err);
+    if (!status) status = launch(call, &a, BOTH(_grad_q), &a.q, a.q.shape[3], err);
+    if (!status) status = launch(call, &a, BOTH(_grad_k), &a.k, a.k.shape[3], err);
+    return status ? status : launch(call, &a, BOTH(_grad_v), &a.k, a.v.shape[3], err);
 }
 
-static ht_status attend_back(const ht_call *call, ht_cuda_attention_arguments *a, ht_error *err) {
-    if (ht_view_size(&call->out) == 0) return HT_OK;
-    const size_t bytes = (size_t)ht_view_size(&call->out) * ht_dtype_bytes(call->out.dtype);
-    if (a->k.shape[2] == 0 && !a->flat_rows) return ht_memory_fill(call->device->memory, call->out.data, 0, bytes, err);
-    ht_status status = launch(call, a, BOTH(_softmax), &a->q, 1, err);
-    if (!status) status = launch(call, a, BOTH(_grad_q), &a->q, a->q.shape[3], err);
-    if (!status) status = launch(call, a, BOTH(_grad_k), &a->k, a->k.shape[3], err);
-    return status ? status : launch(call, a, BOTH(_grad_v), &a->k, a->v.shape[3], err);
-}
-
-static ht_status run_sdpa(const ht_call *call, ht_error *err) {
-    ht_cuda_attention_arguments a = of_sdpa(call);
-    return attend(call, &a, err);
-}
-static ht_status run_sdpa_grad(const ht_call *call, ht_error *err) {
-    ht_cuda_attention_arguments a = of_sdpa(call);
-    return attend_back(call, &a, err);
-}
-static ht_status run_attend_rows(const ht_call *call, ht_error *err) {
-    ht_cuda_attention_arguments a = of_flat_rows(call);
-    return attend(call, &a, err);
-}
-static ht_status run_attend_rows_grad(const ht_call *call, ht_error *err) {
-    ht_cuda_attention_arguments a = of_flat_rows(call);
-    return attend_back(call, &a, err);
-}
+static ht_status run_sdpa(const ht_call *call, ht_error *err) { return attend(call, of_sdpa(call), err); }
+static ht_status run_attend_rows(const ht_call *call, ht_error *err) { return attend(call, of_flat_rows(call), err); }
 
 /* [queries][HT_CUDA_ATTENTION_STATS] */
 static size_t stats_bytes(const ht_call *call) {
@@ -143,7 +110,7 @@ static size_t stats_bytes(const ht_call *call) {
 
 void ht_cuda_attention_kernels(ht_kernel *kernels) {
     kernels[HT_OP_SDPA].run = run_sdpa;
-    kernels[HT_OP_SDPA_GRAD] = (ht_kernel){run_sdpa_grad, stats_bytes};
+    kernels[HT_OP_SDPA_GRAD] = (ht_kernel){run_sdpa, stats_bytes};
     kernels[HT_OP_ATTEND_ROWS].run = run_attend_rows;
-    kernels[HT_OP_ATTEND_ROWS_GRAD] = (ht_kernel){run_attend_rows_grad, stats_bytes};
+    kernels[HT_OP_ATTEND_ROWS_GRAD] = (ht_kernel){run_attend_rows, stats_bytes};
 }

@@ -6,7 +6,7 @@
  * Of SDPA, a hidden key scores the lowest finite number, which counts only where all keys are hidden; of flat rows, no other
  * keys than the query's own exist. */
 #include "cuda/attention.h"
-#include "cuda/kernel.cuh"
+#include "cuda/tensor.cuh"
 
 enum { SIDE = HT_CUDA_ATTENTION_SIDE, THREADS = SIDE * SIDE, DEPTH = 16, WIDE = HT_CUDA_ATTENTION_WIDE };
 
@@ -39,7 +39,7 @@ template <typename T> struct tiles {
 /* One head of a view. */
 struct vectors {
     const void *data;
-    int dtype;
+    ht_dtype dtype;
     int64_t at, n, dims, row, dim; /* first element, vectors, dimensions, strides */
 };
 
@@ -48,14 +48,7 @@ static __device__ vectors head_of(const ht_cuda_view &v, int64_t b, int64_t h) {
 }
 
 static __device__ float get(const vectors &v, int64_t i, float) {
-#ifndef HT_CUDA_ON_HOST
-    if (v.dtype == HT_F16) {
-        float x;
-        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(((const uint16_t *)v.data)[i]));
-        return x;
-    }
-#endif
-    return ht_get_f32(v.dtype, v.data, i);
+    return v.dtype == HT_F16 ? ht_half_value(((const uint16_t *)v.data)[i]) : ht_get_f32(v.dtype, v.data, i);
 }
 static __device__ double get(const vectors &v, int64_t i, double) { return ht_get_f64(v.dtype, v.data, i); }
 
@@ -72,13 +65,7 @@ static __device__ void put(const vectors &v, int64_t i, int64_t d, double x) {
 }
 
 /* e^x of x <= 0 */
-static __device__ float exp_of(float x) {
-    const float lowest = -87.0f;
-    float n;
-    const float p = ht_expm1_reduced(x < lowest ? lowest : x, &n);
-    const float power = ht_float_from_bits(((uint32_t)(int32_t)n + 127u) << 23);
-    return x < lowest ? 0.0f : fmaf(power, p, power);
-}
+static __device__ float exp_of(float x) { return ht_exp_of_negative(x); }
 static __device__ double exp_of(double x) { return exp(x); }
 static __device__ float tanh_of(float x) { return ht_tanh_f32(x); }
 static __device__ double tanh_of(double x) { return tanh(x); }

@@ -83,6 +83,32 @@ static __device__ __forceinline__ uint64_t ht_operand(const void *p) {
     return (uint64_t)(ht_shared_address(p) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
+/* Operands of asm: eight sums, 32 sums from c on. */
+#define HT_SUMS_8(c)                                                                                                   \
+    "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]), "+f"((c)[4]), "+f"((c)[5]), "+f"((c)[6]), "+f"((c)[7])
+#define HT_SUMS_32(c) HT_SUMS_8(c), HT_SUMS_8(c + 8), HT_SUMS_8(c + 16), HT_SUMS_8(c + 24)
+
+/* c [64, 192] = a [64, 16] b [192, 16]^T, added to c when `adds`. */
+static __device__ __forceinline__ void ht_wgmma(float *c, uint64_t a, uint64_t b, int adds) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %98, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95 "
+                 "}, %96, %97, p, 1, 1, 0, 0;\n\t}"
+                 : HT_SUMS_32(c), HT_SUMS_32(c + 32), HT_SUMS_32(c + 64)
+                 : "l"(a), "l"(b), "r"(adds));
+}
+
+template <int N>
+static __device__ __forceinline__ void ht_hold(float *c) { /* what is before stays before, for the compiler */
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
 #endif
 
 #endif

@@ -61,26 +61,51 @@ typedef struct ht_cuda_shape {
 /* Submits a kernel, whose only parameter is the struct at `arguments`. Between `begin` and `end`. */
 ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_shape *shape, const void *arguments,
                          ht_error *err);
-/* The shape of a launch with a thread for each of n items. */
-ht_cuda_shape ht_cuda_threads(const ht_cuda_device *d, int64_t n);
+/* Blocks of a launch for n pieces of work: of many, blocks take several. */
+unsigned ht_cuda_blocks(const ht_cuda_device *d, int64_t n);
+/* A launch with a thread for each of n items, if there are any. */
+ht_status ht_cuda_launch_threads(ht_cuda_device *d, ht_cuda_kernel_id kernel, int64_t n, const void *arguments,
+                                 ht_error *err);
 
-/* The shape of a launch over rows of `size` elements (cuda/grid_rows.cuh). */
+/* The shape of a launch over rows of `size` elements (cuda/kernel.cuh). */
 ht_cuda_shape ht_cuda_grid_of_rows(const ht_cuda_device *d, int64_t rows, int64_t size);
+
+/* Parts of a call's scratch memory, one behind the other; without `at` their bytes are counted. */
+typedef struct ht_cuda_scratch {
+    char *at;
+    size_t bytes;
+} ht_cuda_scratch;
+void *ht_cuda_take(ht_cuda_scratch *s, size_t bytes);
 
 /* For a kernel that may find bad values; it is the next that is submitted. */
 ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op);
 
 /* A view as kernels take it. */
 ht_cuda_view ht_cuda_view_of(const ht_view *v);
+/* A row-contiguous view of `data` with the shape of another. */
+ht_view ht_cuda_contiguous(const ht_view *shape, void *data);
 /* Drops the axes of one element of views of one shape, and merges those that all of them step through alike. */
 void ht_cuda_collapse(int n_views, ht_cuda_view *const *views);
-/* Rows that are dense can be moved in wider words than elements, of up to 16 bytes: the widest that divides addresses, strides and
- * lengths in bytes, of which `multiples` has all the bits. */
-int32_t ht_cuda_widest_word(uint64_t multiples);
-/* Bits of a view's address and of the strides of its first n_dims axes. */
-uint64_t ht_cuda_steps(const ht_cuda_view *v, int n_dims, int32_t bytes);
-/* The view in words of `by` elements, which are along axis n_dims, if there is one. */
-void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by);
+/* Rows that are dense can be moved in wider words than elements of `bytes`, of up to 16 bytes: the widest that divides addresses, strides
+ * and lengths in bytes, and `more`. The first n_dense views have such rows along their last axis. Returns the elements of a word, in
+ * which all views and `bytes` are then. */
+int64_t ht_cuda_use_wide_words(int n_views, ht_cuda_view *const *views, int n_dense, uint64_t more, int32_t *bytes);
+
+/* ---- rows (cuda/rows.c) ---- */
+
+/* The rows of a view along `axis`, in row-major order of the other axes. */
+ht_cuda_rows ht_cuda_rows_of(const ht_view *v, int axis);
+/* The same with `n_dims` leading axes as rows; the element step is of the last axis. */
+ht_cuda_rows ht_cuda_leading_rows_of(const ht_view *v, int n_dims);
+int64_t ht_cuda_n_rows(const ht_view *v, int axis);
+
+/* A launch with a team for each row, warps together in blocks. */
+ht_cuda_shape ht_cuda_team_shape(const ht_cuda_device *d, int32_t team, int64_t n_rows);
+
+/* The kernel for a floating-point type, of those of HT_CUDA_FLOATS, whose first is of f16. */
+static inline ht_cuda_kernel_id ht_cuda_of_float(ht_cuda_kernel_id first, ht_dtype t) {
+    return (ht_cuda_kernel_id)((int)first + (int)t - (int)HT_F16);
+}
 
 extern const ht_memory_ops ht_cuda_memory_ops; /* whose `user` is the device */
 extern const ht_queue_ops ht_cuda_queue;
@@ -95,6 +120,10 @@ const ht_matrix_ops *ht_cuda_matrix_ops(const ht_device *d, ht_weight_type type,
 
 /* Copies between views of one shape and dtype. */
 ht_status ht_cuda_strided_copy(ht_cuda_device *d, const ht_view *to, const ht_view *from, ht_error *err);
+
+/* Sorts n numbers, with room for as many others; *sorted is one of the two. */
+ht_status ht_cuda_sort_items(ht_cuda_device *d, uint64_t *items, uint64_t *room, int64_t n, const uint64_t **sorted,
+                             ht_error *err);
 
 /* Each fills in the kernels of its module. */
 #define X(module) void ht_cuda_##module##_kernels(ht_kernel *kernels);

@@ -11,52 +11,46 @@
 _Static_assert((int)HT_CUDA_STEPS == (int)HT_PROGRAM_STEPS && (int)HT_CUDA_INPUTS == (int)HT_PROGRAM_INPUTS &&
                    (int)HT_CUDA_OUTPUTS == (int)HT_PROGRAM_OUTPUTS && (int)HT_CUDA_STEP_INPUTS == (int)HT_STEP_INPUTS,
                "the kernel takes any program");
-_Static_assert(sizeof(ht_cuda_elementwise_arguments) <= 4096, "the arguments exceed the limit of a kernel");
-
 /* ---- which dtypes ---- */
 
-typedef enum kind { ANY, FLOATS, INTEGERS, BITS } kind; /* BITS: integers but bool */
+/* FLOATS: of all others; BITS: integers but bool. */
+typedef enum kind { FLOATS, ANY, INTEGERS, BITS } kind;
 
-static kind kind_of(ht_op_id op) {
-    switch (op) {
-    case HT_OP_CAST:
-    case HT_OP_NEGATIVE:
-    case HT_OP_ABS:
-    case HT_OP_SIGN:
-    case HT_OP_SQUARE:
-    case HT_OP_IS_NAN:
-    case HT_OP_IS_INF:
-    case HT_OP_IS_FINITE:
-    case HT_OP_LOGICAL_NOT:
-    case HT_OP_ADD:
-    case HT_OP_SUBTRACT:
-    case HT_OP_MULTIPLY:
-    case HT_OP_FLOOR_DIVIDE:
-    case HT_OP_REMAINDER:
-    case HT_OP_POWER:
-    case HT_OP_MINIMUM:
-    case HT_OP_MAXIMUM:
-    case HT_OP_EQUAL:
-    case HT_OP_NOT_EQUAL:
-    case HT_OP_LESS:
-    case HT_OP_LESS_EQUAL:
-    case HT_OP_WHERE:
-    case HT_OP_SCALE: return ANY;
-    case HT_OP_BITWISE_INVERT: return BITS;
-    case HT_OP_LOGICAL_AND:
-    case HT_OP_LOGICAL_OR:
-    case HT_OP_BITWISE_AND:
-    case HT_OP_BITWISE_OR:
-    case HT_OP_BITWISE_XOR:
-    case HT_OP_LEFT_SHIFT:
-    case HT_OP_RIGHT_SHIFT: return INTEGERS;
-    default: return FLOATS;
-    }
-}
+static const kind kinds[HT_OP_COUNT] = {[HT_OP_CAST] = ANY,
+                                        [HT_OP_NEGATIVE] = ANY,
+                                        [HT_OP_ABS] = ANY,
+                                        [HT_OP_SIGN] = ANY,
+                                        [HT_OP_SQUARE] = ANY,
+                                        [HT_OP_IS_NAN] = ANY,
+                                        [HT_OP_IS_INF] = ANY,
+                                        [HT_OP_IS_FINITE] = ANY,
+                                        [HT_OP_LOGICAL_NOT] = ANY,
+                                        [HT_OP_ADD] = ANY,
+                                        [HT_OP_SUBTRACT] = ANY,
+                                        [HT_OP_MULTIPLY] = ANY,
+                                        [HT_OP_FLOOR_DIVIDE] = ANY,
+                                        [HT_OP_REMAINDER] = ANY,
+                                        [HT_OP_POWER] = ANY,
+                                        [HT_OP_MINIMUM] = ANY,
+                                        [HT_OP_MAXIMUM] = ANY,
+                                        [HT_OP_EQUAL] = ANY,
+                                        [HT_OP_NOT_EQUAL] = ANY,
+                                        [HT_OP_LESS] = ANY,
+                                        [HT_OP_LESS_EQUAL] = ANY,
+                                        [HT_OP_WHERE] = ANY,
+                                        [HT_OP_SCALE] = ANY,
+                                        [HT_OP_LOGICAL_AND] = INTEGERS,
+                                        [HT_OP_LOGICAL_OR] = INTEGERS,
+                                        [HT_OP_BITWISE_AND] = INTEGERS,
+                                        [HT_OP_BITWISE_OR] = INTEGERS,
+                                        [HT_OP_BITWISE_XOR] = INTEGERS,
+                                        [HT_OP_LEFT_SHIFT] = INTEGERS,
+                                        [HT_OP_RIGHT_SHIFT] = INTEGERS,
+                                        [HT_OP_BITWISE_INVERT] = BITS};
 
 static bool takes(ht_op_id op, ht_dtype from) {
     const bool floating = ht_dtype_is_float(from);
-    switch (kind_of(op)) {
+    switch (kinds[op]) {
     case ANY: return true;
     case FLOATS: return floating && (op != HT_OP_DRAWN || from != HT_F64);
     case INTEGERS: return !floating;
@@ -152,11 +146,9 @@ static bool is_quads(const ht_cuda_elementwise_arguments *a) {
 
 static ht_status launch(ht_device *device, const ht_cuda_elementwise_arguments *a, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(device);
-    if (a->n == 0) return HT_OK;
     const bool quads = is_quads(a);
-    const ht_cuda_shape shape = ht_cuda_threads(d, quads ? a->n / 4 : a->n);
-    return ht_cuda_launch(d, quads ? HT_CUDA_ID_ht_cuda_elementwise_quads : HT_CUDA_ID_ht_cuda_elementwise, &shape, a,
-                          err);
+    return quads ? ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_elementwise_quads, a->n / 4, a, err)
+                 : ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_elementwise, a->n, a, err);
 }
 
 /* ---- single operations ---- */

@@ -1,7 +1,7 @@
 /* Elementwise operations: one kernel runs the steps of a program on each element. The functions are the CPU's (base/math.h), so
  * that results have its bits. */
+#include "cuda/elementwise.cuh"
 #include "cuda/elementwise.h"
-#include "cuda/elementwise_f32.cuh"
 
 /* What a step works with: integers as 64 bits, f16, bf16 and f32 as f32, f64. */
 typedef union value {
@@ -12,11 +12,11 @@ typedef union value {
 
 enum { F_DRAWN_LOG, F_DRAWN_LOG1P, F_DRAWN_ERF, F_DRAWN_ERFINV }; /* ht_drawn_function */
 
-static __device__ value load(int t, const void *p, int64_t i) {
+static __device__ value load(ht_dtype t, const void *p, int64_t i) {
     value v;
     if (t == HT_F64)
         v.d = ((const double *)p)[i];
-    else if (ht_is_float(t))
+    else if (ht_dtype_is_float(t))
         v.f = ht_get_f32(t, p, i);
     else
         v.i = ht_get_int(t, p, i);
@@ -24,7 +24,7 @@ static __device__ value load(int t, const void *p, int64_t i) {
 }
 
 /* The value as a variable of the type has it. */
-static __device__ value rounded(int t, value v) {
+static __device__ value rounded(ht_dtype t, value v) {
     switch (t) {
     case HT_F16: v.f = ht_f16_to_f32(ht_f32_to_f16(v.f)); break;
     case HT_BF16: v.f = ht_bf16_to_f32(ht_f32_to_bf16(v.f)); break;
@@ -40,13 +40,18 @@ static __device__ value rounded(int t, value v) {
     return v;
 }
 
-static __device__ void store(int t, void *p, int64_t i, value v) {
+static __device__ void store(ht_dtype t, void *p, int64_t i, value v) {
     if (t == HT_F64)
         ((double *)p)[i] = v.d;
-    else if (ht_is_float(t))
+    else if (ht_dtype_is_float(t))
         ht_set_f32(t, p, i, v.f);
     else
         ht_set_int(t, p, i, v.i);
+}
+
+/* Place of a step's j-th operand among the inputs and what steps made. */
+static __device__ int operand_of(const ht_cuda_step *s, int j) {
+    return s->in[j] >= 0 ? s->in[j] : HT_CUDA_INPUTS - 1 - s->in[j];
 }
 
 static __device__ value of_int(int64_t i) {
@@ -67,7 +72,7 @@ static __device__ value of_f64(double d) {
 
 /* ---- one operand ---- */
 
-static __device__ double erfinv_f64(double x) {
+static __device__ double ht_erfinv_f64(double x) {
     if (fabs(x) >= 1.0) return fabs(x) == 1.0 ? x * (double)INFINITY : (double)NAN;
     double y = (double)ht_erfinv_f32((float)x);
     if (isinf(y)) y = copysign(5.9, x);
@@ -84,38 +89,12 @@ static __device__ float drawn(int f, float x) {
     }
 }
 
+#define HT_CASE_F64(op, of_f32, of_f64)                                                                                \
+    case HT_OP_##op: return of_f64;
+
 static __device__ double unary_f64(int op, double x) {
     switch (op) {
-    case HT_OP_NEGATIVE: return -x;
-    case HT_OP_ABS: return fabs(x);
-    case HT_OP_SIGN: return (double)((x > 0.0) - (x < 0.0));
-    case HT_OP_SQUARE: return x * x;
-    case HT_OP_SQRT: return sqrt(x);
-    case HT_OP_RSQRT: return 1.0 / sqrt(x);
-    case HT_OP_RECIPROCAL: return 1.0 / x;
-    case HT_OP_EXP: return ht_exp_f64(x);
-    case HT_OP_EXPM1: return ht_expm1_f64(x);
-    case HT_OP_LOG: return ht_log_f64(x);
-    case HT_OP_LOG2: return ht_log2_f64(x);
-    case HT_OP_LOG10: return ht_log10_f64(x);
-    case HT_OP_LOG1P: return ht_log1p_f64(x);
-    case HT_OP_SIN: return ht_sin_f64(x);
-    case HT_OP_COS: return ht_cos_f64(x);
-    case HT_OP_TAN: return ht_tan_f64(x);
-    case HT_OP_ARCSIN: return ht_asin_f64(x);
-    case HT_OP_ARCCOS: return ht_acos_f64(x);
-    case HT_OP_ARCTAN: return ht_atan_f64(x);
-    case HT_OP_SINH: return ht_sinh_f64(x);
-    case HT_OP_COSH: return ht_cosh_f64(x);
-    case HT_OP_TANH: return ht_tanh_f64(x);
-    case HT_OP_ERF: return erf(x);
-    case HT_OP_ERFINV: return erfinv_f64(x);
-    case HT_OP_SIGMOID: return ht_sigmoid_f64(x);
-    case HT_OP_SILU: return ht_silu_f64(x);
-    case HT_OP_GELU: return 0.5 * x * erfc(-x * 0.70710678118654752440); /* sqrt(1 / 2) */
-    case HT_OP_GELU_TANH: return ht_gelu_tanh_f64(x);
-    case HT_OP_FLOOR: return floor(x);
-    case HT_OP_CEIL: return ceil(x);
+        HT_UNARY_FUNCTIONS(HT_CASE_F64)
     default: return rint(x); /* ROUND */
     }
 }
@@ -140,23 +119,23 @@ static __device__ bool test_of(int op, double x) {
     }
 }
 
-static __device__ double as_f64(int t, value v) {
-    return t == HT_F64 ? v.d : ht_is_float(t) ? (double)v.f : t == HT_U64 ? (double)(uint64_t)v.i : (double)v.i;
+static __device__ double as_f64(ht_dtype t, value v) {
+    return t == HT_F64 ? v.d : ht_dtype_is_float(t) ? (double)v.f : t == HT_U64 ? (double)(uint64_t)v.i : (double)v.i;
 }
 
-static __device__ value cast(int from, int to, value v) {
-    if (!ht_is_float(from) && !ht_is_float(to)) return rounded(to, v);
+static __device__ value cast(ht_dtype from, ht_dtype to, value v) {
+    if (!ht_dtype_is_float(from) && !ht_dtype_is_float(to)) return rounded(to, v);
     if (to == HT_F64) return of_f64(as_f64(from, v));
-    if (ht_is_float(to)) {
+    if (ht_dtype_is_float(to)) {
         if (from == HT_F64) return rounded(to, of_f32((float)v.d));
-        if (ht_is_float(from)) return rounded(to, v);
+        if (ht_dtype_is_float(from)) return rounded(to, v);
         return rounded(to, of_f32(from == HT_U64 ? (float)(uint64_t)v.i : (float)v.i));
     }
     const double x = as_f64(from, v);
     return of_int(to == HT_BOOL ? x != 0 : ht_saturated(to, x));
 }
 
-static __device__ value nan_to_num(int t, value v, const double *p) {
+static __device__ value nan_to_num(ht_dtype t, value v, const double *p) {
     const double x = as_f64(t, v);
     if (isfinite(x)) return v;
     const double largest = t == HT_F16    ? 65504.0
@@ -168,21 +147,22 @@ static __device__ value nan_to_num(int t, value v, const double *p) {
     return t == HT_F64 ? of_f64(y) : rounded(t, of_f32((float)y));
 }
 
-static __device__ value scale(int t, value v, float by) {
+static __device__ value scale(ht_dtype t, value v, float by) {
     if (t == HT_F16 || t == HT_BF16 || t == HT_F32) return rounded(t, of_f32(v.f * by));
     const double y = as_f64(t, v) * (double)by;
     return t == HT_F64 ? of_f64(y) : of_int(t == HT_BOOL ? y != 0 : ht_saturated(t, y));
 }
 
-static __device__ value softcap(int t, value v, float cap) {
+static __device__ value softcap(ht_dtype t, value v, float cap) {
     if (t == HT_F64) return of_f64((double)cap * ht_tanh_f64(v.d / (double)cap));
     return rounded(t, of_f32(cap * ht_tanh_f32(v.f / cap)));
 }
 
 static __device__ value unary(const ht_cuda_step *s, value x) {
-    const int op = s->op, t = s->from;
+    const int op = s->op;
+    const ht_dtype t = (ht_dtype)s->from;
     switch (op) {
-    case HT_OP_CAST: return cast(t, s->to, x);
+    case HT_OP_CAST: return cast(t, (ht_dtype)s->to, x);
     case HT_OP_IS_NAN:
     case HT_OP_IS_INF:
     case HT_OP_IS_FINITE:
@@ -194,8 +174,8 @@ static __device__ value unary(const ht_cuda_step *s, value x) {
     default: break;
     }
     if (t == HT_F64) return of_f64(unary_f64(op, x.d));
-    if (ht_is_float(t)) return rounded(t, of_f32(ht_unary_f32(op, t == HT_F16, x.f)));
-    return rounded(t, of_int(unary_int(op, ht_is_signed(t), x.i)));
+    if (ht_dtype_is_float(t)) return rounded(t, of_f32(ht_unary_f32(op, t == HT_F16, x.f)));
+    return rounded(t, of_int(unary_int(op, ht_dtype_is_signed(t), x.i)));
 }
 
 /* ---- two operands ---- */
@@ -227,22 +207,13 @@ static __device__ int64_t shifted_right(bool s, int64_t a, int64_t b) {
 
 static __device__ double binary_f64(int op, double a, double b) {
     switch (op) {
-    case HT_OP_ADD: return a + b;
-    case HT_OP_SUBTRACT: return a - b;
-    case HT_OP_MULTIPLY: return a * b;
-    case HT_OP_DIVIDE: return a / b;
-    case HT_OP_MINIMUM: return isnan(a) || a < b ? a : b;
-    case HT_OP_MAXIMUM: return isnan(a) || a > b ? a : b;
-    case HT_OP_FLOOR_DIVIDE: return floor(a / b);
-    case HT_OP_REMAINDER: return ht_remainder_f64(a, b);
-    case HT_OP_POWER: return ht_pow_f64(a, b);
-    case HT_OP_LOGADDEXP: return ht_logaddexp_f64(a, b);
+        HT_BINARY_FUNCTIONS(HT_CASE_F64)
     default: return ht_atan2_f64(a, b); /* ARCTAN2 */
     }
 }
 
-static __device__ int64_t binary_int(int op, int t, int64_t a, int64_t b) {
-    const bool s = ht_is_signed(t), truth = t == HT_BOOL;
+static __device__ int64_t binary_int(int op, ht_dtype t, int64_t a, int64_t b) {
+    const bool s = ht_dtype_is_signed(t), truth = t == HT_BOOL;
     switch (op) {
     case HT_OP_ADD: return truth ? a || b : (int64_t)((uint64_t)a + (uint64_t)b);
     case HT_OP_SUBTRACT: return truth ? a != b : (int64_t)((uint64_t)a - (uint64_t)b);
@@ -271,15 +242,16 @@ static __device__ bool is_comparison(int op) {
 }
 
 static __device__ value binary(const ht_cuda_step *s, value a, value b) {
-    const int op = s->op, t = s->from;
+    const int op = s->op;
+    const ht_dtype t = (ht_dtype)s->from;
     if (is_comparison(op)) {
         if (t == HT_F64) return of_int(compare(op, a.d, b.d));
-        if (ht_is_float(t)) return of_int(compare(op, a.f, b.f));
-        return of_int(ht_is_signed(t) ? compare(op, a.i, b.i) : compare(op, (uint64_t)a.i, (uint64_t)b.i));
+        if (ht_dtype_is_float(t)) return of_int(compare(op, a.f, b.f));
+        return of_int(ht_dtype_is_signed(t) ? compare(op, a.i, b.i) : compare(op, (uint64_t)a.i, (uint64_t)b.i));
     }
     if (t == HT_F64) return of_f64(binary_f64(op, a.d, b.d));
-    if (ht_is_float(t)) return rounded(t, of_f32(ht_binary_f32(op, a.f, b.f)));
-    return rounded(s->to, of_int(binary_int(op, t, a.i, b.i)));
+    if (ht_dtype_is_float(t)) return rounded(t, of_f32(ht_binary_f32(op, a.f, b.f)));
+    return rounded((ht_dtype)s->to, of_int(binary_int(op, t, a.i, b.i)));
 }
 
 /* ---- the kernels ---- */
@@ -297,14 +269,14 @@ HT_CUDA_KERNEL(ht_cuda_elementwise, ht_cuda_elementwise_arguments) {
                 for (int k = 0; k < a.n_in; k++) at[k] += place * a.stride[k][d];
             }
         }
-        for (int k = 0; k < a.n_in; k++) v[k] = load(a.in_type[k], a.in[k], at[k]);
+        for (int k = 0; k < a.n_in; k++) v[k] = load((ht_dtype)a.in_type[k], a.in[k], at[k]);
         for (int k = 0; k < a.n_steps; k++) {
             const ht_cuda_step *s = &a.step[k];
             value x[HT_CUDA_STEP_INPUTS];
-            for (int j = 0; j < s->n_in; j++) x[j] = v[s->in[j] >= 0 ? s->in[j] : HT_CUDA_INPUTS - 1 - s->in[j]];
+            for (int j = 0; j < s->n_in; j++) x[j] = v[operand_of(s, j)];
             const value y = s->n_in == 1 ? unary(s, x[0]) : s->n_in == 2 ? binary(s, x[0], x[1]) : x[0].i ? x[1] : x[2];
             v[HT_CUDA_INPUTS + k] = y;
-            if (s->out >= 0) store(s->to, a.out[s->out], i, y);
+            if (s->out >= 0) store((ht_dtype)s->to, a.out[s->out], i, y);
         }
     }
 }
@@ -339,9 +311,7 @@ HT_CUDA_KERNEL(ht_cuda_elementwise_quads, ht_cuda_elementwise_arguments) {
         }
         for (int k = 0; k < a.n_steps; k++) {
             const ht_cuda_step *s = &a.step[k];
-            const int one = s->in[0] >= 0 ? s->in[0] : HT_CUDA_INPUTS - 1 - s->in[0];
-            const int two = s->n_in < 2 ? one : s->in[1] >= 0 ? s->in[1] : HT_CUDA_INPUTS - 1 - s->in[1];
-            const float4 x = v[one], y = v[two],
+            const float4 x = v[operand_of(s, 0)], y = v[operand_of(s, s->n_in > 1)],
                          to = {of_step(s, x.x, y.x), of_step(s, x.y, y.y), of_step(s, x.z, y.z), of_step(s, x.w, y.w)};
             v[HT_CUDA_INPUTS + k] = to;
             if (s->out >= 0) ((float4 *)a.out[s->out])[i] = to;

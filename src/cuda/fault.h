@@ -2,15 +2,25 @@
 #ifndef HT_CUDA_FAULT_H
 #define HT_CUDA_FAULT_H
 
+#include <hearth/dtype.h>
+
 #include <stdbool.h>
 #include <stdint.h>
+
+/* A function of the host and of kernels. */
+#ifdef __CUDACC__
+#define HT_CUDA_BOTH static inline __host__ __device__
+#else
+#define HT_CUDA_BOTH static inline
+#endif
 
 enum { HT_CUDA_DIMS = 8 };
 
 /* ht_view, without what is C alone. */
 typedef struct ht_cuda_view {
     void *data; /* memory of the device */
-    int32_t dtype, n_dims;
+    ht_dtype dtype;
+    int32_t n_dims;
     int64_t shape[HT_CUDA_DIMS], stride[HT_CUDA_DIMS];
 } ht_cuda_view;
 

@@ -64,17 +64,9 @@ static __device__ __forceinline__ void ht_wide_mma(const ht_cuda_gemm_large_argu
     }
     const int64_t row = at.of_weights + warp * HT_CUDA_PANEL;
     const int64_t w_groups = a.rows_padded / 8, x_groups = a.x.n_padded / 8;
-    float total[N][4];
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int v = 0; v < 4; v++) total[j][v] = 0;
+    float total[N][4] = {};
     for (int s = 0; s < HT_CUDA_SEGMENTS; s++) {
-        float sum[N][4];
-#pragma unroll
-        for (int j = 0; j < N; j++)
-#pragma unroll
-            for (int v = 0; v < 4; v++) sum[j][v] = 0;
+        float sum[N][4] = {};
         for (int64_t cut = a.segment_k_tiles[s]; cut < a.segment_k_tiles[s + 1]; cut++)
 #pragma unroll
             for (int step = 0; step < 4; step++) {
@@ -137,40 +129,6 @@ enum {
     SUMS = TOKENS / 2,
     READERS = 8 /* warps of a block that read a stage */
 };
-
-/* ---- wgmma ---- */
-
-/* c [64, TOKENS] = a [64, 16] b [TOKENS, 16]^T, added to c when `adds`. */
-static __device__ __forceinline__ void ht_wgmma(float *c, uint64_t a, uint64_t b, int adds) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %98, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95 "
-        "}, %96, %97, p, 1, 1, 0, 0;\n\t}"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
-          "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]),
-          "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]),
-          "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]),
-          "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]),
-          "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
-          "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]),
-          "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]), "+f"(c[64]),
-          "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]), "+f"(c[72]),
-          "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), "+f"(c[78]), "+f"(c[79]), "+f"(c[80]),
-          "+f"(c[81]), "+f"(c[82]), "+f"(c[83]), "+f"(c[84]), "+f"(c[85]), "+f"(c[86]), "+f"(c[87]), "+f"(c[88]),
-          "+f"(c[89]), "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), "+f"(c[94]), "+f"(c[95])
-        : "l"(a), "l"(b), "r"(adds));
-}
-
-static __device__ __forceinline__ void ht_hold(float *c) { /* what is before stays before, for the compiler */
-#pragma unroll
-    for (int i = 0; i < SUMS; i++) asm volatile("" : "+f"(c[i])::"memory");
-}
 
 typedef struct ht_stage_ring {
     uint64_t full[STAGES], free[STAGES];
@@ -239,9 +197,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_gemm_large_argum
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     int stage = 0, phase = 0;
     for (int64_t tile = blockIdx.x / BLOCKS; tile < tiles; tile += gridDim.x / BLOCKS) {
-        float total[SUMS], sum[SUMS];
-#pragma unroll
-        for (int i = 0; i < SUMS; i++) total[i] = 0;
+        float total[SUMS] = {}, sum[SUMS];
         for (int s = 0; s < HT_CUDA_SEGMENTS; s++) {
             const int begin = a.segment_k_tiles[s], end = a.segment_k_tiles[s + 1];
             if (begin == end) continue; /* whose sum is 0 */
@@ -250,7 +206,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_gemm_large_argum
                 ht_barrier_wait(&ring->full[stage], phase);
                 const unsigned char *at = stages + stage * STAGE_BYTES;
                 const uint64_t of_w = ht_operand(at + group * 64 * 128), of_x = ht_operand(at + A_BYTES);
-                ht_hold(sum);
+                ht_hold<SUMS>(sum);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
                 for (int step = 0; step < 4; step++)
@@ -261,7 +217,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_gemm_large_argum
                 if (++stage == STAGES) stage = 0, phase ^= 1;
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-            ht_hold(sum);
+            ht_hold<SUMS>(sum);
             if (lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane); /* warps go on by themselves */
 #pragma unroll
             for (int i = 0; i < SUMS; i++) total[i] += sum[i];

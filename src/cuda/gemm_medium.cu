@@ -4,8 +4,7 @@
  * to its ring and are unpacked into registers, and the rows of x come to all warps a cut of 64 columns at a time. Then the blocks add
  * each other's sums, 16 rows each. */
 #include "cuda/cluster.cuh"
-#include "cuda/tensor_ring.cuh"
-#include "cuda/tensor_rows.cuh"
+#include "cuda/tensor_span.cuh"
 
 #ifdef HT_HAS_WGMMA
 enum {
@@ -42,17 +41,13 @@ static __device__ __forceinline__ void ht_ask(ht_k_tiles &c) {
 }
 
 /* c [64, TOKENS] = a [64, 16], of which each warp has 16 rows in registers, times b [TOKENS, 16]^T, added to c when `adds`. */
-static __device__ __forceinline__ void ht_wgmma_of(float *c, const uint32_t *a, uint64_t b, int adds) {
+static __device__ __forceinline__ void ht_wgmma(float *c, const uint32_t *a, uint64_t b, int adds) {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31 "
                  "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n\t}"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
-                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
-                   "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
-                   "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-                   "+f"(c[30]), "+f"(c[31])
+                 : HT_SUMS_32(c)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
 }
 
@@ -60,10 +55,6 @@ static __device__ __forceinline__ void ht_wgmma_of(float *c, const uint32_t *a, 
 static __device__ __forceinline__ void ht_keep(const uint32_t (*a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) asm volatile("" ::"r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]) : "memory");
-}
-static __device__ __forceinline__ void ht_hold(float *c) {
-#pragma unroll
-    for (int i = 0; i < SUMS; i++) asm volatile("" : "+f"(c[i])::"memory");
 }
 
 static __device__ __forceinline__ float ht_of_block(const float *p, int block) {
@@ -151,11 +142,9 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
     int slot = 0, phase = 0;
     for (int64_t tile = first; tile < tiles; tile += clusters) {
         const ht_panels<1> at = ht_panels_at<1>(a, tile * WARPS + warp);
-        float sum[SUMS];
+        float sum[SUMS] = {};
         uint32_t w[2][4][4];
         int before = -1;
-#pragma unroll
-        for (int i = 0; i < SUMS; i++) sum[i] = 0;
         for (int32_t i = begin; i < end; i++) {
             ht_span<F, 1> span;
             typename F::scale scale[2];
@@ -180,10 +169,10 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
                 }
                 ht_barrier_wait(&full[slot], phase);
                 const uint64_t x = ht_operand(ht_some_shared + slot * K_TILE_BYTES);
-                ht_hold(sum);
+                ht_hold<SUMS>(sum);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-                for (int step = 0; step < 4; step++) ht_wgmma_of(sum, mine[step], x + 2 * step, 1);
+                for (int step = 0; step < 4; step++) ht_wgmma(sum, mine[step], x + 2 * step, 1);
                 asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                 if (F::CYCLES == 1) { /* the same registers next */
                     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -201,7 +190,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         ht_keep(w[0]), ht_keep(w[1]);
-        ht_hold(sum);
+        ht_hold<SUMS>(sum);
         if (before >= 0 && lane == 0) ht_barrier_arrive(&free[before], part);
         const ht_panels<1> of_part = ht_panels_at<1>(a, tile * WARPS + part);
         const int row = warp * HT_CUDA_PANEL + (lane >> 2);
@@ -217,14 +206,10 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
     }
     ht_wait_only(); /* a block is there as long as others read from it */
 }
-#endif
-
-#ifdef HT_HAS_WGMMA
 #define HT_SOME(form) ht_some<ht_pairs_##form>(a)
 #else
 #define HT_SOME(form) (void)a
 #endif
-#define X(form)                                                                                                        \
+#define KERNEL(X, form)                                                                                                \
     HT_CUDA_EAGER_KERNEL(ht_cuda_gemm_medium_##form, ht_cuda_tensor_arguments, 256, 2) { HT_SOME(form); }
-HT_CUDA_EACH_LOADED_FORM(X)
-#undef X
+HT_CUDA_EACH_LOADED_FORM(KERNEL, )

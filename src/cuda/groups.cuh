@@ -25,7 +25,7 @@ static inline __device__ float ht_e2m1_doubled(unsigned code) {
 }
 
 /* Element i of the scales or biases: its bits, as they are in memory, or those of an f32 instead of an f64. */
-static inline __device__ uint32_t ht_group_scale_bits(int mode, int dtype, const void *scales, int64_t i) {
+static inline __device__ uint32_t ht_group_scale_bits(int mode, ht_dtype dtype, const void *scales, int64_t i) {
     if (mode != HT_CUDA_AFFINE) return ((const uint8_t *)scales)[i];
     switch (dtype) {
     case HT_F16:
@@ -35,7 +35,7 @@ static inline __device__ uint32_t ht_group_scale_bits(int mode, int dtype, const
     }
 }
 
-static inline __device__ float ht_group_scale_of(int mode, int dtype, uint32_t bits) {
+static inline __device__ float ht_group_scale_of(int mode, ht_dtype dtype, uint32_t bits) {
     if (mode == HT_CUDA_NVFP4) return ht_e4m3((uint8_t)bits);
     if (mode != HT_CUDA_AFFINE) return 2.0f * ht_float_from_bits(bits < 2 ? 0x00200000u << bits : (bits - 1) << 23);
     return dtype == HT_F16    ? ht_f16_to_f32((uint16_t)bits)
@@ -43,7 +43,7 @@ static inline __device__ float ht_group_scale_of(int mode, int dtype, uint32_t b
                               : ht_float_from_bits(bits);
 }
 
-static inline __device__ float ht_group_scale(int mode, int dtype, const void *scales, int64_t i) {
+static inline __device__ float ht_group_scale(int mode, ht_dtype dtype, const void *scales, int64_t i) {
     return ht_group_scale_of(mode, dtype, ht_group_scale_bits(mode, dtype, scales, i));
 }
 

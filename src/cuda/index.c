@@ -30,19 +30,13 @@ static ht_cuda_index index_of(ht_cuda_device *d, ht_op_id op, const ht_view *ind
                            .reporter = ht_cuda_report(d, op)};
 }
 
-static ht_status launch_items(ht_cuda_device *d, const ht_cuda_items_arguments *a, ht_error *err) {
-    if (a->n == 0) return HT_OK;
-    const ht_cuda_shape shape = ht_cuda_threads(d, a->n);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_index_items, &shape, a, err);
-}
-
 /* Offsets of all indices, stored or added; without `out` they are only checked. */
 static ht_status index_offsets(ht_cuda_device *d, ht_op_id op, const ht_view *index, bounds b, bool add, int64_t *out,
                                ht_error *err) {
     ht_cuda_items_arguments a = {
         .n = ht_view_size(index), .index = index_of(d, op, index, b), .items = out, .add = add};
     if (a.n) ht_cuda_collapse(1, (ht_cuda_view *[]){&a.index.view});
-    return launch_items(d, &a, err);
+    return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
 }
 
 static void append_axis(ht_cuda_view *v, int64_t shape, int64_t stride) {
@@ -56,27 +50,14 @@ static void append_axes(ht_cuda_view *v, const ht_view *from, int first, int end
 
 /* ---- slices read ---- */
 
-/* Slices that are dense in x are read in the widest words that fit them and the steps to them; `steps`: of indices before the last. */
-static void take_wide_words(ht_cuda_take_arguments *a, uint64_t steps) {
-    const int last = a->slice.n_dims - 1;
-    if (last < 0 || a->slice.stride[last] != 1) return;
-    steps |= ht_cuda_steps(&a->base, a->base.n_dims, a->bytes) | ht_cuda_steps(&a->slice, last, a->bytes);
-    steps |= (uint64_t)(uintptr_t)a->out | (uint64_t)(a->index.stride * a->bytes);
-    const int32_t word = ht_cuda_widest_word(steps | (uint64_t)(a->slice.shape[last] * a->bytes));
-    if (word <= a->bytes) return;
-    const int64_t by = word / a->bytes;
-    ht_cuda_widen(&a->base, a->base.n_dims, by);
-    ht_cuda_widen(&a->slice, last, by);
-    a->index.stride /= by;
-    a->size /= by;
-    a->bytes = word;
-}
-
-/* Collapses the views of `a`, whose rows and base are set. */
+/* Collapses the views of `a`, whose rows and base are set; `steps`: of indices before the last, in bytes. */
 static ht_status launch_take(ht_cuda_device *d, ht_cuda_take_arguments *a, uint64_t steps, ht_error *err) {
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a->base, &a->index.view});
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a->slice});
-    take_wide_words(a, steps);
+    steps |= (uint64_t)(uintptr_t)a->out | (uint64_t)(a->index.stride * a->bytes);
+    const int64_t by = ht_cuda_use_wide_words(2, (ht_cuda_view *[]){&a->slice, &a->base}, 1, steps, &a->bytes);
+    a->index.stride /= by;
+    a->size /= by;
     const ht_cuda_shape shape = ht_cuda_grid_of_rows(d, a->rows, a->size);
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_take, &shape, a, err);
 }
@@ -179,15 +160,8 @@ static items items_of(int64_t n, int64_t destinations, bool distinct) {
     return (items){n, bits_below(n), bits_below(destinations), distinct || n == 1};
 }
 
-static int64_t tiles_of(int64_t n) { return (n + HT_CUDA_RADIX_TILE - 1) / HT_CUDA_RADIX_TILE; }
-
-/* The items, and to sort many of them, as many again, the totals and the counts. */
-static size_t items_bytes(items s) {
-    int64_t words = s.n;
-    if (!s.distinct && s.n > HT_CUDA_BITONIC_ITEMS)
-        words = 2 * s.n + HT_CUDA_RADIX_DIGITS + HT_CUDA_RADIX_DIGITS * tiles_of(s.n);
-    return (size_t)words * sizeof(int64_t);
-}
+/* The items, and as many again to sort them. */
+static size_t items_bytes(items s) { return (size_t)(s.distinct ? s.n : 2 * s.n) * sizeof(int64_t); }
 
 static ht_status check_items(items s, const char *op, ht_error *err) {
     if (s.shift + s.bits <= 63) return HT_OK;
@@ -195,56 +169,13 @@ static ht_status check_items(items s, const char *op, ht_error *err) {
                    (long long)s.n, (int)s.bits);
 }
 
-static ht_status sort_digit(ht_cuda_device *d, const ht_cuda_sort_updates_arguments *a, ht_error *err) {
-    const ht_cuda_shape tiles = {.grid = {(unsigned)a->tiles}, .block = {HT_CUDA_RADIX_THREADS}},
-                        digits = {.grid = {HT_CUDA_RADIX_DIGITS}, .block = {HT_CUDA_RADIX_THREADS}};
-    ht_status status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_radix_count, &tiles, a, err);
-    if (!status) status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_radix_scan, &digits, a, err);
-    if (!status) status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_radix_place, &tiles, a, err);
-    return status;
-}
-
 /* Puts the items in the scratch memory in order; *out is where they are then. */
-static ht_status sort_items(ht_cuda_device *d, items s, void *scratch, const uint64_t **out, ht_error *err) {
-    uint64_t *one = scratch, *other = one + s.n;
-    *out = one;
-    if (s.distinct || s.bits == 0) return HT_OK;
-    ht_cuda_sort_updates_arguments a = {.n = s.n, .from = one, .to = one};
-    if (s.n <= HT_CUDA_BITONIC_ITEMS) {
-        unsigned threads = 32;
-        while (threads < 1024 && 2 * threads < s.n) threads *= 2;
-        return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_bitonic_sort, &(ht_cuda_shape){.block = {threads}}, &a, err);
-    }
-    a.tiles = tiles_of(s.n);
-    a.totals = (int64_t *)(other + s.n);
-    a.counts = a.totals + HT_CUDA_RADIX_DIGITS;
-    ht_status status = HT_OK;
-    for (a.at = s.shift; a.at < s.shift + s.bits && !status; a.at += bits_below(HT_CUDA_RADIX_DIGITS)) {
-        a.from = *out;
-        a.to = *out == one ? other : one;
-        status = sort_digit(d, &a, err);
-        *out = a.to;
-    }
-    return status;
+static ht_status sort_items(ht_cuda_device *d, items s, uint64_t *scratch, const uint64_t **out, ht_error *err) {
+    *out = scratch;
+    return s.distinct || s.bits == 0 ? HT_OK : ht_cuda_sort_items(d, scratch, scratch + s.n, s.n, out, err);
 }
 
 /* ---- slices written ---- */
-
-static void set_wide_words(ht_cuda_scatter_arguments *a) {
-    const int last = a->to_slice.n_dims - 1, to = a->to.n_dims, from = a->from.n_dims;
-    if (last < 0 || a->to_slice.stride[last] != 1 || a->from_slice.stride[last] != 1) return;
-    const uint64_t steps = ht_cuda_steps(&a->to, to, a->bytes) | ht_cuda_steps(&a->from, from, a->bytes) |
-                           ht_cuda_steps(&a->to_slice, last, a->bytes) | ht_cuda_steps(&a->from_slice, last, a->bytes);
-    const int32_t word = ht_cuda_widest_word(steps | (uint64_t)(a->to_slice.shape[last] * a->bytes));
-    if (word <= a->bytes) return;
-    const int64_t by = word / a->bytes;
-    ht_cuda_widen(&a->to, to, by);
-    ht_cuda_widen(&a->from, from, by);
-    ht_cuda_widen(&a->to_slice, last, by);
-    ht_cuda_widen(&a->from_slice, last, by);
-    a->size /= by;
-    a->bytes = word;
-}
 
 /* Sorts the items in the scratch memory, and combines their updates. */
 static ht_status combine(ht_cuda_device *d, items s, ht_scatter_mode mode, void *scratch, ht_cuda_scatter_arguments *a,
@@ -257,7 +188,9 @@ static ht_status combine(ht_cuda_device *d, items s, ht_scatter_mode mode, void 
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a->to});
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a->from});
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a->to_slice, &a->from_slice});
-    if (mode == HT_SCATTER_SET) set_wide_words(a);
+    if (mode == HT_SCATTER_SET)
+        a->size /= ht_cuda_use_wide_words(4, (ht_cuda_view *[]){&a->to_slice, &a->from_slice, &a->to, &a->from}, 2, 0,
+                                          &a->bytes);
     const ht_cuda_shape shape = ht_cuda_grid_of_rows(d, a->n, a->size);
     return ht_cuda_launch(d,
                           mode == HT_SCATTER_SET ? HT_CUDA_ID_ht_cuda_scatter_set : HT_CUDA_ID_ht_cuda_scatter_combine,
@@ -269,7 +202,7 @@ static ht_cuda_scatter_arguments scatter_of(const ht_call *call, const ht_view *
                                        .to = {.data = call->out.data},
                                        .from = {.data = updates->data},
                                        .bytes = (int32_t)ht_dtype_bytes(call->out.dtype),
-                                       .dtype = (int32_t)call->out.dtype};
+                                       .dtype = call->out.dtype};
 }
 
 static ht_status copy_input(const ht_call *call, ht_error *err) {
@@ -334,7 +267,7 @@ static ht_status write_scatter_items(const ht_call *call, items s, ht_error *err
             append_axis(&a.index.view, size, 0);
         }
         ht_cuda_collapse(2, (ht_cuda_view *[]){&a.base, &a.index.view});
-        status = launch_items(d, &a, err);
+        status = ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
     }
     return status;
 }
@@ -389,7 +322,7 @@ static ht_status run_put_along(const ht_call *call, ht_error *err) {
     a.index = index_of(d, HT_OP_PUT_ALONG, index, b);
     for (int i = 0; i < index->n_dims; i++) append_axis(&a.base, index->shape[i], i == p->axis ? 0 : out->stride[i]);
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a.base, &a.index.view});
-    status = launch_items(d, &a, err);
+    status = ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
     if (status || size == 0) return status;
     ht_cuda_scatter_arguments w = scatter_of(call, values);
     append_axis(&w.to, size, 1);
@@ -471,7 +404,7 @@ static ht_status run_strided_add(const ht_call *call, ht_error *err) {
                                  .shift = w.items.shift};
     for (int i = 0; i < w.n_leading; i++) append_axis(&a.base, x->shape[i], p->stride[i] / w.size);
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a.base});
-    status = launch_items(d, &a, err);
+    status = ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_index_items, a.n, &a, err);
     if (status) return status;
     ht_cuda_scatter_arguments s = scatter_of(call, x);
     s.size = w.size;

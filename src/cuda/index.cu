@@ -1,6 +1,6 @@
 /* Indexing: slices by indices, and what puts them together. */
-#include "cuda/grid_rows.cuh"
 #include "cuda/index.h"
+#include "cuda/kernel.cuh"
 
 #include <hearth/index.h>
 
@@ -13,9 +13,9 @@ struct outside {
 
 /* Index of a row or an item, as an offset; false when it is outside the axis. */
 static __device__ bool resolve(const ht_cuda_index &x, int64_t number, int64_t *offset, int64_t *value) {
-    const int t = x.view.dtype;
-    const int64_t index = *value = ht_get_int(t, x.view.data, ht_offset_within(x.view, x.view.n_dims, number));
-    const int64_t at = ht_is_signed(t) && index < 0 ? index + x.size : index;
+    const ht_dtype t = x.view.dtype;
+    const int64_t index = *value = ht_get_int(t, x.view.data, ht_offset_of(x.view, x.view.n_dims, number));
+    const int64_t at = ht_dtype_is_signed(t) && index < 0 ? index + x.size : index;
     const bool inside = at >= 0 && at < x.length;
     *offset = inside ? at * x.stride : 0;
     return inside;
@@ -48,8 +48,7 @@ HT_CUDA_KERNEL(ht_cuda_index_items, ht_cuda_items_arguments) {
         if (a.add)
             a.items[i] += offset << a.shift;
         else
-            a.items[i] =
-                ((a.first + ht_offset_within(a.base, a.base.n_dims, i) + offset) << a.shift) | (a.shift ? i : 0);
+            a.items[i] = ((a.first + ht_offset_of(a.base, a.base.n_dims, i) + offset) << a.shift) | (a.shift ? i : 0);
     }
     report(a.index, first);
 }
@@ -65,10 +64,10 @@ template <typename T> static __device__ void take(const ht_cuda_take_arguments &
         const bool inside = resolve(a.index, row, &at, &value);
         if (!inside) note(a.index, row, value, &first);
         if (a.offset) at += a.offset[row / a.index.repeat % a.index.n];
-        const T *from = (const T *)a.base.data + ht_offset_within(a.base, a.base.n_dims, row) + at;
+        const T *from = (const T *)a.base.data + ht_offset_of(a.base, a.base.n_dims, row) + at;
         T *to = (T *)a.out + row * a.size;
         for (int64_t i = ht_first_column(); i < a.size; i += ht_column_step())
-            to[i] = inside ? from[flat ? i * step : ht_offset_within(a.slice, a.slice.n_dims, i)] : T();
+            to[i] = inside ? from[flat ? i * step : ht_offset_of(a.slice, a.slice.n_dims, i)] : T();
     }
     report(a.index, first);
 }
@@ -83,116 +82,6 @@ HT_CUDA_KERNEL(ht_cuda_take, ht_cuda_take_arguments) {
     }
 }
 
-/* ---- items in order ---- */
-
-HT_CUDA_KERNEL(ht_cuda_bitonic_sort, ht_cuda_sort_updates_arguments) {
-    __shared__ uint64_t item[HT_CUDA_BITONIC_ITEMS];
-    int n = 2;
-    while (n < a.n) n *= 2;
-    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) item[i] = i < a.n ? a.from[i] : UINT64_MAX;
-    for (int run = 2; run <= n; run *= 2)
-        for (int by = run / 2; by > 0; by /= 2) {
-            __syncthreads();
-            for (int k = (int)threadIdx.x; k < n / 2; k += (int)blockDim.x) {
-                const int i = 2 * k - (k & (by - 1)), j = i + by;
-                const uint64_t x = item[i], y = item[j];
-                if ((x > y) == ((i & run) == 0)) {
-                    item[i] = y;
-                    item[j] = x;
-                }
-            }
-        }
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < a.n; i += (int)blockDim.x) a.to[i] = item[i];
-}
-
-static __device__ int digit_of(const ht_cuda_sort_updates_arguments &a, uint64_t item) {
-    return (int)(item >> a.at & (HT_CUDA_RADIX_DIGITS - 1));
-}
-
-/* Sum of `mine` of the threads up to this one. */
-static __device__ int64_t sum_up_to(int64_t mine) {
-    __shared__ int64_t sum[HT_CUDA_RADIX_THREADS];
-    const int t = (int)threadIdx.x;
-    sum[t] = mine;
-    for (int by = 1; by < HT_CUDA_RADIX_THREADS; by *= 2) {
-        __syncthreads();
-        const int64_t before = t >= by ? sum[t - by] : 0;
-        __syncthreads();
-        sum[t] += before;
-    }
-    const int64_t out = sum[t];
-    __syncthreads();
-    return out;
-}
-
-HT_CUDA_KERNEL(ht_cuda_radix_count, ht_cuda_sort_updates_arguments) {
-    __shared__ unsigned count[HT_CUDA_RADIX_DIGITS];
-    const int t = (int)threadIdx.x;
-    count[t] = 0;
-    __syncthreads();
-    const int64_t begin = (int64_t)blockIdx.x * HT_CUDA_RADIX_TILE;
-    for (int i = t; i < HT_CUDA_RADIX_TILE; i += HT_CUDA_RADIX_THREADS)
-        if (begin + i < a.n) atomicAdd(&count[digit_of(a, a.from[begin + i])], 1u);
-    __syncthreads();
-    a.counts[t * a.tiles + blockIdx.x] = count[t];
-}
-
-/* A block for each digit. */
-HT_CUDA_KERNEL(ht_cuda_radix_scan, ht_cuda_sort_updates_arguments) {
-    __shared__ int64_t last;
-    int64_t *counts = a.counts + blockIdx.x * a.tiles, before = 0;
-    for (int64_t begin = 0; begin < a.tiles; begin += HT_CUDA_RADIX_THREADS) {
-        const int64_t i = begin + threadIdx.x, mine = i < a.tiles ? counts[i] : 0, sum = sum_up_to(mine);
-        if (i < a.tiles) counts[i] = before + sum - mine;
-        if (threadIdx.x == HT_CUDA_RADIX_THREADS - 1) last = sum;
-        __syncthreads();
-        before += last;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) a.totals[blockIdx.x] = before;
-}
-
-HT_CUDA_KERNEL(ht_cuda_radix_place, ht_cuda_sort_updates_arguments) {
-    enum { WARPS = HT_CUDA_RADIX_THREADS / 32, ROUNDS = HT_CUDA_RADIX_TILE / HT_CUDA_RADIX_THREADS };
-    __shared__ unsigned count[WARPS][HT_CUDA_RADIX_DIGITS];
-    __shared__ int64_t start[HT_CUDA_RADIX_DIGITS];
-    const int t = (int)threadIdx.x, warp = t / 32, lane = t % 32;
-    const int64_t begin = (int64_t)blockIdx.x * HT_CUDA_RADIX_TILE + warp * ROUNDS * 32 + lane;
-    const int64_t total = a.totals[t];
-    start[t] = sum_up_to(total) - total + a.counts[t * a.tiles + blockIdx.x];
-    for (int w = 0; w < WARPS; w++) count[w][t] = 0;
-    __syncthreads();
-    uint64_t item[ROUNDS];
-    unsigned rank[ROUNDS]; /* among the warp's items of the digit */
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++) {
-        const bool valid = begin + r * 32 < a.n;
-        item[r] = valid ? a.from[begin + r * 32] : 0;
-        const int digit = valid ? digit_of(a, item[r]) : HT_CUDA_RADIX_DIGITS;
-        const unsigned same = __match_any_sync(0xffffffffu, digit), before = same & ((1u << lane) - 1);
-        const unsigned counted = valid ? count[warp][digit] : 0;
-        rank[r] = counted + (unsigned)__popc(before);
-        __syncwarp();
-        if (valid && before == 0) count[warp][digit] = counted + (unsigned)__popc(same);
-        __syncwarp();
-    }
-    __syncthreads();
-    unsigned sum = 0;
-    for (int w = 0; w < WARPS; w++) {
-        const unsigned mine = count[w][t];
-        count[w][t] = sum;
-        sum += mine;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < ROUNDS; r++) {
-        if (begin + r * 32 >= a.n) continue;
-        const int digit = digit_of(a, item[r]);
-        a.to[start[digit] + count[warp][digit] + rank[r]] = item[r];
-    }
-}
-
 /* ---- slices written ---- */
 
 static __device__ uint64_t destination(const ht_cuda_scatter_arguments &a, int64_t i) { return a.items[i] >> a.shift; }
@@ -204,11 +93,11 @@ static __device__ bool goes_on(const ht_cuda_scatter_arguments &a, uint64_t to, 
 
 static __device__ int64_t update_offset(const ht_cuda_scatter_arguments &a, int64_t k) {
     const uint64_t number = a.items[k] & (((uint64_t)1 << a.shift) - 1);
-    return ht_offset_within(a.from, a.from.n_dims, (int64_t)number);
+    return ht_offset_of(a.from, a.from.n_dims, (int64_t)number);
 }
 
 static __device__ int64_t destination_offset(const ht_cuda_scatter_arguments &a, uint64_t to) {
-    return ht_offset_within(a.to, a.to.n_dims, (int64_t)to);
+    return ht_offset_of(a.to, a.to.n_dims, (int64_t)to);
 }
 
 /* The last update of a destination stays. */
@@ -219,8 +108,8 @@ template <typename T> static __device__ void set(const ht_cuda_scatter_arguments
         T *to = (T *)a.to.data + destination_offset(a, destined);
         const T *from = (const T *)a.from.data + update_offset(a, row);
         for (int64_t i = ht_first_column(); i < a.size; i += ht_column_step())
-            to[ht_offset_within(a.to_slice, a.to_slice.n_dims, i)] =
-                from[ht_offset_within(a.from_slice, a.from_slice.n_dims, i)];
+            to[ht_offset_of(a.to_slice, a.to_slice.n_dims, i)] =
+                from[ht_offset_of(a.from_slice, a.from_slice.n_dims, i)];
     }
 }
 
@@ -314,8 +203,8 @@ template <typename E> static __device__ void combine(const ht_cuda_scatter_argum
         const int64_t end = end_of(a, destined, row);
         stored *to = (stored *)a.to.data + destination_offset(a, destined);
         for (int64_t i = ht_first_column(); i < a.size; i += ht_column_step())
-            combine_element<E>(a, row, end, to + ht_offset_within(a.to_slice, a.to_slice.n_dims, i),
-                               (const stored *)a.from.data + ht_offset_within(a.from_slice, a.from_slice.n_dims, i));
+            combine_element<E>(a, row, end, to + ht_offset_of(a.to_slice, a.to_slice.n_dims, i),
+                               (const stored *)a.from.data + ht_offset_of(a.from_slice, a.from_slice.n_dims, i));
     }
 }
 

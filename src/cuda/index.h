@@ -13,10 +13,6 @@
 #define HT_CUDA_KERNELS_OF_INDEX(X)                                                                                    \
     X(index, ht_cuda_take)                                                                                             \
     X(index, ht_cuda_index_items)                                                                                      \
-    X(index, ht_cuda_bitonic_sort)                                                                                     \
-    X(index, ht_cuda_radix_count)                                                                                      \
-    X(index, ht_cuda_radix_scan)                                                                                       \
-    X(index, ht_cuda_radix_place)                                                                                      \
     X(index, ht_cuda_scatter_set)                                                                                      \
     X(index, ht_cuda_scatter_combine)
 
@@ -53,23 +49,6 @@ typedef struct ht_cuda_items_arguments {
     bool add;
 } ht_cuda_items_arguments;
 
-/* Items in ascending order: by one block, or by digits of 8 bits, the lowest first. A pass over a digit counts the digits of each
- * tile, sums the counts up, and places the items; each warp has neighbouring items of a tile. */
-enum {
-    HT_CUDA_BITONIC_ITEMS = 4096,
-    HT_CUDA_RADIX_DIGITS = 256,
-    HT_CUDA_RADIX_THREADS = 256,
-    HT_CUDA_RADIX_TILE = 4096,
-};
-typedef struct ht_cuda_sort_updates_arguments {
-    int64_t n, tiles;
-    const uint64_t *from;
-    uint64_t *to;    /* a bitonic sort: from == to */
-    int64_t *counts; /* [digits][tiles]; then of the same digit in the tiles before */
-    int64_t *totals; /* [digits] */
-    int32_t at;      /* the digit's lowest bit */
-} ht_cuda_sort_updates_arguments;
-
 /* out[destination of an item] = update, or that combined with it. */
 typedef struct ht_cuda_scatter_arguments {
     int64_t n, size; /* items, and elements or words of each */
@@ -77,7 +56,8 @@ typedef struct ht_cuda_scatter_arguments {
     ht_cuda_view to, from;             /* out over destinations, updates over items */
     ht_cuda_view to_slice, from_slice; /* of one shape */
     int32_t shift, bytes;              /* bytes: of a word that is set, up to 16 */
-    int32_t mode, dtype;               /* ht_scatter_mode */
+    int32_t mode;                      /* ht_scatter_mode */
+    ht_dtype dtype;
 } ht_cuda_scatter_arguments;
 
 #endif

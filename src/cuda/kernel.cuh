@@ -29,6 +29,7 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
 #endif
 }
 #define HT_CUDA_KERNEL_WITH(name, type, bounds)                                                                        \
+    static_assert(sizeof(type) <= 4096, "the arguments of a kernel");                                                  \
     static __device__ __forceinline__ void name##_body(const type &a);                                                 \
     extern "C" __global__ void bounds name(const __grid_constant__ type a) {                                           \
         ht_await_earlier();                                                                                            \
@@ -57,7 +58,7 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
     type *name = (type *)ht_cuda_shared_bytes
 #endif
 
-/* The elementary functions of base/, which give the CPU's bits. */
+/* Elementary functions, and elements of any dtype, with the CPU's bits. */
 #ifdef __CUDACC__
 #define static static __device__
 #define __builtin_clz __clz
@@ -65,15 +66,19 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
 #include "base/math.h"
 #include "base/math_double.h"
 #include "base/math_drawn.h"
+#include "cpu/element.h"
 #ifdef __CUDACC__
 #undef static
 #endif
 
-/* Dtypes, as <hearth/dtype.h> numbers them. */
-#include <hearth/dtype.h>
-
-static inline __device__ bool ht_is_float(int t) { return t >= HT_F16 && t <= HT_F64; }
-static inline __device__ bool ht_is_signed(int t) { return t >= HT_I8 && t <= HT_I64; }
+/* e^x of x <= 0; 0 where that is below the smallest normal number. */
+static inline __device__ float ht_exp_of_negative(float x) {
+    const float lowest = -87.0f;
+    float n;
+    const float p = ht_expm1_reduced(x < lowest ? lowest : x, &n);
+    const float power = ht_float_from_bits(((uint32_t)(int32_t)n + 127u) << 23);
+    return x < lowest ? 0.0f : fmaf(power, p, power);
+}
 
 /* ---- threads ---- */
 
@@ -81,97 +86,30 @@ static inline __device__ bool ht_is_signed(int t) { return t >= HT_I8 && t <= HT
 static inline __device__ int64_t ht_first(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 static inline __device__ int64_t ht_step(void) { return (int64_t)gridDim.x * blockDim.x; }
 
-/* ---- elements of any dtype, as cpu/element.h has them ---- */
+/* Sixteen bytes that are moved at once. */
+struct alignas(16) ht_word16 {
+    uint64_t low, high;
+};
 
-static inline __device__ int64_t ht_get_int(int t, const void *p, int64_t i) {
-    switch (t) {
-    case HT_BOOL: return ((const uint8_t *)p)[i] != 0;
-    case HT_U8: return ((const uint8_t *)p)[i];
-    case HT_U16: return ((const uint16_t *)p)[i];
-    case HT_U32: return ((const uint32_t *)p)[i];
-    case HT_I8: return ((const int8_t *)p)[i];
-    case HT_I16: return ((const int16_t *)p)[i];
-    case HT_I32: return ((const int32_t *)p)[i];
-    case HT_U64:
-    case HT_I64: return ((const int64_t *)p)[i];
-    default: return 0;
-    }
-}
-
-/* Stores an integer modulo 2^bits; bool stores v != 0. */
-static inline __device__ void ht_set_int(int t, void *p, int64_t i, int64_t v) {
-    switch (t) {
-    case HT_BOOL: ((uint8_t *)p)[i] = v != 0; break;
-    case HT_U8:
-    case HT_I8: ((uint8_t *)p)[i] = (uint8_t)v; break;
-    case HT_U16:
-    case HT_I16: ((uint16_t *)p)[i] = (uint16_t)v; break;
-    case HT_U32:
-    case HT_I32: ((uint32_t *)p)[i] = (uint32_t)v; break;
-    case HT_U64:
-    case HT_I64: ((int64_t *)p)[i] = v; break;
-    default: break;
-    }
-}
-
-static inline __device__ float ht_get_f32(int t, const void *p, int64_t i) {
-    switch (t) {
-    case HT_F16: return ht_f16_to_f32(((const uint16_t *)p)[i]);
-    case HT_BF16: return ht_bf16_to_f32(((const uint16_t *)p)[i]);
-    case HT_F32: return ((const float *)p)[i];
-    case HT_F64: return (float)((const double *)p)[i];
-    case HT_U64: return (float)((const uint64_t *)p)[i];
-    default: return (float)ht_get_int(t, p, i);
-    }
-}
-
-static inline __device__ double ht_get_f64(int t, const void *p, int64_t i) {
-    switch (t) {
-    case HT_F64: return ((const double *)p)[i];
-    case HT_U64: return (double)((const uint64_t *)p)[i];
-    default: return ht_is_float(t) ? (double)ht_get_f32(t, p, i) : (double)ht_get_int(t, p, i);
-    }
-}
-
-/* A double as an integer of a type: truncated toward zero, saturated at the type's limits, NaN as 0. */
-static inline __device__ int64_t ht_saturated(int t, double v) {
-    if (isnan(v)) return 0;
-    if (t == HT_U64) return v >= 0x1p64 ? -1 : v > 0 ? (int64_t)(uint64_t)v : 0;
-    if (t == HT_I64) return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : (int64_t)v;
-    const bool is_signed = ht_is_signed(t);
-    const int bits = t == HT_U8 || t == HT_I8 ? 8 : t == HT_U16 || t == HT_I16 ? 16 : 32;
-    const double high = (double)(((int64_t)1 << (bits - is_signed)) - 1), low = is_signed ? -high - 1 : 0;
-    return (int64_t)(v < low ? low : v > high ? high : v);
-}
-
-static inline __device__ void ht_set_f64(int t, void *p, int64_t i, double v) {
-    switch (t) {
-    case HT_F16: ((uint16_t *)p)[i] = ht_f32_to_f16((float)v); return;
-    case HT_BF16: ((uint16_t *)p)[i] = ht_f32_to_bf16((float)v); return;
-    case HT_F32: ((float *)p)[i] = (float)v; return;
-    case HT_F64: ((double *)p)[i] = v; return;
-    case HT_BOOL: ((uint8_t *)p)[i] = v != 0; return;
-    default: ht_set_int(t, p, i, ht_saturated(t, v));
-    }
-}
-
-static inline __device__ void ht_set_f32(int t, void *p, int64_t i, float v) {
-    if (t == HT_F32)
-        ((float *)p)[i] = v;
-    else
-        ht_set_f64(t, p, i, (double)v);
-}
+/* Rows of elements, one thread for each element of a launch of ht_cuda_grid_of_rows (cuda/cuda.h): the threads of a warp have neighbouring
+ * elements of a row, or of neighbouring rows where rows are short.
+ * for (int64_t row = ht_first_row(); row < n; row += ht_row_step()) */
+static inline __device__ int64_t ht_first_row(void) { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
+static inline __device__ int64_t ht_row_step(void) { return (int64_t)gridDim.x * blockDim.y; }
+/* for (int64_t i = ht_first_column(); i < size; i += ht_column_step()) */
+static inline __device__ int64_t ht_first_column(void) { return (int64_t)blockIdx.y * blockDim.x + threadIdx.x; }
+static inline __device__ int64_t ht_column_step(void) { return (int64_t)gridDim.y * blockDim.x; }
 
 /* ---- views ---- */
 
-/* Element offset of item `flat` of the leading n_dims axes in row-major order. */
-static inline __device__ int64_t ht_offset_of(const ht_cuda_view &v, int n_dims, int64_t flat) {
+/* Element offset of item `flat` of the leading n_dims axes in row-major order. The first axis needs no division. */
+template <class V> static inline __device__ int64_t ht_offset_of(const V &v, int n_dims, int64_t flat) {
     int64_t offset = 0;
-    for (int d = n_dims - 1; d >= 0; d--) {
+    for (int d = n_dims - 1; d > 0; d--) {
         offset += flat % v.shape[d] * v.stride[d];
         flat /= v.shape[d];
     }
-    return offset;
+    return n_dims > 0 ? offset + flat * v.stride[0] : 0;
 }
 
 /* ---- failures ---- */

@@ -6,11 +6,11 @@
 #include "cuda/attention.h"
 #include "cuda/elementwise.h"
 #include "cuda/experts.h"
+#include "cuda/head_loss.h"
 #include "cuda/index.h"
-#include "cuda/lay_out.h"
 #include "cuda/lora.h"
 #include "cuda/make.h"
-#include "cuda/matrix.h"
+#include "cuda/matrix_layout.h"
 #include "cuda/measure.h"
 #include "cuda/norm.h"
 #include "cuda/product.h"
@@ -27,25 +27,26 @@
     X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
 #define HT_CUDA_MODULES(X)                                                                                             \
     HT_CUDA_OPERATIONS(X)                                                                                              \
-    X(lay_out) X(measure) X(stage) X(tensor_experts) X(tensor_product) X(gemm_medium) X(gemm_large) X(top)
+    X(experts) X(gemm_large) X(gemm_medium) X(head_loss) X(matrix_layout) X(measure) X(stage) X(tensor_product) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
     HT_CUDA_KERNELS_OF_ATTEND(X)                                                                                       \
     HT_CUDA_KERNELS_OF_ATTENTION(X)                                                                                    \
     HT_CUDA_KERNELS_OF_ELEMENTWISE(X)                                                                                  \
+    HT_CUDA_KERNELS_OF_EXPERTS(X)                                                                                      \
+    HT_CUDA_KERNELS_OF_HEAD_LOSS(X)                                                                                    \
     HT_CUDA_KERNELS_OF_INDEX(X)                                                                                        \
-    HT_CUDA_KERNELS_OF_LAY_OUT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_LORA(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MAKE(X)                                                                                         \
     HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                       \
+    HT_CUDA_KERNELS_OF_MATRIX_LAYOUT(X)                                                                                \
     HT_CUDA_KERNELS_OF_MEASURE(X)                                                                                      \
     HT_CUDA_KERNELS_OF_NORM(X)                                                                                         \
     HT_CUDA_KERNELS_OF_PRODUCT(X)                                                                                      \
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
     HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
     HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
-    HT_CUDA_KERNELS_OF_TENSOR_EXPERTS(X)                                                                               \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
     HT_CUDA_KERNELS_OF_GEMM_MEDIUM(X)                                                                                  \
     HT_CUDA_KERNELS_OF_GEMM_LARGE(X)                                                                                   \

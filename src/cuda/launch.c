@@ -1,4 +1,5 @@
 /* Launches: modules are loaded when the first of their kernels is needed. */
+#include "base/checked.h"
 #include "cuda/cuda.h"
 
 #include <string.h>
@@ -8,16 +9,11 @@
 HT_CUDA_MODULES(X)
 #undef X
 
-static const unsigned char *image_of(ht_cuda_module_id id) {
-    switch (id) {
-#define X(module)                                                                                                      \
-    case HT_CUDA_MODULE_##module: return ht_cuda_swizzled_##module;
-        HT_CUDA_MODULES(X)
+static const unsigned char *const images[HT_CUDA_MODULE_COUNT] = {
+#define X(module) [HT_CUDA_MODULE_##module] = ht_cuda_swizzled_##module,
+    HT_CUDA_MODULES(X)
 #undef X
-    case HT_CUDA_MODULE_COUNT: break;
-    }
-    return NULL;
-}
+};
 
 static const struct {
     ht_cuda_module_id module;
@@ -31,7 +27,7 @@ static const struct {
 static ht_status find(ht_cuda_device *d, ht_cuda_kernel_id id, ht_error *err) {
     const ht_cuda_module_id module = kernels[id].module;
     CUresult result = CUDA_SUCCESS;
-    if (!d->module[module]) result = d->driver->module_load(&d->module[module], image_of(module));
+    if (!d->module[module]) result = d->driver->module_load(&d->module[module], images[module]);
     if (!result) result = d->driver->module_function(&d->function[id], d->module[module], kernels[id].name);
     return ht_cuda_check(d->driver, result, err, kernels[id].name);
 }
@@ -79,10 +75,23 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
     return status;
 }
 
-ht_cuda_shape ht_cuda_threads(const ht_cuda_device *d, int64_t n) {
-    enum { THREADS = 256, BLOCKS = 16 }; /* of a multiprocessor at most; threads then take several items */
-    const int64_t blocks = (n + THREADS - 1) / THREADS, most = (int64_t)d->multiprocessors * BLOCKS;
-    return (ht_cuda_shape){.grid = {(unsigned)(blocks < most ? blocks : most)}, .block = {THREADS}};
+unsigned ht_cuda_blocks(const ht_cuda_device *d, int64_t n) {
+    enum { OF_MULTIPROCESSOR = 16 };
+    return (unsigned)ht_min_i64(n, (int64_t)d->multiprocessors * OF_MULTIPROCESSOR);
+}
+
+ht_status ht_cuda_launch_threads(ht_cuda_device *d, ht_cuda_kernel_id kernel, int64_t n, const void *arguments,
+                                 ht_error *err) {
+    enum { THREADS = 256 };
+    const ht_cuda_shape shape = {.grid = {ht_cuda_blocks(d, ht_ceil_div_i64(n, THREADS))}, .block = {THREADS}};
+    return n ? ht_cuda_launch(d, kernel, &shape, arguments, err) : HT_OK;
+}
+
+void *ht_cuda_take(ht_cuda_scratch *s, size_t bytes) {
+    enum { ALIGN = 1024 };
+    void *p = s->at ? s->at + s->bytes : NULL;
+    s->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
 }
 
 ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op) {
@@ -92,10 +101,21 @@ ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op) {
 }
 
 ht_cuda_view ht_cuda_view_of(const ht_view *v) {
-    ht_cuda_view out = {.data = v->data, .dtype = (int32_t)v->dtype, .n_dims = v->n_dims};
+    ht_cuda_view out = {.data = v->data, .dtype = v->dtype, .n_dims = v->n_dims};
     if (v->n_dims > 0) {
         memcpy(out.shape, v->shape, (size_t)v->n_dims * sizeof *v->shape);
         memcpy(out.stride, v->stride, (size_t)v->n_dims * sizeof *v->stride);
     }
     return out;
+}
+
+ht_view ht_cuda_contiguous(const ht_view *shape, void *data) {
+    ht_view v = *shape;
+    int64_t stride = 1;
+    v.data = data;
+    for (int i = v.n_dims - 1; i >= 0; i--) {
+        v.stride[i] = stride;
+        stride *= v.shape[i];
+    }
+    return v;
 }

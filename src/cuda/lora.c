@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-_Static_assert(sizeof(ht_cuda_lora_arguments) <= 4096, "the arguments exceed the limit of a kernel");
-
 enum { MOST_GRID = 65535 };
 
 typedef struct lora_job {
@@ -18,43 +16,23 @@ typedef struct lora_job {
     const ht_lora_params *p;
     int64_t n_rows;
     ht_cuda_lora_arguments a;
-    int64_t n_runs, n_uses, n_tiles, low; /* of all runs; floats of low */
-    int32_t rank_blocks;                  /* of the run that has most */
-    void *table;                          /* in host memory */
+    int64_t n_tiles, low; /* of all runs; floats of low */
+    int32_t rank_blocks;  /* of the run that has most */
+    void *table;          /* in host memory */
     size_t table_bytes;
 } lora_job;
 
 /* ---- tables ---- */
 
-static void measure(lora_job *job) {
-    int32_t sequence = 0;
-    for (int64_t row = 0; row < job->n_rows;) {
-        const ht_lora_run r = ht_lora_next_run(job->call->step, job->p->projection, job->n_rows, row, &sequence);
-        row += r.n;
-        if (!r.use) continue;
-        int64_t ranks = 0, blocks = 0;
-        for (int32_t i = 0; i < r.n_uses; i++) {
-            if (!r.use[i].pair) continue;
-            ranks += r.use[i].pair->rank;
-            blocks += ht_ceil_div_i64(r.use[i].pair->rank, HT_CUDA_LORA_RANKS);
-            job->n_uses++;
-        }
-        job->n_runs++;
-        job->n_tiles += ht_ceil_div_i64(r.n * job->a.per_row, job->a.tile);
-        job->low += r.n * job->a.per_row * ranks;
-        job->rank_blocks = (int32_t)ht_max_i64(job->rank_blocks, blocks);
-    }
-    job->a.n_runs = (int32_t)job->n_runs;
-    job->table_bytes = (size_t)job->n_runs * sizeof(ht_cuda_lora_run) + (size_t)job->n_uses * sizeof(ht_cuda_lora_use);
-}
-
+/* Fills the table, or before there is one counts what it holds. */
 static void fill(lora_job *job) {
     ht_cuda_lora_run *runs = job->table;
-    ht_cuda_lora_use *uses = (ht_cuda_lora_use *)(void *)(runs + job->n_runs);
-    int32_t sequence = 0, n_uses = 0;
+    ht_cuda_lora_use *uses = runs ? (ht_cuda_lora_use *)(void *)(runs + job->a.n_runs) : NULL;
+    int32_t sequence = 0, n_runs = 0, n_uses = 0;
     int64_t low = 0, tile = 0;
     for (int64_t row = 0; row < job->n_rows;) {
         const ht_lora_run r = ht_lora_next_run(job->call->step, job->p->projection, job->n_rows, row, &sequence);
+        int64_t blocks = 0;
         row += r.n;
         if (!r.use) continue;
         ht_cuda_lora_run to = {
@@ -62,14 +40,23 @@ static void fill(lora_job *job) {
         for (int32_t i = 0; i < r.n_uses; i++) {
             const ht_lora_pair *pair = r.use[i].pair;
             if (!pair) continue;
-            uses[n_uses++] = (ht_cuda_lora_use){pair->a, pair->b, (int32_t)pair->rank, to.ranks, r.use[i].scale};
+            if (uses)
+                uses[n_uses] = (ht_cuda_lora_use){pair->a, pair->b, (int32_t)pair->rank, to.ranks, r.use[i].scale};
+            n_uses++;
             to.ranks += (int32_t)pair->rank;
             to.n_uses++;
+            blocks += ht_ceil_div_i64(pair->rank, HT_CUDA_LORA_RANKS);
         }
         low += to.n * to.ranks;
         tile += ht_ceil_div_i64(to.n, job->a.tile);
-        *runs++ = to;
+        if (runs) runs[n_runs] = to;
+        n_runs++;
+        job->rank_blocks = (int32_t)ht_max_i64(job->rank_blocks, blocks);
     }
+    job->a.n_runs = n_runs;
+    job->n_tiles = tile;
+    job->low = low;
+    job->table_bytes = (size_t)n_runs * sizeof(ht_cuda_lora_run) + (size_t)n_uses * sizeof(ht_cuda_lora_use);
 }
 
 /* ---- the call ---- */
@@ -127,8 +114,8 @@ static ht_status run_lora(const ht_call *call, ht_error *err) {
         status = ht_cuda_strided_copy(ht_cuda_of(call->device), &call->out, &call->in[0], err);
     if (status || !call->step->lora || ht_view_size(&call->out) == 0) return status;
     describe(&job);
-    measure(&job);
-    if (job.n_runs == 0) return HT_OK;
+    fill(&job);
+    if (job.a.n_runs == 0) return HT_OK;
     const bool own = job.table_bytes <= sizeof job.a.own;
     job.table = own ? job.a.own : malloc(job.table_bytes);
     if (!job.table) return ht_fail_memory(err, job.table_bytes, "adapters of a step");

@@ -1,7 +1,7 @@
 /* Copies and fills. */
 #include "cuda/make.h"
 
-#include "base/dtype.h"
+#include "base/checked.h"
 #include "cuda/cuda.h"
 #include "device/params.h"
 
@@ -35,47 +35,40 @@ void ht_cuda_collapse(int n_views, ht_cuda_view *const *views) {
     for (int v = 0; v < n_views; v++) views[v]->n_dims = n;
 }
 
-int32_t ht_cuda_widest_word(uint64_t multiples) {
-    const uint64_t most = 16, widest = multiples & -multiples; /* 0: all are 0 */
-    return (int32_t)(widest && widest < most ? widest : most);
-}
-
-uint64_t ht_cuda_steps(const ht_cuda_view *v, int n_dims, int32_t bytes) {
-    uint64_t all = (uint64_t)(uintptr_t)v->data;
-    for (int i = 0; i < n_dims; i++) all |= (uint64_t)(v->stride[i] * bytes);
-    return all;
-}
-
-void ht_cuda_widen(ht_cuda_view *v, int n_dims, int64_t by) {
-    for (int i = 0; i < n_dims; i++) v->stride[i] /= by;
-    if (n_dims < v->n_dims) v->shape[n_dims] /= by;
+int64_t ht_cuda_use_wide_words(int n_views, ht_cuda_view *const *views, int n_dense, uint64_t more, int32_t *bytes) {
+    const uint64_t most = 16;
+    for (int i = 0; i < n_views; i++) {
+        const ht_cuda_view *v = views[i];
+        const int n = v->n_dims - (i < n_dense);
+        if (n < 0 || (i < n_dense && v->stride[n] != 1)) return 1;
+        more |= (uint64_t)(uintptr_t)v->data;
+        for (int axis = 0; axis < n; axis++) more |= (uint64_t)(v->stride[axis] * *bytes);
+        if (i < n_dense) more |= (uint64_t)(v->shape[n] * *bytes);
+    }
+    const uint64_t widest = more & -more; /* 0: all are 0 */
+    const int64_t by = (int64_t)(widest && widest < most ? widest : most) / *bytes;
+    if (by <= 1) return 1;
+    for (int i = 0; i < n_views; i++) {
+        const int n = views[i]->n_dims - (i < n_dense);
+        for (int axis = 0; axis < n; axis++) views[i]->stride[axis] /= by;
+        if (i < n_dense) views[i]->shape[n] /= by;
+    }
+    *bytes *= (int32_t)by;
+    return by;
 }
 
 ht_cuda_shape ht_cuda_grid_of_rows(const ht_cuda_device *d, int64_t rows, int64_t size) {
-    enum { THREADS = 256, BLOCKS = 16 }; /* as ht_cuda_threads */
+    enum { THREADS = 256 };
     unsigned across = 1;
     while (across < THREADS && across < size) across *= 2;
     const unsigned down = THREADS / across;
-    const int64_t most = (int64_t)d->multiprocessors * BLOCKS;
-    const int64_t blocks = (rows + down - 1) / down, x = blocks < most ? blocks : most;
-    const int64_t columns = (size + across - 1) / across, left = x ? most / x : 1, y = columns < left ? columns : left;
-    return (ht_cuda_shape){.grid = {(unsigned)x, (unsigned)y}, .block = {across, down}};
+    const unsigned x = ht_cuda_blocks(d, ht_ceil_div_i64(rows, down));
+    const int64_t left = x ? ht_cuda_blocks(d, INT64_MAX) / x : 1;
+    return (ht_cuda_shape){.grid = {x, (unsigned)ht_min_i64(ht_ceil_div_i64(size, across), left)},
+                           .block = {across, down}};
 }
 
 /* ---- copies ---- */
-
-/* Rows that are dense on both sides are copied in the widest words that fit them. */
-static void use_wide_words(ht_cuda_copy_arguments *a) {
-    const int last = a->to.n_dims - 1;
-    if (a->to.stride[last] != 1 || a->from.stride[last] != 1) return;
-    const int32_t word =
-        ht_cuda_widest_word(ht_cuda_steps(&a->to, last, a->bytes) | ht_cuda_steps(&a->from, last, a->bytes) |
-                            (uint64_t)(a->to.shape[last] * a->bytes));
-    if (word <= a->bytes) return;
-    ht_cuda_widen(&a->to, last, word / a->bytes);
-    ht_cuda_widen(&a->from, last, word / a->bytes);
-    a->bytes = word;
-}
 
 /* The axis along which `from` is dense when squares of it and the last axis are to be turned; -1: none. */
 static int axis_across(const ht_cuda_copy_arguments *a) {
@@ -99,8 +92,8 @@ static void swap_axes(ht_cuda_view *v, int i, int k) {
 static ht_status transpose(ht_cuda_device *d, const ht_cuda_copy_arguments *copy, int across, ht_error *err) {
     const int last = copy->to.n_dims - 1;
     ht_cuda_transpose_arguments a = {.matrices = copy->rows / copy->to.shape[across],
-                                     .squares_across = (copy->to.shape[across] + HT_CUDA_SQUARE - 1) / HT_CUDA_SQUARE,
-                                     .squares_along = (copy->to.shape[last] + HT_CUDA_SQUARE - 1) / HT_CUDA_SQUARE,
+                                     .squares_across = ht_ceil_div_i64(copy->to.shape[across], HT_CUDA_SQUARE),
+                                     .squares_along = ht_ceil_div_i64(copy->to.shape[last], HT_CUDA_SQUARE),
                                      .to = copy->to,
                                      .from = copy->from,
                                      .bytes = copy->bytes};
@@ -127,7 +120,7 @@ ht_status ht_cuda_strided_copy(ht_cuda_device *d, const ht_view *to, const ht_vi
     a.rows = n / a.to.shape[last];
     const int across = axis_across(&a);
     if (across >= 0) return transpose(d, &a, across, err);
-    use_wide_words(&a);
+    (void)ht_cuda_use_wide_words(2, (ht_cuda_view *[]){&a.to, &a.from}, 2, 0, &a.bytes);
     const ht_cuda_shape shape = ht_cuda_grid_of_rows(d, a.rows, a.to.shape[last]);
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_copy, &shape, &a, err);
 }
@@ -137,16 +130,13 @@ static ht_status run_copy(const ht_call *call, ht_error *err) {
 }
 
 static ht_status run_sequence(const ht_call *call, double step, ht_error *err) {
-    ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_full_params *p = call->params;
     const ht_cuda_sequence_arguments a = {.n = ht_view_size(&call->out),
                                           .out = call->out.data,
-                                          .dtype = (int32_t)call->out.dtype,
+                                          .dtype = call->out.dtype,
                                           .value = p->value,
                                           .step = step};
-    if (a.n == 0) return HT_OK;
-    const ht_cuda_shape shape = ht_cuda_threads(d, a.n);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_sequence, &shape, &a, err);
+    return ht_cuda_launch_threads(ht_cuda_of(call->device), HT_CUDA_ID_ht_cuda_sequence, a.n, &a, err);
 }
 
 static ht_status run_full(const ht_call *call, ht_error *err) { return run_sequence(call, 0, err); }

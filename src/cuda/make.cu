@@ -1,13 +1,13 @@
 /* Copies and fills. */
-#include "cuda/grid_rows.cuh"
+#include "cuda/kernel.cuh"
 #include "cuda/make.h"
 
 template <typename T> static __device__ void copy(const ht_cuda_copy_arguments &a) {
     const int last = a.to.n_dims - 1;
     const int64_t size = a.to.shape[last], to_step = a.to.stride[last], from_step = a.from.stride[last];
     for (int64_t row = ht_first_row(); row < a.rows; row += ht_row_step()) {
-        T *to = (T *)a.to.data + ht_offset_within(a.to, last, row);
-        const T *from = (const T *)a.from.data + ht_offset_within(a.from, last, row);
+        T *to = (T *)a.to.data + ht_offset_of(a.to, last, row);
+        const T *from = (const T *)a.from.data + ht_offset_of(a.from, last, row);
         for (int64_t i = ht_first_column(); i < size; i += ht_column_step()) to[i * to_step] = from[i * from_step];
     }
 }
@@ -32,10 +32,10 @@ template <typename T> static __device__ void transpose(const ht_cuda_transpose_a
     for (int64_t k = blockIdx.x; k < a.matrices * squares; k += gridDim.x) {
         const int64_t matrix = k / squares;
         const int64_t i0 = k % squares / a.squares_along * SIDE, j0 = k % a.squares_along * SIDE;
-        const T *from = (const T *)a.from.data + ht_offset_within(a.from, across, matrix) + i0 * a.from.stride[across] +
+        const T *from = (const T *)a.from.data + ht_offset_of(a.from, across, matrix) + i0 * a.from.stride[across] +
                         j0 * a.from.stride[along];
-        T *to = (T *)a.to.data + ht_offset_within(a.to, across, matrix) + i0 * a.to.stride[across] +
-                j0 * a.to.stride[along];
+        T *to =
+            (T *)a.to.data + ht_offset_of(a.to, across, matrix) + i0 * a.to.stride[across] + j0 * a.to.stride[along];
         const int high = (int)(n_across - i0 < SIDE ? n_across - i0 : SIDE);
         const int wide = (int)(n_along - j0 < SIDE ? n_along - j0 : SIDE);
 #pragma unroll

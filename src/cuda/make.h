@@ -30,7 +30,7 @@ typedef struct ht_cuda_transpose_arguments {
 typedef struct ht_cuda_sequence_arguments {
     int64_t n;
     void *out;
-    int32_t dtype;
+    ht_dtype dtype;
     double value, step;
 } ht_cuda_sequence_arguments;
 

@@ -1,11 +1,8 @@
 /* Packed weights, and the products with them. */
 #include "cuda/matrix.h"
 
-#include "base/checked.h"
 #include "base/error.h"
-#include "cuda/matrix_layout.h"
 #include "cuda/matrix_run.h"
-#include "cuda/tensor_run.h"
 #include "device/params.h"
 #include "formats/affine.h"
 
@@ -66,7 +63,7 @@ static ht_status pack_tensor(ht_matrix *m, int64_t row, int64_t n, const void *s
 
 static ht_status scale_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(m->device);
-    const int64_t n = ht_cuda_parts(m->k, m->scale_columns);
+    const int64_t n = ht_ceil_div_i64(m->k, m->scale_columns);
     const size_t bytes = (size_t)n * sizeof(float);
     float *scales = malloc(bytes);
     if (!scales) return ht_fail_memory(err, bytes, "scales");
@@ -137,25 +134,14 @@ ht_cuda_weights ht_cuda_some_rows(const ht_cuda_weights *w, int64_t row, int64_t
 
 size_t ht_cuda_rows_bytes(const ht_view *x) {
     int64_t ld;
-    return ht_view_has_rows(x, &ld) ? 0 : ((size_t)ht_view_size(x) * sizeof(float) + 63) / 64 * 64;
-}
-
-static ht_view contiguous(const ht_view *x, void *data) {
-    ht_view to = *x;
-    int64_t stride = 1;
-    to.data = data;
-    for (int i = x->n_dims - 1; i >= 0; i--) {
-        to.stride[i] = stride;
-        stride *= x->shape[i];
-    }
-    return to;
+    return ht_view_has_rows(x, &ld) ? 0 : (size_t)ht_view_size(x) * sizeof(float);
 }
 
 ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
                                   ht_error *err) {
     *rows = x->data;
     if (ht_view_has_rows(x, ld)) return HT_OK;
-    const ht_view copy = contiguous(x, room);
+    const ht_view copy = ht_cuda_contiguous(x, room);
     *rows = room;
     *ld = x->shape[x->n_dims - 1];
     return ht_cuda_strided_copy(d, &copy, x, err);
@@ -163,18 +149,10 @@ ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *roo
 
 /* ---- products ---- */
 
-#define KERNELS(form)                                                                                                  \
-    {                                                                                                                  \
-        HT_CUDA_ID_ht_cuda_few_##form##_1, HT_CUDA_ID_ht_cuda_few_##form##_2, HT_CUDA_ID_ht_cuda_few_##form##_4,       \
-            HT_CUDA_ID_ht_cuda_few_##form##_8, HT_CUDA_ID_ht_cuda_many_##form                                          \
-    }
-static const ht_cuda_kernel_id kernels_of[][5] = {KERNELS(ANY), KERNELS(F32)};
-#undef KERNELS
-
 enum { MOST_FEW = 32, FEW_THREADS = HT_CUDA_FEW_ROWS * HT_CUDA_LANES, THREADS = 256, CHUNK = 256 };
 
 unsigned ht_cuda_few_shared(ht_cuda_linear_arguments *a, int64_t r) {
-    const int64_t most = HT_CUDA_FEW_CHUNK / r / CHUNK * CHUNK, needed = ht_cuda_parts(a->w.k, CHUNK) * CHUNK;
+    const int64_t most = HT_CUDA_FEW_CHUNK / r / CHUNK * CHUNK, needed = ht_ceil_div_i64(a->w.k, CHUNK) * CHUNK;
     a->chunk = (int32_t)(needed < most ? needed : most);
     a->x_aligned = (uintptr_t)a->x % 16 == 0 && a->ldx % 4 == 0;
     return (unsigned)(r * a->chunk * (int64_t)sizeof(float));
@@ -186,16 +164,18 @@ ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_er
     while (kernel < 3 && 1 << kernel < a->n) kernel++;
     const int64_t r = 1 << kernel;
     const unsigned shared = ht_cuda_few_shared(a, r);
-    const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_TILE_X) * ht_cuda_parts(a->w.n_rows, HT_CUDA_TILE_W);
+    const int64_t tiles = ht_ceil_div_i64(a->n, HT_CUDA_TILE_X) * ht_ceil_div_i64(a->w.n_rows, HT_CUDA_TILE_W);
     if (a->n <= MOST_FEW || tiles * 2 < d->multiprocessors) { /* tiles would leave most of them without work */
-        const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(a->w.n_rows, HT_CUDA_FEW_ROWS * rows[kernel]),
-                                              (unsigned)ht_cuda_parts(a->n, r)},
+        const ht_cuda_shape shape = {.grid = {(unsigned)ht_ceil_div_i64(a->w.n_rows, HT_CUDA_FEW_ROWS * rows[kernel]),
+                                              (unsigned)ht_ceil_div_i64(a->n, r)},
                                      .block = {FEW_THREADS},
                                      .shared_bytes = shared};
-        return ht_cuda_launch(d, kernels_of[a->w.form == HT_CUDA_F32][kernel], &shape, a, err);
+        const int first =
+            a->w.form == HT_CUDA_F32 ? HT_CUDA_ID_ht_cuda_few_F32_1 : HT_CUDA_ID_ht_cuda_few_ANY_1; /* of 1, 2, 4, 8 */
+        return ht_cuda_launch(d, (ht_cuda_kernel_id)(first + kernel), &shape, a, err);
     }
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {THREADS}};
-    return ht_cuda_launch(d, kernels_of[a->w.form == HT_CUDA_F32][4], &shape, a, err);
+    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_many, &shape, a, err);
 }
 
 /* The scratch memory's parts. */
@@ -205,22 +185,18 @@ typedef struct linear_room {
     size_t bytes;
 } linear_room;
 
-static void *take(linear_room *r, void *at, size_t bytes) {
-    void *p = at ? (char *)at + r->bytes : NULL;
-    r->bytes += (bytes + 1023) / 1024 * 1024;
-    return p;
-}
-
 static linear_room lay_out_linear(const ht_call *call, void *at) {
     const ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
     const int64_t n = ht_view_size(&call->out) / m->n_rows;
     const bool tensor = ht_cuda_is_tensor(m), biased = call->n_in > 1 && !ht_view_absent(&call->in[1]);
-    linear_room r = {0};
-    r.rows = take(&r, at, ht_cuda_rows_bytes(&call->in[0]));
-    r.bias = take(&r, at, biased ? ht_cuda_rows_bytes(&call->in[1]) : 0);
-    r.image = take(&r, at, tensor ? ht_cuda_swizzled_bytes(d, n, m->k) : 0);
-    r.matrix = take(&r, at, tensor ? ht_cuda_tensor_room(d, n, m->n_rows, m->k) : 0);
+    ht_cuda_scratch s = {.at = at};
+    linear_room r;
+    r.rows = ht_cuda_take(&s, ht_cuda_rows_bytes(&call->in[0]));
+    r.bias = ht_cuda_take(&s, biased ? ht_cuda_rows_bytes(&call->in[1]) : 0);
+    r.image = ht_cuda_take(&s, tensor ? ht_cuda_swizzled_bytes(d, n, m->k) : 0);
+    r.matrix = ht_cuda_take(&s, tensor ? ht_cuda_tensor_room(d, n, m->n_rows, m->k) : 0);
+    r.bytes = s.bytes;
     return r;
 }
 
@@ -248,7 +224,7 @@ static ht_status run_linear(const ht_call *call, ht_error *err) {
 /* ---- gradients ---- */
 
 ht_status ht_cuda_multiply_back(ht_cuda_device *d, const ht_cuda_back_arguments *a, ht_error *err) {
-    const int64_t tiles = ht_cuda_parts(a->n, HT_CUDA_BACK_ROWS) * ht_cuda_parts(a->w.k, HT_CUDA_BACK_COLUMNS);
+    const int64_t tiles = ht_ceil_div_i64(a->n, HT_CUDA_BACK_ROWS) * ht_ceil_div_i64(a->w.k, HT_CUDA_BACK_COLUMNS);
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_back, &shape, a, err);
 }
@@ -264,7 +240,7 @@ static ht_status run_linear_back(const ht_call *call, ht_error *err) {
                                 .n = ht_view_size(&call->out) / m->k,
                                 .ldx = m->k,
                                 .dy_step = 1};
-    const ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], call->scratch, &a.dy, &a.ldy, err);
+    const ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], call->scratch, &a.dy, &a.dy_stride[0], err);
     return status ? status : ht_cuda_multiply_back(d, &a, err);
 }
 
@@ -279,10 +255,8 @@ static ht_status run_embed(const ht_call *call, ht_error *err) {
                                        .n = ht_view_size(&call->in[0]),
                                        .out = call->out.data,
                                        .scale = p->scale};
-    if (a.n == 0) return HT_OK;
-    const int64_t most = (int64_t)d->multiprocessors * 16;
-    const ht_cuda_shape shape = {.grid = {(unsigned)(a.n < most ? a.n : most)}, .block = {THREADS}};
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_embed, &shape, &a, err);
+    const ht_cuda_shape shape = {.grid = {ht_cuda_blocks(d, a.n)}, .block = {THREADS}};
+    return a.n == 0 ? HT_OK : ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_embed, &shape, &a, err);
 }
 
 void ht_cuda_matrix_kernels(ht_kernel *kernels) {
@@ -290,8 +264,7 @@ void ht_cuda_matrix_kernels(ht_kernel *kernels) {
     kernels[HT_OP_LINEAR_BACK] = (ht_kernel){.run = run_linear_back, .scratch = linear_back_scratch};
     kernels[HT_OP_EMBED].run = run_embed;
     kernels[HT_OP_HEAD_LOSS] = (ht_kernel){.run = ht_cuda_head_loss, .scratch = ht_cuda_head_loss_scratch};
-    kernels[HT_OP_HEAD_LOSS_GRAD] =
-        (ht_kernel){.run = ht_cuda_head_loss_grad, .scratch = ht_cuda_head_loss_grad_scratch};
+    kernels[HT_OP_HEAD_LOSS_GRAD] = (ht_kernel){.run = ht_cuda_head_loss_grad, .scratch = ht_cuda_head_loss_scratch};
     kernels[HT_OP_LINEAR_GATHER] = (ht_kernel){.run = ht_cuda_linear_gather, .scratch = ht_cuda_linear_gather_scratch};
     kernels[HT_OP_LINEAR_GATHER_BACK] =
         (ht_kernel){.run = ht_cuda_linear_gather_back, .scratch = ht_cuda_linear_gather_back_scratch};

@@ -3,19 +3,6 @@
 #include "cuda/matrix.h"
 #include "cuda/matrix_values.cuh"
 
-/* Any form: eight columns at a time. */
-struct ht_form_ANY {
-    enum { CYCLES = 1, DEPTH = 1, LOADED = 0 };
-    struct raw {};
-    static __device__ __forceinline__ raw load(const uint8_t *, int64_t, int) { return raw(); }
-    static __device__ __forceinline__ void expand(const raw &, float *) {}
-    static __device__ __forceinline__ void part(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g,
-                                                float *w) {
-        ht_part_of(m, row, index, g, w);
-    }
-};
-#define HT_CUDA_PLAIN_FORMS(X) X(ANY) X(F32)
-
 /* ---- what all products share ---- */
 
 /* Column c of a row of x in shared memory: where lanes read their columns 4 by 4, neighbouring lanes read neighbouring memory. */
@@ -85,34 +72,30 @@ static __device__ __forceinline__ void ht_few_add(const float (*w)[8], const flo
     }
 }
 
-/* DEPTH times CYCLES cycles from the i-th on: all is loaded before the first of it is needed. */
-template <class F, int R, int N, int DEPTH>
-static __device__ __forceinline__ void ht_few_cycles(const uint8_t *const *weights, int64_t i, int64_t first,
+/* DEPTH cycles of N rows of f32 from `column` on: all is loaded before the first of it is needed. */
+template <int R, int N, int DEPTH>
+static __device__ __forceinline__ void ht_few_cycles(const uint8_t *const *weights, int64_t column, int64_t first,
                                                      const float *x, int chunk, int lane, float (*sum)[R]) {
-    typename F::raw raw[DEPTH][N];
+    alignas(16) float w[DEPTH][N][8];
 #pragma unroll
     for (int u = 0; u < DEPTH; u++)
 #pragma unroll
-        for (int j = 0; j < N; j++) raw[u][j] = F::load(weights[j], i + u, lane);
-#pragma unroll
-    for (int u = 0; u < DEPTH; u++)
-#pragma unroll
-        for (int c = 0; c < F::CYCLES; c++) {
-            const int column = (int)((i + u) * F::CYCLES * HT_CUDA_CYCLE - first) + c * HT_CUDA_CYCLE;
-            float w[N][8];
-#pragma unroll
-            for (int j = 0; j < N; j++) F::expand(raw[u][j], w[j]);
-            ht_few_add<R, N>(w, x, chunk, column, lane, sum);
+        for (int j = 0; j < N; j++) {
+            const float4 *from = (const float4 *)((const float *)weights[j] + column + u * HT_CUDA_CYCLE) + lane * 2;
+            *(float4 *)w[u][j] = __ldg(from), *(float4 *)(w[u][j] + 4) = __ldg(from + 1);
         }
+#pragma unroll
+    for (int u = 0; u < DEPTH; u++)
+        ht_few_add<R, N>(w[u], x, chunk, (int)(column - first) + u * HT_CUDA_CYCLE, lane, sum);
 }
 
 /* Rows of x from `x` on, n_x of them, times N rows of the matrix that these eight threads have: `row`, and others that many rows of a
- * block apart. */
-template <class F, int R, int N>
+ * block apart. F32: the form of the matrix. */
+template <bool F32, int R, int N>
 static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const float *x, int64_t ldx, int n_x,
                                               bool aligned, int chunk, int64_t row, float *shared, float (*sum)[R]) {
+    enum { DEPTH = 4 };
     const int lane = threadIdx.x & 7;
-    const int64_t span = F::CYCLES * HT_CUDA_CYCLE;
     const uint8_t *weights[N];
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -127,18 +110,19 @@ static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const fl
         if (first) __syncthreads();
         ht_few_load<R>(x, ldx, n_x, m.k, aligned, first, padded, chunk, shared);
         __syncthreads();
-        const int64_t of_form = F::LOADED ? m.whole : 0, whole = of_form < first + n ? of_form : first + n;
-        int64_t i = first / span;
-        for (; (i + F::DEPTH) * span <= whole; i += F::DEPTH)
-            ht_few_cycles<F, R, N, F::DEPTH>(weights, i, first, shared, chunk, lane, sum);
-        for (; (i + 1) * span <= whole; i++) ht_few_cycles<F, R, N, 1>(weights, i, first, shared, chunk, lane, sum);
-        for (int64_t c = i * span; c < first + n; c += HT_CUDA_CYCLE) {
+        const int64_t whole = m.whole < first + n ? m.whole : first + n;
+        int64_t c = first;
+        for (; F32 && c + DEPTH * HT_CUDA_CYCLE <= whole; c += DEPTH * HT_CUDA_CYCLE)
+            ht_few_cycles<R, N, DEPTH>(weights, c, first, shared, chunk, lane, sum);
+        for (; F32 && c + HT_CUDA_CYCLE <= whole; c += HT_CUDA_CYCLE)
+            ht_few_cycles<R, N, 1>(weights, c, first, shared, chunk, lane, sum);
+        for (; c < first + n; c += HT_CUDA_CYCLE) {
             if (c + lane * HT_CUDA_PART >= m.k) break;
             float w[N][8];
 #pragma unroll
             for (int j = 0; j < N; j++) {
                 const int64_t mine = row + j * HT_CUDA_FEW_ROWS;
-                F::part(m, weights[j], mine < m.n_rows ? mine : m.n_rows - 1, c / HT_CUDA_PART + lane, w[j]);
+                ht_part_of(m, weights[j], mine < m.n_rows ? mine : m.n_rows - 1, c / HT_CUDA_PART + lane, w[j]);
             }
             ht_few_add<R, N>(w, shared, chunk, (int)(c - first), lane, sum);
         }
@@ -149,14 +133,14 @@ static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const fl
         for (int r = 0; r < R; r++) sum[j][r] = ht_lane_sum(sum[j][r]);
 }
 
-template <class F, int R, int N>
+template <bool F32, int R, int N>
 static __device__ __forceinline__ void ht_few_linear(const ht_cuda_linear_arguments &a) {
     HT_CUDA_SHARED(float, shared);
     const int64_t row = (int64_t)blockIdx.x * HT_CUDA_FEW_ROWS * N + threadIdx.x / HT_CUDA_LANES;
     const int64_t first = (int64_t)blockIdx.y * R;
     const int n_x = a.n - first < R ? (int)(a.n - first) : R, lane = threadIdx.x & 7;
     float sum[N][R];
-    ht_few<F, R, N>(a.w, a.x + first * a.ldx, a.ldx, n_x, a.x_aligned, a.chunk, row, shared, sum);
+    ht_few<F32, R, N>(a.w, a.x + first * a.ldx, a.ldx, n_x, a.x_aligned, a.chunk, row, shared, sum);
 #pragma unroll
     for (int j = 0; j < N; j++) {
         const int64_t mine = row + j * HT_CUDA_FEW_ROWS;
@@ -168,54 +152,43 @@ static __device__ __forceinline__ void ht_few_linear(const ht_cuda_linear_argume
     }
 }
 
-static __device__ __forceinline__ ht_cuda_expert ht_expert_of(const ht_cuda_expert *table, const ht_cuda_expert *entry,
-                                                              int e) {
-    return table ? table[e] : entry[e];
-}
-
-static __device__ __forceinline__ int64_t ht_id_of(const int32_t *ids, const int64_t *stride, int per_row,
-                                                   int64_t pair) {
-    return ids[pair / per_row * stride[0] + pair % per_row * stride[1]];
+/* The matrix of an expert, whose rows are NULL where it is of another type. */
+static __device__ __forceinline__ ht_cuda_weights ht_weights_of(const ht_cuda_weights &alike,
+                                                                const ht_cuda_expert_list &experts, int64_t e) {
+    const ht_cuda_expert expert = ht_expert_of(experts, e);
+    ht_cuda_weights m = alike;
+    m.packed = expert.packed;
+    m.scales = expert.scales;
+    return m;
 }
 
 /* One pair per block of the grid's second axis. */
-template <class F> static __device__ __forceinline__ void ht_few_gather(const ht_cuda_gather_arguments &a) {
+HT_CUDA_KERNEL(ht_cuda_gather, ht_cuda_gather_arguments) {
     HT_CUDA_SHARED(float, shared);
     const int64_t row = (int64_t)blockIdx.x * HT_CUDA_FEW_ROWS + threadIdx.x / HT_CUDA_LANES;
     for (int64_t pair = blockIdx.y; pair < a.l.n; pair += gridDim.y) {
-        const int64_t id = ht_id_of(a.ids, a.id_stride, a.per_row, pair);
-        if (id < 0 || id >= a.n_experts) {
-            if (blockIdx.x == 0 && threadIdx.x == 0) ht_report_index(a.report, pair, id, 0, a.n_experts, 0);
+        const int64_t id = ht_id_of(a.ids, pair);
+        if (id < 0 || id >= a.ids.n_experts) {
+            if (blockIdx.x == 0 && threadIdx.x == 0) ht_report_index(a.report, pair, id, 0, a.ids.n_experts, 0);
             continue;
         }
-        const ht_cuda_expert expert = ht_expert_of(a.table, a.entry, (int)id);
-        if (!expert.packed) continue;
-        ht_cuda_weights m = a.l.w;
-        m.packed = expert.packed;
-        m.scales = expert.scales;
+        const ht_cuda_weights m = ht_weights_of(a.l.w, a.experts, id);
+        if (!m.packed) continue;
         float sum[1][1];
         __syncthreads();
-        ht_few<F, 1, 1>(m, a.l.x + pair / a.x_share * a.l.ldx, a.l.ldx, 1, a.l.x_aligned, a.l.chunk, row, shared, sum);
+        ht_few<false, 1, 1>(m, a.l.x + pair / a.x_share * a.l.ldx, a.l.ldx, 1, a.l.x_aligned, a.l.chunk, row, shared,
+                            sum);
         if (row < m.n_rows && (threadIdx.x & 7) == 0) a.l.y[pair * a.l.ldy + row] = sum[0][0];
     }
 }
 
-#define X(form)                                                                                                        \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_1, ht_cuda_linear_arguments) {                                                 \
-        ht_few_linear<ht_form_##form, 1, HT_CUDA_FEW_ROWS_1>(a);                                                       \
-    }                                                                                                                  \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_2, ht_cuda_linear_arguments) {                                                 \
-        ht_few_linear<ht_form_##form, 2, HT_CUDA_FEW_ROWS_2>(a);                                                       \
-    }                                                                                                                  \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_4, ht_cuda_linear_arguments) {                                                 \
-        ht_few_linear<ht_form_##form, 4, HT_CUDA_FEW_ROWS_4>(a);                                                       \
-    }                                                                                                                  \
-    HT_CUDA_KERNEL(ht_cuda_few_##form##_8, ht_cuda_linear_arguments) {                                                 \
-        ht_few_linear<ht_form_##form, 8, HT_CUDA_FEW_ROWS_8>(a);                                                       \
-    }                                                                                                                  \
-    HT_CUDA_KERNEL(ht_cuda_gather_##form, ht_cuda_gather_arguments) { ht_few_gather<ht_form_##form>(a); }
-HT_CUDA_PLAIN_FORMS(X)
-#undef X
+#define FEW(form, is_f32, n)                                                                                           \
+    HT_CUDA_KERNEL(ht_cuda_few_##form##_##n, ht_cuda_linear_arguments) {                                               \
+        ht_few_linear<is_f32, n, HT_CUDA_FEW_ROWS_##n>(a);                                                             \
+    }
+#define FEW_OF(form, is_f32) FEW(form, is_f32, 1) FEW(form, is_f32, 2) FEW(form, is_f32, 4) FEW(form, is_f32, 8)
+FEW_OF(ANY, false)
+FEW_OF(F32, true)
 
 /* ---- many rows of x ----
  *
@@ -224,32 +197,23 @@ HT_CUDA_PLAIN_FORMS(X)
 
 enum { MANY_THREADS = 256 };
 
-/* Row i of the tile's rows of x and y: -1 where there is none. */
-typedef struct ht_many_rows {
+/* The rows of a tile. */
+struct ht_tile_rows {
     const int32_t *order; /* NULL: rows first, first + 1, ... */
     int64_t first;
-    int n, x_share;
-} ht_many_rows;
+    int n;
+    __device__ __forceinline__ int64_t at(int i) const { return order ? order[first + i] : first + i; }
+};
 
-static __device__ __forceinline__ int64_t ht_many_row(const ht_many_rows &t, int i) {
-    return t.order ? t.order[t.first + i] : t.first + i;
-}
-
-template <class F>
 static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a, const ht_cuda_weights &m,
-                                               const ht_many_rows &t, int64_t first_row) {
+                                               const ht_tile_rows &t, int x_share, int64_t first_row) {
     __shared__ __align__(16) float xs[HT_CUDA_TILE_X * HT_CUDA_CYCLE];
     __shared__ __align__(16) float ws[HT_CUDA_TILE_W * HT_CUDA_CYCLE];
     const int thread = threadIdx.x, lane = thread & 7, quarter = thread >> 3 & 3, warp = thread >> 5;
     const int x0 = (warp & 1) * 16 + (quarter & 1) * 8, w0 = (warp >> 1) * 16 + (quarter >> 1) * 8;
-    float sum[8][8];
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-#pragma unroll
-        for (int j = 0; j < 8; j++) sum[i][j] = 0;
-
+    float sum[8][8] = {};
     const int from = thread / 8; /* a row of each that this thread loads a part of */
-    const float *x = from < t.n ? a.x + ht_many_row(t, from) / t.x_share * a.ldx : NULL;
+    const float *x = from < t.n ? a.x + t.at(from) / x_share * a.ldx : NULL;
     for (int64_t c = 0; c < m.k; c += HT_CUDA_CYCLE) {
         const int64_t column = c + lane * HT_CUDA_PART;
         float4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
@@ -264,7 +228,7 @@ static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a
         for (int r = from; r < HT_CUDA_TILE_W; r += MANY_THREADS / 8) {
             __align__(16) float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
             const int64_t row = first_row + r;
-            if (row < m.n_rows && column < m.k) F::part(m, ht_row_of(m, row), row, column / HT_CUDA_PART, w);
+            if (row < m.n_rows && column < m.k) ht_part_of(m, ht_row_of(m, row), row, column / HT_CUDA_PART, w);
             *(float4 *)(ws + r * 64 + lane * 4) = float4{w[0], w[1], w[2], w[3]};
             *(float4 *)(ws + r * 64 + 32 + lane * 4) = float4{w[4], w[5], w[6], w[7]};
         }
@@ -290,7 +254,7 @@ static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const int64_t y = x0 + i < t.n ? ht_many_row(t, x0 + i) : 0;
+        const int64_t y = x0 + i < t.n ? t.at(x0 + i) : 0;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             const float s = ht_lane_sum(sum[i][j]);
@@ -301,34 +265,20 @@ static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a
 }
 
 /* Tiles of x are neighbours in the grid, so that they find the weights of a tile of the matrix in the cache. */
-template <class F> static __device__ __forceinline__ void ht_many_linear(const ht_cuda_linear_arguments &a) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_many, ht_cuda_linear_arguments, MANY_THREADS, 2) {
     const int64_t tiles = (a.n + HT_CUDA_TILE_X - 1) / HT_CUDA_TILE_X, first = blockIdx.x % tiles * HT_CUDA_TILE_X;
     const int n = a.n - first < HT_CUDA_TILE_X ? (int)(a.n - first) : HT_CUDA_TILE_X;
-    const ht_many_rows t = {NULL, first, n, 1};
-    ht_many<F>(a, a.w, t, blockIdx.x / tiles * HT_CUDA_TILE_W);
+    const ht_tile_rows t = {NULL, first, n};
+    ht_many(a, a.w, t, 1, blockIdx.x / tiles * HT_CUDA_TILE_W);
 }
 
-template <class F> static __device__ __forceinline__ void ht_many_gather(const ht_cuda_gather_arguments &a) {
+HT_CUDA_KERNEL_BOUND(ht_cuda_many_gather, ht_cuda_gather_arguments, MANY_THREADS, 2) {
     const ht_cuda_expert_tile tile = a.tiles[blockIdx.y];
     if (tile.n == 0) return;
-    const ht_cuda_expert expert = ht_expert_of(a.table, a.entry, tile.expert);
-    if (!expert.packed) return;
-    ht_cuda_weights m = a.l.w;
-    m.packed = expert.packed;
-    m.scales = expert.scales;
-    const ht_many_rows t = {a.order, tile.begin, tile.n, a.x_share};
-    ht_many<F>(a.l, m, t, (int64_t)blockIdx.x * HT_CUDA_TILE_W);
+    const ht_cuda_weights m = ht_weights_of(a.l.w, a.experts, tile.expert);
+    const ht_tile_rows t = {a.order, tile.begin, tile.n};
+    if (m.packed) ht_many(a.l, m, t, a.x_share, (int64_t)blockIdx.x * HT_CUDA_TILE_W);
 }
-
-#define X(form)                                                                                                        \
-    HT_CUDA_KERNEL_BOUND(ht_cuda_many_##form, ht_cuda_linear_arguments, MANY_THREADS, 2) {                             \
-        ht_many_linear<ht_form_##form>(a);                                                                             \
-    }                                                                                                                  \
-    HT_CUDA_KERNEL_BOUND(ht_cuda_many_gather_##form, ht_cuda_gather_arguments, MANY_THREADS, 2) {                      \
-        ht_many_gather<ht_form_##form>(a);                                                                             \
-    }
-HT_CUDA_PLAIN_FORMS(X)
-#undef X
 
 /* ---- gradients: dy W ----
  *
@@ -336,19 +286,8 @@ HT_CUDA_PLAIN_FORMS(X)
 
 enum { BACK_THREADS = 256, BACK_STEP = 32 }; /* rows of the matrix at a time */
 
-/* Row i of the tile begins at dy + dy_row(i). */
-typedef struct ht_back_rows {
-    const int32_t *order; /* NULL: rows first, first + 1, ... */
-    int64_t first, stride[2];
-    int n, per_row;
-} ht_back_rows;
-
-static __device__ __forceinline__ int64_t ht_back_row(const ht_back_rows &t, int i) {
-    return t.order ? t.order[t.first + i] : t.first + i;
-}
-
-static __device__ void ht_back(const ht_cuda_back_arguments &a, const ht_cuda_weights &m, const ht_back_rows &t,
-                               int64_t first_column) {
+static __device__ __forceinline__ void ht_back(const ht_cuda_back_arguments &a, const ht_cuda_weights &m,
+                                               const ht_tile_rows &t, int per_row, int64_t first_column) {
     __shared__ __align__(16) float ys[BACK_STEP * HT_CUDA_BACK_ROWS]; /* [row of W][row of dy] */
     __shared__ __align__(16) float ws[BACK_STEP * HT_CUDA_BACK_COLUMNS];
     const int thread = threadIdx.x, across = thread & 31, warp = thread >> 5;
@@ -360,7 +299,7 @@ static __device__ void ht_back(const ht_cuda_back_arguments &a, const ht_cuda_we
         for (int j = 0; j < 4; j++) {
             const int at = warp * 4 + i;
             const bool there = a.accumulate && at < t.n && column + j < m.k;
-            sum[i][j] = there ? a.dx[ht_back_row(t, at) * a.ldx + column + j] : 0.0f;
+            sum[i][j] = there ? a.dx[t.at(at) * a.ldx + column + j] : 0.0f;
         }
     for (int64_t first = 0; first < m.n_rows; first += BACK_STEP) {
         if (first) __syncthreads();
@@ -368,8 +307,8 @@ static __device__ void ht_back(const ht_cuda_back_arguments &a, const ht_cuda_we
             const int r = i & 31, at = i >> 5; /* neighbours in a row of dy */
             float v = 0;
             if (at < t.n && first + r < m.n_rows) {
-                const int64_t row = ht_back_row(t, at);
-                v = a.dy[row / t.per_row * t.stride[0] + row % t.per_row * t.stride[1] + (first + r) * a.dy_step];
+                const int64_t row = t.at(at);
+                v = a.dy[row / per_row * a.dy_stride[0] + row % per_row * a.dy_stride[1] + (first + r) * a.dy_step];
             }
             ys[r * HT_CUDA_BACK_ROWS + (at ^ (r & 28))] = v;
         }
@@ -403,7 +342,7 @@ static __device__ void ht_back(const ht_cuda_back_arguments &a, const ht_cuda_we
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int at = warp * 4 + i;
-            if (at < t.n && column + j < m.k) a.dx[ht_back_row(t, at) * a.ldx + column + j] = sum[i][j];
+            if (at < t.n && column + j < m.k) a.dx[t.at(at) * a.ldx + column + j] = sum[i][j];
         }
 }
 
@@ -411,20 +350,16 @@ HT_CUDA_KERNEL(ht_cuda_back, ht_cuda_back_arguments) {
     const int64_t tiles = (a.n + HT_CUDA_BACK_ROWS - 1) / HT_CUDA_BACK_ROWS;
     const int64_t first = blockIdx.x % tiles * HT_CUDA_BACK_ROWS;
     const int n = a.n - first < HT_CUDA_BACK_ROWS ? (int)(a.n - first) : HT_CUDA_BACK_ROWS;
-    const ht_back_rows t = {NULL, first, {a.ldy, 0}, n, 1};
-    ht_back(a, a.w, t, blockIdx.x / tiles * HT_CUDA_BACK_COLUMNS);
+    const ht_tile_rows t = {NULL, first, n};
+    ht_back(a, a.w, t, 1, blockIdx.x / tiles * HT_CUDA_BACK_COLUMNS);
 }
 
 HT_CUDA_KERNEL(ht_cuda_back_gather, ht_cuda_back_gather_arguments) {
     const ht_cuda_expert_tile tile = a.tiles[blockIdx.y];
     if (tile.n == 0) return;
-    const ht_cuda_expert expert = ht_expert_of(a.table, a.entry, tile.expert);
-    if (!expert.packed) return;
-    ht_cuda_weights m = a.b.w;
-    m.packed = expert.packed;
-    m.scales = expert.scales;
-    const ht_back_rows t = {a.order, tile.begin, {a.dy_stride[0], a.dy_stride[1]}, tile.n, a.per_row};
-    ht_back(a.b, m, t, (int64_t)blockIdx.x * HT_CUDA_BACK_COLUMNS);
+    const ht_cuda_weights m = ht_weights_of(a.b.w, a.experts, tile.expert);
+    const ht_tile_rows t = {a.order, tile.begin, tile.n};
+    if (m.packed) ht_back(a.b, m, t, a.per_row, (int64_t)blockIdx.x * HT_CUDA_BACK_COLUMNS);
 }
 
 /* ---- rows by index ---- */
@@ -444,148 +379,5 @@ HT_CUDA_KERNEL(ht_cuda_embed, ht_cuda_embed_arguments) {
             for (int k = 0; k < 8 && part * 8 + k < a.w.k; k++)
                 out[part * 8 + k] = a.scale == 1.0f ? w[k] : w[k] * a.scale;
         }
-    }
-}
-
-/* ---- experts ---- */
-
-/* Sums over the threads before this one, and over all of them. */
-static __device__ __forceinline__ int ht_sum_before(int mine, int *of_warp, int *all) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (int)blockDim.x / 32;
-    int sum = mine;
-    for (int by = 1; by < 32; by *= 2) {
-        const int other = __shfl_sync(0xffffffffu, sum, lane < by ? lane : lane - by);
-        if (lane >= by) sum += other;
-    }
-    if (lane == 31) of_warp[warp] = sum;
-    __syncthreads();
-    int before = 0, total = 0;
-    for (int w = 0; w < warps; w++) {
-        if (w < warp) before += of_warp[w];
-        total += of_warp[w];
-    }
-    __syncthreads();
-    *all = total;
-    return before + sum - mine;
-}
-
-/* One block, in which a thread has an expert at a time. `next` counts the pairs of each, then says where the next of them goes. */
-HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
-    enum { NEAR = 1024 };
-    __shared__ int of_warp[32], near[NEAR];
-    int *next = a.n_experts <= NEAR ? near : a.next;
-    for (int e = threadIdx.x; e < a.n_experts; e += blockDim.x) next[e] = 0;
-    for (int64_t i = threadIdx.x; i < a.n_tiles; i += blockDim.x) a.tiles[i] = ht_cuda_expert_tile{0, 0, 0, 0};
-    for (int64_t i = threadIdx.x; i < a.n_places; i += blockDim.x) a.order[i] = -1;
-    __syncthreads();
-    for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {
-        const int64_t id = ht_id_of(a.ids, a.id_stride, a.per_row, i);
-        if (id < 0 || id >= a.n_experts)
-            ht_report_index(a.report, i, id, 0, a.n_experts, 0);
-        else
-            atomicAdd(&next[id], 1);
-    }
-    __syncthreads();
-    int place = 0, tile = 0; /* of the first of the next blockDim.x experts */
-    for (int first = 0; first < a.n_experts; first += (int)blockDim.x) {
-        const int e = first + (int)threadIdx.x, n = e < a.n_experts ? next[e] : 0;
-        int places, tiles;
-        const int begin = place + ht_sum_before((n + 7) / 8 * 8, of_warp, &places);
-        int at = tile + ht_sum_before((n + a.per_tile - 1) / a.per_tile, of_warp, &tiles);
-        if (e < a.n_experts) {
-            next[e] = begin;
-            a.tile_begin[e] = at;
-            for (int i = 0; i < n; i += a.per_tile) {
-                const ht_cuda_expert_tile t = {e, begin + i, n - i < a.per_tile ? n - i : a.per_tile, 0};
-                a.tiles[at++] = t;
-            }
-        }
-        place += places, tile += tiles;
-    }
-    if (threadIdx.x == 0) a.tile_begin[a.n_experts] = tile;
-    __syncthreads();
-    for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {
-        const int64_t id = ht_id_of(a.ids, a.id_stride, a.per_row, i);
-        if (id >= 0 && id < a.n_experts) a.order[atomicAdd(&next[id], 1)] = (int32_t)i;
-    }
-}
-
-/* ---- losses of a head ---- */
-
-static __device__ __forceinline__ float ht_capped(const ht_cuda_loss_arguments &a, float logit) {
-    const float x = logit * a.scale;
-    return a.softcap > 0 ? a.softcap * ht_tanh_f32(x * (1 / a.softcap)) : x;
-}
-
-static __device__ __forceinline__ int64_t ht_target_of(const ht_cuda_loss_arguments &a, int64_t i) {
-    return a.targets[i * a.target_stride];
-}
-
-HT_CUDA_KERNEL(ht_cuda_loss_begin, ht_cuda_loss_arguments) {
-    for (int64_t i = ht_first(); i < a.t; i += ht_step()) {
-        const ht_cuda_loss_state s = {0, -INFINITY, 0};
-        if (a.state) a.state[i] = s;
-        if (ht_target_of(a, i) >= a.vocab) ht_report_index(a.report, i, ht_target_of(a, i), 0, a.vocab, 0);
-    }
-}
-
-/* A block of 256 threads per row: the slab's largest logit and the sum of its powers join the row's state. */
-HT_CUDA_KERNEL(ht_cuda_loss_sums, ht_cuda_loss_arguments) {
-    __shared__ float of_thread[256];
-    const int64_t i = blockIdx.x, target = ht_target_of(a, i) - a.row;
-    if (ht_target_of(a, i) < 0) return;
-    float *logits = a.logits + i * a.slab;
-    float most = -INFINITY, sum = 0;
-    for (int64_t c = threadIdx.x; c < a.n; c += 256) {
-        const float x = ht_capped(a, logits[c]);
-        logits[c] = x;
-        if (c == target) a.state[i].picked = x;
-        if (x > most || isnan(x)) most = x;
-    }
-    of_thread[threadIdx.x] = most;
-    __syncthreads();
-    for (int by = 128; by; by /= 2) {
-        const float other = threadIdx.x < by ? of_thread[threadIdx.x + by] : 0.0f;
-        if (threadIdx.x < by && (other > of_thread[threadIdx.x] || isnan(other))) of_thread[threadIdx.x] = other;
-        __syncthreads();
-    }
-    const float before = a.state[i].max, of_slab = of_thread[0], max = before > of_slab ? before : of_slab;
-    __syncthreads();
-    for (int64_t c = threadIdx.x; c < a.n; c += 256) sum += ht_exp_f32(logits[c] - max);
-    of_thread[threadIdx.x] = sum;
-    __syncthreads();
-    for (int by = 128; by; by /= 2) {
-        if (threadIdx.x < by) of_thread[threadIdx.x] += of_thread[threadIdx.x + by];
-        __syncthreads();
-    }
-    if (threadIdx.x) return;
-    a.state[i].sum = a.state[i].sum * exp((double)before - (double)max) + (double)of_thread[0];
-    a.state[i].max = max;
-}
-
-HT_CUDA_KERNEL(ht_cuda_loss_end, ht_cuda_loss_arguments) {
-    for (int64_t i = ht_first(); i < a.t; i += ht_step()) {
-        const bool asked = ht_target_of(a, i) >= 0;
-        const double lse = (double)a.state[i].max + log(a.state[i].sum);
-        a.out[i] = asked ? (float)(lse - (double)a.state[i].picked) : 0.0f;
-        a.out[a.t + i] = asked ? (float)lse : 0.0f;
-    }
-}
-
-/* Logits of the slab become gradients of the products; 0 in rows without a target. */
-HT_CUDA_KERNEL(ht_cuda_loss_gradients, ht_cuda_loss_arguments) {
-    const int64_t i = blockIdx.x, target = ht_target_of(a, i);
-    float *logits = a.logits + i * a.slab;
-    const float lse = a.lse[i * a.lse_stride], factor = a.factor[i * a.factor_stride] * a.scale;
-    for (int64_t c = threadIdx.x; c < a.n; c += blockDim.x) {
-        const float x = ht_capped(a, logits[c]);
-        float p = ht_exp_f32(x - lse);
-        if (c == target - a.row) p -= 1.0f;
-        float g = p * factor;
-        if (a.softcap > 0) {
-            const float y = x * (1 / a.softcap);
-            g *= fmaf(-y, y, 1.0f);
-        }
-        logits[c] = target < 0 ? 0.0f : g;
     }
 }

@@ -44,26 +44,34 @@ typedef enum ht_cuda_form {
 
 #define HT_CUDA_EACH_FORM(X) X(STORED) X(F32) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
 
-/* X(module, kernel): of any form, and of f32; tensor cores multiply by the others but in reference precision (cuda/tensor_product.h). */
+/* X(module, kernel): those of few rows take any form, or f32; tensor cores multiply by the others but in reference precision
+ * (cuda/tensor_product.h). */
 #define HT_CUDA_FEW_KERNELS(X, form)                                                                                   \
     X(matrix, ht_cuda_few_##form##_1)                                                                                  \
     X(matrix, ht_cuda_few_##form##_2)                                                                                  \
     X(matrix, ht_cuda_few_##form##_4)                                                                                  \
-    X(matrix, ht_cuda_few_##form##_8)                                                                                  \
-    X(matrix, ht_cuda_gather_##form)                                                                                   \
-    X(matrix, ht_cuda_many_##form)                                                                                     \
-    X(matrix, ht_cuda_many_gather_##form)
+    X(matrix, ht_cuda_few_##form##_8)
 #define HT_CUDA_KERNELS_OF_MATRIX(X)                                                                                   \
     HT_CUDA_FEW_KERNELS(X, ANY)                                                                                        \
     HT_CUDA_FEW_KERNELS(X, F32)                                                                                        \
+    X(matrix, ht_cuda_gather)                                                                                          \
+    X(matrix, ht_cuda_many)                                                                                            \
+    X(matrix, ht_cuda_many_gather)                                                                                     \
     X(matrix, ht_cuda_back)                                                                                            \
     X(matrix, ht_cuda_back_gather)                                                                                     \
-    X(matrix, ht_cuda_embed)                                                                                           \
-    X(matrix, ht_cuda_sort_experts)                                                                                    \
-    X(matrix, ht_cuda_loss_begin)                                                                                      \
-    X(matrix, ht_cuda_loss_sums)                                                                                       \
-    X(matrix, ht_cuda_loss_end)                                                                                        \
-    X(matrix, ht_cuda_loss_gradients)
+    X(matrix, ht_cuda_embed)
+
+/* Where part g of a row is, of parts of which so many cycles are loaded at once before part `whole`: lane by lane, the cycles of a lane
+ * neighbours. */
+HT_CUDA_BOTH int64_t ht_place_of(int64_t g, int cycles, int64_t whole) {
+    const int64_t lanes = 8, span = lanes * cycles;
+    return g >= whole ? g : g / span * span + g % lanes * cycles + g / lanes % cycles;
+}
+/* The scale of column group s of 32, of which two are in a cycle: those of an even place in it, then the others. */
+HT_CUDA_BOTH int64_t ht_scale_place_of(int64_t s, int cycles, int64_t whole) {
+    const int64_t span = 2 * cycles;
+    return s >= whole ? s : s / span * span + s % 2 * cycles + s / 2 % cycles;
+}
 
 /* Rows [first_row, first_row + n_rows) of a matrix. */
 typedef struct ht_cuda_weights {
@@ -99,31 +107,28 @@ typedef struct ht_cuda_expert {
     const float *scales;
 } ht_cuda_expert;
 
+typedef struct ht_cuda_expert_list {
+    const ht_cuda_expert *table; /* of all experts; NULL: `entry` */
+    ht_cuda_expert entry[HT_CUDA_ENTRIES];
+} ht_cuda_expert_list;
+
+/* The experts of pairs: pair i is entry i % per_row of row i / per_row. */
+typedef struct ht_cuda_pair_ids {
+    const int32_t *id;
+    int64_t stride[2];
+    int32_t per_row, n_experts;
+} ht_cuda_pair_ids;
+
 /* y[pair] = x[pair / x_share] W^T, with W the matrix of ids[pair]. */
 typedef struct ht_cuda_gather_arguments {
     ht_cuda_linear_arguments l; /* of any of the matrices; n: the pairs */
     ht_cuda_reporter report;
-    const int32_t *ids; /* [pairs / per_row, per_row] */
-    int64_t id_stride[2];
-    int32_t per_row, x_share, n_experts, accumulate;
-    const int32_t *order;             /* ht_cuda_many_gather, ht_cuda_back_gather */
+    ht_cuda_pair_ids ids;
+    int32_t x_share;
+    const int32_t *order;             /* ht_cuda_many_gather */
     const ht_cuda_expert_tile *tiles; /* as above, of HT_CUDA_TILE_X rows at most */
-    const ht_cuda_expert *table;      /* of all experts; NULL: `entry` */
-    ht_cuda_expert entry[HT_CUDA_ENTRIES];
+    ht_cuda_expert_list experts;
 } ht_cuda_gather_arguments;
-
-/* Sorts pairs by expert into tiles of up to `per_tile`; tiles beyond the last have n = 0. Those of each expert begin at a multiple of
- * eight of `order`, which is -1 where there is no pair. */
-typedef struct ht_cuda_sort_experts_arguments {
-    ht_cuda_reporter report;
-    const int32_t *ids;
-    int64_t id_stride[2], pairs, n_tiles, n_places;
-    int32_t per_row, n_experts, per_tile;
-    int32_t *next;       /* [n_experts]: room */
-    int32_t *tile_begin; /* [n_experts + 1] */
-    int32_t *order;      /* [n_places] */
-    ht_cuda_expert_tile *tiles;
-} ht_cuda_sort_experts_arguments;
 
 /* out [n, k] = rows of the matrix times scale */
 typedef struct ht_cuda_embed_arguments {
@@ -139,37 +144,17 @@ typedef struct ht_cuda_back_arguments {
     ht_cuda_weights w;
     const float *dy;
     float *dx;
-    int64_t n, ldy, ldx, dy_step; /* elements between neighbours in a row of dy */
+    int64_t n, ldx;
+    int64_t dy_stride[2], dy_step; /* of the axes of a pair, or of rows and 0; of neighbours in a row of dy */
     int32_t accumulate;
 } ht_cuda_back_arguments;
 
 typedef struct ht_cuda_back_gather_arguments {
     ht_cuda_back_arguments b;
-    int64_t dy_stride[2]; /* of the axes of a pair, per_row of them on the second */
-    int32_t per_row, n_experts;
+    int32_t per_row; /* pairs along the second axis */
     const int32_t *order;
     const ht_cuda_expert_tile *tiles;
-    const ht_cuda_expert *table;
-    ht_cuda_expert entry[HT_CUDA_ENTRIES];
+    ht_cuda_expert_list experts;
 } ht_cuda_back_gather_arguments;
-
-/* The state of a row of a head's logits, seen slab by slab. */
-typedef struct ht_cuda_loss_state {
-    double sum;        /* of exp(logit - max) */
-    float max, picked; /* the target's logit */
-} ht_cuda_loss_state;
-
-typedef struct ht_cuda_loss_arguments {
-    ht_cuda_reporter report;
-    const int32_t *targets;
-    int64_t target_stride, t, vocab;
-    float *logits; /* [t, slab]; of rows `row` to `row` + n of the matrix */
-    int64_t slab, row, n;
-    float scale, softcap;
-    ht_cuda_loss_state *state; /* [t] */
-    float *out;                /* ht_cuda_loss_end: [2, t] */
-    const float *lse, *factor; /* ht_cuda_loss_gradients */
-    int64_t lse_stride, factor_stride;
-} ht_cuda_loss_arguments;
 
 #endif

@@ -1,9 +1,7 @@
 #include "cuda/matrix_layout.h"
 
-#include "cuda/matrix_move.h"
+#include "cuda/matrix_run.h"
 #include "formats/affine.h"
-
-#include <string.h>
 
 enum { ALIGN = 16, MOST_PERCENT = 103 /* of the file's bytes */ };
 
@@ -81,7 +79,7 @@ ht_status ht_cuda_lay_out(ht_cuda_device *d, ht_weight_type type, const ht_cuda_
                                    .stored_bytes = l->stored_bytes,
                                    .row_bytes = l->row_bytes};
     a.first.packs = true;
-    const ht_cuda_shape shape = ht_cuda_threads(d, n * (k / ht_cuda_block_of(&a.first)));
+    const int64_t blocks = n * (k / ht_cuda_block_of(&a.first));
     ht_status status = d->memory.ops->fill(d, packed, 0, (size_t)(n * l->row_bytes), err);
-    return status ? status : ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_lay_out, &shape, &a, err);
+    return status ? status : ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_lay_out, blocks, &a, err);
 }

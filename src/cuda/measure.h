@@ -18,7 +18,7 @@ typedef struct ht_cuda_measure_read_arguments {
 } ht_cuda_measure_read_arguments;
 
 /* So many multiply-adds, times `iterations`, of a thread in f32, and of a group of four warps in f16 with f32 sums. */
-enum { HT_CUDA_MEASURE_F32 = 64, HT_CUDA_MEASURE_F16 = 4 * 64 * 256 * 16 };
+enum { HT_CUDA_MEASURE_F32 = 64, HT_CUDA_MEASURE_F16 = 4 * 64 * 192 * 16 };
 enum { HT_CUDA_MEASURE_THREADS = 256 }; /* of a block */
 typedef struct ht_cuda_measure_arguments {
     int32_t iterations;
@@ -26,6 +26,6 @@ typedef struct ht_cuda_measure_arguments {
 } ht_cuda_measure_arguments;
 
 /* Shared memory of the f16 kernel: rows of 64 columns, of A for each group of warps and of B, where 1024 bytes begin. */
-enum { HT_CUDA_MEASURE_SHARED = (2 * 64 + 256) * 64 * 2 + 1024 };
+enum { HT_CUDA_MEASURE_SHARED = (2 * 64 + 192) * 64 * 2 + 1024 };
 
 #endif

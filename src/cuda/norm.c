@@ -1,15 +1,12 @@
 /* Norms, their gradients, and rotary embeddings: cuda/norm.cu. */
 #include "cuda/norm.h"
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "cuda/cuda.h"
-#include "cuda/rows_of.h"
 #include "device/params.h"
 
 #include <math.h>
-
-_Static_assert(sizeof(ht_cuda_norm_grad_arguments) <= 4096 && sizeof(ht_cuda_rope_arguments) <= 4096,
-               "the arguments exceed the limit of a kernel");
 
 /* The i-th operand as one row; without data if it is absent. */
 static ht_cuda_rows row_of(const ht_call *call, int i) {
@@ -45,7 +42,7 @@ static ht_status run_layer_norm(const ht_call *call, ht_error *err) {
 
 /* ---- gradients ---- */
 
-static int64_t grad_chunks(int64_t n_rows) { return (n_rows + HT_CUDA_GRAD_CHUNK - 1) / HT_CUDA_GRAD_CHUNK; }
+static int64_t grad_chunks(int64_t n_rows) { return ht_ceil_div_i64(n_rows, HT_CUDA_GRAD_CHUNK); }
 
 static size_t grad_scratch(const ht_call *call) {
     const ht_view *x = &call->in[0];
@@ -63,12 +60,8 @@ static ht_status run_grad(const ht_call *call, ht_cuda_norm_grad_arguments *a, h
     a->x = row_of(call, 0);
     a->weight = row_of(call, 1);
     a->grad = row_of(call, call->n_in - 1);
-    ht_view out = call->out;
-    out.n_dims = 2;
-    out.shape[0] = a->n_rows;
-    out.shape[1] = a->n;
-    out.stride[0] = a->n;
-    out.stride[1] = 1;
+    const ht_view rows_of_x = {.dtype = call->out.dtype, .n_dims = 2, .shape = {a->n_rows, a->n}};
+    const ht_view out = ht_cuda_contiguous(&rows_of_x, call->out.data);
     a->out = ht_cuda_rows_of(&out, 1);
     const int64_t bytes = (int64_t)ht_dtype_bytes(out.dtype);
     char *behind = (char *)out.data + a->n_rows * a->n * bytes;
@@ -84,13 +77,11 @@ static ht_status run_grad(const ht_call *call, ht_cuda_norm_grad_arguments *a, h
         status = ht_cuda_launch(d, ht_cuda_of_float(HT_CUDA_ID_ht_cuda_norm_grad_rows_f16, out.dtype), &rows, a, err);
     }
     if (status || (!a->to_weight && !a->to_bias)) return status;
-    const int64_t pieces = (a->n + HT_CUDA_GRAD_COLUMNS - 1) / HT_CUDA_GRAD_COLUMNS * a->n_chunks;
-    const int64_t most = (int64_t)d->multiprocessors * 16;
-    const ht_cuda_shape columns = {.grid = {(unsigned)(pieces < most ? pieces : most)},
-                                   .block = {HT_CUDA_GRAD_COLUMNS * HT_CUDA_GRAD_TEAM}};
+    const ht_cuda_shape columns = {
+        .grid = {ht_cuda_blocks(d, ht_ceil_div_i64(a->n, HT_CUDA_GRAD_COLUMNS) * a->n_chunks)},
+        .block = {HT_CUDA_GRAD_COLUMNS * HT_CUDA_GRAD_TEAM}};
     if (a->n_rows > 0) status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_norm_grad_columns, &columns, a, err);
-    const ht_cuda_shape joined = ht_cuda_threads(d, a->n);
-    return status ? status : ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_norm_grad_join, &joined, a, err);
+    return status ? status : ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_norm_grad_join, a->n, a, err);
 }
 
 static ht_status run_rms_norm_gradient(const ht_call *call, ht_error *err) {
@@ -135,9 +126,8 @@ static ht_status run_rope(const ht_call *call, ht_error *err) {
     const int64_t per_head = a.n_rows * (head_dim - p->dims / 2), enough = (int64_t)d->multiprocessors * 2048;
     a.heads_at_once = 1;
     while (a.heads_at_once < 8 && per_head * n_heads / (2 * a.heads_at_once) >= enough) a.heads_at_once *= 2;
-    const int64_t n = per_head * ((n_heads + a.heads_at_once - 1) / a.heads_at_once);
-    const ht_cuda_shape shape = ht_cuda_threads(d, n);
-    return ht_cuda_launch(d, ht_cuda_of_float(HT_CUDA_ID_ht_cuda_rope_f16, x->dtype), &shape, &a, err);
+    const int64_t n = per_head * ht_ceil_div_i64(n_heads, a.heads_at_once);
+    return ht_cuda_launch_threads(d, ht_cuda_of_float(HT_CUDA_ID_ht_cuda_rope_f16, x->dtype), n, &a, err);
 }
 
 void ht_cuda_norm_kernels(ht_kernel *kernels) {

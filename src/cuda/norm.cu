@@ -105,14 +105,10 @@ template <typename T, bool CENTRED> static __device__ void norm(const ht_cuda_no
     }
 }
 
-#define NORM(type, T)                                                                                                  \
-    HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_rms_norm_##type, ht_cuda_norm_arguments) { norm<T, false>(a); }      \
-    HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_layer_norm_##type, ht_cuda_norm_arguments) { norm<T, true>(a); }
-
-NORM(f16, ht_half)
-NORM(bf16, ht_bfloat)
-NORM(f32, float)
-NORM(f64, double)
+template <typename T> static __device__ void rms_norm(const ht_cuda_norm_arguments &a) { norm<T, false>(a); }
+template <typename T> static __device__ void layer_norm(const ht_cuda_norm_arguments &a) { norm<T, true>(a); }
+HT_CUDA_FLOAT_KERNELS(HT_CUDA_LARGE_TEAM, ht_cuda_rms_norm, ht_cuda_norm_arguments, rms_norm)
+HT_CUDA_FLOAT_KERNELS(HT_CUDA_LARGE_TEAM, ht_cuda_layer_norm, ht_cuda_norm_arguments, layer_norm)
 
 /* ---- gradients ---- */
 
@@ -160,14 +156,7 @@ template <typename T> static __device__ void grad_rows(const ht_cuda_norm_grad_a
     }
 }
 
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_f16, ht_cuda_norm_grad_arguments) {
-    grad_rows<ht_half>(a);
-}
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_bf16, ht_cuda_norm_grad_arguments) {
-    grad_rows<ht_bfloat>(a);
-}
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_f32, ht_cuda_norm_grad_arguments) { grad_rows<float>(a); }
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows_f64, ht_cuda_norm_grad_arguments) { grad_rows<double>(a); }
+HT_CUDA_FLOAT_KERNELS(HT_CUDA_LARGE_TEAM, ht_cuda_norm_grad_rows, ht_cuda_norm_grad_arguments, grad_rows)
 
 /* A chunk of rows of some columns: thread (column, lane) sums every GRAD_TEAM-th row. */
 HT_CUDA_KERNEL(ht_cuda_norm_grad_columns, ht_cuda_norm_grad_arguments) {
@@ -300,7 +289,4 @@ template <typename T> static __device__ void rope(const ht_cuda_rope_arguments &
         rope_items<T, uint64_t>(a, (uint64_t)n);
 }
 
-HT_CUDA_KERNEL(ht_cuda_rope_f16, ht_cuda_rope_arguments) { rope<ht_half>(a); }
-HT_CUDA_KERNEL(ht_cuda_rope_bf16, ht_cuda_rope_arguments) { rope<ht_bfloat>(a); }
-HT_CUDA_KERNEL(ht_cuda_rope_f32, ht_cuda_rope_arguments) { rope<float>(a); }
-HT_CUDA_KERNEL(ht_cuda_rope_f64, ht_cuda_rope_arguments) { rope<double>(a); }
+HT_CUDA_FLOAT_KERNELS(256, ht_cuda_rope, ht_cuda_rope_arguments, rope)

@@ -13,7 +13,7 @@ _Static_assert((int)HT_CUDA_KEYS == (int)HT_KV_PAGE && (int)HT_CUDA_QUANTISED ==
                "one form of pages");
 
 ht_cuda_page_form ht_cuda_page_form_of(const ht_kv_shape *s) {
-    ht_cuda_page_form f = {.dtype = (int32_t)s->dtype, .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim};
+    ht_cuda_page_form f = {.dtype = s->dtype, .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim};
     f.chunk = s->dtype == HT_F32 ? 4 : 8;
     f.chunk_bytes = f.chunk * (int32_t)ht_dtype_bytes(s->dtype);
     f.chunks = (s->head_dim + f.chunk - 1) / f.chunk;
@@ -51,38 +51,31 @@ static char *move_vector(const ht_cuda_page_form *f, char *page, bool keys, int6
     return saved;
 }
 
-static void move_positions(const ht_kv_shape *s, char *page, int64_t first, int64_t n, char *saved, bool save) {
+/* Positions of a page to their saved form, or from it. */
+static ht_status move_positions(ht_device *d, const ht_kv_shape *s, const ht_kv_page *page, int64_t first, int64_t n,
+                                char *saved, bool save, ht_error *err) {
     const ht_cuda_page_form f = ht_cuda_page_form_of(s);
-    for (int64_t key = first; key < first + n; key++)
+    const size_t bytes = page_bytes(s);
+    char *copy = malloc(bytes);
+    if (!copy) return ht_fail_memory(err, bytes, "a page of the KV cache");
+    ht_status status = save || n < HT_KV_PAGE ? ht_memory_read(d->memory, copy, page->data, bytes, err) : HT_OK;
+    for (int64_t key = first; key < first + n && !status; key++)
         for (int keys = 1; keys >= 0; keys--)
             for (int64_t head = 0; head < s->n_kv_heads; head++)
-                saved = move_vector(&f, page, keys, head, key, saved, save);
+                saved = move_vector(&f, copy, keys, head, key, saved, save);
+    if (!save && !status) status = ht_memory_write(d->memory, page->data, copy, bytes, err);
+    free(copy);
+    return status;
 }
 
 static ht_status read_positions(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, int64_t first,
                                 int64_t n, void *out, ht_error *err) {
-    const size_t bytes = page_bytes(shape);
-    char *copy = malloc(bytes);
-    if (!copy) return ht_fail_memory(err, bytes, "a page of the KV cache");
-    const ht_status status = ht_memory_read(d->memory, copy, page->data, bytes, err);
-    if (!status) move_positions(shape, copy, first, n, out, true);
-    free(copy);
-    return status;
+    return move_positions(d, shape, page, first, n, out, true, err);
 }
 
 static ht_status write_positions(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
                                  const void *from, ht_error *err) {
-    const size_t bytes = page_bytes(shape);
-    char *copy = malloc(bytes);
-    if (!copy) return ht_fail_memory(err, bytes, "a page of the KV cache");
-    ht_status status = HT_OK;
-    if (n < HT_KV_PAGE) status = ht_memory_read(d->memory, copy, page->data, bytes, err);
-    if (!status) {
-        move_positions(shape, copy, first, n, (char *)(uintptr_t)from, false);
-        status = ht_memory_write(d->memory, page->data, copy, bytes, err);
-    }
-    free(copy);
-    return status;
+    return move_positions(d, shape, page, first, n, (char *)(uintptr_t)from, false, err);
 }
 
 const ht_kv_ops ht_cuda_kv = {page_bytes, read_positions, write_positions};

@@ -15,18 +15,13 @@
 enum { HT_CUDA_KEYS = 256 /* of a page */, HT_CUDA_QUANTISED = 32 /* dimensions that share a scale */ };
 
 typedef struct ht_cuda_page_form {
-    int32_t dtype, n_kv_heads, head_dim;
+    ht_dtype dtype;
+    int32_t n_kv_heads, head_dim;
     int32_t chunk, chunk_bytes;  /* dimensions and bytes of a chunk */
     int32_t chunks, blocks;      /* of a vector */
     int64_t head_bytes;          /* of the keys of a head, and of its values */
     int64_t v, k_scale, v_scale; /* bytes from the beginning of a page */
 } ht_cuda_page_form;
-
-#ifdef __CUDACC__
-#define HT_CUDA_BOTH static inline __host__ __device__
-#else
-#define HT_CUDA_BOTH static inline
-#endif
 
 /* Bytes from the beginning of a page to chunk c of a key and of a value. */
 HT_CUDA_BOTH int64_t ht_cuda_k_chunk(const ht_cuda_page_form *f, int64_t head, int64_t key, int64_t c) {

@@ -1,20 +1,14 @@
 /* Matrix products of arrays, dense and quantised: cuda/product.cu. */
 #include "cuda/product.h"
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "cuda/cuda.h"
 #include "device/params.h"
 
 #include <string.h>
 
-_Static_assert(sizeof(ht_cuda_product_arguments) <= 4096, "the arguments exceed the limit of a kernel");
-
-static unsigned blocks_of(int64_t n) {
-    const int64_t most = INT32_MAX; /* blocks then take several tiles */
-    return (unsigned)(n < most ? n : most);
-}
-
-static int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+static unsigned blocks_of(int64_t n) { return (unsigned)ht_min_i64(n, INT32_MAX); /* blocks then take several tiles */ }
 
 /* ---- arguments ---- */
 
@@ -52,32 +46,11 @@ static ht_cuda_product_arguments arguments_of(const ht_call *call) {
                                    .left_row = x->stride[last - 1],
                                    .left_k = x->stride[last],
                                    .out = out->data,
-                                   .dtype = (int32_t)out->dtype,
+                                   .dtype = out->dtype,
                                    .out_row = out->shape[out->n_dims - 1],
                                    .out_column = 1};
     for (int i = 0; i < HT_CUDA_OPERANDS; i++) a.operand[i].n_dims = -1;
     for (int i = 0; i < 2; i++) a.index[i].n_dims = -1;
-    return a;
-}
-
-static ht_cuda_product_arguments dense_arguments(const ht_call *call, bool transposed) {
-    ht_cuda_product_arguments a = arguments_of(call);
-    const ht_view *y = &call->in[1];
-    const int last = y->n_dims - 1;
-    for (int i = 0; i < 2; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
-    a.right_k = y->stride[transposed ? last : last - 1];
-    a.right_column = y->stride[transposed ? last - 1 : last];
-    set_lead(&a, &call->out);
-    return a;
-}
-
-static ht_cuda_product_arguments quantized_arguments(const ht_call *call) {
-    const ht_quantize_params *p = call->params;
-    ht_cuda_product_arguments a = arguments_of(call);
-    for (int i = 0; i < HT_CUDA_OPERANDS; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
-    a.how = quantization_of(&p->how);
-    a.transpose = p->transpose;
-    set_lead(&a, &call->out);
     return a;
 }
 
@@ -100,6 +73,35 @@ static void exchange(ht_cuda_product_arguments *a) {
 #undef EXCHANGE
 }
 
+/* The last two operands of a call by index are indices of the left and of the right matrices. */
+static void set_indices(const ht_call *call, ht_cuda_view index[2]) {
+    for (int i = 0; i < 2; i++) index[i] = ht_cuda_view_of(&call->in[call->n_in - 2 + i]);
+}
+
+static ht_cuda_product_arguments dense_arguments(const ht_call *call, bool transposed, bool by_index) {
+    ht_cuda_product_arguments a = arguments_of(call);
+    const ht_view *y = &call->in[1];
+    const int last = y->n_dims - 1;
+    for (int i = 0; i < 2; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
+    a.right_k = y->stride[transposed ? last : last - 1];
+    a.right_column = y->stride[transposed ? last - 1 : last];
+    set_lead(&a, &call->out);
+    if (by_index) set_indices(call, a.index);
+    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
+    return a;
+}
+
+static ht_cuda_product_arguments quantized_arguments(const ht_call *call) {
+    const ht_quantize_params *p = call->params;
+    ht_cuda_product_arguments a = arguments_of(call);
+    for (int i = 0; i < HT_CUDA_OPERANDS; i++) a.operand[i] = ht_cuda_view_of(&call->in[i]);
+    a.how = quantization_of(&p->how);
+    a.transpose = p->transpose;
+    set_lead(&a, &call->out);
+    set_indices(call, a.index);
+    return a;
+}
+
 /* ---- which kernel, and how many blocks ---- */
 
 typedef struct product_plan {
@@ -109,8 +111,8 @@ typedef struct product_plan {
 } product_plan;
 
 static product_plan kernel_for(const ht_cuda_product_arguments *a, bool quantized) {
-    const int32_t dtype = a->operand[HT_CUDA_LEFT].dtype;
-    if (dtype == HT_F64 || !ht_dtype_is_float((ht_dtype)dtype))
+    const ht_dtype dtype = a->operand[HT_CUDA_LEFT].dtype;
+    if (dtype == HT_F64 || !ht_dtype_is_float(dtype))
         return (product_plan){.kernel = quantized         ? HT_CUDA_ID_ht_cuda_multiply_quantized_f64
                                         : dtype == HT_F64 ? HT_CUDA_ID_ht_cuda_multiply_f64
                                                           : HT_CUDA_ID_ht_cuda_multiply_int,
@@ -133,7 +135,7 @@ static product_plan kernel_for(const ht_cuda_product_arguments *a, bool quantize
 }
 
 static int64_t tiles_of(const ht_cuda_product_arguments *a, const product_plan *p) {
-    return divided_up(a->m, p->rows) * divided_up(a->n, p->columns) * a->entries;
+    return ht_ceil_div_i64(a->m, p->rows) * ht_ceil_div_i64(a->n, p->columns) * a->entries;
 }
 
 static size_t partial_bytes(const ht_cuda_product_arguments *a, const product_plan *p) {
@@ -144,55 +146,48 @@ static size_t partial_bytes(const ht_cuda_product_arguments *a, const product_pl
 static product_plan plan_of(const ht_cuda_device *d, const ht_cuda_product_arguments *a, bool quantized) {
     enum { THREADS = 1024, MOST_PARTIAL = 64 << 20 }; /* of a multiprocessor that has enough to do; bytes */
     product_plan p = kernel_for(a, quantized);
-    p.chunks = divided_up(a->k, HT_CUDA_CHUNK);
+    p.chunks = ht_ceil_div_i64(a->k, HT_CUDA_CHUNK);
     p.chunks_each = p.chunks ? p.chunks : 1;
     const int64_t tiles = tiles_of(a, &p), wanted = (int64_t)d->multiprocessors * (THREADS / p.threads);
     if (p.rows == HT_CUDA_WIDE_TILE || tiles == 0 || tiles >= wanted || p.chunks < 2) return p;
     product_plan shared = p;
-    shared.chunks_each = divided_up(p.chunks, divided_up(wanted, tiles));
+    shared.chunks_each = ht_ceil_div_i64(p.chunks, ht_ceil_div_i64(wanted, tiles));
     return partial_bytes(a, &shared) <= MOST_PARTIAL ? shared : p;
 }
 
-static ht_status multiply(const ht_call *call, ht_cuda_product_arguments *a, bool quantized, ht_error *err) {
+static ht_status multiply(const ht_call *call, ht_cuda_product_arguments a, bool quantized, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     const int64_t size = ht_view_size(&call->out);
     if (size == 0) return HT_OK;
-    const product_plan p = plan_of(d, a, quantized);
-    a->chunks_each = p.chunks_each;
-    a->partial = p.chunks_each < p.chunks ? call->scratch : NULL;
-    const ht_cuda_shape shape = {.grid = {blocks_of(tiles_of(a, &p) * divided_up(p.chunks, p.chunks_each))},
+    const product_plan p = plan_of(d, &a, quantized);
+    a.chunks_each = p.chunks_each;
+    a.partial = p.chunks_each < p.chunks ? call->scratch : NULL;
+    const ht_cuda_shape shape = {.grid = {blocks_of(tiles_of(&a, &p) * ht_ceil_div_i64(p.chunks, p.chunks_each))},
                                  .block = {(unsigned)p.threads}};
-    const ht_status status = ht_cuda_launch(d, p.kernel, &shape, a, err);
-    if (status || !a->partial) return status;
+    const ht_status status = ht_cuda_launch(d, p.kernel, &shape, &a, err);
+    if (status || !a.partial) return status;
     const ht_cuda_add_chunks_arguments add = {
-        .partial = a->partial, .chunks = p.chunks, .n = size, .out = a->out, .dtype = a->dtype};
-    const ht_cuda_shape threads = ht_cuda_threads(d, size);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_add_chunks, &threads, &add, err);
+        .partial = a.partial, .chunks = p.chunks, .n = size, .out = a.out, .dtype = a.dtype};
+    return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_add_chunks, size, &add, err);
 }
 
 /* ---- MATMUL ---- */
 
 static ht_cuda_product_arguments matmul_arguments(const ht_call *call) {
     const ht_matmul_params *p = call->params;
-    ht_cuda_product_arguments a = dense_arguments(call, p && p->transpose_b);
-    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
-    return a;
+    return dense_arguments(call, p && p->transpose_b, false);
 }
 
 static ht_status run_matmul(const ht_call *call, ht_error *err) {
-    ht_cuda_product_arguments a = matmul_arguments(call);
-    return multiply(call, &a, false, err);
+    return multiply(call, matmul_arguments(call), false, err);
 }
 
-static size_t scratch_for(const ht_call *call, const ht_cuda_product_arguments *a, bool quantized) {
-    const product_plan p = plan_of(ht_cuda_of(call->device), a, quantized);
-    return partial_bytes(a, &p);
+static size_t scratch_for(const ht_call *call, ht_cuda_product_arguments a, bool quantized) {
+    const product_plan p = plan_of(ht_cuda_of(call->device), &a, quantized);
+    return partial_bytes(&a, &p);
 }
 
-static size_t matmul_scratch(const ht_call *call) {
-    const ht_cuda_product_arguments a = matmul_arguments(call);
-    return scratch_for(call, &a, false);
-}
+static size_t matmul_scratch(const ht_call *call) { return scratch_for(call, matmul_arguments(call), false); }
 
 /* ---- GATHER_MM and QUANTIZED_MATMUL: matrices by index ---- */
 
@@ -202,85 +197,60 @@ static int64_t matrices_of(const ht_view *x) {
     return n;
 }
 
-/* The last two operands are indices of the left and of the right matrices. */
-static void set_indices(const ht_call *call, ht_cuda_product_arguments *a) {
-    for (int i = 0; i < 2; i++) {
-        const ht_view *index = &call->in[call->n_in - 2 + i];
-        if (!ht_view_absent(index)) a->index[i] = ht_cuda_view_of(index);
-    }
-}
-
-static ht_status check_indices(const ht_call *call, ht_op_id op, const ht_cuda_product_arguments *a, ht_error *err) {
+static ht_status check_indices(const ht_call *call, ht_op_id op, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     ht_cuda_check_matrices_arguments check = {.limit = {matrices_of(&call->in[0]), matrices_of(&call->in[1])}};
-    for (int i = 0; i < 2; i++) {
-        const ht_view *index = &call->in[call->n_in - 2 + i];
-        check.index[i] = a->index[i];
-        if (!ht_view_absent(index)) check.n = ht_view_size(index);
-    }
-    if (check.n == 0) return HT_OK;
+    set_indices(call, check.index);
+    for (int i = call->n_in - 2; i < call->n_in; i++)
+        if (!ht_view_absent(&call->in[i])) check.n = ht_view_size(&call->in[i]);
     check.reporter = ht_cuda_report(d, op);
-    const ht_cuda_shape shape = ht_cuda_threads(d, 2 * check.n);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_check_matrices, &shape, &check, err);
+    return ht_cuda_launch_threads(d, HT_CUDA_ID_ht_cuda_check_matrices, 2 * check.n, &check, err);
 }
 
 static ht_status run_gather_mm(const ht_call *call, ht_error *err) {
-    ht_cuda_product_arguments a = dense_arguments(call, false);
-    set_indices(call, &a);
-    const ht_status status = check_indices(call, HT_OP_GATHER_MM, &a, err);
-    if (!status && a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
-    return status ? status : multiply(call, &a, false, err);
+    const ht_status status = check_indices(call, HT_OP_GATHER_MM, err);
+    return status ? status : multiply(call, dense_arguments(call, false, true), false, err);
 }
 
 static size_t gather_mm_scratch(const ht_call *call) {
-    ht_cuda_product_arguments a = dense_arguments(call, false);
-    if (a.n <= HT_CUDA_PRODUCT_FEW && a.m > HT_CUDA_PRODUCT_FEW) exchange(&a);
-    return scratch_for(call, &a, false);
+    return scratch_for(call, dense_arguments(call, false, true), false);
 }
 
 static ht_status run_quantized_matmul(const ht_call *call, ht_error *err) {
-    ht_cuda_product_arguments a = quantized_arguments(call);
-    set_indices(call, &a);
-    const ht_status status = check_indices(call, HT_OP_QUANTIZED_MATMUL, &a, err);
-    return status ? status : multiply(call, &a, true, err);
+    const ht_status status = check_indices(call, HT_OP_QUANTIZED_MATMUL, err);
+    return status ? status : multiply(call, quantized_arguments(call), true, err);
 }
 
 static size_t quantized_matmul_scratch(const ht_call *call) {
-    const ht_cuda_product_arguments a = quantized_arguments(call);
-    return scratch_for(call, &a, true);
+    return scratch_for(call, quantized_arguments(call), true);
 }
 
 /* ---- QUANTIZE and DEQUANTIZE ---- */
 
 static ht_status run_quantize(const ht_call *call, ht_error *err) {
     const ht_quantize_params *p = call->params;
-    ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_cuda_quantize_arguments a = {.w = ht_cuda_view_of(&call->in[0]),
                                           .out = call->out.data,
-                                          .dtype = (int32_t)call->out.dtype,
+                                          .dtype = call->out.dtype,
                                           .how = quantization_of(&p->how),
                                           .part = p->part,
                                           .groups = ht_view_size(&call->in[0]) / p->how.group};
-    if (a.groups == 0) return HT_OK;
     enum { UNIT = 8 };
-    const ht_cuda_shape shape = ht_cuda_threads(d, a.groups * (p->how.group / UNIT));
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_quantize, &shape, &a, err);
+    return ht_cuda_launch_threads(ht_cuda_of(call->device), HT_CUDA_ID_ht_cuda_quantize,
+                                  a.groups * (p->how.group / UNIT), &a, err);
 }
 
 static ht_status run_dequantize(const ht_call *call, ht_error *err) {
     const ht_quantize_params *p = call->params;
-    ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_cuda_dequantize_arguments a = {.n = ht_view_size(&call->out),
                                             .numbers = call->in[0].data,
                                             .scales = call->in[1].data,
                                             .biases = ht_view_absent(&call->in[2]) ? NULL : call->in[2].data,
-                                            .scale_dtype = (int32_t)call->in[1].dtype,
+                                            .scale_dtype = call->in[1].dtype,
                                             .how = quantization_of(&p->how),
                                             .out = call->out.data,
-                                            .dtype = (int32_t)call->out.dtype};
-    if (a.n == 0) return HT_OK;
-    const ht_cuda_shape shape = ht_cuda_threads(d, a.n);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_dequantize, &shape, &a, err);
+                                            .dtype = call->out.dtype};
+    return ht_cuda_launch_threads(ht_cuda_of(call->device), HT_CUDA_ID_ht_cuda_dequantize, a.n, &a, err);
 }
 
 void ht_cuda_product_kernels(ht_kernel *kernels) {

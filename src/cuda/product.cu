@@ -5,36 +5,23 @@
  * do not depend on which of them computes them. */
 #include "cuda/groups.cuh"
 #include "cuda/product.h"
+#include "cuda/rows.cuh"
+#include "cuda/tensor.cuh"
 
 enum { DEPTH = 16 }; /* of a tile, along k; chunks are of whole tiles */
 static_assert(HT_CUDA_CHUNK % DEPTH == 0, "a tile is of one chunk");
 
 /* ---- elements: as they are fetched from memory, and as numbers ---- */
 
-typedef struct half_bits {
-    uint16_t bits;
-} half_bits;
-typedef struct bfloat_bits {
-    uint16_t bits;
-} bfloat_bits;
-
-template <typename T> static __device__ T fetched(const void *p, int, int64_t i) { return ((const T *)p)[i]; }
+template <typename T> static __device__ T fetched(const void *p, ht_dtype, int64_t i) { return ((const T *)p)[i]; }
 /* Integers of any dtype. */
-template <> __device__ uint64_t fetched<uint64_t>(const void *p, int dtype, int64_t i) {
+template <> __device__ uint64_t fetched<uint64_t>(const void *p, ht_dtype dtype, int64_t i) {
     return (uint64_t)ht_get_int(dtype, p, i);
 }
 
 static __device__ float number(float x) { return x; }
-static __device__ float number(half_bits x) {
-#ifdef __CUDA_ARCH__
-    float y;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-    return y;
-#else
-    return ht_f16_to_f32(x.bits);
-#endif
-}
-static __device__ float number(bfloat_bits x) { return ht_bf16_to_f32(x.bits); }
+static __device__ float number(ht_half x) { return ht_half_value(x.bits); }
+static __device__ float number(ht_bfloat x) { return ht_bf16_to_f32(x.bits); }
 static __device__ double number(double x) { return x; }
 static __device__ uint64_t number(uint64_t x) { return x; }
 
@@ -42,9 +29,9 @@ static __device__ float add_product(float a, float b, float sum) { return fmaf(a
 static __device__ double add_product(double a, double b, double sum) { return fma(a, b, sum); }
 static __device__ uint64_t add_product(uint64_t a, uint64_t b, uint64_t sum) { return a * b + sum; }
 
-static __device__ void store(int t, void *p, int64_t i, float x) { ht_set_f32(t, p, i, x); }
-static __device__ void store(int t, void *p, int64_t i, double x) { ht_set_f64(t, p, i, x); }
-static __device__ void store(int t, void *p, int64_t i, uint64_t x) { ht_set_int(t, p, i, (int64_t)x); }
+static __device__ void store(ht_dtype t, void *p, int64_t i, float x) { ht_set_f32(t, p, i, x); }
+static __device__ void store(ht_dtype t, void *p, int64_t i, double x) { ht_set_f64(t, p, i, x); }
+static __device__ void store(ht_dtype t, void *p, int64_t i, uint64_t x) { ht_set_int(t, p, i, (int64_t)x); }
 
 /* ---- tiles in shared memory: [DEPTH, PITCH] ---- */
 
@@ -60,7 +47,7 @@ template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
     enum { ROWS_STEP = THREADS / WIDTH, ALONG_STEP = THREADS / DEPTH };
     static_assert(THREADS % WIDTH == 0 && THREADS % DEPTH == 0, "a thread stays at a place of one axis");
     const void *data;
-    int dtype;
+    ht_dtype dtype;
     bool rows_follow;   /* neighbours in memory differ in the other axis, not in k */
     int l, w;           /* first place of the thread, along k and across */
     int64_t at;         /* place of that in memory */
@@ -105,7 +92,7 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
     const uint8_t *numbers; /* of the first row */
     const void *scales, *biases;
     int64_t scales_at, biases_at; /* of the first row */
-    int scale_dtype;
+    ht_dtype scale_dtype;
     int64_t row_bytes, groups; /* of a row */
     int64_t first, width;      /* column of the result, and columns from there on */
     ht_cuda_quantization how;
@@ -282,7 +269,7 @@ static __device__ void add_tile(const SUM *left, const SUM *right, SUM (&sum)[DO
 }
 
 template <typename SUM, int COLUMNS, int DOWN, int ALONG>
-static __device__ void store_tile(const ht_cuda_product_arguments &a, const tile_place &p, int dtype, void *out,
+static __device__ void store_tile(const ht_cuda_product_arguments &a, const tile_place &p, ht_dtype dtype, void *out,
                                   const SUM (&sum)[DOWN][ALONG]) {
     const int64_t column = p.column + (int)threadIdx.x % (COLUMNS / ALONG) * ALONG;
     const int64_t row = p.row + (int)threadIdx.x / (COLUMNS / ALONG) * DOWN;
@@ -294,25 +281,21 @@ static __device__ void store_tile(const ht_cuda_product_arguments &a, const tile
                 store(dtype, out, p.entry * a.m * a.n + (row + i) * a.out_row + (column + j) * a.out_column, sum[i][j]);
 }
 
-template <typename SUM> static constexpr __host__ __device__ int dtype_of(void) {
+template <typename SUM> static constexpr __host__ __device__ ht_dtype dtype_of(void) {
     return sizeof(SUM) == 4 ? HT_F32 : HT_F64;
 }
 
 template <typename SUM, typename LEFT, typename RIGHT, int ROWS, int COLUMNS, int DOWN, int ALONG>
 static __device__ void multiply_tile(const ht_cuda_product_arguments &a, const tile_place &p, LEFT *x, RIGHT *y,
                                      SUM *shared) {
-    SUM *left = shared, *right = shared + DEPTH * pitch_of<SUM>(ROWS), total[DOWN][ALONG];
-    for (int i = 0; i < DOWN; i++)
-        for (int j = 0; j < ALONG; j++) total[i][j] = 0;
+    SUM *left = shared, *right = shared + DEPTH * pitch_of<SUM>(ROWS), total[DOWN][ALONG] = {};
     int64_t at = p.chunk * HT_CUDA_CHUNK;
     if (p.chunks > 0) {
         x->fetch(at, a.k - at);
         y->fetch(at, a.k - at);
     }
     for (int64_t chunk = 0; chunk < p.chunks; chunk++) {
-        SUM sum[DOWN][ALONG];
-        for (int i = 0; i < DOWN; i++)
-            for (int j = 0; j < ALONG; j++) sum[i][j] = 0;
+        SUM sum[DOWN][ALONG] = {};
         const int64_t begun = (p.chunk + chunk) * HT_CUDA_CHUNK, last = p.chunk + p.chunks;
         const int64_t end = begun + HT_CUDA_CHUNK < a.k ? begun + HT_CUDA_CHUNK : a.k;
         while (at < end) {
@@ -379,8 +362,8 @@ static __device__ void multiply_quantized(const ht_cuda_product_arguments &a, ti
     HT_CUDA_KERNEL_BOUND(name, ht_cuda_product_arguments, tiling::THREADS, blocks) {                                   \
         SHARED(float, tiling, shared);                                                                                 \
         switch (a.operand[HT_CUDA_LEFT].dtype) {                                                                       \
-        case HT_F16: multiply<half_bits>(a, tiling(), shared); break;                                                  \
-        case HT_BF16: multiply<bfloat_bits>(a, tiling(), shared); break;                                               \
+        case HT_F16: multiply<ht_half>(a, tiling(), shared); break;                                                    \
+        case HT_BF16: multiply<ht_bfloat>(a, tiling(), shared); break;                                                 \
         default: multiply<float>(a, tiling(), shared);                                                                 \
         }                                                                                                              \
     }
@@ -443,7 +426,7 @@ static __device__ void store_unit(uint8_t *to, int bits, uint64_t q) {
 
 /* A thread has a unit; those of a group are neighbours in a warp. */
 HT_CUDA_KERNEL(ht_cuda_quantize, ht_cuda_quantize_arguments) {
-    const int units = a.how.group / HT_CUDA_UNIT, last = a.w.n_dims - 1, dtype = a.w.dtype;
+    const int units = a.how.group / HT_CUDA_UNIT, last = a.w.n_dims - 1;
     const int64_t all = a.groups * units, per_row = a.w.shape[last] / a.how.group, step = a.w.stride[last];
     for (int64_t first = (int64_t)blockIdx.x * blockDim.x; first < all; first += ht_step()) {
         const int64_t unit = first + threadIdx.x;
@@ -453,7 +436,7 @@ HT_CUDA_KERNEL(ht_cuda_quantize, ht_cuda_quantize_arguments) {
         const int64_t at = ht_offset_of(a.w, last, group / per_row) + place * step;
         float x[HT_CUDA_UNIT], low = INFINITY, high = -INFINITY;
         for (int i = 0; i < HT_CUDA_UNIT; i++) {
-            x[i] = ht_get_f32(dtype, a.w.data, at + i * step);
+            x[i] = ht_get_f32(a.w.dtype, a.w.data, at + i * step);
             low = x[i] < low ? x[i] : low;
             high = x[i] > high ? x[i] : high;
         }

@@ -48,7 +48,7 @@ typedef struct ht_cuda_product_arguments {
     int32_t n_lead;
     int64_t lead[HT_CUDA_DIMS], lead_stride[HT_CUDA_OPERANDS][HT_CUDA_DIMS];
     void *out;
-    int32_t dtype; /* of out */
+    ht_dtype dtype; /* of out */
     int64_t out_row, out_column;
     int64_t chunks_each; /* that a block sums */
     void *partial;       /* [chunks, entries, m, n]: sums of chunks, where several blocks have those of one result */
@@ -59,7 +59,7 @@ typedef struct ht_cuda_add_chunks_arguments {
     const void *partial;
     int64_t chunks, n;
     void *out;
-    int32_t dtype;
+    ht_dtype dtype;
 } ht_cuda_add_chunks_arguments;
 
 /* Indices of matrices that are to be below limit[left or right]. */
@@ -72,7 +72,7 @@ typedef struct ht_cuda_check_matrices_arguments {
 typedef struct ht_cuda_quantize_arguments {
     ht_cuda_view w;
     void *out;
-    int32_t dtype; /* of out */
+    ht_dtype dtype; /* of out */
     ht_cuda_quantization how;
     int32_t part;   /* 0 packed elements, 1 scales, 2 biases */
     int64_t groups; /* in all */
@@ -81,10 +81,10 @@ typedef struct ht_cuda_quantize_arguments {
 typedef struct ht_cuda_dequantize_arguments {
     int64_t n; /* elements */
     const void *numbers, *scales, *biases;
-    int32_t scale_dtype;
+    ht_dtype scale_dtype;
     ht_cuda_quantization how;
     void *out;
-    int32_t dtype; /* of out */
+    ht_dtype dtype; /* of out */
 } ht_cuda_dequantize_arguments;
 
 #endif

@@ -66,73 +66,45 @@ typedef ht_cuda_reduce_arguments arguments;
 /* An accumulator begins, adds elements i + k * by of a row for k < n_valid, joins that of other elements of the row, and
  * stores the result of a row. */
 
-struct sum_float {
-    double sum;
+/* SUM and MEAN, or PROD. */
+template <bool PRODUCT> struct fold_float {
+    double all;
     typedef double value;
-    __device__ void begin() { sum = 0.0; }
+    __device__ void begin() { all = PRODUCT; }
     static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
         ht_with_float(a.in.dtype, a.in.data,
-                      [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, 0.0, as_f64()); });
+                      [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, (double)PRODUCT, as_f64()); });
     }
     __device__ void add(const value *v, int, int64_t, int64_t) {
-        sum += ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+        if (PRODUCT)
+            for (int k = 0; k < GROUP; k++) all *= v[k];
+        else
+            all += ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
     }
-    __device__ void join(const sum_float &o) { sum += o.sum; }
+    __device__ void join(const fold_float &o) { all = PRODUCT ? all * o.all : all + o.all; }
     __device__ void store(const arguments &a, int64_t row, int64_t) const {
-        ht_set_f64(a.out_dtype, a.out, row, a.op == HT_OP_MEAN ? sum / (double)a.n : sum);
+        ht_set_f64(a.out_dtype, a.out, row, a.op == HT_OP_MEAN ? all / (double)a.n : all);
     }
 };
 
-struct sum_int {
-    uint64_t sum; /* wraps around */
+template <bool PRODUCT> struct fold_int {
+    uint64_t all; /* wraps around */
     typedef int64_t value;
-    __device__ void begin() { sum = 0; }
+    __device__ void begin() { all = PRODUCT; }
     static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
         ht_with_integer(a.in.dtype, a.in.data,
-                        [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, (int64_t)0, as_int()); });
+                        [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, (int64_t)PRODUCT, as_int()); });
     }
     __device__ void add(const value *v, int, int64_t, int64_t) {
-        for (int k = 0; k < GROUP; k++) sum += (uint64_t)v[k];
+        for (int k = 0; k < GROUP; k++) join({(uint64_t)v[k]});
     }
-    __device__ void join(const sum_int &o) { sum += o.sum; }
+    __device__ void join(const fold_int &o) { all = PRODUCT ? all * o.all : all + o.all; }
     __device__ void store(const arguments &a, int64_t row, int64_t) const {
-        ht_set_int(a.out_dtype, a.out, row, (int64_t)sum);
+        ht_set_int(a.out_dtype, a.out, row, (int64_t)all);
     }
 };
 
-struct prod_float {
-    double product;
-    typedef double value;
-    __device__ void begin() { product = 1.0; }
-    static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
-        ht_with_float(a.in.dtype, a.in.data,
-                      [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, 1.0, as_f64()); });
-    }
-    __device__ void add(const value *v, int, int64_t, int64_t) {
-        for (int k = 0; k < GROUP; k++) product *= v[k];
-    }
-    __device__ void join(const prod_float &o) { product *= o.product; }
-    __device__ void store(const arguments &a, int64_t row, int64_t) const {
-        ht_set_f64(a.out_dtype, a.out, row, product);
-    }
-};
-
-struct prod_int {
-    uint64_t product; /* wraps around */
-    typedef int64_t value;
-    __device__ void begin() { product = 1; }
-    static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
-        ht_with_integer(a.in.dtype, a.in.data,
-                        [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, (int64_t)1, as_int()); });
-    }
-    __device__ void add(const value *v, int, int64_t, int64_t) {
-        for (int k = 0; k < GROUP; k++) product *= (uint64_t)v[k];
-    }
-    __device__ void join(const prod_int &o) { product *= o.product; }
-    __device__ void store(const arguments &a, int64_t row, int64_t) const {
-        ht_set_int(a.out_dtype, a.out, row, (int64_t)product);
-    }
-};
+template <typename T> static __device__ void copy_to(void *out, int64_t i, const T *from) { ((T *)out)[i] = *from; }
 
 /* MAX, MIN, ARGMAX and ARGMIN: the first place of the largest key. */
 struct extreme {
@@ -145,10 +117,7 @@ struct extreme {
     static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
         const as_key convert = {a.op == HT_OP_MIN || a.op == HT_OP_ARGMIN};
         const auto some = [&](auto *p) { load_group(v, p + at, a.in.step, i, by, end, INT64_MIN, convert); };
-        if (ht_is_float(a.in.dtype))
-            ht_with_float(a.in.dtype, a.in.data, some);
-        else
-            ht_with_integer(a.in.dtype, a.in.data, some);
+        ht_with_any(a.in.dtype, a.in.data, some);
     }
     __device__ void add(const value *v, int, int64_t i, int64_t by) {
         for (int k = 0; k < GROUP; k++)
@@ -162,18 +131,11 @@ struct extreme {
     }
     /* A maximum is copied bit for bit. */
     __device__ void store(const arguments &a, int64_t row, int64_t at) const {
-        const int t = a.out_dtype;
         const int64_t from = at + place * a.in.step;
         if (a.op == HT_OP_ARGMAX || a.op == HT_OP_ARGMIN)
-            ht_set_int(t, a.out, row, place);
-        else if (t == HT_F64 || t == HT_I64 || t == HT_U64)
-            ((uint64_t *)a.out)[row] = ((const uint64_t *)a.in.data)[from];
-        else if (t == HT_F32 || t == HT_I32 || t == HT_U32)
-            ((uint32_t *)a.out)[row] = ((const uint32_t *)a.in.data)[from];
-        else if (t == HT_F16 || t == HT_BF16 || t == HT_I16 || t == HT_U16)
-            ((uint16_t *)a.out)[row] = ((const uint16_t *)a.in.data)[from];
+            ht_set_int(a.out_dtype, a.out, row, place);
         else
-            ((uint8_t *)a.out)[row] = ((const uint8_t *)a.in.data)[from];
+            ht_with_any(a.in.dtype, a.in.data, [&](auto *p) { copy_to(a.out, row, p + from); });
     }
 };
 
@@ -183,7 +145,7 @@ struct variance {
     typedef double value;
     __device__ void begin() { n = mean = squares = 0.0; }
     static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
-        sum_float::load(v, a, at, i, by, end);
+        fold_float<false>::load(v, a, at, i, by, end);
     }
     __device__ void add(const value *v, int n_valid, int64_t, int64_t) {
         variance o = {(double)n_valid, 0.0, 0.0};
@@ -290,11 +252,12 @@ static __device__ int64_t part_of(const arguments &a, int64_t row, int64_t chunk
     return a.columns ? chunk * a.n_rows + row : row * a.n_chunks + chunk;
 }
 
-template <typename A> static __device__ A of_other_lane(const A &mine, int mask) {
+/* What another lane has, which `shuffle` gives of each word. */
+template <typename A, typename F> static __device__ A of_other_lane(const A &mine, F shuffle) {
     unsigned words[sizeof(A) / 4];
     A out;
     memcpy(words, &mine, sizeof mine);
-    for (int i = 0; i < (int)(sizeof(A) / 4); i++) words[i] = __shfl_xor_sync(~0u, words[i], mask);
+    for (int i = 0; i < (int)(sizeof(A) / 4); i++) words[i] = shuffle(words[i]);
     memcpy(&out, words, sizeof out);
     return out;
 }
@@ -312,7 +275,8 @@ template <typename A> static __device__ void join_team(A *acc, const arguments &
         return;
     }
     const int width = a.team < 32 ? a.team : 32;
-    for (int mask = 1; mask < width; mask *= 2) acc->join(of_other_lane(*acc, mask));
+    for (int mask = 1; mask < width; mask *= 2)
+        acc->join(of_other_lane(*acc, [&](unsigned word) { return __shfl_xor_sync(~0u, word, mask); }));
     if (a.team <= 32) return;
     __syncthreads();
     if (t % 32 == 0) kept[t / 32] = *acc;
@@ -359,14 +323,15 @@ template <typename A> static __device__ void join_chunks(const arguments &a) {
 }
 
 #define REDUCTION(name, accumulator)                                                                                   \
-    HT_CUDA_KERNEL(ht_cuda_##name, ht_cuda_reduce_arguments) { reduce<accumulator>(a); }                               \
-    HT_CUDA_KERNEL(ht_cuda_##name##_join, ht_cuda_reduce_arguments) { join_chunks<accumulator>(a); }                   \
+    HT_CUDA_KERNEL(ht_cuda_##name, ht_cuda_reduce_arguments) {                                                         \
+        a.joins ? join_chunks<accumulator>(a) : reduce<accumulator>(a);                                                \
+    }                                                                                                                  \
     static_assert(sizeof(accumulator) <= HT_CUDA_ACCUMULATOR_BYTES, "scratch is for accumulators of so many bytes");
 
-REDUCTION(sum_float, sum_float)
-REDUCTION(sum_int, sum_int)
-REDUCTION(prod_float, prod_float)
-REDUCTION(prod_int, prod_int)
+REDUCTION(sum_float, fold_float<false>)
+REDUCTION(sum_int, fold_int<false>)
+REDUCTION(prod_float, fold_float<true>)
+REDUCTION(prod_int, fold_int<true>)
 REDUCTION(extreme, extreme)
 REDUCTION(var, variance)
 REDUCTION(exp_sum_f32, exp_sum<float>)
@@ -410,10 +375,7 @@ template <typename T> static __device__ void softmax_rows(const ht_cuda_softmax_
     }
 }
 
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_f16, ht_cuda_softmax_arguments) { softmax_rows<ht_half>(a); }
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_bf16, ht_cuda_softmax_arguments) { softmax_rows<ht_bfloat>(a); }
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_f32, ht_cuda_softmax_arguments) { softmax_rows<float>(a); }
-HT_CUDA_KERNEL_OF(HT_CUDA_LARGE_TEAM, ht_cuda_softmax_f64, ht_cuda_softmax_arguments) { softmax_rows<double>(a); }
+HT_CUDA_FLOAT_KERNELS(HT_CUDA_LARGE_TEAM, ht_cuda_softmax, ht_cuda_softmax_arguments, softmax_rows)
 
 template <typename R> static __device__ void softmax_of_sums(const arguments &a) {
     const int64_t n_groups = groups_of_rows(a), team = a.team;
@@ -450,7 +412,6 @@ HT_CUDA_KERNEL(ht_cuda_softmax_of_sums, ht_cuda_reduce_arguments) {
 
 typedef ht_cuda_scan_arguments scan_arguments;
 
-static __device__ double max_f64(double a, double b) { return isnan(a) || a > b ? a : b; }
 static __device__ double min_f64(double a, double b) { return isnan(a) || a < b ? a : b; }
 
 struct scan_float {
@@ -468,10 +429,10 @@ struct scan_float {
         switch (s.op) {
         case HT_OP_CUMSUM: return {a + b};
         case HT_OP_CUMPROD: return {a * b};
-        case HT_OP_CUMMAX: return {max_f64(a, b)};
+        case HT_OP_CUMMAX: return {ht_larger(a, b)};
         case HT_OP_CUMMIN: return {min_f64(a, b)};
         default: { /* LOGCUMSUMEXP */
-            const double high = max_f64(a, b), low = min_f64(a, b);
+            const double high = ht_larger(a, b), low = min_f64(a, b);
             return {isinf(high) || isinf(low) || isnan(high) ? high : high + log1p(exp(low - high))};
         }
         }
@@ -479,11 +440,8 @@ struct scan_float {
     static __device__ void load(scan_float *v, const scan_arguments &a, int64_t at, int64_t, int64_t i, int64_t step,
                                 int64_t by, int64_t left) {
         const scan_float zero = none(a);
-        ht_with_float(a.in.dtype, a.in.data, [&](auto *p) {
-            const auto *q = p + at + i * step;
-#pragma unroll
-            for (int k = 0; k < GROUP; k++) v[k].v = k * by < left ? (double)ht_number(q[k * by * step]) : zero.v;
-        });
+        const auto of = [](auto x) { return scan_float{(double)ht_number(x)}; };
+        ht_with_float(a.in.dtype, a.in.data, [&](auto *p) { load_group(v, p + at, step, i, by, i + left, zero, of); });
     }
     __device__ void store(const scan_arguments &a, int64_t at) const { ht_set_f64(a.dtype, a.out, at, v); }
 };
@@ -491,18 +449,19 @@ struct scan_float {
 struct scan_int {
     int64_t v;
     static __device__ scan_int none(const scan_arguments &a) {
-        const int t = a.dtype, bits = t == HT_BOOL                 ? 1
-                                      : t == HT_U8 || t == HT_I8   ? 8
-                                      : t == HT_U16 || t == HT_I16 ? 16
-                                      : t == HT_U32 || t == HT_I32 ? 32
-                                                                   : 64;
-        const int64_t lowest = ht_is_signed(t) ? (int64_t)(UINT64_MAX << (bits - 1)) : 0;
-        const int64_t highest = ht_is_signed(t) ? ~lowest : (int64_t)(UINT64_MAX >> (64 - bits));
+        const ht_dtype t = a.dtype;
+        const int bits = t == HT_BOOL                 ? 1
+                         : t == HT_U8 || t == HT_I8   ? 8
+                         : t == HT_U16 || t == HT_I16 ? 16
+                         : t == HT_U32 || t == HT_I32 ? 32
+                                                      : 64;
+        const int64_t lowest = ht_dtype_is_signed(t) ? (int64_t)(UINT64_MAX << (bits - 1)) : 0;
+        const int64_t highest = ht_dtype_is_signed(t) ? ~lowest : (int64_t)(UINT64_MAX >> (64 - bits));
         return {a.op == HT_OP_CUMSUM ? 0 : a.op == HT_OP_CUMPROD ? 1 : a.op == HT_OP_CUMMAX ? lowest : highest};
     }
     static __device__ scan_int join(const scan_arguments &s, scan_int x, scan_int y) {
         const int64_t a = x.v, b = y.v;
-        const bool a_is_less = ht_is_signed(s.dtype) ? a < b : (uint64_t)a < (uint64_t)b;
+        const bool a_is_less = ht_dtype_is_signed(s.dtype) ? a < b : (uint64_t)a < (uint64_t)b;
         switch (s.op) {
         case HT_OP_CUMSUM: return {(int64_t)((uint64_t)a + (uint64_t)b)};
         case HT_OP_CUMPROD: return {(int64_t)((uint64_t)a * (uint64_t)b)};
@@ -513,11 +472,9 @@ struct scan_int {
     static __device__ void load(scan_int *v, const scan_arguments &a, int64_t at, int64_t, int64_t i, int64_t step,
                                 int64_t by, int64_t left) {
         const scan_int zero = none(a);
-        ht_with_integer(a.in.dtype, a.in.data, [&](auto *p) {
-            const auto *q = p + at + i * step;
-#pragma unroll
-            for (int k = 0; k < GROUP; k++) v[k].v = k * by < left ? (int64_t)ht_number(q[k * by * step]) : zero.v;
-        });
+        const auto of = [](auto x) { return scan_int{(int64_t)ht_number(x)}; };
+        ht_with_integer(a.in.dtype, a.in.data,
+                        [&](auto *p) { load_group(v, p + at, step, i, by, i + left, zero, of); });
     }
     __device__ void store(const scan_arguments &a, int64_t at) const { ht_set_int(a.dtype, a.out, at, v); }
 };
@@ -570,25 +527,19 @@ static __device__ int64_t scan_part_of(const scan_arguments &a, int64_t line, in
     return a.by_threads ? chunk * a.n_lines + line : line * a.n_chunks + chunk;
 }
 
-template <typename V> static __device__ V other_lane_up(const V &mine, int by) {
-    unsigned words[sizeof(V) / 4];
-    V out;
-    memcpy(words, &mine, sizeof mine);
-    for (int i = 0; i < (int)(sizeof(V) / 4); i++) words[i] = __shfl_up_sync(~0u, words[i], by);
-    memcpy(&out, words, sizeof out);
-    return out;
-}
-
 /* What the threads before this one have together, behind `carry`; *carry becomes what all have. */
 template <typename V> static __device__ V before_thread(const scan_arguments &a, const V &mine, V *carry) {
     __shared__ V warp_total[HT_CUDA_REDUCE_THREADS / 32];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const auto lane_before = [&](const V &x, int by) {
+        return of_other_lane(x, [&](unsigned word) { return __shfl_up_sync(~0u, word, by); });
+    };
     V sum = mine;
     for (int by = 1; by < 32; by *= 2) {
-        const V other = other_lane_up(sum, by);
+        const V other = lane_before(sum, by);
         if (lane >= by) sum = V::join(a, other, sum);
     }
-    V before = other_lane_up(sum, 1);
+    V before = lane_before(sum, 1);
     __syncthreads();
     if (lane == 31) warp_total[warp] = sum;
     __syncthreads();

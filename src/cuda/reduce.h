@@ -4,24 +4,16 @@
 
 #include "cuda/rows.h"
 
-/* X(module, kernel). Every reduction has a kernel for (chunks of) rows, and one that joins the chunks of a row. */
+/* X(module, kernel). Reductions are of rows or their chunks, or join the chunks of each row. */
 #define HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                   \
     X(reduce, ht_cuda_sum_float)                                                                                       \
-    X(reduce, ht_cuda_sum_float_join)                                                                                  \
     X(reduce, ht_cuda_sum_int)                                                                                         \
-    X(reduce, ht_cuda_sum_int_join)                                                                                    \
     X(reduce, ht_cuda_prod_float)                                                                                      \
-    X(reduce, ht_cuda_prod_float_join)                                                                                 \
     X(reduce, ht_cuda_prod_int)                                                                                        \
-    X(reduce, ht_cuda_prod_int_join)                                                                                   \
     X(reduce, ht_cuda_extreme)                                                                                         \
-    X(reduce, ht_cuda_extreme_join)                                                                                    \
     X(reduce, ht_cuda_var)                                                                                             \
-    X(reduce, ht_cuda_var_join)                                                                                        \
     X(reduce, ht_cuda_exp_sum_f32)                                                                                     \
-    X(reduce, ht_cuda_exp_sum_f32_join)                                                                                \
     X(reduce, ht_cuda_exp_sum_f64)                                                                                     \
-    X(reduce, ht_cuda_exp_sum_f64_join)                                                                                \
     HT_CUDA_FLOATS(X, reduce, ht_cuda_softmax)                                                                         \
     X(reduce, ht_cuda_softmax_of_sums)                                                                                 \
     X(reduce, ht_cuda_scan_float)                                                                                      \
@@ -42,9 +34,11 @@ typedef struct ht_cuda_reduce_arguments {
     void *out, *part, *sums;
     int64_t n_rows, n, chunk, n_chunks;
     int64_t inner; /* SOFTMAX: elements from one to the next of a row of `out` */
-    int32_t op, out_dtype, ddof;
+    int32_t op, ddof;
+    ht_dtype out_dtype;
     int32_t team; /* threads of a row, a power of 2 */
     bool columns; /* adjacent threads have adjacent rows */
+    bool joins;
 } ht_cuda_reduce_arguments;
 
 /* Softmax of rows that a team keeps in registers. */
@@ -73,7 +67,8 @@ typedef struct ht_cuda_scan_arguments {
     ht_cuda_rows in, by;
     void *out, *part;
     int64_t n_lines, n, inner, chunk, n_chunks;
-    int32_t op, dtype, phase;
+    int32_t op, phase;
+    ht_dtype dtype;
     bool reverse, inclusive;
     bool by_threads; /* a thread scans a chunk, of adjacent lines; else a block does */
 } ht_cuda_scan_arguments;

@@ -5,14 +5,8 @@
 #include "cuda/kernel.cuh"
 #include "cuda/rows.h"
 
-/* Element offset of a row. The first axis needs no division. */
 static inline __device__ int64_t ht_row_at(const ht_cuda_rows &r, int64_t row) {
-    int64_t at = 0;
-    for (int d = r.n_dims - 1; d > 0; d--) {
-        at += row % r.shape[d] * r.stride[d];
-        row /= r.shape[d];
-    }
-    return r.n_dims > 0 ? at + row * r.stride[0] : at;
+    return ht_offset_of(r, r.n_dims, row);
 }
 
 /* ---- elements as types ---- */
@@ -43,7 +37,7 @@ static inline __device__ int64_t ht_number(int32_t x) { return x; }
 static inline __device__ int64_t ht_number(int64_t x) { return x; }
 
 /* Calls f with the pointer to elements of the type: the choice is made once for several elements. */
-template <typename F> static inline __device__ void ht_with_float(int t, const void *p, F f) {
+template <typename F> static inline __device__ void ht_with_float(ht_dtype t, const void *p, F f) {
     switch (t) {
     case HT_F16: f((const ht_half *)p); break;
     case HT_BF16: f((const ht_bfloat *)p); break;
@@ -52,7 +46,7 @@ template <typename F> static inline __device__ void ht_with_float(int t, const v
     }
 }
 
-template <typename F> static inline __device__ void ht_with_integer(int t, const void *p, F f) {
+template <typename F> static inline __device__ void ht_with_integer(ht_dtype t, const void *p, F f) {
     switch (t) {
     case HT_BOOL: f((const ht_truth *)p); break;
     case HT_U8: f((const uint8_t *)p); break;
@@ -65,6 +59,20 @@ template <typename F> static inline __device__ void ht_with_integer(int t, const
     default: f((const int64_t *)p);
     }
 }
+
+template <typename F> static inline __device__ void ht_with_any(ht_dtype t, const void *p, F f) {
+    if (ht_dtype_is_float(t))
+        ht_with_float(t, p, f);
+    else
+        ht_with_integer(t, p, f);
+}
+
+/* The kernels of HT_CUDA_FLOATS: `body` of each type. */
+#define HT_CUDA_FLOAT_KERNELS(threads, name, type, body)                                                               \
+    HT_CUDA_KERNEL_OF(threads, name##_f16, type) { body<ht_half>(a); }                                                 \
+    HT_CUDA_KERNEL_OF(threads, name##_bf16, type) { body<ht_bfloat>(a); }                                              \
+    HT_CUDA_KERNEL_OF(threads, name##_f32, type) { body<float>(a); }                                                   \
+    HT_CUDA_KERNEL_OF(threads, name##_f64, type) { body<double>(a); }
 
 /* ---- quads: elements 4 q .. 4 q + 3 of a row ---- */
 
@@ -114,21 +122,8 @@ template <> struct ht_computes<double> { typedef double type; };
 
 /* ---- teams ---- */
 
-/* Sum over the threads of a team, a warp or the whole block, in an order that only the team decides; every thread has it. */
-template <typename R> static inline __device__ R ht_team_sum(R v, int team) {
-    __shared__ R part[32];
-    for (int mask = 16; mask > 0; mask /= 2) v += __shfl_xor_sync(~0u, v, mask);
-    if (team <= 32) return v;
-    __syncthreads(); /* the last sum has been read */
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
-    __syncthreads();
-    R sum = part[0];
-    for (int w = 1; w < team / 32; w++) sum += part[w];
-    return sum;
-}
-
-/* Sum over the threads of a team of N sums each, of which the k-th is that of thread t + k * team of one that is N times as
- * large: over 32 neighbours, then in order. */
+/* Sum over the threads of a team, a warp or the whole block, of N sums each, of which the k-th is that of thread t + k * team of one that is N times as
+ * large: over 32 neighbours, then in order. Every thread has it. */
 template <int N, typename R> static inline __device__ R ht_team_sums(const R *sums, int team) {
     __shared__ R part[N * HT_CUDA_LARGE_TEAM / 32];
     const int warps = team / 32;
@@ -153,6 +148,8 @@ template <int N, typename R> static inline __device__ R ht_team_sums(const R *su
     for (int w = 1; w < N * warps; w++) sum += part[w];
     return sum;
 }
+
+template <typename R> static inline __device__ R ht_team_sum(R v, int team) { return ht_team_sums<1>(&v, team); }
 
 /* The larger number, or NaN if there is one. */
 template <typename R> static inline __device__ R ht_larger(R a, R b) { return isnan(a) || a > b ? a : b; }

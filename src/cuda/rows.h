@@ -7,7 +7,8 @@
 /* An operand as rows of equally many elements. */
 typedef struct ht_cuda_rows {
     void *data;
-    int32_t dtype, n_dims; /* n_dims: of the rows, merged where memory allows */
+    ht_dtype dtype;
+    int32_t n_dims; /* of the rows, merged where memory allows */
     int64_t shape[HT_CUDA_DIMS], stride[HT_CUDA_DIMS];
     int64_t step; /* elements from one element of a row to the next */
     bool quads;   /* every fourth element of every row is aligned to four elements, which are adjacent */

@@ -1,6 +1,7 @@
 /* Sorting, the largest elements, and random numbers: cuda/sort.cu. Partitions are sorted as a whole. */
 #include "cuda/sort.h"
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "cuda/cuda.h"
 #include "device/params.h"
@@ -32,13 +33,33 @@ static size_t items_bytes(const ht_call *call, result what) {
     return ((size_t)ht_view_size(x) * item_bytes(kind_of(x, what)) + 63) / 64 * 64;
 }
 
-static unsigned blocks_of(int64_t n) {
-    const int64_t most = INT32_MAX; /* blocks then take several tiles */
-    return (unsigned)(n < most ? n : most);
+static unsigned blocks_of(int64_t n) { return (unsigned)ht_min_i64(n, INT32_MAX); /* blocks then take several tiles */ }
+
+/* Sorts tiles, and merges the lists from items[*at] to the other buffer and back. The last step writes `out`; without one it leaves
+ * the items in items[*at]. */
+static ht_status sort_lists(ht_cuda_device *d, ht_cuda_sort_arguments *a, void *const items[2], int *at,
+                            ht_error *err) {
+    const int64_t n = a->n;
+    unsigned threads = 32; /* no more than a short row has work for */
+    while (threads < HT_CUDA_SORT_THREADS && threads * HT_CUDA_SORT_EACH < n) threads *= 2;
+    const int64_t tile = (int64_t)threads * HT_CUDA_SORT_EACH;
+    ht_cuda_shape shape = {.grid = {blocks_of(a->rows * ((n + tile - 1) / tile))},
+                           .block = {threads},
+                           .shared_bytes = (unsigned)((size_t)tile * item_bytes((ht_cuda_item_kind)a->kind))};
+    a->to = n > tile || !a->out ? items[0] : NULL;
+    ht_status status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_sort_tiles, &shape, a, err);
+    *at = 0;
+    for (a->width = tile; a->width < n && !status; a->width *= 2, *at = 1 - *at) {
+        const int64_t pairs = (n + 2 * a->width - 1) / (2 * a->width), kept = ht_min_i64(2 * a->width, a->limit);
+        a->from = items[*at];
+        a->to = 2 * a->width < n || !a->out ? items[1 - *at] : NULL;
+        shape.grid[0] = blocks_of(a->rows * pairs * ((kept + tile - 1) / tile));
+        status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_merge_lists, &shape, a, err);
+    }
+    return status;
 }
 
 static ht_status sort_rows(const ht_call *call, result what, ht_error *err) {
-    ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_view *x = &call->in[0];
     if (ht_view_size(x) == 0) return HT_OK;
     const int64_t n = x->shape[x->n_dims - 1];
@@ -49,25 +70,23 @@ static ht_status sort_rows(const ht_call *call, result what, ht_error *err) {
                                 .limit = call->out.shape[call->out.n_dims - 1],
                                 .kind = (int32_t)kind_of(x, what),
                                 .largest = what == LARGEST};
-    unsigned threads = 32; /* no more than a short row has work for */
-    while (threads < HT_CUDA_SORT_THREADS && threads * HT_CUDA_SORT_EACH < n) threads *= 2;
-    const int64_t tile = (int64_t)threads * HT_CUDA_SORT_EACH;
-    const size_t item = item_bytes(kind_of(x, what)), buffer = items_bytes(call, what);
-    void *items[2] = {call->scratch, buffer ? (char *)call->scratch + buffer : NULL};
-    ht_cuda_shape shape = {.grid = {blocks_of(a.rows * ((n + tile - 1) / tile))},
-                           .block = {threads},
-                           .shared_bytes = (unsigned)((size_t)tile * item)};
-    a.to = n > tile ? items[0] : NULL;
-    ht_status status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_sort_tiles, &shape, &a, err);
-    int at = 0;
-    for (a.width = tile; a.width < n && !status; a.width *= 2, at = 1 - at) {
-        const int64_t pairs = (n + 2 * a.width - 1) / (2 * a.width);
-        const int64_t kept = 2 * a.width < a.limit ? 2 * a.width : a.limit;
-        a.from = items[at];
-        a.to = 2 * a.width < n ? items[1 - at] : NULL;
-        shape.grid[0] = blocks_of(a.rows * pairs * ((kept + tile - 1) / tile));
-        status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_merge_lists, &shape, &a, err);
-    }
+    const size_t buffer = items_bytes(call, what);
+    void *const items[2] = {call->scratch, buffer ? (char *)call->scratch + buffer : NULL};
+    int at;
+    return sort_lists(ht_cuda_of(call->device), &a, items, &at, err);
+}
+
+ht_status ht_cuda_sort_items(ht_cuda_device *d, uint64_t *items, uint64_t *room, int64_t n, const uint64_t **sorted,
+                             ht_error *err) {
+    ht_cuda_sort_arguments a = {.x = {.data = items, .dtype = HT_U64, .n_dims = 1, .shape = {n}, .stride = {1}},
+                                .rows = 1,
+                                .n = n,
+                                .limit = n,
+                                .kind = HT_CUDA_ITEM_KEY64};
+    void *const buffers[2] = {items, room};
+    int at;
+    const ht_status status = sort_lists(d, &a, buffers, &at, err);
+    *sorted = buffers[at];
     return status;
 }
 
@@ -81,15 +100,12 @@ static size_t argsort_scratch(const ht_call *call) { return 2 * items_bytes(call
 /* ---- random numbers ---- */
 
 static ht_status run_random_bits(const ht_call *call, ht_error *err) {
-    ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_view *out = &call->out;
     const ht_cuda_random_bits_arguments a = {.key = ht_cuda_view_of(&call->in[0]),
                                              .out = out->data,
                                              .bytes = ht_view_size(out) * (int64_t)ht_dtype_bytes(out->dtype),
                                              .unit = out->dtype == HT_F32};
-    if (a.bytes == 0) return HT_OK;
-    const ht_cuda_shape shape = ht_cuda_threads(d, (a.bytes + 7) / 8);
-    return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_random_bits, &shape, &a, err);
+    return ht_cuda_launch_threads(ht_cuda_of(call->device), HT_CUDA_ID_ht_cuda_random_bits, (a.bytes + 7) / 8, &a, err);
 }
 
 static ht_status run_random_sums(const ht_call *call, ht_error *err) {

@@ -17,7 +17,7 @@ static __device__ uint64_t key_of_float(uint64_t bits, int width, uint64_t infin
     return bits & sign ? ~bits & all : bits | sign;
 }
 
-static __device__ uint64_t infinity_of(int t) {
+static __device__ uint64_t infinity_of(ht_dtype t) {
     switch (t) {
     case HT_F16: return 0x7c00;
     case HT_BF16: return 0x7f80;
@@ -26,7 +26,7 @@ static __device__ uint64_t infinity_of(int t) {
     }
 }
 
-static __device__ int width_of(int t) {
+static __device__ int width_of(ht_dtype t) {
     switch (t) {
     case HT_BOOL:
     case HT_U8:
@@ -52,12 +52,12 @@ static __device__ uint64_t bits_at(int width, const void *p, int64_t i) {
 }
 
 /* Key of an element's bits. With `places` -0 and 0 are equal. */
-static __device__ uint64_t key_of(int t, uint64_t v, bool places) {
+static __device__ uint64_t key_of(ht_dtype t, uint64_t v, bool places) {
     const int width = width_of(t);
     const uint64_t sign = (uint64_t)1 << (width - 1);
-    if (ht_is_float(t)) return key_of_float(places && v == sign ? 0 : v, width, infinity_of(t));
+    if (ht_dtype_is_float(t)) return key_of_float(places && v == sign ? 0 : v, width, infinity_of(t));
     if (t == HT_BOOL) return v != 0;
-    return ht_is_signed(t) ? v ^ sign : v;
+    return ht_dtype_is_signed(t) ? v ^ sign : v;
 }
 
 /* Key for TOP_K: larger elements have smaller ones. */
@@ -66,12 +66,12 @@ static __device__ uint64_t falling_key(uint32_t bits) {
     return ~(uint32_t)key_of_float(small ? 0 : bits, 32, 0x7f800000);
 }
 
-static __device__ void store_element(int t, void *p, int64_t i, uint64_t key) {
+static __device__ void store_element(ht_dtype t, void *p, int64_t i, uint64_t key) {
     const int width = width_of(t);
     const uint64_t sign = (uint64_t)1 << (width - 1);
-    if (ht_is_float(t))
+    if (ht_dtype_is_float(t))
         key = key & sign ? key ^ sign : ~key;
-    else if (ht_is_signed(t))
+    else if (ht_dtype_is_signed(t))
         key ^= sign;
     switch (width) {
     case 8: ((uint8_t *)p)[i] = (uint8_t)key; break;
@@ -108,10 +108,12 @@ static __device__ void make_last(uint64_t *item) { *item = ~(uint64_t)0; }
 static __device__ void make_last(place32 *item) { item->bits = ~(uint64_t)0; }
 static __device__ void make_last(ht_cuda_placed *item) { item->key = item->place = ~(uint64_t)0; }
 
-static __device__ void store(int t, void *out, int64_t i, uint32_t item) { store_element(t, out, i, item); }
-static __device__ void store(int t, void *out, int64_t i, uint64_t item) { store_element(t, out, i, item); }
-static __device__ void store(int, void *out, int64_t i, place32 item) { ((uint32_t *)out)[i] = (uint32_t)item.bits; }
-static __device__ void store(int, void *out, int64_t i, ht_cuda_placed item) {
+static __device__ void store(ht_dtype t, void *out, int64_t i, uint32_t item) { store_element(t, out, i, item); }
+static __device__ void store(ht_dtype t, void *out, int64_t i, uint64_t item) { store_element(t, out, i, item); }
+static __device__ void store(ht_dtype, void *out, int64_t i, place32 item) {
+    ((uint32_t *)out)[i] = (uint32_t)item.bits;
+}
+static __device__ void store(ht_dtype, void *out, int64_t i, ht_cuda_placed item) {
     ((uint32_t *)out)[i] = (uint32_t)item.place;
 }
 
@@ -182,7 +184,8 @@ static __device__ void store_tile(const ht_cuda_sort_arguments &a, const T *tile
 }
 
 template <typename T> static __device__ void sort_tiles(const ht_cuda_sort_arguments &a, T *tile, bool places) {
-    const int size = (int)blockDim.x * EACH, t = a.x.dtype, last = a.x.n_dims - 1;
+    const int size = (int)blockDim.x * EACH, last = a.x.n_dims - 1;
+    const ht_dtype t = a.x.dtype;
     const int width = width_of(t);
     const int64_t tiles = (a.n + size - 1) / size, step = a.x.stride[last];
     for (int64_t at = blockIdx.x; at < a.rows * tiles; at += gridDim.x) {

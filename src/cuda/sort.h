@@ -34,7 +34,7 @@ typedef struct ht_cuda_sort_arguments {
     int64_t limit;   /* only so many first items of a row are needed */
     int32_t kind;    /* ht_cuda_item_kind */
     bool largest;    /* the largest come first, and denormals are zeros, as for TOP_K */
-    void *from, *to; /* items [rows, n]; `to` is NULL in the last step, which writes `out` */
+    void *from, *to; /* items [rows, n]; `to` is NULL in the step that writes `out` */
     int64_t width;   /* items of the lists that are merged */
 } ht_cuda_sort_arguments;
 

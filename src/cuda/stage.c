@@ -1,13 +1,12 @@
 /* Fused stages: row-wise calls as one kernel, which leaves their last output as f16 for the products that read it, and products
  * whose matrices are of one type as one launch. */
-#include "device/stage.h"
-
-#include "base/checked.h"
-#include "cuda/matrix_run.h"
 #include "cuda/stage.h"
-#include "cuda/tensor_run.h"
 
-enum { ALIGN = 1024, PREPARE_THREADS = 256, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
+#include "cuda/matrix_run.h"
+
+#include <string.h>
+
+enum { PREPARE_THREADS = 256, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
 
 typedef struct layout {
     bool is_one_kernel; /* the row-wise calls are */
@@ -35,8 +34,6 @@ static bool is_rowwise(const ht_device *d, ht_op_id op) {
     default: return false;
     }
 }
-
-static bool takes_rows(const ht_matrix *m) { return ht_cuda_is_tensor(m); }
 
 static size_t stage_bytes(const ht_device *d, const ht_fused_stage *s) {
     (void)d, (void)s;
@@ -101,19 +98,12 @@ static bool make_steps(const ht_fused_stage *s, layout *l) {
     return true;
 }
 
-static void *take(size_t *bytes, void *at, size_t n) {
-    void *p = at ? (char *)at + *bytes : NULL;
-    *bytes += (n + ALIGN - 1) / ALIGN * ALIGN;
-    return p;
-}
-
 static size_t lay_out(const ht_fused_stage *s) {
     layout *l = s->layout;
     const ht_cuda_device *d = ht_cuda_of(s->call->device);
-    void *scratch = s->call->scratch;
+    ht_cuda_scratch scratch = {.at = s->call->scratch};
     const ht_call *first = &s->call[s->n_rowwise];
     int64_t most_rows = 0;
-    size_t bytes = 0;
     *l = (layout){.n = first->in[0].shape[0], .k = first->in[0].shape[1]};
     for (int i = 0; i < s->n_products; i++)
         if (ht_cuda_is_tensor(matrix_of(first + i))) {
@@ -123,15 +113,18 @@ static size_t lay_out(const ht_fused_stage *s) {
     l->is_one_kernel = make_steps(s, l);
     for (int i = 0; i < s->n_rowwise; i++)
         if (s->is_local[i] && !l->is_one_kernel)
-            l->local[i] = take(&bytes, scratch, (size_t)ht_view_size(&s->call[i].out) * sizeof(float));
+            l->local[i] = ht_cuda_take(&scratch, (size_t)ht_view_size(&s->call[i].out) * sizeof(float));
     if (l->has_tensor) {
-        l->image = take(&bytes, scratch, ht_cuda_swizzled_bytes(d, l->n, l->k));
-        l->matrix = take(&bytes, scratch, ht_cuda_tensor_room(d, l->n, most_rows, l->k));
+        l->image = ht_cuda_take(&scratch, ht_cuda_swizzled_bytes(d, l->n, l->k));
+        l->matrix = ht_cuda_take(&scratch, ht_cuda_tensor_room(d, l->n, most_rows, l->k));
     }
-    return bytes;
+    return scratch.bytes;
 }
 
 /* ---- running ---- */
+
+/* Rows of an image that products of n rows read, of which the first n are x's. */
+static int64_t rows_read(const ht_cuda_swizzled *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
 
 /* Whether there are so few rows that each has a cluster of blocks, with a thread for each quad; *shape is theirs then. */
 static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, int64_t rows, ht_cuda_shape *shape) {
@@ -147,7 +140,7 @@ static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, in
 }
 
 static ht_status launch_steps(ht_cuda_device *d, const ht_cuda_stage_arguments *a, ht_error *err) {
-    const int64_t rows = a->to.rows ? ht_cuda_swizzled_rows(&a->to, a->n) : a->n;
+    const int64_t rows = a->to.rows ? rows_read(&a->to, a->n) : a->n;
     ht_cuda_shape shape;
     const bool few = spread(d, a, rows, &shape);
     if (!few)
@@ -157,13 +150,6 @@ static ht_status launch_steps(ht_cuda_device *d, const ht_cuda_stage_arguments *
     return ht_cuda_launch(d, few ? HT_CUDA_ID_ht_cuda_stage_few : HT_CUDA_ID_ht_cuda_stage_rows, &shape, a, err);
 }
 
-static ht_status run_one_kernel(ht_cuda_device *d, const ht_fused_stage *s, ht_cuda_swizzled *image, ht_error *err) {
-    const layout *l = s->layout;
-    ht_cuda_stage_arguments a = {.n_steps = s->n_rowwise, .n = l->n, .width = l->k, .to = *image};
-    for (int i = 0; i < s->n_rowwise; i++) a.step[i] = l->step[i];
-    return launch_steps(d, &a, err);
-}
-
 ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, int64_t n, int64_t k,
                                const ht_cuda_swizzled *image, ht_error *err) {
     if (fits(d, k) && ldx % 4 == 0 && (uintptr_t)x % 16 == 0) {
@@ -171,18 +157,8 @@ ht_status ht_cuda_prepare_rows(ht_cuda_device *d, const float *x, int64_t ldx, i
         return launch_steps(d, &a, err);
     }
     const ht_cuda_prepare_arguments a = {.to = *image, .x = x, .n = n, .ldx = ldx, .k = k};
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_swizzled_rows(image, n)}, .block = {PREPARE_THREADS}};
+    const ht_cuda_shape shape = {.grid = {(unsigned)rows_read(image, n)}, .block = {PREPARE_THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_prepare, &shape, &a, err);
-}
-
-/* What is at a local input, as call `i` reads it. */
-static ht_view *inputs_of(const ht_fused_stage *s, int i, ht_view *room) {
-    const layout *l = s->layout;
-    for (int j = 0; j < s->call[i].n_in; j++) {
-        room[j] = s->call[i].in[j];
-        if (s->local_in[i][j] >= 0) room[j].data = l->local[s->local_in[i][j]];
-    }
-    return room;
 }
 
 static ht_status run_one_by_one(ht_cuda_device *d, const ht_fused_stage *s, ht_error *err) {
@@ -191,18 +167,15 @@ static ht_status run_one_by_one(ht_cuda_device *d, const ht_fused_stage *s, ht_e
     for (int i = 0; i < s->n_rowwise && !status; i++) {
         ht_view in[HT_STAGE_INPUTS];
         ht_call call = s->call[i];
-        call.in = inputs_of(s, i, in);
+        for (int j = 0; j < call.n_in; j++) {
+            in[j] = call.in[j];
+            if (s->local_in[i][j] >= 0) in[j].data = l->local[s->local_in[i][j]];
+        }
+        call.in = in;
         if (l->local[i]) call.out.data = l->local[i];
         status = d->base.kernels[s->op[i]].run(&call, err);
     }
     return status;
-}
-
-/* The rows that products read, in f32. */
-static const float *rows_of(const ht_fused_stage *s) {
-    const layout *l = s->layout;
-    const float *local = s->n_rowwise ? l->local[s->n_rowwise - 1] : NULL;
-    return local ? local : s->call[s->n_rowwise].in[0].data;
 }
 
 static ht_status run_products(ht_cuda_device *d, const ht_fused_stage *s, const ht_cuda_swizzled *image,
@@ -234,13 +207,18 @@ static ht_status run_stage(const ht_fused_stage *s, ht_error *err) {
         const ht_matrix *m = matrix_of(&s->call[i]);
         if (ht_cuda_is_tensor(m) && !ht_cuda_takes_apart(d, m, l->n)) image.apart = false;
     }
-    if (l->is_one_kernel)
-        status = run_one_kernel(d, s, &image, err);
-    else
+    if (l->is_one_kernel) {
+        ht_cuda_stage_arguments a = {.n_steps = s->n_rowwise, .n = l->n, .width = l->k, .to = image};
+        memcpy(a.step, l->step, sizeof a.step);
+        status = launch_steps(d, &a, err);
+    } else {
         status = run_one_by_one(d, s, err);
-    if (!status && l->has_tensor && !l->is_one_kernel)
-        status = ht_cuda_prepare_rows(d, rows_of(s), s->call[s->n_rowwise].in[0].stride[0], l->n, l->k, &image, err);
+        const float *local = s->n_rowwise ? l->local[s->n_rowwise - 1] : NULL;
+        const ht_view *x = &s->call[s->n_rowwise].in[0];
+        if (!status && l->has_tensor)
+            status = ht_cuda_prepare_rows(d, local ? local : x->data, x->stride[0], l->n, l->k, &image, err);
+    }
     return status ? status : run_products(d, s, &image, err);
 }
 
-const ht_stage_ops ht_cuda_stages = {is_rowwise, takes_rows, stage_bytes, lay_out, run_stage};
+const ht_stage_ops ht_cuda_stages = {is_rowwise, ht_cuda_is_tensor, stage_bytes, lay_out, run_stage};

@@ -2,7 +2,7 @@
  * where a thread has no more than QUADS; of longer rows they are in shared memory between one sum over the row and the next. The
  * team is a block, or where there are few rows a cluster of blocks, whose threads have a quad each. */
 #include "cuda/cluster.cuh"
-#include "cuda/elementwise_f32.cuh"
+#include "cuda/elementwise.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/stage.h"
 #include "cuda/tensor_rows.cuh"

@@ -191,7 +191,8 @@ static CUresult write_large(ht_cuda_device *d, CUdeviceptr to, const char *from,
     return result;
 }
 
-ht_status ht_cuda_staged_write(ht_cuda_device *d, void *to, const void *from, size_t bytes, ht_error *err) {
+static ht_status staged_write(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
     ht_cuda_enter(d);
     const CUresult result = bytes <= HT_CUDA_SMALL_BYTES ? write_small(d, (CUdeviceptr)to, from, bytes)
                                                          : write_large(d, (CUdeviceptr)to, from, bytes);
@@ -221,7 +222,8 @@ static CUresult read_through(ht_cuda_device *d, ht_cuda_piece *p, char *to, CUde
     return result;
 }
 
-ht_status ht_cuda_staged_read(ht_cuda_device *d, void *to, const void *from, size_t bytes, ht_error *err) {
+static ht_status staged_read(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
     ht_cuda_piece *p;
     ht_cuda_enter(d);
     CUresult result = take_piece(d, false, &p);
@@ -232,7 +234,92 @@ ht_status ht_cuda_staged_read(ht_cuda_device *d, void *to, const void *from, siz
         result = d->driver->copy_from(to, (CUdeviceptr)from, bytes, d->stream);
         if (!result) result = d->driver->stream_wait(d->stream);
     }
-    const ht_status status = ht_cuda_note(d, result, err, down);
+    const ht_status status = ht_cuda_note(d, result, err, down), lost = ht_cuda_lost(d, err);
+    ht_cuda_leave(d);
+    return lost ? lost : status;
+}
+
+/* ---- the device's memory ---- */
+
+static void *take(void *user, size_t bytes) {
+    ht_cuda_device *d = user;
+    CUdeviceptr p = 0;
+    ht_cuda_enter(d);
+    const CUresult result = d->driver->memory_take(&p, bytes);
+    ht_cuda_leave(d);
+    return result == CUDA_SUCCESS ? (void *)p : NULL;
+}
+
+static void give_back(void *user, void *p, size_t bytes) {
+    (void)bytes;
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    (void)d->driver->stream_wait(d->stream);
+    (void)d->driver->memory_give_back((CUdeviceptr)p);
+    ht_cuda_leave(d);
+}
+
+static void *take_host(void *user, size_t bytes) {
+    ht_cuda_device *d = user;
+    void *p = NULL;
+    ht_cuda_enter(d);
+    const CUresult result = d->driver->host_take(&p, bytes, 0);
+    ht_cuda_leave(d);
+    return result == CUDA_SUCCESS ? p : NULL;
+}
+
+static void give_back_host(void *user, void *p) {
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    (void)d->driver->host_give_back(p);
+    ht_cuda_leave(d);
+}
+
+static ht_status fetch(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    const ht_status status =
+        ht_cuda_note(d, d->driver->copy_from(to, (CUdeviceptr)from, bytes, d->stream), err, "copying from the GPU");
     ht_cuda_leave(d);
     return status;
 }
+
+static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    const ht_status status = ht_cuda_note(d, d->driver->copy((CUdeviceptr)to, (CUdeviceptr)from, bytes, d->stream), err,
+                                          "copying on the GPU");
+    ht_cuda_leave(d);
+    return status;
+}
+
+static ht_status fill(void *user, void *to, int byte, size_t bytes, ht_error *err) {
+    ht_cuda_device *d = user;
+    ht_cuda_enter(d);
+    const ht_status status =
+        ht_cuda_note(d, d->driver->fill((CUdeviceptr)to, (unsigned char)byte, bytes, d->stream), err, "filling memory");
+    ht_cuda_leave(d);
+    return status;
+}
+
+static bool left(void *user, size_t *bytes) {
+    const ht_cuda_device *d = user;
+    size_t all;
+    ht_cuda_enter(d);
+    const CUresult result = d->driver->memory_info(bytes, &all);
+    ht_cuda_leave(d);
+    return result == CUDA_SUCCESS;
+}
+
+const ht_memory_ops ht_cuda_memory_ops = {
+    .take = take,
+    .give_back = give_back,
+    .write = staged_write,
+    .read = staged_read,
+    .copy = copy_bytes,
+    .fill = fill,
+    .left = left,
+    .take_host = take_host,
+    .give_back_host = give_back_host,
+    .fetch = fetch,
+};

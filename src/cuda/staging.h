@@ -57,8 +57,4 @@ ht_status ht_cuda_piece_copy(ht_cuda_device *d, ht_cuda_piece *p, size_t bytes, 
 /* After the last work on it has been submitted, or after a failure. */
 void ht_cuda_piece_give_back(ht_cuda_device *d, ht_cuda_piece *p);
 
-/* As of ht_memory_ops (device/memory.h). */
-ht_status ht_cuda_staged_write(ht_cuda_device *d, void *to, const void *from, size_t bytes, ht_error *err);
-ht_status ht_cuda_staged_read(ht_cuda_device *d, void *to, const void *from, size_t bytes, ht_error *err);
-
 #endif

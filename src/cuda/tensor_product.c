@@ -1,9 +1,5 @@
 /* Products on tensor cores: few rows with the weights as they are packed, many with an image of a part of the matrix at a time. */
-#include "base/checked.h"
-#include "cuda/experts.h"
-#include "cuda/matrix_layout.h"
 #include "cuda/matrix_run.h"
-#include "cuda/tensor_run.h"
 
 enum {
     FEW = 64,  /* rows of x; more have an image of the matrix made, and more than SOME where blocks have little */
@@ -19,30 +15,28 @@ enum {
     MMA_THREADS = 128
 };
 
-_Static_assert(sizeof(ht_cuda_tensor_arguments) <= 4096, "the arguments exceed the limit of a kernel");
-
 /* For 8, 16 and 64 rows of x, and for rows of the matrix as an image. */
 static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
-#define KERNELS(form)                                                                                                  \
+#define KERNELS(X, form)                                                                                               \
     [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_tensor_##form##_8, HT_CUDA_ID_ht_cuda_tensor_##form##_16,                   \
                         HT_CUDA_ID_ht_cuda_tensor_##form##_64, HT_CUDA_ID_ht_cuda_tensor_rows_##form},
-    HT_CUDA_EACH_TENSOR_FORM(KERNELS)
+    HT_CUDA_EACH_TENSOR_FORM(KERNELS, )
 #undef KERNELS
 };
 
 /* Bytes that a lane has of a span of a row. */
 static const int raw_bytes[HT_CUDA_FORMS] = {
-#define RAW(form) [HT_CUDA_##form] = HT_CUDA_RAW_##form,
-    HT_CUDA_EACH_TENSOR_FORM(RAW)
+#define RAW(X, form) [HT_CUDA_##form] = HT_CUDA_RAW_##form,
+    HT_CUDA_EACH_TENSOR_FORM(RAW, )
 #undef RAW
 };
 
-static int64_t padded(int64_t n, int64_t of) { return ht_cuda_parts(n, of) * of; }
+static int64_t padded(int64_t n, int64_t of) { return ht_ceil_div_i64(n, of) * of; }
 
 /* ---- factors ---- */
 
 size_t ht_cuda_factor_bytes(int64_t n_rows) {
-    return (size_t)padded(ht_cuda_parts(n_rows, HT_CUDA_FACTOR_ROWS) * (int64_t)sizeof(float), 16);
+    return (size_t)padded(ht_ceil_div_i64(n_rows, HT_CUDA_FACTOR_ROWS) * (int64_t)sizeof(float), 16);
 }
 
 /* The rows of a matrix are of whole words before them. */
@@ -54,7 +48,8 @@ ht_status ht_cuda_set_factors(ht_cuda_device *d, const ht_matrix *m, int64_t row
     const ht_cuda_weights all = ht_cuda_weights_of(m);
     const ht_cuda_factors_arguments a = {.w = ht_cuda_some_rows(&all, row, n),
                                          .factors = factors_of(m) + row / HT_CUDA_FACTOR_ROWS};
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_cuda_parts(n, HT_CUDA_FACTOR_ROWS)}, .block = {FACTOR_THREADS}};
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_ceil_div_i64(n, HT_CUDA_FACTOR_ROWS)},
+                                 .block = {FACTOR_THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_factors, &shape, &a, err);
 }
 
@@ -71,7 +66,7 @@ static int64_t rows_of_image(const ht_cuda_device *d, int64_t n) {
     if (!is_few(d, n)) return padded(n, HT_CUDA_WIDE_TOKENS);
     return n <= 8 ? 8 : n <= SOME ? SOME : FEW;
 }
-static int64_t cuts_of(int64_t k) { return ht_cuda_parts(k, HT_CUDA_K_TILE); }
+static int64_t cuts_of(int64_t k) { return ht_ceil_div_i64(k, HT_CUDA_K_TILE); }
 static size_t rows_bytes(int64_t n, int64_t k) { return (size_t)(n / 8 * cuts_of(k)) * HT_CUDA_K_TILE_BYTES; }
 
 size_t ht_cuda_swizzled_of_rows_bytes(int64_t rows, int64_t k) {
@@ -91,22 +86,28 @@ ht_cuda_swizzled ht_cuda_swizzled_at(const ht_cuda_device *d, void *room, int64_
     return ht_cuda_swizzled_of_rows(room, rows_of_image(d, n), k);
 }
 
-int64_t ht_cuda_swizzled_rows(const ht_cuda_swizzled *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
-
 /* ---- few rows ---- */
 
-static ht_cuda_tensor_matrix operand_of(const ht_cuda_product *p, int64_t first_panel) {
-    return (ht_cuda_tensor_matrix){.w = ht_cuda_weights_of(p->m),
-                                   .factors = factors_of(p->m),
-                                   .bias = p->bias,
-                                   .y = p->y,
-                                   .ldy = p->m->n_rows,
-                                   .first_panel = first_panel};
+/* The arguments of a launch, in which each matrix has a multiple of `at_once` panels. */
+static ht_cuda_tensor_arguments arguments_of(const ht_cuda_product *products, int n_products, const ht_cuda_swizzled *x,
+                                             int64_t n, int64_t at_once) {
+    ht_cuda_tensor_arguments a = {.n_matrices = n_products, .x = *x, .n = n};
+    for (int i = 0; i < n_products; i++) {
+        const ht_matrix *m = products[i].m;
+        a.matrix[i] = (ht_cuda_tensor_matrix){.w = ht_cuda_weights_of(m),
+                                              .factors = factors_of(m),
+                                              .bias = products[i].bias,
+                                              .y = products[i].y,
+                                              .ldy = m->n_rows,
+                                              .first_panel = a.panels};
+        a.panels += padded(ht_ceil_div_i64(m->n_rows, HT_CUDA_PANEL), at_once);
+    }
+    return a;
 }
 
 static const ht_cuda_kernel_id some_kernels[HT_CUDA_FORMS] = {
-#define SOME_KERNEL(form) [HT_CUDA_##form] = HT_CUDA_ID_ht_cuda_gemm_medium_##form,
-    HT_CUDA_EACH_LOADED_FORM(SOME_KERNEL)
+#define SOME_KERNEL(X, form) [HT_CUDA_##form] = HT_CUDA_ID_ht_cuda_gemm_medium_##form,
+    HT_CUDA_EACH_LOADED_FORM(SOME_KERNEL, )
 #undef SOME_KERNEL
 };
 
@@ -124,19 +125,15 @@ static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *product
         OF_BLOCK = 1024, /* bytes of shared memory that a block has besides */
         SPARE = 16       /* one of so many multiprocessors is in no cluster: they come in groups of other sizes */
     };
-    ht_cuda_tensor_arguments a = {.x = *x, .n = n};
-    for (int i = 0; i < n_products; i++) {
-        a.matrix[a.n_matrices++] = operand_of(&products[i], a.panels);
-        a.panels += padded(ht_cuda_parts(products[i].m->n_rows, HT_CUDA_PANEL), PANELS);
-    }
+    const ht_cuda_tensor_arguments a = arguments_of(products, n_products, x, n, PANELS);
     const int form = a.matrix[0].w.form;
     const int rings = TENSOR_THREADS * 2 * raw_bytes[form] * HT_CUDA_SOME_SLOTS;
     const int sums = HT_CUDA_SOME_TOKENS * HT_CUDA_SOME_STRIDE * (int)sizeof(float);
     const int shared = rings + sums + HT_CUDA_SOME_CUTS * HT_CUDA_SOME_TOKENS * 128;
     const int64_t blocks = ht_min_i64(d->most_shared / (shared + OF_BLOCK), BLOCKS);
     const int64_t most = (d->multiprocessors - d->multiprocessors / SPARE) / HT_CUDA_SEGMENTS * blocks;
-    const int64_t tiles = a.panels / PANELS, rounds = ht_cuda_parts(tiles, ht_max_i64(most, 1));
-    const ht_cuda_shape shape = {.grid = {(unsigned)(ht_cuda_parts(tiles, rounds) * HT_CUDA_SEGMENTS)},
+    const int64_t tiles = a.panels / PANELS, rounds = ht_ceil_div_i64(tiles, ht_max_i64(most, 1));
+    const ht_cuda_shape shape = {.grid = {(unsigned)(ht_ceil_div_i64(tiles, rounds) * HT_CUDA_SEGMENTS)},
                                  .block = {TENSOR_THREADS},
                                  .shared_bytes = (unsigned)shared,
                                  .cluster = HT_CUDA_SEGMENTS};
@@ -150,11 +147,7 @@ static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products
         int n, panels, blocks; /* rows of x, panels of a warp, blocks of a multiprocessor */
     } kinds[] = {{8, 1, 2}, {SOME, 1, 2}, {FEW, 2, 1}};
     const int kind = n <= 8 ? 0 : n <= SOME ? 1 : 2, at_once = kinds[kind].panels;
-    ht_cuda_tensor_arguments a = {.x = *x, .n = n};
-    for (int i = 0; i < n_products; i++) {
-        a.matrix[a.n_matrices++] = operand_of(&products[i], a.panels);
-        a.panels += padded(ht_cuda_parts(products[i].m->n_rows, HT_CUDA_PANEL), at_once);
-    }
+    const ht_cuda_tensor_arguments a = arguments_of(products, n_products, x, n, at_once);
     const int64_t sets = a.panels / at_once, most = (int64_t)d->multiprocessors * kinds[kind].blocks;
     const int sums = HT_CUDA_SEGMENTS * HT_CUDA_PANEL * kinds[kind].n * (int)sizeof(float) * (kind ? 1 : 2);
     const int form = a.matrix[0].w.form, bytes = raw_bytes[form];
@@ -226,7 +219,7 @@ static ht_status multiply_wide(ht_cuda_device *d, const ht_cuda_gemm_large_argum
         const int64_t tiles = a->rows_padded / HT_CUDA_WIDE_ROWS * (a->x.n_padded / HT_CUDA_WIDE_TOKENS);
         return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_gemm_large_wgmma, a, tiles, err);
     }
-    const int64_t tiles = ht_cuda_parts(a->n_rows, MMA_ROWS) * ht_cuda_parts(a->n, MMA_TOKENS);
+    const int64_t tiles = ht_ceil_div_i64(a->n_rows, MMA_ROWS) * ht_ceil_div_i64(a->n, MMA_TOKENS);
     const ht_cuda_shape shape = {.grid = {(unsigned)tiles}, .block = {MMA_THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_gemm_large_mma, &shape, a, err);
 }
@@ -245,8 +238,7 @@ static ht_status multiply_many(ht_cuda_device *d, const ht_cuda_product *p, cons
         a.rows_padded = padded(a.n_rows, HT_CUDA_WIDE_ROWS);
         const ht_cuda_tensor_rows_arguments rows = {
             .w = w, .factors = a.factors, .to = room, .first = a.first, .n = a.n_rows, .n_padded = a.rows_padded};
-        const ht_cuda_shape shape = ht_cuda_threads(d, a.rows_padded * cuts_of(m->k));
-        status = ht_cuda_launch(d, kernels_of[w.form][3], &shape, &rows, err);
+        status = ht_cuda_launch_threads(d, kernels_of[w.form][3], a.rows_padded * cuts_of(m->k), &rows, err);
         if (!status) status = multiply_wide(d, &a, err);
     }
     return status;
@@ -267,8 +259,8 @@ ht_status ht_cuda_multiply_swizzled_experts(ht_cuda_device *d, const ht_cuda_wei
     if (has_wgmma(d))
         return multiply_by_wgmma(d, HT_CUDA_ID_ht_cuda_gemm_large_experts_wgmma, a,
                                  tiles * (a->rows_each / HT_CUDA_WIDE_ROWS), err);
-    const int64_t blocks = ht_min_i64(tiles * (a->rows_each / MMA_ROWS), (int64_t)d->multiprocessors * 16);
-    const ht_cuda_shape shape = {.grid = {(unsigned)blocks}, .block = {MMA_THREADS}};
+    const ht_cuda_shape shape = {.grid = {ht_cuda_blocks(d, tiles * (a->rows_each / MMA_ROWS))},
+                                 .block = {MMA_THREADS}};
     return ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_gemm_large_experts_mma, &shape, a, err);
 }
 

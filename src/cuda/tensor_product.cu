@@ -1,7 +1,5 @@
 /* Products of few rows with packed weights, and what products of many need before (cuda/tensor_product.h). */
 #include "cuda/tensor_product.h"
-#include "cuda/tensor_ring.cuh"
-#include "cuda/tensor_rows.cuh"
 #include "cuda/tensor_span.cuh"
 
 /* ---- few rows of x ----
@@ -66,13 +64,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
     const ht_lane_x x = ht_x_of(a.x.rows, 0, a.n, lane);
     const float inverse = N == 1 && thread % ALL / HT_CUDA_PANEL < a.n ? a.x.inverse[thread % ALL / HT_CUDA_PANEL] : 0;
     for (int turn = 0; panel < a.panels; turn = (turn + 1) % TURNS) {
-        float sum[PANELS][N][4];
-#pragma unroll
-        for (int p = 0; p < PANELS; p++)
-#pragma unroll
-            for (int j = 0; j < N; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) sum[p][j][v] = 0;
+        float sum[PANELS][N][4] = {};
         for (int32_t i = begin; i < end; i++) {
             ht_span<F, PANELS> span;
             if (F::LOADS_ANY) {
@@ -124,7 +116,7 @@ template <class F> static __device__ __forceinline__ void ht_tensor_rows(const h
     }
 }
 
-#define X(form)                                                                                                        \
+#define KERNELS(X, form)                                                                                               \
     static_assert(sizeof(ht_pairs_##form::raw) == HT_CUDA_RAW_##form || ht_pairs_##form::LOADS_ANY,                    \
                   "the host gives rings their slots");                                                                 \
     HT_CUDA_EAGER_KERNEL(ht_cuda_tensor_##form##_8, ht_cuda_tensor_arguments, 256, 2) {                                \
@@ -137,8 +129,7 @@ template <class F> static __device__ __forceinline__ void ht_tensor_rows(const h
         ht_tensor<ht_pairs_##form, 8, 2>(a);                                                                           \
     }                                                                                                                  \
     HT_CUDA_KERNEL(ht_cuda_tensor_rows_##form, ht_cuda_tensor_rows_arguments) { ht_tensor_rows<ht_pairs_##form>(a); }
-HT_CUDA_EACH_TENSOR_FORM(X)
-#undef X
+HT_CUDA_EACH_TENSOR_FORM(KERNELS, )
 
 /* ---- factors ---- */
 
@@ -160,8 +151,8 @@ HT_CUDA_KERNEL_OF(1024, ht_cuda_factors, ht_cuda_factors_arguments) {
 
 /* A block for a row of x. */
 HT_CUDA_KERNEL(ht_cuda_prepare, ht_cuda_prepare_arguments) {
-    const int64_t row = blockIdx.x;
-    const float *x = row < a.n ? a.x + row * a.ldx : NULL;
+    const int64_t row = blockIdx.x, of = a.order ? a.order[row] : row;
+    const float *x = of >= 0 && of < a.n ? a.x + (a.order ? of / a.x_share : of) * a.ldx : NULL;
     float most = 0;
     for (int64_t c = threadIdx.x; x && c < a.k; c += blockDim.x)
         if (fabsf(x[c]) > most) most = fabsf(x[c]);

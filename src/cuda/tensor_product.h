@@ -51,10 +51,10 @@ enum {
     HT_CUDA_RAW_MLX8 = 48,
 };
 
-/* X(form): those that tensor cores multiply by. */
-#define HT_CUDA_EACH_TENSOR_FORM(X) X(STORED) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
-
-#define HT_CUDA_EACH_LOADED_FORM(X) X(F16) X(BF16) X(F8) X(Q4_0) X(Q8_0) X(Q4_K) X(Q6_K) X(MLX4) X(MLX8)
+/* Y(X, form): those whose spans are loaded, and all that tensor cores multiply by. */
+#define HT_CUDA_EACH_LOADED_FORM(Y, X)                                                                                 \
+    Y(X, F16) Y(X, BF16) Y(X, F8) Y(X, Q4_0) Y(X, Q8_0) Y(X, Q4_K) Y(X, Q6_K) Y(X, MLX4) Y(X, MLX8)
+#define HT_CUDA_EACH_TENSOR_FORM(Y, X) Y(X, STORED) HT_CUDA_EACH_LOADED_FORM(Y, X)
 
 /* X(module, kernel) */
 #define HT_CUDA_TENSOR_KERNELS(X, form)                                                                                \
@@ -63,28 +63,11 @@ enum {
     X(tensor_product, ht_cuda_tensor_##form##_64)                                                                      \
     X(tensor_product, ht_cuda_tensor_rows_##form)
 #define HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                           \
-    HT_CUDA_TENSOR_KERNELS(X, STORED)                                                                                  \
-    HT_CUDA_TENSOR_KERNELS(X, F16)                                                                                     \
-    HT_CUDA_TENSOR_KERNELS(X, BF16)                                                                                    \
-    HT_CUDA_TENSOR_KERNELS(X, F8)                                                                                      \
-    HT_CUDA_TENSOR_KERNELS(X, Q4_0)                                                                                    \
-    HT_CUDA_TENSOR_KERNELS(X, Q8_0)                                                                                    \
-    HT_CUDA_TENSOR_KERNELS(X, Q4_K)                                                                                    \
-    HT_CUDA_TENSOR_KERNELS(X, Q6_K)                                                                                    \
-    HT_CUDA_TENSOR_KERNELS(X, MLX4)                                                                                    \
-    HT_CUDA_TENSOR_KERNELS(X, MLX8)                                                                                    \
+    HT_CUDA_EACH_TENSOR_FORM(HT_CUDA_TENSOR_KERNELS, X)                                                                \
     X(tensor_product, ht_cuda_factors)                                                                                 \
     X(tensor_product, ht_cuda_prepare)
-#define HT_CUDA_KERNELS_OF_GEMM_MEDIUM(X)                                                                              \
-    X(gemm_medium, ht_cuda_gemm_medium_F16)                                                                            \
-    X(gemm_medium, ht_cuda_gemm_medium_BF16)                                                                           \
-    X(gemm_medium, ht_cuda_gemm_medium_F8)                                                                             \
-    X(gemm_medium, ht_cuda_gemm_medium_Q4_0)                                                                           \
-    X(gemm_medium, ht_cuda_gemm_medium_Q8_0)                                                                           \
-    X(gemm_medium, ht_cuda_gemm_medium_Q4_K)                                                                           \
-    X(gemm_medium, ht_cuda_gemm_medium_Q6_K)                                                                           \
-    X(gemm_medium, ht_cuda_gemm_medium_MLX4)                                                                           \
-    X(gemm_medium, ht_cuda_gemm_medium_MLX8)
+#define HT_CUDA_MEDIUM_KERNEL(X, form)    X(gemm_medium, ht_cuda_gemm_medium_##form)
+#define HT_CUDA_KERNELS_OF_GEMM_MEDIUM(X) HT_CUDA_EACH_LOADED_FORM(HT_CUDA_MEDIUM_KERNEL, X)
 #define HT_CUDA_KERNELS_OF_GEMM_LARGE(X)                                                                               \
     X(gemm_large, ht_cuda_gemm_large_mma)                                                                              \
     X(gemm_large, ht_cuda_gemm_large_wgmma)                                                                            \
@@ -105,10 +88,13 @@ typedef struct ht_cuda_swizzled {
     int32_t apart;       /* pairs of a step's columns are in its two halves, not side by side */
 } ht_cuda_swizzled;
 
+/* Row i of the image is row i of x; with `order` it is that of pair order[i], of which x_share have one, and zeros where that is -1. */
 typedef struct ht_cuda_prepare_arguments {
     ht_cuda_swizzled to;
     const float *x;
     int64_t n, ldx, k;
+    const int32_t *order;
+    int32_t x_share;
 } ht_cuda_prepare_arguments;
 
 /* The factors of n rows of a matrix that begin at a multiple of 64. */

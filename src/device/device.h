@@ -7,18 +7,61 @@
 #include "device/kernel.h"
 #include "device/kv.h"
 #include "device/matrix.h"
-#include "device/measure.h"
 #include "device/memory.h"
 #include "device/program.h"
-#include "device/queue.h"
-#include "device/round_weights.h"
 #include "device/row.h"
 #include "device/stage.h"
+#include "formats/weight_type.h"
+
+#include <hearth/measure.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef struct ht_device ht_device;
+
+/* ---- the queue: work that a device does after the call which submitted it has returned, in the order of submission ----
+ *
+ * Kernels, stages and programs are submitted between `begin` and `end` of a device, when the queue is one thread's; copies
+ * (device/memory.h) by anybody at any time. A mark is a place in it.
+ *
+ * Kernels fail one by one. A copy that fails loses the device: whoever wrote it may long have gone on, so every wait and every
+ * read from then on reports it, whatever it is for. Work that fails does so when it is done, and is reported by the wait that
+ * finds it. */
+
+/* A place behind all work submitted so far; later places are larger. */
+typedef uint64_t ht_mark;
+
+typedef struct ht_queue_ops {
+    ht_mark (*mark)(ht_device *d);
+    /* Waits until the work before `mark` is done. When some of it failed, *failed is the mark behind the first that did, and
+     * kernels submitted after it, up to this call, are void: they have been left out, or their results mean nothing. Each
+     * failure is reported once. Between `begin` and `end`. */
+    ht_status (*wait)(ht_device *d, ht_mark mark, ht_mark *failed, ht_error *err);
+} ht_queue_ops;
+
+/* ---- parts of the table ---- */
+
+/* Measurements on all threads of the device. Rates are means over about `seconds` of wall-clock time. The caller does
+ * not hold the pool's lease. */
+typedef struct ht_measure_ops {
+    double (*read)(ht_device *d, const void *memory, size_t bytes, double seconds); /* bytes per second */
+    double (*compute)(ht_device *d, ht_arithmetic a, double seconds); /* operations per second; 0: not supported */
+    /* The arithmetic of matrix products with weights of a type. */
+    ht_arithmetic (*arithmetic)(const ht_device *d, ht_weight_type type, ht_precision precision);
+    bool (*gpu)(ht_device *d, ht_gpu *out); /* NULL: it is none */
+} ht_measure_ops;
+
+/* Rounding of weights to the blocks of a quantised type, on the host: for every block the scales, offsets and numbers with the
+ * least squared error that a search finds, each element's error weighted. The bits do not depend on the instruction set.
+ *
+ * Rounds n rows of k finite values to blocks of `type` (ht_block_is_packed), k a multiple of the block. `importance` [k] are
+ * positive, mean squares of what meets the columns; NULL: unknown. False when a value is too large for the type's scales.
+ * Thread-safe. */
+typedef bool ht_round_weights_fn(ht_weight_type type, const float *x, int64_t n, int64_t k, const float *importance,
+                                 void *blocks);
 
 /* step_rows of a CPU, and the fewest to which they are cut on a device whose memory is short. */
 enum { HT_LEAST_STEP_ROWS = 512 };

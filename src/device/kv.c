@@ -19,40 +19,37 @@ void ht_kv_page_count(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, 
     if (account) atomic_fetch_add_explicit(&account->bytes, d->kv->page_bytes(shape), memory_order_relaxed);
 }
 
-static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
-                                       ht_error *err) {
+/* With the contents of `from`; NULL: zeros. */
+static ht_status new_page(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *from, ht_kv_account *account,
+                          ht_kv_page **out, ht_error *err) {
+    const size_t bytes = d->kv->page_bytes(shape);
     *out = NULL;
     ht_kv_page *page = malloc(sizeof *page);
     if (!page) return ht_fail_memory(err, sizeof *page, "a page of the KV cache");
-    ht_status status = ht_memory_alloc(d->memory, d->kv->page_bytes(shape), "a page of the KV cache", &page->data, err);
+    ht_status status = ht_memory_alloc(d->memory, bytes, "a page of the KV cache", &page->data, err);
     if (status) {
         free(page);
         return status;
     }
     atomic_init(&page->refs, 1);
     ht_kv_page_count(d, shape, page, account);
-    *out = page;
-    return HT_OK;
+    status = from ? ht_memory_copy(d->memory, page->data, from->data, bytes, err)
+                  : ht_memory_fill(d->memory, page->data, 0, bytes, err);
+    if (status)
+        ht_kv_page_release(d, shape, page);
+    else
+        *out = page;
+    return status;
 }
 
 ht_status ht_kv_page_new(ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
                          ht_error *err) {
-    ht_status status = page_without_contents(d, shape, account, out, err);
-    if (!status) status = ht_memory_fill(d->memory, (*out)->data, 0, d->kv->page_bytes(shape), err);
-    if (!status || !*out) return status;
-    ht_kv_page_release(d, shape, *out);
-    *out = NULL;
-    return status;
+    return new_page(d, shape, NULL, account, out, err);
 }
 
 ht_status ht_kv_page_copy(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_account *account,
                           ht_kv_page **out, ht_error *err) {
-    ht_status status = page_without_contents(d, shape, account, out, err);
-    if (!status) status = ht_memory_copy(d->memory, (*out)->data, page->data, d->kv->page_bytes(shape), err);
-    if (!status || !*out) return status;
-    ht_kv_page_release(d, shape, *out);
-    *out = NULL;
-    return status;
+    return new_page(d, shape, page, account, out, err);
 }
 
 ht_kv_page *ht_kv_page_retain(ht_kv_page *page) {

@@ -24,7 +24,7 @@ typedef struct ht_memory_ops { /* take and give_back are called with the memory'
     /* To the device. The host's memory may change as soon as the call returns. */
     ht_status (*write)(void *user, void *to, const void *from, size_t bytes, ht_error *err);
     /* From the device; waits for the work before it. Failures of kernels are not its to report, a lost device is
-     * (device/queue.h). */
+     * (device/device.h). */
     ht_status (*read)(void *user, void *to, const void *from, size_t bytes, ht_error *err);
     ht_status (*copy)(void *user, void *to, const void *from, size_t bytes, ht_error *err); /* both on the device */
     ht_status (*fill)(void *user, void *to, int byte, size_t bytes, ht_error *err);

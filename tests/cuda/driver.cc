@@ -180,21 +180,30 @@ static CUresult call(void) {
     if (const CUresult failed_ = call()) return failed_
 /* Of calls that need a context. */
 static thread_local int contexts;
+static CUresult call_inside(void) { return contexts == 0 ? CUDA_ERROR_INVALID_CONTEXT : call(); }
 #define CALL_INSIDE()                                                                                                  \
-    if (contexts == 0) return CUDA_ERROR_INVALID_CONTEXT;                                                              \
-    CALL()
+    if (const CUresult failed_ = call_inside()) return failed_
+
+template <typename T> static CUresult give(CUresult result, T *out, T value) {
+    if (!result) *out = value;
+    return result;
+}
 
 /* ---- the driver ---- */
 
 static std::mutex turn;
-static std::unordered_map<CUdeviceptr, size_t> memory, page_locked;
-static size_t held, locked, most = (size_t)16 << 30; /* bytes; of memory of the device, and page-locked */
+struct memory_kind {
+    std::unordered_map<void *, size_t> bytes;
+    size_t held;
+};
+static memory_kind memory, page_locked;
+static size_t most = (size_t)16 << 30; /* bytes that the device has */
 static std::atomic<long> events{0};
 
 /* What has not been given back; an event counts as a byte. */
 API size_t on_host_bytes(void) {
     const std::lock_guard<std::mutex> mine(turn);
-    return held + locked + (size_t)events;
+    return memory.held + page_locked.held + (size_t)events;
 }
 /* Bytes of memory that the device has from now on; 0: as at first. */
 API void on_host_limit(size_t bytes) {
@@ -202,10 +211,7 @@ API void on_host_limit(size_t bytes) {
     most = bytes ? bytes : (size_t)16 << 30;
 }
 
-API CUresult cuInit(unsigned) {
-    CALL();
-    return CUDA_SUCCESS;
-}
+API CUresult cuInit(unsigned) { return call(); }
 API CUresult cuGetErrorName(CUresult result, const char **out) {
     *out = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_TEST";
     return CUDA_SUCCESS;
@@ -214,21 +220,9 @@ API CUresult cuGetErrorString(CUresult result, const char **out) {
     *out = result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "it failed as it was told to";
     return CUDA_SUCCESS;
 }
-API CUresult cuDriverGetVersion(int *out) {
-    CALL();
-    *out = 12040;
-    return CUDA_SUCCESS;
-}
-API CUresult cuDeviceGetCount(int *n) {
-    CALL();
-    *n = 1;
-    return CUDA_SUCCESS;
-}
-API CUresult cuDeviceGet(CUdevice *out, int) {
-    CALL();
-    *out = 0;
-    return CUDA_SUCCESS;
-}
+API CUresult cuDriverGetVersion(int *out) { return give(call(), out, 12040); }
+API CUresult cuDeviceGetCount(int *n) { return give(call(), n, 1); }
+API CUresult cuDeviceGet(CUdevice *out, int) { return give(call(), out, 0); }
 API CUresult cuDeviceGetName(char *name, int n, CUdevice) {
     CALL();
     snprintf(name, (size_t)n, "a GPU on the host");
@@ -245,11 +239,7 @@ API CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice) {
     }
     return CUDA_SUCCESS;
 }
-API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice) {
-    CALL();
-    *out = (CUcontext)1;
-    return CUDA_SUCCESS;
-}
+API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice) { return give(call(), out, (CUcontext)1); }
 API CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 API CUresult cuCtxPushCurrent(CUcontext) {
     contexts++;
@@ -261,11 +251,7 @@ API CUresult cuCtxPopCurrent(CUcontext *out) {
     *out = (CUcontext)1;
     return CUDA_SUCCESS;
 }
-API CUresult cuModuleLoadData(CUmodule *out, const void *) {
-    CALL_INSIDE();
-    *out = (CUmodule)1;
-    return CUDA_SUCCESS;
-}
+API CUresult cuModuleLoadData(CUmodule *out, const void *) { return give(call_inside(), out, (CUmodule)1); }
 API CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 API CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
     CALL_INSIDE();
@@ -307,65 +293,43 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **para
     _mm_setcsr(mode);
     return CUDA_SUCCESS;
 }
-API CUresult cuStreamCreate(CUstream *out, unsigned) {
-    CALL_INSIDE();
-    *out = (CUstream)1;
-    return CUDA_SUCCESS;
-}
+API CUresult cuStreamCreate(CUstream *out, unsigned) { return give(call_inside(), out, (CUstream)1); }
 API CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
-API CUresult cuStreamSynchronize(CUstream) {
-    CALL_INSIDE();
-    return CUDA_SUCCESS;
-}
-API CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
+API CUresult cuStreamSynchronize(CUstream) { return call_inside(); }
+/* Memory that holds no zeros by chance. */
+static CUresult take(void **out, size_t bytes, size_t alignment, memory_kind &of, size_t limit) {
     CALL_INSIDE();
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     const std::lock_guard<std::mutex> mine(turn);
-    if (bytes > most || held > most - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-    void *p = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
-    memset(p, 0xFB, bytes); /* no zeros by chance */
-    memory[(CUdeviceptr)p] = bytes;
-    held += bytes;
-    *out = (CUdeviceptr)p;
+    if (bytes > limit || of.held > limit - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!(*out = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(*out, 0xFB, bytes);
+    of.bytes[*out] = bytes;
+    of.held += bytes;
     return CUDA_SUCCESS;
 }
-API CUresult cuMemFree(CUdeviceptr p) {
+static CUresult give_back(void *p, memory_kind &of) {
     const std::lock_guard<std::mutex> mine(turn);
-    const auto found = memory.find(p);
-    if (found == memory.end()) return CUDA_ERROR_INVALID_VALUE;
-    held -= found->second;
-    memory.erase(found);
-    free((void *)p);
+    const auto found = of.bytes.find(p);
+    if (found == of.bytes.end()) return CUDA_ERROR_INVALID_VALUE;
+    of.held -= found->second;
+    of.bytes.erase(found);
+    free(p);
     return CUDA_SUCCESS;
 }
+API CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) { return take((void **)out, bytes, 256, memory, most); }
+API CUresult cuMemFree(CUdeviceptr p) { return give_back((void *)p, memory); }
+API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned) {
+    return take(out, bytes, 4096, page_locked, SIZE_MAX);
+}
+API CUresult cuMemFreeHost(void *p) { return give_back(p, page_locked); }
 API CUresult cuMemGetInfo(size_t *left, size_t *all) {
     CALL_INSIDE();
     const std::lock_guard<std::mutex> mine(turn);
     const char *size = getenv("ON_HOST_MEMORY"); /* in MB */
-    const size_t here = size ? (size_t)strtoull(size, NULL, 10) << 20 : most;
-    *all = here;
-    *left = held < here ? here - held : 0;
-    return CUDA_SUCCESS;
-}
-API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned) {
-    CALL_INSIDE();
-    void *p = bytes ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : NULL;
-    if (!p) return bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
-    memset(p, 0xFB, bytes);
-    const std::lock_guard<std::mutex> mine(turn);
-    page_locked[(CUdeviceptr)p] = bytes;
-    locked += bytes;
-    *out = p;
-    return CUDA_SUCCESS;
-}
-API CUresult cuMemFreeHost(void *p) {
-    const std::lock_guard<std::mutex> mine(turn);
-    const auto found = page_locked.find((CUdeviceptr)p);
-    if (found == page_locked.end()) return CUDA_ERROR_INVALID_VALUE;
-    locked -= found->second;
-    page_locked.erase(found);
-    free(p);
+    *all = size ? (size_t)strtoull(size, NULL, 10) << 20 : most;
+    *left = memory.held < *all ? *all - memory.held : 0;
     return CUDA_SUCCESS;
 }
 /* Work is done when it has been submitted, and so is what events wait for. */
@@ -379,32 +343,20 @@ API CUresult cuEventDestroy(CUevent) {
     events--;
     return CUDA_SUCCESS;
 }
-API CUresult cuEventRecord(CUevent, CUstream) {
+API CUresult cuEventRecord(CUevent, CUstream) { return call_inside(); }
+API CUresult cuEventQuery(CUevent) { return call_inside(); }
+API CUresult cuEventSynchronize(CUevent) { return call_inside(); }
+static CUresult copy(void *to, const void *from, size_t n) {
     CALL_INSIDE();
-    return CUDA_SUCCESS;
-}
-API CUresult cuEventQuery(CUevent) {
-    CALL_INSIDE();
-    return CUDA_SUCCESS;
-}
-API CUresult cuEventSynchronize(CUevent) {
-    CALL_INSIDE();
+    memmove(to, from, n);
     return CUDA_SUCCESS;
 }
 API CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream) {
-    CALL_INSIDE();
-    memcpy((void *)to, from, n);
-    return CUDA_SUCCESS;
+    return copy((void *)to, from, n);
 }
-API CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream) {
-    CALL_INSIDE();
-    memcpy(to, (const void *)from, n);
-    return CUDA_SUCCESS;
-}
+API CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream) { return copy(to, (void *)from, n); }
 API CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
-    CALL_INSIDE();
-    memmove((void *)to, (const void *)from, n);
-    return CUDA_SUCCESS;
+    return copy((void *)to, (void *)from, n);
 }
 API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t n, CUstream) {
     CALL_INSIDE();

@@ -12,8 +12,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __noinline__
-#define __shared__ static
-#define __restrict__
+#define __shared__   static
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 
@@ -21,7 +20,6 @@ struct on_host_dim {
     unsigned x, y, z;
 };
 extern on_host_dim threadIdx, blockIdx, blockDim, gridDim;
-enum { warpSize = 32 };
 
 /* ---- kernels ---- */
 
@@ -36,6 +34,7 @@ struct on_host_kernel {
 };
 
 #define HT_CUDA_KERNEL(name, type)                                                                                     \
+    static_assert(sizeof(type) <= 4096, "the arguments of a kernel");                                                  \
     static void name##_body(const type &a);                                                                            \
     static void name##_call(const void *arguments) {                                                                   \
         type copy;                                                                                                     \
@@ -44,8 +43,6 @@ struct on_host_kernel {
     }                                                                                                                  \
     static on_host_kernel name##_entry(#name, name##_call, sizeof(type));                                              \
     static void name##_body(const type &a)
-
-#define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL(name, type)
 
 extern unsigned char on_host_shared[];
 #define HT_CUDA_SHARED(type, name) type *name = (type *)on_host_shared
@@ -76,24 +73,9 @@ template <typename T> static inline T __shfl_sync(unsigned, T mine, int from, in
 template <typename T> static inline T __shfl_xor_sync(unsigned, T mine, int mask, int = 32) {
     return on_host_shuffle(mine, (int)on_host_lane() ^ mask);
 }
-template <typename T> static inline T __shfl_down_sync(unsigned, T mine, unsigned by, int width = 32) {
-    const int lane = (int)on_host_lane(), to = lane + (int)by;
-    return on_host_shuffle(mine, (to & ~(width - 1)) == (lane & ~(width - 1)) ? to : lane);
-}
 template <typename T> static inline T __shfl_up_sync(unsigned, T mine, unsigned by, int width = 32) {
     const int lane = (int)on_host_lane(), to = lane - (int)by;
     return on_host_shuffle(mine, to >= (lane & ~(width - 1)) ? to : lane);
-}
-static inline unsigned __ballot_sync(unsigned, bool mine) {
-    unsigned out = 0;
-    for (int lane = 0; lane < 32; lane++) out |= on_host_shuffle((unsigned)mine, lane) << lane;
-    return out;
-}
-/* The lanes that have this lane's value. */
-template <typename T> static inline unsigned __match_any_sync(unsigned, T mine) {
-    unsigned out = 0;
-    for (int lane = 0; lane < 32; lane++) out |= (unsigned)(on_host_shuffle(mine, lane) == mine) << lane;
-    return out;
 }
 static inline unsigned __reduce_add_sync(unsigned, unsigned mine) {
     unsigned all[32], out = 0;
@@ -101,8 +83,7 @@ static inline unsigned __reduce_add_sync(unsigned, unsigned mine) {
     for (int lane = 0; lane < 32; lane++) out += all[lane];
     return out;
 }
-static inline bool __any_sync(unsigned mask, bool mine) { return __ballot_sync(mask, mine) != 0; }
-static inline bool __all_sync(unsigned mask, bool mine) { return __ballot_sync(mask, !mine) == 0; }
+static inline bool __any_sync(unsigned mask, bool mine) { return __reduce_add_sync(mask, mine) != 0; }
 static inline int __syncthreads_or(int mine) {
     static int found;
     __syncthreads();
@@ -147,11 +128,6 @@ template <typename T> static inline T atomicMin(T *p, T x) {
     if (x < old) *p = x;
     return old;
 }
-template <typename T> static inline T atomicMax(T *p, T x) {
-    const T old = *p;
-    if (x > old) *p = x;
-    return old;
-}
 
 /* ---- arithmetic ---- */
 
@@ -172,7 +148,5 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     return out;
 }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 #endif

@@ -1,4 +1,4 @@
-/* Rounding of weights to blocks (device/round_weights.h) and their packing (formats/block_pack.h): every type that can be packed,
+/* Rounding of weights to blocks (device/device.h) and their packing (formats/block_pack.h): every type that can be packed,
  * read back by ht_dequantize; the same bytes of every instruction set, however many rows go together; errors below those of
  * plain rounding; what is on a type's grid already, extremes, and importance weights. */
 #include "base/half.h"

@@ -2,6 +2,8 @@
 #ifndef TESTS_SUPPORT_CUDA_DRIVER_H
 #define TESTS_SUPPORT_CUDA_DRIVER_H
 
+#include <hearth/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -18,5 +20,10 @@ typedef struct cuda_driver { /* NULL: another driver, or none */
 /* Found when first asked for. */
 const cuda_driver *cuda_driver_on_host(void);
 bool cuda_driver_exists(void); /* any */
+
+/* Every call of the driver that an attempt makes is made to fail, once or with `stays` for good, if `takes` says so: then it succeeds
+ * all the same, or there is an error; nothing is left behind, and another attempt succeeds. Skips the test with another driver. */
+typedef ht_status cuda_attempt_fn(const void *how, ht_error *err);
+void cuda_driver_fail_each_call(cuda_attempt_fn *attempt, const void *how, bool stays, bool (*takes)(long k));
 
 #endif

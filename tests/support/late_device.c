@@ -113,6 +113,19 @@ static void run_queue(late_device *d) {
     open_memory(d, false);
 }
 
+/* For who reads the memory at once: the queue has run, and the lock is held meanwhile. */
+static late_device *open_now(late_device *d) {
+    pthread_mutex_lock(&d->lock);
+    run_queue(d);
+    open_memory(d, true);
+    return d;
+}
+
+static void close_now(late_device *d) {
+    open_memory(d, false);
+    pthread_mutex_unlock(&d->lock);
+}
+
 static task *new_task(size_t bytes) {
     task *t = aligned_alloc(64, (sizeof(task) + bytes + 63) / 64 * 64);
     if (!t) return NULL;
@@ -175,58 +188,47 @@ static void end(ht_device *d, unsigned state) {
 
 /* ---- memory ---- */
 
-static ht_status do_fill(late_device *d, const task *t, ht_error *err) {
-    (void)d, (void)err;
-    memset(t->to, t->byte, t->n ? (size_t)t->n : 0);
-    return HT_OK;
-}
-
 static ht_status do_copy(late_device *d, const task *t, ht_error *err) {
     (void)d, (void)err;
-    memcpy(t->to, t->from, (size_t)t->n);
+    if (t->from)
+        memcpy(t->to, t->from, (size_t)t->n);
+    else
+        memset(t->to, t->byte, (size_t)t->n);
     return HT_OK;
 }
 
-static ht_status fill(void *user, void *to, int byte, size_t bytes, ht_error *err) {
-    task *t = new_task(0);
-    if (!t) return ht_fail_memory(err, sizeof *t, "a task");
-    t->run = do_fill;
-    t->to = to;
-    t->byte = byte;
-    t->n = (int64_t)bytes;
-    return submit(user, t);
-}
-
-/* From the device, or with `kept` from what the host has now. */
-static ht_status queue_copy(late_device *d, void *to, const void *from, size_t bytes, bool kept, ht_error *err) {
-    task *t = new_task(kept ? bytes : 0);
+/* From the device, or of what the host has now; without either, of bytes that are all the same. */
+static ht_status queue_copy(late_device *d, void *to, const void *from, const void *here, int byte, size_t bytes,
+                            ht_error *err) {
+    task *t = new_task(here ? bytes : 0);
     if (!t) return ht_fail_memory(err, bytes, "a task");
-    if (kept) memcpy(t->data, from, bytes);
+    if (here) memcpy(t->data, here, bytes);
     t->run = do_copy;
     t->to = to;
-    t->from = kept ? t->data : from;
+    t->from = here ? t->data : from;
+    t->byte = byte;
     t->n = (int64_t)bytes;
     return submit(d, t);
 }
 
+static ht_status fill(void *user, void *to, int byte, size_t bytes, ht_error *err) {
+    return queue_copy(user, to, NULL, NULL, byte, bytes, err);
+}
+
 static ht_status write_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
-    return queue_copy(user, to, from, bytes, true, err);
+    return queue_copy(user, to, NULL, from, 0, bytes, err);
 }
 
 static ht_status copy_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
-    return queue_copy(user, to, from, bytes, false, err);
+    return queue_copy(user, to, from, NULL, 0, bytes, err);
 }
 
 static ht_status read_bytes(void *user, void *to, const void *from, size_t bytes, ht_error *err) {
-    late_device *d = user;
-    pthread_mutex_lock(&d->lock);
-    run_queue(d);
-    open_memory(d, true);
+    late_device *d = open_now(user);
     memcpy(to, from, bytes);
-    open_memory(d, false);
     const ht_status status = d->lost.status;
     if (status && err) *err = d->lost;
-    pthread_mutex_unlock(&d->lock);
+    close_now(d);
     return status;
 }
 
@@ -467,13 +469,9 @@ static ht_status pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, 
 
 static ht_status row_of(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
     if (inside) return plain_of(m)->row(m, row, out, err);
-    late_device *d = late(m->device);
-    pthread_mutex_lock(&d->lock);
-    run_queue(d);
-    open_memory(d, true);
-    ht_status status = plain_of(m)->row(m, row, out, err);
-    open_memory(d, false);
-    pthread_mutex_unlock(&d->lock);
+    late_device *d = open_now(late(m->device));
+    const ht_status status = plain_of(m)->row(m, row, out, err);
+    close_now(d);
     return status;
 }
 
@@ -575,17 +573,14 @@ static ht_status open_late(const ht_device_options *options, int index, ht_devic
 
 int64_t late_device_waiting(ht_device *d) { return late(d)->waiting; }
 
-void late_device_fail(ht_device *d, int64_t k) {
-    pthread_mutex_lock(&late(d)->lock);
-    late(d)->fail_after = k;
-    pthread_mutex_unlock(&late(d)->lock);
+static void set(late_device *d, int64_t *to, int64_t k) {
+    pthread_mutex_lock(&d->lock);
+    *to = k;
+    pthread_mutex_unlock(&d->lock);
 }
 
-void late_device_lose(ht_device *d, int64_t k) {
-    pthread_mutex_lock(&late(d)->lock);
-    late(d)->lose_after = k;
-    pthread_mutex_unlock(&late(d)->lock);
-}
+void late_device_fail(ht_device *d, int64_t k) { set(late(d), &late(d)->fail_after, k); }
+void late_device_lose(ht_device *d, int64_t k) { set(late(d), &late(d)->lose_after, k); }
 
 /* As there is one graphics card however often it is opened. */
 static ht_status open_the_one(const ht_device_options *options, int index, ht_device **out, ht_error *err) {

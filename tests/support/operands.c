@@ -28,16 +28,17 @@ operand test_operand(ht_dtype dtype, int n_dims, const int64_t *dim, layout how,
         o.view.stride[axis] = size * step;
         size *= dim[axis] > 0 ? dim[axis] : 1;
     }
-    int64_t room = size * step + 1, first = how == SHIFTED ? 1 : 0;
+    int64_t first = how == SHIFTED ? 1 : 0;
+    o.room = size * step + 1;
     if (how == BACKWARDS && n_dims > 0) {
         first = (dim[n_dims - 1] > 0 ? dim[n_dims - 1] : 1) - 1;
         o.view.stride[n_dims - 1] = -1;
     }
     if (how == REPEATED && n_dims > 0) o.view.stride[state[0] % (uint64_t)n_dims] = 0;
     size_t bytes = ht_dtype_bytes(dtype);
-    o.memory = malloc((size_t)room * bytes);
+    o.memory = malloc((size_t)o.room * bytes);
     assert_non_null(o.memory);
-    for (int64_t i = 0; i < room; i++) {
+    for (int64_t i = 0; i < o.room; i++) {
         if (ht_dtype_is_float(dtype))
             ht_set_f32(dtype, o.memory, i, test_value(kind, state));
         else

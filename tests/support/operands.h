@@ -10,6 +10,7 @@ typedef enum layout { CONTIGUOUS, SHIFTED, REVERSED_AXES, EVERY_SECOND, BACKWARD
 typedef struct operand {
     ht_view view;
     void *memory;
+    int64_t room; /* elements of it */
 } operand;
 
 typedef enum values { ORDINARY, EXTREME, VALUES_COUNT } values;

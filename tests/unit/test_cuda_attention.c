@@ -6,8 +6,9 @@
 #include "cpu/cpu.h"
 #include "cpu/element.h"
 #include "device/device.h"
+#include "support/attend_texts.h"
 #include "support/gpu.h"
-#include "support/kernels.h"
+#include "support/lora_steps.h"
 #include "support/operands.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -18,107 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_OPERANDS = 8, MOST_SEQUENCES = 8, MOST_PAGES = 12 };
-
-/* ---- devices ---- */
-
-static void must(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
-
-static void *alloc_on(ht_device *d, size_t bytes) {
-    void *p;
-    ht_error err = {0};
-    must(ht_memory_alloc(d->memory, bytes, "a test", &p, &err), &err);
-    return p;
-}
-
-/* Elements between the lowest and the highest of a view; *below: how many of them are below `data`. */
-static int64_t extent(const ht_view *v, int64_t *below) {
-    int64_t low = 0, high = 0;
-    *below = 0;
-    if (ht_view_size(v) == 0) return 0;
-    for (int i = 0; i < v->n_dims; i++) {
-        const int64_t last = (v->shape[i] - 1) * v->stride[i];
-        if (last < 0) low += last;
-        if (last > 0) high += last;
-    }
-    *below = -low;
-    return high - low + 1;
-}
-
-typedef struct copied {
-    ht_view view;
-    void *memory;
-    size_t bytes;
-} copied;
-
-/* A view of the device's memory with the contents of one of the host's. */
-static copied copy_to(ht_device *d, const ht_view *v) {
-    if (ht_view_absent(v)) return (copied){.view = *v};
-    int64_t below;
-    ht_error err = {0};
-    const size_t size = ht_dtype_bytes(v->dtype), n = (size_t)extent(v, &below);
-    copied c = {.view = *v, .bytes = n * size + 1};
-    c.memory = alloc_on(d, c.bytes);
-    if (n) must(ht_memory_write(d->memory, c.memory, (char *)v->data - (size_t)below * size, n * size, &err), &err);
-    c.view.data = (char *)c.memory + (size_t)below * size;
-    return c;
-}
-
-/* Runs a kernel on copies of the inputs, and copies the result back to `out`; `in_place`: which begins as the first input. */
-static ht_status run_on(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
-                        const ht_step *step, bool in_place, ht_error *err) {
-    copied inputs[MOST_OPERANDS];
-    ht_view views[MOST_OPERANDS];
-    for (int i = 0; i < n_in; i++) {
-        inputs[i] = copy_to(d, &in[i]);
-        views[i] = inputs[i].view;
-    }
-    copied result = copy_to(d, out);
-    if (in_place) result.view.data = views[0].data;
-    ht_call call = {.params = params, .n_in = n_in, .in = views, .out = result.view, .step = step, .device = d};
-    const size_t bytes = d->kernels[op].scratch ? d->kernels[op].scratch(&call) : 0;
-    call.scratch = alloc_on(d, bytes);
-    const unsigned state = d->begin(d);
-    ht_status status = d->kernels[op].run(&call, err);
-    ht_mark failed;
-    if (d->queue) {
-        const ht_status later = d->queue->wait(d, d->queue->mark(d), &failed, err);
-        status = status ? status : later;
-    }
-    d->end(d, state);
-    const size_t n = (size_t)ht_view_size(out) * ht_dtype_bytes(out->dtype);
-    if (!status && n) status = ht_memory_read(d->memory, out->data, result.view.data, n, err);
-    ht_memory_free(d->memory, call.scratch, bytes);
-    ht_memory_free(d->memory, result.memory, result.bytes);
-    for (int i = 0; i < n_in; i++) ht_memory_free(d->memory, inputs[i].memory, inputs[i].bytes);
-    return status;
-}
-
-static void run_ok(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
-                   const ht_step *step) {
-    ht_error err = {0};
-    must(run_on(d, op, params, n_in, in, out, step, false, &err), &err);
-}
-
-static float *random_floats(int64_t n, float size, uint64_t *seed) {
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
-    assert_non_null(x);
-    for (int64_t i = 0; i < n; i++) x[i] = size * test_random_float(seed);
-    return x;
-}
-
 /* ---- attention over pages ---- */
-
-typedef struct attend_case {
-    const char *name;
-    int n_heads, n_kv_heads, head_dim;
-    ht_dtype dtype;
-    int64_t window, ring_pages; /* 0: all keys; growing */
-    float softcap;
-    int n_seq, length[3];
-} attend_case;
 
 static const attend_case attend_cases[] = {
     {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0, 2, {300, 259}},
@@ -148,156 +49,6 @@ static const attend_case attend_cases[] = {
     {"heads of 192, 8 bits", 2, 1, 192, HT_I8, 0, 0, 0, 1, {258}},
     {"window of a few keys, f16", 8, 1, 64, HT_F16, 7, 0, 0, 1, {530}},
 };
-
-/* What a case computes from, and the caches of one device. */
-typedef struct texts {
-    const attend_case *c;
-    float *q[3], *k[3], *v[3];
-} texts;
-
-typedef struct caches {
-    ht_device *d;
-    ht_kv_layer layer[3];
-    ht_cache cache[3];
-    ht_kv_page *page[3][MOST_PAGES];
-} caches;
-
-static texts texts_make(const attend_case *c) {
-    texts t = {.c = c};
-    uint64_t seed = 7;
-    for (int s = 0; s < c->n_seq; s++) {
-        const int64_t kv = (int64_t)c->length[s] * c->n_kv_heads * c->head_dim;
-        t.q[s] = random_floats((int64_t)c->length[s] * c->n_heads * c->head_dim, 4, &seed);
-        t.k[s] = random_floats(kv, 2, &seed);
-        t.v[s] = random_floats(kv, 1, &seed);
-    }
-    return t;
-}
-
-static void texts_free(texts *t) {
-    for (int s = 0; s < 3; s++) free(t->q[s]), free(t->k[s]), free(t->v[s]);
-}
-
-static void caches_make(ht_device *d, const attend_case *c, caches *out) {
-    memset(out, 0, sizeof *out);
-    out->d = d;
-    for (int s = 0; s < c->n_seq; s++) {
-        ht_kv_layer *l = &out->layer[s];
-        *l = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype},
-                           .window = c->window,
-                           .ring_pages = c->ring_pages,
-                           .n_pages = c->ring_pages ? c->ring_pages : (c->length[s] + HT_KV_PAGE - 1) / HT_KV_PAGE,
-                           .pages = out->page[s]};
-        assert_true(l->n_pages <= MOST_PAGES);
-        out->cache[s] = (ht_cache){.n_layers = 1, .layer = l};
-        for (int64_t p = 0; p < l->n_pages; p++) {
-            ht_error err = {0};
-            must(ht_kv_page_new(d, &l->shape, NULL, &l->pages[p], &err), &err);
-            /* NaN: what is not visible must not matter */
-            must(ht_memory_fill(d->memory, l->pages[p]->data, 0xff, d->kv->page_bytes(&l->shape), &err), &err);
-        }
-    }
-}
-
-static void caches_free(caches *c) {
-    for (int s = 0; s < 3; s++)
-        for (int64_t p = 0; p < c->layer[s].n_pages; p++) ht_kv_page_release(c->d, &c->layer[s].shape, c->page[s][p]);
-}
-
-/* The output rows of a step alone: the same bits as in the whole step. */
-static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params *params, const ht_view *q,
-                        const float *whole) {
-    const int64_t per_q = q->shape[1] * q->shape[2];
-    ht_batch batch = *of->batch;
-    int32_t *row = malloc((size_t)batch.n_tok * sizeof *row);
-    float *asked = malloc((size_t)(batch.n_tok * per_q) * sizeof *asked),
-          *y = malloc((size_t)(batch.n_tok * per_q) * sizeof *y);
-    batch.n_out = 0;
-    for (int32_t i = batch.n_tok > 4 ? 4 : 0; i < batch.n_tok; i += 5) {
-        memcpy(asked + batch.n_out * per_q, (const float *)q->data + i * per_q, (size_t)per_q * sizeof *asked);
-        row[batch.n_out++] = i;
-    }
-    batch.out_row = row;
-    const int64_t dims[3] = {batch.n_out, q->shape[1], q->shape[2]};
-    const ht_view in[3] = {test_view(asked, HT_F32, 3, dims), test_absent(), test_absent()};
-    const ht_view to = test_view(y, HT_F32, 3, dims);
-    ht_attend_params narrowed = *params;
-    narrowed.asked = true;
-    run_ok(d, HT_OP_ATTEND, &narrowed, 3, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
-    for (int32_t i = 0; i < batch.n_out; i++)
-        assert_memory_equal(y + i * per_q, whole + row[i] * per_q, (size_t)per_q * sizeof *y);
-    free(row), free(asked), free(y);
-}
-
-/* One step: rows begin[s] .. end[s] - 1 of every sequence s. */
-static void attend_step(caches *kv, const texts *t, const int *begin, const int *end, bool asked, float *const out[]) {
-    const attend_case *c = t->c;
-    const int64_t per_q = (int64_t)c->n_heads * c->head_dim, per_kv = (int64_t)c->n_kv_heads * c->head_dim;
-    int32_t start[4] = {0}, kv_len[3], n_seq = 0;
-    ht_cache *pointer[3];
-    int which[3];
-    for (int s = 0; s < c->n_seq; s++) {
-        if (begin[s] == end[s]) continue;
-        start[n_seq + 1] = start[n_seq] + end[s] - begin[s];
-        kv_len[n_seq] = end[s];
-        pointer[n_seq] = &kv->cache[s];
-        which[n_seq++] = s;
-    }
-    const int64_t rows = start[n_seq];
-    if (rows == 0) return;
-    float *q = malloc((size_t)(rows * per_q) * sizeof *q), *y = malloc((size_t)(rows * per_q) * sizeof *y);
-    float *k = malloc((size_t)(rows * per_kv) * sizeof *k), *v = malloc((size_t)(rows * per_kv) * sizeof *v);
-    int32_t *pos = malloc((size_t)rows * sizeof *pos);
-    for (int i = 0; i < n_seq; i++) {
-        const int s = which[i], n = end[s] - begin[s];
-        memcpy(q + start[i] * per_q, t->q[s] + begin[s] * per_q, (size_t)(n * per_q) * sizeof *q);
-        memcpy(k + start[i] * per_kv, t->k[s] + begin[s] * per_kv, (size_t)(n * per_kv) * sizeof *k);
-        memcpy(v + start[i] * per_kv, t->v[s] + begin[s] * per_kv, (size_t)(n * per_kv) * sizeof *v);
-        for (int r = 0; r < n; r++) pos[start[i] + r] = begin[s] + r;
-    }
-    const ht_batch batch = {.n_tok = (int32_t)rows, .n_seq = n_seq, .pos = pos, .seq_start = start, .kv_len = kv_len};
-    const ht_step step = {.batch = &batch, .kv = pointer};
-    const ht_attend_params params = {.scale = 1 / sqrtf((float)c->head_dim), .softcap = c->softcap};
-    const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim}),
-                           test_view(k, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
-                           test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim})};
-    const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim});
-    run_ok(kv->d, HT_OP_ATTEND, &params, 3, in, &to, &step);
-    if (asked) check_asked(kv->d, &step, &params, &in[0], y);
-    for (int i = 0; i < n_seq; i++)
-        memcpy(out[which[i]] + begin[which[i]] * per_q, y + start[i] * per_q,
-               (size_t)((end[which[i]] - begin[which[i]]) * per_q) * sizeof *y);
-    free(q), free(y), free(k), free(v), free(pos);
-}
-
-/* All texts from empty caches: `chunk` rows of a sequence at a time, the last `single` one by one; in one step, or one sequence
- * after another. */
-static void attend_texts(caches *kv, const texts *t, int chunk, int single, bool together, float *const out[]) {
-    const attend_case *c = t->c;
-    for (int turn = 0; turn < (together ? 1 : c->n_seq); turn++) {
-        int begin[3] = {0}, end[3] = {0};
-        for (bool more = true; more;) {
-            more = false;
-            for (int s = 0; s < c->n_seq; s++) {
-                if (!together && s != turn) continue;
-                const int many = c->length[s] - single, next = end[s] < many ? end[s] + chunk : end[s] + 1;
-                begin[s] = end[s];
-                end[s] = end[s] < many && next > many ? many : next;
-                if (end[s] > c->length[s]) end[s] = c->length[s];
-                more |= end[s] < c->length[s];
-            }
-            attend_step(kv, t, begin, end, single > 0, out);
-        }
-    }
-}
-
-static void results_make(const attend_case *c, float *out[]) {
-    for (int s = 0; s < c->n_seq; s++) {
-        const size_t bytes = (size_t)c->length[s] * (size_t)c->n_heads * (size_t)c->head_dim * sizeof(float);
-        out[s] = malloc(bytes);
-        memset(out[s], 0xff, bytes);
-    }
-}
 
 /* What the pages hold in their saved form, and that they take it back. */
 static void check_pages(const caches *a, const caches *b, const attend_case *c) {
@@ -341,24 +92,24 @@ static void compare_texts(const attend_case *c, float *const got[], float *const
 /* The other cuts have to give the values of the first one: both in a soak, else one of them for every fourth `number`. */
 static void attend_case_on(const attend_case *c, int number) {
     static const struct {
-        int chunk, single;
-        bool together;
+        attend_cut cut;
         const char *how;
-    } cuts[] = {{512, 0, true, "512 at a time"},
-                {512, 3, false, "the last ones alone, one sequence after another"},
-                {37, 2, true, "37 at a time, together"}};
+    } cuts[] = {{{512, 0, true, 0}, "512 at a time"},
+                {{512, 3, false, 1}, "the last ones alone, one sequence after another"},
+                {{37, 2, true, 1}, "37 at a time, together"}};
     texts t = texts_make(c);
     float *expected[3] = {0}, *first[3] = {0}, *again[3] = {0};
     caches ours, theirs;
     caches_make(beside_device[CPU], c, &theirs);
     results_make(c, expected);
-    attend_texts(&theirs, &t, c->ring_pages ? 64 : 512, 0, true, expected);
+    attend_texts(&theirs, &t, (attend_cut){c->ring_pages ? 64 : 512, 0, true, 0}, expected);
     for (int i = 0; i < (int)(sizeof cuts / sizeof *cuts); i++) {
         if (i > 0 && !test_takes(i + number, 8)) continue;
         caches_make(beside_device[GPU], c, &ours);
         results_make(c, again);
-        attend_texts(&ours, &t, c->ring_pages && cuts[i].chunk > 64 ? 64 : cuts[i].chunk, cuts[i].single,
-                     cuts[i].together, again);
+        attend_cut cut = cuts[i].cut;
+        if (c->ring_pages && cut.chunk > 64) cut.chunk = 64;
+        attend_texts(&ours, &t, cut, again);
         if (i == 0) check_pages(&ours, &theirs, c);
         caches_free(&ours);
         if (i == 0) {
@@ -367,15 +118,14 @@ static void attend_case_on(const attend_case *c, int number) {
             continue;
         }
         compare_texts(c, again, first, true, cuts[i].how);
-        for (int s = 0; s < c->n_seq; s++) free(again[s]);
+        results_free(c, again);
     }
-    for (int s = 0; s < c->n_seq; s++) free(first[s]), free(expected[s]);
+    results_free(c, first), results_free(c, expected);
     caches_free(&theirs);
     texts_free(&t);
 }
 
-static void attention_over_pages(void **state) {
-    (void)state;
+UNIT_TEST(attention_over_pages) {
     if (!beside_device[GPU]) skip();
     for (int i = 0; i < (int)(sizeof attend_cases / sizeof *attend_cases); i++) {
         attend_case c = attend_cases[i];
@@ -389,8 +139,7 @@ static void attention_over_pages(void **state) {
 }
 
 /* A NaN and an infinity in one position reach the rows behind it alone, in 8 bits as a block of NaN, and in bf16 as NaN. */
-static void numbers_that_are_none(void **state) {
-    (void)state;
+UNIT_TEST(numbers_that_are_none) {
     if (!beside_device[GPU]) skip();
     static const ht_dtype dtypes[] = {HT_F16, HT_I8, HT_F32, HT_BF16};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -402,8 +151,8 @@ static void numbers_that_are_none(void **state) {
         caches ours, theirs;
         caches_make(beside_device[GPU], &c, &ours), caches_make(beside_device[CPU], &c, &theirs);
         results_make(&c, got), results_make(&c, expected);
-        attend_texts(&ours, &t, 512, 2, true, got);
-        attend_texts(&theirs, &t, 512, 0, true, expected);
+        attend_texts(&ours, &t, (attend_cut){512, 2, true, 1}, got);
+        attend_texts(&theirs, &t, (attend_cut){512, 0, true, 0}, expected);
         check_pages(&ours, &theirs, &c);
         for (int64_t j = 0; j < 20 * 160; j++) {
             const double a = (double)got[0][j], b = (double)expected[0][j];
@@ -414,49 +163,46 @@ static void numbers_that_are_none(void **state) {
         }
         caches_free(&ours), caches_free(&theirs);
         texts_free(&t);
-        free(got[0]), free(expected[0]);
+        results_free(&c, got), results_free(&c, expected);
     }
 }
 
 /* Single rows behind many positions, whose pages are a few again and again. */
-static void long_contexts(void **state) {
-    (void)state;
+UNIT_TEST(long_contexts) {
     if (!beside_device[GPU]) skip();
-    enum { HEADS = 2, DIM = 8, PAGES = 3, N = 2 };
+    enum { HEADS = 2, DIM = 8, PAGES = 4, N = 2 };
     static const int32_t pos[N] = {70000, 66001}, start[N + 1] = {0, 1, 2}, kv_len[N] = {70001, 66002};
-    const ht_kv_shape form = {1, DIM, HT_F16};
+    const attend_case c = {"", HEADS, 1, DIM, HT_F16, 0, 0, 0, N, {PAGES * HT_KV_PAGE, PAGES * HT_KV_PAGE}};
+    const ht_batch batch = {.n_tok = N, .n_seq = N, .pos = pos, .seq_start = start, .kv_len = kv_len};
     uint64_t seed = 13;
     uint16_t saved[HT_KV_PAGE * 2 * DIM];
-    float *q = random_floats(N * HEADS * DIM, 4, &seed), *k = random_floats(N * DIM, 1, &seed), y[2][N * HEADS * DIM];
+    float *q = test_random_floats(N * HEADS * DIM, 4, &seed), *k = test_random_floats(N * DIM, 1, &seed),
+          y[2][N * HEADS * DIM];
     const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){N, HEADS, DIM}),
                            test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}),
                            test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM})};
-    ht_device *const devices[2] = {beside_device[CPU], beside_device[GPU]};
-    for (int of = 0; of < 2; of++) {
-        ht_device *d = devices[of];
-        ht_kv_page *page[N][PAGES + 1], *pages[N][70000 / HT_KV_PAGE + 1];
-        ht_kv_layer layer[N];
-        ht_cache cache[N], *pointer[N];
+    for (int of = 0; of < DEVICES; of++) {
+        caches kv;
+        ht_kv_page *pages[N][70000 / HT_KV_PAGE + 1];
         ht_error err = {0};
+        caches_make(beside_device[of], &c, &kv);
         seed = 17;
         for (int s = 0; s < N; s++) {
-            for (int p = 0; p <= PAGES; p++) {
-                must(ht_kv_page_new(d, &form, NULL, &page[s][p], &err), &err);
+            ht_kv_layer *l = &kv.layer[s];
+            for (int p = 0; p < PAGES; p++) {
                 for (int i = 0; i < HT_KV_PAGE * 2 * DIM; i++) saved[i] = ht_f32_to_f16(test_random_float(&seed));
-                must(d->kv->write(d, &form, page[s][p], 0, HT_KV_PAGE, saved, &err), &err);
+                must(kv.d->kv->write(kv.d, &l->shape, l->pages[p], 0, HT_KV_PAGE, saved, &err), &err);
             }
-            const int64_t n = pos[s] / HT_KV_PAGE + 1;
-            for (int64_t p = 0; p < n; p++) pages[s][p] = page[s][p == n - 1 ? PAGES : p % PAGES];
-            layer[s] = (ht_kv_layer){.shape = form, .n_pages = n, .pages = pages[s]};
-            cache[s] = (ht_cache){.n_layers = 1, .layer = &layer[s]};
-            pointer[s] = &cache[s];
+            l->n_pages = pos[s] / HT_KV_PAGE + 1;
+            l->pages = pages[s];
+            for (int64_t p = 0; p < l->n_pages; p++)
+                pages[s][p] = kv.page[s][p == l->n_pages - 1 ? PAGES - 1 : p % (PAGES - 1)];
         }
-        const ht_batch batch = {.n_tok = N, .n_seq = N, .pos = pos, .seq_start = start, .kv_len = kv_len};
         const ht_view to = test_view(y[of], HT_F32, 3, (int64_t[]){N, HEADS, DIM});
-        run_ok(d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 3, in, &to,
-               &(ht_step){.batch = &batch, .kv = pointer});
-        for (int s = 0; s < N; s++)
-            for (int p = 0; p <= PAGES; p++) ht_kv_page_release(d, &form, page[s][p]);
+        test_run_ok(kv.d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 3, in, &to,
+                    &(ht_step){.batch = &batch, .kv = (ht_cache *[]){&kv.cache[0], &kv.cache[1]}});
+        for (int s = 0; s < N; s++) kv.layer[s].n_pages = PAGES;
+        caches_free(&kv);
     }
     for (int i = 0; i < N * HEADS * DIM; i++)
         if (!(fabs((double)y[0][i] - (double)y[1][i]) < tolerance_of_pages(HT_F16)))
@@ -464,194 +210,34 @@ static void long_contexts(void **state) {
     free(q), free(k);
 }
 
-static void missing_page_is_an_error(void **state) {
-    (void)state;
+UNIT_TEST(missing_page_is_an_error) {
     if (!beside_device[GPU]) skip();
-    const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 0, 1, {256}};
-    caches kv;
-    caches_make(beside_device[GPU], &c, &kv);
-    float q[16] = {0}, k[8] = {0}, y[16];
-    int32_t pos = 256, start[2] = {0, 1}, kv_len = 257;
-    const ht_batch batch = {.n_tok = 1, .n_seq = 1, .pos = &pos, .seq_start = start, .kv_len = &kv_len};
-    ht_cache *cache = &kv.cache[0];
-    const ht_attend_params params = {.scale = 1};
-    const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){1, 2, 8}), test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8}),
-                           test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8})};
-    const ht_view out = test_view(y, HT_F32, 3, (int64_t[]){1, 2, 8});
-    ht_error err = {0};
-    assert_int_equal(run_on(beside_device[GPU], HT_OP_ATTEND, &params, 3, in, &out,
-                            &(ht_step){.batch = &batch, .kv = &cache}, false, &err),
-                     HT_ERR_INTERNAL);
-    assert_non_null(strstr(err.message, "256"));
-    caches_free(&kv);
+    expect_missing_page(beside_device[GPU]);
 }
 
 /* ---- adapters ---- */
 
-enum { N_PAIRS = 3, N_SETS = 4, N_PROJECTIONS = 2, PROJECTION = 1 };
-
-typedef struct lora_shape {
-    int64_t n_in, n_out, rank;
-    int64_t n_experts, per_row; /* 0 and 1: dense */
-    bool x_of_items;            /* of experts: x [T, m, k] */
-    int64_t x_step;             /* stride of x within a row */
-} lora_shape;
-
-/* Sequences of a step, with the set of each; -1: none. `asked`: only every other row is an output row. */
-typedef struct sequences {
-    int n;
-    int32_t rows[MOST_SEQUENCES];
-    int set[MOST_SEQUENCES];
-    bool asked;
-} sequences;
-
-typedef struct adapters {
-    ht_device *d;
-    void *values[N_PAIRS][2];
-    size_t bytes[N_PAIRS][2];
-    ht_lora_pair pair[N_PAIRS];
-    ht_lora_use use[N_SETS][N_PROJECTIONS * 2];
-    ht_lora_set set[N_SETS];
-} adapters;
-
-/* Random values, and NaN where kernels may read but must not use what they read. */
-static void *values_on(ht_device *d, int64_t n, uint64_t *seed, size_t *bytes) {
-    float *x = random_floats(n + HT_LORA_SPARE, 1, seed);
-    ht_error err = {0};
-    *bytes = (size_t)(n + HT_LORA_SPARE) * sizeof *x;
-    for (int64_t i = n; i < n + HT_LORA_SPARE; i++) x[i] = NAN;
-    void *there = alloc_on(d, *bytes);
-    must(ht_memory_write(d->memory, there, x, *bytes, &err), &err);
-    free(x);
-    return there;
-}
-
-/* Pairs of three ranks; sets of one adapter, of two, of one that leaves the projection alone, and the first once more. */
-static void adapters_make(adapters *f, ht_device *d, const lora_shape *s) {
-    uint64_t seed = 3;
-    const int64_t rank[N_PAIRS] = {s->rank, ht_max_i64(1, s->rank / 2), s->rank + 3}, n = ht_max_i64(1, s->n_experts);
-    *f = (adapters){.d = d};
-    for (int i = 0; i < N_PAIRS; i++) {
-        f->values[i][0] = values_on(d, n * rank[i] * s->n_in, &seed, &f->bytes[i][0]);
-        f->values[i][1] = values_on(d, n * rank[i] * s->n_out, &seed, &f->bytes[i][1]);
-        f->pair[i] = (ht_lora_pair){s->n_experts, rank[i], s->n_in, s->n_out, f->values[i][0], f->values[i][1]};
-    }
-    f->use[0][PROJECTION] = f->use[3][PROJECTION] = (ht_lora_use){&f->pair[0], 0.75f};
-    f->use[1][2 * PROJECTION] = (ht_lora_use){&f->pair[1], -1.5f};
-    f->use[1][2 * PROJECTION + 1] = (ht_lora_use){&f->pair[2], 0.3f};
-    f->use[2][0] = (ht_lora_use){&f->pair[2], 1}; /* at the other projection */
-    for (int i = 0; i < N_SETS; i++) f->set[i] = (ht_lora_set){i == 1 ? 2 : 1, f->use[i]};
-}
-
-static void adapters_free(adapters *f) {
-    for (int i = 0; i < N_PAIRS; i++)
-        for (int k = 0; k < 2; k++) ht_memory_free(f->d->memory, f->values[i][k], f->bytes[i][k]);
-}
-
-/* Sequence of row `row` of the kernel. */
-static int sequence_of(const sequences *q, int64_t row) {
-    int s = 0;
-    for (int64_t token = q->asked ? 2 * row + 1 : row; token >= q->rows[s]; s++) token -= q->rows[s];
-    return s;
-}
-
-typedef struct lora_data {
-    int64_t n; /* rows */
-    float *x, *y;
-    int32_t *ids;
-} lora_data;
-
-static ht_status run_lora(const adapters *f, const lora_shape *s, const sequences *q, const lora_data *v, bool in_place,
-                          float *out, ht_error *err) {
-    int32_t start[MOST_SEQUENCES + 1] = {0}, *out_row = malloc((size_t)(v->n + 1) * sizeof *out_row);
-    const ht_lora_set *lora[MOST_SEQUENCES];
-    for (int i = 0; i < q->n; i++) {
-        start[i + 1] = start[i] + q->rows[i];
-        lora[i] = q->set[i] < 0 ? NULL : &f->set[q->set[i]];
-    }
-    for (int32_t i = 0; i < v->n; i++) out_row[i] = q->asked ? 2 * i + 1 : i;
-    const ht_batch batch = {
-        .n_tok = start[q->n], .n_seq = q->n, .n_out = (int32_t)v->n, .seq_start = start, .out_row = out_row};
-    const ht_step step = {.batch = &batch, .lora = lora};
-    const ht_lora_params p = {PROJECTION, s->n_experts};
-    const int64_t x_row = s->n_in * s->x_step + 5, m = s->per_row, n = v->n;
-    ht_view in[3] = {test_view(v->y, HT_F32, 2, (int64_t[]){n, s->n_out}),
-                     {v->x, HT_F32, 2, {n, s->n_in}, {x_row, s->x_step}},
-                     test_absent()};
-    if (s->n_experts) {
-        in[0] = test_view(v->y, HT_F32, 3, (int64_t[]){n, m, s->n_out});
-        if (s->x_of_items) in[1] = (ht_view){v->x, HT_F32, 3, {n, m, s->n_in}, {m * x_row, x_row, s->x_step}};
-        in[2] = test_view(v->ids, HT_I32, 2, (int64_t[]){n, m});
-    }
-    ht_view to = in[0];
-    to.data = out;
-    const ht_status status = run_on(f->d, HT_OP_LORA, &p, 3, in, &to, &step, in_place, err);
-    free(out_row);
-    return status;
-}
-
-/* Each row alone in its step has the bits of all together. */
-static void check_alone(const adapters *f, const lora_shape *s, const sequences *q, const lora_data *v,
-                        const float *together) {
-    const int64_t n = s->per_row * s->n_out, x_row = s->n_in * s->x_step + 5;
-    float *out = malloc((size_t)n * sizeof *out);
-    ht_error err = {0};
-    for (int64_t row = 0; row < v->n; row += 1 + v->n / 8) {
-        const sequences alone = {1, {1}, {q->set[sequence_of(q, row)]}, false};
-        const lora_data own = {1, v->x + row * (s->x_of_items ? s->per_row : 1) * x_row, v->y + row * n,
-                               v->ids + row * s->per_row};
-        must(run_lora(f, s, &alone, &own, false, out, &err), &err);
-        assert_memory_equal(out, together + row * n, (size_t)n * sizeof *out);
-    }
-    free(out);
-}
-
 static void check_lora(const lora_shape *s, const sequences *q) {
     adapters ours, theirs;
-    uint64_t seed = 11;
-    lora_data v = {0};
-    for (int i = 0; i < q->n; i++) v.n += q->rows[i];
-    if (q->asked) v.n /= 2;
-    const int64_t items = v.n * s->per_row, n = items * s->n_out;
-    v.x = random_floats(items * (s->n_in * s->x_step + 5), 1, &seed);
-    v.y = random_floats(n, 1, &seed);
-    v.ids = malloc((size_t)(items + 1) * sizeof *v.ids);
-    for (int64_t i = 0; i < items; i++)
-        v.ids[i] = s->n_experts ? (int32_t)(test_random(&seed) % (uint32_t)s->n_experts) : 0;
+    lora_data v = lora_data_make(s, q);
+    const int64_t n = v.items * s->n_out;
+    float *got = test_room((size_t)n * sizeof *got), *expected = test_room((size_t)n * sizeof *expected);
+    ht_error err = {0};
     adapters_make(&ours, beside_device[GPU], s);
     adapters_make(&theirs, beside_device[CPU], s);
-    float *got = malloc((size_t)n * sizeof *got), *expected = malloc((size_t)n * sizeof *expected),
-          *again = malloc((size_t)n * sizeof *again);
-    ht_error err = {0};
-    must(run_lora(&theirs, s, q, &v, false, expected, &err), &err);
-    must(run_lora(&ours, s, q, &v, false, got, &err), &err);
+    must(lora_run(&theirs, q, &v, expected, &err), &err);
+    lora_run_all(&ours, q, &v, got);
     const double size = 1 + sqrt((double)s->n_in * (double)s->rank) * 3;
     for (int64_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - (double)expected[i]) <= 1e-6 * size))
             fail_msg("[%lld, %lld] rank %lld, %d sequences: %lld is %.9g, expected %.9g", (long long)s->n_out,
                      (long long)s->n_in, (long long)s->rank, q->n, (long long)i, (double)got[i], (double)expected[i]);
-    for (int64_t row = 0; row < v.n; row++) {
-        const int set = q->set[sequence_of(q, row)];
-        const int64_t at = row * s->per_row * s->n_out;
-        if (set < 0 || set == 2) assert_memory_equal(got + at, v.y + at, (size_t)(s->per_row * s->n_out) * sizeof *got);
-    }
-    check_alone(&ours, s, q, &v, got);
-    must(run_lora(&ours, s, q, &v, true, again, &err), &err);
-    assert_memory_equal(again, got, (size_t)n * sizeof *got);
     adapters_free(&ours), adapters_free(&theirs);
-    free(got), free(expected), free(again), free(v.x), free(v.y), free(v.ids);
+    lora_data_free(&v);
+    free(got), free(expected);
 }
 
-static const sequences mixes[] = {
-    {1, {1}, {0}, false},
-    {1, {2}, {1}, true},
-    {7, {1, 1, 1, 1, 1, 1, 1}, {0, 3, -1, 1, 2, -1, 0}, false},
-    {5, {3, 20, 1, 31, 2}, {-1, 0, 1, 3, 2}, false},
-    {4, {9, 2, 31, 1}, {1, -1, 0, 3}, true},
-};
-
-static void adapters_of_a_step(void **state) {
-    (void)state;
+UNIT_TEST(adapters_of_a_step) {
     if (!beside_device[GPU]) skip();
     static const lora_shape lora_shapes[] = {
         {1, 1, 1, 0, 1, false, 1},      {7, 33, 2, 0, 1, false, 1},    {256, 16, 8, 0, 1, false, 1},
@@ -659,23 +245,13 @@ static void adapters_of_a_step(void **state) {
         {40, 20, 140, 0, 1, false, 1},  {33, 17, 5, 4, 2, false, 1},   {33, 270, 40, 4, 3, true, 2},
     };
     for (size_t i = 0; i < sizeof lora_shapes / sizeof *lora_shapes; i++)
-        for (size_t k = 0; k < sizeof mixes / sizeof *mixes; k++)
-            if (test_takes((int64_t)(i + k), 10)) check_lora(&lora_shapes[i], &mixes[k]);
+        for (size_t k = 0; k < LORA_MIXES; k++)
+            if (test_takes((int64_t)(i + k), 10)) check_lora(&lora_shapes[i], &lora_mixes[k]);
 }
 
-static void an_expert_that_is_none(void **state) {
-    (void)state;
+UNIT_TEST(an_expert_that_is_none) {
     if (!beside_device[GPU]) skip();
-    const lora_shape s = {8, 8, 2, 3, 2, false, 1};
-    adapters f;
-    adapters_make(&f, beside_device[GPU], &s);
-    float x[64] = {0}, y[64] = {0}, out[64];
-    int32_t ids[4] = {0, 2, 1, 3};
-    ht_error err = {0};
-    assert_int_equal(run_lora(&f, &s, &(sequences){1, {2}, {0}, false}, &(lora_data){2, x, y, ids}, false, out, &err),
-                     HT_ERR_ARGUMENT);
-    assert_string_equal(err.message, "lora: expert index 3 is out of range in row 1, expected less than 3");
-    adapters_free(&f);
+    expect_unknown_expert(beside_device[GPU]);
 }
 
 /* ---- attention of arrays ---- */
@@ -687,8 +263,8 @@ static void compare(const char *what, ht_op_id op, const void *params, int n_in,
     ht_view theirs = out;
     out.data = calloc(1, bytes);
     theirs.data = calloc(1, bytes);
-    run_ok(beside_device[GPU], op, params, n_in, in, &out, NULL);
-    run_ok(beside_device[CPU], op, params, n_in, in, &theirs, NULL);
+    test_run_ok(beside_device[GPU], op, params, n_in, in, &out, NULL);
+    test_run_ok(beside_device[CPU], op, params, n_in, in, &theirs, NULL);
     for (int64_t i = 0; i < ht_view_size(&out); i++)
         if (!test_alike(out.dtype, out.data, theirs.data, i, tolerance))
             fail_msg("%s: %s of %s is %g at %lld of %lld, expected %g", what, test_op_name(op),
@@ -757,15 +333,14 @@ static void sdpa_case_of(const sdpa_case *c, ht_dtype dtype) {
     /* The gradient's result is the plain one's. */
     in[5] =
         test_view(calloc(1, (size_t)(c->batch * c->heads * c->n_q * c->dv) * ht_dtype_bytes(dtype) + 1), dtype, 4, out);
-    run_ok(beside_device[CPU], HT_OP_SDPA, &p, 5, in, &in[5], NULL);
+    test_run_ok(beside_device[CPU], HT_OP_SDPA, &p, 5, in, &in[5], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
     compare(what, HT_OP_SDPA_GRAD, &p, 7, in, test_view(NULL, dtype, 1, &all), 4 * tolerance_of(dtype));
     free(in[5].data);
     for (int i = 0; i < 7; i++) free(of[i].memory);
 }
 
-static void attention_of_arrays(void **state) {
-    (void)state;
+UNIT_TEST(attention_of_arrays) {
     if (!beside_device[GPU]) skip();
     for (size_t i = 0; i < sizeof sdpa_cases / sizeof *sdpa_cases; i++)
         for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
@@ -804,7 +379,7 @@ static void rows_case_of(const rows_case *c, int number) {
     compare(what, HT_OP_ATTEND_ROWS, &p, 5, in, test_view(NULL, HT_F32, 3, out), 2e-5);
     in[5] = test_view(calloc((size_t)(n * c->heads * c->dv) + 1, 4), HT_F32, 3, out);
     in[6] = of[3].view;
-    run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
+    test_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
     compare(what, HT_OP_ATTEND_ROWS_GRAD, &p, 7, in, test_view(NULL, HT_F32, 1, &all), 4e-4);
     /* The last sequence alone has the bits of all together. */
@@ -824,14 +399,13 @@ static void rows_case_of(const rows_case *c, int number) {
         first[i] -= (int32_t)none;
     }
     const ht_view to = test_view(alone, HT_F32, 3, (int64_t[]){mine, c->heads, c->dv});
-    run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
+    test_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
     assert_memory_equal(alone, (const float *)in[5].data + skipped * per, (size_t)(mine * per) * sizeof *alone);
     free(alone), free(in[5].data);
     for (int i = 0; i < 4; i++) free(of[i].memory);
 }
 
-static void attention_of_flat_rows(void **state) {
-    (void)state;
+UNIT_TEST(attention_of_flat_rows) {
     if (!beside_device[GPU]) skip();
     static const rows_case rows_cases[] = {
         {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS},
@@ -842,8 +416,7 @@ static void attention_of_flat_rows(void **state) {
     for (size_t i = 0; i < sizeof rows_cases / sizeof *rows_cases; i++) rows_case_of(&rows_cases[i], (int)i);
 }
 
-static void rows_that_go_back(void **state) {
-    (void)state;
+UNIT_TEST(rows_that_go_back) {
     if (!beside_device[GPU]) skip();
     float x[12] = {0}, y[12];
     const int64_t n = 3, dims[3] = {3, 1, 4};
@@ -853,9 +426,9 @@ static void rows_that_go_back(void **state) {
     const ht_view in[5] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n)};
     ht_error ours = {0}, theirs = {0};
     for (int i = 0; i < 3; i++, own[2] = i == 1 ? 3 : 2, first[2] = i == 2 ? -1 : 0) {
-        assert_int_equal(run_on(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &ours),
+        assert_int_equal(test_run(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, &ours),
                          HT_ERR_ARGUMENT);
-        assert_int_equal(run_on(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, false, &theirs),
+        assert_int_equal(test_run(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, &theirs),
                          HT_ERR_ARGUMENT);
         assert_string_equal(ours.message, theirs.message);
     }

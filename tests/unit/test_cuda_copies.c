@@ -2,8 +2,10 @@
  * threads write, and a failing call of the driver loses no memory. */
 #include "device/device.h"
 #include "support/cuda_driver.h"
+#include "support/gpu.h"
 #include "support/options.h"
 #include "support/test.h"
+#include "support/weights.h"
 
 #include <hearth/hearth.h>
 
@@ -19,23 +21,16 @@ static int setup(void **state) {
     return 0;
 }
 
-static void ok(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
-
 static ht_device *open_device(void) {
     ht_error err = {0};
     ht_device *d;
     if (!cuda_driver_exists()) skip();
-    ok(ht_device_open("cuda", OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, &err), &err);
+    must(ht_device_open("cuda", OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, &err), &err);
     return d;
 }
 
 static void fill_randomly(unsigned char *p, size_t n, uint64_t seed) {
-    for (size_t i = 0; i < n; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        p[i] = (unsigned char)(seed >> 56);
-    }
+    for (size_t i = 0; i < n; i++) p[i] = (unsigned char)test_random(&seed);
 }
 
 /* ---- sizes ---- */
@@ -56,15 +51,14 @@ static ht_status write_and_read(ht_device *d, size_t n, const unsigned char *fro
     return status;
 }
 
-static void every_size(void **state) {
-    (void)state;
+UNIT_TEST(every_size) {
     ht_device *d = open_device();
     ht_error err = {0};
     unsigned char *from = malloc(6 * MB), *to = malloc(6 * MB + 1);
     for (int i = 0; i < N_SIZES; i++) {
         fill_randomly(from, sizes[i], (uint64_t)i);
         memset(to, 0x55, sizes[i] + 1);
-        ok(write_and_read(d, sizes[i], from, to, &err), &err);
+        must(write_and_read(d, sizes[i], from, to, &err), &err);
         assert_memory_equal(from, to, sizes[i]);
         assert_int_equal(to[sizes[i]], 0x55);
     }
@@ -74,20 +68,19 @@ static void every_size(void **state) {
 }
 
 /* The ring is gone round several times, and what the host's memory held when a write returned is what arrives. */
-static void many_small_writes(void **state) {
-    (void)state;
+UNIT_TEST(many_small_writes) {
     enum { N = 3000, BYTES = 700 };
     ht_device *d = open_device();
     ht_error err = {0};
     void *there;
     unsigned char from[BYTES], *to = malloc((size_t)N * BYTES);
-    ok(ht_memory_alloc(d->memory, (size_t)N * BYTES, "copies", &there, &err), &err);
+    must(ht_memory_alloc(d->memory, (size_t)N * BYTES, "copies", &there, &err), &err);
     for (int i = 0; i < N; i++) {
         fill_randomly(from, BYTES, (uint64_t)i);
-        ok(ht_memory_write(d->memory, (char *)there + (size_t)i * BYTES, from, BYTES, &err), &err);
+        must(ht_memory_write(d->memory, (char *)there + (size_t)i * BYTES, from, BYTES, &err), &err);
         memset(from, 0, BYTES);
     }
-    ok(ht_memory_read(d->memory, to, there, (size_t)N * BYTES, &err), &err);
+    must(ht_memory_read(d->memory, to, there, (size_t)N * BYTES, &err), &err);
     for (int i = 0; i < N; i++) {
         fill_randomly(from, BYTES, (uint64_t)i);
         assert_memory_equal(to + (size_t)i * BYTES, from, BYTES);
@@ -98,8 +91,7 @@ static void many_small_writes(void **state) {
 }
 
 /* What is fetched is there when the queue has been waited for. */
-static void fetching(void **state) {
-    (void)state;
+UNIT_TEST(fetching) {
     enum { BYTES = 513 << 10 };
     ht_device *d = open_device();
     ht_error err = {0};
@@ -107,15 +99,15 @@ static void fetching(void **state) {
     void *there, *here;
     unsigned char *from = malloc(BYTES);
     fill_randomly(from, BYTES, 7);
-    ok(ht_memory_alloc(d->memory, BYTES, "a row", &there, &err), &err);
-    ok(ht_memory_host_alloc(d->memory, BYTES, "a row", &here, &err), &err);
+    must(ht_memory_alloc(d->memory, BYTES, "a row", &there, &err), &err);
+    must(ht_memory_host_alloc(d->memory, BYTES, "a row", &here, &err), &err);
     for (int i = 0; i < 20; i++) {
         from[i] ^= 0xff;
         memset(here, 0, BYTES);
-        ok(ht_memory_write(d->memory, there, from, BYTES, &err), &err);
+        must(ht_memory_write(d->memory, there, from, BYTES, &err), &err);
         const unsigned turn = d->begin(d);
-        ok(ht_memory_fetch(d->memory, here, there, BYTES, &err), &err);
-        ok(ht_device_wait(d, &failed, &err), &err);
+        must(ht_memory_fetch(d->memory, here, there, BYTES, &err), &err);
+        must(ht_device_wait(d, &failed, &err), &err);
         d->end(d, turn);
         assert_memory_equal(here, from, BYTES);
     }
@@ -148,8 +140,7 @@ static void *write_much(void *arg) {
 }
 
 /* More than there are pieces. */
-static void threads(void **state) {
-    (void)state;
+UNIT_TEST(threads) {
     enum { N = 24 };
     ht_device *d = open_device();
     pthread_t thread[N];
@@ -168,7 +159,8 @@ static void threads(void **state) {
 
 /* ---- failures ---- */
 
-static ht_status open_and_copy(ht_error *err) {
+static ht_status open_and_copy(const void *how, ht_error *err) {
+    (void)how;
     static const size_t some[] = {100, 64 << 10, 64 << 10, 200 << 10, 128 << 10, 5 * MB};
     ht_device *d;
     ht_status status = ht_device_open("cuda", OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, err);
@@ -189,42 +181,27 @@ static ht_status open_and_copy(ht_error *err) {
     return status;
 }
 
-static void every_call_may_fail(void **state) {
-    (void)state;
-    if (!driver->fail_call) skip();
-    ht_error err = {0};
-    ok(open_and_copy(&err), &err);
-    driver->fail_call(0, 0, 0);
-    ok(open_and_copy(&err), &err);
-    const long n = driver->calls();
-    assert_true(n > 50);
-    for (int stays = 0; stays < 2; stays++)
-        for (long k = 1; k <= n; k++) {
-            if (!test_takes(k + stays, 3)) continue;
-            driver->fail_call(k, k % 2 ? CUDA_RESULT : CUDA_OUT_OF_MEMORY, stays);
-            err = (ht_error){0};
-            const ht_status status = open_and_copy(&err);
-            driver->fail_call(0, 0, 0);
-            if (status) assert_true(err.status == status && err.message[0]);
-            if (driver->bytes()) fail_msg("%zu bytes are left behind call %ld", driver->bytes(), k);
-        }
-    ok(open_and_copy(&err), &err);
+static bool every_third(long k) { return test_takes(k, 3); }
+static bool the_next(long k) { return test_takes(k + 1, 3); }
+
+UNIT_TEST(every_call_may_fail) {
+    cuda_driver_fail_each_call(open_and_copy, NULL, false, every_third);
+    cuda_driver_fail_each_call(open_and_copy, NULL, true, the_next);
 }
 
 /* Without page-locked memory, large copies go as they can. */
-static void no_page_locked_memory(void **state) {
-    (void)state;
+UNIT_TEST(no_page_locked_memory) {
     if (!driver->fail_call) skip();
     ht_device *d = open_device();
     ht_error err = {0};
     unsigned char *from = malloc(3 * MB), *to = malloc(3 * MB);
     void *there;
     fill_randomly(from, 3 * MB, 5);
-    ok(ht_memory_alloc(d->memory, 3 * MB, "a copy", &there, &err), &err);
+    must(ht_memory_alloc(d->memory, 3 * MB, "a copy", &there, &err), &err);
     driver->fail_call(1, CUDA_OUT_OF_MEMORY, 0); /* the first piece */
-    ok(ht_memory_write(d->memory, there, from, 3 * MB, &err), &err);
+    must(ht_memory_write(d->memory, there, from, 3 * MB, &err), &err);
     driver->fail_call(1, CUDA_OUT_OF_MEMORY, 0);
-    ok(ht_memory_read(d->memory, to, there, 3 * MB, &err), &err);
+    must(ht_memory_read(d->memory, to, there, 3 * MB, &err), &err);
     driver->fail_call(0, 0, 0);
     assert_memory_equal(from, to, 3 * MB);
     ht_memory_free(d->memory, there, 3 * MB);

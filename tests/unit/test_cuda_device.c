@@ -1,6 +1,7 @@
 /* The CUDA device and what may fail of it, with a driver that runs on the host (tests/cuda/driver.cc): every call of the driver is made
  * to fail, once and for good, and nothing is lost or leaked. Skipped with any other driver. */
 #include "support/cuda_driver.h"
+#include "support/gpu.h"
 #include "support/options.h"
 #include "support/test.h"
 
@@ -23,10 +24,6 @@ static void need_driver(void) {
     if (!driver->fail_call) skip();
 }
 
-static void ok(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
-
 /* Copies, an elementwise program, a value that is read, and what is given back. */
 static ht_status compute(ht_device *d, float out[4], ht_error *err) {
     ht_stream *stream;
@@ -41,53 +38,37 @@ static ht_status compute(ht_device *d, float out[4], ht_error *err) {
     return status;
 }
 
-static ht_status open_and_compute(float out[4], ht_error *err) {
+/* Fails unless the values are those of the first time. */
+static ht_status open_and_compute(const void *how, ht_error *err) {
+    static float expected[4];
+    (void)how;
     ht_device *d;
+    float got[4] = {0};
     ht_status status = ht_device_open("cuda", OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, err);
     if (status) return status;
-    status = compute(d, out, err);
+    status = compute(d, got, err);
+    if (!status && !expected[0]) memcpy(expected, got, sizeof got);
+    if (!status) assert_memory_equal(got, expected, sizeof got);
     ht_device_free(d);
     return status;
 }
 
-static void every_call_may_fail(void **state) {
-    (void)state;
-    need_driver();
-    ht_error err = {0};
-    float expected[4], got[4];
-    ok(open_and_compute(expected, &err), &err);
-    driver->fail_call(0, 0, 0);
-    ok(open_and_compute(got, &err), &err);
-    const long n = driver->calls();
-    assert_true(n > 20);
-    for (int stays = 0; stays < 2; stays++)
-        for (long k = 1; k <= n; k++) {
-            memset(got, 0, sizeof got);
-            driver->fail_call(k, k % 2 ? CUDA_RESULT : CUDA_OUT_OF_MEMORY, stays);
-            err = (ht_error){0};
-            const ht_status status = open_and_compute(got, &err);
-            driver->fail_call(0, 0, 0);
-            if (status)
-                assert_true(err.status == status && err.message[0]);
-            else /* a call that need not succeed */
-                assert_memory_equal(got, expected, sizeof got);
-            if (driver->bytes()) fail_msg("%zu bytes are left behind call %ld", driver->bytes(), k);
-            ok(open_and_compute(got, &err), &err);
-            assert_memory_equal(got, expected, sizeof got);
-        }
+static bool all(long k) { return k > 0; }
+
+UNIT_TEST(every_call_may_fail) {
+    for (int stays = 0; stays < 2; stays++) cuda_driver_fail_each_call(open_and_compute, NULL, stays, all);
 }
 
 /* A kernel that cannot be launched fails its own evaluation; a device whose stream is broken stays so until it is closed. */
-static void one_call_or_all(void **state) {
-    (void)state;
+UNIT_TEST(one_call_or_all) {
     need_driver();
     ht_error err = {0};
     ht_device *d;
     float got[4];
-    ok(ht_device_open("cuda", NULL, &d, &err), &err);
-    ok(compute(d, got, &err), &err);
+    must(ht_device_open("cuda", NULL, &d, &err), &err);
+    must(compute(d, got, &err), &err);
     driver->fail_call(0, 0, 0);
-    ok(compute(d, got, &err), &err);
+    must(compute(d, got, &err), &err);
     const long n = driver->calls();
     int lost = 0;
     for (long k = 1; k <= n && !lost; k++) {
@@ -103,17 +84,14 @@ static void one_call_or_all(void **state) {
     assert_int_equal(driver->bytes(), 0);
 }
 
-static void many_rounds_leave_nothing(void **state) {
-    (void)state;
+UNIT_TEST(many_rounds_leave_nothing) {
     need_driver();
     ht_error err = {0};
-    float got[4];
-    for (int i = 0; i < test_cases(50, MANY); i++) ok(open_and_compute(got, &err), &err);
+    for (int i = 0; i < test_cases(50, MANY); i++) must(open_and_compute(NULL, &err), &err);
     assert_int_equal(driver->bytes(), 0);
 }
 
-static void names(void **state) {
-    (void)state;
+UNIT_TEST(names) {
     ht_error err = {0};
     ht_device *d;
     static const char *const wrong[] = {"cuda:", "cuda:x", "cuda:1x", "cuda:99999999999", "abacus", "abacus:1"};
@@ -124,7 +102,7 @@ static void names(void **state) {
     }
     assert_int_equal(ht_device_open("cpu:1", NULL, &d, &err), HT_ERR_UNSUPPORTED);
     need_driver();
-    ok(ht_device_open("cuda:0", NULL, &d, &err), &err);
+    must(ht_device_open("cuda:0", NULL, &d, &err), &err);
     ht_device_free(d);
     assert_int_equal(ht_device_open("cuda:1", NULL, &d, &err), HT_ERR_UNSUPPORTED);
     if (!strstr(err.message, "there is no GPU 1")) fail_msg("%s", err.message);

@@ -14,10 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-static void ok(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
-
 /* ---- matrices ---- */
 
 typedef struct fixture {
@@ -36,7 +32,7 @@ static void scale_blocks(fixture *f, uint64_t *seed) {
     const int64_t n = across * ((f->m->n_rows + SCALE_ROWS - 1) / SCALE_ROWS);
     float *scales = malloc((size_t)n * sizeof *scales);
     for (int64_t i = 0; i < n; i++) scales[i] = test_random_float(seed);
-    ok(ht_matrix_set_scales(f->m, scales, n, SCALE_ROWS, columns, &err), &err);
+    must(ht_matrix_set_scales(f->m, scales, n, SCALE_ROWS, columns, &err), &err);
     for (int64_t r = 0; r < f->m->n_rows; r++)
         for (int64_t c = 0; c < f->m->k; c++)
             f->dense[r * f->m->k + c] *= scales[r / SCALE_ROWS * across + c / columns];
@@ -52,13 +48,13 @@ static fixture make_for(ht_precision precision, ht_weight_type type, int64_t n_r
     f.dense = malloc((size_t)(n_rows * k) * sizeof *f.dense);
     test_random_weights(type, n_rows, k, &seed, stored);
     ht_dequantize(type, stored, n_rows * k, f.dense);
-    ok(ht_matrix_new(beside_device[GPU], &kind, "weights", &f.m, &err), &err);
+    must(ht_matrix_new(beside_device[GPU], &kind, "weights", &f.m, &err), &err);
     assert_true(f.m->packed_bytes <= bytes * 103 / 100 + 64);
-    ok(ht_memory_alloc(beside_device[GPU]->memory, f.m->packed_bytes, "weights", &f.m->packed, &err), &err);
+    must(ht_memory_alloc(beside_device[GPU]->memory, f.m->packed_bytes, "weights", &f.m->packed, &err), &err);
     if (ht_weight_is_f8(type)) scale_blocks(&f, &seed);
     for (int64_t r = 0; r < n_rows; r += HT_MATRIX_SLAB) {
         const int64_t n = n_rows - r < HT_MATRIX_SLAB ? n_rows - r : HT_MATRIX_SLAB;
-        ok(f.m->ops->pack(f.m, r, n, stored + (size_t)r * row, &err), &err);
+        must(f.m->ops->pack(f.m, r, n, stored + (size_t)r * row, &err), &err);
     }
     free(stored);
     return f;
@@ -85,48 +81,46 @@ static float *random_floats(int64_t n, uint64_t seed) {
 }
 
 static float *read_floats(ht_scope *s, ht_array *a, int64_t n) {
-    ht_error err = {0};
-    float *out = malloc((size_t)n * sizeof *out);
-    if (!a) fail_msg("%s", ht_scope_error(s)->message);
+    float *out = beside_read(s, a);
     assert_int_equal(ht_array_size(a), n);
-    ok(ht_array_read(s, a, out, (size_t)n * sizeof *out, &err), &err);
     return out;
 }
 
-/* A sum of products in f32 is within so many roundings of its terms, and within one of each factor where they are f16. */
-static void expect_sum_to(const fixture *f, const char *what, float got, double sum, double size, double tolerance) {
-    if (!(fabs((double)got - sum) <= tolerance * size + 1e-30))
-        fail_msg("%s %s: %.9g, expected %.9g", name_of(f), what, (double)got, sum);
+/* A sum of products in f64, and of their sizes. */
+typedef struct exact {
+    double sum, size;
+} exact;
+
+/* Of w, every `step`th. */
+static void add_products(exact *e, const float *x, const float *w, int64_t n, int64_t step) {
+    for (int64_t i = 0; i < n; i++) {
+        const double product = (double)x[i] * (double)w[i * step];
+        e->sum += product;
+        e->size += fabs(product);
+    }
 }
 
-static void expect_sum(const fixture *f, const char *what, float got, double sum, double size) {
-    expect_sum_to(f, what, got, sum, size, 2e-6);
+/* A sum of products in f32 is within so many roundings of its terms, and within one of each factor where they are f16. */
+static void expect_sum(const fixture *f, const char *what, float got, exact e, double tolerance) {
+    if (!(fabs((double)got - e.sum) <= tolerance * e.size + 1e-30))
+        fail_msg("%s %s: %.9g, expected %.9g", name_of(f), what, (double)got, e.sum);
 }
 
 /* Row i of y = x W^T. */
 static void expect_row(const fixture *f, const float *x, const float *bias, const float *y) {
     const int64_t k = f->m->k;
     for (int64_t r = 0; r < f->m->n_rows; r++) {
-        double sum = bias ? (double)bias[r] : 0, size = fabs(sum);
-        for (int64_t c = 0; c < k; c++) {
-            const double product = (double)x[c] * (double)f->dense[r * k + c];
-            sum += product;
-            size += fabs(product);
-        }
-        expect_sum_to(f, "linear", y[r], sum, size, f->exact ? 2e-6 : 1e-3);
+        exact e = {bias ? (double)bias[r] : 0, bias ? fabs((double)bias[r]) : 0};
+        add_products(&e, x, f->dense + r * k, k, 1);
+        expect_sum(f, "linear", y[r], e, f->exact ? 2e-6 : 1e-3);
     }
 }
 
 static void expect_gradient(const fixture *f, const float *dy, const float *dx) {
-    const int64_t k = f->m->k;
-    for (int64_t c = 0; c < k; c++) {
-        double sum = 0, size = 0;
-        for (int64_t r = 0; r < f->m->n_rows; r++) {
-            const double product = (double)dy[r] * (double)f->dense[r * k + c];
-            sum += product;
-            size += fabs(product);
-        }
-        expect_sum(f, "linear_back", dx[c], sum, size);
+    for (int64_t c = 0; c < f->m->k; c++) {
+        exact e = {0};
+        add_products(&e, dy, f->dense + c, f->m->n_rows, f->m->k);
+        expect_sum(f, "linear_back", dx[c], e, 2e-6);
     }
 }
 
@@ -137,7 +131,7 @@ static void check_rows(const fixture *f) {
     ht_error err = {0};
     float *row = malloc((size_t)k * sizeof *row);
     for (int64_t r = 0; r < n; r++) {
-        ok(f->m->ops->row(f->m, r, row, &err), &err);
+        must(f->m->ops->row(f->m, r, row, &err), &err);
         if (memcmp(row, f->dense + r * k, (size_t)k * sizeof *row) != 0)
             fail_msg("%s: row %lld of [%lld, %lld] differs", name_of(f), (long long)r, (long long)n, (long long)k);
     }
@@ -201,8 +195,8 @@ static void check_type(ht_precision precision, ht_weight_type type) {
     const int64_t block = ht_weight_type_info_of(type)->block;
     const int64_t lengths[] = {block, block == 1 ? 77 : 3 * block, block == 1 ? 136 : 512 + block,
                                block == 1 ? 1040 : 1024 + 7 * block};
-    const bool exact = precision == HT_PRECISION_REFERENCE; /* its kernels are few */
-    for (size_t i = exact ? 2 : 0; i < sizeof lengths / sizeof *lengths - exact; i++) {
+    const bool reference = precision == HT_PRECISION_REFERENCE; /* its kernels are few */
+    for (size_t i = reference ? 2 : 0; i < sizeof lengths / sizeof *lengths - reference; i++) {
         if (i != 2 && !test_takes((int)i + (int)type, 12)) continue;
         fixture f = make_for(precision, type, i == 3 ? 70 : 1 + 19 * (int64_t)i, lengths[i], 7 + i);
         check_rows(&f);
@@ -212,8 +206,7 @@ static void check_type(ht_precision precision, ht_weight_type type) {
     }
 }
 
-static void rows_and_products_are_those_of_exact_weights(void **state) {
-    (void)state;
+UNIT_TEST(rows_and_products_are_those_of_exact_weights) {
     if (!beside_device[GPU]) skip();
     for (int type = 0; type < HT_W_COUNT; type++) {
         check_type(HT_PRECISION_HIGH, (ht_weight_type)type);
@@ -221,8 +214,7 @@ static void rows_and_products_are_those_of_exact_weights(void **state) {
     }
 }
 
-static void rows_of_x_may_lie_anywhere(void **state) {
-    (void)state;
+UNIT_TEST(rows_of_x_may_lie_anywhere) {
     if (!beside_device[GPU]) skip();
     enum { T = 5, K = 96 };
     fixture f = make(HT_W_Q8_0, 9, K, 3);
@@ -240,8 +232,7 @@ static void rows_of_x_may_lie_anywhere(void **state) {
     discard(&f);
 }
 
-static void long_rows_come_in_pieces(void **state) {
-    (void)state;
+UNIT_TEST(long_rows_come_in_pieces) {
     if (!beside_device[GPU]) skip();
     static const ht_weight_type types[] = {HT_W_F32, HT_W_Q4_0, HT_W_Q6_K, HT_W_Q5_0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -251,8 +242,7 @@ static void long_rows_come_in_pieces(void **state) {
     }
 }
 
-static void an_id_outside_is_an_error(void **state) {
-    (void)state;
+UNIT_TEST(an_id_outside_is_an_error) {
     if (!beside_device[GPU]) skip();
     fixture f = make(HT_W_Q4_0, 9, 64, 3);
     ht_scope *s = ht_scope_new(beside_stream[GPU]);
@@ -317,15 +307,10 @@ static void check_mixture(const mixture *x, int64_t t, bool own_rows) {
     float *dx = read_floats(s, ht_apply(s, HT_OP_LINEAR_GATHER_BACK, &x->p, in, 2), pairs * COLUMNS);
     for (int64_t i = 0; i < pairs; i++)
         for (int64_t c = 0; c < COLUMNS; c++) {
-            double sum = 0, size = 0;
+            exact e = {0};
             for (int set = 0; set < SETS; set++)
-                for (int64_t r = 0; r < ROWS; r++) {
-                    const double product =
-                        (double)dy[(i * SETS + set) * ROWS + r] * (double)x->of[set][ids[i]].dense[r * COLUMNS + c];
-                    sum += product;
-                    size += fabs(product);
-                }
-            expect_sum(&x->of[0][ids[i]], "linear_gather_back", dx[i * COLUMNS + c], sum, size);
+                add_products(&e, dy + (i * SETS + set) * ROWS, x->of[set][ids[i]].dense + c, ROWS, COLUMNS);
+            expect_sum(&x->of[0][ids[i]], "linear_gather_back", dx[i * COLUMNS + c], e, 2e-6);
         }
     free(dx);
     ht_scope_free(s);
@@ -334,8 +319,7 @@ static void check_mixture(const mixture *x, int64_t t, bool own_rows) {
     free(ids);
 }
 
-static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
-    (void)state;
+UNIT_TEST(rows_are_multiplied_by_the_experts_they_choose) {
     if (!beside_device[GPU]) skip();
     mixture x = {0};
     make_mixture(&x);
@@ -359,8 +343,7 @@ static void rows_are_multiplied_by_the_experts_they_choose(void **state) {
 }
 
 /* More than are among a kernel's arguments, of which few have pairs. */
-static void experts_may_be_many(void **state) {
-    (void)state;
+UNIT_TEST(experts_may_be_many) {
     if (!beside_device[GPU]) skip();
     enum { MANY = 1100, N_KINDS = 3, T = 40, EACH = 2 };
     fixture of[N_KINDS];
@@ -396,9 +379,9 @@ static double expected_loss(const fixture *f, const ht_head_loss_params *p, cons
     const int64_t n = f->m->n_rows, k = f->m->k;
     double *y = malloc((size_t)n * sizeof *y), *slope = malloc((size_t)n * sizeof *slope), max = -INFINITY, sum = 0;
     for (int64_t r = 0; r < n; r++) {
-        y[r] = 0;
-        for (int64_t c = 0; c < k; c++) y[r] += (double)x[c] * (double)f->dense[r * k + c];
-        y[r] *= (double)p->scale;
+        exact e = {0};
+        add_products(&e, x, f->dense + r * k, k, 1);
+        y[r] = e.sum * (double)p->scale;
         slope[r] = (double)p->scale;
         if (p->softcap > 0) {
             const double t = tanh(y[r] / (double)p->softcap);
@@ -454,8 +437,7 @@ static void check_loss(const fixture *f, int64_t t, float scale, float softcap) 
     free(gradient);
 }
 
-static void losses_of_a_head_never_see_all_logits(void **state) {
-    (void)state;
+UNIT_TEST(losses_of_a_head_never_see_all_logits) {
     if (!beside_device[GPU]) skip();
     fixture small = make(HT_W_F8_E4M3, 300, 90, 1), large = make(HT_W_Q8_0, 4200, 64, 2);
     check_loss(&small, 40, 0.01f, 0); /* as its weights are large */

@@ -1,27 +1,16 @@
 /* What a GPU says of itself, and what is measured on it. Skipped without a driver; tests/cuda/driver.cc is one that runs on the host. */
+#include "support/cuda_driver.h"
+#include "support/gpu.h"
 #include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/measure.h>
 
-#include <dlfcn.h>
-#include <string.h>
-
-static void (*fail_call)(long k, int result, int stays); /* of the driver that runs on the host */
-
 static ht_device *open_gpu(void) {
     ht_device *d;
     ht_error err = {0};
-    if (ht_device_cuda(0, OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, &err)) fail_msg("%s", err.message);
+    must(ht_device_cuda(0, OPTIONS_AT(ht_device_options, with.n_threads = 1), &d, &err), &err);
     return d;
-}
-
-static int setup(void **state) {
-    (void)state;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    void *found = driver ? dlsym(driver, "on_host_fail") : NULL;
-    memcpy(&fail_call, &found, sizeof found);
-    return 0;
 }
 
 static void need_gpu(void) {
@@ -29,8 +18,7 @@ static void need_gpu(void) {
     if (ht_device_count("cuda", &n, NULL) || n == 0) skip();
 }
 
-static void devices_are_counted(void **state) {
-    (void)state;
+UNIT_TEST(devices_are_counted) {
     int n = -1;
     ht_error err = {0};
     assert_int_equal(ht_device_count("cpu", &n, &err), HT_OK);
@@ -49,8 +37,7 @@ static void devices_are_counted(void **state) {
     assert_int_equal(ht_device_cuda(n, NULL, &d, &err), HT_ERR_UNSUPPORTED);
 }
 
-static void a_gpu_describes_itself(void **state) {
-    (void)state;
+UNIT_TEST(a_gpu_describes_itself) {
     need_gpu();
     ht_gpu gpu;
     ht_device *d = open_gpu(), *cpu;
@@ -66,8 +53,7 @@ static void a_gpu_describes_itself(void **state) {
     ht_device_free(cpu);
 }
 
-static void a_gpu_measures_itself(void **state) {
-    (void)state;
+UNIT_TEST(a_gpu_measures_itself) {
     need_gpu();
     ht_device *d = open_gpu();
     ht_meter *m;
@@ -78,7 +64,7 @@ static void a_gpu_measures_itself(void **state) {
     assert_true(ht_meter_compute(m, HT_ARITHMETIC_F16, 0.002) > 1e6);
     assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT8, 0.002) == 0);
     assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT16, 0.002) == 0);
-    if (!fail_call) { /* a real one: no faster than any that there is, and tensor cores are */
+    if (!cuda_driver_on_host()->fail_call) { /* a real one: no faster than any that there is, and tensor cores are */
         const double f32 = ht_meter_compute(m, HT_ARITHMETIC_F32, 0.05),
                      f16 = ht_meter_compute(m, HT_ARITHMETIC_F16, 0.05);
         if (!(f32 > 1e12 && f16 > 3 * f32 && f16 < 1e16)) fail_msg("f32 %g, f16 %g", f32, f16);
@@ -87,19 +73,18 @@ static void a_gpu_measures_itself(void **state) {
     ht_device_free(d);
 }
 
-static void a_failure_is_no_rate(void **state) {
-    (void)state;
-    need_gpu();
-    if (!fail_call) skip();
+UNIT_TEST(a_failure_is_no_rate) {
+    const cuda_driver *driver = cuda_driver_on_host();
+    if (!driver->fail_call) skip();
     for (long k = 1; k < 6; k++) {
         ht_device *d = open_gpu();
         ht_meter *m;
         ht_error err = {0};
         assert_int_equal(ht_meter_new(d, 1 << 16, &m, &err), HT_OK);
-        fail_call(k, 999, 1);
+        driver->fail_call(k, CUDA_RESULT, 1);
         assert_true(ht_meter_read(m, 0.001) == 0);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_F16, 0.001) == 0);
-        fail_call(0, 0, 0);
+        driver->fail_call(0, 0, 0);
         ht_meter_free(m);
         ht_device_free(d);
     }
@@ -112,5 +97,5 @@ int main(void) {
         cmocka_unit_test(a_gpu_measures_itself),
         cmocka_unit_test(a_failure_is_no_rate),
     };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

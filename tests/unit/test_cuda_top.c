@@ -4,6 +4,7 @@
 #include "generate/logits_row.h"
 #include "generate/sampler.h"
 #include "support/gpu.h"
+#include "support/kernels.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -15,10 +16,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void ok(ht_status status, const ht_error *err) {
-    if (status) fail_msg("%s", err->message);
-}
 
 static uint64_t seed = 1;
 
@@ -49,19 +46,16 @@ static found find(const float *x, int64_t rows, int64_t n, int32_t k) {
     ht_error err = {0};
     ht_mark failed;
     const size_t bytes = (size_t)(rows * n) * sizeof *x, out = (size_t)(rows * k) * sizeof(float);
-    void *there, *scratch, *value, *id;
-    ok(ht_memory_alloc(d->memory, bytes, "rows", &there, &err), &err);
-    ok(ht_memory_alloc(d->memory, d->top->scratch(rows, n, k), "scratch", &scratch, &err), &err);
-    ok(ht_memory_alloc(d->memory, out, "values", &value, &err), &err);
-    ok(ht_memory_alloc(d->memory, out, "ids", &id, &err), &err);
-    ok(ht_memory_write(d->memory, there, x, bytes, &err), &err);
+    void *there = test_room_on(d, bytes), *scratch = test_room_on(d, d->top->scratch(rows, n, k)),
+         *value = test_room_on(d, out), *id = test_room_on(d, out);
+    must(ht_memory_write(d->memory, there, x, bytes, &err), &err);
     const unsigned turn = d->begin(d);
-    ok(d->top->run(d, there, rows, n, k, scratch, value, id, &err), &err);
-    ok(ht_device_wait(d, &failed, &err), &err);
+    must(d->top->run(d, there, rows, n, k, scratch, value, id, &err), &err);
+    must(ht_device_wait(d, &failed, &err), &err);
     d->end(d, turn);
     const found f = {malloc(out), malloc(out)};
-    ok(ht_memory_read(d->memory, f.value, value, out, &err), &err);
-    ok(ht_memory_read(d->memory, f.id, id, out, &err), &err);
+    must(ht_memory_read(d->memory, f.value, value, out, &err), &err);
+    must(ht_memory_read(d->memory, f.id, id, out, &err), &err);
     ht_memory_free(d->memory, there, bytes);
     ht_memory_free(d->memory, scratch, d->top->scratch(rows, n, k));
     ht_memory_free(d->memory, value, out);
@@ -86,8 +80,7 @@ static void compare(const float *x, int64_t n, int32_t k, const float *value, co
     free(expected);
 }
 
-static void the_highest(void **state) {
-    (void)state;
+UNIT_TEST(the_highest) {
     if (!beside_device[GPU]) skip();
     static const char *const names[KINDS] = {"random", "ties", "zeros", "equal", "denormal", "rising"};
     static const int64_t sizes[] = {1, 5, 288, 4096, 4097, 9000, 131072};
@@ -110,8 +103,7 @@ static void the_highest(void **state) {
         }
 }
 
-static void values_that_are_no_numbers(void **state) {
-    (void)state;
+UNIT_TEST(values_that_are_no_numbers) {
     if (!beside_device[GPU]) skip();
     enum { N = 4500, ROWS = 3, K = 10 };
     static const float wrong[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -131,8 +123,7 @@ static void values_that_are_no_numbers(void **state) {
     free(x);
 }
 
-static void what_can_be_found(void **state) {
-    (void)state;
+UNIT_TEST(what_can_be_found) {
     if (!beside_device[GPU]) skip();
     const ht_top_ops *top = beside_device[GPU]->top;
     assert_int_equal(top->most(0), 0);
@@ -158,20 +149,19 @@ static void draw_of_rows(ht_model *m, const int32_t *prompt, size_t n, const ht_
     ht_sampler *sampler;
     float row[TINY_VOCAB];
     ht_session *s = tiny_session(m, 64);
-    ok(ht_sampler_new(o, TINY_VOCAB, beside_device[CPU]->row_ops, &sampler, &err), &err);
-    ok(ht_session_forward(s, prompt, n, NULL, keep_last, row, &err), &err);
+    must(ht_sampler_new(o, TINY_VOCAB, beside_device[CPU]->row_ops, &sampler, &err), &err);
+    must(ht_session_forward(s, prompt, n, NULL, keep_last, row, &err), &err);
     for (int i = 0; i < N_TOKENS; i++) {
-        ok(ht_sampler_pick_row(sampler, &(ht_logits_rows){.x = row, .n = TINY_VOCAB}, 0, ht_session_tokens(s),
-                               ht_session_length(s), &out[i], &err),
-           &err);
-        ok(ht_session_forward(s, &out[i], 1, NULL, keep_last, row, &err), &err);
+        must(ht_sampler_pick_row(sampler, &(ht_logits_rows){.x = row, .n = TINY_VOCAB}, 0, ht_session_tokens(s),
+                                 ht_session_length(s), &out[i], &err),
+             &err);
+        must(ht_session_forward(s, &out[i], 1, NULL, keep_last, row, &err), &err);
     }
     ht_sampler_free(sampler);
     ht_session_free(s);
 }
 
-static void tokens_are_those_of_whole_rows(void **state) {
-    (void)state;
+UNIT_TEST(tokens_are_those_of_whole_rows) {
     if (!beside_device[GPU]) skip();
     ht_error err = {0};
     ht_model *m = tiny_load(&(tiny_options){.device = "cuda", .n_threads = 1});
@@ -189,7 +179,7 @@ static void tokens_are_those_of_whole_rows(void **state) {
         ht_session *s = tiny_session(m, 64);
         const ht_generate_options o =
             OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true, with.sampler = &how[i]);
-        ok(ht_generate(s, prompt, 5, &o, NULL, NULL, NULL, &err), &err);
+        must(ht_generate(s, prompt, 5, &o, NULL, NULL, NULL, &err), &err);
         assert_memory_equal(ht_session_tokens(s) + 5, expected, sizeof expected);
         ht_session_free(s);
     }
@@ -197,8 +187,7 @@ static void tokens_are_those_of_whole_rows(void **state) {
 }
 
 /* Two sessions at once: several rows of a step, of different k. */
-static void sessions_together(void **state) {
-    (void)state;
+UNIT_TEST(sessions_together) {
     if (!beside_device[GPU]) skip();
     ht_error err = {0};
     ht_model *m = tiny_load(&(tiny_options){.device = "cuda", .n_threads = 1});
@@ -209,12 +198,12 @@ static void sessions_together(void **state) {
         tiny_ids(prompt[i], 5, 200 + (uint64_t)i);
         draw_of_rows(m, prompt[i], 5, &greedy, expected[i]);
         s[i] = tiny_session(m, 64);
-        ok(ht_session_forward(s[i], prompt[i], 4, NULL, NULL, NULL, &err), &err);
+        must(ht_session_forward(s[i], prompt[i], 4, NULL, NULL, NULL, &err), &err);
         next[i] = prompt[i][4];
     }
     for (int t = 0; t < N_TOKENS; t++) {
         const int32_t ids[3] = {next[0], next[1], next[2]};
-        ok(ht_session_decode_together(s, ids, 3, NULL, next, &err), &err);
+        must(ht_session_decode_together(s, ids, 3, NULL, next, &err), &err);
         for (int i = 0; i < 3; i++) assert_int_equal(next[i], expected[i][t]);
     }
     for (int i = 0; i < 3; i++) ht_session_free(s[i]);
@@ -222,8 +211,7 @@ static void sessions_together(void **state) {
 }
 
 /* The same error as of whole rows. */
-static void logits_that_are_no_numbers(void **state) {
-    (void)state;
+UNIT_TEST(logits_that_are_no_numbers) {
     if (!beside_device[GPU]) skip();
     ht_error err = {0}, expected = {0};
     const ht_sampler_options how[2] = {OPTIONS(ht_sampler_options, (void)0),

@@ -1,7 +1,6 @@
 /* Masks that are found beside a step: they are those that are found in their place, whenever an order is taken back, whatever is
  * forgotten meanwhile, and without a thread. Linked with --wrap for pthread_create (tests/CMakeLists.txt). */
 #include "device/device.h"
-#include "device/queue.h"
 #include "generate/masks_ahead.h"
 #include "models/model.h"
 #include "support/scratch.h"

@@ -1,15 +1,14 @@
-/* Rounding of weights to blocks (device/round_weights.h). Sixteen groups of elements are fitted at a time, a lane each, so that sums
+/* Rounding of weights to blocks (device/device.h). Sixteen groups of elements are fitted at a time, a lane each, so that sums
  * over a group never cross lanes.
  *
  * A group's fit: for several ways to lay the numbers over the group's range, elements get their nearest numbers, and weighted
  * least squares the scale (and offset) for these; the best of them is improved by turns of both. Where a block's groups have
  * integer scales, these and the block's floats are then improved together: for the floats as they are stored, each group
  * takes the best integers near its own; for the integers, least squares gives the floats. */
-#include "device/round_weights.h"
-
 #include "base/half.h"
 #include "base/pool.h"
 #include "cpu/vector/simd.h"
+#include "device/device.h"
 #include "formats/affine.h"
 #include "formats/block_pack.h"
 #include "formats/blocks.h"

@@ -4,10 +4,12 @@
 #ifdef __CUDACC__
 #define static static __device__
 #endif
-#include "cuda/lay_out.h"
+#include "formats/blocks.h"
 #ifdef __CUDACC__
 #undef static
 #endif
+
+#include "cuda/matrix_layout.h"
 
 HT_CUDA_KERNEL(ht_cuda_lay_out, ht_cuda_lay_out_arguments) {
     const int64_t blocks = a.first.k / ht_cuda_block_of(&a.first);

@@ -1,7 +1,6 @@
-/* Rows of views. */
-#include "cuda/rows_of.h"
-
-#include "base/dtype.h"
+/* Rows of views, for the operations that take them one by one. */
+#include "base/checked.h"
+#include "cuda/cuda.h"
 
 /* Adds an axis behind the others, merged with the one before where one stride goes through both. */
 static void push_axis(ht_cuda_rows *r, int64_t shape, int64_t stride) {
@@ -23,7 +22,7 @@ static bool has_quads(const ht_cuda_rows *r, ht_dtype dtype) {
 }
 
 ht_cuda_rows ht_cuda_rows_of(const ht_view *v, int axis) {
-    ht_cuda_rows r = {.data = v->data, .dtype = (int32_t)v->dtype, .step = v->stride[axis]};
+    ht_cuda_rows r = {.data = v->data, .dtype = v->dtype, .step = v->stride[axis]};
     for (int d = 0; d < v->n_dims; d++)
         if (d != axis) push_axis(&r, v->shape[d], v->stride[d]);
     r.quads = has_quads(&r, v->dtype) && v->shape[axis] % 4 == 0;
@@ -31,7 +30,7 @@ ht_cuda_rows ht_cuda_rows_of(const ht_view *v, int axis) {
 }
 
 ht_cuda_rows ht_cuda_leading_rows_of(const ht_view *v, int n_dims) {
-    ht_cuda_rows r = {.data = v->data, .dtype = (int32_t)v->dtype, .step = v->n_dims ? v->stride[v->n_dims - 1] : 0};
+    ht_cuda_rows r = {.data = v->data, .dtype = v->dtype, .step = v->n_dims ? v->stride[v->n_dims - 1] : 0};
     for (int d = 0; d < n_dims; d++) push_axis(&r, v->shape[d], v->stride[d]);
     return r;
 }
@@ -46,6 +45,6 @@ int64_t ht_cuda_n_rows(const ht_view *v, int axis) {
 ht_cuda_shape ht_cuda_team_shape(const ht_cuda_device *d, int32_t team, int64_t n_rows) {
     enum { WARPS = 4, BLOCKS_PER_MP = 32 };
     const int64_t threads = team == HT_CUDA_WARP ? WARPS * HT_CUDA_WARP : team, rows = threads / team;
-    const int64_t blocks = (n_rows + rows - 1) / rows, most = (int64_t)d->multiprocessors * BLOCKS_PER_MP;
-    return (ht_cuda_shape){.grid = {(unsigned)(blocks < most ? blocks : most)}, .block = {(unsigned)threads}};
+    const int64_t blocks = ht_min_i64(ht_ceil_div_i64(n_rows, rows), (int64_t)d->multiprocessors * BLOCKS_PER_MP);
+    return (ht_cuda_shape){.grid = {(unsigned)blocks}, .block = {(unsigned)threads}};
 }

@@ -3,10 +3,68 @@
 #include "cuda/experts.h"
 #include "cuda/tensor_span.cuh"
 
-/* ---- experts ---- */
+/* ---- pairs by expert ---- */
 
-static __device__ __forceinline__ ht_cuda_expert ht_expert_of(const ht_cuda_expert_set &of, int64_t e) {
-    return of.table ? of.table[e] : of.entry[e];
+/* Sums over the threads before this one, and over all of them. */
+static __device__ __forceinline__ int ht_sum_before(int mine, int *of_warp, int *all) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (int)blockDim.x / 32;
+    int sum = mine;
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = __shfl_sync(0xffffffffu, sum, lane < by ? lane : lane - by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == 31) of_warp[warp] = sum;
+    __syncthreads();
+    int before = 0, total = 0;
+    for (int w = 0; w < warps; w++) {
+        if (w < warp) before += of_warp[w];
+        total += of_warp[w];
+    }
+    __syncthreads();
+    *all = total;
+    return before + sum - mine;
+}
+
+/* One block, in which a thread has an expert at a time. `next` counts the pairs of each, then says where the next of them goes. */
+HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
+    enum { NEAR = 1024 };
+    __shared__ int of_warp[32], near[NEAR];
+    const int n_experts = a.ids.n_experts;
+    int *next = n_experts <= NEAR ? near : a.next;
+    for (int e = threadIdx.x; e < n_experts; e += blockDim.x) next[e] = 0;
+    for (int64_t i = threadIdx.x; i < a.n_tiles; i += blockDim.x) a.tiles[i] = ht_cuda_expert_tile{0, 0, 0, 0};
+    for (int64_t i = threadIdx.x; i < a.n_places; i += blockDim.x) a.order[i] = -1;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {
+        const int64_t id = ht_id_of(a.ids, i);
+        if (id < 0 || id >= n_experts)
+            ht_report_index(a.report, i, id, 0, n_experts, 0);
+        else
+            atomicAdd(&next[id], 1);
+    }
+    __syncthreads();
+    int place = 0, tile = 0; /* of the first of the next blockDim.x experts */
+    for (int first = 0; first < n_experts; first += (int)blockDim.x) {
+        const int e = first + (int)threadIdx.x, n = e < n_experts ? next[e] : 0;
+        int places, tiles;
+        const int begin = place + ht_sum_before((n + 7) / 8 * 8, of_warp, &places);
+        int at = tile + ht_sum_before((n + a.per_tile - 1) / a.per_tile, of_warp, &tiles);
+        if (e < n_experts) {
+            next[e] = begin;
+            a.tile_begin[e] = at;
+            for (int i = 0; i < n; i += a.per_tile) {
+                const ht_cuda_expert_tile t = {e, begin + i, n - i < a.per_tile ? n - i : a.per_tile, 0};
+                a.tiles[at++] = t;
+            }
+        }
+        place += places, tile += tiles;
+    }
+    if (threadIdx.x == 0) a.tile_begin[n_experts] = tile;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < a.pairs; i += blockDim.x) {
+        const int64_t id = ht_id_of(a.ids, i);
+        if (id >= 0 && id < n_experts) a.order[atomicAdd(&next[id], 1)] = (int32_t)i;
+    }
 }
 
 static __device__ __forceinline__ float ht_factor_of(const ht_cuda_expert_set &of, const ht_cuda_expert &expert,
@@ -19,7 +77,7 @@ static __device__ __forceinline__ float ht_factor_of(const ht_cuda_expert_set &o
  * Warps have 16 rows of an expert's matrix and the N * 8 rows of x of a tile: each all columns, or where there is little to do, those of a
  * block share the segments. */
 
-/* The rows of the matrix that a lane has: a ring (cuda/tensor_ring.cuh) goes through them once. */
+/* The rows of the matrix that a lane has: a ring (cuda/tensor_span.cuh) goes through them once. */
 struct ht_expert_lane {
     const ht_cuda_weights *w;
     const uint8_t *row[1][2];
@@ -41,16 +99,16 @@ typedef struct ht_expert_pairs {
 static __device__ __forceinline__ ht_expert_pairs ht_pairs_of(const ht_cuda_expert_arguments &a, int64_t tile) {
     ht_expert_pairs p = {{NULL, NULL}, tile * a.x_rows, 1};
     if (!a.tiles) {
-        const int64_t id = a.ids[tile * a.id_stride];
-        if (id >= 0 && id < a.n_experts)
-            p.expert = ht_expert_of(a.of, id);
+        const int64_t id = ht_id_of(a.ids, tile);
+        if (id >= 0 && id < a.ids.n_experts)
+            p.expert = ht_expert_of(a.of.experts, id);
         else if (blockIdx.x == 0 && threadIdx.x == 0)
-            ht_report_index(a.report, tile, id, 0, a.n_experts, 0);
+            ht_report_index(a.report, tile, id, 0, a.ids.n_experts, 0);
         return p;
     }
     const ht_cuda_expert_tile t = a.tiles[tile];
     p.begin = t.begin, p.n = t.n;
-    if (t.n) p.expert = ht_expert_of(a.of, t.expert);
+    if (t.n) p.expert = ht_expert_of(a.of.experts, t.expert);
     return p;
 }
 
@@ -86,11 +144,7 @@ ht_add_segments(const ht_cuda_expert_arguments &a, const ht_expert_pairs &p, flo
     int64_t offset = i * F::CYCLES * k_tile_bytes;
     for (int s = segment; s < segment + n_segments; s++) {
         const int32_t end = (int32_t)(spans * (s + 1) / HT_CUDA_EXPERT_SEGMENTS);
-        float sum[1][N][4];
-#pragma unroll
-        for (int j = 0; j < N; j++)
-#pragma unroll
-            for (int v = 0; v < 4; v++) sum[0][j][v] = 0;
+        float sum[1][N][4] = {};
         for (; i < end; i++) {
             ht_span<F, 1> span;
             if (F::LOADS_ANY) {
@@ -135,11 +189,7 @@ template <class F, int N> static __device__ __forceinline__ void ht_experts(cons
         const ht_expert_pairs p = ht_pairs_of(a, tile);
         if (!p.expert.packed) continue;
         const float factor = ht_factor_of(a.of, p.expert, first);
-        float total[N][4];
-#pragma unroll
-        for (int j = 0; j < N; j++)
-#pragma unroll
-            for (int v = 0; v < 4; v++) total[j][v] = 0;
+        float total[N][4] = {};
         ht_add_segments<F, N>(a, p, factor, slots, ht_read_once(), first, 0, HT_CUDA_EXPERT_SEGMENTS, lane, total);
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -185,7 +235,7 @@ template <class F> static __device__ __forceinline__ void ht_expert_rows(const h
         const int64_t group = at / 32 / units, e = group * 8 / a.rows_each, i = at / 32 % units;
         const int64_t index = group * 8 % a.rows_each + (at >> 2 & 7);
         if (a.tile_begin[a.first + e] == a.tile_begin[a.first + e + 1]) continue;
-        const ht_cuda_expert expert = ht_expert_of(a.of, a.first + e);
+        const ht_cuda_expert expert = ht_expert_of(a.of.experts, a.first + e);
         const bool is_there = expert.packed && index < m.n_rows;
         const float factor = is_there ? ht_factor_of(a.of, expert, index) : 0.0f;
         if (i == 0 && at % 32 == 0 && index % HT_CUDA_FACTOR_ROWS == 0)
@@ -196,17 +246,7 @@ template <class F> static __device__ __forceinline__ void ht_expert_rows(const h
     }
 }
 
-/* A block for a row of the image. */
-HT_CUDA_KERNEL(ht_cuda_prepare_pairs, ht_cuda_prepare_pairs_arguments) {
-    const int64_t row = blockIdx.x, pair = a.order[row];
-    const float *x = pair < 0 ? NULL : a.x + pair / a.x_share * a.ldx;
-    float most = 0;
-    for (int64_t c = threadIdx.x; x && c < a.k; c += blockDim.x)
-        if (fabsf(x[c]) > most) most = fabsf(x[c]);
-    ht_store_row(a.to, row, x, a.k, ht_power_for(ht_block_most(most), HT_TOP_OF_ROWS));
-}
-
-#define X(form)                                                                                                        \
+#define KERNELS(X, form)                                                                                               \
     HT_CUDA_KERNEL_BOUND(ht_cuda_experts_##form##_1, ht_cuda_expert_arguments, HT_CUDA_EXPERT_SEGMENTS * 32, 4) {      \
         ht_experts_shared<ht_pairs_##form>(a);                                                                         \
     }                                                                                                                  \
@@ -218,5 +258,4 @@ HT_CUDA_KERNEL(ht_cuda_prepare_pairs, ht_cuda_prepare_pairs_arguments) {
     }                                                                                                                  \
     HT_CUDA_KERNEL(ht_cuda_expert_rows_##form, ht_cuda_expert_rows_arguments) { ht_expert_rows<ht_pairs_##form>(a); }
 static_assert(HT_CUDA_PANEL * 8 == HT_CUDA_EXPERT_SEGMENTS * 32, "a thread has one sum of those that share");
-HT_CUDA_EACH_TENSOR_FORM(X)
-#undef X
+HT_CUDA_EACH_TENSOR_FORM(KERNELS, )
