@@ -1,4 +1,4 @@
-/* hearth embed: texts as vectors, as text, JSON or a NumPy file. */
+/* hearth embed: embeds texts and writes the vectors as text, JSON or a NumPy file. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -22,9 +22,9 @@ static const char *const pooling_names[] = {"last", "mean", "cls"};
 typedef struct text_list {
     const char *const *items;
     size_t n;
-    prompt_file file; /* NULL members: none */
+    prompt_file file; /* zero-initialised: none */
     char **lines;     /* [n] texts of its lines; NULL where they are ids */
-    int32_t **ids;    /* [n] the other way round */
+    int32_t **ids;    /* [n] token ids; NULL for a line of text */
     size_t *n_ids, n_of_ids;
 } text_list;
 
