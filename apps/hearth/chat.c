@@ -24,7 +24,7 @@ static void out_of_memory(chat *c) {
 
 /* ---- answers ---- */
 
-/* The context is full: asks whether to discard the oldest exchange. */
+/* After a full context, asks the user whether to discard the oldest exchange. */
 static bool makes_room(chat *c, const ht_error *err) {
     fprintf(stderr, "hearth: %s\n", err->message);
     if (!chat_input_is_terminal(c->in)) {

@@ -13,8 +13,7 @@ ht_json *json_number(double x);
 ht_json *json_ids(const int32_t *ids, size_t n);
 ht_json *json_floats(const float *values, size_t n);
 
-/* Merges the fields of `more` into `value` and releases `more`.
- * If either is NULL or memory runs out, releases both and returns NULL. */
+/* Merges `more` into `value` and releases `more`. If either is NULL or memory runs out, releases both: NULL. */
 ht_json *json_merge(ht_json *value, ht_json *more);
 
 /* Writes a file atomically. With `is_private` only the owner may read a new file. */

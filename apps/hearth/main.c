@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The word is untrusted: control characters must not reach the terminal. */
+/* The word is untrusted: warn() keeps it on one line, without control characters. */
 static int refuse_word(const char *word, const char *why) {
     warn("\"%.80s\" %s (see hearth --help)", word, why);
     return EXIT_USAGE;

@@ -151,7 +151,7 @@ static ht_json *describe_run(const many *m) {
                         options_values(m->o, without_effect));
 }
 
-/* Opens the results before the model is loaded and recorded. */
+/* Checks existing results before the model is loaded, and again with the model's fingerprint. */
 static ht_status open_results(many *m, ht_error *err) {
     char model[HT_FINGERPRINT_SIZE];
     ht_status st = results_open(m->o->out, m->prompts.n, m->o->force, &m->results, err);
