@@ -15,13 +15,12 @@ typedef struct pull_settings {
     char *token; /* HF_TOKEN, else the file of HF_TOKEN_PATH, HF_HOME/token or ~/.cache/huggingface/token; NULL: none */
     /* File of trusted certificates: CURL_CA_BUNDLE, REQUESTS_CA_BUNDLE or SSL_CERT_FILE; NULL: the system's. */
     const char *certificates;
-    int64_t retries;    /* retries in a row without progress before a transfer fails */
-    double retry_delay; /* seconds before the first retry; doubles with each one */
-    double timeout; /* seconds without a response, or almost without data, until a connection fails */
+    int64_t retries;     /* retries in a row without progress before a transfer fails */
+    double retry_delay;  /* seconds before the first retry; doubles with each one */
+    double timeout;      /* seconds without a response, or almost without data, until a connection fails */
     int64_t connections; /* files to fetch at once */
     bool quiet;
-    const atomic_bool
-        *stop; /* set after another transfer's permanent failure, to end this one; NULL: none */
+    const atomic_bool *stop; /* set after another transfer's permanent failure, to end this one; NULL: none */
 } pull_settings;
 
 typedef struct http http;
