@@ -1,4 +1,4 @@
-/* hearth adapter: what an adapter is, and its conversion between formats. */
+/* hearth adapter: describes an adapter and converts it between formats. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"

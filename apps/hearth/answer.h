@@ -21,7 +21,7 @@ typedef struct answer {
 /* A call as {"name", "arguments"}, and "id" if it has one. */
 ht_json *call_json(const ht_tool_call *call);
 
-/* An ht_text_fn and an ht_answer_fn, whose `user` is the answer. */
+/* Callbacks of type ht_text_fn and ht_answer_fn; `user` is the answer. */
 bool answer_text(const char *text, size_t n, void *user);
 bool answer_piece(const ht_answer_piece *piece, void *user);
 /* Terminates the streamed output with a newline. */
@@ -43,14 +43,14 @@ typedef struct probe_lines {
     ht_probe_options options; /* for ht_generate_options; its user is this struct, which must not move */
     FILE *file;
     const char *path; /* NULL: standard error */
-    bool failed;      /* something could not be written */
+    bool failed;      /* a write failed */
 } probe_lines;
 
 /* Bit mask of probe kinds from a list such as "token,entropy" or "all"; 0 for an unknown kind. */
 unsigned probes_kinds(const char *list);
 /* Opens the file. Call probes_close also after a failure. */
 ht_status probes_open(const options *o, probe_lines *p, ht_error *err);
-/* HT_ERR_IO when not all lines are in the file. */
+/* HT_ERR_IO if a line could not be written. */
 ht_status probes_close(probe_lines *p, ht_error *err);
 
 #endif

@@ -133,8 +133,7 @@ static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metri
     how.sampler = &sampler;
     how.ignore_eos = true;
     how.cancel = interrupt_flag();
-    ht_text_fn *each =
-        ht_model_tokenizer(b->e.model) ? ignore_text : NULL; /* without a tokenizer there is no text to pass on */
+    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? ignore_text : NULL; /* NULL: no tokenizer, no text */
     ht_status st = start_at_depth(b, err);
     if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, each, NULL, metrics, err);
     return measured(st, err);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char quotes[] = "\"\"\""; /* around a message of several lines */
+static const char quotes[] = "\"\"\""; /* delimit a multi-line message */
 
 void chat_report(chat *c, const ht_error *err) {
     report(err);
@@ -58,8 +58,7 @@ static void say(chat *c, const char *text) {
         return;
     }
     chat_answer(c);
-    if (!talk_is_answered(&c->t))
-        c->begun = talk_undo(&c->t); /* offer the message, with its attachments, for another try */
+    if (!talk_is_answered(&c->t)) c->begun = talk_undo(&c->t); /* retry: edit the message with its attachments */
     free(c->attached);
     c->attached = NULL;
 }
@@ -95,7 +94,7 @@ static void take_line(chat *c, const char *line) {
     } else if (line[0] == '/' && line[1] != '/') {
         chat_run_command(c, line);
     } else if (!is_blank(line)) {
-        say(c, line[0] == '/' ? line + 1 : line); /* "//" is a slash */
+        say(c, line[0] == '/' ? line + 1 : line); /* "//" escapes a leading slash */
     }
 }
 

@@ -14,8 +14,8 @@ void chat_input_close(chat_input *in);
 bool chat_input_is_terminal(const chat_input *in);
 void chat_input_keep_history(chat_input *in, bool on);
 
-/* Reads the next line without its newline; a multi-line paste is one line. `begun` (may be NULL) is the line's initial
- * text on a terminal. LINE_INTERRUPTED: Ctrl-C or another signal (interrupted()). *line is valid until the next call. */
+/* Reads the next line without its newline; a multi-line paste is one line. `begun` (may be NULL) is the initial text
+ * on a terminal. LINE_INTERRUPTED: Ctrl-C or another signal (interrupted()). *line is valid until the next call. */
 chat_line chat_input_next(chat_input *in, const char *prompt, const char *begun, const char **line);
 
 /* Asks a yes/no question; true for y or Y, false for anything else and without a terminal. */

@@ -16,7 +16,7 @@ typedef struct talk {
     bool shows_statistics;
     uint64_t regenerated;                         /* times that /regen replaced the last answer; added to the seed */
     ht_metrics last;                              /* of the last answer */
-    int64_t answers, computed, reused, generated; /* tokens of all answers */
+    int64_t answers, computed, reused, generated; /* totals over all answers, in tokens except `answers` */
 } talk;
 
 /* Opens the model and the options' initial conversation. Call talk_close also after a failure. */
@@ -38,7 +38,7 @@ char *talk_undo(talk *t);
 /* Discards the user's oldest message and its answer; false when it is the only one. */
 bool talk_forget_oldest(talk *t);
 
-/* Adds a message of the user. */
+/* Appends a user message. */
 ht_status talk_say(talk *t, const char *text, ht_error *err);
 /* Streams an answer and appends it to the messages, also when it is interrupted (HT_ERR_CANCELLED). Any other failure
  * changes nothing. HT_ERR_LIMIT: the messages do not fit into the context. */

@@ -1,4 +1,4 @@
-/* hearth doctor: reports the machine, the chosen instruction set and why, GPUs, measured peaks and missing components. */
+/* hearth doctor: reports the machine, the instruction set in use and why, GPUs, measured peaks and missing components. */
 #include "command.h"
 #include "fail.h"
 #include "json.h"
@@ -118,7 +118,7 @@ static const ht_instruction_set *find_set(const checkup *c, const char *name) {
     return &c->sets[0];
 }
 
-/* Each piece of advice says what is missing and what to do. */
+/* Each piece of advice names a problem and its fix. */
 static void look_for_troubles(checkup *c) {
     const ht_instruction_set *used = find_set(c, ht_device_instruction_set(c->device));
     for (const ht_instruction_set *s = used + 1; s < c->sets + c->n_sets; s++)

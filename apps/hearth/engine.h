@@ -11,7 +11,7 @@
 typedef struct adapter_list {
     ht_adapter **adapter; /* [n] */
     float *scale;         /* [n] */
-    char **name;          /* [n] NAME, or the path where none was given */
+    char **name;          /* [n] NAME, else the path */
     int n;
 } adapter_list;
 

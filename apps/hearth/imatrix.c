@@ -126,8 +126,7 @@ static figures figures_of(const ht_importance *i) {
     for (int64_t k = 0; k < f.info.n_entries; k++) {
         const ht_importance_entry e = ht_importance_entry_at(i, k);
         if (e.n_experts == 1 && e.count[0] > (double)f.tokens) f.tokens = (long long)e.count[0];
-        if (e.n_experts == 1 || !strstr(e.name, "_down_exps."))
-            continue; /* count each expert once, by its down projection */
+        if (e.n_experts == 1 || !strstr(e.name, "_down_exps.")) continue; /* count each expert once */
         f.experts += e.n_experts;
         for (int64_t x = 0; x < e.n_experts; x++) f.unchosen += e.count[x] == 0;
     }

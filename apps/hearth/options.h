@@ -44,7 +44,7 @@ enum {
 };
 
 typedef struct string_list {
-    const char **items; /* lent from argv */
+    const char **items; /* borrowed from argv */
     int n;
 } string_list;
 
@@ -68,7 +68,7 @@ typedef struct tune_options {
 /* Parsed options. Unless noted, an option that is not given holds 0, the library's default. */
 typedef struct options {
     const struct command *command;
-    const char *model;     /* as typed; of `adapter` it is an option */
+    const char *model;     /* as typed; an option of `adapter` */
     string_list arguments; /* after MODEL */
     string_list stop, set, adapters, from;
     bias_list logit_bias;
@@ -100,7 +100,7 @@ typedef struct options {
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *order;   /* of the sampler's stages, checked */
     int precision;       /* ht_precision */
-    int kv;              /* index into f16, f32, bf16 */
+    int kv;              /* index into kv_names */
     int dtype;           /* index into auto, f32, f16, bf16 */
     int64_t max_size;    /* bytes of a file; 0 when not given */
     int pooling;         /* ht_pooling */
@@ -133,9 +133,9 @@ void options_free(options *o);
 int usage_error(const options *o, const char *format, ...) HT_PRINTF(2, 3);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
-/* The values of all options of the command except `others`, which ends with NULL: an object. NULL: memory ran out. */
+/* All options of the command as an object, except `others` (NULL-terminated). NULL: memory ran out. */
 ht_json *options_values(const options *o, const char *const *others);
-/* Whether one sequence is decoded with prompt lookup: unless --no-lookup or, without --lookup, --draft is given. */
+/* Whether a single sequence uses prompt lookup: not with --no-lookup, nor with --draft unless --lookup is given. */
 bool options_lookup(const options *o);
 /* Sets the template variables of --set in a conversation. */
 ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err);

@@ -108,8 +108,7 @@ static ht_status read_token(char **out, ht_error *err) {
     return st;
 }
 
-/* Reads the settings; the caller frees them, also after a failure.
- * HT_ERR_ARGUMENT for an endpoint that is not an http(s) URL, or a malformed token. */
+/* The caller frees *out, also on failure. HT_ERR_ARGUMENT: the endpoint is not an http(s) URL, or the token is malformed. */
 static ht_status read_settings(const options *o, pull_settings *out, ht_error *err) {
     *out = (pull_settings){.certificates = read_certificates(),
                            .retries = options_given(o, "retries") ? o->retries : 5,
@@ -347,7 +346,7 @@ static void print_result(pull *p) {
     free(path);
 }
 
-/* All files are installed already. Removes stale staged files, for example of a killed call, and records the revision. */
+/* All files are already installed: removes stale staged files, as left by a killed call, and records the revision. */
 static ht_status tidy(pull *p, ht_error *err) {
     const char *revision = p->name.revision ? p->name.revision : "main";
     ht_status st = HT_OK;

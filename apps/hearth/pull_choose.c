@@ -74,7 +74,7 @@ static ht_status add_named(const hub_listing *l, const char *directory, const ch
 
 /* ---- GGUF ---- */
 
-/* The GGUF models, which are the files of the lowest role, sorted by name; a split model is listed by its first part. */
+/* The GGUF models (files of the lowest role), sorted by name; a split model is listed by its first part. */
 typedef struct gguf_list {
     const hub_file **first;
     const char **path;

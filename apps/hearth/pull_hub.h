@@ -1,4 +1,4 @@
-/* A hub's HTTP API: resolves a revision to a commit, lists the repository's files at that commit, and gives their URLs. */
+/* A hub's HTTP API: resolves a revision to a commit and lists the repository's files at that commit, with URLs. */
 #ifndef HEARTH_APP_PULL_HUB_H
 #define HEARTH_APP_PULL_HUB_H
 

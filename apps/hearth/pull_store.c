@@ -176,7 +176,7 @@ static ht_status lock_stage(pull_store *s, bool *again, ht_error *err) {
     return HT_OK;
 }
 
-/* Repairs a replacement that was killed: restores the old directory if necessary, and removes the unfinished new one. */
+/* Repairs a killed replacement: restores the old directory if necessary, and removes the unfinished new one. */
 static ht_status recover(const pull_store *s, ht_error *err) {
     char *fresh = beside(s->target, ".new"), *old = beside(s->target, ".old");
     ht_status st = HT_OK;

@@ -1,4 +1,4 @@
-/* Directories of a pulled model in the cache: ORG/REPO, which is always complete, and the hidden stage ORG/.REPO.pull. */
+/* Directories of a pulled model in the cache: ORG/REPO, always complete, and the hidden stage ORG/.REPO.pull. */
 #ifndef HEARTH_APP_PULL_STORE_H
 #define HEARTH_APP_PULL_STORE_H
 

@@ -101,7 +101,7 @@ static const char *option_of_chats(const options *o) {
                             : NULL;
 }
 
-/* After --load-state the prompt is the whole text: the session keeps the common prefix and discards its other tokens. */
+/* After --load-state the prompt is the whole text: the session keeps their common prefix and discards the rest. */
 static ht_status generate_after_state(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,
                                       ht_metrics *metrics, ht_error *err) {
     ht_session *s = by->e.session;

@@ -348,8 +348,7 @@ static void reload(serving *s) {
     if (serve_reload(s->server, &err)) on_warning(err.message, s);
 }
 
-/* SIGTERM and SIGINT drain requests and end the server; a second one ends it at once. SIGHUP reopens the log and
- * reloads certificates. */
+/* SIGTERM and SIGINT drain requests, then exit; a second one exits at once. SIGHUP reopens logs and certificates. */
 static void *watch(void *user) {
     serving *s = user;
     int number;

@@ -254,8 +254,7 @@ bool interrupts_count(void) {
         fcntl(wake[i], F_SETFL, O_NONBLOCK);
         fcntl(wake[i], F_SETFD, FD_CLOEXEC);
     }
-    struct sigaction action = {.sa_handler = on_press,
-                               .sa_flags = SA_RESTART}; /* without it, writes would fail with EINTR */
+    struct sigaction action = {.sa_handler = on_press, .sa_flags = SA_RESTART}; /* writes must not fail with EINTR */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     return true;

@@ -8,8 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Call first. Reserves the descriptors of closed standard streams, turns SIGPIPE and SIGXFSZ into write errors, and
- * ends the process with a message when a memory-mapped file shrinks. */
+/* Call first. Reserves the descriptors of closed standard streams, and turns SIGPIPE and SIGXFSZ into write errors. */
 void terminal_begin(void);
 
 /* ---- stdout ---- */
@@ -22,7 +21,7 @@ void output_line(const char *format, ...) HT_PRINTF(1, 2);
 void output_field(const char *name, const char *format, ...) HT_PRINTF(2, 3);
 /* Prints lines of complete characters; control characters except newlines and tabs become question marks. */
 bool output_text(const char *text, size_t n);
-/* Prints a list entry: `left`, then the text from `column` on, wrapped at 80 columns. A long `left` takes its own line. */
+/* Prints `left`, then the text from `column` on, wrapped at 80 columns. A long `left` takes its own line. */
 void output_entry(const char *left, int column, const char *text);
 /* Wraps paragraphs at 80 columns, each after an empty line. "\n\n" ends a paragraph; a single "\n" ends a line. */
 void output_paragraphs(const char *text);
