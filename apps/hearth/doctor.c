@@ -1,4 +1,4 @@
-/* hearth doctor: reports the machine, the instruction set in use and why, GPUs, measured peaks and missing components. */
+/* hearth doctor: reports the machine, the chosen instruction set and why, GPUs, measured peaks, and missing parts. */
 #include "command.h"
 #include "fail.h"
 #include "json.h"

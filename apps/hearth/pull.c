@@ -108,7 +108,7 @@ static ht_status read_token(char **out, ht_error *err) {
     return st;
 }
 
-/* The caller frees *out, also on failure. HT_ERR_ARGUMENT: the endpoint is not an http(s) URL, or the token is malformed. */
+/* The caller frees *out, also on failure. HT_ERR_ARGUMENT: the endpoint is not an http(s) URL, or a malformed token. */
 static ht_status read_settings(const options *o, pull_settings *out, ht_error *err) {
     *out = (pull_settings){.certificates = read_certificates(),
                            .retries = options_given(o, "retries") ? o->retries : 5,

@@ -68,7 +68,7 @@ bool interrupted(void);                /* whether a signal arrived */
 /* From now on a first SIGINT only cancels calls; a second one before interrupt_taken() counts as interrupted().
  * Returns false and changes nothing if no descriptors are left. */
 bool interrupts_count(void);
-/* For poll: readable after a signal since that call or the last interrupt_taken(), which a later read would miss. */
+/* For poll: readable after a signal since interrupts_count() or interrupt_taken(). A read begun later would block. */
 int interrupt_descriptor(void);
 /* Clears the cancellation of a first SIGINT; returns whether there was one. */
 bool interrupt_taken(void);
