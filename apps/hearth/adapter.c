@@ -1,4 +1,4 @@
-/* hearth adapter: what an adapter is, and its conversion between formats. */
+/* hearth adapter: describes an adapter and converts it between formats. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -19,7 +19,7 @@ typedef struct opened {
     ht_adapter *adapter;
 } opened;
 
-/* Loads the model of --model, if it is given, and the adapter for it. */
+/* Loads the adapter, checked against the model of --model if given. */
 static ht_status open_adapter(const options *o, const char *path, opened *out, ht_error *err) {
     *out = (opened){.engine.on_cpu = true};
     ht_status st = HT_OK;
@@ -42,7 +42,7 @@ static void print_warning(const ht_adapter *a) {
 
 /* ---- info ---- */
 
-/* A projection of a slot, and the layer it is in. */
+/* Splits a slot's name into its layer and its projection. */
 static const char *projection_of(const char *slot, int64_t *layer) {
     static const char prefix[] = "model.layers.";
     char *end;
@@ -74,7 +74,7 @@ typedef bool target_fn(const ht_adapter_pair_info *first, const char *projection
 
 static bool each_target(const ht_adapter *a, int64_t n, target_fn *fn, void *user) {
     int64_t *layers = calloc((size_t)n + 1, sizeof *layers), layer;
-    const size_t size = 24 * ((size_t)n + 1); /* a layer and what stands before it */
+    const size_t size = 24 * ((size_t)n + 1); /* a layer index and its separator */
     char *text = calloc(size, 1);
     bool *done = calloc((size_t)n + 1, sizeof *done), good = layers && done && text;
     for (int64_t i = 0; good && i < n; i++) {

@@ -39,7 +39,7 @@ static bool put(answer *a, const char *text, size_t n) {
 
 static bool put_text(answer *a, const char *text) { return put(a, text, strlen(text)); }
 
-/* Colours are for who wants them (https://no-color.org). */
+/* Respects NO_COLOR (https://no-color.org). */
 static bool dims(void) {
     const char *no = getenv("NO_COLOR");
     return !no || !*no;
@@ -96,14 +96,14 @@ void answer_free(answer *a) {
     *a = (answer){0};
 }
 
-/* ---- its figures ---- */
+/* ---- statistics ---- */
 
 static double rate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }
 
 double prefill_rate(const ht_metrics *m) { return rate((double)m->prompt_tokens, m->prefill_seconds); }
 double decode_rate(const ht_metrics *m) { return rate((double)(m->generated_tokens - 1), m->decode_seconds); }
 
-/* What allows a longer answer once the context is full. */
+/* Names the options that allow a longer answer once the context is full. */
 static const char *more_context(const options *o) {
     if (!backend_is_native(o)) return "--context raises the limit, up to that of the model";
     return o->context ? "--context raises the limit, --sliding discards the oldest tokens and goes on"
@@ -137,7 +137,7 @@ void metrics_print(const ht_metrics *m) {
                 (long long)m->guessed_tokens, plural(m->guessed_tokens));
 }
 
-/* ---- its probes ---- */
+/* ---- probes ---- */
 
 unsigned probes_kinds(const char *list) {
     unsigned kinds = 0;
@@ -180,7 +180,7 @@ static ht_json *routes_of(const ht_probe *p) {
     return list;
 }
 
-/* What the kind says, as members. */
+/* The probe's values as JSON fields. */
 static ht_json *members_of(const ht_probe *p) {
     switch (p->kind) {
     case HT_PROBE_TOKEN: return ht_json_pack("{si}", "token", (int)p->token);

@@ -1,4 +1,4 @@
-/* An answer as it comes: shown on standard output, or kept whole; its figures and probes. */
+/* Streams an answer to standard output or collects it, and reports its statistics and probes. */
 #ifndef HEARTH_APP_ANSWER_H
 #define HEARTH_APP_ANSWER_H
 
@@ -8,33 +8,33 @@
 
 #include <stdio.h>
 
-/* Zero-initialise, but for the first two. */
+/* Set `shows` and `keeps`; zero-initialise the rest. */
 typedef struct answer {
-    bool shows; /* thoughts on a terminal alone, dimmed there */
-    bool keeps; /* in what follows */
+    bool shows; /* streams to stdout; reasoning only on a terminal, dimmed */
+    bool keeps; /* collects text, thinking and calls */
     ht_text text, thinking;
     ht_json *calls; /* NULL: none */
     bool has_text, has_thought, out_of_memory;
-    bool in_line, dimmed; /* what standard output ends with */
+    bool in_line, dimmed; /* state of the output's end: inside a line, dimmed */
 } answer;
 
 /* A call as {"name", "arguments"}, and "id" if it has one. */
 ht_json *call_json(const ht_tool_call *call);
 
-/* An ht_text_fn and an ht_answer_fn, whose `user` is the answer. */
+/* Callbacks of type ht_text_fn and ht_answer_fn; `user` is the answer. */
 bool answer_text(const char *text, size_t n, void *user);
 bool answer_piece(const ht_answer_piece *piece, void *user);
-/* Ends what is shown with a line's end. */
+/* Terminates the streamed output with a newline. */
 void answer_end(answer *a);
 void answer_free(answer *a);
 
-/* Tokens per second of prefill and of decoding; 0 where there were none. */
+/* Tokens per second in prefill and in decode; 0 without such tokens. */
 double prefill_rate(const ht_metrics *m);
 double decode_rate(const ht_metrics *m);
-/* Seconds and rates of an answer as one line, without its end, to standard error. */
+/* Prints durations and rates to standard error, without a newline. */
 void metrics_print(const ht_metrics *m);
-/* A line on standard error for an answer that max_tokens or the context ended, with the options that help; with --quiet the context
- * alone. */
+/* Reports an answer that max_tokens or the context cut short, with the options that help.
+ * --quiet reports only a full context. */
 void limit_print(const options *o, const ht_metrics *m, int32_t max_tokens, int64_t context, const answer *a);
 
 /* ---- probes: the JSON lines of --probe in the file of --probe-out, or on standard error ---- */
@@ -43,14 +43,14 @@ typedef struct probe_lines {
     ht_probe_options options; /* for ht_generate_options; its user is this struct, which must not move */
     FILE *file;
     const char *path; /* NULL: standard error */
-    bool failed;      /* something could not be written */
+    bool failed;      /* a write failed */
 } probe_lines;
 
-/* Kinds of "token,entropy" or "all", added up; 0 for a list that names something else. */
+/* Bit mask of probe kinds from a list such as "token,entropy" or "all"; 0 for an unknown kind. */
 unsigned probes_kinds(const char *list);
-/* Opens the file; to be closed after a failure, too. */
+/* Opens the file. Call probes_close also after a failure. */
 ht_status probes_open(const options *o, probe_lines *p, ht_error *err);
-/* HT_ERR_IO when not all lines are in the file. */
+/* HT_ERR_IO if a line could not be written. */
 ht_status probes_close(probe_lines *p, ht_error *err);
 
 #endif

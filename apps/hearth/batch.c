@@ -1,4 +1,4 @@
-/* hearth batch: answers to many prompts, a JSON object a line. */
+/* hearth batch: answers many prompts and writes one JSON object per line. */
 #include "answer.h"
 #include "command.h"
 #include "engine.h"
@@ -13,11 +13,11 @@
 
 typedef struct batching {
     many m;
-    /* Of the request that was given last. */
+    /* Options of the latest request. */
     ht_sampler_options sampler;
     ht_generate_options how;
     int32_t n;
-    const char **stop; /* texts are the line's, or those of --stop */
+    const char **stop; /* borrowed from the line or from --stop */
     bias_list bias;    /* of the line */
     int64_t generated;
 } batching;
@@ -26,7 +26,7 @@ typedef struct batching {
 
 typedef enum member_kind { INTEGER, SEED, NUMBER, FLAG } member_kind;
 
-/* Those with a value that the table describes; "stop", "logit_bias" and "adapter" are read apart. */
+/* Fields with a range-checked scalar value; "stop", "logit_bias" and "adapter" have their own readers. */
 static const struct member {
     const char *name;
     member_kind kind; /* of an int32_t, a uint64_t, a float or a bool */
@@ -98,7 +98,7 @@ static ht_status read_stop(batching *b, const ht_json *value, ht_error *err) {
     return HT_OK;
 }
 
-/* Numbers by ids, as the OpenAI interface has them. */
+/* Parses {"token id": bias}, as in the OpenAI API. */
 static ht_status read_bias(batching *b, const ht_json *value, ht_error *err) {
     const char *id;
     ht_json *number;
@@ -116,7 +116,7 @@ static ht_status read_bias(batching *b, const ht_json *value, ht_error *err) {
     return HT_OK;
 }
 
-/* One of --adapter by its name, or none. */
+/* Selects one of the --adapter adapters by name, or none. */
 static ht_status choose_adapter(const batching *b, const ht_json *value, ht_request *request, ht_error *err) {
     const adapter_list *list = &b->m.e.adapters;
     const char *name = ht_json_string_value(value);
@@ -182,7 +182,7 @@ static ht_json *calls_json(const ht_batch_answer *a) {
     return calls;
 }
 
-/* Adds what came of an answer to an object. */
+/* Adds an answer's results to a JSON object. */
 static void put_answer(ht_json *to, const ht_batch_answer *a) {
     const ht_metrics *m = &a->report->metrics;
     if (a->report->status) {

@@ -1,7 +1,7 @@
-/* hearth bench: prefill and decode speed over several rounds, and the part of the machine's limit that each of them is.
+/* hearth bench: prefill and decode speed over several rounds, and the fraction of the machine's peak that each reaches.
  *
- * Prefill and decoding are measured apart, each from an empty cache (or one filled with --depth tokens first), and right
- * before and after each of them what the machine can do at best: it gives more in one second than in the next. */
+ * Prefill and decode are timed separately, each from an empty cache or one prefilled with --depth tokens. The peak is
+ * measured right before and after each of them, because clocks and load vary from second to second. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -27,11 +27,11 @@ enum {
     DECODE,           /* likewise */
     FIRST_TOKEN,      /* milliseconds */
     TOGETHER,         /* tokens per second of all sessions */
-    TOGETHER_GAIN,    /* that by the same round's DECODE */
+    TOGETHER_GAIN,    /* TOGETHER / DECODE of the same round */
     READ,             /* bytes per second, measured around decoding */
-    OF_READ,          /* decoding's part of it */
-    TOGETHER_OF_READ, /* that of all sessions, which read the weights once a step */
-    OF_PEAK,          /* prefill's part of what the arithmetic allows, measured around it */
+    OF_READ,          /* fraction of READ that decode reaches */
+    TOGETHER_OF_READ, /* the same for all sessions, which share one read of the weights per step */
+    OF_PEAK,          /* fraction of peak arithmetic that prefill reaches, measured around it */
     PEAK,             /* operations per second, HT_ARITHMETICS of them */
     N_SERIES = PEAK + HT_ARITHMETICS
 };
@@ -39,15 +39,15 @@ enum {
 typedef struct bench {
     const options *o;
     engine e;
-    int32_t *ids; /* [longest of prompt and depth, + 1], any valid ones: the work does not depend on which */
+    int32_t *ids; /* [max(n_prompt, depth) + 1], arbitrary valid ids: the work does not depend on them */
     int32_t n_prompt, n_decode, depth;
     int n_together;        /* sessions decoding in one step; 0: not measured */
     ht_session **sessions; /* [n_together] */
     int32_t *next;         /* [n_together] */
-    ht_meter *meter;       /* after the first round: its memory is not to be part of the peak */
+    ht_meter *meter;       /* created after the first round, so that its memory does not count towards the peak */
     int64_t layer_products[HT_ARITHMETICS], head_products[HT_ARITHMETICS]; /* multiply-adds of a token */
-    int64_t bytes_per_token;    /* of weights, that picking as the options say reads */
-    int64_t kv_bytes_per_token; /* of keys and values, of a session in the middle of decoding */
+    int64_t bytes_per_token;    /* of weights that one token reads, with these sampling options */
+    int64_t kv_bytes_per_token; /* of keys and values, halfway through decode */
     long long peak_bytes;
     series series[N_SERIES];
 } bench;
@@ -61,14 +61,14 @@ static double series_mean(const series *s) {
     return s->n ? sum / s->n : 0;
 }
 
-/* Of the sample, so with n - 1. */
+/* Sample standard deviation (n - 1). */
 static double series_deviation(const series *s) {
     double sum = 0, m = series_mean(s);
     for (int i = 0; i < s->n; i++) sum += (s->values[i] - m) * (s->values[i] - m);
     return s->n > 1 ? sqrt(sum / (s->n - 1)) : 0;
 }
 
-/* The value with as many below as above; there are few, so counting will do. */
+/* Quadratic, but n is the number of rounds. */
 static double series_median(const series *s) {
     double low = 0, high = 0;
     for (int i = 0; i < s->n; i++) {
@@ -87,7 +87,7 @@ static void series_add(series *s, double value) { s->values[s->n++] = value; }
 
 /* ---- calls ---- */
 
-/* Of one probe, and the most memory one reads: beyond a gigabyte no cache is left that could matter. */
+/* Duration of one probe, and the memory that it reads at most: no cache holds a gigabyte. */
 static const double read_seconds = 0.05, compute_seconds = 0.03;
 static const int64_t most_read_bytes = (int64_t)1 << 30;
 
@@ -103,7 +103,7 @@ static ht_forward_options forward_options(void) {
     return how;
 }
 
-/* The status, with a message if it is an interruption. */
+/* Adds a message when the status is an interruption. */
 static ht_status measured(ht_status st, ht_error *err) {
     return st == HT_ERR_CANCELLED ? ht_fail(err, st, "interrupted: nothing was measured to the end") : st;
 }
@@ -115,7 +115,7 @@ static ht_status start_at_depth(bench *b, ht_error *err) {
     return ht_session_forward(b->e.session, b->ids, (size_t)b->depth, &how, NULL, NULL, err);
 }
 
-/* The most likely tokens unless an option says otherwise: a model's own values are of its answers. */
+/* Greedy unless an option says otherwise; the model's recommended sampling values do not apply to a benchmark. */
 static ht_sampler_options sampler_of(const bench *b) {
     ht_sampler_options s = options_sampler(b->o);
     if (!options_given(b->o, "temperature")) s.temperature = 0;
@@ -133,17 +133,17 @@ static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metri
     how.sampler = &sampler;
     how.ignore_eos = true;
     how.cancel = interrupt_flag();
-    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? ignore_text : NULL; /* ids without a text are measured, too */
+    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? ignore_text : NULL; /* NULL: no tokenizer, no text */
     ht_status st = start_at_depth(b, err);
     if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, each, NULL, metrics, err);
     return measured(st, err);
 }
 
-/* ---- what the machine can do at best ---- */
+/* ---- peak measurements ---- */
 
 static bool uses(const bench *b, int a) { return b->layer_products[a] || b->head_products[a]; }
 
-/* Adds what each arithmetic of the model reaches to `rates`; one half, as it is called before and after. */
+/* Adds half of the peak rate of each arithmetic to `rates`: called before and after, the halves give the mean. */
 static void probe_compute(bench *b, double rates[HT_ARITHMETICS]) {
     for (int a = 0; b->meter && a < HT_ARITHMETICS; a++)
         if (uses(b, a)) rates[a] += ht_meter_compute(b->meter, (ht_arithmetic)a, compute_seconds) / 2;
@@ -151,7 +151,7 @@ static void probe_compute(bench *b, double rates[HT_ARITHMETICS]) {
 
 static double probe_read(bench *b) { return b->meter ? ht_meter_read(b->meter, read_seconds) / 2 : 0; }
 
-/* The seconds that the products of the prompt take at best; only its last row meets the head. */
+/* Minimum seconds for the prompt's matrix products; only its last row is multiplied by the output head. */
 static double least_seconds(const bench *b, const double rates[HT_ARITHMETICS]) {
     double seconds = 0;
     for (int a = 0; a < HT_ARITHMETICS; a++) {
@@ -182,7 +182,7 @@ static ht_status measure_prefill(bench *b, ht_error *err) {
 static ht_status measure_decode(bench *b, ht_error *err) {
     ht_metrics m;
     double read = probe_read(b);
-    /* The first token belongs to reading the one-token prompt; the n after it are decoding. */
+    /* The first token belongs to prefill of the one-token prompt; the n after it are decode. */
     ht_status st = generate(b, 1, b->n_decode + 1, &m, err);
     if (st) return st;
     read += probe_read(b);
@@ -205,7 +205,7 @@ static ht_status begin_together(bench *b, ht_error *err) {
     return st;
 }
 
-/* Decodes in several sessions together: each matrix is read once for all of them. */
+/* Decodes several sessions in one batch, which reads each weight matrix once. */
 static ht_status measure_together(bench *b, ht_error *err) {
     ht_status st = begin_together(b, err);
     double start = now_seconds();
@@ -231,16 +231,16 @@ static ht_status measure_round(bench *b, ht_error *err) {
     return st;
 }
 
-/* Round 0 warms up: caches, page tables, clocks. By its end all memory is in use that the work needs. */
+/* Round 0 warms up caches, page tables and clocks. By its end the process has reached its peak memory. */
 static ht_status after_warm_up(bench *b, ht_error *err) {
     for (int i = 0; i < N_SERIES; i++) b->series[i].n = 0;
     b->peak_bytes = peak_memory_bytes();
     int64_t bytes = b->bytes_per_token < most_read_bytes ? b->bytes_per_token : most_read_bytes;
     const ht_status st = ht_meter_new(b->e.device, (size_t)bytes, &b->meter, err);
-    return st == HT_ERR_UNSUPPORTED ? HT_OK : st; /* parts of the machine are left out then */
+    return st == HT_ERR_UNSUPPORTED ? HT_OK : st; /* the report then omits fractions of the peak */
 }
 
-/* Keys and values that a token reads, in layers that do not slide: of all positions before it. */
+/* KV bytes that a token reads in full-attention layers, halfway through decode. Sliding layers are not counted. */
 static int64_t kv_bytes_per_token(const bench *b) {
     ht_model_info *info;
     ht_error ignored = {0};
@@ -273,7 +273,7 @@ static ht_status measure(bench *b, int rounds, ht_error *err) {
     return st;
 }
 
-/* The positions that a round takes, with the token that generating holds back. */
+/* KV positions that a round needs, including the last token, which generation has not computed yet. */
 static int64_t prefill_positions(const bench *b) { return b->n_prompt ? b->depth + (int64_t)b->n_prompt + 1 : 0; }
 static int64_t decode_positions(const bench *b) { return b->n_decode ? b->depth + (int64_t)b->n_decode + 2 : 0; }
 static int64_t round_positions(const bench *b) {
@@ -281,7 +281,7 @@ static int64_t round_positions(const bench *b) {
     return prefill > decode ? prefill : decode;
 }
 
-/* Before anything is computed: whether a whole round fits. */
+/* Checks up front that a whole round fits into the context. */
 static ht_status check_context(const bench *b, ht_error *err) {
     long long positions = round_positions(b), context = ht_model_context(b->e.model);
     if (positions <= context) return HT_OK;
@@ -303,7 +303,7 @@ static ht_status open_sessions(bench *b, ht_error *err) {
     return st;
 }
 
-/* Room for the figures of all rounds, the ids and the sessions. */
+/* Allocates the measurements of all rounds, the ids and the sessions. */
 static ht_status prepare(bench *b, int rounds, ht_error *err) {
     size_t n = (size_t)(b->n_prompt > b->depth ? b->n_prompt : b->depth) + 1;
     int32_t vocab = ht_model_vocab_size(b->e.model);
@@ -334,7 +334,7 @@ static void free_bench(bench *b) {
 
 /* ---- the report ---- */
 
-/* The arithmetic that most of a prompt's products are done in. */
+/* The arithmetic of most multiply-adds in prefill. */
 static ht_arithmetic main_arithmetic(const bench *b) {
     int best = 0;
     for (int a = 1; a < HT_ARITHMETICS; a++)
@@ -396,7 +396,7 @@ static void print_json(const bench *b) {
 
 /* ---- text ---- */
 
-/* One line: the figure and, behind it, what it is a part of. */
+/* Prints one line: the measurement, then its fraction of the peak. */
 __attribute__((format(printf, 5, 6))) static void print_series(const char *name, int64_t n_tokens, const series *s,
                                                                const char *unit, const char *more, ...) {
     char text[240];
@@ -428,7 +428,7 @@ static void print_against_machine(const bench *b) {
 
 static void print_text(const bench *b) {
     const series *s = b->series;
-    if (!b->meter) { /* the device cannot measure itself */
+    if (!b->meter) { /* the device has no peak measurement */
         print_series("prefill", b->n_prompt, &s[PREFILL], "tok/s", "%s", "");
         print_series("decode", b->n_decode, &s[DECODE], "tok/s", "%s", "");
     } else

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char quotes[] = "\"\"\""; /* around a message of several lines */
+static const char quotes[] = "\"\"\""; /* delimit a multi-line message */
 
 void chat_report(chat *c, const ht_error *err) {
     report(err);
@@ -24,7 +24,7 @@ static void out_of_memory(chat *c) {
 
 /* ---- answers ---- */
 
-/* What no longer fits: whether the oldest exchange may be forgotten is the user's to say. */
+/* After a full context, asks the user whether to discard the oldest exchange. */
 static bool makes_room(chat *c, const ht_error *err) {
     fprintf(stderr, "hearth: %s\n", err->message);
     if (!chat_input_is_terminal(c->in)) {
@@ -39,7 +39,7 @@ void chat_answer(chat *c) {
     ht_error err = {0};
     ht_status st = talk_answer(&c->t, &err);
     while (st == HT_ERR_LIMIT && makes_room(c, &err)) st = talk_answer(&c->t, &err);
-    if (!interrupted()) interrupt_taken(); /* the answer's end is all that was asked for */
+    if (!interrupted()) interrupt_taken(); /* Ctrl-C only ended the answer */
     if (st && st != HT_ERR_CANCELLED && st != HT_ERR_LIMIT) report(&err);
     c->failed |= st && st != HT_ERR_CANCELLED;
 }
@@ -58,14 +58,14 @@ static void say(chat *c, const char *text) {
         return;
     }
     chat_answer(c);
-    if (!talk_is_answered(&c->t)) c->begun = talk_undo(&c->t); /* to be tried again, with what was attached in it */
+    if (!talk_is_answered(&c->t)) c->begun = talk_undo(&c->t); /* retry: edit the message with its attachments */
     free(c->attached);
     c->attached = NULL;
 }
 
 /* ---- lines ---- */
 
-/* The message that begins with quotes: what follows up to others, which may be many lines below. False where the line was given up. */
+/* Reads a multi-line message up to the closing quotes; false when the user cancelled it. */
 static bool read_quoted(chat *c, const char *line, ht_text *whole) {
     line += strlen(quotes);
     for (;;) {
@@ -94,7 +94,7 @@ static void take_line(chat *c, const char *line) {
     } else if (line[0] == '/' && line[1] != '/') {
         chat_run_command(c, line);
     } else if (!is_blank(line)) {
-        say(c, line[0] == '/' ? line + 1 : line); /* "//" is a slash */
+        say(c, line[0] == '/' ? line + 1 : line); /* "//" escapes a leading slash */
     }
 }
 
@@ -119,7 +119,7 @@ static void read_lines(chat *c) {
             continue;
         }
         asked_to_leave = false;
-        char *copy = strdup(line); /* as a command may read others */
+        char *copy = strdup(line); /* a command may read more lines into the same buffer */
         if (copy)
             take_line(c, copy);
         else
@@ -130,7 +130,7 @@ static void read_lines(chat *c) {
 
 /* ---- the command ---- */
 
-/* PROMPT, and behind it what standard input holds where that is no terminal. */
+/* Sends PROMPT, followed by standard input unless that is a terminal. */
 static void say_prompt(chat *c, const char *prompt) {
     ht_text whole = {0};
     char *input = NULL, *clean = NULL;

@@ -1,4 +1,4 @@
-/* hearth chat: what its commands share. */
+/* hearth chat: state shared by its commands. */
 #ifndef HEARTH_APP_CHAT_H
 #define HEARTH_APP_CHAT_H
 
@@ -9,15 +9,15 @@ typedef struct chat {
     talk t;
     chat_input *in;
     char *attached; /* texts of /attach for the next message; NULL: none */
-    char *begun;    /* what the next line begins with; NULL: nothing */
+    char *begun;    /* initial text of the next line, to be edited; NULL: none */
     bool leaves, failed;
 } chat;
 
 /* Runs a line that begins with a slash. */
 void chat_run_command(chat *c, const char *line);
-/* Answers what has been said, or reports why there is no answer. */
+/* Generates an answer to the conversation, or reports the failure. */
 void chat_answer(chat *c);
-/* Reports what failed. It counts for the exit status unless somebody at a terminal has seen it. */
+/* Reports a failure. It affects the exit status unless a user at a terminal has seen it. */
 void chat_report(chat *c, const ht_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The commands of hearth chat. Those of ollama have their names here, too. */
+/* Slash commands of hearth chat, with ollama's names as aliases. */
 #include "chat.h"
 #include "input.h"
 #include "nearest.h"
@@ -11,20 +11,20 @@
 typedef struct chat_command_entry {
     const char *name, *also; /* without the slash; another name, or NULL */
     const char *arguments, *summary;
-    void (*run)(chat *c, char *rest); /* what follows the name, without blanks around it */
+    void (*run)(chat *c, char *rest); /* `rest`: the arguments, trimmed */
 } chat_command_entry;
 
 static const chat_command_entry entries[];
 static const int entry_count;
 
-/* The path of a file that a command needs, in fresh memory; NULL, said, when there is none. */
+/* The required path argument in fresh memory; NULL, with an error message, when it is missing. */
 static char *need_path(const char *rest, const char *sentence) {
     char *path = *rest ? expand_home(rest) : NULL;
     if (!path) warn("%s", *rest ? "out of memory for the name of a file" : sentence);
     return path;
 }
 
-/* The first word, which is cut off; *rest is what follows it. */
+/* Cuts off and returns the first word; *rest is the remainder. */
 static char *take_word(char **rest) {
     char *word = *rest;
     word += strspn(word, " \t");
@@ -108,7 +108,7 @@ static void run_load(chat *c, char *rest) {
     free(path);
 }
 
-/* The file's text goes before the next message, in a block with its name. */
+/* Prepends the file to the next message as a block labelled with its name. */
 static void attach(chat *c, const char *path, const char *text, size_t n) {
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *before = c->attached ? c->attached : "";
     char *all;
@@ -135,7 +135,7 @@ static void run_attach(chat *c, char *rest) {
     free(path);
 }
 
-/* ---- figures ---- */
+/* ---- statistics ---- */
 
 static void run_tokens(chat *c, char *rest) {
     (void)rest;
@@ -263,7 +263,7 @@ static void run_set(chat *c, char *rest) {
         set_parameter(c, whole);
 }
 
-/* [NAME=]PATH[@X] with the path's home directory. */
+/* [NAME=]PATH[@X] with ~ in the path expanded. */
 static char *adapter_word(const char *word) {
     const char *equals = strchr(word, '='), *slash = strchr(word, '/');
     const size_t name = equals && (!slash || equals < slash) ? (size_t)(equals + 1 - word) : 0;
@@ -296,7 +296,7 @@ static void run_adapter(chat *c, char *rest) {
     while (n) free(words[--n]);
 }
 
-/* ---- the list ---- */
+/* ---- help ---- */
 
 static void run_help(chat *c, char *rest) {
     (void)c, (void)rest;

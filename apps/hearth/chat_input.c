@@ -28,7 +28,7 @@ struct chat_input {
     const char *prompt, *begun;
     bool ended, was_interrupted; /* while a key was read */
     mbstate_t shift;
-    char *text; /* the line lent */
+    char *text; /* the returned line, valid until the next call */
     size_t capacity;
 };
 
@@ -40,7 +40,7 @@ static chat_input *of(EditLine *edit) {
     return in;
 }
 
-/* A byte of standard input; -1 at its end, and where a signal came. */
+/* A byte of standard input; -1 at end of file or after a signal. */
 static int next_byte(chat_input *in) {
     struct pollfd from[] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_descriptor(), POLLIN, 0}};
     while (poll(from, 2, -1) < 0 && errno == EINTR) {}
@@ -70,14 +70,14 @@ static int next_key(EditLine *edit, wchar_t *key) {
 
 /* ---- pasted text ----
  *
- * A terminal that is asked to puts marks around what is pasted. libedit knows none: the first one is bound to a function that
- * takes all keys up to the second into the line, ends of lines included. */
+ * Bracketed paste: the terminal marks the start and end of pasted text. libedit does not support it, so the start mark
+ * is bound to a function that inserts everything up to the end mark, newlines included. */
 
 #define PASTE_ON    "\033[?2004h"
 #define PASTE_OFF   "\033[?2004l"
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   "\033[201~"
-#define INSERT_KEY  "\033[990~" /* no key of any keyboard: the line's beginning */
+#define INSERT_KEY  "\033[990~" /* not on any keyboard; inserts the initial text */
 
 static unsigned char paste(EditLine *edit, int key) {
     (void)key;
@@ -97,8 +97,8 @@ static unsigned char paste(EditLine *edit, int key) {
             break;
         }
     }
-    while (n && text[n - 1] == '\n') text[--n] = '\0'; /* it is sent by Enter */
-    char *clean = n ? text_to_utf8(text, n) : NULL;    /* libedit takes no other text */
+    while (n && text[n - 1] == '\n') text[--n] = '\0'; /* only Enter sends a message */
+    char *clean = n ? text_to_utf8(text, n) : NULL;    /* libedit requires valid UTF-8 */
     if (clean) el_insertstr(edit, clean);
     free(clean);
     free(text);
@@ -112,7 +112,7 @@ static unsigned char insert_begun(EditLine *edit, int key) {
     return CC_REFRESH;
 }
 
-static char *prompt_of(EditLine *edit) { return (char *)of(edit)->prompt; /* which is only read */ }
+static char *prompt_of(EditLine *edit) { return (char *)of(edit)->prompt; /* libedit does not modify it */ }
 
 /* ---- history ---- */
 
@@ -128,7 +128,7 @@ static void history_open(chat_input *in) {
         history(in->history, &event, H_LOAD, in->history_path);
 }
 
-/* What people ask is for nobody else's eyes. */
+/* Prompts are private: only the user may read the file. */
 static void history_save(const chat_input *in) {
     HistEvent event;
     if (!in->history || !in->history_path || !in->keeps_history) return;
@@ -149,13 +149,13 @@ static bool edit_open(chat_input *in) {
     el_set(in->edit, EL_GETCFN, next_key);
     el_set(in->edit, EL_PROMPT, prompt_of);
     el_set(in->edit, EL_EDITOR, "emacs");
-    /* el_set would leak copies of their names. */
+    /* el_set would leak its copies of the names. */
     el_wset(in->edit, EL_ADDFN, L"hearth-paste", L"takes pasted text as it is", paste);
     el_wset(in->edit, EL_ADDFN, L"hearth-insert", L"begins the line", insert_begun);
     el_source(in->edit, NULL); /* the user's ~/.editrc */
-    /* Ctrl-C would have the kernel drop output that is on its way, which may be the next prompt. */
+    /* Without noflsh, Ctrl-C makes the kernel discard pending output, which may be the next prompt. */
     el_set(in->edit, EL_SETTY, "-x", "+noflsh", NULL);
-    /* Or CRLF of a paste would be two ends of lines. */
+    /* Without -icrnl and -inlcr, a pasted CRLF would become two newlines. */
     el_set(in->edit, EL_SETTY, "-d", "+noflsh", "-icrnl", "-inlcr", NULL);
     el_set(in->edit, EL_BIND, PASTE_BEGIN, "hearth-paste", NULL);
     el_set(in->edit, EL_BIND, INSERT_KEY, "hearth-insert", NULL);
@@ -214,7 +214,7 @@ static chat_line read_edited(chat_input *in, const char *prompt, const char *beg
     output_write(PASTE_ON, strlen(PASTE_ON));
     output_flush();
     const char *typed = el_gets(in->edit, &n);
-    const bool interrupted = !typed && in->was_interrupted; /* libedit's search then says that the input has ended */
+    const bool interrupted = !typed && in->was_interrupted; /* libedit's search reports end of input after Ctrl-C */
     output_write(PASTE_OFF, strlen(PASTE_OFF));
     if (!typed || n <= 0) output_write("\n", 1);
     output_flush();

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXPECTED_POSITIONS = 4096 /* of a conversation that is worth it */ };
+enum { EXPECTED_POSITIONS = 4096 /* expected length of a conversation, for the memory check */ };
 
 static ht_status out_of_memory(ht_error *err) { return fail_memory(err, "the conversation"); }
 
@@ -25,7 +25,7 @@ static bool is_system(const ht_json *message) {
     return strcmp(role_of(message), "system") == 0 || strcmp(role_of(message), "developer") == 0;
 }
 
-/* Of the first message that is not the system's. */
+/* Index of the first message after the system prompt. */
 static size_t first_of(const talk *t) { return is_system(ht_json_array_get(t->messages, 0)) ? 1 : 0; }
 
 const char *talk_system(const talk *t) {
@@ -74,7 +74,7 @@ char *talk_undo(talk *t) {
 
 bool talk_forget_oldest(talk *t) {
     const size_t first = first_of(t), n = ht_json_array_size(t->messages);
-    size_t next = first + 1; /* the user's second */
+    size_t next = first + 1; /* becomes the user's second message */
     while (next < n && strcmp(role_of(ht_json_array_get(t->messages, next)), "user") != 0) next++;
     if (next >= n) return false;
     for (size_t i = first; i < next; i++) ht_json_array_remove(t->messages, first);
@@ -88,10 +88,10 @@ ht_status talk_say(talk *t, const char *text, ht_error *err) {
     return ht_json_array_append_new(t->messages, message) ? out_of_memory(err) : HT_OK;
 }
 
-/* The answer as a message, with the names that chat templates know. */
+/* Appends the answer as a message, under the field names that chat templates use. */
 static ht_status add_answer(talk *t, const answer *a, ht_error *err) {
     ht_json *message = message_of("assistant", a->text.data ? a->text.data : "", a->text.len);
-    /* Calls without text have no content: templates may leave the calls out beside an empty one. */
+    /* Tool calls without text need a null content: with an empty string some templates omit the calls. */
     if (message && !a->text.len && ht_json_array_size(a->calls))
         ht_json_object_set_new(message, "content", ht_json_null());
     if (message && a->thinking.len)
@@ -113,7 +113,7 @@ static ht_json *document_of(const talk *t) {
     return document;
 }
 
-/* name: of the file that the conversation comes from, for errors; NULL: none. */
+/* name: the conversation's file, for error messages; NULL: none. */
 static ht_status chat_of(const talk *t, const char *name, ht_chat **chat, ht_error *err) {
     *chat = NULL;
     ht_json *document = document_of(t);
@@ -125,7 +125,7 @@ static ht_status chat_of(const talk *t, const char *name, ht_chat **chat, ht_err
     return st;
 }
 
-/* Takes a list of messages, or an object that has one; the library says what is wrong with another. */
+/* Accepts a list of messages or an object with one; the library reports anything else. */
 static ht_status take_document(talk *t, const char *path, const char *text, size_t n, ht_error *err) {
     ht_json *document;
     ht_status st = ht_json_load(text, n, &(ht_json_options){.name = path, .any_value = true}, &document, err);
@@ -247,7 +247,7 @@ ht_status talk_set_adapters(talk *t, const char *const *words, int n, ht_error *
     with.adapters = (string_list){(const char **)words, n};
     adapter_list list = {0};
     ht_status st = adapters_load(&with, t->e.model, &list, err);
-    if (!st) ht_session_reset(t->e.session); /* its keys and values are of other adapters */
+    if (!st) ht_session_reset(t->e.session); /* its KV cache was computed with other adapters */
     if (!st) st = ht_session_set_adapters(t->e.session, list.adapter, list.scale, list.n, err);
     if (st) {
         adapters_free(&list);
@@ -270,7 +270,7 @@ ht_status talk_open(talk *t, const options *o, ht_error *err) {
     if (!st && !ht_chat_format_name(t->e.model))
         st = ht_fail(err, HT_ERR_UNSUPPORTED, "%s: has no chat template; hearth run --raw continues a text", o->model);
     if (!st && o->messages) st = talk_load(t, o->messages, err);
-    ht_chat *chat = NULL; /* of nothing yet: whether --set is right */
+    ht_chat *chat = NULL; /* empty, only to check --set */
     if (!st) st = chat_of(t, NULL, &chat, err);
     ht_chat_free(chat);
     if (!st && o->system) st = talk_set_system(t, o->system, err);

@@ -1,4 +1,4 @@
-/* hearth classify: the likeliest of some labels, or of all tokens, after each of many prompts. */
+/* hearth classify: ranks labels, or all tokens, by likelihood after each of many prompts. */
 #include "command.h"
 #include "json.h"
 #include "many.h"
@@ -62,7 +62,7 @@ static ht_json *result_json(classifying *c, const ht_classification *r) {
                                    r->labels ? labels_json(c, r) : NULL));
 }
 
-/* A line for people: a token shows as JSON, as it may be a space or a line's end. */
+/* Prints a readable line. A token is quoted as JSON, because it may be a space or a newline. */
 static bool print_line(classifying *c, const ht_classification *r) {
     ht_json *text = r->text ? ht_json_string(r->text) : ht_json_integer(r->token);
     char *token = ht_json_dump(text, 0), number[32];

@@ -10,9 +10,9 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 typedef struct command {
     const char *group; /* heading in the list of commands */
     const char *name;
-    const char *arguments; /* as the usage line shows them */
+    const char *arguments; /* for the usage line */
     const char *summary;   /* one line, for the list of commands */
-    const char *details;   /* paragraphs of the command's own help, as output_paragraphs takes them, or NULL */
+    const char *details;   /* paragraphs of the command's help, for output_paragraphs; or NULL */
     unsigned bit;          /* in option_spec.commands */
     bool takes_model;      /* MODEL comes first */
     int most_arguments;    /* after MODEL; -1: any number */

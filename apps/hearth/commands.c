@@ -1,11 +1,11 @@
-/* The table of all commands, and their list. */
+/* The command table and its listing. */
 #include "command.h"
 #include "terminal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* In the order of the list of commands, group by group. */
+/* In the order of the help, by group. */
 const command command_table[] = {
     {"Run", "chat", "MODEL [PROMPT]", "Talk with a model.",
      "Each line is a message. Pasted lines are one message, and so is text between \"\"\" and \"\"\". Lines that begin "

@@ -1,4 +1,4 @@
-/* hearth completion: what completes the words of the command in bash, zsh and fish, from the tables of commands and options. */
+/* hearth completion: shell completion scripts for bash, zsh and fish, generated from the command and option tables. */
 #include "command.h"
 #include "options_table.h"
 #include "terminal.h"
@@ -10,7 +10,7 @@ static bool has_value(const option_spec *spec) { return spec->kind != KIND_FLAG;
 static bool names_files(const option_spec *spec) { return spec->kind == KIND_PATH || spec->kind == KIND_PATHS; }
 static bool names_models(const command *c) { return c->takes_model || c->bit == FOR_RM; }
 
-/* Text in single quotes, with what ends them, and the characters of `special` behind a backslash, written so that the shell has it back. */
+/* Prints a single-quoted shell word, with a backslash before each character in `special`. */
 static void quoted(const char *text, const char *special) {
     putchar('\'');
     for (; *text; text++)
@@ -27,14 +27,14 @@ static void choices_of(const option_spec *spec) {
 
 /* ---- bash ---- */
 
-/* Whether no row before has the name. */
+/* Whether no earlier row has the same name. */
 static bool is_first(int i) {
     for (int before = 0; before < i; before++)
         if (strcmp(option_table[before].name, option_table[i].name) == 0) return false;
     return true;
 }
 
-/* A case for all options of a kind, which runs `action`. */
+/* Prints a case branch that runs `action` for all options of a kind. */
 static void bash_case(option_kind kind, const char *action) {
     bool any = false;
     for (int i = 0; i < option_count; i++) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The JSON of a file, "-" for standard input, whose name in errors is *name. */
+/* Loads a JSON file ("-": standard input); *name is its name for error messages. */
 static ht_status load(const char *path, const char **name, ht_json **out, ht_error *err) {
     char *text;
     size_t n;

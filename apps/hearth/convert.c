@@ -1,4 +1,4 @@
-/* hearth convert, quantize, split and merge: a checkpoint in another container, in other weight types or in other files. */
+/* hearth convert, quantize, split and merge: change a checkpoint's container, weight types or number of files. */
 #include "command.h"
 #include "fail.h"
 #include "json.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PATH_BYTES = PATH_MAX + 32 /* with the number of a part */ };
+enum { PATH_BYTES = PATH_MAX + 32 /* plus the suffix of a part */ };
 
 typedef struct conversion {
     const options *o;
@@ -26,9 +26,9 @@ typedef struct conversion {
     bool out_of_memory; /* for the tensors */
 } conversion;
 
-/* How one of the commands shows what was written. */
+/* How a command reports its result. */
 typedef struct presentation {
-    const char *doing; /* beside the progress */
+    const char *doing; /* label of the progress line */
     void (*print)(const ht_convert_report *r);
     ht_json *(*describe)(const conversion *c, ht_json *path);
 } presentation;
@@ -77,7 +77,7 @@ static ht_status convert(conversion *c, const char *doing, ht_error *err) {
     return st;
 }
 
-/* The path to load: `out`, or the first of several GGUF files beside each other. */
+/* The path to load: `out`, or the first part of a split GGUF file. */
 static void written_path(const conversion *c, char path[PATH_BYTES]) {
     static const char suffix[] = ".gguf";
     const long long n_files = (long long)c->report.n_files;

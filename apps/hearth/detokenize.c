@@ -23,7 +23,7 @@ int detokenize_command(const options *o) {
         json_output(ht_json_pack("{so}", "text", ht_json_stringn(text, n)));
     } else if (!st) {
         output_write(text, n);
-        /* On a terminal the prompt should not stick to the text; a file or pipe gets the text alone. */
+        /* On a terminal the shell's prompt starts on a new line; files and pipes get exactly the text. */
         if (output_is_terminal() && n && text[n - 1] != '\n') output_write("\n", 1);
     }
     ht_text_free(text);

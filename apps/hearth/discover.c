@@ -1,4 +1,4 @@
-/* hearth discover: every checkpoint under a directory. hearth list: those in the cache, by name. */
+/* hearth discover lists every checkpoint under a directory, hearth list those in the cache by name. */
 #include "command.h"
 #include "json.h"
 #include "model_path.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Finds are shown as they come, broken ones after them, so that neither gets lost among the others. */
+/* Usable checkpoints are printed at once, broken ones at the end. */
 typedef struct finds {
     const options *o;
     const char *models; /* the cache's directory, of `list`; else NULL */
@@ -43,7 +43,7 @@ static void print_find(finds *all, const ht_find *f) {
     const char *name = f->path;
     const int n = all->models ? (int)model_name(all->models, f->path, &name) : (int)strlen(name);
     const ht_model_info *i = f->info;
-    const char *type = i->file_type[0] ? i->file_type : i->quantization; /* a mix may have most bytes in another type */
+    const char *type = i->file_type[0] ? i->file_type : i->quantization; /* mixes have their own type */
     char size[32], context[32] = "-";
     if (i->file_bytes < 999950000)
         snprintf(size, sizeof size, "%.1f MB", (double)i->file_bytes / 1e6);
@@ -59,7 +59,7 @@ static void print_find(finds *all, const ht_find *f) {
 
 static bool on_find(const ht_find *f, void *user) {
     finds *all = user;
-    if (all->models && f->info && !f->info->has_weights) return true; /* a vocabulary is no model */
+    if (all->models && f->info && !f->info->has_weights) return true; /* vocabulary only */
     if (f->info && !all->o->json) print_find(all, f);
     if (f->info) all->n++;
     if (all->o->json || !f->info)

@@ -1,4 +1,4 @@
-/* hearth doctor: the machine, the instruction set that Hearth uses on it and why, its GPUs, measured peaks, and missing parts. */
+/* hearth doctor: reports the machine, the chosen instruction set and why, GPUs, measured peaks, and missing parts. */
 #include "command.h"
 #include "fail.h"
 #include "json.h"
@@ -18,13 +18,13 @@
 enum { ROUNDS = 4, MOST_ADVICE = 12, MOST_GPUS = 16 };
 static const double probe_seconds = 0.05;
 static const size_t least_read_bytes = (size_t)256 << 20;
-static const size_t gpu_read_bytes = (size_t)4 << 30; /* beside which a GPU's cache is small */
+static const size_t gpu_read_bytes = (size_t)4 << 30; /* far larger than a GPU's cache */
 
 typedef struct gpu_checkup {
     ht_gpu is;
     size_t read_bytes;
     double read, compute[HT_ARITHMETICS];
-    ht_error trouble; /* why it cannot be used; what is above is then zeros, or in part */
+    ht_error trouble; /* why the GPU cannot be used; the measurements are then incomplete or zero */
 } gpu_checkup;
 
 typedef struct checkup {
@@ -37,7 +37,7 @@ typedef struct checkup {
     double read, compute[HT_ARITHMETICS]; /* the best of the rounds, per second */
     gpu_checkup gpus[MOST_GPUS];
     int n_gpus;
-    ht_error no_gpu; /* what is missing for any */
+    ht_error no_gpu; /* why no GPU was found */
     char *model;     /* path of the default model, or NULL */
     char advice[MOST_ADVICE][sizeof((ht_error *)NULL)->message];
     int n_advice;
@@ -52,16 +52,16 @@ __attribute__((format(printf, 2, 3))) static void advise(checkup *c, const char 
     make_printable(c->advice[c->n_advice++]);
 }
 
-/* ---- what is found ---- */
+/* ---- measurements ---- */
 
-/* Twice what the caches hold, and small beside what is free. */
+/* Twice the L3 cache, at least 256 MB, but at most a quarter of the available memory. */
 static size_t bytes_to_read(const checkup *c) {
     size_t bytes = 2 * c->machine.l3_bytes, limit = c->available_bytes / 4;
     if (bytes < least_read_bytes) bytes = least_read_bytes;
     return limit && limit < bytes ? limit : bytes;
 }
 
-/* The best of some rounds on a device; what is measured to the end otherwise. */
+/* Best rates of several rounds; after a failure, those of the completed rounds. */
 static ht_status measure_device(const checkup *c, ht_device *d, size_t bytes, double *read, double *compute,
                                 ht_error *err) {
     ht_meter *meter;
@@ -95,7 +95,7 @@ static void examine_gpu(const checkup *c, int index, gpu_checkup *g) {
     ht_device_free(d);
 }
 
-/* One that cannot be used is no reason not to tell of the rest. */
+/* An unusable GPU becomes advice; the others are still reported. */
 static ht_status examine_gpus(checkup *c, ht_error *err) {
     if (ht_device_count("cuda", &c->n_gpus, &c->no_gpu)) return HT_OK;
     if (c->n_gpus == 0) snprintf(c->no_gpu.message, sizeof c->no_gpu.message, "the CUDA driver has no GPU");
@@ -118,7 +118,7 @@ static const ht_instruction_set *find_set(const checkup *c, const char *name) {
     return &c->sets[0];
 }
 
-/* Each piece of advice says what is missing and what to do. */
+/* Each piece of advice names a problem and its fix. */
 static void look_for_troubles(checkup *c) {
     const ht_instruction_set *used = find_set(c, ht_device_instruction_set(c->device));
     for (const ht_instruction_set *s = used + 1; s < c->sets + c->n_sets; s++)
@@ -156,7 +156,7 @@ static ht_status examine(checkup *c, ht_error *err) {
     return st ? st : examine_gpus(c, err);
 }
 
-/* ---- what is said ---- */
+/* ---- the report ---- */
 
 static void set_rates(ht_json *to, double read, const double compute[HT_ARITHMETICS]) {
     ht_json_object_set_new(to, "read_bytes_per_second", read > 0 ? ht_json_real(read) : ht_json_null());

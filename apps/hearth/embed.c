@@ -1,4 +1,4 @@
-/* hearth embed: texts as vectors, as text, JSON or a NumPy file. */
+/* hearth embed: embeds texts and writes the vectors as text, JSON or a NumPy file. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -18,13 +18,13 @@ enum { EXPECTED_TOKENS = 512 };
 
 static const char *const pooling_names[] = {"last", "mean", "cls"};
 
-/* The texts: words of the command line, or lines of a file. */
+/* Input texts: command-line words or lines of a file. */
 typedef struct text_list {
     const char *const *items;
     size_t n;
-    prompt_file file; /* NULL members: none */
+    prompt_file file; /* zero-initialised: none */
     char **lines;     /* [n] texts of its lines; NULL where they are ids */
-    int32_t **ids;    /* [n] the other way round */
+    int32_t **ids;    /* [n] token ids; NULL for a line of text */
     size_t *n_ids, n_of_ids;
 } text_list;
 
@@ -140,7 +140,7 @@ static void print_json(const options *o, text_list *t, const result *r) {
     json_output(value);
 }
 
-/* An empty line for a text that failed, so that lines can be counted. */
+/* Prints an empty line for a failed text, so that output lines match input lines. */
 static void print_text(const ht_embeddings *e) {
     char number[32];
     for (size_t i = 0; i < e->n; i++) {

@@ -27,10 +27,10 @@ static ht_status open_cpu(const options *o, ht_device **out, ht_error *err) {
     return ht_device_open("cpu", &how, out, err);
 }
 
-/* Beside weights, keys and values: activations, logits, and the kernels themselves. */
+/* Reserve for activations, logits and kernel code, in addition to the weights and the KV cache. */
 static const int64_t margin_bytes = (int64_t)1 << 30;
 
-/* Of a model on a device that has all its weights in memory; -1 when the files do not tell. */
+/* Device memory for the weights and KV cache of a model; -1 when its files do not say. */
 static int64_t model_bytes(const options *o, const engine_model *m) {
     ht_model_info *info;
     ht_error ignored = {0};
@@ -42,7 +42,7 @@ static int64_t model_bytes(const options *o, const engine_model *m) {
     return bytes;
 }
 
-/* Opens the first GPU that has room for so many bytes; *out is NULL when there is none. */
+/* Opens the first GPU with at least `bytes` of free memory; *out is NULL when no GPU has them. */
 static void open_gpu(const options *o, int64_t bytes, ht_device **out) {
     const ht_device_options how = device_options(o);
     int n;
@@ -58,9 +58,8 @@ static void open_gpu(const options *o, int64_t bytes, ht_device **out) {
     }
 }
 
-/* The device of --device or, without it, of HEARTH_DEVICE in the environment. When neither says one: the first GPU that has room
- * for the models, or the CPU, which also has what a GPU lacks: --cpu and --packed-cache. *by_default: it is a GPU that nobody asked
- * for. */
+/* Opens the device of --device, else of HEARTH_DEVICE. Without either it opens the first GPU with enough memory for the
+ * models, else the CPU. --cpu and --packed-cache select the CPU. *by_default: the user did not request this GPU. */
 static ht_status open_device(const options *o, const engine_model *models, int n, ht_device **out, bool *by_default,
                              ht_error *err) {
     const char *environment = getenv("HEARTH_DEVICE");
@@ -87,13 +86,13 @@ const char *device_note(const ht_device *d, char note[DEVICE_NOTE]) {
 
 /* ---- adapters ---- */
 
-/* What stands before a `=` is the adapter's name in messages, unless there is a slash before it, which is part of a path. */
+/* Length of NAME in NAME=PATH. A slash before the `=` makes it part of a path: 0. */
 static size_t name_length(const char *word) {
     const size_t n = strcspn(word, "=/");
     return word[n] == '=' ? n : 0;
 }
 
-/* The number behind the last `@`, which is part of the path when no number follows. */
+/* Parses a scale after the last `@`. Without a finite number there, the `@` belongs to the path. */
 static size_t path_length(const char *path, float *scale) {
     const char *at = strrchr(path, '@');
     char *end = NULL;
@@ -157,7 +156,7 @@ void adapters_free(adapter_list *list) {
 
 /* ---- models and sessions ---- */
 
-/* Opens the device for this model and the others that the options name, which are loaded after it. */
+/* Opens a device with enough memory for this model and those that the options load later. */
 static ht_status open_device_for(engine *e, const options *o, const engine_model *which, const char *path,
                                  ht_error *err) {
     if (e->device) return HT_OK;
@@ -291,7 +290,7 @@ ht_status engine_tokenizer(const options *o, ht_tokenizer **t, ht_error *err) {
 
 bool backend_is_native(const options *o) { return !o->backend || strcmp(o->backend, "native") == 0; }
 
-/* Options of the CPU device and of sessions, which only the native backend has. */
+/* Rejects options of the CPU device and of sessions, which only the native backend supports. */
 static ht_status refuse_native_options(const options *o, ht_error *err) {
     static const char *const names[] = {"threads", "cpu",         "chunk",          "save-state", "load-state",
                                         "draft",   "lookup",      "guesses",        "regex",      "grammar",
@@ -330,7 +329,7 @@ static ht_status load_other(const options *o, const char *path, ht_device *devic
 
 ht_status backend_open(const options *o, ht_backend_model **out, ht_error *err) {
     char *path = NULL;
-    ht_device *device = NULL; /* only to be refused by a backend that has none of Hearth's */
+    ht_device *device = NULL; /* opened only so that the backend rejects it */
     *out = NULL;
     interrupt_watch();
     ht_status st = refuse_native_options(o, err);

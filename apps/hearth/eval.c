@@ -1,4 +1,4 @@
-/* hearth eval: perplexity of a text, and KL divergence from another model or from exact arithmetic. */
+/* hearth eval: perplexity of a text, and KL divergence from another model or from reference arithmetic. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -35,7 +35,7 @@ static ht_status evaluate(const options *o, const text_source *s, const engine *
 
 static ht_status load_and_evaluate(const options *o, const text_source *s, char note[DEVICE_NOTE], ht_evaluation **out,
                                    ht_error *err) {
-    engine e = {0}, other = {0}; /* the other is that of --vs-device alone */
+    engine e = {0}, other = {0}; /* other: only for --vs-device */
     ht_model *reference = NULL;
     int64_t positions = o->window ? o->window : DEFAULT_WINDOW;
     engine_model first = engine_model_of(o, positions), second = first;

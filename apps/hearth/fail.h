@@ -1,4 +1,4 @@
-/* Errors of the command's own, beside those of the library. */
+/* Errors of the command line, in addition to the library's. */
 #ifndef HEARTH_APP_FAIL_H
 #define HEARTH_APP_FAIL_H
 

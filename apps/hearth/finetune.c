@@ -17,7 +17,7 @@
 
 enum { SAMPLE_SHOWN = 2000, SAMPLE_TOKENS = 64, BAR = 30 };
 
-/* ---- from options to a trainer ---- */
+/* ---- setup ---- */
 
 typedef struct setup {
     engine engine;
@@ -26,7 +26,7 @@ typedef struct setup {
     ht_trainer_plan plan;
 } setup;
 
-/* --layers: 0 for all, or a number; false for anything else. */
+/* Parses --layers: "all" gives 0; false for anything but that or a positive number. */
 static bool setup_layers(const char *text, int64_t *out) {
     char *end;
     *out = 0;
@@ -67,7 +67,7 @@ static ht_status open_all(setup *s, const options *o, ht_error *err) {
     return st ? st : open_trainer(s, o, err);
 }
 
-/* Loads the model and the data. The setup is to be closed after a failure, too. */
+/* Loads the model and the data, on the CPU if a default GPU fails. Call setup_close also after a failure. */
 static ht_status setup_open(setup *s, const options *o, ht_error *err) {
     *s = (setup){0};
     const ht_status st = open_all(s, o, err);
@@ -83,7 +83,7 @@ static void setup_close(setup *s) {
     engine_close(&s->engine);
 }
 
-/* ---- what is shown ---- */
+/* ---- sample and plan ---- */
 
 static void print_count(const char *name, const ht_data_count *c) {
     char lines[160];
@@ -136,7 +136,7 @@ static void print_data(const char *name, const ht_data_report *r) {
     print_count("with an answer that was not found in what the template writes, and is not learned", &r->answer_lost);
 }
 
-/* The learned part of a sample: by colour on a terminal, else between marks. */
+/* Marks the trained-on part of a sample: coloured on a terminal, else in [[ ]]. */
 typedef struct shown {
     size_t left;
     bool colours;
@@ -146,7 +146,7 @@ static bool show_piece(const char *text, size_t n, bool learned, void *user) {
     shown *s = user;
     size_t some = n < s->left ? n : s->left;
     s->left -= some;
-    while (some < n && some && ((unsigned char)text[some] & 0xC0) == 0x80) some--; /* no half character */
+    while (some < n && some && ((unsigned char)text[some] & 0xC0) == 0x80) some--; /* never split a UTF-8 character */
     const char *begin = s->colours ? "\033[32m" : "[[", *end = s->colours ? "\033[0m" : "]]";
     if (learned) output_write(begin, strlen(begin));
     output_text(text, some);
@@ -179,7 +179,7 @@ static ht_json *describe_data(const ht_data_report *r) {
                         (int64_t)r->answer_lost.n);
 }
 
-/* The same figures as one JSON object. */
+/* Prints the training plan as one JSON object. */
 static void setup_print_json(const setup *s, const options *o) {
     const ht_trainer_plan *p = &s->plan;
     json_output(ht_json_pack("{so so so sI sI sI sI sI sb sI}", "model", ht_json_string(o->model), "data",
@@ -191,7 +191,7 @@ static void setup_print_json(const setup *s, const options *o) {
 
 /* ---- as text ---- */
 
-/* Prints the data as recognised, one sample, a histogram of lengths, and what will be trained. */
+/* Prints the detected data format, one sample, a histogram of lengths and the training plan. */
 static ht_status setup_print(const setup *s, const options *o, ht_error *err) {
     const ht_trainer_plan *p = &s->plan;
     char memory[24];
@@ -225,7 +225,7 @@ typedef struct training {
     double valid;       /* the last held-out loss; NaN: not measured */
 } training;
 
-/* ---- before anything is loaded ---- */
+/* ---- checks before loading ---- */
 
 static int check_options(const options *o) {
     static const char *const brought[] = {"rank", "alpha", "scale", "rslora", "targets", "layers", NULL};
@@ -249,7 +249,7 @@ static ht_status check_input(const char *path, ht_error *err) {
     return fail_system(err, path, "read");
 }
 
-/* Whether fopen could write there, told without writing. */
+/* Checks that fopen could write to the path, without creating it. */
 static ht_status check_output(const char *path, ht_error *err) {
     struct stat st;
     if (stat(path, &st) == 0) {
@@ -270,7 +270,7 @@ static bool same_file(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Whether the files that are read are there, and --log and --plot can be written; writes nothing. */
+/* Checks that input files exist and that --log and --plot are writable, without writing. */
 static ht_status check_files(const options *o, ht_error *err) {
     const tune_options *t = &o->tune;
     const struct {
@@ -306,7 +306,7 @@ static bool show_answer_piece(const ht_answer_piece *piece, void *user) {
 }
 
 static ht_status answer(ht_session *session, const ht_model *m, const char *prompt, ht_error *err) {
-    ht_sampler_options greedy; /* so that samples of different steps differ by the training alone */
+    ht_sampler_options greedy; /* samples of different steps then differ only through training */
     ht_sampler_options_init(&greedy, sizeof greedy);
     greedy.temperature = 0;
     ht_generate_options how;
@@ -323,7 +323,7 @@ static ht_status answer(ht_session *session, const ht_model *m, const char *prom
     return st;
 }
 
-/* Answers every --sample with the adapter as it is. */
+/* Generates an answer to each --sample with the current adapter. */
 static ht_status show_samples(const training *run, ht_error *err) {
     const string_list *prompts = &run->o->tune.samples;
     if (!prompts->n || run->o->json) return HT_OK;
@@ -348,7 +348,7 @@ static ht_status show_samples(const training *run, ht_error *err) {
 
 /* ---- evaluation ---- */
 
-/* Measures the held-out loss; the best adapter so far goes to --out. */
+/* Measures the held-out loss and writes the best adapter so far to --out. */
 static ht_status evaluate(training *run, bool first, ht_error *err) {
     keeper *k = &run->k;
     const double began = now_seconds();
@@ -389,7 +389,7 @@ static ht_status save(training *run, ht_error *err) {
     return st;
 }
 
-/* What follows a step: an evaluation, a line, a checkpoint. */
+/* Evaluates, reports and saves a checkpoint when they are due. */
 static ht_status after_step(training *run, ht_error *err) {
     const tune_options *t = &run->o->tune;
     const int64_t iter = run->step.iter, iters = run->s.plan.iters;
@@ -402,7 +402,7 @@ static ht_status after_step(training *run, ht_error *err) {
     }
     const bool told = !st && (due(iter, t->report_every, iters) || isfinite(valid) || iter == run->r.first_iter + 3);
     if (told) st = reporter_line(&run->r, &run->step, valid, err);
-    /* A run that diverges keeps the checkpoint before it. */
+    /* A skipped step can mean divergence: keep the checkpoint before it. */
     if (!st && !run->step.skipped && due(iter, t->save_every, iters)) {
         st = save(run, err);
         if (!st) st = reporter_plot(&run->r, err);
@@ -422,9 +422,9 @@ static ht_status train(training *run, ht_error *err) {
     return st;
 }
 
-/* ---- what ends a run before its end ---- */
+/* ---- interruption and failure ---- */
 
-/* Ctrl-C: what there is stays, and can be gone on with. */
+/* Ctrl-C: saves a checkpoint that --resume continues from. */
 static ht_status interrupt(training *run, ht_error *err) {
     if (!run->step.iter) return HT_ERR_CANCELLED;
     ht_error why = {0};
@@ -440,8 +440,8 @@ static ht_status interrupt(training *run, ht_error *err) {
                    (long long)run->step.iter, (long long)run->s.plan.iters, plural(run->s.plan.iters));
 }
 
-/* A failure of files or memory, which may be mended: the steps since the last checkpoint are not lost with it. Training that
- * has diverged keeps the last good one. */
+/* The user can fix I/O and memory failures and resume, so the steps since the last checkpoint are saved.
+ * Diverged training keeps its last good checkpoint. */
 static ht_status rescue(training *run, ht_status failure, ht_error *err) {
     ht_error why = {0};
     if (failure != HT_ERR_IO && failure != HT_ERR_MEMORY) return failure;
@@ -460,7 +460,7 @@ static ht_status finish(training *run, ht_error *err) {
     return st;
 }
 
-/* A word of a shell's command line, in quotes where it needs some. */
+/* Prints a shell word, quoted if necessary. */
 static void print_word(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
     const bool bare = *word && strspn(word, plain) == strlen(word);
@@ -501,7 +501,7 @@ static void print_end(const training *run) {
     print_command(run->o);
 }
 
-/* Goes on from the last checkpoint; an evaluation that was interrupted there is made first. */
+/* Resumes from the last checkpoint and first repeats an evaluation that was interrupted there. */
 static ht_status resume(training *run, ht_error *err) {
     const int64_t iters = run->s.plan.iters;
     ht_json *curves;

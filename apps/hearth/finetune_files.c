@@ -1,6 +1,6 @@
-/* hearth finetune: OUT, which is the adapter; and OUT.training with the last adapter and checkpoints, each a file of the
- * trainer's with what the command knows of the run beside it. That file is written first: a checkpoint that is there is whole,
- * whenever a run was killed. */
+/* hearth finetune: OUT is the adapter; OUT.training holds the last adapter and the checkpoints. A checkpoint is the
+ * trainer's values file and the command's state file. The state file is written first, so that a values file always
+ * belongs to a complete checkpoint, even after a kill. */
 #include "base/file.h"
 #include "fail.h"
 #include "finetune.h"
@@ -27,7 +27,7 @@ static const char last_name[] = "last", prefix[] = "checkpoint-", values_suffix[
 
 static ht_status no_memory(ht_error *err) { return fail_memory(err, "a file of the run"); }
 
-/* ---- checkpoints, by the steps they were saved after ---- */
+/* ---- checkpoint names ---- */
 
 static void name_checkpoint(int64_t iter, const char *suffix, char out[64]) {
     snprintf(out, 64, "%s%07lld%s", prefix, (long long)iter, suffix);
@@ -39,7 +39,7 @@ static char *checkpoint_path(const keeper *k, int64_t iter, const char *suffix) 
     return ht_path_join(k->folder, name);
 }
 
-/* The steps in a name that name_checkpoint gives; -1: it is another. */
+/* The step in a name made by name_checkpoint; -1 for any other name. */
 static int64_t iter_of(const char *name, const char *suffix) {
     char same[64];
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
@@ -48,7 +48,7 @@ static int64_t iter_of(const char *name, const char *suffix) {
     return iter >= 0 && !strcmp(name, same) ? iter : -1;
 }
 
-/* The latest checkpoint but `skip` of them; -1: there is none. */
+/* The step of the latest checkpoint after skipping `skip` later ones; -1: none. */
 static int64_t latest(const keeper *k, int64_t skip) {
     int64_t below = INT64_MAX, best = 0;
     for (int64_t i = 0; i <= skip && best >= 0; i++) {
@@ -112,7 +112,7 @@ ht_status keeper_check(keeper *k, const options *o, ht_error *err) {
     return status || o->tune.resume ? status : output_check(o, o->out, err);
 }
 
-/* A temporary file or directory of a save, or the state of a checkpoint that is not there. */
+/* Whether a name is a save's temporary file or directory, or a state file without its values file. */
 static bool is_left_over(const keeper *k, const char *name) {
     const int64_t iter = iter_of(name, state_suffix);
     if (iter < 0) return strstr(name, temporary_suffix) && name[0] != '.';
@@ -121,7 +121,7 @@ static bool is_left_over(const keeper *k, const char *name) {
     return faccessat(k->lock, values, F_OK, 0) != 0;
 }
 
-/* What a killed run left half-written. The folder is locked: nobody is writing. */
+/* Removes partial files of a killed run. The lock on the folder excludes other writers. */
 static void remove_left_over(const keeper *k) {
     DIR *folder = opendir(k->folder);
     if (!folder) return;
@@ -142,7 +142,7 @@ ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid,
     k->lock = open(k->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (k->lock < 0) return fail_system(err, k->folder, "opened");
     if (flock(k->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        close(k->lock); /* the folder is the other's: it is not to be removed */
+        close(k->lock); /* keeper_close must not remove another run's folder */
         k->lock = -1;
         return ht_fail(err, HT_ERR_ARGUMENT, "%s is another run's, which has not ended", k->folder);
     }
@@ -152,13 +152,13 @@ ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid,
 
 void keeper_close(keeper *k) {
     if (k->lock >= 0) {
-        (void)rmdir(k->folder); /* it stays unless it is empty */
+        (void)rmdir(k->folder); /* removes only an empty folder */
         close(k->lock);
     }
     free(k->folder);
 }
 
-/* ---- what is known of the run ---- */
+/* ---- state file ---- */
 
 static ht_json *describe(const keeper *k, const reporter *r) {
     return ht_json_pack("{ss sI sI so sI so so}", "valid", k->valid, "evaluated_iter", (int64_t)k->evaluated_iter,
@@ -186,7 +186,7 @@ static ht_status damaged(const char *path, const char *why, ht_error *err) {
                    path, why ? why : reason.message);
 }
 
-/* What is said of the best adapter counts only for the same held-out samples. */
+/* The state of the best adapter is valid only for the same held-out samples. */
 static ht_status take_state(keeper *k, const char *path, ht_json *state, ht_json **curves, ht_error *err) {
     int64_t evaluated, best, since;
     const char *was;

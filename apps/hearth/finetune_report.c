@@ -1,4 +1,4 @@
-/* hearth finetune: a line per report, a log of JSON lines, a drawing of both losses. */
+/* hearth finetune: report lines, a JSON Lines log, and a plot of both losses. */
 #include "fail.h"
 #include "finetune.h"
 #include "json.h"
@@ -22,9 +22,9 @@ const char *time_text(double seconds, char out[24]) {
 
 /* ---- curves ---- */
 
-enum { MOST_POINTS = 4096 }; /* more than a drawing is wide */
+enum { MOST_POINTS = 4096 }; /* more than the plot has columns */
 
-/* False when memory ran out. A curve that is full keeps every second point. */
+/* A full curve drops every second point. False when memory ran out. */
 static bool add_point(curve *c, int64_t iter, double value) {
     if (!c->at && !(c->at = malloc(MOST_POINTS * sizeof *c->at))) return false;
     if (c->n == MOST_POINTS) {
@@ -37,7 +37,7 @@ static bool add_point(curve *c, int64_t iter, double value) {
 
 /* ---- reports ---- */
 
-/* Cuts the lines about steps after `done` off the log, and one that was not written to its end. */
+/* Truncates the log before the first line about a later step than `done`, or before an incomplete line. */
 static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return HT_OK; /* /dev/null, or a pipe */
@@ -157,7 +157,7 @@ bool reporter_set_curves(reporter *r, const ht_json *curves) {
            set_points(&r->valid, ht_json_object_get(curves, "valid_loss"));
 }
 
-/* ---- the drawing ---- */
+/* ---- plot ---- */
 
 enum { WIDTH = 720, HEIGHT = 400, LEFT = 60, RIGHT = 20, TOP = 30, BOTTOM = 40, TICKS = 5 };
 

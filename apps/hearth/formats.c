@@ -1,5 +1,5 @@
-/* hearth formats: families, weight types and chat formats of this build, from the library's own tables;
- * docs/models.md has them. */
+/* hearth formats: model families, weight types and chat formats of this build, from the library's tables.
+ * docs/models.md shows the same tables. */
 #include "command.h"
 #include "json.h"
 #include "terminal.h"

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* BITS or BITS:GROUP; which of them there are, the library says. */
+/* Parses BITS or BITS:GROUP; the library checks the values. */
 static bool parse_quantize(const char *text, ht_fuse_options *out) {
     char *end;
     const long bits = strtol(text, &end, 10), group = *end == ':' ? strtol(end + 1, &end, 10) : 0;
@@ -22,7 +22,7 @@ static bool parse_quantize(const char *text, ht_fuse_options *out) {
     return true;
 }
 
-/* Against the model where it fits in memory, so that an adapter of another base is told of. */
+/* Loads the model too, if it fits in memory, to report an adapter of another base model. */
 static ht_status load_adapters(const options *o, adapter_list *out, ht_error *err) {
     engine e = {.on_cpu = true};
     const engine_model which = {o->model, HT_PRECISION_REFERENCE, HT_F16, 0};
@@ -74,7 +74,7 @@ static void print_json(const char *out, const ht_fuse_report *r) {
                              r->noise, "kept", r->kept, "least_kept", r->least_kept));
 }
 
-/* A result that answers like the base is worth a word. */
+/* Warns when quantisation has rounded away most of the adapters' change. */
 static void warn_of_loss(const ht_fuse_report *r) {
     if (r->noise < 1 && r->kept > 0.9) return;
     fprintf(

@@ -1,4 +1,4 @@
-/* hearth imatrix: importance weights of a checkpoint's matrices over a text, for quantisers. */
+/* hearth imatrix: computes an importance matrix over a text, for quantisation. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -32,13 +32,13 @@ static ht_status load_from(const options *o, loaded *l, ht_error *err) {
 typedef struct gathering {
     const options *o;
     progress computing;
-    long long every, saved; /* windows between saves; windows of the text that the file has, those left out included */
+    long long every, saved; /* windows between saves; windows in the last save, skipped ones included */
     ht_error failure;
 } gathering;
 
 static void on_progress(double done, void *user) { progress_show(done, &((gathering *)user)->computing); }
 
-/* What is in the file is not lost when the command is interrupted. */
+/* Saves intermediate results, so that an interruption loses at most `every` windows. */
 static bool on_so_far(const ht_importance *i, void *user) {
     gathering *g = user;
     if (ht_importance_save(i, g->o->out, &g->failure)) return false;
@@ -91,7 +91,7 @@ static ht_status load_and_gather(const options *o, const text_source *s, const l
     return st;
 }
 
-/* A file of --from may be added to. */
+/* --out may be one of the --from files, which is then extended. */
 static ht_status check_output(const options *o, ht_error *err) {
     for (int i = 0; i < o->from.n; i++)
         if (strcmp(o->from.items[i], o->out) == 0) return HT_OK;
@@ -115,10 +115,10 @@ static ht_status make(const options *o, char note[DEVICE_NOTE], ht_importance **
     return st;
 }
 
-/* What a file says at a glance: its tokens are the inputs of the matrix that met most. */
+/* Summary of a file; its token count is the largest input count of any matrix. */
 typedef struct figures {
     ht_importance_info info;
-    long long tokens, experts, unchosen; /* experts of all layers, and those of them that the text never chose */
+    long long tokens, experts, unchosen; /* `experts`: of all layers; `unchosen`: never selected in the text */
 } figures;
 
 static figures figures_of(const ht_importance *i) {
@@ -126,7 +126,7 @@ static figures figures_of(const ht_importance *i) {
     for (int64_t k = 0; k < f.info.n_entries; k++) {
         const ht_importance_entry e = ht_importance_entry_at(i, k);
         if (e.n_experts == 1 && e.count[0] > (double)f.tokens) f.tokens = (long long)e.count[0];
-        if (e.n_experts == 1 || !strstr(e.name, "_down_exps.")) continue; /* an entry of those that every expert has */
+        if (e.n_experts == 1 || !strstr(e.name, "_down_exps.")) continue; /* count each expert once */
         f.experts += e.n_experts;
         for (int64_t x = 0; x < e.n_experts; x++) f.unchosen += e.count[x] == 0;
     }

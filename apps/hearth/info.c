@@ -1,4 +1,4 @@
-/* hearth info: a checkpoint's metadata, and the memory it will need. */
+/* hearth info: a checkpoint's metadata and memory requirements. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -13,7 +13,7 @@
 enum { N_SHOWN_SAMPLING = 4 /* temperature, top_k, top_p, min_p */ };
 
 typedef struct needs {
-    int64_t context; /* positions the KV figures are for */
+    int64_t context; /* positions of kv_bytes and total_bytes */
     int64_t kv_bytes_per_position, kv_bytes, total_bytes;
 } needs;
 
@@ -98,16 +98,16 @@ static void print_types(const ht_model_info *i) {
     output_field("bits per weight", "%.2f", i->bits_per_weight);
 }
 
-typedef struct run { /* of layers alike */
+typedef struct run { /* of identical layers */
     int kind;
     int64_t n;
 } run;
 
-/* The layers one by one, written as runs of those alike: "3 x (5 sliding, 1 full), 2 sliding". */
+/* Summarises the layer types as runs: "3 x (5 sliding, 1 full), 2 sliding". */
 static void layers_text(const ht_model_info *i, char *out, size_t size) {
     static const char *const kinds[] = {"full", "sliding", "full with experts", "sliding with experts"};
     bool mixed = false;
-    run *runs = calloc((size_t)i->n_layers + 2, sizeof *runs); /* ends with runs of no layers */
+    run *runs = calloc((size_t)i->n_layers + 2, sizeof *runs); /* zeroed entries terminate it */
     size_t n_runs = 0, n = 0;
     if (!runs) return;
     for (int64_t l = 1; l < i->n_layers; l++) mixed = mixed || i->layers[l].has_experts != i->layers[0].has_experts;
@@ -129,7 +129,7 @@ static void layers_text(const ht_model_info *i, char *out, size_t size) {
     free(runs);
 }
 
-/* Heads of keys and values where layers differ in them, and the layers that have none of their own. */
+/* Prints the KV heads of full and sliding layers when they differ, and the number of layers that share a KV cache. */
 static void print_unlike_layers(const ht_model_info *i) {
     const ht_layer_info *kind[2] = {NULL, NULL}; /* the first full and the first sliding one */
     int64_t n_sharing = 0;
@@ -175,7 +175,7 @@ static void print_sampling(const ht_model_info *i) {
     output_field("sampling", "%s", list);
 }
 
-/* Weights and cache at some lengths that people use, and at the model's own. */
+/* Prints weights plus KV cache at common context lengths and at the model's own. */
 static void print_memory(const options *o, const ht_model_info *i) {
     char list[512] = "";
     size_t n = 0;

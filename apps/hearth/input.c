@@ -78,7 +78,7 @@ char *expand_home(const char *path) {
 
 ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
     static const char separators[] = ", \t\r\n", *blanks = separators + 1;
-    bool comma = false; /* just before `at`: an id has to follow */
+    bool comma = false; /* directly before `at`: an id must follow */
     for (const char *at = text;;) {
         at += strspn(at, blanks);
         if (!*at && !comma) return HT_OK;

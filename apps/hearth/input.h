@@ -7,14 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All of standard input, with a NUL after the last byte; the caller frees *text. Who sits at a terminal is told that the
- * command waits for `what` ("the prompt"). */
+/* Reads all of standard input and appends a NUL; the caller frees *text. On a terminal it first prints that it waits
+ * for `what` ("the prompt"). */
 ht_status input_read_all(const char *what, char **text, size_t *n, ht_error *err);
 
-/* The same of a file, past a byte order mark; "-" is standard input. */
+/* The same for a file, without its byte order mark; "-" is standard input. */
 ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err);
 
-/* The path with ~ or ~NAME at its beginning replaced by that home directory, as a shell does; the caller frees it. NULL: memory ran out. */
+/* Expands a leading ~ or ~NAME as a shell does; the caller frees the path. NULL: memory ran out. */
 char *expand_home(const char *path);
 
 typedef struct id_list {
@@ -25,17 +25,17 @@ typedef struct id_list {
 /* Appends the ids of a text such as "1,2, 3\n4" to *list (freed with free(list->ids), also after a failure).
  * HT_ERR_ARGUMENT names the first word that is no id. */
 ht_status ids_parse(const char *text, id_list *list, ht_error *err);
-/* The same of an option's value, or for "-" of standard input. */
+/* The same for an option's value; "-" reads standard input. */
 ht_status ids_read(const char *given, id_list *list, ht_error *err);
 
-/* A text, or ids in its place. */
+/* A text or token ids. */
 typedef struct text_source {
     char *text;
     size_t n;
     id_list list;
 } text_source;
 
-/* Reads the file of --text or the ids of --ids, or nothing where both are NULL. To be freed after a failure, too. */
+/* Reads the file of --text or the ids of --ids; both may be NULL. The caller frees *out, also after a failure. */
 ht_status text_source_read(const char *text, const char *ids, text_source *out, ht_error *err);
 void text_source_free(text_source *s);
 

@@ -1,4 +1,4 @@
-/* hearth inspect: keys, values, queries and attention weights of a prompt, as a NumPy archive and as a picture. */
+/* hearth inspect: keys, values, queries and attention weights of a prompt, as a NumPy archive and an SVG. */
 #include "base/grow.h"
 #include "command.h"
 #include "conversation.h"
@@ -21,10 +21,10 @@ typedef struct layer_list {
     int n;
 } layer_list;
 
-/* What the words of the command line ask for. */
+/* The parsed command line. */
 typedef struct request {
     const options *o;
-    layer_list layers, attention; /* of --layers; of --attention, and that of --head */
+    layer_list layers, attention; /* of --layers; of --attention and --head */
     int32_t layer, head;          /* of --head; -1: none */
     id_list ids;                  /* of --ids */
 } request;
@@ -48,7 +48,7 @@ static bool add_layer(layer_list *list, int32_t layer) {
     return true;
 }
 
-/* Reads "0-3,7" into the list; "all", and NULL, leave it empty. False when that is no such list. */
+/* Parses "0-3,7" into the list; "all" and NULL leave it empty. False for a malformed list. */
 static bool read_layers(const char *text, layer_list *list) {
     enum { MOST = 1024 }; /* layers of a model, at most */
     if (!text || strcmp(text, "all") == 0) return true;
@@ -97,7 +97,7 @@ static int read_request(request *r) {
 
 /* ---- the prompt ---- */
 
-/* The ids that `hearth run` would compute for the same prompt. */
+/* Encodes the prompt as `hearth run` does. */
 static ht_status encode(const engine *e, const options *o, const char *prompt, size_t n, id_list *out, ht_error *err) {
     const ht_tokenizer *t = ht_model_tokenizer(e->model);
     if (!t) return ht_fail(err, HT_ERR_UNSUPPORTED, "%.300s has no tokenizer: give the prompt as --ids", o->model);
@@ -130,7 +130,7 @@ static bool add_shape(ht_json *to, const char *name, const float *values, int64_
                           to, name, ht_json_pack("[III]", (int64_t)heads, (int64_t)rows, (int64_t)columns)) == 0;
 }
 
-/* Layers of which there are arrays, with their shapes; keys and values of a layer that shares them are its owner's. */
+/* Describes the arrays of each layer; a layer that shares a KV cache refers to the owner's arrays. */
 static ht_json *json_layers(const ht_inspection *i) {
     ht_json *list = ht_json_new_array();
     for (int32_t n = 0; list && n < i->n_layers; n++) {

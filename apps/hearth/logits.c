@@ -1,4 +1,4 @@
-/* hearth logits: the logits after every position of a given sequence of ids, as a NumPy file. */
+/* hearth logits: writes the logits at every position of an id sequence to a NumPy file. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"

@@ -1,4 +1,4 @@
-/* The `hearth` command: finds the subcommand and gives it its options. */
+/* The `hearth` command: dispatches to the subcommand with its parsed options. */
 #include "command.h"
 #include "model_path.h"
 #include "nearest.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names come from anywhere: the sentence about one stays one line, and leaves the terminal as it is. */
+/* The word is untrusted: warn() keeps it on one line, without control characters. */
 static int refuse_word(const char *word, const char *why) {
     warn("\"%.80s\" %s (see hearth --help)", word, why);
     return EXIT_USAGE;
@@ -46,7 +46,7 @@ static int run_subcommand(const command *c, int argc, char **argv) {
     return interrupt_end(status);
 }
 
-/* For who has just installed it. */
+/* First steps, for new users. */
 static int say_what_to_type(void) {
     char *path;
     ht_error missing = {0};

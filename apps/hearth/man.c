@@ -1,4 +1,4 @@
-/* hearth man: manual pages, from the tables of commands and options; on a terminal shown by a program that formats them. */
+/* hearth man: manual pages generated from the command and option tables, shown in a pager on a terminal. */
 #include "command.h"
 #include "options_table.h"
 #include "terminal.h"
@@ -16,9 +16,9 @@
 
 extern char **environ;
 
-static FILE *to; /* memory for the page */
+static FILE *to; /* memory stream of the page */
 
-/* Text that troff takes as it is: hyphens are those that are typed, and no line begins with a request. */
+/* Escapes text for troff: hyphens stay ASCII, and no line begins with a request. */
 static void escaped(const char *text) {
     static const char *const escapes[][2] = {{"\\", "\\e"},   {"-", "\\-"},   {"`", "\\(ga"}, {"'", "\\(aq"},
                                              {"\"", "\\(dq"}, {"^", "\\(ha"}, {"~", "\\(ti"}};
@@ -35,7 +35,7 @@ static void escaped(const char *text) {
     }
 }
 
-/* The same between other texts. */
+/* Writes escaped text between raw troff. */
 static void put(const char *before, const char *text, const char *after) {
     fputs(before, to);
     escaped(text);
@@ -56,7 +56,7 @@ static void option_entry(const option_spec *spec) {
     put("\n", spec->help, "\n");
 }
 
-/* As output_paragraphs takes them. */
+/* Paragraphs in the format of output_paragraphs. */
 static void paragraphs(const char *text) {
     for (const char *end; *text; text = end + strspn(end, "\n")) {
         char paragraph[2048];
@@ -112,7 +112,7 @@ static void whole_page(void) {
 
 /* ---- on a terminal ---- */
 
-/* Has a program format the page on its standard input and show it; false if it is not there, or failed. */
+/* Pipes the page to a formatter that shows it; false if the program is missing or fails. */
 static bool show_by(const char *const *words, const char *page, size_t n) {
     int ends[2], status = -1;
     pid_t child;
@@ -130,7 +130,7 @@ static bool show_by(const char *const *words, const char *page, size_t n) {
     posix_spawn_file_actions_adddup2(&files, ends[0], STDIN_FILENO);
     posix_spawn_file_actions_addclose(&files, ends[0]);
     posix_spawn_file_actions_addclose(&files, ends[1]);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C is the pager's */
+    signal(SIGINT, SIG_IGN); /* the pager handles Ctrl-C */
     const bool begun = posix_spawnp(&child, words[0], &files, &attributes, (char **)(uintptr_t)words, environ) == 0;
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -168,7 +168,7 @@ int man_command(const options *o) {
         fprintf(stderr, "hearth man: out of memory for the page\n");
     else if (!output_is_terminal())
         output_write(page, n);
-    else if (!show(page, n)) /* then the same as plain text */
+    else if (!show(page, n)) /* fall back to plain text */
         c ? options_help(c) : commands_help();
     free(page);
     return output_finish(whole ? EXIT_OK : EXIT_FAILED);

@@ -12,7 +12,7 @@
 
 /* ---- results ---- */
 
-/* Whether the line is the next result; takes the record in the first one. */
+/* Whether the line is the next result; the first one also carries the run's record. */
 static bool is_result(result_file *r, const char *line, size_t n) {
     ht_json *value = ht_json_of(line, n);
     const ht_json *of = ht_json_object_get(value, "index");
@@ -22,7 +22,7 @@ static bool is_result(result_file *r, const char *line, size_t n) {
     return is;
 }
 
-/* Counts the lines; what is behind the last whole one goes. */
+/* Counts complete lines and truncates the file after the last one. */
 static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     char *line = NULL;
     size_t room = 0;
@@ -44,8 +44,8 @@ static ht_status read_results(result_file *r, size_t n, ht_error *err) {
     return st;
 }
 
-/* Opens the file of --out, whose whole lines have to be results of prompts 0, 1 and so on, of which there are n; a line that is torn
- * goes, and with `replace` all of them. NULL: standard output. To be closed after a failure, too. */
+/* Opens the file of --out (NULL: standard output) to append results after those of prompts 0, 1, ... below n. An
+ * incomplete last line is removed; `replace` removes all lines. Call results_close also after a failure. */
 static ht_status results_open(const char *path, size_t n, bool replace, result_file *out, ht_error *err) {
     *out = (result_file){.path = path};
     if (!path) return HT_OK;
@@ -59,7 +59,7 @@ static ht_status differs(const result_file *r, ht_error *err, const char *what) 
                    what);
 }
 
-/* Names an option and its two values. */
+/* Reports an option whose value differs. */
 static ht_status option_differs(const result_file *r, const char *name, const ht_json *was, const ht_json *is,
                                 ht_error *err) {
     const unsigned flags = HT_JSON_COMPACT | HT_JSON_REAL_PRECISION(9);
@@ -72,8 +72,8 @@ static ht_status option_differs(const result_file *r, const char *name, const ht
     return differs(r, err, what);
 }
 
-/* Compares results that were there with a run: "command", "model", "prompts" and "options", an object; what `run` lacks is not compared.
- * HT_ERR_ARGUMENT names the first difference. */
+/* Checks that existing results belong to this run. `run` has "command", "model", "prompts" and the object "options";
+ * absent fields are not compared. HT_ERR_ARGUMENT names the first difference. */
 static ht_status results_check(const result_file *r, const ht_json *run, ht_error *err) {
     static const char *const fields[][2] = {
         {"command", "of another command"}, {"prompts", "of other prompts"}, {"model", "of another model"}};
@@ -93,7 +93,7 @@ static ht_status results_check(const result_file *r, const ht_json *run, ht_erro
     return HT_OK;
 }
 
-/* Writes a line and gives the value back; the first one of a file with the record in r->run. */
+/* Writes a line and releases the value; a file's first line also carries r->run. */
 static ht_status results_write(result_file *r, ht_json *value, ht_error *err) {
     if (r->run && !r->done) ht_json_object_set(value, "run", r->run);
     ht_json_decref(r->run);
@@ -102,7 +102,7 @@ static ht_status results_write(result_file *r, ht_json *value, ht_error *err) {
     ht_json_decref(value);
     if (!text) return ht_fail(err, HT_ERR_MEMORY, "out of memory for a result");
     ht_status st = HT_OK;
-    if (!r->file) { /* output_finish tells what went wrong */
+    if (!r->file) { /* output_finish reports the failure */
         if (!output_write(text, strlen(text)) || !output_write("\n", 1) || !output_flush()) st = HT_ERR_IO;
     } else if (fputs(text, r->file) == EOF || fputc('\n', r->file) == EOF || fflush(r->file)) {
         st = fail_system(err, r->path, "written");
@@ -139,7 +139,7 @@ static ht_status open_model(many *m, ht_error *err) {
     return ht_fail(err, HT_ERR_ARGUMENT, "--system needs a chat format, and %.300s has none", o->model);
 }
 
-/* What decides results: all options but these. */
+/* Options that do not affect results; all others belong to the run's record. */
 static const char *const without_effect[] = {"prompts", "out", "force", "cache-file",   "threads", "context", "slots",
                                              "device",  "cpu", "json",  "packed-cache", "quiet",   "help",    NULL};
 
@@ -151,7 +151,7 @@ static ht_json *describe_run(const many *m) {
                         options_values(m->o, without_effect));
 }
 
-/* Opens results, whose model is known once it is loaded. */
+/* Checks existing results before the model is loaded, and again with the model's fingerprint. */
 static ht_status open_results(many *m, ht_error *err) {
     char model[HT_FINGERPRINT_SIZE];
     ht_status st = results_open(m->o->out, m->prompts.n, m->o->force, &m->results, err);

@@ -1,4 +1,4 @@
-/* Commands on many prompts: the model, the prompts and the results of one, and how it ends. */
+/* Commands on many prompts: shared setup, resumable results, and the final report. */
 #ifndef HEARTH_APP_MANY_H
 #define HEARTH_APP_MANY_H
 
@@ -6,12 +6,12 @@
 #include "prompts.h"
 #include "terminal.h"
 
-/* Results: a JSON object a line, in a file that an interrupted command goes on with. */
+/* Results: one JSON object per line, in a file that an interrupted command can resume. */
 typedef struct result_file {
     FILE *file; /* NULL: standard output */
     const char *path;
-    size_t done;  /* results that were there */
-    ht_json *run; /* the first result's record of what they are of: model, prompts and options */
+    size_t done;  /* results of an earlier run */
+    ht_json *run; /* record of model, prompts and options, stored in the first result */
 } result_file;
 
 typedef struct many {
@@ -19,27 +19,27 @@ typedef struct many {
     engine e;
     prompt_file prompts;
     result_file results;
-    prompt_line line; /* the one that was read last */
+    prompt_line line; /* latest line read */
     progress shown;
-    size_t failed, done; /* prompts, those of an earlier run not counted */
-    ht_error err;        /* of writing results, which stops all of it */
+    size_t failed, done; /* prompts of this run */
+    ht_error err;        /* of writing results, which ends the run */
     double begin;
 } many;
 
-/* Opens all of it, for prompts that are as long as they come. Says a mistake of the command line itself; returns an exit status. */
+/* Opens model, prompts and results. Prints usage errors itself; returns an exit status. */
 int many_open(many *m, const options *o);
-/* Closes and reports all that is left to say after a call that returned `status` with `err`. */
+/* Closes everything and prints the final report, including a failure `status` with `err`. */
 int many_close(many *m, ht_status status, const ht_error *err);
 
-/* Prompts that are left, and the place of prompt i of them in the file. */
+/* Number of remaining prompts, and the file index of the i-th of them. */
 static inline size_t many_left(const many *m) { return m->prompts.n - m->results.done; }
 static inline size_t many_index(const many *m, size_t i) { return m->results.done + i; }
 
-/* The beginning of a result of prompt i of those: its number and the "id" of its line; with an error's message all of it. */
+/* Starts the result of the i-th remaining prompt with its index and "id"; with `error` the result is complete. */
 ht_json *many_result(many *m, size_t i, const char *error);
-/* Writes the result of a prompt, counts it and shows the progress; false to stop. */
+/* Writes and counts a result and shows progress; false to stop. */
 bool many_write(many *m, ht_json *result, bool failed);
-/* Whether a result is not one, as the command was interrupted before it was whole. */
+/* Whether an interruption left the result incomplete, so that it must not be written. */
 bool many_interrupted(ht_status status);
 
 #endif

@@ -33,7 +33,7 @@ size_t model_name(const char *models, const char *path, const char **name) {
 
 /* ---- names in the cache ---- */
 
-/* The path of something in the directory of models; *path stays NULL when nothing is there. */
+/* Finds NAME + END in the cache's models directory; *path stays NULL if it does not exist. */
 static ht_status look_for(const char *name, const char *end, char **path, ht_error *err) {
     char *within = NULL, *found = NULL;
     *path = NULL;
@@ -44,7 +44,7 @@ static ht_status look_for(const char *name, const char *end, char **path, ht_err
         *path = found;
     else
         free(found);
-    return st == HT_ERR_IO ? HT_OK : st; /* without a cache there is no name in it */
+    return st == HT_ERR_IO ? HT_OK : st; /* no cache directory: not found */
 }
 
 /* The models of one directory. */
@@ -53,7 +53,7 @@ typedef struct models {
     char **path; /* those of one role */
     int n;
     ht_file_role role;
-    bool whole; /* the directory itself is one */
+    bool whole; /* the directory itself is a model */
     bool out_of_memory;
 } models;
 
@@ -85,7 +85,7 @@ static ht_status not_one(const models *m, const char *name, const char *wanted, 
                    "%.150s has several models and not one Q4_K_M, but %s: name one as %.150s/FILE", name, list, name);
 }
 
-/* Among the models of a directory that was pulled, the one that pulling would choose; of another directory itself. */
+/* In a pulled directory, selects the same model as `hearth pull`; any other directory is the model itself. */
 static ht_status choose(const char *name, const char *wanted, char **path, ht_error *err) {
     models m = {.directory = *path};
     if (!wanted && !pull_state_exists(*path)) return HT_OK;
@@ -108,7 +108,7 @@ static ht_status choose(const char *name, const char *wanted, char **path, ht_er
     return st;
 }
 
-/* A model by its name on a hub, in a directory that was pulled. */
+/* Finds a pulled model by its hub name. */
 static ht_status look_for_pulled(const pull_name *name, char **path, ht_error *err) {
     char *within = NULL;
     ht_status st = look_for(name->repo, "", path, err);
@@ -144,9 +144,9 @@ ht_status model_in_cache(const char *name, char **path, ht_error *err) {
     return st;
 }
 
-/* ---- what a command is given ---- */
+/* ---- the MODEL argument ---- */
 
-/* For a name as of a hub that is not here: what would fetch it. HT_OK for any other. */
+/* For a hub name that is not in the cache: an error with the command that fetches it. HT_OK for any other name. */
 static ht_status not_here(const char *model, ht_error *err) {
     pull_name name;
     ht_error ignored = {0};

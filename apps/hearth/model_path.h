@@ -1,4 +1,4 @@
-/* Paths of models and of what is kept for them: the word `default` stands for the model that scripts/quickstart fetches. */
+/* Paths of models and of their cached data. `default` is the model that scripts/quickstart fetches. */
 #ifndef HEARTH_APP_MODEL_PATH_H
 #define HEARTH_APP_MODEL_PATH_H
 
@@ -6,20 +6,20 @@
 
 #include <stddef.h>
 
-/* The path that MODEL means, in fresh memory that the caller frees: a path, or where there is none a name of a model in the cache.
- * HT_ERR_IO when it is `default` and that one has not been fetched, or a name as of a hub and nothing is there. */
+/* Resolves MODEL, a path or else a model's name in the cache, to a path that the caller frees.
+ * HT_ERR_IO when `default` or a hub name has not been fetched. */
 ht_status model_path(const char *model, char **path, ht_error *err);
 
-/* The path of the model of that name in the cache, NULL for none: a name of `hearth list`, or one as `hearth pull` takes it, of
- * which the model is chosen as pulling chooses. HT_ERR_ARGUMENT when there are several, or none of that quantisation. */
+/* Finds a cached model by its name in `hearth list` or by its hub name, with the same choice as `hearth pull`. *path is
+ * NULL if it is not cached. HT_ERR_ARGUMENT when the choice is ambiguous or has no such quantisation. */
 ht_status model_in_cache(const char *name, char **path, ht_error *err);
 
-/* The name of a model at `path` in the cache's directory of models, which is the path from there on without ".gguf": its length, from
- * *name on, which is in `path`. */
+/* The name of a cached model: its path relative to `models`, without ".gguf".
+ * *name points into `path`; returns the length. */
 size_t model_name(const char *models, const char *path, const char **name);
 
-/* The place of `within` in the user's cache, in fresh memory that the caller frees: the same as models_directory in
- * scripts/common.sh. HT_ERR_IO when the environment names none. */
+/* The path of `within` in the user's cache, as models_directory in scripts/common.sh computes it; the caller frees it.
+ * HT_ERR_IO when the environment names no cache directory. */
 ht_status cache_path(const char *within, char **path, ht_error *err);
 
 #endif

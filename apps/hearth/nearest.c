@@ -3,11 +3,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { LONGEST = 32 }; /* no command and no option has more letters */
+enum { LONGEST = 32 }; /* no command or option is longer */
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Optimal string alignment: three rows of the table of distances between beginnings of both words. */
+/* Optimal string alignment distance, with three rows of the dynamic-programming table. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b) {
     size_t rows[3][LONGEST + 1];
     for (size_t j = 0; j <= n_b; j++) rows[0][j] = j;

@@ -6,14 +6,14 @@
 
 typedef struct nearest {
     const char *typed;
-    size_t n;         /* bytes of it that count */
-    const char *word; /* the nearest one so far; NULL while none is near */
+    size_t n;         /* length of `typed` */
+    const char *word; /* the nearest so far; NULL: none is near */
     size_t distance;
 } nearest;
 
 nearest nearest_to(const char *typed, size_t n);
-/* A word is near when at most a third of the typed letters, and one at least, were mistyped: another letter, one missing, one
- * too many, two swapped. One of which three letters or more were typed, and the rest left out, is near too. */
+/* A word is near if its edit distance, with swaps, is at most a third of the typed letters (at least 1).
+ * A word is also near if the typed letters, three or more, are a prefix of it. */
 void nearest_try(nearest *best, const char *word);
 
 #endif

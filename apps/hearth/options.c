@@ -52,7 +52,7 @@ static bool bad_value(const command *c, const option_spec *spec, const char *val
 
 enum { EXPECTED_SIZE = 128, OPTION_COLUMN = 32 /* of the texts in the help */ };
 
-/* A number within the option's range; false with what was expected. */
+/* Parses a number in the option's range; on false, `expected` describes the range. */
 static bool read_number(const option_spec *spec, const char *value, void *field, char expected[EXPECTED_SIZE]) {
     char *end = NULL;
     bool good = false;
@@ -62,14 +62,14 @@ static bool read_number(const option_spec *spec, const char *value, void *field,
         good = (double)number >= spec->low && (double)number <= spec->high && end != value && !*end && !errno;
         if (good) *(int64_t *)field = number;
     } else if (spec->kind == KIND_SEED) {
-        const unsigned long long number = strtoull(value, &end, 10); /* which reads "-1", too */
+        const unsigned long long number = strtoull(value, &end, 10); /* accepts "-1" */
         good = end != value && !*end && !errno && !strchr(value, '-');
         if (good) *(uint64_t *)field = number;
         snprintf(expected, EXPECTED_SIZE, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
         return good;
     } else {
         double number = strtod(value, &end);
-        good = number >= spec->low && number <= spec->high && end != value && !*end && !errno; /* no NaN */
+        good = number >= spec->low && number <= spec->high && end != value && !*end && !errno; /* false for NaN */
         if (good) *(double *)field = number;
     }
     snprintf(expected, EXPECTED_SIZE,
@@ -83,8 +83,8 @@ static bool set_number(const command *c, const option_spec *spec, const char *va
     return read_number(spec, value, field, expected) || bad_value(c, spec, value, expected);
 }
 
-/* Bytes with a unit: K, M, G, T and KB to TB are powers of 1000, as in llama.cpp's tools, KiB to TiB of 1024. 0 for what is no such
- * size, or is none of a file. */
+/* Parses a size: K to T and KB to TB are powers of 1000, as in llama.cpp's tools, KiB to TiB of 1024.
+ * 0 for a malformed size or one outside 1 to INT64_MAX. */
 static int64_t read_size(const char *value) {
     static const char units[] = "KMGT";
     const size_t digits = strspn(value, "0123456789."); /* neither a sign nor an exponent */
@@ -99,7 +99,7 @@ static int64_t read_size(const char *value) {
     return bytes >= 1 && bytes < (double)INT64_MAX ? (int64_t)(bytes + 0.5) : 0;
 }
 
-/* Whoever writes 16 means no 16 bytes. */
+/* A small number without a unit, such as 16, is almost certainly a mistake. */
 enum { LEAST_WITHOUT_UNIT = 10000 };
 
 static bool set_size(const command *c, const option_spec *spec, const char *value, int64_t *field) {
@@ -132,7 +132,7 @@ static bool append(string_list *list, const char *item) {
     return true;
 }
 
-/* Adds a bias, or changes that of a token which has one; false when memory ran out. */
+/* Adds or replaces a token's bias; false when memory ran out. */
 static bool put_bias(bias_list *list, int32_t id, float bias) {
     for (int i = 0; i < list->n; i++)
         if (list->items[i].id == id) {
@@ -199,7 +199,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     return false;
 }
 
-/* ---- words ---- */
+/* ---- parsing ---- */
 
 bool option_is_list(const option_spec *spec) {
     return spec->kind == KIND_LIST || spec->kind == KIND_PATHS || spec->kind == KIND_BIAS;
@@ -207,7 +207,7 @@ bool option_is_list(const option_spec *spec) {
 
 static bool accepts(const command *c, const option_spec *spec) { return (spec->commands & c->bit) != 0; }
 
-/* The row of a name for a command; that of another command when this one does not accept the option; NULL: there is none. */
+/* Finds an option by name, preferring a row that the command accepts to one of other commands; NULL: unknown. */
 static const option_spec *find_long(const command *c, const char *name, size_t n) {
     const option_spec *found = NULL;
     for (int i = 0; i < option_count; i++) {
@@ -224,12 +224,12 @@ static const option_spec *find_letter(const command *c, char letter) {
     return found;
 }
 
-/* "-5" and "-.5" are words, as no option's letter is a digit but `-0`. */
+/* "-5" and "-.5" are arguments: the only option letter that is a digit is `-0`. */
 static bool is_option(const char *word) {
     return word[0] == '-' && word[1] != '\0' && !(strchr("123456789.", word[1]));
 }
 
-/* `spec` is that of another command's option, or NULL. */
+/* `spec`: an option of another command with that name, or NULL. */
 static bool unknown_option(const command *c, const option_spec *spec, const char *word) {
     if (spec) return refuse(c, "--%s is not an option of this command", spec->name);
     nearest best = nearest_to(word + 2, word[1] == '-' ? strcspn(word + 2, "=") : 0);
@@ -239,7 +239,7 @@ static bool unknown_option(const command *c, const option_spec *spec, const char
                   best.word ? best.word : "");
 }
 
-/* One option at argv[*at], with its value, which may be in the next word; moves *at past them. */
+/* Parses the option at argv[*at] and its value, which may be the next word; advances *at past both. */
 static bool parse_option(const command *c, int argc, char **argv, int *at, options *o) {
     const char *word = argv[(*at)++], *value = NULL;
     const option_spec *spec;
@@ -268,7 +268,7 @@ static bool bad_entry(const command *c, const options *o, const char *name, cons
     return refuse(c, "--config %.200s: `%.80s` %s", o->config, name, why);
 }
 
-/* A value of the file as the command line would have it; NULL when it is none. Numbers are kept in o->config_numbers. */
+/* Converts a config value to command-line text; NULL for another type. o->config_numbers owns texts of numbers. */
 static const char *entry_text(const ht_json *value, options *o) {
     char text[32];
     if (ht_json_is_string(value)) return ht_json_string_value(value);
@@ -283,7 +283,7 @@ static const char *entry_text(const ht_json *value, options *o) {
     return NULL;
 }
 
-/* Options of which the command line's one sets aside the file's other. */
+/* Whether a mutually exclusive option on the command line overrides this one in the config file. */
 static bool is_set_aside(const command *c, const char *name, const bool *on_command_line) {
     for (int i = 0; option_rivals[i][0]; i++)
         for (int k = 0; k < 2; k++) {
@@ -295,7 +295,7 @@ static bool is_set_aside(const command *c, const char *name, const bool *on_comm
     return false;
 }
 
-/* A flag; one that is false is the option that its name with no- before it makes, where there is one. */
+/* Sets a flag; `false` sets the opposite option, named with no- in front, if there is one. */
 static bool take_flag(const command *c, const option_spec *spec, const ht_json *value, options *o) {
     char opposite[64];
     if (!ht_json_is_boolean(value)) return bad_entry(c, o, spec->name, "must be true or false");
@@ -433,9 +433,9 @@ bool options_given(const options *o, const char *name) {
     return false;
 }
 
-/* ---- as a record ---- */
+/* ---- options as JSON ---- */
 
-/* As a result is written and read again, so that both are equal. */
+/* Rounds as writing and rereading a result does, so that the values compare equal. */
 static ht_json *number_value(double number) {
     char text[32];
     snprintf(text, sizeof text, "%.9g", number);
@@ -510,7 +510,7 @@ void options_help(const command *c) {
     }
 }
 
-/* ---- what the library takes ---- */
+/* ---- library options ---- */
 
 bool options_lookup(const options *o) { return o->lookup || (!o->no_lookup && !o->draft); }
 
@@ -522,7 +522,7 @@ ht_dtype options_dtype(const options *o) { return dtypes[o->dtype]; }
 const char *options_kv_name(const options *o) { return kv_names[o->kv]; }
 const char *options_precision_name(const options *o) { return precisions[o->precision]; }
 
-/* A number too small for a float must not become the 0 that switches its option off. */
+/* A positive number must not underflow to 0, which would switch its option off. */
 static float above_zero(double number) { return number > 0 && number < FLT_MIN ? FLT_MIN : (float)number; }
 
 ht_sampler_options options_sampler(const options *o) {

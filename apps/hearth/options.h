@@ -44,7 +44,7 @@ enum {
 };
 
 typedef struct string_list {
-    const char **items; /* lent from argv */
+    const char **items; /* borrowed from argv */
     int n;
 } string_list;
 
@@ -53,7 +53,7 @@ typedef struct bias_list {
     int n;
 } bias_list;
 
-/* What `finetune` is asked for: options of the library, which hold its defaults where nothing else is said, and others. */
+/* Options of `finetune`. The library's option structs hold its defaults unless set. */
 typedef struct tune_options {
     ht_lora_options lora;
     ht_optimizer_options rule;
@@ -65,10 +65,10 @@ typedef struct tune_options {
     string_list samples;
 } tune_options;
 
-/* What the user asked for; a field not asked for holds 0, which means the library's default, unless noted. */
+/* Parsed options. Unless noted, an option that is not given holds 0, the library's default. */
 typedef struct options {
     const struct command *command;
-    const char *model;     /* as typed; of `adapter` it is an option */
+    const char *model;     /* as typed; an option of `adapter` */
     string_list arguments; /* after MODEL */
     string_list stop, set, adapters, from;
     bias_list logit_bias;
@@ -88,19 +88,19 @@ typedef struct options {
     const char *prompts, *labels;        /* likewise */
     const char *probe, *probe_out;       /* likewise: a list, a file */
     const char *cache_file;              /* likewise */
-    int64_t retries, connections;        /* of pull, as the next two: options_given says whether they count */
+    int64_t retries, connections;        /* of pull, like the next two: valid if options_given */
     double retry_delay, timeout;         /* seconds */
     bool dry_run, verify;
     uint64_t seed;
     int64_t threads, context, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     int64_t thinking_budget;                          /* likewise */
-    /* Of the sampler; HT_SAMPLER_UNSET when not given, as 0 is a value. */
+    /* Sampler options; HT_SAMPLER_UNSET when not given, because 0 is a value. */
     int64_t top_k, repeat_window;
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *order;   /* of the sampler's stages, checked */
     int precision;       /* ht_precision */
-    int kv;              /* index into f16, f32, bf16 */
+    int kv;              /* index into kv_names */
     int dtype;           /* index into auto, f32, f16, bf16 */
     int64_t max_size;    /* bytes of a file; 0 when not given */
     int pooling;         /* ht_pooling */
@@ -111,7 +111,7 @@ typedef struct options {
     bool force;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
-    /* Of serve, NULL when not given; numbers are 0 then, but that options_given says whether port and drain count. */
+    /* Options of serve; NULL or 0 when not given, except that port and drain are valid only if options_given. */
     const char *host, *api_key_file, *models, *certificate, *certificate_key, *slots_directory;
     string_list aliases, allow_hosts, allow_origins;
     int64_t port, queue, memory, kv_memory, body_size;
@@ -119,31 +119,31 @@ typedef struct options {
     bool any_model, strict_params, no_page;
     const char *log;            /* of serve and finetune; NULL: none */
     const char *config;         /* file of further options; NULL: none */
-    ht_json *config_values;     /* its object, which lends texts; NULL: none */
-    string_list config_numbers; /* texts of its numbers, which are the options' own */
+    ht_json *config_values;     /* its object, which owns texts used here; NULL: none */
+    string_list config_numbers; /* owned texts of its numbers */
     bool *given;                /* [option_count] on the command line, or in that file */
 } options;
 
 struct command;
 
-/* Fills *o from the words after the command's name. On a mistake prints one sentence to stderr and returns false. */
+/* Parses the words after the command's name into *o. On a usage error prints one sentence to stderr; returns false. */
 bool options_parse(const struct command *c, int argc, char **argv, options *o);
 void options_free(options *o);
-/* Prints a mistake in the use of the command, with its name in front; returns EXIT_USAGE. */
+/* Prints a usage error prefixed with the command's name; returns EXIT_USAGE. */
 int usage_error(const options *o, const char *format, ...) HT_PRINTF(2, 3);
 /* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
 bool options_given(const options *o, const char *name);
-/* The values of all options of the command except `others`, which ends with NULL: an object. NULL: memory ran out. */
+/* All options of the command as an object, except `others` (NULL-terminated). NULL: memory ran out. */
 ht_json *options_values(const options *o, const char *const *others);
-/* Whether one sequence is decoded with prompt lookup: unless --no-lookup or, without --lookup, --draft is given. */
+/* Whether a single sequence uses prompt lookup: not with --no-lookup, nor with --draft unless --lookup is given. */
 bool options_lookup(const options *o);
-/* Gives a conversation the variables of --set. */
+/* Sets the template variables of --set in a conversation. */
 ht_status options_chat_variables(const options *o, ht_chat *chat, ht_error *err);
-/* Sets an option that is a number while the program runs, by its name, in which `_` may stand for `-`; false with the reason. */
+/* Changes a numeric option at run time, by name; `_` may replace `-`. False with the reason in `why`. */
 bool options_set_number(options *o, const char *name, const char *value, char *why, size_t n);
-/* Sets or changes biases of logits: ID=BIAS with spaces between, or `none`; false with the reason. */
+/* Sets logit biases from space-separated ID=BIAS, or `none`; false with the reason in `why`. */
 bool options_set_biases(options *o, const char *value, char *why, size_t n);
-/* Adds a bias of ID=BIAS, n bytes, or changes that of its token; false with what was expected. */
+/* Adds or replaces a bias from ID=BIAS of n bytes; false with the expected form. */
 bool bias_list_read(bias_list *list, const char *text, size_t n, const char **expected);
 void bias_list_free(bias_list *list);
 /* Prints the usage, details and options of a command to stdout. */
@@ -153,8 +153,8 @@ extern const char options_of_model[]; /* what the word MODEL stands for */
 
 ht_dtype options_kv_dtype(const options *o);
 ht_dtype options_dtype(const options *o);      /* HT_DTYPE_NONE when not given */
-const char *options_kv_name(const options *o); /* as the user writes it, like the next */
+const char *options_kv_name(const options *o); /* the user's spelling, like the next */
 const char *options_precision_name(const options *o);
-ht_sampler_options options_sampler(const options *o); /* its texts and lists are lent */
+ht_sampler_options options_sampler(const options *o); /* borrows texts and lists from *o */
 
 #endif

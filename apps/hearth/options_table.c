@@ -33,10 +33,10 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
     (ANSWERING | FOR_SERVE | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | FOR_IMATRIX | PROMPTS)
 #define TRAINING FOR_FINETUNE
 #define SAMPLING (ANSWERING | FOR_BENCH | FOR_BATCH | FOR_SERVE)
-/* Many sequences in one step. */
+/* Commands with batched decoding. */
 #define BATCHING (FOR_SERVE | PROMPTS | FOR_EMBED | FOR_BENCH)
 
-/* Results that are text without --json: not a conversation, a server, or what is JSON or a file in any case. */
+/* Commands that print text without --json. Excludes conversations, the server, and commands with a fixed format. */
 #define WITH_JSON (FOR_ALL & ~(FOR_CHAT | FOR_SERVE | FOR_BATCH | FOR_SCORE | FOR_RM | FOR_COMPLETION | FOR_MAN))
 
 #define WRITING                                                                                                        \

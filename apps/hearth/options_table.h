@@ -19,8 +19,8 @@ typedef enum option_kind {
     KIND_BIAS /* of a logit; a list */
 } option_kind;
 
-/* A row is an option as the commands of `commands` have it: one whose meaning, range or default differs has a row for each. All rows of a
- * name have the same field, kind and letter. */
+/* An option of the commands in `commands`. An option whose meaning, range or default differs between commands has
+ * several rows, with the same field, kind and letter. */
 typedef struct option_spec {
     const char *name; /* without the dashes */
     char letter;      /* 0: none */
@@ -28,8 +28,8 @@ typedef struct option_spec {
     size_t field; /* offset in options */
     double low, high;
     const char *const *choices;
-    unsigned commands; /* that use it; to the others it is an error */
-    const char *value; /* as the help shows it */
+    unsigned commands; /* commands that accept it; all others reject it */
+    const char *value; /* placeholder in the help */
     const char *help;
 } option_spec;
 
@@ -38,7 +38,7 @@ bool option_is_list(const option_spec *spec);
 
 extern const option_spec option_table[];
 extern const int option_count;
-/* Pairs of options that exclude each other; one on the command line overrides the other in the file of --config. Ends with NULL. */
+/* Mutually exclusive pairs; one on the command line overrides the other in --config. NULL-terminated. */
 extern const char *const option_rivals[][2];
 extern const char *const precisions[], *const kv_names[]; /* end with NULL */
 

@@ -27,7 +27,7 @@ static ht_status add_line(prompt_file *p, off_t at, size_t number, ht_error *err
     return HT_OK;
 }
 
-/* FNV-1a of the line without its end, which may differ. */
+/* FNV-1a of the line without its newline, so that CRLF makes no difference. */
 static void add_hash(prompt_file *p, const char *line, size_t n) {
     while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
     if (!p->n) p->hash = 0xcbf29ce484222325u;
@@ -35,7 +35,7 @@ static void add_hash(prompt_file *p, const char *line, size_t n) {
 }
 
 static ht_status make_index(prompt_file *p, ht_error *err) {
-    static const char mark[] = "\xEF\xBB\xBF"; /* of the byte order */
+    static const char mark[] = "\xEF\xBB\xBF"; /* byte order mark */
     char *line = NULL;
     size_t room = 0, number = 0;
     ht_status st = HT_OK;
@@ -54,7 +54,7 @@ static ht_status make_index(prompt_file *p, ht_error *err) {
     return st;
 }
 
-/* Standard input is read once, and its lines again and again. */
+/* Standard input can be read only once, but lines are read by offset: copies it to a temporary file. */
 static ht_status keep_input(prompt_file *p, ht_error *err) {
     char *text;
     size_t n;
@@ -159,7 +159,7 @@ static ht_status read_messages(const ht_json *object, const char *name, ht_chat 
     return st;
 }
 
-/* A text as the conversation of one question; as it is when `without` says why there is no chat format. */
+/* Makes a text a one-message conversation, or keeps it raw if `without` says why there is no chat format. */
 static ht_status read_text(const options *o, const char *without, const char *text, prompt_line *line, ht_error *err) {
     if (without) {
         line->text = strdup(text);
@@ -185,7 +185,7 @@ static ht_status read_object(const options *o, const char *without, prompt_membe
     return st;
 }
 
-/* *placed: the error has the file and the line already. */
+/* *placed: the error already names file and line. */
 static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, prompt_member *is_other,
                            prompt_line *line, bool *placed, ht_error *err) {
     char *bytes = NULL;

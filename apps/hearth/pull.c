@@ -24,8 +24,8 @@ typedef struct pull {
     pull_choice choice;
     pull_store store;
     pull_progress show;
-    int64_t bytes, fetched; /* of the chosen files; of those that this call has fetched */
-    bool *missing;          /* [choice.n] not there when the call began */
+    int64_t bytes, fetched; /* total of the chosen files; fetched by this call */
+    bool *missing;          /* [choice.n] not installed when the call began */
     size_t n_missing;
 } pull;
 
@@ -36,7 +36,7 @@ static const char *variable(const char *name) {
     return value && *value ? value : NULL;
 }
 
-/* As curl, Python's requests and OpenSSL have them named: for networks with authorities of their own. */
+/* For networks with a private certificate authority: the variables of curl, Python's requests and OpenSSL. */
 static const char *read_certificates(void) {
     static const char *const names[] = {"CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"};
     const char *path = NULL;
@@ -56,7 +56,7 @@ static ht_status read_endpoint(char **out, ht_error *err) {
     return *out ? HT_OK : fail_memory(err, "the hub's address");
 }
 
-/* The path of the token's file in fresh memory; NULL where no variable names its place, or when memory ran out. */
+/* The path of the token file in fresh memory; NULL when no variable names it or memory ran out. */
 static char *token_path(void) {
     const char *path = variable("HF_TOKEN_PATH"), *hf_home = variable("HF_HOME"), *cache = variable("XDG_CACHE_HOME"),
                *home = variable("HOME");
@@ -75,7 +75,7 @@ static char *token_path(void) {
 
 enum { TOKEN_BYTES = 4096 };
 
-/* The token without the white space around it, as a line of a header can hold it. The message does not show it. */
+/* Trims and checks a token that goes into a header. The error message must not reveal it. */
 static ht_status take_token(const char *text, size_t n, const char *from, char **out, ht_error *err) {
     while (n && strchr(" \t\r\n", text[n - 1])) n--;
     while (n && strchr(" \t\r\n", *text)) text++, n--;
@@ -108,7 +108,7 @@ static ht_status read_token(char **out, ht_error *err) {
     return st;
 }
 
-/* To be freed after a failure, too. HT_ERR_ARGUMENT for an address that is no http or https URL, or a token that is no word. */
+/* The caller frees *out, also on failure. HT_ERR_ARGUMENT: the endpoint is not an http(s) URL, or a malformed token. */
 static ht_status read_settings(const options *o, pull_settings *out, ht_error *err) {
     *out = (pull_settings){.certificates = read_certificates(),
                            .retries = options_given(o, "retries") ? o->retries : 5,
@@ -126,9 +126,9 @@ static void free_settings(pull_settings *s) {
     *s = (pull_settings){0};
 }
 
-/* ---- what is to be fetched ---- */
+/* ---- selection ---- */
 
-/* The index of the shards, which says what else is needed, from the hub. */
+/* Fetches the shard index, which names the remaining files, from the hub. */
 static ht_status read_index(pull *p, char **text, size_t *n, ht_error *err) {
     enum { TRIES = 3 };
     const hub_file *f = p->choice.index;
@@ -144,7 +144,7 @@ static ht_status read_index(pull *p, char **text, size_t *n, ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT, "%.200s: its hash differs from the hub's, %.80s", f->path, f->hash);
 }
 
-/* The same from the model's directory. */
+/* Reads the shard index from the model's directory. */
 static ht_status read_own_index(const pull *p, char **text, size_t *n, ht_error *err) {
     char *path = ht_path_join(p->store.target, p->choice.index->path);
     const ht_status st =
@@ -165,7 +165,7 @@ static ht_status choose(pull *p, ht_error *err) {
     return st;
 }
 
-/* Files that are there without a record that vouches for them, and with --verify all of them, are looked into. */
+/* Hashes existing files that have no valid record, or all of them with --verify. */
 static ht_status look_into_files(pull *p, ht_error *err) {
     bool changed = false;
     ht_status st = HT_OK;
@@ -216,9 +216,9 @@ static ht_status find_out(pull *p, ht_error *err) {
     return st ? st : count(p, err);
 }
 
-/* ---- fetching it ---- */
+/* ---- download ---- */
 
-/* Bytes of a chosen file that are there, whole or not. */
+/* Bytes of a chosen file on disk, also of an unfinished one. */
 static int64_t bytes_there(const pull *p, size_t i) {
     const hub_file *f = p->choice.file[i];
     return !p->missing[i] || pull_store_has_staged(&p->store, f) ? f->size : pull_store_part_bytes(&p->store, f);
@@ -239,7 +239,7 @@ static void announce(pull *p, int64_t there) {
               p->choice.n == 1 ? "" : "s", size_text(p->bytes, all), here);
 }
 
-/* The files of which not all bytes are there and checked. */
+/* Fetches the chosen files that are neither installed nor staged. */
 static ht_status fetch_files(pull *p, ht_error *err) {
     const hub_file **files = malloc((p->choice.n + 1) * sizeof *files);
     size_t n = 0;
@@ -272,7 +272,7 @@ static ht_status fetch(pull *p, ht_error *err) {
 
 /* ---- the result ---- */
 
-/* The name that commands take: as it was asked for, without what only the hub knows. */
+/* The model's name for other commands: as requested, without the revision. */
 static void model_name_of(const pull *p, char *text, size_t n) {
     if (p->name.file)
         snprintf(text, n, "%s/%.*s", p->name.repo, (int)(strlen(p->name.file) - strlen(".gguf")), p->name.file);
@@ -297,7 +297,7 @@ static bool on_find(const ht_find *f, void *user) {
     return false;
 }
 
-/* A model that nothing here can run is worth a word. */
+/* Notes when this build cannot run the model. */
 static void look_at_model(pull *p, const char *path) {
     ht_error ignored = {0};
     search s = {path, p};
@@ -346,12 +346,12 @@ static void print_result(pull *p) {
     free(path);
 }
 
-/* All files are there already, maybe as those of another revision, and maybe since a moment before an earlier call was killed. */
+/* All files are already installed: removes stale staged files, as left by a killed call, and records the revision. */
 static ht_status tidy(pull *p, ht_error *err) {
     const char *revision = p->name.revision ? p->name.revision : "main";
     ht_status st = HT_OK;
     if (pull_store_is_begun(&p->store)) st = pull_store_lock(&p->store, err);
-    if (st == HT_ERR_BUSY) return HT_OK; /* with other files */
+    if (st == HT_ERR_BUSY) return HT_OK; /* another process is fetching other files */
     if (!st && p->store.lock >= 0) st = pull_store_drop_stale(&p->store, &p->listing, err);
     if (st || (pull_state_is_of(p->store.target, revision) && pull_state_is_of(p->store.target, p->hub.commit)))
         return st;
@@ -359,7 +359,7 @@ static ht_status tidy(pull *p, ht_error *err) {
     return st ? st : pull_state_write(p->store.target, p->store.installed, err);
 }
 
-/* After a failure that is nobody's fault. */
+/* After an interruption or a transfer failure, adds that the download can resume. */
 static void say_what_is_kept(const pull *p, ht_error *err) {
     static const char kept[] = "what has come is kept, and the same command goes on with it";
     const size_t n = strlen(err->message);

@@ -12,7 +12,7 @@
 
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
-/* What is read beside safetensors, here or by mlx_lm. */
+/* Files that Hearth or mlx_lm reads in addition to safetensors. */
 static const char *const beside_safetensors[] = {"config.json",
                                                  "generation_config.json",
                                                  "tokenizer.json",
@@ -24,9 +24,9 @@ static const char *const beside_safetensors[] = {"config.json",
                                                  "hf_quant_config.json",
                                                  "1_Pooling/config.json",
                                                  "additional_chat_templates/tool_use.jinja"};
-/* What tokenizer.json is made from, for a checkpoint without one. */
+/* Tokenizer files of checkpoints without tokenizer.json. */
 static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt"};
-/* What is read beside a GGUF file for what its metadata lack. */
+/* Files that supply what a GGUF file's metadata lack. */
 static const char *const beside_gguf[] = {"config.json",           "generation_config.json",
                                           "tokenizer_config.json", "chat_template.jinja",
                                           "chat_template.json",    "additional_chat_templates/tool_use.jinja"};
@@ -42,7 +42,7 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-enum { CHOSEN_MAX = 5000 }; /* more than a model has shards */
+enum { CHOSEN_MAX = 5000 }; /* more than any model's shards */
 
 static ht_status add(pull_choice *c, const hub_file *f, ht_error *err) {
     for (size_t i = 0; i < c->n; i++)
@@ -59,7 +59,7 @@ void choice_free(pull_choice *c) {
     *c = (pull_choice){0};
 }
 
-/* Those of the names that are in a directory, "" or one with its slash. */
+/* Adds the named files that exist in a directory: "" or a path with a trailing slash. */
 static ht_status add_named(const hub_listing *l, const char *directory, const char *const *names, size_t n,
                            pull_choice *c, ht_error *err) {
     ht_status st = HT_OK;
@@ -74,23 +74,22 @@ static ht_status add_named(const hub_listing *l, const char *directory, const ch
 
 /* ---- GGUF ---- */
 
-/* The models among the GGUF files, which are those of the lowest role: the only file of each, or its first part, in the order of their
- * names. */
+/* The GGUF models (files of the lowest role), sorted by name; a split model is listed by its first part. */
 typedef struct gguf_list {
     const hub_file **first;
     const char **path;
     int n;
 } gguf_list;
 
-/* Files that can be a model: GGUF, of any directory. */
+/* GGUF files in any directory can be models. */
 static bool is_gguf(const hub_file *f) { return ends_with(f->path, ".gguf"); }
 
-/* Safetensors files that can be a model: in the top directory, and not in the format of another library. */
+/* Safetensors files can be models in the top directory, unless they are in another library's format. */
 static bool is_safetensors(const hub_file *f) {
     return !strchr(f->path, '/') && ends_with(f->path, ".safetensors") && strncmp(f->path, "consolidated", 12) != 0;
 }
 
-/* The role of the models among the files of a format; HT_FILE_ADAPTER or a later one: there is no model. */
+/* The lowest role among the files of a format; HT_FILE_ADAPTER or a later one means that there is no model. */
 static ht_file_role model_role(const hub_listing *l, bool (*is_format)(const hub_file *f)) {
     ht_file_role lowest = HT_FILE_PROJECTOR;
     for (size_t i = 0; i < l->n; i++) {
@@ -121,7 +120,7 @@ static ht_status list_gguf(const hub_listing *l, gguf_list *out, ht_error *err) 
     return HT_OK;
 }
 
-/* Bytes of a model, all parts together. */
+/* Size of a model, all parts included. */
 static int64_t bytes_of(const hub_listing *l, const hub_file *first) {
     size_t prefix, other;
     const int parts = gguf_parts(first->path, &prefix);
@@ -134,8 +133,8 @@ static int64_t bytes_of(const hub_listing *l, const hub_file *first) {
     return bytes;
 }
 
-/* "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as much as fits. Files that no quantisation names alone are listed by their paths, as all are with
- * `paths`; true when there is one. */
+/* Lists models as "Q4_0 (1.2 GB), Q8_0 (2.3 GB)", as far as they fit. Uses paths for ambiguous quantisations, or for
+ * all models with `paths`; returns whether the list contains a path. */
 static bool describe(const hub_listing *l, const gguf_list *all, bool paths, char *text, size_t room) {
     size_t used = 0;
     bool has_path = false;
@@ -171,7 +170,7 @@ static ht_status no_such_model(const hub *h, const hub_listing *l, const gguf_li
                    h->repo, there, h->repo, has_path ? "/FILE" : ":QUANTIZATION");
 }
 
-/* A GGUF model: all its parts, and what is read beside it. */
+/* Adds all parts of a GGUF model and its additional files. */
 static ht_status add_gguf(const hub_listing *l, const hub_file *any, pull_choice *c, ht_error *err) {
     size_t prefix;
     char path[1100], directory[1100];
@@ -217,14 +216,14 @@ static ht_status choose_gguf(const hub *h, const hub_listing *l, const pull_name
 
 /* ---- safetensors ---- */
 
-/* "model-00002-of-00005.safetensors": the number of shards; 0 for another name. */
+/* The number of shards in "model-00002-of-00005.safetensors"; 0 for another name. */
 static int shards_of(const char *path) {
     int number, total, end = 0;
     if (sscanf(path, "model-%5d-of-%5d.safetensors%n", &number, &total, &end) != 2 || !end || path[end]) return 0;
     return number >= 1 && number <= total ? total : 0;
 }
 
-/* Shards without an index, or the only file. */
+/* Adds shards without an index, or the only file. */
 static ht_status add_unindexed(const hub *h, const hub_listing *l, pull_choice *c, ht_error *err) {
     const hub_file *only = NULL;
     const ht_file_role role = model_role(l, is_safetensors);
@@ -272,7 +271,7 @@ static void drop(pull_choice *c, const hub_file *f) {
         if (c->file[i] == f) c->file[i--] = c->file[--c->n];
 }
 
-/* Whether the repository has every file that an index names; *missing is one that it has not. */
+/* Checks that the repository has every file of the index; *missing is one that it lacks. */
 static ht_status check_shards(const hub *h, const hub_listing *l, const ht_json *map, const char **missing,
                               ht_error *err) {
     const char *tensor;
@@ -292,7 +291,7 @@ static ht_status check_shards(const hub *h, const hub_listing *l, const ht_json 
     return HT_OK;
 }
 
-/* In the order of the listing, which is that of names. */
+/* Compares by position in the listing, which is sorted by name. */
 static int by_place(const void *a, const void *b) {
     const hub_file *first = *(const hub_file *const *)a, *second = *(const hub_file *const *)b;
     return (first > second) - (first < second);
@@ -312,7 +311,7 @@ ht_status choose_shards(const hub *h, const hub_listing *l, const char *index, s
     const ht_json *map = ht_json_object_get(root, "weight_map");
     st = check_shards(h, l, map, &missing, err);
     const hub_file *single = hub_find(l, single_name);
-    if (!st && missing && single) { /* an index that was left behind */
+    if (!st && missing && single) { /* a stale index: the single file replaced its shards */
         drop(c, c->index);
         c->index = NULL;
         st = add(c, single, err);

@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 enum {
-    WRONG_MAX = 3, /* times that all bytes came and were the wrong ones */
+    WRONG_MAX = 3, /* complete transfers with a wrong hash */
     THREADS_MAX = 16
 };
 
-/* ---- hashes: SHA-256 of the bytes, or git's hash of the blob that they are ---- */
+/* ---- hashes: SHA-256 or git blob hash ---- */
 
 typedef struct hash {
-    const hub_file *file; /* whose hash says the kind */
-    EVP_MD_CTX *digest;   /* NULL: not begun */
+    const hub_file *file; /* file->hash selects the algorithm */
+    EVP_MD_CTX *digest;   /* NULL: not started */
 } hash;
 
 static ht_status hash_add(hash *h, const void *bytes, size_t n, ht_error *err) {
@@ -31,10 +31,10 @@ static ht_status hash_add(hash *h, const void *bytes, size_t n, ht_error *err) {
     return ht_fail(err, HT_ERR_INTERNAL, "%.300s: its hash cannot be computed", h->file->path);
 }
 
-/* Begins the hash, or begins it again. */
+/* Starts or restarts the hash. */
 static ht_status hash_begin(hash *h, ht_error *err) {
     const bool blob = strncmp(h->file->hash, "git:", 4) == 0;
-    const bool sha1 = blob && strlen(h->file->hash) == 4 + 40; /* else of a repository in git's newer format */
+    const bool sha1 = blob && strlen(h->file->hash) == 4 + 40; /* else SHA-256, of a repository in git's newer format */
     char head[40];
     if (!h->digest && !(h->digest = EVP_MD_CTX_new())) return fail_memory(err, "a hash");
     if (EVP_DigestInit_ex(h->digest, sha1 ? EVP_sha1() : EVP_sha256(), NULL) != 1)
@@ -44,7 +44,7 @@ static ht_status hash_begin(hash *h, ht_error *err) {
     return blob ? hash_add(h, head, (size_t)n + 1, err) : HT_OK;
 }
 
-/* The hash in the form of the file's; nothing can be added after it. */
+/* Finishes the hash, in the form of hub_file.hash. */
 static ht_status hash_end(hash *h, char out[HASH_BYTES], ht_error *err) {
     unsigned char value[EVP_MAX_MD_SIZE];
     unsigned n = 0;
@@ -56,7 +56,7 @@ static ht_status hash_end(hash *h, char out[HASH_BYTES], ht_error *err) {
     return HT_OK;
 }
 
-/* Adds the first n bytes of a file, whose `path` is for messages. */
+/* Hashes the first n bytes of a file; `path` is for error messages. */
 static ht_status hash_add_file(hash *h, int fd, int64_t n, const char *path, ht_error *err) {
     enum { PIECE = 1 << 20 };
     unsigned char *piece = malloc(PIECE);
@@ -95,16 +95,16 @@ typedef struct transfer {
     const hub *hub;
     pull_store *store;
     const hub_file *file;
-    char *path, *url; /* of the unfinished file; of the hub's */
+    char *path, *url; /* of the unfinished file; of the file on the hub */
     int fd;
-    hash hash;        /* of the bytes that are there */
-    int64_t have;     /* their number */
-    int64_t skip;     /* bytes of this answer that are there already, as the server does not send parts */
-    int64_t furthest; /* the most that `have` was since the bytes were last wrong */
-    int64_t counted;  /* bytes of the file that are in the progress */
+    hash hash;        /* of the bytes fetched so far */
+    int64_t have;     /* bytes fetched so far */
+    int64_t skip;     /* leading bytes of this response to discard, because the server ignored the range */
+    int64_t furthest; /* maximum of `have` since the last restart after wrong bytes */
+    int64_t counted;  /* bytes already added to the progress */
     int wrong;        /* times that the bytes were wrong */
-    bool wrong_bytes; /* this answer has others than it should */
-    char etag[256];   /* of the bytes that are there; "": unknown */
+    bool wrong_bytes; /* this response has unexpected bytes */
+    char etag[256];   /* of the bytes fetched so far; "": unknown */
 } transfer;
 
 /* ---- the file ---- */
@@ -115,7 +115,7 @@ static ht_status restart(transfer *t, ht_error *err) {
     return hash_begin(&t->hash, err);
 }
 
-static pthread_mutex_t record = PTHREAD_MUTEX_INITIALIZER; /* store->staged, and its file */
+static pthread_mutex_t record = PTHREAD_MUTEX_INITIALIZER; /* guards store->staged and its file */
 
 static ht_status keep_etag(transfer *t, const char *etag, ht_error *err) {
     snprintf(t->etag, sizeof t->etag, "%s", etag);
@@ -126,7 +126,7 @@ static ht_status keep_etag(transfer *t, const char *etag, ht_error *err) {
     return st;
 }
 
-/* Opens the unfinished file and takes in what it has, if that is of the same hash. */
+/* Opens the unfinished file and hashes its bytes, if they belong to a file with the same hash. */
 static ht_status open_part(transfer *t, ht_error *err) {
     struct stat s;
     pthread_mutex_lock(&record);
@@ -165,7 +165,7 @@ static void count(transfer *t) {
     t->counted = t->have;
 }
 
-/* ---- an answer ---- */
+/* ---- response ---- */
 
 static http_outcome bad_range(transfer *t, const http_answer *a, ht_error *err) {
     ht_fail(err, HT_ERR_IO, "%.200s: it sends bytes from %lld of %lld, asked for those from %lld of %lld", a->host,
@@ -181,7 +181,7 @@ static http_outcome on_answer(const http_answer *a, void *user, ht_error *err) {
     t->skip = 0;
     if (a->status == 206 && (a->range_begin != t->have || (a->range_total >= 0 && a->range_total != t->file->size)))
         return bad_range(t, a, err);
-    /* All of it, because it has changed, or because there are no parts to be had. */
+    /* A full response: the file has changed, or the server does not support ranges. */
     if (a->status == 200 && t->have > 0) {
         if (*a->etag && strcmp(a->etag, t->etag) == 0)
             t->skip = t->have;
@@ -213,9 +213,9 @@ static http_outcome on_bytes(const char *bytes, size_t n, void *user, ht_error *
     return HTTP_COMPLETE;
 }
 
-/* ---- tries ---- */
+/* ---- retries ---- */
 
-/* Bytes that are wrong go; the same again and again are the server's. */
+/* Discards wrong bytes. After WRONG_MAX times the server's file itself must be wrong. */
 static ht_status begin_again(transfer *t, const ht_error *why, ht_error *err) {
     ht_status st = restart(t, err);
     t->furthest = 0;
@@ -230,13 +230,13 @@ static ht_status begin_again(transfer *t, const ht_error *why, ht_error *err) {
                    t->wrong);
 }
 
-/* One request for what is missing; *done says whether all of it is there. */
+/* Requests the remaining bytes once, and waits after a transient failure. */
 static ht_status fetch_rest(transfer *t, retry *r, ht_error *err) {
     const http_request request = {t->url, t->have, t->etag, on_answer, on_bytes, t};
     http_answer answer;
     ht_error why = {0};
     http_outcome outcome = http_get(t->hub->http, &request, &answer, &why);
-    if (answer.status == 416) { /* it has fewer bytes than are there, or cannot count */
+    if (answer.status == 416) { /* range not satisfiable: the server's file is shorter */
         outcome = HTTP_RETRY;
         const ht_status st = restart(t, err);
         if (st) return st;
@@ -263,7 +263,7 @@ static ht_status fetch_rest(transfer *t, retry *r, ht_error *err) {
     return retry_wait(r, t->file->path, &answer, &why, err);
 }
 
-/* Whether the bytes, which are all there, are the right ones. */
+/* Verifies the hash of the complete file. */
 static ht_status check(transfer *t, bool *good, ht_error *err) {
     char found[HASH_BYTES];
     ht_error why = {0};
@@ -276,7 +276,7 @@ static ht_status check(transfer *t, bool *good, ht_error *err) {
     return st;
 }
 
-/* Gives the file its name. */
+/* Renames the verified file to its final name. */
 static ht_status finish(transfer *t, ht_error *err) {
     char *name = ht_path_join(t->store->stage, t->file->path);
     ht_status st = HT_OK;
@@ -344,17 +344,17 @@ ht_status pull_file_adopt(pull_progress *show, pull_store *s, const hub_file *f,
     return status;
 }
 
-/* ---- transfers side by side: threads that take one file after the other, each with its own connection ---- */
+/* ---- parallel transfers: each thread has its own connection and fetches one file after another ---- */
 
 typedef struct job {
     const hub *hub;
-    pull_settings settings; /* the hub's, with `stop` */
+    pull_settings settings; /* the hub's settings, plus `stop` */
     pull_store *store;
     const hub_file *const *files;
     size_t n;
-    atomic_size_t next; /* file to fetch */
+    atomic_size_t next; /* index of the next file to fetch */
     atomic_bool stop;
-    pthread_mutex_t lock; /* err */
+    pthread_mutex_t lock; /* guards err */
     ht_error err;         /* of the first failure */
 } job;
 
@@ -389,7 +389,7 @@ static void *work(void *user) {
     return NULL;
 }
 
-/* Connections, then threads: the first worker is this thread, and does all where there is no other. */
+/* The calling thread is the first worker, so all files are fetched even if no thread can be created. */
 static void run_workers(worker *workers, size_t n) {
     for (size_t i = 1; i < n; i++)
         workers[i].started = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;

@@ -16,8 +16,8 @@
 
 enum {
     REDIRECTS_MAX = 10,
-    ERROR_BODY_MAX = 1 << 20, /* bytes of a page that says what went wrong; it is not shown */
-    SLOW_BYTES = 512          /* a second: less for the time-out's length is a stalled connection */
+    ERROR_BODY_MAX = 1 << 20, /* bytes read and discarded of an error page */
+    SLOW_BYTES = 512          /* per second: a slower connection counts as stalled after the timeout */
 };
 
 struct http {
@@ -27,25 +27,25 @@ struct http {
     struct curl_slist *plain, *with_token; /* request headers */
 };
 
-/* One try. */
+/* One attempt. */
 typedef struct attempt {
     http *h;
     const http_request *request;
     http_answer *answer;
     ht_error *err;
-    bool begun;           /* the receiver has seen the answer */
-    http_outcome outcome; /* of the receiver */
-    size_t ignored;       /* bytes of other bodies */
+    bool begun;           /* `begin` has been called */
+    http_outcome outcome; /* of the callbacks */
+    size_t ignored;       /* bytes of discarded bodies */
 } attempt;
 
-/* Whether a transfer is to end: another one has failed, or a signal came. */
+/* Whether to abort: another transfer failed, or a signal arrived. */
 static bool stopped(const pull_settings *s) {
     return ht_cancel_requested(interrupt_flag()) || (s->stop && atomic_load(s->stop));
 }
 
 /* ---- header fields ---- */
 
-/* Kept whole or, where it has to be exact, not at all. */
+/* Copies a header value; one that is too long is truncated, or dropped if `exact`. */
 static void keep(char *out, size_t room, const char *value, bool exact) {
     const size_t n = strlen(value);
     if (n >= room && exact) {
@@ -55,13 +55,13 @@ static void keep(char *out, size_t room, const char *value, bool exact) {
     snprintf(out, room, "%s", value);
 }
 
-/* A weak ETag, W/"...", does not promise the same bytes. */
+/* Ignores weak ETags, W/"...": they do not guarantee identical bytes. */
 static void read_etag(http_answer *a, const char *value) {
     const size_t n = strlen(value);
     if (n >= 2 && value[0] == '"' && value[n - 1] == '"') keep(a->etag, sizeof a->etag, value, true);
 }
 
-/* "<address>; rel="next"" among entries that commas separate. */
+/* Finds <URL>; rel="next" in a comma-separated list. */
 static void read_link(http_answer *a, const char *value) {
     for (const char *at = value; (at = strchr(at, '<'));) {
         const char *end = strchr(at, '>');
@@ -86,7 +86,7 @@ static void read_range(http_answer *a, const char *value) {
     if (sscanf(slash + 1, "%19lld", &total) == 1 && total >= 0) a->range_total = total;
 }
 
-/* Seconds, or a date. */
+/* Parses seconds or an HTTP date. */
 static void read_retry_after(http_answer *a, const char *value) {
     char *end;
     const double seconds = strtod(value, &end);
@@ -117,7 +117,7 @@ static void take_field(http_answer *a, const char *name, const char *value) {
 
 void http_header(http_answer *a, const char *line, size_t n) {
     char text[4096];
-    if (n >= 5 && strncasecmp(line, "HTTP/", 5) == 0) { /* of another answer, as after "100 Continue" */
+    if (n >= 5 && strncasecmp(line, "HTTP/", 5) == 0) { /* a new response, for example after "100 Continue" */
         const bool redirected = a->redirected;
         char host[sizeof a->host];
         memcpy(host, a->host, sizeof host);
@@ -134,7 +134,7 @@ void http_header(http_answer *a, const char *line, size_t n) {
     char *value = colon + 1 + strspn(colon + 1, " \t"), *end = value + strlen(value);
     while (end > value && strchr(" \t\r\n", end[-1])) *--end = '\0';
     for (const char *c = value; *c; c++)
-        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7F) return; /* an ETag goes back in a header of ours */
+        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7F) return; /* ETags are sent back in requests */
     take_field(a, text, value);
 }
 
@@ -173,7 +173,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t
 
 /* ---- origins ---- */
 
-/* A part of an address, for curl_free; NULL: it has none, or memory ran out. */
+/* A component of a URL, freed with curl_free; NULL: absent, or memory ran out. */
 static char *part_of(const CURLU *url, CURLUPart part) {
     char *text = NULL;
     return curl_url_get((CURLU *)(uintptr_t)url, part, &text, CURLU_DEFAULT_PORT) == CURLUE_OK ? text : NULL;
@@ -204,7 +204,7 @@ static bool has_scheme(const CURLU *url, const char *scheme) {
     return has;
 }
 
-/* ---- what came of it ---- */
+/* ---- outcome ---- */
 
 static http_outcome lost(const attempt *t, http_outcome outcome, const char *why) {
     ht_fail(t->err, HT_ERR_IO, "%.200s: %s", t->answer->host, why);
@@ -220,7 +220,7 @@ static http_outcome judge_status(const attempt *t) {
     return lost(t, status == 408 || status == 429 || status >= 500 ? HTTP_RETRY : HTTP_FAILED, why);
 }
 
-/* Reasons that another try will not remove: certificates and addresses. */
+/* Failures that a retry cannot fix: certificates and URLs. */
 static bool is_permanent(CURLcode code) {
     static const CURLcode codes[] = {
         CURLE_URL_MALFORMAT, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_OUT_OF_MEMORY,
@@ -309,7 +309,7 @@ static void free_headers(http *h) {
     h->plain = h->with_token = NULL;
 }
 
-/* The headers of one request, in h->plain and, with the token, in h->with_token. */
+/* Builds the request headers in h->plain and, with the token, in h->with_token. */
 static bool make_headers(http *h, const http_request *request) {
     struct curl_slist **const lists[] = {&h->plain, &h->with_token};
     char text[4200];
@@ -325,7 +325,7 @@ static bool make_headers(http *h, const http_request *request) {
     return append_header(&h->with_token, text);
 }
 
-/* Follows a redirect; an address that is not complete is one of the same host. */
+/* Follows a redirect; a relative URL refers to the same host. */
 static http_outcome follow(attempt *t, CURLU *url) {
     char *location = NULL;
     const bool secure = has_scheme(url, "https");
@@ -410,10 +410,10 @@ void http_free(http *h) {
 
 enum {
     DOUBLINGS_MAX = 5,     /* the longest wait is 32 times the first */
-    RETRY_AFTER_MAX = 300, /* seconds that a server may ask for */
+    RETRY_AFTER_MAX = 300, /* maximum accepted Retry-After, in seconds */
 };
 
-/* From a half to 1, so that many who were refused together do not come back together. */
+/* A factor from 0.5 to 1, so that clients rejected at the same time do not retry at the same time. */
 static double jitter(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);

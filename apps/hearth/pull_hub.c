@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    TEXT_MAX = 64 << 20, /* bytes of one answer in JSON */
+    TEXT_MAX = 64 << 20, /* bytes of one JSON response */
     PAGES_MAX = 1000,
     FILES_MAX = 200000
 };
@@ -57,7 +57,7 @@ void hub_explain(const hub *h, const char *what, const http_answer *a, ht_error 
                 what, a->status, *a->error_message ? ": " : "", a->error_message, with);
 }
 
-/* A whole text, however many tries it takes, which is never NULL and is the caller's to free. */
+/* Downloads a text with retries. *out is never NULL on success; the caller frees it. */
 static ht_status get_text(const hub *h, const char *url, const char *what, char **out, size_t *n, http_answer *answer,
                           ht_error *err) {
     retry r = {.settings = h->settings, .show = h->show};
@@ -97,9 +97,9 @@ static ht_status get_json(const hub *h, const char *url, const char *what, ht_js
     return st ? ht_fail_in(err, st, "%.200s", what) : HT_OK;
 }
 
-/* ---- addresses ---- */
+/* ---- URLs ---- */
 
-/* A text in the form that an address takes; with `slashes` these stay. NULL when memory ran out. */
+/* Percent-encodes a text, except for slashes with `slashes`. NULL when memory ran out. */
 static char *escaped(const char *from, bool slashes) {
     static const char digits[] = "0123456789ABCDEF", plain[] = "-._~";
     char *out = malloc(3 * strlen(from) + 1), *to = out;
@@ -172,7 +172,7 @@ const hub_file *hub_find(const hub_listing *l, const char *path) {
     return l->n ? bsearch(&key, l->file, l->n, sizeof key, by_path) : NULL;
 }
 
-/* A path that stays below the directory it is put in, on any system. */
+/* Whether a path stays below its directory on any operating system. */
 static bool is_safe_path(const char *path) {
     const size_t n = strlen(path);
     if (n == 0 || n > 1000) return false;
@@ -253,7 +253,7 @@ static ht_status list_page(const hub *h, const char *url, hub_listing *out, http
     return st;
 }
 
-/* The address of the next page, which may be relative to this one; NULL when memory ran out or it is none. */
+/* Resolves the next page's URL against this one; NULL when memory ran out or it is invalid. */
 static char *next_address(const char *url, const char *next) {
     CURLU *u = curl_url();
     char *text = NULL, *out = NULL;

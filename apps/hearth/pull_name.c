@@ -18,13 +18,13 @@ static ht_status bad_name(const char *text, ht_error *err) {
         text);
 }
 
-/* The bytes of `text` behind `prefix`; NULL when it does not begin with it. */
+/* The rest of `text` after `prefix`; NULL if it has another beginning. */
 static const char *behind(const char *text, const char *prefix) {
     const size_t n = strlen(prefix);
     return strncasecmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
-/* The name without the address of a hub before it, which ends with a slash. */
+/* Strips a leading hub address, which ends with a slash. */
 static const char *without_address(const char *text, const char *endpoint) {
     static const char *const hubs[] = {"huggingface.co/", "hf.co/", "www.huggingface.co/"};
     const char *rest = endpoint ? behind(text, endpoint) : NULL;
@@ -37,7 +37,7 @@ static const char *without_address(const char *text, const char *endpoint) {
     return text;
 }
 
-/* Bytes of a name of letters, digits, '.', '_' and '-' that begins with one of the first three; 0 for none. */
+/* Length of a name of letters, digits, '.', '_' and '-' that begins with one of the first three; 0 for none. */
 static size_t word_length(const char *text) {
     size_t n = 0;
     if (*text == '-' || *text == '.') return 0;
@@ -47,7 +47,7 @@ static size_t word_length(const char *text) {
 
 static bool copy(char **out, const char *from, size_t n) { return (*out = strndup(from, n)) != NULL; }
 
-/* A branch, tag or commit as git allows it, but for rare characters. */
+/* Accepts branches, tags and commits, except those with rare characters that git allows. */
 static bool is_revision(const char *text, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!isalnum((unsigned char)text[i]) && !strchr("._-/+", text[i])) return false;
@@ -56,7 +56,7 @@ static bool is_revision(const char *text, size_t n) {
 
 static bool is_gguf(const char *path, size_t n) { return n > 5 && strncasecmp(path + n - 5, ".gguf", 5) == 0; }
 
-/* ":QUANTIZATION" and "@REVISION", in any order. */
+/* Parses ":QUANTIZATION" and "@REVISION" in either order. */
 static bool parse_suffixes(const char *at, pull_name *out, bool *memory) {
     while (*at) {
         const char mark = *at++;
@@ -71,7 +71,7 @@ static bool parse_suffixes(const char *at, pull_name *out, bool *memory) {
     return true;
 }
 
-/* "/blob/REVISION/FILE" of a page's address; the rest of the grammar is not used behind it. */
+/* Parses "/blob/REVISION/FILE" of a web page's URL; it accepts no suffixes. */
 static bool parse_page(const char *at, pull_name *out, bool *memory) {
     static const char *const kinds[] = {"/blob/", "/resolve/", "/raw/", "/tree/"};
     const char *revision = NULL;
@@ -95,7 +95,7 @@ static bool parse(const char *text, bool is_address, pull_name *out, bool *memor
     if (!*memory || out->file || out->revision) return false;
     if (*at == '/') {
         const size_t n = strcspn(++at, ":@");
-        if (n == 0 && is_address) return at[n] == '\0'; /* a slash at its end */
+        if (n == 0 && is_address) return at[n] == '\0'; /* trailing slash */
         if (!is_gguf(at, n)) return false;
         *memory = copy(&out->file, at, n);
         if (!*memory) return false;
@@ -124,13 +124,13 @@ void pull_name_free(pull_name *name) {
 
 static bool is_letter_or_digit(char c) { return isalnum((unsigned char)c) != 0; }
 
-/* Bytes of a word that ends where a letter or digit does not follow; 0 when `text` does not begin with it. */
+/* Length of `word` if `text` begins with it and no letter or digit follows; else 0. */
 static size_t whole_word(const char *text, const char *word) {
     const char *rest = behind(text, word);
     return rest && !is_letter_or_digit(*rest) ? (size_t)(rest - text) : 0;
 }
 
-/* Bytes of "_K", "_0", "_XXS" and the like. */
+/* Length of a suffix such as "_K", "_0" or "_XXS". */
 static size_t type_suffix(const char *text) {
     static const char *const suffixes[] = {"_K", "_S", "_M", "_L", "_XS", "_XXS", "_XL", "_XXL", "_NL"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
@@ -142,7 +142,7 @@ static size_t type_suffix(const char *text) {
     return digits > 1 && !is_letter_or_digit(text[digits]) ? digits : 0;
 }
 
-/* Bytes of the name of a weight type: Q4_K_M, IQ2_XXS, TQ1_0, F16, MXFP4_MOE, ...; 0 for none. */
+/* Length of a weight type's name: Q4_K_M, IQ2_XXS, TQ1_0, F16, MXFP4_MOE, ...; 0 for none. */
 static size_t type_length(const char *text) {
     static const char *const words[] = {"F16", "F32", "BF16", "FP16", "FP32", "MXFP4_MOE", "MXFP4", "NVFP4"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {

@@ -30,22 +30,22 @@ void pull_progress_begin(pull_progress *p, bool quiet, int64_t total, int64_t do
                          .since = now_seconds()};
 }
 
-/* Of the last seconds: a new measurement counts a third. */
+/* Exponential moving average of the transfer rate; a new measurement has weight 1/3. */
 static void measure(pull_progress *p, double now) {
     const double rate = (double)(p->done - p->done_then) / (now - p->since);
     p->rate = p->rate > 0 ? p->rate + (rate - p->rate) / 3 : rate;
-    if (p->rate < 0) p->rate = 0; /* a file began again */
+    if (p->rate < 0) p->rate = 0; /* a file was restarted */
     p->since = now;
     p->done_then = p->done;
 }
 
-/* Columns of the terminal; a longer line would be left behind when the next one is written over it. */
+/* Terminal width: a line that wraps cannot be overwritten by the next one. */
 static int columns(void) {
     struct winsize size = {0};
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-/* What is behind the name. */
+/* Formats percentage, sizes, rate and time left, shown after the file name. */
 static void write_figures(const pull_progress *p, char *text, size_t n) {
     char here[SIZE_BYTES], all[SIZE_BYTES], rate[SIZE_BYTES], left[32] = "";
     const double seconds = p->rate > 0 ? (double)(p->total - p->done) / p->rate : -1;
@@ -55,7 +55,7 @@ static void write_figures(const pull_progress *p, char *text, size_t n) {
              size_text(p->done, here), size_text(p->total, all), size_text((int64_t)p->rate, rate), left);
 }
 
-static pthread_mutex_t one_line = PTHREAD_MUTEX_INITIALIZER; /* transfers side by side write into it */
+static pthread_mutex_t one_line = PTHREAD_MUTEX_INITIALIZER; /* parallel transfers share the line */
 
 static void show(pull_progress *p, const char *name) {
     char figures[160], shown[61];

@@ -1,5 +1,5 @@
-/* Progress of a download: on a terminal a line with rate and time left, elsewhere a line for each file; and notes between them. Any thread
- * may add to it. */
+/* Download progress: on a terminal one line with rate and time left, elsewhere one line per file; and notes in between.
+ * Thread-safe. */
 #ifndef HEARTH_APP_PULL_PROGRESS_H
 #define HEARTH_APP_PULL_PROGRESS_H
 
@@ -11,8 +11,8 @@
 typedef struct pull_progress {
     bool quiet, terminal, shown;
     int64_t total, done; /* bytes of all files */
-    double rate;         /* bytes per second of late; 0: not known yet */
-    double since;        /* seconds, when the rate was measured last */
+    double rate;         /* recent bytes per second; 0: not known yet */
+    double since;        /* time of the last rate measurement, in seconds */
     int64_t done_then;
 } pull_progress;
 
@@ -20,12 +20,12 @@ enum { SIZE_BYTES = 32 };
 /* "1.2 GB"; returns `text`. */
 const char *size_text(int64_t bytes, char text[SIZE_BYTES]);
 
-/* The bytes of `done` were there before. */
+/* `done`: bytes fetched by earlier calls, which do not count towards the rate. */
 void pull_progress_begin(pull_progress *p, bool quiet, int64_t total, int64_t done);
-/* More bytes are there, or fewer where some were wrong: of the file of that name, which is shown. */
+/* Adds bytes of the named file; a negative number when wrong bytes were discarded. */
 void pull_progress_add(pull_progress *p, const char *name, int64_t bytes);
 void pull_progress_clear(pull_progress *p);
-/* A sentence on a line of its own, unless quiet. Control characters in it become question marks. */
+/* Prints a sentence on a separate line, unless quiet. Control characters become question marks. */
 void pull_note(pull_progress *p, const char *format, ...) HT_PRINTF(2, 3);
 
 #endif

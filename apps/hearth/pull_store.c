@@ -20,12 +20,12 @@
 
 /* ---- records ---- */
 
-/* Hidden, so that directories are searched for models without it. */
+/* Hidden, so that a search for models skips it. */
 static const char pull_state_name[] = ".hearth-pull.json";
 
 enum { FORMAT = 1, STATE_BYTES_MAX = 64 << 20 };
 
-/* The record of a directory, or an empty one where there is none or it cannot be understood; NULL when memory ran out. */
+/* Reads a directory's record; an empty one if it is missing or invalid, NULL when memory ran out. */
 static ht_json *pull_state_read(const char *directory) {
     char *path = ht_path_join(directory, pull_state_name);
     ht_json *state = NULL;
@@ -70,7 +70,7 @@ bool pull_state_is_of(const char *directory, const char *revision) {
     return is;
 }
 
-/* Size and time of a file; false when it is not there. */
+/* Size and modification time of a regular file; false if it does not exist. */
 static bool look(const char *directory, const char *name, struct stat *out) {
     char *path = ht_path_join(directory, name);
     const bool there = path && stat(path, out) == 0 && S_ISREG(out->st_mode);
@@ -88,7 +88,7 @@ ht_status pull_state_add(ht_json *state, const char *directory, const hub_file *
                : HT_OK;
 }
 
-/* Whether the file has been found to have f->hash, and has not been written to since. */
+/* Whether the record says that the file has f->hash, and size and time show that it has not changed since. */
 static bool pull_state_has(const ht_json *state, const char *directory, const hub_file *f) {
     struct stat s;
     const ht_json *entry = ht_json_object_get(ht_json_object_get(state, "files"), f->path);
@@ -105,7 +105,7 @@ const char *pull_state_etag(const ht_json *state, const hub_file *f) {
 }
 
 ht_status pull_state_set_etag(ht_json *state, const hub_file *f, const char *etag, ht_error *err) {
-    ht_json *text = ht_json_string(etag); /* NULL for one that is no UTF-8, which is none then */
+    ht_json *text = ht_json_string(etag); /* NULL for invalid UTF-8, which counts as none */
     ht_json *entry = ht_json_pack("{ss so}", "hash", f->hash, "etag", text ? text : ht_json_string(""));
     return ht_json_object_set_new(ht_json_object_get(state, "parts"), f->path, entry)
                ? fail_memory(err, "a record of files")
@@ -116,14 +116,14 @@ void pull_state_drop_part(ht_json *state, const char *path) {
     ht_json_object_del(ht_json_object_get(state, "parts"), path);
 }
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
 char *pull_store_path(const char *directory, const char *within, const char *suffix) {
     char *path;
     return asprintf(&path, "%s/%s%s", directory, within, suffix) < 0 ? NULL : path;
 }
 
-/* A hidden name beside the model's directory: ".REPO" and the suffix. */
+/* A hidden sibling of the model's directory: ".REPO" and the suffix. */
 static char *beside(const char *target, const char *suffix) {
     const char *slash = strrchr(target, '/');
     char *path;
@@ -134,7 +134,7 @@ ht_status pull_store_open(const char *models, const char *repo, pull_store *out,
     *out = (pull_store){.lock = -1, .models = strlen(models)};
     char *path = ht_path_join(models, repo);
     if (!path) return fail_memory(err, "a path");
-    out->target = realpath(path, NULL); /* a link leads to another disk, where the stage has to be, too */
+    out->target = realpath(path, NULL); /* a link may lead to another disk; the stage must be on that disk */
     if (out->target && strcmp(out->target, path) != 0) out->models = 0;
     if (out->target)
         free(path);
@@ -161,7 +161,7 @@ void pull_store_close(pull_store *s) {
 
 /* ---- the lock ---- */
 
-/* Locks the directory of that name: while waiting its name may have become another one's. */
+/* Locks the stage. *again: another process has replaced the directory in the meantime. */
 static ht_status lock_stage(pull_store *s, bool *again, ht_error *err) {
     struct stat opened, named;
     *again = false;
@@ -176,7 +176,7 @@ static ht_status lock_stage(pull_store *s, bool *again, ht_error *err) {
     return HT_OK;
 }
 
-/* A process that was killed while it replaced the model's directory has left its new form, which is made again, and maybe the old one. */
+/* Repairs a killed replacement: restores the old directory if necessary, and removes the unfinished new one. */
 static ht_status recover(const pull_store *s, ht_error *err) {
     char *fresh = beside(s->target, ".new"), *old = beside(s->target, ".old");
     ht_status st = HT_OK;
@@ -210,16 +210,16 @@ ht_status pull_store_lock(pull_store *s, ht_error *err) {
         return st;
     }
     ht_json_decref(s->installed);
-    s->installed = pull_state_read(s->target); /* another process may have been here */
+    s->installed = pull_state_read(s->target); /* another process may have changed it */
     s->staged = pull_state_read(s->stage);
     return s->installed && s->staged ? HT_OK : fail_memory(err, "a record of files");
 }
 
-/* Files of one table of the record, "files" or "parts", whose names end with `suffix`. */
+/* Drops stale files of one table of the record, "files" or "parts"; their names end with `suffix`. */
 static ht_status drop_stale(const pull_store *s, const hub_listing *l, const char *table, const char *suffix,
                             ht_error *err) {
     ht_json *files = ht_json_object_get(s->staged, table);
-    for (size_t i = ht_json_object_size(files); i-- > 0;) { /* from the last one: some are removed */
+    for (size_t i = ht_json_object_size(files); i-- > 0;) { /* backwards, because entries are removed */
         const char *path = ht_json_object_at(files, i)->name;
         const ht_json *entry = ht_json_object_at(files, i)->value;
         const hub_file *f = hub_find(l, path);
@@ -240,7 +240,7 @@ ht_status pull_store_drop_stale(pull_store *s, const hub_listing *l, ht_error *e
     return st ? st : drop_stale(s, l, "parts", ".part", err);
 }
 
-/* ---- what is there ---- */
+/* ---- queries ---- */
 
 bool pull_store_is_begun(const pull_store *s) { return access(s->stage, F_OK) == 0; }
 
@@ -266,13 +266,13 @@ int64_t pull_store_part_bytes(const pull_store *s, const hub_file *f) {
     return bytes;
 }
 
-/* ---- installation: the directory is assembled from links beside the old one, and then takes its name ---- */
+/* ---- installation: a new directory of hard links is assembled and then renamed over the old one ---- */
 
 typedef struct assembly {
     pull_store *s;
     const pull_choice *c;
-    char *fresh, *old; /* the new form of the directory, and what the old one is called for a moment */
-    ht_json *record;   /* of the new form */
+    char *fresh, *old; /* paths of the new directory, and of the old one during the rename */
+    ht_json *record;   /* of the new directory */
 } assembly;
 
 static const hub_file *chosen(const pull_choice *c, const char *path) {
@@ -281,17 +281,17 @@ static const hub_file *chosen(const pull_choice *c, const char *path) {
     return NULL;
 }
 
-/* Whether a file of the old form stays: files that this command did not bring always do. */
+/* Whether the new directory keeps an installed file; files that were not pulled always stay. */
 static bool stays(const char *within, void *user) {
     const assembly *a = user;
     const hub_file *f = chosen(a->c, within);
-    if (strncmp(within, pull_state_name, strlen(pull_state_name)) == 0) return false; /* or one that was half-written */
+    if (strncmp(within, pull_state_name, strlen(pull_state_name)) == 0) return false; /* also a partial one */
     if (f) return pull_store_has(a->s, f);
     return a->c->gguf || ht_ends_with(within, ".gguf") ||
            !ht_json_object_get(ht_json_object_get(a->s->installed, "files"), within);
 }
 
-/* Links a fetched file into a directory, the new form of the model's. */
+/* Links a fetched file into the new directory. */
 static ht_status put(assembly *a, const char *directory, const hub_file *f, ht_error *err) {
     char *from = ht_path_join(a->s->stage, f->path), *to = ht_path_join(directory, f->path);
     ht_status st = HT_OK;
@@ -317,7 +317,7 @@ static ht_status copy_record(assembly *a, ht_error *err) {
     return HT_OK;
 }
 
-/* The chosen files and the record into a directory that has the others. */
+/* Adds the chosen files and the record to a directory that already has the kept ones. */
 static ht_status fill(assembly *a, const char *directory, ht_error *err) {
     ht_status st = copy_record(a, err);
     for (size_t i = 0; i < a->c->n && !st; i++)
@@ -327,7 +327,7 @@ static ht_status fill(assembly *a, const char *directory, ht_error *err) {
     return st;
 }
 
-/* Where there are no hard links: file by file into the old form, which a kill in between leaves for the next call to finish. */
+/* Without hard links, updates the old directory file by file; after a kill the next call finishes it. */
 static ht_status fill_in_place(assembly *a, ht_error *err) {
     const char *path;
     ht_json *entry;
@@ -353,11 +353,11 @@ static ht_status assemble(assembly *a, ht_error *err) {
     if (there && rename(a->s->target, a->old) != 0) return fail_system(err, a->s->target, "replaced");
     if (rename(a->fresh, a->s->target) == 0) return HT_OK;
     st = fail_system(err, a->s->target, "made");
-    if (there) (void)rename(a->old, a->s->target); /* or the next call puts it back */
+    if (there) (void)rename(a->old, a->s->target); /* if this fails, the next call retries it */
     return st;
 }
 
-/* Takes the chosen files out of the stage. */
+/* Removes the chosen files from the stage. */
 static ht_status clear_stage(assembly *a, ht_error *err) {
     for (size_t i = 0; i < a->c->n; i++) {
         char *path = ht_path_join(a->s->stage, a->c->file[i]->path);
@@ -377,7 +377,7 @@ ht_status pull_store_install(pull_store *s, const hub *h, const char *revision, 
         a.fresh && a.old ? pull_state_set_source(s->installed, h, revision, err) : fail_memory(err, "a path");
     if (!st) st = assemble(&a, err);
     if (!st) {
-        if (access(a.old, F_OK) == 0) tree_remove(a.old); /* or the next call does */
+        if (access(a.old, F_OK) == 0) tree_remove(a.old); /* if this fails, the next call retries it */
         ht_json_decref(s->installed);
         s->installed = ht_json_incref(a.record);
         st = clear_stage(&a, err);

@@ -1,4 +1,4 @@
-/* hearth rm: takes models out of the cache. */
+/* hearth rm: removes models from the cache. */
 #include "command.h"
 #include "model_path.h"
 #include "pull_store.h"
@@ -17,7 +17,7 @@
 typedef struct search {
     const char *models, *name;
     char *path;     /* of the model of that name; NULL: there is none */
-    ht_text others; /* names that are there */
+    ht_text others; /* names of the other models, for the error message */
     bool out_of_memory;
 } search;
 
@@ -42,7 +42,7 @@ static int cannot(const char *path) {
     return EXIT_FAILED;
 }
 
-/* All parts of a GGUF file. */
+/* Removes all parts of a GGUF file. */
 static int remove_parts(const char *path, int parts, size_t prefix) {
     int status = EXIT_OK;
     for (int i = 1; i <= parts && status == EXIT_OK; i++) {
@@ -57,7 +57,7 @@ static int remove_parts(const char *path, int parts, size_t prefix) {
     return status;
 }
 
-/* With what was fetched for it, and the directories that held nothing else. */
+/* Removes a model, the files fetched for it, and directories left empty. */
 static int remove_model(const char *models, char *path) {
     struct stat s;
     size_t prefix;
@@ -75,7 +75,7 @@ static int remove_model(const char *models, char *path) {
     return status;
 }
 
-/* What was pulled as ORG/REPO, whole or not, else one model. */
+/* Removes a pulled repository, also an incomplete one, or else a single model. */
 static int remove_named(const char *models, const char *name) {
     ht_error err = {0};
     search s = {.models = models, .name = name};

@@ -1,4 +1,4 @@
-/* hearth run: answer one prompt, text to stdout as it comes. */
+/* hearth run: answers one prompt and streams the text to stdout. */
 #include "answer.h"
 #include "command.h"
 #include "conversation.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { EXPECTED_TOKENS = 2048 /* of an answer that only the context limits */ };
+enum { EXPECTED_TOKENS = 2048 /* estimate for an answer that only the context limits */ };
 
 /* A user at a terminal can interrupt a long answer; a script cannot. */
 static int32_t max_tokens(const options *o) {
@@ -41,14 +41,14 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
     return st;
 }
 
-/* 0 where there is none, or it does not say: this is an estimate. */
+/* File size as an estimate; 0 if unknown. */
 static size_t file_bytes(const char *path) {
     struct stat s;
     return path && stat(path, &s) == 0 && S_ISREG(s.st_mode) ? (size_t)s.st_size : 0;
 }
 
-/* Opens the model with room for prompt and answer. A token has at least one byte, so the length of the text is a bound
- * that costs nothing; only when that much does not fit are the tokens counted. */
+/* Opens the model with capacity for prompt and answer. A token has at least one byte, so the prompt's length is a cheap
+ * upper bound; tokens are counted only when that many do not fit. */
 static ht_status open_for(engine *e, const options *o, const char *prompt, size_t n, ht_error *err) {
     enum { CHAT_FORMAT_TOKENS = 256 };
     size_t extra = CHAT_FORMAT_TOKENS + (o->system ? strlen(o->system) : 0);
@@ -62,7 +62,7 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
     return engine_open(e, o, (int64_t)(count + extra), err);
 }
 
-/* A note where the template writes the same whether thinking is on or off, as it now is. */
+/* Notes when the chat template ignores --no-thinking: it renders the same text with and without thinking. */
 static ht_status note_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
     char *with = NULL, *without = NULL;
     ht_status st = ht_chat_format(e->model, chat, &without, err);
@@ -76,7 +76,7 @@ static ht_status note_thinking_off(const engine *e, const options *o, ht_chat *c
     return st;
 }
 
-/* Who answers: the engine, or a model of another backend. */
+/* Generates the answer: the engine, or another backend's model. */
 typedef struct answerer {
     engine e;
     ht_backend_model *other; /* NULL: the engine */
@@ -91,7 +91,7 @@ static ht_status make_chat(const answerer *by, const options *o, const char *pro
     return !st && o->no_thinking && !by->other ? note_thinking_off(&by->e, o, *chat, err) : st;
 }
 
-/* What has a meaning only in a conversation. */
+/* The first given option that is valid only in a conversation. */
 static const char *option_of_chats(const options *o) {
     return o->system        ? "system"
            : o->messages    ? "messages"
@@ -101,7 +101,7 @@ static const char *option_of_chats(const options *o) {
                             : NULL;
 }
 
-/* The prompt is the whole text, as a conversation is in chat mode: what the session holds of its beginning is kept, the rest of it goes. */
+/* After --load-state the prompt is the whole text: the session keeps their common prefix and discards the rest. */
 static ht_status generate_after_state(answerer *by, const char *prompt, const ht_generate_options *how, answer *a,
                                       ht_metrics *metrics, ht_error *err) {
     ht_session *s = by->e.session;
@@ -163,7 +163,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     return st;
 }
 
-/* Of the program, or where another process computes, of that one. */
+/* Peak memory of this process, or of the backend's process. */
 static size_t peak_of(const options *o, const ht_metrics *m) {
     return backend_is_native(o) ? (size_t)peak_memory_bytes() : m->peak_memory_bytes;
 }

@@ -11,7 +11,7 @@
 
 typedef struct scoring {
     many m;
-    ht_continuation *continuations; /* of the line that was read last; ids are its own, texts the line's */
+    ht_continuation *continuations; /* of the latest line; owns the ids, borrows the texts */
     size_t n;
 } scoring;
 

@@ -1,4 +1,4 @@
-/* hearth serve: models behind HTTP, for the clients of OpenAI, Anthropic and Ollama. */
+/* hearth serve: an HTTP server for models, with the OpenAI, Anthropic and Ollama APIs. */
 #include "base/grow.h"
 #include "command.h"
 #include "engine.h"
@@ -22,19 +22,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- names of what is served: the models and adapters of the options, and those of a directory ---- */
+/* ---- names of served models and adapters ---- */
 
 typedef struct serve_names {
     serve_model_source *model; /* [n_models] */
     serve_adapter_source *adapter;
     serve_alias *alias;
-    serve_broken *broken; /* checkpoints of the directory that cannot be used */
+    serve_broken *broken; /* unusable checkpoints of the directory */
     size_t n_models, n_adapters, n_aliases, n_broken;
-    char **text; /* [n_texts] all texts of these that are owned */
+    char **text; /* [n_texts] owned strings */
     size_t n_texts;
 } serve_names;
 
-/* Owns a text from malloc, NULL for one that there was no memory for; and gives it back. */
+/* Takes ownership of a malloc'ed string and returns it; NULL when memory ran out, also for a NULL string. */
 static char *keep(serve_names *n, char *text) {
     if (!text || !HT_GROW_ONE(n->text, n->n_texts)) {
         free(text);
@@ -74,8 +74,8 @@ static ht_status add_alias(serve_names *n, const char *name, const char *of, ht_
     return HT_OK;
 }
 
-/* A model of the cache has the name that `hearth list` shows, another one that of its file or directory. What was typed is a name, too, when it
- * is no path. */
+/* Names a cached model as `hearth list` does, and any other by its file or directory. The typed word also becomes a
+ * name unless it is a path. */
 static ht_status add_typed(serve_names *n, const char *typed, ht_error *err) {
     char *path = NULL, *models = NULL;
     const char *name;
@@ -115,7 +115,7 @@ static ht_status add_broken(serve_names *n, const char *name, size_t length, con
     return HT_OK;
 }
 
-/* Why a find cannot be used, in `out` or the find; NULL: it can. */
+/* Why a found checkpoint is unusable (the text may be in `out`); NULL: it is usable. */
 static const char *problem_of(const ht_find *f, char *out, size_t room) {
     if (!f->info) return f->problem->message;
     if (!f->info->has_weights) return "it is a vocabulary without weights";
@@ -130,7 +130,7 @@ static bool on_find(const ht_find *f, void *user) {
     char text[160];
     const char *why = problem_of(f, text, sizeof text);
     const size_t length = model_name(s->directory, f->path, &name);
-    /* Vocabularies lie beside models on purpose. */
+    /* Vocabulary files among models are intended: no warning. */
     if (why && !s->quiet && !(f->info && !f->info->has_weights)) warn("%s: %s", f->path, why);
     if (why)
         s->status = add_broken(s->names, name, length, why, s->err);
@@ -148,7 +148,7 @@ static ht_status add_directory(serve_names *n, const char *directory, bool quiet
     return s.status ? s.status : st;
 }
 
-/* What `hearth list` lists. */
+/* Adds the models that `hearth list` shows. */
 static ht_status add_cache(serve_names *n, bool quiet, ht_error *err) {
     char *models;
     ht_status st = cache_path("models", &models, err);
@@ -190,8 +190,8 @@ static ht_status add_aliases(const options *o, serve_names *n, ht_error *err) {
     return st;
 }
 
-/* MODEL first, if it is given, then what lies under --models, or without both in the cache, of those of one name the first; --adapter and --alias. Tells of checkpoints that
- * cannot be used on standard error unless --quiet is given. To be freed after a failure, too. */
+/* Collects MODEL, then --models, or the cache if neither is given; the first of equal names wins. Adds --adapter and
+ * --alias. Unless --quiet, warns about unusable checkpoints. The caller frees *out, also after a failure. */
 static ht_status serve_names_collect(const options *o, serve_names *out, ht_error *err) {
     *out = (serve_names){0};
     ht_status st = HT_OK;
@@ -211,20 +211,20 @@ typedef struct serving {
     const options *o;
     serve_names names;
     serve_server *server;
-    engine e; /* its device, which all models are on */
+    engine e; /* owns the device shared by all models */
     pthread_mutex_t writing;
     FILE *log; /* of --log; NULL: none */
     sigset_t signals;
     pthread_t watcher;
     atomic_bool ending;
-    bool told;       /* that it serves, once, however often the first model is loaded; on the thread that loads */
-    ht_status first; /* what came of loading the first model */
+    bool told;       /* the address has been printed; used only by the loading thread */
+    ht_status first; /* result of loading the first model */
     ht_error first_error;
 } serving;
 
-/* ---- what is told ---- */
+/* ---- messages ---- */
 
-/* A line on standard error, or of the log; whole lines, whatever thread they come from. */
+/* Writes a line to standard error or the log; the lock keeps lines of different threads apart. */
 static void write_line(serving *s, FILE *to, const char *line) {
     pthread_mutex_lock(&s->writing);
     fprintf(to, "%s\n", line);
@@ -250,13 +250,13 @@ static void on_warning(const char *sentence, void *user) {
     write_line(s, stderr, line);
 }
 
-/* Tells the service manager that has started the process, if one has, by the socket that it names (sd_notify). */
+/* Notifies the service manager, if any, through NOTIFY_SOCKET (the sd_notify protocol). */
 static void notify_manager(const char *state) {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     if (!path || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path) return;
     memcpy(to.sun_path, path, strlen(path));
-    if (*path == '@') to.sun_path[0] = '\0'; /* a name without a file */
+    if (*path == '@') to.sun_path[0] = '\0'; /* abstract socket */
     const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd < 0) return;
     (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&to,
@@ -266,7 +266,7 @@ static void notify_manager(const char *state) {
 
 static const char *scheme(const serving *s) { return s->o->certificate ? "https" : "http"; }
 
-/* Names of models and adapters, as many as there is space for. */
+/* Lists model and adapter names, as many as fit. */
 static void list_names(const serve_names *names, char *out, size_t room) {
     size_t n = 0;
     *out = '\0';
@@ -348,7 +348,7 @@ static void reload(serving *s) {
     if (serve_reload(s->server, &err)) on_warning(err.message, s);
 }
 
-/* SIGTERM and SIGINT end the server once its requests are answered, again at once; SIGHUP has logs and certificates opened anew. */
+/* SIGTERM and SIGINT drain requests, then exit; a second one exits at once. SIGHUP reopens logs and certificates. */
 static void *watch(void *user) {
     serving *s = user;
     int number;
@@ -359,12 +359,12 @@ static void *watch(void *user) {
         }
         notify_manager("STOPPING=1");
         serve_drain(s->server);
-        interrupt_request(); /* what is being loaded */
+        interrupt_request(); /* cancels loading */
     }
     return NULL;
 }
 
-/* All threads inherit that these are blocked; one waits for them. */
+/* All threads inherit the blocked mask, so that only the watcher thread receives these signals. */
 static void block_signals(serving *s) {
     sigemptyset(&s->signals);
     sigaddset(&s->signals, SIGTERM);
@@ -453,7 +453,7 @@ static ht_status serve(serving *s, ht_error *err) {
     if (st) return st;
     if (pthread_create(&s->watcher, NULL, watch, s) != 0)
         return ht_fail(err, HT_ERR_MEMORY, "the system gives no thread that waits for signals");
-    if (!s->o->arguments.n) { /* no model is loaded before it is asked for */
+    if (!s->o->arguments.n) { /* models are loaded on demand */
         tell_ready(s);
         notify_manager("READY=1");
     }

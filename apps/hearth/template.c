@@ -1,4 +1,4 @@
-/* hearth template: a conversation as a chat template writes it. */
+/* hearth template: renders a conversation with a chat template. */
 #include "command.h"
 #include "conversation.h"
 #include "engine.h"
@@ -41,7 +41,7 @@ static bool on_piece(const ht_answer_piece *piece, void *user) {
     return ht_json_array_append_new(parts->calls, call) == 0;
 }
 
-/* The tools of the conversation as JSON; NULL: none, or memory ran out. The caller frees it. */
+/* The conversation's tools as JSON, freed by the caller; NULL: none, or memory ran out. */
 static char *tools_of(const ht_chat *chat) {
     char *text = NULL, *tools = NULL;
     if (ht_chat_to_json(chat, &text, NULL)) return NULL;
@@ -74,7 +74,7 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const h
 
 /* ---- the command ---- */
 
-/* The conversation as hearth run makes it, and the text that the template makes of it: NULL where there is none. */
+/* Builds the conversation as hearth run does and renders it; *text is NULL without a conversation. */
 static ht_status render(const options *o, ht_chat **chat, ht_chat_template **t, char **text, size_t *n, ht_error *err) {
     ht_tokenizer *tokenizer = NULL;
     ht_status st = o->model ? engine_tokenizer(o, &tokenizer, err) : read_template(o, t, err);

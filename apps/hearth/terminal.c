@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 void terminal_begin(void) {
-    /* Opened the wrong way round: using a stream that was closed stays an error. */
+    /* Opened in the wrong direction, so that using a closed stream remains an error. */
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_FAILED);
     signal(SIGPIPE, SIG_IGN);
@@ -25,7 +25,7 @@ void terminal_begin(void) {
 /* ---- stdout ---- */
 
 static int output_error;       /* errno of the first failed write */
-static bool output_incomplete; /* something is missing, which has been said */
+static bool output_incomplete; /* output is incomplete, and the reason has been printed */
 
 static bool note_failure(bool good) {
     if (!good && !output_error) output_error = errno ? errno : EIO;
@@ -36,7 +36,7 @@ bool output_write(const char *bytes, size_t n) {
     return note_failure(!output_error && fwrite(bytes, 1, n, stdout) == n);
 }
 
-enum { LINE_BYTES = 8192 }; /* a path and a message */
+enum { LINE_BYTES = 8192 }; /* enough for a path and a message */
 
 static void write_line(const char *name, const char *format, va_list args) {
     char text[LINE_BYTES];
@@ -79,14 +79,14 @@ bool output_text(const char *text, size_t n) {
 
 enum { COLUMNS = 80 };
 
-/* Columns of n bytes of UTF-8, whose characters have one each. */
+/* Columns of n bytes of UTF-8, assuming one per character. */
 static int columns_of(const char *text, size_t n) {
     int columns = 0;
     for (size_t i = 0; i < n; i++) columns += (text[i] & 0xC0) != 0x80;
     return columns;
 }
 
-/* The words of one line of text, in lines from `indent` on of which the first goes on at column `at`. */
+/* Wraps words at COLUMNS with `indent`; the first line continues at column `at`. */
 static void write_words(const char *text, size_t n, int at, int indent) {
     bool first = true;
     for (size_t i = 0; i < n;) {
@@ -130,7 +130,7 @@ void output_paragraphs(const char *text) {
     }
 }
 
-/* printf flushes, too, when its buffer is full, and only the stream remembers that it failed. */
+/* printf also flushes when its buffer is full; ferror is the only trace of a failure there. */
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0 && !ferror(stdout)); }
 
 int output_finish(int status) {
@@ -199,14 +199,14 @@ void progress_end(progress *p) {
 /* ---- Ctrl-C ---- */
 
 static ht_cancel interruption;
-static volatile sig_atomic_t signalled; /* its number, 0 until there is one */
+static volatile sig_atomic_t signalled; /* signal number; 0: none yet */
 
-static int wake[2] = {-1, -1}; /* a pipe, once interrupts count */
+static int wake[2] = {-1, -1}; /* a pipe, after interrupts_count() */
 
 static void request_end(void) {
     const int before = errno;
     ht_cancel_request(&interruption);
-    if (wake[1] >= 0 && write(wake[1], "", 1) < 0) errno = before; /* a full pipe wakes, too */
+    if (wake[1] >= 0 && write(wake[1], "", 1) < 0) errno = before; /* a full pipe wakes the reader as well */
     errno = before;
 }
 
@@ -220,12 +220,12 @@ void interrupt_watch(void) {
     static bool watching;
     if (watching) return;
     watching = true;
-    /* SA_RESETHAND: whoever presses Ctrl-C twice wants out at once. */
+    /* SA_RESETHAND: a second Ctrl-C ends the process at once. */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction before;
-        /* `nohup` has a hang-up ignored, and means it. */
+        /* `nohup` starts the process with SIGHUP ignored; keep that. */
         bool ignored = sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
         if (!(ignored && numbers[i] == SIGHUP)) sigaction(numbers[i], &action, NULL);
     }
@@ -254,7 +254,7 @@ bool interrupts_count(void) {
         fcntl(wake[i], F_SETFL, O_NONBLOCK);
         fcntl(wake[i], F_SETFD, FD_CLOEXEC);
     }
-    struct sigaction action = {.sa_handler = on_press, .sa_flags = SA_RESTART}; /* or writing would fail */
+    struct sigaction action = {.sa_handler = on_press, .sa_flags = SA_RESTART}; /* writes must not fail with EINTR */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     return true;
@@ -276,7 +276,7 @@ int interrupt_end(int status) {
     if (!number) return status;
     signal(number, SIG_DFL);
     raise(number);
-    return 128 + number; /* it is blocked: then as a shell would have it */
+    return 128 + number; /* the signal is blocked: return the shell's exit status for it */
 }
 
 /* ---- the process ---- */
@@ -293,7 +293,7 @@ double now_seconds(void) {
 }
 
 long long peak_memory_bytes(void) {
-    /* VmHWM belongs to this program alone; ru_maxrss would start at what the parent had before exec. */
+    /* VmHWM covers only this program; ru_maxrss starts at the parent's size before exec. */
     FILE *f = fopen("/proc/self/status", "re");
     long long kib = 0;
     if (f) {

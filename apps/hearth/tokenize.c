@@ -1,4 +1,4 @@
-/* hearth tokenize: the ids of a text, one line per text. */
+/* hearth tokenize: prints the token ids of texts, one text per line. */
 #include "command.h"
 #include "engine.h"
 #include "fail.h"
@@ -43,7 +43,7 @@ static ht_status tokenize(const ht_tokenizer *t, const options *o, const char *t
     return HT_OK;
 }
 
-/* NUL separates texts; after the last one it may stand or not. */
+/* NUL separates texts; a trailing NUL is optional. */
 static ht_status tokenize_each(const ht_tokenizer *t, const options *o, const char *text, size_t n, ht_error *err) {
     ht_status st = HT_OK;
     for (const char *end = text + n; !st && text < end && !output_reader_gone();) {

@@ -32,7 +32,7 @@ ht_status output_check(const options *o, const char *path, ht_error *err) {
     return S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && !is_empty(path)) ? exists("", path, err) : HT_OK;
 }
 
-/* Where it is written first: a device or pipe is written to directly. */
+/* The temporary path; devices and pipes are written directly. */
 static bool unfinished_path(const char *path, char out[PATH_MAX]) {
     struct stat st;
     const bool direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
@@ -59,14 +59,14 @@ ht_status output_close(FILE *f, const char *path, ht_error *err) {
     return HT_ERR_IO;
 }
 
-/* Whether a file is a part of a checkpoint whose name without suffix has n bytes. */
+/* Whether a file is a part of the split checkpoint `name`, whose length without suffix is n. */
 static bool is_part(const char *file, const char *name, size_t n) {
     size_t prefix;
     gguf_parts(file, &prefix);
     return prefix == n && prefix < strlen(file) && strncmp(file, name, n) == 0;
 }
 
-/* Parts of a checkpoint of that name, however many. */
+/* Rejects existing parts of a split checkpoint with this name, whatever their number. */
 static ht_status check_parts(const options *o, const char *out, ht_error *err) {
     static const char suffix[] = ".gguf";
     const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
