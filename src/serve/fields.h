@@ -67,8 +67,7 @@ struct serve_field {
     bool required;
     const char *instead; /* for a lacked field: what to send instead; NULL: nothing */
     const char *lack;    /* and its error code, serve_failure.lack; NULL: none */
-    /* Instead of one field, with the name "": several alike, or those of another table. The first match by name
-     * counts. */
+    /* Instead of one field, with the name "": several alike, or another table's. The first match by name counts. */
     const char *const *names; /* NULL-terminated */
     const serve_field *more;
 };

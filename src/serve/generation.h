@@ -127,8 +127,7 @@ bool serve_generation_answer_empty(serve_generation *g, const serve_prefill *pre
 
 /* Sends an event or a line, and consumes data. Name NULL: no event name. */
 void serve_send(serve_generation *g, const char *name, ht_json *data);
-/* A log-probability entry: the token's text, with U+FFFD for incomplete characters, and its bytes. A NaN `logprob`
- * becomes null. */
+/* A log-probability entry: the token's text, with U+FFFD for incomplete characters, and bytes. NaN becomes null. */
 ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob);
 /* Takes the log-probabilities added since the last call; the caller releases them. NULL: none. */
 ht_json *serve_take_logprobs(serve_answer *a);
@@ -141,8 +140,8 @@ serve_usage serve_usage_of(const serve_generation *g); /* sums all answers so fa
 serve_usage serve_answer_usage(const serve_answer *a);
 
 static inline ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
-/* The arguments of a call as an object; a truncated call keeps its complete values. NULL when memory ran out; the
- * caller releases it. */
+/* The arguments of a call as an object; of a truncated call, the complete values. NULL: out of memory. The caller
+ * releases it. */
 ht_json *serve_tool_call_arguments(const serve_tool_call *call);
 
 #endif

@@ -57,8 +57,7 @@ typedef struct serve_models_options {
 /* HT_ERR_ARGUMENT for a duplicate name, or an alias of an unknown one. Loads nothing. The caller frees *out. */
 ht_status serve_models_new(const serve_models_options *options, serve_workers *workers, serve_models **out,
                            ht_error *err);
-/* Starts the loading thread, which calls `load` and `loaded`; with first_at_once it loads the first model. Call it
- * once. */
+/* Starts the loading thread, which calls `load` and `loaded`; it first loads a first_at_once model. Call it once. */
 ht_status serve_models_start(serve_models *m, ht_error *err);
 /* All leases must have ended. NULL is fine. */
 void serve_models_free(serve_models *m);
@@ -80,13 +79,11 @@ typedef enum serve_leasing {
     SERVE_REFUSED /* the failure has the reason */
 } serve_leasing;
 
-/* Leases the model of that name; NULL or "": the first. `again`: the work was queued before, and a failed load is not
- * retried. */
+/* Leases the model of that name; NULL or "": the first. `again`: the work waited before; a failed load is final. */
 serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
                                  serve_failure *f);
 void serve_lease_end(serve_models *m, serve_lease *lease);
-/* The *n adapters of a leased model, lent as long as the lease. The caller frees the array; NULL when memory ran
- * out. */
+/* The *n adapters of a leased model, lent as long as the lease. The caller frees the array; NULL: out of memory. */
 ht_adapter **serve_lease_adapters(const serve_models *m, const serve_lease *lease, int *n);
 /* Unloads a model of that name once its leases end; false for an unknown name. */
 bool serve_models_unload(serve_models *m, const char *name);

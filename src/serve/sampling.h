@@ -20,11 +20,9 @@ typedef struct serve_option_names {
     bool thinking; /* reads a reasoning budget by any known name; -1: unlimited, overriding the server's option */
 } serve_option_names;
 
-/* Reads sampling options, stop strings and token limits from `object`. From the body it reads stream, usage and
- * log-probabilities.
- *
- * Missing values default to the server's options, then the model's. A missing seed is drawn at random; the seed is in
- * the response's header. Stop strings are lent; empty ones are ignored. */
+/* Reads sampling options, stop strings and token limits from `object`, and stream, usage and log-probabilities from the
+ * body. Missing values default to the server's options, then the model's; a missing seed is drawn at random. The seed
+ * is in the response's header. Stop strings are lent; empty ones are ignored. */
 bool serve_read_options(serve_generation *g, const ht_json *object, const serve_option_names *names);
 /* A float as the decimal number that it was parsed from. */
 double serve_rounded(float value);
