@@ -40,7 +40,7 @@ static void on_expired(http_exchange *x, void *user) {
         expired(c, &f);
     else
         serve_failure_reply(x, &f, c->route->dialect);
-    on_gone(x, c); /* work for a dead client stops */
+    on_gone(x, c); /* cancels the work */
 }
 
 /* ---- work ---- */
