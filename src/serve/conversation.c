@@ -85,8 +85,7 @@ static bool is_allowed(const serve_conversation *k, const char *name) {
     return found;
 }
 
-/* Visits the functions of a request's tools, including those in namespaces, in the dialect's form with their JSON
- * paths. */
+/* Visits the functions of a request's tools, also in namespaces, in the dialect's form with their JSON paths. */
 static bool for_each_tool(serve_call *c, const ht_json *tools, const char *outer,
                           bool (*visit)(serve_call *c, const ht_json *function, const char *place)) {
     for (size_t i = 0; i < ht_json_array_size(tools); i++) {
@@ -100,8 +99,7 @@ static bool for_each_tool(serve_call *c, const ht_json *tools, const char *outer
     return true;
 }
 
-/* Rejects a tool whose name is invalid in a call; otherwise answers would silently be constrained to the other
- * tools. */
+/* Rejects tool names that are invalid in calls: answers would silently be constrained to the other tools. */
 static bool check_name(serve_call *c, const ht_json *function, const char *place) {
     const char *name = serve_text(function, "name");
     char param[128];
@@ -165,8 +163,7 @@ static bool has_system(const ht_json *messages) {
     return false;
 }
 
-/* The messages with the server's system prompt in front, if they have none. NULL when memory ran out. The caller
- * releases it. */
+/* The messages, after the server's system prompt if they have none. NULL: out of memory. The caller releases it. */
 static ht_json *with_system(const ht_json *messages, const char *system) {
     if (has_system(messages)) return ht_json_incref(messages);
     ht_json *all = ht_json_copy(messages);

@@ -35,9 +35,8 @@ bool serve_read_tool_choice(serve_call *c, serve_conversation *k);
 /* Reads the reasoning effort, a word from "none" to "max". */
 extern const char *const serve_efforts[];
 void serve_read_effort(const ht_json *object, const char *name, serve_conversation *k);
-/* Converts a tool of another dialect to OpenAI's form. `function` is the dialect's type for functions; other types,
- * which a service would run, keep their type alone and are ignored. `schema` names the field of the parameters. NULL
- * when memory ran out. */
+/* Converts a dialect's tool to OpenAI's form. `function` is the dialect's type of functions, `schema` its field of
+ * parameters. Other types run on a service: they keep only their type, and are ignored. NULL: out of memory. */
 ht_json *serve_tool_from(const ht_json *tool, const char *function, const char *schema);
 
 /* Whether the last message is an assistant message without calls, which the model continues. */
@@ -61,8 +60,7 @@ bool serve_read_structure(serve_generation *g, const ht_json *body);
 extern const serve_kind serve_formats[];
 #define SERVE_IS_FORMAT                                                                                                \
     { .types = SERVE_JSON_OBJECT, .kinds = serve_formats, .first_kind = true }
-/* {"type": "text"}, {"type": "json_object"}, {"type": "json_schema", ...} with the schema in "json_schema" or
- * "schema". */
+/* {"type": "text"}, "json_object", or "json_schema" with the schema in "json_schema" or "schema". */
 bool serve_read_format(serve_generation *g, const ht_json *format, const char *member);
 
 #endif

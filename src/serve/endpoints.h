@@ -7,8 +7,7 @@
 /* Replies to a call, now or later, or returns false with a failure in the call. */
 typedef bool serve_endpoint(serve_call *c);
 
-/* The page for browsers (page.html). Requests that do not accept HTML get the text that Ollama's clients expect, as do
- * all with no_page. */
+/* The page for browsers (page.html); with no_page, or for requests that do not accept HTML, Ollama's short text. */
 serve_endpoint serve_page;
 /* For operators. */
 serve_endpoint serve_health, serve_metrics_page, serve_version;
@@ -39,8 +38,7 @@ bool serve_ollama_only_unloads(const ht_json *body);
 serve_endpoint serve_llama_completion, serve_llama_infill, serve_llama_embedding, serve_llama_props,
     serve_llama_change_props, serve_llama_adapters, serve_llama_change_adapters, serve_tokenize, serve_detokenize,
     serve_apply_template;
-/* Emulates llama-server's slots: all answers share one prefix cache. The list has as many slots as answers may run at
- * once. */
+/* Emulated slots of llama-server, one per concurrent answer: all answers share one prefix cache. */
 serve_endpoint serve_llama_slots, serve_llama_slot_action;
 extern const serve_field serve_llama_completion_fields[], serve_llama_infill_fields[], serve_llama_embedding_fields[],
     serve_llama_slot_fields[], serve_tokenize_fields[], serve_detokenize_fields[];

@@ -133,7 +133,7 @@ bool serve_generation_prompts(serve_generation *g, size_t n) {
     serve_prompt *prompt = calloc(n, sizeof *prompt);
     if (!prompt) return serve_fail_memory(&g->c->failure);
     for (size_t i = 0; i < n; i++) prompt[i].g = g;
-    pthread_mutex_lock(&g->ticket_lock); /* a disconnect may already look for tickets */
+    pthread_mutex_lock(&g->ticket_lock); /* a disconnect may already read the tickets */
     g->prompt = prompt;
     g->n_prompts = n;
     pthread_mutex_unlock(&g->ticket_lock);
@@ -202,7 +202,7 @@ static size_t find_pending(const ht_text *bytes, const char *text, size_t n, siz
  * white space and prefixes of stop strings are held back. */
 static void show_logprobs(serve_answer *a, const char *text, size_t n) {
     ht_text *bytes = &a->pending_bytes;
-    size_t from, at = a->shown_bytes; /* bytes of a moved token whose rest comes now */
+    size_t from, at = a->shown_bytes; /* bytes of a moved token that are still to come */
     const size_t to = find_pending(bytes, text, n, &from);
     while (at < to && ht_json_array_size(a->pending_logprobs)) {
         ht_json *token = ht_json_array_get(a->pending_logprobs, 0);
@@ -476,8 +476,7 @@ bool serve_generation_start(serve_generation *g) {
     if (!good) g->closed = true;
     if (good && g->stream) begin_stream(g);
     pthread_mutex_unlock(&g->lock);
-    if (!good || atomic_load(&g->c->is_gone))
-        cancel_all(g); /* a disconnect before there was a ticket cancelled nothing */
+    if (!good || atomic_load(&g->c->is_gone)) cancel_all(g); /* an earlier disconnect saw no ticket */
     return good;
 }
 

@@ -140,8 +140,7 @@ serve_usage serve_usage_of(const serve_generation *g); /* sums all answers so fa
 serve_usage serve_answer_usage(const serve_answer *a);
 
 static inline ht_json *serve_text_json(const ht_text *t) { return ht_json_stringn(t->data ? t->data : "", t->len); }
-/* The arguments of a call as an object; of a truncated call, the complete values. NULL: out of memory. The caller
- * releases it. */
+/* The arguments of a call as an object; of a truncated call, its complete values. NULL: out of memory. */
 ht_json *serve_tool_call_arguments(const serve_tool_call *call);
 
 #endif

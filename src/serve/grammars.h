@@ -15,13 +15,11 @@ typedef enum serve_grammar_kind { SERVE_SCHEMA, SERVE_REGEX, SERVE_GBNF } serve_
 ht_status serve_grammars_new(ht_model *m, serve_grammars **out, ht_error *err);
 void serve_grammars_free(serve_grammars *g); /* NULL is fine */
 
-/* The grammar of a text of n bytes, compiled on a cache miss. Two threads may compile the same text at once. The caller
- * frees *out. */
+/* The grammar of a text of n bytes, compiled on a cache miss, possibly by two threads at once. The caller frees it. */
 ht_status serve_grammars_get(serve_grammars *g, serve_grammar_kind kind, const char *text, size_t n, ht_grammar **out,
                              ht_error *err);
 
-/* Whether answers can be constrained by a schema of n bytes. Results of the latest few hundred schemas are cached; true
- * when memory runs out. */
+/* Whether a schema of n bytes can constrain answers, cached for the latest few hundred. True when memory runs out. */
 bool serve_grammars_support(serve_grammars *g, const char *schema, size_t n);
 
 #endif

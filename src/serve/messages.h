@@ -20,12 +20,10 @@ typedef struct serve_messages {
 /* Adds text to the open message of that role, or opens one. Parts of one history message are joined directly; an empty
  * line separates two messages. */
 void serve_add_text(serve_messages *m, const char *role, const char *text);
-/* Add reasoning, or a call, to the assistant's message. The arguments may be a text, not necessarily JSON, or another
- * value. */
+/* Add reasoning or a call to the assistant's message. Arguments are a text, possibly no JSON, or another value. */
 void serve_add_thoughts(serve_messages *m, const char *text);
 void serve_add_call(serve_messages *m, const char *id, const char *name, const ht_json *arguments);
-/* Encodes reasoning as opaque text for clients that store it without display; it is not encrypted. NULL when memory ran
- * out. */
+/* Encodes reasoning, unencrypted, as opaque text for clients that store but do not show it. NULL: out of memory. */
 ht_json *serve_seal_thoughts(const ht_text *thoughts);
 /* As serve_add_thoughts, for sealed text; false for text that Hearth did not seal. */
 bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed);
@@ -35,8 +33,8 @@ void serve_add_result(serve_messages *m, const char *id, const char *text);
  * the history would stop an agent. */
 void serve_append_unseen(serve_call *c, const char *what, ht_text *text);
 
-/* Ends the last message, frees *m and returns the list of messages. NULL, with a failure in the call, when memory ran
- * out or the list is empty: the error says "`member` `verb` no text". */
+/* Ends the last message, frees *m and returns the messages. NULL, with a failure in the call, when memory ran out or
+ * there are none. `verb` is the verb of that error, "has" or "have". */
 ht_json *serve_messages_end(serve_messages *m, serve_call *c, const char *member, const char *verb);
 
 #endif

@@ -134,8 +134,8 @@ static size_t weights_of(const char *path) {
     return bytes;
 }
 
-/* Evicts idle models while the loaded model exceeds its estimate: without a kv_bytes option, only its engine knows the
- * KV budget. With the lock. */
+/* With the lock, evicts idle models if the loaded one exceeds its estimate: without kv_bytes, only its engine knows its
+ * KV budget. */
 static void make_room_behind(serve_models *m) {
     bool busy;
     serve_loaded_model *idle;
@@ -423,12 +423,11 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
     serve_loaded_model *e = a ? m->model : &m->model[i];
     pthread_mutex_lock(&m->lock);
     const ht_engine_statistics kv = e->state == READY ? ht_engine_get_statistics(e->engine) : (ht_engine_statistics){0};
-    *out =
-        (serve_model_name){.name = a ? a->name : e->name,
-                           .path = a ? a->path : e->path,
-                           .model = a ? e->name : NULL,
-                           .loaded = e->state == READY,
-                           .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* counts KV cache in use, not its budget */
+    *out = (serve_model_name){.name = a ? a->name : e->name,
+                              .path = a ? a->path : e->path,
+                              .model = a ? e->name : NULL,
+                              .loaded = e->state == READY,
+                              .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* KV cache in use, not its budget */
     pthread_mutex_unlock(&m->lock);
     out->created = changed(out->path);
     return true;

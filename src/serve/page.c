@@ -1,5 +1,4 @@
-/* The response at "/": a chat page for browsers, which is a client like any other, and a short text for other
- * clients. */
+/* The response at "/": a chat page for browsers, or a short text for other clients. */
 #include "base/text.h"
 #include "http/text.h"
 #include "serve/base64.h"

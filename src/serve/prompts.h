@@ -23,7 +23,7 @@ typedef struct serve_ids {
 } serve_ids;
 
 bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure *f);
-/* Tokenizes a text with flags of ht_tokenizer_encode; errors name `member`. */
+/* Tokenizes a text with flags of ht_tokenizer_encode; errors name the field. */
 bool serve_ids_append_text(serve_call *c, serve_ids *to, const char *text, unsigned flags, const char *member);
 /* Flags for a text at the start of a sequence, which may contain special tokens. */
 enum { SERVE_BEGINS = HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL };

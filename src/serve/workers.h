@@ -19,8 +19,8 @@ typedef struct serve_work {
 
 /* Creates a pool of at most `most` threads; the caller frees *out. */
 ht_status serve_workers_new(int most, size_t queue, serve_workers **out, ht_error *err);
-/* Queues work, which must outlive its run. False when `queue` entries wait and `force` is not set, or no thread could
- * be created. */
+/* Queues work, which must stay valid until it runs. False when `queue` entries wait, without `force`, or no thread
+ * starts. */
 bool serve_workers_put(serve_workers *w, serve_work *work, bool force);
 /* Waits for all queued work. NULL is fine. */
 void serve_workers_free(serve_workers *w);

@@ -316,8 +316,7 @@ static void read_thinking(serve_call *c, request *r) {
         strcmp(serve_text(asked, "type"), "disabled") == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
     const char *display = serve_text(asked, "display");
     r->hides_thoughts = display && strcmp(display, "omitted") == 0;
-    /* Reasoning is shown unchanged. Clients may ask for summaries or other displays ("updates"), whose names keep
-     * growing. */
+    /* Reasoning is shown unchanged, whatever other displays, such as summaries or "updates", clients ask for. */
     if (display && !r->hides_thoughts && strcmp(display, "summarized") != 0) serve_call_ignore(c, "thinking.display");
 }
 
@@ -366,8 +365,7 @@ enum { NO_BLOCK, TEXT_BLOCK, THINKING_BLOCK, TOOL_BLOCK };
 
 static bool hides_thoughts(const serve_generation *g) { return ((const extra *)g->extra)->hides_thoughts; }
 
-/* Clients return signed reasoning unchanged; the signature is not verified here. For hidden reasoning, the signature
- * holds the text. */
+/* Clients return the signature, which is not verified here. For hidden reasoning, it holds the text. */
 static ht_json *signature(const serve_generation *g, const ht_text *thoughts) {
     char text[SERVE_ID];
     if (hides_thoughts(g)) return serve_seal_thoughts(thoughts);

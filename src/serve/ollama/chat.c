@@ -199,8 +199,7 @@ static serve_generation *new_generation(serve_call *c, bool chat, serve_conversa
                : NULL;
 }
 
-/* Requests the unload before the response, so that clients can check for it afterwards. The lease keeps the model until
- * then. */
+/* Requests the unload before the response, so that clients can check it then. The lease keeps the model meanwhile. */
 static bool start(serve_generation *g) {
     const serve_ollama *o = g->extra;
     return (!o->unload || unload_model(g->c)) && serve_generation_start(g);

@@ -12,8 +12,7 @@
 
 #define TOOL "weather_in_place"
 
-/* Renders a one-question conversation, with or without a tool, with reasoning on or off; NULL: the template rejects
- * it. */
+/* Renders one question, with or without a tool, with reasoning on or off; NULL: the template rejects it. */
 static char *render(const ht_chat_template *t, bool tool, bool thinks) {
     static const char messages[] = "[{\"role\":\"user\",\"content\":\"Hello\"}]",
                       tools[] =
@@ -98,8 +97,7 @@ static void tagged(const char *name, char *out, size_t room) {
     snprintf(out, room, "%s%s", name, strchr(slash ? slash : name, ':') ? "" : ":latest");
 }
 
-/* A digest of name, size and modification time, which changes with the model. Hashing the weights would take
- * minutes. */
+/* A digest of name, size and modification time: hashing the weights would take minutes. */
 static void digest(const serve_model_name *m, const serve_details *d, char out[65]) {
     char text[512];
     unsigned char sum[EVP_MAX_MD_SIZE];

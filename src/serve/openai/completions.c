@@ -1,5 +1,4 @@
-/* Text completions of OpenAI's interface: several prompts as texts or ids, echo with log-probabilities, and
- * fill-in-the-middle. */
+/* Text completions of OpenAI's interface: prompts as texts or ids, echo with log-probabilities, fill-in-the-middle. */
 #include "serve/openai/openai.h"
 #include "serve/prompts.h"
 #include "serve/sampling.h"
@@ -98,8 +97,7 @@ static int64_t count_characters(const char *text, size_t n) {
     return count;
 }
 
-/* Converts the list to {tokens, token_logprobs, top_logprobs, text_offset}, for a text that starts at character
- * `offset`. */
+/* Converts the list to {tokens, token_logprobs, top_logprobs, text_offset}; the text starts at character `offset`. */
 static ht_json *completion_logprobs(const ht_json *list, int64_t offset) {
     ht_json *tokens = ht_json_new_array(), *values = ht_json_new_array(), *tops = ht_json_new_array(),
             *offsets = ht_json_new_array(), *entry;

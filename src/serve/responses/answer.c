@@ -1,5 +1,4 @@
-/* Responses of the Responses interface: items in an object that echoes the request, sent whole or as numbered
- * events. */
+/* Responses of the Responses interface: items in an object that echoes the request, whole or as numbered events. */
 #include "serve/messages.h"
 #include "serve/responses/responses.h"
 #include "serve/sampling.h"

@@ -113,8 +113,7 @@ typedef struct request {
 
 /* ---- namespaces of tools ---- */
 
-/* Templates have one flat list of functions. There each name has its namespace as a prefix, which is split off again
- * from calls. */
+/* Templates have one flat list of functions: namespaces become name prefixes, which are split off again from calls. */
 
 /* Whether a tool is a group of tools, {"type": "namespace", "name", "tools"}. */
 static bool is_namespace(const ht_json *tool) {

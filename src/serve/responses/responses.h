@@ -6,8 +6,7 @@
 #include "serve/conversation.h"
 #include "serve/endpoints.h"
 
-/* Splits a joined function name into name and *namespace (NULL: none), lent from the request's tools or the name
- * itself. */
+/* Splits a joined function name into name and *namespace (NULL: none), lent from the request's tools or `joined`. */
 const char *serve_namespace_split(const ht_json *tools, const char *joined, const char **namespace);
 
 /* Output state of an answer: `extra` of its generation. */
