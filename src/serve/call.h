@@ -25,7 +25,7 @@ enum {
 
 /* An endpoint. */
 typedef struct serve_route {
-    const char *method; /* "GET" is HEAD, too */
+    const char *method; /* "GET" also serves HEAD */
     const char *path;   /* a trailing "*" matches any suffix, which becomes the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;

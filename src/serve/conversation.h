@@ -14,13 +14,13 @@ typedef struct serve_conversation {
     const ht_json *tools;     /* a list, or NULL */
     const ht_json *allowed;   /* a list of the only callable tools, by name; NULL: all may be called */
     const ht_json *variables; /* an object of template variables, or NULL */
-    ht_tool_choice choice;    /* FREE as AUTO */
-    const char *tool;         /* of HT_TOOL_CHOICE_NAMED */
+    ht_tool_choice choice;    /* FREE means AUTO */
+    const char *tool;         /* the tool of HT_TOOL_CHOICE_NAMED */
     bool one_call;            /* at most one call in an answer */
     serve_thinking thinking;
     bool continues;     /* the answer continues the last message */
     bool unopened;      /* the prompt does not open the assistant's turn */
-    const char *effort; /* "low", "medium", "high", for templates that know it; NULL: not said */
+    const char *effort; /* "low", "medium" or "high", for templates that use it; NULL: unset */
 } serve_conversation;
 
 /* OpenAI's tools and their functions. */
@@ -45,7 +45,7 @@ bool serve_ends_in_answer(const ht_json *messages);
 bool serve_set_conversation(serve_generation *g, const serve_conversation *k);
 /* The chat alone, to count or format it; the caller frees *out. */
 bool serve_make_chat(serve_call *c, const serve_conversation *k, ht_chat **out);
-/* The number of tokens of its prompt. */
+/* Counts the tokens of the conversation's prompt. */
 bool serve_count_conversation(serve_call *c, const serve_conversation *k, int64_t *n);
 
 /* ---- constraints of an answer ---- */

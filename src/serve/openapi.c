@@ -173,7 +173,7 @@ static ht_json *failure(document *d, serve_dialect_name dialect, const char *des
     return ht_json_pack("{ss so}", "description", description, "content", content);
 }
 
-/* "/slots/{id_slot}" of "/slots/\*". */
+/* Writes the OpenAPI path, "/slots/{id_slot}" for "/slots/\*". */
 static void path_of(const serve_route *r, char out[96]) {
     const size_t n = strlen(r->path);
     if (r->rest)

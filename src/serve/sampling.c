@@ -41,9 +41,9 @@ const serve_field serve_noted_fields[] = {
 
 #define IS_BUDGET SERVE_IS_INTEGER(-1, INT64_MAX)
 const serve_field serve_thinking_fields[] = {
-    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server, with the next */
+    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server's, as is the next */
     {"reasoning_budget_tokens", .is = IS_BUDGET},
-    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM */
+    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM's */
     {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
     {0}};
 
@@ -52,7 +52,7 @@ const serve_field serve_logprobs_fields[] = {
 
 /* ---- the seed ---- */
 
-/* Any integer is a seed, modulo 2^64; clients send -1 to have one drawn. */
+/* Any integer is a seed, modulo 2^64; -1 requests a random one. */
 static void read_seed(serve_generation *g, const ht_json *object) {
     const serve_options *o = &g->c->server->o;
     const ht_json *value = serve_member(object, "seed");

@@ -335,7 +335,7 @@ bool serve_llama_infill(serve_call *c) {
                        .line = serve_text(c->body, "prompt")};
     serve_infill_file *files = NULL;
     serve_generation *g = new_generation(c);
-    if (g) g->how.max_thinking_tokens = -1; /* text around a gap has no reasoning, even with reasoning markers */
+    if (g) g->how.max_thinking_tokens = -1; /* text around a gap is no reasoning, whatever markers it has */
     const bool good = g && read_files(c, &in, &files) && serve_generation_prompts(g, 1) &&
                       serve_infill_prompt(c, &in, "input_prefix", &g->prompt[0]);
     free(files);

@@ -32,7 +32,7 @@ typedef struct serve_capabilities {
     bool template; /* the checkpoint has a template; else the next two are unknown */
     bool tools;    /* the template formats tools */
     bool thinking; /* the template can enable reasoning, or has reasoning markers */
-    bool insert;   /* the vocabulary has fill-in-the-middle marks (serve_has_infill) */
+    bool insert;   /* the vocabulary has fill-in-the-middle tokens (serve_has_infill) */
 } serve_capabilities;
 /* Renders the template a few times. NULL, a model without a tokenizer, has no capabilities. (models.c) */
 serve_capabilities serve_capabilities_of(const ht_tokenizer *t);

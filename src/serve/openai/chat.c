@@ -60,7 +60,7 @@ const serve_field serve_openai_chat_fields[] = {
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
-    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM, with the next */
+    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM's, as is the next */
     {"continue_final_message", .is = SERVE_IS_FLAG},
     {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
     SERVE_LACKED_FIELDS("audio", "web_search_options"),
