@@ -6,13 +6,13 @@
 
 #include <openssl/evp.h>
 
-/* Appends n bytes; but for the last of several calls, n is a multiple of 3. */
+/* Appends n bytes. In a sequence of calls, only the last n may not be a multiple of 3. */
 static inline void serve_base64_append(ht_text *out, const void *bytes, size_t n) {
     if (!ht_text_reserve(out, (n + 2) / 3 * 4)) return;
     out->len += (size_t)EVP_EncodeBlock((unsigned char *)out->data + out->len, bytes, (int)n);
 }
 
-/* Appends the bytes that n characters stand for; false for what is no base64. */
+/* Appends the bytes that n characters encode; false for invalid base64. */
 static inline bool serve_base64_decode(ht_text *out, const char *text, size_t n) {
     if (n < 4 || n > INT32_MAX || !ht_text_reserve(out, n)) return false;
     const int got = EVP_DecodeBlock((unsigned char *)out->data + out->len, (const unsigned char *)text, (int)n);

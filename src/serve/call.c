@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 static void free_call(void *user) {
     serve_call *c = user;
@@ -30,7 +30,7 @@ static void on_gone(http_exchange *x, void *user) {
     if (c->gone) c->gone(c);
 }
 
-/* What is not answered in the time that a server has for its end. */
+/* Runs for calls still open at the shutdown deadline. */
 static void on_expired(http_exchange *x, void *user) {
     serve_call *c = user;
     serve_failure f = {0};
@@ -40,10 +40,10 @@ static void on_expired(http_exchange *x, void *user) {
         expired(c, &f);
     else
         serve_failure_reply(x, &f, c->route->dialect);
-    on_gone(x, c); /* whoever works on it need not */
+    on_gone(x, c); /* cancels the work */
 }
 
-/* ---- its work ---- */
+/* ---- work ---- */
 
 static void answer_failure(serve_call *c) { serve_failure_reply(c->x, &c->failure, c->route->dialect); }
 
@@ -61,7 +61,7 @@ static bool read_body(serve_call *c) {
                         : ht_json_new_object();
     if (replaced.nul) serve_call_ignore(c, "NUL in texts");
     if (replaced.surrogate) serve_call_ignore(c, "halves of characters in texts");
-    if (!c->body) return serve_fail_memory(&c->failure); /* unless there is a failure already */
+    if (!c->body) return serve_fail_memory(&c->failure); /* unless parsing has failed already */
     return serve_fields_check(c->body, c->route->fields, c->server->o.strict_params, on_unknown, c, &c->failure);
 }
 
@@ -91,14 +91,14 @@ bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c)) {
     return fail_full(c);
 }
 
-/* True: the call is under way or answered; false: it has failed, or waits. */
+/* True: the call runs or has replied. False: it failed, or waits for a model, with *later set. */
 static bool work_on(serve_call *c, bool *later) {
     *later = false;
     if (!read_body(c)) return false;
     if (needs_model(c)) {
         const char *name = serve_text(c->body, "model");
         const bool again = c->again;
-        c->again = true; /* before another thread may have it */
+        c->again = true; /* before another thread can take the work */
         const serve_leasing leasing =
             serve_models_lease(c->server->models, name, &c->work, again, &c->lease, &c->failure);
         *later = leasing == SERVE_LATER;
@@ -115,7 +115,7 @@ static void run(serve_work *work) {
     if (!later) http_exchange_release(x);
 }
 
-/* ---- its beginning ---- */
+/* ---- begin ---- */
 
 static void refuse_route(http_exchange *x) {
     serve_failure f = {0};
@@ -169,7 +169,7 @@ void serve_call_begin(http_exchange *x, void *user) {
 
 /* ---- notes ---- */
 
-/* Members that have been told of, so that each is once; no more than MOST_SEEN, as clients may make them up. */
+/* Ignored fields that have been logged once. Clients choose their names, so MOST_SEEN bounds them. */
 enum { MOST_SEEN = 64, SEEN_LENGTH = 64, MOST_IGNORED = 16 };
 struct serve_seen {
     int n;
@@ -193,7 +193,7 @@ bool serve_call_may_ignore(const serve_call *c) { return c->n_ignored < MOST_IGN
 void serve_call_ignore(serve_call *c, const char *what) {
     if (c->n_ignored == MOST_IGNORED) return;
     c->n_ignored++;
-    char name[96]; /* what no field of a head can have becomes a question mark */
+    char name[96]; /* characters that are invalid in a header become question marks */
     snprintf(name, sizeof name, "%s", what);
     for (char *at = name; *at; at++)
         if (*at < ' ' || *at > '~') *at = '?';
@@ -205,7 +205,7 @@ void serve_call_ignore(serve_call *c, const char *what) {
     c->server->o.warn(sentence, c->server->o.log_user);
 }
 
-/* Random bytes; without a source of them zeros, which name things as well, if not uniquely. */
+/* Random bytes, or zeros if the source fails: ids are then valid but not unique. */
 void serve_random(void *bytes, size_t n) {
     if (RAND_bytes(bytes, (int)n) != 1) memset(bytes, 0, n);
 }

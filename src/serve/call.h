@@ -1,4 +1,4 @@
-/* A call: one request of a client, from its routing to its answer. It lives as long as its exchange, which whoever works on it holds. */
+/* A call: one request, from routing to its response. It lives as long as its exchange; workers retain the exchange. */
 #ifndef HT_SERVE_CALL_H
 #define HT_SERVE_CALL_H
 
@@ -14,31 +14,31 @@
 typedef struct serve_call serve_call;
 
 enum {
-    SERVE_MODEL = 1,     /* needs a model: that of the member "model", or the first */
-    SERVE_BODY = 2,      /* has a body of JSON */
-    SERVE_AT_ONCE = 4,   /* is answered on the server's thread */
-    SERVE_OPEN = 8,      /* needs no key */
-    SERVE_REFUSES = 32,  /* is not there, and says what is instead */
-    SERVE_COMPUTES = 64, /* is answered on a thread of those that compute */
-    SERVE_SAYS = 128     /* its body says something, though no member has to be there: one of several */
+    SERVE_MODEL = 1,     /* needs a model: the field "model" names it; the default is the first */
+    SERVE_BODY = 2,      /* has a JSON body */
+    SERVE_AT_ONCE = 4,   /* runs on the server's thread, without queueing */
+    SERVE_OPEN = 8,      /* needs no API key */
+    SERVE_REFUSES = 32,  /* unsupported: the error names an alternative */
+    SERVE_COMPUTES = 64, /* runs on a compute thread (serve_server.computers) */
+    SERVE_SAYS = 128     /* requires a body, though no single field is required: one of several is */
 };
 
 /* An endpoint. */
 typedef struct serve_route {
-    const char *method; /* "GET" is HEAD, too */
-    const char *path;   /* one that ends with "*" takes all that begin so; what follows is the call's `rest` */
+    const char *method; /* "GET" also serves HEAD */
+    const char *path;   /* a trailing "*" matches any suffix, which becomes the call's `rest` */
     serve_dialect_name dialect;
     unsigned flags;
-    const serve_field *fields;                   /* table of the body's; NULL: it is not read */
-    bool (*needs_no_model)(const ht_json *body); /* with SERVE_MODEL: whether it can do without; NULL: none can */
-    /* Answers, at once or later, or returns false with a failure in the call. */
+    const serve_field *fields;                   /* table of the body's fields; NULL: the body is not read */
+    bool (*needs_no_model)(const ht_json *body); /* with SERVE_MODEL: bodies that need no model; NULL: none */
+    /* Replies, now or later, or returns false with a failure in the call. */
     bool (*run)(serve_call *c);
-    /* For the description of the interface. */
+    /* For the OpenAPI description. */
     const char *summary;
-    const char *type, *other_type; /* of the answer, which is a text; NULL: JSON, and no other */
-    bool streams;                  /* a response may be a stream of events, or in Ollama's dialect of lines */
-    const serve_field *rest;       /* what the `*` of the path is; NULL: none */
-    const serve_field *query;      /* members of the query; NULL: none */
+    const char *type, *other_type; /* content types of a text response; NULL: JSON, and no second type */
+    bool streams;                  /* can stream: server-sent events, or lines of JSON for Ollama */
+    const serve_field *rest;       /* the path parameter that `*` matches; NULL: none */
+    const serve_field *query;      /* query parameters; NULL: none */
 } serve_route;
 
 struct serve_server {
@@ -46,63 +46,63 @@ struct serve_server {
     http_server *http;
     struct http_keys *keys;
     serve_workers *workers;
-    serve_workers *computers; /* for what takes long beside the engines, so that nobody who asks them waits for it */
+    serve_workers *computers; /* threads for long computations, which must not delay other requests */
     serve_models *models;
     serve_metrics metrics;
     atomic_bool draining;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t quiet;
-    size_t n_calls;          /* that live */
-    struct serve_seen *seen; /* members that were not known, and have been reported */
+    size_t n_calls;          /* live calls */
+    struct serve_seen *seen; /* names of unknown fields that have been logged */
 };
 
 struct serve_call {
-    serve_work work; /* the first */
+    serve_work work; /* must stay first: serve_work pointers are cast to calls */
     serve_server *server;
     http_exchange *x;
     const serve_route *route;
-    const char *rest; /* of the path, behind that of the route */
+    const char *rest; /* the part of the path after the route's prefix */
     serve_failure failure;
     ht_json *body; /* NULL: none */
-    bool again;    /* has waited for a model */
+    bool again;    /* has already waited for a model */
     bool (*compute)(serve_call *c);
     serve_lease lease;
-    char salt[24]; /* its key's: nobody shall learn by the time of an answer what clients with others have asked */
-    int n_ignored; /* that have been told of, or were too many to be */
+    char salt[24]; /* per-key salt: response times must not reveal other clients' prompts */
+    int n_ignored; /* fields reported as ignored, up to a limit */
     double begin;  /* seconds on the clock of ht_now_seconds */
     void *state;   /* of the route, freed with the call */
     void (*free_state)(void *state);
-    _Atomic(void (*)(serve_call *)) gone; /* the client has gone; on the server's thread. `state` is set before */
-    /* The server ends before the answer: says so to the client. Likewise; NULL: nothing has been answered yet. */
+    _Atomic(void (*)(serve_call *)) gone; /* runs when the client disconnects, on the server's thread */
+    /* Called likewise when the server shuts down before the response; NULL: nothing has been sent yet. */
     _Atomic(void (*)(serve_call *, const serve_failure *)) expired;
-    atomic_bool is_gone; /* the client, or the time for it */
+    atomic_bool is_gone; /* the client disconnected, or the shutdown deadline passed */
 };
 
-/* All routes; the last one has no method. */
+/* All routes; an entry without a method ends the table. */
 extern const serve_route serve_routes[];
 
-/* Takes a request over, of the server `user`. On the server's thread. */
+/* Starts a request of the server `user`. Runs on the server's thread. */
 void serve_call_begin(http_exchange *x, void *user);
-/* Goes on with `compute` on a thread of those that compute: it answers, or returns false with a failure in the call. False: with a
- * failure, too many wait for one. */
+/* Queues `compute` for a compute thread: it replies, or returns false with a failure in the call. Returns false, with a
+ * failure, when the queue is full. */
 bool serve_call_compute(serve_call *c, bool (*compute)(serve_call *c));
-/* The route for a method and path; NULL: none. Method NULL: the first one of the path. */
+/* The route for a method and path, or NULL. Method NULL: the first route of the path. */
 const serve_route *serve_route_find(const char *method, const char *path, const char **rest);
-/* The form that who asks for a path expects failures in: of its route, or of those that the path would lie beside. */
+/* The dialect of failures for a path: that of its route, or of the nearest routes for an unknown path. */
 serve_dialect_name serve_route_dialect(const char *path);
-/* The methods that a path takes, as a field Allow has them; "": there is no such path. */
+/* The methods of a path, in the format of the header Allow; "" for an unknown path. */
 enum { SERVE_METHODS = 64 };
 void serve_route_methods(const char *path, char out[SERVE_METHODS]);
-/* Tells of something in a request that has no effect: in a field X-Ignored of the answer's head, and once as a warning. */
+/* Reports an ignored part of a request: in the response's header X-Ignored, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
-/* Whether there is room for more of that, and somebody to read it: looking for it may take long. */
+/* Whether another ignored part would be reported. Check it before an expensive search for one. */
 bool serve_call_may_ignore(const serve_call *c);
 
-/* Values that the JSON of a body may have: the most that anybody sends are the ids of a prompt of a million tokens. Where larger bodies are
- * taken than by default, it is one for eight bytes. Each takes some 40 bytes while the body is read. */
+/* The limit on JSON values in a body. The default fits a prompt of a million token ids; a larger body limit allows one
+ * value per eight bytes. A parsed value takes about 40 bytes. */
 size_t serve_call_values_max(const serve_call *c);
 
-/* Fresh identifiers: the prefix and 24 characters. */
+/* New random identifiers: the prefix and 24 characters. */
 enum { SERVE_ID = 48 };
 void serve_random(void *bytes, size_t n);
 void serve_new_id(const char *prefix, char out[SERVE_ID]);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 const serve_field serve_function_fields[] = {{"name", .is = SERVE_IS_TEXT, .required = true},
                                              {"description", .is = SERVE_IS_TEXT},
@@ -85,7 +85,7 @@ static bool is_allowed(const serve_conversation *k, const char *name) {
     return found;
 }
 
-/* Visits the functions of a request's tools, those of namespaces included, with their places in the body, in the form of its dialect. */
+/* Visits the functions of a request's tools, also in namespaces, in the dialect's form with their JSON paths. */
 static bool for_each_tool(serve_call *c, const ht_json *tools, const char *outer,
                           bool (*visit)(serve_call *c, const ht_json *function, const char *place)) {
     for (size_t i = 0; i < ht_json_array_size(tools); i++) {
@@ -99,7 +99,7 @@ static bool for_each_tool(serve_call *c, const ht_json *tools, const char *outer
     return true;
 }
 
-/* Refuses a tool whose name no call could contain: answers would be silently constrained to the others. */
+/* Rejects tool names that are invalid in calls: answers would silently be constrained to the other tools. */
 static bool check_name(serve_call *c, const ht_json *function, const char *place) {
     const char *name = serve_text(function, "name");
     char param[128];
@@ -110,7 +110,7 @@ static bool check_name(serve_call *c, const ht_json *function, const char *place
                             HT_TOOL_NAME_RULE);
 }
 
-/* Reports parameters that cannot constrain calls: the arguments of such a call are any object. */
+/* Reports schemas that cannot constrain calls; the arguments of such a call are any object. */
 static bool note_schema(serve_call *c, const ht_json *function, const char *place) {
     const char *name = serve_member(function, "parameters") ? "parameters" : "input_schema";
     const ht_json *schema = serve_member(function, name);
@@ -124,7 +124,7 @@ static bool note_schema(serve_call *c, const ht_json *function, const char *plac
     return true;
 }
 
-/* The functions among the tools; NULL, with a failure, for what is no list of tools. */
+/* The functions among the tools; NULL, with a failure, for an invalid list. */
 static ht_json *functions_of(serve_call *c, const serve_conversation *k) {
     ht_json *functions = ht_json_new_array(), *tool;
     size_t i;
@@ -163,7 +163,7 @@ static bool has_system(const ht_json *messages) {
     return false;
 }
 
-/* The messages after the server's system prompt, if they have none; NULL when memory ran out. The caller gives it back. */
+/* The messages, after the server's system prompt if they have none. NULL: out of memory. The caller releases it. */
 static ht_json *with_system(const ht_json *messages, const char *system) {
     if (has_system(messages)) return ht_json_incref(messages);
     ht_json *all = ht_json_copy(messages);
@@ -172,7 +172,7 @@ static ht_json *with_system(const ht_json *messages, const char *system) {
     return NULL;
 }
 
-/* The request's own choices, which override the variables of its template. */
+/* Choices of the request override the template's variables. */
 static ht_status set_options(ht_chat *chat, const serve_conversation *k, ht_error *err) {
     ht_status status = HT_OK;
     ht_chat_set_continue(chat, k->continues);
@@ -193,7 +193,7 @@ static bool has_tool(const ht_json *tools, const char *name) {
     return false;
 }
 
-/* Without tools there is nothing to choose: a call that is asked for is then refused. */
+/* Without tools, a required call is an error. */
 static bool set_choice(serve_call *c, const serve_conversation *k, const ht_json *tools, ht_chat *chat) {
     ht_error err = {0};
     const ht_tool_choice choice = k->choice ? k->choice : HT_TOOL_CHOICE_AUTO;
@@ -287,7 +287,7 @@ const serve_field serve_structure_fields[] = {{"response_format", .is = SERVE_IS
                                               SERVE_NOTED_FIELDS("guided_decoding_backend"),
                                               {0}};
 
-/* Compiles a grammar for the answer, or says of which member it could not be. */
+/* Compiles a grammar for the answer; errors name the field. */
 static bool hold(serve_generation *g, serve_grammar_kind kind, const char *text, const char *member) {
     serve_failure *f = &g->c->failure;
     ht_error err = {0};
@@ -336,7 +336,7 @@ bool serve_read_format(serve_generation *g, const ht_json *format, const char *m
     return serve_fail(&g->c->failure, 400, member, "\"%s\" of type \"json_schema\" must have a schema", member);
 }
 
-/* A schema as an object or as a text; a list of texts, one of which is the answer; another grammar, of which "" asks for nothing. */
+/* A value is a schema as an object or text, a list of alternative texts, or a grammar; "" as a grammar means none. */
 static bool hold_to_value(serve_generation *g, serve_grammar_kind kind, const ht_json *value, const char *member) {
     const char *text = ht_json_string_value(value);
     if (ht_json_is_array(value)) return hold_to_choice(g, value, member);
@@ -352,7 +352,7 @@ static bool hold_to_value(serve_generation *g, serve_grammar_kind kind, const ht
 
 bool serve_read_structure(serve_generation *g, const ht_json *body) {
     const ht_json *outputs =
-        serve_member(body, "structured_outputs"); /* vLLM's, before with names that begin "guided_" */
+        serve_member(body, "structured_outputs"); /* vLLM's; older versions use names that begin with "guided_" */
     const struct {
         const ht_json *of;
         const char *name;

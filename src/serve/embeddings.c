@@ -11,7 +11,7 @@
 /* ---- vectors as JSON ---- */
 
 static ht_json *vector_json(const float *values, int64_t n, bool as_base64) {
-    if (as_base64) { /* of little-endian floats */
+    if (as_base64) { /* little-endian floats */
         ht_text text = {0};
         for (int64_t i = 0; i < n; i += 3072) {
             unsigned char bytes[3072 * 4];
@@ -43,11 +43,11 @@ const serve_shape serve_input_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INT
                                        .fewest = 1,
                                        .item = &id};
 
-/* Texts, or lists of ids. */
+/* Texts, or lists of token ids. */
 typedef struct inputs {
     size_t n;
     const char **text;
-    int32_t **ids; /* NULL: texts */
+    int32_t **ids; /* NULL: the inputs are texts */
     size_t *n_ids;
 } inputs;
 
@@ -97,7 +97,7 @@ static bool read_inputs(serve_call *c, const ht_json *input, inputs *in) {
 
 static void on_gone(serve_call *c) { ht_cancel_request(c->state); }
 
-/* The vectors; NULL, with a failure, when there are none. */
+/* The vectors, or NULL with a failure. */
 static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_options *asked) {
     ht_embeddings *e = NULL;
     ht_error err = {0};
@@ -144,7 +144,7 @@ bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n) {
                       (long long)*n, (long long)e->hidden);
 }
 
-/* What a vector is divided by to have the norm p. */
+/* The divisor that gives a vector the norm p, or for p = 0 the largest magnitude 32760. */
 static double norm_of(const float *values, int64_t n, int32_t p) {
     double sum = 0, most = 0;
     if (p < 0) return 1;

@@ -1,4 +1,4 @@
-/* Embeddings of requests: inputs as the dialects have them, and vectors as JSON. */
+/* Embeddings of requests: inputs in the forms of the dialects, and vectors as JSON. */
 #ifndef HT_SERVE_EMBEDDINGS_H
 #define HT_SERVE_EMBEDDINGS_H
 
@@ -6,7 +6,7 @@
 
 #include <hearth/embed.h>
 
-extern const char *const serve_poolings[]; /* by ht_pooling */
+extern const char *const serve_poolings[]; /* indexed by ht_pooling */
 enum { SERVE_MOST_INPUTS = 2048 };
 extern const serve_shape serve_input_shape;
 #define SERVE_IS_INPUTS                                                                                                \
@@ -15,13 +15,13 @@ extern const serve_shape serve_input_shape;
         .item = &serve_input_shape                                                                                     \
     }
 
-/* Vectors of an input: a text, a list of texts, token ids, or a list of lists of token ids. Waits for the model, and takes the call's state. The caller
- * frees *out. */
+/* Embeds an input: a text, a list of texts, token ids, or a list of lists of token ids. Blocks until the model is done,
+ * and sets the call's state. The caller frees *out. */
 bool serve_embed_inputs(serve_call *c, const ht_json *input, const ht_embed_options *o, ht_embeddings **out);
-/* The member "dimensions" (of the shape of whole numbers), which are all when it is not there. */
+/* Reads "dimensions", an integer; the default is the whole vector. */
 bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n);
-/* The first n of a vector's numbers, as a list or as base64 of little-endian floats: divided by their norm p (1: the sum of their sizes,
- * 2: the length, and so on), by the largest size in units of 1/32760 for p = 0, or as they are for p < 0. */
+/* The first n numbers of a vector, as a list or as base64 of little-endian floats. p > 0 divides by the p-norm; p = 0
+ * scales the largest magnitude to 32760; p < 0 leaves the numbers as they are. */
 ht_json *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64);
 
 #endif

@@ -49,7 +49,7 @@ bool serve_fail_as(serve_failure *f, ht_status status, const ht_error *err) {
 
 /* ---- dialects ---- */
 
-/* The words of OpenAI's and Anthropic's errors for a status. */
+/* Error types of OpenAI and Anthropic by status. */
 static const struct error_type {
     int status;
     const char *openai, *anthropic;
@@ -68,7 +68,7 @@ static struct error_type type_of(int status) {
                         : (struct error_type){status, "server_error", "api_error"};
 }
 
-/* Anthropic's clients know "too much to do" by a status of their own. */
+/* Anthropic's clients expect the status 529 for overload. */
 static int status_in(const serve_failure *f, serve_dialect_name dialect) {
     return dialect == SERVE_ANTHROPIC && f->status == 503 ? 529 : f->status;
 }

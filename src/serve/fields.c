@@ -1,4 +1,4 @@
-/* Fields of requests: JSON bodies, whether their values have the shapes that tables say, what is said of those that have not, and getters. */
+/* Fields of requests: parses JSON bodies, checks them against tables of shapes, words the errors, and reads values. */
 #include "serve/fields.h"
 
 #include "base/text.h"
@@ -25,7 +25,7 @@ ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, ht_json
     return value;
 }
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 const ht_json *serve_member(const ht_json *object, const char *name) {
     const ht_json *value = ht_json_object_get(object, name);
@@ -59,11 +59,11 @@ int serve_word(const ht_json *object, const char *name, const char *const *words
     return otherwise;
 }
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
 enum { PATH = 96, DESCRIPTION = 480 };
 
-/* Where a value is: a member of the value outside it, or an item. Most are never reported, so that paths are written when one is. */
+/* The position of a value: a field or a list item. Paths are formatted only for errors, which are rare. */
 typedef struct place {
     const struct place *outer; /* NULL: the body */
     const char *name;          /* NULL: an item */
@@ -79,7 +79,7 @@ typedef struct checker {
 
 static bool check_value(const checker *k, const place *at, const ht_json *value, const serve_shape *s);
 
-/* "messages[0].role"; what has no room is left out. */
+/* Formats a path such as "messages[0].role", truncated to the buffer. */
 static void write_path(const place *at, char out[PATH]) {
     if (!at) {
         *out = '\0';
@@ -94,7 +94,7 @@ static void write_path(const place *at, char out[PATH]) {
     ht_utf8_trim(out);
 }
 
-/* ---- what is expected ---- */
+/* ---- expectations ---- */
 
 static void add(char out[DESCRIPTION], const char *format, ...) HT_PRINTF(2, 3);
 static void add(char out[DESCRIPTION], const char *format, ...) {
@@ -169,7 +169,7 @@ static bool refuse_shape(const checker *k, const place *at, const ht_json *value
     return refuse(k, at, value, *expected ? expected : "present");
 }
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 static bool in_words(const char *text, const char *const *words) {
     while (*words && strcmp(text, *words) != 0) words++;
@@ -186,7 +186,7 @@ static const serve_field *find(const serve_field *table, const char *name) {
     return found;
 }
 
-/* Whether a value asks for nothing. */
+/* Whether a value disables its feature: false, 0 or empty. */
 static bool is_void(const ht_json *value) {
     return ht_json_is_false(value) ||
            (ht_json_is_number(value) && !(ht_json_number_value(value) < 0 || ht_json_number_value(value) > 0)) ||
@@ -207,7 +207,7 @@ static bool check_lacked(const checker *k, const place *at, const ht_json *value
                       field->instead ? field->instead : "");
 }
 
-/* Field NULL: no table knows the member. */
+/* Checks one field; `field` NULL: no table has it. */
 static bool check_member(const checker *k, const place *at, const ht_json *value, const serve_field *field,
                          bool lenient) {
     if (field ? ht_json_is_null(value) || field->class == SERVE_NOTED : lenient) return true;
@@ -229,7 +229,7 @@ static bool check_required(const checker *k, const place *at, const ht_json *obj
     return true;
 }
 
-/* The members but for `tag`, which has been looked at; NULL: all. */
+/* Checks all fields except `tag`, which is checked already; NULL: all fields. */
 static bool check_members(const checker *k, const place *at, const ht_json *object, const serve_field *table,
                           const char *tag, bool lenient) {
     const char *name;
@@ -285,14 +285,14 @@ static bool in_range(const ht_json *value, const serve_shape *s) {
     int64_t whole;
     if (!s->low && !s->high) return true;
     if (ht_json_whole(value, &whole)) return whole >= s->low && whole <= s->high;
-    const double real = ht_json_number_value(value); /* whole and that large: beyond 64 bits maybe */
+    const double real = ht_json_number_value(value); /* an integer beyond 64 bits, or a fraction */
     return (s->low == INT64_MIN || real >= (double)s->low) && (s->high == INT64_MAX || real <= (double)s->high);
 }
 
 static bool is_number(const ht_json *value, const serve_shape *s) {
     int64_t whole;
     if (s->types & SERVE_JSON_NUMBER || !(s->types & SERVE_JSON_INTEGER)) return s->types & SERVE_JSON_NUMBER;
-    /* Whole numbers beyond 64 bits are for members without bounds alone. */
+    /* Integers beyond 64 bits are valid only without bounds. */
     const double real = ht_json_number_value(value);
     return ht_json_whole(value, &whole) || (!s->low && !s->high && real == floor(real));
 }

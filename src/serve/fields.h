@@ -1,8 +1,8 @@
-/* Members of requests: JSON bodies, read within bounds, and tables of what each member may be, from which come the checks, what failures say, and
- * the description of the interface (openapi.h).
+/* Fields of requests: JSON bodies within limits, and tables that describe each field. The tables give the checks, the
+ * error messages and the OpenAPI description.
  *
- * A member of a request is used; or it is of the kind that has no effect here ("user", "metadata"), and passed over; or it asks for something
- * that is not there, and is refused by name unless its value asks for nothing; or nobody knows it, and it is passed over and named. */
+ * A field is used; or noted, accepted without effect ("user", "metadata"); or lacked, rejected by name unless its value
+ * disables it; or unknown, ignored and reported. */
 #ifndef HT_SERVE_FIELDS_H
 #define HT_SERVE_FIELDS_H
 
@@ -10,18 +10,18 @@
 
 #include <stdint.h>
 
-/* The n bytes as a JSON object of so many values, within the limits of formats/json.h; NULL, with a failure, for what is none. The caller gives
- * it back. */
+/* Parses n bytes as a JSON object of at most values_max values, within the limits of formats/json.h. NULL, with a
+ * failure, for invalid JSON. The caller releases it. */
 ht_json *serve_json_parse(const char *text, size_t n, size_t values_max, ht_json_replaced *replaced, serve_failure *f);
 
-/* ---- what values may be ---- */
+/* ---- shapes ---- */
 
 typedef struct serve_shape serve_shape;
 typedef struct serve_field serve_field;
 
-/* Types of values, or'ed. */
+/* Types of values, a bit mask. */
 enum {
-    SERVE_JSON_INTEGER = 1, /* 256.0 is one, too */
+    SERVE_JSON_INTEGER = 1, /* 256.0 counts, too */
     SERVE_JSON_NUMBER = 2,
     SERVE_JSON_FLAG = 4,
     SERVE_JSON_TEXT = 8,
@@ -29,50 +29,50 @@ enum {
     SERVE_JSON_OBJECT = 32
 };
 
-/* Objects that a member tells apart, and the other members of each. */
+/* One variant of a tagged object, and its other fields. */
 typedef struct serve_kind {
-    const char *type; /* the text of that member; NULL: the end of a list */
+    const char *type; /* the tag's value; NULL: the end of a list */
     const serve_field *members;
 } serve_kind;
 
 struct serve_shape {
-    unsigned types; /* 0: any value; what follows is for values of its type alone */
-    /* Of numbers, both included; 0 and 0: any; INT64_MIN, INT64_MAX: no bound of a number that is not whole. */
+    unsigned types; /* 0: any value; the rest constrains values of the matching type */
+    /* Bounds of numbers, inclusive; 0 and 0: none. INT64_MIN and INT64_MAX leave a fractional number unbounded. */
     int64_t low, high;
-    const char *const *words; /* a text is one of these; NULL: any */
-    bool filled;              /* texts are not empty */
-    const char *pattern; /* texts match it, which who reads them sees to: for the description of the interface alone */
-    bool on;             /* flags are true */
-    size_t fewest, most; /* values of a list; most 0: as many as there may be */
-    const serve_shape *item;    /* of a list; NULL: any */
-    const serve_field *members; /* table of an object's fields; NULL: any members */
-    const serve_shape *every;   /* instead: of each member; NULL: any */
-    const serve_kind *kinds;    /* instead: objects of several kinds */
-    const char *tag;            /* the member that tells them apart; NULL: "type" */
-    bool first_kind;            /* one without it is of the first kind */
-    bool other_kinds;           /* there may be others, whose members are not looked at */
-    bool lenient;               /* members that no table knows are not reported: parts of a history carry much */
+    const char *const *words;   /* allowed texts; NULL: any */
+    bool filled;                /* texts are not empty */
+    const char *pattern;        /* regular expression for the OpenAPI description; readers of the field check it */
+    bool on;                    /* flags must be true */
+    size_t fewest, most;        /* bounds of a list's length; most 0: unlimited */
+    const serve_shape *item;    /* shape of list items; NULL: any */
+    const serve_field *members; /* table of an object's fields; NULL: any fields */
+    const serve_shape *every;   /* instead: the shape of every field; NULL: any */
+    const serve_kind *kinds;    /* instead: variants of a tagged object */
+    const char *tag;            /* the field that holds the tag; NULL: "type" */
+    bool first_kind;            /* an object without a tag is of the first kind */
+    bool other_kinds;           /* other tags are valid; their fields are not checked */
+    bool lenient;               /* unknown fields are not reported, since histories carry many */
 };
 
 typedef enum serve_field_class {
     SERVE_USED,
-    SERVE_NOTED, /* bookkeeping of other services: any value */
-    SERVE_LACKED /* with an effect that is not there: values that ask for nothing, or of the shape if there is one */
+    SERVE_NOTED, /* bookkeeping of other services: any value, without effect */
+    SERVE_LACKED /* unsupported: only values that disable it, or that match the shape if it has one */
 } serve_field_class;
 
 struct serve_field {
     const char *name; /* NULL: the end of a table */
     serve_field_class class;
-    serve_shape is; /* null is a member that is not there */
+    serve_shape is; /* null counts as absent */
     bool required;
-    const char *instead; /* of one that is lacked: what can be done; NULL: nothing */
-    const char *lack;    /* and the word that clients know that by, serve_failure.lack; NULL: none */
-    /* Instead of one field, whose name is then "": several that are alike, or those of another table. The first of several with one name counts. */
+    const char *instead; /* for a lacked field: what to send instead; NULL: nothing */
+    const char *lack;    /* and its error code, serve_failure.lack; NULL: none */
+    /* Instead of one field, with the name "": several alike, or another table's. The first match by name counts. */
     const char *const *names; /* NULL-terminated */
     const serve_field *more;
 };
 
-/* A text, and one that is not empty. */
+/* Any text, and any non-empty text. */
 extern const serve_shape serve_any_text, serve_full_text;
 
 #define SERVE_IS_INTEGER(from, to)                                                                                     \
@@ -87,13 +87,13 @@ extern const serve_shape serve_any_text, serve_full_text;
     { .types = SERVE_JSON_TEXT, .words = (list) }
 #define SERVE_IS_OBJECT(table)                                                                                         \
     { .types = SERVE_JSON_OBJECT, .members = (table) }
-/* Part of a history, which may have fields that no table knows. */
+/* Part of a history, which may have unknown fields. */
 #define SERVE_IS_PART(table)                                                                                           \
     { .types = SERVE_JSON_OBJECT, .members = (table), .lenient = true }
 #define SERVE_IS_LIST(shape)                                                                                           \
     { .types = SERVE_JSON_LIST, .item = (shape) }
 
-/* Tables without a name. */
+/* Anonymous tables. */
 #define SERVE_FIELDS(...)                                                                                              \
     (const serve_field[]) {                                                                                            \
         __VA_ARGS__, { 0 }                                                                                             \
@@ -107,7 +107,7 @@ extern const serve_shape serve_any_text, serve_full_text;
         __VA_ARGS__, { 0 }                                                                                             \
     }
 
-/* Rows of several fields: alike, bookkeeping, lacked, and those of another table. */
+/* Rows for several fields: alike, noted, lacked, and included from another table. */
 #define SERVE_NAMES(...)                                                                                               \
     .name = "", .names = (const char *const[]) { __VA_ARGS__, NULL }
 #define SERVE_NOTED_FIELDS(...)                                                                                        \
@@ -117,25 +117,25 @@ extern const serve_shape serve_any_text, serve_full_text;
 #define SERVE_MORE(table)                                                                                              \
     { .name = "", .more = (table) }
 
-/* A member that no table knows. */
+/* Called for each unknown field. */
 typedef void serve_unknown_fn(const char *name, void *user);
-/* Refuses an object with a member that is not what the table says, or, when `strict`, that it does not know; else these are reported. The
- * failure names the member by its path: "messages[0].role". */
+/* Checks an object against a table. Unknown fields are failures when `strict`, else they are reported. The failure
+ * names a field by its path: "messages[0].role". */
 bool serve_fields_check(const ht_json *body, const serve_field *table, bool strict, serve_unknown_fn *unknown,
                         void *user, serve_failure *f);
 
-/* ---- members of objects that have been checked; NULL has none ---- */
+/* ---- fields of checked objects; NULL has none ---- */
 
-/* The member, NULL when it is not there or null. */
+/* The field's value; NULL when it is absent or null. */
 const ht_json *serve_member(const ht_json *object, const char *name);
-/* Its value, or `otherwise` where there is none of that type. */
+/* The field's value, or `otherwise` when it is absent or of another type. */
 int64_t serve_integer(const ht_json *object, const char *name, int64_t otherwise);
 bool serve_flag(const ht_json *object, const char *name, bool otherwise);
 /* Lent; NULL: none. */
 const char *serve_text(const ht_json *object, const char *name);
 /* Likewise, but "" counts as none. */
 const char *serve_filled_text(const ht_json *object, const char *name);
-/* Which of the words (NULL-terminated) it is. */
+/* The index of the value in words (NULL-terminated). */
 int serve_word(const ht_json *object, const char *name, const char *const *words, int otherwise);
 
 #endif

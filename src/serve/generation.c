@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- making and freeing ---- */
+/* ---- creation and destruction ---- */
 
 static void free_answer(serve_answer *a) {
     for (size_t i = 0; i < a->n_calls; i++) {
@@ -43,7 +43,7 @@ static void free_generation(void *user) {
     free(g);
 }
 
-/* ---- cancelling ---- */
+/* ---- cancellation ---- */
 
 static void cancel_all(serve_generation *g) {
     pthread_mutex_lock(&g->ticket_lock);
@@ -58,10 +58,9 @@ static void on_gone(serve_call *c) {
     cancel_all(g);
 }
 
-/* ---- what is sent ---- */
+/* ---- sending ---- */
 
-/* Ends the stream unless the reader has taken what was sent: one that leaves a whole bound of bytes unread is cut, so that none can hold
- * more memory. With the lock. */
+/* Aborts the stream of a client that leaves a full buffer unread, which bounds the memory per client. With the lock. */
 static void check_sent(serve_generation *g, http_sent sent) {
     if (sent == HTTP_SENT) return;
     g->closed = true;
@@ -78,9 +77,9 @@ void serve_send(serve_generation *g, const char *name, ht_json *data) {
     free(text);
 }
 
-/* ---- failing ---- */
+/* ---- failures ---- */
 
-/* Tells the client why there is no whole answer, and ends it. With the lock. */
+/* Sends the failure and ends the response. With the lock. */
 static void fail(serve_generation *g, const serve_failure *f) {
     if (g->closed) return;
     if (!g->streaming)
@@ -101,7 +100,7 @@ static void on_expired(serve_call *c, const serve_failure *f) {
     pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 serve_generation *serve_generation_new(serve_call *c, const serve_dialect *dialect) {
     serve_generation *g = calloc(1, sizeof *g);
@@ -134,7 +133,7 @@ bool serve_generation_prompts(serve_generation *g, size_t n) {
     serve_prompt *prompt = calloc(n, sizeof *prompt);
     if (!prompt) return serve_fail_memory(&g->c->failure);
     for (size_t i = 0; i < n; i++) prompt[i].g = g;
-    pthread_mutex_lock(&g->ticket_lock); /* who has gone looks for tickets already */
+    pthread_mutex_lock(&g->ticket_lock); /* a disconnect may already read the tickets */
     g->prompt = prompt;
     g->n_prompts = n;
     pthread_mutex_unlock(&g->ticket_lock);
@@ -143,7 +142,7 @@ bool serve_generation_prompts(serve_generation *g, size_t n) {
 
 /* ---- log-probabilities ---- */
 
-/* A number of JSON; null for what is none. The lowest that there is stands for a probability of zero. */
+/* A JSON number; NaN becomes null, and an infinity the lowest value, for a probability of zero. */
 static ht_json *number(double value) {
     return isnan(value) ? ht_json_null() : ht_json_real(isinf(value) ? -1e308 : value);
 }
@@ -172,7 +171,7 @@ ht_json *serve_token_json(const ht_tokenizer *t, int32_t id, double logprob) {
 
 static size_t bytes_of(const ht_json *token) { return ht_json_array_size(ht_json_object_get(token, "bytes")); }
 
-/* Tokens wait until their text comes: those of thoughts, calls, marks and stop strings are left out. */
+/* Tokens wait for their text: those of reasoning, calls, markers and stop strings never appear in it. */
 static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe *p) {
     ht_json *token = serve_token_json(t, p->token, p->log_probability), *top = ht_json_new_array();
     const ht_json *bytes = ht_json_object_get(token, "bytes");
@@ -186,8 +185,8 @@ static void take_logprob(serve_answer *a, const ht_tokenizer *t, const ht_probe 
     ht_json_array_append_new(a->pending_logprobs, token);
 }
 
-/* Where in the pending bytes a piece of text ends, which follows the last piece or the hidden bytes of a mark. All of them are
- * its own where bytes that are no UTF-8 have been replaced. */
+/* Finds the end of a text piece in the pending bytes: after the last piece, or after a marker's hidden bytes. Replaced
+ * invalid UTF-8 does not match, and takes all pending bytes. */
 static size_t find_pending(const ht_text *bytes, const char *text, size_t n, size_t *from) {
     const bool next = n <= bytes->len && memcmp(bytes->data, text, n) == 0;
     *from = 0;
@@ -199,11 +198,11 @@ static size_t find_pending(const ht_text *bytes, const char *text, size_t n, siz
     return next ? n : bytes->len;
 }
 
-/* Moves the tokens that the text overlaps to those of the answer. Those before it have no text in the answer, and those after it
- * still wait: white space and the beginning of a stop string are held back. */
+/* Moves the tokens that overlap the text to the answer. Earlier tokens have no visible text. Later ones still wait:
+ * white space and prefixes of stop strings are held back. */
 static void show_logprobs(serve_answer *a, const char *text, size_t n) {
     ht_text *bytes = &a->pending_bytes;
-    size_t from, at = a->shown_bytes; /* of a token that has been moved, and whose rest this is */
+    size_t from, at = a->shown_bytes; /* bytes of a moved token that are still to come */
     const size_t to = find_pending(bytes, text, n, &from);
     while (at < to && ht_json_array_size(a->pending_logprobs)) {
         ht_json *token = ht_json_array_get(a->pending_logprobs, 0);
@@ -244,7 +243,7 @@ static bool begin_call(serve_generation *g, serve_answer *a, const ht_tool_call 
     *to = (serve_tool_call){.name = strdup(call->name)};
     if (!to->name) return no_memory(g);
     a->n_calls++;
-    /* A model's own identifiers may occur twice in a conversation. */
+    /* Ids that the model writes may repeat within a conversation. */
     serve_new_id(g->dialect->call_prefix ? g->dialect->call_prefix : "call_", to->id);
     return true;
 }
@@ -254,7 +253,7 @@ static bool add_text(serve_generation *g, ht_text *to, const ht_answer_piece *p)
     return to->failed ? no_memory(g) : true;
 }
 
-/* With the lock, as all that takes pieces. */
+/* With the lock, as for all piece handlers. */
 static void note_cached(serve_generation *g, serve_answer *a) {
     pthread_mutex_lock(&g->ticket_lock);
     const ht_ticket ticket = g->prompt[a->index / g->n].ticket;
@@ -262,7 +261,7 @@ static void note_cached(serve_generation *g, serve_answer *a) {
     a->cached_tokens = ht_engine_reused_tokens(g->c->lease.engine, ticket, a->index % g->n);
 }
 
-/* Text and thoughts of a stream have been sent, and need not be kept. */
+/* Streams have sent their text and reasoning already, and keep no copy. */
 static bool keep_piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     serve_tool_call *call = a->n_calls ? &a->call[a->n_calls - 1] : NULL;
     switch (p->part) {
@@ -271,7 +270,7 @@ static bool keep_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     case HT_ANSWER_CALL_BEGIN: return begin_call(g, a, p->call);
     case HT_ANSWER_CALL_ARGUMENTS: return add_text(g, &call->arguments, p);
     case HT_ANSWER_CALL_END: call->cut = p->cut; break;
-    case HT_ANSWER_CALL: break; /* none: they come in pieces */
+    case HT_ANSWER_CALL: break; /* does not occur: calls come in pieces */
     }
     return true;
 }
@@ -315,7 +314,7 @@ static bool on_piece(const ht_answer_piece *piece, int32_t index, void *user) {
 
 /* ---- the end ---- */
 
-/* An answer that has begun meets other limits than that of the context, whose code has clients shorten the conversation. */
+/* A limit within an answer is not the context's: its error code would make clients shorten the conversation. */
 static void fail_as(serve_generation *g, const serve_answer *bad) {
     ht_error err = {.status = bad->status};
     serve_failure f = {0};
@@ -388,9 +387,9 @@ static void on_end(const ht_answer_report *report, void *user) {
     }
 }
 
-/* ---- asking ---- */
+/* ---- submission ---- */
 
-/* A request for one of the prompts. */
+/* An engine request for one of the prompts. */
 static ht_request request_for(serve_prompt *p, const ht_generate_options *how) {
     const serve_lease *l = &p->g->c->lease;
     ht_request r;
@@ -413,7 +412,7 @@ static ht_request request_for(serve_prompt *p, const ht_generate_options *how) {
     return r;
 }
 
-/* Submits the answers to a prompt. With the lock, so that no callback goes before what it needs. */
+/* Submits the answers to a prompt. The lock delays callbacks until their data is set. */
 static bool submit(serve_generation *g, serve_prompt *p) {
     serve_call *c = g->c;
     ht_error err = {0};
@@ -425,7 +424,7 @@ static bool submit(serve_generation *g, serve_prompt *p) {
     probes.fn = on_probe;
     probes.user = p;
     ht_generate_options how = g->how;
-    how.call_pieces = true; /* of whole answers, too: they say what their streams would */
+    how.call_pieces = true; /* also for whole responses, which then match their streams */
     if (g->logprobs) how.probes = &probes;
     const ht_request r = request_for(p, &how);
     const ht_status status = ht_engine_submit(c->lease.engine, &r, &ticket, &err);
@@ -477,7 +476,7 @@ bool serve_generation_start(serve_generation *g) {
     if (!good) g->closed = true;
     if (good && g->stream) begin_stream(g);
     pthread_mutex_unlock(&g->lock);
-    if (!good || atomic_load(&g->c->is_gone)) cancel_all(g); /* who had gone before there was a ticket was not heard */
+    if (!good || atomic_load(&g->c->is_gone)) cancel_all(g); /* an earlier disconnect saw no ticket */
     return good;
 }
 
@@ -549,7 +548,7 @@ serve_usage serve_usage_of(const serve_generation *g) {
 
 /* ---- arguments of calls ---- */
 
-/* The value of a text's first n bytes with the brackets that are open there closed; NULL, with a status: there is none. */
+/* Parses a text's first n bytes with the open brackets closed; NULL, with a status, when that fails. */
 static ht_json *parse_closed(const ht_text *text, size_t n, const ht_text *closing, ht_status *status) {
     const ht_json_options options = {.name = "the arguments", .keeps_nul = true};
     ht_text whole = {0};
@@ -561,11 +560,11 @@ static ht_json *parse_closed(const ht_text *text, size_t n, const ht_text *closi
     return value;
 }
 
-/* Of a text that is cut, the value of the longest beginning whose values are whole. A number at its end might go on. */
+/* For a truncated call, parses the longest prefix with complete values. A number at the end may be incomplete. */
 ht_json *serve_tool_call_arguments(const serve_tool_call *call) {
     const ht_text *text = &call->arguments;
-    ht_text closing = {0}; /* of what is open: ] and }, the innermost last */
-    size_t whole = 0;      /* bytes behind which nothing but that is missing */
+    ht_text closing = {0}; /* closing brackets of open values, the innermost last */
+    size_t whole = 0;      /* length of the prefix that needs only closing brackets */
     bool quoted = false;
     char c = '\0';
     for (size_t i = 0; i < text->len && call->cut; i++) {

@@ -17,7 +17,7 @@ typedef struct kept {
     ht_grammar *grammar;
 } kept;
 
-/* A schema that has been looked at, by a hash: two of one hash would cost a note. */
+/* A schema that has been checked, by hash. A collision costs only a missing or extra note. */
 typedef struct checked {
     uint64_t hash;
     bool supported;
@@ -26,10 +26,10 @@ typedef struct checked {
 struct serve_grammars {
     ht_model *model;
     pthread_mutex_t lock;
-    kept kept[MOST_KEPT]; /* the one that was used last comes first */
+    kept kept[MOST_KEPT]; /* the most recently used comes first */
     size_t n;
     checked checked[MOST_CHECKED]; /* a ring */
-    size_t n_checked;              /* that have been put into it */
+    size_t n_checked;              /* total insertions */
 };
 
 ht_status serve_grammars_new(ht_model *m, serve_grammars **out, ht_error *err) {
@@ -52,7 +52,7 @@ void serve_grammars_free(serve_grammars *g) {
     free(g);
 }
 
-/* Its grammar, with a reference; NULL: it is not there. */
+/* The cached grammar, retained; NULL on a miss. */
 static ht_grammar *find(serve_grammars *g, serve_grammar_kind kind, const char *text, size_t n) {
     ht_grammar *found = NULL;
     pthread_mutex_lock(&g->lock);
@@ -67,7 +67,7 @@ static ht_grammar *find(serve_grammars *g, serve_grammar_kind kind, const char *
     return found;
 }
 
-/* Keeps one that was compiled, in the place of the one that was not used for longest. Without memory it is not kept. */
+/* Caches a compiled grammar and evicts the least recently used. On allocation failure it is not cached. */
 static void keep(serve_grammars *g, serve_grammar_kind kind, const char *text, size_t n, ht_grammar *grammar) {
     char *copy = n <= LONGEST_KEPT ? malloc(n + 1) : NULL;
     if (!copy) return;
@@ -97,7 +97,7 @@ ht_status serve_grammars_get(serve_grammars *g, serve_grammar_kind kind, const c
     return status;
 }
 
-/* Whether it is there, and then what was found out. */
+/* Whether the schema was checked before; *supported has the result. */
 static bool was_checked(serve_grammars *g, uint64_t hash, bool *supported) {
     bool found = false;
     pthread_mutex_lock(&g->lock);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the value; one that memory ran out for makes it fail. */
+/* Consumes the message; NULL, from a failed allocation, sets `failed`. */
 static void put(serve_messages *m, ht_json *message) {
     if (!m->list) m->list = ht_json_new_array();
     if (ht_json_array_append_new(m->list, message)) m->failed = true;
@@ -17,7 +17,7 @@ static void set_text(serve_messages *m, ht_json *message, const char *name, cons
         m->failed = true;
 }
 
-/* Ends the message that is being written. */
+/* Completes the open message. */
 static void flush(serve_messages *m) {
     if (!m->role) return;
     ht_json *message = ht_json_pack("{ss}", "role", m->role);

@@ -1,4 +1,4 @@
-/* Measurements of the server, and the endpoints for who runs it: health, metrics, the version. */
+/* Server metrics, and endpoints for operators: health, metrics, version. */
 #include "serve/metrics.h"
 
 #include "serve/endpoints.h"
@@ -49,7 +49,7 @@ static void requests(ht_text *out, serve_metrics *m) {
     gauge(out, "requests_under_way", (double)atomic_load(&m->under_way), "Running requests.");
 }
 
-/* Appends all measurements, those of the engines included. */
+/* Appends all metrics, including those of the engines. */
 static void write(serve_server *s, ht_text *out) {
     serve_metrics *m = &s->metrics;
     size_t n_loaded, bytes;

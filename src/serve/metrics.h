@@ -1,4 +1,4 @@
-/* Figures of the server since it started, in the text format of Prometheus. */
+/* Server metrics since start, in the Prometheus text format. */
 #ifndef HT_SERVE_METRICS_H
 #define HT_SERVE_METRICS_H
 
@@ -7,14 +7,14 @@
 
 enum { SERVE_BUCKETS = 18 };
 
-/* Seconds, counted by upper bounds. */
+/* A histogram of seconds by upper bounds. */
 typedef struct serve_histogram {
-    atomic_llong bucket[SERVE_BUCKETS + 1]; /* the last one is above all bounds */
+    atomic_llong bucket[SERVE_BUCKETS + 1]; /* the last bucket is above all bounds */
     atomic_llong nanoseconds;
 } serve_histogram;
 
 typedef struct serve_metrics {
-    atomic_llong requests[6]; /* by the first digit of their status; 0: no answer was given */
+    atomic_llong requests[6]; /* by the first digit of the status; 0: no response */
     atomic_llong prompt_tokens, cached_tokens, generated_tokens, cancelled;
     atomic_llong under_way;
     serve_histogram first_token, between_tokens, whole;

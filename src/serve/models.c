@@ -21,12 +21,12 @@ typedef struct serve_loaded_model {
     size_t bytes;
     int64_t leases;
     double last_used;
-    bool unwanted; /* to be unloaded once nobody uses it */
+    bool unwanted; /* unload when the last lease ends */
     serve_work *waiting;
     ht_status status;
-    ht_error err; /* of FAILED */
+    ht_error err; /* set in FAILED */
     serve_details details;
-    int64_t details_changed; /* when the file had been, that they are of; 0: not read */
+    int64_t details_changed; /* modification time of the file that the details describe; 0: not read */
 } serve_loaded_model;
 
 struct serve_models {
@@ -36,15 +36,15 @@ struct serve_models {
     ht_adapter **adapter;      /* [o.n_adapters], while the first model is READY */
     size_t budget;
 
-    pthread_mutex_t lock; /* of the states and leases */
-    pthread_cond_t work;  /* for the thread that loads: something is queued, or was given back */
+    pthread_mutex_t lock; /* protects states and leases */
+    pthread_cond_t work;  /* wakes the loading thread: a model is queued, or a lease ended */
     pthread_t thread;
     bool has_thread, ending;
 };
 
-/* ---- loading, on its own thread ---- */
+/* ---- loading, on a separate thread ---- */
 
-/* Takes a model that is READY or half loaded apart; without the lock. */
+/* Frees a READY or partly loaded model; without the lock. */
 static void unload(serve_models *m, serve_loaded_model *e) {
     ht_engine_close(e->engine);
     serve_grammars_free(e->grammars);
@@ -59,7 +59,7 @@ static void unload(serve_models *m, serve_loaded_model *e) {
     e->model = NULL;
 }
 
-/* With the lock, which it gives up meanwhile. */
+/* With the lock, which is released during the unload. */
 static void evict(serve_models *m, serve_loaded_model *e) {
     e->state = GOING;
     e->unwanted = false;
@@ -90,12 +90,12 @@ static serve_loaded_model *least_recent(serve_models *m, bool *busy) {
     return found;
 }
 
-/* Whether so many bytes more are within the budget. */
+/* Whether `bytes` more fit the budget. */
 static bool fits(const serve_models *m, size_t bytes) {
     return bytes <= m->budget && bytes_loaded(m) <= m->budget - bytes;
 }
 
-/* Unloads others until `bytes` fit, waiting for those in use; with the lock. */
+/* Evicts models until `bytes` fit, waiting for those in use; with the lock. */
 static void make_room(serve_models *m, size_t bytes) {
     while (!m->ending && !fits(m, bytes)) {
         bool busy;
@@ -105,7 +105,7 @@ static void make_room(serve_models *m, size_t bytes) {
         else if (busy)
             pthread_cond_wait(&m->work, &m->lock);
         else
-            return; /* loading itself says what does not fit */
+            return; /* the load reports what does not fit */
     }
 }
 
@@ -134,8 +134,8 @@ static size_t weights_of(const char *path) {
     return bytes;
 }
 
-/* Unloads others that are idle while a model that has just been loaded is more than was known before: without an option for them, its engine
- * alone says how much its keys and values may take. With the lock. */
+/* With the lock, evicts idle models if the loaded one exceeds its estimate: without kv_bytes, only its engine knows its
+ * KV budget. */
 static void make_room_behind(serve_models *m) {
     bool busy;
     serve_loaded_model *idle;
@@ -146,7 +146,7 @@ static void wake_waiting(serve_models *m, serve_loaded_model *e) {
     while (e->waiting) {
         serve_work *work = e->waiting;
         e->waiting = work->next;
-        (void)serve_workers_put(m->workers, work, true); /* a thread is there: the work came from one */
+        (void)serve_workers_put(m->workers, work, true); /* cannot fail: the work ran on a worker thread before */
     }
 }
 
@@ -165,7 +165,7 @@ static void load(serve_models *m, serve_loaded_model *e) {
     e->status = status;
     e->err = err;
     if (!status) e->bytes = weights + ht_engine_get_statistics(e->engine).kv_budget;
-    make_room_behind(m); /* it is not idle as long as it is being loaded */
+    make_room_behind(m); /* a LOADING model is not idle */
     e->state = status ? FAILED : READY;
     e->last_used = ht_now_seconds();
     wake_waiting(m, e);
@@ -199,20 +199,20 @@ static void *run(void *user) {
         else
             pthread_cond_wait(&m->work, &m->lock);
     }
-    while ((e = in_state(m, QUEUED))) load(m, e); /* which says that the server is ending */
+    while ((e = in_state(m, QUEUED))) load(m, e); /* reports that the server is shutting down */
     pthread_mutex_unlock(&m->lock);
     return NULL;
 }
 
 /* ---- names ---- */
 
-/* Whether `asked` is the name; or, tagged, the name with the tag that Ollama's clients append to those without one. */
+/* Whether `asked` is the name; if tagged, the name with ":latest", which Ollama's clients append. */
 static bool is_name(const char *name, const char *asked, bool tagged) {
     const size_t n = strlen(name);
     return strncmp(name, asked, n) == 0 && strcmp(asked + n, tagged ? ":latest" : "") == 0;
 }
 
-/* Models, adapters and aliases have one numbering. NULL: the end of it. */
+/* Models, adapters and aliases share one numbering. NULL: past the end. */
 static const char *name_at(const serve_models *m, size_t i) {
     const serve_models_options *o = &m->o;
     if (i < o->n_models) return o->model[i].name;
@@ -220,7 +220,7 @@ static const char *name_at(const serve_models *m, size_t i) {
     return (i -= o->n_adapters) < o->n_aliases ? o->alias[i].name : NULL;
 }
 
-/* The number of what is asked for; the end for what there is nothing of. */
+/* The number of a name; past the end for an unknown name. */
 static size_t find(const serve_models *m, const char *asked, bool tagged) {
     size_t i = 0;
     while (name_at(m, i) && !is_name(name_at(m, i), asked, tagged)) i++;
@@ -232,7 +232,7 @@ static size_t find_any(const serve_models *m, const char *asked) {
     return name_at(m, i) ? i : find(m, asked, true);
 }
 
-/* The number of a model or an adapter, that of what an alias is of. */
+/* The number of a model or an adapter, with aliases resolved. */
 static size_t resolve(const serve_models *m, const char *asked) {
     const size_t i = find_any(m, asked), n = m->o.n_models + m->o.n_adapters;
     return i >= n && name_at(m, i) ? find(m, m->o.alias[i - n].of, false) : i;
@@ -254,7 +254,7 @@ static ht_status check_names(const serve_models *m, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 ht_status serve_models_start(serve_models *m, ht_error *err) {
     if (m->o.first_at_once) m->model[0].state = QUEUED;
@@ -315,7 +315,7 @@ void serve_models_free(serve_models *m) {
 
 /* ---- leases ---- */
 
-/* False, with a failure, for a checkpoint that is there and cannot be used. */
+/* False, with a failure, for a checkpoint that exists but cannot be used. */
 static bool check_broken(const serve_models *m, const char *name, serve_failure *f) {
     const char *why = serve_models_broken(m, name);
     f->code = "model_not_found";
@@ -402,7 +402,7 @@ bool serve_models_unload(serve_models *m, const char *name) {
     return true;
 }
 
-/* ---- what there is ---- */
+/* ---- lists ---- */
 
 static int64_t changed(const char *path) {
     struct stat s;
@@ -427,7 +427,7 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
                               .path = a ? a->path : e->path,
                               .model = a ? e->name : NULL,
                               .loaded = e->state == READY,
-                              .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* the budget is what there may be */
+                              .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* KV cache in use, not its budget */
     pthread_mutex_unlock(&m->lock);
     out->created = changed(out->path);
     return true;

@@ -6,14 +6,14 @@
 
 extern const char serve_responses_json[]; /* made of responses.json by cmake/embed.cmake */
 
-/* A document that is being written. */
+/* The document under construction. */
 typedef struct document {
     const serve_server *server;
-    ht_json *responses; /* schemas by method, path and type */
+    ht_json *responses; /* response schemas by method, path and content type */
     bool failed;        /* memory ran out */
 } document;
 
-/* Both take the value. */
+/* Both consume the value. */
 static void set(document *d, ht_json *object, const char *name, ht_json *value) {
     if (ht_json_object_set_new(object, name, value)) d->failed = true;
 }
@@ -31,7 +31,7 @@ static ht_json *number_schema(document *d, const serve_shape *s, bool whole) {
     const bool any = !s->low && !s->high, small = !any && s->low >= INT32_MIN && s->high <= INT32_MAX;
     if (any) return out;
     if (whole) set(d, out, "format", ht_json_string(small ? "int32" : "int64"));
-    /* Whole numbers of more than 64 bits are none that could be kept. */
+    /* Integers beyond 64 bits cannot be represented. */
     if (whole || s->low != INT64_MIN) set(d, out, "minimum", ht_json_integer(s->low));
     if (whole || s->high != INT64_MAX) set(d, out, "maximum", ht_json_integer(s->high));
     return out;
@@ -128,7 +128,7 @@ static ht_json *object_schema(document *d, const serve_shape *s) {
     return out;
 }
 
-/* One of the schemas, which are taken. */
+/* Consumes a list of schemas: their union, or the schema itself if there is only one. */
 static ht_json *any_of(ht_json *any) {
     ht_json *out = ht_json_array_size(any) == 1 ? ht_json_incref(ht_json_array_get(any, 0))
                    : ht_json_array_size(any)    ? ht_json_pack("{sO}", "anyOf", any)
@@ -137,7 +137,7 @@ static ht_json *any_of(ht_json *any) {
     return out;
 }
 
-/* Appends the schemas of its values but null. */
+/* Appends the schemas of all allowed values except null. */
 static void add_values(document *d, const serve_shape *s, ht_json *any) {
     if (s->types & SERVE_JSON_NUMBER)
         append(d, any, number_schema(d, s, false));
@@ -158,7 +158,7 @@ static ht_json *schema_of(document *d, const serve_shape *s, bool nullable) {
 
 /* ---- operations ---- */
 
-/* "application/json": {"schema": ...}, with the schema that was recorded. */
+/* Adds {type: {"schema": ...}} with the recorded schema. */
 static void set_content(document *d, ht_json *content, const char *response, const char *type) {
     char name[160];
     snprintf(name, sizeof name, "%s %s", response, type);
@@ -173,7 +173,7 @@ static ht_json *failure(document *d, serve_dialect_name dialect, const char *des
     return ht_json_pack("{ss so}", "description", description, "content", content);
 }
 
-/* "/slots/{id_slot}" of "/slots/\*". */
+/* Writes the OpenAPI path, "/slots/{id_slot}" for "/slots/\*". */
 static void path_of(const serve_route *r, char out[96]) {
     const size_t n = strlen(r->path);
     if (r->rest)
@@ -185,7 +185,7 @@ static void path_of(const serve_route *r, char out[96]) {
 static ht_json *responses(document *d, const serve_route *r) {
     ht_json *content = ht_json_new_object(), *out;
     const bool lines = r->dialect == SERVE_OLLAMA;
-    const serve_route *first = serve_routes; /* of several names */
+    const serve_route *first = serve_routes; /* schemas are recorded under the first alias */
     while (first->run != r->run) first++;
     char path[96], name[112];
     path_of(first, path);
@@ -238,7 +238,7 @@ static ht_json *paths(document *d) {
     return out;
 }
 
-/* ---- the whole ---- */
+/* ---- the document ---- */
 
 bool serve_openapi(serve_call *c) {
     document d = {.server = c->server, .responses = ht_json_of(serve_responses_json, strlen(serve_responses_json))};

@@ -1,4 +1,4 @@
-/* What is at "/": a chat for browsers that talks to the server as any client does, and a word for other clients. */
+/* The response at "/": a chat page for browsers, or a short text for other clients. */
 #include "base/text.h"
 #include "http/text.h"
 #include "serve/base64.h"
@@ -9,7 +9,7 @@
 
 extern const char serve_page_html[]; /* made of page.html by cmake/embed.cmake */
 
-/* ---- which of the two is wanted ---- */
+/* ---- content negotiation ---- */
 
 static size_t skip_space(const char *text, size_t at) {
     while (text[at] == ' ' || text[at] == '\t') at++;
@@ -23,7 +23,7 @@ static bool same_bytes(const char *text, size_t n, const char *word) {
     return true;
 }
 
-/* Whether one of the parameters that follow a type, n bytes, is the weight 0, 0.0, 0.00 or 0.000. */
+/* Whether the parameters of a media type, n bytes, have the weight q=0, 0.0, 0.00 or 0.000. */
 static bool weighs_nothing(const char *text, size_t n) {
     for (size_t at = 0; at < n; at++) {
         if (text[at] != ';') continue;
@@ -36,8 +36,8 @@ static bool weighs_nothing(const char *text, size_t n) {
     return false;
 }
 
-/* Whether the value of a field Accept (RFC 9110, 12.5.1), NULL: none, names this type with a weight that is not zero. Ranges as "text/" and an
- * asterisk, which programs send that want no page, do not count. */
+/* Whether an Accept header (RFC 9110, 12.5.1; NULL: none) names this type with a weight above zero. Wildcard ranges do
+ * not count: programs that want no page send them. */
 static bool accepts(const char *accept, const char *type) {
     for (const char *at = accept; at && *at;) {
         at += skip_space(at, 0);
@@ -51,7 +51,7 @@ static bool accepts(const char *accept, const char *type) {
 
 /* ---- the page ---- */
 
-/* Appends the hash by which a policy knows what the page has between <tag> and </tag>. */
+/* Appends the hash that lets a policy allow the text between <tag> and </tag>. */
 static void append_hash(ht_text *policy, const char *begin_tag, const char *end_tag) {
     unsigned char hash[SHA256_DIGEST_LENGTH];
     const char *begin = strstr(serve_page_html, begin_tag) + strlen(begin_tag);
@@ -61,8 +61,8 @@ static void append_hash(ht_text *policy, const char *begin_tag, const char *end_
     ht_text_append_str(policy, "'");
 }
 
-/* The page runs its own style and script and asks its own server: text of a model that came to be HTML could do neither, nor send anything
- * elsewhere. Trusted Types make the browser refuse what would turn a text into HTML. */
+/* The page runs only these styles and scripts, and connects only to this server: HTML injected by model output could
+ * neither run nor send data. Trusted Types make the browser reject text that would become HTML. */
 static void append_policy(ht_text *policy) {
     ht_text_append_str(policy, "default-src 'none'; script-src");
     append_hash(policy, "<script>", "</script>");
@@ -86,7 +86,7 @@ static bool send_page(serve_call *c) {
 }
 
 bool serve_page(serve_call *c) {
-    static const char ollama[] = "Ollama is running"; /* word for word */
+    static const char ollama[] = "Ollama is running"; /* exact text that clients compare */
     (void)http_exchange_field(c->x, "Vary", "Accept");
     if (!c->server->o.no_page && accepts(http_head_value(&http_exchange_request(c->x)->head, "accept"), "text/html"))
         return send_page(c);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ids that are put together ---- */
+/* ---- lists of ids ---- */
 
 bool serve_ids_append(serve_ids *to, const int32_t *ids, size_t n, serve_failure *f) {
     if (n > SIZE_MAX - to->n || !HT_GROW(to->id, to->capacity, to->n + n)) return serve_fail_memory(f);
@@ -48,7 +48,7 @@ bool serve_read_prompt(serve_call *c, const ht_json *value, const char *member, 
     bool good = true;
     for (size_t i = 0; good && i < n; i++) {
         const ht_json *item = list ? ht_json_array_get(value, i) : value;
-        /* What comes first has the special tokens that begin a sequence. */
+        /* The first text gets the special tokens that begin a sequence. */
         good = ht_json_is_string(item) ? serve_ids_append_text(c, &ids, ht_json_string_value(item),
                                                                ids.n ? HT_ENCODE_PARSE_SPECIAL : SERVE_BEGINS, member)
                                        : append_id(c, &ids, list ? item : NULL, member);
@@ -66,7 +66,7 @@ const serve_shape serve_prompt_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_IN
                                         .fewest = 1,
                                         .item = &piece_shape};
 
-/* Whether a list is one prompt: of ids, with texts between them maybe. A list of texts alone, or of lists, is several. */
+/* Whether a list is one prompt: ids, possibly mixed with texts. A list of texts, or of lists, is several. */
 static bool is_one(const ht_json *prompt) {
     bool ids = !ht_json_is_array(prompt);
     for (size_t i = 0; i < ht_json_array_size(prompt) && !ids; i++)
@@ -92,16 +92,16 @@ bool serve_read_prompts(serve_generation *g, const char *member, serve_read_prom
 
 /* ---- fill-in-the-middle ---- */
 
-/* The last two come before the name of a repository, and of each of its files. */
+/* The last two precede a repository's name and each file's name. */
 enum { PREFIX, SUFFIX, MIDDLE, REPOSITORY, FILE_NAME, MARKS };
 
-/* Ids of a vocabulary's marks; -1: it has none of that kind. */
+/* Ids of the fill-in-the-middle tokens; -1: the vocabulary lacks one. */
 typedef struct marks {
     int32_t id[MARKS];
-    bool suffix_first; /* what is behind the gap comes first, and nothing marks the middle */
+    bool suffix_first; /* the suffix comes before the prefix, and no token marks the middle */
 } marks;
 
-/* Marks by the stored forms of their tokens, as families have them. */
+/* Token texts by model family, as vocabularies store them. */
 static const struct form {
     const char *piece[MARKS];
     bool suffix_first;
@@ -116,7 +116,7 @@ static const struct form {
     {{"[PREFIX]", "[SUFFIX]", NULL, NULL, NULL}, true},                          /* Codestral */
 };
 
-/* False: the vocabulary has no marks. */
+/* False when the vocabulary lacks these tokens. */
 static bool marks_of(const ht_tokenizer *t, marks *out) {
     for (const struct form *k = forms; k < forms + sizeof forms / sizeof *forms; k++) {
         out->suffix_first = k->suffix_first;
@@ -150,7 +150,7 @@ static void begin(writer *w) {
     free(ids.id);
 }
 
-/* Other files, by the marks that the model knows; or as snippets where it knows none. */
+/* Writes other files with the model's tokens for them, or else as snippets. */
 static void files(writer *w, const marks *m, const serve_infill *in) {
     if (!in->n_files) return;
     mark(w, m->id[REPOSITORY]);

@@ -1,4 +1,4 @@
-/* Routes of the server: which endpoint is answered by what. */
+/* The server's routes: each endpoint and its handler. */
 #include "serve/endpoints.h"
 
 #include <stdio.h>
@@ -101,12 +101,12 @@ const serve_route serve_routes[] = {
     {0},
 };
 
-/* Whether a route's method is the request's: where GET is answered, HEAD is. */
+/* Whether a route accepts the method; GET routes accept HEAD, too. */
 static bool takes(const serve_route *r, const char *method) {
     return !method || strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
 }
 
-/* Whether a path is a route's, with a slash behind it or not; *rest is what follows, where any may. */
+/* Whether a path matches a route, with an optional trailing slash; *rest gets the part that `*` matches. */
 static bool leads_to(const serve_route *r, const char *path, const char **rest) {
     const size_t n = strlen(r->path);
     const bool open_end = r->path[n - 1] == '*';
@@ -121,7 +121,7 @@ const serve_route *serve_route_find(const char *method, const char *path, const 
     return NULL;
 }
 
-/* Whether a path is `top` or lies below it. */
+/* Whether a path is `top` or below it. */
 static bool lies_below(const char *path, const char *top) {
     const size_t n = strlen(top);
     return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');

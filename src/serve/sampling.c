@@ -23,7 +23,7 @@ const serve_field serve_sampling_fields[] = {
     {"seed", .is = {.types = SERVE_JSON_INTEGER}},
     {"logit_bias", .is = {.types = SERVE_JSON_OBJECT, .every = &bias}},
     {"ignore_eos", .is = SERVE_IS_FLAG},
-    /* Samplers that are not there, of which some clients send all numbers: with those by which they are off. */
+    /* Unsupported samplers. Some clients send every sampler, so values that turn one off are valid. */
     {SERVE_NAMES("typical_p", "typ_p", "tfs_z"), .class = SERVE_LACKED, .is = SERVE_IS_NUMBER(1, INT64_MAX),
      .instead = "leave it out, or send 1"},
     {SERVE_NAMES("mirostat", "dry_multiplier", "xtc_probability", "dynatemp_range", "top_n_sigma"),
@@ -41,9 +41,9 @@ const serve_field serve_noted_fields[] = {
 
 #define IS_BUDGET SERVE_IS_INTEGER(-1, INT64_MAX)
 const serve_field serve_thinking_fields[] = {
-    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server, with the next */
+    {"thinking_budget_tokens", .is = IS_BUDGET}, /* llama-server's, as is the next */
     {"reasoning_budget_tokens", .is = IS_BUDGET},
-    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM */
+    {"thinking_token_budget", .is = IS_BUDGET}, /* vLLM's */
     {"thinking_budget", .is = IS_BUDGET},       /* Qwen's own service */
     {0}};
 
@@ -52,7 +52,7 @@ const serve_field serve_logprobs_fields[] = {
 
 /* ---- the seed ---- */
 
-/* Any integer is a seed, modulo 2^64; clients send -1 to have one drawn. */
+/* Any integer is a seed, modulo 2^64; -1 requests a random one. */
 static void read_seed(serve_generation *g, const ht_json *object) {
     const serve_options *o = &g->c->server->o;
     const ht_json *value = serve_member(object, "seed");
@@ -60,7 +60,7 @@ static void read_seed(serve_generation *g, const ht_json *object) {
     if (value ? ht_json_number_value(value) == -1 : !o->seed_given) {
         uint64_t drawn = 0;
         serve_random(&drawn, sizeof drawn);
-        g->sampler.seed = drawn >> 11; /* exact as a number of JavaScript */
+        g->sampler.seed = drawn >> 11; /* exact as a JavaScript number */
     }
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)g->sampler.seed);
@@ -90,9 +90,9 @@ static bool read_bias(serve_generation *g, const ht_json *object) {
     return true;
 }
 
-/* ---- all ---- */
+/* ---- options ---- */
 
-/* Options that a request may set, by its name and by that of the library's, which is the same unless it is said. */
+/* Sampling options of requests, with the library's name where it differs. */
 static const struct option {
     const char *name, *of_model;
     size_t offset;
@@ -122,7 +122,7 @@ static bool read_stop(serve_generation *g, const ht_json *value) {
 
 static int32_t bounded(int64_t tokens) { return tokens > INT32_MAX ? INT32_MAX : (int32_t)tokens; }
 
-/* Where an answer ends, and its thoughts. */
+/* Reads stop strings, the token limit and the reasoning budget. */
 static bool read_ends(serve_generation *g, const ht_json *object, const serve_option_names *names) {
     const int32_t server = g->c->server->o.max_tokens;
     const ht_json *stop = serve_member(object, names->stop);
@@ -136,7 +136,7 @@ static bool read_ends(serve_generation *g, const ht_json *object, const serve_op
     return !stop || (ht_json_is_string(stop) && !ht_json_string_length(stop)) || read_stop(g, stop);
 }
 
-/* How the answer is sent. */
+/* Reads the options of the response's form. */
 static bool read_form(serve_generation *g, const ht_json *body, const serve_option_names *names) {
     const ht_json *usage = serve_member(body, "stream_options");
     g->stream = serve_flag(body, "stream", names->streams);

@@ -1,4 +1,4 @@
-/* The server: its parts, opened, run and freed; who may enter, and how refusals read. */
+/* The server: creation, running and destruction; authentication and the text of rejections. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "http/keys.h"
@@ -15,7 +15,7 @@
 
 enum { MOST_WORKERS = 32, MOST_COMPUTERS = 8, WORK_QUEUE = 1024 };
 
-/* ---- what the HTTP server calls ---- */
+/* ---- callbacks of the HTTP server ---- */
 
 static http_refusal admit(http_exchange *x, void *user) {
     const serve_server *s = user;
@@ -28,7 +28,7 @@ static http_refusal admit(http_exchange *x, void *user) {
     return (http_refusal){0};
 }
 
-/* Says which option allows what was refused. */
+/* Names the option that would allow the rejected request. */
 static void describe_refusal(const http_head *h, const http_refusal *why, serve_failure *f) {
     const char *host = h->host ? h->host : "", *origin = http_head_value(h, "origin");
     const int name = (int)(*host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":")); /* without a port */
@@ -78,9 +78,9 @@ static void finished(const http_record *r, void *user) {
     if (s->o.log) write_log(s, r);
 }
 
-/* ---- opening ---- */
+/* ---- creation ---- */
 
-/* Whether only this machine reaches an address. A name that begins with "127." may be anybody's: its numbers are read. */
+/* Whether an address is local to this machine. A host name may begin with "127.", hence the numeric parse. */
 static bool is_local(const char *address) {
     char host[16];
     struct in_addr v4;
@@ -140,11 +140,11 @@ const char *serve_address(const serve_server *s, size_t i) { return http_server_
 /* ---- running ---- */
 
 ht_status serve_run(serve_server *s, ht_error *err) {
-    /* Not before: who is told of a model asks for the server that serve_new has given out. */
+    /* Not earlier: the callback of a loaded model needs the server that serve_new returns. */
     ht_status status = serve_models_start(s->models, err);
     if (status) return status;
     status = http_server_run(s->http, err);
-    /* Nobody is there any more, and what was under way has been told so. */
+    /* All clients are disconnected and running work is cancelled; wait for it. */
     pthread_mutex_lock(&s->lock);
     while (s->n_calls) pthread_cond_wait(&s->quiet, &s->lock);
     pthread_mutex_unlock(&s->lock);
@@ -164,7 +164,7 @@ void serve_free(serve_server *s) {
     if (!s) return;
     serve_models_free(s->models);
     serve_workers_free(s->workers);
-    serve_workers_free(s->computers); /* the others give them work */
+    serve_workers_free(s->computers); /* the other pool queues work here */
     http_server_free(s->http);
     http_keys_free(s->keys);
     free(s->seen);

@@ -51,7 +51,7 @@ ht_status serve_workers_new(int most, size_t queue, serve_workers **out, ht_erro
 bool serve_workers_put(serve_workers *w, serve_work *work, bool force) {
     pthread_mutex_lock(&w->lock);
     bool taken = force || w->n_waiting < w->queue;
-    /* Those that have been signalled and not run yet count as idle: one more thread than waits is enough. */
+    /* Signalled threads count as idle until they run, and their work as waiting. Add a thread only if none is free. */
     if (taken && w->n_waiting >= (size_t)w->n_idle && w->n_threads < w->most &&
         pthread_create(&w->thread[w->n_threads], NULL, run, w) == 0)
         w->n_threads++;

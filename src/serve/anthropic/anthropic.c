@@ -1,4 +1,4 @@
-/* Anthropic's interface: messages, whole and as streams, and what they would cost in tokens, as its own clients send and read them. */
+/* Anthropic's Messages interface: whole and streamed responses, and token counts. */
 #include "serve/conversation.h"
 #include "serve/endpoints.h"
 #include "serve/messages.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 #define FULL SERVE_IS_TEXT, .required = true
 #define TEXT_OR_LIST(block)                                                                                            \
@@ -96,26 +96,26 @@ const serve_field serve_anthropic_fields[] = {{"max_tokens", .is = SERVE_IS_INTE
                                               SERVE_MORE(serve_anthropic_count_fields),
                                               {0}};
 
-/* A request, translated: lists in OpenAI's form, and the conversation that lends them. */
+/* A translated request: lists in OpenAI's form, and the conversation that borrows them. */
 typedef struct request {
     ht_json *messages, *tools; /* owned */
-    ht_json *referred;         /* tools by their names that results refer to, in that order; NULL: none */
+    ht_json *referred;         /* tools by name that results refer to, in order; NULL: none */
     serve_conversation conversation;
-    bool hides_thoughts; /* thinking blocks are to be empty */
+    bool hides_thoughts; /* thinking blocks are empty in the response */
 } request;
 
 /* A generation's `extra`. */
 typedef struct extra {
     bool hides_thoughts;
-    ht_text hidden; /* of a stream's block that is open */
+    ht_text hidden; /* reasoning of the open block of a stream */
 } extra;
 
 /* ---- tools ---- */
 
-/* Tools wait outside the prompt (defer_loading) until a result of the client's own search refers to them: an agent with hundreds of tools has the
- * few in its prompt that it needs. */
+/* Tools with defer_loading stay out of the prompt until a result of the client's tool search refers to them. Agents
+ * with hundreds of tools thus keep short prompts. */
 
-/* A search that the service itself would do. Nobody does it here, so that no tool may wait for it. */
+/* A search that Anthropic's service would run. It does not run here, so its deferred tools are loaded at once. */
 static bool is_search(const ht_json *tool) {
     static const char prefix[] = "tool_search_tool_";
     const char *type = serve_text(tool, "type");
@@ -137,8 +137,8 @@ static const ht_json *find(const ht_json *tools, const char *name) {
     return NULL;
 }
 
-/* A result that refers to a tool: the model reads of it in words, since a template has nothing else. A tool that has waited for this goes to
- * *referred. False: memory ran out. */
+/* Describes a tool that a result refers to in text, since templates have no other form. A deferred tool is added to
+ * *referred. False when memory ran out. */
 static bool refer(const ht_json *tools, const char *name, ht_json **referred, ht_text *text) {
     const ht_json *tool = find(tools, name);
     ht_text_printf(
@@ -148,8 +148,8 @@ static bool refer(const ht_json *tools, const char *name, ht_json **referred, ht
     return ht_json_object_set(*referred, name, (ht_json *)tool) == 0;
 }
 
-/* Those in the prompt: the tools that do not wait as they come, then those that are referred to, so that a prompt goes on as far as it can as
- * the one before. */
+/* The prompt's tools: those not deferred in request order, then the referred ones. Appending keeps the prefix of the
+ * previous prompt in the cache. */
 static bool read_tools(serve_call *c, request *r) {
     const ht_json *tools = serve_member(c->body, "tools");
     const char *name;
@@ -180,14 +180,14 @@ static void read_tool_choice(serve_call *c, serve_conversation *k) {
 
 /* ---- the history ---- */
 
-/* A history that is being read. */
+/* The history under construction. */
 typedef struct reader {
     serve_call *c;
     request *request;
     serve_messages to;
 } reader;
 
-/* Plain text, or a file of another format. */
+/* Appends plain text, or a note in place of another format. */
 static void append_document(reader *r, const ht_json *block, ht_text *text) {
     const ht_json *source = serve_member(block, "source");
     const char *type = serve_text(source, "type");
@@ -207,7 +207,7 @@ static void read_result_block(reader *r, const ht_json *block, ht_text *text) {
     if (!refer(tools, serve_text(block, "tool_name"), &r->request->referred, text)) r->to.failed = true;
 }
 
-/* A result's failure is told in words, as tools tell it themselves. */
+/* Marks a failed result with "Error:", the usual text of tools. */
 static void read_result(reader *r, const ht_json *block) {
     const ht_json *content = serve_member(block, "content"), *one;
     ht_text text = {0};
@@ -231,7 +231,7 @@ static void read_result(reader *r, const ht_json *block) {
     ht_text_discard(&text);
 }
 
-/* Results come before the user's text, as templates have them behind the calls. */
+/* Reads results before the user's text: templates expect them directly after the calls. */
 static void read_results(reader *r, const ht_json *blocks) {
     for (size_t i = 0; i < ht_json_array_size(blocks); i++) {
         const ht_json *block = ht_json_array_get(blocks, i);
@@ -250,11 +250,11 @@ static void read_thought(reader *r, const ht_json *block) {
     const char *text = serve_filled_text(block, "thinking"), *sealed = serve_text(block, "signature");
     if (text)
         serve_add_thoughts(&r->to, text);
-    else if (sealed) /* it was not shown */
+    else if (sealed) /* reasoning that was hidden from the client */
         serve_add_sealed_thoughts(&r->to, sealed);
 }
 
-/* Results have been read before; redacted thoughts nobody but their author can read. */
+/* Results are read earlier. Redacted reasoning is encrypted by its author and is skipped. */
 static void read_block(reader *r, const char *role, const ht_json *block) {
     const char *type = serve_text(block, "type");
     if (strcmp(type, "text") == 0) serve_add_text(&r->to, role, serve_text(block, "text"));
@@ -274,7 +274,7 @@ static void read_message(reader *r, const ht_json *message) {
     for (size_t i = 0; i < ht_json_array_size(content); i++) read_block(r, role, ht_json_array_get(content, i));
 }
 
-/* Claude Code begins it with a block that is another one in each request: no prefix would ever be found again. */
+/* Claude Code starts the system prompt with a block that differs per request and would defeat the prefix cache. */
 static bool changes_always(const char *text) {
     static const char mark[] = "x-anthropic-billing-header:";
     return strncmp(text, mark, sizeof mark - 1) == 0;
@@ -299,14 +299,14 @@ static bool read_messages(serve_call *c, request *to) {
 
 /* ---- requests ---- */
 
-/* How much is thought at most; without it as the server's options say. */
+/* Reads the reasoning budget; the default is the server's option. */
 static void read_budget(serve_generation *g) {
     const ht_json *asked = serve_member(g->c->body, "thinking");
     const int64_t most = serve_integer(asked, "budget_tokens", -1);
     if (most >= 0) g->how.max_thinking_tokens = most > INT32_MAX ? INT32_MAX : (int32_t)most;
 }
 
-/* The effort does not say whether is thought: that is `thinking`, and without it the template. */
+/* The effort does not turn reasoning on or off: `thinking` does, and without it the template decides. */
 static void read_thinking(serve_call *c, request *r) {
     const ht_json *asked = serve_member(c->body, "thinking");
     serve_read_effort(serve_member(c->body, "output_config"), "effort", &r->conversation);
@@ -316,7 +316,7 @@ static void read_thinking(serve_call *c, request *r) {
         strcmp(serve_text(asked, "type"), "disabled") == 0 ? SERVE_THINKING_OFF : SERVE_THINKING_ON;
     const char *display = serve_text(asked, "display");
     r->hides_thoughts = display && strcmp(display, "omitted") == 0;
-    /* Thoughts are shown as they are; clients ask for summaries and for more of that kind ("updates"), by words that become more. */
+    /* Reasoning is shown unchanged, whatever other displays, such as summaries or "updates", clients ask for. */
     if (display && !r->hides_thoughts && strcmp(display, "summarized") != 0) serve_call_ignore(c, "thinking.display");
 }
 
@@ -338,7 +338,7 @@ static void free_request(request *r) {
     ht_json_decref(r->referred);
 }
 
-/* The schema of an answer, under the name that it has now, or the one that it had. */
+/* Reads the answer's schema under its current name or its former one. */
 static bool read_format(serve_generation *g) {
     const ht_json *config = serve_member(g->c->body, "output_config");
     return serve_read_format(g, serve_member(config, "format"), "output_config.format") &&
@@ -360,12 +360,12 @@ static bool read_request(serve_generation *g) {
 
 /* ---- answers ---- */
 
-/* What the block is that is open in a stream: serve_answer.block. */
+/* The open block of a stream: values of serve_answer.block. */
 enum { NO_BLOCK, TEXT_BLOCK, THINKING_BLOCK, TOOL_BLOCK };
 
 static bool hides_thoughts(const serve_generation *g) { return ((const extra *)g->extra)->hides_thoughts; }
 
-/* Thoughts are signed so that clients send them back as they were, which nobody checks here; those that are not shown come back in it. */
+/* Clients return the signature, which is not verified here. For hidden reasoning, it holds the text. */
 static ht_json *signature(const serve_generation *g, const ht_text *thoughts) {
     char text[SERVE_ID];
     if (hides_thoughts(g)) return serve_seal_thoughts(thoughts);
@@ -411,7 +411,7 @@ static ht_json *blocks_json(const serve_generation *g, const serve_answer *a) {
     return blocks;
 }
 
-/* A message; blocks and usage are taken. */
+/* A message; consumes blocks and usage. */
 static ht_json *message_json(const serve_generation *g, ht_json *blocks, const char *reason, const char *sequence,
                              ht_json *usage) {
     return ht_json_pack("{ss ss ss ss so ss? ss? so}", "id", g->id, "type", "message", "role", "assistant", "model",
@@ -427,7 +427,7 @@ static ht_json *reply(serve_generation *g) {
 /* ---- streams ---- */
 
 static void begin(serve_generation *g) {
-    /* What the cache has of the prompt is known when it is computed: the end tells. */
+    /* The number of cached tokens is unknown before the prefill; the final usage has it. */
     ht_json *usage = usage_json((serve_usage){.prompt = serve_usage_of(g).prompt});
     serve_send(g, "message_start",
                ht_json_pack("{ss so}", "type", "message_start", "message",
@@ -450,7 +450,7 @@ static void close_block(serve_generation *g, serve_answer *a) {
                ht_json_pack("{ss si}", "type", "content_block_stop", "index", a->n_blocks - 1));
 }
 
-/* Opens a block, which is taken. */
+/* Opens a block and consumes it. */
 static void open_block(serve_generation *g, serve_answer *a, int kind, ht_json *block) {
     close_block(g, a);
     a->block = kind;
@@ -512,7 +512,7 @@ static const serve_dialect dialect = {.extra_bytes = sizeof(extra),
 
 /* ---- endpoints ---- */
 
-/* What its clients look for beside X-Request-Id. */
+/* Anthropic's clients expect this header in addition to X-Request-Id. */
 static void name_request(serve_call *c) {
     (void)http_exchange_field(c->x, "request-id", http_exchange_request(c->x)->id);
 }
@@ -522,7 +522,7 @@ bool serve_anthropic_messages(serve_call *c) {
     name_request(c);
     if (!g || !read_request(g)) return false;
     serve_new_id("msg_", g->id);
-    /* An answer of no tokens is how a prompt is computed beforehand. */
+    /* max_tokens 0 only prefills the prompt cache. */
     return g->how.max_tokens ? serve_generation_start(g) : serve_generation_warm(g);
 }
 

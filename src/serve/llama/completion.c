@@ -1,4 +1,4 @@
-/* Completions in llama-server's form, of prompts and of gaps: their sampling options, and their answers. */
+/* Completions in llama-server's form, of prompts and of fill-in-the-middle: sampling options and responses. */
 #include "serve/conversation.h"
 #include "serve/endpoints.h"
 #include "serve/prompts.h"
@@ -9,7 +9,7 @@
 
 enum { MOST_FILES = 1024 };
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 static const serve_shape biased_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_NUMBER | SERVE_JSON_FLAG},
                          pair_shape = {.types = SERVE_JSON_LIST, .fewest = 2, .most = 2, .item = &biased_shape};
@@ -59,11 +59,11 @@ const serve_field serve_llama_infill_fields[] = {
     SERVE_MORE(common_fields),
     {0}};
 
-enum { ORDER = 128 }; /* bytes of the names of samplers in their order: a generation's `extra` */
+enum { ORDER = 128 }; /* size of the sampler order, a generation's `extra` */
 
 /* ---- sampling ---- */
 
-/* Names of llama-server's samplers, and the stages here; NULL: there is none. */
+/* llama-server's samplers and the stages here; NULL: unsupported. */
 static const struct stage {
     const char *sampler, *stage;
 } stages[] = {{"penalties", "repeat_penalty"},
@@ -86,7 +86,7 @@ static const struct stage *find_stage(const char *name) {
     return NULL;
 }
 
-/* A sampler that the chain leaves out does nothing. */
+/* Disables samplers that the chain omits. */
 static void leave_out(ht_sampler_options *s, const char *order) {
     if (!strstr(order, "repeat_penalty")) {
         s->repeat_penalty = 1;
@@ -134,7 +134,7 @@ static bool add_bias(serve_call *c, const ht_json *pair, ht_json *to) {
         return serve_fail(
             &c->failure, 400, "logit_bias",
             "\"logit_bias\" must be a list of [token, bias]: a token is an id or a string, a bias a number or false");
-    /* false: never. What is beyond the bounds forbids or prescribes as well as they do. */
+    /* `false` bans the token. Biases beyond the bounds act like the bounds, hence the clamp. */
     double bias = ht_json_is_false(value) ? -100 : ht_json_number_value(value);
     bias = bias < -100 ? -100 : bias > 100 ? 100 : bias;
     if (ht_json_is_string(which)) {
@@ -154,7 +154,7 @@ static bool add_bias(serve_call *c, const ht_json *pair, ht_json *to) {
     return good;
 }
 
-/* The members of sampling, biases that are lists made into an object of them; NULL: a failure. */
+/* The sampling fields, with a list of biases converted to an object; NULL: a failure. */
 static ht_json *with_object_of_biases(serve_call *c) {
     const ht_json *list = serve_member(c->body, "logit_bias");
     if (!ht_json_is_array(list)) return ht_json_incref(c->body);
@@ -168,7 +168,7 @@ static ht_json *with_object_of_biases(serve_call *c) {
     }
     ht_json_decref(out);
     ht_json_decref(biases);
-    serve_fail_memory(&c->failure); /* unless there is another failure */
+    serve_fail_memory(&c->failure); /* unless a failure is set already */
     return NULL;
 }
 
@@ -177,7 +177,7 @@ static bool read_options(serve_generation *g) {
         .max_tokens = {"n_predict", "max_tokens"}, .most = INT32_MAX, .stop = "stop", .thinking = true};
     ht_json *members = with_object_of_biases(g->c);
     const bool good = members && serve_read_options(g, members, &names) && read_chain(g, g->extra);
-    ht_json_decref(members); /* the body has the stop strings, too */
+    ht_json_decref(members); /* the body keeps the stop strings alive */
     return good;
 }
 
@@ -228,7 +228,7 @@ static void set_probabilities(serve_answer *a, ht_json *to) {
     if (come) ht_json_object_set_new(to, "completion_probabilities", come);
 }
 
-/* What an answer is drawn by. */
+/* The generation settings in a response. */
 static ht_json *settings(const serve_generation *g) {
     const ht_sampler_options *s = &g->sampler;
     ht_json *stop = ht_json_new_array(), *samplers = ht_json_new_array();
@@ -251,7 +251,7 @@ static ht_json *settings(const serve_generation *g) {
                         "ignore_eos", (int)g->how.ignore_eos, "n_probs", (int)g->top_logprobs, "samplers", samplers);
 }
 
-/* An answer that has ended. A stream has sent its text before. */
+/* An ended answer; a stream has sent its text before. */
 static ht_json *whole_json(serve_generation *g, serve_answer *a) {
     const serve_usage u = serve_answer_usage(a);
     const bool word = a->metrics.finish == HT_FINISH_STOP && a->metrics.stop >= 0 && a->metrics.stop < g->how.n_stop;
@@ -267,7 +267,7 @@ static ht_json *whole_json(serve_generation *g, serve_answer *a) {
     return out;
 }
 
-/* One answer as it is, several as a list. */
+/* One answer as an object, several as a list. */
 static ht_json *reply(serve_generation *g) {
     if (g->n_answers == 1) return whole_json(g, &g->answer[0]);
     ht_json *list = ht_json_new_array();
@@ -277,7 +277,7 @@ static ht_json *reply(serve_generation *g) {
 
 static void piece(serve_generation *g, serve_answer *a, const ht_answer_piece *p) {
     if (p->part != HT_ANSWER_TEXT) return;
-    if (memchr(p->text, '\n', p->n)) a->block = 1; /* there was a newline */
+    if (memchr(p->text, '\n', p->n)) a->block = 1; /* records a newline */
     ht_json *out = ht_json_pack("{si ss% s[] sb si}", "index", (int)a->index, "content", p->text, p->n, "tokens",
                                 "stop", 0, "id_slot", -1);
     set_probabilities(a, out);
@@ -291,7 +291,7 @@ static const serve_dialect completion = {
 
 /* ---- requests ---- */
 
-/* The call's generation, all but its prompts read into it. */
+/* The call's generation with everything but the prompts. */
 static serve_generation *new_generation(serve_call *c) {
     serve_generation *g = serve_generation_new(c, &completion);
     const ht_json *body = c->body;
@@ -304,7 +304,7 @@ static serve_generation *new_generation(serve_call *c) {
     return read_options(g) && serve_read_structure(g, body) ? g : NULL;
 }
 
-/* An answer of no tokens is how a prompt is computed beforehand. */
+/* A limit of 0 tokens only prefills the prompt cache. */
 static bool start(serve_generation *g) {
     return g->how.max_tokens > 0 ? serve_generation_start(g) : serve_generation_warm(g);
 }
@@ -314,7 +314,7 @@ bool serve_llama_completion(serve_call *c) {
     return g && serve_read_prompts(g, "prompt", serve_read_prompt) && start(g);
 }
 
-/* ---- gaps ---- */
+/* ---- fill-in-the-middle ---- */
 
 static bool read_files(serve_call *c, serve_infill *in, serve_infill_file **out) {
     const ht_json *list = serve_member(c->body, "input_extra");
@@ -335,7 +335,7 @@ bool serve_llama_infill(serve_call *c) {
                        .line = serve_text(c->body, "prompt")};
     serve_infill_file *files = NULL;
     serve_generation *g = new_generation(c);
-    if (g) g->how.max_thinking_tokens = -1; /* what stands around a gap is a text, whatever marks it has */
+    if (g) g->how.max_thinking_tokens = -1; /* text around a gap is no reasoning, whatever markers it has */
     const bool good = g && read_files(c, &in, &files) && serve_generation_prompts(g, 1) &&
                       serve_infill_prompt(c, &in, "input_prefix", &g->prompt[0]);
     free(files);

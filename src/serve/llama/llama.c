@@ -1,4 +1,4 @@
-/* llama-server's smaller endpoints: tokens of texts and back, prompts as templates write them, properties, adapters, embeddings. */
+/* llama-server's smaller endpoints: tokenization, formatted prompts, properties, adapters, embeddings. */
 #include "serve/embeddings.h"
 #include "serve/openai/openai.h"
 #include "serve/sampling.h"
@@ -105,7 +105,7 @@ static ht_json *piece_json(const ht_tokenizer *t, int32_t id) {
     return ht_json_string(piece ? piece : "");
 }
 
-/* What applies to requests without values, and where each value comes from. */
+/* Default sampling values of requests, and their sources. */
 static ht_json *default_settings(const serve_call *c) {
     const ht_sampling_value *of_model;
     ht_json *params = ht_json_new_object(), *sources = ht_json_new_object();
@@ -138,7 +138,7 @@ bool serve_llama_props(serve_call *c) {
     return true;
 }
 
-/* What can be looked at, but not changed. */
+/* Rejects changes of read-only properties. */
 static bool refuse_change(serve_call *c, const char *sentence) {
     char methods[SERVE_METHODS];
     serve_route_methods(c->route->path, methods);

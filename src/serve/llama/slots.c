@@ -1,4 +1,4 @@
-/* Slots in llama-server's form: what is under way, and the prefix cache, saved, restored and erased. */
+/* Slots in llama-server's form: running answers, and saving, restoring and erasing the prefix cache. */
 #include "base/clock.h"
 #include "serve/endpoints.h"
 
@@ -11,7 +11,7 @@
 
 const serve_field serve_llama_slot_fields[] = {{"model", .is = SERVE_IS_TEXT}, {"filename", .is = SERVE_IS_TEXT}, {0}};
 
-/* ---- what is under way ---- */
+/* ---- running answers ---- */
 
 bool serve_llama_slots(serve_call *c) {
     size_t n_loaded, bytes;
@@ -33,7 +33,7 @@ bool serve_llama_slots(serve_call *c) {
 
 /* ---- files ---- */
 
-/* The number in the path; it tells nothing of what is saved, which is one cache of all answers. */
+/* Reads the slot number, which is only validated: all answers share one cache. */
 static bool read_number(serve_call *c, int *number) {
     const int32_t n = c->server->o.models.engine.sequences;
     char *end;
@@ -54,7 +54,7 @@ static bool is_file_name(const char *name) {
     return true;
 }
 
-/* The path of the file that the body names; the caller frees it. NULL: a failure. */
+/* The path of the file in the body; the caller frees it. NULL: a failure. */
 static char *file_path(serve_call *c) {
     const char *name = serve_text(c->body, "filename"), *directory = c->server->o.slots_directory;
     ht_text path = {0};
@@ -74,7 +74,7 @@ static char *file_path(serve_call *c) {
     return out;
 }
 
-/* The size of a plain file, which alone is read or replaced; -1: there is none. False: there is something else. */
+/* The size of a regular file, -1 if absent. False for any other file type, which is never read or replaced. */
 static bool file_bytes(serve_call *c, const char *path, int64_t *bytes) {
     struct stat s;
     *bytes = -1;
@@ -85,7 +85,7 @@ static bool file_bytes(serve_call *c, const char *path, int64_t *bytes) {
                : serve_fail(&c->failure, 400, "filename", "\"%.128s\" is not a regular file", strrchr(path, '/') + 1);
 }
 
-/* Says which of the server's files is wrong without saying where they are. */
+/* Names the bad file without revealing its directory. */
 static bool fail_file(serve_call *c, const char *path, ht_status status, const ht_error *err) {
     const size_t directory = (size_t)(strrchr(path, '/') + 1 - path);
     ht_error shown = *err;
@@ -111,7 +111,7 @@ static bool save(serve_call *c, int number, const char *path) {
     return true;
 }
 
-/* Loads the cache of the model and of the adapters that the server has; *skipped counts the tokens of other adapters. */
+/* Loads the cache of the model and the server's adapters; *skipped counts tokens of other adapters. */
 static bool load(serve_call *c, const char *path, int64_t *skipped) {
     ht_error err = {0};
     int n;
@@ -140,7 +140,7 @@ static bool restore(serve_call *c, int number, const char *path) {
     return true;
 }
 
-/* All that is kept goes, whatever the number: there is one cache of all answers. */
+/* Erases the whole cache for any slot number: all answers share it. */
 static bool erase(serve_call *c, int number) {
     const int64_t n = ht_engine_clear_cache(c->lease.engine);
     serve_reply_json(c->x, 200, ht_json_pack("{si sI}", "id_slot", number, "n_erased", (int64_t)n), SERVE_OPENAI);

@@ -1,4 +1,4 @@
-/* Answers in Ollama's form: lines of a stream, each a JSON object, or the whole as one. */
+/* Responses in Ollama's form: a stream of JSON lines, or one JSON object. */
 #include "base/clock.h"
 #include "serve/ollama/ollama.h"
 
@@ -38,25 +38,25 @@ static ht_json *line_of(const serve_generation *g, const char *text, size_t n, b
     return serve_ollama_line(g->c, o->chat, text, n, done);
 }
 
-/* Where a line has its text, beside which thoughts and calls are. */
+/* The object of a line that holds text, reasoning and calls. */
 static ht_json *carrier(const serve_generation *g, ht_json *line) {
     const serve_ollama *o = g->extra;
     return o->chat ? ht_json_object_get(line, "message") : line;
 }
 
-/* A call with its arguments as an object, the next of those that are told. */
+/* A call with its arguments as an object, numbered in output order. */
 static ht_json *call_json(serve_answer *a, const serve_tool_call *call) {
     return ht_json_pack("{ss s{si ss so}}", "id", call->id, "function", "index", a->n_blocks++, "name", call->name,
                         "arguments", serve_tool_call_arguments(call));
 }
 
-/* Moves the log-probabilities that have come into a line. */
+/* Moves new log-probabilities into a line. */
 static void set_logprobs(serve_answer *a, ht_json *line) {
     ht_json *come = serve_take_logprobs(a);
     if (come) ht_json_object_set_new(line, "logprobs", come);
 }
 
-/* The ids of prompt and answer, with which another request goes on; the token that ended the answer is one of them. */
+/* The ids of prompt and answer for the next request, including the token that ended the answer. */
 static ht_json *context_json(const serve_generation *g, const serve_answer *a) {
     const serve_ollama *o = g->extra;
     ht_json *ids = ht_json_new_array();
@@ -110,7 +110,7 @@ static void send_piece(serve_generation *g, serve_answer *a, const ht_answer_pie
     serve_send(g, NULL, line);
 }
 
-/* Calls are sent whole; one that the end has cut is none. */
+/* Sends a complete call; truncated calls are dropped. */
 static void send_call(serve_generation *g, serve_answer *a) {
     const serve_tool_call *call = &a->call[a->n_calls - 1];
     if (call->cut) return;

@@ -1,5 +1,5 @@
-/* Chats and completions of Ollama's interface: messages translated into OpenAI's form; prompts that the chat template writes, that are taken as
- * they are, or with a gap to be filled in. */
+/* Chats and completions of Ollama's interface. Messages are translated into OpenAI's form; prompts are templated, raw,
+ * or fill-in-the-middle. */
 #include "base/clock.h"
 #include "serve/ollama/ollama.h"
 #include "serve/prompts.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
-/* Beside those of samplers. */
+/* Options, including those of the samplers. */
 const serve_field serve_ollama_options[] = {
     {"num_predict", .is = SERVE_IS_INTEGER(-2, INT64_MAX)},
     {"num_ctx", .is = SERVE_IS_INTEGER(1, INT64_MAX)},
@@ -79,8 +79,8 @@ static bool read_options(serve_generation *g) {
         .max_tokens = {"num_predict"}, .most = INT32_MAX, .stop = "stop", .streams = true, .logprobs = true};
     const ht_json *options = serve_member(g->c->body, "options");
     if (!serve_read_options(g, options, &names)) return false;
-    if (!g->how.max_tokens) g->how.max_tokens = INT32_MAX; /* as -1 and -2, it leaves the end to the context */
-    /* A context of the client's choice is no more than the model's; less than that saves nothing here, as memory is taken when it is needed. */
+    if (!g->how.max_tokens) g->how.max_tokens = INT32_MAX; /* like -1 and -2: only the context limits the answer */
+    /* num_ctx cannot exceed the model's context. A smaller one saves nothing, since memory is allocated on demand. */
     if (serve_integer(options, "num_ctx", 1) > ht_model_context(g->c->lease.model)) serve_call_ignore(g->c, "num_ctx");
     return true;
 }
@@ -105,9 +105,9 @@ static bool read_think(serve_call *c, serve_conversation *k) {
                             "\"%.128s\" does not support thinking: its chat template has none", c->lease.name);
 }
 
-/* ---- how long models stay ---- */
+/* ---- keep_alive ---- */
 
-/* Whether a text is a duration such as "5m", "1h30m", "-1" or "0", and whether it is none at all, in *zero. */
+/* Whether a text is a duration such as "5m", "1h30m", "-1" or "0"; *zero is set for a zero duration. */
 static bool is_duration(const char *text, bool *zero) {
     static const char *const units[] = {"ns", "us", "µs", "ms", "s", "m", "h"};
     *zero = true;
@@ -145,7 +145,7 @@ bool serve_ollama_read_keep_alive(const ht_json *body, bool *unload, serve_failu
     return true;
 }
 
-/* Whether there is nothing to answer. */
+/* Whether the request has nothing to answer. */
 static bool is_empty(const ht_json *body) {
     const ht_json *messages = serve_member(body, "messages");
     const char *prompt = ht_json_string_value(ht_json_object_get(body, "prompt"));
@@ -159,7 +159,7 @@ bool serve_ollama_only_unloads(const ht_json *body) {
     return is_empty(body) && serve_ollama_read_keep_alive(body, &unload, &f) && unload;
 }
 
-/* Has a model go once nobody uses it. */
+/* Unloads a model once its leases end. */
 static bool unload_model(serve_call *c) {
     serve_model_name m;
     const char *name = serve_filled_text(c->body, "model");
@@ -168,7 +168,7 @@ static bool unload_model(serve_call *c) {
     return serve_models_unload(c->server->models, m.model ? m.model : m.alias_of ? m.alias_of : m.name);
 }
 
-/* Answers a request without messages or a prompt: its model has been loaded, or is to go. */
+/* Replies to a request without messages or a prompt, which only loads or unloads its model. */
 static bool answer_loaded(serve_call *c, bool chat) {
     bool unload;
     if (!serve_ollama_read_keep_alive(c->body, &unload, &c->failure) || (unload && !unload_model(c))) return false;
@@ -185,7 +185,7 @@ const char *serve_ollama_model_name(const serve_call *c) {
 
 /* ---- generations ---- */
 
-/* The call's generation with its `extra`, and what chats and completions have in common read into it: options, format, thinking, stream,
+/* The call's generation with the fields that chats and completions share: options, format, thinking, stream,
  * log-probabilities. */
 static serve_generation *new_generation(serve_call *c, bool chat, serve_conversation *k) {
     serve_generation *g = serve_generation_new(c, &serve_ollama_dialect);
@@ -199,7 +199,7 @@ static serve_generation *new_generation(serve_call *c, bool chat, serve_conversa
                : NULL;
 }
 
-/* The model goes before there is an answer, after which the client may ask whether it has gone. The lease keeps it until then. */
+/* Requests the unload before the response, so that clients can check it then. The lease keeps the model meanwhile. */
 static bool start(serve_generation *g) {
     const serve_ollama *o = g->extra;
     return (!o->unload || unload_model(g->c)) && serve_generation_start(g);
@@ -207,10 +207,10 @@ static bool start(serve_generation *g) {
 
 /* ---- chats ---- */
 
-/* Calls of a conversation that have no result yet. Results name a tool, or nothing, but not the call; templates want its id. */
+/* Calls without a result yet. Ollama's results name a tool at most, but templates need the call's id. */
 typedef struct open_calls {
     ht_json *call; /* a list of {id, name} */
-    int n;         /* so far */
+    int n;         /* total calls so far */
 } open_calls;
 
 static ht_json *call_json(const ht_json *from, open_calls *open) {
@@ -219,14 +219,14 @@ static ht_json *call_json(const ht_json *from, open_calls *open) {
     ht_json *arguments = (ht_json *)serve_member(function, "arguments");
     char id[16];
     snprintf(id, sizeof id, "call%05d",
-             open->n++ % 100000); /* nine letters and digits, as the strictest templates ask for */
+             open->n++ % 100000); /* nine letters and digits, the format of the strictest templates */
     if (!given) given = id;
     ht_json_array_append_new(open->call, ht_json_pack("{ss ss}", "id", given, "name", name));
     return ht_json_pack("{ss ss s{ss so}}", "id", given, "type", "function", "function", "name", name, "arguments",
                         arguments ? ht_json_incref(arguments) : ht_json_new_object());
 }
 
-/* Takes out the call that a result belongs to: the first of that tool, or the first of all; NULL: none is open. */
+/* Removes the call that a result belongs to: the first of that tool, or the first of all. NULL: none is open. */
 static ht_json *take_call(open_calls *open, const char *tool) {
     size_t i, found = 0;
     ht_json *made;
@@ -286,7 +286,7 @@ static ht_json *messages_json(serve_call *c, const ht_json *from) {
     return NULL;
 }
 
-/* Whether the conversation fits the context, with space for an answer. */
+/* Whether the conversation fits the context and leaves space for an answer. */
 static bool fits(serve_call *c, const serve_conversation *k, bool *good) {
     int64_t n = 0;
     *good = serve_count_conversation(c, k, &n);
@@ -298,8 +298,8 @@ static bool has_role(const ht_json *messages, size_t i, const char *role) {
     return is && strcmp(is, role) == 0;
 }
 
-/* The oldest messages that can go, [*from, return): a turn, from a user's message to the next; in the last turn an exchange after
- * its question, which is an answer with the results of its calls. None, an empty range, when only the last exchange is left. */
+/* The oldest removable messages, [*from, return): a turn from one user message to the next. In the last turn, an answer
+ * with the results of its calls. Empty when only the last exchange is left. */
 static size_t oldest(const ht_json *messages, size_t *from) {
     const size_t n = ht_json_array_size(messages);
     size_t first = 0, last_user = n, to;
@@ -312,7 +312,7 @@ static size_t oldest(const ht_json *messages, size_t *from) {
     return to < n ? to : *from;
 }
 
-/* Leaves out the oldest messages until the rest fits, which "truncate" asks for; the response's head names their number. */
+/* With "truncate", removes the oldest messages until the rest fits, and puts their number in the response's header. */
 static bool truncate(serve_call *c, serve_conversation *k, ht_json *messages) {
     const bool wanted = serve_flag(c->body, "truncate", false);
     bool good = true;
@@ -344,7 +344,7 @@ static bool ask(serve_call *c, const ht_json *from) {
     k.continues = serve_ends_in_answer(messages);
     serve_generation *g = messages ? new_generation(c, true, &k) : NULL;
     const bool good = g && check_tools(c, &k) && truncate(c, &k, messages) && serve_set_conversation(g, &k);
-    ht_json_decref(messages); /* the generation has a copy */
+    ht_json_decref(messages); /* the generation holds a copy */
     return good && start(g);
 }
 
@@ -376,7 +376,7 @@ static bool read_asked(serve_call *c, asked *a) {
     return true;
 }
 
-/* Whether the first id only begins the sequence: where BOS is the mark of a turn, too, the answer's turn has it again. */
+/* Whether BOS only begins the sequence. Where BOS also marks turns, the answer's turn repeats it. */
 static bool begins_with_bos(const ht_tokenizer *t, const int32_t *ids, size_t n) {
     const int32_t bos = t ? ht_tokenizer_bos(t) : -1;
     bool only = n && ids[0] == bos;
@@ -384,7 +384,7 @@ static bool begins_with_bos(const ht_tokenizer *t, const int32_t *ids, size_t n)
     return only;
 }
 
-/* The ids of the turn's text, after those of the context that the client gives back, which begin the sequence. */
+/* Appends the turn's ids to those of the client's context, which begin the sequence. */
 static bool append_turn(serve_generation *g, const ht_json *context) {
     serve_call *c = g->c;
     serve_ollama *o = g->extra;
@@ -406,7 +406,7 @@ static bool append_turn(serve_generation *g, const ht_json *context) {
     return good;
 }
 
-/* A turn of a conversation; with a context the ids of both are the prompt. */
+/* Sets a conversation of one turn as the prompt; with a context, the ids of both. */
 static bool set_turn(serve_generation *g, const serve_conversation *like, const asked *a) {
     serve_ollama *o = g->extra;
     serve_conversation k = *like;
@@ -419,7 +419,7 @@ static bool set_turn(serve_generation *g, const serve_conversation *like, const 
     ht_json_decref(messages);
     if (!good) return false;
     o->gives_context = g->keep_ids = true;
-    if (!ht_json_array_size(a->context)) return true; /* as a chat, whose thoughts are told apart */
+    if (!ht_json_array_size(a->context)) return true; /* stays a chat, which separates reasoning from text */
     serve_prompt *p = &g->prompt[0];
     ht_chat_free(p->chat);
     p->chat = NULL;
@@ -435,7 +435,7 @@ static bool set_prompt(serve_generation *g, const serve_conversation *k, const a
     if (!a->raw && !a->suffix) return set_turn(g, k, a);
     if (!serve_generation_prompts(g, 1)) return false;
     serve_prompt *p = &g->prompt[0];
-    if (a->suffix) g->how.max_thinking_tokens = -1; /* as of /infill */
+    if (a->suffix) g->how.max_thinking_tokens = -1; /* as for /infill */
     if (a->suffix)
         return serve_infill_prompt(c, &(serve_infill){.prefix = a->prompt, .suffix = a->suffix}, "suffix", p);
     return serve_read_prompt(c, ht_json_object_get(c->body, "prompt"), "prompt", p);

@@ -1,4 +1,4 @@
-/* Embeddings of Ollama's interface, in its present form and the one before. */
+/* Embeddings of Ollama's interface, in its current and its former form. */
 #include "base/clock.h"
 #include "serve/embeddings.h"
 #include "serve/ollama/ollama.h"
@@ -18,9 +18,9 @@ const serve_field serve_ollama_embed_fields[] = {
     {0}};
 const serve_field serve_ollama_embeddings_fields[] = {{"prompt", .is = SERVE_IS_TEXT}, SERVE_MORE(common_fields), {0}};
 
-/* ---- inputs that are too long ---- */
+/* ---- truncation of inputs ---- */
 
-/* The ids of a text as far as the context goes, as a list; *cut says that there were more. */
+/* The ids of a text, truncated to the context, as a list; *cut is set when tokens were dropped. */
 static ht_json *cut_ids(serve_call *c, const char *text, bool *cut) {
     serve_ids ids = {0};
     const size_t most = (size_t)ht_model_context(c->lease.model);
@@ -32,7 +32,7 @@ static ht_json *cut_ids(serve_call *c, const char *text, bool *cut) {
     return list;
 }
 
-/* Whether a text may have more tokens than the context: each has a byte at least, but for those that are added. */
+/* Whether a text may exceed the context: every token except the added ones has at least one byte. */
 static bool may_be_long(const serve_call *c, const ht_json *input) {
     enum { ADDED = 8 };
     const size_t n = ht_json_is_array(input) ? ht_json_array_size(input) : 1;
@@ -43,7 +43,7 @@ static bool may_be_long(const serve_call *c, const ht_json *input) {
     return false;
 }
 
-/* The input, its texts cut where they do not fit, in which case the answer's head says so; NULL: a failure. */
+/* The input with its texts truncated to the context, which the response's header reports; NULL: a failure. */
 static ht_json *fitting_input(serve_call *c, const ht_json *input) {
     bool cut = false;
     if (!serve_flag(c->body, "truncate", true) || !may_be_long(c, input)) return ht_json_incref((ht_json *)input);
@@ -66,7 +66,7 @@ static ht_json *fitting_input(serve_call *c, const ht_json *input) {
 
 /* ---- answers ---- */
 
-/* What both requests have in common; *loaded is when the model was there. */
+/* Starts both kinds of request; *loaded is the time when the model was ready. */
 static bool begin(serve_call *c, double *loaded) {
     bool unload;
     *loaded = ht_now_seconds();
@@ -113,7 +113,7 @@ bool serve_ollama_embed(serve_call *c) {
     return true;
 }
 
-/* Vectors of the older form are as long as the model makes them. */
+/* Vectors of the former endpoint are not normalized. */
 bool serve_ollama_embeddings(serve_call *c) {
     ht_embeddings *e = NULL;
     double loaded;

@@ -1,4 +1,4 @@
-/* Models in Ollama's form: lists of them, what each is, and what clients may not do to them. */
+/* Models in Ollama's form: lists, details, and the rejection of changes. */
 #include "serve/ollama/ollama.h"
 #include "serve/sampling.h"
 
@@ -12,7 +12,7 @@
 
 #define TOOL "weather_in_place"
 
-/* The text for a conversation of one question, with and without a tool, with thinking on or off; NULL: the template does not take it. */
+/* Renders one question, with or without a tool, with reasoning on or off; NULL: the template rejects it. */
 static char *render(const ht_chat_template *t, bool tool, bool thinks) {
     static const char messages[] = "[{\"role\":\"user\",\"content\":\"Hello\"}]",
                       tools[] =
@@ -41,7 +41,7 @@ static bool writes_tools(const ht_chat_template *t) {
     return found;
 }
 
-/* Whether the choice changes what is written; or thoughts are marked, by those models that think always. */
+/* Whether the switch changes the output, or the template has reasoning markers, as for models that always reason. */
 static bool thinks(const ht_chat_template *t, const char *source) {
     static const char *const marks[] = {"<think>", "</think>", "<|channel|>analysis", "<|channel>thought", "[THINK]"};
     char *on = render(t, false, true), *off = render(t, false, false);
@@ -91,13 +91,13 @@ static ht_json *details_json(const serve_model_name *m, const serve_details *d) 
                         size, "quantization_level", d->quantization);
 }
 
-/* A name with a tag, which Ollama's clients take all names to have. */
+/* A name with a tag, which Ollama's clients expect in every name. */
 static void tagged(const char *name, char *out, size_t room) {
     const char *slash = strrchr(name, '/');
     snprintf(out, room, "%s%s", name, strchr(slash ? slash : name, ':') ? "" : ":latest");
 }
 
-/* Tells one state of a model from another, as a digest of the name, the size and the time of change. Of all weights it would take minutes. */
+/* A digest of name, size and modification time: hashing the weights would take minutes. */
 static void digest(const serve_model_name *m, const serve_details *d, char out[65]) {
     char text[512];
     unsigned char sum[EVP_MAX_MD_SIZE];
@@ -109,7 +109,7 @@ static void digest(const serve_model_name *m, const serve_details *d, char out[6
     for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", sum[i]);
 }
 
-/* What both lists have in common. */
+/* The fields that both lists share. */
 static ht_json *model_json(const serve_model_name *m, const serve_details *d, int64_t bytes) {
     char name[512], sum[65];
     tagged(m->name, name, sizeof name);
@@ -142,7 +142,7 @@ bool serve_ollama_running(serve_call *c) {
         if (!m.loaded || m.alias_of || m.model) continue;
         const serve_details d = serve_models_details(c->server->models, &m);
         ht_json *one = model_json(&m, &d, (int64_t)m.bytes);
-        /* Models stay until another needs their memory, or they are told to go: no time is known. */
+        /* Models stay until evicted or unloaded, so the expiry time is unknown. */
         ht_json_object_set_new(one, "expires_at", ht_json_string("9999-12-31T23:59:59Z"));
         ht_json_object_set_new(one, "size_vram", ht_json_integer(0));
         ht_json_object_set_new(one, "context_length", ht_json_integer(d.context));
@@ -162,7 +162,7 @@ const serve_field serve_ollama_show_fields[] = {SERVE_MORE(name_fields),
 const serve_field serve_ollama_pull_fields[] = {
     SERVE_MORE(name_fields), SERVE_NOTED_FIELDS("stream", "insecure", "username", "password"), {0}};
 
-/* The name that the body has, by the present name of the member or the one before; NULL, with a failure: none. */
+/* The model's name from the current or the former field; NULL, with a failure: none. */
 static const char *read_name(serve_call *c) {
     const char *name = serve_text(c->body, "model");
     if (!name) name = serve_text(c->body, "name");
@@ -189,7 +189,7 @@ static void set_tokens(ht_json *to, const ht_tokenizer *t, bool verbose) {
         ht_json_object_set_new(to, "tokenizer.ggml.eos_token_id", ht_json_integer(ht_tokenizer_eos(t)));
 }
 
-/* The facts of a checkpoint by the names of GGUF's metadata, whatever its format. */
+/* Metadata of a checkpoint under GGUF's names, whatever its format. */
 static ht_json *info_json(const ht_model_info *info, const ht_tokenizer *t, bool verbose) {
     const char *arch = info->architecture;
     ht_json *out =
@@ -220,7 +220,7 @@ static ht_json *capabilities_json(const ht_tokenizer *t) {
     return list;
 }
 
-/* Lines of a Modelfile's parameters: the sampling of requests without values, but for what is off. */
+/* Writes the default sampling values as Modelfile parameters, omitting those that are off. */
 static void write_parameters(const serve_options *o, const ht_model_info *info, const char *before, ht_text *out) {
     for (int32_t i = 0; i < info->n_sampling; i++) {
         const ht_sampling_value v = serve_sampling_value(o, &info->sampling[i]);
@@ -269,14 +269,14 @@ bool serve_ollama_show(serve_call *c) {
     if (m.model && !serve_models_find(c->server->models, m.model, &model)) model = m;
     const ht_status status = ht_model_info_read(model.path, &info, &err);
     if (status) return serve_fail(&c->failure, 500, NULL, "%s", err.message);
-    (void)ht_tokenizer_load(model.path, &t, NULL); /* a model without one takes ids alone */
+    (void)ht_tokenizer_load(model.path, &t, NULL); /* a model without a tokenizer accepts only ids */
     serve_reply_json(c->x, 200, show_json(c, &m, info, t, serve_flag(c->body, "verbose", false)), SERVE_OLLAMA);
     ht_tokenizer_free(t);
     ht_model_info_free(info);
     return true;
 }
 
-/* ---- what is done elsewhere ---- */
+/* ---- model management ---- */
 
 bool serve_ollama_pull(serve_call *c) {
     serve_model_name m;

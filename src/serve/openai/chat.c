@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 static const serve_kind parts[] = {{"text", SERVE_FIELDS({"text", .is = SERVE_IS_TEXT, .required = true})}, {0}};
 static const serve_shape part_shape = {.types = SERVE_JSON_OBJECT, .kinds = parts, .lenient = true};
@@ -17,7 +17,7 @@ static const serve_field called[] = {
 static const serve_shape call_shape =
     SERVE_IS_PART(SERVE_FIELDS({"id", .is = SERVE_IS_TEXT}, {"function", .is = SERVE_IS_PART(called)}));
 
-/* A content of null is none, and not missing: the library tells the two apart. */
+/* Null content means empty, not missing: the library distinguishes the two. */
 static const serve_field said[] = {{"content", .is = CONTENT}, {0}};
 static const serve_field answered[] = {{"content", .is = CONTENT},
                                        {"tool_calls", .is = SERVE_IS_LIST(&call_shape)},
@@ -44,7 +44,7 @@ static const serve_field stream_members[] = {{"include_usage", .is = SERVE_IS_FL
 const serve_field serve_openai_stream_fields[] = {
     {"stream", .is = SERVE_IS_FLAG}, {"stream_options", .is = SERVE_IS_OBJECT(stream_members)}, {0}};
 
-static const char *const modalities[] = {"text", NULL}; /* alone can be had */
+static const char *const modalities[] = {"text", NULL}; /* the only supported modality */
 static const serve_shape modality_shape = SERVE_IS_WORD(modalities);
 
 const serve_field serve_openai_chat_fields[] = {
@@ -60,7 +60,7 @@ const serve_field serve_openai_chat_fields[] = {
     {"parallel_tool_calls", .is = SERVE_IS_FLAG},
     {"reasoning_effort", .is = SERVE_IS_WORD(serve_efforts)},
     {"chat_template_kwargs", .is = {.types = SERVE_JSON_OBJECT}},
-    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM, with the next */
+    {"add_generation_prompt", .is = SERVE_IS_FLAG}, /* vLLM's, as is the next */
     {"continue_final_message", .is = SERVE_IS_FLAG},
     {"modalities", .is = SERVE_IS_LIST(&modality_shape)},
     SERVE_LACKED_FIELDS("audio", "web_search_options"),
@@ -76,7 +76,7 @@ const serve_field serve_openai_chat_fields[] = {
 
 /* ---- requests ---- */
 
-/* vLLM's members, or "prefix" in the last message, which Mistral and DeepSeek have. */
+/* Reads vLLM's fields, or "prefix" in the last message, which Mistral and DeepSeek use. */
 static bool read_prompt_end(serve_call *c, serve_conversation *k) {
     const ht_json *opens = serve_member(c->body, "add_generation_prompt"),
                   *continues = serve_member(c->body, "continue_final_message"),
@@ -117,7 +117,7 @@ static bool read_request(serve_generation *g) {
     return serve_openai_read_conversation(g->c, &k) && serve_read_structure(g, body) && serve_set_conversation(g, &k);
 }
 
-/* ---- what is the same in all answers ---- */
+/* ---- shared parts of responses ---- */
 
 ht_json *serve_openai_usage(serve_usage u) {
     return ht_json_pack("{sI sI sI s{sI} s{sI}}", "prompt_tokens", (int64_t)u.prompt, "completion_tokens",
@@ -170,7 +170,7 @@ static ht_json *reply(serve_generation *g) {
 
 /* ---- streams ---- */
 
-/* An event with these choices, which are taken. */
+/* Sends an event, and consumes the choices. */
 static void send(serve_generation *g, ht_json *choices, ht_json *usage) {
     ht_json *chunk = ht_json_pack("{ss ss sI ss so}", "id", g->id, "object", "chat.completion.chunk", "created",
                                   (int64_t)g->created, "model", g->c->lease.name, "choices", choices);
@@ -178,7 +178,7 @@ static void send(serve_generation *g, ht_json *choices, ht_json *usage) {
     serve_send(g, NULL, chunk);
 }
 
-/* What has been added to an answer: the delta is taken. */
+/* Sends an addition to an answer, and consumes the delta. */
 static void send_delta(serve_generation *g, serve_answer *a, ht_json *delta, const char *finish) {
     ht_json *come = serve_take_logprobs(a);
     ht_json *logprobs = come ? ht_json_pack("{so sn}", "content", come, "refusal") : ht_json_null();

@@ -1,5 +1,4 @@
-/* Text completions of OpenAI's interface: prompts as texts or ids, several at once, given back with log-probabilities if asked; or texts
- * before a gap. */
+/* Text completions of OpenAI's interface: prompts as texts or ids, echo with log-probabilities, fill-in-the-middle. */
 #include "serve/openai/openai.h"
 #include "serve/prompts.h"
 #include "serve/sampling.h"
@@ -19,7 +18,7 @@ const serve_field serve_openai_completions_fields[] = {
     {"suffix", .is = SERVE_IS_TEXT},
     {"stop", .is = SERVE_IS_STOP},
     {"max_tokens", .is = SERVE_IS_MAX_TOKENS},
-    /* A number here; a flag is what chats have. */
+    /* An integer here; chats use a boolean. */
     {"logprobs", .is = {.types = SERVE_JSON_INTEGER | SERVE_JSON_FLAG, .low = 0, .high = SERVE_MOST_LOGPROBS}},
     SERVE_MORE(serve_openai_stream_fields),
     SERVE_MORE(serve_thinking_fields),
@@ -28,7 +27,7 @@ const serve_field serve_openai_completions_fields[] = {
     SERVE_MORE(serve_noted_fields),
     {0}};
 
-/* ---- log-probabilities of prompts, and their form ---- */
+/* ---- log-probabilities of prompts ---- */
 
 typedef struct scoring {
     serve_generation *g;
@@ -57,8 +56,8 @@ static bool on_score(const ht_score_result *r, void *user) {
     return true;
 }
 
-/* A list of {token, logprob, bytes, top_logprobs} for the ids, the logprob of the first null; NULL, with a failure in the call, when they cannot be
- * had. Waits for the model. */
+/* Scores a prompt: a list of {token, logprob, bytes, top_logprobs}, where the first logprob is null. NULL, with a
+ * failure in the call, when scoring fails. Blocks until the model is done. */
 static ht_json *score_prompt(serve_generation *g, const int32_t *ids, size_t n) {
     serve_call *c = g->c;
     scoring s = {.g = g, .ids = ids, .list = ht_json_new_array()};
@@ -91,14 +90,14 @@ static ht_json *score_prompt(serve_generation *g, const int32_t *ids, size_t n) 
     return NULL;
 }
 
-/* Characters in n bytes of UTF-8. */
+/* The number of characters in n bytes of UTF-8. */
 static int64_t count_characters(const char *text, size_t n) {
     int64_t count = 0;
     for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
     return count;
 }
 
-/* The list as text completions have it: {tokens, token_logprobs, top_logprobs, text_offset}, for a text that begins at character `offset`. */
+/* Converts the list to {tokens, token_logprobs, top_logprobs, text_offset}; the text starts at character `offset`. */
 static ht_json *completion_logprobs(const ht_json *list, int64_t offset) {
     ht_json *tokens = ht_json_new_array(), *values = ht_json_new_array(), *tops = ht_json_new_array(),
             *offsets = ht_json_new_array(), *entry;
@@ -110,7 +109,7 @@ static ht_json *completion_logprobs(const ht_json *list, int64_t offset) {
         ht_json_array_append(tokens, token);
         ht_json_array_append(values, ht_json_object_get(entry, "logprob"));
         ht_json_array_foreach(top, j, one) {
-            /* Two tokens may have the same text; the likelier one comes first, and stays. */
+            /* If two tokens have the same text, the first and likelier one is kept. */
             const char *name = ht_json_string_value(ht_json_object_get(one, "token"));
             if (name && !ht_json_object_get(by_token, name))
                 ht_json_object_set(by_token, name, ht_json_object_get(one, "logprob"));
@@ -125,9 +124,9 @@ static ht_json *completion_logprobs(const ht_json *list, int64_t offset) {
 
 /* ---- echoes ---- */
 
-/* What comes before the answers to each prompt. */
+/* The echo of a prompt. */
 typedef struct echo {
-    char *text; /* may hold NUL bytes */
+    char *text; /* may contain NUL bytes */
     size_t length;
     ht_json *logprobs; /* a list; NULL: none */
 } echo;
@@ -136,7 +135,7 @@ typedef struct echo {
 typedef struct echoes {
     size_t n;
     echo *prompt;           /* [n] */
-    serve_prefill *prefill; /* of the prompts, for a request that generates nothing */
+    serve_prefill *prefill; /* measurements of the prompts, for requests that generate nothing */
 } echoes;
 
 static void discard_echoes(void *user) {
@@ -162,7 +161,7 @@ static bool make_echoes(serve_generation *g) {
     for (size_t i = 0; i < e->n; i++) {
         const serve_prompt *p = &g->prompt[i];
         echo *of = &e->prompt[i];
-        /* What the client sent, or what its ids spell. */
+        /* Decodes the ids, since the client may have sent ids instead of text. */
         const ht_status status = ht_tokenizer_decode(t, p->ids, p->n_ids, true, &of->text, &of->length, &err);
         if (status) return serve_fail_as(&c->failure, status, &err);
         e->prefill[i].reuse.computed = (int64_t)p->n_ids;
@@ -173,7 +172,7 @@ static bool make_echoes(serve_generation *g) {
 
 /* ---- requests ---- */
 
-/* A text with what is to follow its completion. */
+/* Reads a prompt with a suffix. */
 static bool read_gap(serve_call *c, const ht_json *value, const char *member, serve_prompt *out) {
     const serve_infill gap = {.prefix = ht_json_string_value(value), .suffix = serve_text(c->body, "suffix")};
     if (gap.prefix) return serve_infill_prompt(c, &gap, "suffix", out);
@@ -214,7 +213,7 @@ static const echo *echo_of(const serve_generation *g, const serve_answer *a) {
     return g->echo ? &((const echoes *)g->extra)->prompt[a->index / g->n] : NULL;
 }
 
-/* Log-probabilities of an answer, after those of its prompt when it is echoed. */
+/* Log-probabilities of an answer, preceded by those of its echoed prompt. */
 static ht_json *logprobs_json(const serve_generation *g, const serve_answer *a) {
     const echo *e = echo_of(g, a);
     if (!g->logprobs) return ht_json_null();

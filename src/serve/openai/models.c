@@ -15,7 +15,7 @@ static ht_json *model_json(const serve_model_name *m) {
     return model;
 }
 
-/* The same as Anthropic's clients read it, who say so in their requests. */
+/* Whether the client wants Anthropic's form, which its header announces. */
 static bool for_anthropic(const serve_call *c) {
     return http_head_value(&http_exchange_request(c->x)->head, "anthropic-version") != NULL;
 }

@@ -1,4 +1,4 @@
-/* Answers of the Responses interface: items, and the object that holds them with the request, sent whole or as a numbered sequence of events. */
+/* Responses of the Responses interface: items in an object that echoes the request, whole or as numbered events. */
 #include "serve/messages.h"
 #include "serve/responses/responses.h"
 #include "serve/sampling.h"
@@ -13,7 +13,7 @@ static const char *status_name(response_status status) {
     return names[status];
 }
 
-/* How an answer has ended. */
+/* The status of an ended answer. */
 static response_status status_of(const serve_answer *a) {
     return a->metrics.finish == HT_FINISH_LENGTH ? INCOMPLETE : COMPLETED;
 }
@@ -25,7 +25,7 @@ static ht_json *text_or_empty(const ht_text *text) {
     return text ? serve_text_json(text) : ht_json_string("");
 }
 
-/* Text and logprobs are lent; those that are NULL are empty. */
+/* Text and logprobs are lent; NULL means empty. */
 static ht_json *text_part(const ht_text *text, const ht_json *logprobs) {
     return ht_json_pack("{ss so s[] so}", "type", "output_text", "text", text_or_empty(text), "annotations", "logprobs",
                         logprobs ? ht_json_incref((ht_json *)logprobs) : ht_json_new_array());
@@ -66,7 +66,7 @@ static ht_json *usage_json(serve_usage u) {
 
 /* ---- the response ---- */
 
-/* Sets those of the fields that a request has; of bookkeeping, which may be anything there, those that are strings. */
+/* Copies present fields of the request. Bookkeeping fields are unchecked there, so only strings are copied. */
 static void echo(const ht_json *from, ht_json *to, const char *const *checked, const char *const *noted) {
     for (; *checked; checked++)
         if (serve_member(from, *checked)) ht_json_object_set(to, *checked, ht_json_object_get(from, *checked));
@@ -74,7 +74,7 @@ static void echo(const ht_json *from, ht_json *to, const char *const *checked, c
         if (serve_text(from, *noted)) ht_json_object_set(to, *noted, ht_json_object_get(from, *noted));
 }
 
-/* Members of the request as they were, or with what holds without them. */
+/* Echoes the request's fields, or their defaults. */
 static void set_request(const serve_generation *g, ht_json *response) {
     static const char *const fields[] = {"instructions", "max_output_tokens",
                                          "metadata",     "parallel_tool_calls",
@@ -99,7 +99,7 @@ static void set_request(const serve_generation *g, ht_json *response) {
     ht_json_decref(request);
 }
 
-/* The whole, with the items of `output`; failure NULL: none. */
+/* The response object with the items of `output`; failure NULL: none. */
 static ht_json *response_json(const serve_generation *g, response_status status, const serve_failure *failure) {
     const serve_responses_answer *answer = g->extra;
     const bool ended = status != IN_PROGRESS && !failure;
@@ -119,18 +119,18 @@ static ht_json *response_json(const serve_generation *g, response_status status,
     return response;
 }
 
-/* What the item is that is open in a stream: serve_answer.block. */
+/* The open item of a stream: values of serve_answer.block. */
 enum { NO_ITEM, TEXT_ITEM, REASONING_ITEM, CALL_ITEM };
 
 /* ---- whole answers ---- */
 
-/* Appends an item that is taken. */
+/* Appends an item and consumes it. */
 static void put(serve_responses_answer *answer, ht_json *item) {
     if (!answer->output) answer->output = ht_json_new_array();
     ht_json_array_append_new(answer->output, item);
 }
 
-/* Clients act on calls that are completed. */
+/* Clients execute only completed calls, so truncated ones are incomplete. */
 static response_status call_status(const serve_tool_call *call) { return call->cut ? INCOMPLETE : COMPLETED; }
 
 static ht_json *reply(serve_generation *g) {
@@ -153,7 +153,7 @@ static ht_json *reply(serve_generation *g) {
     return response_json(g, status, NULL);
 }
 
-/* Sends an event with these members, which are taken. */
+/* Sends an event and consumes its fields. */
 static void send(serve_generation *g, const char *type, ht_json *members) {
     serve_responses_answer *answer = g->extra;
     ht_json *event = ht_json_pack("{ss sI}", "type", type, "sequence_number", answer->sequence++);
@@ -174,12 +174,12 @@ static int output_index(const serve_generation *g) {
     return (int)ht_json_array_size(answer->output);
 }
 
-/* An event about the item that is open; the value is taken. */
+/* Sends an event about the open item, and consumes the value. */
 static void send_item(serve_generation *g, const char *type, ht_json *item) {
     send(g, type, ht_json_pack("{si so}", "output_index", output_index(g), "item", item));
 }
 
-/* An event within it: a member that is taken, and logprobs likewise, NULL: none. */
+/* Sends an event within the open item, and consumes the value and logprobs (NULL: none). */
 static void send_within(serve_generation *g, const char *type, bool in_content, const char *name, ht_json *value,
                         ht_json *logprobs) {
     const serve_responses_answer *answer = g->extra;
@@ -245,7 +245,7 @@ static void open_item(serve_generation *g, serve_answer *a, int kind) {
     if (kind == TEXT_ITEM) send_within(g, "response.content_part.added", true, "part", text_part(NULL, NULL), NULL);
 }
 
-/* The log-probabilities that have come since the last piece; they are kept for the item's end. */
+/* The log-probabilities since the last piece, which are also kept for the item's end. */
 static ht_json *new_logprobs(const serve_generation *g, serve_answer *a) {
     serve_responses_answer *answer = g->extra;
     ht_json *these = serve_take_logprobs(a);

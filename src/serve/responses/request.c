@@ -1,4 +1,4 @@
-/* The Responses interface: its requests, whose items become messages of OpenAI's chat, and the endpoints. */
+/* Requests of the Responses interface, whose items become OpenAI chat messages, and the endpoints. */
 #include "serve/messages.h"
 #include "serve/responses/responses.h"
 #include "serve/sampling.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- members ---- */
+/* ---- fields ---- */
 
 #define FULL SERVE_IS_TEXT, .required = true
 static const serve_field text_part[] = {{"text", .is = FULL}, {0}}, refusal_part[] = {{"refusal", .is = FULL}, {0}};
@@ -105,7 +105,7 @@ const serve_field serve_responses_fields[] = {
                        "personality", "image"),
     {0}};
 
-/* A request, translated: lists in the form of OpenAI's chat, and the conversation that lends them. */
+/* A translated request: lists in the form of OpenAI's chat, and the conversation that borrows them. */
 typedef struct request {
     ht_json *messages, *tools; /* owned */
     serve_conversation conversation;
@@ -113,7 +113,7 @@ typedef struct request {
 
 /* ---- namespaces of tools ---- */
 
-/* Templates know one list of functions: in it each has its namespace in front of its name, and calls are told apart when they are answered. */
+/* Templates have one flat list of functions: namespaces become name prefixes, which are split off again from calls. */
 
 /* Whether a tool is a group of tools, {"type": "namespace", "name", "tools"}. */
 static bool is_namespace(const ht_json *tool) {
@@ -121,14 +121,14 @@ static bool is_namespace(const ht_json *tool) {
     return type && strcmp(type, "namespace") == 0;
 }
 
-/* The name of a function in a prompt, in characters that every tool-call format accepts in names; the caller frees it. */
+/* The joined name in a prompt, valid in every tool-call format; the caller frees it. */
 static char *join(const char *namespace, const char *name) {
     ht_text text = {0};
     ht_text_printf(&text, "%s__%s", namespace, name);
     return ht_text_take(&text);
 }
 
-/* A tool of a namespace with that name; NULL when memory ran out. */
+/* A copy of a namespace's tool with the joined name; NULL when memory ran out. */
 static ht_json *tool_of(const ht_json *namespace, const ht_json *tool) {
     const char *outer = serve_text(namespace, "name");
     const char *name = serve_text(tool, "name");
@@ -164,11 +164,11 @@ const char *serve_namespace_split(const ht_json *tools, const char *joined, cons
 
 /* ---- the input ---- */
 
-/* An input that is being read. */
+/* The input under construction. */
 typedef struct reader {
     serve_call *c;
     serve_messages to;
-    bool leading; /* nothing but instructions has come so far */
+    bool leading; /* only instructions so far */
 } reader;
 
 static const char *part_text(const ht_json *part) {
@@ -181,7 +181,7 @@ static void read_message(reader *r, const ht_json *item) {
     const char *role = serve_text(item, "role");
     const bool instructs = strcmp(role, "system") == 0 || strcmp(role, "developer") == 0;
     size_t i;
-    /* Templates have one place for instructions, before all else. */
+    /* Templates accept instructions only at the start. */
     if (!instructs) r->leading = false;
     if (instructs && r->leading) role = "system";
     r->to.begun = false;
@@ -197,7 +197,7 @@ static void read_call(reader *r, const ht_json *item) {
     free(joined);
 }
 
-/* The input of a custom tool is any text; templates take the arguments of calls for objects. */
+/* The input of a custom tool is any text, but templates expect arguments as an object. */
 static void read_custom_call(reader *r, const ht_json *item) {
     ht_json *arguments = ht_json_pack("{ss}", "input", serve_text(item, "input"));
     serve_add_call(&r->to, serve_text(item, "call_id"), serve_text(item, "name"), arguments);
@@ -240,7 +240,7 @@ static bool add_thoughts(reader *r, const ht_json *list) {
     return any;
 }
 
-/* The thoughts themselves; else what was sealed for those that do not show them; else their summary. */
+/* Reads the reasoning text; without it, the sealed text of clients that hide reasoning; else the summary. */
 static void read_reasoning(reader *r, const ht_json *item) {
     const char *sealed = serve_text(item, "encrypted_content");
     if (add_thoughts(r, ht_json_object_get(item, "content"))) return;
@@ -248,7 +248,7 @@ static void read_reasoning(reader *r, const ht_json *item) {
     add_thoughts(r, ht_json_object_get(item, "summary"));
 }
 
-/* What tools of other services have done is passed over; their answers are in the messages behind. */
+/* Calls of service-side tools are ignored; the messages after them contain their results. */
 static void read_item(reader *r, const ht_json *item) {
     static const struct {
         const char *type;
@@ -288,7 +288,7 @@ static bool read_input(serve_call *c, request *to) {
 
 /* ---- tools ---- */
 
-/* A tool in the form of the chat's, which it may have already. */
+/* Converts a tool to the chat form, which it may already have. */
 static ht_json *tool_from(const ht_json *tool) {
     const char *type = serve_text(tool, "type");
     const bool is_function = !type || strcmp(type, "function") == 0;
@@ -323,7 +323,7 @@ static bool read_tools(serve_call *c, request *r) {
 
 /* ---- requests ---- */
 
-/* An input that is too long is refused; nothing of it is left out. */
+/* Too long an input is rejected, never truncated, so these options are reported as ignored. */
 static void tell_of_truncation(serve_call *c) {
     if (serve_word(c->body, "truncation", truncations, 0) == 1) serve_call_ignore(c, "truncation");
     if (ht_json_array_size(serve_member(c->body, "context_management"))) serve_call_ignore(c, "context_management");
@@ -341,7 +341,7 @@ static void free_request(request *r) {
     ht_json_decref(r->tools);
 }
 
-/* What is to be told beside the text. Parts of other services' tools are never there, and may be asked for. */
+/* Reads "include", the optional parts of a response. Parts of service-side tools are accepted but never sent. */
 static void read_include(serve_generation *g) {
     serve_responses_answer *answer = g->extra;
     const ht_json *include = serve_member(g->c->body, "include");
