@@ -31,7 +31,7 @@ ht_chat *ht_chat_retain(const ht_chat *chat);
 /* The chat template that writes the conversation, and in whose tool-call format it is answered; NULL: none. `chat` may be NULL. */
 const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);
 
-/* What a template wrote, and which of it came from the conversation. */
+/* Rendered text, with the runs that came from the conversation. */
 typedef ht_written ht_chat_text;
 
 void ht_chat_text_free(const ht_chat_text *text);

@@ -34,7 +34,7 @@ static bool overlaps(const char *first, const char *second) {
     return false;
 }
 
-/* Text up to a mark and with it. Before it neither the mark nor one of the n_others occurs, and the text is none of `not_before`. */
+/* Text through a mark. Before it come neither the mark nor any of the n_others, nor a text of `not_before`. */
 static ht_re until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before) {
     const ht_re end = text_of(re, mark);
     ht_re before = containing(re, mark);
@@ -228,7 +228,7 @@ static void make_without_calls(answer_rules *a, bool *has_text) {
     finish_free(a, all, add_reasoning(a, all, all), has_text);
 }
 
-/* What may follow a group of calls in an answer. */
+/* Everything that may follow a group of calls in an answer. */
 static ht_symbol after_calls(answer_rules *a, ht_symbol all) {
     ht_rules *r = a->calls.r;
     if (a->q->parallel && a->format->close) return all;

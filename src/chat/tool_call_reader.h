@@ -14,7 +14,7 @@ typedef struct ht_read_call {
 
 typedef struct ht_call_reading {
     ht_jinja_arena *a;
-    ht_jinja_value tools; /* a list of descriptions, or None: schemas tell strings from other bare values */
+    ht_jinja_value tools; /* a list of descriptions, or None; schemas distinguish strings from other bare values */
     bool only_tools;      /* other names are no calls */
     bool is_truncated;    /* the answer ended before the closing mark */
     bool with_truncated;  /* a call that the answer's end truncates counts, once its name is known */

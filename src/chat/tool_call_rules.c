@@ -278,7 +278,7 @@ static ht_re raw_text(ht_tool_calls *c, const ht_tool *tool, const char *key, co
     ht_regexes *re = c->r->re;
     const ht_re any = ht_re_repeat(re, ht_re_code_points(re, characters, 1), 0, HT_RE_UNBOUNDED);
     raw_parameter p = {.c = c, .tool = tool, .key = key, .any = any, .left = SCHEMA_PARTS};
-    while (*end == '\n') end++; /* an end on a line of its own is one on the same line, too */
+    while (*end == '\n') end++; /* the value excludes its end also without the line break before it */
     const ht_re ends = ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, ht_re_text(re, end, strlen(end)), HT_RE_ALL));
     return ht_re_both(re, raw_values(&p, schema), ht_re_not(re, ends));
 }
@@ -417,7 +417,7 @@ ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks) {
             put_literal(&p, at, n);
             at += n;
             if (at == name) break;
-            put_re(&p, c->space); /* nothing else stands before a name */
+            put_re(&p, c->space); /* only blanks precede a name */
             at += 2;
         }
         put_literal(&p, c->tools->tool[i].name, strlen(c->tools->tool[i].name));

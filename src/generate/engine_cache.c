@@ -2,13 +2,13 @@
  * before their children.
  *
  *   bytes 0 .. 7   number of the parent's node, plus one; 0: its tokens are the first
- *   8 .. 15        tokens n and adapters k, u16 each, and bytes of the salt, u32; a node with a parent has the parent's key, and none here
+ *   8 .. 15        tokens n and adapters k, u16 each, and bytes of the salt, u32; a child has its parent's key, and none here
  *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for each layer, 1
- *                  where its page is there
- *   then           for each page that is there its n positions, as device/kv.h says
+ *                  if the layer has a page
+ *   then           for each page its n positions, in the format of device/kv.h
  *
- * The tree is copied with the lock of the prefix cache, its pages held, and written without. What is loaded is read and
- * checked as a whole before any of it goes into the tree. */
+ * Saving copies the tree and retains its pages under the prefix cache's lock, and writes without it. Loading reads and
+ * checks the whole file before it changes the tree. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
@@ -25,9 +25,9 @@ enum {
     NODE_HEAD = 16,
     CACHE_BYTES = 8,    /* number of nodes */
     ADAPTER_BYTES = 20, /* digest and scale */
-    FIRST_NODE = 2,     /* of the sections, behind origin and cache */
+    FIRST_NODE = 2,     /* section index, after origin and cache */
     MOST_NODES = HT_STATE_MOST_SECTIONS - FIRST_NODE,
-    NODES_AT_ONCE = 16 /* are read in one job of the device's threads; then steps have their turn */
+    NODES_AT_ONCE = 16 /* read in one job of the device's threads; then steps may run */
 };
 
 typedef struct node {
@@ -39,7 +39,7 @@ typedef struct node {
     ht_digest *adapter; /* [n_adapters] */
     float *scale;
     int n_adapters;
-    ht_kv_page **page; /* [n_layers], held; NULL for what is not there */
+    ht_kv_page **page; /* [n_layers], retained; NULL: no page */
     /* While it is loaded. */
     bool *has;    /* [n_layers] */
     bool skipped; /* its key has an adapter that is not wanted */
@@ -209,7 +209,7 @@ ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err) {
 
 static const ht_state_section *section_of(const nodes *s, int64_t i) { return &s->file.section[FIRST_NODE + i]; }
 
-/* What the first bytes of a node say, as far as it can be so. */
+/* Checks the numbers in a node's head. */
 static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_t n, uint64_t key, ht_error *err) {
     if (n < 1 || n > HT_KV_PAGE) return ht_state_damaged(&s->file, "a node has no page's number of tokens", err);
     if (parent > (uint64_t)i || (parent && s->node[parent - 1].n < HT_KV_PAGE))
@@ -265,7 +265,7 @@ static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapter
                                             : ht_state_damaged(&s->file, "a node is not as long as its pages", err);
 }
 
-/* Whether there is room for the node's pages, behind its parent's. */
+/* Whether the node's pages fit, after its parent's did. */
 static bool takes_room(nodes *s, const node *x) {
     size_t bytes = 0;
     for (int32_t l = 0; l < s->m->n_kv_layers; l++)

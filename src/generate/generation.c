@@ -33,7 +33,7 @@ void ht_constraint_free(ht_constraint *c) {
     *c = (ht_constraint){0};
 }
 
-/* Whether somebody has turned reasoning off by a variable of the template. */
+/* Whether a variable of the template turns reasoning off. */
 static bool has_reasoning_off(const ht_chat *chat) {
     static const char *const names[] = {"enable_thinking", "thinking"};
     bool off = false;
@@ -441,7 +441,7 @@ static ht_status check_prompt(const ht_session *s, size_t n, ht_error *err) {
     return HT_OK;
 }
 
-/* Puts the ids behind the session's tokens, to be computed. */
+/* Appends the ids to the session's tokens, to be computed. */
 static ht_status set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
     ht_session *s = g->s;
     ht_status status = HT_OK;
@@ -467,7 +467,7 @@ static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_
     return status ? status : rest;
 }
 
-/* Of a whole conversation, whose prefix the session may hold; the rest goes now that only computing can fail. */
+/* Answers a conversation. Drops tokens beyond the common prefix only now that just computing can fail. */
 static ht_status generate_turn(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
     size_t kept;
     ht_session_keep_prefix(g->s, ids, n, &kept);

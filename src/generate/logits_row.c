@@ -300,7 +300,7 @@ int32_t ht_row_reach(const ht_logits_row *row, const ht_ranked *sorted, int32_t 
     return reached ? reached : n;
 }
 
-/* Where the target may lie: low <= x <= high; what is higher has mass `above`. */
+/* Range of the target: low <= x <= high. Higher values have mass `above`. */
 typedef struct range {
     float low, high;
     double above;
@@ -361,7 +361,7 @@ static int32_t collect_bucket(const ht_logits_row *row, int wanted, float per_bu
     return count;
 }
 
-/* So many of n candidates of one value, in order, that their weights reach the target. */
+/* How many of n candidates of one value, in order, reach the target with their weights. */
 static ht_cut equals_that_reach(const ht_logits_row *row, const ht_ranked *list, int32_t n, float scale,
                                 double target) {
     float value = ht_ranked_value(list[0]), weight;

@@ -1,5 +1,5 @@
-/* One row of logits, and what a sampler asks of it, found without sorting: every filter keeps a prefix of the row in descending
- * order (ties: lowest index first), described by its last member, an `ht_cut`, and found by scans over blocks. */
+/* One row of logits and the queries of a sampler, without sorting. Every filter keeps a prefix of the row in
+ * descending order (ties: lowest index first). An `ht_cut` gives its last element; scans over blocks find it. */
 #ifndef HT_GENERATE_LOGITS_ROW_H
 #define HT_GENERATE_LOGITS_ROW_H
 

@@ -194,7 +194,7 @@ static ht_prefix_node *new_node(ht_prefix_cache *c, root *r, ht_prefix_node *par
     return x;
 }
 
-/* Of n tokens, those with which the node begins. */
+/* Length of the common prefix of n tokens and the node's. */
 static int32_t common(const ht_prefix_node *x, const int32_t *token, int64_t n) {
     int32_t i = 0;
     while (i < x->n && i < n && x->token[i] == token[i]) i++;

@@ -30,7 +30,7 @@ struct ht_sampler {
     float *block_max;    /* [blocks] */
     double *block_mass;  /* [blocks]; NULL when greedy */
     ht_ranked *list;     /* [vocab]; NULL without filters */
-    bool constrained;    /* x and ids are there, and every pick has a mask */
+    bool constrained;    /* x and ids exist, and every pick needs a mask */
     const uint32_t *mask;
     int32_t n_masked; /* tokens that the mask has bits for */
 };
@@ -291,7 +291,7 @@ void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt) { s->n_prompt = n_pr
  * A finite logit stays within +-1e30, whatever it is changed by, so that differences of two are finite; one that is not finite stays
  * as it is, for the scan to find. */
 
-/* What a logit x becomes that changes to y. */
+/* Clamps y, the new value of a logit x; an x that is not finite stays. */
 static float bounded(float x, double y) {
     static const float most = 1e30f;
     if (!isfinite(x)) return x;
@@ -380,8 +380,8 @@ static int64_t count_penalised(const ht_sampler *s, int64_t n_history) {
 
 /* ---- the chain ---- */
 
-/* What is left of the row while the chain runs. `list`, when there is one, holds the highest of the row in order: all
- * that is left when `whole`, else what will be left after a top_k to come. */
+/* The remaining row while the chain runs. `list`, if any, holds its highest values in order: all that remain when
+ * `whole`, else those that a later top_k will keep. */
 typedef struct chain {
     ht_logits_row row;
     const int32_t *ids; /* NULL: an index is an id */
@@ -412,8 +412,8 @@ static ht_cut min_p_cut(const ht_sampler *s, const chain *c) {
     return bound > -FLT_MAX ? (ht_cut){bound, INT32_MAX} : ht_cut_none();
 }
 
-/* Whether a min_p among the stages behind `stage`, with no penalty or temperature before it, leaves less than the target:
- * then top_p has nothing to cut, and its search is saved. The margin is beyond the rounding of sums in another order. */
+/* Whether a min_p after `stage`, with no penalty or temperature before it, leaves less than the target. Then top_p
+ * cuts nothing and skips its search. The margin covers rounding of sums in another order. */
 static bool min_p_cuts_more(const ht_sampler *s, const chain *c, int stage, double target) {
     for (int i = stage + 1; i < HT_SAMPLER_STAGES; i++) {
         if (!stage_on(s, s->order[i])) continue;
@@ -459,7 +459,7 @@ static int32_t coming_top_k(const ht_sampler *s, int first, int32_t n) {
     return 0;
 }
 
-/* Makes the tokens that the mask allows a row of their own. */
+/* Compacts the row to the tokens that the mask allows. */
 static void run_mask(ht_sampler *s, chain *c) {
     int32_t n = 0;
     for (int32_t first = 0; first < s->n_masked; first += 32)
@@ -474,7 +474,7 @@ static void run_mask(ht_sampler *s, chain *c) {
     c->ids = s->ids;
 }
 
-/* Makes what is left a row of its own, which may be written to. */
+/* Compacts the row to the remaining tokens, in writable memory. */
 static void compact(ht_sampler *s, chain *c, bool filtered) {
     if (!filtered) {
         if (c->row.x != s->x) memcpy(s->x, c->row.x, (size_t)c->row.n * sizeof *s->x);

@@ -52,8 +52,8 @@ void ht_sampler_free(ht_sampler *s); /* NULL is fine */
 
 /* Prepares a sampler for masks, which all of its picks then need. */
 ht_status ht_sampler_constrain(ht_sampler *s, ht_error *err);
-/* Of the next picks: only token t < n_tokens is picked whose bit t % 32 of mask[t / 32] is set; there is one. The chain sees
- * no other. Lent until the last of these picks. */
+/* Restricts the next picks to tokens t < n_tokens whose bit t % 32 of mask[t / 32] is set; one must be. The chain
+ * sees no other. Lent until the last of these picks. */
 void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens);
 
 /* How many tokens of the history are the prompt's, which presence and frequency penalties ignore; 0 at first. */

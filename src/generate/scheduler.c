@@ -28,16 +28,16 @@ typedef struct batch_room {
     const ht_lora_set **lora;    /* [sequences] */
 } batch_room;
 
-/* Of one plan, made when first needed, and anew for larger steps. */
+/* Executor of one plan, created when first needed and recreated for larger steps. */
 typedef struct executor {
     ht_exec *exec;
     int32_t rows, out; /* limits */
 } executor;
 
-/* Generated rows that make a step be short: in it, waiting for the other kind of step, or between two tokens. */
+/* Generated rows that keep a step short: those in it, in the other kind of step, or between two tokens. */
 typedef struct kept_waiting {
     int64_t rows;
-    double pace; /* of who waits least gladly; 1: any */
+    double pace; /* strictest limit of these rows; 1: none */
 } kept_waiting;
 
 struct ht_scheduler {
@@ -45,13 +45,13 @@ struct ht_scheduler {
     int32_t sequences;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* jobs came or are done, or nobody runs steps any more */
+    pthread_cond_t changed; /* jobs arrived or finished, or no thread runs steps */
     ht_step_job *first, **last;
     int users;
-    bool running;         /* a thread runs a step: what follows is its own */
+    bool running;         /* a thread runs a step, and owns the fields below */
     int64_t awaited;      /* sequences of the last step that are about to come back */
-    kept_waiting between; /* those of them that generate, also when they are not waited for any more */
-    uint64_t round;       /* of steps: tells whom `awaited` counts */
+    kept_waiting between; /* the generating ones of them, even after waiting for them has ended */
+    uint64_t round;       /* step number: `awaited` counts sequences of this step */
     double last_end, last_seconds;
     ht_prefill_budget budget;
     ht_scheduler_stats stats;
@@ -67,8 +67,8 @@ struct ht_scheduler {
 static const double aim = 0.85;
 /* Weight of what is new in a running mean. Rows cost more as their context grows, so the newest count most. */
 static const double new_weight = 0.25;
-/* Before anything is known; and after how many steps with prompts one goes without: what generated rows take alone grows with
- * their context. Of a prompt alone, so many rows tell what one of them takes. */
+/* Prompt rows before anything is measured. Steps with prompts before one without: generated rows cost more as their
+ * context grows. Rows of a prompt-only step that suffice to measure one row. */
 enum { FIRST_ROWS = 8, MOST_MIXED = 32, LEAST_ALONE = 64 };
 
 static int64_t size_of(int64_t few) { return few < HT_PREFILL_BUDGET_SIZES ? few : HT_PREFILL_BUDGET_SIZES - 1; }
@@ -243,7 +243,7 @@ static void take(ht_scheduler *s, chosen *c, ht_step_job *job, int64_t rows) {
     s->taken[c->n++] = job;
 }
 
-/* Shares out rows among the prompts that are taken, the same number to each that has as many; what is over goes to the first. */
+/* Divides the budget equally among the chosen prompts, as far as each has rows; the rest goes to the first. */
 static void share_rows(ht_scheduler *s, chosen *c, int first, int64_t budget) {
     const int n = c->n - first;
     for (int i = first; i < c->n; i++) {
@@ -346,13 +346,13 @@ static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int
     return status;
 }
 
-/* What the rows of a step need. */
+/* Requirements of a step's rows. */
 typedef struct needs {
     int64_t rows, out;
     int32_t most, top_k;
     unsigned form; /* of the plan */
     int64_t width; /* of a row of logits or hidden states */
-    bool direct;   /* all logits go where they are wanted, one behind the other */
+    bool direct;   /* the step writes all logits, contiguous, to where the jobs want them */
     float *logits;
 } needs;
 
@@ -462,7 +462,7 @@ static ht_status run_step(ht_scheduler *s, ht_step_job *const *job, int n, ht_er
     return HT_OK;
 }
 
-/* A step that fails is taken apart: what fails alone is the one that ends. */
+/* After a failed step each job runs alone; only jobs that fail again end. */
 static void run_jobs(ht_scheduler *s, int n) {
     ht_error err = {0};
     if (run_step(s, s->taken, n, &err) == HT_OK) return;
@@ -519,7 +519,7 @@ static bool all_are_done(ht_step_job *const *jobs, int n) {
 void ht_scheduler_run(ht_scheduler *s, ht_step_job *const *jobs, int n) {
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n; i++) append(s, jobs[i]);
-    if (s->running) pthread_cond_broadcast(&s->changed); /* somebody may be waiting for them */
+    if (s->running) pthread_cond_broadcast(&s->changed); /* a thread may be waiting for jobs */
     while (!all_are_done(jobs, n))
         if (s->running)
             pthread_cond_wait(&s->changed, &s->lock);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What came of a request. */
+/* Result of a request. */
 typedef struct scored {
     size_t index;
     ht_status status;
@@ -41,7 +41,7 @@ typedef struct scoring {
     size_t n;
     ht_prefill_options prefill;
     bool likeliest, logits; /* the token after the prompt; and all logits there */
-    int32_t top_k;          /* beside each token of a continuation */
+    int32_t top_k;          /* alternatives to each token of a continuation */
     const ht_cancel *cancel;
     /* Gives request i, in a struct of zeros; a failure is its own. */
     ht_status (*next)(void *user, size_t i, ht_score_request *request, ht_error *err);
@@ -164,7 +164,7 @@ static ht_status take_up(window *w, size_t index, scored *r, ht_error *err) {
     return status;
 }
 
-/* Tokens of the prompt that the one before does not have; enough to tell when there is work for some steps. */
+/* Prompt tokens that the previous request does not share: an estimate of the work in a window. */
 static int64_t new_tokens(const window *w, const scored *r) {
     const ht_ids *ids = &r->ids.prompt, *before = w->n ? &w->request[w->n - 1].ids.prompt : &(ht_ids){0};
     size_t same = 0;

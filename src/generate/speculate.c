@@ -22,7 +22,7 @@ static const double weight_right = 0.1, weight_time = 0.2;
 /* Share of the time so far that wrong guesses of lookups may cost; steps that a copy may cost in advance. */
 static const double cost_share = 0.006, copy_steps = 1;
 
-/* Where guesses come from has its own record. */
+/* A source of guesses, with its record. */
 typedef struct source {
     double right;  /* share of guesses, of those whose predecessors were right */
     int rests;     /* steps since it last guessed */
@@ -38,7 +38,7 @@ struct ht_speculation {
     int64_t n_history;
     source by_lookup, by_copy, by_draft, *used;
 
-    /* Index of the tokens so far: for every GRAM of them, the position behind its last occurrence. */
+    /* Index of the tokens so far: for every GRAM of them, the position after its last occurrence. */
     int32_t *slot; /* [n_slots] 0: free */
     size_t n_slots;
     int64_t indexed; /* tokens */
@@ -121,7 +121,7 @@ static int32_t worth(const ht_speculation *s, const source *from, int32_t room, 
 
 static int32_t how_many(const ht_speculation *s, source *from, int32_t room, double each) {
     if (s->most) return ht_min_i32(room, s->most);
-    if (s->base <= 0) return 0; /* the first step tells what one takes */
+    if (s->base <= 0) return 0; /* the first step measures the time */
     room = affordable(s, from, room);
     const int32_t k = worth(s, from, room, each);
     if (k || !room) return k;
@@ -172,12 +172,12 @@ static ht_status update_index(ht_speculation *s, const int32_t *tokens, int64_t 
     return HT_OK;
 }
 
-/* Whether the tokens before both places agree for as long as a copy. */
+/* Whether the COPY tokens before both positions agree. */
 static bool is_copy(const int32_t *tokens, int64_t from, int64_t n) {
     return from >= COPY && memcmp(tokens + from - COPY, tokens + n - COPY, COPY * sizeof *tokens) == 0;
 }
 
-/* What followed, the last time; when that runs into the present, it goes on with its own guesses. */
+/* Guesses what followed last time. Where that reaches the present, it continues with its own guesses. */
 static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, int32_t *out) {
     if (n <= GRAM || !s->slot) return 0;
     const int64_t from = *slot_of(s, tokens, n);

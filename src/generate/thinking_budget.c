@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens of a prompt that tell whether it has opened reasoning: marks and titles have fewer. */
+/* Last prompt tokens that show whether it opened reasoning: marks and titles have fewer. */
 enum { LAST_TOKENS = 64 };
 
 static_assert(HT_MOST_GUESSES + 1 <= 32, "the rows of a step are bits of a word");
@@ -30,7 +30,7 @@ static void copy_blanks(char *to, const char *from, size_t n) {
     to[n] = '\0';
 }
 
-/* What a rendered conversation has between reasoning, mark and text; templates may write the mark alone. */
+/* Reads the white space around the mark of a rendered conversation. Templates may write the mark alone. */
 static void read_blanks(const char *written, const ht_reasoning_format *t, ht_reasoning_blanks *out) {
     const size_t n_close = strlen(t->close), n_reasoning = strlen(reasoning);
     const char *text = strstr(written, text_behind), *end = text;
@@ -67,7 +67,7 @@ static ht_status find_blanks(const ht_model *m, const ht_reasoning_format *t, ht
     if (t->behind) copy_blanks(out->behind, t->behind, strlen(t->behind));
     if (!status) read_blanks(written, t, out);
     free(written);
-    /* A template that refuses this conversation tells nothing; without memory it would have told something. */
+    /* A template that rejects this conversation gives no white space; running out of memory is a failure. */
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }
 
@@ -89,7 +89,7 @@ static ht_status token_length(const ht_tokenizer *t, int32_t id, const char *tex
     return HT_OK;
 }
 
-/* Appends a token of so many bytes behind the `at` first; the end has room for it. */
+/* Appends a token that spells `length` bytes from `at` on; the end has capacity for it. */
 static void append(ht_reasoning_end *end, int32_t id, size_t at, size_t length, size_t before, size_t mark_end) {
     end->id[end->n++] = id;
     if (at + length <= before) end->n_before = end->n;
@@ -195,8 +195,8 @@ struct ht_thinking_budget {
     ht_response_reader *reader; /* NULL before the first step */
     ht_token_output output;
     ht_reasoning_end end; /* of the present reasoning; without tokens before it is needed */
-    writing taken, drawn; /* behind the tokens that were taken, and behind those that were drawn in this step */
-    /* Of this step: rows that were drawn, those of them whose token is another one than the sampler's as bits, and rows that were taken. */
+    writing taken, drawn; /* after the taken tokens; after those drawn in this step */
+    /* In this step: drawn rows, taken rows, and bits of the rows whose token is not the sampler's. */
     int32_t n_drawn, n_taken;
     uint32_t forced_rows;
     bool has_ended;
@@ -239,7 +239,7 @@ void ht_thinking_budget_end_calls(ht_thinking_budget *b) {
 
 /* ---- the prompt ---- */
 
-/* Of n bytes, which may be NUL. */
+/* The last mark in n bytes, which may contain NUL; NULL: none. */
 static const char *find_last(const char *text, size_t n, const char *mark) {
     const size_t length = strlen(mark);
     for (size_t end = n; end >= length; end--)
@@ -275,7 +275,7 @@ static ht_status find_open_reasoning(ht_thinking_budget *b, const char *text, si
     return count_tokens(b, token, n, n_text - (size_t)(begun - text), err);
 }
 
-/* Makes the reader, and tells it what the prompt has opened. */
+/* Creates the reader in the state in which the prompt ends. */
 static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err) {
     static const ht_generate_options none = {0};
     const ht_tokenizer *t = b->model->tokenizer;
@@ -364,7 +364,7 @@ bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
 
 ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *err) {
     const ht_reasoning_position before = ht_response_reasoning_position(b->reader);
-    ht_finish finish = 0; /* nobody ends what nobody reads */
+    ht_finish finish = 0; /* stays 0: this output has no reader */
     const ht_status status = ht_token_output_put(&b->output, id, &finish, err);
     const ht_reasoning_position place = ht_response_reasoning_position(b->reader);
     if (b->forced_rows >> b->n_taken++ & 1) b->has_ended = true;
