@@ -489,7 +489,7 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
     if (!status)
         status = ht_response_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
     ht_response_state reading = HT_RESPONSE_OPEN;
-    /* In pieces: each delivered part moves all text held back, which is then short. */
+    /* In pieces: each delivery moves the rest of the held text, which must stay short. */
     for (size_t at = 0, end; at < n && !status && reading == HT_RESPONSE_OPEN; at = end) {
         end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;

@@ -278,7 +278,7 @@ static ht_re raw_text(ht_tool_calls *c, const ht_tool *tool, const char *key, co
     ht_regexes *re = c->r->re;
     const ht_re any = ht_re_repeat(re, ht_re_code_points(re, characters, 1), 0, HT_RE_UNBOUNDED);
     raw_parameter p = {.c = c, .tool = tool, .key = key, .any = any, .left = SCHEMA_PARTS};
-    while (*end == '\n') end++; /* the value excludes its end also without the line break before it */
+    while (*end == '\n') end++; /* no value contains its end, even without the line break */
     const ht_re ends = ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, ht_re_text(re, end, strlen(end)), HT_RE_ALL));
     return ht_re_both(re, raw_values(&p, schema), ht_re_not(re, ends));
 }

@@ -81,7 +81,7 @@ static ht_status no_memory(size_t bytes, ht_error *err) { return ht_fail_memory(
 
 /* ---- saving ---- */
 
-/* Room for the key of a node without a parent. */
+/* Buffer for the key of a node without a parent. */
 static bool make_key(node *x, int n_adapters, const char *salt, size_t n_salt) {
     x->salt = strndup(salt, n_salt);
     x->adapter = calloc((size_t)n_adapters + 1, sizeof *x->adapter);
@@ -220,7 +220,7 @@ static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_
     return HT_OK;
 }
 
-/* Its adapters, and whether they are wanted. False for a scale that no adapter has. */
+/* Reads a node's adapters, and skips the node if one is not wanted. False when a scale is not finite. */
 static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
     for (int i = 0; i < x->n_adapters; i++, at += ADAPTER_BYTES) {
         const uint32_t scale = (uint32_t)ht_state_get_number(at + 16, 4);
@@ -234,7 +234,7 @@ static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
     return true;
 }
 
-/* Its key, tokens and layers; all of them, with the positions of the pages, are what the section holds. */
+/* Reads a node's key, tokens and layers. With the positions of the pages, they must fill the section. */
 static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapters, const unsigned char *at,
                            ht_error *err) {
     node *x = &s->node[i];
@@ -327,7 +327,7 @@ static ht_status check_cache(nodes *s, ht_error *err) {
 
 /* ---- loading: pages ---- */
 
-/* All pages of a node: what fits is kept, the rest is read for its checksum. */
+/* Reads all pages of a node: stores those that fit, and reads the others only for the checksum. */
 static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) {
     nodes *s = arg;
     node *x = &s->node[s->done + piece];
@@ -363,7 +363,7 @@ static ht_status read_nodes(nodes *s, ht_error *err) {
 
 /* ---- loading: the tree ---- */
 
-/* Has the node's pages counted, if the engine's memory holds them. */
+/* Counts the node's pages, if they fit the engine's memory. */
 static bool count_pages(const nodes *s, const node *x) {
     ht_device *d = s->m->device;
     size_t bytes = 0;
@@ -393,7 +393,7 @@ static ht_status add_nodes(nodes *s, ht_error *err) {
     return status;
 }
 
-/* Bytes of pages that may come: what neither the prefix cache's budget nor the engine's is used for. */
+/* Page bytes that still fit the budgets of the prefix cache and the engine. */
 static size_t bytes_left(ht_engine *e) {
     pthread_mutex_lock(&e->prefix_lock);
     const ht_prefix_figures f = ht_prefix_cache_get_figures(e->prefix);

@@ -1,4 +1,4 @@
-/* Callbacks of an engine: pieces and ends wait with their answer for a thread, one to an answer at a time. */
+/* Callbacks of an engine: pieces and ends of an answer wait for a delivery thread. An answer has one at a time. */
 #include "base/error.h"
 #include "base/grow.h"
 #include "generate/engine_internal.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what waits, with the lock ---- */
+/* ---- the delivery queue, with the lock ---- */
 
 void ht_engine_make_ready(ht_engine_answer *a) {
     ht_engine *e = a->engine;
@@ -88,7 +88,7 @@ bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
     return false;
 }
 
-/* The answer fails when one cannot be kept. */
+/* The answer fails when a piece cannot be stored. */
 void ht_engine_post_probe(const ht_probe *probe, void *user) {
     ht_engine_answer *a = user;
     ht_engine_piece *piece = calloc(1, sizeof *piece);
@@ -105,9 +105,9 @@ bool ht_engine_post_text(const char *text, size_t n, void *user) {
     return ht_engine_post_piece(&(ht_answer_piece){.part = HT_ANSWER_TEXT, .text = text, .n = n}, user);
 }
 
-/* ---- handing over ---- */
+/* ---- delivery ---- */
 
-/* Gives pieces to the reader, and frees them. */
+/* Passes pieces to the reader, and frees them. */
 static void hand_over(ht_engine_answer *a, ht_engine_piece *first) {
     ht_engine *e = a->engine;
     const ht_engine_request *r = a->request;

@@ -12,7 +12,7 @@
 
 /* An answer with more undelivered bytes pauses until its reader catches up. */
 enum { MOST_HELD_BYTES = 64 << 10 };
-/* How long the thread sleeps while a callback may need another thread, or a deadline is near. */
+/* Longest sleep of the thread while a callback may need another thread, or a deadline is near. */
 static const double nap = 0.01;
 
 /* ---- waiting, with the lock ---- */
@@ -127,7 +127,7 @@ static void remove_running(ht_engine_answer *a) {
     e->n_running--;
     pthread_mutex_unlock(&e->lock);
     memmove(e->running + i, e->running + i + 1, (size_t)(e->n_running - i) * sizeof *e->running);
-    if (a->s) ht_scheduler_leave(e->model->scheduler, &a->s->job); /* it is not waited for any more */
+    if (a->s) ht_scheduler_leave(e->model->scheduler, &a->s->job); /* steps stop waiting for it */
 }
 
 static void end_running(ht_engine_answer *a, ht_status status, const ht_error *err) {
@@ -161,7 +161,7 @@ static bool has_room(const ht_engine_answer *a, int64_t positions) {
     return ht_cache_fits(&a->engine->account, a->engine->o.kv_bytes, ht_cache_growth(a->s->cache, positions));
 }
 
-/* Whether an empty prefix cache would leave room: else nothing is gained by emptying it. */
+/* Whether emptying the prefix cache would free enough; otherwise it is kept. */
 static bool could_have_room(const ht_engine_answer *a, int64_t positions) {
     ht_engine *e = a->engine;
     const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
@@ -241,7 +241,7 @@ static ht_status make_session(ht_engine_answer *a, ht_error *err) {
     return status ? status : ht_session_make_room(a->s, (int64_t)r->ids.n + 1, err);
 }
 
-/* Makes what the answer needs from its first to its last token. */
+/* Allocates everything the answer needs from its first to its last token. */
 static ht_status begin(ht_engine_answer *a, ht_error *err) {
     ht_engine *e = a->engine;
     const ht_engine_request *r = a->request;
@@ -347,7 +347,8 @@ static ht_status start(ht_engine_answer *a, ht_error *err) {
     return HT_OK;
 }
 
-/* The next that may begin: answers that share a prompt wait until the first of them has computed it. With the lock. */
+/* The next answer that may begin: answers wait until their request's first has computed the prompt. Requires the
+ * lock. */
 static ht_engine_answer *next_waiting(const ht_engine *e) {
     for (ht_engine_answer *a = e->waiting; a; a = a->next) {
         const ht_engine_answer *first = &a->request->answer[0];
@@ -373,7 +374,7 @@ static void end_waiting(ht_engine *e) {
 }
 
 static void admit(ht_engine *e) {
-    /* After an answer found no memory, admit none before a running one has released some. */
+    /* After an answer found no memory, admit none before a running one has ended. */
     if (e->out_of_memory && e->n_running > 0) return;
     while (e->n_running < e->o.sequences) {
         ht_error err = {0};
@@ -461,7 +462,7 @@ static int compute(ht_engine *e) {
     return jobs;
 }
 
-/* Waits until something comes, a deadline passes, or a callback may need help. With the lock. */
+/* Waits for new work, a deadline, or a callback that may need help. Requires the lock. */
 static void sleep_until_work(ht_engine *e) {
     const bool answers = e->n_running + e->n_waiting > 0;
     if (!answers && !(e->ready_first && !e->n_idle)) {

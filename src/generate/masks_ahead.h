@@ -24,7 +24,7 @@ ht_masks_ahead *ht_masks_ahead_new(const struct ht_device *d);
 void ht_masks_ahead_free(ht_masks_ahead *t); /* NULL is fine; all orders must have ended */
 /* Orders the missing masks after the matcher's text and after each of n guesses, unless steps use all cores. */
 void ht_masks_ahead_order(ht_masks_ahead *t, ht_mask_order *order, ht_answer_matcher *m, const int32_t *guess, int n);
-/* Cancels an order, after waiting for a mask that is being computed for it. An unqueued order is left alone. */
+/* Cancels an order, after waiting for a mask that is being computed for it. Does nothing if none is queued. */
 void ht_masks_ahead_end(ht_masks_ahead *t, ht_mask_order *order);
 
 #endif

@@ -48,7 +48,8 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
                                ht_cache *into, ht_prefix_found *out, ht_error *err);
 void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
 
-/* Keeps the first n positions of a cache, computed from these tokens; `tail`: even an incomplete page. */
+/* Keeps the first n positions of a cache, computed from these tokens; `tail`: even an incomplete page. It may keep
+ * nothing. */
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail);
 

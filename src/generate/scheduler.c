@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Jobs of at most FEW_ROWS come first. An executor with more than KEEP_BYTES of output is dropped after its job. */
+/* Jobs of at most FEW_ROWS rows go first. An executor with more than KEEP_BYTES of output is freed after its job. */
 enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, DEFAULT_PACE = 2 };
-/* Sequences that are about to come back are waited for this share of a step, so that they go on in one step. */
+/* A step waits at most this share of the last step's time for sequences that are about to return. */
 static const double gather_share = 0.05;
 
 /* The arrays of a step, grown between steps. */
@@ -41,15 +41,15 @@ typedef struct kept_waiting {
 } kept_waiting;
 
 struct ht_scheduler {
-    ht_model *model; /* not held: it owns this */
+    ht_model *model; /* not retained: the model owns the scheduler */
     int32_t sequences;
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* jobs arrived or finished, or no thread runs steps */
     ht_step_job *first, **last;
     int users;
-    bool running;         /* a thread runs a step, and owns the fields below */
-    int64_t awaited;      /* sequences of the last step that are about to come back */
+    bool running;         /* a thread runs a step, and alone uses `executor`, `room` and `taken` */
+    int64_t awaited;      /* sequences of the last step that are about to return */
     kept_waiting between; /* the generating ones of them, even after waiting for them has ended */
     uint64_t round;       /* step number: `awaited` counts sequences of this step */
     double last_end, last_seconds;
@@ -63,9 +63,9 @@ struct ht_scheduler {
 
 /* ---- the prefill budget ---- */
 
-/* A step is planned to take this share of what it may: single steps vary. */
+/* Planned share of the allowed step time: single steps vary. */
 static const double aim = 0.85;
-/* Weight of what is new in a running mean. Rows cost more as their context grows, so the newest count most. */
+/* Weight of a new value in running means. Rows cost more as their context grows, so recent steps count most. */
 static const double new_weight = 0.25;
 /* Prompt rows before anything is measured. Steps with prompts before one without: generated rows cost more as their
  * context grows. Rows of a prompt-only step that suffice to measure one row. */
@@ -73,7 +73,7 @@ enum { FIRST_ROWS = 8, MOST_MIXED = 32, LEAST_ALONE = 64 };
 
 static int64_t size_of(int64_t few) { return few < HT_PREFILL_BUDGET_SIZES ? few : HT_PREFILL_BUDGET_SIZES - 1; }
 
-/* Seconds of `few` generated rows: as measured, or of the nearest smaller number, which is less. 0: not known. */
+/* Seconds of `few` generated rows: as measured, or of the nearest smaller number, a lower bound. 0: unknown. */
 static double base_of(const ht_prefill_budget *p, int64_t few) {
     for (int64_t n = size_of(few); n > 0; n--)
         if (p->base[n] > 0) return p->base[n];
@@ -102,7 +102,7 @@ void ht_prefill_budget_learn(ht_prefill_budget *p, int64_t few, int64_t prompt, 
     const double base = few > 0 ? base_of(p, few) : 0;
     if (few > 0 ? base <= 0 : prompt < LEAST_ALONE) return;
     const double added = (seconds - base) / (double)prompt;
-    /* A step that took no longer than without the prompt says that its rows are cheap, not that they are free. */
+    /* A step that took no longer than without the prompt shows that its rows are cheap, not free. */
     learn(&p->row, added > 0.01 * seconds / (double)prompt ? added : 0.01 * seconds / (double)prompt);
 }
 
@@ -182,7 +182,7 @@ ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s) {
 
 /* ---- the queue, with the lock held ---- */
 
-/* The sequence is no longer waited for. */
+/* Stops waiting for the job's sequence. */
 static void arrive(ht_scheduler *s, ht_step_job *job) {
     if (job->awaited_in == s->round) {
         if (s->awaited > 0) s->awaited--;
@@ -217,7 +217,7 @@ static void end_cancelled(ht_scheduler *s) {
     }
 }
 
-/* Sequences of the last step are waited for a moment, before the next begins without them. */
+/* Waits briefly for sequences of the last step, so that they share the next one. */
 static void gather(ht_scheduler *s) {
     const double until = s->last_end + gather_share * s->last_seconds;
     while (s->awaited > 0 && ht_now_seconds() < until)
@@ -234,7 +234,7 @@ static bool is_few(const ht_step_job *job) {
 
 typedef struct chosen {
     int n;
-    int64_t few, prompt; /* rows of jobs of few rows, and of the others */
+    int64_t few, prompt; /* rows of jobs with few rows; rows of the others */
 } chosen;
 
 static void take(ht_scheduler *s, chosen *c, ht_step_job *job, int64_t rows) {
@@ -284,7 +284,7 @@ static chosen choose(ht_scheduler *s) {
         return c;
     }
     const bool hidden = s->first->hidden;
-    /* A prompt that is first in the queue is not kept waiting by as many others as a step may take. */
+    /* A prompt at the head of the queue gets a place in the step, however many short jobs wait. */
     const int32_t room = is_few(s->first) ? s->sequences : s->sequences - 1;
     for (ht_step_job *job = s->first, *next; job && c.n < room; job = next) {
         next = job->next;
@@ -306,7 +306,7 @@ static chosen choose(ht_scheduler *s) {
     return c;
 }
 
-/* ---- a step, of the thread that runs it ---- */
+/* ---- a step, on the thread that runs it ---- */
 
 static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_error *err) {
     if (rows > r->rows) {
@@ -325,7 +325,7 @@ static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_er
     return HT_OK;
 }
 
-/* An executor for that many rows and outputs. Rows double up to `most`: small arenas, few rebuilds. */
+/* An executor for `rows` and `out`. Capacity doubles up to `most`: small arenas, few rebuilds. */
 static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
     executor *e = &s->executor[form];
     if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;
@@ -478,7 +478,7 @@ static void run_jobs(ht_scheduler *s, int n) {
     }
 }
 
-/* Called with the lock held, which it gives up while it computes. */
+/* Requires the lock, and releases it while computing. */
 static void run_one_step(ht_scheduler *s) {
     s->running = true;
     gather(s);
@@ -541,7 +541,7 @@ void ht_scheduler_return_output(ht_scheduler *s, ht_step_job *job) {
     job->output = NULL;
     pthread_mutex_lock(&s->lock);
     executor *place = &s->executor[job->lora ? HT_PLAN_ADAPTERS : 0];
-    /* While a thread runs a step the executors are its own. */
+    /* A thread that runs a step owns the executors. */
     const bool keep =
         !s->running && !place->exec && (size_t)e.out * (size_t)s->model->vocab * sizeof(float) <= KEEP_BYTES;
     if (keep) *place = e;

@@ -75,7 +75,7 @@ ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s); /* zeros for NULL */
 enum { HT_PREFILL_BUDGET_SIZES = 65 };
 
 typedef struct ht_prefill_budget {
-    double base[HT_PREFILL_BUDGET_SIZES]; /* seconds of a step with only i generated rows; 0: unknown */
+    double base[HT_PREFILL_BUDGET_SIZES]; /* [n]: seconds of a step of n generated rows only; 0: unknown */
     double row;                           /* seconds that a prompt row adds; 0: unknown */
     int mixed;                            /* steps with prompt rows since the last one without */
 } ht_prefill_budget;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All-rows logits are handed over in slices of about this size: 512 rows of a vocabulary of 2^18 are 512 MiB. */
+/* All-rows logits are delivered in slices of about this size: 512 rows of a vocabulary of 2^18 are 512 MiB. */
 enum { SLICE_BYTES = 32 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */

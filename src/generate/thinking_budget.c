@@ -18,12 +18,12 @@ static_assert(HT_MOST_GUESSES + 1 <= 32, "the rows of a step are bits of a word"
 
 /* ---- white space ---- */
 
-/* The answer that is written: no template has these texts. */
+/* Parts of an answer that no template contains. */
 static const char reasoning[] = "reasoning-of-the-answer", text_behind[] = "text-of-the-answer";
 
 static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
 
-/* Copies white space; more than fits is none that a template writes. */
+/* Copies white space. No template writes more than fits. */
 static void copy_blanks(char *to, const char *from, size_t n) {
     if (n > HT_REASONING_BLANKS_MOST) return;
     memcpy(to, from, n);
@@ -96,7 +96,7 @@ static void append(ht_reasoning_end *end, int32_t id, size_t at, size_t length, 
     if (at < mark_end) end->n_mark = end->n;
 }
 
-/* As the tokenizer writes the text; *whole is false when that is another text, such as one with a space before it. */
+/* Encodes the text with the tokenizer; *whole is false when the tokens spell another text, as with a space in front. */
 static ht_status encode_end(const ht_tokenizer *t, const char *text, size_t n, size_t before, size_t mark_end,
                             ht_reasoning_end *end, bool *whole, ht_error *err) {
     int32_t *ids;
@@ -129,7 +129,7 @@ static int32_t longest_token(const ht_token_trie *trie, const char *text, size_t
     return longest;
 }
 
-/* By the longest tokens, and by the mark's own where it is one. */
+/* Encodes the text by longest tokens, and the mark by its own token if it has one. */
 static ht_status spell(ht_model *m, const char *text, size_t n, size_t before, size_t mark_end, int32_t mark_token,
                        ht_reasoning_end *end, ht_error *err) {
     const ht_token_trie *trie;
@@ -180,7 +180,7 @@ void ht_reasoning_end_free(ht_reasoning_end *end) {
 /* How far the end of reasoning is written. */
 typedef struct writing {
     bool is_on;
-    bool is_forced; /* a token of it is another one than the sampler's */
+    bool is_forced; /* a token of it differs from the sampler's */
     int32_t at;     /* tokens of the end that are written */
 } writing;
 
@@ -190,7 +190,7 @@ struct ht_thinking_budget {
     const ht_reasoning_format *format;
     ht_reasoning_blanks blanks;
     int32_t most, used;
-    int32_t of_title; /* tokens of what may be the title of the present reasoning, which is no part of it */
+    int32_t of_title; /* tokens of a possible title of the present reasoning, which do not count */
     bool no_calls;
     ht_response_reader *reader; /* NULL before the first step */
     ht_token_output output;
@@ -214,7 +214,7 @@ ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most,
     *b = (ht_thinking_budget){.model = m, .chat = chat, .most = most};
     b->format = ht_reasoning_format_of(ht_chat_template_source(template));
     ht_status status = find_blanks(m, b->format, &b->blanks, err);
-    /* A mark that no tokens write is an error now, not in the middle of an answer. */
+    /* Fail now, not in the middle of an answer, if no tokens write the mark. */
     if (!status) status = ht_reasoning_end_write(m, b->format, &b->blanks, &(ht_reasoning_position){0}, &b->end, err);
     ht_reasoning_end_free(&b->end);
     if (status)
@@ -239,7 +239,7 @@ void ht_thinking_budget_end_calls(ht_thinking_budget *b) {
 
 /* ---- the prompt ---- */
 
-/* The last mark in n bytes, which may contain NUL; NULL: none. */
+/* The last occurrence of `mark` in n bytes, which may contain NUL; NULL: none. */
 static const char *find_last(const char *text, size_t n, const char *mark) {
     const size_t length = strlen(mark);
     for (size_t end = n; end >= length; end--)
@@ -247,7 +247,7 @@ static const char *find_last(const char *text, size_t n, const char *mark) {
     return NULL;
 }
 
-/* Counts the last tokens, of which the last n_bytes of text are. */
+/* Counts the last tokens, which spell the last n_bytes of text. */
 static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64_t n, size_t n_bytes, ht_error *err) {
     const ht_tokenizer *t = b->model->tokenizer;
     for (size_t counted = 0; counted < n_bytes && n > 0 && b->used < INT32_MAX; b->used++) {
@@ -259,7 +259,7 @@ static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64
     return HT_OK;
 }
 
-/* Tokens that go on with others may stand in the middle of reasoning, which has had tokens then: its mark is the last one. */
+/* A session's tokens may end within reasoning that the last mark opened; its tokens so far count. */
 static ht_status find_open_reasoning(ht_thinking_budget *b, const char *text, size_t n_text, const int32_t *token,
                                      int64_t n, ht_text *opening, ht_error *err) {
     const ht_reasoning_format *t = b->format;
@@ -271,7 +271,7 @@ static ht_status find_open_reasoning(ht_thinking_budget *b, const char *text, si
         ht_text_append_str(opening, t->title);
         begun += strlen(t->title);
     }
-    begun += strspn(begun, " \t\r\n"); /* a prompt's, as that of a template */
+    begun += strspn(begun, " \t\r\n"); /* white space of the prompt, like a template's */
     return count_tokens(b, token, n, n_text - (size_t)(begun - text), err);
 }
 
@@ -281,7 +281,7 @@ static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, h
     const ht_tokenizer *t = b->model->tokenizer;
     const int64_t n_read = b->chat ? ht_min_i64(n, LAST_TOKENS) : n;
     int64_t first = n - n_read;
-    /* Rows of the head that are no tokens are no text. */
+    /* Rows of the head that are no tokens have no text. */
     for (int64_t i = first; i < n; i++)
         if (token[i] >= ht_tokenizer_vocab_size(t)) first = i + 1;
     char *text = NULL;
@@ -335,7 +335,7 @@ int32_t ht_thinking_budget_draw(ht_thinking_budget *b, int32_t id) {
     writing *w = &b->drawn;
     const int32_t row = b->n_drawn++;
     if (!w->is_on) return id;
-    /* A model that leaves out the white space before its mark may. */
+    /* A model may leave out the white space before its mark. */
     if (!w->is_forced && w->at < end->n_before && id == end->id[end->n_before]) w->at = end->n_before;
     if (id != end->id[w->at]) {
         w->is_forced = true;

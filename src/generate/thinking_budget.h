@@ -1,9 +1,9 @@
 /* Thinking budget of an answer: counts its reasoning tokens, and ends reasoning once they are used up.
  *
- * A response reader (chat/response.h) classifies tokens, so reasoning is what is delivered as such. It reads taken
- * tokens. A step of several rows draws only what these decide: guesses do not pass the budget, and end where a token
- * may open reasoning. The end replaces the sampler's tokens; it may be guessed, which changes no bit. A closing mark
- * by the model right after the budget counts as the model's: the tokens are those without a budget. */
+ * A response reader (chat/response.h) classifies taken tokens, so reasoning is what is delivered as such. They limit
+ * what a step of several rows may draw: guesses do not pass the budget, and end where a token may open reasoning.
+ * The end replaces the sampler's tokens; it may be guessed, which changes no bit. A closing mark by the model right
+ * after the budget counts as the model's: the tokens are those without a budget. */
 #ifndef HT_GENERATE_THINKING_BUDGET_H
 #define HT_GENERATE_THINKING_BUDGET_H
 

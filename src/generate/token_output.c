@@ -32,7 +32,7 @@ static size_t find_stop(const ht_text_stream *o, size_t none, int *which) {
     return found;
 }
 
-/* Length of the longest end of the text that begins a stop string. */
+/* Length of the longest suffix of the text that begins a stop string. */
 static size_t beginning_of_stop(const ht_text_stream *o) {
     size_t longest = 0;
     for (int i = 0; i < o->n_stop; i++) {
@@ -44,7 +44,7 @@ static size_t beginning_of_stop(const ht_text_stream *o) {
     return longest;
 }
 
-/* Hands over the first n held bytes. */
+/* Delivers the first n held bytes. */
 static ht_text_stream_state show(ht_text_stream *o, size_t n) {
     if (n == 0) return HT_TEXT_STREAM_OPEN;
     char next = o->held.data[n];
@@ -141,7 +141,7 @@ static ht_status put_special(ht_token_output *o, int32_t id, ht_finish *finish, 
 }
 
 ht_status ht_token_output_put(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
-    /* The head may have more rows than the vocabulary has tokens; those stand for nothing. */
+    /* The head may have more rows than the vocabulary has tokens; those have no text. */
     if (!o->decoder || id >= ht_tokenizer_vocab_size(o->tokenizer)) return HT_OK;
     if (o->answer && ht_tokenizer_is_special(o->tokenizer, id)) return put_special(o, id, finish, err);
     const char *piece;
