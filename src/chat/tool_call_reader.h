@@ -22,7 +22,7 @@ typedef struct ht_call_reading {
     size_t n, capacity;
 } ht_call_reading;
 
-/* Reads n bytes between a format's marks, all of them; false when they are not calls, or not all: some may have been read. */
+/* Reads all n bytes between a format's marks; false when not all are calls, though some may have been read. */
 bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *format, const char *text, size_t n);
 /* Whether n bytes are a JSON object whose numbers are finite. */
 bool ht_is_arguments(ht_jinja_arena *a, const char *text, size_t n);

@@ -55,7 +55,8 @@ static void relax(ht_tool *tool, const char *why) {
     tool->is_relaxed = true;
 }
 
-/* The symbol of a tool's arguments, or of one property. An unsupported schema relaxes the tool, and may damage the rules. */
+/* The symbol of a tool's arguments, or of a property. An unsupported schema relaxes the tool and may damage the
+ * rules. */
 static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
     ht_tool_list *t = c->tools;
     ht_symbol symbol = 0;
@@ -180,7 +181,7 @@ static void finish(production *p, ht_symbol rule) {
 
 /* ---- parameters one by one ---- */
 
-/* Keys that stand in tags and before colons as they are. */
+/* Keys that may appear unquoted in tags and before colons. */
 static bool is_key(const char *key) {
     const char *at = key;
     while (*at && (unsigned char)*at > ' ' && !strchr("\"'`<>{}()[],;:=\\", *at)) at++;
@@ -194,7 +195,7 @@ static uint32_t bound(const ht_jinja_value *schema, const char *key, uint32_t ot
                                                                                                    : otherwise;
 }
 
-enum { SCHEMA_PARTS = 1000 }; /* that are looked at, as references may go around in circles */
+enum { SCHEMA_PARTS = 1000 }; /* limit: references may be cyclic */
 
 /* A parameter whose values are written without quotes. */
 typedef struct raw_parameter {
@@ -238,7 +239,7 @@ static ht_re strings(const raw_parameter *p, const ht_jinja_value *schema) {
     return all;
 }
 
-/* The texts of a schema's values: strings as they are, other scalars as JSON; any text where objects and lists are allowed. */
+/* Texts of a schema's values: strings as they are, other scalars as JSON; any text where it allows objects or lists. */
 static ht_re raw_values(raw_parameter *p, const ht_jinja_value *schema) {
     static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
     ht_regexes *re = p->c->r->re;

@@ -48,7 +48,7 @@ void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first);
 
 /* Bytes of pages held now. */
 size_t ht_cache_held_bytes(const ht_cache *c);
-/* Bytes of pages that a cache for steps of `chunk` rows holds once it has `positions`; SIZE_MAX when that is no size. */
+/* Page bytes of a cache for steps of `chunk` rows once it has `positions`; SIZE_MAX on overflow. */
 size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk);
 
 #endif

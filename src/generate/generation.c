@@ -156,12 +156,12 @@ void ht_generation_end(ht_generation *g) {
 
 /* ---- forced text ---- */
 
-/* Text that the grammar forces is guessed as the tokenizer writes it and verified as other guesses are, since a model may
- * cut it otherwise: the output is that of plain decoding, to the bit. */
+/* Text that the grammar forces is tokenized, and verified like other guesses, since a model may split it otherwise:
+ * the output is bit-identical to plain decoding. */
 
 enum { MOST_BYTES = 96 }; /* maximum bytes of forced text */
 
-/* The only token that a text can begin with, if no other begins or continues it; -1: there are several. */
+/* The only token with which a text can begin, if no other begins or continues it; -1: several. */
 static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n) {
     const ht_trie_part *all = &trie->all;
     int32_t only = -1;
@@ -178,7 +178,7 @@ static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n)
     return only;
 }
 
-/* Whether ids spell the n bytes: a tokenizer may write a text otherwise at its beginning. */
+/* Whether ids spell the n bytes: a tokenizer may encode the beginning of a text differently. */
 static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, const char *text, size_t n) {
     size_t at = 0;
     for (size_t i = 0; i < n_ids; i++) {
@@ -190,7 +190,7 @@ static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, c
     return at == n;
 }
 
-/* Guesses what follows the matcher's tokens, at most `room` of it, into out [room]; *n may be 0. The matcher is as it was. */
+/* Guesses up to `room` tokens after the matcher's, into out [room]; *n may be 0. Leaves the matcher unchanged. */
 static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n,
                             ht_error *err) {
     const ht_token_trie *trie;
@@ -205,7 +205,7 @@ static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room,
     status = ht_tokenizer_encode(model->tokenizer, text, bytes, 0, &ids, &n_ids, err);
     if (status) return status;
     const int32_t only = only_token(trie, text, bytes);
-    /* The last one may be another, or longer, with what follows. */
+    /* The following text may change or lengthen the last token. */
     if (n_ids > 1 && spell(ids, n_ids, trie, text, bytes)) {
         *n = (int32_t)ht_min_size(n_ids - 1, (size_t)room);
         memcpy(out, ids, (size_t)*n * sizeof *out);
@@ -217,7 +217,7 @@ static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room,
 
 /* ---- the answer ---- */
 
-/* Draws of one row, of the tokens that the grammar allows, or writes the end of reasoning. */
+/* Draws from one row, among the tokens that the grammar allows, or writes the end of reasoning. */
 static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t row, int32_t *id, ht_error *err) {
     const uint32_t *mask;
     bool allowed = false;
@@ -254,7 +254,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
     return HT_OK;
 }
 
-/* Preemption does not change it. */
+/* Preemption does not change this number. */
 static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.generated_tokens; }
 
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }

@@ -36,7 +36,7 @@ static inline bool ht_cut_keeps(ht_cut c, float x, int32_t i) { return x > c.val
 /* The stricter of two. */
 ht_cut ht_cut_min(ht_cut a, ht_cut b);
 
-/* Sum of the weights exp((x - max) * scale) of what the cut keeps. block_mass [n_blocks] takes the sum of each block; NULL: not wanted. */
+/* Sum of the weights exp((x - max) * scale) kept by the cut. block_mass [n_blocks]: sums of the blocks; NULL: none. */
 double ht_row_mass(const ht_logits_row *row, float scale, ht_cut cut, double *block_mass);
 /* The kept index at which the running sum of weights, in order of index, passes u * mass; u in [0, 1). block_mass and
  * mass are those of ht_row_mass with the same scale and cut. */

@@ -149,13 +149,13 @@ static void fail_branch(ht_prefill *p, branch *b, const ht_error *err) {
     b->cache = NULL;
 }
 
-/* The lowest sequence comes last, where the next branch is taken from. */
+/* The lowest sequence comes last: the next branch is taken from the end. */
 static int by_lowest(const void *a, const void *b) {
     const branch *x = a, *y = b;
     return (x->lowest < y->lowest) - (x->lowest > y->lowest);
 }
 
-/* Ends what ends at `from`, the length of the cache, and puts the branches of the others on the stack. Takes the cache. */
+/* Ends the sequences of length `from`, the cache's, and pushes branches for the others. Takes the cache. */
 static void expand(ht_prefill *p, int32_t lo, int32_t hi, int64_t from, ht_cache *cache) {
     for (; lo < hi && p->order[lo]->n == from; lo++) p->order[lo]->done = true;
     const int32_t first = p->n_stack;
@@ -199,7 +199,7 @@ static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
     return status;
 }
 
-/* Without memory nothing is kept. */
+/* Keeps nothing when memory runs out. */
 static void keep(ht_prefill *p, const branch *b) {
     if (b->lo > 0 || b->hi < p->n) return;
     int32_t *token = malloc((size_t)b->end * sizeof *token);

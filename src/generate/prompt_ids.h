@@ -25,7 +25,7 @@ typedef struct ht_prompt_text {
 /* The ids of a prompt alone, of one or more; `flags` as of ht_chat_encode. `text` may be NULL. */
 ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
                            ht_prompt_text *text, ht_error *err);
-/* With n continuations, each with ids after the shared ones; the last id need not fit. *out is empty on failure. */
+/* With n continuations; each adds ids after the shared ones, and the last id need not fit. *out is empty on failure. */
 ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
                                size_t n, ht_prompt_ids *out, ht_error *err);
 void ht_prompt_ids_free(ht_prompt_ids *p);

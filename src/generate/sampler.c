@@ -368,7 +368,7 @@ static void penalise(ht_sampler *s, float *x, const int32_t *ids, int32_t n, con
     if (s->counts) penalise_counted(s, x, ids, n, history, n_history);
 }
 
-/* How many tokens the biases, and the penalties after n_history tokens, lower at most; INT32_MAX when they may raise one. */
+/* The most tokens that biases, and penalties after n_history tokens, can lower; INT32_MAX if they can raise one. */
 static int64_t count_biased(const ht_sampler *s) { return s->biases_raise ? INT32_MAX : s->n_bias; }
 
 static int64_t count_penalised(const ht_sampler *s, int64_t n_history) {

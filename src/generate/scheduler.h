@@ -1,9 +1,9 @@
-/* Scheduler of a model: decides which sequences take part in the next step, and runs it; all computing goes through it.
+/* Scheduler of a model: chooses the sequences of the next step and runs it; all computation goes through it.
  *
- * The owner of a sequence (a session, an engine) queues a job, the positions to compute. Threads that wait for jobs run the steps, one
- * at a time, so a single sequence never changes threads. A step takes jobs in order of arrival: first those of few rows (a generated
- * token, draft tokens), then rows of prompts within the prefill budget. Jobs for hidden states and for logits run in different steps.
- * A row's bits do not depend on the rest of the batch. Thread-safe. */
+ * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for jobs
+ * run the steps, one at a time, so a single sequence never changes threads. A step takes jobs in order of arrival:
+ * first those of few rows (generated and draft tokens), then prompt rows within the prefill budget. Hidden states
+ * and logits need different steps. A row's bits do not depend on the rest of the batch. Thread-safe. */
 #ifndef HT_GENERATE_SCHEDULER_H
 #define HT_GENERATE_SCHEDULER_H
 

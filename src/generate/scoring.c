@@ -1,5 +1,5 @@
-/* Scoring of many prompts, for scores and classification: log-probabilities of continuations, and the likeliest token. Requests
- * are taken up in windows, computed together (prefill.h), and handed over in order. */
+/* Scoring of many prompts, for scores and classification: log-probabilities of continuations, and the likeliest
+ * token. Requests are computed together in windows (prefill.h), and delivered in order. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"

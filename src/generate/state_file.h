@@ -83,7 +83,7 @@ ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section 
 
 /* ---- parts that files of sessions and of prefix caches share ---- */
 
-/* Origins are compared as texts, line by line: a file needs no parser for them, and a difference can be shown as it is. */
+/* Origins are compared as texts, line by line: files need no parser for them, and errors can quote the difference. */
 
 /* Writes the origin, on which keys and values depend besides tokens: model, cache types and shapes, n adapters. */
 ht_status ht_state_put_origin(ht_state_writer *w, const ht_model *m, ht_adapter *const *adapters, const float *scales,
