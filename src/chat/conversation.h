@@ -1,4 +1,4 @@
-/* Conversations as values of templates, and what chat templates make of them. */
+/* Conversations as template values, and their rendering by chat templates. */
 #ifndef HT_CHAT_CONVERSATION_H
 #define HT_CHAT_CONVERSATION_H
 
@@ -25,13 +25,13 @@ struct ht_chat {
     bool continues; /* the prompt ends within the last message */
 };
 
-/* One more hold on it, given back by ht_chat_free. */
+/* Adds a reference, released by ht_chat_free. */
 ht_chat *ht_chat_retain(const ht_chat *chat);
 
-/* The chat template that writes the conversation, and in whose tool-call format it is answered; NULL: none. `chat` may be NULL. */
+/* The chat template that renders the conversation and whose tool-call format the answer has; NULL: none. */
 const ht_chat_template *ht_chat_template_of(const ht_chat_setup *setup, const ht_chat *chat);
 
-/* What a template wrote, and which of it came from the conversation. */
+/* Rendered text, with the runs that came from the conversation. */
 typedef ht_written ht_chat_text;
 
 void ht_chat_text_free(const ht_chat_text *text);
@@ -43,13 +43,13 @@ ht_status ht_chat_write_with(const ht_chat_setup *setup, const ht_tokenizer *t, 
                              ht_error *err);
 /* The same for a model. */
 ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, ht_chat_text *out, ht_error *err);
-/* The ids of what was written, `flags` as of ht_chat_encode. */
+/* The ids of rendered text, `flags` as of ht_chat_encode. */
 ht_status ht_chat_encode_text(const ht_tokenizer *t, const ht_chat_text *text, unsigned flags, int32_t **ids,
                               size_t *n_ids, ht_error *err);
 
-/* The grammar of the answers that a conversation's tools and its choice of them allow, NULL where they are free; given back by
- * ht_grammar_free before the model is freed. With `beside_text`, for HT_TOOL_CHOICE_AUTO, that of the answers that are calls; NULL where
- * none can be. Compiled when it is first asked for; the model keeps the latest few. */
+/* The grammar of answers that a conversation's tools and tool choice allow; NULL: unconstrained. Free it with
+ * ht_grammar_free before the model. With `beside_text`, for HT_TOOL_CHOICE_AUTO: the grammar of answers that are
+ * calls; NULL: none. Compiled at the first request; the model caches the latest few. */
 ht_status ht_tool_cache_find(ht_model *m, const ht_chat *chat, bool beside_text, ht_grammar **out, ht_error *err);
 
 #endif

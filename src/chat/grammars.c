@@ -1,4 +1,4 @@
-/* Grammars for a model's answers: those that programs give (hearth/grammar.h), after reasoning, and those of tools. */
+/* Grammars for a model's answers: those of programs (hearth/grammar.h), after reasoning, and those of tools. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -98,7 +98,7 @@ ht_status ht_grammar_from_regex(ht_model *m, const char *pattern, size_t n, ht_g
     return status ? status : for_model(m, rules, out, err);
 }
 
-/* ---- grammars of tools: a cache of which the least recently used goes ---- */
+/* ---- grammars of tools: an LRU cache ---- */
 
 /* Grammars that are kept, and what each may find out about texts: together less than a small model. */
 enum { KEPT = 8 };
@@ -173,7 +173,7 @@ static ht_status compile(ht_model *m, const ht_chat *chat, bool beside_text, ht_
     ht_text spelled = {0};
     *out = NULL;
     ht_status status = ht_response_rules_new(&q, &rules, &spelled, err);
-    /* The model is not held: it holds the cache. */
+    /* The model is not retained: it owns the cache. */
     if (!status && rules) status = make(m, rules, spelled.data, NULL, out, err);
     if (!status && *out) ht_grammar_set_budget(*out, BUDGET);
     ht_text_discard(&spelled);

@@ -33,9 +33,9 @@ struct ht_response_reader {
     bool first;     /* and nothing before: the white space belongs to the text */
     bool titled;    /* after the reasoning's title and the white space around it */
     bool has_title; /* it has a title, or the prompt has written it */
-    opening opened; /* how the calls were */
-    bool unopened;  /* its closing mark may follow */
-    size_t looked;  /* where their next closing mark may be */
+    opening opened; /* how the present calls were opened */
+    bool unopened;  /* a closing mark of unmarked calls may follow */
+    size_t looked;  /* index from which to search their closing mark */
     int tries;
     size_t failed;   /* after the first closing mark that ended no calls; 0: none */
     ht_text blanks;  /* before their opening mark */
@@ -90,14 +90,14 @@ static void deliver_held(ht_response_reader *r, ht_answer_part part, size_t from
     if (part == HT_ANSWER_TEXT) r->fresh = r->first = r->unopened = false;
 }
 
-/* The same, and drops the first n held bytes. */
+/* The same, then drops the first n held bytes. */
 static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
     deliver_held(r, part, from, to);
     r->held.len -= n;
     memmove(r->held.data, r->held.data + n, r->held.len + 1);
 }
 
-/* Text follows reasoning or calls. */
+/* Returns to text after reasoning or calls. */
 static void return_to_text(ht_response_reader *r) {
     r->unopened = r->state == IN_CALL && r->opened == BY_TEXT;
     r->state = IN_TEXT;
@@ -120,13 +120,13 @@ static size_t blanks_after(const char *text, size_t n) {
 
 /* ---- marks ---- */
 
-/* Where the mark begins in n bytes, or n. */
+/* Index of the mark in n bytes, or n. */
 static size_t find(const char *text, size_t n, size_t from, const char *mark) {
     const char *found = from < n ? memmem(text + from, n - from, mark, strlen(mark)) : NULL;
     return found ? (size_t)(found - text) : n;
 }
 
-/* Where the end of the text may begin the mark; n: nowhere. */
+/* Index of the longest suffix that begins the mark, or n. */
 static size_t beginning_of(const char *text, size_t n, const char *mark) {
     size_t length = strlen(mark) - 1;
     if (length > n) length = n;
@@ -179,7 +179,7 @@ static bool has_tools(const ht_response_reader *r) { return r->tools.kind == HT_
 static const char *mark_of_calls(const ht_response_reader *r) { return r->calls ? r->calls->open : NULL; }
 static const char *bare_calls(const ht_response_reader *r) { return r->calls && has_tools(r) ? r->calls->bare : NULL; }
 
-/* Where the text may begin a mark, or its length. */
+/* Index from which the text may begin a mark, or its length. */
 static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     const ht_reasoning_format *t = r->reasoning;
     const char *text = r->held.data, *const openings[] = {mark_of_calls(r), bare_calls(r)};
@@ -193,7 +193,7 @@ static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     return close < to && close == blank ? close : to;
 }
 
-/* Text up to a mark, if one has come; `end`: nothing follows. */
+/* Reads text up to the next mark, if any; `end`: the answer ends here. */
 static bool read_text(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
     const ht_tool_call_format *c = r->calls;
@@ -211,7 +211,7 @@ static bool read_text(ht_response_reader *r, bool end) {
         r->unopened = false;
         return true;
     }
-    /* The closing mark of reasoning that the prompt has opened and closed, once more. */
+    /* A repeated closing mark of reasoning that the prompt has already closed. */
     if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
         show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
         r->first = false;
@@ -283,7 +283,7 @@ static void show_call(ht_response_reader *r, const ht_tool_call *call, bool cut)
     deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = cut});
 }
 
-/* Delivers the calls in the held bytes [from, n); false when they are none. */
+/* Delivers the calls in the held bytes [from, n); false if they are not calls. */
 static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_truncated, bool with_truncated) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     ht_call_reading reading = {.a = &a,
@@ -306,7 +306,7 @@ static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_tru
     return good;
 }
 
-/* The calls are text up to the first closing mark, with the white space before them; text after it is read again. */
+/* Turns failed calls into text, with the white space before, up to the first closing mark. Later text is read again. */
 static void call_is_text(ht_response_reader *r) {
     size_t n = r->failed;
     if (r->opened != BY_JSON) {
@@ -341,7 +341,7 @@ static void show_arguments(ht_response_reader *r, size_t to) {
     r->stream.shown = ht_max_size(r->stream.shown, to);
 }
 
-/* False when the name is none: then the text is no call. */
+/* False if the name is invalid: the text is then no call. */
 static bool show_beginning(ht_response_reader *r) {
     const ht_span n = r->stream.name, i = r->stream.id;
     ht_text name = {0}, id = {0};
@@ -369,7 +369,7 @@ static void show_ending(ht_response_reader *r, bool broken) {
     deliver(r, &(ht_answer_piece){.part = HT_ANSWER_CALL_END, .cut = !whole});
 }
 
-/* Streams calls as far as they came. */
+/* Streams the calls received so far. */
 static void read_pieces(ht_response_reader *r) {
     ht_call_stream *c = &r->stream;
     for (bool more = c->stage != HT_CALL_REST; more && !r->refused && !r->held.failed;) {
@@ -393,7 +393,7 @@ static const char *closing_text(const ht_response_reader *r) {
     return r->opened == BY_MARK ? r->calls->close : NULL;
 }
 
-/* Ends calls that were streamed: the closing mark, and before it calls that could not be streamed. */
+/* Ends streamed calls at the closing mark, and delivers calls before it that could not be streamed. */
 static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
     const char *close = closing_text(r);
@@ -432,7 +432,7 @@ static bool read_call(ht_response_reader *r, bool end) {
     }
     r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, n_close)) : 0;
     if (!end) return false;
-    /* The calls end before a part of the closing mark. */
+    /* An incomplete closing mark is not part of the calls. */
     const size_t n = n_close > n_inside ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
     if (!show_calls(r, 0, n, close, r->pieces && !r->failed)) {
         call_is_text(r);
@@ -489,7 +489,7 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
     if (!status)
         status = ht_response_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
     ht_response_state reading = HT_RESPONSE_OPEN;
-    /* In pieces, as what is held back is moved with every part that is handed over. */
+    /* In pieces: each delivery moves the rest of the held text, which must stay short. */
     for (size_t at = 0, end; at < n && !status && reading == HT_RESPONSE_OPEN; at = end) {
         end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
         while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;

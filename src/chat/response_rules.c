@@ -34,7 +34,7 @@ static bool overlaps(const char *first, const char *second) {
     return false;
 }
 
-/* Text up to a mark and with it. Before it neither the mark nor one of the n_others occurs, and the text is none of `not_before`. */
+/* Text through a mark. Before it come neither the mark nor any of the n_others, nor a text of `not_before`. */
 static ht_re until(ht_regexes *re, const char *mark, const char *const *others, size_t n_others, ht_re not_before) {
     const ht_re end = text_of(re, mark);
     ht_re before = containing(re, mark);
@@ -133,7 +133,7 @@ static void make_alone(answer_rules *a, bool *has_text) {
 
 /* ---- answers without calls ---- */
 
-/* The shortest texts with which only calls begin: each begins a text of make_alone. */
+/* The shortest beginnings that only calls have; each begins a text of make_alone. */
 static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
     const ht_re blanks = white_space(re, HT_BLANKS_MOST);
@@ -150,7 +150,7 @@ static ht_symbol without(ht_rules *r, ht_re call) {
     return rule;
 }
 
-/* Adds the starts of answers that are no calls. Their reasoning is the same. */
+/* Adds the starts of answers without calls. Their reasoning is the same. */
 static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
     ht_rules *r = a->calls.r;
     if (r->status) return;
@@ -183,7 +183,7 @@ static ht_re blanks_before_reasoning(ht_regexes *re) {
     return ht_re_repeat(re, ht_re_bytes(re, &set), 0, HT_RE_UNBOUNDED);
 }
 
-/* Free text without marks, up to a mark and with it; NULL: without end. */
+/* Free text without marks, through `mark`; NULL: without end. */
 static ht_symbol free_text(answer_rules *a, const char *mark) {
     ht_regexes *re = a->calls.r->re;
     const ht_reasoning_format *t = a->reasoning;
@@ -201,7 +201,7 @@ static ht_symbol free_text(answer_rules *a, const char *mark) {
     return endless_text(a->calls.r, ht_re_not(re, not_before));
 }
 
-/* Adds to `all` reasoning that `next` follows. Returns the rule of an answer whose prompt has opened its reasoning. */
+/* Adds reasoning before `next` to `all`. Returns the rule of an answer whose prompt has opened its reasoning. */
 static ht_symbol add_reasoning(answer_rules *a, ht_symbol all, ht_symbol next) {
     ht_rules *r = a->calls.r;
     ht_regexes *re = r->re;
@@ -228,7 +228,7 @@ static void make_without_calls(answer_rules *a, bool *has_text) {
     finish_free(a, all, add_reasoning(a, all, all), has_text);
 }
 
-/* What may follow a group of calls in an answer. */
+/* Everything that may follow a group of calls in an answer. */
 static ht_symbol after_calls(answer_rules *a, ht_symbol all) {
     ht_rules *r = a->calls.r;
     if (a->q->parallel && a->format->close) return all;
@@ -240,7 +240,7 @@ static ht_symbol after_calls(answer_rules *a, ht_symbol all) {
     return after;
 }
 
-/* Adds calls without opening mark in free text, which the closing mark may follow. */
+/* Adds calls without opening mark in free text; a closing mark may follow. */
 static void add_bare_calls(answer_rules *a, ht_symbol all) {
     ht_rules *r = a->calls.r;
     const ht_symbol text = free_text(a, a->format->bare), call = ht_tool_calls_after_bare(&a->calls);
@@ -257,7 +257,7 @@ static void add_bare_calls(answer_rules *a, ht_symbol all) {
 static void make_auto(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
     const ht_symbol all = ht_rules_rule(r), inside = ht_tool_calls_inside(&a->calls), after = after_calls(a, all);
-    ht_rules_add(r, all, NULL, 0); /* the answer may end here, as in its text */
+    ht_rules_add(r, all, NULL, 0); /* the answer may end here, or in its text */
     if (a->format->open) {
         const ht_symbol text = free_text(a, a->format->open);
         ht_rules_add(r, all, (ht_symbol[]){text, inside, after}, 3);

@@ -1,6 +1,6 @@
-/* Grammar rules of answers: reasoning before the text of a grammar, and tool calls in the chat template's format, with arguments that are
- * valid by the tools' schemas, in free text, alone, or as an alternative to the text of another grammar. An answer is one text: marks
- * are spelled, also where they are special tokens. */
+/* Grammar rules of answers. Reasoning may precede the text of a grammar. Tool calls follow the chat template's
+ * format and the tools' schemas: in free text, alone, or as an alternative to another grammar's text. An answer is
+ * one text: marks are spelled, even where they are special tokens. */
 #ifndef HT_CHAT_RESPONSE_RULES_H
 #define HT_CHAT_RESPONSE_RULES_H
 
@@ -10,7 +10,7 @@
 
 #include <hearth/chat.h>
 
-/* White space around reasoning, at most. */
+/* Maximum white space around reasoning. */
 enum { HT_BLANKS_MOST = 16 };
 
 /* Adds starts of answers with reasoning to finished rules (none for `t` NULL). No answer ends within reasoning. */
@@ -22,13 +22,13 @@ typedef struct ht_tool_request {
     ht_tool_choice choice;
     const char *name; /* of HT_TOOL_CHOICE_NAMED */
     bool parallel;    /* several calls */
-    /* With HT_TOOL_CHOICE_AUTO: another grammar has the answers that are text. HT_START_NO_CALL exists, too. */
+    /* With HT_TOOL_CHOICE_AUTO: another grammar constrains text answers. HT_START_NO_CALL exists, too. */
     bool beside_text;
 } ht_tool_request;
 
-/* Finished rules, whose starts are ht_grammar_start; NULL where the answer is free. `spelled` receives all literal texts, in which
- * special tokens may occur. An unsupported schema is a warning, and its arguments are any object. HT_ERR_ARGUMENT when no tool can be
- * called, HT_ERR_UNSUPPORTED when the template uses no known tool-call format. */
+/* Finished rules, whose starts are ht_grammar_start; NULL: the answer is unconstrained. `spelled` receives all
+ * literal texts, in which special tokens may occur. An unsupported schema gives a warning, and allows any object.
+ * HT_ERR_ARGUMENT: no tool can be called. HT_ERR_UNSUPPORTED: the template uses no known tool-call format. */
 ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err);
 
 #endif

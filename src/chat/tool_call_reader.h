@@ -14,19 +14,19 @@ typedef struct ht_read_call {
 
 typedef struct ht_call_reading {
     ht_jinja_arena *a;
-    ht_jinja_value tools; /* a list of descriptions, or None: schemas tell strings from other bare values */
+    ht_jinja_value tools; /* a list of descriptions, or None; schemas distinguish strings from other bare values */
     bool only_tools;      /* other names are no calls */
     bool is_truncated;    /* the answer ended before the closing mark */
-    bool with_truncated;  /* a call that the answer's end truncates counts, once its name is known */
+    bool with_truncated;  /* a call truncated by the answer's end counts, once its name is known */
     ht_read_call *calls;
     size_t n, capacity;
 } ht_call_reading;
 
-/* Reads n bytes between a format's marks, all of them; false when they are not calls, or not all: some may have been read. */
+/* Reads all n bytes between a format's marks; false when not all are calls, though some may have been read. */
 bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *format, const char *text, size_t n);
 /* Whether n bytes are a JSON object whose numbers are finite. */
 bool ht_is_arguments(ht_jinja_arena *a, const char *text, size_t n);
-/* Names are words: text with blanks or quotes is a sentence about something else. */
+/* Names are words: text with blanks or quotes is prose. */
 bool ht_is_call_name(const char *name, size_t n);
 
 /* ---- streams of calls ---- */
@@ -34,7 +34,7 @@ bool ht_is_call_name(const char *name, size_t n);
 typedef enum ht_call_stage {
     HT_CALL_SEEK, /* before a call */
     HT_CALL_IN_ARGUMENTS,
-    HT_CALL_AFTER_ARGUMENTS, /* the call goes on */
+    HT_CALL_AFTER_ARGUMENTS, /* the call continues */
     HT_CALL_REST             /* no more calls can be streamed */
 } ht_call_stage;
 
@@ -43,7 +43,7 @@ typedef struct ht_span {
     size_t n;
 } ht_span;
 
-/* Zeroed but for the format at the beginning. Numbers are positions in the text of the calls. */
+/* Starts as zeros and the format. Numbers are positions in the text of the calls. */
 typedef struct ht_call_stream {
     const ht_tool_call_format *format;
     ht_call_stage stage;
@@ -59,7 +59,7 @@ typedef struct ht_call_stream {
 
 typedef enum ht_call_event { HT_CALL_NEEDS_TEXT, HT_CALL_BEGINS, HT_CALL_ENDS } ht_call_event;
 
-/* Reads on in the text of calls, of which n bytes came so far. Repeat until it needs text. */
+/* Continues in the text of calls, of which n bytes arrived so far. Repeat until it needs text. */
 ht_call_event ht_call_stream_next(ht_call_stream *c, const char *text, size_t n);
 
 #endif

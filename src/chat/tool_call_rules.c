@@ -55,7 +55,8 @@ static void relax(ht_tool *tool, const char *why) {
     tool->is_relaxed = true;
 }
 
-/* The symbol of a tool's arguments, or of one property. An unsupported schema relaxes the tool, and may damage the rules. */
+/* The symbol of a tool's arguments, or of a property. An unsupported schema relaxes the tool and may damage the
+ * rules. */
 static ht_symbol values(ht_tool_calls *c, ht_tool *tool, const char *property) {
     ht_tool_list *t = c->tools;
     ht_symbol symbol = 0;
@@ -180,7 +181,7 @@ static void finish(production *p, ht_symbol rule) {
 
 /* ---- parameters one by one ---- */
 
-/* Keys that stand in tags and before colons as they are. */
+/* Keys that may appear unquoted in tags and before colons. */
 static bool is_key(const char *key) {
     const char *at = key;
     while (*at && (unsigned char)*at > ' ' && !strchr("\"'`<>{}()[],;:=\\", *at)) at++;
@@ -194,7 +195,7 @@ static uint32_t bound(const ht_jinja_value *schema, const char *key, uint32_t ot
                                                                                                    : otherwise;
 }
 
-enum { SCHEMA_PARTS = 1000 }; /* that are looked at, as references may go around in circles */
+enum { SCHEMA_PARTS = 1000 }; /* limit: references may be cyclic */
 
 /* A parameter whose values are written without quotes. */
 typedef struct raw_parameter {
@@ -238,7 +239,7 @@ static ht_re strings(const raw_parameter *p, const ht_jinja_value *schema) {
     return all;
 }
 
-/* The texts of a schema's values: strings as they are, other scalars as JSON; any text where objects and lists are allowed. */
+/* Texts of a schema's values: strings as they are, other scalars as JSON; any text where it allows objects or lists. */
 static ht_re raw_values(raw_parameter *p, const ht_jinja_value *schema) {
     static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
     ht_regexes *re = p->c->r->re;
@@ -278,7 +279,7 @@ static ht_re raw_text(ht_tool_calls *c, const ht_tool *tool, const char *key, co
     ht_regexes *re = c->r->re;
     const ht_re any = ht_re_repeat(re, ht_re_code_points(re, characters, 1), 0, HT_RE_UNBOUNDED);
     raw_parameter p = {.c = c, .tool = tool, .key = key, .any = any, .left = SCHEMA_PARTS};
-    while (*end == '\n') end++; /* an end on a line of its own is one on the same line, too */
+    while (*end == '\n') end++; /* no value contains its end, even without the line break */
     const ht_re ends = ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, ht_re_text(re, end, strlen(end)), HT_RE_ALL));
     return ht_re_both(re, raw_values(&p, schema), ht_re_not(re, ends));
 }
@@ -417,7 +418,7 @@ ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks) {
             put_literal(&p, at, n);
             at += n;
             if (at == name) break;
-            put_re(&p, c->space); /* nothing else stands before a name */
+            put_re(&p, c->space); /* only blanks precede a name */
             at += 2;
         }
         put_literal(&p, c->tools->tool[i].name, strlen(c->tools->tool[i].name));

@@ -27,7 +27,7 @@ const ht_jinja_value *ht_tool_find(ht_jinja_value tools, const char *name, size_
 
 /* ---- types of schemas ---- */
 
-enum { SCHEMA_PARTS = 1000, POINTER_BYTES = 256 }; /* that are looked at, as references may go around in circles */
+enum { SCHEMA_PARTS = 1000, POINTER_BYTES = 256 }; /* limit: references may be cyclic */
 
 typedef struct type_query {
     const ht_jinja_value *root;

@@ -12,12 +12,12 @@ const ht_jinja_value *ht_tool_description(const ht_jinja_value *tool);
 /* The description of the tool of that name in a list; NULL: none. */
 const ht_jinja_value *ht_tool_find(ht_jinja_value tools, const char *name, size_t n);
 
-/* The types that a schema allows, which is a part of `root`: by type, enum, const, $ref, anyOf, oneOf and allOf. HT_TYPE_ALL: it
- * restricts none. With `text`, n bytes without quotes, those that the text may be a value of: listed strings are the text. */
+/* Types that `schema`, a part of `root`, allows by type, enum, const, $ref, anyOf, oneOf and allOf; HT_TYPE_ALL:
+ * any. With `text` of n unquoted bytes: types of which it may be a value; listed strings must equal it. */
 unsigned ht_schema_types(const ht_jinja_value *root, const ht_jinja_value *schema, const char *text, size_t n);
 /* Whether values without quotes are strings. */
 static inline bool ht_types_are_text(unsigned types) { return types != HT_TYPE_ALL && (types & HT_TYPE_STRING); }
-/* The part of `root` that a schema's $ref refers to; NULL: it has none, or an unknown one. */
+/* The part of `root` to which a schema's $ref refers; NULL: none, or unknown. */
 const ht_jinja_value *ht_schema_reference(const ht_jinja_value *root, const ht_jinja_value *schema);
 
 /* A value as JSON in one line; NULL after a failure of the arena. */

@@ -1,5 +1,5 @@
-/* Batches: requests in, results out in order. The caller's thread submits and hands over; the engine's threads fill the
- * entry of a request in a ring, whose lock guards what tells that an entry is done. */
+/* Batches: requests in, results out in order. The caller's thread submits and delivers. The engine's threads fill a
+ * request's entry in a ring; a lock guards the fields that mark an entry as done. */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -190,7 +190,7 @@ static bool same_adapters(const ht_request *a, const ht_request *b) {
 
 /* Request i and its ids, if its adapters are those of `like`, unless that is NULL. False when it has none. */
 static bool ids_of(const batch *b, size_t i, const ht_request *like, ht_request *request, ht_ids *out) {
-    ht_error ignored = {0}; /* it is said when the request is begun */
+    ht_error ignored = {0}; /* reported when the request begins */
     if (get_request(b, i, request, &ignored)) return false;
     if (like && !same_adapters(like, request)) return false;
     const ht_prompt prompt = {request->ids, request->n_ids, request->text, request->chat};
@@ -262,7 +262,7 @@ static bool call_back(batch *b, size_t i, const entry *e, ht_error *err) {
     return goes_on;
 }
 
-/* Hands over the first that has not been, which is done. */
+/* Delivers the first undelivered request, which is done. */
 static ht_status hand_over(batch *b, ht_error *err) {
     ht_error own = {0};
     entry *e = &b->entry[b->handed_over % b->window];
@@ -318,7 +318,7 @@ static void end(batch *b) {
 static ht_status open_batch(batch *b, ht_error *err) {
     ht_engine_options o;
     ht_engine_options_init(&o, sizeof o);
-    /* Nobody waits for one of them alone, or for its next token: more than by default, and still more are no faster. */
+    /* No reader waits for a single request or token, so run more than the default; still more are no faster. */
     o.pace = 1;
     o.sequences = (int32_t)ht_min_i64(b->model->slots, MOST_SEQUENCES);
     if (b->o.window < 0)
@@ -337,7 +337,7 @@ static ht_status load_cache(const batch *b, ht_error *err) {
     return ht_engine_load_cache(b->engine, b->o.cache_file, err);
 }
 
-/* What was computed is worth keeping whatever ended the batch. */
+/* A cancelled batch saves its pages, too: they stay valid. */
 static ht_status save_cache(const batch *b, ht_status status, ht_error *err) {
     if (!b->o.cache_file || (status && status != HT_ERR_CANCELLED)) return status;
     const ht_status saved = ht_engine_save_cache(b->engine, b->o.cache_file, status ? NULL : err);

@@ -25,7 +25,6 @@ size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
     return ht_kv_bytes(m->kv, m->n_kv_layers, m->kv_dtype, m->device->kv->page_bytes, positions, chunk, m->context);
 }
 
-/* Of a page of layer i. */
 static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device->kv->page_bytes(&c->layer[i].shape); }
 
 size_t ht_cache_held_bytes(const ht_cache *c) {
@@ -63,7 +62,7 @@ static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err)
     return status;
 }
 
-/* Gives the cache pages of its own where the next step writes up to position `end` - 1 and others hold them too. */
+/* Replaces shared pages that the next step writes, up to position `end` - 1, with private copies. */
 static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
     ht_device *d = c->owner->device;
@@ -79,7 +78,7 @@ static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     return status;
 }
 
-/* Whether own_pages, between `first` and `pos`, copies the page there: others hold it, perhaps later places of the ring. */
+/* Whether own_pages, starting at `first`, copies the page of `pos`: it is shared, perhaps with later ring slots. */
 static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
     const ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)];
     int refs = atomic_load_explicit(&page->refs, memory_order_acquire);
@@ -139,8 +138,8 @@ ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index) {
     return l->pages[at];
 }
 
-/* Gives layer i references to the pages of n positions. A ring's places before the first page that is there take that page,
- * too: they must hold numbers, and are copied before they are written to. */
+/* Gives layer i references to the pages of n positions. Ring slots before the first available page share that page:
+ * they must hold numbers, and are copied before they are written. */
 static ht_status adopt_layer(ht_cache *c, int32_t i, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
     const int64_t pages = ht_ceil_div_i64(n, HT_KV_PAGE), held = ht_kv_pages(l->ring_pages, n);

@@ -10,11 +10,11 @@
 
 /* An empty cache for steps of up to `chunk` rows. */
 ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err);
-/* Another cache with the same positions. Both hold the pages that there are, and each copies one before it writes there. */
+/* Another cache with the same positions. Both share the existing pages; each copies a page before writing to it. */
 ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err);
 void ht_cache_free(ht_cache *c); /* NULL is fine */
 
-/* Has all pages that the cache takes from now on counted. */
+/* Counts all pages that the cache allocates from now on. */
 void ht_cache_set_account(ht_cache *c, ht_kv_account *account);
 
 /* Whether `more` bytes fit a budget, in addition to the pages that are counted. */
@@ -24,31 +24,31 @@ static inline bool ht_cache_fits(const ht_kv_account *account, size_t budget, si
 }
 /* Bytes of the pages that ht_cache_reserve would take, copies of shared ones included. */
 size_t ht_cache_growth(const ht_cache *c, int64_t positions);
-/* Makes room for a step that writes positions up to `positions` - 1 and may begin. On failure the cache is as it was. */
+/* Reserves pages for a step that writes positions below `positions`. On failure the cache is unchanged. */
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
 
-/* Keeps the first n <= length positions. HT_ERR_LIMIT, with the numbers, when a ring has been written past what the
- * position after them would look back on; the cache is then as it was. n = 0 always works. */
+/* Keeps the first n <= length positions. HT_ERR_LIMIT, with the numbers, when a ring has overwritten positions that
+ * the next one attends to; the cache is then unchanged. n = 0 always works. */
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
 
-/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless all below the length are there. */
+/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless it has all below the length. */
 ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index);
 
 /* Pages of other caches: that of a layer with positions [256 index, 256 index + 256), lent, or NULL for none. */
 typedef ht_kv_page *ht_cache_page_fn(void *user, int32_t layer, int64_t index);
-/* Whether the pages of n positions are there on which the next one looks back. */
+/* Whether page_of has all pages of the first n positions to which the next one attends. */
 bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user);
 /* Shares the first n positions of such pages with an empty cache, after ht_cache_can_adopt; empty on failure. */
 ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err);
 
 /* The first position whose keys layer `layer` holds. */
 int64_t ht_cache_first(const ht_cache *c, int32_t layer);
-/* Tells that nothing was written to a layer before that position. For layers of one cache at once, on any threads. */
+/* Marks positions of a layer before `first` as not written. Different layers may be marked concurrently. */
 void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first);
 
 /* Bytes of pages held now. */
 size_t ht_cache_held_bytes(const ht_cache *c);
-/* Bytes of pages that a cache for steps of `chunk` rows holds once it has `positions`; SIZE_MAX when that is no size. */
+/* Page bytes of a cache for steps of `chunk` rows once it has `positions`; SIZE_MAX on overflow. */
 size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk);
 
 #endif

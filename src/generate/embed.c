@@ -1,4 +1,4 @@
-/* Embeddings of texts: pooled hidden states of a prefill, summed in double in order of position: no company shows. */
+/* Embeddings of texts: hidden states pooled in double, in order of position: batching changes no bits. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
@@ -19,7 +19,7 @@ void ht_embed_options_init(ht_embed_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* What is embedded: texts, or ids. */
+/* Inputs: texts or ids. */
 typedef struct sources {
     const char *const *text;
     const int32_t *const *ids;
@@ -57,7 +57,7 @@ typedef struct embedder {
 /* ---- the result ---- */
 
 void ht_embeddings_free(ht_embeddings *e) {
-    result *r = (result *)e; /* its first member */
+    result *r = (result *)e; /* the public struct is its first field */
     if (!r) return;
     for (size_t i = 0; r->message && i < r->public.n; i++) free(r->message[i]);
     free(r->message);

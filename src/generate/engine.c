@@ -1,4 +1,4 @@
-/* Opening, submitting, waiting and figures of engines (hearth/engine.h). */
+/* Opening, submitting, waiting and statistics of engines (hearth/engine.h). */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -244,7 +244,7 @@ static ht_status check_prompt(const ht_engine_request *r, const ht_engine *e, ht
     return HT_OK;
 }
 
-/* What only making them shows: samplers, decoders and adapters. */
+/* Checks samplers, decoders and adapters by creating them. */
 static ht_status check_parts(const ht_engine_request *r, const ht_engine *e, ht_error *err) {
     ht_session *s;
     ht_status status = ht_session_new(e->model, NULL, &s, err);
@@ -412,7 +412,7 @@ void ht_engine_cancel(ht_engine *e, ht_ticket ticket) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Whether a request is there that is waited for: the one with this ticket, or any up to it. */
+/* Whether the request with this ticket is pending; with `all`, also any before it. */
 static bool is_there(const ht_engine *e, ht_ticket ticket, bool all) {
     for (const ht_engine_request *r = e->requests; r; r = r->next)
         if (r->ticket == ticket || (all && r->ticket < ticket)) return true;
@@ -470,7 +470,7 @@ int64_t ht_engine_clear_cache(ht_engine *e) {
     return n;
 }
 
-/* ---- figures ---- */
+/* ---- statistics ---- */
 
 ht_engine_statistics ht_engine_get_statistics(ht_engine *e) {
     ht_prefix_figures p = {0};

@@ -2,13 +2,13 @@
  * before their children.
  *
  *   bytes 0 .. 7   number of the parent's node, plus one; 0: its tokens are the first
- *   8 .. 15        tokens n and adapters k, u16 each, and bytes of the salt, u32; a node with a parent has the parent's key, and none here
+ *   8 .. 15        tokens n and adapters k, u16 each, and bytes of the salt, u32; a child has its parent's key, and none here
  *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for each layer, 1
- *                  where its page is there
- *   then           for each page that is there its n positions, as device/kv.h says
+ *                  if the layer has a page
+ *   then           for each page its n positions, in the format of device/kv.h
  *
- * The tree is copied with the lock of the prefix cache, its pages held, and written without. What is loaded is read and
- * checked as a whole before any of it goes into the tree. */
+ * Saving copies the tree and retains its pages under the prefix cache's lock, and writes without it. Loading reads and
+ * checks the whole file before it changes the tree. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
@@ -25,9 +25,9 @@ enum {
     NODE_HEAD = 16,
     CACHE_BYTES = 8,    /* number of nodes */
     ADAPTER_BYTES = 20, /* digest and scale */
-    FIRST_NODE = 2,     /* of the sections, behind origin and cache */
+    FIRST_NODE = 2,     /* section index, after origin and cache */
     MOST_NODES = HT_STATE_MOST_SECTIONS - FIRST_NODE,
-    NODES_AT_ONCE = 16 /* are read in one job of the device's threads; then steps have their turn */
+    NODES_AT_ONCE = 16 /* read in one job of the device's threads; then steps may run */
 };
 
 typedef struct node {
@@ -39,7 +39,7 @@ typedef struct node {
     ht_digest *adapter; /* [n_adapters] */
     float *scale;
     int n_adapters;
-    ht_kv_page **page; /* [n_layers], held; NULL for what is not there */
+    ht_kv_page **page; /* [n_layers], retained; NULL: no page */
     /* While it is loaded. */
     bool *has;    /* [n_layers] */
     bool skipped; /* its key has an adapter that is not wanted */
@@ -81,7 +81,7 @@ static ht_status no_memory(size_t bytes, ht_error *err) { return ht_fail_memory(
 
 /* ---- saving ---- */
 
-/* Room for the key of a node without a parent. */
+/* Buffer for the key of a node without a parent. */
 static bool make_key(node *x, int n_adapters, const char *salt, size_t n_salt) {
     x->salt = strndup(salt, n_salt);
     x->adapter = calloc((size_t)n_adapters + 1, sizeof *x->adapter);
@@ -209,7 +209,7 @@ ht_status ht_engine_save_cache(ht_engine *e, const char *path, ht_error *err) {
 
 static const ht_state_section *section_of(const nodes *s, int64_t i) { return &s->file.section[FIRST_NODE + i]; }
 
-/* What the first bytes of a node say, as far as it can be so. */
+/* Checks the numbers in a node's head. */
 static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_t n, uint64_t key, ht_error *err) {
     if (n < 1 || n > HT_KV_PAGE) return ht_state_damaged(&s->file, "a node has no page's number of tokens", err);
     if (parent > (uint64_t)i || (parent && s->node[parent - 1].n < HT_KV_PAGE))
@@ -220,7 +220,7 @@ static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_
     return HT_OK;
 }
 
-/* Its adapters, and whether they are wanted. False for a scale that no adapter has. */
+/* Reads a node's adapters, and skips the node if one is not wanted. False when a scale is not finite. */
 static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
     for (int i = 0; i < x->n_adapters; i++, at += ADAPTER_BYTES) {
         const uint32_t scale = (uint32_t)ht_state_get_number(at + 16, 4);
@@ -234,7 +234,7 @@ static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
     return true;
 }
 
-/* Its key, tokens and layers; all of them, with the positions of the pages, are what the section holds. */
+/* Reads a node's key, tokens and layers. With the positions of the pages, they must fill the section. */
 static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapters, const unsigned char *at,
                            ht_error *err) {
     node *x = &s->node[i];
@@ -265,7 +265,7 @@ static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapter
                                             : ht_state_damaged(&s->file, "a node is not as long as its pages", err);
 }
 
-/* Whether there is room for the node's pages, behind its parent's. */
+/* Whether the node's pages fit, after its parent's did. */
 static bool takes_room(nodes *s, const node *x) {
     size_t bytes = 0;
     for (int32_t l = 0; l < s->m->n_kv_layers; l++)
@@ -327,7 +327,7 @@ static ht_status check_cache(nodes *s, ht_error *err) {
 
 /* ---- loading: pages ---- */
 
-/* All pages of a node: what fits is kept, the rest is read for its checksum. */
+/* Reads all pages of a node: stores those that fit, and reads the others only for the checksum. */
 static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) {
     nodes *s = arg;
     node *x = &s->node[s->done + piece];
@@ -363,7 +363,7 @@ static ht_status read_nodes(nodes *s, ht_error *err) {
 
 /* ---- loading: the tree ---- */
 
-/* Has the node's pages counted, if the engine's memory holds them. */
+/* Counts the node's pages, if they fit the engine's memory. */
 static bool count_pages(const nodes *s, const node *x) {
     ht_device *d = s->m->device;
     size_t bytes = 0;
@@ -393,7 +393,7 @@ static ht_status add_nodes(nodes *s, ht_error *err) {
     return status;
 }
 
-/* Bytes of pages that may come: what neither the prefix cache's budget nor the engine's is used for. */
+/* Page bytes that still fit the budgets of the prefix cache and the engine. */
 static size_t bytes_left(ht_engine *e) {
     pthread_mutex_lock(&e->prefix_lock);
     const ht_prefix_figures f = ht_prefix_cache_get_figures(e->prefix);

@@ -1,4 +1,4 @@
-/* Callbacks of an engine: pieces and ends wait with their answer for a thread, one to an answer at a time. */
+/* Callbacks of an engine: pieces and ends of an answer wait for a delivery thread. An answer has one at a time. */
 #include "base/error.h"
 #include "base/grow.h"
 #include "generate/engine_internal.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what waits, with the lock ---- */
+/* ---- the delivery queue, with the lock ---- */
 
 void ht_engine_make_ready(ht_engine_answer *a) {
     ht_engine *e = a->engine;
@@ -63,7 +63,7 @@ static void free_piece(ht_engine_piece *p) {
     free(p);
 }
 
-/* Puts a piece behind the others, or frees it when nobody wants more. */
+/* Appends a piece, or frees it when the reader has refused more. */
 static bool post(ht_engine_answer *a, ht_engine_piece *copy) {
     ht_engine *e = a->engine;
     copy->piece.tokens = a->g.metrics.generated_tokens;
@@ -88,7 +88,7 @@ bool ht_engine_post_piece(const ht_answer_piece *piece, void *user) {
     return false;
 }
 
-/* The answer fails when one cannot be kept. */
+/* The answer fails when a piece cannot be stored. */
 void ht_engine_post_probe(const ht_probe *probe, void *user) {
     ht_engine_answer *a = user;
     ht_engine_piece *piece = calloc(1, sizeof *piece);
@@ -105,9 +105,9 @@ bool ht_engine_post_text(const char *text, size_t n, void *user) {
     return ht_engine_post_piece(&(ht_answer_piece){.part = HT_ANSWER_TEXT, .text = text, .n = n}, user);
 }
 
-/* ---- handing over ---- */
+/* ---- delivery ---- */
 
-/* Gives pieces to the reader, and frees them. */
+/* Passes pieces to the reader, and frees them. */
 static void hand_over(ht_engine_answer *a, ht_engine_piece *first) {
     ht_engine *e = a->engine;
     const ht_engine_request *r = a->request;
@@ -139,7 +139,7 @@ static void say_end(ht_engine_answer *a) {
                                .set_back = a->set_back,
                                .reuse = a->reuse,
                                .token = a->token};
-    /* What was drawn after the refused piece was handed to nobody. */
+    /* Tokens drawn after the refused piece were not delivered. */
     if (a->refused) {
         report.status = HT_OK;
         report.message = "";
@@ -150,7 +150,7 @@ static void say_end(ht_engine_answer *a) {
     if (r->end) r->end(&report, r->user);
 }
 
-/* The answer is gone, and with the last one the request. With the lock. */
+/* Releases the answer, and with the last one the request. Requires the lock. */
 static void let_go(ht_engine_answer *a) {
     ht_engine *e = a->engine;
     ht_engine_request *r = a->request;
@@ -167,7 +167,7 @@ static void deliver(ht_engine_answer *a) {
     a->delivering = true;
     if (e->ready_first && !e->n_idle) pthread_cond_signal(&e->work); /* it may have to start another thread */
     ht_engine_piece *first = a->first;
-    const bool last = a->state == HT_ENGINE_ENDED; /* nothing is posted behind this */
+    const bool last = a->state == HT_ENGINE_ENDED; /* no piece follows */
     const bool was_full = a->held_bytes > 0;
     a->first = NULL;
     a->last = &a->first;
@@ -187,7 +187,7 @@ static void deliver(ht_engine_answer *a) {
     if (a->first || a->state == HT_ENGINE_ENDED) ht_engine_make_ready(a);
 }
 
-/* Hands over. Another thread starts when ready pieces waited for a step: slow readers must not delay the others. */
+/* Delivers. Another thread starts when ready pieces waited for a step: slow readers must not delay the others. */
 static void *run(void *engine) {
     ht_engine *e = engine;
     pthread_mutex_lock(&e->lock);
@@ -214,7 +214,7 @@ ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err) {
 }
 
 void ht_engine_help_delivery(ht_engine *e) {
-    /* Without another thread the slow callback is waited for, as it was until now. */
+    /* If no thread can start, delivery waits for the slow callback, as before. */
     if (e->ready_first && !e->n_idle && e->ready_first->ready_round + 1 < e->round)
         (void)ht_engine_start_delivery(e, NULL);
 }

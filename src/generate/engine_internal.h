@@ -1,7 +1,7 @@
-/* Engine internals: public functions and requests, the engine's thread (who computes when), callbacks, and the prefix cache as a file.
+/* Engine internals: public functions and requests, the engine's thread, callbacks, and the prefix cache's file.
  *
- * The lock guards lists, states and what waits to be handed over. What an answer computes with belongs to the engine's thread
- * from the moment it is queued; the prefix cache has a lock of its own, which comes before the other. */
+ * The lock guards lists, states and undelivered pieces. The engine's thread owns an answer's computation state from
+ * the moment the answer is queued. The prefix cache has a separate lock, which is taken first. */
 #ifndef HT_GENERATE_ENGINE_INTERNAL_H
 #define HT_GENERATE_ENGINE_INTERNAL_H
 
@@ -17,12 +17,12 @@
 typedef struct ht_engine_request ht_engine_request;
 typedef struct ht_engine_answer ht_engine_answer;
 
-/* A piece that waits to be handed over, with all it lends. */
+/* An undelivered piece, with a copy of everything it lends. */
 typedef struct ht_engine_piece {
     struct ht_engine_piece *next;
     ht_answer_piece piece;
     ht_tool_call call;
-    ht_probe *probe; /* in the place of a piece; owned; NULL: none */
+    ht_probe *probe; /* delivered instead of a piece; owned; NULL: none */
     size_t bytes;
     char text[];
 } ht_engine_piece;
@@ -57,7 +57,7 @@ struct ht_engine_answer {
     ht_metrics metrics;
     int32_t *token;
 
-    /* Lock: what waits to be handed over. */
+    /* Guarded by the lock: undelivered pieces. */
     ht_engine_piece *first, **last;
     size_t held_bytes;
     bool ready, delivering, refused;
@@ -71,9 +71,9 @@ struct ht_engine_request {
     ht_ids ids;
     ht_prompt_text text;
     ht_chat *chat; /* retained; NULL: none */
-    bool goes_on;  /* the text of the answer is one with the prompt's */
+    bool goes_on;  /* the answer continues the prompt's text */
     bool prompt_only;
-    ht_generate_options o; /* what it points to is the request's */
+    ht_generate_options o; /* the request owns what it points to */
     ht_sampler_options sampler;
     ht_probe_options probes;
     ht_constraint constraint; /* owned; of a conversation, or of the options' grammar */
@@ -90,7 +90,7 @@ struct ht_engine_request {
     ht_engine_piece_fn *piece;
     ht_engine_end_fn *end;
     void *user;
-    int32_t left; /* answers that have not been handed over; lock */
+    int32_t left; /* undelivered answers; lock */
     ht_engine_request *next;
     int32_t n;
     ht_engine_answer answer[]; /* [n] */
@@ -109,9 +109,9 @@ struct ht_engine {
     pthread_mutex_t lock;
     pthread_cond_t work;    /* for the engine's thread */
     pthread_cond_t idle;    /* a request has gone */
-    pthread_cond_t deliver; /* for the threads that hand over */
+    pthread_cond_t deliver; /* for the delivery threads */
     bool closing, stopping;
-    int n_calls;                 /* of other threads, that are under way: the engine outlives them */
+    int n_calls;                 /* calls in progress on other threads; the engine outlives them */
     ht_engine_request *requests; /* all that have not gone, newest first */
     ht_ticket last_ticket;
     uint64_t last_order;
@@ -137,7 +137,7 @@ struct ht_engine {
 
 /* ---- calls ---- */
 
-/* Around calls of other threads that look at the engine more than once. */
+/* Bracket calls of other threads that access the engine more than once. */
 void ht_engine_enter(ht_engine *e);
 void ht_engine_leave(ht_engine *e);
 
@@ -151,22 +151,22 @@ void ht_engine_request_free(ht_engine_request *r); /* NULL is fine */
 /* ---- the engine's thread ---- */
 
 void *ht_engine_run(void *engine);
-/* Puts an answer among those that wait. With the lock. */
+/* Adds an answer to the waiting list. Requires the lock. */
 void ht_engine_queue(ht_engine_answer *a);
 
 /* ---- delivery ---- */
 
-/* For ht_text_stream and ht_response_reader, of an answer; false: the reader refused, or there is no memory. */
+/* Callbacks of ht_text_stream and ht_response_reader for an answer; false: the reader refused, or memory ran out. */
 ht_text_fn ht_engine_post_text;
 ht_answer_fn ht_engine_post_piece;
-/* Likewise for the probes of a generation. */
+/* The same for the probes of a generation. */
 ht_probe_fn ht_engine_post_probe;
-/* Pieces of the answer, or its end, can be handed over. With the lock. */
+/* Marks an answer as having pieces or its end to deliver. Requires the lock. */
 void ht_engine_make_ready(ht_engine_answer *a);
-/* Starts another thread when what is ready has waited since before `round`. With the lock. */
+/* Starts another delivery thread when ready answers have waited since before `round`. Requires the lock. */
 void ht_engine_help_delivery(ht_engine *e);
 ht_status ht_engine_start_delivery(ht_engine *e, ht_error *err);
-/* Waits for the threads; nothing is left to hand over. */
+/* Joins the delivery threads, after everything was delivered. */
 void ht_engine_stop_delivery(ht_engine *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* The engine's thread: which answers run, what each computes next, and who gives memory back. Steps: scheduler.h. */
+/* The engine's thread: admission, the next job of each answer, preemption. Steps: scheduler.h. */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An answer whose reader is so far behind is not computed on. */
+/* An answer with more undelivered bytes pauses until its reader catches up. */
 enum { MOST_HELD_BYTES = 64 << 10 };
-/* How long the thread sleeps while a callback may need another thread, or a deadline is near. */
+/* Longest sleep of the thread while a callback may need another thread, or a deadline is near. */
 static const double nap = 0.01;
 
 /* ---- waiting, with the lock ---- */
@@ -79,7 +79,7 @@ static int32_t *copy_tokens(const ht_engine_answer *a) {
     return copy;
 }
 
-/* Gives back all that the answer computes with. */
+/* Releases everything the answer computes with. */
 static void free_parts(ht_engine_answer *a) {
     unlock_prefix(a);
     if (a->begun) ht_generation_end(&a->g);
@@ -90,7 +90,7 @@ static void free_parts(ht_engine_answer *a) {
     a->s = NULL;
 }
 
-/* Of an answer that neither waits nor is among those that run. */
+/* Ends an answer that is neither waiting nor running. */
 static void end_answer(ht_engine_answer *a, ht_status status, const ht_error *err) {
     ht_engine *e = a->engine;
     if (err) a->err = *err;
@@ -127,7 +127,7 @@ static void remove_running(ht_engine_answer *a) {
     e->n_running--;
     pthread_mutex_unlock(&e->lock);
     memmove(e->running + i, e->running + i + 1, (size_t)(e->n_running - i) * sizeof *e->running);
-    if (a->s) ht_scheduler_leave(e->model->scheduler, &a->s->job); /* it is not waited for any more */
+    if (a->s) ht_scheduler_leave(e->model->scheduler, &a->s->job); /* steps stop waiting for it */
 }
 
 static void end_running(ht_engine_answer *a, ht_status status, const ht_error *err) {
@@ -135,7 +135,7 @@ static void end_running(ht_engine_answer *a, ht_status status, const ht_error *e
     end_answer(a, status, err);
 }
 
-/* Why an answer has to end now; HT_OK when nothing says so. */
+/* The reason why an answer has to end now; HT_OK: none. */
 static ht_status asked_to_end(const ht_engine_answer *a, ht_error *err) {
     const ht_engine_request *r = a->request;
     const long long n = (long long)a->g.metrics.generated_tokens;
@@ -161,7 +161,7 @@ static bool has_room(const ht_engine_answer *a, int64_t positions) {
     return ht_cache_fits(&a->engine->account, a->engine->o.kv_bytes, ht_cache_growth(a->s->cache, positions));
 }
 
-/* Whether an empty prefix cache would leave room: else nothing is gained by emptying it. */
+/* Whether emptying the prefix cache would free enough; otherwise it is kept. */
 static bool could_have_room(const ht_engine_answer *a, int64_t positions) {
     ht_engine *e = a->engine;
     const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
@@ -181,7 +181,7 @@ static bool evict_for(ht_engine_answer *a, int64_t positions) {
     return true;
 }
 
-/* Its pages go; it waits again, and is computed anew to where it was. */
+/* Preempts an answer: releases its pages and queues it. Its tokens are recomputed when it resumes. */
 static void set_back(ht_engine_answer *a) {
     ht_engine *e = a->engine;
     remove_running(a);
@@ -196,7 +196,7 @@ static void set_back(ht_engine_answer *a) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Whoever would be served last. */
+/* The running answer that would be served last. */
 static ht_engine_answer *last_running(const ht_engine *e) {
     ht_engine_answer *last = e->running[0];
     for (int32_t i = 1; i < e->n_running; i++)
@@ -204,13 +204,13 @@ static ht_engine_answer *last_running(const ht_engine *e) {
     return last;
 }
 
-/* Makes room for the answer's next rows; false when it was set back itself, or has ended. */
+/* Frees memory for the answer's next rows; false when the answer itself was preempted or has ended. */
 static bool make_room(ht_engine_answer *a, int64_t positions) {
     ht_engine *e = a->engine;
     while (!evict_for(a, positions)) {
         ht_engine_answer *last = last_running(e);
         if (e->n_running == 1) {
-            if (a->lock) { /* what is kept for others goes before this one fails */
+            if (a->lock) { /* evict cached prefixes before this answer fails */
                 unlock_prefix(a);
                 continue;
             }
@@ -241,7 +241,7 @@ static ht_status make_session(ht_engine_answer *a, ht_error *err) {
     return status ? status : ht_session_make_room(a->s, (int64_t)r->ids.n + 1, err);
 }
 
-/* Makes what the answer needs from its first to its last token. */
+/* Allocates everything the answer needs from its first to its last token. */
 static ht_status begin(ht_engine_answer *a, ht_error *err) {
     ht_engine *e = a->engine;
     const ht_engine_request *r = a->request;
@@ -297,7 +297,7 @@ static void set_reuse(ht_engine_answer *a, ht_reuse reuse) {
     atomic_store(&a->reused, reuse.reused);
 }
 
-/* Takes what is there of its tokens already. */
+/* Reuses the cached prefix of the answer's tokens. */
 static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     ht_engine *e = a->engine;
     ht_session *s = a->s;
@@ -324,7 +324,7 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     return status;
 }
 
-/* Begins an answer that waited, or goes on with it. HT_ERR_BUSY when there is no memory for it yet. */
+/* Begins or resumes a waiting answer. HT_ERR_BUSY when there is no memory for it yet. */
 static ht_status start(ht_engine_answer *a, ht_error *err) {
     ht_status status = HT_OK;
     if (!a->begun) {
@@ -347,7 +347,8 @@ static ht_status start(ht_engine_answer *a, ht_error *err) {
     return HT_OK;
 }
 
-/* The next that may begin: answers that share a prompt wait until the first of them has computed it. With the lock. */
+/* The next answer that may begin: answers wait until their request's first has computed the prompt. Requires the
+ * lock. */
 static ht_engine_answer *next_waiting(const ht_engine *e) {
     for (ht_engine_answer *a = e->waiting; a; a = a->next) {
         const ht_engine_answer *first = &a->request->answer[0];
@@ -373,7 +374,7 @@ static void end_waiting(ht_engine *e) {
 }
 
 static void admit(ht_engine *e) {
-    /* What found no memory finds none before somebody has given some back. */
+    /* After an answer found no memory, admit none before a running one has ended. */
     if (e->out_of_memory && e->n_running > 0) return;
     while (e->n_running < e->o.sequences) {
         ht_error err = {0};
@@ -411,7 +412,7 @@ static bool is_behind(ht_engine_answer *a, bool *refused) {
     return behind;
 }
 
-/* Makes an answer's job. False when it has none now: it has ended, waits, or its reader is behind. */
+/* Sets the answer's job. False when it has none now: it has ended, waits, or its reader is slow. */
 static bool ask(ht_engine_answer *a) {
     ht_error err = {0};
     bool refused;
@@ -442,7 +443,7 @@ static void take(ht_engine_answer *a) {
         keep_prefix(a, false);
 }
 
-/* Runs what all answers need next. Their number changes on the way, as some end and some are set back. */
+/* Runs the next jobs of all answers. Their number changes on the way, as some end and some are preempted. */
 static int compute(ht_engine *e) {
     const int32_t n = e->n_running;
     ht_engine_answer **now = e->turn;
@@ -461,7 +462,7 @@ static int compute(ht_engine *e) {
     return jobs;
 }
 
-/* Waits until something comes, a deadline passes, or a callback may need help. With the lock. */
+/* Waits for new work, a deadline, or a callback that may need help. Requires the lock. */
 static void sleep_until_work(ht_engine *e) {
     const bool answers = e->n_running + e->n_waiting > 0;
     if (!answers && !(e->ready_first && !e->n_idle)) {
@@ -469,7 +470,7 @@ static void sleep_until_work(ht_engine *e) {
         return;
     }
     const double now = ht_now_seconds();
-    double until = now + nap; /* a cancel flag is nobody's signal */
+    double until = now + nap; /* setting a cancel flag wakes no thread */
     for (const ht_engine_request *r = e->requests; r && answers; r = r->next)
         if (r->deadline > now && r->deadline < until) until = r->deadline;
     ht_condition_wait_until(&e->work, &e->lock, until);

@@ -33,7 +33,7 @@ void ht_constraint_free(ht_constraint *c) {
     *c = (ht_constraint){0};
 }
 
-/* Whether somebody has turned reasoning off by a variable of the template. */
+/* Whether a variable of the template turns reasoning off. */
 static bool has_reasoning_off(const ht_chat *chat) {
     static const char *const names[] = {"enable_thinking", "thinking"};
     bool off = false;
@@ -52,7 +52,7 @@ static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const c
     return chat->continues || has_reasoning_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
 }
 
-/* An answer that has to be calls has no text that a grammar could hold. */
+/* An answer that must be calls has no text that a grammar could constrain. */
 static bool has_text(ht_tool_choice choice) {
     return choice != HT_TOOL_CHOICE_REQUIRED && choice != HT_TOOL_CHOICE_NAMED;
 }
@@ -78,7 +78,7 @@ ht_status ht_constraint_of_chat(ht_model *m, const ht_chat *chat, const ht_gener
 
 /* ---- life ---- */
 
-/* The draft model's session stays with the session, so that it need not read a conversation again. */
+/* The session keeps the draft model's session, so that it need not read a conversation again. */
 static ht_status open_draft(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     ht_status status = ht_speculation_check_draft(s->model, g->o.draft, err);
@@ -107,7 +107,7 @@ static ht_status begin_grammar(ht_generation *g, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "the grammar was compiled for another model: its tokens are other ones");
     const ht_status status = ht_sampler_constrain(g->sampler, err);
     if (!status && c->no_calls && g->answer) ht_response_reader_end_calls(g->answer);
-    /* Who takes whole calls is to see what was begun as one. */
+    /* A reader of whole calls must see what was begun as one. */
     if (!status && c->only_calls && g->o.call_pieces && g->answer) ht_response_reader_set_only_calls(g->answer);
     return status ? status : ht_answer_matcher_new(c->grammar, c->calls, c->start, &g->matcher, err);
 }
@@ -156,12 +156,12 @@ void ht_generation_end(ht_generation *g) {
 
 /* ---- forced text ---- */
 
-/* Text that the grammar forces is guessed as the tokenizer writes it and verified as other guesses are, since a model may
- * cut it otherwise: the output is that of plain decoding, to the bit. */
+/* Text that the grammar forces is tokenized, and verified like other guesses, since a model may split it otherwise:
+ * the output is bit-identical to plain decoding. */
 
-enum { MOST_BYTES = 96 }; /* of forced text that is looked for */
+enum { MOST_BYTES = 96 }; /* maximum bytes of forced text */
 
-/* The only token that a text can begin with, if no other begins or continues it; -1: there are several. */
+/* The only token with which a text can begin, if no other begins or continues it; -1: several. */
 static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n) {
     const ht_trie_part *all = &trie->all;
     int32_t only = -1;
@@ -178,7 +178,7 @@ static int32_t only_token(const ht_token_trie *trie, const char *text, size_t n)
     return only;
 }
 
-/* Whether ids spell the n bytes: a tokenizer may write a text otherwise at its beginning. */
+/* Whether ids spell the n bytes: a tokenizer may encode the beginning of a text differently. */
 static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, const char *text, size_t n) {
     size_t at = 0;
     for (size_t i = 0; i < n_ids; i++) {
@@ -190,7 +190,7 @@ static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, c
     return at == n;
 }
 
-/* Guesses what follows the matcher's tokens, at most `room` of it, into out [room]; *n may be 0. The matcher is as it was. */
+/* Guesses up to `room` tokens after the matcher's, into out [room]; *n may be 0. Leaves the matcher unchanged. */
 static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n,
                             ht_error *err) {
     const ht_token_trie *trie;
@@ -205,7 +205,7 @@ static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room,
     status = ht_tokenizer_encode(model->tokenizer, text, bytes, 0, &ids, &n_ids, err);
     if (status) return status;
     const int32_t only = only_token(trie, text, bytes);
-    /* The last one may be another, or longer, with what follows. */
+    /* The following text may change or lengthen the last token. */
     if (n_ids > 1 && spell(ids, n_ids, trie, text, bytes)) {
         *n = (int32_t)ht_min_size(n_ids - 1, (size_t)room);
         memcpy(out, ids, (size_t)*n * sizeof *out);
@@ -217,7 +217,7 @@ static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room,
 
 /* ---- the answer ---- */
 
-/* Draws of one row, of the tokens that the grammar allows, or writes the end of reasoning. */
+/* Draws from one row, among the tokens that the grammar allows, or writes the end of reasoning. */
 static ht_status pick(ht_generation *g, const ht_logits_rows *logits, int32_t row, int32_t *id, ht_error *err) {
     const uint32_t *mask;
     bool allowed = false;
@@ -246,7 +246,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
         const ht_status status = pick(g, logits, i, &id, err);
         if (status) return i == 0 ? status : HT_OK; /* it may never come to this row */
         g->drawn[g->n_drawn++] = id;
-        if (g->probing) ht_probing_look(g->probing, id, logits->x, g->s->job.taps); /* nothing is guessed then */
+        if (g->probing) ht_probing_look(g->probing, id, logits->x, g->s->job.taps); /* with probes nothing is guessed */
         if (i == g->n_guesses || id != token[g->total + i]) break;
         if (g->budget && ht_thinking_budget_ends_step(g->budget, id)) break;
     }
@@ -254,7 +254,7 @@ static ht_status draw(void *user, const ht_logits_rows *logits, ht_error *err) {
     return HT_OK;
 }
 
-/* The same before and after the answer was set back. */
+/* Preemption does not change this number. */
 static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.generated_tokens; }
 
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
@@ -301,7 +301,7 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
                                 &g->n_guesses, err);
 }
 
-/* Has the masks found that the step will need. Without a thread to do it they are found when they are needed. */
+/* Orders the masks that the step will need. Without a thread they are computed when needed. */
 static void order_masks(ht_generation *g) {
     if (!g->matcher || !g->ahead || g->prompt_only) return;
     if (!*g->ahead && !(*g->ahead = ht_masks_ahead_new(g->s->model->device))) return;
@@ -313,7 +313,7 @@ static void order_masks(ht_generation *g) {
 ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_drawn = 0;
-    /* Tokens that were drawn by a job that failed were not taken. */
+    /* Discard tokens drawn by a job that failed. */
     if (g->matcher) ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
     g->asked = ht_now_seconds();
     const int64_t end = g->total + g->n_guesses;
@@ -441,7 +441,7 @@ static ht_status check_prompt(const ht_session *s, size_t n, ht_error *err) {
     return HT_OK;
 }
 
-/* Puts the ids behind the session's tokens, to be computed. */
+/* Appends the ids to the session's tokens, to be computed. */
 static ht_status set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
     ht_session *s = g->s;
     ht_status status = HT_OK;
@@ -467,7 +467,7 @@ static ht_status generate(ht_generation *g, const int32_t *prompt, size_t n, ht_
     return status ? status : rest;
 }
 
-/* Of a whole conversation, whose prefix the session may hold; the rest goes now that only computing can fail. */
+/* Answers a conversation. Drops tokens beyond the common prefix only now that just computing can fail. */
 static ht_status generate_turn(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
     size_t kept;
     ht_session_keep_prefix(g->s, ids, n, &kept);
@@ -486,7 +486,7 @@ static void report(ht_generation *g, ht_metrics *metrics) {
     if (metrics) *metrics = g->metrics;
 }
 
-/* First of all, so that a call that was cancelled before it leaves the session as it is. */
+/* Runs before anything else: a call that was already cancelled must leave the session unchanged. */
 static ht_status begin_call(ht_generation *g, const ht_generate_options *options, ht_metrics *metrics, ht_error *err) {
     g->begin = ht_now_seconds();
     g->metrics = ht_metrics_none();
@@ -503,7 +503,7 @@ static ht_status run_from(ht_generation *g, const int32_t *prompt, size_t n, ht_
     if (!g->new_turn && !status) status = check_prompt(g->s, n, err);
     if (!status) status = ht_generation_begin(g, fn, user, err);
     if (!status) status = g->new_turn ? generate_turn(g, prompt, n, err) : generate(g, prompt, n, err);
-    if (status == HT_ERR_CANCELLED) /* not after the tokens that a step counts, the prompt's among them */
+    if (status == HT_ERR_CANCELLED) /* count generated tokens only, not those of the prompt */
         ht_fail(err, status, "cancelled after %lld generated token%s", (long long)g->metrics.generated_tokens,
                 ht_plural(g->metrics.generated_tokens));
     ht_metrics_end(&g->metrics, status);

@@ -235,7 +235,7 @@ static ht_ranked lowest_of(const ht_ranked *r, int32_t n) {
     return lowest;
 }
 
-/* The highest values met so far, of which k count; once it is full, `floor` is the lowest that could still be among them. */
+/* The highest values so far, of which k count. Once full, `floor` is the lowest that may still be among them. */
 typedef struct top {
     ht_ranked *out;
     int32_t k, count, room;
@@ -260,8 +260,8 @@ void ht_row_top(const ht_logits_row *row, int32_t k, ht_ranked *out) {
     enum { LEAST = 1024 };
     top t = {.out = out, .k = k, .room = k < LEAST / 4 ? LEAST : k < INT32_MAX / 4 ? 4 * k : INT32_MAX};
     if (k <= row->n_blocks && row->n >= 4 * HT_ROW_BLOCK) {
-        /* The k blocks of the highest maxima hold k values as high as the lowest of those; highest first, so that the
-         * floor rises soon. Others count only where they tie. */
+        /* The k blocks of the highest maxima hold k values no lower than the lowest of those. Highest first: the
+         * floor rises soon. Other blocks count only on ties. */
         ht_ranked *blocks = out + row->n - row->n_blocks;
         for (int32_t b = 0; b < row->n_blocks; b++) blocks[b] = ht_rank(row->block_max[b], b);
         select_top(blocks, row->n_blocks, k);
@@ -300,14 +300,14 @@ int32_t ht_row_reach(const ht_logits_row *row, const ht_ranked *sorted, int32_t 
     return reached ? reached : n;
 }
 
-/* Where the target may lie: low <= x <= high; what is higher has mass `above`. */
+/* Range of the target: low <= x <= high. Higher values have mass `above`. */
 typedef struct range {
     float low, high;
     double above;
 } range;
 
-/* Adds up the weights in each bucket of the range: four sums side by side, as a sum that waits for the one before it takes
- * four times as long. Returns the bucket in which the target is reached, *r->above then is the mass before it; or -1. */
+/* Sums the weights of each bucket, in four independent sums: dependent additions take four times as long. Returns
+ * the bucket that reaches the target, *r->above being the mass before it; or -1. */
 static int fill_buckets(const ht_logits_row *row, float scale, float per_bucket, double target, range *r) {
     double mass[4][HT_ROW_BUCKETS + 1] = {{0}};
     float w[HT_ROW_BLOCK];
@@ -361,7 +361,7 @@ static int32_t collect_bucket(const ht_logits_row *row, int wanted, float per_bu
     return count;
 }
 
-/* So many of n candidates of one value, in order, that their weights reach the target. */
+/* The cut after the first of n equal candidates, in order, whose weights reach the target. */
 static ht_cut equals_that_reach(const ht_logits_row *row, const ht_ranked *list, int32_t n, float scale,
                                 double target) {
     float value = ht_ranked_value(list[0]), weight;
@@ -371,12 +371,12 @@ static ht_cut equals_that_reach(const ht_logits_row *row, const ht_ranked *list,
     return (ht_cut){value, ht_ranked_index(list[last])};
 }
 
-/* Keeps what is as high as the candidate. */
+/* The cut after a candidate. */
 static ht_cut cut_at(ht_ranked last) { return (ht_cut){ht_ranked_value(last), ht_ranked_index(last)}; }
 
 ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, double target, ht_ranked *work) {
     enum { SMALL = 2048 };
-    static const int32_t few[] = {64, 512};                     /* candidates that mostly are enough */
+    static const int32_t few[] = {64, 512};                     /* candidates that mostly suffice */
     range r = {.low = row->max - 88 / scale, .high = row->max}; /* weights end at e^-87 */
     if (r.low < within.value) r.low = within.value;
     for (int i = 0; i < 2 && row->n > 4 * few[i]; i++) {
@@ -387,7 +387,7 @@ ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, doub
         const int32_t reached = ht_row_reach(row, work, n, scale, target, &mass);
         if (mass >= target || n < few[i]) return cut_at(work[reached - 1]);
     }
-    /* Else the values are dealt to buckets, and those of one bucket to narrower ones, until few are left, or one value. */
+    /* Otherwise buckets: those of one bucket go to narrower ones, until few or equal values are left. */
     for (;;) {
         float per_bucket = (float)HT_ROW_BUCKETS / (r.high - r.low);
         bool narrow = !(per_bucket < 1e30f); /* no room for buckets */

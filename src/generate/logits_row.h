@@ -1,5 +1,5 @@
-/* One row of logits, and what a sampler asks of it, found without sorting: every filter keeps a prefix of the row in descending
- * order (ties: lowest index first), described by its last member, an `ht_cut`, and found by scans over blocks. */
+/* One row of logits and the queries of a sampler, without sorting. Every filter keeps a prefix of the row in
+ * descending order (ties: lowest index first). An `ht_cut` gives its last element; scans over blocks find it. */
 #ifndef HT_GENERATE_LOGITS_ROW_H
 #define HT_GENERATE_LOGITS_ROW_H
 
@@ -36,7 +36,7 @@ static inline bool ht_cut_keeps(ht_cut c, float x, int32_t i) { return x > c.val
 /* The stricter of two. */
 ht_cut ht_cut_min(ht_cut a, ht_cut b);
 
-/* Sum of the weights exp((x - max) * scale) of what the cut keeps. block_mass [n_blocks] takes the sum of each block; NULL: not wanted. */
+/* Sum of the weights exp((x - max) * scale) kept by the cut. block_mass [n_blocks]: sums of the blocks; NULL: none. */
 double ht_row_mass(const ht_logits_row *row, float scale, ht_cut cut, double *block_mass);
 /* The kept index at which the running sum of weights, in order of index, passes u * mass; u in [0, 1). block_mass and
  * mass are those of ht_row_mass with the same scale and cut. */

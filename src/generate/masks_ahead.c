@@ -1,4 +1,4 @@
-/* The thread that finds masks beside steps, and its queue of orders. */
+/* The thread that computes masks while steps run, and its queue of orders. */
 #include "generate/masks_ahead.h"
 
 #include "base/system.h"
@@ -12,7 +12,7 @@ struct ht_masks_ahead {
     bool has_thread; /* the caller's */
     pthread_t thread;
     pthread_mutex_t lock;         /* of all that follows */
-    pthread_cond_t work, done;    /* for the thread; for who waits that an order ends */
+    pthread_cond_t work, done;    /* for the thread; for waiting until an order has ended */
     ht_mask_order *first, **last; /* that wait */
     ht_mask_order *now;           /* that the thread works on */
     bool closing;

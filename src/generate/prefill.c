@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the rows that a step gives: one of logits is as long as the vocabulary. */
+/* Maximum output of a step: a row of logits is as long as the vocabulary. */
 enum { STEP_OUTPUT_BYTES = 32 << 20 };
 
 /* Sequences [lo, hi) of the sorted ones, which are the same up to `end`. */
@@ -36,7 +36,7 @@ struct ht_prefill {
     ht_model *model;
     ht_session *owner; /* holds model, steps and adapters */
     int32_t chunk;     /* rows of a step */
-    bool hidden;       /* hidden states, where this file says logits */
+    bool hidden;       /* hidden states instead of logits */
     int64_t width;     /* of a row of them */
     int64_t most_out;  /* rows with logits of a step */
     size_t kv_bytes;
@@ -45,11 +45,11 @@ struct ht_prefill {
     slot *slot;         /* [n_slots] */
     ht_step_job **jobs; /* [n_slots] */
 
-    /* What the sequences of the last run had in common, all of them. */
+    /* Cache of the common prefix of all sequences in the last run. */
     ht_cache *kept;
     int32_t *kept_token; /* [kept->length] */
 
-    /* Of a run. */
+    /* State of a run. */
     ht_prefill_sequence *sequence;
     int32_t n;
     ht_prefill_sequence **order; /* [n] sorted by tokens */
@@ -149,13 +149,13 @@ static void fail_branch(ht_prefill *p, branch *b, const ht_error *err) {
     b->cache = NULL;
 }
 
-/* The lowest sequence comes last, where the next branch is taken from. */
+/* The lowest sequence comes last: the next branch is taken from the end. */
 static int by_lowest(const void *a, const void *b) {
     const branch *x = a, *y = b;
     return (x->lowest < y->lowest) - (x->lowest > y->lowest);
 }
 
-/* Ends what ends at `from`, the length of the cache, and puts the branches of the others on the stack. Takes the cache. */
+/* Ends the sequences of length `from`, the cache's, and pushes branches for the others. Takes the cache. */
 static void expand(ht_prefill *p, int32_t lo, int32_t hi, int64_t from, ht_cache *cache) {
     for (; lo < hi && p->order[lo]->n == from; lo++) p->order[lo]->done = true;
     const int32_t first = p->n_stack;
@@ -179,9 +179,9 @@ static void expand(ht_prefill *p, int32_t lo, int32_t hi, int64_t from, ht_cache
     ht_cache_free(cache);
 }
 
-/* ---- what all sequences have in common ---- */
+/* ---- the common prefix ---- */
 
-/* A cache with the beginning that the sequences have in common with those of the run before, or an empty one. */
+/* A cache of the prefix that the sequences share with those of the previous run, or an empty one. */
 static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
     int64_t same = 0, most = INT64_MAX;
     for (int32_t i = 0; i < p->n; i++) most = ht_min_i64(most, p->sequence[i].first_out);
@@ -199,7 +199,7 @@ static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
     return status;
 }
 
-/* Without memory nothing is kept. */
+/* Keeps nothing when memory runs out. */
 static void keep(ht_prefill *p, const branch *b) {
     if (b->lo > 0 || b->hi < p->n) return;
     int32_t *token = malloc((size_t)b->end * sizeof *token);
@@ -232,7 +232,7 @@ static ht_status take_rows(void *user, const ht_logits_rows *logits, ht_error *e
     return HT_OK;
 }
 
-/* Rows of the branch that still fit a step of so many rows, of which `out` have logits. */
+/* Rows of the branch that still fit a step with `rows` rows, of which `out` have logits. */
 static int64_t rows_that_fit(const ht_prefill *p, const branch *b, int64_t rows, int64_t out) {
     const int64_t begin = b->cache->length, n = ht_min_i64(b->end - begin, p->chunk - rows);
     const int64_t without = ht_max_i64(0, b->first_out - begin);
@@ -247,7 +247,7 @@ static int32_t choose(ht_prefill *p) {
         branch *b = &p->stack[p->n_stack - 1];
         const int64_t more = rows_that_fit(p, b, rows, out), end = b->cache->length + more;
         if (more <= 0) break;
-        /* A branch beside others takes pages only within the budget. */
+        /* Only the first branch of a step may exceed the budget. */
         if (n > 0 && !ht_cache_fits(&p->account, p->kv_bytes, ht_cache_growth(b->cache, end))) break;
         ht_error err = {0};
         p->n_stack--;
@@ -277,7 +277,7 @@ static int32_t choose(ht_prefill *p) {
     return n;
 }
 
-/* Puts back what is not done, and what is behind it; the last slot's first, so that the first slot's is the next. */
+/* Pushes an unfinished branch, or a finished one's children; the last slot first, for the stack's order. */
 static void finish_slot(ht_prefill *p, slot *s) {
     branch *b = &s->b;
     p->sequence[b->lowest].computed += b->cache->length - s->begin;
@@ -302,7 +302,7 @@ static ht_status run_steps(ht_prefill *p, ht_error *err) {
     return HT_OK;
 }
 
-/* A branch on the stack or in a slot has a sequence of its own: there are never more than sequences. */
+/* Branches on the stack and in slots have different sequences, so n entries suffice. */
 static ht_status make_room(ht_prefill *p, ht_error *err) {
     const size_t n = (size_t)p->n;
     p->order = malloc(n * sizeof(ht_prefill_sequence *));

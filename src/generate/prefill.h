@@ -1,7 +1,7 @@
-/* Prefill of many sequences at once: logits or hidden states after the positions that are asked for.
+/* Prefill of many sequences at once: returns logits or hidden states at the requested positions.
  *
- * Sequences are leaves of a radix tree of tokens; each branch is computed once, on a KV cache that those behind it share. Branches
- * go together in a step, in the order of their sequences, deepest first: few caches are alive. Belongs to one thread. */
+ * Sequences are leaves of a radix tree of tokens. Each branch is computed once; its descendants share its KV cache.
+ * A step takes branches in order of sequences, deepest first: few caches are alive. Belongs to one thread. */
 #ifndef HT_GENERATE_PREFILL_H
 #define HT_GENERATE_PREFILL_H
 
@@ -16,8 +16,8 @@ typedef struct ht_prefill_options {
     ht_adapter *const *adapters; /* as ht_session_set_adapters takes them */
     const float *adapter_scales;
     int n_adapters;
-    bool hidden;     /* hidden states after the final norm, f32 [hidden], where it says logits */
-    size_t kv_bytes; /* of keys and values, as far as one branch has room in them; 0: half of the memory that is free */
+    bool hidden;     /* returns hidden states after the final norm, f32 [hidden], instead of logits */
+    size_t kv_bytes; /* KV budget, which a single branch may exceed; 0: half of the free memory */
 } ht_prefill_options;
 
 ht_status ht_prefill_new(ht_model *m, const ht_prefill_options *options, ht_prefill **out, ht_error *err);
@@ -29,23 +29,23 @@ typedef struct ht_prefill_sequence {
     int64_t first_out;    /* logits are wanted after positions from this to n - 1 */
     /* Results. */
     bool done;        /* all its rows have been taken, or it has failed */
-    int64_t computed; /* positions, those shared with a sequence before it not counted */
+    int64_t computed; /* positions, without those shared with an earlier sequence */
 } ht_prefill_sequence;
 
 typedef struct ht_prefill_calls {
-    /* Takes the logits after `position`, f32 [vocab], of n sequences that are the same up to there. On threads of the step, for several rows at a
-     * time; those of one sequence come one after the other. `block_max` is scratch of ht_row_blocks(vocab). */
+    /* Receives the logits after `position`, f32 [vocab], of n sequences with the same tokens so far. Called on
+     * threads of the step, never twice at once for a sequence. `block_max` is scratch of ht_row_blocks(vocab). */
     void (*row)(void *user, const float *logits, int64_t position, const int32_t *sequence, int32_t n,
                 float *block_max);
-    /* What follows comes on the caller's thread: a sequence has failed, and is done; */
+    /* A sequence has failed and is done. On the caller's thread. */
     void (*failed)(void *user, int32_t sequence, const ht_error *err);
-    /* a step is over; return false to stop. */
+    /* Follows each step, on the caller's thread. Return false to stop. */
     bool (*stepped)(void *user);
     void *user;
 } ht_prefill_calls;
 
-/* Computes n sequences. HT_ERR_CANCELLED when `cancel` or `stepped` ended it, HT_ERR_MEMORY when there is none to begin; what
- * happens to sequences, `failed` tells. What all of them have in common is kept for the next call. */
+/* Computes n sequences and keeps their common prefix for the next call. Reports failed sequences to `failed`.
+ * HT_ERR_CANCELLED: `cancel` or `stepped` stopped it. HT_ERR_MEMORY: not enough memory to begin. */
 ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t n, const ht_prefill_calls *calls,
                          const ht_cancel *cancel, ht_error *err);
 

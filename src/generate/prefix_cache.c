@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Part of a page that is not worth copying it. Nodes that went are remembered, for reports, as long as not many followed. */
+/* Fewest tokens of a page worth copying it. Number of evicted nodes remembered for reports. */
 enum { FEWEST_TOKENS = 8, GHOSTS = 256 };
 
 /* The nodes of one key. */
@@ -34,7 +34,7 @@ struct ht_prefix_node {
     ht_kv_page *page[]; /* [n_layers]; NULL: gone before it could be kept */
 };
 
-/* An evicted node, for reports: digests of key and tokens, apart, as no tokens make up for another salt. */
+/* An evicted node, for reports. Separate digests of key and tokens: no tokens can imitate another salt. */
 typedef struct ghost {
     ht_digest key, tokens;
     int64_t length; /* 0: none */
@@ -145,15 +145,15 @@ static void free_node(ht_prefix_cache *c, ht_prefix_node *x) {
 
 static size_t page_bytes(const ht_prefix_cache *c, int32_t i) { return c->device->kv->page_bytes(&c->shape[i]); }
 
-/* Whether a page of layer i counts for another node: one of the same tokens up to where the sequences that shared it parted. */
+/* Whether another node has this page of layer i: a sibling with the same tokens up to where their sequences parted. */
 static bool others_hold(const ht_prefix_node *x, int32_t i, const ht_kv_page *page) {
-    if (!ht_kv_page_is_shared(page)) return false; /* one holds it: this node, or who gives it */
+    if (!ht_kv_page_is_shared(page)) return false; /* only one holder: this node, or the giver */
     for (const ht_prefix_node *y = *children(x->root, x->parent); y; y = y->sibling)
         if (y != x && y->page[i] == page) return true;
     return false;
 }
 
-/* Takes a leaf out of the tree. */
+/* Removes a leaf from the tree. */
 static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
     root *r = x->root;
     ht_prefix_node **at = children(r, x->parent);
@@ -168,7 +168,7 @@ static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
     drop_empty_root(c, r);
 }
 
-/* A page that the node did not have yet; the reference is the node's. */
+/* Adds a page that the node lacked; the node retains it. */
 static void give_page(ht_prefix_cache *c, ht_prefix_node *x, int32_t i, ht_kv_page *page) {
     if (!others_hold(x, i, page)) c->figures.bytes += page_bytes(c, i);
     x->page[i] = ht_kv_page_retain(page);
@@ -194,7 +194,7 @@ static ht_prefix_node *new_node(ht_prefix_cache *c, root *r, ht_prefix_node *par
     return x;
 }
 
-/* Of n tokens, those with which the node begins. */
+/* Length of the common prefix of n tokens and the node's. */
 static int32_t common(const ht_prefix_node *x, const int32_t *token, int64_t n) {
     int32_t i = 0;
     while (i < x->n && i < n && x->token[i] == token[i]) i++;
@@ -242,7 +242,7 @@ void ht_prefix_cache_free(ht_prefix_cache *c) {
 
 ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c) { return c->figures; }
 
-/* ---- digests of what is gone ---- */
+/* ---- digests of evicted nodes ---- */
 
 static ht_digest key_digest(const char *salt, const ht_digest *adapter, const float *scale, int n) {
     ht_digest d = {21, 22};
@@ -271,7 +271,7 @@ static void remember(ht_prefix_cache *c, const ht_prefix_node *x) {
     c->next_ghost = (c->next_ghost + 1) % GHOSTS;
 }
 
-/* Whether more of n tokens than `matched` were kept once. */
+/* Whether more of the n tokens than `matched` were cached once. */
 static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
                         int64_t matched) {
     const ht_digest k = key_digest(salt_of(key), key->adapters, key->scales, key->n_adapters);
@@ -289,7 +289,7 @@ static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, cons
     return false;
 }
 
-/* The least recently used node that may go; NULL: there is none. */
+/* The least recently used node that may be evicted; NULL: none. */
 static ht_prefix_node *oldest_free(const ht_prefix_cache *c) {
     ht_prefix_node *x = c->oldest;
     while (x && (x->locks || x->child)) x = x->newer;
@@ -317,7 +317,7 @@ static void keep_budget(ht_prefix_cache *c) {
 
 /* ---- finding ---- */
 
-/* The nodes from the first position on to the deepest that matches. */
+/* The nodes from the first position to the deepest match. */
 typedef struct path {
     ht_prefix_node **node; /* [n] */
     int64_t n;
@@ -328,7 +328,7 @@ static ht_kv_page *page_of(void *user, int32_t layer, int64_t index) {
     return index < p->n ? p->node[index]->page[layer] : NULL;
 }
 
-/* Follows the tokens; room for one node for every page of them. */
+/* Follows the tokens. The path has capacity for a node per page. */
 static int64_t match(root *r, const int32_t *token, int64_t n, path *p) {
     ht_prefix_node *at = NULL;
     int64_t matched = 0;
@@ -344,8 +344,8 @@ static int64_t match(root *r, const int32_t *token, int64_t n, path *p) {
     return matched;
 }
 
-/* The most of `most` matched positions that a sequence can go on from; the path then leads there. A node that has fewer of
- * the tokens than its sibling may have pages of sliding layers that the other lacks. */
+/* The most of `most` matched positions from which a sequence can continue; the path then leads there. A shorter
+ * match may have pages of sliding layers that its sibling lacks. */
 static int64_t usable(const ht_cache *into, root *r, const int32_t *token, int64_t most, path *p) {
     for (int64_t at = ht_ceil_div_i64(most, HT_KV_PAGE) - 1; at >= 0; at--) {
         const int64_t first = at * HT_KV_PAGE;
@@ -365,7 +365,7 @@ static int64_t usable(const ht_cache *into, root *r, const int32_t *token, int64
     return 0;
 }
 
-/* Others with the same salt have these tokens. */
+/* Whether sequences with the same salt but other adapters have these tokens. */
 static bool is_there_for_others(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n) {
     int32_t some;
     for (root *r = c->roots; r; r = r->next)
@@ -375,7 +375,7 @@ static bool is_there_for_others(const ht_prefix_cache *c, const ht_prefix_key *k
     return false;
 }
 
-/* Says why the match ended where it did, in `last`. */
+/* Reports why the match ended where it did, in `last`. */
 static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
                     const ht_prefix_node *last, int64_t usable_most, ht_prefix_found *out) {
     if (out->used == n - 1 || (out->matched >= n - 1 && out->used == usable_most)) {
@@ -450,7 +450,7 @@ static bool has_pages_of(const ht_prefix_cache *c, const ht_prefix_node *x, cons
     return true;
 }
 
-/* Nodes of fewer tokens, all of which this one has, with all their pages, are not needed any more. */
+/* Removes shorter nodes whose tokens and pages this node includes. */
 static void drop_shorter(ht_prefix_cache *c, const ht_prefix_node *x) {
     for (ht_prefix_node *y = *children(x->root, x->parent), *next; y; y = next) {
         next = y->sibling;
@@ -465,7 +465,7 @@ static bool is_whole(const ht_prefix_cache *c, const ht_prefix_node *x) {
     return true;
 }
 
-/* The node of these n tokens, or one that has more besides and all pages; NULL when there is none. */
+/* The node of these n tokens, or a longer one with all pages; NULL: none. */
 static ht_prefix_node *node_of(const ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token,
                                int32_t n) {
     ht_prefix_node *x = *children(r, parent);
@@ -476,7 +476,7 @@ static ht_prefix_node *node_of(const ht_prefix_cache *c, root *r, ht_prefix_node
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail) {
     ht_prefix_node *at = NULL;
-    if (!tail || n % HT_KV_PAGE < FEWEST_TOKENS) n -= n % HT_KV_PAGE; /* fewer are never taken */
+    if (!tail || n % HT_KV_PAGE < FEWEST_TOKENS) n -= n % HT_KV_PAGE; /* fewer are never reused */
     root *r = n > 0 ? make_root(c, key) : NULL;
     if (!r) return;
     for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {

@@ -1,8 +1,9 @@
 /* Prefix cache: KV pages of computed tokens, shared by sequences that begin with the same tokens.
  *
- * A radix tree for each key; a node has the tokens of a page, 256, or fewer at the end of what was kept, compared, never hashed,
- * and its pages in all layers, those of sliding layers if still there. A sequence may take part of a node, and copies the page to go
- * on. Nodes under running sequences are locked; of the other leaves the least recently used goes first. One thread at a time. */
+ * Each key has a radix tree. A node holds the 256 tokens of a page, or fewer at the end, and its pages in all
+ * layers, if sliding layers still had them. Tokens are compared, never hashed. A sequence may share part of a node,
+ * and copies the page to continue. Nodes of running sequences are locked; eviction takes the least recently used
+ * other leaf. One thread at a time. */
 #ifndef HT_GENERATE_PREFIX_CACHE_H
 #define HT_GENERATE_PREFIX_CACHE_H
 
@@ -14,8 +15,8 @@
 typedef struct ht_prefix_cache ht_prefix_cache;
 typedef struct ht_prefix_node ht_prefix_node;
 
-/* What keys and values depend on beside the tokens, and who may share them: other salts never meet. Adapters are compared by
- * content, so that files can name them. Lent, and copied when kept. */
+/* Everything but tokens on which keys and values depend, and a salt: other salts share nothing. Adapters are
+ * compared by content, so that files can name them. Lent, and copied when kept. */
 typedef struct ht_prefix_key {
     const char *salt;          /* NULL: "" */
     const ht_digest *adapters; /* [n_adapters], of ht_adapter_digest */
@@ -23,13 +24,13 @@ typedef struct ht_prefix_key {
     int n_adapters;
 } ht_prefix_key;
 
-/* What a lookup found. */
+/* Result of a lookup. */
 typedef struct ht_prefix_found {
-    int64_t matched;      /* tokens at the beginning that are kept */
+    int64_t matched;      /* leading tokens that are cached */
     int64_t used;         /* positions that the sequence shares */
     ht_reuse_end end;     /* why no more; never HT_REUSE_OFF */
-    int32_t token, kept;  /* with HT_REUSE_DIFFERS: token `matched`, and what is kept in its place */
-    ht_prefix_node *lock; /* NULL: none; to be given back */
+    int32_t token, kept;  /* with HT_REUSE_DIFFERS: token `matched`, and the cached token there */
+    ht_prefix_node *lock; /* NULL: none; to be unlocked */
 } ht_prefix_found;
 
 typedef struct ht_prefix_figures {
@@ -42,24 +43,25 @@ typedef struct ht_prefix_figures {
 ht_status ht_prefix_cache_new(const ht_model *m, size_t budget, ht_prefix_cache **out, ht_error *err);
 void ht_prefix_cache_free(ht_prefix_cache *c); /* NULL is fine */
 
-/* Shares with an empty cache what is kept of the first tokens, at most n - 1 of them. */
+/* Shares the cached prefix of the tokens, at most n - 1 positions, with an empty cache. */
 ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                                ht_cache *into, ht_prefix_found *out, ht_error *err);
 void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
 
-/* Keeps the first n positions of a cache, computed of these tokens; `tail`: also an incomplete page. May keep nothing. */
+/* Keeps the first n positions of a cache, computed from these tokens; `tail`: even an incomplete page. It may keep
+ * nothing. */
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail);
 
-/* Lets the least recently used node go that is not locked; false when there is none. */
+/* Evicts the least recently used unlocked leaf; false when there is none. */
 bool ht_prefix_cache_evict(ht_prefix_cache *c);
-/* Lets all nodes go but those that running sequences stand on, and says how many tokens they had. None of them counts as evicted. */
+/* Removes all nodes except those of running sequences; returns the number of removed tokens. None counts as evicted. */
 int64_t ht_prefix_cache_clear(ht_prefix_cache *c);
 ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c);
 
 /* ---- for files ---- */
 
-/* A node as it stands in the tree; all of it is lent. */
+/* A node of the tree; all of it is lent. */
 typedef struct ht_prefix_entry {
     const ht_prefix_key *key;
     int64_t parent; /* number of its parent among the entries; -1: none */
@@ -67,13 +69,13 @@ typedef struct ht_prefix_entry {
     int32_t n;
     int64_t first; /* position of its first token */
     int locks;
-    ht_kv_page *const *page; /* [n_layers], NULL for what is not there */
+    ht_kv_page *const *page; /* [n_layers]; NULL: no page */
 } ht_prefix_entry;
 typedef ht_status ht_prefix_entry_fn(const ht_prefix_entry *entry, void *user, ht_error *err);
 /* Calls fn for each node, the most recently used one first, parents before their children, until one fails. */
 ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn, void *user, ht_error *err);
-/* Adds a node, or its missing pages, behind the full node `parent` (NULL: the root), as the least recently used; evicts
- * nothing. *out: the node that begins with these tokens, NULL over budget. `page` NULL: only looks it up. */
+/* Adds a node, or its missing pages, under the full node `parent` (NULL: the root), as the least recently used;
+ * evicts nothing. *out: the node that begins with these tokens, NULL over budget. `page` NULL: only looks it up. */
 ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
                               const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
                               ht_error *err);

@@ -250,7 +250,7 @@ void ht_probing_show(ht_probing *p, const ht_probing_token *t, ht_probe_fn *fn, 
 
 /* ---- copies ---- */
 
-/* The struct, the likeliest tokens, routes, experts and weights, norms: one behind the other. */
+/* One allocation, in this order: the struct, likeliest tokens, routes, experts and weights, norms. */
 ht_probe *ht_probe_copy(const ht_probe *probe, size_t *bytes) {
     size_t chosen = 0;
     for (int32_t i = 0; i < probe->n_routes; i++) chosen += (size_t)probe->routes[i].n;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A prompt as text, and which of it came from messages. */
+/* A prompt as text, with the runs that came from messages. */
 typedef struct source {
     ht_chat_text text; /* none: the prompt is ids; the runs of a conversation have room for one more */
     unsigned flags;    /* of its encoding */
@@ -56,7 +56,7 @@ static ht_status append(const ht_ids *a, const int32_t *ids, size_t n, ht_ids *o
     return HT_OK;
 }
 
-/* The source with a text behind it, as one text. */
+/* Encodes the source and a text after it as one text. */
 static ht_status encode_joined(const ht_model *m, const source *s, const char *text, ht_ids *out, ht_error *err) {
     const size_t n = strlen(text);
     source joined = *s;

@@ -1,4 +1,4 @@
-/* Ids of prompts, and of prompts with what continues them (hearth/prompt.h), checked against a model. */
+/* Ids of prompts and of their continuations (hearth/prompt.h), checked against a model. */
 #ifndef HT_GENERATE_PROMPT_IDS_H
 #define HT_GENERATE_PROMPT_IDS_H
 
@@ -11,12 +11,12 @@ typedef struct ht_ids {
 
 typedef struct ht_prompt_ids {
     ht_ids prompt;
-    int64_t shared; /* tokens at its beginning with which all continuations begin */
+    int64_t shared; /* tokens at its beginning that all continuations share */
     ht_ids *joined; /* [n_joined] prompt and continuation */
     size_t n_joined;
 } ht_prompt_ids;
 
-/* A conversation as it was written; NULL: the prompt is none. */
+/* A rendered conversation; NULL: the prompt is none. */
 typedef struct ht_prompt_text {
     char *text; /* the caller frees it */
     size_t n;
@@ -25,7 +25,7 @@ typedef struct ht_prompt_text {
 /* The ids of a prompt alone, of one or more; `flags` as of ht_chat_encode. `text` may be NULL. */
 ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
                            ht_prompt_text *text, ht_error *err);
-/* With n continuations, each of ids behind the shared ones; the last one need not fit. *out is empty on failure. */
+/* With n continuations; each adds ids after the shared ones, and the last id need not fit. *out is empty on failure. */
 ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
                                size_t n, ht_prompt_ids *out, ht_error *err);
 void ht_prompt_ids_free(ht_prompt_ids *p);

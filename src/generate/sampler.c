@@ -18,7 +18,7 @@ struct ht_sampler {
     int32_t vocab;
     const ht_row_ops *ops;
     bool filters;         /* any of top_k, top_p, min_p is on */
-    bool repeats, counts; /* penalties of tokens that occurred lately, and of those that were generated */
+    bool repeats, counts; /* penalties on recent tokens; on generated tokens */
     bool biases_raise, penalties_raise;
     int64_t n_prompt; /* tokens of the history that were not generated */
     int32_t n_bias;
@@ -30,7 +30,7 @@ struct ht_sampler {
     float *block_max;    /* [blocks] */
     double *block_mass;  /* [blocks]; NULL when greedy */
     ht_ranked *list;     /* [vocab]; NULL without filters */
-    bool constrained;    /* x and ids are there, and every pick has a mask */
+    bool constrained;    /* x and ids exist, and every pick needs a mask */
     const uint32_t *mask;
     int32_t n_masked; /* tokens that the mask has bits for */
 };
@@ -102,7 +102,7 @@ ht_status ht_sampler_order_check(const char *order, ht_error *err) {
 
 #define NUMBER(field) #field, offsetof(ht_sampler_options, field)
 
-/* The numbers among the options, which a checkpoint may recommend. */
+/* The numeric options, which a checkpoint may recommend. */
 static const struct {
     const char *name;
     size_t offset;
@@ -244,7 +244,7 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
     s->o = o;
     s->vocab = vocab;
     s->ops = ops;
-    s->o.order = NULL; /* lent for this call alone, as the next */
+    s->o.order = NULL; /* lent for this call only, like the next */
     s->o.logit_bias = NULL;
     status = ht_sampler_order_parse(o.order, s->order, err);
     if (!status) status = ht_logit_biases_read(&o, vocab, &s->bias, err);
@@ -288,10 +288,10 @@ void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt) { s->n_prompt = n_pr
 
 /* ---- changes of single logits ----
  *
- * A finite logit stays within +-1e30, whatever it is changed by, so that differences of two are finite; one that is not finite stays
- * as it is, for the scan to find. */
+ * Changed finite logits are clamped to +-1e30, so that differences are finite. Others stay as they are, for the scan
+ * to find. */
 
-/* What a logit x becomes that changes to y. */
+/* Clamps y, the new value of a logit x; an x that is not finite stays. */
 static float bounded(float x, double y) {
     static const float most = 1e30f;
     if (!isfinite(x)) return x;
@@ -299,7 +299,7 @@ static float bounded(float x, double y) {
     return y < (double)-most ? -most : (float)y;
 }
 
-/* Where a token is in the row, or -1. */
+/* Index of a token in the row, or -1. */
 static int32_t place_of(int32_t id, const int32_t *ids, int32_t n) {
     if (!ids) return id < n ? id : -1;
     int32_t low = 0, high = n;
@@ -368,7 +368,7 @@ static void penalise(ht_sampler *s, float *x, const int32_t *ids, int32_t n, con
     if (s->counts) penalise_counted(s, x, ids, n, history, n_history);
 }
 
-/* How many tokens the biases, and the penalties after n_history tokens, lower at most; INT32_MAX when they may raise one. */
+/* The most tokens that biases, and penalties after n_history tokens, can lower; INT32_MAX if they can raise one. */
 static int64_t count_biased(const ht_sampler *s) { return s->biases_raise ? INT32_MAX : s->n_bias; }
 
 static int64_t count_penalised(const ht_sampler *s, int64_t n_history) {
@@ -380,19 +380,19 @@ static int64_t count_penalised(const ht_sampler *s, int64_t n_history) {
 
 /* ---- the chain ---- */
 
-/* What is left of the row while the chain runs. `list`, when there is one, holds the highest of the row in order: all
- * that is left when `whole`, else what will be left after a top_k to come. */
+/* The remaining row while the chain runs. `list`, if any, holds its highest values in order: all that remain when
+ * `whole`, else those that a later top_k will keep. */
 typedef struct chain {
     ht_logits_row row;
     const int32_t *ids; /* NULL: an index is an id */
-    int32_t whole_n;    /* of the row, with what is not in it as it cannot be picked */
+    int32_t whole_n;    /* of the row, including tokens that cannot be picked */
     float scale;        /* 1 / temperature once that stage has run */
     ht_cut cut;
     int32_t n_list; /* -1: none */
     bool whole;
 } chain;
 
-/* Shortens the list to n; what is left then ends in it. */
+/* Shortens the list to n; it then holds all that remain. */
 static void end_list(const ht_sampler *s, chain *c, int32_t n) {
     if (n < c->n_list) {
         c->n_list = n;
@@ -412,8 +412,8 @@ static ht_cut min_p_cut(const ht_sampler *s, const chain *c) {
     return bound > -FLT_MAX ? (ht_cut){bound, INT32_MAX} : ht_cut_none();
 }
 
-/* Whether a min_p among the stages behind `stage`, with no penalty or temperature before it, leaves less than the target:
- * then top_p has nothing to cut, and its search is saved. The margin is beyond the rounding of sums in another order. */
+/* Whether a min_p after `stage`, with no penalty or temperature before it, leaves less than the target. Then top_p
+ * cuts nothing and skips its search. The margin covers rounding of sums in another order. */
 static bool min_p_cuts_more(const ht_sampler *s, const chain *c, int stage, double target) {
     for (int i = stage + 1; i < HT_SAMPLER_STAGES; i++) {
         if (!stage_on(s, s->order[i])) continue;
@@ -459,7 +459,7 @@ static int32_t coming_top_k(const ht_sampler *s, int first, int32_t n) {
     return 0;
 }
 
-/* Makes the tokens that the mask allows a row of their own. */
+/* Compacts the row to the tokens that the mask allows. */
 static void run_mask(ht_sampler *s, chain *c) {
     int32_t n = 0;
     for (int32_t first = 0; first < s->n_masked; first += 32)
@@ -474,7 +474,7 @@ static void run_mask(ht_sampler *s, chain *c) {
     c->ids = s->ids;
 }
 
-/* Makes what is left a row of its own, which may be written to. */
+/* Compacts the row to the remaining tokens, in writable memory. */
 static void compact(ht_sampler *s, chain *c, bool filtered) {
     if (!filtered) {
         if (c->row.x != s->x) memcpy(s->x, c->row.x, (size_t)c->row.n * sizeof *s->x);
@@ -542,16 +542,16 @@ static int32_t draw(ht_sampler *s, const chain *c, double u) {
     return ht_row_draw(&c->row, c->scale, c->cut, s->block_mass, mass, u);
 }
 
-/* Logits that are lowered make room for as many others. */
+/* Each logit that may be lowered admits one more candidate. */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
     int64_t more = count_biased(s), k = s->o.temperature > 0 ? INT32_MAX : 1;
-    if (s->constrained) return 0; /* the highest may be none that are allowed */
+    if (s->constrained) return 0; /* the mask may exclude the highest */
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
         ht_sampler_stage stage = s->order[i];
         if (!stage_on(s, stage)) continue;
         if (stage == HT_STAGE_REPEAT_PENALTY) more += count_penalised(s, n_history);
         if (!is_filter(stage) || !s->filters) continue;
-        k = stage == HT_STAGE_TOP_K ? s->o.top_k : INT32_MAX; /* what comes after it sees what it left */
+        k = stage == HT_STAGE_TOP_K ? s->o.top_k : INT32_MAX; /* later stages see only its result */
         break;
     }
     return k + more < s->vocab ? (int32_t)(k + more) : 0;

@@ -45,15 +45,15 @@ ht_status ht_sampler_options_read(const ht_sampler_options *options, const ht_sa
 /* Biases sorted by id, to be freed. HT_ERR_ARGUMENT: an id out of range or twice, a bias that is not finite. */
 ht_status ht_logit_biases_read(const ht_sampler_options *options, int32_t vocab, ht_logit_bias **out, ht_error *err);
 
-/* Checks the options (NULL, and those unset: the library's defaults) and allocates all that sampling will need. `ops` are the device's. */
+/* Checks the options and allocates all memory that sampling needs. NULL and unset options: the library's defaults. */
 ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
                          ht_error *err);
 void ht_sampler_free(ht_sampler *s); /* NULL is fine */
 
 /* Prepares a sampler for masks, which all of its picks then need. */
 ht_status ht_sampler_constrain(ht_sampler *s, ht_error *err);
-/* Of the next picks: only token t < n_tokens is picked whose bit t % 32 of mask[t / 32] is set; there is one. The chain sees
- * no other. Lent until the last of these picks. */
+/* Restricts the next picks to tokens t < n_tokens whose bit t % 32 of mask[t / 32] is set; one must be. The chain
+ * sees no other. Lent until the last of these picks. */
 void ht_sampler_set_mask(ht_sampler *s, const uint32_t *mask, int32_t n_tokens);
 
 /* How many tokens of the history are the prompt's, which presence and frequency penalties ignore; 0 at first. */
@@ -62,8 +62,8 @@ void ht_sampler_set_prompt(ht_sampler *s, int64_t n_prompt);
 /* How many of the highest logits decide the pick after n_history tokens, others being HT_MASKED_LOGIT; 0: all. */
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history);
 
-/* Picks the token for position n_history from a row, whose highest logits suffice (ht_sampler_top_k or more). history: the
- * tokens of all positions before it. A logit that is NaN or infinite is an error. Allocates nothing. */
+/* Picks the token for position n_history from a row, of which the ht_sampler_top_k highest logits suffice.
+ * `history`: the tokens before. A logit that is NaN or infinite is an error. Allocates nothing. */
 ht_status ht_sampler_pick_row(ht_sampler *s, const ht_logits_rows *logits, int64_t row, const int32_t *history,
                               int64_t n_history, int32_t *id, ht_error *err);
 

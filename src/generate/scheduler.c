@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Jobs of at most FEW_ROWS come first. An executor with more than KEEP_BYTES of output is dropped after its job. */
+/* Jobs of at most FEW_ROWS rows go first. An executor with more than KEEP_BYTES of output is freed after its job. */
 enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, DEFAULT_PACE = 2 };
-/* Sequences that are about to come back are waited for this share of a step, so that they go on in one step. */
+/* A step waits at most this share of the last step's time for sequences that are about to return. */
 static const double gather_share = 0.05;
 
 /* The arrays of a step, grown between steps. */
@@ -28,30 +28,30 @@ typedef struct batch_room {
     const ht_lora_set **lora;    /* [sequences] */
 } batch_room;
 
-/* Of one plan, made when first needed, and anew for larger steps. */
+/* Executor of one plan, created when first needed and recreated for larger steps. */
 typedef struct executor {
     ht_exec *exec;
     int32_t rows, out; /* limits */
 } executor;
 
-/* Generated rows that make a step be short: in it, waiting for the other kind of step, or between two tokens. */
+/* Generated rows that keep a step short: those in it, in the other kind of step, or between two tokens. */
 typedef struct kept_waiting {
     int64_t rows;
-    double pace; /* of who waits least gladly; 1: any */
+    double pace; /* strictest limit of these rows; 1: none */
 } kept_waiting;
 
 struct ht_scheduler {
-    ht_model *model; /* not held: it owns this */
+    ht_model *model; /* not retained: the model owns the scheduler */
     int32_t sequences;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* jobs came or are done, or nobody runs steps any more */
+    pthread_cond_t changed; /* jobs arrived or finished, or no thread runs steps */
     ht_step_job *first, **last;
     int users;
-    bool running;         /* a thread runs a step: what follows is its own */
-    int64_t awaited;      /* sequences of the last step that are about to come back */
-    kept_waiting between; /* those of them that generate, also when they are not waited for any more */
-    uint64_t round;       /* of steps: tells whom `awaited` counts */
+    bool running;         /* a thread runs a step, and alone uses `executor`, `room` and `taken` */
+    int64_t awaited;      /* sequences of the last step that are about to return */
+    kept_waiting between; /* the generating ones of them, even after waiting for them has ended */
+    uint64_t round;       /* step number: `awaited` counts sequences of this step */
     double last_end, last_seconds;
     ht_prefill_budget budget;
     ht_scheduler_stats stats;
@@ -63,17 +63,17 @@ struct ht_scheduler {
 
 /* ---- the prefill budget ---- */
 
-/* A step is planned to take this share of what it may: single steps vary. */
+/* Planned share of the allowed step time: single steps vary. */
 static const double aim = 0.85;
-/* Weight of what is new in a running mean. Rows cost more as their context grows, so the newest count most. */
+/* Weight of a new value in running means. Rows cost more as their context grows, so recent steps count most. */
 static const double new_weight = 0.25;
-/* Before anything is known; and after how many steps with prompts one goes without: what generated rows take alone grows with
- * their context. Of a prompt alone, so many rows tell what one of them takes. */
+/* Prompt rows before anything is measured. Steps with prompts before one without: generated rows cost more as their
+ * context grows. Rows of a prompt-only step that suffice to measure one row. */
 enum { FIRST_ROWS = 8, MOST_MIXED = 32, LEAST_ALONE = 64 };
 
 static int64_t size_of(int64_t few) { return few < HT_PREFILL_BUDGET_SIZES ? few : HT_PREFILL_BUDGET_SIZES - 1; }
 
-/* Seconds of `few` generated rows: as measured, or of the nearest smaller number, which is less. 0: not known. */
+/* Seconds of `few` generated rows: as measured, or of the nearest smaller number, a lower bound. 0: unknown. */
 static double base_of(const ht_prefill_budget *p, int64_t few) {
     for (int64_t n = size_of(few); n > 0; n--)
         if (p->base[n] > 0) return p->base[n];
@@ -102,7 +102,7 @@ void ht_prefill_budget_learn(ht_prefill_budget *p, int64_t few, int64_t prompt, 
     const double base = few > 0 ? base_of(p, few) : 0;
     if (few > 0 ? base <= 0 : prompt < LEAST_ALONE) return;
     const double added = (seconds - base) / (double)prompt;
-    /* A step that took no longer than without the prompt says that its rows are cheap, not that they are free. */
+    /* A step that took no longer than without the prompt shows that its rows are cheap, not free. */
     learn(&p->row, added > 0.01 * seconds / (double)prompt ? added : 0.01 * seconds / (double)prompt);
 }
 
@@ -182,7 +182,7 @@ ht_scheduler_stats ht_scheduler_get_stats(ht_scheduler *s) {
 
 /* ---- the queue, with the lock held ---- */
 
-/* The sequence is no longer waited for. */
+/* Stops waiting for the job's sequence. */
 static void arrive(ht_scheduler *s, ht_step_job *job) {
     if (job->awaited_in == s->round) {
         if (s->awaited > 0) s->awaited--;
@@ -217,7 +217,7 @@ static void end_cancelled(ht_scheduler *s) {
     }
 }
 
-/* Sequences of the last step are waited for a moment, before the next begins without them. */
+/* Waits briefly for sequences of the last step, so that they share the next one. */
 static void gather(ht_scheduler *s) {
     const double until = s->last_end + gather_share * s->last_seconds;
     while (s->awaited > 0 && ht_now_seconds() < until)
@@ -234,7 +234,7 @@ static bool is_few(const ht_step_job *job) {
 
 typedef struct chosen {
     int n;
-    int64_t few, prompt; /* rows of jobs of few rows, and of the others */
+    int64_t few, prompt; /* rows of jobs with few rows; rows of the others */
 } chosen;
 
 static void take(ht_scheduler *s, chosen *c, ht_step_job *job, int64_t rows) {
@@ -243,7 +243,7 @@ static void take(ht_scheduler *s, chosen *c, ht_step_job *job, int64_t rows) {
     s->taken[c->n++] = job;
 }
 
-/* Shares out rows among the prompts that are taken, the same number to each that has as many; what is over goes to the first. */
+/* Divides the budget equally among the chosen prompts, as far as each has rows; the rest goes to the first. */
 static void share_rows(ht_scheduler *s, chosen *c, int first, int64_t budget) {
     const int n = c->n - first;
     for (int i = first; i < c->n; i++) {
@@ -284,7 +284,7 @@ static chosen choose(ht_scheduler *s) {
         return c;
     }
     const bool hidden = s->first->hidden;
-    /* A prompt that is first in the queue is not kept waiting by as many others as a step may take. */
+    /* A prompt at the head of the queue gets a place in the step, however many short jobs wait. */
     const int32_t room = is_few(s->first) ? s->sequences : s->sequences - 1;
     for (ht_step_job *job = s->first, *next; job && c.n < room; job = next) {
         next = job->next;
@@ -306,7 +306,7 @@ static chosen choose(ht_scheduler *s) {
     return c;
 }
 
-/* ---- a step, of the thread that runs it ---- */
+/* ---- a step, on the thread that runs it ---- */
 
 static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_error *err) {
     if (rows > r->rows) {
@@ -325,7 +325,7 @@ static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_er
     return HT_OK;
 }
 
-/* An executor for that many rows and outputs. Rows double up to `most`: small arenas, few rebuilds. */
+/* An executor for `rows` and `out`. Capacity doubles up to `most`: small arenas, few rebuilds. */
 static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
     executor *e = &s->executor[form];
     if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;
@@ -346,13 +346,13 @@ static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int
     return status;
 }
 
-/* What the rows of a step need. */
+/* Requirements of a step's rows. */
 typedef struct needs {
     int64_t rows, out;
     int32_t most, top_k;
     unsigned form; /* of the plan */
     int64_t width; /* of a row of logits or hidden states */
-    bool direct;   /* all logits go where they are wanted, one behind the other */
+    bool direct;   /* the step writes all logits, contiguous, to where the jobs want them */
     float *logits;
 } needs;
 
@@ -462,7 +462,7 @@ static ht_status run_step(ht_scheduler *s, ht_step_job *const *job, int n, ht_er
     return HT_OK;
 }
 
-/* A step that fails is taken apart: what fails alone is the one that ends. */
+/* After a failed step each job runs alone; only jobs that fail again end. */
 static void run_jobs(ht_scheduler *s, int n) {
     ht_error err = {0};
     if (run_step(s, s->taken, n, &err) == HT_OK) return;
@@ -478,7 +478,7 @@ static void run_jobs(ht_scheduler *s, int n) {
     }
 }
 
-/* Called with the lock held, which it gives up while it computes. */
+/* Requires the lock, and releases it while computing. */
 static void run_one_step(ht_scheduler *s) {
     s->running = true;
     gather(s);
@@ -519,7 +519,7 @@ static bool all_are_done(ht_step_job *const *jobs, int n) {
 void ht_scheduler_run(ht_scheduler *s, ht_step_job *const *jobs, int n) {
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < n; i++) append(s, jobs[i]);
-    if (s->running) pthread_cond_broadcast(&s->changed); /* somebody may be waiting for them */
+    if (s->running) pthread_cond_broadcast(&s->changed); /* a thread may be waiting for jobs */
     while (!all_are_done(jobs, n))
         if (s->running)
             pthread_cond_wait(&s->changed, &s->lock);
@@ -541,7 +541,7 @@ void ht_scheduler_return_output(ht_scheduler *s, ht_step_job *job) {
     job->output = NULL;
     pthread_mutex_lock(&s->lock);
     executor *place = &s->executor[job->lora ? HT_PLAN_ADAPTERS : 0];
-    /* While a thread runs a step the executors are its own. */
+    /* A thread that runs a step owns the executors. */
     const bool keep =
         !s->running && !place->exec && (size_t)e.out * (size_t)s->model->vocab * sizeof(float) <= KEEP_BYTES;
     if (keep) *place = e;

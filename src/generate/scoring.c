@@ -1,5 +1,5 @@
-/* Scoring of many prompts, for scores and classification: log-probabilities of continuations, and the likeliest token. Requests
- * are taken up in windows, computed together (prefill.h), and handed over in order. */
+/* Scoring of many prompts, for scores and classification: log-probabilities of continuations, and the likeliest
+ * token. Requests are computed together in windows (prefill.h), and delivered in order. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What came of a request. */
+/* Result of a request. */
 typedef struct scored {
     size_t index;
     ht_status status;
     char *message; /* NULL for HT_OK */
     ht_prompt_ids ids;
-    int64_t computed; /* positions, those shared with a request before it not counted */
+    int64_t computed; /* positions, without those shared with an earlier request */
     /* With `likeliest`. */
     int32_t token;
     double log_probability;
@@ -41,9 +41,9 @@ typedef struct scoring {
     size_t n;
     ht_prefill_options prefill;
     bool likeliest, logits; /* the token after the prompt; and all logits there */
-    int32_t top_k;          /* beside each token of a continuation */
+    int32_t top_k;          /* likeliest tokens to report at each token of a continuation */
     const ht_cancel *cancel;
-    /* Gives request i, in a struct of zeros; a failure is its own. */
+    /* Fills request i into a zeroed struct; a failure is the request's. */
     ht_status (*next)(void *user, size_t i, ht_score_request *request, ht_error *err);
     /* Takes a result, in order of requests; lent. Returns false to stop. */
     bool (*take)(void *user, const scored *result);
@@ -55,7 +55,7 @@ typedef struct scoring {
 /* Limits of a window: some dozen steps, so that the last one, which is not full, is a small part. */
 enum { WINDOW_TOKENS = 16384, WINDOW_REQUESTS = 1024, WINDOW_BYTES = 64 << 20 };
 
-/* Beside a sequence of the prefill. */
+/* Request and continuation of a prefill sequence, and its first bad logit. */
 typedef struct sequence_of {
     int32_t request;      /* in the window */
     int32_t continuation; /* -1: the prompt alone, for the likeliest token */
@@ -72,7 +72,7 @@ typedef struct window {
     scored *request; /* [n], of WINDOW_REQUESTS */
     int32_t n;
     int32_t handed_over;
-    bool stopped; /* `take` wants no more */
+    bool stopped; /* `take` returned false */
     ht_prefill_sequence *sequence;
     sequence_of *of;
     int32_t n_sequences;
@@ -164,7 +164,7 @@ static ht_status take_up(window *w, size_t index, scored *r, ht_error *err) {
     return status;
 }
 
-/* Tokens of the prompt that the one before does not have; enough to tell when there is work for some steps. */
+/* Prompt tokens that the previous request does not share: an estimate of the work in a window. */
 static int64_t new_tokens(const window *w, const scored *r) {
     const ht_ids *ids = &r->ids.prompt, *before = w->n ? &w->request[w->n - 1].ids.prompt : &(ht_ids){0};
     size_t same = 0;
@@ -172,7 +172,7 @@ static int64_t new_tokens(const window *w, const scored *r) {
     return (int64_t)(ids->n - same);
 }
 
-/* Takes up requests from `index` on; one at least. */
+/* Fills the window with requests from `index` on, at least one. */
 static void fill(window *w, size_t index) {
     w->n = w->handed_over = w->n_sequences = 0;
     w->bytes = 0;
@@ -253,7 +253,7 @@ static void take_row(void *user, const float *logits, int64_t position, const in
     }
 }
 
-/* ---- handing over ---- */
+/* ---- delivery ---- */
 
 static void take_failure(void *user, int32_t sequence, const ht_error *err) {
     window *w = user;
@@ -465,7 +465,7 @@ static int32_t compare_labels(classification *c, const scored *r) {
     return best;
 }
 
-/* The caller frees *text. A token that the tokenizer does not have, as a head may have more rows, has no text. */
+/* The caller frees *text. A head may have more rows than the tokenizer has tokens: these have no text. */
 static ht_status text_of(const ht_model *m, int32_t token, char **text, ht_error *err) {
     size_t n;
     *text = NULL;

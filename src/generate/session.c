@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All-rows logits are handed over in slices of about this size: 512 rows of a vocabulary of 2^18 are 512 MiB. */
+/* All-rows logits are delivered in slices of about this size: 512 rows of a vocabulary of 2^18 are 512 MiB. */
 enum { SLICE_BYTES = 32 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
@@ -156,7 +156,6 @@ static ht_status new_adapters(int64_t n_projections, int n, ht_session_adapters 
     return ht_fail_memory(err, sizeof *a, "a session's adapters");
 }
 
-/* Adds an adapter behind those that are there. */
 static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale, ht_session_adapters *to, int n,
                              ht_error *err) {
     const ht_lora_pair *pair;
@@ -343,7 +342,7 @@ static ht_status check_together(ht_session *const *sessions, const int32_t *ids,
     return HT_OK;
 }
 
-/* Makes s->next of the logits. */
+/* Sets s->next to the token with the highest logit. */
 static ht_status choose(void *user, const ht_logits_rows *logits, ht_error *err) {
     ht_session *s = user;
     ht_logits_row row = {
@@ -392,7 +391,7 @@ static ht_status run_jobs(ht_session *const *sessions, int n, ht_error *err) {
     return status;
 }
 
-/* Logits, or with `next` the tokens they say. */
+/* Returns logits, or with `next` the most likely tokens. */
 static ht_status run_together(ht_session *const *sessions, const int32_t *ids, int n, const ht_forward_options *options,
                               float *logits, int32_t *next, ht_error *err) {
     ht_forward_options o;

@@ -32,7 +32,7 @@ struct ht_session {
     ht_step_job job;               /* what is being computed */
     ht_session *draft;             /* of the draft model that was last used; NULL: none */
     ht_masks_ahead *masks_ahead;   /* of answers with a grammar; NULL: none as yet */
-    /* Of ht_session_decode_together: what logits say, room to find it, and the jobs of a step that this one leads. */
+    /* For ht_session_decode_together: next token, argmax scratch, and jobs of a step that this session leads. */
     int32_t next;
     float *block_max;
     ht_step_job **together;
@@ -40,7 +40,7 @@ struct ht_session {
 
 /* An empty cache for a session of that model and chunk. */
 ht_status ht_session_new_cache(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err);
-/* Gives the session n tokens and a cache of their beginning, which it owns from here on, in the place of its own. */
+/* Replaces the session's tokens and cache. `cache` holds a prefix of the n tokens and becomes the session's. */
 ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_cache *cache, ht_error *err);
 
 /* n >= 1 adapters resolved to the model's projections, with a scale each; NULL scales: 1. */
@@ -52,15 +52,15 @@ void ht_session_adapters_free(ht_session_adapters *a); /* one reference; NULL is
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);
 /* Adds one token without computing it. */
 ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
-/* Makes room for n tokens in all. */
+/* Reserves capacity for n tokens in total. */
 ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
-/* Makes s->job ask for tokens that are there and not computed, up to `end` - 1 or a chunk of them, with logits from position
- * `first_out` on, and the cache ready for it. The rest of the job is the caller's to fill in. */
+/* Makes s->job compute pending tokens below `end`, at most a chunk, with logits from `first_out` on, and prepares
+ * the cache. The caller fills in the rest of the job. */
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err);
 /* Runs s->job. */
 ht_status ht_session_run(ht_session *s, ht_error *err);
-/* Shortens the session to the beginning it shares with ids, at most n - 1 tokens, so that the rest may be run after it;
- * *kept is that length. A beginning that the cache cannot go back to is given up: the session is then empty. */
+/* Truncates the session to its common prefix with ids, at most n - 1 tokens; *kept is the length. If the cache
+ * cannot be truncated to it, the session is emptied. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);
 
 #endif

@@ -10,24 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that a lookup matches, slots of its index at first, and tokens after which a match counts as a copy. */
+/* Tokens of a lookup's key, initial slots of its index, and matching tokens from which a lookup counts as a copy. */
 enum { GRAM = 3, FIRST_SLOTS = 1024, COPY = 8 };
-/* Guesses have to pay by this factor; while they do not, one is tried now and then. */
+/* Guesses must pay off by this factor; while they do not, one is tried occasionally. */
 static const double least_gain = 1.03;
 enum { TRY_EVERY = 24, TRIAL = 2 };
 static const double most_saved = 16; /* steps that count, or one that was right for long could be wrong for long */
-/* Weights of what is new in running means. */
+/* Weights of new values in running means. */
 static const double weight_right = 0.1, weight_time = 0.2;
 
 /* Share of the time so far that wrong guesses of lookups may cost; steps that a copy may cost in advance. */
 static const double cost_share = 0.006, copy_steps = 1;
 
-/* Where guesses come from has its own record. */
+/* A source of guesses, with its record. */
 typedef struct source {
-    double right;  /* share of guesses, of those whose predecessors were right */
+    double right;  /* acceptance rate of guesses whose predecessors were accepted */
     int rests;     /* steps since it last guessed */
-    double saved;  /* seconds by right guesses, less the cost of all */
-    double credit; /* steps that it may cost in advance; below 0: it is not bounded */
+    double saved;  /* seconds saved by accepted guesses, less the cost of all */
+    double credit; /* steps that it may cost in advance; below 0: no bound */
 } source;
 
 struct ht_speculation {
@@ -38,12 +38,12 @@ struct ht_speculation {
     int64_t n_history;
     source by_lookup, by_copy, by_draft, *used;
 
-    /* Index of the tokens so far: for every GRAM of them, the position behind its last occurrence. */
+    /* Index of the tokens so far: for every GRAM of them, the position after its last occurrence. */
     int32_t *slot; /* [n_slots] 0: free */
     size_t n_slots;
     int64_t indexed; /* tokens */
 
-    /* Seconds of a step without guesses; added by each; of drafting one. 0: not known. And of all steps so far. */
+    /* Seconds of: a step without guesses, each guess, drafting one (0: unknown), and all steps so far. */
     double base, row, draft_seconds, elapsed;
 };
 
@@ -89,7 +89,7 @@ ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, h
 
 /* ---- how many ---- */
 
-/* Tokens that a step with k guesses gives on average. */
+/* Expected tokens of a step with k guesses. */
 static double expected(double right, int32_t k) {
     double sum = 1, p = 1;
     for (int32_t i = 0; i < k; i++) sum += p *= right;
@@ -121,7 +121,7 @@ static int32_t worth(const ht_speculation *s, const source *from, int32_t room, 
 
 static int32_t how_many(const ht_speculation *s, source *from, int32_t room, double each) {
     if (s->most) return ht_min_i32(room, s->most);
-    if (s->base <= 0) return 0; /* the first step tells what one takes */
+    if (s->base <= 0) return 0; /* the first step measures the time */
     room = affordable(s, from, room);
     const int32_t k = worth(s, from, room, each);
     if (k || !room) return k;
@@ -145,7 +145,7 @@ void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, dou
 
 /* ---- lookup ---- */
 
-/* The slot of the GRAM tokens before `end`: that of their last occurrence, or a free one. */
+/* The slot of the GRAM tokens before `end`: of their last occurrence, or a free one. */
 static int32_t *slot_of(const ht_speculation *s, const int32_t *tokens, int64_t end) {
     const int32_t *gram = tokens + end - GRAM;
     size_t i = (size_t)ht_hash_bytes(gram, GRAM * sizeof *gram) & (s->n_slots - 1);
@@ -154,7 +154,7 @@ static int32_t *slot_of(const ht_speculation *s, const int32_t *tokens, int64_t 
     return &s->slot[i];
 }
 
-/* Adds what tokens came, but for the latest GRAM: they would find themselves. */
+/* Indexes new tokens except the last GRAM, which would match themselves. */
 static ht_status update_index(ht_speculation *s, const int32_t *tokens, int64_t n, ht_error *err) {
     if (n > INT32_MAX / 4) return HT_OK;
     size_t need = FIRST_SLOTS;
@@ -172,12 +172,12 @@ static ht_status update_index(ht_speculation *s, const int32_t *tokens, int64_t 
     return HT_OK;
 }
 
-/* Whether the tokens before both places agree for as long as a copy. */
+/* Whether the COPY tokens before both positions agree. */
 static bool is_copy(const int32_t *tokens, int64_t from, int64_t n) {
     return from >= COPY && memcmp(tokens + from - COPY, tokens + n - COPY, COPY * sizeof *tokens) == 0;
 }
 
-/* What followed, the last time; when that runs into the present, it goes on with its own guesses. */
+/* Guesses what followed last time. Where that reaches the present, it continues with its own guesses. */
 static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, int32_t *out) {
     if (n <= GRAM || !s->slot) return 0;
     const int64_t from = *slot_of(s, tokens, n);

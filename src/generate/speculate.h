@@ -1,8 +1,9 @@
-/* Speculation: tokens guessed ahead, which one step verifies. Each next token is drawn from its own logits with its own random
- * number, and guesses count while they are what was drawn: the output is that of plain decoding, to the bit, sampled or not.
+/* Speculative decoding: one step verifies draft tokens (guesses). Each next token is drawn from its own logits with
+ * its own random number; guesses count while they equal the drawn tokens. The output is that of plain decoding, to
+ * the bit.
  *
- * Guesses come from the tokens so far (what followed the last ones before) or from a draft model with the same random numbers. How
- * many pay is learned: how often they are right, and what a row adds to a step. One thread at a time. */
+ * Guesses come from prompt lookup (what followed the last tokens before) or from a draft model with the same random
+ * numbers. Their number adapts to the acceptance rate and to the time a row adds. One thread at a time. */
 #ifndef HT_GENERATE_SPECULATE_H
 #define HT_GENERATE_SPECULATE_H
 
@@ -17,18 +18,18 @@ typedef struct ht_speculation_setup {
     bool lookup;
     ht_session *draft; /* of the draft model, lent; NULL: none */
     const ht_sampler_options *sampler;
-    int32_t most; /* guesses at most; 0: as many as are worth it */
+    int32_t most; /* maximum guesses per step; 0: adaptive */
 } ht_speculation_setup;
 
 ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation **out, ht_error *err);
 void ht_speculation_free(ht_speculation *s); /* NULL is fine */
 
-/* How many of the tokens are the prompt's, which the draft's sampler is told. */
+/* Sets the number of prompt tokens, also for the draft's sampler. */
 void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt);
-/* Guesses what follows n tokens, at most `room` of it, into `out` [room]; *n_guesses may be 0. */
+/* Guesses up to `room` tokens after the n given ones into `out` [room]; *n_guesses may be 0. */
 ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err);
-/* Learns from a step with so many guesses, of which some were right. */
+/* Learns from a step with `guesses` guesses, of which `right` were accepted. */
 void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, double seconds);
 
 /* HT_ERR_ARGUMENT, with the difference, unless the tokens of both models are the same. */

@@ -43,7 +43,7 @@ static void state_sum_add(ht_state_sum *sum, const void *bytes, size_t n) {
     sum->digest = d;
 }
 
-/* What makes no word, then the number of bytes. */
+/* Adds the incomplete word, then the number of bytes. */
 static ht_digest state_sum_end(const ht_state_sum *sum) {
     ht_digest d = sum->digest;
     uint64_t last = 0;
@@ -53,7 +53,7 @@ static ht_digest state_sum_end(const ht_state_sum *sum) {
     return d;
 }
 
-/* Of version and number, and of the table. */
+/* Checksum of version, section count and table. */
 static ht_digest table_sum(const unsigned char *head, const unsigned char *table, uint32_t n) {
     ht_state_sum sum = ht_state_sum_begin(0, 0);
     state_sum_add(&sum, head + MAGIC, 8);
@@ -166,7 +166,7 @@ ht_status ht_state_damaged(const ht_state_file *f, const char *what, ht_error *e
     return ht_fail(err, HT_ERR_FORMAT, "%s: the state file is damaged: %s", f->file->path, what);
 }
 
-/* Sections in order, inside the file, with less than ALIGN bytes between them, all zero, and none behind. */
+/* Sections must be in order, inside the file, with less than ALIGN zeros between them and none at the end. */
 static ht_status check_places(const ht_state_file *f, ht_error *err) {
     uint64_t end = TABLE_AT + (uint64_t)f->n * ENTRY;
     for (uint32_t i = 0; i < f->n; i++) {

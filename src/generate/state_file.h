@@ -1,11 +1,11 @@
-/* State files: named sections behind a table, each with a checksum, in one file that is replaced as a whole.
+/* State files: a table and its sections, each with a checksum, in one file that is replaced as a whole.
  *
  *   bytes 0 .. 7      "HEARTHST"
  *   8 .. 15           version, number n of sections: u32 each, little-endian as everything here
  *   16 .. 31          checksum of bytes 8 .. 15 and of the table
  *   32 .. 32 + 48 n   the table: for each section its kind and index, u64 each; offset and size in bytes; checksum
  *
- * The sections follow in order, each from a multiple of 64 bytes on; between them are zeros, behind the last one nothing. */
+ * The sections follow in order, each aligned to 64 bytes, with zeros between them and no bytes after the last. */
 #ifndef HT_GENERATE_STATE_FILE_H
 #define HT_GENERATE_STATE_FILE_H
 
@@ -31,11 +31,11 @@ typedef struct ht_state_section {
     ht_digest sum;
 } ht_state_section;
 
-/* The lowest `bytes` bytes of a number, as they stand in files. */
+/* The lowest `bytes` bytes of a number, little-endian. */
 void ht_state_put_number(unsigned char *at, uint64_t x, int bytes);
 uint64_t ht_state_get_number(const unsigned char *at, int bytes);
 
-/* The checksum of a section as its bytes come, in whatever pieces. */
+/* Incremental checksum of a section, however its bytes are split. */
 typedef struct ht_state_sum {
     ht_digest digest;
     unsigned char rest[8]; /* [n % 8] bytes that make no word yet */
@@ -47,9 +47,9 @@ ht_state_sum ht_state_sum_begin(uint64_t kind, uint64_t index);
 
 typedef struct ht_state_writer ht_state_writer;
 
-/* A file of n sections beside `path`, which takes its place on commit. It holds what users said: its owner alone reads it. */
+/* Writes n sections to a file that replaces `path` on commit. It holds users' text: only the owner may read it. */
 ht_status ht_state_writer_open(const char *path, uint32_t n, ht_state_writer **out, ht_error *err);
-/* Begins the next section; what is put goes there. */
+/* Begins the next section; the following puts go there. */
 ht_status ht_state_writer_begin(ht_state_writer *w, uint64_t kind, uint64_t index, ht_error *err);
 ht_status ht_state_writer_put(ht_state_writer *w, const void *bytes, size_t n, ht_error *err);
 /* Both free the writer. */
@@ -77,22 +77,22 @@ ht_status ht_state_file_read(const ht_state_file *f, const ht_state_section *s, 
 /* HT_ERR_FORMAT unless the sum of everything read is the section's. */
 ht_status ht_state_file_check(const ht_state_file *f, const ht_state_section *s, const ht_state_sum *sum,
                               ht_error *err);
-/* Reads and checks a whole section of at most `limit` bytes; the caller frees *out, which has a NUL behind it. */
+/* Reads and checks a whole section of at most `limit` bytes; the caller frees *out, which is NUL-terminated. */
 ht_status ht_state_file_read_all(const ht_state_file *f, const ht_state_section *s, size_t limit, char **out,
                                  ht_error *err);
 
 /* ---- parts that files of sessions and of prefix caches share ---- */
 
-/* Origins are compared as texts, line by line: a file needs no parser for them, and a difference can be shown as it is. */
+/* Origins are compared as texts, line by line: files need no parser for them, and errors can quote the difference. */
 
-/* Writes the origin: what keys and values depend on beside tokens: model, cache types and shapes, n adapters. */
+/* Writes the origin, on which keys and values depend besides tokens: model, cache types and shapes, n adapters. */
 ht_status ht_state_put_origin(ht_state_writer *w, const ht_model *m, ht_adapter *const *adapters, const float *scales,
                               int n, ht_error *err);
 /* HT_ERR_ARGUMENT, with the first difference, when a file has another origin. `who` has this one, such as "session". */
 ht_status ht_state_check_origin(const ht_state_file *f, const ht_model *m, ht_adapter *const *adapters,
                                 const float *scales, int n, const char *who, ht_error *err);
 
-/* Bytes of room that positions of one page of any layer need. */
+/* Buffer bytes for one page's positions of any layer. */
 size_t ht_state_page_room(const ht_layer_kv *kv, int32_t n_layers);
 
 #endif

@@ -11,26 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens of a prompt that tell whether it has opened reasoning: marks and titles have fewer. */
+/* Last prompt tokens that show whether it opened reasoning: marks and titles have fewer. */
 enum { LAST_TOKENS = 64 };
 
 static_assert(HT_MOST_GUESSES + 1 <= 32, "the rows of a step are bits of a word");
 
 /* ---- white space ---- */
 
-/* The answer that is written: no template has these texts. */
+/* Parts of an answer that no template contains. */
 static const char reasoning[] = "reasoning-of-the-answer", text_behind[] = "text-of-the-answer";
 
 static bool is_blank(char c) { return c && strchr(" \t\r\n", c); }
 
-/* Copies white space; more than fits is none that a template writes. */
+/* Copies white space. No template writes more than fits. */
 static void copy_blanks(char *to, const char *from, size_t n) {
     if (n > HT_REASONING_BLANKS_MOST) return;
     memcpy(to, from, n);
     to[n] = '\0';
 }
 
-/* What a rendered conversation has between reasoning, mark and text; templates may write the mark alone. */
+/* Reads the white space around the mark of a rendered conversation. Templates may write the mark alone. */
 static void read_blanks(const char *written, const ht_reasoning_format *t, ht_reasoning_blanks *out) {
     const size_t n_close = strlen(t->close), n_reasoning = strlen(reasoning);
     const char *text = strstr(written, text_behind), *end = text;
@@ -67,7 +67,7 @@ static ht_status find_blanks(const ht_model *m, const ht_reasoning_format *t, ht
     if (t->behind) copy_blanks(out->behind, t->behind, strlen(t->behind));
     if (!status) read_blanks(written, t, out);
     free(written);
-    /* A template that refuses this conversation tells nothing; without memory it would have told something. */
+    /* A template that rejects this conversation gives no white space; running out of memory is a failure. */
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }
 
@@ -89,14 +89,14 @@ static ht_status token_length(const ht_tokenizer *t, int32_t id, const char *tex
     return HT_OK;
 }
 
-/* Appends a token of so many bytes behind the `at` first; the end has room for it. */
+/* Appends a token that spells `length` bytes from `at` on; the end has capacity for it. */
 static void append(ht_reasoning_end *end, int32_t id, size_t at, size_t length, size_t before, size_t mark_end) {
     end->id[end->n++] = id;
     if (at + length <= before) end->n_before = end->n;
     if (at < mark_end) end->n_mark = end->n;
 }
 
-/* As the tokenizer writes the text; *whole is false when that is another text, such as one with a space before it. */
+/* Encodes the text with the tokenizer; *whole is false when the tokens spell another text, as with a space in front. */
 static ht_status encode_end(const ht_tokenizer *t, const char *text, size_t n, size_t before, size_t mark_end,
                             ht_reasoning_end *end, bool *whole, ht_error *err) {
     int32_t *ids;
@@ -129,7 +129,7 @@ static int32_t longest_token(const ht_token_trie *trie, const char *text, size_t
     return longest;
 }
 
-/* By the longest tokens, and by the mark's own where it is one. */
+/* Encodes the text by longest tokens, and the mark by its own token if it has one. */
 static ht_status spell(ht_model *m, const char *text, size_t n, size_t before, size_t mark_end, int32_t mark_token,
                        ht_reasoning_end *end, ht_error *err) {
     const ht_token_trie *trie;
@@ -180,7 +180,7 @@ void ht_reasoning_end_free(ht_reasoning_end *end) {
 /* How far the end of reasoning is written. */
 typedef struct writing {
     bool is_on;
-    bool is_forced; /* a token of it is another one than the sampler's */
+    bool is_forced; /* a token of it differs from the sampler's */
     int32_t at;     /* tokens of the end that are written */
 } writing;
 
@@ -190,13 +190,13 @@ struct ht_thinking_budget {
     const ht_reasoning_format *format;
     ht_reasoning_blanks blanks;
     int32_t most, used;
-    int32_t of_title; /* tokens of what may be the title of the present reasoning, which is no part of it */
+    int32_t of_title; /* tokens of a possible title of the present reasoning, which do not count */
     bool no_calls;
     ht_response_reader *reader; /* NULL before the first step */
     ht_token_output output;
     ht_reasoning_end end; /* of the present reasoning; without tokens before it is needed */
-    writing taken, drawn; /* behind the tokens that were taken, and behind those that were drawn in this step */
-    /* Of this step: rows that were drawn, those of them whose token is another one than the sampler's as bits, and rows that were taken. */
+    writing taken, drawn; /* after the taken tokens; after those drawn in this step */
+    /* In this step: drawn rows, taken rows, and bits of the rows whose token is not the sampler's. */
     int32_t n_drawn, n_taken;
     uint32_t forced_rows;
     bool has_ended;
@@ -214,7 +214,7 @@ ht_status ht_thinking_budget_new(ht_model *m, const ht_chat *chat, int32_t most,
     *b = (ht_thinking_budget){.model = m, .chat = chat, .most = most};
     b->format = ht_reasoning_format_of(ht_chat_template_source(template));
     ht_status status = find_blanks(m, b->format, &b->blanks, err);
-    /* A mark that no tokens write is an error now, not in the middle of an answer. */
+    /* Fail now, not in the middle of an answer, if no tokens write the mark. */
     if (!status) status = ht_reasoning_end_write(m, b->format, &b->blanks, &(ht_reasoning_position){0}, &b->end, err);
     ht_reasoning_end_free(&b->end);
     if (status)
@@ -239,7 +239,7 @@ void ht_thinking_budget_end_calls(ht_thinking_budget *b) {
 
 /* ---- the prompt ---- */
 
-/* Of n bytes, which may be NUL. */
+/* The last occurrence of `mark` in n bytes, which may contain NUL; NULL: none. */
 static const char *find_last(const char *text, size_t n, const char *mark) {
     const size_t length = strlen(mark);
     for (size_t end = n; end >= length; end--)
@@ -247,7 +247,7 @@ static const char *find_last(const char *text, size_t n, const char *mark) {
     return NULL;
 }
 
-/* Counts the last tokens, of which the last n_bytes of text are. */
+/* Counts the last tokens, which spell the last n_bytes of text. */
 static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64_t n, size_t n_bytes, ht_error *err) {
     const ht_tokenizer *t = b->model->tokenizer;
     for (size_t counted = 0; counted < n_bytes && n > 0 && b->used < INT32_MAX; b->used++) {
@@ -259,7 +259,7 @@ static ht_status count_tokens(ht_thinking_budget *b, const int32_t *token, int64
     return HT_OK;
 }
 
-/* Tokens that go on with others may stand in the middle of reasoning, which has had tokens then: its mark is the last one. */
+/* A session's tokens may end within reasoning that the last mark opened; its tokens so far count. */
 static ht_status find_open_reasoning(ht_thinking_budget *b, const char *text, size_t n_text, const int32_t *token,
                                      int64_t n, ht_text *opening, ht_error *err) {
     const ht_reasoning_format *t = b->format;
@@ -271,17 +271,17 @@ static ht_status find_open_reasoning(ht_thinking_budget *b, const char *text, si
         ht_text_append_str(opening, t->title);
         begun += strlen(t->title);
     }
-    begun += strspn(begun, " \t\r\n"); /* a prompt's, as that of a template */
+    begun += strspn(begun, " \t\r\n"); /* white space of the prompt, like a template's */
     return count_tokens(b, token, n, n_text - (size_t)(begun - text), err);
 }
 
-/* Makes the reader, and tells it what the prompt has opened. */
+/* Creates the reader in the state in which the prompt ends. */
 static ht_status begin(ht_thinking_budget *b, const int32_t *token, int64_t n, ht_error *err) {
     static const ht_generate_options none = {0};
     const ht_tokenizer *t = b->model->tokenizer;
     const int64_t n_read = b->chat ? ht_min_i64(n, LAST_TOKENS) : n;
     int64_t first = n - n_read;
-    /* Rows of the head that are no tokens are no text. */
+    /* Rows of the head that are no tokens have no text. */
     for (int64_t i = first; i < n; i++)
         if (token[i] >= ht_tokenizer_vocab_size(t)) first = i + 1;
     char *text = NULL;
@@ -335,7 +335,7 @@ int32_t ht_thinking_budget_draw(ht_thinking_budget *b, int32_t id) {
     writing *w = &b->drawn;
     const int32_t row = b->n_drawn++;
     if (!w->is_on) return id;
-    /* A model that leaves out the white space before its mark may. */
+    /* A model may leave out the white space before its mark. */
     if (!w->is_forced && w->at < end->n_before && id == end->id[end->n_before]) w->at = end->n_before;
     if (id != end->id[w->at]) {
         w->is_forced = true;
@@ -364,7 +364,7 @@ bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
 
 ht_status ht_thinking_budget_take(ht_thinking_budget *b, int32_t id, ht_error *err) {
     const ht_reasoning_position before = ht_response_reasoning_position(b->reader);
-    ht_finish finish = 0; /* nobody ends what nobody reads */
+    ht_finish finish = 0; /* stays 0: this output has no reader */
     const ht_status status = ht_token_output_put(&b->output, id, &finish, err);
     const ht_reasoning_position place = ht_response_reasoning_position(b->reader);
     if (b->forced_rows >> b->n_taken++ & 1) b->has_ended = true;

@@ -18,7 +18,7 @@ ht_status ht_text_stream_check_stops(const char *const *stop, int n_stop, ht_err
 
 void ht_text_stream_free(ht_text_stream *o) { ht_text_discard(&o->held); }
 
-/* Where the first stop string that is there in full begins, or `none`; *which is the first of those that begin there. */
+/* Start of the first complete stop string, or `none`; *which is the first of those that begin there. */
 static size_t find_stop(const ht_text_stream *o, size_t none, int *which) {
     size_t found = none;
     for (int i = 0; i < o->n_stop; i++) {
@@ -32,7 +32,7 @@ static size_t find_stop(const ht_text_stream *o, size_t none, int *which) {
     return found;
 }
 
-/* Length of the longest end of the text that begins a stop string. */
+/* Length of the longest suffix of the text that begins a stop string. */
 static size_t beginning_of_stop(const ht_text_stream *o) {
     size_t longest = 0;
     for (int i = 0; i < o->n_stop; i++) {
@@ -44,7 +44,7 @@ static size_t beginning_of_stop(const ht_text_stream *o) {
     return longest;
 }
 
-/* Hands over the first n held bytes. */
+/* Delivers the first n held bytes. */
 static ht_text_stream_state show(ht_text_stream *o, size_t n) {
     if (n == 0) return HT_TEXT_STREAM_OPEN;
     char next = o->held.data[n];
@@ -119,7 +119,7 @@ static ht_status after(const ht_token_output *o, ht_text_stream_state state, ht_
     return HT_OK;
 }
 
-/* Half a character before a mark does not wait for its other half behind it. */
+/* Flushes half a character before a mark, as the other half cannot follow. */
 static ht_status put_half_character(ht_token_output *o, ht_finish *finish, ht_error *err) {
     const char *piece;
     size_t n;
@@ -128,7 +128,7 @@ static ht_status put_half_character(ht_token_output *o, ht_finish *finish, ht_er
     return status ? status : after(o, ht_text_stream_put(&o->stream, piece, n), finish, err);
 }
 
-/* A special token may be a mark in an answer; it is no text otherwise. What is held back for a stop string comes first. */
+/* A special token may be a mark in an answer; otherwise it is no text. Text held back for a stop string comes first. */
 static ht_status put_special(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
     const char *token = ht_tokenizer_piece(o->tokenizer, id);
     if (!ht_response_wants_special(o->answer, token)) return HT_OK;
@@ -141,7 +141,7 @@ static ht_status put_special(ht_token_output *o, int32_t id, ht_finish *finish, 
 }
 
 ht_status ht_token_output_put(ht_token_output *o, int32_t id, ht_finish *finish, ht_error *err) {
-    /* The head may have more rows than the vocabulary has tokens; those stand for nothing. */
+    /* The head may have more rows than the vocabulary has tokens; those have no text. */
     if (!o->decoder || id >= ht_tokenizer_vocab_size(o->tokenizer)) return HT_OK;
     if (o->answer && ht_tokenizer_is_special(o->tokenizer, id)) return put_special(o, id, finish, err);
     const char *piece;
