@@ -11,10 +11,10 @@
 #include <string.h>
 
 enum {
-    RESULT_BYTES = 8 << 20,  /* results of units, beyond which they are computed in turns: what stays in the L2 cache */
-    RESULT_PAGES = 64,       /* of each query, fewer in turns when there are many */
-    SHARED_BYTES = 47 << 10, /* of a block of attend_pages, beside those that the kernel declares */
-    BLOCK_BYTES = 2 << 10,   /* that a block has, and its kernel may declare, beside what it asks for */
+    RESULT_BYTES = 8 << 20,  /* of units computed together, which fit in the L2 cache; more take several launches */
+    RESULT_PAGES = 64,       /* of each query computed together, unless RESULT_BYTES allows fewer */
+    SHARED_BYTES = 47 << 10, /* dynamic shared memory of an attend_pages block, in addition to the static */
+    BLOCK_BYTES = 2 << 10,   /* reserved and static shared memory of a block, in addition to the dynamic */
     APPEND_THREADS = 128
 };
 
@@ -55,7 +55,7 @@ static int64_t first_page(const attend_job *job, int32_t row) {
 
 static int64_t end_page(const attend_job *job, int32_t row) { return pos_of(job, row) / HT_KV_PAGE + 1; }
 
-/* The sequence of row `row` and those behind it; moves *s on to it. */
+/* The rows from `row` on of one sequence; *s advances to it. */
 static sequence next_sequence(const attend_job *job, int32_t row, int32_t *s) {
     const ht_batch *b = job->call->step->batch;
     sequence out = {.row = row};
@@ -92,7 +92,8 @@ static ht_status check_rows(const attend_job *job, ht_error *err) {
 
 /* ---- shared memory ---- */
 
-/* Of a block that has tiles of `tile` queries: the queries, their weights of a page, and sums that are brought together. */
+/* Shared memory of a block with tiles of `tile` queries: the queries, their weights of a page, and partial sums to
+ * reduce. */
 static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     const int64_t width = ht_min_i64(f->chunks, HT_CUDA_ATTEND_THREADS);
     const int64_t sums = HT_CUDA_ATTEND_THREADS / width * width * f->chunk;
@@ -101,7 +102,7 @@ static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     return floats * (int64_t)sizeof(float);
 }
 
-/* The queries, their scores and weights of a page, and a number of steps. */
+/* Shared memory of a block: the queries, their scores and weights of a page, and `buffers` steps. */
 static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int32_t buffers) {
     const int chunks = ht_cuda_tiles_chunks(f);
     const int64_t halves = ht_cuda_queries_bytes(tile, chunks) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 2;

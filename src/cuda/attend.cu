@@ -1,17 +1,17 @@
 /* Attention over KV pages.
  *
- * Softmax begins anew in every page, and the pages of a row are merged in order: what a row gives depends on its own keys, and
- * not on the rows beside it, nor on how many of them there are, nor on which kernel computes them. A key that a query does not
- * see may be anything, and weighs nothing.
+ * Softmax restarts in every page, and the pages of a row are merged in order. A row's result depends only on its keys,
+ * not on other rows, their number, or the kernel that computes it. Keys that a query does not see may have any value
+ * and weigh nothing.
  *
- * Pages of f32, and heads that are too wide for the others, are computed here, without tensor cores: a block takes a tile of one
- * query or up to 8 and a page. */
+ * This file computes pages of f32, and heads too wide for the other kernels, without tensor cores: a block takes a page
+ * and a tile of one query or up to 8. */
 #include "cuda/attend_stream.cuh"
 #include "cuda/attend_tiles.cuh"
 
 enum { THREADS = HT_CUDA_ATTEND_THREADS, WARPS = THREADS / 32, REDUCED = HT_CUDA_ATTEND_REDUCED };
 
-/* An item of keys (y 0) or of values (y 1) for each thread; adjacent ones are adjacent in a page. */
+/* One item of keys (y = 0) or of values (y = 1) per thread; adjacent threads write adjacent items of a page. */
 HT_CUDA_KERNEL(ht_cuda_append, ht_cuda_attend_arguments) {
     const unsigned items = (unsigned)append_items(a.form), n_kv = (unsigned)a.form.n_kv_heads,
                    rows = (unsigned)a.k.shape[0], i = blockIdx.x * blockDim.x + threadIdx.x;

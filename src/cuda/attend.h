@@ -1,9 +1,9 @@
 /* Attention over KV pages: the arguments of the kernels of cuda/attend.cu.
  *
- * A query is one head of one row. Queries are counted row by row, and within a row by their place among the heads that share a
- * KV head: query i of KV head h is row i / group, head h * group + i % group. A tile is adjacent queries of one sequence; a unit
- * is a tile and a page that any of its rows sees. Tiles of the first kind are streamed: a block takes all pages of one. Of the
- * others a block takes a unit, and the last one to be done with a tile merges its units. */
+ * A query is one head of one row. Queries are numbered by row, then by their index among the heads that share a KV
+ * head: query i of KV head h is row i / group, head h * group + i % group. A tile is adjacent queries of one sequence;
+ * a unit is a tile and a page that any of its rows sees. attend_stream_* processes all pages of a tile in one block.
+ * Other kernels process one unit per block; the last block to finish a tile merges its units. */
 #ifndef HT_CUDA_ATTEND_H
 #define HT_CUDA_ATTEND_H
 
@@ -68,13 +68,13 @@ typedef struct ht_cuda_attend_arguments {
     int32_t first_part, end_part; /* pages of its only tile, when it is cut; else 0 */
     int32_t buffers;              /* of attend_tiles: steps that are in shared memory together */
     int32_t appends;              /* attend_tiles appends the rows: each sequence is one tile */
-    /* Of each query of each unit, [units][n_kv_heads][queries of the tile]. */
+    /* Per query of each unit: [units][n_kv_heads][queries of the tile]. */
     float *partial; /* [head_dim] */
     float *totals;  /* largest score, and sum */
     float *
         continued; /* of a tile that is cut, merged so far: [n_kv_heads][queries][head_dim] largest score, sum, weighted sum */
     uint32_t *arrivals; /* [tiles of the launch][n_kv_heads] units that are done; 0 between launches */
-    /* Addresses of pages [8 bytes each], tiles, rows; at `table`, or where that is NULL at `own`. */
+    /* Page addresses (8 bytes each), tiles and rows, at `table`, or at `own` if `table` is NULL. */
     const void *table;
     int64_t tiles_at, rows_at; /* bytes from its beginning */
     uint64_t own[HT_CUDA_ATTEND_OWN / 8];
@@ -82,7 +82,7 @@ typedef struct ht_cuda_attend_arguments {
 
 /* ---- shared memory of the kernels with tensor cores ---- */
 
-/* attend_tiles: what a page's scores come to. */
+/* attend_tiles: results for the scores of a page. */
 typedef struct ht_cuda_tile_scores {
     float factors[HT_CUDA_MOST_TILE];                       /* of products */
     float decay[HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE]; /* factors of the sums of the steps before */

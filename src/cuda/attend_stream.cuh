@@ -1,11 +1,11 @@
-/* Attention over KV pages on tensor cores, all pages at once: a block takes a tile of 128 queries, 16 of each warp, whose sums stay in
- * registers, those of the page beside those of the pages before. */
+/* Attention over KV pages on tensor cores, all pages in one block: a block takes a tile of 128 queries, 16 per warp.
+ * Registers hold the sums of the current page and those of earlier pages. */
 #ifndef HT_CUDA_ATTEND_STREAM_CUH
 #define HT_CUDA_ATTEND_STREAM_CUH
 
 #include "cuda/attend_unit.cuh"
 
-/* What a warp knows of a lane's two queries, g and g + 8 of its 16. */
+/* A lane's two queries, g and g + 8 of the warp's 16. */
 struct lane_queries {
     int64_t first[2], end[2]; /* positions that they see */
     float factor[2];

@@ -18,7 +18,7 @@ static __device__ void append_rows(const ht_cuda_attend_arguments &a, const unit
     }
 }
 
-/* What a block has in shared memory. */
+/* Shared memory of a block. */
 struct tiles_memory {
     char *queries, *scores, *weights, *steps;
     int chunks, value_bytes, elements, step_bytes, query_bytes, weights_bytes;

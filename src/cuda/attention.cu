@@ -1,10 +1,10 @@
-/* Attention of arrays, in tiles of queries and keys: scores are products of two tiles, and results products of a tile of weights
- * and one of vectors, both in shared memory. Softmax runs over the tiles of keys from the first of the query's sequence on, so
- * that a query has the same bits whatever is beside it. Nothing but the results, and three numbers for each query of a
- * gradient, is written to memory.
+/* Attention of arrays, in tiles of queries and keys in shared memory: scores are products of two tiles, results
+ * products of a weight tile and a vector tile. Softmax runs over key tiles from the start of the query's sequence, so a
+ * query's bits do not depend on the rest of the batch. Global memory receives only the results and, for a gradient,
+ * three numbers per query.
  *
- * Of SDPA, a hidden key scores the lowest finite number, which counts only where all keys are hidden; of flat rows, no other
- * keys than the query's own exist. */
+ * In SDPA a hidden key scores the lowest finite number, which counts only if all keys are hidden. In flat rows a query
+ * has only the keys of its sequence. */
 #include "cuda/attention.h"
 #include "cuda/tensor.cuh"
 
@@ -108,13 +108,13 @@ static __device__ void dot_products(tiles<T> &s, const vectors &a, int64_t first
     }
 }
 
-/* Sums of a thread: rows row() M + i, dimensions column() 4 + j and, 64 behind, the other four. */
+/* Sums of a thread: rows row() M + i, dimensions column() 4 + j, and four more, 64 further on. */
 template <typename T> struct sums {
     enum { M = tiles<T>::M };
     T x[M][8];
 };
 
-/* Adds the tile's weights times the N vectors from `first` on, of which WIDE dimensions from `dim` on. */
+/* Adds the tile's weights times WIDE dimensions, from `dim` on, of the N vectors from `first` on. */
 template <typename T>
 static __device__ void add_weighed(tiles<T> &s, const vectors &v, int64_t first, int64_t dim, sums<T> &to) {
     enum { M = tiles<T>::M, N = tiles<T>::N };
@@ -173,7 +173,7 @@ static __device__ range of_query(const ht_cuda_attention_arguments &a, int64_t i
     return {a.window > 0 && far > 0 ? far : 0, end < 0 ? 0 : end, 0};
 }
 
-/* Ranges of the tile's queries from `first` on, none behind the last. */
+/* Key ranges of the tile's queries from `first` on; empty past the last query. */
 template <typename T>
 static __device__ void load_ranges(const ht_cuda_attention_arguments &a, tiles<T> &s, int64_t first, bool reports) {
     enum { N = tiles<T>::N };
@@ -189,7 +189,7 @@ static __device__ void load_ranges(const ht_cuda_attention_arguments &a, tiles<T
     __syncthreads();
 }
 
-/* Queries [first, last) of the tile, which are of one sequence, and the keys that any of them sees. */
+/* Queries [first, last) of the tile, all of one sequence, and the keys that any of them sees. */
 struct run {
     int first, last;
     int64_t base, begin, end;
@@ -210,12 +210,12 @@ template <typename T> static __device__ run next_run(const tiles<T> &s, int firs
 /* ---- scores ---- */
 
 template <typename T> struct score {
-    T x;     /* -infinity: there is no such key for the query */
-    T slope; /* derivative by the product of query and key */
+    T x;     /* -infinity: the query has no such key */
+    T slope; /* derivative with respect to the product of query and key */
     bool hidden;
 };
 
-/* Of query i of head h and key j. */
+/* Score of key j for query i of head h. */
 template <typename T>
 static __device__ score<T> score_of(const ht_cuda_attention_arguments &a, int64_t b, int64_t h, int64_t i, int64_t j,
                                     int64_t begin, int64_t end, T dot) {
@@ -332,7 +332,7 @@ static __device__ void soften_all(const ht_cuda_attention_arguments &a, tiles<T>
     run r = {};
     for (int first = 0; first < N; first = r.last) {
         r = next_run(s, first);
-        if (r.base < 0) break; /* behind the last query */
+        if (r.base < 0) break; /* past the last query */
         for (int64_t key = r.begin; key < r.end; key += N) soften<T, WEIGHS>(a, s, at, r, key, to);
         if (a.flat_rows || !sees_none(a, at, to)) continue;
         for (int64_t key = 0; key < a.k.shape[2]; key += N)
@@ -383,10 +383,10 @@ template <typename T> static __device__ void find_softmax(const ht_cuda_attentio
     }
 }
 
-/* What is done with a weight. */
+/* Operand whose gradient is computed. */
 enum side { OF_Q, OF_K, OF_V };
 
-/* The weight of key j for query i, or the gradient of their product; `change`: of the weight. */
+/* The weight of key j for query i, or the gradient of their product. `change` is the gradient of the weight. */
 template <typename T, side OF>
 static __device__ T back(const ht_cuda_attention_arguments &a, int64_t b, int64_t h, int64_t i, int64_t j,
                          int64_t begin, int64_t end, T dot, T change) {

@@ -26,11 +26,11 @@ typedef struct ht_cuda_device {
         most_shared_of_block; /* bytes of shared memory, of a multiprocessor and of a block that asks for it */
     ht_memory memory;
     pthread_mutex_t turn; /* held from `begin` to `end` */
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     CUmodule module[HT_CUDA_MODULE_COUNT];
     CUfunction function[HT_CUDA_KERNEL_COUNT];
-    unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* that each has been given room for, where that is to be asked for */
-    ht_error lost;                               /* what lost the device, which stays */
+    unsigned shared_bytes[HT_CUDA_KERNEL_COUNT]; /* dynamic shared memory requested for each kernel; 0: the default */
+    ht_error lost;                               /* the error that lost the device, kept for good */
     _Atomic ht_mark submitted;
     ht_cuda_fault *fault; /* memory of the device */
     ht_cuda_fault *found; /* page-locked: what a wait read of it */
@@ -41,21 +41,22 @@ typedef struct ht_cuda_device {
 
 static inline ht_cuda_device *ht_cuda_of(ht_device *d) { return (ht_cuda_device *)(void *)d; }
 
-/* Makes the device's context the thread's, and gives the thread back the one that it had. From `begin` to `end` it is so already. */
+/* Make the device's context current, and restore the thread's earlier one. Between `begin` and `end` it is already
+ * current. */
 void ht_cuda_enter(const ht_cuda_device *d);
 void ht_cuda_leave(const ht_cuda_device *d);
 
-/* HT_OK, or what lost the device. */
+/* HT_OK, or the error that lost the device. */
 ht_status ht_cuda_lost(ht_cuda_device *d, ht_error *err);
 
-/* Records that the device is lost when `result` is an error; the first one stays. */
+/* Marks the device as lost if `result` is an error; the first error is kept. */
 ht_status ht_cuda_note(ht_cuda_device *d, CUresult result, ht_error *err, const char *what);
 
 /* Blocks and threads of a launch. */
 typedef struct ht_cuda_shape {
     unsigned grid[3], block[3]; /* 0 is 1 */
     unsigned shared_bytes;
-    unsigned cluster; /* neighbouring blocks of the first axis that are one, where there are clusters; 0 is 1 */
+    unsigned cluster; /* cluster size along the first axis, where supported; 0 is 1 */
 } ht_cuda_shape;
 
 /* Submits a kernel, whose only parameter is the struct at `arguments`. Between `begin` and `end`. */
@@ -63,28 +64,28 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
                          ht_error *err);
 /* Blocks of a launch for n pieces of work: of many, blocks take several. */
 unsigned ht_cuda_blocks(const ht_cuda_device *d, int64_t n);
-/* A launch with a thread for each of n items, if there are any. */
+/* Launches one thread per item; nothing if n is 0. */
 ht_status ht_cuda_launch_threads(ht_cuda_device *d, ht_cuda_kernel_id kernel, int64_t n, const void *arguments,
                                  ht_error *err);
 
 /* The shape of a launch over rows of `size` elements (cuda/kernel.cuh). */
 ht_cuda_shape ht_cuda_grid_of_rows(const ht_cuda_device *d, int64_t rows, int64_t size);
 
-/* Parts of a call's scratch memory, one behind the other; without `at` their bytes are counted. */
+/* Consecutive allocations in a call's scratch memory; if `at` is NULL, bytes are only counted. */
 typedef struct ht_cuda_scratch {
     char *at;
     size_t bytes;
 } ht_cuda_scratch;
 void *ht_cuda_take(ht_cuda_scratch *s, size_t bytes);
 
-/* For a kernel that may find bad values; it is the next that is submitted. */
+/* Reporter for the next submitted kernel, which may find invalid values. */
 ht_cuda_reporter ht_cuda_report(ht_cuda_device *d, ht_op_id op);
 
-/* A view as kernels take it. */
+/* A view as a kernel argument. */
 ht_cuda_view ht_cuda_view_of(const ht_view *v);
 /* A row-contiguous view of `data` with the shape of another. */
 ht_view ht_cuda_contiguous(const ht_view *shape, void *data);
-/* Drops the axes of one element of views of one shape, and merges those that all of them step through alike. */
+/* Drops axes of size 1 from views of one shape, and merges adjacent axes that one stride covers in every view. */
 void ht_cuda_collapse(int n_views, ht_cuda_view *const *views);
 /* Rows that are dense can be moved in wider words than elements of `bytes`, of up to 16 bytes: the widest that divides addresses, strides
  * and lengths in bytes, and `more`. The first n_dense views have such rows along their last axis. Returns the elements of a word, in

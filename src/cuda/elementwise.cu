@@ -3,7 +3,7 @@
 #include "cuda/elementwise.cuh"
 #include "cuda/elementwise.h"
 
-/* What a step works with: integers as 64 bits, f16, bf16 and f32 as f32, f64. */
+/* Operand of a step: integers as 64 bits, f16, bf16 and f32 as f32, and f64. */
 typedef union value {
     int64_t i;
     float f;
@@ -281,7 +281,7 @@ HT_CUDA_KERNEL(ht_cuda_elementwise, ht_cuda_elementwise_arguments) {
     }
 }
 
-/* What a step makes of f32. */
+/* Result of a step on f32. */
 static __device__ float of_step(const ht_cuda_step *s, float a, float b) {
     if (s->n_in == 2) return ht_binary_f32(s->op, a, b);
     const float by = (float)s->parameter[0];

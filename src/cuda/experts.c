@@ -1,5 +1,5 @@
-/* Mixture-of-experts products and their gradients: launches for every set of matrices, and for every type of weights in it. The pairs of
- * a row and an expert are sorted by expert, into tiles, but for few that each have blocks of their own. */
+/* Mixture-of-experts products and their gradients: launches per set of matrices, and per weight type in it. The pairs
+ * of a row and an expert are sorted by expert into tiles. If there are few, each pair has separate blocks instead. */
 #include "cuda/experts.h"
 
 #include "base/error.h"
@@ -11,8 +11,8 @@
 enum {
     SORTERS = 1024,
     THREADS = 256,
-    GROUP = 8, /* rows of an image that an expert's begin at a multiple of */
-    /* Pairs of an expert on average, from which on: */
+    GROUP = 8, /* each expert's rows begin at a multiple of this */
+    /* Mean pairs per expert, from which on: */
     PAIRS_PLAIN = 8, /* plain products sort them */
     PAIRS_FEW = 8,   /* tiles are of 32 pairs */
     PAIRS_MANY = 48, /* tensor cores multiply images */
@@ -81,12 +81,12 @@ static matrices matrices_of(const job *j, int set, int32_t i) {
 
 static int64_t tiles_of(const job *j, int32_t per_tile) { return j->pairs / per_tile + j->occupied; }
 
-/* Places of sorted pairs, and rows of their image: a tile's kernel reads all rows that it could have. */
+/* Capacity for sorted pairs, and rows of their swizzled operand: a tile's kernel always reads a full tile of rows. */
 static int64_t places_of(const job *j) {
     return (j->pairs + (GROUP - 1) * j->occupied) / GROUP * GROUP + HT_CUDA_WIDE_TOKENS;
 }
 
-/* What sorting takes, with tiles of `per_tile` or more. */
+/* Workspace for sorting, with tiles of `per_tile` or more. */
 static room lay_out(const job *j, int32_t per_tile, ht_cuda_scratch *s) {
     const size_t experts = (size_t)j->n_experts;
     room r = {0};
@@ -291,7 +291,7 @@ ht_status ht_cuda_linear_gather(const ht_call *call, ht_error *err) {
     if (ht_view_size(&call->out) == 0) return HT_OK;
     const room r = lay_out_products(&j, &(ht_cuda_scratch){.at = call->scratch});
     ht_cuda_linear_arguments l = {.n = j.pairs, .ldy = j.p->n_sets * j.n};
-    int32_t sorted = 0; /* into tiles of so many */
+    int32_t sorted = 0; /* tile size of the current order; 0: not sorted */
     bool prepared = false;
     ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], r.rows, &l.x, &l.ldx, err);
     for (int s = 0; s < j.p->n_sets; s++)

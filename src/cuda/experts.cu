@@ -112,7 +112,7 @@ static __device__ __forceinline__ ht_expert_pairs ht_pairs_of(const ht_cuda_expe
     return p;
 }
 
-/* What the segments from `segment` on, `n_segments` of them, add to `total`. */
+/* Adds `n_segments` segments from `segment` on to `total`. */
 template <class F, int N>
 static __device__ __forceinline__ void
 ht_add_segments(const ht_cuda_expert_arguments &a, const ht_expert_pairs &p, float factor, unsigned char *slots,

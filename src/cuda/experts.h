@@ -19,21 +19,21 @@ enum { HT_CUDA_EXPERT_SEGMENTS = 4 /* and warps of a block */ };
     HT_CUDA_EACH_TENSOR_FORM(HT_CUDA_EXPERT_KERNELS, X)                                                                \
     X(experts, ht_cuda_sort_experts)
 
-/* The matrices of one type, and where each has its factors. */
+/* The matrices of one type, and the offset of their factors. */
 typedef struct ht_cuda_expert_set {
-    ht_cuda_weights w; /* but for what an expert has of its own */
-    int64_t factors;   /* bytes behind its first row */
+    ht_cuda_weights w; /* the fields that all experts share */
+    int64_t factors;   /* offset from a matrix's first row, in bytes */
     ht_cuda_expert_list experts;
 } ht_cuda_expert_set;
 
-/* Sorts pairs by expert into tiles of up to `per_tile`; tiles beyond the last have n = 0. Those of each expert begin at a multiple of
- * eight of `order`, which is -1 where there is no pair. */
+/* Sorts pairs by expert into tiles of up to `per_tile`; unused tiles have n = 0. Each expert's pairs begin at a
+ * multiple of eight in `order`; gaps are -1. */
 typedef struct ht_cuda_sort_experts_arguments {
     ht_cuda_reporter report;
     ht_cuda_pair_ids ids;
     int64_t pairs, n_tiles, n_places;
     int32_t per_tile;
-    int32_t *next;       /* [n_experts]: room */
+    int32_t *next;       /* [n_experts] workspace */
     int32_t *tile_begin; /* [n_experts + 1] */
     int32_t *order;      /* [n_places] */
     ht_cuda_expert_tile *tiles;

@@ -212,7 +212,7 @@ static ht_status copy_input(const ht_call *call, ht_error *err) {
 
 /* ---- scatter ---- */
 
-/* Elements of a slice along the indexed axes: each is an update of its own. */
+/* Updates per index: the elements of a slice along the indexed axes. */
 static int64_t window_of(const ht_call *call) {
     const ht_scatter_params *p = call->params;
     const ht_view *updates = &call->in[call->n_in - 1];

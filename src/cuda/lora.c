@@ -101,7 +101,7 @@ static ht_status run_with_table(lora_job *job, ht_error *err) {
     job->a.low = low;
     job->a.table = table;
     if (!status) status = multiply(job, err);
-    ht_memory_free(memory, table, job->table_bytes); /* the next to have it writes to it behind these kernels */
+    ht_memory_free(memory, table, job->table_bytes); /* safe: work of its next owner runs after these kernels */
     ht_memory_free(memory, low, bytes);
     return status;
 }

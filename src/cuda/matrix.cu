@@ -21,7 +21,7 @@ static __device__ __forceinline__ const uint8_t *ht_row_of(const ht_cuda_weights
     return m.packed + row * m.row_bytes;
 }
 
-/* Four columns of a row of x from c on, 0 behind the last. */
+/* Four columns of a row of x from c on, 0 past the end. */
 static __device__ __forceinline__ float4 ht_four_of(const float *x, int64_t c, int64_t k, bool aligned) {
     if (aligned && c + 4 <= k) return *(const float4 *)(x + c);
     float4 v;

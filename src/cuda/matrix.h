@@ -25,8 +25,8 @@ enum {
     HT_CUDA_ENTRIES = 224, /* experts whose addresses are among a kernel's arguments */
 };
 
-/* What rows are in memory as. Rows as stored are those of the file. In the others the integers of weights are apart from their
- * scales, and in such an order that a lane loads those of several cycles as 16 bytes (cuda/matrix_layout.h). */
+/* Layout of rows in memory. Stored rows are those of the file. The other forms keep quantised integers apart from their
+ * scales, ordered so that a lane loads those of several cycles as 16 bytes (cuda/matrix_layout.h). */
 typedef enum ht_cuda_form {
     HT_CUDA_STORED,
     HT_CUDA_F32, /* as stored */
@@ -61,13 +61,14 @@ typedef enum ht_cuda_form {
     X(matrix, ht_cuda_back_gather)                                                                                     \
     X(matrix, ht_cuda_embed)
 
-/* Where part g of a row is, of parts of which so many cycles are loaded at once before part `whole`: lane by lane, the cycles of a lane
- * neighbours. */
+/* Index of 8-column part g in a row. Before part `whole`, the parts that a lane loads at once, one for each of `cycles`
+ * cycles, are adjacent. */
 HT_CUDA_BOTH int64_t ht_place_of(int64_t g, int cycles, int64_t whole) {
     const int64_t lanes = 8, span = lanes * cycles;
     return g >= whole ? g : g / span * span + g % lanes * cycles + g / lanes % cycles;
 }
-/* The scale of column group s of 32, of which two are in a cycle: those of an even place in it, then the others. */
+/* Index of the scale of group s of 32 columns. A cycle has two groups; the scales of all even groups of a span come
+ * first. */
 HT_CUDA_BOTH int64_t ht_scale_place_of(int64_t s, int cycles, int64_t whole) {
     const int64_t span = 2 * cycles;
     return s >= whole ? s : s / span * span + s % 2 * cycles + s / 2 % cycles;

@@ -474,7 +474,7 @@ static __device__ __forceinline__ void ht_part_MLX8(const ht_cuda_weights &m, co
     }
 }
 
-/* Part g of a row of any form: columns 8 g to 8 g + 7, 0 behind the last. */
+/* Part g of a row of any form: columns 8 g to 8 g + 7, 0 past the end. */
 static __device__ void ht_part_of(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g, float *w) {
     switch (m.form) {
 #define X(form)                                                                                                        \

@@ -112,7 +112,7 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
             int l, w;
             place(i * THREADS + (int)threadIdx.x, &l, &w);
             q[i] = scale[i] = bias[i] = 0;
-            if (l >= left || w >= width || !has(i)) continue; /* a unit is there as a whole: groups are */
+            if (l >= left || w >= width || !has(i)) continue; /* groups are whole, so no unit is partial */
             const int64_t row = transpose ? first + w : k + l, column = transpose ? k + l : first + w;
             const int64_t group = row * groups + (int64_t)((uint64_t)column / (unsigned)how.group);
             q[i] = ht_group_unit(how.bits, numbers + row * row_bytes + column / HT_CUDA_UNIT * how.bits);
@@ -402,7 +402,7 @@ HT_CUDA_KERNEL(ht_cuda_add_chunks, ht_cuda_add_chunks_arguments) {
 
 /* ---- indices ---- */
 
-/* Reported with the positions of right indices behind those of all left ones, which are checked first. */
+/* Right indices are checked after all left ones, and their positions continue those of the left. */
 HT_CUDA_KERNEL(ht_cuda_check_matrices, ht_cuda_check_matrices_arguments) {
     for (int64_t i = ht_first(); i < 2 * a.n; i += ht_step()) {
         const int right = i >= a.n;

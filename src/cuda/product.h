@@ -62,7 +62,7 @@ typedef struct ht_cuda_add_chunks_arguments {
     ht_dtype dtype;
 } ht_cuda_add_chunks_arguments;
 
-/* Indices of matrices that are to be below limit[left or right]. */
+/* Checks that left and right matrix indices are below limit[0] and limit[1]. */
 typedef struct ht_cuda_check_matrices_arguments {
     ht_cuda_view index[2];
     int64_t n, limit[2];

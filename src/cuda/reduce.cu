@@ -10,7 +10,7 @@
 
 enum { GROUP = HT_CUDA_REDUCE_GROUP };
 
-/* v[k] = element i + k * by, or `none` behind `end`. */
+/* v[k] = element i + k * by, or `none` from `end` on. */
 template <typename V, typename T, typename F>
 static __device__ void load_group(V *v, const T *p, int64_t step, int64_t i, int64_t by, int64_t end, V none,
                                   F convert) {
@@ -226,7 +226,7 @@ __device__ void exp_sum<double>::load(double *v, const arguments &a, int64_t at,
 
 /* ---- reductions ---- */
 
-/* What a thread of a block works at. */
+/* The row, chunk and lane that a thread reduces. */
 struct place {
     int64_t row, chunk;
     int lane;
@@ -247,12 +247,12 @@ static __device__ place place_of(const arguments &a, int64_t block, int64_t n_gr
     return {first + t / a.team, chunk, t % a.team};
 }
 
-/* Adjacent threads that write parts have adjacent parts. */
+/* Adjacent threads write adjacent parts. */
 static __device__ int64_t part_of(const arguments &a, int64_t row, int64_t chunk) {
     return a.columns ? chunk * a.n_rows + row : row * a.n_chunks + chunk;
 }
 
-/* What another lane has, which `shuffle` gives of each word. */
+/* Another lane's value; `shuffle` exchanges each word. */
 template <typename A, typename F> static __device__ A of_other_lane(const A &mine, F shuffle) {
     unsigned words[sizeof(A) / 4];
     A out;
@@ -262,7 +262,7 @@ template <typename A, typename F> static __device__ A of_other_lane(const A &min
     return out;
 }
 
-/* Lane 0 of every team has what its team's accumulators give together. */
+/* Lane 0 of every team gets the joined accumulators of the team. */
 template <typename A> static __device__ void join_team(A *acc, const arguments &a) {
     __shared__ A kept[HT_CUDA_REDUCE_THREADS];
     const int t = (int)threadIdx.x;
@@ -527,7 +527,7 @@ static __device__ int64_t scan_part_of(const scan_arguments &a, int64_t line, in
     return a.by_threads ? chunk * a.n_lines + line : line * a.n_chunks + chunk;
 }
 
-/* What the threads before this one have together, behind `carry`; *carry becomes what all have. */
+/* Exclusive scan over the block's threads, starting from `carry`; *carry becomes the total. */
 template <typename V> static __device__ V before_thread(const scan_arguments &a, const V &mine, V *carry) {
     __shared__ V warp_total[HT_CUDA_REDUCE_THREADS / 32];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

@@ -83,7 +83,7 @@ template <typename R, typename T> static inline __device__ void ht_take_four(R *
     for (int k = 0; k < 4; k++) v[k] = (R)ht_number(x.v[k]);
 }
 
-/* A quad of a row from p on; `none` stands behind its end. */
+/* Quad q of the row at p; `none` past the end. */
 template <typename R, typename T>
 static inline __device__ void ht_load_quad(R *v, const T *p, const ht_cuda_rows &r, int64_t q, int64_t n, R none) {
     if (r.quads && 4 * q < n)
@@ -92,7 +92,7 @@ static inline __device__ void ht_load_quad(R *v, const T *p, const ht_cuda_rows 
         for (int k = 0; k < 4; k++) v[k] = 4 * q + k < n ? (R)ht_number(p[(4 * q + k) * r.step]) : none;
 }
 
-/* The same of any type; the row begins `at` elements from the first. */
+/* The same for any dtype; the row begins `at` elements after r.data. */
 template <typename R>
 static inline __device__ void ht_load_quad(R *v, const ht_cuda_rows &r, int64_t at, int64_t q, int64_t n, R none) {
     ht_with_float(r.dtype, r.data, [&](auto *p) { ht_load_quad(v, p + at, r, q, n, none); });

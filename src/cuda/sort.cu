@@ -1,8 +1,8 @@
 /* Sorting, the largest elements, and random numbers.
  *
- * Elements are mapped to unsigned keys of the same order, NaN last, as cpu/reference/sort.c does. A block sorts a tile of a row
- * in shared memory; the sorted lists of longer rows are merged two by two over global memory. Items with places are all
- * different, so that the order of equal elements is theirs in the row. */
+ * Elements are mapped to unsigned keys of the same order, NaN last, as cpu/reference/sort.c does. A block sorts a tile
+ * of a row in shared memory; the sorted lists of longer rows are merged two by two in global memory. Items with an
+ * index are distinct, which makes the sort stable. */
 #include "cuda/kernel.cuh"
 #include "cuda/sort.h"
 
@@ -51,7 +51,7 @@ static __device__ uint64_t bits_at(int width, const void *p, int64_t i) {
     }
 }
 
-/* Key of an element's bits. With `places` -0 and 0 are equal. */
+/* Key of an element's bits. When sorting indices, -0 equals 0. */
 static __device__ uint64_t key_of(ht_dtype t, uint64_t v, bool places) {
     const int width = width_of(t);
     const uint64_t sign = (uint64_t)1 << (width - 1);
@@ -60,7 +60,7 @@ static __device__ uint64_t key_of(ht_dtype t, uint64_t v, bool places) {
     return ht_dtype_is_signed(t) ? v ^ sign : v;
 }
 
-/* Key for TOP_K: larger elements have smaller ones. */
+/* Key for TOP_K: larger elements have smaller keys. */
 static __device__ uint64_t falling_key(uint32_t bits) {
     const bool small = (bits & 0x7f800000u) == 0; /* a denormal is a zero, as where the CPU compares floats */
     return ~(uint32_t)key_of_float(small ? 0 : bits, 32, 0x7f800000);

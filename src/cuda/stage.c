@@ -9,10 +9,10 @@
 enum { PREPARE_THREADS = 256, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
 
 typedef struct layout {
-    bool is_one_kernel; /* the row-wise calls are */
+    bool is_one_kernel; /* one kernel runs all row-wise calls */
     int64_t n, k;       /* of what the products read */
     ht_cuda_stage_step step[HT_STAGE_CALLS];
-    float *local[HT_STAGE_CALLS]; /* outputs without memory of their own, of calls one by one */
+    float *local[HT_STAGE_CALLS]; /* scratch memory of local outputs, when calls run one by one */
     void *image, *matrix;
     bool has_tensor; /* products on tensor cores */
 } layout;

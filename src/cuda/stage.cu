@@ -12,12 +12,12 @@ enum { OPERANDS = HT_CUDA_STAGE_OPERANDS, WARPS = HT_CUDA_STAGE_BLOCKS * HT_CUDA
 /* ---- teams ---- */
 
 struct ht_team {
-    int thread, threads; /* of the team, whose blocks have as many each */
+    int thread, threads; /* of the team; its blocks are of equal size */
     int block, blocks;
     float *shared; /* [WARPS] in each block */
 };
 
-/* Of blocks that are not a cluster there is one. */
+/* Without a cluster, a team is one block. */
 static __device__ __forceinline__ ht_team ht_team_of(float *shared) {
     int block = 0, blocks = 1;
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
@@ -28,7 +28,7 @@ static __device__ __forceinline__ ht_team ht_team_of(float *shared) {
     return {block * threads + (int)threadIdx.x, blocks * threads, block, blocks, shared};
 }
 
-/* All threads of the team have been here, and see what others wrote before. */
+/* Barrier of the team, after which its threads see each other's earlier writes. */
 static __device__ __forceinline__ void ht_team_sync(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
     if (team.blocks > 1) {
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void ht_store_some(const ht_quads<QUADS> &x, f
     }
 }
 
-/* Of four elements. A call, as a block goes through its code once: what takes long is to bring the code. */
+/* Applies a step to four elements. Not inlined: a block runs the code once, and fetching it dominates. */
 static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, float4 x, float4 y) {
     float of[4] = {x.x, x.y, x.z, x.w};
     const float with[4] = {y.x, y.y, y.z, y.w};
@@ -140,7 +140,7 @@ static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, flo
     default: {
         float4 all = {of[0], of[1], of[2], of[3]};
 #pragma unroll 1
-        for (int i = 0; i < 4; i++) { /* each moves up, so that there is one place that computes */
+        for (int i = 0; i < 4; i++) { /* rotates the elements, so that the operation is compiled once */
             const float out = s.n_in > 1 ? ht_binary_f32(s.op, all.x, y.x) : ht_unary_f32(s.op, false, all.x);
             all = float4{all.y, all.z, all.w, out};
             y = float4{y.y, y.z, y.w, y.x};

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Pieces that are never out with memory of the device: who holds one of these waits for nothing but the GPU, so that large writes
- * get one while all others wait for their turn to launch. */
+/* Staging buffers that kernels may not take. Their users wait only for the GPU, so large writes proceed while other
+ * threads wait to launch. */
 enum { RESERVED_PIECES = 2, PART_BYTES = HT_CUDA_PIECE_BYTES / 2 };
 
 static const char up[] = "copying to the GPU", down[] = "copying from the GPU";

@@ -116,14 +116,14 @@ bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n)
     return has_wgmma(d) && n > SOME && n <= HT_CUDA_SOME_TOKENS && w.form != HT_CUDA_STORED && w.whole == w.k;
 }
 
-/* Of more than SOME rows, by wgmma. */
+/* For more than SOME rows, with wgmma. */
 static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                                const ht_cuda_swizzled *x, int64_t n, ht_error *err) {
     enum {
         PANELS = HT_CUDA_SOME_ROWS / HT_CUDA_PANEL,
         BLOCKS = 2,      /* of a multiprocessor at most */
-        OF_BLOCK = 1024, /* bytes of shared memory that a block has besides */
-        SPARE = 16       /* one of so many multiprocessors is in no cluster: they come in groups of other sizes */
+        OF_BLOCK = 1024, /* bytes of shared memory that CUDA reserves per block */
+        SPARE = 16       /* 1 / SPARE of the multiprocessors fit in no cluster: their groups differ in size */
     };
     const ht_cuda_tensor_arguments a = arguments_of(products, n_products, x, n, PANELS);
     const int form = a.matrix[0].w.form;
@@ -201,7 +201,7 @@ static void find_segments(const ht_cuda_weights *w, int n, ht_cuda_gemm_large_ar
     a->cuts = (int32_t)cuts;
 }
 
-/* Clusters for so many tiles at most. */
+/* Launches clusters for at most `tiles` tiles. */
 static ht_status multiply_by_wgmma(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_gemm_large_arguments *a,
                                    int64_t tiles, ht_error *err) {
     enum {

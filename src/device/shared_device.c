@@ -24,7 +24,7 @@ ht_status ht_shared_device_check(const ht_shared_device *how, ht_error *err) {
                    how->version);
 }
 
-/* The object beside what this function is in, or by its name alone. */
+/* Opens the object from this library's directory, from its ../lib, or by name from the system's search path. */
 static void *open_object(const char *file) {
     static const char *const places[] = {"", "../lib/"};
     Dl_info here;
