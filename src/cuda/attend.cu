@@ -25,7 +25,7 @@ HT_CUDA_KERNEL(ht_cuda_append, ht_cuda_attend_arguments) {
 
 /* ---- one page ---- */
 
-/* Keys of the page that each query sees, and all that any of them does. */
+/* Keys of the page that each query sees, and those that any of them sees. */
 template <int Q> struct visible {
     int first[Q], end[Q], low, high;
     bool alike;
@@ -48,7 +48,7 @@ template <int Q> static __device__ visible<Q> visible_of(const ht_cuda_attend_ar
     return s;
 }
 
-/* The tile's queries as f32 in shared memory [Q][padded], 0 where there are none. */
+/* Loads the tile's queries as f32 to shared memory [Q][padded], 0 past the last. */
 template <int Q>
 static __device__ void load_queries(const ht_cuda_attend_arguments &a, const unit &u, int padded, float *to) {
     for (int at = threadIdx.x; at < Q * padded; at += THREADS) {
@@ -162,7 +162,7 @@ static __device__ void weigh_values(const ht_cuda_attend_arguments &a, const uni
     }
 }
 
-/* Sums of the weighted values. Slice i of n takes keys i, i + n, ...; n depends on the form of the page alone. */
+/* Sums of the weighted values. Slice i of n takes keys i, i + n, ...; n depends only on the page layout. */
 template <class C, int Q>
 static __device__ void sum_values(const ht_cuda_attend_arguments &a, const unit &u, const visible<Q> &s,
                                   const float *weights, float *slices) {

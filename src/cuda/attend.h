@@ -28,15 +28,15 @@
 enum {
     HT_CUDA_ATTEND_THREADS = 128, /* of a block of attend_pages: each has two keys */
     HT_CUDA_ATTEND_TILE = 8,      /* queries of a tile at most */
-    HT_CUDA_ATTEND_REDUCED = 4,   /* queries whose sums are brought together at a time */
+    HT_CUDA_ATTEND_REDUCED = 4,   /* queries whose sums are reduced at a time */
     HT_CUDA_TENSOR_THREADS = 256, /* of a block of the others */
     HT_CUDA_TENSOR_HEAD = 512,    /* dimensions at most */
     HT_CUDA_TILES_AT_ONCE = 8,    /* blocks of sums of a warp: 16 queries of 8 dimensions */
     HT_CUDA_MOST_TILE = 64,       /* queries of a unit at most */
     HT_CUDA_STREAM_TILE = 128,    /* queries: 16 of each warp */
-    HT_CUDA_STREAM_STEPS = 3,     /* that are in shared memory together */
+    HT_CUDA_STREAM_STEPS = 3,     /* in shared memory at once */
     HT_CUDA_STREAM_HEAD = 128,    /* dimensions at most, whose sums fit in registers twice */
-    HT_CUDA_STEP_KEYS = 64,       /* keys that are in shared memory together */
+    HT_CUDA_STEP_KEYS = 64,       /* keys in shared memory at once */
     HT_CUDA_PAGE_STEPS = 2 * HT_CUDA_KEYS / HT_CUDA_STEP_KEYS, /* of the keys and values of a page */
     HT_CUDA_WEIGHTS_STRIDE = HT_CUDA_KEYS + 8,                 /* halves: rows are in different banks */
     HT_CUDA_ARRIVALS = 1 << 14,                                /* KV heads of tiles of a launch at most */
@@ -47,7 +47,7 @@ typedef struct ht_cuda_attend_tile {
     int32_t query, n; /* queries [query, query + n) */
     int32_t first_page, n_pages;
     int32_t address; /* index of the first page's address */
-    int32_t unit;    /* units of the tiles before of its kind */
+    int32_t unit;    /* units of earlier tiles of its kind */
     int64_t result;  /* queries of these units */
 } ht_cuda_attend_tile;
 
@@ -65,8 +65,8 @@ typedef struct ht_cuda_attend_arguments {
     int32_t n_heads, group;
     int32_t tile;                 /* queries at most */
     int32_t first_tile, end_tile; /* of this launch */
-    int32_t first_part, end_part; /* pages of its only tile, when it is cut; else 0 */
-    int32_t buffers;              /* of attend_tiles: steps that are in shared memory together */
+    int32_t first_part, end_part; /* pages of its only tile, if that is split; else 0 */
+    int32_t buffers;              /* of attend_tiles: steps in shared memory at once */
     int32_t appends;              /* attend_tiles appends the rows: each sequence is one tile */
     /* Per query of each unit: [units][n_kv_heads][queries of the tile]. */
     float *partial; /* [head_dim] */
@@ -89,10 +89,11 @@ typedef struct ht_cuda_tile_scores {
     float largest[HT_CUDA_MOST_TILE];
 } ht_cuda_tile_scores;
 
-/* Parts that a query and a weight are in: f16 is one; bf16, which 8-bit pages become, is two, the second what the first leaves. */
+/* Parts of a query or weight: f16 has one; bf16, also used for 8-bit pages, has two, the second the remainder of the
+ * first. */
 HT_CUDA_BOTH int ht_cuda_operand_parts(const ht_cuda_page_form *f) { return f->dtype == HT_F16 ? 1 : 2; }
 
-/* attend_tiles: chunks of a query and of keys, which are filled up with zeros; of 8 elements whatever the page's are. */
+/* attend_tiles: chunks of a query and of keys, padded with zeros; of 8 elements for any page dtype. */
 HT_CUDA_BOTH int ht_cuda_tiles_chunks(const ht_cuda_page_form *f) { return (f->chunks + 3) / 4 * 4; }
 /* Bytes between values; an odd number of chunks, so that the same chunk of 8 values is in different banks. */
 HT_CUDA_BOTH int ht_cuda_value_bytes(int chunks) { return (chunks | 1) * 16; }

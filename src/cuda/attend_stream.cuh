@@ -109,7 +109,7 @@ static __device__ __forceinline__ void weigh_queries(const uint32_t (*weight)[A:
     }
 }
 
-/* Turns scores into weights, relative to the largest score so far; decay[half]: what becomes of the sums so far. */
+/* Turns scores into weights, relative to the largest score so far; decay[half] is the factor of the earlier sums. */
 template <class A>
 static __device__ __forceinline__ void weights_of(const ht_cuda_attend_arguments &a, const lane_queries &q,
                                                   const float *raw_factor, int64_t begin, float (*score)[4], float *max,
@@ -192,7 +192,7 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
     const int begin = (int)(low / STEP_KEYS), end = (int)(last / STEP_KEYS) + 1;
     char *const queries = shared, *const keys = queries + A::PARTS * HT_CUDA_STREAM_TILE * QUERY_BYTES,
                 *const values = keys + STAGES * STEP_BYTES;
-    /* Weights, when they are needed in memory: f16 queries are in registers. */
+    /* Weights, if needed in memory: f16 weights stay in registers. */
     char *const spilled =
         (A::PARTS == 1 ? queries : values + STAGES * STEP_BYTES) + warp * A::PARTS * 16 * SPILLED_BYTES;
     auto page_of = [&](int step) { return page_at(a, tile.address + step / PAGE_STEPS - tile.first_page); };

@@ -1,5 +1,5 @@
-/* Attention over KV pages: what its kernels have in common. Tables, elements of pages, appending, units and how they are merged, and the
- * operands on tensor cores. */
+/* Attention over KV pages, shared parts of its kernels: tables, elements of pages, appending, units and merging them,
+ * and the operands on tensor cores. */
 #ifndef HT_CUDA_ATTEND_UNIT_CUH
 #define HT_CUDA_ATTEND_UNIT_CUH
 
@@ -245,7 +245,7 @@ static __device__ float written(const float *p) {
 
 static __device__ float result_of(float sum, float inverse) { return sum * inverse + 0.0f; /* no -0 */ }
 
-/* One dimension of one query: adds the pages that it sees, in order. */
+/* Merges one dimension of one query over the pages that it sees, in order. */
 template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments &a, const unit &u, int i, int d) {
     enum { AT_A_TIME = 8 };
     const int64_t pos = pos_of(a, u.tile.query + i), next = (int64_t)a.form.n_kv_heads * u.tile.n;
@@ -288,7 +288,7 @@ template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments
     }
 }
 
-/* Behind the results of a unit: the last block of a tile and a head merges them. */
+/* Runs after a unit's results are stored: the last block of a tile and a head merges them. */
 template <bool OF_E> static __device__ void finish(const ht_cuda_attend_arguments &a, const unit &u) {
     __shared__ int is_last;
     __threadfence();
@@ -315,7 +315,7 @@ template <bool OF_E> static __device__ void finish(const ht_cuda_attend_argument
  * is -0, which no other weight is. */
 
 enum { STEP_KEYS = HT_CUDA_STEP_KEYS, TENSOR_THREADS = HT_CUDA_TENSOR_THREADS, TENSOR_WARPS = TENSOR_THREADS / 32 };
-enum { HIDDEN_HALF = 0x8000 /* the weight of a key that is not seen */ };
+enum { HIDDEN_HALF = 0x8000 /* the weight of an unseen key */ };
 
 #define HT_LOG2_OF_E 1.44269504f
 
@@ -448,7 +448,7 @@ static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, c
             ht_copy<16>(to + elements + i * 16, page + ht_cuda_v_scale(&f, head, first, 0) + i * 16);
 }
 
-/* Waits for this thread's copies but for those of the latest n steps. */
+/* Waits for all copies of this thread except those of the latest n steps. */
 static __device__ __forceinline__ void wait_for_steps(int n) {
     switch (n) {
     case 0: ht_copies_wait<0>(); break;
@@ -473,7 +473,7 @@ static __device__ __forceinline__ float factor_of_score(const ht_cuda_attend_arg
     return a.softcap > 0.0f ? HT_LOG2_OF_E : factor;
 }
 
-/* The largest score so far, where there was none, is replaced by 0. */
+/* Replaces a missing largest score by 0. */
 static __device__ __forceinline__ float base_of(float max) { return max == -INFINITY ? 0.0f : max; }
 
 static __device__ __forceinline__ float weight_at(float score, float factor, float base, bool seen) {
@@ -513,9 +513,9 @@ static __device__ __forceinline__ void scale_weights(const uint32_t (*weights)[4
     }
 }
 
-/* ---- values that are no numbers ---- */
+/* ---- infinite and NaN values ---- */
 
-/* Keys of a page that some queries of a tile see, and others do not: [low, high) without [all_low, all_high). */
+/* Keys of a page that only some queries of a tile see: [low, high) without [all_low, all_high). */
 struct keys_seen {
     int low, high, all_low, all_high;
     __device__ bool by_some(int key) const { return key >= low && key < high && (key < all_low || key >= all_high); }

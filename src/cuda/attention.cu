@@ -17,11 +17,11 @@ template <> struct tiling<double> {
     enum { N = HT_CUDA_ATTENTION_TILE_F64 };
 };
 
-/* Numbers that are loaded at once. */
+/* Elements of one vector load. */
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) numbers { T x[N]; };
 
 template <typename T> struct tiles {
-    enum { N = tiling<T>::N, M = N / SIDE, STRIDE = N + 4 }; /* M x M numbers of a tile are a thread's */
+    enum { N = tiling<T>::N, M = N / SIDE, STRIDE = N + 4 }; /* a thread has M x M elements of a tile */
     struct factors {
         T a[DEPTH][STRIDE], b[DEPTH][STRIDE];
     };
@@ -241,7 +241,7 @@ static __device__ score<T> score_of(const ht_cuda_attention_arguments &a, int64_
     return out;
 }
 
-/* The largest, and the sum, of the numbers of the SIDE threads that have a row together. */
+/* The maximum, and the sum, over the SIDE threads that share a row. */
 template <typename T> static __device__ T row_max(T x) {
     for (int step = SIDE / 2; step > 0; step /= 2) x = fmax(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
@@ -255,7 +255,7 @@ template <typename T> static __device__ T finite_or_0(T max) { return max == -(T
 
 /* ---- softmax over tiles of keys ---- */
 
-/* Where a block is: a tile of one head. */
+/* A block's tile of one head. */
 struct place {
     int64_t b, h, first;
 };
@@ -271,7 +271,7 @@ template <typename T> struct running {
     sums<T> out;
 };
 
-/* One tile of keys for the queries of a run; with WEIGHS, their values, too. */
+/* Processes one tile of keys for the queries of a run; if WEIGHS, also their values. */
 template <typename T, bool WEIGHS>
 static __device__ void soften(const ht_cuda_attention_arguments &a, tiles<T> &s, const place &at, const run &r,
                               int64_t key, running<T> &to) {
@@ -279,7 +279,7 @@ static __device__ void soften(const ht_cuda_attention_arguments &a, tiles<T> &s,
     const int64_t kv = at.h / (a.q.shape[1] / a.k.shape[1]);
     T c[M][M];
     dot_products(s, head_of(a.q, at.b, at.h), at.first, head_of(a.k, at.b, kv), key, c);
-    __syncthreads(); /* all have read the weights before */
+    __syncthreads(); /* all threads have read the earlier weights */
 #pragma unroll
     for (int i = 0; i < M; i++) {
         const int of = row() * M + i;
@@ -308,7 +308,7 @@ static __device__ void soften(const ht_cuda_attention_arguments &a, tiles<T> &s,
     if (WEIGHS) add_weighed(s, head_of(a.v, at.b, kv), key, (int64_t)blockIdx.y * WIDE, to.out);
 }
 
-/* Whether any query of the tile has seen no key at all, for which all that are hidden count. */
+/* Whether any query of the tile sees no key at all, so that all hidden keys count. */
 template <typename T>
 static __device__ bool sees_none(const ht_cuda_attention_arguments &a, const place &at, const running<T> &of) {
     enum { M = tiles<T>::M };
@@ -433,7 +433,7 @@ template <typename T> static __device__ void grad_of_queries(const ht_cuda_atten
     put_sums(head_of(a.out, at.b, at.h), at.first, dim, out);
 }
 
-/* Whether a tile of queries has anything to do with the keys from `key` on. */
+/* Whether any query of a tile sees keys from `key` on. */
 template <typename T>
 static __device__ bool meets(const ht_cuda_attention_arguments &a, const tiles<T> &s, const place &at, int64_t h,
                              int64_t first) {

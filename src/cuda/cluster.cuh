@@ -54,7 +54,7 @@ static __device__ __forceinline__ void ht_async_copy(void *to, const void *from,
                  : "memory");
 }
 
-/* To the same place in all `blocks` of the cluster, and counted by the barrier of each. */
+/* Copies to the same address in all `blocks` of the cluster; the barrier of each counts the bytes. */
 static __device__ __forceinline__ void ht_async_copy_to_all(void *to, const void *from, int bytes, uint64_t *b,
                                                             int blocks) {
     asm volatile(

@@ -1,4 +1,4 @@
-/* Opening a GPU: what device/shared_device.h asks of this shared object. */
+/* Opening a GPU: the functions that device/shared_device.h requires of this shared object. */
 #include "base/error.h"
 #include "cuda/cuda.h"
 #include "device/shared_device.h"

@@ -45,7 +45,7 @@ static __device__ __forceinline__ int64_t ht_row_of_y(const ht_cuda_gemm_large_a
     return experts ? a.order[token] : token;
 }
 
-/* ---- with mma, wherever there are tensor cores: a warp has 16 rows of the matrix and 64 of x ---- */
+/* ---- with mma, on any tensor cores: a warp computes 16 rows of the matrix times 64 of x ---- */
 
 enum { MMA_WARPS = 4, MMA_TOKENS = 64 };
 
@@ -113,10 +113,10 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_gemm_large_experts_mma, ht_cuda_gemm_large_argument
 
 /* ---- with wgmma ----
  *
- * A cluster of two blocks has a tile: each 128 rows of the matrix, and both the same rows of x, of which each block brings a half to the
- * two of them, so that less comes from the cache in the middle than what would hold the tensor cores up. In a block one thread
- * brings cuts of both operands to shared memory, as they lie in the images, STAGES ahead; two groups of four warps have 64 rows
- * each. Clusters stay, and go from tile to tile. */
+ * A cluster of two blocks computes a tile: each has 128 rows of the matrix, both the same rows of x. Each block loads
+ * half of x for both, because loading all of it twice would exceed the L2 bandwidth. One thread per block copies
+ * K-tiles of both operands to shared memory, STAGES ahead; two groups of four warps compute 64 rows each. Clusters are
+ * persistent and process tile after tile. */
 
 #ifdef HT_HAS_WGMMA
 enum {

@@ -1,8 +1,7 @@
-/* Products of up to 64 rows with packed weights by wgmma (cuda/tensor_product.h).
- *
- * A cluster of eight blocks has 128 rows of the matrix, and each block a segment of their columns: a warp has 16 rows, whose weights come
- * to its ring and are unpacked into registers, and the rows of x come to all warps a cut of 64 columns at a time. Then the blocks add
- * each other's sums, 16 rows each. */
+/* Products of up to 64 rows with packed weights by wgmma (cuda/tensor_product.h). A cluster of eight blocks computes
+ * 128 rows of the matrix, each block one segment of the columns. A warp has 16 rows, whose weights pass through its
+ * ring and are unpacked into registers; all warps share K-tiles of x. Then each block adds all blocks' sums of 16
+ * rows. */
 #include "cuda/cluster.cuh"
 #include "cuda/tensor_span.cuh"
 

@@ -7,7 +7,7 @@
 
 enum { HT_CUDA_AFFINE, HT_CUDA_MXFP4, HT_CUDA_MXFP8, HT_CUDA_NVFP4 }; /* ht_quantization_mode */
 
-/* Elements that are packed to whole bytes, as many as an element has bits. */
+/* Elements that pack to whole bytes: one byte per bit of an element. */
 enum { HT_CUDA_UNIT = 8 };
 
 /* ---- dequantisation ---- */

@@ -1,4 +1,4 @@
-/* Indexing: slices by indices, and what puts them together. */
+/* Indexing: gathering and scattering slices. */
 #include "cuda/index.h"
 #include "cuda/kernel.cuh"
 
@@ -86,7 +86,7 @@ HT_CUDA_KERNEL(ht_cuda_take, ht_cuda_take_arguments) {
 
 static __device__ uint64_t destination(const ht_cuda_scatter_arguments &a, int64_t i) { return a.items[i] >> a.shift; }
 
-/* Whether item k is one more update of this destination. */
+/* Whether item k is another update of this destination. */
 static __device__ bool goes_on(const ht_cuda_scatter_arguments &a, uint64_t to, int64_t k) {
     return k < a.n && destination(a, k) == to;
 }
@@ -123,7 +123,7 @@ HT_CUDA_KERNEL(ht_cuda_scatter_set, ht_cuda_scatter_arguments) {
     }
 }
 
-/* Dtypes as updates are combined in them: how an element is stored, and the value to compute with. */
+/* Dtypes for combining updates: how an element is stored, and the value to compute with. */
 
 struct f16_elements {
     typedef uint16_t stored;

@@ -71,7 +71,7 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
 #undef static
 #endif
 
-/* e^x of x <= 0; 0 where that is below the smallest normal number. */
+/* e^x for x <= 0; results below the smallest normal number are 0. */
 static inline __device__ float ht_exp_of_negative(float x) {
     const float lowest = -87.0f;
     float n;
@@ -86,13 +86,14 @@ static inline __device__ float ht_exp_of_negative(float x) {
 static inline __device__ int64_t ht_first(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 static inline __device__ int64_t ht_step(void) { return (int64_t)gridDim.x * blockDim.x; }
 
-/* Sixteen bytes that are moved at once. */
+/* Sixteen bytes, moved by one instruction. */
 struct alignas(16) ht_word16 {
     uint64_t low, high;
 };
 
-/* Rows of elements, one thread for each element of a launch of ht_cuda_grid_of_rows (cuda/cuda.h): the threads of a warp have neighbouring
- * elements of a row, or of neighbouring rows where rows are short.
+/* Rows of elements, one thread per element of a launch of ht_cuda_grid_of_rows (cuda/cuda.h). A warp has adjacent
+ * elements of a row, or of adjacent rows if rows are short.
+ *
  * for (int64_t row = ht_first_row(); row < n; row += ht_row_step()) */
 static inline __device__ int64_t ht_first_row(void) { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static inline __device__ int64_t ht_row_step(void) { return (int64_t)gridDim.x * blockDim.y; }

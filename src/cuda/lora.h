@@ -1,7 +1,5 @@
-/* Adapters of a step: the arguments of the kernels of cuda/lora.cu.
- *
- * An item is a row of y: of experts, one of the m of a row. A run is adjacent items whose sequences have the same adapters; a
- * tile is up to `tile` items of one run. */
+/* Adapters of a step: the arguments of the kernels of cuda/lora.cu. An item is a row of y, or with experts one of a
+ * row's m. A run is adjacent items whose sequences have the same adapters; a tile is up to `tile` items of one run. */
 #ifndef HT_CUDA_LORA_H
 #define HT_CUDA_LORA_H
 

@@ -7,7 +7,7 @@
 
 /* ---- views ---- */
 
-/* Whether axis `inner` goes on where axis `outer` steps, in every view. */
+/* Whether axes `outer` and `inner` are one contiguous axis in every view. */
 static bool mergeable(int n_views, ht_cuda_view *const *views, int outer, int inner) {
     for (int v = 0; v < n_views; v++)
         if (views[v]->stride[outer] != views[v]->stride[inner] * views[v]->shape[inner]) return false;

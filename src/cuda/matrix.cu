@@ -5,7 +5,8 @@
 
 /* ---- what all products share ---- */
 
-/* Column c of a row of x in shared memory: where lanes read their columns 4 by 4, neighbouring lanes read neighbouring memory. */
+/* Index of column c of a row of x in shared memory: lanes read 4 columns each, and adjacent lanes read adjacent
+ * memory. */
 static __device__ __forceinline__ int ht_shared_place(int c) {
     return (c & ~63) + (c >> 2 & 1) * 32 + (c >> 3 & 7) * 4 + (c & 3);
 }
@@ -45,7 +46,7 @@ static __device__ __forceinline__ float ht_add_part(const float *w, const float4
 
 /* ---- few rows of x ----
  *
- * Eight threads have a row of the matrix, whose columns a product reads once for R rows of x in shared memory. */
+ * Eight threads share a row of the matrix and read its columns once for R rows of x in shared memory. */
 
 /* Columns [first, first + n) of R rows of x; rows from n_x on are 0. */
 template <int R>
@@ -59,7 +60,7 @@ static __device__ void ht_few_load(const float *x, int64_t ldx, int n_x, int64_t
     }
 }
 
-/* N parts of rows of the matrix times those columns of R rows of x. */
+/* Adds N parts of rows of the matrix times those columns of R rows of x. */
 template <int R, int N>
 static __device__ __forceinline__ void ht_few_add(const float (*w)[8], const float *x, int chunk, int column, int lane,
                                                   float (*sum)[R]) {
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void ht_few_linear(const ht_cuda_linear_argume
     }
 }
 
-/* The matrix of an expert, whose rows are NULL where it is of another type. */
+/* The matrix of an expert; its rows are NULL if it is of another type. */
 static __device__ __forceinline__ ht_cuda_weights ht_weights_of(const ht_cuda_weights &alike,
                                                                 const ht_cuda_expert_list &experts, int64_t e) {
     const ht_cuda_expert expert = ht_expert_of(experts, e);
@@ -162,7 +163,7 @@ static __device__ __forceinline__ ht_cuda_weights ht_weights_of(const ht_cuda_we
     return m;
 }
 
-/* One pair per block of the grid's second axis. */
+/* One pair per block along the grid's second axis. */
 HT_CUDA_KERNEL(ht_cuda_gather, ht_cuda_gather_arguments) {
     HT_CUDA_SHARED(float, shared);
     const int64_t row = (int64_t)blockIdx.x * HT_CUDA_FEW_ROWS + threadIdx.x / HT_CUDA_LANES;
@@ -282,7 +283,7 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_many_gather, ht_cuda_gather_arguments, MANY_THREADS
 
 /* ---- gradients: dy W ----
  *
- * A block has a tile of dx, a warp four of its rows, and a thread four columns; it goes through the rows of the matrix. */
+ * A block computes a tile of dx over all rows of the matrix: a warp four rows of it, a thread four columns. */
 
 enum { BACK_THREADS = 256, BACK_STEP = 32 }; /* rows of the matrix at a time */
 

@@ -22,7 +22,7 @@ enum {
     HT_CUDA_FEW_CHUNK = 12288, /* floats of x in a block's shared memory */
     HT_CUDA_BACK_ROWS = 32,    /* of dy and of the matrix, in a tile of ht_cuda_back */
     HT_CUDA_BACK_COLUMNS = 128,
-    HT_CUDA_ENTRIES = 224, /* experts whose addresses are among a kernel's arguments */
+    HT_CUDA_ENTRIES = 224, /* experts whose addresses fit in a kernel's arguments */
 };
 
 /* Layout of rows in memory. Stored rows are those of the file. The other forms keep quantised integers apart from their
@@ -102,7 +102,7 @@ typedef struct ht_cuda_expert_tile {
     int32_t expert, begin, n, unused;
 } ht_cuda_expert_tile;
 
-/* An expert's matrix: NULL, where another launch is for its type. */
+/* An expert's matrix; NULL if another launch computes its type. */
 typedef struct ht_cuda_expert {
     const unsigned char *packed;
     const float *scales;

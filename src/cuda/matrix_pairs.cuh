@@ -17,7 +17,7 @@ struct ht_load_now {
     template <class T> __device__ __forceinline__ void operator()(T &field, const uint8_t *p) { field = ht_load<T>(p); }
 };
 
-/* Begins to copy it to a lane's part of a slot in shared memory, where 32 lanes' fields lie side by side. */
+/* Starts an asynchronous copy to a lane's part of a slot in shared memory, where 32 lanes' fields are adjacent. */
 template <class R> struct ht_async_copy_field {
     const R *raw;
     unsigned char *slot;
@@ -317,7 +317,7 @@ struct ht_pairs_MLX4 : ht_pairs_affine<4> {
 };
 
 struct ht_pairs_MLX8 : ht_pairs_affine<8> {
-    /* In f32: a bias may be a hundred times what is left of it. */
+    /* In f32: the bias may be a hundred times the remaining sum. */
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
         float scale, bias, w[8];

@@ -29,7 +29,7 @@ ht_status ht_cuda_lay_out(ht_cuda_device *d, ht_weight_type type, const ht_cuda_
 ht_cuda_weights ht_cuda_weights_of(const ht_matrix *m);
 ht_cuda_weights ht_cuda_some_rows(const ht_cuda_weights *w, int64_t row, int64_t n);
 
-/* Rows of x, which are copied to `room` where they are not in place, and the bytes of that room. */
+/* Rows of x, copied to `room` unless contiguous, and the bytes of that workspace. */
 ht_status ht_cuda_contiguous_rows(ht_cuda_device *d, const ht_view *x, void *room, const float **rows, int64_t *ld,
                                   ht_error *err);
 size_t ht_cuda_rows_bytes(const ht_view *x);
@@ -88,7 +88,7 @@ typedef struct ht_cuda_product {
     float *y;          /* [n, m->n_rows] */
 } ht_cuda_product;
 
-/* Products of n rows with matrices of one width. `room` is for the largest of them. */
+/* Products of n rows with matrices of one width. `room` is the workspace of the largest product. */
 ht_status ht_cuda_multiply_swizzled(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                                     const ht_cuda_swizzled *x, int64_t n, void *room, ht_error *err);
 

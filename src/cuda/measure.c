@@ -1,4 +1,4 @@
-/* Measuring a GPU: what it is, and what it reads and multiplies a second (cuda/measure.cu). */
+/* Measuring a GPU: its identity, read bandwidth and arithmetic throughput (cuda/measure.cu). */
 #include "cuda/measure.h"
 
 #include "cuda/cuda.h"

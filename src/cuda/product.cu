@@ -1,8 +1,6 @@
-/* Matrix products of arrays, dense and quantised.
- *
- * A block computes a tile of a result from tiles of both operands in shared memory, as numbers of the type that sums have: f32, f64
- * or 64-bit integers. A sum is one of chunks along k, each of which one thread sums in order (product.h), in all kernels: results
- * do not depend on which of them computes them. */
+/* Matrix products of arrays, dense and quantised. A block computes a tile of a result from tiles of both operands in
+ * shared memory, in the type of the sums: f32, f64 or 64-bit integers. A sum is a sum of chunks along k, each summed in
+ * order by one thread (product.h). All kernels do this, so results do not depend on the choice of kernel. */
 #include "cuda/groups.cuh"
 #include "cuda/product.h"
 #include "cuda/rows.cuh"
@@ -40,8 +38,8 @@ template <typename SUM> static constexpr __host__ __device__ int pitch_of(int wi
     return width == 1 ? 1 : width + 16 / (int)sizeof(SUM);
 }
 
-/* Part of a dense operand of any strides: fetched into registers while the tile before it is in use. A thread has every STEP-th
- * place of one axis, at one place of the other, so that neighbours in a warp read neighbours in memory. */
+/* Part of a dense operand of any strides, fetched into registers while the previous tile is in use. A thread has every
+ * STEP-th index of one axis and one index of the other, so that a warp's reads are adjacent. */
 template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
     enum { ALL = WIDTH * DEPTH, EACH = (ALL + THREADS - 1) / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
     enum { ROWS_STEP = THREADS / WIDTH, ALONG_STEP = THREADS / DEPTH };
@@ -49,7 +47,7 @@ template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
     const void *data;
     ht_dtype dtype;
     bool rows_follow;   /* neighbours in memory differ in the other axis, not in k */
-    int l, w;           /* first place of the thread, along k and across */
+    int l, w;           /* first index of the thread, along k and across */
     int64_t at;         /* place of that in memory */
     int64_t along;      /* stride of k */
     int64_t step;       /* from one of the thread's elements to the next, in memory */
@@ -153,7 +151,7 @@ template <typename SUM, int N> static __device__ void read_vector(const SUM *fro
 
 /* ---- which matrices ---- */
 
-/* A block's tile: entry of the result, place of its first element, and chunks. */
+/* A block's tile: entry of the result, indices of its first element, and chunks. */
 typedef struct tile_place {
     int64_t entry, row, column, chunk, chunks;
 } tile_place;
@@ -185,7 +183,7 @@ static __device__ int64_t matrices_of(const ht_cuda_view &v) {
     return n;
 }
 
-/* Element offset of an operand's matrix for an entry. False: its index is outside, as has been reported. */
+/* Element offset of an operand's matrix for an entry. False: its index is out of range, and is reported. */
 static __device__ bool find_matrix(const ht_cuda_product_arguments &a, int operand, int64_t entry, int64_t *offset) {
     const ht_cuda_view &index = a.index[operand != HT_CUDA_LEFT], &v = a.operand[operand];
     *offset = 0;

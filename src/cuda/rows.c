@@ -1,4 +1,4 @@
-/* Rows of views, for the operations that take them one by one. */
+/* Rows of views, for operations that process rows. */
 #include "base/checked.h"
 #include "cuda/cuda.h"
 

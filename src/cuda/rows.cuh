@@ -103,7 +103,7 @@ static inline __device__ void ht_put(ht_bfloat *p, float x) { p->bits = ht_f32_t
 static inline __device__ void ht_put(float *p, float x) { *p = x; }
 static inline __device__ void ht_put(double *p, double x) { *p = x; }
 
-/* To a row whose elements are adjacent, and whose quads are aligned if `quads` says so. */
+/* Stores to a contiguous row, whose quads are aligned if `quads` is set. */
 template <typename R, typename T>
 static inline __device__ void ht_store_quad(const R *v, T *p, bool quads, int64_t q, int64_t n) {
     if (quads && 4 * q < n) {
@@ -151,7 +151,7 @@ template <int N, typename R> static inline __device__ R ht_team_sums(const R *su
 
 template <typename R> static inline __device__ R ht_team_sum(R v, int team) { return ht_team_sums<1>(&v, team); }
 
-/* The larger number, or NaN if there is one. */
+/* The larger number, or NaN if either is NaN. */
 template <typename R> static inline __device__ R ht_larger(R a, R b) { return isnan(a) || a > b ? a : b; }
 
 template <typename R> static inline __device__ R ht_team_max(R v, int team) {

@@ -1,10 +1,10 @@
-/* Rows of a strided operand, as the kernels of cuda/reduce.cu and cuda/norm.cu take them. For C and for CUDA C. */
+/* Rows of a strided operand, for the kernels of cuda/reduce.cu and cuda/norm.cu. For C and for CUDA C. */
 #ifndef HT_CUDA_ROWS_H
 #define HT_CUDA_ROWS_H
 
 #include "cuda/fault.h"
 
-/* An operand as rows of equally many elements. */
+/* An operand as rows of equal length. */
 typedef struct ht_cuda_rows {
     void *data;
     ht_dtype dtype;

@@ -11,7 +11,7 @@
     X(sort, ht_cuda_random_bits)                                                                                       \
     X(sort, ht_cuda_random_sums)
 
-/* Items that are sorted: the key of an element alone, or with its place in the row, which makes all of them different. */
+/* Items to sort: an element's key, alone or with its index in the row, which makes items distinct. */
 typedef enum ht_cuda_item_kind {
     HT_CUDA_ITEM_KEY32,   /* u32 */
     HT_CUDA_ITEM_KEY64,   /* u64 */

@@ -1,6 +1,6 @@
-/* Rows through several row-wise calls: a team of threads has a row, and each the same quads of it in all of them. They stay in registers
- * where a thread has no more than QUADS; of longer rows they are in shared memory between one sum over the row and the next. The
- * team is a block, or where there are few rows a cluster of blocks, whose threads have a quad each. */
+/* Row-wise calls in sequence: a team of threads takes a row through all of them, each thread the same quads. Up to
+ * QUADS quads of a thread stay in registers; longer rows are in shared memory between two sums. The team is a block, or
+ * with few rows a cluster of blocks with a quad per thread. */
 #include "cuda/cluster.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/rows.cuh"
@@ -40,8 +40,8 @@ static __device__ __forceinline__ void ht_team_sync(const ht_team &team) {
     __syncthreads();
 }
 
-/* The two halves of meeting for the first time: a block may begin later than the others of its cluster, and before it has, nothing may be
- * written to its shared memory. */
+/* First arrive and wait of a cluster: its blocks may start at different times, and a block's shared memory must not be
+ * written before it has started. */
 static __device__ __forceinline__ void ht_say_here(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
     if (team.blocks > 1) ht_arrive_only();
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void ht_await_all(const ht_team &team) {
     (void)team;
 }
 
-/* Writes one value of a warp to its place in all blocks: lane b does, to block b. */
+/* Writes one value of a warp to its slot in all blocks: lane b writes to block b. */
 static __device__ __forceinline__ void ht_tell(const ht_team &team, int place, float value) {
     const int lane = threadIdx.x & 31;
     if (lane >= team.blocks) return;
@@ -199,7 +199,8 @@ static __device__ __forceinline__ float ht_squares_of(const float4 &x, float sum
     return sum;
 }
 
-/* To the image, which has `all` quads. Neighbouring threads have the two quads of eight columns, and write one of their steps each. */
+/* Stores to the swizzled operand, of `all` quads. Adjacent threads have the two quads of eight columns, and write one
+ * of their steps each. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_store_quads(const ht_cuda_swizzled &to, int64_t row, const ht_quads<QUADS> &x,
                                                       float factor, int at, int step, int all) {

@@ -25,7 +25,7 @@ typedef struct ht_cuda_stage_step {
     float eps, weight_offset;                /* of RMS_NORM, whose second operand is the weight */
 } ht_cuda_stage_step;
 
-/* Steps of which each reads what the one before made. Without any, `x` is made into the image. */
+/* Steps that each read the previous result. Without steps, `x` itself becomes the swizzled operand. */
 typedef struct ht_cuda_stage_arguments {
     ht_cuda_stage_step step[HT_CUDA_STAGE_STEPS];
     int32_t n_steps;

@@ -93,7 +93,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
         }
         const ht_panels<PANELS> done = at;
         panel += (int64_t)gridDim.x * PANELS;
-        if (panel < a.panels) at = ht_panels_at<PANELS>(a, panel); /* on its way while these sums are added */
+        if (panel < a.panels) at = ht_panels_at<PANELS>(a, panel); /* loads while these sums are added */
 #pragma unroll
         for (int p = 0; p < PANELS; p++) {
             ht_put_sums<N>(a, *done.of, done.first + p * HT_CUDA_PANEL, done.factor[p], sum[p],
@@ -134,7 +134,8 @@ HT_CUDA_EACH_TENSOR_FORM(KERNELS, )
 
 /* ---- factors ---- */
 
-/* A block for 64 rows. Scales and mins of groups are to fit as well: room for eight times the largest weight is left. */
+/* One block per 64 rows. Scales and mins of groups must fit too, so headroom of eight times the largest weight
+ * remains. */
 HT_CUDA_KERNEL_OF(1024, ht_cuda_factors, ht_cuda_factors_arguments) {
     const int64_t first = (int64_t)blockIdx.x * HT_CUDA_FACTOR_ROWS, parts = (a.w.k + 7) / 8;
     const int64_t left = a.w.n_rows - first, n = left < HT_CUDA_FACTOR_ROWS ? left : HT_CUDA_FACTOR_ROWS;

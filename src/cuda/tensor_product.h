@@ -75,13 +75,15 @@ enum {
     X(gemm_large, ht_cuda_gemm_large_experts_mma)                                                                      \
     X(gemm_large, ht_cuda_gemm_large_experts_wgmma)
 
-/* Where four of the eight columns 8 t .. of a cut lie in row r of an image's 1024 bytes, as 8 bytes: those of step 0 or 1 of their 32. */
+/* Byte offset of four of the eight columns 8 t .. of a K-tile in row r of eight swizzled rows: those of step 0 or 1 of
+ * their 32 columns. */
 #define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
-/* Where two of these, the first or the second, lie in an image that is `apart`: as wgmma wants what it multiplies registers by. */
+/* Byte offset of two of these, the first or the second, if `apart` is set: wgmma needs this order for an operand in
+ * registers. */
 #define HT_CUDA_PAIR_PLACE(r, t, step, second)                                                                         \
     ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + (second)) ^ (r)) * 16 + ((t)&3) * 4)
 
-/* Rows of x as f16, with what products with them are multiplied by. */
+/* Swizzled rows of x as f16, and the inverse of their factors. */
 typedef struct ht_cuda_swizzled {
     unsigned char *rows; /* [cuts][n_padded / 8][1024] */
     float *inverse;      /* [n] */
@@ -89,7 +91,8 @@ typedef struct ht_cuda_swizzled {
     int32_t apart;       /* pairs of a step's columns are in its two halves, not side by side */
 } ht_cuda_swizzled;
 
-/* Row i of the image is row i of x; with `order` it is that of pair order[i], of which x_share have one, and zeros where that is -1. */
+/* Row i of the operand is row i of x. With `order` it is the row of pair order[i], of which x_share share one, and
+ * zeros if that is -1. */
 typedef struct ht_cuda_prepare_arguments {
     ht_cuda_swizzled to;
     const float *x;

@@ -1,5 +1,5 @@
-/* Spans of packed weights on their way to a warp's ring in shared memory, times rows of x, and as rows of an image
- * (cuda/tensor_product.h). */
+/* Spans of packed weights: loaded to a warp's ring in shared memory, multiplied by rows of x, and stored as swizzled
+ * rows (cuda/tensor_product.h). */
 #ifndef HT_CUDA_TENSOR_SPAN_CUH
 #define HT_CUDA_TENSOR_SPAN_CUH
 
@@ -94,7 +94,7 @@ static __device__ __forceinline__ ht_panels<PANELS> ht_panels_at(const ht_cuda_t
 
 template <class F, int PANELS> struct ht_span { typename F::raw raw[PANELS][2]; };
 
-/* A warp's ring, and what comes to it next. */
+/* A warp's ring and its next loads. */
 template <class F, int PANELS, int N_SLOTS = HT_CUDA_RING_SLOTS(PANELS * sizeof(typename F::raw)),
           class ROWS = ht_lane_rows<PANELS>>
 struct ht_ring {
@@ -197,7 +197,8 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
     }
 }
 
-/* A span of PANELS panels with their factors; its columns of x are `offset` bytes from the first, and a cut has `k_tile_bytes`. */
+/* Adds a span of PANELS panels with their factors. Its columns of x are `offset` bytes from the first; a K-tile has
+ * `k_tile_bytes`. */
 template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_add_span(const ht_cuda_weights &m, const float *factor,
                                                    const ht_span<F, PANELS> &s, const ht_lane_x &x, int64_t offset,

@@ -32,7 +32,7 @@ typedef struct ht_call {
     const ht_view *in;        /* [n_in], any strides */
     ht_view out;              /* row-contiguous; overlaps an input only if the operation is marked in-place */
     const ht_step *step;      /* NULL outside a model step */
-    struct ht_device *device; /* that the kernel belongs to */
+    struct ht_device *device; /* owner of the kernel */
     int32_t top_k; /* LINEAR: only the top_k highest outputs of each row are needed (device/matrix.h); 0: all */
     void *scratch; /* the device's, 64-byte aligned, of the size that the kernel's scratch function returned, or more */
 } ht_call;

@@ -41,7 +41,7 @@ static void *open_object(const char *file) {
     return handle ? handle : dlopen(file, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* A function of the object, which stays loaded, as its devices may outlive any caller. */
+/* Finds a function of the object, which stays loaded, as its devices may outlive any caller. */
 static ht_status find(const char *name, const char *function, void *out, ht_error *err) {
     char file[64];
     snprintf(file, sizeof file, "libhearth_%s.so", name);
