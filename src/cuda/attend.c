@@ -92,8 +92,7 @@ static ht_status check_rows(const attend_job *job, ht_error *err) {
 
 /* ---- shared memory ---- */
 
-/* Shared memory of a block with tiles of `tile` queries: the queries, their weights of a page, and partial sums to
- * reduce. */
+/* Shared memory of a block with tiles of `tile` queries: queries, weights of a page, and partial sums to reduce. */
 static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     const int64_t width = ht_min_i64(f->chunks, HT_CUDA_ATTEND_THREADS);
     const int64_t sums = HT_CUDA_ATTEND_THREADS / width * width * f->chunk;
@@ -114,8 +113,7 @@ static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int3
 /* Blocks of 8 dimensions of the kernel for this head size. */
 static int32_t stream_width(const ht_cuda_page_form *f) { return f->chunks <= 8 ? 8 : f->chunks <= 12 ? 12 : 16; }
 
-/* Shared memory of a block: the queries, three steps of keys and of values, and weights if queries stay in shared
- * memory. */
+/* Shared memory of a block: queries, three steps of keys and of values, and weights if queries stay there too. */
 static int64_t stream_shared_bytes(const ht_cuda_page_form *f) {
     enum { WARPS = HT_CUDA_TENSOR_THREADS / 32, WEIGHTS = 16 * (HT_CUDA_STEP_KEYS + 8) * 2 /* of a warp */ };
     const int width = stream_width(f), values = ht_cuda_value_bytes(width);

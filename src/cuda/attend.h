@@ -89,8 +89,7 @@ typedef struct ht_cuda_tile_scores {
     float largest[HT_CUDA_MOST_TILE];
 } ht_cuda_tile_scores;
 
-/* Parts of a query or weight: f16 has one; bf16, also used for 8-bit pages, has two, the second the remainder of the
- * first. */
+/* Parts of a query or weight: one for f16; two for bf16 and 8-bit pages, the second the remainder of the first. */
 HT_CUDA_BOTH int ht_cuda_operand_parts(const ht_cuda_page_form *f) { return f->dtype == HT_F16 ? 1 : 2; }
 
 /* attend_tiles: chunks of a query and of keys, padded with zeros; of 8 elements for any page dtype. */

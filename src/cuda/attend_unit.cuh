@@ -223,8 +223,7 @@ template <bool OF_E> static __device__ float power_of(float x) {
 /* Softmax sum of a query so far, relative to its largest score. */
 template <bool OF_E> struct running {
     float max, total;
-    /* Merges a page with this largest score and sum. *mine and *its are the factors of the sums so far and of the
-     * page's. */
+    /* Merges a page with this largest score and sum. *mine and *its rescale the sums so far and the page's. */
     __device__ void add(float page_max, float page_total, float *mine, float *its) {
         const float top = fmaxf(max, page_max), base = top == -INFINITY ? 0.0f : top;
         *mine = power_of<OF_E>(max - base);
@@ -351,9 +350,8 @@ static __device__ __forceinline__ void multiply(float *c, const uint32_t (*a)[4]
 
 /* ---- loading ---- */
 
-/* Loads the queries of a tile to shared memory, [PARTS][rows][chunks * 8 + 8], and the factors of their products. f16
- * queries are scaled so that their largest value is between 2^14 and 2^15. Rows after the tile's queries stay unset, as
- * rows are independent. */
+/* Loads the queries of a tile, [PARTS][rows][chunks * 8 + 8], and the factors of their products. f16 queries are scaled
+ * to a maximum in [2^14, 2^15). Rows after the tile's queries stay unset, as rows are independent. */
 template <class A>
 static __device__ void load_halves(const ht_cuda_attend_arguments &a, const ht_cuda_attend_tile &tile, int64_t head,
                                    int rows, int chunks, char *to, float *factors) {
@@ -396,7 +394,7 @@ static __device__ words4 widened(words2 from) {
 
 static __device__ void put_zeros(char *to) { *(words4 *)to = words4{{0, 0, 0, 0}}; }
 
-/* Loads keys `first` to first + 63 of a page and a head, [padded chunks][64], and at `elements` bytes their scales
+/* Loads keys `first` to first + 63 of a page and a head, [padded chunks][64], then at `elements` scales
  * [blocks][64]. */
 template <class A>
 static __device__ __forceinline__ void load_keys(const ht_cuda_page_form &f, const char *page, int64_t head, int first,
@@ -540,8 +538,7 @@ static __device__ bool finds_no_number(const ht_cuda_page_form &f, const keys_se
     return found;
 }
 
-/* Contribution of those values to a block of sums, whose two dimensions are at `values`, for the queries that see
- * them. */
+/* Contribution of those values to a block of sums, for the queries that see them; `values` has its two dimensions. */
 template <class A>
 static __device__ __forceinline__ void no_numbers(const char *weights, int weights_bytes, int part_bytes,
                                                   const char *values, int value_bytes, float *c) {

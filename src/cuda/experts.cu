@@ -25,8 +25,7 @@ static __device__ __forceinline__ int ht_sum_before(int mine, int *of_warp, int 
     return before + sum - mine;
 }
 
-/* One block; a thread handles one expert at a time. `next` first counts each expert's pairs, then holds the index of
- * the next one. */
+/* One block; a thread handles one expert at a time. `next` counts each expert's pairs, then indexes its next pair. */
 HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
     enum { NEAR = 1024 };
     __shared__ int of_warp[32], near[NEAR];

@@ -5,8 +5,7 @@
 
 /* ---- what all products share ---- */
 
-/* Index of column c of a row of x in shared memory: lanes read 4 columns each, and adjacent lanes read adjacent
- * memory. */
+/* Index of column c of a row of x in shared memory: lanes read 4 columns each, adjacent lanes adjacent memory. */
 static __device__ __forceinline__ int ht_shared_place(int c) {
     return (c & ~63) + (c >> 2 & 1) * 32 + (c >> 3 & 7) * 4 + (c & 3);
 }

@@ -61,14 +61,12 @@ typedef enum ht_cuda_form {
     X(matrix, ht_cuda_back_gather)                                                                                     \
     X(matrix, ht_cuda_embed)
 
-/* Index of 8-column part g in a row. Before part `whole`, the parts that a lane loads at once, one for each of `cycles`
- * cycles, are adjacent. */
+/* Index of 8-column part g in a row. Before part `whole`, the parts of a lane's `cycles` cycles are adjacent. */
 HT_CUDA_BOTH int64_t ht_place_of(int64_t g, int cycles, int64_t whole) {
     const int64_t lanes = 8, span = lanes * cycles;
     return g >= whole ? g : g / span * span + g % lanes * cycles + g / lanes % cycles;
 }
-/* Index of the scale of group s of 32 columns. A cycle has two groups; the scales of all even groups of a span come
- * first. */
+/* Index of the scale of group s of 32 columns. A cycle has two groups; the even groups of a span come first. */
 HT_CUDA_BOTH int64_t ht_scale_place_of(int64_t s, int cycles, int64_t whole) {
     const int64_t span = 2 * cycles;
     return s >= whole ? s : s / span * span + s % 2 * cycles + s / 2 % cycles;

@@ -60,7 +60,7 @@ size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, i
 
 /* The swizzled operand of n rows, in scratch memory at `room`. */
 ht_cuda_swizzled ht_cuda_swizzled_at(const ht_cuda_device *d, void *room, int64_t n, int64_t k);
-/* Whether products of n rows with the matrix need an operand with `apart` set; all products that share an operand must
+/* Whether products of n rows with the matrix need an operand with `apart` set; all products of an operand must
  * agree. */
 bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n);
 /* Writes x to `image` (cuda/stage.c). */

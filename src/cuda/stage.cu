@@ -1,6 +1,6 @@
-/* Row-wise calls in sequence: a team of threads takes a row through all of them, each thread the same quads. Up to
- * QUADS quads of a thread stay in registers; longer rows are in shared memory between two sums. The team is a block, or
- * with few rows a cluster of blocks with a quad per thread. */
+/* Row-wise calls in sequence: a team of threads takes a row through all of them, each thread the same quads. A thread
+ * keeps up to QUADS quads in registers; longer rows are in shared memory between two sums. The team is a block, or with
+ * few rows a cluster of blocks with a quad per thread. */
 #include "cuda/cluster.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/rows.cuh"
@@ -40,8 +40,7 @@ static __device__ __forceinline__ void ht_team_sync(const ht_team &team) {
     __syncthreads();
 }
 
-/* First arrive and wait of a cluster: its blocks may start at different times, and a block's shared memory must not be
- * written before it has started. */
+/* First arrive and wait of a cluster: a block's shared memory must not be written before the block has started. */
 static __device__ __forceinline__ void ht_say_here(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
     if (team.blocks > 1) ht_arrive_only();
@@ -199,8 +198,8 @@ static __device__ __forceinline__ float ht_squares_of(const float4 &x, float sum
     return sum;
 }
 
-/* Stores to the swizzled operand, of `all` quads. Adjacent threads have the two quads of eight columns, and write one
- * of their steps each. */
+/* Stores `all` quads to the swizzled operand. Adjacent threads have the two quads of eight columns and write a step
+ * each. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_store_quads(const ht_cuda_swizzled &to, int64_t row, const ht_quads<QUADS> &x,
                                                       float factor, int at, int step, int all) {

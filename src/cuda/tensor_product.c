@@ -24,7 +24,7 @@ static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
 #undef KERNELS
 };
 
-/* Bytes that a lane has of a span of a row. */
+/* Bytes of a row's span per lane. */
 static const int raw_bytes[HT_CUDA_FORMS] = {
 #define RAW(X, form) [HT_CUDA_##form] = HT_CUDA_RAW_##form,
     HT_CUDA_EACH_TENSOR_FORM(RAW, )

@@ -8,8 +8,8 @@
  * a ring of slots in shared memory, without a pause between panels. Each lane copies the bytes that it uses, so lanes
  * never wait for each other. The first slots are filled before earlier kernels are done. */
 
-/* Adds and stores the eight warps' sums of a panel; `first` is its first row. If N is 1, the halves of the block store
- * alternate panels. */
+/* Adds and stores the eight warps' sums of a panel from row `first` on. If N is 1, half a block stores every other
+ * panel. */
 template <int N>
 static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_cuda_tensor_matrix &of,
                                                    int32_t first, float factor, const float (*sum)[4], float *shared,
@@ -105,8 +105,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
 
 /* ---- rows of a matrix as f16 ---- */
 
-/* A thread converts a lane's part of a span of one row, or of a K-tile after the spans. Rows from n on are padding
- * zeros. */
+/* A thread converts a lane's part of one row: of a span, or of a K-tile after the spans. Rows from n on are zeros. */
 template <class F> static __device__ __forceinline__ void ht_tensor_rows(const ht_cuda_tensor_rows_arguments &a) {
     const int64_t units = ht_units_of<F>(a.w), groups = a.n_padded / 8;
     for (int64_t at = ht_first(); at < a.n_padded * units * 4; at += ht_step()) {
@@ -134,8 +133,7 @@ HT_CUDA_EACH_TENSOR_FORM(KERNELS, )
 
 /* ---- factors ---- */
 
-/* One block per 64 rows. Scales and mins of groups must fit too, so headroom of eight times the largest weight
- * remains. */
+/* One block per 64 rows. Headroom of eight times the largest weight lets scales and mins of groups fit, too. */
 HT_CUDA_KERNEL_OF(1024, ht_cuda_factors, ht_cuda_factors_arguments) {
     const int64_t first = (int64_t)blockIdx.x * HT_CUDA_FACTOR_ROWS, parts = (a.w.k + 7) / 8;
     const int64_t left = a.w.n_rows - first, n = left < HT_CUDA_FACTOR_ROWS ? left : HT_CUDA_FACTOR_ROWS;

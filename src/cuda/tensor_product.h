@@ -75,11 +75,9 @@ enum {
     X(gemm_large, ht_cuda_gemm_large_experts_mma)                                                                      \
     X(gemm_large, ht_cuda_gemm_large_experts_wgmma)
 
-/* Byte offset of four of the eight columns 8 t .. of a K-tile in row r of eight swizzled rows: those of step 0 or 1 of
- * their 32 columns. */
+/* Byte offset of columns 8 t to 8 t + 7 of a K-tile in row r of eight: the four of step 0 or 1 of their 32 columns. */
 #define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
-/* Byte offset of two of these, the first or the second, if `apart` is set: wgmma needs this order for an operand in
- * registers. */
+/* Byte offset of two of these, the first or the second, if `apart` is set: wgmma's order for a register operand. */
 #define HT_CUDA_PAIR_PLACE(r, t, step, second)                                                                         \
     ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + (second)) ^ (r)) * 16 + ((t)&3) * 4)
 
@@ -88,11 +86,10 @@ typedef struct ht_cuda_swizzled {
     unsigned char *rows; /* [cuts][n_padded / 8][1024] */
     float *inverse;      /* [n] */
     int64_t n_padded;    /* a multiple of 8 */
-    int32_t apart;       /* pairs of a step's columns are in its two halves, not side by side */
+    int32_t apart;       /* a step's pairs of columns are in its two halves, not adjacent */
 } ht_cuda_swizzled;
 
-/* Row i of the operand is row i of x. With `order` it is the row of pair order[i], of which x_share share one, and
- * zeros if that is -1. */
+/* Row i of the operand is row i of x, or with `order` that of pair order[i]; x_share pairs share a row. -1: zeros. */
 typedef struct ht_cuda_prepare_arguments {
     ht_cuda_swizzled to;
     const float *x;

@@ -18,8 +18,7 @@ static __device__ __forceinline__ const ht_cuda_tensor_matrix &ht_matrix_of(cons
     return a.matrix[which];
 }
 
-/* End of the panels from which `panels` complete ones follow in the same matrix: from there on, `find` recomputes the
- * rows. */
+/* Start of the panels that `go_on` cannot reach by strides: they are incomplete, or of the next matrix. */
 static __device__ __forceinline__ int64_t ht_end_of_whole(const ht_cuda_tensor_matrix &of, int panels) {
     return of.first_panel + of.w.n_rows / HT_CUDA_PANEL - (panels - 1);
 }
@@ -197,8 +196,7 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
     }
 }
 
-/* Adds a span of PANELS panels with their factors. Its columns of x are `offset` bytes from the first; a K-tile has
- * `k_tile_bytes`. */
+/* Adds a span of PANELS panels with their factors. x is `offset` bytes from its start; a K-tile has `k_tile_bytes`. */
 template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_add_span(const ht_cuda_weights &m, const float *factor,
                                                    const ht_span<F, PANELS> &s, const ht_lane_x &x, int64_t offset,
