@@ -302,7 +302,7 @@ static ht_status launch_units(attend_job *job, int64_t units, ht_error *err) {
 
 /* ---- results of units ---- */
 
-/* Queries of `n` heads, each of all its rows' or of one tile's, whose results and whose merged sums there is room for. */
+/* Capacities: partial results of queries, and merged sums of the queries of one tile. */
 typedef struct results_room {
     int64_t results, merged;
 } results_room;

@@ -69,10 +69,9 @@ typedef struct ht_cuda_attend_arguments {
     int32_t buffers;              /* of attend_tiles: steps in shared memory at once */
     int32_t appends;              /* attend_tiles appends the rows: each sequence is one tile */
     /* Per query of each unit: [units][n_kv_heads][queries of the tile]. */
-    float *partial; /* [head_dim] */
-    float *totals;  /* largest score, and sum */
-    float *
-        continued; /* of a tile that is cut, merged so far: [n_kv_heads][queries][head_dim] largest score, sum, weighted sum */
+    float *partial;     /* [head_dim] */
+    float *totals;      /* largest score, and sum */
+    float *continued;   /* of a split tile so far: [n_kv_heads][queries][head_dim] largest score, sum, weighted sum */
     uint32_t *arrivals; /* [tiles of the launch][n_kv_heads] units that are done; 0 between launches */
     /* Page addresses (8 bytes each), tiles and rows, at `table`, or at `own` if `table` is NULL. */
     const void *table;

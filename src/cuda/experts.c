@@ -15,7 +15,7 @@ enum {
     /* Mean pairs per expert, from which on: */
     PAIRS_PLAIN = 8, /* plain products sort them */
     PAIRS_FEW = 8,   /* tiles are of 32 pairs */
-    PAIRS_MANY = 48, /* tensor cores multiply images */
+    PAIRS_MANY = 48, /* tensor cores multiply swizzled operands */
     SOME_PAIRS = 32,
 };
 

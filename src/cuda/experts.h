@@ -45,7 +45,7 @@ typedef struct ht_cuda_expert_arguments {
     float *y;
     int64_t ldy, n_tiles;
     const ht_cuda_expert_tile *tiles; /* NULL: every pair is one */
-    const int32_t *order;             /* the pair of a row of the image */
+    const int32_t *order;             /* the pair of a row of the operand */
     ht_cuda_pair_ids ids;             /* without tiles */
     int32_t x_rows;                   /* operand rows from a pair to the next, 0 or 1 */
     ht_cuda_expert_set of;

@@ -122,7 +122,7 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_gemm_large_experts_mma, ht_cuda_gemm_large_argument
 enum {
     BLOCKS = HT_CUDA_WIDE_BLOCKS,
     BLOCK_ROWS = ROWS / BLOCKS,
-    BLOCK_TOKENS = TOKENS / BLOCKS, /* that a block brings */
+    BLOCK_TOKENS = TOKENS / BLOCKS, /* rows of x that a block copies */
     A_BYTES = BLOCK_ROWS * 128,
     B_BYTES = TOKENS * 128,
     STAGE_BYTES = A_BYTES + B_BYTES,
@@ -218,7 +218,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_gemm_large_argum
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             ht_hold<SUMS>(sum);
-            if (lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane); /* warps go on by themselves */
+            if (lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane); /* warps proceed independently */
 #pragma unroll
             for (int i = 0; i < SUMS; i++) total[i] += sum[i];
         }

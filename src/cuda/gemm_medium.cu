@@ -18,7 +18,7 @@ enum {
     EACH = TOKENS / APART,
 };
 
-/* Cuts of x on their way. */
+/* K-tiles of x being copied. */
 struct ht_k_tiles {
     unsigned char *slots;
     uint64_t *full, *free;
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void ht_ask(ht_k_tiles &c) {
     if (++c.slot == CUTS) c.slot = 0, c.phase ^= 1;
 }
 
-/* c [64, TOKENS] = a [64, 16], of which each warp has 16 rows in registers, times b [TOKENS, 16]^T, added to c when `adds`. */
+/* c [64, TOKENS] = a [64, 16] b [TOKENS, 16]^T, added to c if `adds`. Each warp has 16 rows of a in registers. */
 static __device__ __forceinline__ void ht_wgmma(float *c, const uint32_t *a, uint64_t b, int adds) {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"

@@ -38,7 +38,7 @@ typedef struct ht_cuda_take_arguments {
     int32_t bytes;
 } ht_cuda_take_arguments;
 
-/* items[i] = first + base(i) + index(i), or the index added to it; above `shift` bits which are then i, or 0 when there are none. */
+/* items[i] = first + base(i) + index(i), or adds the index. The low `shift` bits are i, if there are any. */
 typedef struct ht_cuda_items_arguments {
     int64_t n;
     ht_cuda_index index;

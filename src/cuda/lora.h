@@ -12,7 +12,7 @@
 
 enum {
     HT_CUDA_LORA_THREADS = 256, /* of a block */
-    HT_CUDA_LORA_TILE = 8,      /* items that share what a block reads of A and B; of experts, each has its own */
+    HT_CUDA_LORA_TILE = 8,      /* items that share a block's reads of A and B; with experts, each has its own */
     HT_CUDA_LORA_RANKS = 32,    /* of A that a block takes */
     HT_CUDA_LORA_SLAB = 128,    /* ranks of B that are summed before they are added to y */
     HT_CUDA_LORA_OWN = 3072     /* bytes of tables that are passed with the arguments */

@@ -3,7 +3,7 @@
 #include "cuda/matrix.h"
 #include "cuda/matrix_values.cuh"
 
-/* ---- what all products share ---- */
+/* ---- shared by all products ---- */
 
 /* Index of column c of a row of x in shared memory: lanes read 4 columns each, adjacent lanes adjacent memory. */
 static __device__ __forceinline__ int ht_shared_place(int c) {
@@ -89,8 +89,8 @@ static __device__ __forceinline__ void ht_few_cycles(const uint8_t *const *weigh
         ht_few_add<R, N>(w[u], x, chunk, (int)(column - first) + u * HT_CUDA_CYCLE, lane, sum);
 }
 
-/* Rows of x from `x` on, n_x of them, times N rows of the matrix that these eight threads have: `row`, and others that many rows of a
- * block apart. F32: the form of the matrix. */
+/* Computes n_x rows of x, from `x` on, times N rows of the matrix of these eight threads: `row`, and others a block's
+ * rows apart. F32: the form of the matrix. */
 template <bool F32, int R, int N>
 static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const float *x, int64_t ldx, int n_x,
                                               bool aligned, int chunk, int64_t row, float *shared, float (*sum)[R]) {
@@ -264,7 +264,7 @@ static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a
     }
 }
 
-/* Tiles of x are neighbours in the grid, so that they find the weights of a tile of the matrix in the cache. */
+/* Tiles of x are adjacent in the grid, so that the weights of a tile of the matrix stay in the cache. */
 HT_CUDA_KERNEL_BOUND(ht_cuda_many, ht_cuda_linear_arguments, MANY_THREADS, 2) {
     const int64_t tiles = (a.n + HT_CUDA_TILE_X - 1) / HT_CUDA_TILE_X, first = blockIdx.x % tiles * HT_CUDA_TILE_X;
     const int n = a.n - first < HT_CUDA_TILE_X ? (int)(a.n - first) : HT_CUDA_TILE_X;

@@ -1,8 +1,8 @@
 /* Packed weights, and the products with them: the arguments of the kernels of cuda/matrix.cu.
  *
- * Columns are summed in one order, whatever the type of the weights and the number of rows: cycles of 64 columns are dealt to 8 lanes,
- * 8 neighbouring columns to each; a lane sums its columns from the first to the last, and the lanes' sums are added in pairs: lanes that
- * are 4 apart, then 2, then 1. */
+ * Columns are summed in one order, for any type of weights and number of rows. Cycles of 64 columns are dealt to 8
+ * lanes, 8 adjacent columns to each. A lane sums its columns in order, and the lanes' sums are added in pairs: lanes 4
+ * apart, then 2, then 1. */
 #ifndef HT_CUDA_MATRIX_H
 #define HT_CUDA_MATRIX_H
 

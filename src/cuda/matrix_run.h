@@ -36,7 +36,7 @@ size_t ht_cuda_rows_bytes(const ht_view *x);
 
 /* Sets `chunk`, `x_aligned`; gives the shared memory of a product of r rows at a time. */
 unsigned ht_cuda_few_shared(ht_cuda_linear_arguments *a, int64_t r);
-/* y = x W^T + bias, but for chunk and x_aligned as in `a`. */
+/* y = x W^T + bias, with the fields of `a` except chunk and x_aligned. */
 ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_error *err);
 /* dx = dy W */
 ht_status ht_cuda_multiply_back(ht_cuda_device *d, const ht_cuda_back_arguments *a, ht_error *err);

@@ -47,8 +47,8 @@ static __device__ void keep_quads(R (*kept)[4], const T *p, const ht_cuda_rows &
 
 /* ---- norms ---- */
 
-/* Sum of (x - mean)^2 over a row; `mean` is 0 for the plain squares. The k-th of every KEPT quads of a thread are summed by
- * themselves, as if a thread of a larger team had them: cuda/stage.cu has such teams. */
+/* Sum of (x - mean)^2 over a row; `mean` is 0 for plain squares. The k-th of every KEPT quads of a thread has a
+ * separate sum, as in a thread of a larger team (cuda/stage.cu). */
 template <typename T, typename R>
 static __device__ R sum_of_squares(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r, R mean) {
     R sums[KEPT] = {0};

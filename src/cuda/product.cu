@@ -46,7 +46,7 @@ template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
     static_assert(THREADS % WIDTH == 0 && THREADS % DEPTH == 0, "a thread stays at a place of one axis");
     const void *data;
     ht_dtype dtype;
-    bool rows_follow;   /* neighbours in memory differ in the other axis, not in k */
+    bool rows_follow;   /* adjacent elements in memory differ in the other axis, not in k */
     int l, w;           /* first index of the thread, along k and across */
     int64_t at;         /* place of that in memory */
     int64_t along;      /* stride of k */
@@ -135,7 +135,7 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
     }
 };
 
-/* N neighbours in shared memory, which are read in vectors of at most 16 bytes. */
+/* N adjacent elements of shared memory, read in vectors of at most 16 bytes. */
 template <typename SUM, int N> static __device__ void read_vector(const SUM *from, SUM *to) {
     constexpr int MOST = 16 / (int)sizeof(SUM), AT_ONCE = N < MOST ? N : MOST;
     struct alignas(sizeof(SUM) * AT_ONCE) vector {
@@ -235,7 +235,7 @@ static __device__ void begin_scales(quantized_part<SUM, WIDTH, THREADS> *p, cons
 
 /* ---- products ---- */
 
-/* Threads of a block, each of which has DOWN by ALONG results. */
+/* Threads of a block, each with DOWN by ALONG results. */
 template <int ROWS, int COLUMNS, int DOWN, int ALONG> struct tiling {
     enum { THREADS = ROWS / DOWN * (COLUMNS / ALONG) };
     template <typename SUM> static constexpr __host__ __device__ size_t shared_bytes() {
@@ -422,7 +422,7 @@ static __device__ void store_unit(uint8_t *to, int bits, uint64_t q) {
     }
 }
 
-/* A thread has a unit; those of a group are neighbours in a warp. */
+/* One thread per unit; the units of a group are adjacent in a warp. */
 HT_CUDA_KERNEL(ht_cuda_quantize, ht_cuda_quantize_arguments) {
     const int units = a.how.group / HT_CUDA_UNIT, last = a.w.n_dims - 1;
     const int64_t all = a.groups * units, per_row = a.w.shape[last] / a.how.group, step = a.w.stride[last];

@@ -39,7 +39,7 @@ static int32_t team_of(int64_t n) {
     return team;
 }
 
-/* Whether neighbours in memory are in different rows. */
+/* Whether adjacent elements in memory are in different rows. */
 static bool are_columns(const ht_cuda_rows *in, int64_t n_rows, int64_t n) {
     if (n < 2 || n_rows < 2 || in->n_dims == 0) return false;
     return llabs(in->stride[in->n_dims - 1]) < llabs(in->step);

@@ -110,7 +110,7 @@ struct extreme {
     typedef int64_t value;
     __device__ void begin() {
         key = INT64_MIN;
-        place = 0; /* of a row that has no other key */
+        place = 0; /* the result if every key is INT64_MIN */
     }
     static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
         const as_key convert = {a.op == HT_OP_MIN || a.op == HT_OP_ARGMIN};

@@ -27,8 +27,8 @@ enum { HT_CUDA_REDUCE_GROUP = 8 };
 /* Bytes of an accumulator at most. */
 enum { HT_CUDA_ACCUMULATOR_BYTES = 24 };
 
-/* out[row] = reduction of n elements. A row is cut into chunks, whose accumulators are in `part`. SOFTMAX: kernels leave
- * an accumulator of every row in `sums`; out[row, i] = exp(x - max) / sum. */
+/* out[row] = reduction of n elements. The accumulators of a row's chunks are in `part`. SOFTMAX: kernels leave an
+ * accumulator of every row in `sums`; out[row, i] = exp(x - max) / sum. */
 typedef struct ht_cuda_reduce_arguments {
     ht_cuda_rows in;
     void *out, *part, *sums;

@@ -122,8 +122,8 @@ template <> struct ht_computes<double> { typedef double type; };
 
 /* ---- teams ---- */
 
-/* Sum over the threads of a team, a warp or the whole block, of N sums each, of which the k-th is that of thread t + k * team of one that is N times as
- * large: over 32 neighbours, then in order. Every thread has it. */
+/* Sums over the threads of a team, a warp or the whole block. Each thread has N sums, the k-th that of thread t + k *
+ * team of a team N times as large. Adds over 32 lanes, then in order. Every thread gets the result. */
 template <int N, typename R> static inline __device__ R ht_team_sums(const R *sums, int team) {
     __shared__ R part[N * HT_CUDA_LARGE_TEAM / 32];
     const int warps = team / 32;

@@ -10,7 +10,7 @@ enum { PREPARE_THREADS = 256, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of 
 
 typedef struct layout {
     bool is_one_kernel; /* one kernel runs all row-wise calls */
-    int64_t n, k;       /* of what the products read */
+    int64_t n, k;       /* rows and columns of the products' input */
     ht_cuda_stage_step step[HT_STAGE_CALLS];
     float *local[HT_STAGE_CALLS]; /* scratch memory of local outputs, when calls run one by one */
     void *image, *matrix;
@@ -134,7 +134,7 @@ static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, in
     const int64_t threads = (quads + 32 * blocks - 1) / (32 * blocks) * 32;
     *shape =
         (ht_cuda_shape){.grid = {(unsigned)(rows * blocks)}, .block = {(unsigned)threads}, .cluster = (unsigned)blocks};
-    bool norms = false; /* whose sums are those of a norm alone, of which a thread has one quad then */
+    bool norms = false; /* whether a step is a norm, which sums one quad per thread */
     for (int i = 0; i < a->n_steps; i++) norms = norms || a->step[i].op == HT_OP_RMS_NORM;
     return !(norms && is_long(a->width)) && threads <= HT_CUDA_STAGE_THREADS && rows * blocks <= d->multiprocessors;
 }

@@ -69,8 +69,8 @@ static __device__ __forceinline__ void ht_tell(const ht_team &team, int place, f
 #endif
 }
 
-/* Sum over the threads of QUADS sums each, of which the j-th is thread `thread + j threads`'s of a team that has them all: over 32
- * neighbours, then in order, as cuda/norm.cu has it. */
+/* Sum over the threads of QUADS sums each; the j-th is that of thread `thread + j threads` of a full-size team. Adds
+ * over 32 lanes, then in order, as cuda/norm.cu does. */
 template <int QUADS> static __device__ __forceinline__ float ht_sum_of(const ht_team &team, const float *sums) {
     const int warps = team.threads / 32;
 #pragma unroll
@@ -150,7 +150,7 @@ static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, flo
     return float4{of[0], of[1], of[2], of[3]};
 }
 
-/* A step, of `before` or what has been loaded. The order of a norm's products is that of cuda/norm.cu. */
+/* Applies a step to `before` or to loaded quads. The order of a norm's products is that of cuda/norm.cu. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_run_step(const ht_cuda_stage_step &s, float scale,
                                                    const ht_quads<QUADS> *loaded, ht_quads<QUADS> &before) {
@@ -231,7 +231,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
     const int step = team.threads, at_once = QUADS * step;
     const bool is_long = all > at_once;
     ht_quads<QUADS> x;
-    if (row >= a.n) { /* of the image only */
+    if (row >= a.n) { /* padding row of the operand */
         ht_load_some(x, NULL, 0, 0, 0);
         for (int at = team.thread; at - team.thread < all; at += at_once)
             ht_store_quads(a.to, row, x, 1, at, step, all);

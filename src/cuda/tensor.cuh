@@ -77,7 +77,7 @@ static __device__ __forceinline__ uint32_t ht_pair_of(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
     return out;
 }
-/* One half of a pair, twice: as operands of what takes pairs, these cost nothing. */
+/* One half of a pair, twice: free as an operand of pair instructions. */
 static __device__ __forceinline__ uint32_t ht_low_twice(uint32_t pair) {
     uint32_t out;
     asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;\n\tmov.b32 %0, {low, low};\n\t}"
@@ -92,7 +92,7 @@ static __device__ __forceinline__ uint32_t ht_high_twice(uint32_t pair) {
         : "r"(pair));
     return out;
 }
-/* (x & mask) | over, as one instruction: that has room for one constant, so `over` comes from a register. */
+/* (x & mask) | over in one instruction, which allows one constant, so `over` comes from a register. */
 static __device__ __forceinline__ uint32_t ht_bits_over(uint32_t x, uint32_t mask, uint32_t over) {
     uint32_t kept, out;
     asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(over));
@@ -223,7 +223,7 @@ static __device__ __forceinline__ float ht_fast_reciprocal(float x) {
 
 /* L2 policy for data that is read once: evict it first, so that other data and kernel code stay cached. */
 static __device__ __forceinline__ uint64_t ht_read_once(void) {
-    return 0x12F0000000000000u; /* what createpolicy.fractional.L2::evict_first makes */
+    return 0x12F0000000000000u; /* the value of createpolicy.fractional.L2::evict_first */
 }
 
 /* Copies BYTES bytes (4, 8 or 16) between addresses aligned to BYTES; complete after a wait. */

@@ -5,7 +5,7 @@ enum {
     FEW = 64,  /* rows of x; more have an image of the matrix made, and more than SOME where blocks have little */
     SOME = 16, /* shared memory */
     MUCH_SHARED = 160 << 10, /* of a block: the rings of FEW rows */
-    IMAGE_BYTES = 128 << 20, /* of that image at most */
+    IMAGE_BYTES = 128 << 20, /* limit of the swizzled part of the matrix */
     TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,
     FACTOR_THREADS = 1024,
     WGMMA_MAJOR = 9,

@@ -83,7 +83,7 @@ enum {
 
 /* Swizzled rows of x as f16, and the inverse of their factors. */
 typedef struct ht_cuda_swizzled {
-    unsigned char *rows; /* [cuts][n_padded / 8][1024] */
+    unsigned char *rows; /* [K-tiles][n_padded / 8][1024] */
     float *inverse;      /* [n] */
     int64_t n_padded;    /* a multiple of 8 */
     int32_t apart;       /* a step's pairs of columns are in its two halves, not adjacent */

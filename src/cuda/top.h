@@ -27,7 +27,7 @@ typedef struct ht_cuda_top_arguments {
     int64_t rows, n;
     int32_t k, segments;  /* of a row */
     int32_t room;         /* for the candidates of a segment */
-    uint64_t *candidates; /* [rows, segments, room] ranks, 0 where there are fewer */
+    uint64_t *candidates; /* [rows, segments, room] ranks, 0 for unused entries */
     float *value;         /* [rows, k] */
     int32_t *id;          /* [rows, k] */
 } ht_cuda_top_arguments;

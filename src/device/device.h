@@ -53,16 +53,16 @@ typedef struct ht_measure_ops {
     bool (*gpu)(ht_device *d, ht_gpu *out); /* NULL: it is none */
 } ht_measure_ops;
 
-/* Rounding of weights to the blocks of a quantised type, on the host: for every block the scales, offsets and numbers with the
- * least squared error that a search finds, each element's error weighted. The bits do not depend on the instruction set.
+/* Rounding of weights to the blocks of a quantised type, on the host. A search finds scales, offsets and integers of
+ * least weighted squared error for every block. The bits do not depend on the instruction set.
  *
- * Rounds n rows of k finite values to blocks of `type` (ht_block_is_packed), k a multiple of the block. `importance` [k] are
- * positive, mean squares of what meets the columns; NULL: unknown. False when a value is too large for the type's scales.
- * Thread-safe. */
+ * Rounds n rows of k finite values to blocks of `type` (ht_block_is_packed), k a multiple of the block. `importance`
+ * [k] is positive: mean squares of the columns' activations; NULL: unknown. False when a value is too large for the
+ * type's scales. Thread-safe. */
 typedef bool ht_round_weights_fn(ht_weight_type type, const float *x, int64_t n, int64_t k, const float *importance,
                                  void *blocks);
 
-/* step_rows of a CPU, and the fewest to which they are cut on a device whose memory is short. */
+/* step_rows of a CPU, and the minimum on a device with little memory. */
 enum { HT_LEAST_STEP_ROWS = 512 };
 
 struct ht_device {

@@ -226,7 +226,7 @@ size_t ht_memory_rounded(size_t bytes) {
 bool ht_memory_left(ht_memory *m, size_t *bytes) {
     if (!m->ops || !m->ops->left(m->user, bytes)) return false;
     pthread_mutex_lock(&m->lock);
-    *bytes += m->cached; /* which is given back when it is needed */
+    *bytes += m->cached; /* released on demand */
     pthread_mutex_unlock(&m->lock);
     return true;
 }

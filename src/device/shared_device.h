@@ -22,7 +22,7 @@ typedef struct ht_shared_device {
  * of `host`. */
 ht_status ht_shared_device_load(const char *name, int index, ht_device *host, ht_device **out, ht_error *err);
 
-/* In the library: how many devices libhearth_NAME.so has, 0 without it; *err then says what is missing. */
+/* In the library: the number of devices of libhearth_NAME.so, 0 without it; *err then has the reason. */
 ht_status ht_shared_device_number(const char *name, int *n, ht_error *err);
 
 /* In the object: HT_ERR_UNSUPPORTED unless it is of the same build. */
