@@ -1,5 +1,5 @@
-/* Attention over KV pages: cuda/attend.cu. The step is host memory, so every call takes the addresses of its pages, and the
- * positions of its rows, with it: with the kernels' arguments when they are few, else in memory of the device. */
+/* Attention over KV pages: cuda/attend.cu. The step is in host memory, so every call passes a table of page addresses
+ * and row positions: with the kernels' arguments if it is small, else in device memory. */
 #include "cuda/attend.h"
 
 #include "base/checked.h"
@@ -11,14 +11,14 @@
 #include <string.h>
 
 enum {
-    RESULT_BYTES = 8 << 20,  /* results of units, beyond which they are computed in turns: what stays in the L2 cache */
-    RESULT_PAGES = 64,       /* of each query, fewer in turns when there are many */
-    SHARED_BYTES = 47 << 10, /* of a block of attend_pages, beside those that the kernel declares */
-    BLOCK_BYTES = 2 << 10,   /* that a block has, and its kernel may declare, beside what it asks for */
+    RESULT_BYTES = 8 << 20,  /* of units computed together, which fit in the L2 cache; more take several launches */
+    RESULT_PAGES = 64,       /* of each query computed together, unless RESULT_BYTES allows fewer */
+    SHARED_BYTES = 47 << 10, /* dynamic shared memory of an attend_pages block, in addition to the static */
+    BLOCK_BYTES = 2 << 10,   /* reserved and static shared memory of a block, in addition to the dynamic */
     APPEND_THREADS = 128
 };
 
-/* Rows of one sequence that attend. */
+/* The query rows of one sequence. */
 typedef struct sequence {
     const ht_kv_layer *layer;
     int32_t row, n;              /* rows of q */
@@ -35,7 +35,7 @@ typedef struct attend_job {
     int64_t n_addresses, n_streamed, n_tiles;
     char *table; /* in host memory */
     size_t table_bytes;
-    /* what has been filled in of it */
+    /* entries filled in so far */
     int64_t address, tile, unit, result;
 } attend_job;
 
@@ -55,7 +55,7 @@ static int64_t first_page(const attend_job *job, int32_t row) {
 
 static int64_t end_page(const attend_job *job, int32_t row) { return pos_of(job, row) / HT_KV_PAGE + 1; }
 
-/* The sequence of row `row` and those behind it; moves *s on to it. */
+/* The rows from `row` on of one sequence; *s advances to it. */
 static sequence next_sequence(const attend_job *job, int32_t row, int32_t *s) {
     const ht_batch *b = job->call->step->batch;
     sequence out = {.row = row};
@@ -92,7 +92,7 @@ static ht_status check_rows(const attend_job *job, ht_error *err) {
 
 /* ---- shared memory ---- */
 
-/* Of a block that has tiles of `tile` queries: the queries, their weights of a page, and sums that are brought together. */
+/* Shared memory of a block with tiles of `tile` queries: queries, weights of a page, and partial sums to reduce. */
 static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     const int64_t width = ht_min_i64(f->chunks, HT_CUDA_ATTEND_THREADS);
     const int64_t sums = HT_CUDA_ATTEND_THREADS / width * width * f->chunk;
@@ -101,7 +101,7 @@ static int64_t pages_shared_bytes(const ht_cuda_page_form *f, int64_t tile) {
     return floats * (int64_t)sizeof(float);
 }
 
-/* The queries, their scores and weights of a page, and a number of steps. */
+/* Shared memory of a block: the queries, their scores and weights of a page, and `buffers` steps. */
 static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int32_t buffers) {
     const int chunks = ht_cuda_tiles_chunks(f);
     const int64_t halves = ht_cuda_queries_bytes(tile, chunks) + (int64_t)tile * HT_CUDA_WEIGHTS_STRIDE * 2;
@@ -110,10 +110,10 @@ static int64_t tiles_shared_bytes(const ht_cuda_page_form *f, int32_t tile, int3
            (int64_t)buffers * ht_cuda_step_bytes(f, chunks, ht_cuda_value_bytes(f->chunks));
 }
 
-/* Blocks of 8 dimensions that the kernel for a head has. */
+/* Blocks of 8 dimensions of the kernel for this head size. */
 static int32_t stream_width(const ht_cuda_page_form *f) { return f->chunks <= 8 ? 8 : f->chunks <= 12 ? 12 : 16; }
 
-/* The queries, three steps of keys and of values, and where queries stay in shared memory, weights. */
+/* Shared memory of a block: queries, three steps of keys and of values, and weights if queries stay there too. */
 static int64_t stream_shared_bytes(const ht_cuda_page_form *f) {
     enum { WARPS = HT_CUDA_TENSOR_THREADS / 32, WEIGHTS = 16 * (HT_CUDA_STEP_KEYS + 8) * 2 /* of a warp */ };
     const int width = stream_width(f), values = ht_cuda_value_bytes(width);
@@ -124,7 +124,7 @@ static int64_t stream_shared_bytes(const ht_cuda_page_form *f) {
 
 /* ---- tiles ---- */
 
-/* Whether all pages of a tile are one block's: when there are blocks enough, or little for each to do. */
+/* Whether one block computes all pages of a tile: if there are enough blocks, or little work for each. */
 static bool is_streamed(const attend_job *job, const sequence *s) {
     enum { FEW_PAGES = 2 };
     const ht_cuda_page_form *f = &job->a.form;
@@ -143,7 +143,7 @@ static int64_t tiles_of(const attend_job *job, const sequence *s) {
     return ht_ceil_div_i64((int64_t)s->n * job->a.group, tile_of(job, s));
 }
 
-/* The tile of units: no larger than the largest sequence has use for, nor than fits. */
+/* The tile size of units: at most what the largest sequence can use and shared memory can hold. */
 static void choose_tile(attend_job *job, int64_t most_rows) {
     const ht_cuda_page_form *f = &job->a.form;
     const int64_t queries = most_rows * job->a.group;
@@ -159,7 +159,7 @@ static void choose_tile(attend_job *job, int64_t most_rows) {
     }
 }
 
-/* All steps of a page where there is a block for each multiprocessor at most; else what lets it have two. */
+/* Buffers all steps of a page if each multiprocessor has at most one block; else as many as let two blocks fit. */
 static void choose_buffers(attend_job *job) {
     const int64_t blocks = job->unit * job->a.form.n_kv_heads;
     const bool alone = blocks <= ht_cuda_of(job->call->device)->multiprocessors;
@@ -172,7 +172,7 @@ static void choose_buffers(attend_job *job) {
 
 /* ---- tables ---- */
 
-/* Counts what the table holds. */
+/* Counts the table's entries. */
 static ht_status measure(attend_job *job, ht_error *err) {
     int64_t most = 0;
     int32_t s = 0;
@@ -302,7 +302,7 @@ static ht_status launch_units(attend_job *job, int64_t units, ht_error *err) {
 
 /* ---- results of units ---- */
 
-/* Queries of `n` heads, each of all its rows' or of one tile's, whose results and whose merged sums there is room for. */
+/* Capacities: partial results of queries, and merged sums of the queries of one tile. */
 typedef struct results_room {
     int64_t results, merged;
 } results_room;
@@ -320,7 +320,7 @@ static size_t attend_scratch(const ht_call *call) {
     return (size_t)(room.results * (head_dim + 2) + 3 * room.merged * head_dim) * sizeof(float);
 }
 
-/* A tile has more results than there is room for: computes some pages after others. */
+/* A tile has more results than fit in memory: computes its pages in several launches. */
 static ht_status attend_in_parts(attend_job *job, int64_t most, ht_error *err) {
     const ht_cuda_attend_tile *tile = tile_at(job, job->a.first_tile);
     const int32_t pages = (int32_t)(most / tile->n);

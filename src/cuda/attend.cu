@@ -1,17 +1,17 @@
 /* Attention over KV pages.
  *
- * Softmax begins anew in every page, and the pages of a row are merged in order: what a row gives depends on its own keys, and
- * not on the rows beside it, nor on how many of them there are, nor on which kernel computes them. A key that a query does not
- * see may be anything, and weighs nothing.
+ * Softmax restarts in every page, and the pages of a row are merged in order. A row's result depends only on its keys,
+ * not on other rows, their number, or the kernel that computes it. Keys that a query does not see may have any value
+ * and weigh nothing.
  *
- * Pages of f32, and heads that are too wide for the others, are computed here, without tensor cores: a block takes a tile of one
- * query or up to 8 and a page. */
+ * This file computes pages of f32, and heads too wide for the other kernels, without tensor cores: a block takes a page
+ * and a tile of one query or up to 8. */
 #include "cuda/attend_stream.cuh"
 #include "cuda/attend_tiles.cuh"
 
 enum { THREADS = HT_CUDA_ATTEND_THREADS, WARPS = THREADS / 32, REDUCED = HT_CUDA_ATTEND_REDUCED };
 
-/* An item of keys (y 0) or of values (y 1) for each thread; adjacent ones are adjacent in a page. */
+/* One item of keys (y = 0) or of values (y = 1) per thread; adjacent threads write adjacent items of a page. */
 HT_CUDA_KERNEL(ht_cuda_append, ht_cuda_attend_arguments) {
     const unsigned items = (unsigned)append_items(a.form), n_kv = (unsigned)a.form.n_kv_heads,
                    rows = (unsigned)a.k.shape[0], i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -25,7 +25,7 @@ HT_CUDA_KERNEL(ht_cuda_append, ht_cuda_attend_arguments) {
 
 /* ---- one page ---- */
 
-/* Keys of the page that each query sees, and all that any of them does. */
+/* Keys of the page that each query sees, and those that any of them sees. */
 template <int Q> struct visible {
     int first[Q], end[Q], low, high;
     bool alike;
@@ -48,7 +48,7 @@ template <int Q> static __device__ visible<Q> visible_of(const ht_cuda_attend_ar
     return s;
 }
 
-/* The tile's queries as f32 in shared memory [Q][padded], 0 where there are none. */
+/* Loads the tile's queries as f32 to shared memory [Q][padded], 0 past the last. */
 template <int Q>
 static __device__ void load_queries(const ht_cuda_attend_arguments &a, const unit &u, int padded, float *to) {
     for (int at = threadIdx.x; at < Q * padded; at += THREADS) {
@@ -162,7 +162,7 @@ static __device__ void weigh_values(const ht_cuda_attend_arguments &a, const uni
     }
 }
 
-/* Sums of the weighted values. Slice i of n takes keys i, i + n, ...; n depends on the form of the page alone. */
+/* Sums of the weighted values. Slice i of n takes keys i, i + n, ...; n depends only on the page layout. */
 template <class C, int Q>
 static __device__ void sum_values(const ht_cuda_attend_arguments &a, const unit &u, const visible<Q> &s,
                                   const float *weights, float *slices) {

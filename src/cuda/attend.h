@@ -1,9 +1,9 @@
 /* Attention over KV pages: the arguments of the kernels of cuda/attend.cu.
  *
- * A query is one head of one row. Queries are counted row by row, and within a row by their place among the heads that share a
- * KV head: query i of KV head h is row i / group, head h * group + i % group. A tile is adjacent queries of one sequence; a unit
- * is a tile and a page that any of its rows sees. Tiles of the first kind are streamed: a block takes all pages of one. Of the
- * others a block takes a unit, and the last one to be done with a tile merges its units. */
+ * A query is one head of one row. Queries are numbered by row, then by their index among the heads that share a KV
+ * head: query i of KV head h is row i / group, head h * group + i % group. A tile is adjacent queries of one sequence;
+ * a unit is a tile and a page that any of its rows sees. attend_stream_* processes all pages of a tile in one block.
+ * Other kernels process one unit per block; the last block to finish a tile merges its units. */
 #ifndef HT_CUDA_ATTEND_H
 #define HT_CUDA_ATTEND_H
 
@@ -28,15 +28,15 @@
 enum {
     HT_CUDA_ATTEND_THREADS = 128, /* of a block of attend_pages: each has two keys */
     HT_CUDA_ATTEND_TILE = 8,      /* queries of a tile at most */
-    HT_CUDA_ATTEND_REDUCED = 4,   /* queries whose sums are brought together at a time */
+    HT_CUDA_ATTEND_REDUCED = 4,   /* queries whose sums are reduced at a time */
     HT_CUDA_TENSOR_THREADS = 256, /* of a block of the others */
     HT_CUDA_TENSOR_HEAD = 512,    /* dimensions at most */
     HT_CUDA_TILES_AT_ONCE = 8,    /* blocks of sums of a warp: 16 queries of 8 dimensions */
     HT_CUDA_MOST_TILE = 64,       /* queries of a unit at most */
     HT_CUDA_STREAM_TILE = 128,    /* queries: 16 of each warp */
-    HT_CUDA_STREAM_STEPS = 3,     /* that are in shared memory together */
+    HT_CUDA_STREAM_STEPS = 3,     /* in shared memory at once */
     HT_CUDA_STREAM_HEAD = 128,    /* dimensions at most, whose sums fit in registers twice */
-    HT_CUDA_STEP_KEYS = 64,       /* keys that are in shared memory together */
+    HT_CUDA_STEP_KEYS = 64,       /* keys in shared memory at once */
     HT_CUDA_PAGE_STEPS = 2 * HT_CUDA_KEYS / HT_CUDA_STEP_KEYS, /* of the keys and values of a page */
     HT_CUDA_WEIGHTS_STRIDE = HT_CUDA_KEYS + 8,                 /* halves: rows are in different banks */
     HT_CUDA_ARRIVALS = 1 << 14,                                /* KV heads of tiles of a launch at most */
@@ -47,7 +47,7 @@ typedef struct ht_cuda_attend_tile {
     int32_t query, n; /* queries [query, query + n) */
     int32_t first_page, n_pages;
     int32_t address; /* index of the first page's address */
-    int32_t unit;    /* units of the tiles before of its kind */
+    int32_t unit;    /* units of earlier tiles of its kind */
     int64_t result;  /* queries of these units */
 } ht_cuda_attend_tile;
 
@@ -65,16 +65,15 @@ typedef struct ht_cuda_attend_arguments {
     int32_t n_heads, group;
     int32_t tile;                 /* queries at most */
     int32_t first_tile, end_tile; /* of this launch */
-    int32_t first_part, end_part; /* pages of its only tile, when it is cut; else 0 */
-    int32_t buffers;              /* of attend_tiles: steps that are in shared memory together */
+    int32_t first_part, end_part; /* pages of its only tile, if that is split; else 0 */
+    int32_t buffers;              /* of attend_tiles: steps in shared memory at once */
     int32_t appends;              /* attend_tiles appends the rows: each sequence is one tile */
-    /* Of each query of each unit, [units][n_kv_heads][queries of the tile]. */
-    float *partial; /* [head_dim] */
-    float *totals;  /* largest score, and sum */
-    float *
-        continued; /* of a tile that is cut, merged so far: [n_kv_heads][queries][head_dim] largest score, sum, weighted sum */
+    /* Per query of each unit: [units][n_kv_heads][queries of the tile]. */
+    float *partial;     /* [head_dim] */
+    float *totals;      /* largest score, and sum */
+    float *continued;   /* of a split tile so far: [n_kv_heads][queries][head_dim] largest score, sum, weighted sum */
     uint32_t *arrivals; /* [tiles of the launch][n_kv_heads] units that are done; 0 between launches */
-    /* Addresses of pages [8 bytes each], tiles, rows; at `table`, or where that is NULL at `own`. */
+    /* Page addresses (8 bytes each), tiles and rows, at `table`, or at `own` if `table` is NULL. */
     const void *table;
     int64_t tiles_at, rows_at; /* bytes from its beginning */
     uint64_t own[HT_CUDA_ATTEND_OWN / 8];
@@ -82,17 +81,17 @@ typedef struct ht_cuda_attend_arguments {
 
 /* ---- shared memory of the kernels with tensor cores ---- */
 
-/* attend_tiles: what a page's scores come to. */
+/* attend_tiles: results for the scores of a page. */
 typedef struct ht_cuda_tile_scores {
     float factors[HT_CUDA_MOST_TILE];                       /* of products */
     float decay[HT_CUDA_PAGE_STEPS / 2][HT_CUDA_MOST_TILE]; /* factors of the sums of the steps before */
     float largest[HT_CUDA_MOST_TILE];
 } ht_cuda_tile_scores;
 
-/* Parts that a query and a weight are in: f16 is one; bf16, which 8-bit pages become, is two, the second what the first leaves. */
+/* Parts of a query or weight: one for f16; two for bf16 and 8-bit pages, the second the remainder of the first. */
 HT_CUDA_BOTH int ht_cuda_operand_parts(const ht_cuda_page_form *f) { return f->dtype == HT_F16 ? 1 : 2; }
 
-/* attend_tiles: chunks of a query and of keys, which are filled up with zeros; of 8 elements whatever the page's are. */
+/* attend_tiles: chunks of a query and of keys, padded with zeros; of 8 elements for any page dtype. */
 HT_CUDA_BOTH int ht_cuda_tiles_chunks(const ht_cuda_page_form *f) { return (f->chunks + 3) / 4 * 4; }
 /* Bytes between values; an odd number of chunks, so that the same chunk of 8 values is in different banks. */
 HT_CUDA_BOTH int ht_cuda_value_bytes(int chunks) { return (chunks | 1) * 16; }

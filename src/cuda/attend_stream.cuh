@@ -1,11 +1,11 @@
-/* Attention over KV pages on tensor cores, all pages at once: a block takes a tile of 128 queries, 16 of each warp, whose sums stay in
- * registers, those of the page beside those of the pages before. */
+/* Attention over KV pages on tensor cores, all pages in one block: a block takes a tile of 128 queries, 16 per warp.
+ * Registers hold the sums of the current page and those of earlier pages. */
 #ifndef HT_CUDA_ATTEND_STREAM_CUH
 #define HT_CUDA_ATTEND_STREAM_CUH
 
 #include "cuda/attend_unit.cuh"
 
-/* What a warp knows of a lane's two queries, g and g + 8 of its 16. */
+/* A lane's two queries, g and g + 8 of the warp's 16. */
 struct lane_queries {
     int64_t first[2], end[2]; /* positions that they see */
     float factor[2];
@@ -109,7 +109,7 @@ static __device__ __forceinline__ void weigh_queries(const uint32_t (*weight)[A:
     }
 }
 
-/* Turns scores into weights, relative to the largest score so far; decay[half]: what becomes of the sums so far. */
+/* Turns scores into weights, relative to the largest score so far; decay[half] is the factor of the earlier sums. */
 template <class A>
 static __device__ __forceinline__ void weights_of(const ht_cuda_attend_arguments &a, const lane_queries &q,
                                                   const float *raw_factor, int64_t begin, float (*score)[4], float *max,
@@ -192,7 +192,7 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
     const int begin = (int)(low / STEP_KEYS), end = (int)(last / STEP_KEYS) + 1;
     char *const queries = shared, *const keys = queries + A::PARTS * HT_CUDA_STREAM_TILE * QUERY_BYTES,
                 *const values = keys + STAGES * STEP_BYTES;
-    /* Weights, when they are needed in memory: f16 queries are in registers. */
+    /* Weights, if needed in memory: f16 weights stay in registers. */
     char *const spilled =
         (A::PARTS == 1 ? queries : values + STAGES * STEP_BYTES) + warp * A::PARTS * 16 * SPILLED_BYTES;
     auto page_of = [&](int step) { return page_at(a, tile.address + step / PAGE_STEPS - tile.first_page); };

@@ -1,5 +1,5 @@
-/* Attention over KV pages on tensor cores, a page at a time: a block takes a tile of up to 64 queries and a page, whose scores and weights
- * it has together. Its warps share the keys among themselves, and then the dimensions. */
+/* Attention over KV pages on tensor cores, a page at a time: a block takes a page and a tile of up to 64 queries, with
+ * all their scores and weights in shared memory. Its warps divide the keys among them, and then the dimensions. */
 #ifndef HT_CUDA_ATTEND_TILES_CUH
 #define HT_CUDA_ATTEND_TILES_CUH
 
@@ -18,7 +18,7 @@ static __device__ void append_rows(const ht_cuda_attend_arguments &a, const unit
     }
 }
 
-/* What a block has in shared memory. */
+/* Shared memory of a block. */
 struct tiles_memory {
     char *queries, *scores, *weights, *steps;
     int chunks, value_bytes, elements, step_bytes, query_bytes, weights_bytes;
@@ -39,7 +39,7 @@ template <class A, int M> static __device__ tiles_memory memory_of(const ht_cuda
     return m;
 }
 
-/* Loads step `next` of a page in the order in which they are used: the keys of n steps from `begin` on, then their values. */
+/* Loads step `next` of a page in order of use: the keys of n steps from `begin` on, then their values. */
 template <class A>
 static __device__ __noinline__ void load_step(const ht_cuda_attend_arguments &a, const char *page, int64_t head,
                                               const tiles_memory &m, int low, int high, int begin, int n, int next) {
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void weigh_step(const ht_cuda_attend_arguments
     }
 }
 
-/* Turns the scores of a query, row `i`, into weights: a warp does, whose lane has 8 keys, and 8 of whose lanes a step. */
+/* Turns the scores of query `i` into weights, by one warp: a lane has 8 keys, and 8 lanes a step. */
 template <class A>
 static __device__ __forceinline__ void weigh_query(const ht_cuda_attend_arguments &a, const unit &u,
                                                    const tiles_memory &m, int rows, int i, ht_cuda_tile_scores &of) {
@@ -248,8 +248,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
         load_next();
     }
 
-    const bool is_alone =
-        u.n == 1 && a.end_part == 0; /* nothing to merge: the results are as merge() would leave them */
+    const bool is_alone = u.n == 1 && a.end_part == 0; /* nothing to merge: the results are final */
     if (is_alone) {
         __syncthreads();
         if (warp == 0 && t == 0)

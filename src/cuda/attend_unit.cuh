@@ -1,5 +1,5 @@
-/* Attention over KV pages: what its kernels have in common. Tables, elements of pages, appending, units and how they are merged, and the
- * operands on tensor cores. */
+/* Attention over KV pages, shared parts of its kernels: tables, elements of pages, appending, units and merging them,
+ * and the operands on tensor cores. */
 #ifndef HT_CUDA_ATTEND_UNIT_CUH
 #define HT_CUDA_ATTEND_UNIT_CUH
 
@@ -163,7 +163,7 @@ static __device__ int append_items(const ht_cuda_page_form &f) { return f.dtype 
 
 /* ---- units ---- */
 
-/* What a block computes. */
+/* Work of a block. */
 struct unit {
     ht_cuda_attend_tile tile;
     const char *page;
@@ -220,10 +220,10 @@ template <bool OF_E> static __device__ float power_of(float x) {
     return OF_E ? ht_exp_of_negative(x) : ht_fast_exp2(x);
 }
 
-/* What has been added up of a query so far: relative to its largest score. */
+/* Softmax sum of a query so far, relative to its largest score. */
 template <bool OF_E> struct running {
     float max, total;
-    /* Takes on a page with such a largest score and sum; *mine and *its are the factors of the sums so far, and of the page's. */
+    /* Merges a page with this largest score and sum. *mine and *its rescale the sums so far and the page's. */
     __device__ void add(float page_max, float page_total, float *mine, float *its) {
         const float top = fmaxf(max, page_max), base = top == -INFINITY ? 0.0f : top;
         *mine = power_of<OF_E>(max - base);
@@ -233,7 +233,7 @@ template <bool OF_E> struct running {
     }
 };
 
-/* As other blocks wrote it. */
+/* A value that another block wrote: bypasses the L1 cache. */
 static __device__ float written(const float *p) {
 #ifdef HT_CUDA_ON_HOST
     return *p;
@@ -244,7 +244,7 @@ static __device__ float written(const float *p) {
 
 static __device__ float result_of(float sum, float inverse) { return sum * inverse + 0.0f; /* no -0 */ }
 
-/* One dimension of one query: adds the pages that it sees, in order. */
+/* Merges one dimension of one query over the pages that it sees, in order. */
 template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments &a, const unit &u, int i, int d) {
     enum { AT_A_TIME = 8 };
     const int64_t pos = pos_of(a, u.tile.query + i), next = (int64_t)a.form.n_kv_heads * u.tile.n;
@@ -287,7 +287,7 @@ template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments
     }
 }
 
-/* Behind the results of a unit: the last block of a tile and a head merges them. */
+/* Runs after a unit's results are stored: the last block of a tile and a head merges them. */
 template <bool OF_E> static __device__ void finish(const ht_cuda_attend_arguments &a, const unit &u) {
     __shared__ int is_last;
     __threadfence();
@@ -305,16 +305,16 @@ template <bool OF_E> static __device__ void finish(const ht_cuda_attend_argument
 
 /* ---- operands on tensor cores ----
  *
- * Queries and weights are f16 where pages are; pages of bf16 keep their range,
- * and pages of 8 bits, whose integers are exact in bf16, their scales, so that queries and weights are there in two parts of bf16,
- * the second of which is what the first leaves: an infinity becomes NaN then.
+ * Queries and weights are f16 if pages are. bf16 pages keep their range, as do the scales of 8-bit pages, whose
+ * integers are exact in bf16. For both, queries and weights are two bf16 parts; the second is the remainder of the
+ * first, so an infinity becomes NaN.
  *
- * 64 keys are a step. Within a page, scores are relative to the largest one so far of a query, step by step; every score, weight and
- * sum is the result of one sequence of operations, whichever warp of whichever kernel computes it. A weight of a key that is not seen
+ * A step is 64 keys. Within a page, scores are relative to the largest score of the query so far, step by step. Every
+ * score, weight and sum results from one sequence of operations, in any warp of any kernel. The weight of an unseen key
  * is -0, which no other weight is. */
 
 enum { STEP_KEYS = HT_CUDA_STEP_KEYS, TENSOR_THREADS = HT_CUDA_TENSOR_THREADS, TENSOR_WARPS = TENSOR_THREADS / 32 };
-enum { HIDDEN_HALF = 0x8000 /* the weight of a key that is not seen */ };
+enum { HIDDEN_HALF = 0x8000 /* the weight of an unseen key */ };
 
 #define HT_LOG2_OF_E 1.44269504f
 
@@ -350,8 +350,8 @@ static __device__ __forceinline__ void multiply(float *c, const uint32_t (*a)[4]
 
 /* ---- loading ---- */
 
-/* The queries of a tile in shared memory, [PARTS][rows][chunks * 8 + 8], and the factors of their products. f16 has a query's largest
- * number between 2^14 and 2^15. Rows behind the tile's queries stay what they are: no row has to do with another. */
+/* Loads the queries of a tile, [PARTS][rows][chunks * 8 + 8], and the factors of their products. f16 queries are scaled
+ * to a maximum in [2^14, 2^15). Rows after the tile's queries stay unset, as rows are independent. */
 template <class A>
 static __device__ void load_halves(const ht_cuda_attend_arguments &a, const ht_cuda_attend_tile &tile, int64_t head,
                                    int rows, int chunks, char *to, float *factors) {
@@ -394,7 +394,8 @@ static __device__ words4 widened(words2 from) {
 
 static __device__ void put_zeros(char *to) { *(words4 *)to = words4{{0, 0, 0, 0}}; }
 
-/* Keys `first` to first + 63 of a page and a head, [padded chunks][64], and behind `elements` bytes their scales [blocks][64]. */
+/* Loads keys `first` to first + 63 of a page and a head, [padded chunks][64], then at `elements` scales
+ * [blocks][64]. */
 template <class A>
 static __device__ __forceinline__ void load_keys(const ht_cuda_page_form &f, const char *page, int64_t head, int first,
                                                  int padded, int elements, char *to) {
@@ -415,8 +416,8 @@ static __device__ __forceinline__ void load_keys(const ht_cuda_page_form &f, con
                         page + ht_cuda_k_scale(&f, head, first + i % (STEP_KEYS / 8) * 8, i / (STEP_KEYS / 8)));
 }
 
-/* Values, `value_bytes` apart, and their scales [64][blocks]. Values outside [low, high) of the page are zeros: nobody sees them, and they
- * may not be numbers. */
+/* Loads values, `value_bytes` apart, and their scales [64][blocks]. Values outside [low, high) of the page become
+ * zeros: no query sees them, and they may be NaN. */
 template <class A>
 static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, const char *page, int64_t head,
                                                    int first, int low, int high, int value_bytes, int elements,
@@ -445,7 +446,7 @@ static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, c
             ht_copy<16>(to + elements + i * 16, page + ht_cuda_v_scale(&f, head, first, 0) + i * 16);
 }
 
-/* Waits for this thread's copies but for those of the latest n steps. */
+/* Waits for all copies of this thread except those of the latest n steps. */
 static __device__ __forceinline__ void wait_for_steps(int n) {
     switch (n) {
     case 0: ht_copies_wait<0>(); break;
@@ -470,7 +471,7 @@ static __device__ __forceinline__ float factor_of_score(const ht_cuda_attend_arg
     return a.softcap > 0.0f ? HT_LOG2_OF_E : factor;
 }
 
-/* The largest score so far, where there was none, is replaced by 0. */
+/* Replaces a missing largest score by 0. */
 static __device__ __forceinline__ float base_of(float max) { return max == -INFINITY ? 0.0f : max; }
 
 static __device__ __forceinline__ float weight_at(float score, float factor, float base, bool seen) {
@@ -510,9 +511,9 @@ static __device__ __forceinline__ void scale_weights(const uint32_t (*weights)[4
     }
 }
 
-/* ---- values that are no numbers ---- */
+/* ---- infinite and NaN values ---- */
 
-/* Keys of a page that some queries of a tile see, and others do not: [low, high) without [all_low, all_high). */
+/* Keys of a page that only some queries of a tile see: [low, high) without [all_low, all_high). */
 struct keys_seen {
     int low, high, all_low, all_high;
     __device__ bool by_some(int key) const { return key >= low && key < high && (key < all_low || key >= all_high); }
@@ -522,7 +523,7 @@ struct keys_seen {
     }
 };
 
-/* Whether a value of the step that some queries do not see is infinite or NaN; a thread says so of its own ones. */
+/* Whether one of the thread's values in the step is infinite or NaN and some queries do not see it. */
 template <class A>
 static __device__ bool finds_no_number(const ht_cuda_page_form &f, const keys_seen &s, int first, int value_bytes,
                                        const char *values) {
@@ -537,7 +538,7 @@ static __device__ bool finds_no_number(const ht_cuda_page_form &f, const keys_se
     return found;
 }
 
-/* What those values add to a block of sums, whose two dimensions are at `values`, for the queries that see them. */
+/* Contribution of those values to a block of sums, for the queries that see them; `values` has its two dimensions. */
 template <class A>
 static __device__ __forceinline__ void no_numbers(const char *weights, int weights_bytes, int part_bytes,
                                                   const char *values, int value_bytes, float *c) {

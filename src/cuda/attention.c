@@ -68,7 +68,7 @@ static ht_cuda_attention_arguments of_flat_rows(const ht_call *call) {
     return a;
 }
 
-/* A block for every tile of the vectors of `over`, and for so many dimensions of each. */
+/* Launches one block per tile of vectors of `over` and per HT_CUDA_ATTENTION_WIDE of their `dims` dimensions. */
 static ht_status launch(const ht_call *call, ht_cuda_attention_arguments *a, ht_cuda_kernel_id f32,
                         ht_cuda_kernel_id f64, const ht_cuda_view *over, int64_t dims, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);

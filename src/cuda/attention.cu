@@ -1,10 +1,10 @@
-/* Attention of arrays, in tiles of queries and keys: scores are products of two tiles, and results products of a tile of weights
- * and one of vectors, both in shared memory. Softmax runs over the tiles of keys from the first of the query's sequence on, so
- * that a query has the same bits whatever is beside it. Nothing but the results, and three numbers for each query of a
- * gradient, is written to memory.
+/* Attention of arrays, in tiles of queries and keys in shared memory: scores are products of two tiles, results
+ * products of a weight tile and a vector tile. Softmax runs over key tiles from the start of the query's sequence, so a
+ * query's bits do not depend on the rest of the batch. Global memory receives only the results and, for a gradient,
+ * three numbers per query.
  *
- * Of SDPA, a hidden key scores the lowest finite number, which counts only where all keys are hidden; of flat rows, no other
- * keys than the query's own exist. */
+ * In SDPA a hidden key scores the lowest finite number, which counts only if all keys are hidden. In flat rows a query
+ * has only the keys of its sequence. */
 #include "cuda/attention.h"
 #include "cuda/tensor.cuh"
 
@@ -17,11 +17,11 @@ template <> struct tiling<double> {
     enum { N = HT_CUDA_ATTENTION_TILE_F64 };
 };
 
-/* Numbers that are loaded at once. */
+/* Elements of one vector load. */
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) numbers { T x[N]; };
 
 template <typename T> struct tiles {
-    enum { N = tiling<T>::N, M = N / SIDE, STRIDE = N + 4 }; /* M x M numbers of a tile are a thread's */
+    enum { N = tiling<T>::N, M = N / SIDE, STRIDE = N + 4 }; /* a thread has M x M elements of a tile */
     struct factors {
         T a[DEPTH][STRIDE], b[DEPTH][STRIDE];
     };
@@ -108,13 +108,13 @@ static __device__ void dot_products(tiles<T> &s, const vectors &a, int64_t first
     }
 }
 
-/* Sums of a thread: rows row() M + i, dimensions column() 4 + j and, 64 behind, the other four. */
+/* Sums of a thread: rows row() M + i, dimensions column() 4 + j, and four more, 64 further on. */
 template <typename T> struct sums {
     enum { M = tiles<T>::M };
     T x[M][8];
 };
 
-/* Adds the tile's weights times the N vectors from `first` on, of which WIDE dimensions from `dim` on. */
+/* Adds the tile's weights times WIDE dimensions, from `dim` on, of the N vectors from `first` on. */
 template <typename T>
 static __device__ void add_weighed(tiles<T> &s, const vectors &v, int64_t first, int64_t dim, sums<T> &to) {
     enum { M = tiles<T>::M, N = tiles<T>::N };
@@ -173,7 +173,7 @@ static __device__ range of_query(const ht_cuda_attention_arguments &a, int64_t i
     return {a.window > 0 && far > 0 ? far : 0, end < 0 ? 0 : end, 0};
 }
 
-/* Ranges of the tile's queries from `first` on, none behind the last. */
+/* Key ranges of the tile's queries from `first` on; empty past the last query. */
 template <typename T>
 static __device__ void load_ranges(const ht_cuda_attention_arguments &a, tiles<T> &s, int64_t first, bool reports) {
     enum { N = tiles<T>::N };
@@ -189,7 +189,7 @@ static __device__ void load_ranges(const ht_cuda_attention_arguments &a, tiles<T
     __syncthreads();
 }
 
-/* Queries [first, last) of the tile, which are of one sequence, and the keys that any of them sees. */
+/* Queries [first, last) of the tile, all of one sequence, and the keys that any of them sees. */
 struct run {
     int first, last;
     int64_t base, begin, end;
@@ -210,12 +210,12 @@ template <typename T> static __device__ run next_run(const tiles<T> &s, int firs
 /* ---- scores ---- */
 
 template <typename T> struct score {
-    T x;     /* -infinity: there is no such key for the query */
-    T slope; /* derivative by the product of query and key */
+    T x;     /* -infinity: the query has no such key */
+    T slope; /* derivative with respect to the product of query and key */
     bool hidden;
 };
 
-/* Of query i of head h and key j. */
+/* Score of key j for query i of head h. */
 template <typename T>
 static __device__ score<T> score_of(const ht_cuda_attention_arguments &a, int64_t b, int64_t h, int64_t i, int64_t j,
                                     int64_t begin, int64_t end, T dot) {
@@ -241,7 +241,7 @@ static __device__ score<T> score_of(const ht_cuda_attention_arguments &a, int64_
     return out;
 }
 
-/* The largest, and the sum, of the numbers of the SIDE threads that have a row together. */
+/* The maximum, and the sum, over the SIDE threads that share a row. */
 template <typename T> static __device__ T row_max(T x) {
     for (int step = SIDE / 2; step > 0; step /= 2) x = fmax(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
@@ -255,7 +255,7 @@ template <typename T> static __device__ T finite_or_0(T max) { return max == -(T
 
 /* ---- softmax over tiles of keys ---- */
 
-/* Where a block is: a tile of one head. */
+/* A block's tile of one head. */
 struct place {
     int64_t b, h, first;
 };
@@ -271,7 +271,7 @@ template <typename T> struct running {
     sums<T> out;
 };
 
-/* One tile of keys for the queries of a run; with WEIGHS, their values, too. */
+/* Processes one tile of keys for the queries of a run; if WEIGHS, also their values. */
 template <typename T, bool WEIGHS>
 static __device__ void soften(const ht_cuda_attention_arguments &a, tiles<T> &s, const place &at, const run &r,
                               int64_t key, running<T> &to) {
@@ -279,7 +279,7 @@ static __device__ void soften(const ht_cuda_attention_arguments &a, tiles<T> &s,
     const int64_t kv = at.h / (a.q.shape[1] / a.k.shape[1]);
     T c[M][M];
     dot_products(s, head_of(a.q, at.b, at.h), at.first, head_of(a.k, at.b, kv), key, c);
-    __syncthreads(); /* all have read the weights before */
+    __syncthreads(); /* all threads have read the earlier weights */
 #pragma unroll
     for (int i = 0; i < M; i++) {
         const int of = row() * M + i;
@@ -308,7 +308,7 @@ static __device__ void soften(const ht_cuda_attention_arguments &a, tiles<T> &s,
     if (WEIGHS) add_weighed(s, head_of(a.v, at.b, kv), key, (int64_t)blockIdx.y * WIDE, to.out);
 }
 
-/* Whether any query of the tile has seen no key at all, for which all that are hidden count. */
+/* Whether any query of the tile sees no key at all, so that all hidden keys count. */
 template <typename T>
 static __device__ bool sees_none(const ht_cuda_attention_arguments &a, const place &at, const running<T> &of) {
     enum { M = tiles<T>::M };
@@ -332,7 +332,7 @@ static __device__ void soften_all(const ht_cuda_attention_arguments &a, tiles<T>
     run r = {};
     for (int first = 0; first < N; first = r.last) {
         r = next_run(s, first);
-        if (r.base < 0) break; /* behind the last query */
+        if (r.base < 0) break; /* past the last query */
         for (int64_t key = r.begin; key < r.end; key += N) soften<T, WEIGHS>(a, s, at, r, key, to);
         if (a.flat_rows || !sees_none(a, at, to)) continue;
         for (int64_t key = 0; key < a.k.shape[2]; key += N)
@@ -383,10 +383,10 @@ template <typename T> static __device__ void find_softmax(const ht_cuda_attentio
     }
 }
 
-/* What is done with a weight. */
+/* Operand whose gradient is computed. */
 enum side { OF_Q, OF_K, OF_V };
 
-/* The weight of key j for query i, or the gradient of their product; `change`: of the weight. */
+/* The weight of key j for query i, or the gradient of their product. `change` is the gradient of the weight. */
 template <typename T, side OF>
 static __device__ T back(const ht_cuda_attention_arguments &a, int64_t b, int64_t h, int64_t i, int64_t j,
                          int64_t begin, int64_t end, T dot, T change) {
@@ -433,7 +433,7 @@ template <typename T> static __device__ void grad_of_queries(const ht_cuda_atten
     put_sums(head_of(a.out, at.b, at.h), at.first, dim, out);
 }
 
-/* Whether a tile of queries has anything to do with the keys from `key` on. */
+/* Whether any query of a tile sees keys from `key` on. */
 template <typename T>
 static __device__ bool meets(const ht_cuda_attention_arguments &a, const tiles<T> &s, const place &at, int64_t h,
                              int64_t first) {

@@ -1,5 +1,5 @@
-/* Attention of arrays, SDPA and ATTEND_ROWS, and its gradient: the arguments of the kernels of cuda/attention.cu. Flat rows are
- * taken as one batch, whose queries each have their own range of keys. */
+/* Attention of arrays, SDPA and ATTEND_ROWS, and its gradient: the arguments of the kernels of cuda/attention.cu. Flat
+ * rows are one batch, in which each query has its own range of keys. */
 #ifndef HT_CUDA_ATTENTION_H
 #define HT_CUDA_ATTENTION_H
 
@@ -26,9 +26,9 @@ enum {
 
 typedef struct ht_cuda_attention_arguments {
     ht_cuda_view q, k, v;      /* [B, heads, n, d] */
-    ht_cuda_view mask, sinks;  /* n_dims is -1 where there is none */
+    ht_cuda_view mask, sinks;  /* n_dims is -1 if absent */
     ht_cuda_view result, grad; /* of a gradient: [B, heads, n, dv] */
-    ht_cuda_view out, out_k;   /* what is computed, or the gradients of q and k */
+    ht_cuda_view out, out_k;   /* the result, or the gradients of q and k */
     ht_cuda_view out_v;
     ht_cuda_view own, first; /* of flat rows: the last key of each query, and the first of its sequence */
     void *stats; /* of a gradient: [B, heads, n][3], f32 or f64: largest score, 1 / sum, sum(weight * gradient) */

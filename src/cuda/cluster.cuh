@@ -1,10 +1,10 @@
-/* Clusters of blocks, barriers that count bytes, bulk copies and operands of wgmma: what sm_90a has of them. */
+/* Clusters of blocks, barriers that count bytes, bulk copies and operands of wgmma, on sm_90a. */
 #ifndef HT_CUDA_CLUSTER_CUH
 #define HT_CUDA_CLUSTER_CUH
 
 #include "cuda/tensor.cuh"
 
-/* The two halves of meeting, where nothing is to be seen of the others: whatever has clusters. */
+/* Arrive and wait of a cluster barrier without memory ordering, on sm_90 and later. */
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ void ht_arrive_only(void) {
     __syncwarp();
@@ -28,8 +28,8 @@ static __device__ __forceinline__ uint32_t ht_shared_address(const void *p) {
 static __device__ __forceinline__ void ht_barrier_init(uint64_t *b, int arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(ht_shared_address(b)), "r"(arrivals) : "memory");
 }
-/* At that barrier of a block of the cluster. What orders the reads before it is that they are done: a fence for the whole cluster would cost
- * as much as the products. */
+/* Arrives at that barrier of a block of the cluster. Earlier reads are complete, so they need no fence; a fence for the
+ * cluster costs as much as the products. */
 static __device__ __forceinline__ void ht_barrier_arrive(uint64_t *b, int block) {
     asm volatile("{\n\t.reg .b32 there;\n\tmapa.shared::cluster.u32 there, %0, %1;\n\t"
                  "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(ht_shared_address(b)),
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void ht_async_copy(void *to, const void *from,
                  : "memory");
 }
 
-/* To the same place in all `blocks` of the cluster, and counted by the barrier of each. */
+/* Copies to the same address in all `blocks` of the cluster; the barrier of each counts the bytes. */
 static __device__ __forceinline__ void ht_async_copy_to_all(void *to, const void *from, int bytes, uint64_t *b,
                                                             int blocks) {
     asm volatile(
@@ -103,8 +103,7 @@ static __device__ __forceinline__ void ht_wgmma(float *c, uint64_t a, uint64_t b
                  : "l"(a), "l"(b), "r"(adds));
 }
 
-template <int N>
-static __device__ __forceinline__ void ht_hold(float *c) { /* what is before stays before, for the compiler */
+template <int N> static __device__ __forceinline__ void ht_hold(float *c) { /* compiler barrier */
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(c[i])::"memory");
 }

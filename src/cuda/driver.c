@@ -15,7 +15,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void find(void) {
     static const char library[] = "libcuda.so.1";
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL); /* for the rest of the process, as its threads may be */
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL); /* never closed: its threads may outlive the device */
     if (!handle) {
         ht_fail(&failure, HT_ERR_UNSUPPORTED, "there is no CUDA driver: %s is not found", library);
         return;

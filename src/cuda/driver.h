@@ -1,4 +1,4 @@
-/* The CUDA driver's functions, found at run time: nothing here needs a driver to be linked or loaded. */
+/* The CUDA driver's functions, found at run time: the library neither links nor requires a driver. */
 #ifndef HT_CUDA_DRIVER_H
 #define HT_CUDA_DRIVER_H
 
@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-/* X(member, symbol): the name of a function, and the version of it that <cuda.h> declares. */
+/* X(field, symbol): a field of ht_cuda_driver and its driver function, in the version that <cuda.h> declares. */
 #define HT_CUDA_FUNCTIONS(X)                                                                                           \
     X(init, cuInit)                                                                                                    \
     X(error_name, cuGetErrorName)                                                                                      \
@@ -49,12 +49,12 @@ typedef struct ht_cuda_driver {
 #undef X
 } ht_cuda_driver;
 
-/* The driver of this machine, initialised; lent for the rest of the process. HT_ERR_UNSUPPORTED, with what is missing, when there is
- * none. */
+/* The machine's driver, initialised and valid for the rest of the process. HT_ERR_UNSUPPORTED, with the reason, if
+ * there is none. */
 ht_status ht_cuda_driver_find(const ht_cuda_driver **out, ht_error *err);
 
-/* The status of a driver call: HT_OK, HT_ERR_MEMORY when the device has none left, else HT_ERR_INTERNAL, with the driver's own words
- * for it behind what failed. */
+/* The status of a driver call: HT_OK, HT_ERR_MEMORY if the device is out of memory, else HT_ERR_INTERNAL. The message
+ * is `what`, then the driver's text. */
 ht_status ht_cuda_check(const ht_cuda_driver *driver, CUresult result, ht_error *err, const char *what);
 
 #endif

@@ -1,9 +1,9 @@
-/* Elementwise operations: one kernel runs the steps of a program on each element. The functions are the CPU's (base/math.h), so
- * that results have its bits. */
+/* Elementwise operations: one kernel runs the steps of a program on each element. The functions are the CPU's
+ * (base/math.h), so results have the same bits. */
 #include "cuda/elementwise.cuh"
 #include "cuda/elementwise.h"
 
-/* What a step works with: integers as 64 bits, f16, bf16 and f32 as f32, f64. */
+/* Operand of a step: integers as 64 bits, f16, bf16 and f32 as f32, and f64. */
 typedef union value {
     int64_t i;
     float f;
@@ -23,7 +23,7 @@ static __device__ value load(ht_dtype t, const void *p, int64_t i) {
     return v;
 }
 
-/* The value as a variable of the type has it. */
+/* The value rounded to the type. */
 static __device__ value rounded(ht_dtype t, value v) {
     switch (t) {
     case HT_F16: v.f = ht_f16_to_f32(ht_f32_to_f16(v.f)); break;
@@ -49,7 +49,7 @@ static __device__ void store(ht_dtype t, void *p, int64_t i, value v) {
         ht_set_int(t, p, i, v.i);
 }
 
-/* Place of a step's j-th operand among the inputs and what steps made. */
+/* Index of a step's j-th operand among the inputs and earlier results. */
 static __device__ int operand_of(const ht_cuda_step *s, int j) {
     return s->in[j] >= 0 ? s->in[j] : HT_CUDA_INPUTS - 1 - s->in[j];
 }
@@ -281,7 +281,7 @@ HT_CUDA_KERNEL(ht_cuda_elementwise, ht_cuda_elementwise_arguments) {
     }
 }
 
-/* What a step makes of f32. */
+/* Result of a step on f32. */
 static __device__ float of_step(const ht_cuda_step *s, float a, float b) {
     if (s->n_in == 2) return ht_binary_f32(s->op, a, b);
     const float by = (float)s->parameter[0];

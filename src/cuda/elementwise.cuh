@@ -1,4 +1,4 @@
-/* Elementwise functions of floating point, as the CPU has them. */
+/* Elementwise floating-point functions, with the CPU's results. */
 #ifndef HT_CUDA_ELEMENTWISE_CUH
 #define HT_CUDA_ELEMENTWISE_CUH
 

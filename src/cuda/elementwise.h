@@ -21,8 +21,8 @@ typedef struct ht_cuda_elementwise_arguments {
     int64_t n; /* elements */
     int32_t n_steps, n_in, n_dims;
     bool flat; /* all inputs are contiguous: `shape` and `stride` are not needed */
-    /* ht_cuda_elementwise_quads: all is f32, n is less than 2^32; of every input, four neighbours on the last axis, of a multiple of four,
-     * lie side by side at a multiple of 16 bytes or are one element */
+    /* ht_cuda_elementwise_quads: all f32, n < 2^32; the last axis is a multiple of 4, whose quads in every input are
+     * adjacent and 16-byte aligned, or one element */
     int64_t shape[HT_CUDA_DIMS];
     const void *in[HT_CUDA_INPUTS];
     int64_t stride[HT_CUDA_INPUTS][HT_CUDA_DIMS];

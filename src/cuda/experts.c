@@ -1,5 +1,5 @@
-/* Mixture-of-experts products and their gradients: launches for every set of matrices, and for every type of weights in it. The pairs of
- * a row and an expert are sorted by expert, into tiles, but for few that each have blocks of their own. */
+/* Mixture-of-experts products and their gradients: launches per set of matrices, and per weight type in it. The pairs
+ * of a row and an expert are sorted by expert into tiles. If there are few, each pair has separate blocks instead. */
 #include "cuda/experts.h"
 
 #include "base/error.h"
@@ -11,11 +11,11 @@
 enum {
     SORTERS = 1024,
     THREADS = 256,
-    GROUP = 8, /* rows of an image that an expert's begin at a multiple of */
-    /* Pairs of an expert on average, from which on: */
+    GROUP = 8, /* each expert's rows begin at a multiple of this */
+    /* Mean pairs per expert, from which on: */
     PAIRS_PLAIN = 8, /* plain products sort them */
     PAIRS_FEW = 8,   /* tiles are of 32 pairs */
-    PAIRS_MANY = 48, /* tensor cores multiply images */
+    PAIRS_MANY = 48, /* tensor cores multiply swizzled operands */
     SOME_PAIRS = 32,
 };
 
@@ -25,7 +25,7 @@ typedef struct job {
     ht_cuda_pair_ids ids;
     int64_t n_experts, pairs, n, k;
     int64_t n_x;      /* rows of x */
-    int64_t occupied; /* experts that there are pairs for, at most */
+    int64_t occupied; /* upper bound of experts with pairs */
 } job;
 
 /* The scratch memory's parts. */
@@ -57,7 +57,7 @@ static job describe(const ht_call *call) {
                  .occupied = ht_min_i64(pairs, experts)};
 }
 
-/* Pairs of a tile at most, for matrices of this kind; 0: every pair for itself. */
+/* Most pairs per tile for matrices of this type; 0: pairs are not sorted. */
 static int32_t tile_for(const job *j, const ht_matrix *kind) {
     if (!ht_cuda_is_tensor(kind)) return j->pairs >= PAIRS_PLAIN * j->n_experts ? HT_CUDA_TILE_X : 0;
     if (j->pairs == j->ids.per_row) return 0; /* whose experts differ */
@@ -81,12 +81,12 @@ static matrices matrices_of(const job *j, int set, int32_t i) {
 
 static int64_t tiles_of(const job *j, int32_t per_tile) { return j->pairs / per_tile + j->occupied; }
 
-/* Places of sorted pairs, and rows of their image: a tile's kernel reads all rows that it could have. */
+/* Capacity for sorted pairs, and rows of their swizzled operand: a tile's kernel always reads a full tile of rows. */
 static int64_t places_of(const job *j) {
     return (j->pairs + (GROUP - 1) * j->occupied) / GROUP * GROUP + HT_CUDA_WIDE_TOKENS;
 }
 
-/* What sorting takes, with tiles of `per_tile` or more. */
+/* Workspace for sorting, with tiles of `per_tile` or more. */
 static room lay_out(const job *j, int32_t per_tile, ht_cuda_scratch *s) {
     const size_t experts = (size_t)j->n_experts;
     room r = {0};
@@ -134,7 +134,7 @@ static ht_status list_experts(ht_cuda_device *d, const matrices *of, const room 
 
 /* ---- on tensor cores ---- */
 
-/* For few tiles of 8 pairs, tiles of 8, and of 32, and for rows as an image. */
+/* For few tiles of 8 pairs, for tiles of 8 and of 32, and for swizzled rows. */
 static const ht_cuda_kernel_id tensor_kernels[HT_CUDA_FORMS][4] = {
 #define KERNELS(X, form)                                                                                               \
     [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_experts_##form##_1, HT_CUDA_ID_ht_cuda_experts_##form##_8,                  \
@@ -143,7 +143,7 @@ static const ht_cuda_kernel_id tensor_kernels[HT_CUDA_FORMS][4] = {
 #undef KERNELS
 };
 
-/* The image of x for tiles of `per_tile`. */
+/* The swizzled operand x for tiles of `per_tile`. */
 static ht_cuda_swizzled image_at(const ht_cuda_device *d, const job *j, int32_t per_tile, void *at) {
     if (!per_tile) return ht_cuda_swizzled_at(d, at, j->n_x, j->k);
     return ht_cuda_swizzled_of_rows(at, places_of(j), j->k);
@@ -183,7 +183,7 @@ static ht_status multiply_few_pairs(ht_cuda_device *d, const job *j, ht_cuda_exp
     return ht_cuda_launch(d, tensor_kernels[form][shares ? 0 : per_tile == SOME_PAIRS ? 2 : 1], &shape, a, err);
 }
 
-/* As many experts at a time as their image has room for. */
+/* Multiplies as many experts at a time as the workspace holds swizzled. */
 static ht_status multiply_many_pairs(ht_cuda_device *d, const job *j, const room *r, const ht_cuda_expert_arguments *of,
                                      ht_error *err) {
     const int64_t each = ht_cuda_rows_of_expert(j->n), most = ht_cuda_experts_at_once(j->n, j->k, j->n_experts);
@@ -256,7 +256,7 @@ static ht_status multiply_plain(ht_cuda_device *d, const job *j, const room *r, 
 
 /* ---- products ---- */
 
-/* The room for all of them: what one launch leaves the next may use. */
+/* The workspace of all launches, which reuse it one after another. */
 static room lay_out_products(const job *j, ht_cuda_scratch *scratch) {
     const ht_cuda_device *d = ht_cuda_of(j->call->device);
     size_t image = 0, weights = 0, factors = 0;
@@ -291,7 +291,7 @@ ht_status ht_cuda_linear_gather(const ht_call *call, ht_error *err) {
     if (ht_view_size(&call->out) == 0) return HT_OK;
     const room r = lay_out_products(&j, &(ht_cuda_scratch){.at = call->scratch});
     ht_cuda_linear_arguments l = {.n = j.pairs, .ldy = j.p->n_sets * j.n};
-    int32_t sorted = 0; /* into tiles of so many */
+    int32_t sorted = 0; /* tile size of the current order; 0: not sorted */
     bool prepared = false;
     ht_status status = ht_cuda_contiguous_rows(d, &call->in[0], r.rows, &l.x, &l.ldx, err);
     for (int s = 0; s < j.p->n_sets; s++)

@@ -1,11 +1,11 @@
-/* Products of a mixture of experts on tensor cores (cuda/experts.h): few pairs of an expert with its weights as they are packed; for many,
- * images of both (cuda/gemm_large.cu multiplies them). */
+/* Products of a mixture of experts on tensor cores (cuda/experts.h). Few pairs of an expert use its packed weights; for
+ * many, both operands are swizzled and cuda/gemm_large.cu multiplies them. */
 #include "cuda/experts.h"
 #include "cuda/tensor_span.cuh"
 
 /* ---- pairs by expert ---- */
 
-/* Sums over the threads before this one, and over all of them. */
+/* Sums over the threads before this one, and over all threads. */
 static __device__ __forceinline__ int ht_sum_before(int mine, int *of_warp, int *all) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (int)blockDim.x / 32;
     int sum = mine;
@@ -25,7 +25,7 @@ static __device__ __forceinline__ int ht_sum_before(int mine, int *of_warp, int 
     return before + sum - mine;
 }
 
-/* One block, in which a thread has an expert at a time. `next` counts the pairs of each, then says where the next of them goes. */
+/* One block; a thread handles one expert at a time. `next` counts each expert's pairs, then indexes its next pair. */
 HT_CUDA_KERNEL(ht_cuda_sort_experts, ht_cuda_sort_experts_arguments) {
     enum { NEAR = 1024 };
     __shared__ int of_warp[32], near[NEAR];
@@ -74,10 +74,10 @@ static __device__ __forceinline__ float ht_factor_of(const ht_cuda_expert_set &o
 
 /* ---- few pairs of an expert ----
  *
- * Warps have 16 rows of an expert's matrix and the N * 8 rows of x of a tile: each all columns, or where there is little to do, those of a
- * block share the segments. */
+ * A warp computes 16 rows of an expert's matrix times the N * 8 rows of x of a tile. It sums all columns, or if there
+ * is little work, the warps of a block share the segments. */
 
-/* The rows of the matrix that a lane has: a ring (cuda/tensor_span.cuh) goes through them once. */
+/* A lane's rows of the matrix; a ring (cuda/tensor_span.cuh) passes over them once. */
 struct ht_expert_lane {
     const ht_cuda_weights *w;
     const uint8_t *row[1][2];
@@ -89,7 +89,7 @@ struct ht_expert_lane {
     __device__ __forceinline__ bool go_on(const ht_cuda_expert_arguments &, int) { return false; }
 };
 
-/* A tile's expert, whose packed rows are NULL where the tile is not for this launch, and its rows of the image. */
+/* A tile's expert and its rows of the operand; the packed rows are NULL if another launch computes the tile. */
 typedef struct ht_expert_pairs {
     ht_cuda_expert expert;
     int64_t begin;
@@ -112,7 +112,7 @@ static __device__ __forceinline__ ht_expert_pairs ht_pairs_of(const ht_cuda_expe
     return p;
 }
 
-/* What the segments from `segment` on, `n_segments` of them, add to `total`. */
+/* Adds `n_segments` segments from `segment` on to `total`. */
 template <class F, int N>
 static __device__ __forceinline__ void
 ht_add_segments(const ht_cuda_expert_arguments &a, const ht_expert_pairs &p, float factor, unsigned char *slots,
@@ -226,7 +226,7 @@ template <class F> static __device__ __forceinline__ void ht_experts_shared(cons
     }
 }
 
-/* ---- many: their rows as an image ---- */
+/* ---- many pairs: swizzled rows ---- */
 
 template <class F> static __device__ __forceinline__ void ht_expert_rows(const ht_cuda_expert_rows_arguments &a) {
     ht_cuda_weights m = a.of.w;

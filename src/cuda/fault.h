@@ -16,7 +16,7 @@
 
 enum { HT_CUDA_DIMS = 8 };
 
-/* ht_view, without what is C alone. */
+/* ht_view without the parts that only C compiles. */
 typedef struct ht_cuda_view {
     void *data; /* memory of the device */
     ht_dtype dtype;
@@ -24,15 +24,15 @@ typedef struct ht_cuda_view {
     int64_t shape[HT_CUDA_DIMS], stride[HT_CUDA_DIMS];
 } ht_cuda_view;
 
-/* What is wrong with a value that a kernel found. */
+/* Error that a kernel found in a value. */
 typedef enum ht_cuda_wrong {
     HT_CUDA_FINE = 0,
     HT_CUDA_INDEX, /* `value` at `position` is outside axis `axis` of `size` elements, or as the start of a slice, `length` */
-    HT_CUDA_EXPERT, /* `value`, of row `position`, is none of `size` experts */
+    HT_CUDA_EXPERT, /* expert `value` of row `position` is not below `size` */
     HT_CUDA_ROWS,   /* query `position` is at row `value` of a sequence that begins at row `length`, of `size` rows */
 } ht_cuda_wrong;
 
-/* The failure of one kernel, in memory of the device: the first one in the queue, and of it the lowest position. */
+/* The first failure in queue order, at its lowest position; in device memory. */
 typedef struct ht_cuda_fault {
     uint32_t lock;
     uint32_t wrong; /* ht_cuda_wrong */
@@ -42,7 +42,7 @@ typedef struct ht_cuda_fault {
     int64_t size, length;
 } ht_cuda_fault;
 
-/* How a kernel reports: passed with its arguments. */
+/* Passed with a kernel's arguments, to report failures. */
 typedef struct ht_cuda_reporter {
     ht_cuda_fault *fault; /* memory of the device */
     uint64_t mark;

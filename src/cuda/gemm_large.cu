@@ -1,17 +1,17 @@
-/* Products of many rows, of images of both operands (cuda/tensor_product.h). */
+/* Products of many rows, from two swizzled operands (cuda/tensor_product.h). */
 #include "cuda/cluster.cuh"
 #include "cuda/tensor_product.h"
 
 enum { ROWS = HT_CUDA_WIDE_ROWS, TOKENS = HT_CUDA_WIDE_TOKENS, STAGES = HT_CUDA_WIDE_STAGES };
 
-/* Where a tile is. */
+/* Position of a tile. */
 typedef struct ht_wide_tile {
-    int64_t of_weights, of_x; /* rows of the images */
-    int64_t row, token;       /* of the result: with experts, `token` is a row of x's image too */
+    int64_t of_weights, of_x; /* rows of the swizzled operands */
+    int64_t row, token;       /* of the result; with experts, `token` is also a row of x */
     int64_t n;                /* tokens from there on */
 } ht_wide_tile;
 
-/* Tiles of `rows` rows of the matrix. */
+/* Number of tiles of `rows` rows of the matrix and `tokens` rows of x. */
 template <bool EXPERTS>
 static __device__ __forceinline__ int64_t ht_tiles_of(const ht_cuda_gemm_large_arguments &a, int64_t rows,
                                                       int64_t tokens) {
@@ -19,7 +19,7 @@ static __device__ __forceinline__ int64_t ht_tiles_of(const ht_cuda_gemm_large_a
     return a.rows_padded / rows * ((a.n + tokens - 1) / tokens);
 }
 
-/* Neighbours have the same rows of the matrix, or the same pairs of an expert. */
+/* Adjacent tiles share rows of the matrix, or pairs of an expert. */
 template <bool EXPERTS>
 static __device__ __forceinline__ ht_wide_tile ht_tile_at(const ht_cuda_gemm_large_arguments &a, int64_t rows,
                                                           int64_t tokens, int64_t i) {
@@ -45,7 +45,7 @@ static __device__ __forceinline__ int64_t ht_row_of_y(const ht_cuda_gemm_large_a
     return experts ? a.order[token] : token;
 }
 
-/* ---- with mma, wherever there are tensor cores: a warp has 16 rows of the matrix and 64 of x ---- */
+/* ---- with mma, on any tensor cores: a warp computes 16 rows of the matrix times 64 of x ---- */
 
 enum { MMA_WARPS = 4, MMA_TOKENS = 64 };
 
@@ -113,16 +113,16 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_gemm_large_experts_mma, ht_cuda_gemm_large_argument
 
 /* ---- with wgmma ----
  *
- * A cluster of two blocks has a tile: each 128 rows of the matrix, and both the same rows of x, of which each block brings a half to the
- * two of them, so that less comes from the cache in the middle than what would hold the tensor cores up. In a block one thread
- * brings cuts of both operands to shared memory, as they lie in the images, STAGES ahead; two groups of four warps have 64 rows
- * each. Clusters stay, and go from tile to tile. */
+ * A cluster of two blocks computes a tile: each has 128 rows of the matrix, both the same rows of x. Each block loads
+ * half of x for both, because loading all of it twice would exceed the L2 bandwidth. One thread per block copies
+ * K-tiles of both operands to shared memory, STAGES ahead; two groups of four warps compute 64 rows each. Clusters are
+ * persistent and process tile after tile. */
 
 #ifdef HT_HAS_WGMMA
 enum {
     BLOCKS = HT_CUDA_WIDE_BLOCKS,
     BLOCK_ROWS = ROWS / BLOCKS,
-    BLOCK_TOKENS = TOKENS / BLOCKS, /* that a block brings */
+    BLOCK_TOKENS = TOKENS / BLOCKS, /* rows of x that a block copies */
     A_BYTES = BLOCK_ROWS * 128,
     B_BYTES = TOKENS * 128,
     STAGE_BYTES = A_BYTES + B_BYTES,
@@ -158,7 +158,7 @@ static __device__ __forceinline__ void ht_produce(const ht_cuda_gemm_large_argum
     }
 }
 
-/* What a lane has of a tile's sums: rows g and g + 8 from `row` rows behind its first on, of all tokens. */
+/* Stores a lane's sums of a tile: rows `row` and `row` + 8 of it, for all tokens. */
 template <bool EXPERTS>
 static __device__ __forceinline__ void ht_put_tile(const ht_cuda_gemm_large_arguments &a, const ht_wide_tile &tile,
                                                    int row, const float *total) {
@@ -218,7 +218,7 @@ static __device__ __forceinline__ void ht_consume(const ht_cuda_gemm_large_argum
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             ht_hold<SUMS>(sum);
-            if (lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane); /* warps go on by themselves */
+            if (lane < BLOCKS) ht_barrier_arrive(&ring->free[before], lane); /* warps proceed independently */
 #pragma unroll
             for (int i = 0; i < SUMS; i++) total[i] += sum[i];
         }
@@ -247,7 +247,7 @@ template <bool EXPERTS> static __device__ __forceinline__ void ht_wide(const ht_
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         ht_consume<EXPERTS>(a, tiles, stages, &ring, group - 1);
     }
-    ht_cluster_sync(); /* a block is there as long as the other writes to it */
+    ht_cluster_sync(); /* a block's shared memory must outlive the other's writes */
 }
 #define HT_WIDE(experts) ht_wide<experts>(a)
 #else

@@ -1,8 +1,7 @@
-/* Products of up to 64 rows with packed weights by wgmma (cuda/tensor_product.h).
- *
- * A cluster of eight blocks has 128 rows of the matrix, and each block a segment of their columns: a warp has 16 rows, whose weights come
- * to its ring and are unpacked into registers, and the rows of x come to all warps a cut of 64 columns at a time. Then the blocks add
- * each other's sums, 16 rows each. */
+/* Products of up to 64 rows with packed weights by wgmma (cuda/tensor_product.h). A cluster of eight blocks computes
+ * 128 rows of the matrix, each block one segment of the columns. A warp has 16 rows, whose weights pass through its
+ * ring and are unpacked into registers; all warps share K-tiles of x. Then each block adds all blocks' sums of 16
+ * rows. */
 #include "cuda/cluster.cuh"
 #include "cuda/tensor_span.cuh"
 
@@ -19,17 +18,17 @@ enum {
     EACH = TOKENS / APART,
 };
 
-/* Cuts of x on their way. */
+/* K-tiles of x being copied. */
 struct ht_k_tiles {
     unsigned char *slots;
     uint64_t *full, *free;
     const unsigned char *x;    /* the segment's first */
-    int32_t n;                 /* of the segment */
-    int64_t left;              /* that have not been asked for */
-    int32_t next, slot, phase; /* of what is asked for next */
+    int32_t n;                 /* K-tiles of the segment */
+    int64_t left;              /* not yet requested */
+    int32_t next, slot, phase; /* of the next request */
 };
 
-/* Asks for the next cut, once all warps are done with what was there. */
+/* Requests the next K-tile once all warps have released its slot. */
 static __device__ __forceinline__ void ht_ask(ht_k_tiles &c) {
     if (c.left == 0) return;
     ht_barrier_wait(&c.free[c.slot], c.phase ^ 1);
@@ -40,7 +39,7 @@ static __device__ __forceinline__ void ht_ask(ht_k_tiles &c) {
     if (++c.slot == CUTS) c.slot = 0, c.phase ^= 1;
 }
 
-/* c [64, TOKENS] = a [64, 16], of which each warp has 16 rows in registers, times b [TOKENS, 16]^T, added to c when `adds`. */
+/* c [64, TOKENS] = a [64, 16] b [TOKENS, 16]^T, added to c if `adds`. Each warp has 16 rows of a in registers. */
 static __device__ __forceinline__ void ht_wgmma(float *c, const uint32_t *a, uint64_t b, int adds) {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
@@ -51,7 +50,7 @@ static __device__ __forceinline__ void ht_wgmma(float *c, const uint32_t *a, uin
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
 }
 
-/* What `wgmma` may still read, for the compiler: it stays where it is until here. */
+/* Compiler barrier: keeps registers that an asynchronous wgmma may still read. */
 static __device__ __forceinline__ void ht_keep(const uint32_t (*a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) asm volatile("" ::"r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]) : "memory");
@@ -67,7 +66,8 @@ static __device__ __forceinline__ float ht_of_block(const float *p, int block) {
     return x;
 }
 
-/* The block's 16 rows of the sums of all blocks: a thread has one of them, of every 16th token, whose sums are all on their way together. */
+/* Adds all blocks' sums of the block's 16 rows. A thread has one row and every 16th token; its loads are all in flight
+ * together. */
 static __device__ __forceinline__ void ht_add_blocks(const ht_cuda_tensor_arguments &a, const ht_panels<1> &at,
                                                      int part, const float *sums, int thread, const float *inverse) {
     const ht_cuda_tensor_matrix &of = *at.of;
@@ -174,7 +174,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
 #pragma unroll
                 for (int step = 0; step < 4; step++) ht_wgmma(sum, mine[step], x + 2 * step, 1);
                 asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-                if (F::CYCLES == 1) { /* the same registers next */
+                if (F::CYCLES == 1) { /* the next K-tile reuses these registers */
                     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
                     ht_keep(mine);
                 } else {
@@ -184,7 +184,7 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
                 if (before >= 0 && lane == 0) ht_barrier_arrive(&free[before], part);
                 before = slot;
                 if (++slot == CUTS) slot = 0, phase ^= 1;
-                if (asks) ht_ask(cuts); /* where the cut before was */
+                if (asks) ht_ask(cuts); /* into the slot of the previous K-tile */
                 __syncwarp();
             }
         }
@@ -194,17 +194,17 @@ template <class F> static __device__ __forceinline__ void ht_some(const ht_cuda_
         if (before >= 0 && lane == 0) ht_barrier_arrive(&free[before], part);
         const ht_panels<1> of_part = ht_panels_at<1>(a, tile * WARPS + part);
         const int row = warp * HT_CUDA_PANEL + (lane >> 2);
-        if (tile != first) ht_wait_only(); /* until all have read the sums of the tile before */
+        if (tile != first) ht_wait_only(); /* until all blocks have read the previous tile's sums */
 #pragma unroll
         for (int j = 0; j < TOKENS / 8; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 sums[(j * 8 + 2 * (lane & 3) + (i & 1)) * STRIDE + row + (i >> 1) * 8] = sum[4 * j + i];
-        ht_cluster_sync(); /* all sums are there */
+        ht_cluster_sync(); /* all blocks have stored their sums */
         ht_add_blocks(a, of_part, part, sums, thread, inverse);
         ht_arrive_only();
     }
-    ht_wait_only(); /* a block is there as long as others read from it */
+    ht_wait_only(); /* a block's shared memory must outlive the others' reads */
 }
 #define HT_SOME(form) ht_some<ht_pairs_##form>(a)
 #else

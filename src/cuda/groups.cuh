@@ -7,7 +7,7 @@
 
 enum { HT_CUDA_AFFINE, HT_CUDA_MXFP4, HT_CUDA_MXFP8, HT_CUDA_NVFP4 }; /* ht_quantization_mode */
 
-/* Elements that are packed to whole bytes, as many as an element has bits. */
+/* Elements that pack to whole bytes: one byte per bit of an element. */
 enum { HT_CUDA_UNIT = 8 };
 
 /* ---- dequantisation ---- */
@@ -122,7 +122,7 @@ static inline __device__ ht_group_fit ht_fit_affine(int bits, float low, float h
     return fit;
 }
 
-/* Of a group with this minimum and maximum, NaNs excluded. */
+/* Fits a group with this minimum and maximum, NaNs excluded. */
 static inline __device__ ht_group_fit ht_fit_group(const ht_cuda_quantization &how, float low, float high) {
     if (how.mode == HT_CUDA_AFFINE) return ht_fit_affine(how.bits, low, high);
     const float largest = low > high ? 0.0f : fmaxf(fabsf(low), fabsf(high));

@@ -1,4 +1,4 @@
-/* Indexing: slices by indices, and what puts them together (cuda/index.cu). */
+/* Indexing: gathering and scattering slices (cuda/index.cu). */
 #include "cuda/index.h"
 
 #include "base/dtype.h"
@@ -11,13 +11,13 @@
 
 /* ---- indices ---- */
 
-/* The bounds of an index, and what it steps by: as in cpu/reference/index_check.h. */
+/* The bounds and stride of an index, as in cpu/reference/index_check.h. */
 typedef struct bounds {
     int axis;
     int64_t size, length, stride;
 } bounds;
 
-/* For the next launch alone, which it reports for. */
+/* For the next launch only, which reports its bad indices. */
 static ht_cuda_index index_of(ht_cuda_device *d, ht_op_id op, const ht_view *index, bounds b) {
     const int64_t n = ht_view_size(index);
     return (ht_cuda_index){.view = ht_cuda_view_of(index),
@@ -50,7 +50,7 @@ static void append_axes(ht_cuda_view *v, const ht_view *from, int first, int end
 
 /* ---- slices read ---- */
 
-/* Collapses the views of `a`, whose rows and base are set; `steps`: of indices before the last, in bytes. */
+/* Collapses the views of `a`, whose rows and base are set; `steps` are the byte strides of earlier indices. */
 static ht_status launch_take(ht_cuda_device *d, ht_cuda_take_arguments *a, uint64_t steps, ht_error *err) {
     ht_cuda_collapse(2, (ht_cuda_view *[]){&a->base, &a->index.view});
     ht_cuda_collapse(1, (ht_cuda_view *[]){&a->slice});
@@ -113,8 +113,8 @@ static size_t gather_scratch(const ht_call *call) {
     return call->n_in > 2 ? (size_t)ht_view_size(&call->in[1]) * sizeof(int64_t) : 0;
 }
 
-/* All indices but the last are added up in the scratch memory: each has a launch, so that it is the first operand with a bad index
- * which is reported. Offsets are in elements there, and slices are not read in wide words. */
+/* Sums all indices but the last in scratch memory. Each has a launch, so that the first operand with a bad index is
+ * reported. Offsets are in elements, and slices are not read in wide words. */
 static ht_status run_gather(const ht_call *call, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_gather_params *p = call->params;
@@ -153,14 +153,14 @@ static int32_t bits_below(int64_t n) {
 typedef struct items {
     int64_t n;
     int32_t shift, bits; /* bits: of a destination */
-    bool distinct;       /* no two updates are of one destination */
+    bool distinct;       /* no two updates have the same destination */
 } items;
 
 static items items_of(int64_t n, int64_t destinations, bool distinct) {
     return (items){n, bits_below(n), bits_below(destinations), distinct || n == 1};
 }
 
-/* The items, and as many again to sort them. */
+/* The items, and a second buffer to sort them. */
 static size_t items_bytes(items s) { return (size_t)(s.distinct ? s.n : 2 * s.n) * sizeof(int64_t); }
 
 static ht_status check_items(items s, const char *op, ht_error *err) {
@@ -169,7 +169,7 @@ static ht_status check_items(items s, const char *op, ht_error *err) {
                    (long long)s.n, (int)s.bits);
 }
 
-/* Puts the items in the scratch memory in order; *out is where they are then. */
+/* Sorts the items in scratch memory; *out is where they end up. */
 static ht_status sort_items(ht_cuda_device *d, items s, uint64_t *scratch, const uint64_t **out, ht_error *err) {
     *out = scratch;
     return s.distinct || s.bits == 0 ? HT_OK : ht_cuda_sort_items(d, scratch, scratch + s.n, s.n, out, err);
@@ -212,7 +212,7 @@ static ht_status copy_input(const ht_call *call, ht_error *err) {
 
 /* ---- scatter ---- */
 
-/* Elements of a slice along the indexed axes: each is an update of its own. */
+/* Updates per index: the elements of a slice along the indexed axes. */
 static int64_t window_of(const ht_call *call) {
     const ht_scatter_params *p = call->params;
     const ht_view *updates = &call->in[call->n_in - 1];
@@ -247,7 +247,7 @@ static ht_status check_indices(const ht_call *call, ht_error *err) {
     return status;
 }
 
-/* Writes the items of all indices: each index has a launch, so that it is the first operand with a bad index which is reported. */
+/* Writes the items of all indices: each index has a launch, so that the first operand with a bad index is reported. */
 static ht_status write_scatter_items(const ht_call *call, items s, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
     const ht_scatter_params *p = call->params;
@@ -332,8 +332,8 @@ static ht_status run_put_along(const ht_call *call, ht_error *err) {
 
 /* ---- windows ---- */
 
-/* STRIDED_ADD as updates: of the elements of the leading axes of x, each with `size` elements that are adjacent in the window. Such
- * slices coincide or are disjoint. */
+/* STRIDED_ADD as updates: one per element of the leading axes of x, each of `size` adjacent elements of the window.
+ * Such slices coincide or are disjoint. */
 typedef struct window {
     int n_leading;
     int64_t size, lowest; /* lowest: the window's first element in memory, from that of element 0 on */
@@ -350,7 +350,7 @@ static bool splits_at(const ht_view *x, const int64_t *stride, int n, int64_t *s
     return true;
 }
 
-/* Whether two elements of the leading axes may be at one place. They are not if every stride exceeds the combined extent of all
+/* Whether two elements of the leading axes may overlap. They do not if every stride exceeds the combined extent of all
  * smaller strides. */
 static bool may_overlap(const ht_view *x, const int64_t *stride, int n) {
     bool used[HT_MAX_DIMS] = {false};

@@ -1,4 +1,4 @@
-/* Indexing: slices by indices, and what puts them together. */
+/* Indexing: gathering and scattering slices. */
 #include "cuda/index.h"
 #include "cuda/kernel.cuh"
 
@@ -86,7 +86,7 @@ HT_CUDA_KERNEL(ht_cuda_take, ht_cuda_take_arguments) {
 
 static __device__ uint64_t destination(const ht_cuda_scatter_arguments &a, int64_t i) { return a.items[i] >> a.shift; }
 
-/* Whether item k is one more update of this destination. */
+/* Whether item k is another update of this destination. */
 static __device__ bool goes_on(const ht_cuda_scatter_arguments &a, uint64_t to, int64_t k) {
     return k < a.n && destination(a, k) == to;
 }
@@ -123,7 +123,7 @@ HT_CUDA_KERNEL(ht_cuda_scatter_set, ht_cuda_scatter_arguments) {
     }
 }
 
-/* Dtypes as updates are combined in them: how an element is stored, and the value to compute with. */
+/* Dtypes for combining updates: how an element is stored, and the value to compute with. */
 
 struct f16_elements {
     typedef uint16_t stored;
@@ -155,7 +155,7 @@ static __device__ int64_t product(int64_t x, int64_t y) { return (int64_t)((uint
 static __device__ float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x; }
 template <typename V> static __device__ V flushed(V x) { return x; }
 
-/* Of two equal extremes the second stays; a NaN always does. */
+/* Equal extremes give y; a NaN always wins. */
 template <typename V> static __device__ V combined(int mode, V x, V y) {
     switch (mode) {
     case HT_SCATTER_ADD: return sum(x, y);
@@ -168,7 +168,7 @@ static __device__ uint8_t combined(int mode, uint8_t x, uint8_t y) { /* bool */
     return mode == HT_SCATTER_ADD || mode == HT_SCATTER_MAX ? x | y : x & y;
 }
 
-/* The item behind those of a destination, of which `row` is the first: searched in steps that double, and then halve. */
+/* End of the items of the destination whose first item is `row`, by galloping search. */
 static __device__ int64_t end_of(const ht_cuda_scatter_arguments &a, uint64_t destined, int64_t row) {
     int64_t end = row + 1, step = 1;
     for (; goes_on(a, destined, end + step - 1); step *= 2) end += step;
@@ -177,8 +177,8 @@ static __device__ int64_t end_of(const ht_cuda_scatter_arguments &a, uint64_t de
     return end;
 }
 
-/* Combines the updates of items [k, end) with an element of their destination. Many are read several at a time: loads do not wait for
- * each other, as the results do. */
+/* Combines the updates of items [k, end) with an element of their destination. Loads are batched, as only the results
+ * depend on each other. */
 template <typename E>
 static __device__ void combine_element(const ht_cuda_scatter_arguments &a, int64_t k, int64_t end,
                                        typename E::stored *to, const typename E::stored *from) {

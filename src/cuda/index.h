@@ -1,9 +1,9 @@
-/* Indexing: slices by indices, and what puts them together: the arguments of the kernels of cuda/index.cu.
+/* Indexing, gathering and scattering slices: the arguments of the kernels of cuda/index.cu.
  *
- * Updates are put in the order of their destinations before they are combined, each destination's in the order of the updates, and one
- * thread combines those of an element one after the other: the result is the reference's for any mode and dtype, and does not depend
- * on which thread is first. An update is an item for that, a number of 64 bits: the destination's number above, the update's own in the
- * low `shift` bits. Slices of several elements along an indexed axis, which may overlap in part, are as many updates. */
+ * Updates are stably sorted by destination before they are combined, and one thread combines those of an element in
+ * sequence. The result is the reference's for any mode and dtype, and does not depend on thread order. A sorted item is
+ * a 64-bit number: the destination's index above, the update's in the low `shift` bits. Slices of several elements
+ * along an indexed axis may overlap in part, so each element is an update. */
 #ifndef HT_CUDA_INDEX_H
 #define HT_CUDA_INDEX_H
 
@@ -16,7 +16,7 @@
     X(index, ht_cuda_scatter_set)                                                                                      \
     X(index, ht_cuda_scatter_combine)
 
-/* Indices into one axis, one of a row or of an item; index i adds i * stride. */
+/* Indices into one axis, one per row or item; index i adds i * stride. */
 typedef struct ht_cuda_index {
     ht_cuda_view view;    /* over the rows or items; absent: n_dims is -1 */
     int64_t size, length; /* of the axis; -size <= i < length are valid */
@@ -26,8 +26,8 @@ typedef struct ht_cuda_index {
     ht_cuda_reporter reporter;
 } ht_cuda_index;
 
-/* out[row] = slice of x at the row's base plus its index and, of indices before this one, `offset`. In words of `bytes` bytes, up to
- * 16; so are all strides. */
+/* out[row] = slice of x at the row's base plus its index plus `offset` of earlier indices. In words of `bytes` bytes,
+ * at most 16, as are all strides. */
 typedef struct ht_cuda_take_arguments {
     int64_t rows, size; /* words of a slice */
     ht_cuda_index index;
@@ -38,7 +38,7 @@ typedef struct ht_cuda_take_arguments {
     int32_t bytes;
 } ht_cuda_take_arguments;
 
-/* items[i] = first + base(i) + index(i), or the index added to it; above `shift` bits which are then i, or 0 when there are none. */
+/* items[i] = first + base(i) + index(i), or adds the index. The low `shift` bits are i, if there are any. */
 typedef struct ht_cuda_items_arguments {
     int64_t n;
     ht_cuda_index index;

@@ -1,5 +1,5 @@
-/* Ground of every kernel file: threads, elements of any dtype, elementary functions, failures. A kernel is HT_CUDA_KERNEL(name, struct) { ... a.member ... }, and its host side passes the
- * struct, which both know from a header of this folder.
+/* Base of every kernel file: threads, elements of any dtype, elementary functions, failures. A kernel is
+ * HT_CUDA_KERNEL(name, struct) { ... a.field ... }. The host passes the struct, declared in a header of this folder.
  *
  * The same files compile as C++ for a driver that runs on the host (tests/cuda), which defines HT_CUDA_ON_HOST. */
 #ifndef HT_CUDA_KERNEL_CUH
@@ -21,8 +21,8 @@
 static inline void ht_await_earlier(void) {}
 #define HT_CUDA_APART
 #else
-#define HT_CUDA_APART __noinline__ /* code that is rarely needed, and is to take no registers of the rest */
-/* Lets the blocks of the next kernel begin, and waits until all earlier kernels are done and what they wrote is there. */
+#define HT_CUDA_APART __noinline__ /* rare code, which must not take registers of its caller */
+/* Lets the next kernel's blocks start, then waits until earlier kernels are done and their writes visible. */
 static __device__ __forceinline__ void ht_await_earlier(void) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
@@ -37,12 +37,12 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const type &a)
 #define HT_CUDA_KERNEL(name, type) HT_CUDA_KERNEL_WITH(name, type, )
-/* A kernel of so many threads, of which a multiprocessor has registers for `blocks` blocks. */
+/* A kernel of `threads` threads, with registers limited so that `blocks` blocks fit on a multiprocessor. */
 #define HT_CUDA_KERNEL_BOUND(name, type, threads, blocks)                                                              \
     HT_CUDA_KERNEL_WITH(name, type, __launch_bounds__(threads, blocks))
-/* With blocks of at most so many threads, whose registers then suffice. */
+/* A kernel of at most `threads` threads per block, which bounds its registers. */
 #define HT_CUDA_KERNEL_OF(threads, name, type) HT_CUDA_KERNEL_WITH(name, type, __launch_bounds__(threads))
-/* With clusters of `size` blocks, each alone on its multiprocessor, where there are clusters. */
+/* A kernel with clusters of `size` blocks where supported, one block per multiprocessor. */
 #if __CUDA_ARCH__ >= 900
 #define HT_CUDA_CLUSTER_OF(size) __cluster_dims__(size, 1, 1)
 #else
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
 #endif
 #define HT_CUDA_CLUSTER_KERNEL(name, type, threads, size)                                                              \
     HT_CUDA_KERNEL_WITH(name, type, HT_CUDA_CLUSTER_OF(size) __launch_bounds__(threads, 1))
-/* One that calls ht_await_earlier() itself, in every thread, before it touches anything but weights. */
+/* A kernel that calls ht_await_earlier() itself, in every thread, before it accesses anything but weights. */
 #define HT_CUDA_EAGER_KERNEL(name, type, threads, blocks)                                                              \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ type a)
 #define HT_CUDA_SHARED(type, name)                                                                                     \
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void ht_await_earlier(void) {
 #undef static
 #endif
 
-/* e^x of x <= 0; 0 where that is below the smallest normal number. */
+/* e^x for x <= 0; results below the smallest normal number are 0. */
 static inline __device__ float ht_exp_of_negative(float x) {
     const float lowest = -87.0f;
     float n;
@@ -86,13 +86,14 @@ static inline __device__ float ht_exp_of_negative(float x) {
 static inline __device__ int64_t ht_first(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 static inline __device__ int64_t ht_step(void) { return (int64_t)gridDim.x * blockDim.x; }
 
-/* Sixteen bytes that are moved at once. */
+/* Sixteen bytes, moved by one instruction. */
 struct alignas(16) ht_word16 {
     uint64_t low, high;
 };
 
-/* Rows of elements, one thread for each element of a launch of ht_cuda_grid_of_rows (cuda/cuda.h): the threads of a warp have neighbouring
- * elements of a row, or of neighbouring rows where rows are short.
+/* Rows of elements, one thread per element of a launch of ht_cuda_grid_of_rows (cuda/cuda.h). A warp has adjacent
+ * elements of a row, or of adjacent rows if rows are short.
+ *
  * for (int64_t row = ht_first_row(); row < n; row += ht_row_step()) */
 static inline __device__ int64_t ht_first_row(void) { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static inline __device__ int64_t ht_row_step(void) { return (int64_t)gridDim.x * blockDim.y; }

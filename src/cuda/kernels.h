@@ -1,4 +1,4 @@
-/* Kernels by name: the module (a file of this folder) that each is in. */
+/* Kernels by name, with their module (a file of this folder). */
 #ifndef HT_CUDA_KERNELS_H
 #define HT_CUDA_KERNELS_H
 
@@ -20,7 +20,7 @@
 #include "cuda/tensor_product.h"
 #include "cuda/top.h"
 
-/* X(module): those with kernels of the device's table, and those with others. */
+/* X(module): modules with kernels of the device's table, then all others. */
 #define HT_CUDA_OPERATIONS(X)                                                                                          \
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The modules' images, by the assembler (cmake/cuda.cmake). */
+/* The modules' binaries, embedded by the assembler (cmake/cuda.cmake). */
 #define X(module) extern const unsigned char ht_cuda_swizzled_##module[];
 HT_CUDA_MODULES(X)
 #undef X
@@ -32,7 +32,7 @@ static ht_status find(ht_cuda_device *d, ht_cuda_kernel_id id, ht_error *err) {
     return ht_cuda_check(d->driver, result, err, kernels[id].name);
 }
 
-/* Blocks with more than 48 KB of shared memory want it to be asked for, what a kernel declares included. */
+/* More than 48 KB of shared memory per block, static memory included, must be requested. */
 enum { FREE_SHARED_BYTES = 32 << 10 };
 
 static CUresult ask_for_shared(ht_cuda_device *d, ht_cuda_kernel_id kernel, unsigned bytes) {
@@ -50,7 +50,7 @@ ht_status ht_cuda_launch(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_c
     void *parameters[] = {(void *)arguments}; /* which are only read */
     ht_status status = d->function[kernel] ? HT_OK : find(d, kernel, err);
     if (!status) {
-        /* Blocks begin while those of the kernel before are at work, and wait for it themselves (cuda/kernel.cuh). */
+        /* Blocks start while the previous kernel runs, and wait for it themselves (cuda/kernel.cuh). */
         CUlaunchAttribute attributes[] = {
             {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
              .value.programmaticStreamSerializationAllowed = 1},

@@ -1,5 +1,5 @@
-/* Adapters of a step: cuda/lora.cu. Which sequence has which is host memory, so every call takes a table of them with it: with
- * the kernels' arguments when it is small, else in memory of the device. */
+/* Adapters of a step: cuda/lora.cu. The sequences' adapters are in host memory, so every call passes a table of them:
+ * with the kernels' arguments if it is small, else in device memory. */
 #include "cuda/lora.h"
 
 #include "base/checked.h"
@@ -24,7 +24,7 @@ typedef struct lora_job {
 
 /* ---- tables ---- */
 
-/* Fills the table, or before there is one counts what it holds. */
+/* Fills the table, or counts its entries if there is none yet. */
 static void fill(lora_job *job) {
     ht_cuda_lora_run *runs = job->table;
     ht_cuda_lora_use *uses = runs ? (ht_cuda_lora_use *)(void *)(runs + job->a.n_runs) : NULL;
@@ -101,7 +101,7 @@ static ht_status run_with_table(lora_job *job, ht_error *err) {
     job->a.low = low;
     job->a.table = table;
     if (!status) status = multiply(job, err);
-    ht_memory_free(memory, table, job->table_bytes); /* the next to have it writes to it behind these kernels */
+    ht_memory_free(memory, table, job->table_bytes); /* safe: work of its next owner runs after these kernels */
     ht_memory_free(memory, low, bytes);
     return status;
 }

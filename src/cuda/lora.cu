@@ -42,7 +42,7 @@ static __device__ float *low_of(const ht_cuda_lora_arguments &a, const tile &t, 
     return a.low + t.run.low + (t.item + i - t.run.item) * t.run.ranks;
 }
 
-/* The expert of the tile's only item; 0 for dense matrices, -1 for one that is none. */
+/* The expert of the tile's only item; 0 for dense matrices, -1 if out of range. */
 static __device__ int64_t expert_of(const ht_cuda_lora_arguments &a, const tile &t) {
     if (a.n_experts == 0) return 0;
     const int64_t row = t.item / a.per_row, i = t.item % a.per_row;
@@ -75,8 +75,8 @@ static __device__ ranks ranks_at(const ht_cuda_lora_arguments &a, const tile &t,
     return {0, 0, 0};
 }
 
-/* A block for a tile (x) and some ranks of one of its adapters (y): `width` threads for adjacent ranks, times slices of which
- * each takes every n-th column of x. */
+/* One block per tile (x) and group of ranks of one adapter (y): `width` threads for adjacent ranks, times slices that
+ * each take every n-th column of x. */
 HT_CUDA_KERNEL(ht_cuda_lora_down, ht_cuda_lora_arguments) {
     __shared__ float sums[TILE][THREADS];
     const tile t = tile_at(a, blockIdx.x);
@@ -121,7 +121,7 @@ HT_CUDA_KERNEL(ht_cuda_lora_down, ht_cuda_lora_arguments) {
 
 /* ---- B ---- */
 
-/* A block for a tile (x) and as many columns of y as it has threads (y). */
+/* One block per tile (x) and as many columns of y as it has threads (y). */
 HT_CUDA_KERNEL(ht_cuda_lora_up, ht_cuda_lora_arguments) {
     __shared__ float low[TILE][SLAB];
     const tile t = tile_at(a, blockIdx.x);

@@ -1,7 +1,5 @@
-/* Adapters of a step: the arguments of the kernels of cuda/lora.cu.
- *
- * An item is a row of y: of experts, one of the m of a row. A run is adjacent items whose sequences have the same adapters; a
- * tile is up to `tile` items of one run. */
+/* Adapters of a step: the arguments of the kernels of cuda/lora.cu. An item is a row of y, or with experts one of a
+ * row's m. A run is adjacent items whose sequences have the same adapters; a tile is up to `tile` items of one run. */
 #ifndef HT_CUDA_LORA_H
 #define HT_CUDA_LORA_H
 
@@ -14,7 +12,7 @@
 
 enum {
     HT_CUDA_LORA_THREADS = 256, /* of a block */
-    HT_CUDA_LORA_TILE = 8,      /* items that share what a block reads of A and B; of experts, each has its own */
+    HT_CUDA_LORA_TILE = 8,      /* items that share a block's reads of A and B; with experts, each has its own */
     HT_CUDA_LORA_RANKS = 32,    /* of A that a block takes */
     HT_CUDA_LORA_SLAB = 128,    /* ranks of B that are summed before they are added to y */
     HT_CUDA_LORA_OWN = 3072     /* bytes of tables that are passed with the arguments */

@@ -7,7 +7,7 @@
 
 /* ---- views ---- */
 
-/* Whether axis `inner` goes on where axis `outer` steps, in every view. */
+/* Whether axes `outer` and `inner` are one contiguous axis in every view. */
 static bool mergeable(int n_views, ht_cuda_view *const *views, int outer, int inner) {
     for (int v = 0; v < n_views; v++)
         if (views[v]->stride[outer] != views[v]->stride[inner] * views[v]->shape[inner]) return false;
@@ -70,12 +70,12 @@ ht_cuda_shape ht_cuda_grid_of_rows(const ht_cuda_device *d, int64_t rows, int64_
 
 /* ---- copies ---- */
 
-/* The axis along which `from` is dense when squares of it and the last axis are to be turned; -1: none. */
+/* The axis along which `from` is dense, if squares of it and the last axis should be transposed; -1: none. */
 static int axis_across(const ht_cuda_copy_arguments *a) {
-    enum { MIN = 16 }; /* of a side: the rest of a square would be idle */
+    enum { MIN = 16 }; /* side of a square: smaller ones leave threads idle */
     const int last = a->to.n_dims - 1;
     if (a->to.stride[last] != 1 || a->to.shape[last] < MIN) return -1;
-    if (a->from.stride[last] == 0 || a->from.stride[last] == 1) return -1; /* lines are read anyway */
+    if (a->from.stride[last] == 0 || a->from.stride[last] == 1) return -1; /* reads are coalesced anyway */
     for (int i = 0; i < last; i++)
         if (a->from.stride[i] == 1 && a->from.shape[i] >= MIN) return i;
     return -1;

@@ -22,7 +22,7 @@ HT_CUDA_KERNEL(ht_cuda_copy, ht_cuda_copy_arguments) {
     }
 }
 
-/* Rows of a square are an odd number of banks apart, so that the elements of a column are in different ones. */
+/* Padding rows to an odd number of banks puts the elements of a column in different banks. */
 template <typename T> static __device__ void transpose(const ht_cuda_transpose_arguments &a) {
     enum { SIDE = HT_CUDA_SQUARE, PITCH = SIDE + (sizeof(T) < 4 ? 4 / sizeof(T) : 1) };
     HT_CUDA_SHARED(T, square);

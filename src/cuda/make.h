@@ -10,15 +10,15 @@
     X(make, ht_cuda_transpose)                                                                                         \
     X(make, ht_cuda_sequence)
 
-/* to[i] = from[i] for all places of a shape; words are of `bytes` bytes, up to 16. */
+/* to[i] = from[i] for all indices of a shape, in words of `bytes` bytes, at most 16. */
 typedef struct ht_cuda_copy_arguments {
-    int64_t rows;          /* places of all axes but the last */
+    int64_t rows;          /* indices of all axes but the last */
     ht_cuda_view to, from; /* of one shape of at least one axis */
     int32_t bytes;
 } ht_cuda_copy_arguments;
 
-/* The same where `from` is dense along another axis, `across`: squares are turned in shared memory, so that both sides are read and
- * written in lines. */
+/* The same where `from` is dense along another axis, `across`: squares are transposed in shared memory, so that reads
+ * and writes are both coalesced. */
 enum { HT_CUDA_SQUARE = 64, HT_CUDA_SQUARE_ROWS = 8 }; /* threads of a block: 32 x 8 */
 typedef struct ht_cuda_transpose_arguments {
     int64_t matrices, squares_across, squares_along; /* along: the last axis */

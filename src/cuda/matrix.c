@@ -21,7 +21,7 @@ static size_t tensor_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
 
 static bool is_as_stored(const ht_cuda_layout *l) { return l->form <= HT_CUDA_F8; }
 
-/* Stored rows, as many as a piece has room for, through one that the GPU lays out. */
+/* Lays out as many stored rows as a staging buffer holds, on the GPU. */
 static ht_status lay_out_some(ht_cuda_device *d, ht_matrix *m, const ht_cuda_layout *l, int64_t n, const char *stored,
                               char *to, ht_error *err) {
     ht_cuda_piece *piece;
@@ -180,7 +180,7 @@ ht_status ht_cuda_multiply(ht_cuda_device *d, ht_cuda_linear_arguments *a, ht_er
 
 /* The scratch memory's parts. */
 typedef struct linear_room {
-    void *rows, *bias; /* contiguous copies of x and of the bias, where they are needed */
+    void *rows, *bias; /* contiguous copies of x and of the bias, if needed */
     void *image, *matrix;
     size_t bytes;
 } linear_room;

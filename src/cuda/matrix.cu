@@ -3,9 +3,9 @@
 #include "cuda/matrix.h"
 #include "cuda/matrix_values.cuh"
 
-/* ---- what all products share ---- */
+/* ---- shared by all products ---- */
 
-/* Column c of a row of x in shared memory: where lanes read their columns 4 by 4, neighbouring lanes read neighbouring memory. */
+/* Index of column c of a row of x in shared memory: lanes read 4 columns each, adjacent lanes adjacent memory. */
 static __device__ __forceinline__ int ht_shared_place(int c) {
     return (c & ~63) + (c >> 2 & 1) * 32 + (c >> 3 & 7) * 4 + (c & 3);
 }
@@ -21,7 +21,7 @@ static __device__ __forceinline__ const uint8_t *ht_row_of(const ht_cuda_weights
     return m.packed + row * m.row_bytes;
 }
 
-/* Four columns of a row of x from c on, 0 behind the last. */
+/* Four columns of a row of x from c on, 0 past the end. */
 static __device__ __forceinline__ float4 ht_four_of(const float *x, int64_t c, int64_t k, bool aligned) {
     if (aligned && c + 4 <= k) return *(const float4 *)(x + c);
     float4 v;
@@ -45,7 +45,7 @@ static __device__ __forceinline__ float ht_add_part(const float *w, const float4
 
 /* ---- few rows of x ----
  *
- * Eight threads have a row of the matrix, whose columns a product reads once for R rows of x in shared memory. */
+ * Eight threads share a row of the matrix and read its columns once for R rows of x in shared memory. */
 
 /* Columns [first, first + n) of R rows of x; rows from n_x on are 0. */
 template <int R>
@@ -59,7 +59,7 @@ static __device__ void ht_few_load(const float *x, int64_t ldx, int n_x, int64_t
     }
 }
 
-/* N parts of rows of the matrix times those columns of R rows of x. */
+/* Adds N parts of rows of the matrix times those columns of R rows of x. */
 template <int R, int N>
 static __device__ __forceinline__ void ht_few_add(const float (*w)[8], const float *x, int chunk, int column, int lane,
                                                   float (*sum)[R]) {
@@ -89,8 +89,8 @@ static __device__ __forceinline__ void ht_few_cycles(const uint8_t *const *weigh
         ht_few_add<R, N>(w[u], x, chunk, (int)(column - first) + u * HT_CUDA_CYCLE, lane, sum);
 }
 
-/* Rows of x from `x` on, n_x of them, times N rows of the matrix that these eight threads have: `row`, and others that many rows of a
- * block apart. F32: the form of the matrix. */
+/* Computes n_x rows of x, from `x` on, times N rows of the matrix of these eight threads: `row`, and others a block's
+ * rows apart. F32: the form of the matrix. */
 template <bool F32, int R, int N>
 static __device__ __forceinline__ void ht_few(const ht_cuda_weights &m, const float *x, int64_t ldx, int n_x,
                                               bool aligned, int chunk, int64_t row, float *shared, float (*sum)[R]) {
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void ht_few_linear(const ht_cuda_linear_argume
     }
 }
 
-/* The matrix of an expert, whose rows are NULL where it is of another type. */
+/* The matrix of an expert; its rows are NULL if it is of another type. */
 static __device__ __forceinline__ ht_cuda_weights ht_weights_of(const ht_cuda_weights &alike,
                                                                 const ht_cuda_expert_list &experts, int64_t e) {
     const ht_cuda_expert expert = ht_expert_of(experts, e);
@@ -162,7 +162,7 @@ static __device__ __forceinline__ ht_cuda_weights ht_weights_of(const ht_cuda_we
     return m;
 }
 
-/* One pair per block of the grid's second axis. */
+/* One pair per block along the grid's second axis. */
 HT_CUDA_KERNEL(ht_cuda_gather, ht_cuda_gather_arguments) {
     HT_CUDA_SHARED(float, shared);
     const int64_t row = (int64_t)blockIdx.x * HT_CUDA_FEW_ROWS + threadIdx.x / HT_CUDA_LANES;
@@ -264,7 +264,7 @@ static __device__ __forceinline__ void ht_many(const ht_cuda_linear_arguments &a
     }
 }
 
-/* Tiles of x are neighbours in the grid, so that they find the weights of a tile of the matrix in the cache. */
+/* Tiles of x are adjacent in the grid, so that the weights of a tile of the matrix stay in the cache. */
 HT_CUDA_KERNEL_BOUND(ht_cuda_many, ht_cuda_linear_arguments, MANY_THREADS, 2) {
     const int64_t tiles = (a.n + HT_CUDA_TILE_X - 1) / HT_CUDA_TILE_X, first = blockIdx.x % tiles * HT_CUDA_TILE_X;
     const int n = a.n - first < HT_CUDA_TILE_X ? (int)(a.n - first) : HT_CUDA_TILE_X;
@@ -282,7 +282,7 @@ HT_CUDA_KERNEL_BOUND(ht_cuda_many_gather, ht_cuda_gather_arguments, MANY_THREADS
 
 /* ---- gradients: dy W ----
  *
- * A block has a tile of dx, a warp four of its rows, and a thread four columns; it goes through the rows of the matrix. */
+ * A block computes a tile of dx over all rows of the matrix: a warp four rows of it, a thread four columns. */
 
 enum { BACK_THREADS = 256, BACK_STEP = 32 }; /* rows of the matrix at a time */
 

@@ -1,8 +1,8 @@
 /* Packed weights, and the products with them: the arguments of the kernels of cuda/matrix.cu.
  *
- * Columns are summed in one order, whatever the type of the weights and the number of rows: cycles of 64 columns are dealt to 8 lanes,
- * 8 neighbouring columns to each; a lane sums its columns from the first to the last, and the lanes' sums are added in pairs: lanes that
- * are 4 apart, then 2, then 1. */
+ * Columns are summed in one order, for any type of weights and number of rows. Cycles of 64 columns are dealt to 8
+ * lanes, 8 adjacent columns to each. A lane sums its columns in order, and the lanes' sums are added in pairs: lanes 4
+ * apart, then 2, then 1. */
 #ifndef HT_CUDA_MATRIX_H
 #define HT_CUDA_MATRIX_H
 
@@ -22,11 +22,11 @@ enum {
     HT_CUDA_FEW_CHUNK = 12288, /* floats of x in a block's shared memory */
     HT_CUDA_BACK_ROWS = 32,    /* of dy and of the matrix, in a tile of ht_cuda_back */
     HT_CUDA_BACK_COLUMNS = 128,
-    HT_CUDA_ENTRIES = 224, /* experts whose addresses are among a kernel's arguments */
+    HT_CUDA_ENTRIES = 224, /* experts whose addresses fit in a kernel's arguments */
 };
 
-/* What rows are in memory as. Rows as stored are those of the file. In the others the integers of weights are apart from their
- * scales, and in such an order that a lane loads those of several cycles as 16 bytes (cuda/matrix_layout.h). */
+/* Layout of rows in memory. Stored rows are those of the file. The other forms keep quantised integers apart from their
+ * scales, ordered so that a lane loads those of several cycles as 16 bytes (cuda/matrix_layout.h). */
 typedef enum ht_cuda_form {
     HT_CUDA_STORED,
     HT_CUDA_F32, /* as stored */
@@ -61,13 +61,12 @@ typedef enum ht_cuda_form {
     X(matrix, ht_cuda_back_gather)                                                                                     \
     X(matrix, ht_cuda_embed)
 
-/* Where part g of a row is, of parts of which so many cycles are loaded at once before part `whole`: lane by lane, the cycles of a lane
- * neighbours. */
+/* Index of 8-column part g in a row. Before part `whole`, the parts of a lane's `cycles` cycles are adjacent. */
 HT_CUDA_BOTH int64_t ht_place_of(int64_t g, int cycles, int64_t whole) {
     const int64_t lanes = 8, span = lanes * cycles;
     return g >= whole ? g : g / span * span + g % lanes * cycles + g / lanes % cycles;
 }
-/* The scale of column group s of 32, of which two are in a cycle: those of an even place in it, then the others. */
+/* Index of the scale of group s of 32 columns. A cycle has two groups; the even groups of a span come first. */
 HT_CUDA_BOTH int64_t ht_scale_place_of(int64_t s, int cycles, int64_t whole) {
     const int64_t span = 2 * cycles;
     return s >= whole ? s : s / span * span + s % 2 * cycles + s / 2 % cycles;
@@ -101,7 +100,7 @@ typedef struct ht_cuda_expert_tile {
     int32_t expert, begin, n, unused;
 } ht_cuda_expert_tile;
 
-/* An expert's matrix: NULL, where another launch is for its type. */
+/* An expert's matrix; NULL if another launch computes its type. */
 typedef struct ht_cuda_expert {
     const unsigned char *packed;
     const float *scales;

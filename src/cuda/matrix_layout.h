@@ -1,6 +1,6 @@
-/* Layout of the rows of packed weights (cuda/matrix_values.cuh reads them): as in the file, or with the integers apart from their scales,
- * where rows of whole 16 bytes are hardly longer than those of the file. Rows are laid out, and restored, block by block: blocks have no
- * byte in common. For C and for CUDA C. */
+/* Layout of the rows of packed weights, which cuda/matrix_values.cuh reads. It is the file's, or has the integers apart
+ * from their scales if padding rows to 16 bytes hardly lengthens them. Rows are laid out and restored block by block;
+ * blocks share no byte. For C and for CUDA C. */
 #ifndef HT_CUDA_MATRIX_LAYOUT_H
 #define HT_CUDA_MATRIX_LAYOUT_H
 

@@ -1,7 +1,8 @@
-/* Packed weights as pairs of f16: what a lane of a warp that multiplies 16 rows has of one of them.
+/* Packed weights as pairs of f16: a lane's part of one row, in a warp that multiplies 16 rows.
  *
- * `visit` names what lane t of a row's four has of the i-th span (CYCLES cycles of 64 columns), field by field with the address it is
- * at, to what loads it or brings it on its way (below); `open` makes scales of it, and `pairs` gives columns 8 t to 8 t + 7 of half h of cycle c, times the factor, in the order 0 4 1 5 2 6 3 7 (cuda/tensor_product.h). */
+ * `visit` passes lane t's fields of the i-th span (CYCLES cycles of 64 columns) with their addresses to a visitor,
+ * which loads or copies them (below). `open` computes their scales. `pairs` gives columns 8 t to 8 t + 7 of half h of
+ * cycle c, times the factor, in the order 0 4 1 5 2 6 3 7 (cuda/tensor_product.h). */
 #ifndef HT_CUDA_MATRIX_PAIRS_CUH
 #define HT_CUDA_MATRIX_PAIRS_CUH
 
@@ -17,7 +18,7 @@ struct ht_load_now {
     template <class T> __device__ __forceinline__ void operator()(T &field, const uint8_t *p) { field = ht_load<T>(p); }
 };
 
-/* Begins to copy it to a lane's part of a slot in shared memory, where 32 lanes' fields lie side by side. */
+/* Starts an asynchronous copy to a lane's part of a slot in shared memory, where 32 lanes' fields are adjacent. */
 template <class R> struct ht_async_copy_field {
     const R *raw;
     unsigned char *slot;
@@ -317,7 +318,7 @@ struct ht_pairs_MLX4 : ht_pairs_affine<4> {
 };
 
 struct ht_pairs_MLX8 : ht_pairs_affine<8> {
-    /* In f32: a bias may be a hundred times what is left of it. */
+    /* In f32: the bias may be a hundred times the remaining sum. */
     static __device__ __forceinline__ void pairs(const ht_cuda_weights &m, const raw &r, const scale &s, int c, int h,
                                                  uint32_t *out) {
         float scale, bias, w[8];

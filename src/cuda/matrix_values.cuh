@@ -1,4 +1,4 @@
-/* The values of packed weights, as formats/dequantize.c has them: eight neighbouring columns of a row of any form. */
+/* The values of packed weights, equal to those of formats/dequantize.c: eight adjacent columns of a row of any form. */
 #ifndef HT_CUDA_MATRIX_VALUES_CUH
 #define HT_CUDA_MATRIX_VALUES_CUH
 
@@ -41,8 +41,8 @@ static __device__ const int8_t ht_codes_e2m1[16] = {HT_E2M1_VALUES(HT_CUDA_CODE)
 
 static __device__ __forceinline__ float ht_half_of(ht_half_bytes h) { return ht_half_value(ht_u16_at(h.b)); }
 
-/* Bytes become floats by their place in the bits of one, as conversions are slow: 128 + x of byte k of a word, x below 128; and
- * 32768 + x, x below 256. */
+/* Bytes become floats by bit insertion, as conversions are slow: 128 + x for byte k of a word, x below 128; and 32768 +
+ * x, x below 256. */
 #define HT_SEVEN_BITS 128.0f
 #define HT_EIGHT_BITS 32768.0f
 static __device__ __forceinline__ float ht_seven_of(uint32_t word, int k) {
@@ -474,7 +474,7 @@ static __device__ __forceinline__ void ht_part_MLX8(const ht_cuda_weights &m, co
     }
 }
 
-/* Part g of a row of any form: columns 8 g to 8 g + 7, 0 behind the last. */
+/* Part g of a row of any form: columns 8 g to 8 g + 7, 0 past the end. */
 static __device__ void ht_part_of(const ht_cuda_weights &m, const uint8_t *row, int64_t index, int64_t g, float *w) {
     switch (m.form) {
 #define X(form)                                                                                                        \

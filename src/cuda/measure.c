@@ -1,4 +1,4 @@
-/* Measuring a GPU: what it is, and what it reads and multiplies a second (cuda/measure.cu). */
+/* Measuring a GPU: its identity, read bandwidth and arithmetic throughput (cuda/measure.cu). */
 #include "cuda/measure.h"
 
 #include "cuda/cuda.h"
@@ -31,8 +31,8 @@ static double seconds_of(ht_cuda_device *d, const work *w) {
     return status ? -1 : now() - start;
 }
 
-/* What is done a second, over about `seconds`; 0 after a failure. Launches go out in rounds, which are long beside a wait for the
- * stream. */
+/* Work per second, measured over about `seconds`; 0 after a failure. Launches are queued in rounds that are long
+ * compared with a stream wait. */
 static double rate_of(ht_cuda_device *d, work *w, double seconds) {
     const double round = seconds / 4 < 5e-3 ? seconds / 4 : 5e-3;
     double took = 0, passed = 0, done = 0;
@@ -59,7 +59,7 @@ static double measure_read(ht_device *device, const void *memory, size_t bytes, 
     return rate;
 }
 
-/* Launches of about a hundred microseconds, beside which the time between two is short. */
+/* Iterations for launches of about 100 us, which are long compared with the gaps between them. */
 static int32_t iterations_for(ht_cuda_device *d, work *w, ht_cuda_measure_arguments *a) {
     double took = 0;
     w->times = 1;

@@ -33,7 +33,7 @@ HT_CUDA_KERNEL_OF(HT_CUDA_MEASURE_THREADS, ht_cuda_measure_f32, ht_cuda_measure_
 
 /* ---- f16 with f32 sums ---- */
 
-/* Two halves of either sign from 0.5 to 1, as different as weights are: a GPU that is short of power multiplies zeros faster. */
+/* Two halves of random sign from 0.5 to 1, as varied as weights: a power-limited GPU multiplies zeros faster. */
 static __device__ __forceinline__ uint32_t some_pair(uint32_t i) {
     i = (i + 1) * 0x9e3779b9u;
     i = (i ^ i >> 15) * 0x85ebca6bu;

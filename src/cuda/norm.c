@@ -122,7 +122,7 @@ static ht_status run_rope(const ht_call *call, ht_error *err) {
     }
     for (int i = 0; i < p->dims / 2 && i < HT_CUDA_ROPE_PAIRS; i++)
         a.frequency[i] = pow((double)p->theta, -2.0 * (double)i / p->dims);
-    /* Threads share angles among heads when there are enough of them. */
+    /* Threads share angles among heads if there are enough threads. */
     const int64_t per_head = a.n_rows * (head_dim - p->dims / 2), enough = (int64_t)d->multiprocessors * 2048;
     a.heads_at_once = 1;
     while (a.heads_at_once < 8 && per_head * n_heads / (2 * a.heads_at_once) >= enough) a.heads_at_once *= 2;

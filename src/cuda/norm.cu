@@ -1,5 +1,5 @@
-/* Norms, their gradients, and rotary embeddings. A team has a row, whose first quads its threads keep in registers; they read the
- * others again. Sums are f32, or f64 of f64. */
+/* Norms, their gradients, and rotary embeddings. A team computes a row; its threads keep the first quads in registers
+ * and reread the others. Sums are f32, or f64 for f64 inputs. */
 #include "cuda/norm.h"
 #include "cuda/rows.cuh"
 
@@ -47,8 +47,8 @@ static __device__ void keep_quads(R (*kept)[4], const T *p, const ht_cuda_rows &
 
 /* ---- norms ---- */
 
-/* Sum of (x - mean)^2 over a row; `mean` is 0 for the plain squares. The k-th of every KEPT quads of a thread are summed by
- * themselves, as if a thread of a larger team had them: cuda/stage.cu has such teams. */
+/* Sum of (x - mean)^2 over a row; `mean` is 0 for plain squares. The k-th of every KEPT quads of a thread has a
+ * separate sum, as in a thread of a larger team (cuda/stage.cu). */
 template <typename T, typename R>
 static __device__ R sum_of_squares(R (*kept)[4], const T *p, const ht_cuda_rows &x, const team_row &r, R mean) {
     R sums[KEPT] = {0};
@@ -236,7 +236,7 @@ struct heads {
 template <typename T>
 static __device__ void rotate_pair(const ht_cuda_rope_arguments &a, const heads &h, int64_t pair, double angle) {
     typedef typename ht_computes<T>::type R;
-    enum { AT_ONCE = 4 }; /* heads that are loaded before one is stored */
+    enum { AT_ONCE = 4 }; /* heads loaded before the first is stored */
     const int64_t i = a.interleaved ? 2 * pair : pair, j = a.interleaved ? i + 1 : i + a.dims / 2;
     const T *p = (const T *)a.x.data + h.at;
     T *to = (T *)a.out + h.to;

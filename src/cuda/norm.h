@@ -21,7 +21,7 @@ typedef struct ht_cuda_norm_arguments {
     int32_t team;
 } ht_cuda_norm_arguments;
 
-/* Columns of a block that sums gradients over rows, the threads of each, and the rows of a chunk. */
+/* Columns of a block that sums gradients over rows, threads per column, and rows per chunk. */
 enum { HT_CUDA_GRAD_COLUMNS = 32, HT_CUDA_GRAD_TEAM = 8, HT_CUDA_GRAD_CHUNK = 128 };
 
 /* `stats`: mean and scale of every row; `part`: sums of the weight's and the bias's gradients over chunks of rows,

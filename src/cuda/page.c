@@ -1,4 +1,4 @@
-/* KV pages on a GPU: their form (cuda/page.h), and saved positions to and from it, which are rearranged on the host. */
+/* KV pages on a GPU: their layout (cuda/page.h), and conversion from and to saved positions on the host. */
 #include "cuda/page.h"
 
 #include "base/checked.h"
@@ -33,7 +33,7 @@ static size_t page_bytes(const ht_kv_shape *s) {
                                                                                                             : SIZE_MAX;
 }
 
-/* One vector of a page in host memory; returns what follows in its saved form. */
+/* Moves one vector of a page in host memory; returns the end of its saved form. */
 static char *move_vector(const ht_cuda_page_form *f, char *page, bool keys, int64_t head, int64_t key, char *saved,
                          bool save) {
     const size_t element = (size_t)(f->chunk_bytes / f->chunk);

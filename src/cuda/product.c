@@ -16,8 +16,8 @@ static ht_cuda_quantization quantization_of(const ht_quantization *how) {
     return (ht_cuda_quantization){.mode = (int32_t)how->mode, .group = how->group, .bits = how->bits};
 }
 
-/* Leading axes of the result, with the operands' strides along them, 0 where an operand broadcasts. Axes are joined where they
- * are one to all operands. */
+/* Sets the leading axes of the result and the operands' strides along them, 0 for broadcast operands. Axes that are
+ * contiguous in all operands are merged. */
 static void set_lead(ht_cuda_product_arguments *a, const ht_view *out) {
     a->entries = 1;
     for (int d = 0; d < out->n_dims - 2; d++) {
@@ -54,7 +54,7 @@ static ht_cuda_product_arguments arguments_of(const ht_call *call) {
     return a;
 }
 
-/* The product of the transposed matrices, which has the same sums: few columns are computed as few rows are. */
+/* Transposes the product, which keeps the sums: few columns then run as few rows. */
 static void exchange(ht_cuda_product_arguments *a) {
 #define EXCHANGE(type, one, other)                                                                                     \
     {                                                                                                                  \
@@ -102,7 +102,7 @@ static ht_cuda_product_arguments quantized_arguments(const ht_call *call) {
     return a;
 }
 
-/* ---- which kernel, and how many blocks ---- */
+/* ---- choice of kernel and grid ---- */
 
 typedef struct product_plan {
     ht_cuda_kernel_id kernel;

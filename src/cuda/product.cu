@@ -1,8 +1,6 @@
-/* Matrix products of arrays, dense and quantised.
- *
- * A block computes a tile of a result from tiles of both operands in shared memory, as numbers of the type that sums have: f32, f64
- * or 64-bit integers. A sum is one of chunks along k, each of which one thread sums in order (product.h), in all kernels: results
- * do not depend on which of them computes them. */
+/* Matrix products of arrays, dense and quantised. A block computes a tile of a result from tiles of both operands in
+ * shared memory, in the type of the sums: f32, f64 or 64-bit integers. A sum is a sum of chunks along k, each summed in
+ * order by one thread (product.h). All kernels do this, so results do not depend on the choice of kernel. */
 #include "cuda/groups.cuh"
 #include "cuda/product.h"
 #include "cuda/rows.cuh"
@@ -40,16 +38,16 @@ template <typename SUM> static constexpr __host__ __device__ int pitch_of(int wi
     return width == 1 ? 1 : width + 16 / (int)sizeof(SUM);
 }
 
-/* Part of a dense operand of any strides: fetched into registers while the tile before it is in use. A thread has every STEP-th
- * place of one axis, at one place of the other, so that neighbours in a warp read neighbours in memory. */
+/* Part of a dense operand of any strides, fetched into registers while the previous tile is in use. A thread has every
+ * STEP-th index of one axis and one index of the other, so that a warp's reads are adjacent. */
 template <typename SUM, typename T, int WIDTH, int THREADS> struct dense_part {
     enum { ALL = WIDTH * DEPTH, EACH = (ALL + THREADS - 1) / THREADS, PITCH = pitch_of<SUM>(WIDTH) };
     enum { ROWS_STEP = THREADS / WIDTH, ALONG_STEP = THREADS / DEPTH };
     static_assert(THREADS % WIDTH == 0 && THREADS % DEPTH == 0, "a thread stays at a place of one axis");
     const void *data;
     ht_dtype dtype;
-    bool rows_follow;   /* neighbours in memory differ in the other axis, not in k */
-    int l, w;           /* first place of the thread, along k and across */
+    bool rows_follow;   /* adjacent elements in memory differ in the other axis, not in k */
+    int l, w;           /* first index of the thread, along k and across */
     int64_t at;         /* place of that in memory */
     int64_t along;      /* stride of k */
     int64_t step;       /* from one of the thread's elements to the next, in memory */
@@ -112,7 +110,7 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
             int l, w;
             place(i * THREADS + (int)threadIdx.x, &l, &w);
             q[i] = scale[i] = bias[i] = 0;
-            if (l >= left || w >= width || !has(i)) continue; /* a unit is there as a whole: groups are */
+            if (l >= left || w >= width || !has(i)) continue; /* groups are whole, so no unit is partial */
             const int64_t row = transpose ? first + w : k + l, column = transpose ? k + l : first + w;
             const int64_t group = row * groups + (int64_t)((uint64_t)column / (unsigned)how.group);
             q[i] = ht_group_unit(how.bits, numbers + row * row_bytes + column / HT_CUDA_UNIT * how.bits);
@@ -137,7 +135,7 @@ template <typename SUM, int WIDTH, int THREADS> struct quantized_part {
     }
 };
 
-/* N neighbours in shared memory, which are read in vectors of at most 16 bytes. */
+/* N adjacent elements of shared memory, read in vectors of at most 16 bytes. */
 template <typename SUM, int N> static __device__ void read_vector(const SUM *from, SUM *to) {
     constexpr int MOST = 16 / (int)sizeof(SUM), AT_ONCE = N < MOST ? N : MOST;
     struct alignas(sizeof(SUM) * AT_ONCE) vector {
@@ -153,7 +151,7 @@ template <typename SUM, int N> static __device__ void read_vector(const SUM *fro
 
 /* ---- which matrices ---- */
 
-/* A block's tile: entry of the result, place of its first element, and chunks. */
+/* A block's tile: entry of the result, indices of its first element, and chunks. */
 typedef struct tile_place {
     int64_t entry, row, column, chunk, chunks;
 } tile_place;
@@ -185,7 +183,7 @@ static __device__ int64_t matrices_of(const ht_cuda_view &v) {
     return n;
 }
 
-/* Element offset of an operand's matrix for an entry. False: its index is outside, as has been reported. */
+/* Element offset of an operand's matrix for an entry. False: its index is out of range, and is reported. */
 static __device__ bool find_matrix(const ht_cuda_product_arguments &a, int operand, int64_t entry, int64_t *offset) {
     const ht_cuda_view &index = a.index[operand != HT_CUDA_LEFT], &v = a.operand[operand];
     *offset = 0;
@@ -237,7 +235,7 @@ static __device__ void begin_scales(quantized_part<SUM, WIDTH, THREADS> *p, cons
 
 /* ---- products ---- */
 
-/* Threads of a block, each of which has DOWN by ALONG results. */
+/* Threads of a block, each with DOWN by ALONG results. */
 template <int ROWS, int COLUMNS, int DOWN, int ALONG> struct tiling {
     enum { THREADS = ROWS / DOWN * (COLUMNS / ALONG) };
     template <typename SUM> static constexpr __host__ __device__ size_t shared_bytes() {
@@ -402,7 +400,7 @@ HT_CUDA_KERNEL(ht_cuda_add_chunks, ht_cuda_add_chunks_arguments) {
 
 /* ---- indices ---- */
 
-/* Reported with the positions of right indices behind those of all left ones, which are checked first. */
+/* Right indices are checked after all left ones, and their positions continue those of the left. */
 HT_CUDA_KERNEL(ht_cuda_check_matrices, ht_cuda_check_matrices_arguments) {
     for (int64_t i = ht_first(); i < 2 * a.n; i += ht_step()) {
         const int right = i >= a.n;
@@ -424,7 +422,7 @@ static __device__ void store_unit(uint8_t *to, int bits, uint64_t q) {
     }
 }
 
-/* A thread has a unit; those of a group are neighbours in a warp. */
+/* One thread per unit; the units of a group are adjacent in a warp. */
 HT_CUDA_KERNEL(ht_cuda_quantize, ht_cuda_quantize_arguments) {
     const int units = a.how.group / HT_CUDA_UNIT, last = a.w.n_dims - 1;
     const int64_t all = a.groups * units, per_row = a.w.shape[last] / a.how.group, step = a.w.stride[last];

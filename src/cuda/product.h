@@ -20,8 +20,8 @@
     X(product, ht_cuda_quantize)                                                                                       \
     X(product, ht_cuda_dequantize)
 
-/* Elements along k that are summed by themselves, before their sum is added to the chunks' before it. The order of a sum is
- * therefore the same where different blocks have its chunks. */
+/* Elements along k of a chunk. Chunks are summed separately, then added in order, so the order of a sum is the same if
+ * several blocks share it. */
 enum { HT_CUDA_CHUNK = 256 };
 
 /* Rows and columns of the result that a block computes. */
@@ -43,7 +43,7 @@ typedef struct ht_cuda_product_arguments {
     int64_t left_row, left_k, right_k, right_column; /* strides */
     ht_cuda_quantization how;
     bool transpose; /* the right operand's numbers are [n, k], else [k, n] */
-    /* Matrices of an entry: by index, or where there are no indices by its place in the leading axes. */
+    /* Matrices of an entry: by index, or without indices by position in the leading axes. */
     ht_cuda_view index[2];
     int32_t n_lead;
     int64_t lead[HT_CUDA_DIMS], lead_stride[HT_CUDA_OPERANDS][HT_CUDA_DIMS];
@@ -62,7 +62,7 @@ typedef struct ht_cuda_add_chunks_arguments {
     ht_dtype dtype;
 } ht_cuda_add_chunks_arguments;
 
-/* Indices of matrices that are to be below limit[left or right]. */
+/* Checks that left and right matrix indices are below limit[0] and limit[1]. */
 typedef struct ht_cuda_check_matrices_arguments {
     ht_cuda_view index[2];
     int64_t n, limit[2];

@@ -1,4 +1,4 @@
-/* The queue: one stream, whose failures are found when it is waited for. */
+/* The queue: one stream, whose failures are found by waiting for it. */
 #include "base/error.h"
 #include "cuda/cuda.h"
 
@@ -60,7 +60,7 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
                    f->length < f->size ? " as the start of a slice" : "");
 }
 
-/* Waits for the stream, and reads what kernels wrote to the fault record. */
+/* Waits for the stream and reads the fault record. */
 static CUresult wait_and_look(ht_cuda_device *d, ht_cuda_fault *out) {
     const ht_cuda_driver *cuda = d->driver;
     const CUdeviceptr at = (CUdeviceptr)d->fault;
@@ -76,7 +76,7 @@ static CUresult wait_and_look(ht_cuda_device *d, ht_cuda_fault *out) {
 
 static ht_status wait(ht_device *device, ht_mark until, ht_mark *failed, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(device);
-    (void)until; /* the whole stream is waited for, and what has failed is void from there on */
+    (void)until; /* waits for the whole stream; work after the first failure is void */
     ht_cuda_fault fault = {0};
     ht_cuda_enter(d);
     (void)ht_cuda_note(d, wait_and_look(d, &fault), NULL, "a kernel");

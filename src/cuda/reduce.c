@@ -23,7 +23,7 @@ static ht_status need_floats(ht_dtype t, const char *name, ht_error *err) {
                    ht_dtype_name(t));
 }
 
-/* Elements from one to the next along an axis of a row-contiguous array. */
+/* Stride along an axis of a row-contiguous array. */
 static int64_t inner_of(const ht_view *v, int axis) {
     int64_t n = 1;
     for (int d = axis + 1; d < v->n_dims; d++) n *= v->shape[d];
@@ -39,7 +39,7 @@ static int32_t team_of(int64_t n) {
     return team;
 }
 
-/* Whether neighbours in memory are in different rows. */
+/* Whether adjacent elements in memory are in different rows. */
 static bool are_columns(const ht_cuda_rows *in, int64_t n_rows, int64_t n) {
     if (n < 2 || n_rows < 2 || in->n_dims == 0) return false;
     return llabs(in->stride[in->n_dims - 1]) < llabs(in->step);
@@ -75,7 +75,7 @@ static ht_cuda_shape shape_of(const ht_cuda_device *d, const ht_cuda_reduce_argu
                            .block = {HT_CUDA_REDUCE_THREADS}};
 }
 
-/* Reduces rows or their chunks, which it then joins. */
+/* Reduces rows, or their chunks and then joins these. */
 static ht_status launch(const ht_call *call, const ht_cuda_reduce_arguments *a, ht_cuda_kernel_id kernel,
                         ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(call->device);
@@ -104,7 +104,7 @@ static ht_cuda_kernel_id kernel_of(ht_op_id op, ht_dtype t) {
     case HT_OP_PROD: return floating ? HT_CUDA_ID_ht_cuda_prod_float : HT_CUDA_ID_ht_cuda_prod_int;
     case HT_OP_VAR: return HT_CUDA_ID_ht_cuda_var;
     case HT_OP_LOGSUMEXP:
-        return HT_CUDA_ID_ht_cuda_exp_sum_f64; /* rounded once, so that the order of terms does not show */
+        return HT_CUDA_ID_ht_cuda_exp_sum_f64; /* rounded once, so that the order of terms does not matter */
     default: return HT_CUDA_ID_ht_cuda_extreme;
     }
 }

@@ -1,16 +1,14 @@
-/* Reductions, scans and softmax.
- *
- * A reduction: a team of threads reduces a row, or a chunk of a long one, each thread every team-th element; then the threads'
- * accumulators are joined in a fixed order, and so are the chunks'. Which elements meet depends on the row's length alone.
- * Sums, products and variances of any floating-point type are f64, as the CPU's plain kernels have them: these kernels wait for
- * memory. */
+/* Reductions, scans and softmax. A team of threads reduces a row, or a chunk of a long one, each thread every team-th
+ * element. The threads' accumulators are joined in a fixed order, then the chunks'. The order depends only on the row's
+ * length. Sums, products and variances of any floating-point type are f64, as in the CPU's plain kernels: these kernels
+ * are bound by memory. */
 #include "cuda/reduce.h"
 #include "cuda/rows.cuh"
 #include "device/op_id.h"
 
 enum { GROUP = HT_CUDA_REDUCE_GROUP };
 
-/* v[k] = element i + k * by, or `none` behind `end`. */
+/* v[k] = element i + k * by, or `none` from `end` on. */
 template <typename V, typename T, typename F>
 static __device__ void load_group(V *v, const T *p, int64_t step, int64_t i, int64_t by, int64_t end, V none,
                                   F convert) {
@@ -106,13 +104,13 @@ template <bool PRODUCT> struct fold_int {
 
 template <typename T> static __device__ void copy_to(void *out, int64_t i, const T *from) { ((T *)out)[i] = *from; }
 
-/* MAX, MIN, ARGMAX and ARGMIN: the first place of the largest key. */
+/* MAX, MIN, ARGMAX and ARGMIN: the first index of the largest key. */
 struct extreme {
     int64_t key, place;
     typedef int64_t value;
     __device__ void begin() {
         key = INT64_MIN;
-        place = 0; /* of a row that has no other key */
+        place = 0; /* the result if every key is INT64_MIN */
     }
     static __device__ void load(value *v, const arguments &a, int64_t at, int64_t i, int64_t by, int64_t end) {
         const as_key convert = {a.op == HT_OP_MIN || a.op == HT_OP_ARGMIN};
@@ -226,7 +224,7 @@ __device__ void exp_sum<double>::load(double *v, const arguments &a, int64_t at,
 
 /* ---- reductions ---- */
 
-/* What a thread of a block works at. */
+/* The row, chunk and lane that a thread reduces. */
 struct place {
     int64_t row, chunk;
     int lane;
@@ -247,12 +245,12 @@ static __device__ place place_of(const arguments &a, int64_t block, int64_t n_gr
     return {first + t / a.team, chunk, t % a.team};
 }
 
-/* Adjacent threads that write parts have adjacent parts. */
+/* Adjacent threads write adjacent parts. */
 static __device__ int64_t part_of(const arguments &a, int64_t row, int64_t chunk) {
     return a.columns ? chunk * a.n_rows + row : row * a.n_chunks + chunk;
 }
 
-/* What another lane has, which `shuffle` gives of each word. */
+/* Another lane's value; `shuffle` exchanges each word. */
 template <typename A, typename F> static __device__ A of_other_lane(const A &mine, F shuffle) {
     unsigned words[sizeof(A) / 4];
     A out;
@@ -262,7 +260,7 @@ template <typename A, typename F> static __device__ A of_other_lane(const A &min
     return out;
 }
 
-/* Lane 0 of every team has what its team's accumulators give together. */
+/* Lane 0 of every team gets the joined accumulators of the team. */
 template <typename A> static __device__ void join_team(A *acc, const arguments &a) {
     __shared__ A kept[HT_CUDA_REDUCE_THREADS];
     const int t = (int)threadIdx.x;
@@ -483,7 +481,7 @@ struct scan_int {
 struct scan_affine {
     double factor, add;
     static __device__ scan_affine none(const scan_arguments &) { return {1.0, 0.0}; }
-    /* 0 times an overflow of several factors is 0, as if they had come one by one. */
+    /* 0 times an overflowed product is 0, as in a product factor by factor. */
     static __device__ double times(double a, double b) {
         const double y = a * b;
         return isnan(y) && !isnan(a) && !isnan(b) ? 0.0 : y;
@@ -509,7 +507,7 @@ struct scan_affine {
     __device__ void store(const scan_arguments &a, int64_t at) const { ht_set_f64(a.dtype, a.out, at, add); }
 };
 
-/* A line, whose place 0 is where the scan begins. */
+/* A line; the scan begins at its index 0. */
 struct line {
     int64_t at, by_at, step; /* of the operands */
     int64_t to, to_step;
@@ -527,7 +525,7 @@ static __device__ int64_t scan_part_of(const scan_arguments &a, int64_t line, in
     return a.by_threads ? chunk * a.n_lines + line : line * a.n_chunks + chunk;
 }
 
-/* What the threads before this one have together, behind `carry`; *carry becomes what all have. */
+/* Exclusive scan over the block's threads, starting from `carry`; *carry becomes the total. */
 template <typename V> static __device__ V before_thread(const scan_arguments &a, const V &mine, V *carry) {
     __shared__ V warp_total[HT_CUDA_REDUCE_THREADS / 32];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -552,11 +550,11 @@ template <typename V> static __device__ V before_thread(const scan_arguments &a,
     return before;
 }
 
-/* Places of a tile in shared memory, so that neither neighbours nor every eighth element meet in one bank. */
+/* Index in a tile in shared memory, padded so that neither adjacent nor every eighth element share a bank. */
 static __device__ int tile_place(int i) { return i + i / GROUP; }
 enum { TILE_PLACES = HT_CUDA_SCAN_TILE + HT_CUDA_SCAN_TILE / GROUP };
 
-/* Elements [begin, end) of a line by a block, at most a tile; `carry` is what came before them. */
+/* A block scans elements [begin, end) of a line, at most a tile; `carry` is the total before them. */
 template <typename V>
 static __device__ void scan_tile(const scan_arguments &a, const line &l, int64_t begin, int64_t end, V *carry) {
     __shared__ V tile[TILE_PLACES];
@@ -596,7 +594,7 @@ template <typename V> static __device__ void scan_by_blocks(const scan_arguments
     }
 }
 
-/* The totals of a line's chunks become those of the chunks before, by a block for each line. */
+/* Turns the totals of a line's chunks into exclusive prefix totals, one block per line. */
 template <typename V> static __device__ void scan_parts_by_blocks(const scan_arguments &a) {
     const int t = (int)threadIdx.x;
     for (int64_t line = blockIdx.x; line < a.n_lines; line += gridDim.x) {

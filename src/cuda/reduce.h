@@ -27,8 +27,8 @@ enum { HT_CUDA_REDUCE_GROUP = 8 };
 /* Bytes of an accumulator at most. */
 enum { HT_CUDA_ACCUMULATOR_BYTES = 24 };
 
-/* out[row] = reduction of n elements. A row is cut into chunks, whose accumulators are in `part`. SOFTMAX: kernels leave
- * an accumulator of every row in `sums`; out[row, i] = exp(x - max) / sum. */
+/* out[row] = reduction of n elements. The accumulators of a row's chunks are in `part`. SOFTMAX: kernels leave an
+ * accumulator of every row in `sums`; out[row, i] = exp(x - max) / sum. */
 typedef struct ht_cuda_reduce_arguments {
     ht_cuda_rows in;
     void *out, *part, *sums;
@@ -48,14 +48,14 @@ typedef struct ht_cuda_softmax_arguments {
     int32_t team;
 } ht_cuda_softmax_arguments;
 
-/* What a launch of a scan does with the chunks of its lines: lines of one chunk need only the last of these. */
+/* Phase of a scan over lines in chunks: lines of one chunk need only the last phase. */
 typedef enum ht_cuda_scan_phase {
     HT_CUDA_SCAN_TOTALS, /* part[line, chunk] = the chunk's total */
     HT_CUDA_SCAN_PARTS,  /* part[line, chunk] = the total of the chunks before */
     HT_CUDA_SCAN_LINES,
 } ht_cuda_scan_phase;
 
-/* Elements of a block of a scan at a time, of a chunk of a line that blocks scan, and of the longest line of a thread. */
+/* Elements that a block scans at a time, elements of a chunk of a line, and the longest line that one thread scans. */
 enum {
     HT_CUDA_SCAN_TILE = 8 * HT_CUDA_REDUCE_THREADS,
     HT_CUDA_SCAN_CHUNK = 4 * HT_CUDA_SCAN_TILE,

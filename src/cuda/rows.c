@@ -1,8 +1,8 @@
-/* Rows of views, for the operations that take them one by one. */
+/* Rows of views, for operations that process rows. */
 #include "base/checked.h"
 #include "cuda/cuda.h"
 
-/* Adds an axis behind the others, merged with the one before where one stride goes through both. */
+/* Appends an axis, merged with the last one if one stride covers both. */
 static void push_axis(ht_cuda_rows *r, int64_t shape, int64_t stride) {
     if (shape == 1) return;
     if (r->n_dims > 0 && r->stride[r->n_dims - 1] == shape * stride) {

@@ -83,7 +83,7 @@ template <typename R, typename T> static inline __device__ void ht_take_four(R *
     for (int k = 0; k < 4; k++) v[k] = (R)ht_number(x.v[k]);
 }
 
-/* A quad of a row from p on; `none` stands behind its end. */
+/* Quad q of the row at p; `none` past the end. */
 template <typename R, typename T>
 static inline __device__ void ht_load_quad(R *v, const T *p, const ht_cuda_rows &r, int64_t q, int64_t n, R none) {
     if (r.quads && 4 * q < n)
@@ -92,7 +92,7 @@ static inline __device__ void ht_load_quad(R *v, const T *p, const ht_cuda_rows 
         for (int k = 0; k < 4; k++) v[k] = 4 * q + k < n ? (R)ht_number(p[(4 * q + k) * r.step]) : none;
 }
 
-/* The same of any type; the row begins `at` elements from the first. */
+/* The same for any dtype; the row begins `at` elements after r.data. */
 template <typename R>
 static inline __device__ void ht_load_quad(R *v, const ht_cuda_rows &r, int64_t at, int64_t q, int64_t n, R none) {
     ht_with_float(r.dtype, r.data, [&](auto *p) { ht_load_quad(v, p + at, r, q, n, none); });
@@ -103,7 +103,7 @@ static inline __device__ void ht_put(ht_bfloat *p, float x) { p->bits = ht_f32_t
 static inline __device__ void ht_put(float *p, float x) { *p = x; }
 static inline __device__ void ht_put(double *p, double x) { *p = x; }
 
-/* To a row whose elements are adjacent, and whose quads are aligned if `quads` says so. */
+/* Stores to a contiguous row, whose quads are aligned if `quads` is set. */
 template <typename R, typename T>
 static inline __device__ void ht_store_quad(const R *v, T *p, bool quads, int64_t q, int64_t n) {
     if (quads && 4 * q < n) {
@@ -122,8 +122,8 @@ template <> struct ht_computes<double> { typedef double type; };
 
 /* ---- teams ---- */
 
-/* Sum over the threads of a team, a warp or the whole block, of N sums each, of which the k-th is that of thread t + k * team of one that is N times as
- * large: over 32 neighbours, then in order. Every thread has it. */
+/* Sums over the threads of a team, a warp or the whole block. Each thread has N sums, the k-th that of thread t + k *
+ * team of a team N times as large. Adds over 32 lanes, then in order. Every thread gets the result. */
 template <int N, typename R> static inline __device__ R ht_team_sums(const R *sums, int team) {
     __shared__ R part[N * HT_CUDA_LARGE_TEAM / 32];
     const int warps = team / 32;
@@ -151,7 +151,7 @@ template <int N, typename R> static inline __device__ R ht_team_sums(const R *su
 
 template <typename R> static inline __device__ R ht_team_sum(R v, int team) { return ht_team_sums<1>(&v, team); }
 
-/* The larger number, or NaN if there is one. */
+/* The larger number, or NaN if either is NaN. */
 template <typename R> static inline __device__ R ht_larger(R a, R b) { return isnan(a) || a > b ? a : b; }
 
 template <typename R> static inline __device__ R ht_team_max(R v, int team) {

@@ -1,10 +1,10 @@
-/* Rows of a strided operand, as the kernels of cuda/reduce.cu and cuda/norm.cu take them. For C and for CUDA C. */
+/* Rows of a strided operand, for the kernels of cuda/reduce.cu and cuda/norm.cu. For C and for CUDA C. */
 #ifndef HT_CUDA_ROWS_H
 #define HT_CUDA_ROWS_H
 
 #include "cuda/fault.h"
 
-/* An operand as rows of equally many elements. */
+/* An operand as rows of equal length. */
 typedef struct ht_cuda_rows {
     void *data;
     ht_dtype dtype;
@@ -14,7 +14,7 @@ typedef struct ht_cuda_rows {
     bool quads;   /* every fourth element of every row is aligned to four elements, which are adjacent */
 } ht_cuda_rows;
 
-/* Threads of a row that is computed by one team: a warp, or a block of up to so many. */
+/* Threads of the team that computes a row: a warp, or a block of up to HT_CUDA_LARGE_TEAM. */
 enum { HT_CUDA_WARP = 32, HT_CUDA_LARGE_TEAM = 512 };
 /* Quads that a thread of a team keeps in registers. */
 enum { HT_CUDA_KEPT_QUADS = 4 };
@@ -23,7 +23,7 @@ enum { HT_CUDA_KEPT_QUADS = 4 };
 #define HT_CUDA_FLOATS(X, module, kernel)                                                                              \
     X(module, kernel##_f16) X(module, kernel##_bf16) X(module, kernel##_f32) X(module, kernel##_f64)
 
-/* The team of a row of n elements that threads take by fours. */
+/* Team size for a row of n elements, read four at a time. */
 static inline int32_t ht_cuda_team_of(int64_t n) {
     int32_t team = HT_CUDA_WARP;
     while (team < HT_CUDA_LARGE_TEAM && team * 4 * HT_CUDA_KEPT_QUADS < n) team *= 2;

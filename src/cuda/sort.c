@@ -35,12 +35,12 @@ static size_t items_bytes(const ht_call *call, result what) {
 
 static unsigned blocks_of(int64_t n) { return (unsigned)ht_min_i64(n, INT32_MAX); /* blocks then take several tiles */ }
 
-/* Sorts tiles, and merges the lists from items[*at] to the other buffer and back. The last step writes `out`; without one it leaves
- * the items in items[*at]. */
+/* Sorts tiles, then merges lists between items[*at] and the other buffer. The last step writes `out`; without one it
+ * leaves the items in items[*at]. */
 static ht_status sort_lists(ht_cuda_device *d, ht_cuda_sort_arguments *a, void *const items[2], int *at,
                             ht_error *err) {
     const int64_t n = a->n;
-    unsigned threads = 32; /* no more than a short row has work for */
+    unsigned threads = 32; /* no more than a short row can use */
     while (threads < HT_CUDA_SORT_THREADS && threads * HT_CUDA_SORT_EACH < n) threads *= 2;
     const int64_t tile = (int64_t)threads * HT_CUDA_SORT_EACH;
     ht_cuda_shape shape = {.grid = {blocks_of(a->rows * ((n + tile - 1) / tile))},

@@ -1,8 +1,8 @@
 /* Sorting, the largest elements, and random numbers.
  *
- * Elements are mapped to unsigned keys of the same order, NaN last, as cpu/reference/sort.c does. A block sorts a tile of a row
- * in shared memory; the sorted lists of longer rows are merged two by two over global memory. Items with places are all
- * different, so that the order of equal elements is theirs in the row. */
+ * Elements are mapped to unsigned keys of the same order, NaN last, as cpu/reference/sort.c does. A block sorts a tile
+ * of a row in shared memory; the sorted lists of longer rows are merged two by two in global memory. Items with an
+ * index are distinct, which makes the sort stable. */
 #include "cuda/kernel.cuh"
 #include "cuda/sort.h"
 
@@ -51,7 +51,7 @@ static __device__ uint64_t bits_at(int width, const void *p, int64_t i) {
     }
 }
 
-/* Key of an element's bits. With `places` -0 and 0 are equal. */
+/* Key of an element's bits. When sorting indices, -0 equals 0. */
 static __device__ uint64_t key_of(ht_dtype t, uint64_t v, bool places) {
     const int width = width_of(t);
     const uint64_t sign = (uint64_t)1 << (width - 1);
@@ -60,7 +60,7 @@ static __device__ uint64_t key_of(ht_dtype t, uint64_t v, bool places) {
     return ht_dtype_is_signed(t) ? v ^ sign : v;
 }
 
-/* Key for TOP_K: larger elements have smaller ones. */
+/* Key for TOP_K: larger elements have smaller keys. */
 static __device__ uint64_t falling_key(uint32_t bits) {
     const bool small = (bits & 0x7f800000u) == 0; /* a denormal is a zero, as where the CPU compares floats */
     return ~(uint32_t)key_of_float(small ? 0 : bits, 32, 0x7f800000);
@@ -119,7 +119,7 @@ static __device__ void store(ht_dtype, void *out, int64_t i, ht_cuda_placed item
 
 /* ---- merging ---- */
 
-/* How many of the first `diagonal` items of two merged lists are of the first list, which goes first where items are equal. */
+/* How many of the first `diagonal` items of two merged lists come from the first list, which wins ties. */
 template <typename T>
 static __device__ int64_t split_of(const T *a, int64_t na, const T *b, int64_t nb, int64_t diagonal) {
     int64_t low = diagonal > nb ? diagonal - nb : 0, high = diagonal < na ? diagonal : na;
@@ -133,7 +133,7 @@ static __device__ int64_t split_of(const T *a, int64_t na, const T *b, int64_t n
     return low;
 }
 
-/* Merges the EACH items of two lists in shared memory from `diagonal` on, or as many as there are. */
+/* Merges the EACH items of two lists in shared memory from `diagonal` on, or all that remain. */
 template <typename T> static __device__ void merge_some(const T *a, int na, const T *b, int nb, int diagonal, T *out) {
     if (diagonal > na + nb) diagonal = na + nb;
     int i = (int)split_of(a, na, b, nb, diagonal), j = diagonal - i;
@@ -172,7 +172,7 @@ template <typename T> static __device__ void sort_tile(T *tile) {
     }
 }
 
-/* Writes `count` sorted items of a tile, which are those from place `first` on of a row or a list within it. */
+/* Writes `count` sorted items of a tile, from index `first` on of a row or a list within it. */
 template <typename T>
 static __device__ void store_tile(const ht_cuda_sort_arguments &a, const T *tile, int64_t row, int64_t first,
                                   int64_t count) {
@@ -302,8 +302,8 @@ HT_CUDA_KERNEL(ht_cuda_random_bits, ht_cuda_random_bits_arguments) {
     }
 }
 
-/* Every partial sum is rounded, and so one depends on the other: a block computes the exponentials of a part of a row, and one of
- * its threads adds them. */
+/* Every partial sum is rounded and depends on the previous one: a block computes the exponentials of part of a row, and
+ * one thread adds them. */
 HT_CUDA_KERNEL(ht_cuda_random_sums, ht_cuda_random_sums_arguments) {
     enum { PART = 2048, AT_ONCE = 16 };
     __shared__ float part[PART];

@@ -11,11 +11,11 @@
     X(sort, ht_cuda_random_bits)                                                                                       \
     X(sort, ht_cuda_random_sums)
 
-/* Items that are sorted: the key of an element alone, or with its place in the row, which makes all of them different. */
+/* Items to sort: an element's key, alone or with its index in the row, which makes items distinct. */
 typedef enum ht_cuda_item_kind {
     HT_CUDA_ITEM_KEY32,   /* u32 */
     HT_CUDA_ITEM_KEY64,   /* u64 */
-    HT_CUDA_ITEM_PLACE32, /* u64: a key of 32 bits above the place */
+    HT_CUDA_ITEM_PLACE32, /* u64: a 32-bit key above the index */
     HT_CUDA_ITEM_PLACE64  /* ht_cuda_placed */
 } ht_cuda_item_kind;
 
@@ -23,15 +23,15 @@ typedef struct ht_cuda_placed {
     uint64_t key, place;
 } ht_cuda_placed;
 
-/* A block has a tile of items in shared memory, so many per thread. */
+/* A block sorts HT_CUDA_SORT_EACH items per thread in shared memory. */
 enum { HT_CUDA_SORT_EACH = 8, HT_CUDA_SORT_THREADS = 256 };
 
 /* Rows are sorted in tiles, whose sorted lists are then merged two by two. */
 typedef struct ht_cuda_sort_arguments {
     ht_cuda_view x; /* the last axis is sorted */
-    void *out;      /* elements of x's dtype or, with places, 32-bit places; [rows, limit] */
+    void *out;      /* [rows, limit] elements of x's dtype, or 32-bit indices */
     int64_t rows, n;
-    int64_t limit;   /* only so many first items of a row are needed */
+    int64_t limit;   /* number of leading items needed of each row */
     int32_t kind;    /* ht_cuda_item_kind */
     bool largest;    /* the largest come first, and denormals are zeros, as for TOP_K */
     void *from, *to; /* items [rows, n]; `to` is NULL in the step that writes `out` */

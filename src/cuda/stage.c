@@ -1,5 +1,5 @@
-/* Fused stages: row-wise calls as one kernel, which leaves their last output as f16 for the products that read it, and products
- * whose matrices are of one type as one launch. */
+/* Fused stages: row-wise calls run as one kernel, whose last output is f16 for the products that read it. Products
+ * whose matrices are of one type run as one launch. */
 #include "cuda/stage.h"
 
 #include "cuda/matrix_run.h"
@@ -9,10 +9,10 @@
 enum { PREPARE_THREADS = 256, FIRST_CLUSTER_MAJOR = 9, LEAST_THREADS = 64 /* of a block of a cluster */ };
 
 typedef struct layout {
-    bool is_one_kernel; /* the row-wise calls are */
-    int64_t n, k;       /* of what the products read */
+    bool is_one_kernel; /* one kernel runs all row-wise calls */
+    int64_t n, k;       /* rows and columns of the products' input */
     ht_cuda_stage_step step[HT_STAGE_CALLS];
-    float *local[HT_STAGE_CALLS]; /* outputs without memory of their own, of calls one by one */
+    float *local[HT_STAGE_CALLS]; /* scratch memory of local outputs, when calls run one by one */
     void *image, *matrix;
     bool has_tensor; /* products on tensor cores */
 } layout;
@@ -49,8 +49,8 @@ static bool has_aligned_rows(const ht_view *v, int64_t width, int64_t *stride) {
     return (vector || rows) && *stride % 4 == 0 && *stride >= 0 && (uintptr_t)v->data % 16 == 0;
 }
 
-/* Call i as a step of the kernel; false when it is none: from the second on, one operand is what the call before made, and the
- * other is not of this stage. */
+/* Makes call i a step of the kernel. False if unsupported: after the first, one operand must be the previous call's
+ * result and the other must come from outside the stage. */
 static bool make_step(const ht_fused_stage *s, int i, int64_t n, int64_t width, ht_cuda_stage_step *step) {
     const ht_call *call = &s->call[i];
     *step = (ht_cuda_stage_step){.op = (int32_t)s->op[i], .out = s->is_local[i] ? NULL : call->out.data};
@@ -81,10 +81,10 @@ static bool make_step(const ht_fused_stage *s, int i, int64_t n, int64_t width, 
     return !norms_another && (i == 0 || n_before == 1);
 }
 
-/* Whether a block keeps a whole row in registers; else it has room for one. */
+/* Whether a block keeps a row in shared memory instead of registers. */
 static bool is_long(int64_t k) { return k > (int64_t)ht_cuda_team_of(k) * 4 * HT_CUDA_STAGE_QUADS; }
 
-/* Whether rows of that width are what the kernel takes. */
+/* Whether the kernel supports rows of that width. */
 static bool fits(const ht_cuda_device *d, int64_t k) {
     enum { DECLARED = 1024 /* bytes of shared memory that the kernel has besides */ };
     const int64_t most = d->most_shared_of_block - DECLARED;
@@ -123,10 +123,10 @@ static size_t lay_out(const ht_fused_stage *s) {
 
 /* ---- running ---- */
 
-/* Rows of an image that products of n rows read, of which the first n are x's. */
+/* Rows of a swizzled operand that products of n rows read; the first n are x's. */
 static int64_t rows_read(const ht_cuda_swizzled *image, int64_t n) { return n <= 8 ? n : image->n_padded; }
 
-/* Whether there are so few rows that each has a cluster of blocks, with a thread for each quad; *shape is theirs then. */
+/* Whether rows are few enough for a cluster of blocks each, with a thread per quad; sets *shape then. */
 static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, int64_t rows, ht_cuda_shape *shape) {
     const int64_t quads = (a->width + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE * (HT_CUDA_K_TILE / 4);
     const int64_t most = d->major >= FIRST_CLUSTER_MAJOR ? HT_CUDA_STAGE_BLOCKS : 1;
@@ -134,7 +134,7 @@ static bool spread(const ht_cuda_device *d, const ht_cuda_stage_arguments *a, in
     const int64_t threads = (quads + 32 * blocks - 1) / (32 * blocks) * 32;
     *shape =
         (ht_cuda_shape){.grid = {(unsigned)(rows * blocks)}, .block = {(unsigned)threads}, .cluster = (unsigned)blocks};
-    bool norms = false; /* whose sums are those of a norm alone, of which a thread has one quad then */
+    bool norms = false; /* whether a step is a norm, which sums one quad per thread */
     for (int i = 0; i < a->n_steps; i++) norms = norms || a->step[i].op == HT_OP_RMS_NORM;
     return !(norms && is_long(a->width)) && threads <= HT_CUDA_STAGE_THREADS && rows * blocks <= d->multiprocessors;
 }

@@ -1,6 +1,6 @@
-/* Rows through several row-wise calls: a team of threads has a row, and each the same quads of it in all of them. They stay in registers
- * where a thread has no more than QUADS; of longer rows they are in shared memory between one sum over the row and the next. The
- * team is a block, or where there are few rows a cluster of blocks, whose threads have a quad each. */
+/* Row-wise calls in sequence: a team of threads takes a row through all of them, each thread the same quads. A thread
+ * keeps up to QUADS quads in registers; longer rows are in shared memory between two sums. The team is a block, or with
+ * few rows a cluster of blocks with a quad per thread. */
 #include "cuda/cluster.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/rows.cuh"
@@ -12,12 +12,12 @@ enum { OPERANDS = HT_CUDA_STAGE_OPERANDS, WARPS = HT_CUDA_STAGE_BLOCKS * HT_CUDA
 /* ---- teams ---- */
 
 struct ht_team {
-    int thread, threads; /* of the team, whose blocks have as many each */
+    int thread, threads; /* of the team; its blocks are of equal size */
     int block, blocks;
     float *shared; /* [WARPS] in each block */
 };
 
-/* Of blocks that are not a cluster there is one. */
+/* Without a cluster, a team is one block. */
 static __device__ __forceinline__ ht_team ht_team_of(float *shared) {
     int block = 0, blocks = 1;
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
@@ -28,7 +28,7 @@ static __device__ __forceinline__ ht_team ht_team_of(float *shared) {
     return {block * threads + (int)threadIdx.x, blocks * threads, block, blocks, shared};
 }
 
-/* All threads of the team have been here, and see what others wrote before. */
+/* Barrier of the team, after which its threads see each other's earlier writes. */
 static __device__ __forceinline__ void ht_team_sync(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
     if (team.blocks > 1) {
@@ -40,8 +40,7 @@ static __device__ __forceinline__ void ht_team_sync(const ht_team &team) {
     __syncthreads();
 }
 
-/* The two halves of meeting for the first time: a block may begin later than the others of its cluster, and before it has, nothing may be
- * written to its shared memory. */
+/* First arrive and wait of a cluster: a block's shared memory must not be written before the block has started. */
 static __device__ __forceinline__ void ht_say_here(const ht_team &team) {
 #if !defined(HT_CUDA_ON_HOST) && __CUDA_ARCH__ >= 900
     if (team.blocks > 1) ht_arrive_only();
@@ -55,7 +54,7 @@ static __device__ __forceinline__ void ht_await_all(const ht_team &team) {
     (void)team;
 }
 
-/* Writes one value of a warp to its place in all blocks: lane b does, to block b. */
+/* Writes one value of a warp to its slot in all blocks: lane b writes to block b. */
 static __device__ __forceinline__ void ht_tell(const ht_team &team, int place, float value) {
     const int lane = threadIdx.x & 31;
     if (lane >= team.blocks) return;
@@ -70,8 +69,8 @@ static __device__ __forceinline__ void ht_tell(const ht_team &team, int place, f
 #endif
 }
 
-/* Sum over the threads of QUADS sums each, of which the j-th is thread `thread + j threads`'s of a team that has them all: over 32
- * neighbours, then in order, as cuda/norm.cu has it. */
+/* Sum over the threads of QUADS sums each; the j-th is that of thread `thread + j threads` of a full-size team. Adds
+ * over 32 lanes, then in order, as cuda/norm.cu does. */
 template <int QUADS> static __device__ __forceinline__ float ht_sum_of(const ht_team &team, const float *sums) {
     const int warps = team.threads / 32;
 #pragma unroll
@@ -123,7 +122,7 @@ static __device__ __forceinline__ void ht_store_some(const ht_quads<QUADS> &x, f
     }
 }
 
-/* Of four elements. A call, as a block goes through its code once: what takes long is to bring the code. */
+/* Applies a step to four elements. Not inlined: a block runs the code once, and fetching it dominates. */
 static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, float4 x, float4 y) {
     float of[4] = {x.x, x.y, x.z, x.w};
     const float with[4] = {y.x, y.y, y.z, y.w};
@@ -140,7 +139,7 @@ static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, flo
     default: {
         float4 all = {of[0], of[1], of[2], of[3]};
 #pragma unroll 1
-        for (int i = 0; i < 4; i++) { /* each moves up, so that there is one place that computes */
+        for (int i = 0; i < 4; i++) { /* rotates the elements, so that the operation is compiled once */
             const float out = s.n_in > 1 ? ht_binary_f32(s.op, all.x, y.x) : ht_unary_f32(s.op, false, all.x);
             all = float4{all.y, all.z, all.w, out};
             y = float4{y.y, y.z, y.w, y.x};
@@ -151,7 +150,7 @@ static __device__ HT_CUDA_APART float4 ht_apply(const ht_cuda_stage_step &s, flo
     return float4{of[0], of[1], of[2], of[3]};
 }
 
-/* A step, of `before` or what has been loaded. The order of a norm's products is that of cuda/norm.cu. */
+/* Applies a step to `before` or to loaded quads. The order of a norm's products is that of cuda/norm.cu. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_run_step(const ht_cuda_stage_step &s, float scale,
                                                    const ht_quads<QUADS> *loaded, ht_quads<QUADS> &before) {
@@ -199,7 +198,8 @@ static __device__ __forceinline__ float ht_squares_of(const float4 &x, float sum
     return sum;
 }
 
-/* To the image, which has `all` quads. Neighbouring threads have the two quads of eight columns, and write one of their steps each. */
+/* Stores `all` quads to the swizzled operand. Adjacent threads have the two quads of eight columns and write a step
+ * each. */
 template <int QUADS>
 static __device__ __forceinline__ void ht_store_quads(const ht_cuda_swizzled &to, int64_t row, const ht_quads<QUADS> &x,
                                                       float factor, int at, int step, int all) {
@@ -231,7 +231,7 @@ static __device__ __forceinline__ void ht_stage(const ht_cuda_stage_arguments &a
     const int step = team.threads, at_once = QUADS * step;
     const bool is_long = all > at_once;
     ht_quads<QUADS> x;
-    if (row >= a.n) { /* of the image only */
+    if (row >= a.n) { /* padding row of the operand */
         ht_load_some(x, NULL, 0, 0, 0);
         for (int at = team.thread; at - team.thread < all; at += at_once)
             ht_store_quads(a.to, row, x, 1, at, step, all);

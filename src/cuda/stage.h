@@ -19,13 +19,13 @@ enum {
 typedef struct ht_cuda_stage_step {
     int32_t op; /* RMS_NORM, or elementwise */
     int32_t n_in;
-    const float *in[HT_CUDA_STAGE_OPERANDS]; /* NULL: what the step before made */
+    const float *in[HT_CUDA_STAGE_OPERANDS]; /* NULL: the previous step's result */
     int64_t stride[HT_CUDA_STAGE_OPERANDS];  /* elements from row to row */
     float *out;                              /* [n, width]; NULL: only the next step reads it */
     float eps, weight_offset;                /* of RMS_NORM, whose second operand is the weight */
 } ht_cuda_stage_step;
 
-/* Steps of which each reads what the one before made. Without any, `x` is made into the image. */
+/* Steps that each read the previous result. Without steps, `x` itself becomes the swizzled operand. */
 typedef struct ht_cuda_stage_arguments {
     ht_cuda_stage_step step[HT_CUDA_STAGE_STEPS];
     int32_t n_steps;

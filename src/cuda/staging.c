@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Pieces that are never out with memory of the device: who holds one of these waits for nothing but the GPU, so that large writes
- * get one while all others wait for their turn to launch. */
+/* Staging buffers that kernels may not take. Their users wait only for the GPU, so large writes proceed while other
+ * threads wait to launch. */
 enum { RESERVED_PIECES = 2, PART_BYTES = HT_CUDA_PIECE_BYTES / 2 };
 
 static const char up[] = "copying to the GPU", down[] = "copying from the GPU";
@@ -85,8 +85,8 @@ static void put(ht_cuda_device *d, ht_cuda_piece *p) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The first piece in the list, or a new one as long as that one is still copied; with the lock held. NULL: all are taken, or one more
- * may not be taken to launch with. */
+/* The first free piece, or a new one while the first is still being copied; call with the lock held. NULL: all pieces
+ * are in use, or no more may be taken for launches. */
 static CUresult find_piece(ht_cuda_device *d, bool launches, ht_cuda_piece **out) {
     ht_cuda_staging *s = &d->staging;
     CUresult result = CUDA_SUCCESS;
@@ -201,7 +201,7 @@ static ht_status staged_write(void *user, void *to, const void *from, size_t byt
     return status;
 }
 
-/* While a part is copied to one half of the piece, the part before it is taken out of the other. */
+/* Double buffering: while one half of the piece receives a part, the previous part is read from the other. */
 static CUresult read_through(ht_cuda_device *d, ht_cuda_piece *p, char *to, CUdeviceptr from, size_t bytes) {
     const ht_cuda_driver *cuda = d->driver;
     CUresult result = CUDA_SUCCESS;

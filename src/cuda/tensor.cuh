@@ -1,10 +1,11 @@
-/* Tensor cores, pairs of f16 and copies to shared memory that do not wait: what sm_80 and later have of them. */
+/* Tensor cores, pairs of f16 and asynchronous copies to shared memory, on sm_80 and later. */
 #ifndef HT_CUDA_TENSOR_CUH
 #define HT_CUDA_TENSOR_CUH
 
 #include "cuda/kernel.cuh"
 
-/* A thread's number, kept in a register: the compiler would read it anew wherever it is needed, which takes long. Whole warps call it. */
+/* The thread index, kept in a register: the compiler would read the slow special register at every use. Whole warps
+ * call it. */
 static __device__ __forceinline__ int ht_kept_thread(void) {
     return (int)__shfl_sync(0xffffffffu, threadIdx.x, (int)(threadIdx.x & 31));
 }
@@ -76,7 +77,7 @@ static __device__ __forceinline__ uint32_t ht_pair_of(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
     return out;
 }
-/* One half of a pair, twice: as operands of what takes pairs, these cost nothing. */
+/* One half of a pair, twice: free as an operand of pair instructions. */
 static __device__ __forceinline__ uint32_t ht_low_twice(uint32_t pair) {
     uint32_t out;
     asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %1;\n\tmov.b32 %0, {low, low};\n\t}"
@@ -91,7 +92,7 @@ static __device__ __forceinline__ uint32_t ht_high_twice(uint32_t pair) {
         : "r"(pair));
     return out;
 }
-/* (x & mask) | over, as one instruction: that has room for one constant, so `over` comes from a register. */
+/* (x & mask) | over in one instruction, which allows one constant, so `over` comes from a register. */
 static __device__ __forceinline__ uint32_t ht_bits_over(uint32_t x, uint32_t mask, uint32_t over) {
     uint32_t kept, out;
     asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(over));
@@ -155,8 +156,8 @@ static __device__ __forceinline__ void ht_mma_bf16(float *c, const uint32_t *a, 
 #endif
 }
 
-/* Four matrices of 8 rows of 8 halves from shared memory: lane i has the address of row i % 8 of matrix i / 8. Of matrix m, out[m]
- * is columns 2t, 2t + 1 of row g, or transposed, rows 2t, 2t + 1 of column g. */
+/* Loads four matrices of 8 rows of 8 halves from shared memory; lane i has the address of row i % 8 of matrix i / 8.
+ * out[m] is columns 2t, 2t + 1 of row g of matrix m, or transposed, rows 2t, 2t + 1 of column g. */
 template <bool TRANSPOSED> static __device__ __forceinline__ void ht_matrices(uint32_t *out, const void *row) {
 #ifdef HT_CUDA_ON_HOST
     const char *all[32];
@@ -220,13 +221,12 @@ static __device__ __forceinline__ float ht_fast_reciprocal(float x) {
 
 /* ---- copies from global to shared memory ---- */
 
-/* What the cache in the middle is to do with what is read once and never again: let it go first, so that all else stays there, the
- * code of kernels too. */
+/* L2 policy for data that is read once: evict it first, so that other data and kernel code stay cached. */
 static __device__ __forceinline__ uint64_t ht_read_once(void) {
-    return 0x12F0000000000000u; /* what createpolicy.fractional.L2::evict_first makes */
+    return 0x12F0000000000000u; /* the value of createpolicy.fractional.L2::evict_first */
 }
 
-/* BYTES bytes, 4, 8 or 16, both addresses multiples of that, which are there after a wait. */
+/* Copies BYTES bytes (4, 8 or 16) between addresses aligned to BYTES; complete after a wait. */
 template <int BYTES> static __device__ __forceinline__ void ht_copy(void *shared, const void *global) {
 #ifdef HT_CUDA_ON_HOST
     memcpy(shared, global, BYTES);

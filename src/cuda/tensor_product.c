@@ -1,11 +1,11 @@
-/* Products on tensor cores: few rows with the weights as they are packed, many with an image of a part of the matrix at a time. */
+/* Products on tensor cores: few rows with packed weights, many with swizzled parts of the matrix. */
 #include "cuda/matrix_run.h"
 
 enum {
     FEW = 64,  /* rows of x; more have an image of the matrix made, and more than SOME where blocks have little */
     SOME = 16, /* shared memory */
     MUCH_SHARED = 160 << 10, /* of a block: the rings of FEW rows */
-    IMAGE_BYTES = 128 << 20, /* of that image at most */
+    IMAGE_BYTES = 128 << 20, /* limit of the swizzled part of the matrix */
     TENSOR_THREADS = HT_CUDA_TENSOR_WARPS * 32,
     FACTOR_THREADS = 1024,
     WGMMA_MAJOR = 9,
@@ -15,7 +15,7 @@ enum {
     MMA_THREADS = 128
 };
 
-/* For 8, 16 and 64 rows of x, and for rows of the matrix as an image. */
+/* For 8, 16 and 64 rows of x, and for swizzling rows of the matrix. */
 static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
 #define KERNELS(X, form)                                                                                               \
     [HT_CUDA_##form] = {HT_CUDA_ID_ht_cuda_tensor_##form##_8, HT_CUDA_ID_ht_cuda_tensor_##form##_16,                   \
@@ -24,7 +24,7 @@ static const ht_cuda_kernel_id kernels_of[HT_CUDA_FORMS][4] = {
 #undef KERNELS
 };
 
-/* Bytes that a lane has of a span of a row. */
+/* Bytes of a row's span per lane. */
 static const int raw_bytes[HT_CUDA_FORMS] = {
 #define RAW(X, form) [HT_CUDA_##form] = HT_CUDA_RAW_##form,
     HT_CUDA_EACH_TENSOR_FORM(RAW, )
@@ -61,7 +61,7 @@ static bool is_few(const ht_cuda_device *d, int64_t n) {
     return n <= (d->most_shared_of_block >= MUCH_SHARED ? FEW : SOME);
 }
 
-/* Rows of an image of n rows of x: kernels read whole tiles of it. */
+/* Swizzled rows for n rows of x: kernels read whole tiles. */
 static int64_t rows_of_image(const ht_cuda_device *d, int64_t n) {
     if (!is_few(d, n)) return padded(n, HT_CUDA_WIDE_TOKENS);
     return n <= 8 ? 8 : n <= SOME ? SOME : FEW;
@@ -116,14 +116,14 @@ bool ht_cuda_takes_apart(const ht_cuda_device *d, const ht_matrix *m, int64_t n)
     return has_wgmma(d) && n > SOME && n <= HT_CUDA_SOME_TOKENS && w.form != HT_CUDA_STORED && w.whole == w.k;
 }
 
-/* Of more than SOME rows, by wgmma. */
+/* For more than SOME rows, with wgmma. */
 static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                                const ht_cuda_swizzled *x, int64_t n, ht_error *err) {
     enum {
         PANELS = HT_CUDA_SOME_ROWS / HT_CUDA_PANEL,
         BLOCKS = 2,      /* of a multiprocessor at most */
-        OF_BLOCK = 1024, /* bytes of shared memory that a block has besides */
-        SPARE = 16       /* one of so many multiprocessors is in no cluster: they come in groups of other sizes */
+        OF_BLOCK = 1024, /* bytes of shared memory that CUDA reserves per block */
+        SPARE = 16       /* 1 / SPARE of the multiprocessors fit in no cluster: their groups differ in size */
     };
     const ht_cuda_tensor_arguments a = arguments_of(products, n_products, x, n, PANELS);
     const int form = a.matrix[0].w.form;
@@ -140,7 +140,7 @@ static ht_status multiply_some(ht_cuda_device *d, const ht_cuda_product *product
     return ht_cuda_launch(d, some_kernels[form], &shape, &a, err);
 }
 
-/* Products whose matrices are of one type are one launch. */
+/* One launch for products whose matrices are of one type. */
 static ht_status multiply_few(ht_cuda_device *d, const ht_cuda_product *products, int n_products,
                               const ht_cuda_swizzled *x, int64_t n, ht_error *err) {
     static const struct {
@@ -182,7 +182,7 @@ static ht_status multiply_all_few(ht_cuda_device *d, const ht_cuda_product *prod
 
 /* ---- many rows ---- */
 
-/* Rows of the matrix that an image is made of at once. */
+/* Rows of the matrix that are swizzled at once. */
 static int64_t rows_at_once(int64_t n_rows, int64_t k) {
     const int64_t most = IMAGE_BYTES / (cuts_of(k) * HT_CUDA_K_TILE_BYTES / 8) / HT_CUDA_WIDE_ROWS * HT_CUDA_WIDE_ROWS;
     return ht_min_i64(padded(n_rows, HT_CUDA_WIDE_ROWS), most ? most : HT_CUDA_WIDE_ROWS);
@@ -192,7 +192,7 @@ size_t ht_cuda_tensor_room(const ht_cuda_device *d, int64_t n, int64_t n_rows, i
     return is_few(d, n) ? 0 : rows_bytes(rows_at_once(n_rows, k), k);
 }
 
-/* Where the first n segments begin, in cuts, as kernels of few rows have them; the others are empty. */
+/* The first K-tile of the first n segments, as in the kernels for few rows; the other segments are empty. */
 static void find_segments(const ht_cuda_weights *w, int n, ht_cuda_gemm_large_arguments *a) {
     const int64_t cycles = ht_cuda_cycles_of((ht_cuda_form)w->form), cuts = cuts_of(w->k);
     const int64_t spans = w->form == HT_CUDA_STORED ? cuts : w->whole / (cycles * HT_CUDA_K_TILE);
@@ -201,7 +201,7 @@ static void find_segments(const ht_cuda_weights *w, int n, ht_cuda_gemm_large_ar
     a->cuts = (int32_t)cuts;
 }
 
-/* Clusters for so many tiles at most. */
+/* Launches clusters for at most `tiles` tiles. */
 static ht_status multiply_by_wgmma(ht_cuda_device *d, ht_cuda_kernel_id kernel, const ht_cuda_gemm_large_arguments *a,
                                    int64_t tiles, ht_error *err) {
     enum {

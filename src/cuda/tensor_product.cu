@@ -1,15 +1,15 @@
-/* Products of few rows with packed weights, and what products of many need before (cuda/tensor_product.h). */
+/* Products of few rows with packed weights, and the preparation of products of many (cuda/tensor_product.h). */
 #include "cuda/tensor_product.h"
 #include "cuda/tensor_span.cuh"
 
 /* ---- few rows of x ----
  *
- * A warp has a segment of the columns of PANELS panels of 16 rows, and all N * 8 rows of x. What its lanes have of the spans comes to a
- * ring of slots in shared memory, from one panel to the next without a pause: a lane brings what it takes itself, so that nobody
- * waits for another. The first slots are filled before earlier kernels are done. */
+ * A warp computes one segment of the columns, for PANELS panels of 16 rows and all N * 8 rows of x. Spans pass through
+ * a ring of slots in shared memory, without a pause between panels. Each lane copies the bytes that it uses, so lanes
+ * never wait for each other. The first slots are filled before earlier kernels are done. */
 
-/* The eight warps' sums of a panel, added and written; `first` is the first row of the matrix. Of few sums one half of the block has
- * those of one panel, the other those of the next. */
+/* Adds and stores the eight warps' sums of a panel from row `first` on. If N is 1, half a block stores every other
+ * panel. */
 template <int N>
 static __device__ __forceinline__ void ht_put_sums(const ht_cuda_tensor_arguments &a, const ht_cuda_tensor_matrix &of,
                                                    int32_t first, float factor, const float (*sum)[4], float *shared,
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
         }
         const ht_panels<PANELS> done = at;
         panel += (int64_t)gridDim.x * PANELS;
-        if (panel < a.panels) at = ht_panels_at<PANELS>(a, panel); /* on its way while these sums are added */
+        if (panel < a.panels) at = ht_panels_at<PANELS>(a, panel); /* loads while these sums are added */
 #pragma unroll
         for (int p = 0; p < PANELS; p++) {
             ht_put_sums<N>(a, *done.of, done.first + p * HT_CUDA_PANEL, done.factor[p], sum[p],
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void ht_tensor(const ht_cuda_tensor_arguments 
 
 /* ---- rows of a matrix as f16 ---- */
 
-/* A thread has what a lane has of a span of one row, or of a cut behind the spans. Rows from n on are 0: nobody reads their products. */
+/* A thread converts a lane's part of one row: of a span, or of a K-tile after the spans. Rows from n on are zeros. */
 template <class F> static __device__ __forceinline__ void ht_tensor_rows(const ht_cuda_tensor_rows_arguments &a) {
     const int64_t units = ht_units_of<F>(a.w), groups = a.n_padded / 8;
     for (int64_t at = ht_first(); at < a.n_padded * units * 4; at += ht_step()) {
@@ -133,7 +133,7 @@ HT_CUDA_EACH_TENSOR_FORM(KERNELS, )
 
 /* ---- factors ---- */
 
-/* A block for 64 rows. Scales and mins of groups are to fit as well: room for eight times the largest weight is left. */
+/* One block per 64 rows. Headroom of eight times the largest weight lets scales and mins of groups fit, too. */
 HT_CUDA_KERNEL_OF(1024, ht_cuda_factors, ht_cuda_factors_arguments) {
     const int64_t first = (int64_t)blockIdx.x * HT_CUDA_FACTOR_ROWS, parts = (a.w.k + 7) / 8;
     const int64_t left = a.w.n_rows - first, n = left < HT_CUDA_FACTOR_ROWS ? left : HT_CUDA_FACTOR_ROWS;

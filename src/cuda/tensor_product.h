@@ -1,15 +1,16 @@
-/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu, cuda/gemm_medium.cu and cuda/gemm_large.cu.
+/* Products with packed weights on tensor cores: the arguments of the kernels of cuda/tensor_product.cu,
+ * cuda/gemm_medium.cu and cuda/gemm_large.cu.
  *
- * Operands are f16. Weights are multiplied by a power of two for every 64 rows (`factors`), activations by one for every row, so
- * that the largest are near the largest f16; sums are f32, and are multiplied back. The columns of a row are cut into eight
- * segments; each is summed from 0 in steps of 16 columns, and the segments' sums are added in order. All kernels do so, whatever the
- * number of rows: the instructions of either kind, mma and wgmma, sum 16 products and what was there before as one exact sum that is
- * cut to f32, so their results are the same bits.
+ * Operands are f16. Each 64 rows of weights (`factors`) and each row of activations are scaled by a power of two, so
+ * that the largest values are near the largest f16; f32 sums are scaled back. The columns of a row form eight segments.
+ * Each is summed from 0 in steps of 16 columns, and the segments' sums are added in order. All kernels do this, for any
+ * number of rows. mma and wgmma add 16 products and the accumulator exactly, then truncate to f32, so their results
+ * have the same bits.
  *
- * Rows of an operand as f16 are an image: cuts of 64 columns, in each eight rows at a time as 1024 bytes. A row's 128 bytes are four
- * steps, of which two have 32 columns: as numbers of four bits come out of words in the order 0 4 1 5, 2 6 3 7, the first of
- * these has columns 0 4 1 5 of every eight, and the second the others. Pieces of 16 bytes of row r are at places that are
- * exclusive-ored with r: wgmma takes that as a swizzle of 128 bytes, and a copy of neighbouring bytes brings it to shared memory. */
+ * Rows of an f16 operand are swizzled: in K-tiles of 64 columns, each eight rows take 1024 bytes. A row's 128 bytes are
+ * four steps, two for each 32 columns. 4-bit integers come out of words in the order 0 4 1 5, 2 6 3 7: the first step
+ * has columns 0 4 1 5 of every eight, the second the others. The index of each 16-byte chunk of row r is XORed with r.
+ * This is wgmma's 128-byte swizzle, so contiguous copies fill shared memory. */
 #ifndef HT_CUDA_TENSOR_PRODUCT_H
 #define HT_CUDA_TENSOR_PRODUCT_H
 
@@ -30,14 +31,14 @@ enum {
     HT_CUDA_SOME_ROWS = 128, /* of the matrix, in a tile of ht_cuda_gemm_medium_* */
     HT_CUDA_SOME_TOKENS = 64,
     HT_CUDA_SOME_SLOTS = 2,    /* of a warp's ring */
-    HT_CUDA_SOME_CUTS = 3,     /* of x that are in shared memory together */
+    HT_CUDA_SOME_CUTS = 3,     /* of x, in shared memory at once */
     HT_CUDA_SOME_STRIDE = 132, /* of a tile's sums: tokens are in different banks */
 };
 
-/* Slots of a warp's ring, of spans of which a lane has so many bytes of a row, or of a row of both panels. */
+/* Slots of a warp's ring; a lane has `bytes` bytes per span of one row, or of one row of both panels. */
 #define HT_CUDA_RING_SLOTS(bytes) ((bytes) > 48 ? 2 : 3)
 
-/* Bytes that a lane has of a span of a row. */
+/* Bytes of a row's span per lane. */
 enum {
     HT_CUDA_RAW_STORED = 0,
     HT_CUDA_RAW_F16 = 32,
@@ -74,21 +75,21 @@ enum {
     X(gemm_large, ht_cuda_gemm_large_experts_mma)                                                                      \
     X(gemm_large, ht_cuda_gemm_large_experts_wgmma)
 
-/* Where four of the eight columns 8 t .. of a cut lie in row r of an image's 1024 bytes, as 8 bytes: those of step 0 or 1 of their 32. */
+/* Byte offset of columns 8 t to 8 t + 7 of a K-tile in row r of eight: the four of step 0 or 1 of their 32 columns. */
 #define HT_CUDA_STEP_PLACE(r, t, step) ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + ((t)&3) / 2) ^ (r)) * 16 + ((t)&1) * 8)
-/* Where two of these, the first or the second, lie in an image that is `apart`: as wgmma wants what it multiplies registers by. */
+/* Byte offset of two of these, the first or the second, if `apart` is set: wgmma's order for a register operand. */
 #define HT_CUDA_PAIR_PLACE(r, t, step, second)                                                                         \
     ((r)*128 + ((((t) >> 2) * 4 + (step)*2 + (second)) ^ (r)) * 16 + ((t)&3) * 4)
 
-/* Rows of x as f16, with what products with them are multiplied by. */
+/* Swizzled rows of x as f16, and the inverse of their factors. */
 typedef struct ht_cuda_swizzled {
-    unsigned char *rows; /* [cuts][n_padded / 8][1024] */
+    unsigned char *rows; /* [K-tiles][n_padded / 8][1024] */
     float *inverse;      /* [n] */
     int64_t n_padded;    /* a multiple of 8 */
-    int32_t apart;       /* pairs of a step's columns are in its two halves, not side by side */
+    int32_t apart;       /* a step's pairs of columns are in its two halves, not adjacent */
 } ht_cuda_swizzled;
 
-/* Row i of the image is row i of x; with `order` it is that of pair order[i], of which x_share have one, and zeros where that is -1. */
+/* Row i of the operand is row i of x, or with `order` that of pair order[i]; x_share pairs share a row. -1: zeros. */
 typedef struct ht_cuda_prepare_arguments {
     ht_cuda_swizzled to;
     const float *x;
@@ -121,7 +122,7 @@ typedef struct ht_cuda_tensor_arguments {
     int64_t n;
 } ht_cuda_tensor_arguments;
 
-/* Rows [first, first + n) of the matrix as an image of n_padded rows. */
+/* Rows [first, first + n) of the matrix as a swizzled operand of n_padded rows. */
 typedef struct ht_cuda_tensor_rows_arguments {
     ht_cuda_weights w;
     const float *factors;
@@ -129,18 +130,18 @@ typedef struct ht_cuda_tensor_rows_arguments {
     int64_t first, n, n_padded;
 } ht_cuda_tensor_rows_arguments;
 
-/* Rows [first, first + n_rows) of the product, of two images. Of experts (cuda/experts.h): all rows of experts [first, first + n), which
- * lie `rows_each` apart in the image of the weights, by tiles of up to HT_CUDA_WIDE_TOKENS pairs. */
+/* Rows [first, first + n_rows) of the product of two swizzled operands. For experts (cuda/experts.h): all rows of
+ * experts [first, first + n), `rows_each` apart in the weights, in tiles of up to HT_CUDA_WIDE_TOKENS pairs. */
 typedef struct ht_cuda_gemm_large_arguments {
     const unsigned char *weights; /* rows_padded of them */
     ht_cuda_swizzled x;
     const float *factors,
-        *bias; /* of the whole matrix; of experts, factors of the image's rows, which are 0 where nothing is to be written */
+        *bias; /* of the whole matrix; for experts, factors per row of the operand, 0 for rows without output */
     float *y;
     int64_t first, n_rows, rows_padded, n, ldy;
     int32_t cuts;
-    int32_t segment_k_tiles[HT_CUDA_SEGMENTS + 1]; /* the cut that each segment begins with */
-    const ht_cuda_expert_tile *tiles;              /* of experts, and the rest as well */
+    int32_t segment_k_tiles[HT_CUDA_SEGMENTS + 1]; /* first K-tile of each segment */
+    const ht_cuda_expert_tile *tiles;              /* for experts, like the fields below */
     const int32_t *tile_begin;                     /* [n_experts + 1]: the first tile of each */
     const int32_t *order;                          /* the pair of a row of x */
     int64_t rows_each;

@@ -1,4 +1,4 @@
-/* Rows of x as f16, a row by a block (cuda/tensor_product.h). */
+/* Rows of x as f16, one block per row (cuda/tensor_product.h). */
 #ifndef HT_CUDA_TENSOR_ROWS_CUH
 #define HT_CUDA_TENSOR_ROWS_CUH
 
@@ -7,7 +7,7 @@
 
 enum { HT_TOP_OF_ROWS = 14, HT_TOP_OF_WEIGHTS = 11 };
 
-/* The power of two that brings `most` into [2^top, 2^(top + 1)); 1 where it is no number, or 0. */
+/* The power of two that scales `most` to [2^top, 2^(top + 1)); 1 if `most` is 0 or not finite. */
 static __device__ __forceinline__ float ht_power_for(float most, int top) {
     const int exponent = (int)(__float_as_uint(most) >> 23 & 255) - 127; /* most >= 0 */
     if (!(most > 0) || exponent == 128) return 1.0f;
@@ -47,13 +47,13 @@ static __device__ __forceinline__ void ht_put_step(unsigned char *to, bool apart
     *(uint32_t *)(to + HT_CUDA_PAIR_PLACE(r, t, step, 1)) = pairs.y;
 }
 
-/* Columns 8 t to 8 t + 7 of a cut of row r of an image, as pairs 0 4, 1 5, 2 6 and 3 7. */
+/* Columns 8 t to 8 t + 7 of a K-tile in swizzled row r, as pairs 0 4, 1 5, 2 6 and 3 7. */
 static __device__ __forceinline__ void ht_store_chunk(unsigned char *to, bool apart, int r, int t, const uint32_t *w) {
     ht_put_step(to, apart, r, t, 0, uint2{w[0], w[1]});
     ht_put_step(to, apart, r, t, 1, uint2{w[2], w[3]});
 }
 
-/* Row `row` of the image: columns of x, k of them, which are zeros where `x` is NULL. */
+/* Row `row` of the operand: k columns of x, or zeros if `x` is NULL. */
 static __device__ __forceinline__ void ht_store_row(const ht_cuda_swizzled &to, int64_t row, const float *x, int64_t k,
                                                     float factor) {
     const int64_t group = row / 8, groups = to.n_padded / 8, chunks = (k + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE * 8;

@@ -1,12 +1,12 @@
-/* Spans of packed weights on their way to a warp's ring in shared memory, times rows of x, and as rows of an image
- * (cuda/tensor_product.h). */
+/* Spans of packed weights: loaded to a warp's ring in shared memory, multiplied by rows of x, and stored as swizzled
+ * rows (cuda/tensor_product.h). */
 #ifndef HT_CUDA_TENSOR_SPAN_CUH
 #define HT_CUDA_TENSOR_SPAN_CUH
 
 #include "cuda/matrix_pairs.cuh"
 #include "cuda/tensor_rows.cuh"
 
-/* Spans that are loaded whole; what is left is columns by eight. */
+/* Spans that are loaded whole; columns after them are read eight at a time. */
 template <class F> static __device__ __forceinline__ int64_t ht_spans_of(const ht_cuda_weights &m) {
     return F::LOADS_ANY ? (m.k + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE : m.whole / (F::CYCLES * HT_CUDA_K_TILE);
 }
@@ -18,19 +18,19 @@ static __device__ __forceinline__ const ht_cuda_tensor_matrix &ht_matrix_of(cons
     return a.matrix[which];
 }
 
-/* The panels after `panel` of the same matrix that have all their rows: behind these, everything is found again. */
+/* Start of the panels that `go_on` cannot reach by strides: they are incomplete, or of the next matrix. */
 static __device__ __forceinline__ int64_t ht_end_of_whole(const ht_cuda_tensor_matrix &of, int panels) {
     return of.first_panel + of.w.n_rows / HT_CUDA_PANEL - (panels - 1);
 }
 
-/* The rows that a lane has of the panels. */
+/* A lane's rows of the panels. */
 template <int PANELS> struct ht_lane_rows {
     const ht_cuda_weights *w;
     const uint8_t *row[PANELS][2];
     int32_t index[PANELS][2];
     int64_t panel, whole, step; /* from the warp's panels to its next */
 
-    /* What all rows share, where `alike`: from the arguments, which are close at hand. */
+    /* The fields that all rows share; if `alike`, from the kernel arguments, which are faster to read. */
     __device__ __forceinline__ const ht_cuda_weights &weights(const ht_cuda_tensor_arguments &a, bool alike) const {
         return alike ? a.matrix[0].w : *w;
     }
@@ -51,7 +51,7 @@ template <int PANELS> struct ht_lane_rows {
             }
     }
 
-    /* Of the next panels, if there are any. */
+    /* Advances to the next panels; false: none left. */
     __device__ __forceinline__ bool go_on(const ht_cuda_tensor_arguments &a, int lane) {
         if (panel + step < whole) {
             panel += step;
@@ -70,7 +70,7 @@ template <int PANELS> struct ht_lane_rows {
     }
 };
 
-/* What all lanes have of them. */
+/* Data of the panels that all lanes share. */
 template <int PANELS> struct ht_panels {
     const ht_cuda_tensor_matrix *of;
     int32_t first;        /* row of the first */
@@ -93,7 +93,7 @@ static __device__ __forceinline__ ht_panels<PANELS> ht_panels_at(const ht_cuda_t
 
 template <class F, int PANELS> struct ht_span { typename F::raw raw[PANELS][2]; };
 
-/* A warp's ring, and what comes to it next. */
+/* A warp's ring and its next loads. */
 template <class F, int PANELS, int N_SLOTS = HT_CUDA_RING_SLOTS(PANELS * sizeof(typename F::raw)),
           class ROWS = ht_lane_rows<PANELS>>
 struct ht_ring {
@@ -138,9 +138,9 @@ struct ht_ring {
     }
 };
 
-/* ---- what is behind the last span ---- */
+/* ---- columns after the last span ---- */
 
-/* Columns 8 t to 8 t + 7 of half h of a cut, of what is behind the last span. */
+/* Columns 8 t to 8 t + 7 of half h of a K-tile after the last span. */
 static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, const uint8_t *row, int64_t index,
                                                      int64_t chunk, float factor) {
     float w[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -152,16 +152,16 @@ static __device__ HT_CUDA_APART uint4 ht_loose_pairs(const ht_cuda_weights &m, c
 
 /* ---- times rows of x ---- */
 
-/* Where a lane finds its columns of the rows of x: of each half of a cut, for each of its steps. */
+/* Addresses of a lane's columns in the rows of x, per half of a K-tile and per step. */
 typedef struct ht_lane_x {
     const unsigned char *at[2][2];
 } ht_lane_x;
 
-/* Bytes of a cut of an image of N * 8 rows. */
+/* Bytes of a K-tile of N * 8 swizzled rows. */
 #define HT_K_TILE_STRIDE(N) ((N)*HT_CUDA_K_TILE_BYTES)
 
-/* Of the eight rows from `first` on, which are of one group of eight, as n of them are there: the others' lanes read the last once more, from
- * where it is read already. */
+/* Addresses in n of the eight rows from `first` on, which are in one group of eight. Lanes of missing rows read the
+ * last row again, at no extra traffic. */
 static __device__ __forceinline__ ht_lane_x ht_x_of(const unsigned char *rows, int64_t first, int64_t n, int lane) {
     const int t = lane & 3, g = (int)(first & 7) + (lane >> 2 < n ? lane >> 2 : (int)n - 1);
     ht_lane_x out;
@@ -173,7 +173,7 @@ static __device__ __forceinline__ ht_lane_x ht_x_of(const unsigned char *rows, i
     return out;
 }
 
-/* Half h of a cut, `offset` bytes from the first: two steps of 16 columns. */
+/* Adds half h of a K-tile, `offset` bytes from the first: two steps of 16 columns. */
 template <int N, int PANELS>
 static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], const ht_lane_x &x, int64_t offset, int h,
                                                    float (*sum)[N][4]) {
@@ -196,7 +196,7 @@ static __device__ __forceinline__ void ht_add_half(const uint32_t (*w)[2][4], co
     }
 }
 
-/* A span of PANELS panels with their factors; its columns of x are `offset` bytes from the first, and a cut has `k_tile_bytes`. */
+/* Adds a span of PANELS panels with their factors. x is `offset` bytes from its start; a K-tile has `k_tile_bytes`. */
 template <class F, int N, int PANELS>
 static __device__ __forceinline__ void ht_add_span(const ht_cuda_weights &m, const float *factor,
                                                    const ht_span<F, PANELS> &s, const ht_lane_x &x, int64_t offset,
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void ht_add_span(const ht_cuda_weights &m, con
         }
 }
 
-/* A cut behind the last span. */
+/* Adds a K-tile after the last span. */
 template <int N, int PANELS>
 static __device__ __forceinline__ void
 ht_add_loose(const ht_cuda_weights &m, const float *factor, const uint8_t *const (*row)[2], const int32_t (*index)[2],
@@ -239,17 +239,17 @@ ht_add_loose(const ht_cuda_weights &m, const float *factor, const uint8_t *const
     }
 }
 
-/* ---- as rows of an image ---- */
+/* ---- as rows of a swizzled operand ---- */
 
-/* Spans of a row, and the cuts behind them. */
+/* Spans of a row plus the K-tiles after them. */
 template <class F> static __device__ __forceinline__ int64_t ht_units_of(const ht_cuda_weights &m) {
     const int64_t spans = ht_spans_of<F>(m), cuts = (m.k + HT_CUDA_K_TILE - 1) / HT_CUDA_K_TILE,
                   whole = spans * F::CYCLES;
     return spans + (cuts > whole ? cuts - whole : 0);
 }
 
-/* What lane t has of the i-th unit of row `index` of a matrix that begins at `packed`, as row r of eight of an image: `to` is where these begin in the
- * first cut, and cuts are `k_tile_bytes` apart. Zeros where the row is not there. */
+/* Stores lane t's part of unit i of row `index`, of a matrix at `packed`, as row r of a group of eight. `to` is the
+ * group's first K-tile; K-tiles are `k_tile_bytes` apart. Missing rows are zeros. */
 template <class F>
 static __device__ __forceinline__ void ht_store_tile_unit(const ht_cuda_weights &m, const unsigned char *packed,
                                                           int64_t index, bool is_there, float factor, int64_t i, int t,

@@ -1,4 +1,4 @@
-/* The highest logits of rows, for samplers that need no others. */
+/* The highest logits of rows, for samplers that need only these. */
 #include "base/checked.h"
 #include "cuda/cuda.h"
 

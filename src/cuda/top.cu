@@ -1,5 +1,5 @@
-/* The highest logits of rows. Values are ranks, as generate/logits_row.h has them: all different, and ordered by value and then by
- * place, so that there is one answer, whatever the order of the threads. */
+/* The highest logits of rows. Values are ranks as in generate/logits_row.h: distinct, and ordered by value and then by
+ * index, so the result does not depend on the order of threads. */
 #include "cuda/kernel.cuh"
 #include "cuda/top.h"
 
@@ -16,8 +16,8 @@ static __device__ uint64_t rank_of(float x, int64_t place) {
 
 static __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
-/* A number such that at least k of the ranks of a block, and no more than `most`, are as high: of each thread the first `used` of N, some
- * of which may be 0, but at least k are not. Digit by digit of two bits, whose three counts go together through a warp. */
+/* A threshold that at least k and at most `most` ranks of a block reach. A thread has `used` of N ranks; 0 means none,
+ * and at least k are not 0. Found digit by digit of two bits, whose three counts pass through a warp together. */
 template <int N> static __device__ uint64_t threshold_of(const uint64_t *rank, int used, int k, int most) {
     enum { DIGITS = RANK_BITS / 2, FIELD = 10 };
     __shared__ int count[DIGITS * 3];

@@ -9,8 +9,8 @@
     X(top, ht_cuda_top_of_segments)                                                                                    \
     X(top, ht_cuda_top_of_rows)
 
-/* A block finds k of the highest of a segment of a row, so many values in each thread, or some more, as it then need not tell all of them
- * apart; another block finds those of the row among these candidates. */
+/* A block selects at least k of the highest values of a row's segment, HT_CUDA_TOP_EACH values per thread. Allowing
+ * some extra candidates saves comparisons. Another block selects the row's highest values among these candidates. */
 enum {
     HT_CUDA_TOP_THREADS = 512,
     HT_CUDA_TOP_EACH = 8,
@@ -27,7 +27,7 @@ typedef struct ht_cuda_top_arguments {
     int64_t rows, n;
     int32_t k, segments;  /* of a row */
     int32_t room;         /* for the candidates of a segment */
-    uint64_t *candidates; /* [rows, segments, room] ranks, 0 where there are fewer */
+    uint64_t *candidates; /* [rows, segments, room] ranks, 0 for unused entries */
     float *value;         /* [rows, k] */
     int32_t *id;          /* [rows, k] */
 } ht_cuda_top_arguments;

@@ -22,23 +22,22 @@
 
 typedef struct ht_device ht_device;
 
-/* ---- the queue: work that a device does after the call which submitted it has returned, in the order of submission ----
+/* ---- the queue: work that runs after the submitting call returns, in submission order ----
  *
- * Kernels, stages and programs are submitted between `begin` and `end` of a device, when the queue is one thread's; copies
- * (device/memory.h) by anybody at any time. A mark is a place in it.
+ * Kernels, stages and programs are submitted between `begin` and `end`, when one thread owns the queue. Any thread may
+ * submit copies (device/memory.h) at any time.
  *
- * Kernels fail one by one. A copy that fails loses the device: whoever wrote it may long have gone on, so every wait and every
- * read from then on reports it, whatever it is for. Work that fails does so when it is done, and is reported by the wait that
- * finds it. */
+ * Kernels fail one by one. A failed copy loses the device: its submitter may have moved on, so every later wait and
+ * read reports it. Other failures are reported by the wait that finds them. */
 
-/* A place behind all work submitted so far; later places are larger. */
+/* Position in the queue after all work submitted so far; marks increase. */
 typedef uint64_t ht_mark;
 
 typedef struct ht_queue_ops {
     ht_mark (*mark)(ht_device *d);
-    /* Waits until the work before `mark` is done. When some of it failed, *failed is the mark behind the first that did, and
-     * kernels submitted after it, up to this call, are void: they have been left out, or their results mean nothing. Each
-     * failure is reported once. Between `begin` and `end`. */
+    /* Waits for the work before `mark`. If some of it failed, *failed is the mark after the first failure. Kernels
+     * submitted between it and this call are void: skipped, or with meaningless results. Each failure is reported once.
+     * Between `begin` and `end`. */
     ht_status (*wait)(ht_device *d, ht_mark mark, ht_mark *failed, ht_error *err);
 } ht_queue_ops;
 
@@ -54,16 +53,16 @@ typedef struct ht_measure_ops {
     bool (*gpu)(ht_device *d, ht_gpu *out); /* NULL: it is none */
 } ht_measure_ops;
 
-/* Rounding of weights to the blocks of a quantised type, on the host: for every block the scales, offsets and numbers with the
- * least squared error that a search finds, each element's error weighted. The bits do not depend on the instruction set.
+/* Rounding of weights to the blocks of a quantised type, on the host. A search finds scales, offsets and integers of
+ * least weighted squared error for every block. The bits do not depend on the instruction set.
  *
- * Rounds n rows of k finite values to blocks of `type` (ht_block_is_packed), k a multiple of the block. `importance` [k] are
- * positive, mean squares of what meets the columns; NULL: unknown. False when a value is too large for the type's scales.
- * Thread-safe. */
+ * Rounds n rows of k finite values to blocks of `type` (ht_block_is_packed), k a multiple of the block. `importance`
+ * [k] is positive: mean squares of the columns' activations; NULL: unknown. False when a value is too large for the
+ * type's scales. Thread-safe. */
 typedef bool ht_round_weights_fn(ht_weight_type type, const float *x, int64_t n, int64_t k, const float *importance,
                                  void *blocks);
 
-/* step_rows of a CPU, and the fewest to which they are cut on a device whose memory is short. */
+/* step_rows of a CPU, and the minimum on a device with little memory. */
 enum { HT_LEAST_STEP_ROWS = 512 };
 
 struct ht_device {
@@ -74,11 +73,11 @@ struct ht_device {
 
     /* ---- work: kernels, and groups of calls as one ---- */
 
-    /* Bracket what one thread submits; the queue is the thread's until `end`, which takes what `begin` gave. What was
-     * submitted has been waited for by then. */
+    /* Bracket one thread's submissions: the thread owns the queue until `end`, which takes the value of `begin`. The
+     * thread waits for its work before `end`. */
     unsigned (*begin)(ht_device *d);
     void (*end)(ht_device *d, unsigned state);
-    ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the operation is made of others (array/op.h), or not supported */
+    ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: composed of other operations (array/op.h), or not supported */
     const ht_stage_ops *stages;     /* NULL: the calls of a stage run one by one */
     const ht_program_ops *programs; /* NULL: elementwise operations run one by one */
     int32_t step_rows;              /* rows of a prefill step that keep the device busy */
@@ -115,12 +114,13 @@ static inline ht_status ht_device_wait(ht_device *d, ht_mark *failed, ht_error *
     return d->queue ? d->queue->wait(d, d->queue->mark(d), failed, err) : HT_OK;
 }
 
-/* Waits for everything submitted so far, by whomever, and reports what failed of it. Not between `begin` and `end`. */
+/* Waits for all work of all threads submitted so far and reports failures. Not between `begin` and `end`. */
 ht_status ht_device_settle(ht_device *d, ht_error *err);
 
-/* Opens a device, the one with that index where there are several; `options` are complete. */
+/* Opens the device with that index; `options` are complete. */
 typedef ht_status ht_device_open_fn(const struct ht_device_options *options, int index, ht_device **out, ht_error *err);
-/* Gives ht_device_open another device, or another one of that name. `name` is lent for good. False: the table is full. */
+/* Registers a device for ht_device_open, or replaces the one of that name. `name` is lent for good. False: the table is
+ * full. */
 bool ht_device_register(const char *name, ht_device_open_fn *open);
 
 #endif

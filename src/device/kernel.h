@@ -32,14 +32,14 @@ typedef struct ht_call {
     const ht_view *in;        /* [n_in], any strides */
     ht_view out;              /* row-contiguous; overlaps an input only if the operation is marked in-place */
     const ht_step *step;      /* NULL outside a model step */
-    struct ht_device *device; /* that the kernel belongs to */
+    struct ht_device *device; /* owner of the kernel */
     int32_t top_k; /* LINEAR: only the top_k highest outputs of each row are needed (device/matrix.h); 0: all */
     void *scratch; /* the device's, 64-byte aligned, of the size that the kernel's scratch function returned, or more */
 } ht_call;
 
-/* Computes call->out, or submits that to the device's queue: the call and what it points at, but for memory of the device
- * and what a matrix or a step points at, may change when it returns. The operation's shape rule has checked shapes and
- * dtypes; the kernel checks values, such as an index out of range. */
+/* Computes call->out, or submits that to the device's queue. When it returns, the caller may change the call and what
+ * it points at, except device memory and what a matrix or a step points at. The operation's shape rule has checked
+ * shapes and dtypes; the kernel checks values, such as an index out of range. */
 typedef ht_status ht_kernel_fn(const ht_call *call, ht_error *err);
 /* Scratch bytes of the kernel for the shapes of `call`, whose data pointers are not set. */
 typedef size_t ht_scratch_fn(const ht_call *call);
@@ -66,7 +66,7 @@ static inline bool ht_view_contiguous(const ht_view *v) {
     return true;
 }
 
-/* Whether x is f32 rows of unit stride at one distance from each other, which is then *ld. */
+/* Whether x is f32 rows of unit stride, equally spaced; *ld is then their distance. */
 bool ht_view_has_rows(const ht_view *x, int64_t *ld);
 
 #endif

@@ -1,5 +1,5 @@
-/* KV cache pages: the keys and values of 256 positions of one layer of one sequence, in a device's own form, counted so that
- * sequences can share them. */
+/* KV cache pages: keys and values of 256 positions of one layer of one sequence, in the device's layout,
+ * reference-counted so that sequences can share them. */
 #ifndef HT_DEVICE_KV_H
 #define HT_DEVICE_KV_H
 
@@ -18,16 +18,16 @@ enum {
     HT_KV_QBLOCK = 32 /* dimensions that share a scale in 8-bit pages */
 };
 
-/* What a page holds: keys and values of n_kv_heads heads of head_dim dimensions, HT_F16, HT_BF16, HT_F32, or HT_I8 (8 bits
- * with a bf16 scale for every 32 dimensions of a vector; the last may be of fewer). A value is then scale * q, exact in f32.
- * The scale is max |x| / 127 rounded up; q is x / scale rounded to nearest. A denormal scale is flushed to 0; a block with a
- * NaN or an infinity has a NaN scale. */
+/* Contents of a page: keys and values of n_kv_heads heads of head_dim dimensions, as HT_F16, HT_BF16, HT_F32 or HT_I8.
+ * HT_I8 has 8 bits per element and a bf16 scale per 32 dimensions of a vector; the last block may be shorter. A value
+ * is then scale * q, exact in f32. The scale is max |x| / 127 rounded up; q is x / scale rounded to nearest. A denormal
+ * scale is flushed to 0; a block with a NaN or an infinity has a NaN scale. */
 typedef struct ht_kv_shape {
     int32_t n_kv_heads, head_dim;
     ht_dtype dtype;
 } ht_kv_shape;
 
-/* Counts what pages take, each once however many hold it. It has to outlive its pages. */
+/* Bytes of pages; a shared page counts once. Must outlive its pages. */
 typedef struct ht_kv_account {
     _Atomic size_t bytes;
 } ht_kv_account;
@@ -38,21 +38,21 @@ typedef struct ht_kv_page {
     ht_kv_account *account; /* NULL: none */
 } ht_kv_page;
 
-/* The form of a device's pages. Kernels append to them and read them (ATTEND); everybody else goes through these.
+/* Page layout of a device. Kernels append to pages and read them (ATTEND); all other code calls these functions.
  *
- * Saved positions are independent of the device: for every position its keys, head by head, then its values; a vector is
- * head_dim elements of the dtype, of 8 bits followed by its scales. */
+ * Saved positions are independent of the device: for every position its keys, head by head, then its values. A vector
+ * is head_dim elements of the dtype; 8-bit elements are followed by their scales. */
 typedef struct ht_kv_ops {
-    size_t (*page_bytes)(const ht_kv_shape *shape); /* SIZE_MAX when that is no size */
-    /* Positions [first, first + n) of a page to and from host memory, ht_kv_saved_bytes for each. In the order of the
-     * device's queue; `read` waits. */
+    size_t (*page_bytes)(const ht_kv_shape *shape); /* SIZE_MAX on overflow */
+    /* Copy positions [first, first + n) of a page to and from host memory, ht_kv_saved_bytes for each, in the order of
+     * the device's queue. `read` waits. */
     ht_status (*read)(struct ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, int64_t first, int64_t n,
                       void *out, ht_error *err);
     ht_status (*write)(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
                        const void *from, ht_error *err);
 } ht_kv_ops;
 
-/* Scales of a vector of head_dim in 8 bits. */
+/* Number of scales of a vector of head_dim 8-bit elements. */
 static inline int64_t ht_kv_blocks(int64_t head_dim) { return (head_dim + HT_KV_QBLOCK - 1) / HT_KV_QBLOCK; }
 /* Bytes of a saved vector. */
 static inline size_t ht_kv_vector_bytes(const ht_kv_shape *s) {
@@ -64,25 +64,25 @@ static inline size_t ht_kv_saved_bytes(const ht_kv_shape *s) {
     return 2 * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
 }
 
-/* Bytes of a saved page; SIZE_MAX when that is no size. */
+/* Bytes of a saved page; SIZE_MAX on overflow. */
 size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
 
 /* ---- pages, of any device (device/kv.c) ---- */
 
-/* A page of zeros with one reference: what a kernel reads beside the keys it was asked for must at least be numbers.
- * `account` counts it; NULL: nobody does. */
+/* A zeroed page with one reference: kernels may read keys outside the requested range, and these must be numbers.
+ * `account` counts the page; NULL: not counted. */
 ht_status ht_kv_page_new(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
                          ht_error *err);
 ht_kv_page *ht_kv_page_retain(ht_kv_page *page);
-/* Has a page counted that nobody counts yet; for its only holder. */
+/* Adds an uncounted page to `account`. The caller must hold the only reference. */
 void ht_kv_page_count(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, ht_kv_account *account);
-/* Gives a reference back; the last one frees the page. NULL is fine. */
+/* Releases a reference; the last one frees the page. NULL is allowed. */
 void ht_kv_page_release(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page);
-/* Whether others hold the page, which must not be written to then. */
+/* Whether the page has other references; it must not be written then. */
 static inline bool ht_kv_page_is_shared(const ht_kv_page *page) {
     return atomic_load_explicit(&page->refs, memory_order_acquire) > 1;
 }
-/* A page of its own with the contents of another. */
+/* An unshared copy of a page. */
 ht_status ht_kv_page_copy(struct ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_account *account,
                           ht_kv_page **out, ht_error *err);
 

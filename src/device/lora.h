@@ -1,6 +1,6 @@
-/* LoRA adapters as operands of a step: every sequence may have its own, so they are no constants of a plan.
+/* LoRA adapters as operands of a step: sequences may use different ones, so they are not constants of a plan.
  *
- *   y = y + scale * B (A x), summed over the adapters of the row's sequence (Hu et al., 2021) */
+ * y = y + scale * B (A x), summed over the adapters of the row's sequence (Hu et al., 2021) */
 #ifndef HT_DEVICE_LORA_H
 #define HT_DEVICE_LORA_H
 
@@ -8,7 +8,7 @@
 
 struct ht_step;
 
-enum { HT_LORA_SPARE = 16 }; /* floats behind the last value of A and of B, which kernels may read but do not use */
+enum { HT_LORA_SPARE = 16 }; /* readable floats after the last value of A and of B; kernels ignore their values */
 
 /* The matrices of one adapter for one projection, both transposed; with experts, of all experts one after another. */
 typedef struct ht_lora_pair {
@@ -37,8 +37,8 @@ typedef struct ht_lora_run {
     int64_t first, n;
 } ht_lora_run;
 
-/* The run that begins at row `row`, of sequence *sequence of the step or a later one; moves *sequence on. n_rows: of the operation, those of the
- * step or its output rows. */
+/* The run of rows that begins at `row`. *sequence is the row's sequence or an earlier one, and advances to it. n_rows
+ * is the operation's row count: all rows of the step, or its output rows. */
 ht_lora_run ht_lora_next_run(const struct ht_step *step, int64_t projection, int64_t n_rows, int64_t row,
                              int32_t *sequence);
 

@@ -18,7 +18,7 @@
 typedef struct ht_matrix ht_matrix;
 struct ht_device;
 
-/* What everybody may do with the matrices of a weight type; the products are the device's own affair, as kernels. */
+/* Operations on matrices of a weight type. Products are kernels of the device. */
 typedef struct ht_matrix_ops {
     const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
 
@@ -33,12 +33,12 @@ typedef struct ht_matrix_ops {
     /* Writes the exact f32 values of row `row` to out[0 .. k), host memory. Thread-safe. */
     ht_status (*row)(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 
-    /* Bytes of m->packed that a product reads at least when only the highest outputs of a row are needed (ht_call.top_k): a
-     * lower bound of its memory traffic. NULL: all of them. */
+    /* Lower bound of a product's memory traffic when only the highest outputs of a row are needed (ht_call.top_k), in
+     * bytes of m->packed. NULL: all of them. */
     size_t (*top_bytes)(const ht_matrix *m);
 } ht_matrix_ops;
 
-/* Value of an output that a product for the highest outputs did not compute: below every computed output, and finite, so that samplers can scan and
+/* Value of outputs that a top-k product skips: below every computed output, and finite, so that samplers can scan and
  * scale the row. */
 #define HT_MASKED_LOGIT (-1e30f)
 

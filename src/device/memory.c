@@ -94,7 +94,7 @@ static void unwire(const void *buffer) {
 
 /* ---- allocation ---- */
 
-/* Kept beside a reservation however little of it is left. */
+/* Smallest cache kept in addition to a reservation, however little of it is left. */
 #define SMALLEST_CACHE ((size_t)16 << 20)
 
 /* Bytes of freed buffers that may be kept when `active` are in use. */
@@ -105,7 +105,7 @@ static size_t most_cached(const ht_memory *m, size_t active) {
     return ht_max_size(least, m->reserved > in_use ? m->reserved - in_use : 0);
 }
 
-/* Buffers from this size on are mapped: the system has them again at once, without holes in a heap. */
+/* Buffers from this size on are mapped: freeing one returns it to the system at once and leaves no hole in a heap. */
 #define SMALLEST_MAPPED ((size_t)128 << 10)
 
 static void *take(ht_memory *m, size_t rounded) {
@@ -226,7 +226,7 @@ size_t ht_memory_rounded(size_t bytes) {
 bool ht_memory_left(ht_memory *m, size_t *bytes) {
     if (!m->ops || !m->ops->left(m->user, bytes)) return false;
     pthread_mutex_lock(&m->lock);
-    *bytes += m->cached; /* which is given back when it is needed */
+    *bytes += m->cached; /* released on demand */
     pthread_mutex_unlock(&m->lock);
     return true;
 }

@@ -12,7 +12,7 @@
     X(DIAGONAL, diagonal)                                                                                              \
     X(BROADCAST, broadcast)                                                                                            \
     X(VIEW_AS, view_as)             /* bytes reinterpreted as another dtype */                                         \
-    X(IDENTITY, identity)           /* x as a node of its own */                                                       \
+    X(IDENTITY, identity)           /* x as a separate node */                                                         \
     X(STOP_GRADIENT, stop_gradient) /* x, constant to derivatives */                                                   \
     X(AFTER, after)                 /* the first input, ordered after the evaluation of the others */                  \
     X(CUSTOM, custom)               /* a user's function (array/custom.h) */                                           \

@@ -33,8 +33,8 @@ typedef struct ht_program {
     ht_program_step step[HT_PROGRAM_STEPS];
 } ht_program;
 
-/* One run of a program: inputs of any strides and row-contiguous outputs, all of one shape. An output may share the
- * memory of an input with the same strides if no step after the one that writes the output reads that input. */
+/* One run of a program: inputs of any strides and row-contiguous outputs, all of one shape. An output may share memory
+ * with an input of the same strides if no step after the output's own step reads that input. */
 typedef struct ht_program_run {
     const ht_program *program; /* prepared */
     const ht_view *in, *out;

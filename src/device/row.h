@@ -26,13 +26,13 @@ typedef struct ht_row_ops {
 
 struct ht_device;
 
-/* Finds the highest of rows of logits that are in the memory of a device, so that these alone go to the host. */
+/* Finds the highest logits of rows in device memory, so that only these are copied to the host. */
 typedef struct ht_top_ops {
-    int32_t (*most)(int64_t n); /* that can be found of a row of n values; 0: none */
+    int32_t (*most)(int64_t n); /* largest k for a row of n values; 0: not supported */
     size_t (*scratch)(int64_t n_rows, int64_t n, int32_t k);
-    /* Submits: of each row of x [n_rows, n] the k highest, k <= n; of equal ones those at lower places. They are in order of place: their
-     * values go to value [n_rows, k], their places to id [n_rows, k]. Of a row with a value that is NaN or infinite, id[row, 0] is -1
-     * and the rest means nothing. All memory is the device's. */
+    /* Submits a search for the k <= n highest values of each row of x [n_rows, n]; ties go to the lower index. Values
+     * go to value [n_rows, k] and indices to id [n_rows, k], in increasing order of index. For a row with a NaN or
+     * infinite value, id[row, 0] is -1 and the rest is undefined. All memory is the device's. */
     ht_status (*run)(struct ht_device *d, const float *x, int64_t n_rows, int64_t n, int32_t k, void *scratch,
                      float *value, int32_t *id, ht_error *err);
 } ht_top_ops;

@@ -24,7 +24,7 @@ ht_status ht_shared_device_check(const ht_shared_device *how, ht_error *err) {
                    how->version);
 }
 
-/* The object beside what this function is in, or by its name alone. */
+/* Opens the object from this library's directory, from its ../lib, or by name from the system's search path. */
 static void *open_object(const char *file) {
     static const char *const places[] = {"", "../lib/"};
     Dl_info here;
@@ -41,7 +41,7 @@ static void *open_object(const char *file) {
     return handle ? handle : dlopen(file, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* A function of the object, which stays loaded, as its devices may outlive any caller. */
+/* Finds a function of the object, which stays loaded, as its devices may outlive any caller. */
 static ht_status find(const char *name, const char *function, void *out, ht_error *err) {
     char file[64];
     snprintf(file, sizeof file, "libhearth_%s.so", name);

@@ -24,18 +24,18 @@ typedef struct ht_fused_stage {
 } ht_fused_stage;
 
 typedef struct ht_stage_ops {
-    /* The operation can be one of the row-wise calls, with f32 operands, of which row i reads row i only of every input that
-     * has the same leading axis. */
+    /* Whether the operation can be a row-wise call: with f32 operands, row i reads only row i of every input with the
+     * same leading axis. */
     bool (*is_rowwise)(const struct ht_device *d, ht_op_id op);
-    /* Products take their activations row by row as the rows are computed, so that the f32 rows need no memory of their
-     * own. */
+    /* Whether products read their activations row by row as they are computed, so that the f32 rows need no separate
+     * memory. */
     bool (*takes_rows)(const ht_matrix *m);
     /* Bytes of stage->layout, for any sizes of the calls. */
     size_t (*bytes)(const struct ht_device *d, const ht_fused_stage *stage);
     /* Fills stage->layout and returns the scratch bytes of a run. Called again when sizes, addresses or scratch change.
      * stage->call[0].scratch is NULL in a call that asks for the scratch bytes only. */
     size_t (*layout)(const ht_fused_stage *stage);
-    /* Computes, or submits to the device's queue, with the bits of the calls one by one. */
+    /* Computes, or submits to the device's queue. Results have the bits of separate calls. */
     ht_status (*run)(const ht_fused_stage *stage, ht_error *err);
 } ht_stage_ops;
 

@@ -33,7 +33,7 @@ typedef struct ht_kv_layer {
 } ht_kv_layer;
 
 /* KV cache of one sequence, in host memory. `length` is the number of committed positions and advances only after a
- * step has succeeded. A step writes positions length .. kv_len - 1, whose pages are there before it, and not shared. */
+ * step has succeeded. A step writes positions length .. kv_len - 1, whose pages must already exist and be unshared. */
 typedef struct ht_cache {
     int32_t n_layers;
     ht_kv_layer *layer;
