@@ -132,11 +132,12 @@ static uint32_t categories_of(const char *name, size_t n) {
     return bits;
 }
 
-/* Runs of code points of one category, found once: looking at each of a million takes milliseconds. Unicode 15 has 3,300. */
+/* Runs of code points of one category, computed once: a scan of a million code points takes milliseconds. Unicode 15
+ * has 3,300. */
 enum { RUNS_MOST = 8192 };
 static struct {
     pthread_once_t once;
-    uint32_t end[RUNS_MOST]; /* the code point behind each run */
+    uint32_t end[RUNS_MOST]; /* first code point after each run */
     uint8_t category[RUNS_MOST];
     int n;
 } runs = {.once = PTHREAD_ONCE_INIT};
