@@ -12,8 +12,7 @@
  * with the same optional part, such as white space in JSON, a state is that prefix and the state after it. The
  * states of white space are then built once, not for each of a hundred keys. */
 
-/* Words of a state with a prefix, the last one 0. Pairs take an even number of words, so the odd number marks the
- * prefix. */
+/* Words of a state with a prefix, the last one 0: unlike pairs, their number is odd. */
 enum { PREFIX, REST, PREFIXED_WORDS = 3 };
 
 /* Initial capacity in states: white space alone takes about a hundred. */

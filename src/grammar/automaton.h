@@ -1,9 +1,8 @@
 /* Automaton of a grammar: which bytes may continue a text. It is built on demand.
  *
- * A row is a set of Earley items: positions in productions, each with a continuation. A continuation is the row and
- * the awaited rule to which the item's rule returns. Rows are interned and independent of the text's length: after
- * the second element of a list, the row is the same as after the first. An item at the end of a production passes
- * its continuation on, so that lists do not nest.
+ * A row is a set of Earley items: positions in productions, each with a continuation, the row and awaited rule to
+ * which it returns. Rows are interned and independent of the text's length: after two elements of a list, the row is
+ * the same as after one. An item at the end of a production passes its continuation on, so that lists do not nest.
  *
  * A thread is a row and a lexer state: the lexemes that the row awaits, each with its remaining expression. No
  * longest match decides where a lexeme ends, so a text may have several threads; together they are a configuration.

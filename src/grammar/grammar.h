@@ -11,13 +11,11 @@
  * `holds` is retained and may be NULL; the trie must outlive the grammar. */
 ht_status ht_grammar_new(ht_rules *rules, const ht_token_trie *trie, const int32_t *ending, int n_ending,
                          ht_model *holds, ht_grammar **out, ht_error *err);
-/* Allows special tokens in place of their texts, if these occur in `texts`. Call it before the first matcher; `t` is
- * borrowed. */
+/* Allows special tokens in place of their texts, if these occur in `texts`. Call it before the first matcher. */
 ht_status ht_grammar_spell(ht_grammar *g, const ht_tokenizer *t, const char *texts, ht_error *err);
 /* Creates a matcher of texts that begin at `start`. */
 ht_status ht_matcher_new_at(ht_grammar *g, ht_grammar_start start, ht_matcher **out, ht_error *err);
-/* Writes the bytes that continue every text, at most `most`; *n may be 0. They stop before the text of a spelled
- * token. */
+/* Writes the bytes that continue every text, at most `most`. They stop before the text of a spelled token. */
 ht_status ht_matcher_forced(ht_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err);
 
 enum { HT_MASK_PLACES_MOST = 16 };
@@ -30,8 +28,7 @@ typedef struct ht_mask_places {
     int n;
 } ht_mask_places;
 
-/* Finds the positions after the matcher's text and after each of n tokens, up to one that is not allowed. Failures
- * show in masks. */
+/* Finds the positions after the text and after each of n tokens, as far as allowed. Failures show in masks. */
 void ht_matcher_missing(ht_matcher *m, const int32_t *token, int n, ht_mask_places *out);
 /* Computes the mask of position i in advance. Any thread may call it while the grammar is held. */
 void ht_grammar_find_mask(const ht_mask_places *places, int i);
@@ -49,8 +46,7 @@ void ht_grammar_set_budget(ht_grammar *g, size_t bytes);
  * a call. This is exact: every prefix of such a beginning is a prefix of a call. Belongs to one thread at a time. */
 typedef struct ht_answer_matcher ht_answer_matcher;
 
-/* Creates a matcher of both grammars from `start`, and retains them. `calls` is of `beside_text`
- * (chat/response_rules.h), or NULL: text alone. */
+/* Creates a matcher of both grammars. `calls` is of `beside_text` (chat/response_rules.h), or NULL: text alone. */
 ht_status ht_answer_matcher_new(ht_grammar *text, ht_grammar *calls, ht_grammar_start start, ht_answer_matcher **out,
                                 ht_error *err);
 void ht_answer_matcher_free(ht_answer_matcher *m); /* NULL is fine */

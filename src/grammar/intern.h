@@ -1,6 +1,5 @@
-/* Interning: sequences of 32-bit words, each stored once and identified by its number, in order of first occurrence;
- * and maps from pairs of numbers. Automata compare, share and store states as integers. Belongs to one thread at a
- * time. */
+/* Interning: sequences of 32-bit words, each stored once and numbered in order of first occurrence; and maps from
+ * pairs of numbers. Automata compare, share and store states as integers. One thread at a time. */
 #ifndef HT_GRAMMAR_INTERN_H
 #define HT_GRAMMAR_INTERN_H
 

@@ -107,8 +107,7 @@ static void step_character(ht_automaton *a, const plain_classes *of, const state
     }
 }
 
-/* How many characters of the kind a state takes; -1: that depends on which, or longer texts may continue in other
- * lexemes. */
+/* Characters of the kind that a state takes; -1: depends on which, or longer texts continue in other lexemes. */
 static int run_of(ht_automaton *a, const plain_classes *classes, uint32_t state, ht_plain_kind kind) {
     state_set now = {.state = {state}, .n = 1}, next;
     bool accepts = false;

@@ -1,8 +1,7 @@
 /* Token masks: a bit for each token that may follow a text of a grammar.
  *
  * Within a lexeme, only the lexer state decides about a token. The mask of a state is computed once, with the trie
- * nodes where a lexeme ends and tokens continue; only there rows matter. Masks are cached by configuration. Belongs
- * to one thread at a time. */
+ * nodes where a lexeme ends and tokens continue; only there rows matter. Masks are cached. One thread at a time. */
 #ifndef HT_GRAMMAR_MASKS_H
 #define HT_GRAMMAR_MASKS_H
 

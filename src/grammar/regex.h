@@ -81,8 +81,7 @@ typedef struct ht_regexes {
     int depth; /* of recursion */
     ht_pair_map derivatives;
     int64_t n_derived; /* requested derivatives */
-    /* Derivatives that all searches together may still take. INT64_MAX: after construction, each search has a
-     * separate limit. */
+    /* Derivatives left to all searches together. INT64_MAX: after construction, each search has its limit. */
     int64_t search_budget;
     uint8_t class_of[256], byte_of[256]; /* byte_of[class]: one of the class */
     int n_classes;

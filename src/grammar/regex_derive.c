@@ -280,8 +280,7 @@ static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t rema
     return false;
 }
 
-/* Whether an intersection has a multiple that few digits reach. A search would hardly find one among many
- * remainders. */
+/* Whether an intersection has a multiple of few digits. A search would rarely hit one among many remainders. */
 static bool reaches_multiple(ht_regexes *s, ht_re r) {
     size_t n, n_words;
     const uint32_t *node = ht_re_node(s, r, &n);

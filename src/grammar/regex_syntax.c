@@ -1,5 +1,4 @@
-/* Parser of regular expressions. It builds a tree and converts it from its end, so that lookahead knows what
- * follows. */
+/* Parser of regular expressions: builds a tree and converts it from its end, so that lookahead sees the rest. */
 #include "grammar/regex_syntax.h"
 
 #include "base/error.h"

@@ -12,8 +12,7 @@ typedef struct ht_regex_syntax {
     bool searches; /* the pattern may match anywhere in a text, as JSON Schema has it; else it matches the whole text */
 } ht_regex_syntax;
 
-/* HT_ERR_FORMAT for an invalid pattern, HT_ERR_UNSUPPORTED for one that no automaton can match; both give the
- * position. */
+/* HT_ERR_FORMAT for an invalid pattern, HT_ERR_UNSUPPORTED where no automaton exists; both give the position. */
 ht_status ht_regex_parse(ht_regexes *s, const char *pattern, size_t n, const ht_regex_syntax *how, ht_re *out,
                          ht_error *err);
 

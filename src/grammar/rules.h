@@ -2,8 +2,7 @@
  *
  * Productions are sequences of rules and of lexemes, regular expressions that take at least one byte. A text may be
  * divided into lexemes in every way that the rules allow; no longest match decides. Productions may be made on
- * demand, which avoids listing rules with parameters (the properties that an object has so far). Errors are sticky.
- * One thread at a time. */
+ * demand, so that rules with parameters need not be listed. Errors are sticky. One thread at a time. */
 #ifndef HT_GRAMMAR_RULES_H
 #define HT_GRAMMAR_RULES_H
 
@@ -107,8 +106,7 @@ static inline uint32_t ht_rules_next(const ht_rules *r, uint32_t production) {
 size_t ht_rules_bytes(const ht_rules *r);
 
 /* Parses n bytes of UTF-8 in GBNF, llama.cpp's grammar format, with the start `root` (gbnf.c). HT_ERR_FORMAT, with
- * line and column, for an invalid grammar or one without texts; HT_ERR_LIMIT for one that is too large. The caller
- * frees *out. */
+ * line and column: invalid, or without texts; HT_ERR_LIMIT: too large. The caller frees *out. */
 ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *err);
 
 #endif

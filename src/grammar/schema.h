@@ -281,8 +281,7 @@ uint32_t ht_set_simple(ht_schema *s, ht_node node);
 uint32_t ht_set_values(ht_schema *s, ht_node node, ht_node *values, uint32_t most);
 /* Number in `list` of the set's arrays or objects. */
 uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type);
-/* Whether the set has any value. With live.low < UINT32_MAX, false may be wrong: the same set is being checked
- * further up. */
+/* Whether the set has any value. With live.low < UINT32_MAX, false may be wrong: a check further up is open. */
 bool ht_set_is_live(ht_schema *s, ht_node node);
 
 /* ---- shapes (schema_shapes.c) ---- */
@@ -397,8 +396,7 @@ typedef struct ht_object_plan {
     ht_member_plan *member; /* [n_members] */
 } ht_object_plan;
 
-/* Properties so far: how many, which of `some` are pending, a bit for each name seen, and if ordered the next
- * allowed name. */
+/* Properties so far: number, pending ones of `some`, a bit for each name seen, and if ordered the next name. */
 typedef struct ht_object_state {
     uint32_t count, pending, position;
     uint32_t *seen; /* [(n_names + 31) / 32] */

@@ -216,8 +216,7 @@ ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
     return same(ht_re_both(s->re, signed_or_not(s->re, any_plain(s->re)), ht_re_not(s->re, a.all)));
 }
 
-/* Digits of written numbers before and after the point at most: enough for 64 bits. Models could write endless
- * zeros. */
+/* Digits of written numbers before and after the point: enough for 64 bits. Models could write endless zeros. */
 enum { SHORT_MOST = 20 };
 
 static ht_re short_whole(ht_regexes *re) { return whole_of(re, SHORT_MOST - 1); }

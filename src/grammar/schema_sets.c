@@ -1,5 +1,4 @@
-/* Evaluation of sets: their values by type, and whether they have any. Arrays and objects are alternatives of
- * leaves. */
+/* Evaluation of sets: values by type, and whether there are any. Arrays and objects are alternatives of leaves. */
 #include "grammar/schema.h"
 
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
@@ -136,8 +135,7 @@ static ht_node set_expand(ht_schema *s, ht_node node) {
 
 /* ---- scalars ---- */
 
-/* The numbers or the strings of a set. For null, false and true, `numbers` is all or none: whether the set has the
- * value. */
+/* The numbers or strings of a set. For null and booleans, `numbers` is all or none: whether the set has them. */
 typedef struct scalars {
     ht_number_set numbers;
     ht_string_set strings;

@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* While a response runs, up to READ_AHEAD bytes of further requests are read; after that, a timer checks every
- * LOOK_SECONDS whether the client has disconnected. A body must bring PROGRESS_BYTES per period. Up to EXCESS
- * connections beyond the limit get a response. */
+/* During a response, READ_AHEAD bytes of further requests are read; then a timer checks every LOOK_SECONDS for a
+ * disconnected client. A body must bring PROGRESS_BYTES per period. EXCESS connections beyond the limit get a
+ * response. */
 enum { READ_AHEAD = 65536, PROGRESS_BYTES = 1024, EXCESS = 64 };
 static const double LOOK_SECONDS = 0.5, LINGER_SECONDS = 5;
 
@@ -121,8 +121,7 @@ void http_connection_close(http_connection *c) {
     http_server_closed(s);
 }
 
-/* Stops sending and waits until the client has read the response: closing a socket with unread input would discard
- * it. */
+/* Ends sending and waits until the client has read the response: unread input would make close discard it. */
 static void linger(http_connection *c) {
     c->state = HTTP_LINGERING;
     go_on_reading(c);

@@ -1,13 +1,11 @@
 /* A request and its response. A handler may respond at once or later, whole or as a stream, from any thread.
  *
  * References: the server holds one while the client is connected. A handler that responds later takes another with
- * http_exchange_retain and drops it with http_exchange_release. When only the server's reference is left and the
- * response is incomplete, the server sends 500, or cuts a stream. No client waits for a response that nothing will
- * complete.
+ * http_exchange_retain and drops it with http_exchange_release. If only the server's reference is left before the
+ * response is complete, the server sends 500, or cuts a stream, so that no client waits forever.
  *
- * No call waits for a client, and all data is copied. After the client has disconnected or the response has ended,
- * calls do nothing and return HTTP_GONE. Calls for one exchange may come from several threads; data is sent in the
- * order of the calls. */
+ * No call waits for a client, and all data is copied. After a disconnect or the end of the response, calls do
+ * nothing and return HTTP_GONE. Calls for one exchange may come from several threads; data is sent in their order. */
 #ifndef HT_HTTP_EXCHANGE_H
 #define HT_HTTP_EXCHANGE_H
 
@@ -52,8 +50,7 @@ typedef enum http_sent {
     HTTP_GONE, /* rejected: the client disconnected, the response has ended, or memory ran out, which cuts it */
 } http_sent;
 
-/* Adds a header field, before the response begins. False when the name is no token or the value has control
- * characters. */
+/* Adds a header field, before the response begins. False: the name is no token, or the value has control codes. */
 bool http_exchange_field(http_exchange *x, const char *name, const char *value);
 
 /* Sends a whole response. For HEAD, it announces n bytes and sends none. */
@@ -67,9 +64,8 @@ typedef struct http_stream_options {
 
 /* Begins a response of unknown length with status 200: chunked, or ended by closing the connection for HTTP/1.0. */
 http_sent http_stream_begin(http_exchange *x, const http_stream_options *options);
-/* Sends a server-sent event whole or not at all. One that is larger than the limit is accepted when nothing else is
- * queued. Name NULL: unnamed. Each line of the data becomes a line of the event. HTTP_GONE also when the name has a
- * line break. */
+/* Sends a server-sent event whole or not at all. One above the limit is accepted when nothing else is queued. Name
+ * NULL: unnamed. Each line of data becomes a line of the event. HTTP_GONE also when the name has a line break. */
 http_sent http_stream_event(http_exchange *x, const char *name, const char *data, size_t n);
 /* Sends a line of NDJSON likewise: n bytes without line breaks, and a line feed. */
 http_sent http_stream_line(http_exchange *x, const char *bytes, size_t n);

@@ -206,8 +206,7 @@ static void find_fields(http_head *h, read_field found[READ]) {
     h->keep_alive = keep && !close;
 }
 
-/* Determines the framing of the body (RFC 9112, 6.3): without either field there is none, whatever the method. Then
- * checks Host and Expect. */
+/* Determines the framing of the body (RFC 9112, 6.3; by default none), then checks Host and Expect. */
 static bool read_fields(http_head *h) {
     read_field found[READ] = {{0}};
     find_fields(h, found);

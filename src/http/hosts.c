@@ -63,8 +63,7 @@ static bool origin_matches(const char *origin, const char *rule) {
     if (strcmp(rule, "*") == 0 || http_same_word(origin, rule)) return true;
     if (n < 2 || strcmp(rule + n - 2, ":*") != 0) return false;
     for (size_t i = 0; i < n - 2; i++)
-        if (http_lower(origin[i]) != http_lower(rule[i]))
-            return false; /* stops at the end of the origin at the latest */
+        if (http_lower(origin[i]) != http_lower(rule[i])) return false; /* stops at the end of `origin` */
     const char *port = origin + n - 2;
     return *port == '\0' || (*port == ':' && port[1] && port[1 + strspn(port + 1, "0123456789")] == '\0');
 }

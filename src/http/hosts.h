@@ -23,8 +23,7 @@ typedef struct http_host_rules {
  * `local` is safe. host NULL, which HTTP/1.0 allows, is allowed: browsers always send Host. */
 bool http_host_allowed(const char *host, const char *local, const http_host_rules *rules);
 
-/* Sentences of the two refusals, by which callers recognise them in order to name the options that allow a host or
- * an origin. */
+/* Sentences of the two refusals. Callers compare them in order to name the options that allow a host or origin. */
 extern const char http_host_refused[], http_origin_refused[];
 
 typedef enum http_origin {

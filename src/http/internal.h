@@ -71,8 +71,7 @@ http_exchange *http_exchange_new(http_mailbox *m);
 void http_exchange_lose(http_exchange *x);
 /* Calls the owner's `expired` unless the response has ended; false: nothing was called. The server's thread. */
 bool http_exchange_expire(http_exchange *x);
-/* Sends `alive` after alive_seconds of silence. Returns the seconds until the next check; 0: never. The server's
- * thread. */
+/* Sends `alive` after alive_seconds of silence. Returns the delay until the next check; 0: never. Server's thread. */
 double http_exchange_keep_alive(http_exchange *x);
 /* Moves the bytes of `from` to the end of `out`. False: memory ran out. */
 bool http_buffer_move(struct evbuffer *out, struct evbuffer *from);

@@ -28,8 +28,7 @@ typedef struct http_handlers {
     void (*handle)(http_exchange *x, void *user);
     /* Called after the head, before the body is read. A refusal whose status is not 0 is sent instead of reading it. */
     http_refusal (*admit)(http_exchange *x, void *user);
-    /* Responds to a refused request with http_reply, in the API's format. If it is NULL or sends nothing, the server
-     * sends a line of text. */
+    /* Responds to a refused request with http_reply. If NULL or without a response: the server sends a line of text. */
     void (*refuse)(http_exchange *x, const http_refusal *why, void *user);
     void (*finished)(const http_record *record, void *user);
     void *user;
