@@ -449,7 +449,7 @@ static bool load_threads(ht_automaton *a, uint32_t configuration, ht_threads *to
     return true;
 }
 
-/* Steps all threads through a byte; `spare` takes the memory of those before. */
+/* Steps all threads through a byte; `spare` gets the memory of the previous ones. */
 static bool step_threads(ht_automaton *a, ht_threads *now, ht_threads *spare, uint8_t byte) {
     spare->n = 0;
     spare->accepts = false;

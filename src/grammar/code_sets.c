@@ -109,7 +109,7 @@ static bool is_name(const char *name, size_t n, const char *text) {
     return strlen(text) == n && !memcmp(name, text, n);
 }
 
-/* The categories of a name as bits; 0: no such name. */
+/* The categories of a name as bits; 0: unknown name. */
 static uint32_t categories_of(const char *name, size_t n) {
     static const char *const prefixes[] = {"gc=", "General_Category="};
     for (size_t i = 0; i < 2; i++) {

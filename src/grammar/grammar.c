@@ -139,7 +139,7 @@ static ht_status catch_up(ht_matcher *m, ht_error *err) {
     return ht_automaton_status(g->automaton, err);
 }
 
-/* Resets automaton and masks when they exceed the budget, or after a failure, for the sake of other matchers. */
+/* Resets automaton and masks when they exceed the budget, or after a failure, which others must not see. */
 static ht_status make_room(ht_grammar *g, ht_error *err) {
     const bool failed = ht_automaton_status(g->automaton, NULL) != HT_OK;
     if (!failed && ht_automaton_bytes(g->automaton) + ht_masks_bytes(g->masks) <= g->base + g->budget) return HT_OK;

@@ -23,7 +23,7 @@ enum { HT_MASK_PLACES_MOST = 16 };
 /* Positions in texts whose masks have not been computed. */
 typedef struct ht_mask_places {
     ht_grammar *g;                               /* borrowed */
-    uint64_t generation;                         /* of the grammar, at the time */
+    uint64_t generation;                         /* of the grammar when they were found */
     uint32_t configuration[HT_MASK_PLACES_MOST]; /* [n] */
     int n;
 } ht_mask_places;

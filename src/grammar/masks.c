@@ -141,7 +141,7 @@ typedef struct crossing {
 enum { LISTED_MOST = 256 };
 
 typedef struct kept_mask {
-    uint32_t *words; /* [n] tokens, or [n_words] bits; NULL: not found yet */
+    uint32_t *words; /* [n] tokens, or [n_words] bits; NULL: not computed */
     uint32_t n;
     bool is_list;
 } kept_mask;

@@ -35,7 +35,7 @@ typedef enum ht_grammar_start {
     HT_START_TEXT,         /* with the grammar's text */
     HT_START_ANSWER,       /* the answer may begin with reasoning */
     HT_START_IN_REASONING, /* the prompt has begun the reasoning */
-    /* This and two more, in the order above, with `beside_text` (chat/response_rules.h): answers that do not begin as a call. */
+    /* This and two more, as above, with `beside_text` (chat/response_rules.h): answers that begin as no call. */
     HT_START_NO_CALL
 } ht_grammar_start;
 

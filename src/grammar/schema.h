@@ -61,7 +61,7 @@ typedef struct ht_string_set {
     uint32_t n;
 } ht_string_set;
 
-/* Spellings of a set of numbers without exponents: all, and those that are written, some of each number. All numbers are HT_RE_ALL. */
+/* Spellings of numbers without exponents: all, and some of each number to be written. All numbers: HT_RE_ALL. */
 typedef struct ht_number_set {
     ht_re all, written;
 } ht_number_set;
@@ -334,7 +334,7 @@ bool ht_conjunction_is_live(ht_schema *s, uint32_t conjunction, uint32_t type);
 
 /* ---- plans (schema_shapes.c) ---- */
 
-/* How arrays and objects of a shape are written, and from which states an end can be reached. A plan outlives the schema. */
+/* How arrays and objects of a shape are written, and which states can reach an end. Plans outlive the schema. */
 
 #define HT_NO_SYMBOL UINT32_MAX
 /* Values that an array with different items may have. */
@@ -346,7 +346,7 @@ typedef struct ht_array_plan {
     ht_some some[HT_COUNTS_MOST];
     uint32_t n_some;
     bool *live;        /* [n, 2^n_some] whether there is an item at the index that is counted by those of the mask */
-    ht_symbol *symbol; /* likewise; NULL while only liveness is asked for */
+    ht_symbol *symbol; /* likewise; NULL while only liveness is checked */
     bool is_unique;
     uint32_t n_values;
     ht_node *value_node; /* [n_values] */
@@ -364,7 +364,7 @@ typedef struct ht_array_state {
     uint32_t count[HT_COUNTS_MOST];
 } ht_array_state;
 
-/* The plan of a shape, without symbols; false when there is no such array, or after a failure. ht_array_plan_free in any case. */
+/* The plan of a shape, without symbols; false without arrays or on failure. Call ht_array_plan_free in any case. */
 bool ht_array_plan_of(ht_schema *s, const ht_array_shape *a, ht_arena *arena, ht_array_plan *out);
 void ht_array_plan_free(ht_array_plan *p);
 bool ht_array_may_end(const ht_array_plan *p, const ht_array_state *at);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Schemas within each other, by references as well. */
+/* Nesting of schemas at most, including references. */
 enum { DEPTH_MOST = 1500 };
 
 const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema, const char *name) {

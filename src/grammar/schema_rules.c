@@ -32,7 +32,7 @@ typedef struct maker {
     struct {
         ht_node node;
         ht_symbol rule;
-    } * pending; /* [n_pending] rules without productions as yet */
+    } * pending; /* [n_pending] rules still without productions */
     uint32_t n_pending;
 } maker;
 

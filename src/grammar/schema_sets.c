@@ -84,7 +84,7 @@ static bool are_disjoint(ht_schema *s, ht_node a, ht_node b) {
     return is_dead && is_sure && !s->status;
 }
 
-/* One of the operands and none of the others, except those that are disjoint with it. */
+/* One operand without the others. Operands that are disjoint with it need no negation. */
 static ht_node expand_one(ht_schema *s, ht_node node, bool looks) {
     size_t n;
     ht_node_words(s, node, &n);

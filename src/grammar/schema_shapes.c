@@ -91,7 +91,7 @@ static void add_pattern(builder *b, uint32_t pattern) {
 
 static void find_keys(builder *b) {
     size_t n;
-    /* In the order of their schemas, where that is asked for. */
+    /* In the order of the schemas, if requested. */
     for (size_t i = 0; i < b->n; i++) {
         const uint32_t *w = ht_node_words(b->s, b->leaves[i], &n);
         for (size_t k = 1; w[0] == HT_NODE_ORDER && k < n && !b->s->status; k++) add_name(b, w[k]);

@@ -210,7 +210,7 @@ ht_status http_server_run(http_server *s, ht_error *err) {
     pthread_sigmask(SIG_BLOCK, &of_pipe, &before);
     const int end = event_base_loop(s->base, EVLOOP_NO_EXIT_ON_EMPTY);
     close_all(s);
-    /* Consumes a pending SIGPIPE, which would kill the process when unblocked, unless the caller had blocked it. */
+    /* Unless the caller had blocked SIGPIPE, consumes a pending one, which would kill the process now. */
     if (!sigismember(&before, SIGPIPE) && sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1) {
         int signal;
         sigwait(&of_pipe, &signal);
