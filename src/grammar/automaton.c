@@ -1,4 +1,4 @@
-/* The automaton: states of the lexer, rows of Earley items, and configurations of threads that are stepped through bytes together. */
+/* Lexer states, rows of Earley items, and configurations of threads that advance byte by byte together. */
 #include "grammar/automaton.h"
 
 #include "base/error.h"
@@ -8,14 +8,14 @@
 
 /* ---- states of the lexer ---- */
 
-/* Lexemes in progress, each as what is left of its expression, and the transitions between them. Lexemes that all begin with the same
- * optional part, as white space is before each lexeme of JSON, are a prefix and the state after it: a hundred states of white space are
- * then made once, not for each of a hundred keys. */
+/* Lexemes in progress, each with its remaining expression, and the transitions between them. If all lexemes begin
+ * with the same optional part, such as white space in JSON, a state is that prefix and the state after it. The
+ * states of white space are then built once, not for each of a hundred keys. */
 
-/* Words of a state with a prefix, the last one 0: pairs are even in number. */
+/* Words of a state with a prefix, the last one 0: unlike pairs, their number is odd. */
 enum { PREFIX, REST, PREFIXED_WORDS = 3 };
 
-/* Room for so many states is made at once: white space alone takes some hundred. */
+/* Initial capacity in states: white space alone takes about a hundred. */
 enum { STATES_FIRST = 256 };
 
 static void describe_entries(ht_automaton *a, ht_lex_state *of, const uint32_t *words, size_t n, ht_byte_set *first) {
@@ -24,7 +24,7 @@ static void describe_entries(ht_automaton *a, ht_lex_state *of, const uint32_t *
         return;
     for (size_t i = 0; i < n; i += 2) {
         const ht_free_lexeme *free = ht_rules_is_free(a->rules, words[i]);
-        /* An endless one would end at every byte of every token. */
+        /* An endless lexeme would end at every byte of every token. */
         const bool ends = ht_re_is_nullable(re, words[i + 1]) && !(free && free->is_endless);
         if (ends) a->accepted[a->n_accepted++] = words[i];
         if (words[i + 1] == HT_RE_EMPTY) continue;
@@ -35,7 +35,7 @@ static void describe_entries(ht_automaton *a, ht_lex_state *of, const uint32_t *
     }
 }
 
-/* The rest goes on, as it takes one byte or more. */
+/* Even an empty prefix goes on: the rest takes at least one byte. */
 static void describe_prefixed(ht_automaton *a, ht_lex_state *of, const uint32_t *words, ht_byte_set *first) {
     ht_regexes *re = a->rules->re;
     ht_re_add_first(re, words[PREFIX], first);
@@ -46,7 +46,7 @@ static void describe_prefixed(ht_automaton *a, ht_lex_state *of, const uint32_t 
         if (next[c] != HT_LEX_DEAD) ht_byte_set_add(first, re->byte_of[c], re->byte_of[c]);
 }
 
-/* Fills in what is known of a new state, and leaves open only transitions that may lead somewhere. */
+/* Describes a new state. Transitions that must fail become dead; the others stay unknown. */
 static void describe(ht_automaton *a, uint32_t state) {
     size_t n;
     const uint32_t *words = ht_intern_at(&a->states, state, &n);
@@ -87,13 +87,13 @@ static bool push(ht_automaton *a, uint32_t lexeme, ht_re re) {
     return true;
 }
 
-/* The state of a prefix and a rest; the latter alone behind an empty one. */
+/* The state of a prefix and a rest, or the rest alone if the prefix is empty. */
 static uint32_t prefixed_state(ht_automaton *a, ht_re prefix, uint32_t rest) {
     if (prefix == HT_RE_EMPTY || a->status) return rest;
     return intern_state(a, (uint32_t[PREFIXED_WORDS]){[PREFIX] = prefix, [REST] = rest}, PREFIXED_WORDS);
 }
 
-/* Takes their common optional prefix off the pairs, two or more, on the scratch stack from `begin` on. HT_RE_EMPTY: none. */
+/* Removes the common optional prefix of the pairs on the scratch stack from `begin` on. HT_RE_EMPTY: none. */
 static ht_re take_prefix(ht_automaton *a, uint32_t begin) {
     const ht_regexes *re = a->rules->re;
     const uint32_t n = a->n_scratch - begin;
@@ -116,12 +116,12 @@ static uint32_t lex_state_of(ht_automaton *a, uint32_t begin) {
     return prefixed_state(a, prefix, rest);
 }
 
-/* What an expression is behind a byte; HT_RE_NONE where it has no such text. */
+/* The derivative of an expression, computed only if a text begins with the byte class. */
 static ht_re behind(ht_automaton *a, ht_re re, int byte_class) {
     return ht_re_may_begin(a->rules->re, re, byte_class) ? ht_re_derivative(a->rules->re, re, byte_class) : HT_RE_NONE;
 }
 
-/* The entry of a pair on the scratch stack from `begin` on: another text of a lexeme that is there, or a new one. */
+/* Adds a pair to the scratch stack from `begin` on, or an alternative to the pair of the same lexeme. */
 static void add_pair(ht_automaton *a, uint32_t begin, uint32_t lexeme, ht_re re) {
     for (uint32_t i = begin; i < a->n_scratch; i += 2) {
         if (a->scratch[i] != lexeme) continue;
@@ -141,13 +141,13 @@ static void push_pairs(ht_automaton *a, uint32_t begin, ht_re prefix, uint32_t s
     for (size_t i = 0; i < n; i += 2) add_pair(a, begin, words[i], ht_re_concat(a->rules->re, prefix, words[i + 1]));
 }
 
-/* Pairs of words, or threads. */
+/* Compares pairs of words, or threads. */
 static int by_pair(const void *a, const void *b) {
     const uint32_t *x = a, *y = b;
     return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
 }
 
-/* A byte that the prefix takes, or that is the first of the rest, or either. */
+/* Handles a byte that continues the prefix, begins the rest, or both. */
 static uint32_t next_prefixed(ht_automaton *a, ht_re prefix, uint32_t rest, int byte_class) {
     const ht_re longer = behind(a, prefix, byte_class);
     const uint32_t next =
@@ -182,14 +182,14 @@ int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class) {
     return a->next[(size_t)state * (size_t)a->n_classes + (size_t)byte_class] = (int32_t)next;
 }
 
-/* Items of one row at most: a grammar with more at one place is not one that anybody wrote. */
+/* Items of one row at most; no real grammar has more at one position. */
 #define ITEMS_MOST 1000000u
-/* How often items of one row are found again at most: more would take tens of milliseconds for each lexeme. */
+/* Repeated finds of a row's items at most; more would take tens of milliseconds per lexeme. */
 #define FINDS_MOST 1000000u
 
 #define ACCEPT 0u /* the continuation of the start */
 
-/* ---- items of the row that is made ---- */
+/* ---- items of the row under construction ---- */
 
 static void add_item(ht_automaton *a, uint32_t place, uint32_t continuation) {
     if (a->status) return;
@@ -216,7 +216,7 @@ static void clear_items(ht_automaton *a) {
         ht_pair_map_clear(&a->seen);
 }
 
-/* Advances the items that await the rule of a continuation; the text may end where it is the start. */
+/* Advances the items that await the rule of a continuation. True for the start's: the text may end. */
 static bool complete(ht_automaton *a, uint32_t continuation) {
     if (continuation == ACCEPT) return true;
     size_t n;
@@ -225,7 +225,7 @@ static bool complete(ht_automaton *a, uint32_t continuation) {
     const ht_symbol rule = words[1];
     const ht_triple *want = a->triple + row->want;
     uint32_t i = 0, end = row->n_want;
-    while (i < end) { /* the first one of the rule */
+    while (i < end) { /* binary search for the rule's first item */
         const uint32_t middle = i + (end - i) / 2;
         if (want[middle].symbol < rule)
             i = middle + 1;
@@ -243,11 +243,11 @@ static int by_symbol(const void *a, const void *b) {
                                   : (x->place > y->place) - (x->place < y->place);
 }
 
-/* Predicts rule `rule`, which stands at `place` of an item. */
+/* Predicts rule `rule`, the symbol at `place` of an item. */
 static void predict(ht_automaton *a, uint32_t row, ht_symbol rule, uint32_t place, uint32_t continuation) {
     ht_rules *rules = a->rules;
     uint32_t back = continuation;
-    /* First, as it moves the symbols: those of a rule made on demand. */
+    /* Must come first: expanding a rule on demand may move the symbols. */
     const uint32_t first = ht_rules_first(rules, rule);
     if (rules->symbol[place + 1] != HT_SYMBOL_END) {
         back = ht_intern_add(&a->continuations, (uint32_t[]){row, rule}, 2, NULL);
@@ -258,14 +258,14 @@ static void predict(ht_automaton *a, uint32_t row, ht_symbol rule, uint32_t plac
     if (rules->rule[rule].is_nullable) add_item(a, place + 1, continuation);
 }
 
-/* Adds what the items of a row predict, and divides them into those before lexemes and those before rules. */
+/* Adds the predictions of a row's items, and splits the items into those before lexemes and those before rules. */
 static void close_row(ht_automaton *a, uint32_t row) {
     uint32_t n_lexemes = 0, n_rules = 0;
     for (uint32_t i = 0; i < a->n_items && !a->status; i += 2) {
         const uint32_t place = a->item[i], continuation = a->item[i + 1];
         const ht_symbol symbol = a->rules->symbol[place];
         if (symbol == HT_SYMBOL_END) {
-            /* A rule that ends where it began has the empty text, and what awaits it was advanced when it was predicted. */
+            /* A rule that ends where it began has the empty text; predict has advanced the items that await it. */
             size_t n;
             if (continuation != ACCEPT && ht_intern_at(&a->continuations, continuation, &n)[0] == row) continue;
             if (complete(a, continuation)) a->row[row].accepts = true;
@@ -303,7 +303,7 @@ static uint32_t start_state(ht_automaton *a, const ht_row *of) {
     return lex_state_of(a, begin);
 }
 
-/* The row whose kernel the items are, once those at the end of a production are completed. */
+/* The row whose kernel the current items are, after completing those at the end of a production. */
 static uint32_t make_row(ht_automaton *a) {
     uint32_t accepts = 0, kept = 0;
     for (uint32_t i = 0; i < a->n_items && !a->status; i += 2)
@@ -351,7 +351,7 @@ static uint32_t goto_row(ht_automaton *a, uint32_t row, uint32_t lexeme) {
     return next;
 }
 
-/* Threads of one configuration at most: so many ways to read one text that each byte would take milliseconds. */
+/* Threads of one configuration at most; with more, each byte would take milliseconds. */
 #define THREADS_MOST 10000u
 
 /* ---- threads ---- */
@@ -449,7 +449,7 @@ static bool load_threads(ht_automaton *a, uint32_t configuration, ht_threads *to
     return true;
 }
 
-/* Steps all threads through a byte; `spare` takes the memory of those before. */
+/* Steps all threads through a byte; `spare` gets the memory of the previous ones. */
 static bool step_threads(ht_automaton *a, ht_threads *now, ht_threads *spare, uint8_t byte) {
     spare->n = 0;
     spare->accepts = false;
@@ -473,7 +473,7 @@ uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *
     return result;
 }
 
-/* The only byte with which the threads' texts go on; -1: there is a choice, tokens without text among it. */
+/* The only byte that can continue the threads' texts; -1: there are several, or tokens without text are allowed. */
 static int only_byte(ht_automaton *a, const ht_threads *threads) {
     int only = -1;
     for (uint32_t t = 0; t < threads->n; t++) {

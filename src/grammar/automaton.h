@@ -1,11 +1,11 @@
-/* The automaton of a grammar: what may come next after a text, byte by byte. It is built as far as texts go.
+/* Automaton of a grammar: which bytes may continue a text. It is built on demand.
  *
- * A row is a set of Earley items: positions in productions, each with the continuation to which its rule returns: a row and the rule
- * that is awaited there. Rows are interned and do not depend on the length of the text: the row after the second element of a list is
- * the one after the first. An item at the end of a production hands its own continuation on, so that lists do not nest.
+ * A row is a set of Earley items: positions in productions, each with a continuation, the row and awaited rule to
+ * which it returns. Rows are interned and independent of the text's length: after two elements of a list, the row is
+ * the same as after one. An item at the end of a production passes its continuation on, so that lists do not nest.
  *
- * A thread is a row and a state of the lexer: the lexemes that the row awaits, each as the rest of its expression. As no longest match
- * decides where a lexeme ends, a text may have several threads; together they are a configuration.
+ * A thread is a row and a lexer state: the lexemes that the row awaits, each with its remaining expression. No
+ * longest match decides where a lexeme ends, so a text may have several threads; together they are a configuration.
  *
  * Belongs to one thread at a time. Errors are sticky; ht_automaton_reset starts over. */
 #ifndef HT_GRAMMAR_AUTOMATON_H
@@ -43,7 +43,7 @@ typedef struct ht_automaton {
     int n_classes;
     const uint8_t *class_of;
     /* lexer */
-    ht_intern states; /* pairs of a lexeme and an expression, or a prefix (lexer.c) */
+    ht_intern states; /* pairs of a lexeme and an expression, or a prefix and a state */
     ht_lex_state *state;
     int32_t *next; /* [states.n, n_classes] or HT_LEX_UNKNOWN */
     uint32_t *accepted;
@@ -54,21 +54,21 @@ typedef struct ht_automaton {
     ht_triple *triple;
     uint32_t n_triples;
     ht_pair_map gotos;
-    /* configurations: 1 if the text may end, then threads; 0 has none and is the end of all texts */
+    /* configurations: 1 if the text may end, then threads; number 0 has none: no text continues */
     ht_intern configurations;
     uint32_t start[HT_STARTS_MOST]; /* configurations, of the rules' starts */
     uint32_t *scratch;
     uint32_t n_scratch;
-    uint32_t *item; /* pairs, while a row is made */
+    uint32_t *item; /* pairs of the row under construction */
     uint32_t n_items;
-    uint32_t n_finds; /* of its items, new ones or not */
-    ht_pair_map seen; /* those items */
+    uint32_t n_finds; /* calls that add its items, new or not */
+    ht_pair_map seen; /* its items */
     size_t states_capacity, next_capacity, accepted_capacity, rows_capacity, triples_capacity, scratch_capacity,
         items_capacity;
     ht_status status;
 } ht_automaton;
 
-/* Threads of a configuration while it is stepped through. */
+/* Threads of a configuration during a step. */
 typedef struct ht_threads {
     ht_thread *thread;
     uint32_t n;
@@ -76,11 +76,11 @@ typedef struct ht_threads {
     bool accepts; /* the text may end */
 } ht_threads;
 
-/* The automaton of finished rules, which it takes over; frees them on failure as well. */
+/* Creates the automaton of finished rules, and takes ownership of them even on failure. */
 ht_status ht_automaton_new(ht_rules *rules, ht_automaton **out, ht_error *err);
 void ht_automaton_free(ht_automaton *a); /* NULL is fine */
 ht_status ht_automaton_status(const ht_automaton *a, ht_error *err);
-/* Forgets all that was built; configurations of before mean nothing then. */
+/* Discards all states and rows; earlier configurations become invalid. */
 ht_status ht_automaton_reset(ht_automaton *a, ht_error *err);
 size_t ht_automaton_bytes(const ht_automaton *a); /* of memory in use */
 
@@ -96,26 +96,26 @@ static inline bool ht_automaton_reserve(ht_automaton *a, void *array, size_t *ca
 }
 
 int32_t ht_lex_make_next(ht_automaton *a, uint32_t state, int byte_class);
-/* The state behind a byte of the class. */
+/* The state after a byte of the class. */
 static inline uint32_t ht_lex_next(ht_automaton *a, uint32_t state, int byte_class) {
     const int32_t known = a->next[(size_t)state * (size_t)a->n_classes + (size_t)byte_class];
     return (uint32_t)(known != HT_LEX_UNKNOWN ? known : ht_lex_make_next(a, state, byte_class));
 }
 
-/* Appends to `to` the threads of thread t behind a byte. False when memory ran out. */
+/* Appends to `to` the threads of thread t after a byte. False when memory ran out. */
 bool ht_automaton_step(ht_automaton *a, ht_thread t, uint8_t byte, ht_threads *to);
-/* Appends the threads of rows behind the lexemes that end in state `state` of row `row`. */
+/* Appends the threads of the rows after the lexemes that end in state `state` of row `row`. */
 bool ht_automaton_accept(ht_automaton *a, uint32_t row, uint32_t state, ht_threads *to);
 void ht_threads_free(ht_threads *t);
 
-/* The configuration after n bytes; 0 where no text goes on so. */
+/* The configuration after n bytes; 0 if no text continues with them. */
 uint32_t ht_automaton_feed(ht_automaton *a, uint32_t configuration, const char *bytes, size_t n);
-/* The bytes with which every text goes on, at most `most`; returns how many. */
+/* Writes the bytes that continue every text, at most `most`; returns their number. */
 size_t ht_automaton_forced(ht_automaton *a, uint32_t configuration, char *bytes, size_t most);
 bool ht_automaton_may_end(const ht_automaton *a, uint32_t configuration);
-/* Whether it goes on or may end: 0 does neither. */
+/* Whether a text may continue or end; false only for 0. */
 bool ht_automaton_is_live(const ht_automaton *a, uint32_t configuration);
-/* Whether the text is free there: tokens without text may come. */
+/* Whether the text is free there, so that tokens without text are allowed. */
 bool ht_automaton_is_free(const ht_automaton *a, uint32_t configuration);
 const ht_thread *ht_automaton_threads(const ht_automaton *a, uint32_t configuration, size_t *n);
 

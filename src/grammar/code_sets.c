@@ -109,7 +109,7 @@ static bool is_name(const char *name, size_t n, const char *text) {
     return strlen(text) == n && !memcmp(name, text, n);
 }
 
-/* The categories of a name as bits; 0: no such name. */
+/* The categories of a name as bits; 0: unknown name. */
 static uint32_t categories_of(const char *name, size_t n) {
     static const char *const prefixes[] = {"gc=", "General_Category="};
     for (size_t i = 0; i < 2; i++) {
@@ -132,11 +132,11 @@ static uint32_t categories_of(const char *name, size_t n) {
     return bits;
 }
 
-/* Runs of code points of one category, found once: looking at each of a million takes milliseconds. Unicode 15 has 3,300. */
+/* Runs of code points of one category (3,300 in Unicode 15), computed once, as a scan takes milliseconds. */
 enum { RUNS_MOST = 8192 };
 static struct {
     pthread_once_t once;
-    uint32_t end[RUNS_MOST]; /* the code point behind each run */
+    uint32_t end[RUNS_MOST]; /* first code point after each run */
     uint8_t category[RUNS_MOST];
     int n;
 } runs = {.once = PTHREAD_ONCE_INIT};

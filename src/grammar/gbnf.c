@@ -1,4 +1,4 @@
-/* Grammars in GBNF. Whatever does not recur becomes one regular expression. */
+/* Parser of GBNF grammars. Parts without recursion become regular expressions. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -31,8 +31,8 @@ typedef struct named_rule {
     uint32_t node; /* its alternatives */
     bool is_defined;
     size_t at, n_name; /* where it is first named, and the bytes of its name */
-    uint8_t state;     /* 0: not looked at, 1: being looked at, 2: known whether it recurs, 3: compiled */
-    bool recurs;       /* it needs rules: it holds itself, or a rule that does */
+    uint8_t state;     /* 0: unvisited, 1: being checked, 2: `recurs` is known, 3: compiled */
+    bool recurs;       /* it refers to itself, or to a rule that does, and needs rules */
     ht_re re;          /* compiled, and it does not recur */
     ht_symbol rule;    /* compiled, and it does */
 } named_rule;
@@ -87,7 +87,7 @@ static bool take(parser *p, char c) {
     return true;
 }
 
-/* Spaces and comments; ends of lines where they end no rule. */
+/* Skips spaces and comments, and with `lines` also line ends. */
 static void skip(parser *p, bool lines) {
     while (p->at < p->n) {
         const char c = p->text[p->at];
@@ -168,7 +168,7 @@ static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* The number of the rule that is named here; HT_INTERN_FAILED when there is no name. */
+/* Parses the name of a rule and returns its number; HT_INTERN_FAILED without a name. */
 static uint32_t parse_name(parser *p) {
     const size_t begin = p->at;
     bool is_new;
@@ -185,7 +185,7 @@ static uint32_t parse_name(parser *p) {
 
 static uint32_t parse_either(parser *p, bool lines);
 
-/* llama.cpp's <[1000]>, <think> and !<think>. */
+/* llama.cpp's references to tokens: <[1000]>, <think> and !<think>. */
 static bool is_token(const parser *p) {
     return peek(p, '<') || (peek(p, '!') && p->n - p->at > 1 && p->text[p->at + 1] == '<');
 }
@@ -260,7 +260,7 @@ static uint32_t parse_sequence(parser *p, bool lines) {
     return all == HT_INTERN_FAILED ? add(p, (node){.kind = NODE_EMPTY}) : all;
 }
 
-/* Whether alternatives go on, which they may do on another line: no rule begins with a bar. */
+/* Takes a bar, also on a later line: no rule begins with one. */
 static bool take_bar(parser *p) {
     const size_t at = p->at;
     skip(p, true);
@@ -300,11 +300,11 @@ static void parse_rule(parser *p) {
     skip(p, true);
 }
 
-/* ---- which rules recur ---- */
+/* ---- recursion ---- */
 
 static bool node_recurs(parser *p, uint32_t at);
 
-/* Whether a rule needs rules of its own, since it holds itself. */
+/* Whether a rule is recursive, or refers to a recursive one. */
 static bool rule_recurs(parser *p, uint32_t number) {
     named_rule *r = &p->rules[number];
     if (r->state == 1) return true;
@@ -364,7 +364,7 @@ static ht_re regular(parser *p, uint32_t at) {
     }
 }
 
-/* The expression of a node that does not recur. */
+/* Writes the expression of a node without recursion; false for other nodes. */
 static bool compile_regular(parser *p, uint32_t at, ht_re *out) {
     if (p->status || node_recurs(p, at)) return false;
     *out = regular(p, at);
@@ -373,7 +373,7 @@ static bool compile_regular(parser *p, uint32_t at, ht_re *out) {
 
 static ht_symbol compile(parser *p, uint32_t at);
 
-/* A sequence: neighbours that do not recur are one expression. */
+/* Adjacent parts without recursion become one expression. */
 static ht_symbol compile_sequence(parser *p, uint32_t at) {
     uint32_t n = 1;
     for (uint32_t i = at; p->nodes[i].kind == NODE_SEQUENCE; i = p->nodes[i].left) n++;
@@ -410,7 +410,7 @@ static ht_symbol compile_either(parser *p, ht_symbol rule, uint32_t at) {
     return rule;
 }
 
-/* min times x, and then up to max: each more is a rule of its own, which ends or goes on. */
+/* x repeated min times, then up to max: each further repetition is a rule that ends or continues. */
 static ht_symbol compile_repeat(parser *p, node of) {
     ht_rules *out = p->out;
     const ht_symbol x = compile(p, of.left);
@@ -452,7 +452,7 @@ static ht_symbol compile(parser *p, uint32_t at) {
     }
 }
 
-/* ---- the whole ---- */
+/* ---- whole grammar ---- */
 
 static void check_defined(parser *p) {
     for (uint32_t i = 0; i < p->n_rules && !p->status; i++)

@@ -1,4 +1,4 @@
-/* Grammars and matchers (hearth/grammar.h): the automaton and its masks under a lock; texts survive a reset of both. */
+/* Grammars and matchers (hearth/grammar.h). A lock guards automaton and masks; matchers survive their reset. */
 #include "grammar/grammar.h"
 
 #include "base/checked.h"
@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is found out about texts, in bytes: thousands of masks. */
+/* Budget for the automaton and its masks, in bytes: thousands of masks. */
 #define BUDGET ((size_t)64 << 20)
 
 struct ht_grammar {
     _Atomic int refs;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* guards all fields below */
     ht_automaton *automaton;
     ht_masks *masks;
     const ht_token_trie *trie;
@@ -25,16 +25,16 @@ struct ht_grammar {
     int n_ending;
     ht_spelled_token *spelled; /* texts are the tokenizer's; NULL: none */
     ht_model *model;           /* NULL: none */
-    size_t budget, base; /* bytes beyond `base`, those of the grammar itself and of the texts that were read again */
-    uint64_t generation; /* counts how often everything was forgotten */
+    size_t budget, base;       /* `budget`: bytes beyond `base`, those of the grammar and of texts read again */
+    uint64_t generation;       /* number of resets */
 };
 
 struct ht_matcher {
     ht_grammar *g;
     ht_grammar_start start;
-    uint64_t generation;     /* in which the configurations are */
+    uint64_t generation;     /* of the configurations */
     int32_t *token;          /* [n] */
-    uint32_t *configuration; /* [n + 1] before each token and behind the last one */
+    uint32_t *configuration; /* [n + 1] before each token and after the last one */
     size_t n, capacity;
     uint32_t *mask; /* [n_words] */
 };
@@ -127,7 +127,7 @@ static uint32_t behind(const ht_grammar *g, uint32_t configuration, int32_t toke
     return ht_automaton_is_free(g->automaton, configuration) ? configuration : 0;
 }
 
-/* Finds the configurations of the text anew when they were forgotten. */
+/* Recomputes the configurations of the text after a reset. */
 static ht_status catch_up(ht_matcher *m, ht_error *err) {
     ht_grammar *g = m->g;
     if (m->generation == g->generation) return HT_OK;
@@ -139,7 +139,7 @@ static ht_status catch_up(ht_matcher *m, ht_error *err) {
     return ht_automaton_status(g->automaton, err);
 }
 
-/* Forgets everything when there is too much of it, or after a failure, for which others are not to pay. */
+/* Resets automaton and masks when they exceed the budget, or after a failure, which others must not see. */
 static ht_status make_room(ht_grammar *g, ht_error *err) {
     const bool failed = ht_automaton_status(g->automaton, NULL) != HT_OK;
     if (!failed && ht_automaton_bytes(g->automaton) + ht_masks_bytes(g->masks) <= g->base + g->budget) return HT_OK;
@@ -244,7 +244,7 @@ ht_status ht_matcher_truncate(ht_matcher *m, size_t n, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- what is known beforehand ---- */
+/* ---- lookahead ---- */
 
 ht_status ht_matcher_forced(ht_matcher *m, char *bytes, size_t most, size_t *n, ht_error *err) {
     const ht_grammar *g = m->g;
@@ -279,7 +279,7 @@ void ht_matcher_missing(ht_matcher *m, const int32_t *token, int n, ht_mask_plac
 void ht_grammar_find_mask(const ht_mask_places *places, int i) {
     ht_grammar *g = places->g;
     pthread_mutex_lock(&g->lock);
-    /* A failure that others have not seen yet is theirs to mend. */
+    /* After a failure the automaton is invalid until a matcher resets it. */
     if (g->generation == places->generation && !ht_automaton_status(g->automaton, NULL))
         (void)ht_masks_of(g->masks, places->configuration[i], NULL, NULL);
     pthread_mutex_unlock(&g->lock);
@@ -287,11 +287,11 @@ void ht_grammar_find_mask(const ht_mask_places *places, int i) {
 
 /* ---- answers ---- */
 
-/* The matchers that have fewer tokens than the answer have died. */
+/* A matcher with fewer tokens than the answer has rejected one. */
 struct ht_answer_matcher {
     ht_matcher *text;
     ht_matcher *calls;   /* NULL: none */
-    ht_matcher *no_call; /* with `calls`: what the text may be while it may yet become a call */
+    ht_matcher *no_call; /* with `calls`: text that does not begin as a call */
     size_t n;            /* tokens */
     uint32_t *mask;      /* [n_words] of both; NULL without `calls` */
     size_t n_words;
@@ -343,7 +343,7 @@ ht_status ht_answer_matcher_mask(ht_answer_matcher *m, const uint32_t **mask, ht
     return HT_OK;
 }
 
-/* Appends a token to the alternatives that go on with it. */
+/* Appends a token to the alternatives that allow it. */
 static ht_status accept(ht_answer_matcher *m, int32_t token, bool *allowed, ht_error *err) {
     const bool calls = is_live(m->calls, m->n);
     bool is_call = false, is_text = is_live(m->text, m->n);
@@ -367,7 +367,7 @@ void ht_answer_matcher_truncate(ht_answer_matcher *m, size_t n) {
 
 ht_status ht_answer_matcher_accept(ht_answer_matcher *m, int32_t token, bool *allowed, ht_error *err) {
     const ht_status status = accept(m, token, allowed, err);
-    /* A token that ends the text is appended to neither. */
+    /* A token that ends the text is appended to neither matcher. */
     if (*allowed && (is_live(m->text, m->n + 1) || is_live(m->calls, m->n + 1)))
         m->n++;
     else
@@ -393,7 +393,7 @@ ht_status ht_answer_matcher_forced(ht_answer_matcher *m, char *bytes, size_t mos
     if (!is_live(m->calls, m->n)) return ht_matcher_forced(m->text, bytes, most, n, err);
     ht_status status = ht_matcher_forced(m->calls, bytes, most, n, err);
     if (status || !*n || !is_live(m->text, m->n)) return status;
-    /* What both begin with. */
+    /* The common prefix of both. */
     char *text = malloc(*n);
     size_t n_text = 0, same = 0;
     if (!text) return ht_fail_memory(err, *n, "a text that is forced");

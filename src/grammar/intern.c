@@ -107,7 +107,7 @@ static void put(ht_pair_map *m, struct ht_pair_slot pair) {
 }
 
 static bool grow_map(ht_pair_map *m) {
-    const size_t times = m->n_slots < 4096 ? 4 : 2; /* what is small is soon full again; what is large takes pages */
+    const size_t times = m->n_slots < 4096 ? 4 : 2; /* small maps soon fill up again; large ones take pages */
     ht_pair_map larger = {.n_slots = m->n_slots ? times * m->n_slots : 64, .n = m->n};
     larger.slot = malloc(larger.n_slots * sizeof *larger.slot);
     if (!larger.slot) return false;

@@ -1,5 +1,5 @@
-/* Interning: sequences of 32-bit words, each stored once and known by its number, in order of first occurrence; and maps from pairs of
- * numbers. States of automata are compared, shared and remembered as integers. Belongs to one thread at a time. */
+/* Interning: sequences of 32-bit words, each stored once and numbered in order of first occurrence; and maps from
+ * pairs of numbers. Automata compare, share and store states as integers. One thread at a time. */
 #ifndef HT_GRAMMAR_INTERN_H
 #define HT_GRAMMAR_INTERN_H
 
@@ -12,7 +12,7 @@
 #define HT_INTERN_FAILED UINT32_MAX
 
 typedef struct ht_intern {
-    uint32_t *word; /* all sequences, one behind the other */
+    uint32_t *word; /* all sequences, concatenated */
     size_t n_words, word_capacity;
     uint32_t *end; /* [n] of each sequence in `word` */
     uint32_t n;
@@ -24,17 +24,17 @@ typedef struct ht_intern {
 void ht_intern_free(ht_intern *t);
 /* The number of n words, which may lie in the table itself. *is_new may be NULL. HT_INTERN_FAILED: no memory, or 2^31 words. */
 uint32_t ht_intern_add(ht_intern *t, const uint32_t *words, size_t n, bool *is_new);
-/* The same of n bytes: as words, their number first. */
+/* The same for n bytes, stored as words after their number. */
 uint32_t ht_intern_text(ht_intern *t, const char *text, size_t n, bool *is_new);
-/* The words of a sequence, lent until the next ht_intern_add. */
+/* The words of a sequence, borrowed until the next ht_intern_add. */
 static inline const uint32_t *ht_intern_at(const ht_intern *t, uint32_t number, size_t *n) {
     const uint32_t begin = number ? t->end[number - 1] : 0;
     *n = t->end[number] - begin;
     return begin ? t->word + begin : t->word; /* which is NULL before there are any words */
 }
-/* Forgets all but the first n sequences. */
+/* Removes all but the first n sequences. */
 void ht_intern_truncate(ht_intern *t, uint32_t n);
-/* Of memory that is in use: what was forgotten counts no more, although it is kept for what comes. */
+/* Bytes of memory in use, without removed sequences, whose memory is kept for reuse. */
 size_t ht_intern_bytes(const ht_intern *t);
 
 /* Sorts n words, drops repeated ones, and returns how many are left. */

@@ -10,7 +10,7 @@ typedef struct parser {
     ht_json_tree *t;
     ht_json_scanner scan;
     ht_tree_value *open[HT_JSON_DEPTH_MAX];
-    uint32_t key; /* of the member whose value is next */
+    uint32_t key; /* of the field whose value follows */
 } parser;
 
 uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n) {
@@ -71,7 +71,7 @@ void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out
     }
 }
 
-/* The name of a member, which no other one of its object has. */
+/* Reads the name of a field, which must be unique in its object. */
 static void read_key(parser *p) {
     ht_json_scanner *s = &p->scan;
     const ht_tree_value *object = p->open[s->depth - 1];
@@ -108,7 +108,7 @@ ht_status ht_json_tree_parse(ht_json_tree *t, const char *json, size_t n, const 
     *t = (ht_json_tree){0};
     parser p = {.t = t};
     ht_json_event event;
-    /* The tree keeps spellings of numbers: the text has to stay. */
+    /* The tree refers to the spellings of numbers, so it keeps a copy of the text. */
     json = ht_arena_copy(&t->arena, json, n);
     if (!json) return ht_fail_memory(err, n, name);
     ht_json_scan_begin(&p.scan, json, n, &options, err);

@@ -1,5 +1,5 @@
-/* A JSON document as a tree that keeps what JSON Schema needs: spellings of numbers, NUL in strings, the order of members, and the path
- * of each value. Repeated members are errors. */
+/* A JSON document as a tree with the details that JSON Schema needs: spellings of numbers, NUL in strings, the order
+ * of fields, and the path of each value. Duplicate fields are errors. */
 #ifndef HT_GRAMMAR_JSON_TREE_H
 #define HT_GRAMMAR_JSON_TREE_H
 
@@ -12,7 +12,7 @@
 typedef struct ht_tree_value {
     ht_json_event kind; /* with which the value begins */
     uint32_t number;    /* among the values of the document */
-    uint32_t key;       /* of a member: number of its name among the strings */
+    uint32_t key;       /* of a field: number of its name among the strings */
     uint32_t string;    /* of a string, among the strings */
     uint32_t index;     /* among its parent's children */
     uint32_t n;         /* children */
@@ -22,7 +22,7 @@ typedef struct ht_tree_value {
 } ht_tree_value;
 
 typedef struct ht_tree_string {
-    const char *text; /* UTF-8 with a NUL behind it */
+    const char *text; /* UTF-8, terminated by NUL */
     size_t n;
 } ht_tree_string;
 
@@ -33,16 +33,16 @@ typedef struct ht_json_tree {
     uint32_t n_values;
     ht_intern packed;       /* strings */
     ht_tree_string *string; /* [packed.n] */
-    ht_pair_map members;    /* number of an object and of a name to number of the member */
+    ht_pair_map members;    /* number of an object and of a name to number of the field */
 } ht_json_tree;
 
-/* Parses n bytes; HT_ERR_FORMAT with line and column, or HT_ERR_LIMIT. ht_json_tree_free is to be called in any case. */
+/* Parses n bytes; HT_ERR_FORMAT with line and column, or HT_ERR_LIMIT. Call ht_json_tree_free in any case. */
 ht_status ht_json_tree_parse(ht_json_tree *t, const char *json, size_t n, const char *name, ht_error *err);
 void ht_json_tree_free(ht_json_tree *t);
 
 /* The number of a string, which is added when it is new; HT_INTERN_FAILED when memory ran out. */
 uint32_t ht_json_tree_string(ht_json_tree *t, const char *text, size_t n);
-/* A member, or NULL. */
+/* The field of an object, or NULL. */
 const ht_tree_value *ht_tree_member(const ht_json_tree *t, const ht_tree_value *object, uint32_t name);
 /* Appends the JSON pointer of a value, with "#" before it. */
 void ht_tree_pointer(const ht_json_tree *t, const ht_tree_value *v, ht_text *out);

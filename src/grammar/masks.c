@@ -1,4 +1,4 @@
-/* Token masks: the trie of tokens is followed along with the lexer, and with rows where lexemes end. */
+/* Token masks: walks the trie of tokens with the lexer, and with rows where lexemes end. */
 #include "grammar/masks.h"
 
 #include "base/checked.h"
@@ -8,20 +8,20 @@
 
 /* ---- runs of plain text ---- */
 
-/* How many plain characters a state of the lexer takes, whatever they are: this tells which tokens of plain text it allows without
- * looking at them. The run is found by the sets of states after one, two, three characters. */
+/* The number of plain characters, whichever they are, that a lexer state takes. It decides about tokens of plain
+ * text without walking the trie. run_of finds it from the sets of states after one, two, three characters. */
 
 enum { PLAIN_FORMS = 8 };
 
-/* The classes of bytes of which plain characters are. */
+/* Byte classes of plain characters. */
 typedef struct plain_classes {
-    ht_byte_set ascii[HT_PLAIN_KINDS]; /* a bit for each class; of each kind what those before it have not */
+    ht_byte_set ascii[HT_PLAIN_KINDS];                         /* a bit per class; each kind extends those before it */
     ht_byte_set first[PLAIN_FORMS], second[PLAIN_FORMS], next; /* bytes of characters of two to four */
 } plain_classes;
 
 typedef struct plain_run {
-    ht_plain_kind kind; /* HT_PLAIN_KINDS: plain tokens have to be looked at as all others */
-    int n;              /* texts of the kind go on when they have at most so many characters, and others do not */
+    ht_plain_kind kind; /* HT_PLAIN_KINDS: no run; plain tokens are walked as all others */
+    int n;              /* texts of the kind continue up to this number of characters, and no further */
 } plain_run;
 
 /* First and second bytes of characters of two to four bytes, and how many follow (Unicode standard, table 3-7). */
@@ -49,14 +49,14 @@ static void find_plain_classes(const ht_automaton *a, plain_classes *out) {
     add_classes(a, 0x80, 0xBF, &out->next);
 }
 
-/* States of one set; where characters lead to more, tokens are looked at one by one. */
+/* States of one set at most; beyond that, tokens are checked one by one. */
 enum { STATES_MOST = 8 };
 
 typedef struct state_set {
     uint32_t state[STATES_MOST];
     int n;
     bool has_dead, is_crowded;
-    bool accepts; /* a lexeme may end in one of them, and a token go on in another */
+    bool accepts; /* a lexeme may end in one of them, and a token continue in the next */
 } state_set;
 
 static void add_state(const ht_automaton *a, state_set *set, uint32_t state) {
@@ -80,7 +80,7 @@ static void join(const ht_automaton *a, state_set *to, const state_set *from) {
     to->accepts = to->accepts || from->accepts;
 }
 
-/* Whether some texts go on and others do not, or there are too many states: then there is no run. */
+/* Whether there is no run: some texts continue and others do not, or there are too many states. */
 static bool is_mixed(const state_set *set) { return set->is_crowded || (set->has_dead && set->n); }
 
 static void step_classes(ht_automaton *a, const state_set *from, const ht_byte_set *classes, state_set *to) {
@@ -90,7 +90,7 @@ static void step_classes(ht_automaton *a, const state_set *from, const ht_byte_s
                 add_state(a, to, ht_lex_next(a, from->state[i], w * 32 + __builtin_ctz(left)));
 }
 
-/* The states behind one plain character of the states of a set. */
+/* The states that the states of a set reach by one plain character. */
 static void step_character(ht_automaton *a, const plain_classes *of, const state_set *from, ht_plain_kind kind,
                            state_set *to) {
     *to = (state_set){.n = 0};
@@ -107,7 +107,7 @@ static void step_character(ht_automaton *a, const plain_classes *of, const state
     }
 }
 
-/* Characters of the kind that a state takes; -1: that depends on which ones, or longer texts may go on in other lexemes. */
+/* Characters of the kind that a state takes; -1: depends on which, or longer texts continue in other lexemes. */
 static int run_of(ht_automaton *a, const plain_classes *classes, uint32_t state, ht_plain_kind kind) {
     state_set now = {.state = {state}, .n = 1}, next;
     bool accepts = false;
@@ -132,24 +132,24 @@ static plain_run plain_run_of(ht_automaton *a, const plain_classes *classes, uin
 
 /* ---- masks ---- */
 
-/* A place in the trie where a lexeme ends and tokens go on. */
+/* A trie node where a lexeme ends and tokens continue. */
 typedef struct crossing {
-    uint32_t node, state; /* of the lexer behind the node's byte */
+    uint32_t node, state; /* of the lexer after the node's byte */
 } crossing;
 
-/* Tokens of a mask that is kept are listed when they are few: most masks allow a handful. */
+/* A cached mask with at most this many tokens is a list: most masks allow a handful. */
 enum { LISTED_MOST = 256 };
 
 typedef struct kept_mask {
-    uint32_t *words; /* [n] tokens, or [n_words] bits; NULL: not found yet */
+    uint32_t *words; /* [n] tokens, or [n_words] bits; NULL: not computed */
     uint32_t n;
     bool is_list;
 } kept_mask;
 
-/* What a state of the lexer says of all tokens. */
+/* Effect of a lexer state on all tokens, whatever the row. */
 typedef struct lex_mask {
     kept_mask whole;          /* tokens that it takes whole */
-    const ht_trie_part *part; /* that crossings are in */
+    const ht_trie_part *part; /* trie part of the crossings */
     crossing *crossing;       /* [n_crossings] */
     uint32_t n_crossings;
     size_t crossings_capacity;
@@ -167,11 +167,11 @@ struct ht_masks {
     size_t lex_capacity;
     kept_mask *mask; /* [mask_capacity] by configuration */
     size_t mask_capacity;
-    uint32_t *bits;  /* [n_words] of the state that is looked at */
-    uint32_t *found; /* [n_words] of a mask that is not asked for as yet */
+    uint32_t *bits;  /* [n_words] of the lexer state being computed */
+    uint32_t *found; /* [n_words] of a mask computed in advance */
     size_t bytes;
-    uint32_t *state_at; /* [deepest + 2] of the lexer, behind each byte of the path to a node */
-    uint32_t *end_at;   /* likewise, threads in `threads` */
+    uint32_t *state_at; /* [deepest + 2] lexer state after each byte of the path to a node */
+    uint32_t *end_at;   /* likewise, end of its threads in `threads` */
     ht_threads threads; /* of all depths */
 };
 
@@ -252,7 +252,7 @@ static void set_token(const ht_token_trie *trie, uint32_t *bits, int32_t token) 
         while ((token = trie->same[token]) >= 0) bits[token >> 5] |= 1u << (token & 31);
 }
 
-/* ---- masks that are kept ---- */
+/* ---- cached masks ---- */
 
 static bool list_tokens(const uint32_t *bits, size_t n_words, uint32_t *listed, uint32_t *n) {
     enum { AT_ONCE = 16 };
@@ -300,7 +300,7 @@ static bool add_crossing(ht_masks *m, lex_mask *of, uint32_t node, uint32_t stat
     return true;
 }
 
-/* Adds the tokens of a part of the trie that the state takes. */
+/* Adds the tokens of a part of the trie that the state allows. */
 static void walk_lexer(ht_masks *m, lex_mask *of, const ht_trie_part *part, uint32_t state) {
     ht_automaton *a = m->a;
     const uint8_t *class_of = a->class_of;
@@ -344,14 +344,14 @@ static const lex_mask *lex_mask_of(ht_masks *m, uint32_t state) {
 
 /* ---- where lexemes end ---- */
 
-/* Adds the tokens below a node that go on as the threads do which are in m->threads. */
+/* Adds the tokens below a node that continue the threads in m->threads. */
 static void walk_threads(ht_masks *m, const ht_trie_part *part, uint32_t node, uint32_t *bits) {
     ht_automaton *a = m->a;
     ht_threads *all = &m->threads;
     const uint32_t base = part->depth[node] + 1u;
     m->end_at[0] = all->n;
     for (uint32_t i = node + 1; i < part->next[node] && !a->status;) {
-        /* Threads of depth d are those between its end and the end of the one before. */
+        /* Threads of depth d lie between the ends of depths d - 1 and d. */
         const uint32_t depth = part->depth[i] - base;
         const uint32_t begin = depth ? m->end_at[depth - 1] : 0, end = m->end_at[depth];
         all->n = end;
@@ -384,7 +384,7 @@ static void set_bit(uint32_t *bits, int32_t token, bool on) {
     bits[token >> 5] = on ? bits[token >> 5] | bit : bits[token >> 5] & ~bit;
 }
 
-/* Tokens that are no text of the trie's: those that are spelled, those that have none, and those that end a text. */
+/* Adds tokens outside the trie: spelled tokens, tokens without text, and tokens that end a text. */
 static void add_special(ht_masks *m, uint32_t configuration, uint32_t *bits) {
     ht_automaton *a = m->a;
     size_t n;

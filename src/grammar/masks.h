@@ -1,7 +1,7 @@
-/* Token masks: which tokens may follow a text of a grammar, as a bit for each.
+/* Token masks: a bit for each token that may follow a text of a grammar.
  *
- * Within a lexeme a token depends on the state of the lexer alone. For each state a mask is found once, with the nodes of the trie where
- * a lexeme ends and tokens go on; only there rows matter. Masks are kept by configuration. Belongs to one thread at a time. */
+ * Within a lexeme, only the lexer state decides about a token. The mask of a state is computed once, with the trie
+ * nodes where a lexeme ends and tokens continue; only there rows matter. Masks are cached. One thread at a time. */
 #ifndef HT_GRAMMAR_MASKS_H
 #define HT_GRAMMAR_MASKS_H
 
@@ -10,27 +10,27 @@
 
 typedef struct ht_masks ht_masks;
 
-/* A special token that is allowed where its text is. */
+/* A special token that is allowed in place of its text. */
 typedef struct ht_spelled_token {
     int32_t token;
-    const char *text; /* lent; never empty */
+    const char *text; /* borrowed; never empty */
 } ht_spelled_token;
 
-/* All three have to live as long as *out, which the caller frees. The n tokens of `ending` end a text. */
+/* The first three arguments must outlive *out, which the caller frees. The n tokens of `ending` end a text. */
 ht_status ht_masks_new(ht_automaton *a, const ht_token_trie *trie, const int32_t *ending, int n, ht_masks **out,
                        ht_error *err);
 void ht_masks_free(ht_masks *m); /* NULL is fine */
-/* Before the first mask: n special tokens that are spelled, lent. Others have no text. */
+/* Sets n borrowed special tokens that are spelled; others have no text. Call it before the first mask. */
 void ht_masks_spell(ht_masks *m, const ht_spelled_token *spelled, int n);
 /* The text of a token; *n is 0 for one that has none. */
 const char *ht_masks_text(const ht_masks *m, int32_t token, size_t *n);
-/* Whether a special token that is spelled has a text that begins with the byte. */
+/* Whether the text of a spelled token begins with the byte. */
 bool ht_masks_spells(const ht_masks *m, char first);
-/* The mask after a configuration, into bits [trie->n_words]. NULL: it is found and kept for whoever asks next. */
+/* The mask after a configuration, into bits [trie->n_words]. NULL: it is only computed and cached. */
 ht_status ht_masks_of(ht_masks *m, uint32_t configuration, uint32_t *bits, ht_error *err);
-/* Whether that mask was found before. */
+/* Whether that mask is cached. */
 bool ht_masks_has(const ht_masks *m, uint32_t configuration);
-/* Forgets all masks; with ht_automaton_reset. */
+/* Discards all masks. Call it with ht_automaton_reset. */
 void ht_masks_reset(ht_masks *m);
 size_t ht_masks_bytes(const ht_masks *m);
 

@@ -15,7 +15,7 @@ void ht_byte_set_add(ht_byte_set *s, unsigned first, unsigned last) {
 
 /* Expressions of one grammar at most: 64 bytes and more each. */
 #define NODES_MOST 1000000u
-/* Derivatives that all searches of a construction take at most: some seconds. */
+/* Derivatives of all searches during construction at most: some seconds. */
 #define SEARCHES_MOST INT64_C(100000000)
 
 ht_re ht_re_fail(ht_regexes *s, ht_status status) {
@@ -186,7 +186,7 @@ static void join_sets(ht_regexes *s, ht_re_kind kind, size_t begin) {
     if (n_sets) ht_re_push(s, ht_re_bytes(s, &all));
 }
 
-/* Drops operands that change nothing. True when one of them decides alone: *out then is the result. */
+/* Drops neutral operands. True when one operand decides the result, *out. */
 static bool drop_neutral(ht_regexes *s, ht_re_kind kind, size_t begin, ht_re *out) {
     const bool both = kind == HT_RE_KIND_BOTH;
     bool all_nullable = true, other_nullable = false;
@@ -299,7 +299,7 @@ static ht_re sequence(ht_regexes *s, uint32_t first, uint32_t last, int n, unsig
     if (head == tail)
         return ht_re_concat(s, ht_re_byte_range(s, base + head, base + head),
                             sequence(s, first & mask, last & mask, n - 1, CONTINUATION));
-    /* The first and the last leading byte have part of what may follow, those between have all of it. */
+    /* The first and last leading bytes allow part of the continuations, those between all of them. */
     ht_re part[3] = {HT_RE_NONE, HT_RE_NONE, HT_RE_NONE};
     if (!whole_first)
         part[0] = ht_re_concat(s, ht_re_byte_range(s, base + head, base + head),
@@ -342,7 +342,7 @@ ht_re ht_re_code_points(ht_regexes *s, const ht_code_range *ranges, size_t n) {
 ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder, uint32_t places) {
     const uint32_t words[] = {HT_RE_KIND_MULTIPLE, (uint32_t)divisor,           (uint32_t)(divisor >> 32),
                               (uint32_t)remainder, (uint32_t)(remainder >> 32), places};
-    /* The places that are left may hold zeros. */
+    /* Zeros may fill the digits that are left. */
     uint64_t least = remainder, room = 1;
     const uint32_t left = places & ~HT_RE_BEHIND_POINT;
     for (uint32_t i = 0; i < left && least; i++) {
@@ -350,13 +350,13 @@ ht_re ht_re_multiple_behind(ht_regexes *s, uint64_t divisor, uint64_t remainder,
         room = room < divisor ? room * 10 : room;
     }
     const unsigned facts = least ? 0 : HT_RE_NULLABLE | HT_RE_LIVE;
-    /* Before the point digits without end may follow, behind it no more than are left. */
+    /* Before the point, any number of digits may follow; after it, only those that are left. */
     if (least && places & HT_RE_BEHIND_POINT && room <= divisor - least) return HT_RE_NONE;
     return re_make(s, words, 6, facts | HT_RE_LIVE);
 }
 
 ht_re ht_re_multiple(ht_regexes *s, uint64_t divisor, uint32_t places) {
-    /* Digits are told apart one by one. */
+    /* Puts each digit into a separate byte class. */
     for (unsigned b = '0'; b <= '9'; b++) ht_re_byte_range(s, b, b);
     ht_re_byte_range(s, '.', '.');
     return ht_re_multiple_behind(s, divisor, 0, places);

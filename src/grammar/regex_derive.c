@@ -1,25 +1,25 @@
-/* Derivatives of expressions by classes of bytes, and the search that finds out whether an expression has any text. */
+/* Derivatives of expressions by byte classes, and the search for a text of an expression. */
 #include "base/checked.h"
 #include "base/grow.h"
 #include "grammar/regex.h"
 
 #include <string.h>
 
-/* Nesting of expressions that are derived: frames of some 100 bytes. */
+/* Nesting of expressions at most: each level takes about 100 bytes of stack. */
 #define DEPTH_MOST 4000
-/* Derivatives that a search for a text takes at most, those of operands among them: half a second. */
+/* Derivatives of one search at most, including those of operands: half a second. */
 #define SEARCH_MOST 10000000
 
 /* ---- classes of bytes ---- */
 
-/* Calls for each byte of a set, of which most have few. */
+/* Iterates over the bytes of a set; most sets have few. */
 #define FOR_EACH_BYTE(b, set)                                                                                          \
     for (unsigned word_ = 0; word_ < 8; word_++)                                                                       \
         for (uint32_t bits_ = (set).bits[word_], b; bits_ && (b = word_ * 32 + (unsigned)__builtin_ctz(bits_), 1);     \
              bits_ &= bits_ - 1)
 
 void ht_regexes_freeze(ht_regexes *s) {
-    /* Each set splits the classes of which it has some bytes and not others. */
+    /* Each set splits the classes that it contains in part. */
     uint16_t class_of[256] = {0}, size[256] = {256};
     int n_classes = 1;
     for (uint32_t i = 0; i < s->sets.n && n_classes < 256; i++) {
@@ -73,8 +73,8 @@ void ht_regexes_reset(ht_regexes *s) {
 
 /* ---- first bytes ---- */
 
-/* The bytes [8 words] with which r begins, if they are one set and *rest is behind each of them, as in the text of a literal; NULL for
- * others. Such expressions are most, and need not be remembered. */
+/* The bytes [8 words] with which r begins, if they are one set and *rest follows each of them, as in a literal; else
+ * NULL. Most expressions are of this form, and need no cache. */
 static const uint32_t *leading_set(const ht_regexes *s, ht_re r, ht_re *rest) {
     size_t n;
     const uint32_t *node = ht_re_node(s, r, &n);
@@ -88,7 +88,7 @@ static const uint32_t *leading_set(const ht_regexes *s, ht_re r, ht_re *rest) {
 
 static uint32_t first_of(ht_regexes *s, ht_re r);
 
-/* Adds the first bytes of an operand, or keeps those that it has, too. */
+/* Adds the first bytes of an operand, or with `both` keeps the common ones. */
 static void join_first(ht_regexes *s, ht_re r, bool both, ht_byte_set *set) {
     const uint32_t number = first_of(s, r);
     if (s->status) return;
@@ -135,7 +135,7 @@ static uint32_t first_of(ht_regexes *s, ht_re r) {
     s->depth++;
     const ht_byte_set set = find_first(s, r);
     s->depth--;
-    if (s->status) return 0; /* nothing is known of r, also when the status is reset */
+    if (s->status) return 0; /* not cached: the failure may be reset */
     const uint32_t number = ht_intern_add(&s->firsts, set.bits, 8, NULL);
     if (number == HT_INTERN_FAILED) return ht_re_fail(s, HT_ERR_MEMORY);
     s->first[r] = number + 1;
@@ -177,7 +177,7 @@ static ht_re derive_concat(ht_regexes *s, ht_re a, ht_re b, int byte_class) {
     return ht_re_is_nullable(s, a) ? ht_re_either(s, first, derive(s, b, byte_class)) : first;
 }
 
-/* Of alternatives and intersections: that of each operand. */
+/* Derives each operand of alternatives or an intersection. */
 static ht_re derive_list(ht_regexes *s, ht_re r, int byte_class) {
     const size_t begin = s->n_scratch;
     size_t n;
@@ -189,7 +189,7 @@ static ht_re derive_list(ht_regexes *s, ht_re r, int byte_class) {
     return ht_re_join_scratch(s, kind, begin);
 }
 
-/* A digit makes the number that was read ten times as large, and a place behind the point smaller. */
+/* A digit multiplies the number read so far by ten; after the point, one digit fewer is left. */
 static ht_re derive_multiple(ht_regexes *s, const uint32_t *node, uint8_t byte) {
     const uint64_t divisor = node[1] | (uint64_t)node[2] << 32, remainder = node[3] | (uint64_t)node[4] << 32;
     const uint32_t places = node[5], left = places & ~HT_RE_BEHIND_POINT;
@@ -260,7 +260,7 @@ static bool re_matches(ht_regexes *s, ht_re r, const char *bytes, size_t n) {
     return ht_re_is_nullable(s, r);
 }
 
-/* Digits of the longest end of a number that is tried. */
+/* Digits of the longest ending that is tried. */
 #define END_MOST 19
 
 /* Whether r has one of the least texts of n digits that are a multiple of `divisor` after digits that leave `remainder`. */
@@ -280,7 +280,7 @@ static bool has_multiple(ht_regexes *s, ht_re r, uint64_t divisor, uint64_t rema
     return false;
 }
 
-/* Whether an intersection with multiples has one that is soon reached: among many remainders a search meets none by chance. */
+/* Whether an intersection has a multiple of few digits. A search would rarely hit one among many remainders. */
 static bool reaches_multiple(ht_regexes *s, ht_re r) {
     size_t n, n_words;
     const uint32_t *node = ht_re_node(s, r, &n);
@@ -295,7 +295,7 @@ static bool reaches_multiple(ht_regexes *s, ht_re r) {
             if (places <= END_MOST && has_multiple(s, r, divisor, remainder, (int)places)) return true;
             continue;
         }
-        /* Whole numbers: zeros in all places. */
+        /* Whole numbers: all digits after the point are zero. */
         for (uint32_t k = 0; k < places && (divisor % 2 == 0 || divisor % 5 == 0); k++) {
             if (divisor % 2 == 0) divisor /= 2;
             if (divisor % 5 == 0) divisor /= 5;
@@ -306,7 +306,7 @@ static bool reaches_multiple(ht_regexes *s, ht_re r) {
     return false;
 }
 
-/* What leads to an expression that has a text has one, too. `before`: from which expression each was reached, r from itself. */
+/* Marks all expressions on the path to a live one as live. `before` maps each to its predecessor, and r to itself. */
 static void mark_path(ht_regexes *s, const ht_pair_map *before, ht_re at) {
     for (;; at = ht_pair_map_find(before, at, 0)) {
         s->facts[at] |= HT_RE_LIVE;
@@ -314,16 +314,16 @@ static void mark_path(ht_regexes *s, const ht_pair_map *before, ht_re at) {
     }
 }
 
-/* Depth first, since expressions that accept soon are most: the expressions seen are words of the scratch stack. */
+/* Depth-first search, since most expressions have a short text. The scratch stack holds the expressions seen. */
 static bool search(ht_regexes *s, ht_re r) {
     ht_pair_map before = {0};
     const size_t begin = s->n_scratch;
-    size_t pending = begin; /* from here on, expressions that were not looked at */
+    size_t pending = begin; /* unvisited expressions begin here */
     const int64_t n_derived = s->n_derived, most = ht_min_i64(s->search_budget, SEARCH_MOST);
     bool found = false;
     bool good = ht_pair_map_add(&before, r, 0, r);
     ht_re_push(s, r);
-    /* The stack keeps what was looked at below `pending`; the next one is taken from the top. */
+    /* Visited expressions are below `pending`; the next one comes from the top. */
     while (good && !found && !s->status && s->n_scratch > pending) {
         const ht_re at = s->scratch[s->n_scratch - 1];
         s->scratch[s->n_scratch - 1] = s->scratch[pending];
@@ -384,7 +384,7 @@ static bool all_are_live(ht_regexes *s, ht_re r) {
     return live;
 }
 
-/* Of what is put together from parts, these are asked: a search meets their texts in all orders. */
+/* Checks parts of concatenations and alternatives one by one: a search would try all combinations of their texts. */
 static bool find_live(ht_regexes *s, ht_re r) {
     size_t n;
     const uint32_t *node = ht_re_node(s, r, &n);
@@ -399,7 +399,7 @@ static bool find_live(ht_regexes *s, ht_re r) {
 bool ht_re_is_live(ht_regexes *s, ht_re r) {
     const unsigned facts = s->facts[r];
     if (facts & (HT_RE_LIVE | HT_RE_DEAD)) return facts & HT_RE_LIVE;
-    /* Without intersections and complements nothing is without texts but HT_RE_NONE. */
+    /* Without intersections and complements, only HT_RE_NONE has no text. */
     bool live = facts & HT_RE_NULLABLE || !(facts & HT_RE_BOOLEAN);
     if (!live && s->depth >= DEPTH_MOST) ht_re_fail(s, HT_ERR_LIMIT);
     s->depth++;

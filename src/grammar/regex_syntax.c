@@ -1,4 +1,4 @@
-/* Parser of regular expressions: to a tree, and from its end to an expression, so that look-ahead knows what follows. */
+/* Parser of regular expressions: builds a tree and converts it from its end, so that lookahead sees the rest. */
 #include "grammar/regex_syntax.h"
 
 #include "base/error.h"
@@ -24,9 +24,9 @@ typedef enum node_kind {
 
 typedef struct node {
     node_kind kind;
-    bool asserts; /* it holds an anchor or look-ahead */
-    bool anchors; /* it holds the anchor of the beginning */
-    bool is_bare; /* it takes no text: it asserts alone */
+    bool asserts; /* it has an anchor or lookahead */
+    bool anchors; /* it has the anchor of the beginning */
+    bool is_bare; /* it takes no text, only assertions */
     bool may_be_empty;
     uint32_t left, right, min, max;
     size_t first, n; /* of its ranges */
@@ -39,7 +39,7 @@ typedef struct parser {
     node *nodes;
     uint32_t n_nodes;
     ht_code_set ranges;
-    bool has_open_bracket; /* a class before has a `[` of its own */
+    bool has_open_bracket; /* an earlier class has a literal `[` */
     ht_regexes *re;
     const ht_regex_syntax *how;
     ht_status status;
@@ -109,7 +109,7 @@ static int64_t hex(parser *p, int n) {
     return value;
 }
 
-/* Behind \u: four digits, or as many as needed in braces; halves of a surrogate pair are one character. */
+/* After \u: four digits, or any number in braces; a surrogate pair is one character. */
 static uint32_t unicode_escape(parser *p) {
     int64_t value;
     if (take(p, "{")) {
@@ -130,7 +130,7 @@ static uint32_t unicode_escape(parser *p) {
     return (uint32_t)value;
 }
 
-/* Behind a backslash: one character, or HT_INTERN_FAILED for a class, which is added to the ranges. */
+/* After a backslash: one character, or HT_INTERN_FAILED for a class, which is added to the ranges. */
 static uint32_t escape(parser *p, bool in_class) {
     const size_t begin = p->at;
     if (p->at >= p->n) return fail(p, HT_ERR_FORMAT, "a backslash at the end");
@@ -172,7 +172,7 @@ static uint32_t escape(parser *p, bool in_class) {
     }
     if (c == 'b' && in_class) return '\b';
     const size_t end = p->at;
-    p->at = begin; /* where errors are */
+    p->at = begin; /* position of errors */
     if (c == 'b') return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\b`) are not supported");
     if (c == 'B') return fail(p, HT_ERR_UNSUPPORTED, "word boundaries (`\\B`) are not supported");
     if (c >= '1' && c <= '9' && !in_class) return fail(p, HT_ERR_UNSUPPORTED, "back references are not supported");
@@ -191,10 +191,10 @@ static uint32_t characters(parser *p, size_t first, bool inverted) {
     return add(p, (node){.kind = NODE_CHARACTERS, .first = first, .n = p->ranges.n - first});
 }
 
-/* One member of a class: a character, or HT_INTERN_FAILED for a class of its own. */
+/* An item of a class: a character, or HT_INTERN_FAILED for a class within it. */
 static uint32_t class_member(parser *p) { return take(p, "\\") ? escape(p, true) : next_code_point(p); }
 
-/* Whether a POSIX class such as [:alpha:] is next. To ECMA-262 it is its characters, which nobody means. */
+/* Whether a POSIX class such as [:alpha:] is next. ECMA-262 reads it as its characters, which is never intended. */
 static bool is_posix_class(const parser *p) {
     size_t at = p->at + 2;
     if (!peek(p, '[') || at > p->n || p->pattern[p->at + 1] != ':') return false;
@@ -204,7 +204,7 @@ static bool is_posix_class(const parser *p) {
     return at > name && p->n - at >= 2 && p->pattern[at] == ':' && p->pattern[at + 1] == ']';
 }
 
-/* What other syntaxes have within classes, told apart by what makes no sense as characters. */
+/* Rejects class syntax of other dialects, recognised where it makes no sense as characters. */
 static bool check_class_syntax(parser *p, size_t begin) {
     if (is_posix_class(p))
         fail(p, HT_ERR_UNSUPPORTED,
@@ -235,7 +235,7 @@ static uint32_t parse_class(parser *p) {
         if (peek(p, '[')) p->has_open_bracket = true;
         const uint32_t to = class_member(p);
         if (p->status) return 0;
-        if (from == HT_INTERN_FAILED || to == HT_INTERN_FAILED) { /* a class beside a hyphen that means itself */
+        if (from == HT_INTERN_FAILED || to == HT_INTERN_FAILED) { /* next to a class, a hyphen is literal */
             add_range(p, '-', '-');
             if (from != HT_INTERN_FAILED) add_range(p, from, from);
             if (to != HT_INTERN_FAILED) add_range(p, to, to);
@@ -305,7 +305,7 @@ static int64_t number(parser *p) {
     return value;
 }
 
-/* The counts behind an atom. A brace that begins none is a character of its own, as browsers have it. */
+/* Parses the counts after an atom. A brace that begins no count is a literal character, as in browsers. */
 static bool parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     const size_t begin = p->at;
     *min = 0;
@@ -361,7 +361,7 @@ static ht_re characters_of(parser *p, const ht_code_range *ranges, size_t n) {
 
 static ht_re build(parser *p, uint32_t at, ht_re rest, bool at_begin);
 
-/* The tree of a sequence leans to the left: from the last one on. */
+/* The tree of a sequence is left-deep: build from its last part. */
 static ht_re build_sequence(parser *p, uint32_t at, ht_re rest, bool at_begin) {
     const node *nodes = p->nodes;
     for (; nodes[at].kind == NODE_SEQUENCE; at = nodes[at].left) {
@@ -373,10 +373,10 @@ static ht_re build_sequence(parser *p, uint32_t at, ht_re rest, bool at_begin) {
     return build(p, at, rest, at_begin);
 }
 
-/* The texts of a node with `rest` behind it. `at_begin`: it stands where the text begins. */
+/* The texts of a node followed by `rest`. `at_begin`: the node is at the beginning of the text. */
 static ht_re build(parser *p, uint32_t at, ht_re rest, bool at_begin) {
     const node of = p->nodes[at];
-    /* Each alternative gets a rest only where what follows an assertion matters. */
+    /* Alternatives get `rest` only if an assertion in them depends on it. */
     if (!of.asserts && rest != HT_RE_EMPTY) return ht_re_concat(p->re, build(p, at, HT_RE_EMPTY, at_begin), rest);
     switch (of.kind) {
     case NODE_EMPTY: return rest;

@@ -1,18 +1,18 @@
-/* Regular expressions in the syntax of ECMA-262 with the flag u, as JSON Schema has them. Look-ahead and anchors work outside of
- * repetitions; back references, look-behind and word boundaries are rejected by name. */
+/* Regular expressions in the syntax of ECMA-262 with the flag u, as in JSON Schema. Lookahead and anchors work
+ * outside of repetitions; backreferences, lookbehind and word boundaries are rejected by name. */
 #ifndef HT_GRAMMAR_REGEX_SYNTAX_H
 #define HT_GRAMMAR_REGEX_SYNTAX_H
 
 #include "grammar/regex.h"
 
-/* What the text of a pattern is matched against. */
+/* How the text of a pattern is matched. */
 typedef struct ht_regex_syntax {
-    /* The bytes of any code point in the ranges, as the matched texts write it; NULL: its UTF-8. */
+    /* The bytes of any code point in the ranges, as the matched texts encode it; NULL: its UTF-8. */
     ht_re (*characters)(ht_regexes *s, const ht_code_range *ranges, size_t n);
     bool searches; /* the pattern may match anywhere in a text, as JSON Schema has it; else it matches the whole text */
 } ht_regex_syntax;
 
-/* HT_ERR_FORMAT for what is no such pattern, HT_ERR_UNSUPPORTED for what no automaton can do; both say where. */
+/* HT_ERR_FORMAT for an invalid pattern, HT_ERR_UNSUPPORTED where no automaton exists; both give the position. */
 ht_status ht_regex_parse(ht_regexes *s, const char *pattern, size_t n, const ht_regex_syntax *how, ht_re *out,
                          ht_error *err);
 
@@ -28,9 +28,9 @@ void ht_code_set_free(ht_code_set *s);
 bool ht_code_set_add(ht_code_set *s, uint32_t first, uint32_t last);
 /* d, w, s: digits, letters with digits and underscore, white space, as ECMA-262 has them; in capitals, all others. */
 bool ht_code_set_add_class(ht_code_set *s, char name);
-/* A general category of Unicode: "L", "Lu", "Letter", "gc=Lu", ...; 1: added, 0: no such one, -1: memory ran out. */
+/* Adds a general category of Unicode: "L", "Lu", "Letter", "gc=Lu", ...; 0: unknown, -1: memory ran out. */
 int ht_code_set_add_property(ht_code_set *s, const char *name, size_t n, bool inverted);
-/* Replaces the ranges from `first` on by those of all code points that are in none of them. */
+/* Replaces the ranges from `first` on by their complement. */
 bool ht_code_set_invert(ht_code_set *s, size_t first);
 
 #endif

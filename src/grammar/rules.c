@@ -1,4 +1,4 @@
-/* Rules and their productions, and the closures that tell which of them have the empty text, or any. */
+/* Rules and their productions, and the closures that find nullable and productive rules. */
 #include "grammar/rules.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Symbols of all productions: what a schema of megabytes has. */
+/* Symbols of all productions at most: a schema of megabytes. */
 #define SYMBOLS_MOST 20000000u
 
 static void fail(ht_rules *r, ht_status status) {
@@ -180,7 +180,7 @@ static void drop_unproductive(ht_rules *r, ht_symbol rule) {
 
 void ht_rules_finish(ht_rules *r, ht_symbol start, bool *has_text) {
     ht_regexes_freeze(r->re);
-    /* Rules mostly come before those that they use: the last ones first, so that few rounds are needed. */
+    /* Rules mostly come before those that they use: in reverse order, few rounds are needed. */
     for (bool changed = true; changed && !r->status;) {
         changed = false;
         for (uint32_t i = r->n_rules; i-- > 0;)

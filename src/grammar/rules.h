@@ -1,15 +1,15 @@
-/* Context-free rules over lexemes: the form into which schemas, regular expressions and grammars are compiled.
+/* Context-free rules over lexemes, into which schemas, regular expressions and grammars are compiled.
  *
- * Productions are sequences of lexemes, regular expressions that take one byte or more, and rules. A text may be divided into lexemes
- * in every way that the rules allow; no longest match decides. Productions may be made on demand, so that rules with parameters (which
- * members an object has had) need not be listed. Errors are sticky. Belongs to one thread at a time. */
+ * Productions are sequences of rules and of lexemes, regular expressions that take at least one byte. A text may be
+ * divided into lexemes in every way that the rules allow; no longest match decides. Productions may be made on
+ * demand, so that rules with parameters need not be listed. Errors are sticky. One thread at a time. */
 #ifndef HT_GRAMMAR_RULES_H
 #define HT_GRAMMAR_RULES_H
 
 #include "grammar/intern.h"
 #include "grammar/regex.h"
 
-/* A rule, or with HT_LEXEME_BIT a lexeme, or HT_SYMBOL_END behind the last symbol of a production. */
+/* A rule, or with HT_LEXEME_BIT a lexeme, or HT_SYMBOL_END at the end of a production. */
 typedef uint32_t ht_symbol;
 #define HT_LEXEME_BIT UINT32_C(0x80000000)
 #define HT_SYMBOL_END UINT32_MAX
@@ -33,9 +33,9 @@ enum { HT_STARTS_MOST = 6, HT_FREE_LEXEMES_MOST = 16 };
 /* Where a text begins: numbers of the rules' starts. */
 typedef enum ht_grammar_start {
     HT_START_TEXT,         /* with the grammar's text */
-    HT_START_ANSWER,       /* the answer may open a thought before it */
-    HT_START_IN_REASONING, /* the prompt has opened a thought */
-    /* This and two more, in the order above, with `beside_text` (chat/response_rules.h): answers that do not begin as a call. */
+    HT_START_ANSWER,       /* the answer may begin with reasoning */
+    HT_START_IN_REASONING, /* the prompt has begun the reasoning */
+    /* This and two more, as above, with `beside_text` (chat/response_rules.h): answers that begin as no call. */
     HT_START_NO_CALL
 } ht_grammar_start;
 
@@ -53,7 +53,7 @@ struct ht_rules {
     uint32_t n_rules;
     uint32_t *production; /* [2 * n_productions] where its symbols begin, and the next production of its rule */
     uint32_t n_productions;
-    ht_symbol *symbol; /* [n_symbols] of all productions, each with HT_SYMBOL_END behind it */
+    ht_symbol *symbol; /* [n_symbols] of all productions, each ended by HT_SYMBOL_END */
     uint32_t n_symbols;
     size_t symbols_capacity;
     ht_free_lexeme free_lexeme[HT_FREE_LEXEMES_MOST]; /* [n_free_lexemes] */
@@ -76,11 +76,11 @@ ht_status ht_rules_status(const ht_rules *r, ht_error *err);
 
 /* The lexeme of an expression, which does not have the empty text. */
 ht_symbol ht_rules_lexeme(ht_rules *r, ht_re re);
-/* The same for free text: tokens that have no text may stand in it, and with `may_end` the whole text may end within it. With
- * `is_endless` no mark ends it and nothing follows it; every beginning of a text of the expression has to be one, too. At most
- * HT_FREE_LEXEMES_MOST different ones; the first mention decides. */
+/* The same for free text, in which tokens without text are allowed. `may_end`: the whole text may end within it.
+ * `is_endless`: no mark ends it, nothing follows it, and every prefix of its texts must match, too. At most
+ * HT_FREE_LEXEMES_MOST different ones; the first call decides. */
 ht_symbol ht_rules_free_lexeme(ht_rules *r, ht_re re, bool may_end, bool is_endless);
-/* What is said of a lexeme as free text; NULL for others. */
+/* The free lexeme with this number; NULL for other lexemes. */
 const ht_free_lexeme *ht_rules_is_free(const ht_rules *r, uint32_t lexeme);
 /* The symbol of any expression: a lexeme, or a rule of one and the empty text. */
 ht_symbol ht_rules_text(ht_rules *r, ht_re re);
@@ -94,7 +94,7 @@ ht_symbol ht_rules_demand(ht_rules *r, const uint32_t *words, size_t n);
 /* Ends construction: finds which rules have the empty text or none, drops productions without texts, and freezes the expressions.
  * *has_text: whether the start has any text. Call it again after adding rules and starts. */
 void ht_rules_finish(ht_rules *r, ht_symbol start, bool *has_text);
-/* Forgets what was made since, when memory is short. */
+/* Discards what was made since, when memory is short. */
 void ht_rules_reset(ht_rules *r);
 
 /* The first production of a rule; makes those of rules on demand. HT_INTERN_FAILED: none. */
@@ -105,8 +105,8 @@ static inline uint32_t ht_rules_next(const ht_rules *r, uint32_t production) {
 
 size_t ht_rules_bytes(const ht_rules *r);
 
-/* Finished rules of n bytes of UTF-8 in GBNF, llama.cpp's notation, whose rule `root` is the start (gbnf.c). HT_ERR_FORMAT, with line and
- * column, for what is no such grammar or has no text; HT_ERR_LIMIT for one that is too large. The caller frees *out. */
+/* Parses n bytes of UTF-8 in GBNF, llama.cpp's grammar format, with the start `root` (gbnf.c). HT_ERR_FORMAT, with
+ * line and column: invalid, or without texts; HT_ERR_LIMIT: too large. The caller frees *out. */
 ht_status ht_gbnf_parse(const char *text, size_t n, ht_rules **out, ht_error *err);
 
 #endif

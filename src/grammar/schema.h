@@ -1,13 +1,13 @@
 /* JSON Schema: from documents to sets of JSON values, and from these to rules.
  *
- * A set is a node: an interned formula. Leaves constrain values of one type and hold for all others: "if it is a string, it is one of
- * these". Nodes are joined by and, or, not, so that every keyword is a formula of leaves (schema_parse.c). The values of a set are
- * found by type on demand (schema_sets.c): truth values, an expression for its numbers, one for its strings, and alternatives for its
- * arrays and objects, each a conjunction of leaves. A conjunction becomes a shape and a plan (schema_shapes.c), which tell whether it
- * has any value, and from which rules are made (schema_rules.c). All of this is exact; what would take too much time or memory is an
- * error.
+ * A set is a node: an interned formula. Leaves constrain values of one type and hold for all others: "if it is a
+ * string, it is one of these". Keywords join leaves by and, or, not (schema_parse.c). The values of a set are found
+ * by type on demand (schema_sets.c): truth values, an expression each for numbers and strings, and alternatives for
+ * arrays and objects, each a conjunction of leaves. A conjunction becomes a shape and a plan (schema_shapes.c),
+ * which show whether it has any value, and from which rules are made (schema_rules.c). All of this is exact; what
+ * would take too much time or memory is an error.
  *
- * Errors are sticky: after the first one, which ht_schema.status keeps, nodes mean nothing. */
+ * Errors are sticky: after the first one, kept in ht_schema.status, nodes are meaningless. */
 #ifndef HT_GRAMMAR_SCHEMA_H
 #define HT_GRAMMAR_SCHEMA_H
 
@@ -41,13 +41,13 @@ typedef enum ht_node_kind {
     HT_NODE_LENGTH,  /* least, most */
     HT_NODE_COUNT,   /* index, node, least, most: how many items from there on are of the node */
     HT_NODE_UNIQUE,  /* number of the keyword's value: no two items are equal */
-    HT_NODE_MEMBERS, /* key set, node: all members with such keys are of the node */
-    HT_NODE_MEMBER,  /* key set, node: there is a member with such a key that is of the node */
+    HT_NODE_MEMBERS, /* key set, node: all properties with such keys are of the node */
+    HT_NODE_MEMBER,  /* key set, node: some property with such a key is of the node */
     HT_NODE_KEYS,    /* node: all keys are of the node */
     HT_NODE_SIZE,    /* least, most */
     /* leaves about spelling alone */
-    HT_NODE_ORDER, /* strings: described members, in this order */
-    HT_NODE_NAMED  /* key set: such members are described, too */
+    HT_NODE_ORDER, /* strings: described properties, in this order */
+    HT_NODE_NAMED  /* key set: such properties are described, too */
 } ht_node_kind;
 /* Words of the longest leaf but HT_NODE_ORDER. */
 enum { HT_LEAF_WORDS = 5 };
@@ -61,7 +61,7 @@ typedef struct ht_string_set {
     uint32_t n;
 } ht_string_set;
 
-/* Spellings of a set of numbers without exponents: all, and those that are written, some of each number. All numbers are HT_RE_ALL. */
+/* Spellings of numbers without exponents: all, and some of each number to be written. All numbers: HT_RE_ALL. */
 typedef struct ht_number_set {
     ht_re all, written;
 } ht_number_set;
@@ -207,7 +207,7 @@ uint32_t ht_keys_others(ht_schema *s, uint32_t a);
 typedef struct ht_keys {
     bool is_complement;
     uint32_t n_names, n_patterns;
-    const uint32_t *names, *patterns; /* lent until the next set is made */
+    const uint32_t *names, *patterns; /* borrowed until the next set is made */
 } ht_keys;
 ht_keys ht_keys_at(const ht_schema *s, uint32_t keys);
 bool ht_keys_has_name(ht_schema *s, const ht_keys *keys, uint32_t name);
@@ -258,7 +258,7 @@ ht_re ht_numbers_written(ht_schema *s, ht_number_set a);
 bool ht_schema_read_dialect(ht_schema *s);
 /* The node of a schema. */
 ht_node ht_schema_parse(ht_schema *s, ht_place place);
-/* A member of a schema; the name is a literal. */
+/* A keyword of a schema; the name is a literal. */
 const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema, const char *name);
 
 /* Finds identifiers and anchors. */
@@ -281,21 +281,21 @@ uint32_t ht_set_simple(ht_schema *s, ht_node node);
 uint32_t ht_set_values(ht_schema *s, ht_node node, ht_node *values, uint32_t most);
 /* Number in `list` of the set's arrays or objects. */
 uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type);
-/* Whether the set has any value. With live.low < UINT32_MAX, false may be wrong: the same question is open further up. */
+/* Whether the set has any value. With live.low < UINT32_MAX, false may be wrong: a check further up is open. */
 bool ht_set_is_live(ht_schema *s, ht_node node);
 
 /* ---- shapes (schema_shapes.c) ---- */
 
 enum { HT_COUNTS_MOST = 4 };
 
-/* How many items from an index on, or whether any member, are of a node. */
+/* Limits on the items from an index on that are of a node, or whether any property is. */
 typedef struct ht_some {
     uint32_t from; /* index */
     ht_node node;
     uint32_t least, most;
 } ht_some;
 
-/* Arrays that are of all leaves of a conjunction. */
+/* Arrays that satisfy all leaves of a conjunction. */
 typedef struct ht_array_shape {
     uint32_t least, most;
     uint32_t n;    /* indexes that differ; the last one is that of all further items */
@@ -314,19 +314,19 @@ typedef struct ht_member {
     bool is_named; /* of a class: it is described (HT_NODE_NAMED) */
 } ht_member;
 
-/* Objects that are of all leaves of a conjunction: members by name, and classes of all other keys. */
+/* Objects that satisfy all leaves of a conjunction: properties by name, and classes of all other keys. */
 typedef struct ht_object_shape {
     uint32_t least, most;
     ht_member *member; /* [n_names + n_classes], names first, in the order in which they are written */
     uint32_t n_names, n_classes, n_required;
     ht_some some[HT_COUNTS_MOST];
     uint32_t n_some;
-    bool is_described; /* some of its members are */
+    bool is_described; /* some of its properties are described */
 } ht_object_shape;
 
 const ht_array_shape *ht_array_shape_of(ht_schema *s, uint32_t conjunction);
 const ht_object_shape *ht_object_shape_of(ht_schema *s, uint32_t conjunction);
-/* The item at an index, or the value of a member, that is also of those of `some` in the mask. */
+/* The node of the item at an index, or of a property's value, that is also of those of `some` in the mask. */
 ht_node ht_array_item(ht_schema *s, const ht_array_shape *a, uint32_t index, uint32_t mask);
 ht_node ht_object_value(ht_schema *s, const ht_object_shape *o, const ht_member *m, uint32_t mask);
 /* Whether the arrays or objects of a conjunction have any value, as ht_set_is_live. */
@@ -334,7 +334,7 @@ bool ht_conjunction_is_live(ht_schema *s, uint32_t conjunction, uint32_t type);
 
 /* ---- plans (schema_shapes.c) ---- */
 
-/* How arrays and objects of a shape are written, and from which states an end can be reached. A plan outlives the schema. */
+/* How arrays and objects of a shape are written, and which states can reach an end. Plans outlive the schema. */
 
 #define HT_NO_SYMBOL UINT32_MAX
 /* Values that an array with different items may have. */
@@ -346,7 +346,7 @@ typedef struct ht_array_plan {
     ht_some some[HT_COUNTS_MOST];
     uint32_t n_some;
     bool *live;        /* [n, 2^n_some] whether there is an item at the index that is counted by those of the mask */
-    ht_symbol *symbol; /* likewise; NULL while only liveness is asked for */
+    ht_symbol *symbol; /* likewise; NULL while only liveness is checked */
     bool is_unique;
     uint32_t n_values;
     ht_node *value_node; /* [n_values] */
@@ -364,7 +364,7 @@ typedef struct ht_array_state {
     uint32_t count[HT_COUNTS_MOST];
 } ht_array_state;
 
-/* The plan of a shape, without symbols; false when there is no such array, or after a failure. ht_array_plan_free in any case. */
+/* The plan of a shape, without symbols; false without arrays or on failure. Call ht_array_plan_free in any case. */
 bool ht_array_plan_of(ht_schema *s, const ht_array_shape *a, ht_arena *arena, ht_array_plan *out);
 void ht_array_plan_free(ht_array_plan *p);
 bool ht_array_may_end(const ht_array_plan *p, const ht_array_state *at);
@@ -392,21 +392,21 @@ typedef struct ht_object_plan {
     uint32_t n_names, n_members; /* names first, then classes of keys */
     uint32_t n_some;
     bool is_ordered;
-    bool is_free;           /* every member may come: there is nothing to count */
+    bool is_free;           /* every property is allowed: there is nothing to count */
     ht_member_plan *member; /* [n_members] */
 } ht_object_plan;
 
-/* Members so far: how many, which of `some` are pending, a bit for each name that came, and in order the first name that may come. */
+/* Properties so far: number, pending ones of `some`, a bit for each name seen, and if ordered the next name. */
 typedef struct ht_object_state {
     uint32_t count, pending, position;
     uint32_t *seen; /* [(n_names + 31) / 32] */
 } ht_object_state;
 
-/* The plan of the objects that are written: of closed ones those that have only described members, if there are any. */
+/* The plan of the objects to be written: closed ones with described properties only, where such objects exist. */
 bool ht_object_written_plan(ht_schema *s, const ht_object_shape *o, ht_arena *arena, ht_object_plan *out);
 bool ht_object_may_take(const ht_object_plan *p, const ht_object_state *at, uint32_t member);
 bool ht_object_may_end(const ht_object_plan *p, const ht_object_state *at);
-/* Takes a member with a value of those of `some` in the mask; false where no end can be reached after it. */
+/* Takes a property with a value of those of `some` in the mask; false where no end can be reached after it. */
 bool ht_object_take(const ht_object_plan *p, ht_object_state *at, uint32_t member, uint32_t mask);
 
 #endif

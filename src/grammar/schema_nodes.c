@@ -109,7 +109,7 @@ static void flatten(ht_schema *s, ht_node_kind kind, size_t begin) {
     ht_schema_push(s, ht_node_types(s, types));
 }
 
-/* Drops what changes nothing; true when an operand decides alone. */
+/* Drops neutral operands; true when one operand decides the result. */
 static bool simplify(ht_schema *s, ht_node_kind kind, uint32_t begin) {
     const ht_node decides = kind == HT_NODE_AND ? HT_NODE_NOTHING : HT_NODE_ANYTHING;
     uint32_t *nodes = s->scratch + begin;

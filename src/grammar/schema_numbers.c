@@ -1,7 +1,7 @@
 /* Sets of numbers, as expressions of their decimal spellings: bounds, multiples, single numbers. */
 #include "grammar/schema.h"
 
-/* Digits of a bound, before and behind the point. */
+/* Digits of a bound at most, before and after the point. */
 enum { DIGITS_MOST = 1000 };
 
 /* ---- decimals ---- */
@@ -56,7 +56,7 @@ bool ht_decimal_whole(const ht_decimal *d, uint64_t most, uint64_t *out) {
     return true;
 }
 
-/* Digits before and behind the point: "0" and "" of zero. */
+/* Digits before and after the point; for zero "0" and "". */
 typedef struct plain {
     char whole[2 * DIGITS_MOST + 2], part[2 * DIGITS_MOST + 2];
     size_t n_whole, n_part;
@@ -88,7 +88,7 @@ static ht_re zeros(ht_regexes *re, uint32_t least) {
 static ht_re point(ht_regexes *re) { return ht_re_text(re, ".", 1); }
 static ht_re minus(ht_regexes *re, ht_re a) { return ht_re_concat(re, ht_re_text(re, "-", 1), a); }
 
-/* Nothing, or a point and at most so many digits. */
+/* Nothing, or a point and at most `most` digits. */
 static ht_re part_of(ht_regexes *re, uint32_t most) {
     return ht_re_either(re, HT_RE_EMPTY, ht_re_concat(re, point(re), any_digits(re, 1, most)));
 }
@@ -110,7 +110,7 @@ static ht_re signed_or_not(ht_regexes *re, ht_re a) { return ht_re_either(re, a,
 
 /* ---- bounds of numbers without a sign ---- */
 
-/* What stands behind the whole part of the bound: fractions beyond that of the bound. */
+/* After the whole part of the bound: fractions above or below that of the bound. */
 static ht_re part_beyond(ht_regexes *re, const plain *b, bool above, bool included) {
     const ht_re any = any_digits(re, 0, HT_RE_UNBOUNDED);
     const ht_re nonzero = ht_re_concat(re, zeros(re, 0), ht_re_concat(re, digits_between(re, '1', '9'), any));
@@ -216,13 +216,13 @@ ht_number_set ht_numbers_not(ht_schema *s, ht_number_set a) {
     return same(ht_re_both(s->re, signed_or_not(s->re, any_plain(s->re)), ht_re_not(s->re, a.all)));
 }
 
-/* Digits before and after the point of numbers that are written, enough for 64 bits: models would write zeros without end. */
+/* Digits of written numbers before and after the point: enough for 64 bits. Models could write endless zeros. */
 enum { SHORT_MOST = 20 };
 
 static ht_re short_whole(ht_regexes *re) { return whole_of(re, SHORT_MOST - 1); }
 static ht_re short_plain(ht_regexes *re) { return ht_re_concat(re, short_whole(re), part_of(re, SHORT_MOST)); }
 
-/* A power of ten of so many digits, or none. */
+/* Nothing, or an exponent of at most `most` digits. */
 static ht_re exponent(ht_regexes *re, uint32_t most) {
     ht_byte_set e = {{0}}, sign = {{0}};
     ht_byte_set_add(&e, 'E', 'E');

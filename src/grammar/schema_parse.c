@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Schemas within each other, by references as well. */
+/* Nesting of schemas at most, including references. */
 enum { DEPTH_MOST = 1500 };
 
 const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema, const char *name) {
@@ -14,7 +14,7 @@ const ht_tree_value *ht_schema_keyword(ht_schema *s, const ht_tree_value *schema
     return ht_tree_member(&s->tree, schema, string);
 }
 
-/* ---- what keywords hold ---- */
+/* ---- values of keywords ---- */
 
 static bool is_kind(ht_schema *s, const ht_tree_value *v, ht_json_event kind) {
     static const char *const names[] = {
@@ -26,7 +26,7 @@ static bool is_kind(ht_schema *s, const ht_tree_value *v, ht_json_event kind) {
     return false;
 }
 
-/* A keyword that is a number from 0 on without a fraction; `otherwise` where it is missing. */
+/* A keyword that is a whole number, not negative; `otherwise` if it is missing. */
 static uint32_t count(ht_schema *s, const ht_tree_value *schema, const char *name, uint32_t otherwise) {
     const ht_tree_value *v = ht_schema_keyword(s, schema, name);
     ht_decimal d;
@@ -192,7 +192,7 @@ static void push_required(ht_schema *s, const ht_tree_value *list) {
         if (is_kind(s, v, HT_SCAN_STRING)) ht_schema_push(s, required(s, v->string));
 }
 
-/* Members that a closed object has by their schema. */
+/* Marks the properties that a schema describes, for closed objects. */
 static void push_named(ht_schema *s, uint32_t keys, const ht_tree_value *schema) {
     if (s->options.closed && !s->status && schema->kind != HT_SCAN_FALSE)
         ht_schema_push(s, ht_node_of(s, (uint32_t[]){HT_NODE_NAMED, keys}, 2));
@@ -228,7 +228,7 @@ static void push_members(ht_schema *s, ht_place at) {
     push_named(s, keys, rest);
 }
 
-/* Members that ask for others, or for a schema of the whole object. */
+/* Properties that require others, or a schema for the whole object. */
 static void push_dependencies(ht_schema *s, ht_place at, const char *name) {
     const ht_tree_value *v = ht_schema_keyword(s, at.schema, name);
     if (!v || !is_kind(s, v, HT_SCAN_OBJECT)) return;
@@ -266,7 +266,7 @@ static void push_objects(ht_schema *s, ht_place at) {
 
 /* ---- logic ---- */
 
-/* The nodes of a list of schemas onto the scratch stack; false when there is none. */
+/* Pushes the nodes of a list of schemas; false without a list. */
 static bool push_list(ht_schema *s, ht_place at, const char *name) {
     const ht_tree_value *list = ht_schema_keyword(s, at.schema, name);
     if (!list || !is_kind(s, list, HT_SCAN_ARRAY)) return false;
@@ -389,13 +389,13 @@ ht_node ht_schema_parse(ht_schema *s, ht_place at) {
 
 /* ---- unevaluatedProperties and unevaluatedItems ---- */
 
-/* What the other keywords of a schema have evaluated, and the schemas that they apply to the same instance. Each of those that may
- * fail, such as the branches of anyOf, is a condition: whichever of them are assumed have to hold, and then what they evaluate counts. */
+/* Finds what the other keywords of a schema evaluate, and the schemas that they apply to the same instance. Those
+ * that may fail, such as the branches of anyOf, are conditions: what they evaluate counts only where they hold. */
 
-/* Conditions of one schema: two to their power formulas. */
+/* Conditions of one schema at most: n of them make 2^n formulas. */
 enum { CONDITIONS_MOST = 10, COLLECT_DEPTH_MOST = 200 };
 
-/* What is evaluated under a condition. */
+/* Properties and items that are evaluated where a condition holds. */
 typedef struct evaluated {
     ht_node when;
     uint32_t keys;     /* key set */
@@ -426,7 +426,7 @@ static void collect_below(collector *c, ht_place at, const ht_tree_value *v, ht_
     if (v) collect(c, ht_references_enter(c->s, at, v), when, true);
 }
 
-/* Schemas of a list, each of them a condition, or none. */
+/* Collects a list of schemas, each a condition or none. */
 static void collect_list(collector *c, ht_place at, const char *name, ht_node when, bool is_condition) {
     const ht_tree_value *list = ht_schema_keyword(c->s, at.schema, name);
     if (!list || list->kind != HT_SCAN_ARRAY) return;
@@ -502,7 +502,7 @@ static void collect(collector *c, ht_place at, ht_node when, bool is_nested) {
     c->depth--;
 }
 
-/* What has to hold of the rest, when those of the conditions in `mask` are taken for true. */
+/* The conditions in `mask`, and the constraint on values that they leave unevaluated. */
 static ht_node formula(collector *c, const ht_node *conditions, uint32_t mask, bool of_members, ht_node rest) {
     ht_schema *s = c->s;
     uint32_t keys = c->no_keys, items = 0;

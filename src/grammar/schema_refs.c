@@ -5,7 +5,7 @@
 /* ---- URIs: RFC 3986, 5.2 ---- */
 
 typedef struct span {
-    const char *text; /* NULL: the part is not there */
+    const char *text; /* NULL: the component is absent */
     size_t n;
 } span;
 
@@ -65,7 +65,7 @@ static void append_path(ht_text *to, const char *path, size_t n) {
     ht_text_discard(&out);
 }
 
-/* Appends the URI, without a fragment, that a reference means where `base` is the base. */
+/* Resolves a reference against `base` and appends the URI, without a fragment. */
 static void resolve_uri(ht_tree_string base, const uri *r, ht_text *out) {
     const uri b = split(base);
     const bool absolute = r->scheme.text != NULL, own_host = absolute || r->authority.text;
@@ -251,7 +251,7 @@ ht_place ht_references_enter(ht_schema *s, ht_place from, const ht_tree_value *s
     return from;
 }
 
-/* Part of a fragment, its escapes of URIs decoded. */
+/* Decodes the percent escapes in part of a fragment. */
 static void decode(const char *text, size_t n, ht_text *out) {
     ht_text_clear(out);
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* JSON Schemas to rules. A value is a lexeme or a rule; white space is in front of each lexeme. Members of an object and items of an
- * array are rules made on demand, named by the state between them: the plan, and what came before. */
+/* JSON Schemas to rules. A value is a lexeme or a rule; white space precedes each lexeme. Properties and items are
+ * rules made on demand, named by the state between them: the plan, and what came before. */
 #include "grammar/schema_rules.h"
 
 #include "base/error.h"
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Spaces and tabs behind the end of a line. */
+/* Spaces and tabs after a line end at most. */
 enum { SPACES_MOST = 64, TABS_MOST = 16 };
 
-/* One of both. */
+/* Either of them. */
 typedef struct plan {
     ht_array_plan *array;
     ht_object_plan *object;
@@ -32,13 +32,13 @@ typedef struct maker {
     struct {
         ht_node node;
         ht_symbol rule;
-    } * pending; /* [n_pending] rules without productions as yet */
+    } * pending; /* [n_pending] rules still without productions */
     uint32_t n_pending;
 } maker;
 
 /* ---- expanding ---- */
 
-/* The first word of a state: number of the plan, and whether there was an item or a member. */
+/* The first word of a state: number of the plan, and whether an item or a property came before. */
 static uint32_t head(uint32_t number, bool has_begun) { return number << 1 | (uint32_t)has_begun; }
 
 static ht_symbol array_state(ht_rules *r, uint32_t number, const ht_array_state *at) {
@@ -285,7 +285,7 @@ static void make_value(maker *k, ht_node node, ht_symbol rule) {
     }
 }
 
-/* Makes rules of a node, which has values; the start's symbol. A failure is recorded. */
+/* Makes the rules of a node that has values, and returns the start symbol. Records a failure. */
 static ht_symbol make_rules(ht_schema *s, ht_node root) {
     maker k = {.s = s};
     /* The plans of all schemas of the rules are in one table. */
@@ -341,7 +341,7 @@ static void discard(ht_schema *s) {
     free(s->shapes.shape);
 }
 
-/* The texts of all names come before the questions that expressions are asked: bytes are divided once. */
+/* Makes the texts of all names before the first search, so that the bytes are divided into classes once. */
 static void prepare_names(ht_schema *s) {
     for (uint32_t i = 0; i < s->key_sets.n; i++) {
         const ht_keys keys = ht_keys_at(s, i);
@@ -364,7 +364,7 @@ static ht_status fail_without_value(ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT, "the JSON Schema has no valid value");
 }
 
-/* The node of the values that are wanted. */
+/* The node of the requested values. */
 static ht_node find_part(ht_schema *s, const ht_schema_part *part) {
     ht_node node = parse(s);
     if (part->property && !ht_schema_failed(s)) {

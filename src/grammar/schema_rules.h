@@ -19,7 +19,7 @@ enum {
     HT_TYPE_ALL = 127
 };
 
-/* The types that a schema's `type` names; 0: there is no such one. */
+/* The types that a schema's `type` names; 0: unknown name. */
 uint32_t ht_schema_type(const char *name);
 
 /* Which values of a schema are wanted. */

@@ -1,4 +1,4 @@
-/* Evaluation of sets: the values that one has of each type, and whether it has any. Arrays and objects are alternatives of leaves. */
+/* Evaluation of sets: values by type, and whether there are any. Arrays and objects are alternatives of leaves. */
 #include "grammar/schema.h"
 
 /* Formulas within each other for one value; alternatives of one set; leaves that are joined. */
@@ -84,7 +84,7 @@ static bool are_disjoint(ht_schema *s, ht_node a, ht_node b) {
     return is_dead && is_sure && !s->status;
 }
 
-/* One of them and none of the others, of which those that are disjoint with it need not be named. */
+/* One operand without the others. Operands that are disjoint with it need no negation. */
 static ht_node expand_one(ht_schema *s, ht_node node, bool looks) {
     size_t n;
     ht_node_words(s, node, &n);
@@ -104,7 +104,7 @@ static ht_node expand_one(ht_schema *s, ht_node node, bool looks) {
     return ht_node_join_scratch(s, HT_NODE_OR, begin);
 }
 
-/* While its parts are looked at, the same one may be met: then it is expanded without a look. */
+/* Checking operands may reach the same node again; then it is expanded without the check. */
 enum { LOOKED, UNLOOKED, STARTED };
 
 static ht_node expansion(ht_schema *s, ht_node node) {
@@ -118,7 +118,7 @@ static ht_node expansion(ht_schema *s, ht_node node) {
     return known;
 }
 
-/* What HT_NODE_ONE and HT_NODE_LATER stand for; other nodes as they are. */
+/* Expands HT_NODE_ONE and HT_NODE_LATER; returns other nodes as they are. */
 static ht_node set_expand(ht_schema *s, ht_node node) {
     for (int i = 0; !s->status; i++) {
         const ht_node_kind kind = kind_of(s, node);
@@ -135,7 +135,7 @@ static ht_node set_expand(ht_schema *s, ht_node node) {
 
 /* ---- scalars ---- */
 
-/* The numbers or the strings of a set; of other types all numbers, or none, tell whether leaves of other types leave them in. */
+/* The numbers or strings of a set. For null and booleans, `numbers` is all or none: whether the set has them. */
 typedef struct scalars {
     ht_number_set numbers;
     ht_string_set strings;
@@ -228,7 +228,7 @@ static uint32_t conjunction_of(ht_schema *s, const uint32_t *leaves, size_t n) {
     return c == HT_INTERN_FAILED ? ht_schema_fail_memory(s) : c;
 }
 
-/* Adds a conjunction to a list, unless it is there. */
+/* Adds a conjunction to a list that does not have it. */
 static void add_conjunction(ht_schema *s, uint32_t list, uint32_t c) {
     if (s->status || ht_pair_map_find(&s->sets.listed, list, c) != HT_INTERN_FAILED) return;
     ht_conjunction_list *to = &s->sets.list[list];
@@ -241,7 +241,7 @@ static void add_conjunction(ht_schema *s, uint32_t list, uint32_t c) {
 
 static uint32_t alternatives(ht_schema *s, ht_node node, uint32_t type);
 
-/* Drops conjunctions that surely have no value: of n conditions one by one, most of two to the power n are such. */
+/* Drops conjunctions that surely have no value: of the 2^n that n conditions make, most are such. */
 static void prune(ht_schema *s, uint32_t list, uint32_t type) {
     uint32_t kept = 0;
     for (uint32_t i = 0; !s->status && i < s->sets.list[list].n; i++) {
@@ -290,7 +290,7 @@ static uint32_t keys_outside(ht_schema *s, ht_node node) {
     return ht_keys_of(s, true, NULL, 0, &pattern, 1);
 }
 
-/* A leaf of the type, or what it is not, as a formula of leaves that are taken as they are. */
+/* A leaf of the type, or its complement, as a formula of leaves that need no expansion. */
 static ht_node leaf_formula(ht_schema *s, ht_node leaf, bool negated) {
     uint32_t w[HT_LEAF_WORDS] = {0};
     ht_node_read(s, leaf, w);
@@ -372,7 +372,7 @@ uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type) {
     const uint32_t known = ht_pair_map_find(&s->sets.lists_of, node, type);
     if (known != HT_INTERN_FAILED || s->status) return s->status ? 0 : known;
     if (++s->depth > DEPTH_MOST) return fail_endless(s);
-    /* Whether conjunctions have values is not asked where that leads back to the same set. */
+    /* Conjunctions are not pruned where that would lead back to the same set. */
     const bool is_open = ht_pair_map_find(&s->sets.opened, node, type) != HT_INTERN_FAILED,
                kept_dead = s->sets.keeps_dead;
     if (!is_open) ht_schema_note(s, &s->sets.opened, node, type, 0);
@@ -387,12 +387,12 @@ uint32_t ht_set_alternatives(ht_schema *s, ht_node node, uint32_t type) {
 
 /* ---- liveness ---- */
 
-/* Found depth first, as a least fixed point. A set that is met while it is looked at has no value by that way; an answer that depends
- * on this is kept for the outermost such set alone. */
+/* Depth first, as a least fixed point. A set that is reached while it is being checked counts as empty; results that
+ * depend on this are kept only for the outermost such set. */
 
-/* Questions about one schema: seconds. */
+/* Steps for one schema at most: seconds. */
 enum { STEPS_MOST = 1000000, LIVE_DEPTH_MOST = 1000 };
-/* States of a set; from OPEN on it is being looked at, at this depth. */
+/* States of a set; from OPEN on it is being checked, at this depth. */
 enum { UNKNOWN, DEAD, LIVE, OPEN };
 
 static bool has_live_alternative(ht_schema *s, ht_node node, uint32_t type) {
@@ -442,7 +442,7 @@ bool ht_set_is_live(ht_schema *s, ht_node node) {
     return live && !s->status;
 }
 
-/* ---- values of sets that have few ---- */
+/* ---- values of small sets ---- */
 
 /* Bytes of a text. */
 enum { TEXT_MOST = 300 };
@@ -473,7 +473,7 @@ static ht_node of_text(lister *l, size_t n) {
     return ht_node_value(s, &v);
 }
 
-/* Adds the texts of an expression behind n bytes; false when there are too many of them, or they are too long. */
+/* Adds the texts of an expression after n bytes; false when they are too many or too long. */
 static bool list_texts(lister *l, ht_re r, size_t n) {
     ht_schema *s = l->s;
     if (ht_re_is_nullable(s->re, r) && !add(l, of_text(l, n))) return false;

@@ -1,6 +1,6 @@
-/* Shapes and plans of arrays and objects. A shape gathers all leaves of a conjunction: what each item or member must be, and how many
- * there are; keys without a name are divided into classes of which every key set has all or none. A plan is how such values are
- * written, item by item and member by member, and tells from which states an end can be reached. */
+/* Shapes and plans of arrays and objects. A shape combines all leaves of a conjunction: the nodes of items or
+ * properties, and their number. Keys without a name form classes, of which every key set has all or none. A plan
+ * describes how such values are written, item by item or property by property, and which states can reach an end. */
 #include "grammar/schema.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ typedef struct builder {
     const uint32_t *leaves; /* [n] */
     size_t n;
     ht_object_shape *o;
-    ht_pair_map index; /* name, 0: among the members */
+    ht_pair_map index; /* name, 0: among the properties */
     size_t capacity;
     uint32_t patterns[PATTERNS_MOST], n_patterns;
 } builder;
@@ -91,7 +91,7 @@ static void add_pattern(builder *b, uint32_t pattern) {
 
 static void find_keys(builder *b) {
     size_t n;
-    /* In the order of their schemas, where that is asked for. */
+    /* In the order of the schemas, if requested. */
     for (size_t i = 0; i < b->n; i++) {
         const uint32_t *w = ht_node_words(b->s, b->leaves[i], &n);
         for (size_t k = 1; w[0] == HT_NODE_ORDER && k < n && !b->s->status; k++) add_name(b, w[k]);
@@ -106,7 +106,7 @@ static void find_keys(builder *b) {
     }
 }
 
-/* Parts of all other keys: those that each pattern has, and those that it has not. */
+/* Divides all other keys by each pattern: those that match, and those that do not. */
 static void divide(builder *b, const ht_string_set *others) {
     ht_schema *s = b->s;
     ht_object_shape *o = b->o;
@@ -144,7 +144,7 @@ static bool class_is_in(const builder *b, const ht_keys *keys, uint32_t patterns
     return has != keys->is_complement;
 }
 
-/* Applies a leaf to a member whose key its set has. `is_some`: the leaf is the last one of `some`. */
+/* Applies a leaf to a property whose key its set has. `is_some`: the leaf is the last one of `some`. */
 static void apply(builder *b, ht_member *m, const uint32_t *w, bool is_some) {
     if (w[0] == HT_NODE_NAMED)
         m->is_named = true;
@@ -287,7 +287,7 @@ bool ht_array_may_end(const ht_array_plan *p, const ht_array_state *at) {
     return may;
 }
 
-/* Indexes from which on nothing changes any more are one. */
+/* Merges the indices from which on nothing changes. */
 static uint32_t next_index(const ht_array_plan *p, uint32_t index) {
     const uint32_t last = p->n - 1 > p->least ? p->n - 1 : p->least;
     const uint32_t enough = last ? last : 1; /* the first item has no comma before it */
@@ -318,7 +318,7 @@ ht_array_state ht_array_after_value(const ht_array_plan *p, const ht_array_state
     return out;
 }
 
-/* Gives the index a value that no other one has, moving others on (Kuhn's way to match pairs). */
+/* Assigns a distinct value to the index, and other values to indices in its way (Kuhn's bipartite matching). */
 static bool match(const uint64_t *wants, uint32_t n_values, uint32_t i, int32_t *owner, uint64_t *tried) {
     for (uint32_t v = 0; v < n_values; v++) {
         if (!(wants[i] >> v & 1) || *tried >> v & 1) continue;
@@ -347,7 +347,7 @@ static bool unique_can_end(const ht_array_plan *p, const ht_array_state *at) {
     return true;
 }
 
-/* The number of a state in what is known of them. */
+/* The index of a state in `known`. */
 static uint32_t number_of(ht_array_plan *p, const ht_array_state *at) {
     uint32_t words[1 + HT_COUNTS_MOST] = {at->index};
     memcpy(words + 1, at->count, sizeof at->count);
@@ -360,7 +360,7 @@ static uint32_t number_of(ht_array_plan *p, const ht_array_state *at) {
     return number;
 }
 
-/* Every item brings a state on, or leaves it as it is: no state is met again on the way to another one. */
+/* An item advances a state or leaves it as it is, so a search cannot return to a state through another. */
 static bool counting_can_end(ht_array_plan *p, const ht_array_state *at) {
     if (ht_array_may_end(p, at)) return true;
     const uint32_t number = number_of(p, at);
@@ -368,7 +368,7 @@ static bool counting_can_end(ht_array_plan *p, const ht_array_state *at) {
     if (p->known[number]) return p->known[number] == 2;
     p->known[number] = 1;
     bool can = false;
-    /* Counting first, as it is needed. */
+    /* Tries counted items first, since they are needed. */
     for (uint32_t mask = 1u << p->n_some; mask-- > 0 && !can && !p->failed;) {
         ht_array_state next;
         if (!p->live[(ht_array_class(p, at->index) << p->n_some) + mask] || !ht_array_after(p, at, mask, &next))
@@ -387,10 +387,10 @@ bool ht_array_can_end(ht_array_plan *p, const ht_array_state *at) {
 
 /* ---- plans of arrays ---- */
 
-/* States of counts at most, and items on the longest way through them, which is walked by recursion. */
+/* Counting states at most, and items on the longest path through them, which recursion follows. */
 enum { STATES_MOST = 1000000, WAY_MOST = 4000 };
 
-/* Whether the states of counts are few enough to be looked at. */
+/* Whether the counting states are few enough for a search. */
 static bool is_small(const ht_array_shape *a) {
     uint64_t states = (uint64_t)a->n + a->least + 1, way = states;
     for (uint32_t k = 0; k < a->n_some; k++) {
@@ -403,7 +403,7 @@ static bool is_small(const ht_array_shape *a) {
     return way <= WAY_MOST;
 }
 
-/* All items are different: of few values. */
+/* Plans an array of distinct items, which have few values. */
 static bool plan_unique(ht_schema *s, const ht_array_shape *a, ht_arena *arena, ht_array_plan *p) {
     ht_node values[HT_UNIQUE_MOST + 1];
     if (!(p->allowed = ht_arena_take(arena, a->n, sizeof *p->allowed)) ||
@@ -439,7 +439,7 @@ bool ht_array_plan_of(ht_schema *s, const ht_array_shape *a, ht_arena *arena, ht
     const uint32_t n_masks = 1u << a->n_some;
     if (!(p->live = ht_arena_take(arena, (size_t)a->n * n_masks, sizeof *p->live)))
         return ht_schema_fail_memory(s), false;
-    /* Beyond an index without items there is nothing. */
+    /* No items follow an index without items. */
     for (uint32_t i = 0; i < a->n && i < p->most && !s->status; i++) {
         bool any = false;
         for (uint32_t mask = 0; mask < n_masks && !s->status; mask++) {
@@ -467,7 +467,7 @@ bool ht_object_may_take(const ht_object_plan *p, const ht_object_state *at, uint
     return member >= p->n_names || !was_seen(at, member);
 }
 
-/* Whether those of `some` that are pending can be had of members that may come; then what is left is a matter of counting. */
+/* Whether allowed properties can satisfy the pending ones of `some`; the rest is a matter of counting. */
 static bool object_can_end(const ht_object_plan *p, ht_object_state *at) {
     uint32_t n_required = 0, n_optional = 0;
     bool has_class = false;
@@ -487,7 +487,7 @@ static bool object_can_end(const ht_object_plan *p, ht_object_state *at) {
     const uint64_t needed = (uint64_t)at->count + n_required;
     if (needed > p->most) return false;
     if (!at->pending) return has_class || needed + n_optional >= p->least;
-    /* In order any of them may be next; else they are looked for one after another. */
+    /* If ordered, any of them may be next; else they are satisfied one after another. */
     const uint32_t lowest = p->is_ordered ? at->pending : at->pending & (~at->pending + 1);
     for (uint32_t i = 0; i < p->n_members; i++) {
         const ht_member_plan *m = &p->member[i];
@@ -520,7 +520,7 @@ bool ht_object_take(const ht_object_plan *p, ht_object_state *at, uint32_t membe
     const bool is_name = member < p->n_names;
     if (at->count == p->most) return false;
     if (p->is_ordered) {
-        /* Names before it can come no more: as if they had been there, unless they have to be. */
+        /* Earlier names are no longer allowed: they count as seen, and must not be required. */
         const uint32_t position = is_name ? member + 1 : p->n_names;
         for (uint32_t i = at->position; i < position; i++) {
             if (i != member && p->member[i].is_required) return false;
@@ -530,7 +530,7 @@ bool ht_object_take(const ht_object_plan *p, ht_object_state *at, uint32_t membe
     } else if (is_name)
         at->seen[member >> 5] |= 1u << (member & 31);
     at->pending &= ~mask;
-    /* Members without end are counted as far as they are asked for. */
+    /* Without a maximum, properties are counted only up to the minimum. */
     if (p->most < HT_UNBOUNDED || at->count < p->least) at->count++;
     return p->is_free || object_can_end(p, at);
 }
@@ -563,7 +563,7 @@ static bool object_plan_of(ht_schema *s, const ht_object_shape *o, ht_arena *are
         if (!(to->live = ht_arena_take(arena, n_masks, sizeof *to->live))) return ht_schema_fail_memory(s), false;
         for (uint32_t mask = 0; mask < n_masks && !s->status; mask++)
             if ((mask & m->mask) == mask) to->live[mask] = ht_set_is_live(s, ht_object_value(s, o, m, mask));
-        /* A class without a key has no members. */
+        /* A class without keys has no properties. */
         if (i >= o->n_names && to->live[0] && !ht_strings_is_live(s, m->keys))
             memset(to->live, 0, n_masks * sizeof *to->live);
     }
@@ -575,7 +575,7 @@ bool ht_object_written_plan(ht_schema *s, const ht_object_shape *o, ht_arena *ar
     if (!s->options.closed || !o->is_described) return true;
     for (uint32_t i = o->n_names; i < p->n_members; i++)
         if (!o->member[i].is_named) memset(p->member[i].live, 0, (1u << o->n_some) * sizeof *p->member[i].live);
-    /* Objects that must have members without description have them. */
+    /* Objects that need undescribed properties have them. */
     return has_object(s, arena, p) || object_plan_of(s, o, arena, p);
 }
 

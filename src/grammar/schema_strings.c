@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Branches of a trie within each other. */
+/* Nesting of trie branches at most. */
 enum { TRIE_DEPTH_MOST = 5000 };
 
 /* ---- characters ---- */
@@ -20,7 +20,7 @@ static bool is_in(const ht_code_range *ranges, size_t n, uint32_t c) {
     return false;
 }
 
-/* Those of the ranges that have to be escaped, behind the backslash. */
+/* Those of the ranges that must be escaped, after the backslash. */
 static ht_re escaped(ht_regexes *re, const ht_code_range *ranges, size_t n) {
     ht_byte_set letters = {{0}}, digits[2] = {{{0}}, {{0}}};
     for (uint32_t c = 0; c <= '\\'; c++) {
@@ -300,7 +300,7 @@ ht_string_set ht_strings_length(ht_schema *s, uint32_t least, uint32_t most) {
     "\"(?:[ !#-\\[\\]-~" more "]|\\\\[ -~])*\")@(?:" label "(?:\\." label ")*|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"
 #define LABEL_BEYOND "[A-Za-z0-9" BEYOND_ASCII "](?:[A-Za-z0-9" BEYOND_ASCII "-]{0,61}[A-Za-z0-9" BEYOND_ASCII "])?"
 
-/* `u`: what is unreserved beside ASCII, `p`: what queries have besides. */
+/* `u`: unreserved characters beyond ASCII; `p`: further characters of queries. */
 #define ESCAPED         "%[0-9A-Fa-f]{2}"
 #define NAMED(u)        "(?:[A-Za-z0-9._~!$&'()*+,;=" u "-]|" ESCAPED ")"
 #define SEGMENT_PART(u) "(?:[A-Za-z0-9._~!$&'()*+,;=:@" u "-]|" ESCAPED ")"
@@ -348,11 +348,11 @@ static const struct {
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER ")"},
 };
 
-/* Formats that say more than an automaton can see. */
+/* Formats that no automaton can check. */
 static const char *const unchecked[] = {"regex", "idn-hostname"};
 
-/* Leap seconds are at 23:59:60 UTC. Zones ahead by h:00 then show hour (23 + h) mod 24 and minute 59, ahead by h:m hour h and minute
- * m - 1, behind by h:m hour 23 - h and minute 59 - m. Hours and minutes are paired by look-ahead. */
+/* Leap seconds are at 23:59:60 UTC. Zones at +h:00 then show hour (23 + h) mod 24 and minute 59, at +h:m hour h and
+ * minute m - 1, at -h:m hour 23 - h and minute 59 - m. Lookahead pairs hours and minutes. */
 static void append_leap(ht_text *t) {
     ht_text_append_str(t, "23:59:60" PART "[Zz]|(?:");
     for (unsigned h = 0; h < 24; h++)

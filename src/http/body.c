@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the next byte of a chunked body is. */
+/* Parser states of a chunked body: the next byte. */
 enum {
     SIZE,          /* a digit of a chunk's size, or what ends it */
     EXTENSION,     /* of an extension, up to CR */
-    SIZE_LF,       /* the LF behind a size */
+    SIZE_LF,       /* the LF after a size */
     DATA,          /* of the chunk */
-    DATA_CR,       /* the CR behind the data */
-    DATA_LF,       /* the LF behind it */
+    DATA_CR,       /* the CR after the data */
+    DATA_LF,       /* the LF after it */
     TRAILER,       /* the first of a trailer field, or the CR of the last line */
     TRAILER_NAME,  /* a further one of its name, or the colon */
     TRAILER_VALUE, /* one of its value, up to CR */
-    TRAILER_LF,    /* the LF behind it */
+    TRAILER_LF,    /* the LF after it */
     LAST_LF,       /* the LF that ends the body */
 };
 
@@ -39,7 +39,7 @@ http_progress http_body_begin(http_body_reader *r, const http_head *head, size_t
     return HTTP_REFUSED;
 }
 
-/* At least twice what there was, so that bytes are copied a few times at most; exactly what a length says, where it says less. */
+/* Doubles the capacity so that bytes are copied only a few times, but does not exceed the announced length. */
 static bool reserve(http_body_reader *r, size_t more) {
     size_t wanted, all;
     if (!ht_add_size(r->n, more, &wanted) || wanted > r->limit || !ht_add_size(wanted, 1, &wanted))
@@ -52,7 +52,7 @@ static bool reserve(http_body_reader *r, size_t more) {
     return true;
 }
 
-/* Takes as many bytes as belong here, at once. */
+/* Copies as many bytes as belong to the body or the chunk. */
 static bool take_data(http_body_reader *r, const char *bytes, size_t n, size_t *taken) {
     *taken = r->left < n ? (size_t)r->left : n;
     if (!reserve(r, *taken)) return false;
@@ -68,7 +68,7 @@ static bool expect(http_body_reader *r, char c, char wanted, int next) {
     return c == wanted || refuse(r, 400, "A line of the chunked body does not end with CR and LF where it should.");
 }
 
-/* Sixteen digits hold any size; more of them could only be zeros that hide one. */
+/* Sixteen digits hold any 64-bit size; more would need misleading leading zeros. */
 static bool take_size(http_body_reader *r, char c) {
     const int digit = http_hex(c);
     if (digit >= 0) {

@@ -1,4 +1,4 @@
-/* Connections of the server: from accepting one, through its requests one after the other, to its end. */
+/* Connections of the server: from accept, through successive requests, to close. */
 #include "base/clock.h"
 #include "http/internal.h"
 
@@ -10,8 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* READ_AHEAD bytes of further requests are read while one is answered; beyond them, whether the client is still there is looked at
- * every LOOK_SECONDS. A body makes PROGRESS_BYTES in each of its periods. Connections in excess get their answer up to EXCESS of them. */
+/* During a response, READ_AHEAD bytes of further requests are read; then a timer checks every LOOK_SECONDS for a
+ * disconnected client. A body must bring PROGRESS_BYTES per period. EXCESS connections beyond the limit get a
+ * response. */
 enum { READ_AHEAD = 65536, PROGRESS_BYTES = 1024, EXCESS = 64 };
 static const double LOOK_SECONDS = 0.5, LINGER_SECONDS = 5;
 
@@ -45,7 +46,7 @@ static void set_idle(http_connection *c, bool idle) {
 
 /* ---- reading ---- */
 
-/* Stops when enough of further requests is there. A high watermark would not do: at it, libevent calls for a reader without end. */
+/* Stops reading ahead at READ_AHEAD bytes. A high watermark would not do: libevent calls the reader endlessly at it. */
 static void pause_reading(http_connection *c) {
     if (c->paused || c->eof || evbuffer_get_length(bufferevent_get_input(c->bev)) < READ_AHEAD) return;
     c->paused = true;
@@ -60,7 +61,7 @@ static void go_on_reading(http_connection *c) {
 
 /* ---- end ---- */
 
-/* Logs an exchange that is over, and lets go of it. */
+/* Logs a finished exchange and drops it. */
 static void leave_exchange(http_connection *c, bool complete) {
     http_exchange *x = c->exchange;
     http_server *s = c->server;
@@ -85,7 +86,7 @@ static void leave_exchange(http_connection *c, bool complete) {
     http_exchange_release(x);
 }
 
-/* Bytes that were handed to the system leave room for more. */
+/* Bytes written to the socket free capacity of the queue. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *user) {
     const http_connection *c = user;
     http_exchange *x = c->exchange;
@@ -107,20 +108,20 @@ void http_connection_close(http_connection *c) {
     http_head_discard(&c->head);
     http_body_discard(&c->body);
     if (c->ssl) http_tls_finish(c->ssl);
-    /* It lives on until its deferred callbacks have run, and may write meanwhile. */
+    /* The bufferevent lives until its deferred callbacks have run, and may write until then. */
     evbuffer_remove_cb(bufferevent_get_output(c->bev), on_output, c);
     bufferevent_disable(c->bev, EV_READ | EV_WRITE);
     bufferevent_free(c->bev);
     event_free(c->timer);
     *(c->previous ? &c->previous->next : &s->first) = c->next;
     if (c->next) c->next->previous = c->previous;
-    c->next = s->closed; /* callers may still look at its state */
+    c->next = s->closed; /* callers may still read its state */
     s->closed = c;
     atomic_fetch_sub(&s->n_connections, 1);
     http_server_closed(s);
 }
 
-/* Ends what is sent, and waits for the client to have read it: closing a socket with unread bytes would throw the answer away. */
+/* Ends sending and waits until the client has read the response: unread input would make close discard it. */
 static void linger(http_connection *c) {
     c->state = HTTP_LINGERING;
     go_on_reading(c);
@@ -132,9 +133,9 @@ static void linger(http_connection *c) {
     if (c->eof) http_connection_close(c);
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
-/* The whole answer is sent. */
+/* The whole response has been sent. */
 static void after_answer(http_connection *c) {
     http_exchange *x = c->exchange;
     pthread_mutex_lock(&x->mailbox->lock);
@@ -153,7 +154,7 @@ static void after_answer(http_connection *c) {
     }
 }
 
-/* While an answer is given: its sign of life, and whether the client is there when that is not read. */
+/* Sets the timer of a running response: for keep-alive data, and for checking the client while reading is paused. */
 static void set_busy_timer(http_connection *c) {
     if (evtimer_pending(c->timer, NULL)) return;
     const double alive = http_exchange_keep_alive(c->exchange);
@@ -203,7 +204,7 @@ static bool begin_exchange(http_connection *c) {
     return true;
 }
 
-/* Answers a request that has been refused. What of it is not read yet makes the connection unusable. */
+/* Responds to a refused request. If part of it is unread, the connection cannot be reused. */
 static void refuse(http_connection *c, http_refusal why) {
     const http_handlers *h = &c->server->handlers;
     http_body_discard(&c->body);
@@ -223,7 +224,7 @@ static void refuse(http_connection *c, http_refusal why) {
     }
     if (why.status == 503) http_exchange_field(x, "Retry-After", "1");
     if (h->refuse) h->refuse(x, &why, h->user);
-    struct evbuffer *text = evbuffer_new(); /* http_reply does nothing when there is an answer */
+    struct evbuffer *text = evbuffer_new(); /* http_reply does nothing if `refuse` has responded */
     if (text && evbuffer_add_printf(text, "%s\n", why.sentence) >= 0)
         http_reply(x, why.status, "text/plain; charset=utf-8", evbuffer_pullup(text, -1), evbuffer_get_length(text));
     if (text) evbuffer_free(text);
@@ -246,7 +247,7 @@ static void dispatch(http_connection *c) {
     if (c->state == HTTP_BUSY && c->eof) http_connection_close(c);
 }
 
-/* A client's name for its request goes into logs and headers, and is kept if it can do no harm there. */
+/* Keeps a client's X-Request-Id only if all its characters are safe in logs and headers. */
 static void take_id(http_exchange *x) {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-";
     const char *id = http_head_value(&x->request.head, "x-request-id");
@@ -254,7 +255,7 @@ static void take_id(http_exchange *x) {
     if (n > 0 && n < sizeof x->request.id && strspn(id, allowed) == n) memcpy(x->request.id, id, n + 1);
 }
 
-/* What a browser asks before it sends a request of another site's page (CORS preflight). */
+/* Whether this is a CORS preflight, which a browser sends before a cross-origin request. */
 static bool is_preflight(const http_exchange *x) {
     return x->origin && strcmp(x->request.head.method, "OPTIONS") == 0 && x->request.head.body == HTTP_BODY_NONE &&
            http_head_value(&x->request.head, "access-control-request-method");
@@ -273,7 +274,7 @@ static void answer_preflight(http_connection *c) {
     http_connection_take(c);
 }
 
-/* Who asks under which name. */
+/* Checks Host and Origin. */
 static http_refusal look_at_head(http_connection *c) {
     const http_server *s = c->server;
     http_exchange *x = c->exchange;
@@ -317,7 +318,7 @@ static void begin_request(http_connection *c) {
     if (!why.status && !preflight && h->admit) why = h->admit(x, h->user);
     if (c->state == HTTP_CLOSED) return;
     if (why.status) {
-        if (x->request.head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* there is nothing of it left to read */
+        if (x->request.head.body == HTTP_BODY_NONE) c->state = HTTP_BUSY; /* the request is read completely */
         refuse(c, why);
     } else if (preflight)
         answer_preflight(c);
@@ -411,7 +412,7 @@ static void on_event(struct bufferevent *bev, short what, void *user) {
         if (c->state == HTTP_HANDSHAKE) begin_requests(c);
         return;
     }
-    /* The end of what it sends may come together with an error. */
+    /* End of input and an error may arrive together. */
     const bool lost = (what & (BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)) != 0;
     if (lost || c->state == HTTP_HANDSHAKE || c->state == HTTP_LINGERING || c->state == HTTP_BUSY) {
         http_connection_close(c);
@@ -486,7 +487,7 @@ static struct bufferevent *make_bufferevent(http_connection *c, evutil_socket_t 
     return bev;
 }
 
-/* Makes the parts of a connection; false, with none of them left, when memory runs out. */
+/* Creates timer and bufferevent. When memory runs out, frees both, closes the descriptor and returns false. */
 static bool make(http_connection *c, evutil_socket_t fd) {
     const double seconds = c->server->options.write_seconds;
     const struct timeval write = {(time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};

@@ -13,7 +13,7 @@
 
 _Static_assert(offsetof(struct http_exchange, request) == 0, "http_exchange_request reads it there");
 
-/* Small pieces are copied behind each other: each in memory of its own, they would take many times the bytes that are counted. */
+/* Copies small buffers into one: separate allocations would take many times the counted bytes. */
 bool http_buffer_move(struct evbuffer *out, struct evbuffer *from) {
     enum { SMALL = 4096 };
     const size_t n = evbuffer_get_length(from);
@@ -99,7 +99,7 @@ http_exchange *http_exchange_retain(http_exchange *x) {
     return x;
 }
 
-/* Under the lock. The list's reference keeps it until the server's thread has looked at it. */
+/* Under the lock. The list's reference keeps the exchange alive until the server's thread has processed it. */
 static void notify(http_exchange *x) {
     http_mailbox *m = x->mailbox;
     if (x->in_list || !m->open) return;
@@ -110,8 +110,8 @@ static void notify(http_exchange *x) {
     m->ready = x;
 }
 
-/* When the server alone is left to hold an exchange without an end, its thread has to end it. Which reference is the last but one is decided
- * under the lock, where none of the server's goes unseen. */
+/* When only the server's reference is left and the response has not ended, the server's thread must end it. The lock
+ * makes the decrement and the notification one step, so that it sees the last release. */
 void http_exchange_release(http_exchange *x) {
     if (!x) return;
     pthread_mutex_lock(&x->mailbox->lock);
@@ -121,7 +121,7 @@ void http_exchange_release(http_exchange *x) {
     if (left == 0) destroy(x);
 }
 
-/* ---- the answer ---- */
+/* ---- response ---- */
 
 static bool is_field(const char *name, const char *value) {
     if (*name == '\0') return false;
@@ -167,7 +167,7 @@ static const char *reason(int status) {
     return "";
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale. */
+/* "Sun, 06 Nov 1994 08:49:37 GMT", in any locale. */
 static bool add_date(struct evbuffer *out) {
     static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     const time_t now = time(NULL);
@@ -177,7 +177,7 @@ static bool add_date(struct evbuffer *out) {
                                months + 3 * t.tm_mon, 1900 + t.tm_year, t.tm_hour, t.tm_min, t.tm_sec) >= 0;
 }
 
-/* Appends the head of an answer: status line and the fields that the server adds. Under the lock. False: memory ran out. */
+/* Under the lock. Appends the response's head: status line and the server's fields. False: memory ran out. */
 static bool add_head(http_exchange *x, const char *content_type, bool has_length, size_t length) {
     struct evbuffer *out = x->out;
     const bool bodiless = x->status == 204;
@@ -202,8 +202,8 @@ static bool add_head(http_exchange *x, const char *content_type, bool has_length
     return good && evbuffer_add_buffer(out, x->fields) == 0 && evbuffer_add(out, "\r\n", 2) == 0;
 }
 
-/* Under the lock, after something was appended to `out`, which had n bytes before. Memory that ran out cuts the answer: half a piece would be
- * taken for a whole one. */
+/* Under the lock, after appending to `out`, which had `before` bytes. A failed allocation cuts the response: the
+ * client would take a partial message for a whole one. */
 static http_sent finish(http_exchange *x, size_t before, bool good) {
     x->queued += evbuffer_get_length(x->out) - before;
     x->last_write = ht_now_seconds();
@@ -240,7 +240,7 @@ http_sent http_stream_begin(http_exchange *x, const http_stream_options *o) {
         x->alive_seconds = o->alive_seconds;
         x->alive = o->alive ? o->alive : ":\n\n";
         bool good = true;
-        if (!strncmp(type, "text/event-stream", 17)) /* proxies would wait for more of it, or keep it */
+        if (!strncmp(type, "text/event-stream", 17)) /* keeps proxies from buffering or caching it */
             good = evbuffer_add_printf(x->fields, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n") >= 0;
         sent = finish(x, before, good && add_head(x, type, false, 0));
     }
@@ -248,7 +248,7 @@ http_sent http_stream_begin(http_exchange *x, const http_stream_options *o) {
     return sent;
 }
 
-/* Sends what `piece` holds. Under the lock. */
+/* Under the lock. Sends the bytes of `piece`. */
 static http_sent send_piece(http_exchange *x, struct evbuffer *piece) {
     const size_t n = evbuffer_get_length(piece), before = evbuffer_get_length(x->out), bound = x->mailbox->stream_bytes;
     if (x->gone || x->phase != HTTP_STREAMING) return HTTP_GONE;
@@ -259,7 +259,7 @@ static http_sent send_piece(http_exchange *x, struct evbuffer *piece) {
     return finish(x, before, good);
 }
 
-/* Sends a piece, which is taken; NULL or one that was not `made`, as memory ran out, ends the answer. */
+/* Sends and frees `piece`. If it is NULL or not `made`, memory ran out, and the response is aborted. */
 static http_sent send_made(http_exchange *x, struct evbuffer *piece, bool made) {
     http_sent sent = HTTP_GONE;
     pthread_mutex_lock(&x->mailbox->lock);
@@ -275,7 +275,7 @@ http_sent http_stream_line(http_exchange *x, const char *bytes, size_t n) {
     return send_made(x, piece, piece && evbuffer_add(piece, bytes, n) == 0 && evbuffer_add(piece, "\n", 1) == 0);
 }
 
-/* Lines end with LF, CR or both, as the client would have it. */
+/* Splits at LF, CR and CRLF, which all end lines of server-sent events. */
 static bool add_data(struct evbuffer *piece, const char *data, size_t n) {
     for (size_t i = 0;;) {
         const size_t from = i;
@@ -350,7 +350,7 @@ double http_exchange_keep_alive(http_exchange *x) {
         if (left <= 0) {
             const size_t before = evbuffer_get_length(x->out);
             left = x->alive_seconds;
-            if (x->queued || x->is_head) /* what waits is sign enough */
+            if (x->queued || x->is_head) /* queued bytes keep the connection alive */
                 x->last_write = ht_now_seconds();
             else
                 finish(x, before, send_alive(x));

@@ -73,8 +73,7 @@ static bool is_authority(const char *s) {
     return *s == '\0' && port <= 65535;
 }
 
-/* Cuts "http://host:port/path" into host and path; there is place for a NUL between them, and for a missing '/', where the
- * scheme was. */
+/* Splits "http://host:port/path" into host and path. The removed scheme leaves space for a NUL and a missing '/'. */
 static bool take_absolute(http_head *h, char **path) {
     char *target = *path, *authority = strstr(target, "://");
     authority += 3;
@@ -96,7 +95,7 @@ static bool has_scheme(const char *target) {
     return strncmp(scheme, "http://", 7) == 0 || strncmp(scheme, "https://", 8) == 0;
 }
 
-/* Segments are looked at after decoding: "%2e%2e" is "..", too. */
+/* Segments are checked after decoding: "%2e%2e" is "..", too. */
 static bool has_parent(const char *path) {
     for (const char *at = path; (at = strstr(at, "/..")); at += 3)
         if (at[3] == '/' || at[3] == '\0') return true;
@@ -190,7 +189,7 @@ typedef struct read_field {
     size_t n;
 } read_field;
 
-/* Their values, and what each field Connection says. */
+/* Finds these fields and evaluates every field Connection. */
 static void find_fields(http_head *h, read_field found[READ]) {
     static const char *const names[READ] = {"content-length", "transfer-encoding", "host", "expect",
                                             "content-encoding"};
@@ -207,7 +206,7 @@ static void find_fields(http_head *h, read_field found[READ]) {
     h->keep_alive = keep && !close;
 }
 
-/* How the body is framed (RFC 9112, 6.3): without either field there is none, whatever the method. Then the host, and what is expected. */
+/* Determines the framing of the body (RFC 9112, 6.3; by default none), then checks Host and Expect. */
 static bool read_fields(http_head *h) {
     read_field found[READ] = {{0}};
     find_fields(h, found);
@@ -242,7 +241,7 @@ static bool read_fields(http_head *h) {
 /* A line is complete. True with *done at the end of the head. */
 static bool take_line(http_head *h, bool *done) {
     const bool empty = h->n == h->line;
-    if (empty && !h->has_request_line) { /* one is allowed: some clients put one behind a body */
+    if (empty && !h->has_request_line) { /* one is allowed: some clients send one after a body */
         if (h->skipped_line) return refuse(h, 400, "The request begins with empty lines.");
         return h->skipped_line = true;
     }

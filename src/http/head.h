@@ -1,9 +1,9 @@
-/* Heads of HTTP requests: request line and header fields, read byte by byte from whatever pieces they come in, without a socket
- * (RFC 9112).
+/* Parser of HTTP request heads: request line and header fields (RFC 9112). It takes bytes as they arrive and needs
+ * no socket.
  *
- * What another reader could take for something else is refused, so that nothing can hide behind a proxy that reads it
- * differently: bare CR or LF, NUL, folded fields, space before a colon, a length and a coding together, either of them or Host
- * twice, a length that is not digits alone, a coding that is not "chunked" alone. Any thread, one at a time for a head. */
+ * It refuses whatever another parser could read differently, to prevent request smuggling through proxies: bare CR
+ * or LF, NUL, folded fields, space before a colon, a length and a coding together, either of them or Host twice, a
+ * length with anything but digits, any coding but "chunked". Any thread, one at a time per head. */
 #ifndef HT_HTTP_HEAD_H
 #define HT_HTTP_HEAD_H
 
@@ -15,12 +15,12 @@
 enum { HTTP_HEAD_BYTES = 32768, HTTP_TARGET_BYTES = 8192, HTTP_FIELDS = 100 };
 
 typedef enum http_progress {
-    HTTP_MORE,    /* all bytes were taken, and more are needed */
-    HTTP_DONE,    /* complete; bytes that were not taken belong to what comes next */
-    HTTP_REFUSED, /* `refusal` says why; what comes after it cannot be told apart any more */
+    HTTP_MORE,    /* all bytes were consumed, and more are needed */
+    HTTP_DONE,    /* complete; unconsumed bytes belong to what follows */
+    HTTP_REFUSED, /* `refusal` says why; the bytes that follow cannot be parsed */
 } http_progress;
 
-/* Refusal of a request: the status of the answer, and a sentence for its body, of static storage. */
+/* Refusal of a request: the status of the response, and a sentence of static storage for its body. */
 typedef struct http_refusal {
     int status;
     const char *sentence;
@@ -33,15 +33,15 @@ typedef struct http_field {
     uint32_t name, value;
 } http_field;
 
-/* Zero-initialised: a head of which no byte has come. The strings belong to it. Before HTTP_DONE, method, path and query are
- * those of the request line, once that has come; else NULL. */
+/* Zero-initialised: an empty head. It owns the strings. Before HTTP_DONE, method, path and query are those of the
+ * request line if that has been received, else NULL. */
 typedef struct http_head {
     const char *method; /* GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS */
     const char *path;   /* percent-decoded UTF-8 that begins with '/' and has no segment ".."; or "*" with OPTIONS */
-    const char *query;  /* what follows '?', as it was sent; NULL: none */
-    const char *host;   /* with its port: of the target if that is a whole address, else of Host; NULL: HTTP/1.0 */
+    const char *query;  /* the text after '?', as sent; NULL: none */
+    const char *host;   /* with its port, from an absolute target, else from Host; NULL: HTTP/1.0 */
     int minor;          /* of the version: 1 of HTTP/1.1, 0 of HTTP/1.0 */
-    bool keep_alive;    /* the client wants to use the connection again */
+    bool keep_alive;    /* the client will reuse the connection */
     bool expects_continue;
     http_body_kind body;
     uint64_t content_length; /* of HTTP_BODY_LENGTH, not 0 */
@@ -56,16 +56,16 @@ typedef struct http_head {
     bool after_cr, skipped_line, has_request_line;
 } http_head;
 
-/* Takes the next n bytes; *used of them were taken. Not to be called again after HTTP_DONE or HTTP_REFUSED. */
+/* Parses up to n bytes; *used of them were consumed. Do not call it after HTTP_DONE or HTTP_REFUSED. */
 http_progress http_head_feed(http_head *h, const char *bytes, size_t n, size_t *used);
-/* Frees the strings and makes it a head of which no byte has come. */
+/* Frees the strings and empties the head. */
 void http_head_discard(http_head *h);
 
-/* The value of the first field of this name, in lower case; NULL: there is none. */
+/* The value of the first field with this lower-case name; NULL: none. */
 const char *http_head_value(const http_head *h, const char *name);
 
-/* The value of a parameter of the query, decoded ('+' is a space), as a string in out. False: there is none, or it does not
- * fit, is not UTF-8, or has a control character. */
+/* Writes a decoded query parameter to `out` ('+' is a space). False: it is absent, does not fit, is not UTF-8, or
+ * has a control character. */
 bool http_query_value(const char *query, const char *name, char *out, size_t room);
 
 #endif

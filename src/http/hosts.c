@@ -34,7 +34,7 @@ static bool is_loopback(const char *name) {
     return strcmp(name, "localhost") == 0 || has_suffix(name, ".localhost");
 }
 
-/* Whether both are the same address of numbers, however they are written. */
+/* Whether both are the same numeric address, in any spelling. */
 static bool same_address(const char *a, const char *b) {
     unsigned char x[sizeof(struct in6_addr)], y[sizeof x];
     if (inet_pton(AF_INET, a, x) == 1 && inet_pton(AF_INET, b, y) == 1)
@@ -63,7 +63,7 @@ static bool origin_matches(const char *origin, const char *rule) {
     if (strcmp(rule, "*") == 0 || http_same_word(origin, rule)) return true;
     if (n < 2 || strcmp(rule + n - 2, ":*") != 0) return false;
     for (size_t i = 0; i < n - 2; i++)
-        if (http_lower(origin[i]) != http_lower(rule[i])) return false; /* at the latest at the end of the origin */
+        if (http_lower(origin[i]) != http_lower(rule[i])) return false; /* stops at the end of `origin` */
     const char *port = origin + n - 2;
     return *port == '\0' || (*port == ':' && port[1] && port[1 + strspn(port + 1, "0123456789")] == '\0');
 }

@@ -16,20 +16,20 @@
 
 /* ---- between threads ---- */
 
-/* Exchanges that have something for the server's thread. It outlives the server as long as an exchange is held. */
+/* Queue of exchanges for the server's thread. It outlives the server while an exchange is held. */
 typedef struct http_mailbox {
     atomic_int references;
-    pthread_mutex_t lock; /* also of the fields "under the lock" of each exchange */
-    int wake[2];          /* a pipe, of which the server's thread reads */
-    bool open;            /* under the lock: somebody reads */
+    pthread_mutex_t lock; /* also guards the fields "under the lock" of each exchange */
+    int wake[2];          /* a pipe that the server's thread reads */
+    bool open;            /* under the lock: the server's thread still reads */
     http_exchange *ready; /* under the lock: list by next_ready, each with a reference */
     size_t stream_bytes;
-    atomic_bool draining; /* answers that begin are the last of their connection */
+    atomic_bool draining; /* responses that begin now close their connection */
 } http_mailbox;
 
 http_mailbox *http_mailbox_new(size_t stream_bytes);
 void http_mailbox_release(http_mailbox *m);
-/* From a signal handler, too. */
+/* Async-signal-safe. */
 void http_mailbox_wake(http_mailbox *m);
 
 /* ---- exchange ---- */
@@ -43,22 +43,22 @@ struct http_exchange {
 
     /* Unchanged once the handler has been called. */
     char remote[64];
-    const char *origin; /* of the head, if it is of the list */
+    const char *origin; /* of the head, if it is listed */
     bool is_head;
     http_owner owner;
 
     /* The server's thread alone. */
-    struct http_connection *connection; /* NULL: the server has let go of it */
-    http_exchange *next_taken;          /* of those that were in the mailbox */
+    struct http_connection *connection; /* NULL: the server has dropped the exchange */
+    http_exchange *next_taken;          /* list of exchanges taken from the mailbox */
     double began;
 
     /* Under the lock. */
     http_phase phase;
     bool gone, aborted, in_list, chunked, close;
     int status;
-    struct evbuffer *fields; /* of the answer's head */
+    struct evbuffer *fields; /* of the response's head */
     struct evbuffer *out;    /* for the server's thread to take */
-    size_t queued;           /* bytes that were taken and are not sent yet */
+    size_t queued;           /* bytes accepted and not sent yet */
     uint64_t sent;
     double alive_seconds, last_write;
     const char *alive;
@@ -67,13 +67,13 @@ struct http_exchange {
 
 /* NULL when memory runs out. The reference is the server's. */
 http_exchange *http_exchange_new(http_mailbox *m);
-/* Marks it as gone, and calls `gone` once if the answer had not ended. The server's thread. */
+/* Marks the exchange as gone, and calls the owner's `gone` unless the response had ended. The server's thread. */
 void http_exchange_lose(http_exchange *x);
-/* Calls `expired` of an answer that has not ended; false: there is none to be called. The server's thread. */
+/* Calls the owner's `expired` unless the response has ended; false: nothing was called. The server's thread. */
 bool http_exchange_expire(http_exchange *x);
-/* Sends a sign of life if the stream is silent for alive_seconds, and says after how many seconds to ask again; 0: never. The server's thread. */
+/* Sends `alive` after alive_seconds of silence. Returns the delay until the next check; 0: never. Server's thread. */
 double http_exchange_keep_alive(http_exchange *x);
-/* Appends the bytes of one buffer to another one. False: memory ran out. */
+/* Moves the bytes of `from` to the end of `out`. False: memory ran out. */
 bool http_buffer_move(struct evbuffer *out, struct evbuffer *from);
 
 /* ---- connection ---- */
@@ -83,8 +83,8 @@ typedef enum http_state {
     HTTP_HEAD,      /* idle, or in a head */
     HTTP_BODY,
     HTTP_BUSY,      /* the handler has the request */
-    HTTP_FLUSHING,  /* the answer has ended and is being sent */
-    HTTP_LINGERING, /* what comes is thrown away until the client has read the answer */
+    HTTP_FLUSHING,  /* the response has ended and is being sent */
+    HTTP_LINGERING, /* input is discarded until the client has read the response */
     HTTP_CLOSED     /* to be freed */
 } http_state;
 
@@ -99,22 +99,22 @@ typedef struct http_connection {
     size_t counted;  /* bytes of the body that the server counts */
     size_t progress; /* bytes of the body when its timer was set */
     http_exchange *exchange;
-    bool idle;     /* no byte of a head has come; in the list of the idle ones */
-    bool paused;   /* reading is, while an answer is given */
-    bool eof;      /* the client sends no more */
-    bool overfull; /* there are too many: to be answered with 503 */
+    bool idle;     /* no byte of a head has arrived; in the list of idle connections */
+    bool paused;   /* reading is paused until the response ends */
+    bool eof;      /* the client has stopped sending */
+    bool overfull; /* beyond the limit of connections: refused with 503 */
     bool unread;   /* the rest of a request is not read: the connection lingers */
     bool is_network;
     char remote[64], local[64];
-    struct http_connection *previous, *next; /* all; or `next` alone, those to be freed */
-    struct http_connection *older, *newer;   /* the idle ones */
+    struct http_connection *previous, *next; /* all connections; of closed ones, `next` alone */
+    struct http_connection *older, *newer;   /* idle connections */
 } http_connection;
 
-/* Takes over the descriptor, even on failure. */
+/* Takes ownership of the descriptor, even on failure. */
 void http_connection_open(http_server *s, evutil_socket_t fd, const struct sockaddr *from);
-/* Sends what has been appended to its exchange, and sees to its end. */
+/* Sends what was appended to its exchange, and completes a response that has ended. */
 void http_connection_take(http_connection *c);
-/* Closes it and tells the owner. */
+/* Closes the connection and calls the owner's `gone`. */
 void http_connection_close(http_connection *c);
 
 /* ---- server ---- */
@@ -137,23 +137,23 @@ struct http_server {
     atomic_size_t n_connections;
     size_t body_bytes;
     bool draining, ran;
-    bool expired;          /* the time to drain is over: owners have been told, and what is left is cut by `deadline` */
-    atomic_llong drain_ms; /* as asked for; -1: not yet */
+    bool expired;          /* the drain time has passed: `expired` was called, and `deadline` cuts what is left */
+    atomic_llong drain_ms; /* requested drain time; -1: none */
     pthread_mutex_t tls_lock;
     SSL_CTX *tls; /* under tls_lock */
 };
 
-bool http_server_evict(http_server *s);  /* closes the connection that is idle for longest; false: there is none */
-void http_server_reap(http_server *s);   /* frees closed connections; nothing on the stack may know one */
+bool http_server_evict(http_server *s);  /* closes the longest idle connection; false: none */
+void http_server_reap(http_server *s);   /* frees closed connections; no caller may hold a pointer to one */
 void http_server_closed(http_server *s); /* a connection has been closed */
 /* (http_listen.c) */
 void http_server_accept(http_server *s, bool on);
 void http_server_remove_listeners(http_server *s);
-/* "address" of a socket address, without port, and the port; "unix" and 0. */
+/* The address of a socket without its port, and the port; "unix" and 0. */
 void http_address_text(const struct sockaddr *from, char *out, size_t room, int *port);
 
 /* (http_tls.c) */
 ht_status http_tls_load(const http_server_options *o, SSL_CTX **out, ht_error *err);
-void http_tls_finish(SSL *ssl); /* tells the client that no more comes */
+void http_tls_finish(SSL *ssl); /* sends close_notify */
 
 #endif

@@ -33,7 +33,7 @@ void http_address_text(const struct sockaddr *from, char *out, size_t room, int 
     }
 }
 
-/* The listener's own name for itself; NULL: memory ran out. */
+/* The address that the socket is bound to; NULL: memory ran out. */
 static char *name_of(int fd) {
     struct sockaddr_storage at = {0};
     socklen_t n = sizeof at;
@@ -49,7 +49,7 @@ static char *name_of(int fd) {
     return strdup(name);
 }
 
-/* "host:port" in two strings. Brackets are taken off. */
+/* Splits "host:port" into two strings, without brackets. */
 static bool split(const char *address, char *host, size_t room, char *port, size_t port_room) {
     const char *colon = strrchr(address, ':'), *from = address, *to = colon;
     if (!colon || colon[1] == '\0' || colon[1 + strspn(colon + 1, "0123456789")] != '\0') return false;
@@ -57,7 +57,7 @@ static bool split(const char *address, char *host, size_t room, char *port, size
         if (to == from || to[-1] != ']') return false;
         from++, to--;
     } else if (memchr(from, ':', (size_t)(to - from)))
-        return false; /* an IPv6 address without brackets: where it ends is anybody's guess */
+        return false; /* an IPv6 address without brackets is ambiguous */
     if ((size_t)(to - from) >= room || strlen(colon + 1) >= port_room || strtol(colon + 1, NULL, 10) > 65535)
         return false;
     memcpy(host, from, (size_t)(to - from));
@@ -75,7 +75,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     http_connection_open(user, fd, from);
 }
 
-/* Mostly that there are no descriptors left. The connection still waits, so that trying again at once would be a loop. */
+/* Usually the process is out of descriptors. The connection stays pending, so an immediate retry would loop. */
 static void on_accept_error(struct evconnlistener *l, void *user) {
     (void)l;
     http_server *s = user;
@@ -127,7 +127,7 @@ ht_status http_server_adopt(http_server *s, int fd, ht_error *err) {
 
 /* ---- TCP ---- */
 
-/* -1, and errno as before. */
+/* Closes the descriptor and returns -1, without changing errno. */
 static int close_failed(int fd) {
     const int error = errno;
     close(fd);
@@ -150,7 +150,7 @@ static void set_port(const struct addrinfo *at, int port) {
     if (at->ai_family == AF_INET6) ((struct sockaddr_in6 *)(void *)at->ai_addr)->sin6_port = htons((uint16_t)port);
 }
 
-/* A machine may lack one of the two families of addresses; then the other is enough. */
+/* A machine may lack IPv4 or IPv6; one of them is enough. */
 static bool is_absent(int error) { return error == EAFNOSUPPORT || error == EADDRNOTAVAIL; }
 
 static ht_status listen_tcp(http_server *s, const char *address, const char *host, const char *port, ht_error *err) {
@@ -162,7 +162,7 @@ static ht_status listen_tcp(http_server *s, const char *address, const char *hos
     const size_t before = s->n_listeners;
     ht_status st = HT_OK;
     for (const struct addrinfo *at = found; at && !st; at = at->ai_next) {
-        set_port(at, chosen); /* one that was free at the first address serves for all */
+        set_port(at, chosen); /* all addresses share the port chosen for the first */
         const int fd = open_tcp(at);
         if (fd >= 0) {
             st = http_server_adopt(s, fd, err);
@@ -176,7 +176,7 @@ static ht_status listen_tcp(http_server *s, const char *address, const char *hos
 
 /* ---- unix ---- */
 
-/* A socket that nobody listens at is what a server left that was killed. */
+/* A socket file without a listener is left over from a killed server. */
 static bool is_stale(const struct sockaddr_un *at) {
     struct stat info;
     if (stat(at->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
@@ -187,7 +187,7 @@ static bool is_stale(const struct sockaddr_un *at) {
     return refused;
 }
 
-/* The rights are set before anybody can connect: the owner's alone. */
+/* Restricts permissions to the owner before a client can connect. */
 static int open_unix(const struct sockaddr_un *at) {
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0) return -1;
@@ -214,7 +214,7 @@ static ht_status listen_unix(http_server *s, const char *path, ht_error *err) {
     http_listener *l = &s->listener[s->n_listeners - 1];
     l->device = (unsigned long long)info.st_dev;
     l->inode = (unsigned long long)info.st_ino;
-    l->path = strdup(path); /* without it the file stays, and is found to be stale */
+    l->path = strdup(path); /* NULL: the file stays, and is later found to be stale */
     return HT_OK;
 }
 

@@ -12,7 +12,7 @@
 static http_exchange *take_ready(http_mailbox *m, bool last) {
     pthread_mutex_lock(&m->lock);
     http_exchange *list = NULL;
-    for (http_exchange *x = m->ready, *next; x; x = next) { /* the first that came becomes the first again */
+    for (http_exchange *x = m->ready, *next; x; x = next) { /* reverses the list into order of arrival */
         next = x->next_ready;
         x->next_taken = list;
         list = x;
@@ -24,7 +24,7 @@ static http_exchange *take_ready(http_mailbox *m, bool last) {
     return list;
 }
 
-/* The list's reference goes before the exchange is looked at, so that one which nobody else holds is seen to be so. */
+/* Drops the list's reference first, so that http_connection_take recognises an exchange that only the server holds. */
 static void serve_ready(http_server *s) {
     for (http_exchange *x = take_ready(s->mailbox, false), *next; x; x = next) {
         next = x->next_taken;
@@ -67,14 +67,14 @@ size_t http_server_connections(const http_server *s) { return atomic_load(&s->n_
 
 /* ---- end ---- */
 
-/* Seconds for what owners say when their time is over. */
+/* Seconds for the last messages of expired owners. */
 enum { LAST_WORDS_SECONDS = 1 };
 
 static bool ends_by_itself(http_connection *c) {
     return c->state == HTTP_FLUSHING || (c->state == HTTP_BUSY && http_exchange_expire(c->exchange));
 }
 
-/* The time to drain is over. Told again: no more of it. */
+/* The drain time has passed. A second call ends the loop immediately. */
 static void expire(http_server *s) {
     const struct timeval last = {LAST_WORDS_SECONDS, 0};
     const bool again = s->expired;
@@ -153,7 +153,7 @@ static void set_defaults(http_server_options *o) {
     if (o->write_seconds <= 0) o->write_seconds = 60;
 }
 
-/* libevent writes its warnings to standard error unless it is told where to; what they say comes back as errors, too. */
+/* Keeps libevent's warnings off standard error; the failures are returned as errors, too. */
 static void ignore_log(int severity, const char *message) {
     (void)severity;
     (void)message;
@@ -191,7 +191,7 @@ ht_status http_server_new(const http_server_options *options, const http_handler
     return st;
 }
 
-/* Closed buffers and their sockets go when the callbacks have run that wait for them, and those that these cause. */
+/* Freed bufferevents close their sockets only after pending callbacks, and those that these cause, have run. */
 static void close_all(http_server *s) {
     enum { PASSES = 4 };
     http_server_remove_listeners(s);
@@ -210,7 +210,7 @@ ht_status http_server_run(http_server *s, ht_error *err) {
     pthread_sigmask(SIG_BLOCK, &of_pipe, &before);
     const int end = event_base_loop(s->base, EVLOOP_NO_EXIT_ON_EMPTY);
     close_all(s);
-    /* One that came meanwhile is taken, so that it does not end the program now; it was blocked before: left to whoever did that. */
+    /* Unless the caller had blocked SIGPIPE, consumes a pending one, which would kill the process now. */
     if (!sigismember(&before, SIGPIPE) && sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1) {
         int signal;
         sigwait(&of_pipe, &signal);
@@ -227,7 +227,7 @@ ht_status http_server_reload(http_server *s, ht_error *err) {
     before = s->tls;
     s->tls = tls;
     pthread_mutex_unlock(&s->tls_lock);
-    SSL_CTX_free(before); /* connections hold it as long as they need it */
+    SSL_CTX_free(before); /* connections hold their own references */
     return HT_OK;
 }
 

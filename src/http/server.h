@@ -1,8 +1,8 @@
-/* HTTP/1.1 server: listeners, connections, and requests handed to one handler. It knows nothing of models.
+/* HTTP/1.1 server: listeners, connections, and one handler for all requests. It knows nothing of models.
  *
- * One thread, the one that calls http_server_run, does all input and output, and calls the handler; it must not wait for anything. More
- * threads would not serve more: what a machine generates is some megabytes a second, and the memory of a stream's bytes is read once. Work
- * belongs to other threads, which answer through http_exchange.h. */
+ * The thread that calls http_server_run does all input and output and calls the handler, which must not block. More
+ * threads would not help: a machine generates only a few megabytes a second, and each byte is read once. Other
+ * threads do the work and respond through http/exchange.h. */
 #ifndef HT_HTTP_SERVER_H
 #define HT_HTTP_SERVER_H
 
@@ -13,73 +13,73 @@
 
 typedef struct http_server http_server;
 
-/* An exchange that is over, for a log. Lent for the call. */
+/* A finished exchange, for a log. Valid during the call. */
 typedef struct http_record {
     const char *method, *path, *id, *remote; /* method and path "" when the request line was refused */
-    int status;                              /* 0: the client had gone before there was one */
-    uint64_t bytes;                          /* that were sent, head and framing included */
-    double milliseconds;                     /* since the head had come */
-    bool complete;                           /* the whole answer was sent */
+    int status;                              /* 0: the client disconnected before the response */
+    uint64_t bytes;                          /* sent, including head and framing */
+    double milliseconds;                     /* since the request was received */
+    bool complete;                           /* the whole response was sent */
 } http_record;
 
-/* What a server calls, all on its thread; `handle` must be there. */
+/* Callbacks, all on the server's thread; `handle` is required. */
 typedef struct http_handlers {
-    /* A whole request. */
+    /* Handles a complete request. */
     void (*handle)(http_exchange *x, void *user);
-    /* The head has come, and the body is yet to be read. A refusal with a status that is not 0 is given instead of reading it. */
+    /* Called after the head, before the body is read. A refusal whose status is not 0 is sent instead of reading it. */
     http_refusal (*admit)(http_exchange *x, void *user);
-    /* Answers a refused request with http_reply, in the form that its clients expect; NULL, or when it does not: a line of text. */
+    /* Responds to a refused request with http_reply. If NULL or without a response: the server sends a line of text. */
     void (*refuse)(http_exchange *x, const http_refusal *why, void *user);
     void (*finished)(const http_record *record, void *user);
     void *user;
 } http_handlers;
 
-/* Zero: the default that is given. */
+/* Zero selects the given default. */
 typedef struct http_server_options {
-    http_host_rules hosts; /* lists that live as long as the server */
-    bool any_host;         /* Host and Origin are not looked at: a proxy in front does */
-    size_t body_bytes;     /* of a request's body: 8 MiB (413) */
-    size_t all_body_bytes; /* of all bodies that wait: 256 MiB (503) */
-    size_t stream_bytes;   /* that may wait for a client: 1 MiB */
-    size_t connections;    /* 16384: then the one that is idle for longest goes, or the new one is answered with 503 */
-    double head_seconds;   /* for a head, and for a TLS handshake: 10 (408) */
-    double body_seconds;   /* in each of which 1 KiB of a body, or its rest, has to come: 30 (408) */
-    double idle_seconds;   /* between requests: 75 */
-    double write_seconds;  /* in each of which a client has to take something: 60 */
+    http_host_rules hosts;   /* lists that outlive the server */
+    bool any_host;           /* Host and Origin are not checked: a proxy in front does that */
+    size_t body_bytes;       /* of a request's body: 8 MiB (413) */
+    size_t all_body_bytes;   /* of all bodies in memory: 256 MiB (503) */
+    size_t stream_bytes;     /* queued for a client: 1 MiB */
+    size_t connections;      /* 16384; beyond it, the longest idle one is closed, or the new one refused with 503 */
+    double head_seconds;     /* for a head, and for a TLS handshake: 10 (408) */
+    double body_seconds;     /* period in which 1 KiB or the rest of a body must arrive: 30 (408) */
+    double idle_seconds;     /* between requests: 75 */
+    double write_seconds;    /* period in which a client must read something: 60 */
     const char *certificate; /* PEM files; NULL: no TLS */
     const char *certificate_key;
 } http_server_options;
 
-/* The caller frees *out. Options and handlers are copied, what they point to is lent. */
+/* The caller frees *out. Options and handlers are copied; what they point to is borrowed. */
 ht_status http_server_new(const http_server_options *options, const http_handlers *handlers, http_server **out,
                           ht_error *err);
 
-/* Before http_server_run, as often as there are addresses: "host:port", "[address]:port", ":port" (every address of the machine), port 0
- * for any that is free, or "unix:PATH". */
+/* Call it before http_server_run, once per address: "host:port", "[address]:port", ":port" (every address of the
+ * machine), port 0 for any free one, or "unix:PATH". */
 ht_status http_server_listen(http_server *s, const char *address, ht_error *err);
-/* The same for a socket that listens already, which the server then owns. */
+/* Adds a socket that already listens; the server then owns it. */
 ht_status http_server_adopt(http_server *s, int fd, ht_error *err);
-/* Sockets that a service manager has opened, from descriptor 3 on: their number, by the values of LISTEN_PID and LISTEN_FDS; 0 unless
- * they are meant for this process. */
+/* Number of sockets that a service manager opened, from descriptor 3 on, by the values of LISTEN_PID and LISTEN_FDS;
+ * 0 unless they are meant for this process. */
 int http_inherited_sockets(const char *listen_pid, const char *listen_fds);
-/* The address of listener i, "127.0.0.1:8080" or "unix:PATH"; NULL: there are fewer. Valid as long as the server. */
+/* The address of listener i, "127.0.0.1:8080" or "unix:PATH"; NULL: out of range. Valid as long as the server. */
 const char *http_server_address(const http_server *s, size_t i);
 
-/* Serves on the calling thread until it is told to stop; no client is there when it returns. Once. SIGPIPE is blocked in this thread
- * meanwhile. */
+/* Serves on the calling thread until http_server_drain ends it; all connections are closed when it returns. Call it
+ * once. It blocks SIGPIPE in this thread. */
 ht_status http_server_run(http_server *s, ht_error *err);
 
-/* Ends http_server_run: no new connections, idle ones are closed, requests under way are answered. Owners of what is left after so many
- * seconds, with 0 or less at once, are told (http_owner.expired), and what they have not ended a second later is cut. Any thread, and from
- * a signal handler; a second call may shorten the time, and one with 0 that second, too. */
+/* Shuts down: refuses new connections, closes idle ones and finishes running requests. After `seconds` (0 or less:
+ * immediately) it calls http_owner.expired for the rest, and cuts them a second later. A second call may shorten the
+ * time; one with 0 also skips that second. Any thread, async-signal-safe. */
 void http_server_drain(http_server *s, double seconds);
 
-/* Reads the certificate and its key again, for connections that come from now on. On failure those before stay. Any thread. */
+/* Reloads the certificate and its key for new connections; on failure the old ones stay. Any thread. */
 ht_status http_server_reload(http_server *s, ht_error *err);
 
 size_t http_server_connections(const http_server *s); /* open now; any thread */
 
-/* After http_server_run has returned, or instead of it. Exchanges that are still held live on, and are gone. */
+/* Call it after http_server_run has returned, or without running. Exchanges still held stay valid, and are gone. */
 void http_server_free(http_server *s);
 
 #endif

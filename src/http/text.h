@@ -27,13 +27,13 @@ static inline bool http_is_path(char c) {
 /* Value of a hexadecimal digit; -1: it is none. */
 int http_hex(char c);
 
-/* Whether two strings are equal but for the case of ASCII letters, whatever the locale. */
+/* Whether two strings are equal when the case of ASCII letters is ignored, in any locale. */
 bool http_same_word(const char *a, const char *b);
-/* Whether a list of words between commas, such as Connection, has this one. */
+/* Whether a comma-separated list, such as the value of Connection, contains a word. */
 bool http_list_has(const char *list, const char *word);
 
-/* Decodes the n bytes at `from` into `to`, which may be the same place, and ends it with NUL. False: an escape is not two hexadecimal
- * digits, or the result has a control character or is not UTF-8. */
+/* Decodes n bytes of `from` into `to`, which may be the same buffer, and ends it with NUL. False: an escape is not
+ * two hexadecimal digits, or the result has a control character or is not UTF-8. */
 bool http_percent_decode(const char *from, size_t n, bool plus_is_space, char *to);
 bool http_utf8_valid(const char *s, size_t n);
 

@@ -12,7 +12,7 @@ static ht_status fail_tls(ht_error *err, const char *path, const char *what) {
     return http_fail(err, HT_ERR_FORMAT, "%.400s cannot be used as the %s of TLS, a PEM file: %s", path, what, reason);
 }
 
-/* Clients that offer protocols get the one that is spoken here, or, offering others alone, none. */
+/* Selects HTTP/1.1 if a client offers it by ALPN, and no protocol if it offers only others. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n_out, const unsigned char *in,
                            unsigned n_in, void *user) {
     static const unsigned char spoken[] = "\x08http/1.1";
