@@ -32,9 +32,9 @@ typedef struct result {
     ht_percentile percentiles[N_PERCENTS];
 } result;
 
-void ht_evaluation_free(ht_evaluation *e) { free(e); } /* the first member of its result */
+void ht_evaluation_free(ht_evaluation *e) { free(e); } /* `public` is first in its result */
 
-/* What is kept of a token that counts. */
+/* Scores of one evaluated token. */
 typedef struct score {
     double nll, reference_nll, kl;
     bool same_top;
@@ -207,7 +207,7 @@ static void finish(evaluation *e) {
     free(e->reference_rows);
 }
 
-/* ---- the figures ---- */
+/* ---- statistics ---- */
 
 typedef struct mean {
     double value, error;
@@ -243,7 +243,7 @@ static void compare(evaluation *e, result *r) {
     if (n > 1) out->same_top_error = sqrt(out->same_top * (1 - out->same_top) / (double)(n - 1));
     qsort(e->score, (size_t)n, sizeof *e->score, by_divergence);
     out->kl_max = e->score[n - 1].kl;
-    /* The smallest value that is not less than so many percent of them all. */
+    /* Nearest-rank percentiles. */
     for (int i = 0; i < N_PERCENTS; i++) {
         int64_t rank = (int64_t)ceil(percents[i] / 100 * (double)n);
         r->percentiles[i] = (ht_percentile){percents[i], e->score[ht_max_i64(rank, 1) - 1].kl};

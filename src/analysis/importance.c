@@ -21,16 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a step. Fixed, as the sums of a step are f32, and what is added to them is f64: so the bits depend on it. */
+/* Rows per step. Constant because each step sums in f32 before adding to the f64 totals: another size would round differently. */
 enum { ROWS = HT_WINDOW_ROWS_MAX, NAME_SIZE = 160 };
 
-/* A matrix, or those of all experts. */
+/* One matrix, or the matrices of all experts. */
 typedef struct matrix_site {
-    const char *slot;                  /* of ht_linear; lent by the model */
-    char name[NAME_SIZE];              /* in GGUF files, ".weight" included; "": it goes by that of another matrix */
+    const char *slot;                  /* as passed to ht_linear; lent by the model */
+    char name[NAME_SIZE];              /* GGUF tensor name with ".weight"; "": listed under another matrix's name */
     int64_t n_columns, n_experts;      /* 1 when dense */
-    const struct matrix_site *same_as; /* has the same inputs, and the sums; NULL: these are here */
-    double *sum, *count;               /* [n_experts][n_columns] squares, [n_experts] inputs; NULL: none yet */
+    const struct matrix_site *same_as; /* the site with the same inputs that holds the sums; NULL: this one does */
+    double *sum, *count; /* [n_experts][n_columns] sums of squares, [n_experts] numbers of inputs; NULL: none yet */
 } matrix_site;
 
 /* All matrices of a model that tokens meet. */
@@ -47,7 +47,7 @@ void ht_importance_options_init(ht_importance_options *options, size_t size) {
 
 /* ---- the matrices of a model ---- */
 
-/* Matrices outside the layers that a family has beside embedding and head. */
+/* Number of the family's matrices outside the layers, without embedding and head. */
 static int64_t count_around(const ht_family *family) {
     int64_t n = 0;
     for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) n++;
@@ -157,7 +157,7 @@ static ht_status check(gathering *g, ht_error *err) {
     return ht_model_check_ids(g->model, g->ids, (size_t)g->n, err);
 }
 
-/* What was gathered before must be of this model. */
+/* Earlier importance matrices must match this model. */
 static ht_status check_from(const gathering *g, ht_error *err) {
     for (int k = 0; k < g->o.n_from; k++)
         for (int64_t i = 0; i < g->sites.n; i++) {
@@ -212,7 +212,7 @@ static ht_status make_own(const gathering *g, ht_importance **out, ht_error *err
     return status;
 }
 
-/* What was gathered, with what was there before. */
+/* Combines the sums of this run with the earlier importance matrices. */
 static ht_status make_result(const gathering *g, ht_importance **out, ht_error *err) {
     const size_t n = (size_t)g->o.n_from;
     ht_importance *own;
@@ -336,7 +336,7 @@ static ht_status add(ht_scope *s, const pending *of, ht_error *err) {
     return HT_OK;
 }
 
-/* Evaluates what is pending, and h beside it unless that is NULL, so that no input is computed twice or kept. */
+/* Evaluates the pending sums together with h (may be NULL): a shared evaluation computes each input once and frees it. */
 static ht_status flush(ht_window_pass *window, ht_scope *s, ht_array *h, ht_error *err) {
     pass *p = (pass *)window;
     ht_array *wanted[2 * MOST_PENDING + 1];

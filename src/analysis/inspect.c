@@ -29,10 +29,10 @@ void ht_inspect_options_init(ht_inspect_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* Rows of a step: the intermediate values of so many are in memory at once. */
+/* Rows per step; bounds the memory of intermediate values. */
 enum { ROWS = 256 };
 
-/* Arrays of a layer, NULL where they are not wanted. */
+/* Arrays of a layer; NULL: not requested. */
 typedef struct layer_values {
     float *k, *v;     /* [n_kv_heads, n_tokens, head_dim]; of the layer that owns them */
     float *q;         /* [n_heads, n_tokens, head_dim] */
@@ -236,7 +236,7 @@ static void free_data(inspection_data *d) {
     free(d);
 }
 
-void ht_inspection_free(ht_inspection *i) { free_data((inspection_data *)i); } /* its first member */
+void ht_inspection_free(ht_inspection *i) { free_data((inspection_data *)i); } /* `public` is first */
 
 /* ---- the pass ---- */
 
@@ -398,7 +398,7 @@ static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_arra
     return !status;
 }
 
-/* Of the last layer of interest only what is kept is computed, of those after it nothing. */
+/* The last inspected layer computes only the recorded values; later layers are skipped. */
 static ht_array *run_layer(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
                            ht_array *const *in) {
     pass *p = (pass *)o;

@@ -38,7 +38,7 @@ static bool is_invisible(uint32_t c) {
            (c >= 0xFFF0 && c <= 0xFFFB) || (c & 0xFFFE) == 0xFFFE || c >= 0xE0000;
 }
 
-/* Appends one character as it is to be read, and returns how many are seen. */
+/* Appends the visible form of a character, escaped for SVG; returns the number of visible characters. */
 static int put_visible(ht_text *out, uint32_t c) {
     static const struct {
         uint32_t c;
@@ -46,7 +46,7 @@ static int put_visible(ht_text *out, uint32_t c) {
     } others[] = {{'&', "&amp;"},         {'<', "&lt;"},         {'>', "&gt;"},
                   {'"', "&quot;"},        {' ', "\xE2\x90\xA3"}, /* U+2423, open box */
                   {'\n', "\xE2\x86\xB5"},                        /* U+21B5, the sign of the return key */
-                  {'\t', "\xE2\x87\xA5"}};                       /* U+21E5, that of the tabulator */
+                  {'\t', "\xE2\x87\xA5"}};                       /* U+21E5, the sign of the tab key */
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].c == c) {
             ht_text_append_str(out, others[i].text);
@@ -172,7 +172,7 @@ static void put_map(ht_text *out, const map *m) {
     ht_text_append_str(out, "</g>\n");
 }
 
-/* Labels of every step-th token, beside the rows and, turned, above the columns. */
+/* Labels every step-th token, left of the rows and, rotated, above the columns. */
 static void put_labels(ht_text *out, const map *m, const labels *l) {
     const int step = (FONT + m->cell - 1) / m->cell;
     ht_text_append_str(out, "<g text-anchor=\"end\">\n");

@@ -68,7 +68,7 @@ static const char default_prompt[] =
 /* ---- life ---- */
 
 void ht_bench_report_free(ht_bench_report *report) {
-    report_data *r = (report_data *)report; /* its first member */
+    report_data *r = (report_data *)report; /* `public` is first */
     if (!r) return;
     for (int i = 0; i < r->public.n_checks; i++) free(r->detail[i]);
     free(r->note);
@@ -227,7 +227,7 @@ static ht_status make_long_prompt(const report_data *r, ht_text *out, int64_t *n
         const ht_status status = ht_prompt_encode(r->model, &(ht_prompt){.text = out->data}, 0, &ids, NULL, err);
         ht_ids_free(ids.id);
         if (status) return status;
-        if (length && (int64_t)ids.n > most) { /* what was there before fits */
+        if (length && (int64_t)ids.n > most) { /* undo the last addition: the text fitted without it */
             out->data[out->len = length] = '\0';
             return HT_OK;
         }
@@ -392,7 +392,7 @@ static ht_status check_seed(report_data *r, ht_error *err) {
     return status;
 }
 
-/* The bytes of the character at or behind place i. */
+/* Copies the first UTF-8 character that begins at or after byte i; returns its length. */
 static size_t character_at(const ht_text *t, size_t i, char out[5]) {
     uint32_t code_point;
     while (i < t->len && ((unsigned char)t->data[i] & 0xc0) == 0x80) i++;
@@ -402,7 +402,7 @@ static size_t character_at(const ht_text *t, size_t i, char out[5]) {
     return n;
 }
 
-/* An answer is to end before a character of its middle. */
+/* A stop sequence from the middle of an answer must end it there. */
 static ht_status check_stop(report_data *r, const answer *plain, ht_error *err) {
     char stop[5];
     const char *const stops[] = {stop};
@@ -483,7 +483,7 @@ static bool add_piece(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
-/* What stands from the first brace to the last. */
+/* Whether the text from its first '{' to its last '}' is a JSON object. */
 static bool holds_json(const ht_text *t) {
     const char *begin = t->data ? strchr(t->data, '{') : NULL, *end = t->data ? strrchr(t->data, '}') : NULL;
     if (!begin || !end || end < begin) return false;

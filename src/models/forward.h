@@ -98,8 +98,8 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer,
 /* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out], of logits capped to `softcap` (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
 
-/* One layer of a forward function: in[0], the residual stream [T, hidden], and what else the family hands on -> [T or n_out,
- * hidden]. What it captures otherwise has no gradient. */
+/* One layer of a forward function -> [T or n_out, hidden]. in[0] is the residual stream [T, hidden]; other inputs depend on
+ * the family. Arrays that the layer reads but that are not in `in` get no gradient. */
 typedef ht_array *ht_layer_fn(ht_ctx *c, const void *model, int index, ht_array *const *in);
 /* Calls `layer` with n_in inputs; a plain pass with checkpointing computes it again for the gradient. The layer attends to the
  * keys and values of layer kv_layer, its own or an earlier one's. */

@@ -1,6 +1,6 @@
 /* Gemma 4: Gemma 3's blocks with plain norms, value norms, wider heads with partial RoPE on full-attention layers, and
  * an output scale per layer. Some sizes share K and V of earlier layers and have per-layer inputs from a second
- * embedding; some have experts beside the feed-forward. */
+ * embedding; some have experts in addition to the feed-forward. */
 #include "checkpoint/kv_size.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -241,7 +241,7 @@ static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in)
     const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
-    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention, output rows suffice */
+    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* after its attention, output rows suffice */
     ht_array *h = in[0], *input = cfg->layer_input ? in[2] : NULL;
     ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), in[1]);
     h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));

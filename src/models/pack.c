@@ -66,7 +66,7 @@ typedef struct pieces {
     ht_error *err;
 } pieces;
 
-/* The first failure is the one that counts. */
+/* Keeps the first failure; later ones are often its consequences. */
 static void fail_all(pieces *all, ht_status status, const ht_error *why) {
     pthread_mutex_lock(&all->lock);
     if (!atomic_load(&all->status)) {
@@ -131,8 +131,8 @@ typedef struct part {
     size_t row_bytes;
     int64_t rows_per_block; /* a multiple of HT_MATRIX_SLAB */
     int64_t first_block;    /* in the numbering of all blocks */
-    size_t ordered_offset;  /* in staging: behind the rows as read, the rows in order */
-    size_t room_offset;     /* and what joining them needs */
+    size_t ordered_offset;  /* in staging: the rows in canonical order, after the rows as read */
+    size_t room_offset;     /* in staging: scratch of ht_tensor_read */
 } part;
 
 typedef struct packing {
@@ -145,7 +145,7 @@ typedef struct packing {
 /* Rows [row, row + n) in canonical order. */
 static ht_status stage_rows(const part *p, int64_t row, int64_t n, unsigned char *staging, const unsigned char **out,
                             ht_error *err) {
-    /* Interleaved rows change places within a head: whole heads are read. */
+    /* Interleaving permutes rows within a head, so whole heads are read. */
     const ht_stored_tensor *t = &p->task->stored;
     int64_t head = p->task->head_rows ? p->task->head_rows : 1;
     int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, p->task->m->n_rows);

@@ -5,12 +5,12 @@
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
 
-/* What a matrix is to be made of. */
+/* Properties that decide how a matrix is packed. */
 typedef struct ht_matrix_kind {
     ht_precision precision;
     ht_weight_type type;
     int64_t n_rows, k;
-    bool is_head; /* its outputs are logits, of which often the highest alone are wanted */
+    bool is_head; /* its outputs are logits; often only the highest are needed */
 } ht_matrix_kind;
 
 /* A matrix of this kind that has no memory yet; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
@@ -18,22 +18,22 @@ typedef struct ht_matrix_kind {
  * long as the matrix lives, which is not longer than the device. */
 ht_status ht_matrix_new(ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out, ht_error *err);
 void ht_matrix_free(ht_matrix *m); /* NULL is fine */
-/* Gives the matrix its block scales (device/matrix.h), n of them, in blocks of so many rows and columns. */
+/* Sets the matrix's n block scales (device/matrix.h), one for each block of rows x columns. */
 ht_status ht_matrix_set_scales(ht_matrix *m, const float *scales, int64_t n, int64_t rows, int64_t columns,
                                ht_error *err);
 /* Bytes such a matrix would take, or 0 when the device has no such kind. */
 size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind);
 
-/* A matrix to fill and what to fill it from. head_rows is 0, or the rows of one head when the file stores them interleaved
- * for RoPE (row 2 j + p of a head holds row p * head_rows / 2 + j): they are put back. */
+/* A matrix and the tensor that fills it. head_rows is 0, or the rows of one head when the file stores them interleaved
+ * for RoPE: row 2 j + p of a head holds row p * head_rows / 2 + j. Packing restores their order. */
 typedef struct ht_pack_task {
     ht_matrix *m;
     ht_stored_tensor stored;
     int64_t head_rows;
-    size_t at; /* of the packed form in the memory of all matrices */
+    size_t at; /* offset of the packed form in the memory of all matrices */
 } ht_pack_task;
 
-/* What runs while matrices are packed. Functions may be NULL. */
+/* Callbacks during packing; each may be NULL. */
 typedef struct ht_pack_hooks {
     ht_status (*meanwhile)(void *user, ht_error *err); /* run once by one of the threads; its failure ends packing */
     void *meanwhile_user;

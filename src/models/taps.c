@@ -20,7 +20,7 @@ void ht_taps_free(ht_taps *t) {
     *t = (ht_taps){0};
 }
 
-/* The output rows of x; behind the last keys there are no others. */
+/* The output rows of x. After the last layer with keys, x holds only output rows. */
 static ht_array *output_rows(ht_ctx *c, ht_array *x) {
     return !x || ht_array_dim(x, 0) == HT_SYM_OUT ? x : ht_take(c->s, x, ht_batch_out_rows(c), 0);
 }

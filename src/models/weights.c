@@ -19,11 +19,11 @@ struct ht_weights {
     ht_matrix **tables; /* in their file */
     ht_array **arrays;
     ht_projection *projections;
-    ht_device *device; /* lent: the model holds it longer */
-    /* Of all matrices, on the device or mapped: one piece, so that nearly all of it can be in large pages. */
+    ht_device *device; /* lent; the model keeps it longer */
+    /* All matrices, on the device or mapped. One allocation, so that nearly all of it can use large pages. */
     void *memory;
     size_t memory_bytes;
-    bool mapped; /* `memory` is a file's (models/packed_cache.h) */
+    bool mapped; /* `memory` is a mapped file (models/packed_cache.h) */
 };
 
 /* One pass over a checkpoint's weights; without a store it only adds up. */

@@ -38,7 +38,7 @@ typedef struct window_maker {
 
 /* ---- random order ---- */
 
-/* What is drawn from one seed for an epoch: its permutation is draw 0, the batches of window w are draw w + 1. */
+/* Random number i of a stream. Per seed and epoch, stream 0 permutes the samples, stream w + 1 the batches of window w. */
 static uint64_t draw(const window_maker *w, uint64_t which, uint32_t i) {
     uint32_t out[4];
     ht_philox4x32((const uint32_t[4]){i, (uint32_t)which, (uint32_t)w->epoch, (uint32_t)(w->epoch >> 32)},
@@ -46,7 +46,7 @@ static uint64_t draw(const window_maker *w, uint64_t which, uint32_t i) {
     return (uint64_t)out[1] << 32 | out[0];
 }
 
-/* Fisher and Yates; a remainder of 64 bits is as good as uniform below 2^32. */
+/* Fisher-Yates shuffle. The modulo bias of 64 random bits is negligible for n below 2^32. */
 static void permute(const window_maker *w, uint64_t which, uint32_t *a, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) a[i] = i;
     for (uint32_t i = n; i > 1; i--) {
@@ -82,7 +82,7 @@ static void open_window(window_maker *w, int64_t from, int64_t to) {
     qsort(w->entries, (size_t)(to - from), sizeof *w->entries, longer_first);
 }
 
-/* Writes the window's samples back, batch by batch in random order, then what is left; returns where that begins. */
+/* Writes the window's samples back, batch by batch in random order, then the unbatched ones; returns their first index. */
 static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t n_batches, uint64_t number) {
     order *o = w->out;
     int64_t left = to;
@@ -99,7 +99,7 @@ static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t 
     return left;
 }
 
-/* Batches of so many samples each. */
+/* Batches of at most o->batch samples; their sizes differ by one at most. */
 static void make_even(window_maker *w) {
     const int64_t n = w->out->n, all = ht_ceil_div_i64(n, w->o->batch);
     uint64_t number = 0;
@@ -334,7 +334,7 @@ static ht_status choose_samples(ht_batches *b, int64_t step, ht_error *err) {
     return HT_OK;
 }
 
-/* A row for each id but the last one, which is nobody's input. Returns the learned ones. */
+/* Writes one row per id; the last id is only a target. Returns the number of learned rows. */
 static int64_t put_rows(ht_batches *b, int32_t from, const ht_sample *s) {
     for (int32_t i = 0; i + 1 < s->n; i++) {
         b->id[from + i] = s->id[i];

@@ -62,7 +62,7 @@ static void describe_pairs(const ht_trainer *t, entries *e) {
         add(e, "rank", "%016" PRIx64 "%016" PRIx64, d.a, d.b);
 }
 
-/* What further steps depend on. */
+/* Settings that must match to resume a run. */
 static void describe_run(const ht_trainer *t, entries *e) {
     const ht_trainer_options *o = &t->o;
     const ht_data_report *data = ht_data_get_report(t->train.data);
@@ -96,7 +96,7 @@ static void describe_run(const ht_trainer *t, entries *e) {
     describe_pairs(t, e);
 }
 
-/* What the lines gave, which depends on the time that templates were told. */
+/* Counts of the samples; they depend on the time passed to templates. */
 static void describe_samples(const ht_trainer *t, entries *e) {
     const ht_data_report *data = ht_data_get_report(t->train.data);
     add(e, "samples", "%" PRId64, data->n_samples);

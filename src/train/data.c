@@ -32,7 +32,7 @@ struct ht_data {
 typedef struct line_reader {
     ht_file *file;
     char *chunk;       /* [CHUNK_BYTES] of the file */
-    size_t at, n;      /* bytes of it that have been read, and that are there */
+    size_t at, n;      /* bytes of the chunk consumed, and bytes in it */
     size_t end;        /* of the chunk in the file */
     int64_t number;    /* of the line, from 1 */
     ht_text line;      /* without its LF; empty when it is too long */

@@ -18,7 +18,7 @@
 
 enum { MOST_MOMENTS = 2, MOST_PARAMS = INT_MAX / 8 };
 
-/* What changes from step to step: scalars, and arguments of the compiled function. */
+/* Scalars that change from step to step; arguments of the compiled function. */
 enum { RATE, DECAY, ROOT, EPS, N_FACTORS };
 
 struct ht_optimizer {

@@ -116,7 +116,7 @@ bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batc
                              bool checkpointing, ht_array **sum, ht_array **grad) {
     const int n = 2 * adapters->n;
     *sum = NULL;
-    /* A scope of its own, so that what only gradients nobody asked for would read does not stay. */
+    /* An inner scope frees arrays that only unrequested gradients would read. */
     ht_scope *inner = ht_scope_child(s);
     ht_array **out = inner ? ht_array_list(inner, n + 1) : NULL;
     const bool made = out && loss_and_gradients(inner, m, batch, adapters, checkpointing, out);
@@ -134,10 +134,10 @@ static const char *last_name(const char *slot) {
     return dot ? dot + 1 : slot;
 }
 
-/* A router chooses experts: it is adapted only when it is named. */
+/* Routers are adapted only when named: adapting one changes the choice of experts. */
 static bool is_router(const char *slot) { return strstr(slot, "router.") || !strcmp(last_name(slot), "gate"); }
 
-/* Whether `slot` is of target text[0 .. n): a name, which ends the slot behind a dot; a pattern with *; or all-linear. */
+/* Whether `slot` matches target text[0 .. n): the slot or its end after a dot, a pattern with *, or all-linear. */
 static bool is_target(const char *slot, const char *text, size_t n) {
     char target[256];
     if (n >= sizeof target) return false;
@@ -149,7 +149,7 @@ static bool is_target(const char *slot, const char *text, size_t n) {
     return length >= n && !strcmp(slot + length - n, target) && (length == n || slot[length - n - 1] == '.');
 }
 
-/* Target `text` without blanks around it; moves on behind its comma. NULL at the end. */
+/* Next target of a comma-separated list, without surrounding blanks; NULL at the end. */
 static const char *next_target(const char **text, size_t *n) {
     const char *from = *text + strspn(*text, ", ");
     if (!*from) return NULL;

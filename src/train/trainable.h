@@ -19,14 +19,14 @@ struct ht_trainable {
     int64_t n_parameters;
 };
 
-/* From now on the parameters are in f32, and the pairs are what they are rounded to: steps that are smaller than half of a last
- * place of the pairs' dtype add up. Without effect when that is f32. */
+/* Keeps f32 master parameters from now on; the pairs are their rounded copies. Steps below the rounding error of the pairs'
+ * dtype then accumulate. No effect if that dtype is f32. */
 ht_status ht_trainable_keep_exact(ht_trainable *t, ht_error *err);
-/* Given options, or the defaults for NULL. */
+/* Copies the options, or the defaults for NULL. */
 ht_status ht_trainable_options(const ht_lora_options *given, ht_lora_options *out, ht_error *err);
-/* The pairs with dropout by `key`, or HT_NONE; lent. */
+/* The pairs, with dropout drawn from `key` (HT_NONE: no dropout); lent. */
 ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key);
-/* The parameters as optimisers take them, 2 n of them. */
+/* Writes the 2 n parameters in the order that optimisers expect. */
 void ht_trainable_list(const ht_trainable *t, ht_array **out);
 
 /* ---- cross-entropy of a model on a batch ---- */

@@ -96,7 +96,7 @@ static void count_all(ht_trainer *t) {
     t->held_out_batches = t->o.valid_batches ? ht_min_i64(t->o.valid_batches, all) : all;
 }
 
-/* Training data, then held-out data, which is told the same time. */
+/* Opens training data, then held-out data with the same template time. */
 static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
     ht_train_source train, valid = {NULL, NULL};
     ht_status status = open_source(t, t->data_path, false, time, &train, err);
@@ -328,7 +328,7 @@ static ht_status add_up(const ht_trainer *t, ht_scope *s, ht_array **made, ht_ar
     return status;
 }
 
-/* Adds the gradients of one batch, and behind them its loss, to `sums`. */
+/* Adds the gradients of one batch, followed by its loss, to `sums`. */
 static ht_status add_batch(const ht_trainer *t, const ht_train_batch *batch, int64_t number, ht_array **sums,
                            ht_error *err) {
     const int n = ht_trainable_count(t->trainable);
@@ -351,7 +351,7 @@ static ht_status read_scalar(ht_scope *s, ht_array *x, double *out, ht_error *er
     return status;
 }
 
-/* Whether all values are finite; false also when memory ran out, which *status tells. */
+/* Whether all values are finite; also false, with *status set, on failure. */
 static bool all_finite(ht_scope *s, ht_array *const *arrays, int n, ht_status *status, ht_error *err) {
     ht_array *zero = ht_full(s, 0, HT_F32, NULL, 0), *total = zero;
     double sum = 0;

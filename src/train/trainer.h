@@ -32,7 +32,7 @@ struct ht_trainer {
     bool checkpointing;
     size_t step_bytes;     /* forecast of what a step allocates at its peak */
     size_t peak_bytes;     /* forecast of the process's memory at its peak */
-    int64_t time;          /* that templates are told, seconds since 1970 */
+    int64_t time;          /* passed to templates, seconds since 1970 */
     size_t reserved_bytes; /* of freed memory kept for steps */
 };
 
