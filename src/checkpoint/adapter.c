@@ -126,7 +126,7 @@ static void transpose(const float *from, int64_t n_matrices, int64_t rows, int64
             for (int64_t r = 0; r < rows; r++) to[c * rows + r] = from[r * columns + c];
 }
 
-/* A and B in one block of memory, with what kernels may read behind each. */
+/* A and B in one allocation, each followed by the padding that kernels may read. */
 static ht_status transpose_pair(const ht_lora *from, ht_memory *memory, ht_lora_pair *to, size_t *bytes,
                                 ht_error *err) {
     const int64_t n = ht_max_i64(1, from->n_experts);

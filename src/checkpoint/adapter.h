@@ -26,13 +26,13 @@ typedef struct ht_lora {
     float scale; /* alpha / rank, or alpha / sqrt(rank) */
 } ht_lora;
 
-/* What an adapter's files say of where it was trained; every string is owned and may be NULL: not said. */
+/* The model that an adapter was trained on, as its files state it. Strings are owned; NULL: not stated. */
 typedef struct ht_adapter_origin {
     char *base;           /* name or path of the base model */
     char *fingerprint;    /* ht_model_fingerprint of the base model */
     char *template_hash;  /* ht_model_template_hash of the base model */
-    bool wrapped;         /* the base is the text model of a multimodal one: its modules are in `language_model` */
-    bool experts_outside; /* the base's experts are beside the feed-forward, not in `mlp` (Gemma 4) */
+    bool wrapped;         /* the base is the text model of a multimodal one; its modules are in `language_model` */
+    bool experts_outside; /* the base's experts are outside `mlp`, in addition to it (Gemma 4) */
 } ht_adapter_origin;
 
 struct ht_adapter {
@@ -41,7 +41,7 @@ struct ht_adapter {
     ht_lora *lora; /* [n], sorted by slot */
     ht_adapter_origin origin;
     ht_adapter_format format; /* of the files it was read from */
-    bool interleaved;         /* B of q and k has GGUF's order of rows, as no model told the heads: not to be applied */
+    bool interleaved;         /* B of q and k is in GGUF's row order, as the heads are unknown; cannot be applied */
     char *warning;            /* ht_adapter_warning */
     pthread_mutex_t lock;     /* protects `transposed`, `digest` and `has_digest` */
     ht_digest digest;         /* ht_adapter_digest, once `has_digest` */

@@ -206,10 +206,10 @@ static ht_status refuse_peft(const char *path, const char *name, ht_error *err) 
                    path, name);
 }
 
-/* What a module in a layer is, when it is of experts. */
+/* Which expert weights a module in a layer holds. */
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
-/* `rest` of a module's name behind the layer; writes the projection as slots spell it. */
+/* Parses `rest`, a module's name after the layer; writes the projection as slots spell it. */
 static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_t *expert,
                                   char projection[HT_ADAPTER_SLOT], bool *outside) {
     static const char *const places[] = {"experts", "mlp.experts", "moe.experts"};
@@ -359,7 +359,7 @@ static bool append_once(ht_json *list, const char *text) {
     return ht_json_array_append_new(list, ht_json_string(text)) == 0;
 }
 
-/* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
+/* Targets in the configuration: projections by the ends of their names, and the layers that have any. */
 typedef struct targets {
     ht_json *modules, *parameters, *layers;
 } targets;
@@ -399,7 +399,7 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
-    /* Parameters are in layers of their own, and full names have theirs. */
+    /* No layers_to_transform for parameters, whose layers it may lack, nor for full module names, which contain the layer. */
     const bool any = ht_json_array_size(t.parameters) > 0,
                all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =

@@ -24,7 +24,7 @@ static bool strip(const char **name, const char *part) {
     return true;
 }
 
-/* A number without sign or leading zeros, and the '.' behind it. */
+/* Reads a number without sign or leading zeros, and the '.' after it. */
 static bool read_index(const char **at, int64_t *out) {
     const char *p = *at;
     int64_t n = 0;
@@ -120,7 +120,7 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     return *to ? HT_OK : ht_fail_memory(err, 0, "an adapter");
 }
 
-/* What Hearth wrote into the metadata of a safetensors file. */
+/* Reads Hearth's metadata of a safetensors file. */
 static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
@@ -231,8 +231,8 @@ static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece 
     return HT_OK;
 }
 
-/* Keeps the ranks with a B that is not 0 of gate or up, which are stored together so that each has ranks of its own: the
- * others add nothing. All of them stay when none has one, and the result is false. */
+/* Drops the ranks of gate or up whose B is 0: a joined tensor has the ranks of both, and the other one's add nothing. Keeps
+ * all ranks and returns false if every B is 0. */
 static bool drop_ranks(ht_lora *l) {
     int64_t kept = 0, n = ht_max_i64(1, l->n_experts);
     for (int64_t k = 0; k < l->rank; k++) {
@@ -495,7 +495,7 @@ static void put_values(const ht_adapter_writing *w, const ht_adapter_piece *p, c
 }
 
 ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err) {
-    (void)err; /* the memory is there: ht_adapter_outputs */
+    (void)err; /* ht_adapter_outputs allocated the memory */
     ht_adapter_writing *w = user;
     const ht_adapter_tensor_out *t = &w->tensor[i];
     size_t n = 0;
@@ -587,7 +587,7 @@ static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter
     return m ? ht_adapter_check_base(a, m, err) : HT_OK;
 }
 
-/* A GGUF file that is there must be an adapter: a model under that name is not lost. */
+/* Replaces an existing GGUF file only if it is an adapter, never a model. */
 static ht_status check_replaced(const char *path, ht_error *err) {
     char type[16];
     ht_gguf_file_type(path, type);
@@ -596,7 +596,7 @@ static ht_status check_replaced(const char *path, ht_error *err) {
                    path);
 }
 
-/* Loading refuses others. */
+/* Rejects values that are not finite, as loading does. */
 static ht_status check_values(const ht_adapter *a, ht_error *err) {
     for (int64_t i = 0; i < a->n; i++) {
         const ht_lora *l = &a->lora[i];

@@ -1,5 +1,5 @@
-/* Adapter files: what the formats share. A format is names and strides: it says which matrix of which pair is where in which
- * tensor, for reading and for writing alike. */
+/* Adapter files: code shared by the formats. A format maps the matrices of each pair to tensors by names and strides, both
+ * for reading and for writing. */
 #ifndef HT_CHECKPOINT_ADAPTER_FILE_H
 #define HT_CHECKPOINT_ADAPTER_FILE_H
 
@@ -15,12 +15,12 @@ enum { HT_ADAPTER_SLOT = 128, HT_ADAPTER_NAME = 192 };
 typedef struct ht_adapter_piece {
     char slot[HT_ADAPTER_SLOT];
     bool is_b;
-    int64_t expert, n_experts; /* the first one and how many; dense: 0 and 0 */
+    int64_t expert, n_experts; /* first expert and number of experts; dense: 0 and 0 */
     int64_t rank, features;
     double scale;
     size_t tensor;                                          /* its number in the file */
     int64_t at, expert_stride, rank_stride, feature_stride; /* in elements */
-    int64_t head_rows; /* B's rows are stored for interleaved RoPE, in heads of so many; 0: they are not */
+    int64_t head_rows; /* rows of a head if B's rows are interleaved for RoPE; else 0 */
     bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
 } ht_adapter_piece;
 
@@ -50,7 +50,7 @@ typedef struct ht_adapter_reading {
     bool interleaved;
 } ht_adapter_reading;
 
-/* List the pieces of all tensors; every tensor must be of some. */
+/* List the pieces of all tensors; a tensor without a piece is an error. */
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);

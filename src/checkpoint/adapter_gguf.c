@@ -1,6 +1,6 @@
-/* Adapters of llama.cpp: a GGUF file with the base's tensor names and ".lora_a", ".lora_b" behind them. Row-major, A is
- * [rank, in] and B [out, rank], of experts with one more axis in front. B's rows of q and k have the order in which the base's
- * family stores them. One alpha is for all tensors, by the rank of each; 0 or none means a scale of 1. Source: llama.cpp's
+/* Adapters of llama.cpp: a GGUF file with the base's tensor names plus ".lora_a" or ".lora_b". Row-major, A is [rank, in] and
+ * B [out, rank]; experts add a leading axis. B's rows of q and k are in the order in which the base's family stores them.
+ * One alpha applies to all tensors, divided by the rank of each; 0 or none means a scale of 1. Source: llama.cpp's
  * llama-adapter.cpp and convert_lora_to_gguf.py. */
 #include "base/checked.h"
 #include "base/error.h"
@@ -87,7 +87,7 @@ static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_tensor
 
 static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
 
-/* "blk.3.attn_q.weight.lora_a": the layer, and the name behind it without ".weight" and so on. */
+/* Parses "blk.3.attn_q.weight.lora_a" into the layer, "attn_q", and whether it is B. */
 static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_NAME], bool *is_b) {
     size_t n;
     char *rest;

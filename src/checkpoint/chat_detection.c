@@ -13,7 +13,7 @@
 
 /* clang-format off */
 
-/* What these formats have no place for. `first` is the message after the system text. */
+/* Rejects tools and roles that these formats cannot express. `first`: index of the message after the system text. */
 #define BEGIN(name) \
     "{%- if tools %}{{ raise_exception('the " name " chat format has no tools; the checkpoint lacks a chat template') }}{% endif %}" \
     "{%- for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] or m.tool_calls %}" \
@@ -45,7 +45,7 @@ static const ht_builtin_chat_format formats[] = {
      "{{- m.content | trim + '<end_of_turn>\\n' }}{% endfor %}"
      "{%- if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"},
 
-    /* Earlier answers go without their thoughts. */
+    /* Drops the reasoning of earlier answers. */
     {"gemma4", "<|turn>",
      BEGIN("gemma4")
      "{{- bos_token }}"
@@ -63,7 +63,7 @@ static const ht_builtin_chat_format formats[] = {
      "{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}"
      "{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
 
-    /* The last system text stands in front. Earlier answers go without their thoughts. */
+    /* The last system text comes first. Drops the reasoning of earlier answers. */
     {"deepseek", DEEPSEEK("User"),
      BEGIN("deepseek")
      "{{- bos_token }}{% set ns = namespace(system='') %}"

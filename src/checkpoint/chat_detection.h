@@ -23,8 +23,8 @@ typedef struct ht_chat_setup {
     struct ht_chat_setup *for_tools; /* owned; the template "tool_use", for conversations with tools; NULL: none */
 } ht_chat_setup;
 
-/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. *out is to be
- * freed with ht_chat_setup_free whatever the outcome. */
+/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. The caller
+ * frees *out with ht_chat_setup_free, also on failure. */
 ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_error *err);
 /* The setup of one template, `title` in errors. A template that does not parse sets out->error; the status is that of memory. */
 ht_status ht_chat_setup_parse(const char *source, const char *name, const char *title, ht_chat_setup *out,
@@ -39,10 +39,10 @@ void ht_chat_setup_free(ht_chat_setup *setup); /* and zeroed */
  * vocabulary. The caller frees *ids. `t` may be NULL. */
 ht_status ht_chat_detect_stop_ids(const ht_config *config, const ht_tokenizer *t, int32_t **ids, int *n, ht_error *err);
 
-/* Chat templates for checkpoints without one, which tell their format by a token of their vocabulary. */
+/* Chat templates for checkpoints without one. A token of the vocabulary identifies the format. */
 typedef struct ht_builtin_chat_format {
     const char *name;
-    const char *opening; /* the token that opens a turn: the format of the first row whose token is there */
+    const char *opening; /* the token that opens a turn; the first row whose token is in the vocabulary applies */
     const char *source;  /* the template */
 } ht_builtin_chat_format;
 

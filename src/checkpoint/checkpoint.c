@@ -54,10 +54,10 @@ static ht_status read_text(const char *directory, const char *name, char **text,
 
 /* ---- names of safetensors ---- */
 
-/* What is before the bare name of weight "X.weight", in any of its forms, followed by `end`; `otherwise` when the weight is
- * absent, NULL when out of memory. */
+/* The prefix of weight "X.weight", stored in any form, followed by `end`. `otherwise` if the weight is absent, NULL when out
+ * of memory. */
 static char *prefixed(const ht_checkpoint_files *c, const char *name, const char *end, const char *otherwise) {
-    enum { MOST = 64 }; /* names with a longer one are found without it */
+    enum { MOST = 64 }; /* a longer prefix is treated as none */
     const ht_safetensor *t = ht_checkpoint_elements(c, name);
     if (!t) return strdup(otherwise);
     const size_t n = (size_t)(ht_checkpoint_bare_name(t->name) - t->name), size = MOST + strlen(end) + 1;
@@ -177,7 +177,7 @@ ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *na
     return c->directory ? read_text(c->directory, name, text, size, err) : HT_OK;
 }
 
-/* Reads the EOS ids of a GGUF file without any from the JSON files beside it. */
+/* If a GGUF file has no EOS ids, reads them from JSON files in its directory. */
 static ht_status find_eos(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     static const char *const names[] = {"generation_config.json", "config.json"};
     ht_status status = HT_OK;

@@ -13,7 +13,7 @@
 
 struct ht_model_info;
 
-/* What `quantization_config` of config.json adds to tensors of 8-bit floats and NVFP4. */
+/* Properties of 8-bit float and NVFP4 tensors, from `quantization_config` of config.json. */
 typedef struct ht_quantized {
     const char *scale; /* required suffix of an fp8 weight's scales; NULL: optional */
     int64_t block[2];  /* rows and columns that share a scale; 0: unspecified */

@@ -55,13 +55,13 @@ static bool is_rounded(const char *name) {
     return !ht_contains_any(name, kept);
 }
 
-/* What the rules of mixes look at. */
+/* Properties of a tensor that quantisation mixes depend on. */
 typedef struct quantize_tensor {
     const char *name; /* "blk.3.attn_v.weight" */
     int64_t columns;
     int layer, n_layers; /* layer: -1 outside layers */
     int n_experts;
-    int queries_per_kv; /* heads of queries for each head of keys and values */
+    int queries_per_kv; /* query heads per KV head */
     bool is_head;       /* the output head, tied or not */
     bool importance;    /* known for the tensor */
 } quantize_tensor;
@@ -209,10 +209,10 @@ static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_optio
 
 /* ---- MLX ---- */
 
-/* What a directory's weights become: floats or groups. */
+/* Target type of a directory's weights: floats, MXFP4 or affine groups. */
 typedef struct target {
-    ht_weight_type type; /* MXFP4, or of floats; unspecified for affine groups */
-    int bits, group;     /* affine groups; 0: not */
+    ht_weight_type type; /* MXFP4 or a float type; unspecified for affine groups */
+    int bits, group;     /* of affine groups; 0 for other types */
 } target;
 
 static ht_status parse_target(const char *name, target *out, ht_error *err) {
@@ -366,7 +366,7 @@ static const char *verb_of(const ht_convert_options *o) {
     return o->type ? "quantising" : "converting";
 }
 
-/* What is written, and of which files. Several GGUF files that have no name of one to begin theirs with are a directory. */
+/* Chooses the output's container. Split GGUF output without a file name ending in .gguf goes into a directory. */
 static ht_status choose_container(ht_rewrite_plan *plan, const char *model_path, const ht_convert_options *o,
                                   ht_error *err) {
     const bool from_gguf = plan->c->gguf != NULL, to_file = ht_ends_with(plan->out_path, ".gguf");

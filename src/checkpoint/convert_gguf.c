@@ -52,7 +52,7 @@ static int64_t kv_heads_of(const ht_config *c, int64_t i) { return c->layer[i].n
 static int64_t slides(const ht_config *c, int64_t i) { return c->layer[i].slides; }
 static int64_t shares_kv(const ht_config *c, int64_t i) { return c->layer[i].kv_layer != i; }
 
-/* Layers whose only feed-forward are experts have none of their own. */
+/* Layers with only experts have no dense feed-forward size; the model's is used. */
 static int64_t feed_forward_of(const ht_config *c, int64_t i) {
     return c->layer[i].feed_forward > 0 ? c->layer[i].feed_forward : c->feed_forward;
 }

@@ -54,7 +54,7 @@ static void sort_names(names *list) {
     if (list->n) qsort(list->item, list->n, sizeof *list->item, by_name);
 }
 
-/* Adds a directory to the searched set; *first is false when it was already there. */
+/* Adds a directory to the searched set; *first is false if the set had it already. */
 static bool mark_searched(traversal *t, const struct stat *st, bool *first) {
     const uint64_t id[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino}, hash = ht_hash_bytes(id, sizeof id);
     size_t probe = 0;

@@ -1,4 +1,4 @@
-/* Fusing (hearth/fuse.h): options and places are checked, then the plan is made and carried out. */
+/* Fusing (hearth/fuse.h): checks options and paths, then makes and executes the plan. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"

@@ -280,7 +280,7 @@ ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *
 }
 
 void ht_model_info_free(ht_model_info *p) {
-    info *in = (info *)(void *)p; /* public is the first member */
+    info *in = (info *)(void *)p; /* `public` is first */
     if (in) free(in->layers);
     free(in);
 }

@@ -212,7 +212,7 @@ const ht_json *ht_mlx_description(const ht_json *root) {
                : NULL;
 }
 
-/* Other checkpoints may have towers in a form of their own: only weights of the text model must be complete. */
+/* Towers may be stored in an unknown form, so only weights of the text model must be complete. */
 ht_status ht_mlx_join(ht_checkpoint_files *c, ht_error *err) {
     scheme *schemes;
     ht_status status = read_schemes(c, &schemes, err);

@@ -30,7 +30,7 @@ static void add_output(const ht_rewrite_plan *plan, size_t number, outputs *out)
     out->number[out->n++] = number;
 }
 
-/* Whether the tensor is written behind the weight that it belongs to: parts that follow each other are made once. */
+/* Whether the tensor is in the same file as its weight, where consecutive parts are computed once. */
 static bool follows_weight(const ht_rewrite_plan *plan, size_t number) {
     const ht_rewrite_tensor *t = &plan->tensor[number];
     return t->action == HT_REWRITE_ROUND && t->owner != number && plan->tensor[t->owner].file == t->file;
@@ -141,14 +141,14 @@ static ht_status part_metadata(const ht_rewrite_plan *plan, int file, int n, ht_
     return d.status;
 }
 
-/* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
+/* Maximum bytes of part `file` without tensors; all parts but the first have the same maximum. */
 static ht_status measure_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err) {
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
     ht_json *metadata;
-    ht_status status = part_metadata(plan, file, 1, &metadata, err); /* its numbers have as many bytes in any part */
+    ht_status status = part_metadata(plan, file, 1, &metadata, err); /* numbers take the same bytes in every part */
     if (!status) status = ht_gguf_metadata_bytes(from, metadata, file > 0, bytes, err);
     ht_json_decref(metadata);
-    if (!status) *bytes += ht_gguf_alignment(from) - 1; /* behind the entries of the tensors */
+    if (!status) *bytes += ht_gguf_alignment(from) - 1; /* padding after the tensor entries */
     return status;
 }
 
@@ -250,7 +250,7 @@ static ht_status measure_safetensors_header(const ht_rewrite_plan *plan, size_t 
 
 /* ---- index of safetensors ---- */
 
-/* Path of the checkpoint's index, whether it is there or not, or NULL in another container; the caller frees it. */
+/* Path of the checkpoint's index, which may not exist; NULL in another container. The caller frees it. */
 static ht_status find_index(const ht_rewrite_plan *plan, char **path, ht_error *err) {
     *path = plan->to_other ? NULL : ht_path_join(plan->c->path, HT_SAFETENSORS_INDEX);
     return *path || plan->to_other ? HT_OK : ht_fail_memory(err, strlen(plan->c->path), "a path");
@@ -410,7 +410,7 @@ static ht_status share_out(ht_rewrite_plan *plan, ht_error *err) {
 
 /* ---- names ---- */
 
-/* What the names of GGUF files begin with: as the checkpoint's do, or as the file that is asked for. */
+/* Stem of the GGUF file names: that of the output file, or in a directory that of the checkpoint's files. */
 static const char *stem_of(const ht_rewrite_plan *plan, size_t *n) {
     int number, count;
     const char *name = !plan->is_directory ? ht_base_name(plan->out_path)

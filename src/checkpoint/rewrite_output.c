@@ -1,5 +1,5 @@
-/* The checkpoint that is written: its place, apart from the one that is read and only over what was written here; config.json and
- * the documents; copies of other files. */
+/* Output of a rewrite: checks its path, which must be outside the source and may only replace Hearth's outputs. Writes config.json
+ * and the documents, and copies other files. */
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
@@ -78,7 +78,7 @@ static bool is_empty(const char *path) {
 static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED, HT_REWRITE_CONVERTED};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
-/* Whether a checkpoint has a mark; or a part of one, as the others need not exist. What cannot be read is not ours. */
+/* Whether a checkpoint has one of Hearth's marks. Reads a part alone, as other parts may be missing. Unreadable files have none. */
 static ht_status find_mark(const char *path, bool is_part, bool *found, ht_error *err) {
     ht_checkpoint_files *c = NULL;
     ht_file *file = NULL;
@@ -118,7 +118,7 @@ static ht_status check_target(const char *path, bool is_directory, ht_error *err
     return status || ours ? status : not_replaced(path, err);
 }
 
-/* Parts are beside each other; what else has the name of the checkpoint is left alone. */
+/* Checks the path of one part; other files named like the checkpoint are not replaced. */
 static ht_status check_part(const ht_rewrite_plan *plan, int part, const char *model_path, ht_error *err) {
     const size_t n = strlen(plan->out_path) - strlen(".gguf");
     char *path = ht_gguf_part_path(plan->out_path, n, part + 1, plan->n_files);
@@ -224,7 +224,7 @@ static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t
     return entry && !ht_json_object_set_new(quantization, module, entry);
 }
 
-/* Of the changed modules, or of all. */
+/* Updates the entries of changed modules, or of all. */
 static ht_status change_entries(const ht_rewrite_plan *plan, ht_json *quantization, bool all, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < plan->n; i++) {
@@ -259,8 +259,8 @@ static bool any_groups(const ht_rewrite_plan *plan) {
     return false;
 }
 
-/* Whether the settings of all are to be new ones: there were none of MLX's, or all weights were rounded and none is left of a kind
- * that only they tell of. Fusing changes some weights, and leaves what is said of the others. */
+/* Whether to write new global settings: the checkpoint had none of MLX's, or quantising left no weight that only the old ones
+ * describe. Fusing keeps the old settings, as it changes only some weights. */
 static bool wants_settings(const ht_rewrite_plan *plan) {
     if (plan->c->quantization && strcmp(plan->mark, HT_REWRITE_QUANTIZED) != 0) return false;
     for (size_t i = 0; plan->c->quantization && i < plan->n; i++) {
@@ -317,7 +317,7 @@ static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config,
 
 static const char config_name[] = "config.json";
 
-/* ---- files beside the weights ---- */
+/* ---- files other than weights ---- */
 
 typedef struct names {
     char **name; /* [n], and a NULL */

@@ -72,7 +72,7 @@ static ht_dtype dtype_named(const char *name) {
     return HT_DTYPE_NONE;
 }
 
-/* What config.json says; HT_DTYPE_NONE when it says nothing. */
+/* The dtype in config.json. *out stays HT_DTYPE_NONE without one. */
 static ht_status configured_dtype(const ht_checkpoint_files *c, ht_dtype *out, ht_error *err) {
     ht_json *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
@@ -164,7 +164,7 @@ static int part_named(const char *name) {
     return ht_ends_with(name, ".scales") ? 1 : ht_ends_with(name, ".biases") ? 2 : 0;
 }
 
-/* What becomes of the tensors that belong to weights. */
+/* Sets the action of each scale and bias from that of its weight. */
 static void follow_owners(ht_rewrite_plan *plan) {
     for (size_t i = 0; i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
@@ -176,7 +176,7 @@ static void follow_owners(ht_rewrite_plan *plan) {
     }
 }
 
-/* Adds part `part` of weight `owner`, if it is not there. */
+/* Adds part `part` of weight `owner` unless it exists. */
 static ht_status add_part(ht_rewrite_plan *plan, size_t owner, int part, ht_error *err) {
     const ht_rewrite_tensor *weight = &plan->tensor[owner];
     const char *weight_name = weight->renamed ? weight->renamed : weight->name;

@@ -38,13 +38,13 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     return HT_OK;
 }
 
-/* What names of a directory's text model begin with; "" in GGUF. A directory for another reader keeps the names of all tensors
- * but experts, and so the prefix. */
+/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it keeps
+ * the prefix. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
 }
 
-/* What n pieces of [rows, columns] each are together; n_experts: axes of a stacked tensor, or 0. */
+/* Allocates n pieces of [rows, columns] each and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
 static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t n, int64_t n_experts,
                             ht_error *err) {
     t->piece = calloc((size_t)n, sizeof *t->piece);
@@ -135,14 +135,15 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
     if (w->is_vector && t->stored_head_rows + t->head_rows)
-        t->piece_rows = w->columns;                                     /* single elements change places */
-    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose: they stay exact */
+        t->piece_rows = w->columns; /* single elements are reordered */
+    t->is_weight = w->is_quantized &&
+                   !strstr(w->gguf, "ffn_gate_inp"); /* routers stay exact: rounding changes the choice of experts */
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;
 }
 
-/* The tensor of RoPE's divisors, which a directory has in its configuration. */
+/* Adds the tensor of RoPE divisors; a directory has them in its configuration. */
 static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
     float *values;
     int64_t n;

@@ -128,7 +128,7 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
         ht_stored_tensor stored;
         if (i && sorted[i].tensor == sorted[i - 1].tensor) continue;
         ht_checkpoint_tensor_at(plan->c, sorted[i].tensor, &stored);
-        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements change places */
+        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements are reordered */
             stored.n_dims = 2;
             stored.dims[1] = 1;
         }
@@ -333,12 +333,12 @@ struct ht_rewrite_values {
     sums all;
     double least_kept;
     int64_t n_inexact;
-    /* Of the weight that is being made: */
+    /* State of the current weight: */
     const ht_rewrite_tensor *t;
     ht_weight_rows rows;
     const float *importances; /* [n_matrices][k]; NULL: none */
     int64_t step;             /* rows of a chunk */
-    copied checked;           /* the tensor that is copied */
+    copied checked;           /* the current copied tensor */
 };
 
 static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
@@ -433,7 +433,7 @@ static ht_status add_delta(const ht_rewrite_values *v, const float *delta, int64
     return HT_OK;
 }
 
-/* What is stored, against W + D. */
+/* Adds the adapter's change and the rounding error of x = W + D to `own`. */
 static ht_status measure(const ht_rewrite_values *v, const float *x, const float *delta, int64_t n, const float *stored,
                          sums *own, ht_error *err) {
     for (int64_t i = 0; i < n; i++) {
@@ -487,7 +487,7 @@ static void split_groups(ht_rewrite_values *v, const uint8_t *blocks, int64_t fi
     }
 }
 
-/* Whole blocks, matrix by matrix, as each has importance weights of its own. */
+/* Rounds whole blocks matrix by matrix, as each matrix has separate importance weights. */
 static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t first, int64_t n, uint8_t *to) {
     const int64_t k = v->rows.k, per_matrix = v->rows.n_rows;
     const size_t row_bytes = row_bytes_of(v);

@@ -164,7 +164,7 @@ static bool try_line(const float *values, int64_t n, double slope, double offset
     return gives(rope, values, n, scratch);
 }
 
-/* What the divisors say of that line. */
+/* Constraints of the divisors on that line. */
 typedef struct blend {
     double last_one;     /* turns of the last pair whose divisor is 1; infinite without */
     double first_factor; /* of the first pair whose divisor is the factor; 0 without */

@@ -174,7 +174,7 @@ bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht
     return false;
 }
 
-/* A GGUF file's `x.scale` beside `x.weight`. */
+/* Reads `x.scale`, where GGUF files store the scales of `x.weight`. */
 static ht_status gguf_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                      size_t *number, ht_error *err) {
     char name[HT_SIBLING_NAME];

@@ -24,7 +24,7 @@ typedef struct ht_scheme {
      * that they are in, unless that belongs to no weight. */
     ht_status (*product_scales)(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                 size_t *number, ht_error *err);
-    bool has_scales; /* scales are tensors of their own */
+    bool has_scales; /* scales are separate tensors */
 } ht_scheme;
 
 /* Sets c->scheme, c->quantized and c->quantization; `config`: config.json of a directory. */

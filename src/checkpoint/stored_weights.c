@@ -184,7 +184,7 @@ static ht_status read_product_scales(const walk *w, const ht_product_scales *of,
     return status;
 }
 
-/* The scales of fp8 tensor t, of n matrices one after another, or of the one that it is when n is 0. */
+/* The scales of fp8 tensor t: of n consecutive matrices, or of a single matrix when n is 0. */
 static ht_status find_scales(const walk *w, const ht_stored_tensor *t, const char *name, int64_t n,
                              ht_fp8_scales *out) {
     *out = (ht_fp8_scales){0};
@@ -405,7 +405,7 @@ static bool is_expected(const char *name) {
     return ht_contains_any(name, words) || ht_ends_with(name, ".attn.bias") || ht_ends_with(name, ".self_attn.bias");
 }
 
-/* GGUF files that hold a tower beside the text model have its tensors under short names. */
+/* GGUF files that hold both a text model and a tower use short names for the tower's tensors. */
 static bool is_of_tower(const ht_checkpoint_files *c, const char *name) {
     static const char *const starts[] = {"v.", "a.", "mm."};
     for (size_t i = 0; c->gguf && i < sizeof starts / sizeof *starts; i++)
@@ -424,10 +424,10 @@ static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **r
     return end > name && *end == '.' && *name >= '0' && *name <= '9';
 }
 
-/* Whether the family has a weight of this name in its layers: the configuration says that this layer has none of its own,
- * such as keys and values that are shared between layers. */
+/* Whether the family has a layer weight of this name, which the configuration excludes from this layer. Layers that share
+ * keys and values have no such weights, for example. */
 static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
-    if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* metadata leaves out nothing else: tensors tell */
+    if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* GGUF metadata excludes no other weights */
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) {
             const char *own = gguf ? p->gguf : p->safetensors;
@@ -438,8 +438,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     return false;
 }
 
-/* Whether the results would be others with this tensor. Heads for other tasks change none: `cls.` in GGUF; outside the layers
- * of safetensors everything but what belongs to the embedding, the final norm or the logits. */
+/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors all
+ * tensors outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
     static const char *const around[] = {
         "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
@@ -449,7 +449,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     if (layer_of(bare, gguf, &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
     if (gguf) return strncmp(name, "cls.", 4) != 0;
-    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* it is the embedding once more */
+    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* a copy of the embedding */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
     return false;

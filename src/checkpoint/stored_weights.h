@@ -35,13 +35,12 @@ enum { HT_OUTSIDE_LAYERS = -1 };
 typedef struct ht_stored_weight {
     ht_weight_role role;
     const ht_tensor_spec *spec;
-    int64_t layer;         /* HT_OUTSIDE_LAYERS, or the layer */
-    int64_t rows, columns; /* of one matrix; a vector has one row */
-    const char *name;      /* in this checkpoint */
-    const char *gguf;      /* whole name in GGUF: "blk.3.attn_q.weight"; NULL for experts */
-    const char
-        *safetensors; /* behind the prefix of the text model: "layers.3.self_attn.q_proj.weight"; NULL for experts */
-    const char *slot; /* adapter key: "model.layers.3.self_attn.q_proj"; NULL for vectors */
+    int64_t layer;           /* HT_OUTSIDE_LAYERS, or the layer */
+    int64_t rows, columns;   /* of one matrix; a vector has one row */
+    const char *name;        /* in this checkpoint */
+    const char *gguf;        /* whole name in GGUF: "blk.3.attn_q.weight"; NULL for experts */
+    const char *safetensors; /* after the text model's prefix: "layers.3.self_attn.q_proj.weight"; NULL for experts */
+    const char *slot;        /* adapter key: "model.layers.3.self_attn.q_proj"; NULL for vectors */
     const ht_projection *projection; /* NULL: adapters cannot change it */
     bool is_vector;
     bool is_table;           /* a matrix of which only rows are looked up */
@@ -62,11 +61,11 @@ typedef struct ht_stored_weight {
 typedef ht_status ht_stored_weight_fn(const ht_stored_weight *w, void *user, ht_error *err);
 
 /* Calls fn (NULL: only checks) for all weights: embedding, final norm and head, other weights outside the layers, then layer by
- * layer in the order of the tables. HT_ERR_FORMAT for a tensor that is missing or of another shape; HT_ERR_UNSUPPORTED for a
- * type that is none of weights, and for tensors of the model that no weight is in. `notes`: other unused tensors are logged. */
+ * layer in the order of the tables. HT_ERR_FORMAT for a missing tensor or a wrong shape; HT_ERR_UNSUPPORTED for a type that
+ * weights cannot have, and for a tensor of the model that no weight uses. `notes`: logs other unused tensors. */
 ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config *config, bool notes,
                                   ht_stored_weight_fn *fn, void *user, ht_error *err);
-/* The same of the weights outside the layers alone, whatever else the checkpoint has. */
+/* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
 /* Reads the factors on the products with a tensor's matrices (scheme.h), but for those that are a vector of the family. *found is
@@ -81,13 +80,13 @@ typedef struct ht_expert_form {
     ht_expert_part part;
     bool gguf;           /* GGUF name, else safetensors */
     bool stacked;        /* all experts in one tensor [n_experts, rows, columns] */
-    const char *name;    /* tensor name behind the layer's prefix; %d: expert index */
+    const char *name;    /* tensor name after the layer's prefix; %d: expert index */
     int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
-/* How experts are written: GGUF's names, those of transformers, or mlx-lm's. */
+/* Tensor names of experts in GGUF, transformers or mlx-lm. */
 typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
-/* The form in which a part is written; `outside`: of families with experts beside the feed-forward, Gemma 4's. */
+/* The form in which a part is written; `outside`: the family has experts outside the feed-forward (Gemma 4). */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */
 void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,

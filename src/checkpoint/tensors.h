@@ -75,7 +75,7 @@ bool ht_checkpoint_is_tower(const char *name);
 /* Whether a name contains one of the words, a list that ends with NULL. */
 bool ht_contains_any(const char *name, const char *const *words);
 
-/* The part of a path behind the last '/'. */
+/* The part of a path after the last '/'. */
 const char *ht_base_name(const char *path);
 
 /* ---- values: blocks as ht_dequantize and packing expect them, joined from a weight's parts where these are separate ---- */
