@@ -1,4 +1,5 @@
-/* Importance weights of a text: passes over its chunks that sum the squares of every projection's inputs. No logits. */
+/* Importance matrix of a text: passes over its chunks that sum the squares of every projection's inputs, without
+ * logits. */
 #include "formats/importance.h"
 
 #include "analysis/window.h"
@@ -33,7 +34,7 @@ typedef struct matrix_site {
     double *sum, *count; /* [n_experts][n_columns] sums of squares, [n_experts] numbers of inputs; NULL: none yet */
 } matrix_site;
 
-/* All matrices of a model that tokens meet. */
+/* All matrices of a model that tokens are multiplied with. */
 typedef struct matrix_sites {
     int64_t n;
     matrix_site *site; /* [n] */
@@ -59,7 +60,7 @@ static void name_projection(const ht_projection *p, matrix_site *out) {
     out->slot = p->slot;
     out->n_columns = p->n_in;
     out->n_experts = ht_max_i64(1, p->n_experts);
-    if (p->fused && strstr(p->gguf, up)) return; /* the gate's entry is that of both */
+    if (p->fused && strstr(p->gguf, up)) return; /* the gate's entry covers both */
     const char *fused = p->fused ? strstr(p->gguf, gate) : NULL;
     if (fused)
         snprintf(out->name, sizeof out->name, "%.*sffn_gate_up_exps.weight", (int)(fused - p->gguf), p->gguf);
@@ -114,17 +115,17 @@ typedef struct gathering {
     ht_importance_options o;
     const int32_t *ids;
     int64_t n;
-    int32_t bos;                   /* in front of each chunk; -1: none */
-    int64_t window, step;          /* tokens of a chunk, and those of the text in it */
-    int64_t first_chunk, n_chunks; /* to be computed */
-    int64_t done;                  /* of them */
+    int32_t bos;                   /* prepended to each chunk; -1: none */
+    int64_t window, step;          /* tokens per chunk, and text tokens among them */
+    int64_t first_chunk, n_chunks; /* chunks to compute */
+    int64_t done;                  /* computed chunks */
     int32_t *chunk;                /* [window] */
     ht_session_adapters *adapters; /* NULL: none */
     matrix_sites sites;
     ht_cache *cache;
 } gathering;
 
-/* Chunks of the whole text. */
+/* Number of chunks in the text. */
 static int64_t count_chunks(const gathering *g) {
     const int64_t full = g->n / g->step, rest = g->n % g->step;
     return full + (rest >= g->step - rest || (full == 0 && rest > 0));
@@ -238,9 +239,9 @@ static ht_status make_result(const gathering *g, ht_importance **out, ht_error *
 enum { MOST_PENDING = 32 };
 
 typedef struct pending {
-    matrix_site *site; /* the first matrix that meets this input */
-    ht_array *x, *ids; /* the input, to be recognised; the chosen experts or HT_NONE */
-    ht_array *sum;     /* f32 [n_columns] or [n_experts, n_columns] of the squares */
+    matrix_site *site; /* the first matrix with this input */
+    ht_array *x, *ids; /* the input, for comparison; the chosen experts or HT_NONE */
+    ht_array *sum;     /* f32 [n_columns] or [n_experts, n_columns] sums of squares */
     int64_t rows;      /* inputs of a dense matrix */
 } pending;
 

@@ -22,7 +22,7 @@ typedef struct entry {
     uint32_t sample;
     uint32_t position; /* in the epoch's permutation */
     int32_t rows;
-    uint32_t batch; /* of the window's; then its rank in their shuffled order */
+    uint32_t batch; /* index in the window; later its rank in the shuffled order */
 } entry;
 
 typedef struct window_maker {
@@ -32,7 +32,7 @@ typedef struct window_maker {
     int64_t capacity; /* rows of a packed batch */
     order *out;
     entry *entries; /* [n] of the window */
-    int64_t *room;  /* [n] rows that the window's packed batches have left */
+    int64_t *room;  /* [n] free rows of the window's packed batches */
     uint32_t *rank; /* [n] of the window's batches */
 } window_maker;
 
@@ -126,7 +126,7 @@ static uint32_t fit(window_maker *w, int64_t n) {
     return n_batches;
 }
 
-/* The last batch that a window opened has room: its samples go into the next window. */
+/* The last batch of a window may have free rows, so its samples move to the next window. */
 static void make_packed(window_maker *w) {
     const order *o = w->out;
     uint64_t number = 0;
@@ -204,9 +204,9 @@ struct ht_batches {
     const ht_data *data;
     ht_batches_options o;
     int64_t per_epoch; /* of the first */
-    order order;       /* of the epoch at hand; empty before the first one, and in the file's order without packing */
+    order order;       /* of the current epoch; empty before the first one, and in file order without packing */
     int64_t epoch, first_step;
-    /* The batch at hand. */
+    /* The current batch. */
     uint32_t *sample; /* [seq_capacity] */
     int64_t seq_capacity, tok_capacity;
     int32_t *seq_start;         /* [seq_capacity + 1] */
@@ -214,7 +214,7 @@ struct ht_batches {
     int32_t n_seq;
 };
 
-/* Batches come one by one from the file: no order is kept. */
+/* Batches in file order need no stored order. */
 static bool is_plain(const ht_batches *b) { return !b->o.shuffle && !b->o.pack; }
 
 static ht_status enter_epoch(ht_batches *b, int64_t epoch, int64_t first_step, ht_error *err) {
@@ -228,7 +228,7 @@ static ht_status enter_epoch(ht_batches *b, int64_t epoch, int64_t first_step, h
     return HT_OK;
 }
 
-/* Makes the step's epoch the one at hand; packed epochs vary in length, so each is found from the one before. */
+/* Makes the step's epoch the current one. Packed epochs vary in length, so each is computed from its predecessor. */
 static ht_status find_epoch(ht_batches *b, int64_t step, ht_error *err) {
     ht_status status = HT_OK;
     if (!b->o.pack || !b->o.shuffle) {

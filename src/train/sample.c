@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_LEARNED = -100 }; /* the label that says so */
+enum { NOT_LEARNED = -100 }; /* the label of ids that are not learned */
 
 /* A line on its way to a sample. */
 typedef struct reading {
@@ -21,8 +21,8 @@ typedef struct reading {
     const ht_json *line;
     ht_sample *out;
     ht_error *err;
-    const ht_json *at; /* what the error is about; NULL: the line */
-    bool placed;       /* the error has the place already */
+    const ht_json *at; /* the value that caused the error; NULL: the line */
+    bool placed;       /* the error already has the position */
 } reading;
 
 /* ---- samples ---- */
@@ -39,7 +39,7 @@ static bool is_stop(const ht_model *m, int32_t id) {
     return false;
 }
 
-/* Gives the sample the ids, which it owns from now on, and flags, all false. */
+/* Moves the ids into the sample and allocates its flags, all false. */
 static ht_status take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
     s->id = ids;
     if (n > INT32_MAX)
@@ -258,7 +258,7 @@ static ht_status find_begin(const marking *k, size_t i, const rendering *with_an
     return status;
 }
 
-/* Whether message i is nothing but a text that tokens [begin, end) hold as it was given. */
+/* Whether message i is only a text that tokens [begin, end) contain unchanged. */
 static ht_status is_as_given(const marking *k, size_t i, size_t begin, size_t end, bool *as_given) {
     const ht_jinja_dict *message = k->all.items[i].dict;
     char *text;
@@ -317,7 +317,7 @@ static ht_status mark_answer(const marking *k, size_t i) {
     return status;
 }
 
-/* Takes a message's weight out: no template is to see it. */
+/* Removes a message's weight before templates see it. */
 static ht_status take_weight(const marking *k, size_t i, bool *learned) {
     ht_jinja_arena *a = &k->chat->arena;
     ht_jinja_dict *message = k->all.items[i].dict;
@@ -335,7 +335,7 @@ static bool is_answer(const marking *k, size_t i) {
     return ht_jinja_string_is(ht_jinja_dict_find_text(k->all.items[i].dict, "role", 4)->string, "assistant");
 }
 
-/* The whole becomes the sample; its ids are the sample's from then on, and freed with it. */
+/* Renders the whole conversation and moves its ids into the sample, which frees them. */
 static ht_status render_whole(marking *k) {
     ht_status status = render_first(k, k->all.n, false, &k->whole);
     if (status) return status;
@@ -391,7 +391,7 @@ static const ht_json *text_member(reading *r, const char *key) {
 
 /* ---- lines with conversations ---- */
 
-/* Calls of functions as they were before there were tools would be lost without a word: templates do not know them. */
+/* Rejects `function_call`, the predecessor of tool calls: templates would drop it silently. */
 static ht_status refuse_functions(reading *r, const ht_json *messages) {
     if (member(r, "functions")) return ht_fail(r->err, HT_ERR_UNSUPPORTED, "it has `functions`, expected `tools`");
     for (size_t i = 0; i < ht_json_array_size(messages); i++) {
@@ -457,7 +457,7 @@ static ht_status read_text(reading *r) {
     return status;
 }
 
-/* The completion is what follows the beginning that the ids of both have in common with those of the prompt. */
+/* The completion begins after the common prefix of the prompt's ids and the ids of both texts together. */
 static ht_status read_plain_completion(reading *r, const ht_json *prompt, const ht_json *completion) {
     const size_t n_prompt = ht_json_string_length(prompt);
     int32_t *ids = NULL;
@@ -486,7 +486,7 @@ static ht_status read_completion(reading *r) {
 
 /* ---- ids ---- */
 
-/* A list of integers as long as the ids (n of them; SIZE_MAX: of any length). */
+/* A list of n integers; n = SIZE_MAX: of any length. */
 static const ht_json *integers(reading *r, const char *key, size_t n) {
     const ht_json *v = member(r, key);
     if (!ht_json_is_array(v)) {
@@ -509,7 +509,8 @@ static const ht_json *integers(reading *r, const char *key, size_t n) {
     return v;
 }
 
-/* Labels stand at their own ids, not at those before them: which would be taken for other data without this check. */
+/* Labels must be at the index of their own id. This check detects labels shifted by one, which would train on other
+ * data. */
 static ht_status read_labels(reading *r) {
     const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;
@@ -594,7 +595,7 @@ static ht_status read_form(reading *r) {
     }
 }
 
-/* A tokenizer may know more tokens than the model has rows for. */
+/* A tokenizer may have more tokens than the model has rows. */
 static ht_status check_ids(reading *r) {
     for (int32_t i = 0; i < r->out->n; i++)
         if (r->out->id[i] >= r->m->vocab)
@@ -630,7 +631,7 @@ ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht
     return ht_fail_in(err, status, "%s: line %lld, column %u", options->path, (long long)options->line, column);
 }
 
-/* ---- samples as text, in pieces that are learned and pieces that are not ---- */
+/* ---- samples as text: learned and other pieces ---- */
 
 static ht_status hand_over(ht_text *run, bool learned, ht_train_piece_fn *fn, void *user, ht_error *err) {
     if (run->failed) return ht_fail_memory(err, run->len, "the text of a sample");
@@ -653,7 +654,7 @@ static ht_status append_token(ht_decoder *d, int32_t id, ht_text *run, ht_error 
     return status;
 }
 
-/* A character of which a run has only the first bytes belongs to the next one. */
+/* An incomplete UTF-8 character at the end of a run moves to the next run. */
 static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_train_piece_fn *fn, void *user,
                         ht_error *err) {
     ht_status status = HT_OK;

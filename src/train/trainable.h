@@ -1,4 +1,4 @@
-/* An adapter that is being trained: an A and a B of every chosen projection, as arrays in one order. */
+/* An adapter in training: A and B of every chosen projection, as arrays in a fixed order. */
 #ifndef HT_TRAIN_TRAINABLE_H
 #define HT_TRAIN_TRAINABLE_H
 
@@ -10,11 +10,10 @@
 struct ht_trainable {
     ht_model *m;
     int n;
-    ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, held, and of one dtype */
-    ht_array *
-        *exact;  /* [2 n] what the pairs are rounded from, in f32, evaluated and held; NULL: they are the parameters */
-    char **name; /* [2 n] */
-    char *base;  /* what adapters say of the model; NULL: nothing */
+    ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, retained, and of one dtype */
+    ht_array **exact;      /* [2 n] f32 master parameters, evaluated and retained; NULL: the pairs are the parameters */
+    char **name;           /* [2 n] */
+    char *base;            /* base model that adapters name; NULL: none */
     float dropout;
     int64_t n_parameters;
 };
