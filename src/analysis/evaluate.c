@@ -299,7 +299,7 @@ ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_eva
     return status;
 }
 
-enum { BLOCK = 1024 }; /* logits per block, whose weights fit in the L1 cache */
+enum { BLOCK = 1024 }; /* logits per block; their weights fit in the L1 cache */
 
 ht_row_summary ht_row_summarise(const ht_row_ops *ops, const float *x, int32_t vocab) {
     ht_row_summary s = {.max = x[0]};

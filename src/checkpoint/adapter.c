@@ -75,13 +75,13 @@ ht_digest ht_adapter_digest(ht_adapter *a) {
     return d;
 }
 
-/* All pairs as steps take them, in one memory. */
+/* All pairs in the form that steps use, in the memory of one device. */
 typedef struct ht_adapter_form {
     struct ht_adapter_form *next;
     ht_memory *memory;
-    ht_device *device; /* held, for its memory */
+    ht_device *device; /* retained, as the values are in its memory */
     int64_t n;
-    size_t *bytes; /* [n] of a pair's values */
+    size_t *bytes; /* [n] bytes of each pair's values */
     ht_lora_pair pair[];
 } ht_adapter_form;
 

@@ -1,5 +1,5 @@
-/* Adapter files: from the pieces that a format lists to the pairs of an adapter, and back to tensors in the portable form that all
- * formats share (hearth/adapter.h). */
+/* Adapter files: joins the pieces that a format lists to the pairs of an adapter, and writes pairs as tensors in the
+ * portable form of all formats (hearth/adapter.h). */
 #include "checkpoint/adapter_file.h"
 
 #include "base/checked.h"
@@ -138,7 +138,7 @@ static int by_place(const void *a, const void *b) {
     return (p->expert > q->expert) - (p->expert < q->expert);
 }
 
-/* The pieces of one half of a pair: `n` from `piece` on, which are the experts in their order. */
+/* The pieces of one half of a pair: `n` from `piece` on, in order of experts. */
 typedef struct half {
     const ht_adapter_piece *piece;
     size_t n;
@@ -162,7 +162,7 @@ static ht_status fail_at(const ht_adapter_reading *r, const ht_adapter_piece *p,
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` %s", r->path, name, what);
 }
 
-/* All experts once, of one shape. */
+/* Checks that every expert occurs once, all with one shape. */
 static ht_status check_half(const ht_adapter_reading *r, half *h, ht_error *err) {
     for (size_t i = 0; i < h->n; i++) {
         const ht_adapter_piece *p = &h->piece[i], *first = h->piece;
@@ -203,7 +203,7 @@ static ht_status make_pair(const ht_adapter_reading *r, half *a, half *b, ht_lor
 
 /* ---- values ---- */
 
-/* Copies the values of a piece from its tensor to the matrices of the pair; or back, times `factor`. */
+/* Copies the values of a piece from its tensor to the pair's matrices, or back, multiplied by `factor`. */
 static void move_values(const ht_adapter_piece *p, int64_t rank, int64_t features, float *pair, float *tensor,
                         bool back, float factor) {
     for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, pair += rank * features)
@@ -254,8 +254,8 @@ static bool drop_ranks(ht_lora *l) {
     return true;
 }
 
-/* Removes pairs of gate or up without a B where the other one has: the adapter changes that one alone. `gone` is room for a
- * mark for each pair. */
+/* Removes a gate or up pair with an empty B if its partner's is not empty: the adapter changes only the partner.
+ * `gone` is scratch for one flag per pair. */
 static void drop_pairs(ht_adapter *a, const bool *empty, bool *gone) {
     int64_t kept = 0;
     for (int64_t i = 0; i < a->n; i++) {
@@ -429,7 +429,7 @@ const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *i
 
 /* ---- tensors ---- */
 
-/* A tensor to be written, with the pieces that fill it; the rest is 0. */
+/* A tensor to write, with the pieces that fill it; the rest is 0. */
 typedef struct ht_adapter_tensor_out {
     char name[HT_ADAPTER_NAME];
     int rank;
@@ -551,7 +551,7 @@ ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, h
 
 /* ---- saving ---- */
 
-/* The one rank and scale of the file; the largest scale, so that no B grows. */
+/* Chooses the file's common rank and scale: the largest scale, so that no B grows. */
 static void choose_form(ht_adapter_writing *w) {
     const ht_adapter *a = w->a;
     for (int64_t i = 0; i < a->n; i++) {

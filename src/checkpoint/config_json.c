@@ -177,7 +177,7 @@ static void check_activation(const ht_config *c, ht_json_reader *r, const ht_jso
                      name, c->family->architecture, d->activation);
 }
 
-/* Attention in both directions, as encoders have it. */
+/* Rejects bidirectional attention, which encoders have. */
 static void check_causal(ht_json_reader *r, const ht_json *o) {
     bool causal = true;
     ht_json_bool(r, o, "is_causal", &causal);

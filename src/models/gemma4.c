@@ -67,8 +67,8 @@ static const ht_tensor_spec around[] = {{AT(inputs), "embed_tokens_per_layer", "
 
 enum { PATTERN = 6 }; /* full attention in every sixth layer, unless the file says otherwise */
 
-/* Lets the last n layers share K and V of the last unshared layer of their kind (sliding or full). False when there is
- * none. */
+/* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is
+ * missing. */
 static bool share_keys(ht_config *c, int64_t n) {
     if (n < 0 || n >= c->n_layers) return n == 0;
     for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
@@ -236,7 +236,7 @@ static ht_array *feed_forward(ht_ctx *c, const ht_decoder_weights *m, const gemm
 /* The output rows of x. */
 static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
 
-/* in: h [T or n_out, hidden], pos i32 [T or n_out], the layer's input [T or n_out, layer_input] where there is one. */
+/* in: h [T or n_out, hidden], pos i32 [T or n_out], optionally the layer's input [T or n_out, layer_input]. */
 static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
     const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;

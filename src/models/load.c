@@ -57,7 +57,7 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
-/* Every cache that would grow becomes a ring for the last `context` positions, and positions are not limited any more. */
+/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. */
 static void make_sliding(ht_model *m) {
     for (int32_t i = 0; i < m->n_kv_layers; i++)
         if (!m->kv[i].window || m->kv[i].window > m->context) m->kv[i].window = m->context;

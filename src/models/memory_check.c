@@ -47,7 +47,7 @@ static bool file_value(const char *root, const char *directory, const char *name
     return read_text(root, path, text, sizeof text) && line_value(text, "", value);
 }
 
-/* Names in a hierarchy of control groups. */
+/* File names in a hierarchy of control groups. */
 typedef struct hierarchy {
     const char *mount, *limit, *usage, *cache;
 } hierarchy;

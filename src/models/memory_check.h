@@ -28,10 +28,10 @@ typedef struct ht_memory_check_wanted {
     ht_kv_page_bytes_fn *page_bytes; /* of the device */
     int64_t positions;               /* KV cache size to check; 0: weights only */
     int64_t context;                 /* maximum positions of a session */
-    int32_t step_rows;               /* of its prefill steps, which the rings of sliding layers hold */
+    int32_t step_rows;               /* of a prefill step; the rings of sliding layers must hold them */
 } ht_memory_check_wanted;
 
-/* HT_ERR_LIMIT when more is wanted than available; the message gives both numbers and an option that would fit. */
+/* HT_ERR_LIMIT if available memory does not suffice; the message gives both numbers and an option that would fit. */
 ht_status ht_memory_check(const ht_memory_check_wanted *wanted, size_t free_bytes, ht_error *err);
 
 /* Formats bytes as "1.2 GB"; returns `out`. */

@@ -32,7 +32,7 @@ struct ht_model {
     ht_dtype kv_dtype;
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */
     int64_t trained_context; /* the checkpoint's context length */
-    int32_t step_rows;       /* of a prefill step by default: the device's, or fewer where its memory is short */
+    int32_t step_rows;       /* default rows of a prefill step: the device's, or fewer if memory is short */
     int32_t vocab;
     int32_t n_kv_layers; /* the first layers, which have their own K and V; later layers share them */
     ht_layer_kv *kv;     /* [n_kv_layers] */
@@ -47,18 +47,18 @@ struct ht_model {
     void (*free_kept)(void *kept);
     int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
-    int32_t slots; /* sequences in one step, at most */
-    /* Everything that computes on the model goes through its scheduler (generate/scheduler.h), made when it is first opened. */
+    int32_t slots; /* maximum sequences per step */
+    /* The scheduler (generate/scheduler.h) runs all computations of the model; created on first use. */
     struct ht_scheduler *scheduler;
     void (*free_scheduler)(struct ht_scheduler *s);
     _Atomic int refs;
 };
 
 ht_model *ht_model_retain(ht_model *m);
-/* The forward function in a form, traced at the first call, by any thread; lent as long as the model lives. */
+/* The plan of a form, traced on the first call; lent as long as the model lives. Thread-safe. */
 ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_error *err);
-/* The bytes of all tokens as a tree, made at the first call, by any thread; lent as long as the model lives. HT_ERR_UNSUPPORTED
- * for a model without a tokenizer. */
+/* Trie of the bytes of all tokens, built on the first call; lent as long as the model lives. Thread-safe.
+ * HT_ERR_UNSUPPORTED for a model without a tokenizer. */
 ht_status ht_model_token_trie(ht_model *m, const struct ht_token_trie **out, ht_error *err);
 /* Floats in an output row of a form. */
 int64_t ht_model_row_width(const ht_model *m, unsigned form);

@@ -1,4 +1,4 @@
-/* Packing of stored tensors into matrices of a device, all of them in one job. */
+/* Packs stored tensors into matrices of a device, all in one parallel run. */
 #ifndef HT_MODELS_PACK_H
 #define HT_MODELS_PACK_H
 
@@ -13,9 +13,9 @@ typedef struct ht_matrix_kind {
     bool is_head; /* its outputs are logits; often only the highest are needed */
 } ht_matrix_kind;
 
-/* A matrix of this kind that has no memory yet; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
- * Its packed form goes to `packed`, which the caller sets: memory of the device, 64-byte aligned, packed_bytes of it, for as
- * long as the matrix lives, which is not longer than the device. */
+/* Creates a matrix without memory; HT_ERR_UNSUPPORTED if the device lacks this kind. `name` is for messages. The
+ * caller sets `packed` to packed_bytes of device memory, 64-byte aligned, that outlives the matrix. The device must
+ * outlive the matrix, too. */
 ht_status ht_matrix_new(ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out, ht_error *err);
 void ht_matrix_free(ht_matrix *m); /* NULL is fine */
 /* Sets the matrix's n block scales (device/matrix.h), one for each block of rows x columns. */
@@ -42,19 +42,19 @@ typedef struct ht_pack_hooks {
     double begin, end; /* progress before and after */
 } ht_pack_hooks;
 
-/* Fills n matrices from their files, block by block on all threads of the device. The rows are read, not mapped, so that
- * a file that shrinks meanwhile is an error, and its pages never count as the process's. */
+/* Fills n matrices from their files, block by block on all threads of the device. Reads rather than maps the rows: a
+ * shrinking file is then an error, and its pages do not count as the process's memory. */
 ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_hooks *hooks, ht_device *d,
                            ht_error *err);
-/* Anything else that comes in n pieces, with the same hooks; the first piece that fails ends it. */
+/* Runs other work in n pieces with the same hooks; the first failure ends it. */
 typedef ht_status ht_pack_piece(void *arg, int64_t i, int worker, ht_error *err);
 ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_hooks *hooks, ht_device *d,
                             ht_error *err);
 
 /* ---- rows in the file ---- */
 
-/* Matrix [n_rows, k] with row lookup and without products, such as an untied embedding: it stays in the file, whose handles it
- * opens, and rows are read on demand. A file modified meanwhile is an error. */
+/* Matrix [n_rows, k] for row lookups only, such as an untied embedding. It opens the file and reads rows on demand;
+ * a file modified meanwhile is an error. */
 ht_status ht_file_rows_new(const ht_stored_tensor *source, ht_matrix **out, ht_error *err);
 void ht_file_rows_free(ht_matrix *m); /* NULL is fine */
 

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SAMPLED_MATRICES = 128, NAME_BYTES = 120 }; /* about; and of the checkpoint's name in the file's */
+enum { SAMPLED_MATRICES = 128, NAME_BYTES = 120 }; /* approximate; bytes of the checkpoint's name in the file's */
 
 struct ht_packed_cache {
     char *directory, *path;
@@ -138,7 +138,7 @@ static ht_status check_directory(const char *directory, ht_error *err) {
     return HT_OK;
 }
 
-/* One place for each path and form, so that a checkpoint that has changed replaces its own. */
+/* One file per path and form, so that a changed checkpoint replaces its old file. */
 static ht_status find_place(ht_packed_cache *c, const char *checkpoint, const ht_pack_task *tasks, int64_t n,
                             ht_error *err) {
     ht_digest place = {1, 2};
@@ -223,7 +223,7 @@ typedef struct touching {
     char *memory;
 } touching;
 
-/* A system that does not know the call brings pages in as they are needed. */
+/* A system without this call pages memory in on demand. */
 static ht_status touch(void *arg, int64_t piece, int worker, ht_error *err) {
     (void)worker;
 #ifdef MADV_POPULATE_READ
@@ -272,7 +272,7 @@ ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, co
     ht_writer *w;
     struct stat st;
     remove_left_over(c);
-    if (lstat(c->path, &st) == 0 && S_ISLNK(st.st_mode)) (void)unlink(c->path); /* a writer would follow it */
+    if (lstat(c->path, &st) == 0 && S_ISLNK(st.st_mode)) (void)unlink(c->path); /* a writer would follow the link */
     ht_status status = ht_writer_open(c->path, &w, err);
     if (status) return status;
     status = ht_writer_put(w, c->header, sizeof c->header, err);

@@ -42,8 +42,8 @@ bool ht_taps_add_route(ht_ctx *c, ht_array *ids, ht_array *weights) {
     return add(c, ht_astype(c->s, output_rows(c, ids), HT_F32)) && add(c, output_rows(c, weights));
 }
 
-/* The last layer's come first: inputs of an operation are computed from the last one on (array/topological_order.h), and what
- * the first layers give must not wait for the others. */
+/* The last layer's taps come first: an operation's inputs are computed from the last one on
+ * (array/topological_order.h), and results of the first layers must not wait for the others. */
 ht_array *ht_taps_join(ht_ctx *c) {
     ht_taps *t = c->taps;
     for (int i = 0, j = t->n - 1; i < j; i++, j--) {

@@ -10,7 +10,7 @@
 /* Filled while the forward function is traced. */
 typedef struct ht_taps {
     int n, room;
-    ht_array **array; /* [n] f32 [n_out, columns], in the order in which they are computed */
+    ht_array **array; /* [n] f32 [n_out, columns], in order of computation */
 } ht_taps;
 
 ht_status ht_taps_begin(ht_taps *t, const ht_config *config, ht_error *err);

@@ -10,14 +10,14 @@
 #include "models/forward.h"
 #include "models/pack.h"
 
-/* ---- what every decoder has around its layers ---- */
+/* ---- weights of every decoder outside its layers ---- */
 
 typedef struct ht_decoder_weights {
     const ht_config *config;
     ht_weight embedding;       /* [vocab, hidden] */
     ht_weight head;            /* [vocab, hidden]; the embedding's matrix when the head is tied */
     ht_array *final_norm;      /* f32 [hidden] */
-    ht_rope_config rope;       /* of layers that see everything */
+    ht_rope_config rope;       /* of full-attention layers */
     ht_array *rope_factors;    /* f32 [head_dim / 2] or HT_NONE */
     ht_rope_config local_rope; /* of sliding layers */
     ht_array *local_rope_factors;

@@ -1,7 +1,6 @@
 /* Batches: the samples of each training step, and their rows. They depend only on data, options and step, so
- * training can resume at any step. A shuffled epoch permutes the samples by its number and the seed. Within windows
- * of 16 batches it sorts them by length, so that sequences of a batch are similar, and shuffles the batches. Every
- * sample occurs once per epoch. */
+ * training can resume at any step. A shuffled epoch permutes its samples, sorts them by length within windows of 16
+ * batches, and shuffles the batches of each window. Every sample occurs once per epoch. */
 #ifndef HT_TRAIN_BATCHES_H
 #define HT_TRAIN_BATCHES_H
 

@@ -391,7 +391,7 @@ static const ht_json *text_member(reading *r, const char *key) {
 
 /* ---- lines with conversations ---- */
 
-/* Rejects `function_call`, the predecessor of tool calls: templates would drop it silently. */
+/* Rejects `functions` and `function_call`, which preceded tools: templates would drop them silently. */
 static ht_status refuse_functions(reading *r, const ht_json *messages) {
     if (member(r, "functions")) return ht_fail(r->err, HT_ERR_UNSUPPORTED, "it has `functions`, expected `tools`");
     for (size_t i = 0; i < ht_json_array_size(messages); i++) {
@@ -509,8 +509,7 @@ static const ht_json *integers(reading *r, const char *key, size_t n) {
     return v;
 }
 
-/* Labels must be at the index of their own id. This check detects labels shifted by one, which would train on other
- * data. */
+/* Each label must be at the index of its own id. Labels shifted by one would train on other data. */
 static ht_status read_labels(reading *r) {
     const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;
