@@ -126,8 +126,7 @@ static void read_patterns(ht_json_reader *r, const ht_json *object, const char *
     }
 }
 
-/* PEFT nests gate_up_proj inside down_proj if both are targeted; a single parameter cannot be identified by its
- * name. */
+/* PEFT nests gate_up_proj inside down_proj if both are targeted; names do not identify a single target. */
 static void read_parameters(peft_config *c, ht_json_reader *r) {
     const ht_json *all = ht_json_array(r, c->root, "target_parameters");
     bool gate_up = false, down = false;

@@ -120,7 +120,7 @@ static ht_status report_find(traversal *t, const ht_find *find, ht_error *err) {
     return ht_fail(err, HT_ERR_CANCELLED, "the search was stopped at %s", find->path);
 }
 
-/* Whether a file says that it is something else than a model: a GGUF file with a LoRA adapter, or with importance weights. */
+/* Whether a GGUF file states that it is not a model but a LoRA adapter or an importance matrix. */
 static bool is_no_model(const char *path) {
     char type[16] = "";
     if (ht_ends_with(path, ".gguf")) ht_gguf_file_type(path, type);
