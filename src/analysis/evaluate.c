@@ -1,5 +1,4 @@
-/* Perplexity and KL divergence of a text by windows. Both models run window by window, so few rows of logits are in
- * memory. */
+/* Perplexity and KL divergence of a text. Both models run window by window, so few rows of logits are in memory. */
 #include "analysis/kl_divergence.h"
 #include "analysis/window.h"
 #include "base/checked.h"

@@ -1,5 +1,4 @@
-/* Importance matrix of a text: passes over its chunks that sum the squares of every projection's inputs, without
- * logits. */
+/* Importance matrix of a text: passes over its chunks sum the squares of every projection's inputs, without logits. */
 #include "formats/importance.h"
 
 #include "analysis/window.h"

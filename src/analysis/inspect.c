@@ -169,8 +169,7 @@ static ht_status check_memory(const inspection *i, ht_error *err) {
 
 /* Allocates zeros [heads, n, columns] and counts their bytes; false when out of memory. */
 static bool make(inspection_data *d, float **out, int64_t heads, int64_t columns) {
-    const size_t count =
-        (size_t)heads * (size_t)d->public.n_tokens * (size_t)columns; /* check_memory excludes overflow */
+    const size_t count = (size_t)heads * (size_t)d->public.n_tokens * (size_t)columns; /* fits: check_memory */
     *out = calloc(count, sizeof **out);
     if (*out) d->public.bytes += count * sizeof **out;
     return *out != NULL;

@@ -155,8 +155,7 @@ const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c) {
     "{\"type\": \"string\", \"description\": \"e\"}}, \"required\": []}}}], \"add_generation_prompt\": true, "         \
     "\"bos_token\": \"\", \"eos_token\": \"\", \"functions\": \"\", \"datetime\": \"\"}"
 
-/* Bytes that the template writes for the probe; 0 if it fails, or writes the arguments neither as JSON nor as
- * values. */
+/* Bytes of the rendered probe; 0 if the template fails, or writes the arguments neither as JSON nor as values. */
 static size_t write_probe(const ht_chat_template *t, bool text_arguments, bool null_content) {
     const char *arguments = text_arguments ? "\"{\\\"probed\\\": \\\"00value00\\\"}\"" : "{\"probed\": \"00value00\"}";
     char json[sizeof PROBE + 64], *text;

@@ -48,7 +48,7 @@ static const quantize_mix *mix_named(const char *name) {
     return NULL;
 }
 
-/* Whether to round a tensor of this name: routers and added weights stay exact. */
+/* Whether to round a tensor of this name: routers and auxiliary matrices stay exact. */
 static bool is_rounded(const char *name) {
     static const char *const kept[] = {"ffn_gate_inp",  "altup",       "laurel", "per_layer_model_proj",
                                        "position_embd", "token_types", NULL};
@@ -292,8 +292,7 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
             set_group_type(t, &to, own);
         else if (plan->to_other) /* GGUF's f32 would make activations f32 */
             set_type(t, ht_rewrite_weight_type(own));
-        else if (t->quantized &&
-                 !plan->c->quantization) /* mlx-lm reads no router quantised like this: it stays exact */
+        else if (t->quantized && !plan->c->quantization) /* a router that mlx-lm cannot read quantised */
             set_type(t, HT_W_F32);
     }
     if (!status && !floats && plan->to_other) plan->dtype = own;
@@ -302,8 +301,7 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
 
 /* ---- values as they are ---- */
 
-/* Tensor types if the container stays the same: directories for transformers get floats only, others keep their
- * types. */
+/* Chooses types if the container stays the same: directories for transformers get floats, others keep theirs. */
 static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     const ht_weight_type floats = o->dtype ? ht_rewrite_weight_type(o->dtype) : HT_W_F32;
     const bool dense =
@@ -440,8 +438,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     ht_rewrite_values *values = NULL;
     status = ht_rewrite_plan_open(&plan, model_path, err);
     if (!status) status = choose_container(&plan, model_path, &o, err);
-    const bool has_parts =
-        is_split(&o) && !plan.is_directory; /* their number, and so their names, are known at the end */
+    const bool has_parts = is_split(&o) && !plan.is_directory; /* their names depend on their final number */
     if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = make_plan(&plan, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);

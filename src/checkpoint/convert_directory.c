@@ -41,8 +41,7 @@ static void set_cap(writer *w, const char *key, float cap) {
     set(w, key, cap > 0 ? short_number((double)cap) : ht_json_null());
 }
 
-/* One RoPE object; NULL when out of memory. Gemma 4 only has the spelling with one object, including theta, per
- * layer type. */
+/* One RoPE object; NULL when out of memory. Gemma 4 requires one object, including theta, per layer type. */
 static ht_json *rope_object(const writer *w, const ht_rope_spec *r, bool has_theta) {
     static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
                                         [HT_ROPE_LINEAR] = "linear",
@@ -99,7 +98,7 @@ static void set_sizes(writer *w) {
     set_number(w, "initializer_range", 0.02);
 }
 
-/* Requires the model's sizes in all layers. */
+/* Writes the model's sizes; all layers must have them. */
 static void set_uniform(writer *w) {
     const ht_config *c = w->config;
     set_i64(w, "num_key_value_heads", c->n_kv_heads);

@@ -287,7 +287,7 @@ static ht_status read_tokenizer_config(const char *directory, ht_json **out, ht_
     return status;
 }
 
-/* A directory without tokenizer.json has no tokenizer, unless other tokenizer files exist. */
+/* Fails if the directory has a tokenizer only in another format than tokenizer.json. */
 static ht_status check_missing(const ht_checkpoint_files *c, ht_error *err) {
     static const char *const others[] = {"tokenizer.model", "vocab.json", "tekken.json"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

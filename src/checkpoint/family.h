@@ -29,8 +29,7 @@ double ht_meta_f64(ht_meta *m, const char *name, double fallback);
 int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
 /* A number for all layers, or element `layer` of an array of numbers or booleans per layer. */
 int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback);
-/* Copies at most size - 1 bytes of a string and a NUL. False, with "", if there is no string under the full name
- * `key`. */
+/* Copies at most size - 1 bytes of the string with the full name `key`, and a NUL. False, with "", if it is missing. */
 bool ht_meta_text(const ht_gguf *g, const char *key, char *out, size_t size);
 /* Like ht_meta_text for a field of the architecture; another type is an error. */
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
@@ -62,12 +61,7 @@ typedef enum ht_extent {
     HT_EXTENT_LAYER_INPUT_VOCAB
 } ht_extent;
 
-typedef enum ht_bias_rule {
-    HT_BIAS_NONE,
-    HT_BIAS_Q,
-    HT_BIAS_OUT,
-    HT_BIAS_MLP
-} ht_bias_rule; /* flags of the configuration */
+typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } ht_bias_rule; /* config flags */
 
 /* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
 typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;

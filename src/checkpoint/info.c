@@ -191,8 +191,7 @@ static const char *file_type_of(const ht_checkpoint_files *c) {
     return number < sizeof names / sizeof *names && names[number] ? names[number] : "";
 }
 
-/* Describes a GGUF file of an unsupported family, or with only a vocabulary, by its common keys; missing fields stay
- * 0. */
+/* Describes a GGUF file of an unsupported family, or with only a vocabulary. Missing fields stay 0. */
 static void describe_metadata(info *in, const ht_checkpoint_files *c, ht_config *config) {
     ht_error ignored = {0};
     ht_meta m = {.gguf = c->gguf, .file = c->name, .err = &ignored};

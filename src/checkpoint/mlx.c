@@ -84,7 +84,7 @@ static void read_scheme(const ht_checkpoint_files *c, const char *module, const 
     out->status = r.status;
 }
 
-/* Reads the schemes of config.json, global and per module, with an end marker. From calloc. */
+/* Reads the schemes of config.json: the global one, one per module, then an empty one. From calloc. */
 static ht_status read_schemes(const ht_checkpoint_files *c, scheme **out, ht_error *err) {
     ht_json *how = (ht_json *)(uintptr_t)c->quantization, *own;
     const size_t n = ht_json_object_size(how) + 2;

@@ -135,9 +135,8 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
     if (w->is_vector && t->stored_head_rows + t->head_rows)
-        t->piece_rows = w->columns; /* single elements are reordered */
-    t->is_weight = w->is_quantized &&
-                   !strstr(w->gguf, "ffn_gate_inp"); /* routers stay exact: rounding changes the choice of experts */
+        t->piece_rows = w->columns;                                     /* single elements are reordered */
+    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose, so they stay exact */
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;

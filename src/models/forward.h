@@ -65,8 +65,7 @@ ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
 ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapter, if any, and the step's
- * adapters. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 
 /* One weight matrix of all experts of a layer. */

@@ -13,8 +13,7 @@ typedef struct ht_batches_options {
     bool pack;
     /* False: file order. Batch i has samples i * batch to (i + 1) * batch - 1, wrapping around at the end. */
     bool shuffle;
-    /* In file order without packing: the last batch is short instead of wrapping around, so every sample occurs
-     * once. */
+    /* In file order without packing: the last batch is short instead of wrapping, so every sample occurs once. */
     bool once;
     uint64_t seed;
 } ht_batches_options;

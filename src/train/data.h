@@ -69,9 +69,8 @@ typedef struct ht_data_options {
 /* Immutable; may be shared between threads. */
 typedef struct ht_data ht_data;
 
-/* Reads every line of the file. The data keeps a reference to the model; the caller frees *out. An invalid line
- * (unless skip_bad) is an error with file, line and reason. A file without usable samples is an error with their
- * counts. */
+/* Reads every line of the file and retains the model; the caller frees *out. An invalid line (unless skip_bad) is an
+ * error with file, line and reason. A file without usable samples is an error that counts the reasons. */
 ht_status ht_data_open(ht_model *m, const char *path, const ht_data_options *options, ht_data **out, ht_error *err);
 void ht_data_free(ht_data *d); /* NULL is fine */
 
