@@ -28,12 +28,12 @@ typedef enum ht_rewrite_action {
     HT_REWRITE_ROUND /* written in a new type, or part of such a weight */
 } ht_rewrite_action;
 
-/* Rows of a tensor that one pair of an adapter changes. */
+/* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
     size_t next;            /* number of the tensor's next change in the plan, from 1; 0: none */
     int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
     int64_t head_rows;      /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
-    int64_t lora_head_rows; /* the same of B's */
+    int64_t lora_head_rows; /* the same for B's rows */
     const ht_lora *lora;
     int64_t expert;
     float scale; /* factor on B A */
@@ -50,20 +50,20 @@ typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
     size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
-    ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
+    ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
     bool quantized;
-    int part;                     /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
-    size_t change;                /* the first one, likewise */
-    int n_shares;                 /* weights that share the rows of an expert */
-    ht_rewrite_piece *piece;      /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
-    int64_t n_pieces, piece_rows; /* rows of each piece */
-    int64_t stored_head_rows, head_rows;    /* pieces: rows of a head, interleaved as stored, as written; else 0 */
-    float offset;                           /* pieces: added to the values */
-    float *given;                           /* f32 values that are not stored in a tensor; NULL: none */
-    bool is_mixed;                          /* pieces of several types */
-    bool repacks;                           /* pieces: stored blocks become blocks of `type` with the same values */
-    bool is_weight;                         /* worth rounding to few bits */
-    int file;                               /* of the plan's files; before, the file of a safetensors checkpoint */
+    int part;                            /* of a weight in MLX's groups: 0 packed elements, 1 scales, 2 biases */
+    size_t change;                       /* number of the first change; 0: none */
+    int n_shares;                        /* weights that share the rows of an expert */
+    ht_rewrite_piece *piece;             /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
+    int64_t n_pieces, piece_rows;        /* rows of each piece */
+    int64_t stored_head_rows, head_rows; /* pieces: rows of a head, interleaved as stored, as written; else 0 */
+    float offset;                        /* pieces: added to the values */
+    float *given;                        /* f32 values that are not stored in a tensor; NULL: none */
+    bool is_mixed;                       /* pieces of several types */
+    bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;                      /* worth rounding to few bits */
+    int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, if different; else NULL */
@@ -77,10 +77,10 @@ typedef struct ht_rewrite_plan {
     bool is_directory;  /* of the output */
     bool to_gguf;       /* the container of the output */
     bool to_mlx;        /* a directory with the names of mlx-lm */
-    bool to_other;      /* the container is not the checkpoint's: tensors are made of pieces */
+    bool to_other;      /* the container changes, so tensors are made of pieces */
     bool restacks;      /* some experts are restacked: ht_rewrite_plan_restack */
-    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to the output */
-    bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only where it cannot be written */
+    bool copies_files;  /* the checkpoint is a directory; its other files are copied to the output */
+    bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only if it cannot be written */
     const char *verb;   /* for messages: "fusing" */
     const char *mark;   /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
     const char *out_path;
@@ -99,7 +99,7 @@ typedef struct ht_rewrite_plan {
     size_t n_changes;
     char **file; /* [n_files] names of the written files of weights */
     int n_files;
-    ht_json *metadata; /* GGUF: of the output, or changes of the checkpoint's */
+    ht_json *metadata; /* GGUF: the output's metadata, or changes to the checkpoint's */
 } ht_rewrite_plan;
 
 /* Opens the checkpoint as plan->c and allocates its configuration; the caller frees the plan even after a failure. */
@@ -113,7 +113,8 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
 /* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers. Drops those in another layout
  * and adds them in the expected one, unquantised, in the types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
-/* Once each weight has its action and type: chooses those of its scales and biases, adds missing ones, and how all are written. */
+/* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
+ * outputs. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);
 /* Whether the weight is written in MLX's groups: packed elements, scales and biases as separate tensors. */
@@ -122,7 +123,7 @@ bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *w
 bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight);
 /* Bytes of all tensors as they will be written. */
 size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan);
-/* The float type of quantised weights: that of config.json, else the one of most floats. */
+/* The float type of quantised weights: that of config.json, else that of most floats. */
 ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err);
 /* HT_W_F32, HT_W_F16 or HT_W_BF16 of a float type, and back; HT_DTYPE_NONE of other types. */
 ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
@@ -156,7 +157,7 @@ typedef struct ht_weight_source {
     float *products;                /* [n_shares][n_matrices] factors on the products; NULL: none */
 } ht_weight_source;
 
-/* The values of a tensor that is written, before adapters and rounding. */
+/* The values of an output tensor before adapters and rounding. */
 typedef struct ht_weight_rows {
     const ht_rewrite_tensor *of;
     ht_rewrite_piece whole;        /* of a tensor of the checkpoint: the only piece */
@@ -170,7 +171,7 @@ ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tens
 void ht_weight_rows_close(ht_weight_rows *r);
 /* Bytes of scratch for n rows. */
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
-/* Rows [first, first + n) as blocks of the type that all pieces have, without factors. */
+/* Rows [first, first + n) as blocks of the pieces' common type, without factors. */
 ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
                                      ht_error *err);
 /* f32 values of rows [first, first + n). Both are thread-safe, each thread with its own scratch. */
@@ -194,7 +195,7 @@ ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err);
 /* Writes all files into a directory; several safetensors files get an index. */
 ht_status ht_rewrite_write_files(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                  ht_error *err);
-/* Writes plan->out_path, or its parts in the same directory; they appear together. */
+/* Writes plan->out_path, or its parts in the same directory, which appear at the same time. */
 ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
 /* Whether all tensors of a safetensors file are dropped; experts of a large layer can fill a file. */
 bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file);
