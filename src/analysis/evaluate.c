@@ -1,4 +1,4 @@
-/* Perplexity and KL divergence of a text by windows. Two models go side by side: few rows of logits are in memory. */
+/* Perplexity and KL divergence of a text. Both models run window by window, so few rows of logits are in memory. */
 #include "analysis/kl_divergence.h"
 #include "analysis/window.h"
 #include "base/checked.h"
@@ -26,15 +26,15 @@ void ht_evaluate_options_init(ht_evaluate_options *options, size_t size) {
 static const double percents[] = {50, 90, 95, 99, 99.9};
 enum { N_PERCENTS = sizeof percents / sizeof *percents };
 
-/* The public struct, with room for what it lends. */
+/* The public struct with storage for its percentiles. */
 typedef struct result {
     ht_evaluation public;
     ht_percentile percentiles[N_PERCENTS];
 } result;
 
-void ht_evaluation_free(ht_evaluation *e) { free(e); } /* the first member of its result */
+void ht_evaluation_free(ht_evaluation *e) { free(e); } /* `public` is first in its result */
 
-/* What is kept of a token that counts. */
+/* Scores of one evaluated token. */
 typedef struct score {
     double nll, reference_nll, kl;
     bool same_top;
@@ -44,24 +44,24 @@ typedef struct evaluation {
     ht_model *model, *reference;
     ht_evaluate_options o;
     ht_session *session, *reference_session;
-    const int32_t *ids; /* the whole text's */
+    const int32_t *ids; /* of the whole text */
     int64_t n, window;
-    int32_t bos;           /* in front of each window; -1: none */
-    int32_t *input;        /* [window] the present window with its BOS */
-    float *reference_rows; /* [rows_kept, vocab] of the reference, for the rows at hand */
+    int32_t bos;           /* prepended to each window; -1: none */
+    int32_t *input;        /* [window] current window with its BOS */
+    float *reference_rows; /* [rows_kept, vocab] logits of the reference for the current rows */
     int64_t rows_kept, first_kept;
-    score *score; /* [n] of the tokens that count, in order */
+    score *score; /* [n] of the evaluated tokens, in order */
     int64_t n_scored, n_windows, done;
-    bool bad; /* logits that are no numbers */
+    bool bad; /* found logits that are NaN */
 } evaluation;
 
 /* ---- rows ---- */
 
-/* Rows of logits that have come, to be shared out among the threads of the device. */
+/* Rows of logits to score on all threads of the device. */
 typedef struct rows_job {
     const evaluation *e;
     const float *rows, *reference; /* the latter may be NULL */
-    const int32_t *target;         /* [n] what came next */
+    const int32_t *target;         /* [n] the next tokens */
     score *out;
 } rows_job;
 
@@ -161,7 +161,7 @@ static ht_status check(evaluation *e, ht_error *err) {
     return ht_model_check_ids(e->model, e->ids, (size_t)e->n, err);
 }
 
-/* Divergence means something only between distributions over the same tokens. */
+/* Divergence is only meaningful between distributions over the same tokens. */
 static ht_status check_reference(const evaluation *e, ht_error *err) {
     const ht_model *m = e->model, *r = e->reference;
     if (!r) return HT_OK;
@@ -207,7 +207,7 @@ static void finish(evaluation *e) {
     free(e->reference_rows);
 }
 
-/* ---- the figures ---- */
+/* ---- statistics ---- */
 
 typedef struct mean {
     double value, error;
@@ -243,7 +243,7 @@ static void compare(evaluation *e, result *r) {
     if (n > 1) out->same_top_error = sqrt(out->same_top * (1 - out->same_top) / (double)(n - 1));
     qsort(e->score, (size_t)n, sizeof *e->score, by_divergence);
     out->kl_max = e->score[n - 1].kl;
-    /* The smallest value that is not less than so many percent of them all. */
+    /* Nearest-rank percentiles. */
     for (int i = 0; i < N_PERCENTS; i++) {
         int64_t rank = (int64_t)ceil(percents[i] / 100 * (double)n);
         r->percentiles[i] = (ht_percentile){percents[i], e->score[ht_max_i64(rank, 1) - 1].kl};
@@ -298,7 +298,7 @@ ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_eva
     return status;
 }
 
-enum { BLOCK = 1024 }; /* logits at a time, whose weights stay in the first cache */
+enum { BLOCK = 1024 }; /* logits per block; their weights fit in the L1 cache */
 
 ht_row_summary ht_row_summarise(const ht_row_ops *ops, const float *x, int32_t vocab) {
     ht_row_summary s = {.max = x[0]};
@@ -338,5 +338,5 @@ double ht_row_kl(const ht_row_ops *ops, const float *x, const ht_row_summary *sx
         for (int64_t i = 0; i < n; i++)
             total += term(p[i] * of_p, q[i] * of_q, (double)x[at + i] - (double)y[at + i] + shift);
     }
-    return total < 0 ? 0 : total; /* only rounding of far apart p and q can do that */
+    return total < 0 ? 0 : total; /* rounding can make the sum negative */
 }

@@ -1,4 +1,4 @@
-/* Importance weights of a text: passes over its chunks that sum the squares of every projection's inputs. No logits. */
+/* Importance matrix of a text: passes over its chunks sum the squares of every projection's inputs, without logits. */
 #include "formats/importance.h"
 
 #include "analysis/window.h"
@@ -21,19 +21,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a step. Fixed, as the sums of a step are f32, and what is added to them is f64: so the bits depend on it. */
+/* Rows per step. Constant because each step sums in f32 before adding to the f64 totals: another size would round differently. */
 enum { ROWS = HT_WINDOW_ROWS_MAX, NAME_SIZE = 160 };
 
-/* A matrix, or those of all experts. */
+/* One matrix, or the matrices of all experts. */
 typedef struct matrix_site {
-    const char *slot;                  /* of ht_linear; lent by the model */
-    char name[NAME_SIZE];              /* in GGUF files, ".weight" included; "": it goes by that of another matrix */
+    const char *slot;                  /* as passed to ht_linear; lent by the model */
+    char name[NAME_SIZE];              /* GGUF tensor name with ".weight"; "": listed under another matrix's name */
     int64_t n_columns, n_experts;      /* 1 when dense */
-    const struct matrix_site *same_as; /* has the same inputs, and the sums; NULL: these are here */
-    double *sum, *count;               /* [n_experts][n_columns] squares, [n_experts] inputs; NULL: none yet */
+    const struct matrix_site *same_as; /* the site with the same inputs that holds the sums; NULL: this one does */
+    double *sum, *count; /* [n_experts][n_columns] sums of squares, [n_experts] numbers of inputs; NULL: none yet */
 } matrix_site;
 
-/* All matrices of a model that tokens meet. */
+/* All matrices of a model that tokens are multiplied with. */
 typedef struct matrix_sites {
     int64_t n;
     matrix_site *site; /* [n] */
@@ -47,7 +47,7 @@ void ht_importance_options_init(ht_importance_options *options, size_t size) {
 
 /* ---- the matrices of a model ---- */
 
-/* Matrices outside the layers that a family has beside embedding and head. */
+/* Number of the family's matrices outside the layers, without embedding and head. */
 static int64_t count_around(const ht_family *family) {
     int64_t n = 0;
     for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) n++;
@@ -59,7 +59,7 @@ static void name_projection(const ht_projection *p, matrix_site *out) {
     out->slot = p->slot;
     out->n_columns = p->n_in;
     out->n_experts = ht_max_i64(1, p->n_experts);
-    if (p->fused && strstr(p->gguf, up)) return; /* the gate's entry is that of both */
+    if (p->fused && strstr(p->gguf, up)) return; /* the gate's entry covers both */
     const char *fused = p->fused ? strstr(p->gguf, gate) : NULL;
     if (fused)
         snprintf(out->name, sizeof out->name, "%.*sffn_gate_up_exps.weight", (int)(fused - p->gguf), p->gguf);
@@ -114,17 +114,17 @@ typedef struct gathering {
     ht_importance_options o;
     const int32_t *ids;
     int64_t n;
-    int32_t bos;                   /* in front of each chunk; -1: none */
-    int64_t window, step;          /* tokens of a chunk, and those of the text in it */
-    int64_t first_chunk, n_chunks; /* to be computed */
-    int64_t done;                  /* of them */
+    int32_t bos;                   /* prepended to each chunk; -1: none */
+    int64_t window, step;          /* tokens per chunk, and text tokens among them */
+    int64_t first_chunk, n_chunks; /* chunks to compute */
+    int64_t done;                  /* computed chunks */
     int32_t *chunk;                /* [window] */
     ht_session_adapters *adapters; /* NULL: none */
     matrix_sites sites;
     ht_cache *cache;
 } gathering;
 
-/* Chunks of the whole text. */
+/* Number of chunks in the text. */
 static int64_t count_chunks(const gathering *g) {
     const int64_t full = g->n / g->step, rest = g->n % g->step;
     return full + (rest >= g->step - rest || (full == 0 && rest > 0));
@@ -157,7 +157,7 @@ static ht_status check(gathering *g, ht_error *err) {
     return ht_model_check_ids(g->model, g->ids, (size_t)g->n, err);
 }
 
-/* What was gathered before must be of this model. */
+/* Earlier importance matrices must match this model. */
 static ht_status check_from(const gathering *g, ht_error *err) {
     for (int k = 0; k < g->o.n_from; k++)
         for (int64_t i = 0; i < g->sites.n; i++) {
@@ -212,7 +212,7 @@ static ht_status make_own(const gathering *g, ht_importance **out, ht_error *err
     return status;
 }
 
-/* What was gathered, with what was there before. */
+/* Combines the sums of this run with the earlier importance matrices. */
 static ht_status make_result(const gathering *g, ht_importance **out, ht_error *err) {
     const size_t n = (size_t)g->o.n_from;
     ht_importance *own;
@@ -238,9 +238,9 @@ static ht_status make_result(const gathering *g, ht_importance **out, ht_error *
 enum { MOST_PENDING = 32 };
 
 typedef struct pending {
-    matrix_site *site; /* the first matrix that meets this input */
-    ht_array *x, *ids; /* the input, to be recognised; the chosen experts or HT_NONE */
-    ht_array *sum;     /* f32 [n_columns] or [n_experts, n_columns] of the squares */
+    matrix_site *site; /* the first matrix with this input */
+    ht_array *x, *ids; /* the input, for comparison; the chosen experts or HT_NONE */
+    ht_array *sum;     /* f32 [n_columns] or [n_experts, n_columns] sums of squares */
     int64_t rows;      /* inputs of a dense matrix */
 } pending;
 
@@ -336,7 +336,7 @@ static ht_status add(ht_scope *s, const pending *of, ht_error *err) {
     return HT_OK;
 }
 
-/* Evaluates what is pending, and h beside it unless that is NULL, so that no input is computed twice or kept. */
+/* Evaluates the pending sums together with h (may be NULL): a shared evaluation computes each input once and frees it. */
 static ht_status flush(ht_window_pass *window, ht_scope *s, ht_array *h, ht_error *err) {
     pass *p = (pass *)window;
     ht_array *wanted[2 * MOST_PENDING + 1];

@@ -1,4 +1,4 @@
-/* Inspection of a prompt: a pass with an observer that copies the operands of attention and computes its weights. */
+/* Inspection of a prompt: a pass whose observer copies the operands of attention and computes its weights. */
 #include "analysis/window.h"
 #include "array/array.h"
 #include "array/user_function.h"
@@ -29,17 +29,17 @@ void ht_inspect_options_init(ht_inspect_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* Rows of a step: the intermediate values of so many are in memory at once. */
+/* Rows per step; bounds the memory of intermediate values. */
 enum { ROWS = 256 };
 
-/* Arrays of a layer, NULL where they are not wanted. */
+/* Arrays of a layer; NULL: not requested. */
 typedef struct layer_values {
     float *k, *v;     /* [n_kv_heads, n_tokens, head_dim]; of the layer that owns them */
     float *q;         /* [n_heads, n_tokens, head_dim] */
     float *attention; /* [n_heads, n_tokens, n_tokens], zeros before the pass */
 } layer_values;
 
-/* The public struct, with all that it lends. */
+/* The public struct with the arrays that it lends. */
 typedef struct inspection_data {
     ht_inspection public;
     ht_inspected_layer *layer; /* [n_layers] */
@@ -52,7 +52,7 @@ typedef struct inspection {
     ht_inspect_options o;
     int64_t n;
     bool *listed, *weighed; /* [n_layers] in o.layers, in o.attention */
-    int last;               /* layer that is asked for */
+    int last;               /* last requested layer */
     ht_session_adapters *adapters;
     inspection_data *data;
 } inspection;
@@ -79,7 +79,7 @@ static ht_status mark(const inspection *i, const int32_t *layers, int n, bool *m
     return HT_OK;
 }
 
-/* Marks the layers, and finds the last one that has to run. Keys and values of a layer that shares them are its owner's. */
+/* Marks the requested layers and finds the last one to run. A layer that shares keys and values has its owner's. */
 static ht_status mark_layers(inspection *i, ht_error *err) {
     const ht_config *c = i->model->config;
     const ht_inspect_options *o = &i->o;
@@ -102,7 +102,7 @@ static ht_status mark_layers(inspection *i, ht_error *err) {
 
 /* ---- memory ---- */
 
-/* a += the product of n factors; SIZE_MAX when that is no size. */
+/* a += the product of n factors; SIZE_MAX on overflow. */
 static void add_product(size_t *a, const int64_t *factors, int n) {
     size_t product = 1;
     for (int k = 0; k < n; k++)
@@ -119,7 +119,7 @@ typedef struct sizes {
     size_t work;            /* KV cache, and the values of a step */
 } sizes;
 
-/* Whether the keys and values of a layer are kept, which may be for one that shares them. */
+/* Whether to keep a layer's keys and values, possibly for a layer that shares them. */
 static bool keeps_own(const inspection *i, int64_t layer) {
     const ht_config *c = i->model->config;
     for (int64_t l = layer; l < c->n_layers; l++)
@@ -167,9 +167,9 @@ static ht_status check_memory(const inspection *i, ht_error *err) {
 
 /* ---- the result ---- */
 
-/* Zeros [heads, n, columns], counted in the inspection's bytes; false when memory ran out. */
+/* Allocates zeros [heads, n, columns] and counts their bytes; false when out of memory. */
 static bool make(inspection_data *d, float **out, int64_t heads, int64_t columns) {
-    const size_t count = (size_t)heads * (size_t)d->public.n_tokens * (size_t)columns; /* as check_memory found */
+    const size_t count = (size_t)heads * (size_t)d->public.n_tokens * (size_t)columns; /* fits: check_memory */
     *out = calloc(count, sizeof **out);
     if (*out) d->public.bytes += count * sizeof **out;
     return *out != NULL;
@@ -236,7 +236,7 @@ static void free_data(inspection_data *d) {
     free(d);
 }
 
-void ht_inspection_free(ht_inspection *i) { free_data((inspection_data *)i); } /* its first member */
+void ht_inspection_free(ht_inspection *i) { free_data((inspection_data *)i); } /* `public` is first */
 
 /* ---- the pass ---- */
 
@@ -321,7 +321,7 @@ static ht_array *visible(const pass *p, ht_scope *s, const span *keys) {
     return ht_logical_and(s, seen, ht_less(s, ht_subtract(s, row, key), window));
 }
 
-/* Copies the weights [heads, rows, n_keys] of heads from `head` on; what a row does not see stays 0. */
+/* Copies the weights [heads, rows, n_keys] of heads from `head` on; keys that a row does not see keep weight 0. */
 static ht_status copy_weights(const pass *p, ht_scope *s, ht_array *weights, int64_t head, const span *keys, float *out,
                               ht_error *err) {
     const void *data;
@@ -364,7 +364,7 @@ static ht_status weigh(const pass *p, ht_scope *s, ht_array *q, int kv_layer, co
     const int64_t end = p->window.begin + p->window.rows, first = first_key(l->window, p->window.begin);
     const span keys = {first, end - first, l->window, l->shape.n_kv_heads};
     const int64_t of_group = keys.n_keys * l->shape.head_dim;
-    const size_t bytes = (size_t)(keys.n_groups * of_group) * sizeof(float); /* as checked before the pass */
+    const size_t bytes = (size_t)(keys.n_groups * of_group) * sizeof(float); /* checked before the pass */
     float *stored = malloc(bytes);
     ht_status status =
         stored ? stored_keys(p, kv_layer, first, end, stored, err) : ht_fail_memory(err, bytes, "the keys of a layer");
@@ -398,7 +398,7 @@ static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_arra
     return !status;
 }
 
-/* Of the last layer of interest only what is kept is computed, of those after it nothing. */
+/* The last inspected layer computes only the recorded values; later layers are skipped. */
 static ht_array *run_layer(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
                            ht_array *const *in) {
     pass *p = (pass *)o;
@@ -458,7 +458,7 @@ static ht_status put(ht_zip_writer *w, const char *file, const void *values, ht_
     char header[HT_NPY_HEADER_WRITTEN];
     const size_t n = ht_npy_write_header(dtype, shape, n_dims, header);
     size_t bytes = ht_dtype_bytes(dtype);
-    for (int i = 0; i < n_dims; i++) bytes *= (size_t)shape[i]; /* it is in memory: no overflow */
+    for (int i = 0; i < n_dims; i++) bytes *= (size_t)shape[i]; /* no overflow: the array is in memory */
     ht_status status = ht_zip_begin(w, file, n + bytes, deflate, err);
     if (!status) status = ht_zip_put(w, header, n, err);
     if (!status) status = ht_zip_put(w, values, bytes, err);

@@ -1,6 +1,5 @@
-/* Attention weights as SVG (ht_inspection_draw): a map of cells, labels of tokens, and a legend.
- *
- * All cells of a shade are one path, which keeps documents small. Labels hold anything: invisible characters are escaped. */
+/* Attention weights as SVG (ht_inspection_draw): a map of cells, token labels and a legend. All cells of a shade
+ * share one path, which keeps documents small. Labels may hold any bytes, so invisible characters are escaped. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
@@ -16,11 +15,11 @@
 
 enum {
     MOST_TOKENS = 2048,
-    MAP_PIXELS = 960, /* of a large map, about; a cell has LEAST_CELL to MOST_CELL */
+    MAP_PIXELS = 960, /* approximate size of a large map; a cell has LEAST_CELL to MOST_CELL pixels */
     LEAST_CELL = 2,
     MOST_CELL = 20,
     FONT = 11,             /* pixels */
-    LABEL_CHARACTERS = 20, /* of a token's label, before it is cut */
+    LABEL_CHARACTERS = 20, /* maximum length of a token's label */
     SHADES = 48,
     MARGIN = 12,
     LEGEND_WIDTH = 240, /* of its bar */
@@ -38,7 +37,7 @@ static bool is_invisible(uint32_t c) {
            (c >= 0xFFF0 && c <= 0xFFFB) || (c & 0xFFFE) == 0xFFFE || c >= 0xE0000;
 }
 
-/* Appends one character as it is to be read, and returns how many are seen. */
+/* Appends the visible form of a character, escaped for SVG; returns the number of visible characters. */
 static int put_visible(ht_text *out, uint32_t c) {
     static const struct {
         uint32_t c;
@@ -46,7 +45,7 @@ static int put_visible(ht_text *out, uint32_t c) {
     } others[] = {{'&', "&amp;"},         {'<', "&lt;"},         {'>', "&gt;"},
                   {'"', "&quot;"},        {' ', "\xE2\x90\xA3"}, /* U+2423, open box */
                   {'\n', "\xE2\x86\xB5"},                        /* U+21B5, the sign of the return key */
-                  {'\t', "\xE2\x87\xA5"}};                       /* U+21E5, that of the tabulator */
+                  {'\t', "\xE2\x87\xA5"}};                       /* U+21E5, the sign of the tab key */
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].c == c) {
             ht_text_append_str(out, others[i].text);
@@ -61,7 +60,7 @@ static int put_visible(ht_text *out, uint32_t c) {
     return (int)(out->len - before);
 }
 
-/* A token's label with all that XML needs; returns its characters. */
+/* Appends a token's label, escaped for XML; returns its number of characters. */
 static int put_label(ht_text *out, const char *bytes, size_t n) {
     int shown = 0;
     for (size_t at = 0, length; at < n; at += length) {
@@ -75,7 +74,7 @@ static int put_label(ht_text *out, const char *bytes, size_t n) {
             shown += put_visible(out, c);
         else
             for (size_t i = 0; i < length; i++, shown += 4)
-                ht_text_printf(out, "\\x%02X", (unsigned)(unsigned char)bytes[at + i]); /* no UTF-8 */
+                ht_text_printf(out, "\\x%02X", (unsigned)(unsigned char)bytes[at + i]); /* invalid UTF-8 */
     }
     return shown;
 }
@@ -99,7 +98,7 @@ static ht_status make_label(labels *l, int64_t i, int32_t id, const ht_tokenizer
     ht_status status = t && id < ht_tokenizer_vocab_size(t) ? ht_tokenizer_token_bytes(t, id, &bytes, &n, err) : HT_OK;
     if (status) return status;
     int shown = put_label(&label, bytes, n);
-    if (!n) { /* no text, or a token of none: its number */
+    if (!n) { /* no text: the token's id */
         ht_text_printf(&label, "#%d", (int)id);
         shown = (int)label.len;
     }
@@ -118,7 +117,7 @@ static ht_status make_labels(labels *l, const ht_inspection *i, const ht_tokeniz
 
 /* ---- shades ---- */
 
-/* From near white to dark blue, evenly in lightness: hexadecimal digits. */
+/* Hexadecimal colour between near white and dark blue, even in lightness. */
 static void colour(double share, char out[8]) {
     static const int stops[4][3] = {{243, 247, 253}, {147, 190, 226}, {45, 118, 184}, {6, 35, 82}};
     const double at = fmin(fmax(share, 0), 1) * 3;
@@ -129,7 +128,7 @@ static void colour(double share, char out[8]) {
     snprintf(out, 8, "#%02x%02x%02x", (unsigned)c[0] & 255, (unsigned)c[1] & 255, (unsigned)c[2] & 255);
 }
 
-/* The square root shows small weights, of which there are many, as different. -1: no number. */
+/* The square root separates small weights, which are the most frequent. -1: NaN. */
 static signed char shade_of(float weight) {
     if (!(weight >= 0) || !isfinite(weight)) return -1;
     return (signed char)lround(sqrt(fmin((double)weight, 1)) * (SHADES - 1));
@@ -145,9 +144,9 @@ typedef struct map {
 
 static int64_t first_seen(const map *m, int64_t row) { return m->window ? ht_max_i64(0, row - m->window + 1) : 0; }
 
-/* All cells of a shade, neighbours of a row as one. The lightest is the ground that all are drawn on. */
+/* Draws all cells of a shade and joins neighbours of a row. The lightest shade is the background. */
 static void put_shade(ht_text *out, const map *m, int shade) {
-    char fill[8] = "#d62728"; /* red: no number */
+    char fill[8] = "#d62728"; /* red: NaN */
     bool any = false;
     if (shade >= 0) colour((double)shade / (SHADES - 1), fill);
     for (int64_t row = 0; row < m->n; row++)
@@ -172,7 +171,7 @@ static void put_map(ht_text *out, const map *m) {
     ht_text_append_str(out, "</g>\n");
 }
 
-/* Labels of every step-th token, beside the rows and, turned, above the columns. */
+/* Labels every step-th token, left of the rows and, rotated, above the columns. */
 static void put_labels(ht_text *out, const map *m, const labels *l) {
     const int step = (FONT + m->cell - 1) / m->cell;
     ht_text_append_str(out, "<g text-anchor=\"end\">\n");
@@ -248,7 +247,7 @@ static ht_status check(const ht_inspection *i, int32_t layer, int32_t head, ht_e
     return HT_OK;
 }
 
-/* The document, from weights [n, n]; NULL when memory ran out. */
+/* The SVG document of weights [n, n]; NULL when out of memory. */
 static char *draw(const ht_inspection *i, int32_t layer, int32_t head, const labels *l) {
     const int64_t n = i->n_tokens;
     const float *weights = i->layers[layer].attention + head * n * n;

@@ -4,11 +4,11 @@
 
 #include "device/row.h"
 
-/* Enough of a row to turn its logits into probabilities: p(i) = exp(x[i] - max) / sum. */
+/* Summary of a row that turns its logits into probabilities: p(i) = exp(x[i] - max) / sum. */
 typedef struct ht_row_summary {
     int32_t top; /* the likeliest token, lowest id on ties */
     float max;
-    double sum; /* NaN when a logit is */
+    double sum; /* NaN if a logit is NaN */
 } ht_row_summary;
 
 ht_row_summary ht_row_summarise(const ht_row_ops *ops, const float *x, int32_t vocab);

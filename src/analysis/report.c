@@ -1,4 +1,4 @@
-/* Reports on a model (hearth/report.h): an answer, the same request twice, a state saved and restored, probes. */
+/* Reports on a model (hearth/report.h): measures an answer and checks repetition, saved states and probes. */
 #include "base/clock.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
@@ -32,7 +32,7 @@ enum { CHECKS_MAX = 16, PROBE_KINDS = 8 };
 
 _Static_assert(HT_PROBE_ALL == (1 << PROBE_KINDS) - 1, "a report counts every kind of probe");
 
-/* The public struct, with what it lends. */
+/* The public struct with the data that it lends. */
 typedef struct report_data {
     ht_bench_report public;
     ht_model *model; /* lent during the call */
@@ -51,9 +51,9 @@ typedef struct answer {
 } answer;
 
 enum {
-    PREFIX_TOKENS = 2 * HT_KV_PAGE + 1, /* of a prompt whose reuse is measured, at least: two pages and a token */
-    MOST_COPIES = 4096,                 /* of a prompt of nothing but spaces, which make few tokens */
-    LEAST_PREFIX = 32                   /* fewer take less time than the noise of the measurement */
+    PREFIX_TOKENS = 2 * HT_KV_PAGE + 1, /* minimum length of a prompt whose reuse is measured: two pages and a token */
+    MOST_COPIES = 4096,                 /* limits repetitions of prompts with few tokens, such as spaces */
+    LEAST_PREFIX = 32                   /* shorter prefixes take less time than the noise of the measurement */
 };
 
 static const char default_prompt[] =
@@ -68,7 +68,7 @@ static const char default_prompt[] =
 /* ---- life ---- */
 
 void ht_bench_report_free(ht_bench_report *report) {
-    report_data *r = (report_data *)report; /* its first member */
+    report_data *r = (report_data *)report; /* `public` is first */
     if (!r) return;
     for (int i = 0; i < r->public.n_checks; i++) free(r->detail[i]);
     free(r->note);
@@ -81,7 +81,7 @@ static void free_answer(answer *a) {
     *a = (answer){0};
 }
 
-/* Adds a check with what was found. */
+/* Adds a check and its finding. */
 HT_PRINTF(5, 6)
 static ht_status add_check(report_data *r, const char *name, bool passed, ht_error *err, const char *fmt, ...) {
     const int i = r->public.n_checks;
@@ -97,7 +97,7 @@ static ht_status add_check(report_data *r, const char *name, bool passed, ht_err
 
 /* ---- an answer ---- */
 
-/* Options of answers that are compared: greedy, max_tokens long. EOS is ignored: an empty answer compares with any. */
+/* Options for compared answers: greedy, max_tokens long. Ignores EOS, as empty answers would always be equal. */
 static ht_generate_options options_of(const report_data *r) {
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
@@ -148,7 +148,7 @@ static ht_status generate(const report_data *r, const char *prompt, const ht_gen
 
 /* ---- states ---- */
 
-/* Half an answer, saved and restored, goes on as the whole one. */
+/* A session saved after half an answer must continue it unchanged after restoring. */
 static ht_status go_on(report_data *r, const char *path, const answer *whole, ht_error *err) {
     ht_session *s;
     answer rest;
@@ -214,7 +214,7 @@ static ht_status measure_state(report_data *r, ht_error *err) {
 
 /* ---- prefix cache ---- */
 
-/* The prompt, repeated until it has PREFIX_TOKENS or no more of it fits in the context with an answer; n tokens. */
+/* Repeats the prompt until it has PREFIX_TOKENS or fills the context up to the answer; *n is its token count. */
 static ht_status make_long_prompt(const report_data *r, ht_text *out, int64_t *n, ht_error *err) {
     const int64_t most = r->model->context - r->o.max_tokens;
     size_t length = 0;
@@ -227,7 +227,7 @@ static ht_status make_long_prompt(const report_data *r, ht_text *out, int64_t *n
         const ht_status status = ht_prompt_encode(r->model, &(ht_prompt){.text = out->data}, 0, &ids, NULL, err);
         ht_ids_free(ids.id);
         if (status) return status;
-        if (length && (int64_t)ids.n > most) { /* what was there before fits */
+        if (length && (int64_t)ids.n > most) { /* undo the last addition: the text fitted without it */
             out->data[out->len = length] = '\0';
             return HT_OK;
         }
@@ -324,7 +324,7 @@ static void count_probe(const ht_probe *probe, void *user) {
     count[i]++;
 }
 
-/* How much longer a token takes with the probes on, of one round. */
+/* Relative slowdown per token with probes, measured in one round. */
 static ht_status compare_pace(const report_data *r, const ht_probe_options *probes, bool first, double *overhead,
                               ht_error *err) {
     double seconds[2] = {0};
@@ -371,7 +371,7 @@ static ht_status measure_probes(report_data *r, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- what the model says: drawing repeats, stops stop, text is text, sequences go on, JSON ---- */
+/* ---- answers: repeated sampling, stop sequences, valid text, sequences, JSON ---- */
 
 static ht_status check_seed(report_data *r, ht_error *err) {
     ht_sampler_options sampler = ht_sampler_greedy;
@@ -392,7 +392,7 @@ static ht_status check_seed(report_data *r, ht_error *err) {
     return status;
 }
 
-/* The bytes of the character at or behind place i. */
+/* Copies the first UTF-8 character that begins at or after byte i; returns its length. */
 static size_t character_at(const ht_text *t, size_t i, char out[5]) {
     uint32_t code_point;
     while (i < t->len && ((unsigned char)t->data[i] & 0xc0) == 0x80) i++;
@@ -402,7 +402,7 @@ static size_t character_at(const ht_text *t, size_t i, char out[5]) {
     return n;
 }
 
-/* An answer is to end before a character of its middle. */
+/* A stop sequence from the middle of an answer must end it there. */
 static ht_status check_stop(report_data *r, const answer *plain, ht_error *err) {
     char stop[5];
     const char *const stops[] = {stop};
@@ -439,7 +439,7 @@ static ht_status check_text(report_data *r, ht_error *err) {
     return status;
 }
 
-/* ---- what every model ought to know ---- */
+/* ---- common knowledge ---- */
 
 static const struct known {
     const char *prompt, *answer;
@@ -483,7 +483,7 @@ static bool add_piece(const ht_answer_piece *piece, void *user) {
     return true;
 }
 
-/* What stands from the first brace to the last. */
+/* Whether the text from its first '{' to its last '}' is a JSON object. */
 static bool holds_json(const ht_text *t) {
     const char *begin = t->data ? strchr(t->data, '{') : NULL, *end = t->data ? strrchr(t->data, '}') : NULL;
     if (!begin || !end || end < begin) return false;
@@ -499,7 +499,7 @@ static ht_status ask_for_json(const report_data *r, ht_text *out, ht_error *err)
     ht_chat *chat;
     ht_session *s = NULL;
     ht_generate_options how = options_of(r);
-    how.ignore_eos = false; /* the object ends where the model ends it */
+    how.ignore_eos = false; /* the model decides where the object ends */
     ht_status status = ht_chat_new(&chat, err);
     if (status) return status;
     status =
@@ -517,7 +517,7 @@ static ht_status ask_for_json(const report_data *r, ht_text *out, ht_error *err)
 
 static ht_status check_json(report_data *r, ht_error *err) {
     ht_text text = {0};
-    if (!ht_chat_format_name(r->model)) return HT_OK; /* it cannot be asked */
+    if (!ht_chat_format_name(r->model)) return HT_OK; /* the model has no chat format */
     ht_status status = ask_for_json(r, &text, err);
     if (!status) {
         const bool valid = holds_json(&text);

@@ -9,7 +9,7 @@
 
 #include <hearth/tokenizer.h>
 
-/* BOS when the checkpoint puts it before a text, else -1. */
+/* BOS if the checkpoint prepends it to a text, else -1. */
 static ht_status bos_of(const ht_tokenizer *t, int32_t *bos, ht_error *err) {
     int32_t *ids;
     size_t n;
@@ -28,7 +28,7 @@ ht_status ht_window_text_encode(const ht_model *m, const char *text, size_t n, h
     if (!status)
         status = ht_tokenizer_encode(m->tokenizer, text, n, HT_ENCODE_PARSE_SPECIAL, &out->encoded, &out->n, err);
     if (status) return status;
-    const bool written = out->n && out->bos >= 0 && out->encoded[0] == out->bos; /* a BOS in the text is not doubled */
+    const bool written = out->n && out->bos >= 0 && out->encoded[0] == out->bos; /* does not double a BOS in the text */
     out->ids = out->n ? out->encoded + written : out->encoded;
     out->n -= written;
     return HT_OK;

@@ -7,12 +7,12 @@
 #include "models/forward.h"
 #include "models/model.h"
 
-/* A text, encoded as a whole, without the BOS that every window begins with where the checkpoint puts one before a text. */
+/* A text, encoded as a whole without BOS. Every window begins with BOS if the checkpoint prepends it to a text. */
 typedef struct ht_window_text {
-    int32_t bos;        /* in front of each window; -1: none */
-    const int32_t *ids; /* [n], without BOS at the beginning, even where the text has it written */
+    int32_t bos;        /* prepended to each window; -1: none */
+    const int32_t *ids; /* [n] without a leading BOS, even if the text contains it */
     size_t n;
-    int32_t *encoded; /* what the tokenizer gave */
+    int32_t *encoded; /* output of the tokenizer */
 } ht_window_text;
 
 /* Encodes UTF-8, special tokens included. HT_ERR_UNSUPPORTED without a tokenizer. Free *out after a failure, too. */
@@ -27,9 +27,9 @@ typedef struct ht_window_pass {
     const ht_model *model;
     const ht_lora_set *lora; /* NULL: none */
     ht_cache *cache;
-    int64_t begin; /* tokens before the present step */
+    int64_t begin; /* tokens before the current step */
     int32_t rows;  /* of the step */
-    /* Evaluates what the observer has noted, and h unless it is NULL; NULL: nothing is noted. */
+    /* Evaluates the observer's pending arrays together with h (may be NULL). NULL: the observer has none. */
     ht_status (*flush)(struct ht_window_pass *p, ht_scope *s, ht_array *h, ht_error *err);
 } ht_window_pass;
 

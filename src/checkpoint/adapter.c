@@ -75,13 +75,13 @@ ht_digest ht_adapter_digest(ht_adapter *a) {
     return d;
 }
 
-/* All pairs as steps take them, in one memory. */
+/* All pairs in the form that steps use, in the memory of one device. */
 typedef struct ht_adapter_form {
     struct ht_adapter_form *next;
     ht_memory *memory;
-    ht_device *device; /* held, for its memory */
+    ht_device *device; /* retained, as the values are in its memory */
     int64_t n;
-    size_t *bytes; /* [n] of a pair's values */
+    size_t *bytes; /* [n] bytes of each pair's values */
     ht_lora_pair pair[];
 } ht_adapter_form;
 
@@ -126,7 +126,7 @@ static void transpose(const float *from, int64_t n_matrices, int64_t rows, int64
             for (int64_t r = 0; r < rows; r++) to[c * rows + r] = from[r * columns + c];
 }
 
-/* A and B in one block of memory, with what kernels may read behind each. */
+/* A and B in one allocation, each followed by the padding that kernels may read. */
 static ht_status transpose_pair(const ht_lora *from, ht_memory *memory, ht_lora_pair *to, size_t *bytes,
                                 ht_error *err) {
     const int64_t n = ht_max_i64(1, from->n_experts);

@@ -1,8 +1,6 @@
-/* LoRA adapters in memory: pairs of matrices, each keyed by the slot of a projection (Hu et al., 2021).
- *
- * y = W x + scale * B (A x). An adapter is immutable once it is made, reference-counted, and shared by any number of
- * sessions and threads. Its values do not depend on a checkpoint's format: rows of q and k are in the order of Hugging
- * Face. Files are read and written by adapter_file.h. */
+/* LoRA adapters in memory: pairs of matrices, each keyed by the slot of a projection (Hu et al., 2021). y = W x +
+ * scale * B (A x). Adapters are immutable and reference-counted; sessions and threads may share them. Rows of q and
+ * k are in Hugging Face order, whatever the checkpoint's format. adapter_file.h reads and writes files. */
 #ifndef HT_CHECKPOINT_ADAPTER_H
 #define HT_CHECKPOINT_ADAPTER_H
 
@@ -16,7 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The pair of one projection; of all experts of one, when it has experts. */
+/* The pair of one projection, or of all its experts. */
 typedef struct ht_lora {
     char *slot;        /* ht_projection.slot */
     int64_t n_experts; /* 0: dense */
@@ -26,13 +24,13 @@ typedef struct ht_lora {
     float scale; /* alpha / rank, or alpha / sqrt(rank) */
 } ht_lora;
 
-/* What an adapter's files say of where it was trained; every string is owned and may be NULL: not said. */
+/* The model that an adapter was trained on, as its files state it. Strings are owned; NULL: not stated. */
 typedef struct ht_adapter_origin {
     char *base;           /* name or path of the base model */
     char *fingerprint;    /* ht_model_fingerprint of the base model */
     char *template_hash;  /* ht_model_template_hash of the base model */
-    bool wrapped;         /* the base is the text model of a multimodal one: its modules are in `language_model` */
-    bool experts_outside; /* the base's experts are beside the feed-forward, not in `mlp` (Gemma 4) */
+    bool wrapped;         /* the base is the text model of a multimodal one; its modules are in `language_model` */
+    bool experts_outside; /* the base's experts are outside `mlp`, in addition to it (Gemma 4) */
 } ht_adapter_origin;
 
 struct ht_adapter {
@@ -41,27 +39,27 @@ struct ht_adapter {
     ht_lora *lora; /* [n], sorted by slot */
     ht_adapter_origin origin;
     ht_adapter_format format; /* of the files it was read from */
-    bool interleaved;         /* B of q and k has GGUF's order of rows, as no model told the heads: not to be applied */
+    bool interleaved;         /* B of q and k is in GGUF's row order, as the heads are unknown; cannot be applied */
     char *warning;            /* ht_adapter_warning */
     pthread_mutex_t lock;     /* protects `transposed`, `digest` and `has_digest` */
     ht_digest digest;         /* ht_adapter_digest, once `has_digest` */
     bool has_digest;
-    struct ht_adapter_form *transposed; /* of each memory that ht_adapter_transposed was asked for */
+    struct ht_adapter_form *transposed; /* results of ht_adapter_transposed, one per memory */
 };
 
-/* A new adapter of n pairs with room for their values, which are 0 and the caller's to fill before it is shared. `pair` gives
- * slots, shapes and scales; its values are not read. The caller frees *out. */
+/* Creates an adapter of n pairs with values of 0, which the caller fills before sharing it. `pair` gives slots,
+ * shapes and scales; its values are not read. The caller frees *out. */
 ht_status ht_adapter_new(const ht_lora *pair, int64_t n, ht_adapter **out, ht_error *err);
 ht_adapter *ht_adapter_retain(ht_adapter *a);
-/* Digest of the slots, shapes, scales and values: the same for the same adapter in another process or another file. Thread-safe. */
+/* Digest of slots, shapes, scales and values; independent of process and file. Thread-safe. */
 ht_digest ht_adapter_digest(ht_adapter *a);
 /* The pair of a slot, or NULL. */
 const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot);
-/* The pairs in the form that steps of a device take them in, [n], in the order of a->lora, with values in its memory; made at
- * the first call, by any thread, and lent as long as the adapter lives. */
+/* The pairs in the form that steps of a device use, [n], in the order of a->lora, with values in its memory. Made on
+ * the first call and lent as long as the adapter lives. Thread-safe. */
 ht_status ht_adapter_transposed(ht_adapter *a, ht_device *d, const ht_lora_pair **out, ht_error *err);
 
-/* The model that an adapter is for, as far as files of adapters depend on it. */
+/* The properties of a base model that adapter files depend on. */
 typedef struct ht_adapter_base {
     const ht_config *config;
     const ht_projection *projection; /* [n] */
@@ -74,12 +72,12 @@ typedef struct ht_adapter_base {
 const ht_projection *ht_adapter_base_find(const ht_adapter_base *m, const char *slot);
 /* HT_ERR_ARGUMENT, naming the difference, unless every pair is for a projection of `m` and has its shape. */
 ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, ht_error *err);
-/* The same of one pair; `p` is the projection of its slot, or NULL when the model has none. */
+/* Like ht_adapter_check_base for one pair; `p` is the projection of its slot, or NULL if the model has none. */
 ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *architecture, ht_error *err);
 
-/* Reads an adapter's file or directory, and checks it against a model; NULL: none. */
+/* Reads an adapter's file or directory and checks it against model `m` (may be NULL). */
 ht_status ht_adapter_read(const char *path, const ht_adapter_base *m, ht_adapter **out, ht_error *err);
-/* Writes it; `m` is NULL where there is no model. */
+/* Writes an adapter; `m` may be NULL. */
 ht_status ht_adapter_write(const ht_adapter *a, const ht_adapter_base *m, const char *path, ht_adapter_format format,
                            ht_error *err);
 

@@ -13,10 +13,10 @@
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 
-/* PEFT: adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are modules of
- * their own (`mlp.experts.7.gate_proj`), or parameters with one A [experts * rank, in], expert by expert, and one B
- * [out, rank * experts], where the expert is the fastest index: `experts.base_layer` is gate and up, the outer `experts`
- * is down. Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
+/* PEFT: adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are separate modules
+ * (`mlp.experts.7.gate_proj`) or parameters with one A [experts * rank, in], expert by expert, and one B [out, rank
+ * * experts], with the expert as fastest index. `experts.base_layer` is gate and up, the outer `experts` is down.
+ * Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
 
 /* ---- configuration ---- */
 
@@ -38,7 +38,7 @@ typedef struct peft_config {
     double alpha;
     bool rs; /* scale is alpha / sqrt(rank) */
     patterns ranks, alphas;
-    const char *only_parameter; /* the one of gate_up_proj and down_proj that is targeted; NULL: both, or none */
+    const char *only_parameter; /* the only target among gate_up_proj and down_proj; NULL: both or none */
     ht_regex_work *work;
 } peft_config;
 
@@ -54,7 +54,7 @@ static void free_config(peft_config *c) {
     ht_json_decref(c->root);
 }
 
-/* Keys whose value must be none, and what they would mean. */
+/* Unsupported keys, which must be unset, and their meaning. */
 static const struct {
     const char *key, *why;
 } unsupported[] = {
@@ -126,7 +126,7 @@ static void read_patterns(ht_json_reader *r, const ht_json *object, const char *
     }
 }
 
-/* With two parameters of one module PEFT nests gate_up_proj inside down_proj; one alone is not told by its name. */
+/* PEFT nests gate_up_proj inside down_proj if both are targeted; names do not identify a single target. */
 static void read_parameters(peft_config *c, ht_json_reader *r) {
     const ht_json *all = ht_json_array(r, c->root, "target_parameters");
     bool gate_up = false, down = false;
@@ -185,7 +185,7 @@ static ht_status module_scale(const peft_config *c, const char *module, const ch
 
 /* ---- names ---- */
 
-/* Why a tensor that is neither A nor B cannot be used. */
+/* Reports why a tensor that is neither A nor B is not supported. */
 static ht_status refuse_peft(const char *path, const char *name, ht_error *err) {
     static const struct {
         const char *part, *why;
@@ -206,10 +206,10 @@ static ht_status refuse_peft(const char *path, const char *name, ht_error *err) 
                    path, name);
 }
 
-/* What a module in a layer is, when it is of experts. */
+/* Which expert weights a module in a layer holds. */
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
-/* `rest` of a module's name behind the layer; writes the projection as slots spell it. */
+/* Parses `rest`, a module's name after the layer; writes the projection as slots spell it. */
 static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_t *expert,
                                   char projection[HT_ADAPTER_SLOT], bool *outside) {
     static const char *const places[] = {"experts", "mlp.experts", "moe.experts"};
@@ -230,7 +230,7 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
     return NO_EXPERT;
 }
 
-/* The module of a tensor, n bytes of its name: its layer, and *rest of the module's name after that. */
+/* The module in the first n bytes of a tensor's name: its layer, and *rest, the name after the layer. */
 static ht_status module_of(ht_adapter_reading *r, const char *name, size_t n, char module[HT_ADAPTER_NAME],
                            int64_t *layer, const char **rest, ht_error *err) {
     snprintf(module, HT_ADAPTER_NAME, "%.*s", (int)n, name);
@@ -248,7 +248,7 @@ static ht_status bad_shape(const ht_adapter_reading *r, const char *name, const 
                    (long long)dims[0], (long long)dims[1], (long long)rank, r->config_path);
 }
 
-/* Parameters of all experts. `module` is what PEFT calls them. */
+/* Adds parameters of all experts. */
 static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int64_t layer,
                                 bool gate_up, ht_adapter_piece p, ht_error *err) {
     int64_t both = p.is_b ? t->dims[1] : t->dims[0];
@@ -359,7 +359,7 @@ static bool append_once(ht_json *list, const char *text) {
     return ht_json_array_append_new(list, ht_json_string(text)) == 0;
 }
 
-/* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
+/* Targets in the configuration: projections by the ends of their names, and the layers that have any. */
 typedef struct targets {
     ht_json *modules, *parameters, *layers;
 } targets;
@@ -399,7 +399,7 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
-    /* Parameters are in layers of their own, and full names have theirs. */
+    /* No layers_to_transform for parameters, whose layers it may lack, nor for full module names, which contain the layer. */
     const bool any = ht_json_array_size(t.parameters) > 0,
                all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =
@@ -427,8 +427,8 @@ ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err) {
     return status ? status : ht_adapter_write_json(w, "adapter_config.json", make_peft_config(w), err);
 }
 
-/* mlx-lm: adapters.safetensors. A is [in, rank], B [rank, out]; of experts they are
- * [experts, rank, in] and [experts, out, rank]. Its scale multiplies as it is. Source: mlx_lm/tuner/lora.py, utils.py. */
+/* mlx-lm: adapters.safetensors. A is [in, rank], B [rank, out]; for experts [experts, rank, in] and [experts, out,
+ * rank]. Its scale is not divided by the rank. Source: mlx_lm/tuner/lora.py, utils.py. */
 
 typedef struct mlx_config {
     int64_t rank;
@@ -462,8 +462,8 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
-/* Experts of a layer: mlp.switch_mlp within the feed-forward part, experts.switch_glu outside it. Writes the projection as
- * slots spell it. */
+/* Experts of a layer: mlp.switch_mlp inside the feed-forward, experts.switch_glu outside it. Writes the projection
+ * as slots spell it. */
 static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bool *outside) {
     static const char *const places[] = {"mlp.switch_mlp.", "experts.switch_glu."};
     for (int i = 0; i < 2; i++) {
@@ -494,7 +494,7 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
     if (status) return status;
-    /* [in, rank] and [rank, out]; of experts [n, rank, in] and [n, out, rank]: the last axes are the other way round. */
+    /* [in, rank] and [rank, out]; for experts [n, rank, in] and [n, out, rank], with the last two axes swapped. */
     const int64_t *dims = t.dims + experts;
     bool rank_last = experts == p.is_b;
     p.features = dims[!rank_last];
@@ -532,7 +532,7 @@ static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error 
         &(ht_adapter_layout){.ends = mlx_ends, .a_rank_last = !l->n_experts, .expert = -1, .shares = 1}, err);
 }
 
-/* mlx-lm wraps `keys` in the last num_layers blocks, -1 being all; what it wraps without a tensor changes nothing. */
+/* mlx-lm adapts `keys` in the last num_layers blocks (-1: all); modules without a tensor stay unchanged. */
 static ht_json *make_mlx_config(const ht_adapter_writing *w) {
     ht_json *keys = ht_json_new_array();
     int64_t first = INT64_MAX;

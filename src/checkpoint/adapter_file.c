@@ -1,5 +1,5 @@
-/* Adapter files: from the pieces that a format lists to the pairs of an adapter, and back to tensors in the portable form that all
- * formats share (hearth/adapter.h). */
+/* Adapter files: joins the pieces that a format lists to the pairs of an adapter, and writes pairs as tensors in the
+ * portable form of all formats (hearth/adapter.h). */
 #include "checkpoint/adapter_file.h"
 
 #include "base/checked.h"
@@ -24,7 +24,7 @@ static bool strip(const char **name, const char *part) {
     return true;
 }
 
-/* A number without sign or leading zeros, and the '.' behind it. */
+/* Reads a number without sign or leading zeros, and the '.' after it. */
 static bool read_index(const char **at, int64_t *out) {
     const char *p = *at;
     int64_t n = 0;
@@ -120,7 +120,7 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     return *to ? HT_OK : ht_fail_memory(err, 0, "an adapter");
 }
 
-/* What Hearth wrote into the metadata of a safetensors file. */
+/* Reads Hearth's metadata of a safetensors file. */
 static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
@@ -138,7 +138,7 @@ static int by_place(const void *a, const void *b) {
     return (p->expert > q->expert) - (p->expert < q->expert);
 }
 
-/* The pieces of one half of a pair: `n` from `piece` on, which are the experts in their order. */
+/* The pieces of one half of a pair: `n` from `piece` on, in order of experts. */
 typedef struct half {
     const ht_adapter_piece *piece;
     size_t n;
@@ -162,7 +162,7 @@ static ht_status fail_at(const ht_adapter_reading *r, const ht_adapter_piece *p,
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` %s", r->path, name, what);
 }
 
-/* All experts once, of one shape. */
+/* Checks that every expert occurs once, all with one shape. */
 static ht_status check_half(const ht_adapter_reading *r, half *h, ht_error *err) {
     for (size_t i = 0; i < h->n; i++) {
         const ht_adapter_piece *p = &h->piece[i], *first = h->piece;
@@ -203,7 +203,7 @@ static ht_status make_pair(const ht_adapter_reading *r, half *a, half *b, ht_lor
 
 /* ---- values ---- */
 
-/* Copies the values of a piece from its tensor to the matrices of the pair; or back, times `factor`. */
+/* Copies the values of a piece from its tensor to the pair's matrices, or back, multiplied by `factor`. */
 static void move_values(const ht_adapter_piece *p, int64_t rank, int64_t features, float *pair, float *tensor,
                         bool back, float factor) {
     for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, pair += rank * features)
@@ -231,8 +231,8 @@ static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece 
     return HT_OK;
 }
 
-/* Keeps the ranks with a B that is not 0 of gate or up, which are stored together so that each has ranks of its own: the
- * others add nothing. All of them stay when none has one, and the result is false. */
+/* Drops the ranks of gate or up whose B is 0: a joined tensor has the ranks of both, and the other one's add nothing. Keeps
+ * all ranks and returns false if every B is 0. */
 static bool drop_ranks(ht_lora *l) {
     int64_t kept = 0, n = ht_max_i64(1, l->n_experts);
     for (int64_t k = 0; k < l->rank; k++) {
@@ -254,8 +254,8 @@ static bool drop_ranks(ht_lora *l) {
     return true;
 }
 
-/* Removes pairs of gate or up without a B where the other one has: the adapter changes that one alone. `gone` is room for a
- * mark for each pair. */
+/* Removes a gate or up pair with an empty B if its partner's is not empty: the adapter changes only the partner.
+ * `gone` is scratch for one flag per pair. */
 static void drop_pairs(ht_adapter *a, const bool *empty, bool *gone) {
     int64_t kept = 0;
     for (int64_t i = 0; i < a->n; i++) {
@@ -429,7 +429,7 @@ const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *i
 
 /* ---- tensors ---- */
 
-/* A tensor to be written, with the pieces that fill it; the rest is 0. */
+/* A tensor to write, with the pieces that fill it; the rest is 0. */
 typedef struct ht_adapter_tensor_out {
     char name[HT_ADAPTER_NAME];
     int rank;
@@ -495,7 +495,7 @@ static void put_values(const ht_adapter_writing *w, const ht_adapter_piece *p, c
 }
 
 ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err) {
-    (void)err; /* the memory is there: ht_adapter_outputs */
+    (void)err; /* ht_adapter_outputs allocated the memory */
     ht_adapter_writing *w = user;
     const ht_adapter_tensor_out *t = &w->tensor[i];
     size_t n = 0;
@@ -551,7 +551,7 @@ ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, h
 
 /* ---- saving ---- */
 
-/* The one rank and scale of the file; the largest scale, so that no B grows. */
+/* Chooses the file's common rank and scale: the largest scale, so that no B grows. */
 static void choose_form(ht_adapter_writing *w) {
     const ht_adapter *a = w->a;
     for (int64_t i = 0; i < a->n; i++) {
@@ -587,7 +587,7 @@ static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter
     return m ? ht_adapter_check_base(a, m, err) : HT_OK;
 }
 
-/* A GGUF file that is there must be an adapter: a model under that name is not lost. */
+/* Replaces an existing GGUF file only if it is an adapter, never a model. */
 static ht_status check_replaced(const char *path, ht_error *err) {
     char type[16];
     ht_gguf_file_type(path, type);
@@ -596,7 +596,7 @@ static ht_status check_replaced(const char *path, ht_error *err) {
                    path);
 }
 
-/* Loading refuses others. */
+/* Rejects values that are not finite, as loading does. */
 static ht_status check_values(const ht_adapter *a, ht_error *err) {
     for (int64_t i = 0; i < a->n; i++) {
         const ht_lora *l = &a->lora[i];

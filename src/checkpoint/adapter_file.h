@@ -1,5 +1,5 @@
-/* Adapter files: what the formats share. A format is names and strides: it says which matrix of which pair is where in which
- * tensor, for reading and for writing alike. */
+/* Adapter files: code shared by the formats. A format maps the matrices of each pair to tensors by names and strides, both
+ * for reading and for writing. */
 #ifndef HT_CHECKPOINT_ADAPTER_FILE_H
 #define HT_CHECKPOINT_ADAPTER_FILE_H
 
@@ -15,12 +15,12 @@ enum { HT_ADAPTER_SLOT = 128, HT_ADAPTER_NAME = 192 };
 typedef struct ht_adapter_piece {
     char slot[HT_ADAPTER_SLOT];
     bool is_b;
-    int64_t expert, n_experts; /* the first one and how many; dense: 0 and 0 */
+    int64_t expert, n_experts; /* first expert and number of experts; dense: 0 and 0 */
     int64_t rank, features;
     double scale;
     size_t tensor;                                          /* its number in the file */
     int64_t at, expert_stride, rank_stride, feature_stride; /* in elements */
-    int64_t head_rows; /* B's rows are stored for interleaved RoPE, in heads of so many; 0: they are not */
+    int64_t head_rows; /* rows of a head if B's rows are interleaved for RoPE; else 0 */
     bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
 } ht_adapter_piece;
 
@@ -30,9 +30,9 @@ typedef struct ht_adapter_piece {
 bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool *wrapped);
 /* Writes the slot of a projection; false when it is too long. */
 bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest);
-/* Whether a tensor's name ends as those of A or of B do, ends[0] and ends[1] of equal length; *n is the length before that. */
+/* Whether a tensor's name has the ending of A (ends[0]) or B (ends[1]), of equal length; *n is the length before it. */
 bool ht_adapter_half(const char *name, const char *const ends[2], bool *is_b, size_t *n);
-/* Sets the strides of row-major matrices, of experts one after the other: [features, rank], or [rank, features]. */
+/* Sets the strides of consecutive row-major matrices of experts: [features, rank], or [rank, features]. */
 void ht_adapter_lay_out(ht_adapter_piece *p, bool rank_last);
 
 /* ---- reading ---- */
@@ -50,13 +50,13 @@ typedef struct ht_adapter_reading {
     bool interleaved;
 } ht_adapter_reading;
 
-/* List the pieces of all tensors; every tensor must be of some. */
+/* List the pieces of all tensors; a tensor without a piece is an error. */
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
-/* Both halves of a tensor that holds gate and up: A, which they share, or B's rows one after the other. */
+/* Adds both pieces of a tensor that holds gate and up: their shared A, or B with the rows of both. */
 ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
                                 ht_error *err);
 size_t ht_adapter_n_tensors(const ht_adapter_reading *r);
@@ -65,7 +65,7 @@ ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char n
 /* HT_ERR_FORMAT unless the tensor has n axes. */
 ht_status ht_adapter_need_axes(const ht_adapter_reading *r, const ht_stored_tensor *t, const char *name, int n,
                                ht_error *err);
-/* A copy of at most n bytes of a string into one of the origin's; NULL stays NULL. */
+/* Copies at most n bytes of a string into a string of the origin; NULL stays NULL. */
 ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err);
 
 /* ---- writing ---- */
@@ -73,15 +73,15 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err);
 typedef struct ht_adapter_writing {
     const ht_adapter *a;
     const ht_adapter_base *m; /* NULL: none */
-    const char *path;         /* file, or the directory that is written */
-    int64_t rank;             /* of all pairs in the file, but for those that hold two */
-    double scale;             /* of all pairs: B is multiplied by what a pair's own is of it */
+    const char *path;         /* file or directory to write */
+    int64_t rank;             /* of all pairs in the file, except joined ones */
+    double scale;             /* of all pairs: B is multiplied by the pair's scale / this scale */
     bool wrapped, experts_outside;
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
     const char *base;                                                          /* NULL: not known */
     struct ht_adapter_tensor_out *tensor;
     size_t n_tensors;
-    float *values; /* of the tensor that is being written */
+    float *values; /* of the current tensor */
 } ht_adapter_writing;
 
 ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err);
@@ -90,16 +90,16 @@ ht_status ht_adapter_write_gguf(ht_adapter_writing *w, ht_error *err);
 
 /* How a format stores a pair. */
 typedef struct ht_adapter_layout {
-    const char *const *ends; /* [2] of the names of A and B */
-    bool a_rank_last;        /* the rank is A's last axis, and B's first one; else the other way round */
+    const char *const *ends; /* [2] name endings of A and B */
+    bool a_rank_last;        /* the rank is A's last axis and B's first one, else A's first and B's last */
     bool is_fused;           /* experts have no axis: A [experts * rank, in], B [out, rank * experts] */
     int64_t expert;          /* the only one; -1: all */
-    int64_t shares;    /* 2: gate and up in one tensor, with separate ranks; of B the other's values are 0 there */
-    double scale;      /* factor on B; 0: none */
-    int64_t head_rows; /* of B */
+    int64_t shares;          /* 2: gate and up in one tensor with separate ranks; B is 0 at the other's ranks */
+    double scale;            /* factor on B; 0: none */
+    int64_t head_rows;       /* of B */
 } ht_adapter_layout;
 
-/* Adds the tensors of a pair, whose names begin with `name`; of gate and up each may be NULL. */
+/* Adds the tensors of a pair, whose names begin with `name`; either gate or up may be NULL. */
 ht_status ht_adapter_put(ht_adapter_writing *w, const char *name, const ht_lora *first, const ht_lora *second,
                          const ht_adapter_layout *how, ht_error *err);
 /* Writes all tensors, sorted by name, and Hearth's metadata. */
@@ -108,11 +108,11 @@ ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, 
 ht_status ht_adapter_values(void *user, int i, const void **bytes, ht_error *err);
 /* Descriptions of all tensors, sorted by name; the caller frees *out. */
 ht_status ht_adapter_outputs(ht_adapter_writing *w, ht_tensor_output **out, ht_error *err);
-/* Writes a JSON object as `name` in the directory, and takes it over; NULL is out of memory. */
+/* Writes a JSON object as `name` in the directory and takes ownership; NULL: out of memory. */
 ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, ht_json *value, ht_error *err);
 /* Layer and projection of a slot: "self_attn.q_proj" of "model.layers.3.self_attn.q_proj". */
 int64_t ht_adapter_slot_layer(const char *slot, const char **rest);
-/* The pair of the same layer's other half of what is stored as gate and up together, or NULL. */
+/* For a gate or up pair that is stored joined, the same layer's up or gate pair, or NULL. */
 const ht_lora *ht_adapter_partner(const ht_adapter *a, const char *slot, bool *is_up);
 
 #endif

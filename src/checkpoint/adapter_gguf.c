@@ -1,6 +1,6 @@
-/* Adapters of llama.cpp: a GGUF file with the base's tensor names and ".lora_a", ".lora_b" behind them. Row-major, A is
- * [rank, in] and B [out, rank], of experts with one more axis in front. B's rows of q and k have the order in which the base's
- * family stores them. One alpha is for all tensors, by the rank of each; 0 or none means a scale of 1. Source: llama.cpp's
+/* Adapters of llama.cpp: a GGUF file with the base's tensor names plus ".lora_a" or ".lora_b". Row-major, A is [rank, in] and
+ * B [out, rank]; experts add a leading axis. B's rows of q and k are in the order in which the base's family stores them.
+ * One alpha applies to all tensors, divided by the rank of each; 0 or none means a scale of 1. Source: llama.cpp's
  * llama-adapter.cpp and convert_lora_to_gguf.py. */
 #include "base/checked.h"
 #include "base/error.h"
@@ -77,7 +77,7 @@ static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) 
     return NULL;
 }
 
-/* Rows of a head, when the file has q's or k's in the order of interleaved RoPE and the model says how long a head is. */
+/* Rows of a head if the file stores q or k for interleaved RoPE and the model gives the head size. */
 static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_tensor_spec *p, const char *slot) {
     if (!c->family->gguf_interleaves || p->heads == HT_HEADS_NONE) return 0;
     if (!r->m) r->interleaved = true;
@@ -87,7 +87,7 @@ static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_tensor
 
 static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
 
-/* "blk.3.attn_q.weight.lora_a": the layer, and the name behind it without ".weight" and so on. */
+/* Parses "blk.3.attn_q.weight.lora_a" into the layer, "attn_q", and whether it is B. */
 static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_NAME], bool *is_b) {
     size_t n;
     char *rest;
@@ -141,7 +141,7 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* A pair; or gate and up together, as files of models with experts outside the feed-forward have them. */
+/* Writes a pair, or gate and up together: models with experts outside the feed-forward store them joined. */
 static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
     bool is_up = false;
     const char *rest;
@@ -157,7 +157,7 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     if (other && is_up) return HT_OK; /* with its gate */
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)ht_adapter_slot_layer(l->slot, &rest), gate_up);
     how.shares = 2;
-    how.scale = 2; /* alpha is divided by the tensor's rank, of both */
+    how.scale = 2; /* alpha is divided by the joined tensor's rank */
     return ht_adapter_put(w, name, is_up ? NULL : l, is_up ? l : other, &how, err);
 }
 

@@ -13,7 +13,7 @@
 
 /* clang-format off */
 
-/* What these formats have no place for. `first` is the message after the system text. */
+/* Rejects tools and roles that these formats cannot express. `first`: index of the message after the system text. */
 #define BEGIN(name) \
     "{%- if tools %}{{ raise_exception('the " name " chat format has no tools; the checkpoint lacks a chat template') }}{% endif %}" \
     "{%- for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] or m.tool_calls %}" \
@@ -21,7 +21,7 @@
     "{% endif %}{% endfor %}" \
     "{%- set first = 1 if messages and messages[0].role == 'system' else 0 %}"
 
-/* Formats in which user and assistant take turns. */
+/* Checks that user and assistant alternate. */
 #define TURNS(name) \
     "{%- if messages | length == first %}{{ raise_exception('the " name " chat format needs a user message after the system message') }}{% endif %}" \
     "{%- for m in messages[first:] %}{% set expected = 'assistant' if loop.index0 % 2 else 'user' %}{% if m.role != expected %}" \
@@ -45,7 +45,7 @@ static const ht_builtin_chat_format formats[] = {
      "{{- m.content | trim + '<end_of_turn>\\n' }}{% endfor %}"
      "{%- if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"},
 
-    /* Earlier answers go without their thoughts. */
+    /* Drops the reasoning of earlier answers. */
     {"gemma4", "<|turn>",
      BEGIN("gemma4")
      "{{- bos_token }}"
@@ -63,7 +63,7 @@ static const ht_builtin_chat_format formats[] = {
      "{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}"
      "{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
 
-    /* The last system text stands in front. Earlier answers go without their thoughts. */
+    /* The last system text comes first. Drops the reasoning of earlier answers. */
     {"deepseek", DEEPSEEK("User"),
      BEGIN("deepseek")
      "{{- bos_token }}{% set ns = namespace(system='') %}"
@@ -142,7 +142,7 @@ const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c) {
 
 /* ---- what a template takes ---- */
 
-/* A call with its result, its content and its arguments still to be filled in. */
+/* A tool call and its result, with placeholders for content and arguments. */
 #define PROBE                                                                                                          \
     "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": %s, "            \
     "\"tool_calls\": "                                                                                                 \
@@ -155,7 +155,7 @@ const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c) {
     "{\"type\": \"string\", \"description\": \"e\"}}, \"required\": []}}}], \"add_generation_prompt\": true, "         \
     "\"bos_token\": \"\", \"eos_token\": \"\", \"functions\": \"\", \"datetime\": \"\"}"
 
-/* Bytes that the template writes of the probe; 0 where it fails, or does not write the arguments as JSON or as their values. */
+/* Bytes of the rendered probe; 0 if the template fails, or writes the arguments neither as JSON nor as values. */
 static size_t write_probe(const ht_chat_template *t, bool text_arguments, bool null_content) {
     const char *arguments = text_arguments ? "\"{\\\"probed\\\": \\\"00value00\\\"}\"" : "{\"probed\": \"00value00\"}";
     char json[sizeof PROBE + 64], *text;
@@ -169,8 +169,8 @@ static size_t write_probe(const ht_chat_template *t, bool text_arguments, bool n
     return good ? n : 0;
 }
 
-/* Most templates take arguments as objects and empty contents, and fail or write "None" otherwise. Text arguments and null are for
- * templates that write a call only with them; null also for those that write less with null than with an empty content. */
+/* Most templates expect arguments as objects and empty contents; they fail or write "None" otherwise. Text arguments
+ * and null are used for templates that write a call only with them, null also if it shortens the output. */
 void ht_chat_setup_probe(ht_chat_setup *s) {
     if (!ht_chat_template_mentions(s->template, "tool_calls")) return;
     size_t with_empty = write_probe(s->template, false, false), with_null = write_probe(s->template, false, true);

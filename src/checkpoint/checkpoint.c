@@ -54,10 +54,10 @@ static ht_status read_text(const char *directory, const char *name, char **text,
 
 /* ---- names of safetensors ---- */
 
-/* What is before the bare name of weight "X.weight", in any of its forms, followed by `end`; `otherwise` when the weight is
- * absent, NULL when out of memory. */
+/* The prefix of weight "X.weight", stored in any form, followed by `end`. `otherwise` if the weight is absent, NULL when out
+ * of memory. */
 static char *prefixed(const ht_checkpoint_files *c, const char *name, const char *end, const char *otherwise) {
-    enum { MOST = 64 }; /* names with a longer one are found without it */
+    enum { MOST = 64 }; /* a longer prefix is treated as none */
     const ht_safetensor *t = ht_checkpoint_elements(c, name);
     if (!t) return strdup(otherwise);
     const size_t n = (size_t)(ht_checkpoint_bare_name(t->name) - t->name), size = MOST + strlen(end) + 1;
@@ -66,7 +66,7 @@ static char *prefixed(const ht_checkpoint_files *c, const char *name, const char
     return out;
 }
 
-/* Finds what the names of most tensors begin with, which multimodal checkpoints nest deeper, and the output head. */
+/* Finds the prefix of most tensor names, which is longer in multimodal checkpoints, and the output head. */
 static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
     static const char head[] = "lm_head.weight";
     c->prefix = prefixed(c, "embed_tokens.weight", "", "model.");
@@ -177,7 +177,7 @@ ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *na
     return c->directory ? read_text(c->directory, name, text, size, err) : HT_OK;
 }
 
-/* Reads the EOS ids of a GGUF file without any from the JSON files beside it. */
+/* If a GGUF file has no EOS ids, reads them from JSON files in its directory. */
 static ht_status find_eos(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     static const char *const names[] = {"generation_config.json", "config.json"};
     ht_status status = HT_OK;
@@ -212,9 +212,9 @@ static ht_status compare(const ht_checkpoint_files *c, const ht_safetensor *a, c
     return status;
 }
 
-/* Unties the head when the checkpoint has an output head that differs from the embedding: fine-tuned models come with a
- * config.json that still says tied, and converters leave the field out where a family ties by default. The weight is
- * compared with its scales, as it is stored, so that the rule is the same for every kind of quantisation. */
+/* Unties the head if the checkpoint's output head differs from the embedding. Fine-tuned models may keep a
+ * config.json that says tied, and converters omit the field if the family ties by default. Compares stored weights
+ * and scales, so that the rule is the same for every quantisation. */
 static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     static const char head[] = "lm_head.";
     char name[128];
@@ -231,7 +231,7 @@ static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error
     return HT_OK;
 }
 
-/* Reads the pooling of a directory for sentence-transformers; "several" are joined there. */
+/* Reads the pooling of a directory for sentence-transformers; "several" if it combines more than one. */
 static ht_status read_pooling(const char *directory, ht_config *out, ht_error *err) {
     static const char file[] = "1_Pooling/config.json";
     static const struct {

@@ -13,7 +13,7 @@
 
 struct ht_model_info;
 
-/* What `quantization_config` of config.json adds to tensors of 8-bit floats and NVFP4. */
+/* Properties of 8-bit float and NVFP4 tensors, from `quantization_config` of config.json. */
 typedef struct ht_quantized {
     const char *scale; /* required suffix of an fp8 weight's scales; NULL: optional */
     int64_t block[2];  /* rows and columns that share a scale; 0: unspecified */
@@ -52,7 +52,7 @@ ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *na
 /* Writes a text and a newline to directory/name. */
 ht_status ht_checkpoint_write_text(const char *directory, const char *name, const char *text, ht_error *err);
 
-/* general.type of a GGUF file: "model", "adapter", "imatrix"; "" for what is no GGUF file, or says nothing. */
+/* general.type of a GGUF file: "model", "adapter", "imatrix"; "" if it is not stated or the file is not GGUF. */
 void ht_gguf_file_type(const char *path, char out[16]);
 
 /* ht_model_info_read for listings: skips the slow tokenizer (tokenizer_kind and chat_format are ""), but fails, as

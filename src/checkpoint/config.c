@@ -34,7 +34,7 @@ void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
 }
 
-/* Upper bounds are far above any real model, so that products of two sizes fit an int64_t. */
+/* Upper bounds are far above any real model and keep products of two sizes within int64_t. */
 static ht_status check_size(const char *what, int64_t value, int64_t most, const char *file, ht_error *err) {
     if (value >= 1 && value <= most) return HT_OK;
     return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, what, (long long)value,

@@ -18,7 +18,7 @@ typedef struct ht_layer_config {
     int64_t n_kv_heads, head_dim, feed_forward;
     int64_t kv_layer; /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
     bool v_is_k;      /* values are the k projection's output, before norm and RoPE */
-    bool has_experts; /* beside the dense feed-forward, or instead of it when feed_forward is 0 */
+    bool has_experts; /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
 } ht_layer_config;
 
 typedef struct ht_config {

@@ -186,7 +186,7 @@ static void read_rope(ht_config *c, ht_meta *m) {
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
 }
 
-/* Reads what only models of embeddings state. */
+/* Reads fields of embedding models. */
 static void read_embedding(ht_config *c, ht_meta *m) {
     static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
     const int64_t n = sizeof poolings / sizeof *poolings, type = ht_meta_i64(m, "pooling_type", -1);

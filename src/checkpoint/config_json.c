@@ -77,7 +77,7 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, i
 
 /* Reads rope_theta + rope_scaling, or the newer rope_parameters (flat, or one object per layer type). Scaling without a
  * layer type applies to full-attention layers only. rope_scaling overrides a flat rope_parameters;
- * original_max_position_embeddings beside it overrides the one inside. */
+ * original_max_position_embeddings outside rope_parameters overrides the one inside. */
 static void read_ropes(ht_config *c, ht_json_reader *r, const ht_json *o) {
     ht_json_f64(r, o, "rope_theta", &c->rope.theta);
     ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
@@ -177,7 +177,7 @@ static void check_activation(const ht_config *c, ht_json_reader *r, const ht_jso
                      name, c->family->architecture, d->activation);
 }
 
-/* Attention in both directions, as encoders have it. */
+/* Rejects bidirectional attention, which encoders have. */
 static void check_causal(ht_json_reader *r, const ht_json *o) {
     bool causal = true;
     ht_json_bool(r, o, "is_causal", &causal);

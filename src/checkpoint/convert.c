@@ -1,5 +1,5 @@
-/* Converting and quantising of checkpoints (hearth/convert.h): the options, the container, and which type every tensor gets; rewriting
- * does the rest. */
+/* Converts and quantises checkpoints (hearth/convert.h): chooses the container and the type of every tensor;
+ * rewriting does the rest. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -22,11 +22,11 @@ void ht_convert_options_init(ht_convert_options *options, size_t size) {
 
 typedef struct quantize_mix {
     const char *name;
-    ht_weight_type type; /* of most matrices */
+    ht_weight_type type; /* type of most matrices */
     int file_type;       /* general.file_type */
 } quantize_mix;
 
-/* Name, type and number of llama.h (llama_ftype); the last three as llama-quantize understands them. */
+/* Name, type and number in llama.h (llama_ftype); the last three are aliases of llama-quantize. */
 /* clang-format off */
 #define MIXES(X) \
     X(F32, F32, 0) X(F16, F16, 1) X(BF16, BF16, 32) X(Q4_0, Q4_0, 2) X(Q4_1, Q4_1, 3) X(Q5_0, Q5_0, 8) \
@@ -41,27 +41,27 @@ static const quantize_mix mixes[] = {MIXES(ROW)};
 enum { MIXES(FILE_TYPE) };
 enum { N_MIXES = sizeof mixes / sizeof *mixes };
 
-/* NULL: no such type or mix; case does not count. */
+/* Ignores case; NULL: no such type or mix. */
 static const quantize_mix *mix_named(const char *name) {
     for (int i = 0; i < N_MIXES; i++)
         if (!strcasecmp(mixes[i].name, name)) return &mixes[i];
     return NULL;
 }
 
-/* Whether a tensor of that name is rounded at all: routers and additions are not. */
+/* Whether to round a tensor of this name: routers and auxiliary matrices stay exact. */
 static bool is_rounded(const char *name) {
     static const char *const kept[] = {"ffn_gate_inp",  "altup",       "laurel", "per_layer_model_proj",
                                        "position_embd", "token_types", NULL};
     return !ht_contains_any(name, kept);
 }
 
-/* What the rules of mixes look at. */
+/* Properties of a tensor that quantisation mixes depend on. */
 typedef struct quantize_tensor {
     const char *name; /* "blk.3.attn_v.weight" */
     int64_t columns;
     int layer, n_layers; /* layer: -1 outside layers */
     int n_experts;
-    int queries_per_kv; /* heads of queries for each head of keys and values */
+    int queries_per_kv; /* query heads per KV head */
     bool is_head;       /* the output head, tied or not */
     bool importance;    /* known for the tensor */
 } quantize_tensor;
@@ -76,7 +76,7 @@ static ht_weight_type head_type(const quantize_mix *mix) {
 }
 
 static ht_weight_type value_type(const quantize_mix *mix, const quantize_tensor *t) {
-    const bool shared = t->queries_per_kv >= 4; /* few values serve many queries */
+    const bool shared = t->queries_per_kv >= 4; /* many query heads share few values */
     if (t->n_experts == 8) return HT_W_Q8_0;
     switch (mix->file_type) {
     case FT_Q2_K: return shared ? HT_W_Q4_K : HT_W_Q3_K;
@@ -122,7 +122,7 @@ static ht_weight_type output_type(const quantize_mix *mix, const quantize_tensor
     }
 }
 
-/* Rules of llama.cpp (llama_tensor_get_type), which decide a file's size. */
+/* Rules of llama.cpp (llama_tensor_get_type); files get the same size as there. */
 static ht_weight_type mixed_type(const quantize_mix *mix, const quantize_tensor *t) {
     if (t->is_head) return head_type(mix);
     if (t->layer < 0) return mix->type;
@@ -146,15 +146,15 @@ static ht_weight_type type_for_columns(ht_weight_type type, int64_t columns) {
     return columns % ht_weight_type_info_of(type)->block == 0 ? type : HT_W_F16;
 }
 
-/* The type of a matrix; with `pure` it is that of `mix` whatever the matrix. Rows that are not whole blocks get the larger type
- * that llama.cpp gives them. */
+/* The type of a matrix; with `pure` always that of `mix`. Rows that do not consist of whole blocks get a larger
+ * type, as in llama.cpp. */
 static ht_weight_type type_of(const quantize_mix *mix, bool pure, const quantize_tensor *t) {
     ht_weight_type type = pure ? mix->type : mixed_type(mix, t);
     if (t->is_head && !pure && type == HT_W_Q6_K && t->columns % ht_weight_type_info_of(type)->block) type = HT_W_Q8_0;
     return type_for_columns(type, t->columns);
 }
 
-/* Gives a weight its new type; one that has it already is copied, if no factors go into it. */
+/* Sets a weight's new type; copies the weight if it has this type already and no factors apply. */
 static void set_type(ht_rewrite_tensor *t, ht_weight_type type) {
     if (t->from.type == (int)type && !t->piece) return;
     t->action = HT_REWRITE_ROUND;
@@ -209,10 +209,10 @@ static ht_status choose_gguf_types(ht_rewrite_plan *plan, const ht_convert_optio
 
 /* ---- MLX ---- */
 
-/* What a directory's weights become: floats or groups. */
+/* Target type of a directory's weights: floats, MXFP4 or affine groups. */
 typedef struct target {
-    ht_weight_type type; /* MXFP4, or of floats; unspecified for affine groups */
-    int bits, group;     /* affine groups; 0: not */
+    ht_weight_type type; /* MXFP4 or a float type; unspecified for affine groups */
+    int bits, group;     /* of affine groups; 0 for other types */
 } target;
 
 static ht_status parse_target(const char *name, target *out, ht_error *err) {
@@ -247,9 +247,9 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     return HT_OK;
 }
 
-/* Projections, routers apart; the table of embeddings and the head. */
+/* Finds the weights to quantise: projections without routers, the embedding and the head. */
 static ht_status find_weights(ht_rewrite_plan *plan, ht_error *err) {
-    if (plan->to_other) return HT_OK; /* they were found with their pieces */
+    if (plan->to_other) return HT_OK; /* listing the pieces found them */
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, choose_projection, plan, err);
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
@@ -290,10 +290,9 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
             set_type(t, to.type);
         else if (t->is_weight)
             set_group_type(t, &to, own);
-        else if (plan->to_other) /* GGUF's f32: activations would take it over */
+        else if (plan->to_other) /* GGUF's f32 would make activations f32 */
             set_type(t, ht_rewrite_weight_type(own));
-        else if (t->quantized &&
-                 !plan->c->quantization) /* a router that is quantised as mlx-lm reads none: it stays exact */
+        else if (t->quantized && !plan->c->quantization) /* a router that mlx-lm cannot read quantised */
             set_type(t, HT_W_F32);
     }
     if (!status && !floats && plan->to_other) plan->dtype = own;
@@ -302,7 +301,7 @@ static ht_status choose_directory_types(ht_rewrite_plan *plan, const ht_convert_
 
 /* ---- values as they are ---- */
 
-/* Tensors of a checkpoint in its own container: directories for transformers have floats alone, others what they have. */
+/* Chooses types if the container stays the same: directories for transformers get floats, others keep theirs. */
 static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     const ht_weight_type floats = o->dtype ? ht_rewrite_weight_type(o->dtype) : HT_W_F32;
     const bool dense =
@@ -315,7 +314,7 @@ static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, 
         if (t->quantized ? dense : o->dtype && (!plan->to_gguf || t->from.n_dims > 1)) set_type(t, floats);
         any = any || (t->quantized && dense);
     }
-    if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* to which readers cast what they read */
+    if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* readers cast weights to this dtype */
     return status;
 }
 
@@ -341,10 +340,10 @@ static void fill_report(const ht_rewrite_plan *plan, const ht_rewrite_values *va
 
 static bool names_affine_groups(const char *type) { return type && *type >= '0' && *type <= '9'; }
 
-/* In a directory; a GGUF file has blocks of that type. */
+/* Whether a directory gets groups; a GGUF file gets blocks of that type. */
 static bool names_groups(const char *type) { return names_affine_groups(type) || (type && !strcasecmp(type, "mxfp4")); }
 
-/* Lists what is written. A directory that stays one has experts for its reader, where that is another than before. */
+/* Lists the tensors to write. A directory that changes its reader gets experts in the new reader's layout. */
 static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     if (plan->to_other) return ht_rewrite_plan_translate(plan, o->dtype, !o->type, err);
     ht_status status = ht_rewrite_plan_list(plan, err);
@@ -353,12 +352,12 @@ static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o
     return has_reader ? ht_rewrite_plan_restack(plan, o->dtype, err) : HT_OK;
 }
 
-/* Whether the checkpoint's tensors are copied as they are, whatever model it is of. */
+/* Whether to copy the tensors unchanged, which works for any model. */
 static bool is_copy(const ht_convert_options *o) {
     return o->container == HT_CONTAINER_SAME && !o->type && o->dtype == HT_DTYPE_NONE;
 }
 
-/* Whether there may be several files. */
+/* Whether the output may have several files. */
 static bool is_split(const ht_convert_options *o) { return o->max_file_bytes && o->max_file_bytes != HT_ONE_FILE; }
 
 static const char *verb_of(const ht_convert_options *o) {
@@ -366,7 +365,7 @@ static const char *verb_of(const ht_convert_options *o) {
     return o->type ? "quantising" : "converting";
 }
 
-/* What is written, and of which files. Several GGUF files that have no name of one to begin theirs with are a directory. */
+/* Chooses the output's container. Split GGUF output without a file name ending in .gguf goes into a directory. */
 static ht_status choose_container(ht_rewrite_plan *plan, const char *model_path, const ht_convert_options *o,
                                   ht_error *err) {
     const bool from_gguf = plan->c->gguf != NULL, to_file = ht_ends_with(plan->out_path, ".gguf");
@@ -408,7 +407,7 @@ static ht_status check_options(const ht_convert_options *o, ht_error *err) {
     return HT_OK;
 }
 
-/* The tensors, and what becomes of each. */
+/* Lists the tensors and chooses the action for each. */
 static ht_status make_plan(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     if (is_copy(o)) return ht_rewrite_plan_list(plan, err);
     ht_status status = ht_checkpoint_config(plan->c, plan->config, err);
@@ -439,7 +438,7 @@ ht_status ht_convert(const char *model_path, const char *out_path, const ht_conv
     ht_rewrite_values *values = NULL;
     status = ht_rewrite_plan_open(&plan, model_path, err);
     if (!status) status = choose_container(&plan, model_path, &o, err);
-    const bool has_parts = is_split(&o) && !plan.is_directory; /* how many, and so their names, is known at the end */
+    const bool has_parts = is_split(&o) && !plan.is_directory; /* their names depend on their final number */
     if (!status && !has_parts) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = make_plan(&plan, &o, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);

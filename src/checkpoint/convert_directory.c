@@ -1,5 +1,6 @@
-/* The JSON documents of a directory for a GGUF file: config.json in the spelling of transformers that mlx-lm reads as well
- * (rope_theta with rope_scaling, and Gemma 4's rope_parameters), generation_config.json, and the tokenizer's. */
+/* The JSON documents of a directory made from a GGUF file: config.json, generation_config.json and the tokenizer's.
+ * config.json uses the spelling of transformers that mlx-lm reads too: rope_theta with rope_scaling, and Gemma 4's
+ * rope_parameters. */
 #include "base/error.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/convert_metadata.h"
@@ -35,12 +36,12 @@ static ht_json *short_number(double value) { return ht_json_real(ht_short_decima
 
 static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
 
-/* A cap, which is null when there is none. */
+/* Sets a softcap; null without one. */
 static void set_cap(writer *w, const char *key, float cap) {
     set(w, key, cap > 0 ? short_number((double)cap) : ht_json_null());
 }
 
-/* One RoPE object; NULL when memory ran out. Gemma 4 has no other spelling than one object per layer type, with its theta. */
+/* One RoPE object; NULL when out of memory. Gemma 4 requires one object, including theta, per layer type. */
 static ht_json *rope_object(const writer *w, const ht_rope_spec *r, bool has_theta) {
     static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
                                         [HT_ROPE_LINEAR] = "linear",
@@ -97,7 +98,7 @@ static void set_sizes(writer *w) {
     set_number(w, "initializer_range", 0.02);
 }
 
-/* All layers with the sizes of the model. */
+/* Writes the model's sizes; all layers must have them. */
 static void set_uniform(writer *w) {
     const ht_config *c = w->config;
     set_i64(w, "num_key_value_heads", c->n_kv_heads);
@@ -119,7 +120,7 @@ static void set_layer_types(writer *w) {
     set(w, "layer_types", types);
 }
 
-/* One field for all attention biases, where a family has them by choice. */
+/* One field for all attention biases, in families where they are optional. */
 static void set_attention_bias(writer *w) {
     if (w->config->q_bias != w->config->out_bias)
         refuse(w, w->config->q_bias ? "queries have a bias, but attention outputs none"
@@ -198,7 +199,7 @@ static void set_gemma(writer *w) {
     if (c->mlp_bias) refuse(w, "feed-forwards have biases");
 }
 
-/* The number n of which every n-th layer alone has full attention; 0 when there is none. */
+/* n if only every n-th layer has full attention; else 0. */
 static int64_t pattern_of(const ht_config *c) {
     int64_t pattern = 1;
     while (pattern <= c->n_layers && c->layer[pattern - 1].slides) pattern++;
@@ -216,7 +217,7 @@ static void set_gemma3(writer *w) {
 
 /* ---- Gemma 4 ---- */
 
-/* The layer that shows how sliding layers are, or the others; NULL when there is none. */
+/* A layer that represents the sliding layers, or the others; NULL if there are none. */
 static const ht_layer_config *example_of(const ht_config *c, bool slides) {
     for (int64_t i = 0; i < c->n_layers; i++)
         if (c->layer[i].slides == slides) return &c->layer[i];
@@ -315,13 +316,13 @@ typedef struct converter {
     const ht_config *config;
     ht_tokenizer *t;            /* NULL: the file has none */
     int32_t bos, eos, pad, unk; /* -1: none */
-    int32_t *stops;             /* [n_stops]: ids that end an answer */
+    int32_t *stops;             /* [n_stops] stop ids */
     int n_stops;
     ht_directory_documents *out;
     ht_error *err;
 } converter;
 
-/* Adds a document whose text is taken over. */
+/* Adds a document and takes ownership of its text. */
 static ht_status add_text(converter *v, const char *name, char *text) {
     if (!text) return ht_fail_memory(v->err, 0, documents);
     v->out->document[v->out->n].name = name;
@@ -329,7 +330,7 @@ static ht_status add_text(converter *v, const char *name, char *text) {
     return HT_OK;
 }
 
-/* Adds a document and releases it. All numbers have at most 9 digits, or are whole. */
+/* Adds a document and releases it. All numbers are integers or have at most 9 digits. */
 static ht_status add_document(converter *v, const char *name, ht_document *d) {
     ht_json *root = ht_document_take(d);
     char *text = root ? ht_json_dump(root, HT_JSON_INDENT(2) | HT_JSON_REAL_PRECISION(15)) : NULL;
@@ -365,7 +366,7 @@ static void set_ids(const converter *v, ht_document *d) {
 
 /* ---- config.json, generation_config.json ---- */
 
-/* The settings of full-attention layers, those of the tensor of divisors among them. */
+/* RoPE settings of full-attention layers, including those that the divisors tensor encodes. */
 static ht_status find_rope(const converter *v, ht_rope_spec *rope) {
     ht_stored_tensor t;
     *rope = v->config->rope;
@@ -385,7 +386,7 @@ static ht_status add_config(converter *v, const char *dtype) {
     ht_document d = {NULL, documents, HT_OK, v->err};
     d.status = find_rope(v, &rope);
     if (!d.status) d.status = ht_convert_config_to_json(v->config, &rope, &d.object, v->err);
-    ht_document_set(&d, "torch_dtype", ht_json_string(dtype)); /* `dtype` is the newer spelling; both are read */
+    ht_document_set(&d, "torch_dtype", ht_json_string(dtype)); /* readers accept this and the newer `dtype` */
     set_ids(v, &d);
     return add_document(v, "config.json", &d);
 }
@@ -407,7 +408,7 @@ static ht_json *token_or_null(const converter *v, int32_t id) {
     return ht_json_stringn(ht_vocab_text(&v->t->vocab, id), v->t->vocab.length[id]);
 }
 
-/* transformers makes special what it reads under such a key: a token that is none in the GGUF stays none. */
+/* transformers makes tokens under such keys special; null for tokens that are not special in the GGUF file. */
 static ht_json *special_or_null(const converter *v, int32_t id) {
     return token_or_null(v, ht_tokenizer_is_special(v->t, id) ? id : -1);
 }
@@ -430,8 +431,8 @@ static void add_template(ht_json **list, const char *name, size_t n, const char 
     ht_list_append(list, ht_json_pack("{s:s%, s:s%}", "name", name, n, "template", text, n_text));
 }
 
-/* The named templates of the metadata, with the default one among them; an empty list when it has none. NULL when memory ran
- * out. */
+/* The named templates of the metadata, including the default one; an empty list without any. NULL when out of
+ * memory. */
 static ht_json *named_templates(const converter *v) {
     const ht_gguf_value *names = ht_gguf_find(v->c->gguf, "tokenizer.chat_templates");
     const char *own = ht_tokenizer_chat_template(v->t), *tools = ht_tokenizer_tool_template(v->t);
@@ -448,14 +449,14 @@ static ht_json *named_templates(const converter *v) {
             has_tools = has_tools || (name.len == 8 && memcmp(name.data, "tool_use", 8) == 0);
         }
     }
-    /* A file may have the template without naming it in the list. */
+    /* The template may be missing in the list of names. */
     if (tools && !has_tools && ht_utf8_valid(tools, strlen(tools)))
         add_template(&list, "tool_use", 8, tools, strlen(tools));
     if (own && ht_json_array_size(list)) add_template(&list, "default", 7, own, strlen(own));
     return list;
 }
 
-/* chat_template of tokenizer_config.json, and chat_template.jinja, which overrides it and has no names. */
+/* Adds chat_template of tokenizer_config.json and chat_template.jinja, which overrides it and cannot name templates. */
 static ht_status add_templates(converter *v, ht_document *d) {
     const char *own = ht_tokenizer_chat_template(v->t);
     ht_json *named = named_templates(v);
@@ -474,7 +475,7 @@ static ht_status add_templates(converter *v, ht_document *d) {
 static ht_status add_tokenizer_config(converter *v) {
     const ht_tokenizer *t = v->t;
     ht_document d = {ht_json_new_object(), documents, HT_OK, v->err};
-    /* The class that takes its stages from tokenizer.json as they are. */
+    /* This class uses the stages of tokenizer.json unchanged. */
     ht_document_set(&d, "tokenizer_class", ht_json_string("PreTrainedTokenizerFast"));
     ht_document_set(&d, "bos_token", token_or_null(v, v->bos));
     ht_document_set(&d, "eos_token", token_or_null(v, v->eos));
@@ -504,7 +505,7 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
     if (!c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a directory already", c->path);
     converter v = {.c = c, .config = config, .out = out, .err = err};
     ht_status status = ht_chat_detect_tokenizer(c, &v.t, err);
-    if (status) return status; /* names the file */
+    if (status) return status; /* the error names the file */
     status = find_specials(&v);
     if (!status) status = add_config(&v, dtype);
     if (!status) status = add_generation(&v);

@@ -1,5 +1,5 @@
-/* GGUF metadata of a directory: the model, its configuration in the keys that config_gguf.c and the families read, and its
- * tokenizer with the chat templates. */
+/* GGUF metadata made from a directory: the model, its configuration in the keys that config_gguf.c and the families
+ * read, and its tokenizer with chat templates. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -29,7 +29,7 @@ typedef struct writer {
 
 /* ---- configuration ---- */
 
-/* Sets architecture.name to a value, which is taken over. */
+/* Sets architecture.name to a value and takes ownership of it. */
 static void set(writer *w, const char *name, ht_json *value) {
     char key[160];
     snprintf(key, sizeof key, "%s.%s", w->architecture, name);
@@ -52,7 +52,7 @@ static int64_t kv_heads_of(const ht_config *c, int64_t i) { return c->layer[i].n
 static int64_t slides(const ht_config *c, int64_t i) { return c->layer[i].slides; }
 static int64_t shares_kv(const ht_config *c, int64_t i) { return c->layer[i].kv_layer != i; }
 
-/* Layers whose only feed-forward are experts have none of their own. */
+/* Layers with only experts have no dense feed-forward size; the model's is used. */
 static int64_t feed_forward_of(const ht_config *c, int64_t i) {
     return c->layer[i].feed_forward > 0 ? c->layer[i].feed_forward : c->feed_forward;
 }
@@ -73,7 +73,7 @@ static void set_list(writer *w, const char *name, const char *dtype, layer_value
     set(w, name, ht_json_pack("{s:s, s:o}", "dtype", dtype, "value", list));
 }
 
-/* One number where all layers have it, else a list. */
+/* Writes one number if all layers have the same, else a list. */
 static void set_layers(writer *w, const char *name, layer_value *value) {
     const ht_config *c = w->config;
     bool uniform = true;
@@ -113,7 +113,7 @@ static void set_sizes(writer *w) {
     if (!c->scaled_routing) refuse(w, "the weights of the chosen experts stay unscaled (`norm_topk_prob` is false)");
 }
 
-/* yarn's magnitude, when it is not what the factor implies. */
+/* Writes yarn's magnitude if the factor does not imply it. */
 static void set_yarn(writer *w) {
     const ht_rope_spec *r = &w->config->rope;
     ht_rope_spec bare = *r;
@@ -145,7 +145,7 @@ static void set_rope(writer *w) {
     }
 }
 
-/* Only Gemma has keys for a window. Other families attend alike as long as the context fits into it. */
+/* Only Gemma has keys for a window. For other families, limiting the context to the window gives the same attention. */
 static void set_context(writer *w, bool has_window) {
     const ht_config *c = w->config;
     const bool limits = !has_window && sum_of(c, slides) && c->window < c->context;
@@ -206,7 +206,7 @@ static void set_id(writer *w, const char *key, int64_t id) {
     if (id >= 0 && id < w->config->vocab) ht_document_set(&w->metadata, key, ht_gguf_u32(id));
 }
 
-/* The id of a special token: the text in tokenizer_config.json counts before the id in config.json. -1: neither exists. */
+/* The id of a special token; the text in tokenizer_config.json overrides the id in config.json. -1: neither exists. */
 static int64_t find_id(const writer *w, const char *token_key, const char *id_key) {
     const ht_json *token = ht_json_object_get(w->tokenizer_file, token_key);
     if (ht_json_is_object(token)) token = ht_json_object_get(token, "content");
@@ -219,7 +219,7 @@ static int64_t find_id(const writer *w, const char *token_key, const char *id_ke
     return ht_json_whole(ht_json_object_get(text, id_key), &id) ? id : -1;
 }
 
-/* GGUF has three keys for ids that end an answer; the tokenizer's comes first. */
+/* GGUF has three keys for stop ids; the tokenizer's comes first. */
 static void set_endings(writer *w) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
@@ -242,7 +242,7 @@ static void set_specials(writer *w) {
 
 /* ---- chat templates ---- */
 
-/* tokenizer.chat_template.NAME of a named template; names are of letters, digits and underscores in GGUF. */
+/* Sets tokenizer.chat_template.NAME; names in GGUF consist of letters, digits and underscores. */
 static void set_named(writer *w, const char *given, ht_json *template, ht_json **names) {
     char name[64], key[96];
     if (!given || !*given || !strcmp(given, "default") || !ht_json_is_string(template)) return;
@@ -250,7 +250,7 @@ static void set_named(writer *w, const char *given, ht_json *template, ht_json *
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
     snprintf(key, sizeof key, "tokenizer.chat_template.%s", name);
-    if (ht_json_object_get(w->metadata.object, key)) return; /* two names that differ in other characters */
+    if (ht_json_object_get(w->metadata.object, key)) return; /* two names may differ only in other characters */
     ht_document_set(&w->metadata, key, ht_json_incref(template));
     ht_list_append(names, ht_json_string(name));
 }
@@ -262,7 +262,7 @@ static void set_templates(writer *w) {
     const ht_json *list = ht_json_object_get(w->tokenizer_file, "chat_template");
     ht_json *names = ht_json_new_array(), *used = tools ? ht_json_string(tools) : NULL;
     if (tools && !used) ht_list_append(&names, NULL);
-    /* First as it is used: a file in additional_chat_templates goes before the list. */
+    /* A file in additional_chat_templates overrides the list. */
     set_named(w, "tool_use", used, &names);
     ht_json_decref(used);
     for (size_t i = 0; i < ht_json_array_size(list); i++) {
@@ -278,7 +278,7 @@ static void set_templates(writer *w) {
 
 /* ---- tokenizer ---- */
 
-/* tokenizer_config.json, or nothing when it does not exist. */
+/* Reads tokenizer_config.json, which may not exist. */
 static ht_status read_tokenizer_config(const char *directory, ht_json **out, ht_error *err) {
     char *path = ht_path_join(directory, "tokenizer_config.json");
     if (!path) return ht_fail_memory(err, strlen(directory), "a path");
@@ -287,7 +287,7 @@ static ht_status read_tokenizer_config(const char *directory, ht_json **out, ht_
     return status;
 }
 
-/* Without a tokenizer.json there is no tokenizer, unless other files say that there is one. */
+/* Fails if the directory has a tokenizer only in another format than tokenizer.json. */
 static ht_status check_missing(const ht_checkpoint_files *c, ht_error *err) {
     static const char *const others[] = {"tokenizer.model", "vocab.json", "tekken.json"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -321,8 +321,8 @@ static ht_status set_tokenizer(writer *w, const ht_checkpoint_files *c, const ht
 
 /* ---- metadata ---- */
 
-/* The model's name: the last part of the one in config.json, which may be a path, else that of the directory. A directory's
- * name need not be UTF-8. */
+/* The model's name: the last component of the name in config.json, which may be a path, else the directory's name,
+ * which may be invalid UTF-8. */
 static ht_json *name_of(const ht_checkpoint_files *c, const ht_config *config) {
     const char *source = *config->name ? config->name : c->path;
     size_t n = strlen(source);

@@ -1,5 +1,5 @@
-/* Configuration and tokenizer of a checkpoint in its other container: GGUF metadata for a directory, and a directory's JSON
- * documents for a GGUF file. Tensors are not known here, except that of RoPE's divisors, which is configuration. */
+/* Configuration and tokenizer of a checkpoint for the other container: GGUF metadata from a directory, and a
+ * directory's JSON documents from a GGUF file. Handles no tensors but that of RoPE divisors, which is configuration. */
 #ifndef HT_CHECKPOINT_CONVERT_METADATA_H
 #define HT_CHECKPOINT_CONVERT_METADATA_H
 
@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "formats/json.h"
 
-/* ---- JSON objects in the making, with a sticky error ---- */
+/* ---- JSON object builder with a sticky error ---- */
 
 typedef struct ht_document {
     ht_json *object;
@@ -16,7 +16,7 @@ typedef struct ht_document {
     ht_error *err;
 } ht_document;
 
-/* Sets a field to a value, which is taken over; NULL: memory ran out. */
+/* Sets a field to a value and takes ownership; NULL: out of memory. */
 static inline void ht_document_set(ht_document *d, const char *key, ht_json *value) {
     if (d->status)
         ht_json_decref(value);
@@ -24,14 +24,14 @@ static inline void ht_document_set(ht_document *d, const char *key, ht_json *val
         d->status = ht_fail_memory(d->err, 0, d->name);
 }
 
-/* The object; NULL, and the object released, after a failure. */
+/* Returns the object; after a failure, releases it and returns NULL. */
 static inline ht_json *ht_document_take(ht_document *d) {
     if (!d->status) return d->object;
     ht_json_decref(d->object);
     return NULL;
 }
 
-/* Appends a value, which is taken over; the list becomes NULL when memory ran out. */
+/* Appends a value and takes ownership; the list becomes NULL when out of memory. */
 static inline void ht_list_append(ht_json **list, ht_json *value) {
     if (!ht_json_array_append_new(*list, value)) return;
     ht_json_decref(*list);
@@ -44,12 +44,12 @@ static inline ht_json *ht_gguf_f32(double value) { return ht_json_pack("{s:s, s:
 
 /* ---- directory to GGUF ---- */
 
-/* All metadata of a GGUF file but what its tensors decide (general.file_type, general.quantization_version, split.*), in the
- * form of ht_gguf_write; the caller releases *out. Settings that GGUF cannot express are an error that names them. A sliding
- * window that GGUF has no key for limits the context instead, with a warning. */
+/* All metadata of a GGUF file except keys that depend on tensors (general.file_type, general.quantization_version,
+ * split.*), in the form of ht_gguf_write. The caller releases *out. Settings that GGUF cannot express are an error.
+ * A sliding window without a GGUF key limits the context instead, with a warning. */
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err);
 
-/* Values of HT_ROPE_FACTORS, f32 [*n], which the caller frees; *values is NULL when the model has none. */
+/* Values of HT_ROPE_FACTORS, f32 [*n]; *values is NULL if the model has none. The caller frees them. */
 ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err);
 
 /* The configuration's part of ht_gguf_metadata_of. */
@@ -67,15 +67,14 @@ typedef struct ht_directory_documents {
     int n;
 } ht_directory_documents;
 
-/* config.json, generation_config.json and, when the GGUF has a tokenizer, tokenizer.json, tokenizer_config.json and
- * chat_template.jinja. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the documents, even
- * after a failure. */
+/* config.json, generation_config.json and, if the GGUF file has a tokenizer, tokenizer.json, tokenizer_config.json
+ * and chat_template.jinja. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the
+ * documents, even after a failure. */
 ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, const char *dtype,
                                     ht_directory_documents *out, ht_error *err);
 void ht_directory_documents_free(ht_directory_documents *d);
 
-/* config.json without the ids of special tokens. `rope` takes the place of config->rope. The caller
- * releases *out. */
+/* config.json without the ids of special tokens. `rope` replaces config->rope. The caller releases *out. */
 ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err);
 
 #endif

@@ -54,7 +54,7 @@ static void sort_names(names *list) {
     if (list->n) qsort(list->item, list->n, sizeof *list->item, by_name);
 }
 
-/* Adds a directory to the searched set; *first is false when it was already there. */
+/* Adds a directory to the searched set; *first is false if the set had it already. */
 static bool mark_searched(traversal *t, const struct stat *st, bool *first) {
     const uint64_t id[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino}, hash = ht_hash_bytes(id, sizeof id);
     size_t probe = 0;
@@ -120,7 +120,7 @@ static ht_status report_find(traversal *t, const ht_find *find, ht_error *err) {
     return ht_fail(err, HT_ERR_CANCELLED, "the search was stopped at %s", find->path);
 }
 
-/* Whether a file says that it is something else than a model: a GGUF file with a LoRA adapter, or with importance weights. */
+/* Whether a GGUF file states that it is not a model but a LoRA adapter or an importance matrix. */
 static bool is_no_model(const char *path) {
     char type[16] = "";
     if (ht_ends_with(path, ".gguf")) ht_gguf_file_type(path, type);

@@ -1,5 +1,5 @@
-/* Model families as checkpoints have them: names, defaults of the configuration, tensor names and shapes. One row per
- * architecture, defined in the family's file of models/, which also computes. */
+/* Model families as checkpoints describe them: names, configuration defaults, tensor names and shapes. One row per
+ * architecture, defined in the family's file in models/, which also has its forward function. */
 #ifndef HT_CHECKPOINT_FAMILY_H
 #define HT_CHECKPOINT_FAMILY_H
 
@@ -29,22 +29,22 @@ double ht_meta_f64(ht_meta *m, const char *name, double fallback);
 int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
 /* A number for all layers, or element `layer` of an array of numbers or booleans per layer. */
 int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback);
-/* Copies at most size - 1 bytes of a string and a NUL; false, and "", when there is none under the whole name `key`. */
+/* Copies at most size - 1 bytes of the string with the full name `key`, and a NUL. False, with "", if it is missing. */
 bool ht_meta_text(const ht_gguf *g, const char *key, char *out, size_t size);
-/* The same of an architecture's field, which is an error of another type. */
+/* Like ht_meta_text for a field of the architecture; another type is an error. */
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
 /* NULL when absent. */
 const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
 
-/* The sizes of a model, and its vocabulary: the embedding's rows, as ids index them. c->family may be NULL. */
+/* Reads the sizes of a model. The vocabulary is the embedding's rows, as ids index them. c->family may be NULL. */
 void ht_meta_sizes(ht_meta *m, ht_config *c);
 /* Records an error, unless there was one before. */
 void ht_meta_fail(ht_meta *m, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
-/* Which matrix of an expert. */
+/* Matrices of an expert. */
 typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_EXPERT_DOWN } ht_expert_part;
 
-/* A size of the configuration that a shape is made of. */
+/* Sizes of the configuration that determine shapes. */
 typedef enum ht_extent {
     HT_EXTENT_NONE,
     HT_EXTENT_HIDDEN,
@@ -61,28 +61,28 @@ typedef enum ht_extent {
     HT_EXTENT_LAYER_INPUT_VOCAB
 } ht_extent;
 
-typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } ht_bias_rule; /* the config's flag */
+typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } ht_bias_rule; /* config flags */
 
-/* Whose heads the rows of a matrix are, for those that a GGUF file stores for interleaved RoPE. */
+/* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
 typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
 
-/* One row per weight: where it goes, what it is called, what shape it has. A row with columns is a matrix and goes to an
- * ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. Names are followed
- * by ".weight" or ".bias" in the file. */
+/* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
+ * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
+ * or ".bias" to names. */
 typedef struct ht_tensor_spec {
-    size_t offset;           /* in the family's layer struct, or in its struct of what is around the layers */
-    const char *safetensors; /* after "model.layers.N.", or after "model."; the slot, too */
-    const char *gguf;        /* after "blk.N.", or whole */
+    size_t offset;           /* in the family's layer struct, or in its struct of weights outside the layers */
+    const char *safetensors; /* after "model.layers.N.", or after "model."; also the slot */
+    const char *gguf;        /* after "blk.N.", or the full name */
     ht_extent rows, columns;
     ht_bias_rule bias;
     ht_heads_rule heads;
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
-    bool bare;                                      /* a vector: nothing follows the names, the GGUF's is whole */
-    ht_expert_part expert; /* all experts' are one row and go to an ht_experts; their names are in stored_weights.c */
-    bool looked_up;        /* a matrix of which only rows are looked up: it stays in the file */
+    bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
+    ht_expert_part expert; /* one row for all experts, which go to an ht_experts; names are in stored_weights.c */
+    bool looked_up;        /* a matrix for row lookups only: it stays in the file */
 } ht_tensor_spec;
 
-/* How a configuration is written: the fields that the family's configuration class and GGUF's loaders have. */
+/* How to write a configuration: the fields of the family's configuration class and of GGUF's loaders. */
 typedef enum ht_config_form {
     HT_CONFIG_NONE, /* config.json cannot be written */
     HT_CONFIG_LLAMA,
@@ -110,9 +110,9 @@ typedef struct ht_config_defaults {
 
 struct ht_family {
     const char *architecture;      /* general.architecture of GGUF, Hearth's name of the family */
-    const char *gguf_architecture; /* general.architecture of the files that are written; NULL: `architecture` */
+    const char *gguf_architecture; /* general.architecture of written files; NULL: `architecture` */
     const char *model_types[4];    /* config.json's model_type, NULL-terminated */
-    const char *class_name;        /* of transformers, with which config.json is written */
+    const char *class_name;        /* class of transformers, written to config.json */
     ht_config_form form;
     ht_config_defaults defaults;
     /* Reads the family's own fields, after the common ones. NULL: none. */
@@ -127,8 +127,8 @@ struct ht_family {
     bool scaled_embedding;          /* embeddings are scaled by sqrt(hidden) */
     bool routed;                    /* layers may have experts */
     bool gguf_interleaves;          /* GGUF permutes the rows of q and k, for interleaved RoPE */
-    bool gguf_fuses_experts;        /* GGUF made of its checkpoints has gate and up experts in one tensor */
-    float norm_offset;              /* ht_config.norm_offset of its safetensors; GGUF has it in the weights */
+    bool gguf_fuses_experts;        /* GGUF files join gate and up experts in one tensor */
+    float norm_offset;              /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
     bool normed_values;             /* values have an RMS norm per head, without weight */
     const ht_tensor_spec *layer[8]; /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;             /* size of the layer struct (decoder.h) */
@@ -142,7 +142,7 @@ extern const ht_family *const ht_families[]; /* models/registry.c; ends with NUL
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
 const ht_family *ht_family_of_model_type(const char *model_type);
-/* The name in GGUF files that are written, which knows some families by another's. */
+/* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_family_gguf_architecture(const ht_family *f) {
     return f->gguf_architecture ? f->gguf_architecture : f->architecture;
 }

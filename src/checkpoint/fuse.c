@@ -1,4 +1,4 @@
-/* Fusing (hearth/fuse.h): options and places are checked, then the plan is made and carried out. */
+/* Fusing (hearth/fuse.h): checks options and paths, then makes and executes the plan. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -21,7 +21,7 @@ typedef struct search {
     int n;
 } search;
 
-/* Changes of one tensor keep their order, in which they are added up. */
+/* Changes of one tensor keep their order, in which they are summed. */
 static ht_status add_change(ht_rewrite_plan *plan, size_t tensor, const ht_rewrite_change *change, ht_error *err) {
     if (!HT_GROW_ONE(plan->change, plan->n_changes))
         return ht_fail_memory(err, plan->n_changes * sizeof *plan->change, "a list of changes");
@@ -54,7 +54,7 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
     return status;
 }
 
-/* Fails for a pair of a projection that the model does not have. */
+/* Fails if the model lacks the projection of a pair. */
 static ht_status check_used(const search *s, const ht_adapter *a, ht_error *err) {
     const ht_rewrite_plan *plan = s->plan;
     for (int64_t k = 0; k < a->n; k++) {
@@ -106,7 +106,7 @@ static ht_status choose(const ht_fuse_options *o, ht_dtype own, bool all, ht_rew
     return HT_OK;
 }
 
-/* Adds the changes of n adapters, and says which tensors become floats or groups. */
+/* Adds the changes of n adapters and chooses which tensors become floats or groups. */
 static ht_status make_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht_adapter *const *adapters,
                            const float *scales, int n, ht_error *err) {
     ht_dtype own;

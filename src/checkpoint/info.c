@@ -1,5 +1,5 @@
-/* Checkpoint information without loading weights. A GGUF file of an unsupported family is described by its metadata
- * alone. */
+/* Checkpoint information without loading weights. For a GGUF file of an unsupported family, only its metadata is
+ * used. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/chat_detection.h"
@@ -26,7 +26,7 @@ typedef struct info {
     ht_sampling sampling;
 } info;
 
-/* NULL when there are more types than any file has. */
+/* NULL beyond the maximum number of types. */
 static ht_tensor_type *type_named(info *in, const char *name) {
     int32_t n = in->public.n_tensor_types;
     for (int32_t i = 0; i < n; i++)
@@ -85,7 +85,7 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
     p->has_weights = ht_checkpoint_n_tensors(c) > 0;
 }
 
-/* Tables of which only rows are looked up stay in the file. */
+/* Tables for row lookups only stay in the file. */
 static ht_status add_table(const ht_stored_weight *w, void *user, ht_error *err) {
     (void)err;
     size_t *bytes = user;
@@ -191,7 +191,7 @@ static const char *file_type_of(const ht_checkpoint_files *c) {
     return number < sizeof names / sizeof *names && names[number] ? names[number] : "";
 }
 
-/* Describes a GGUF of an unsupported family, or with a vocabulary only, from its common keys; missing fields stay 0. */
+/* Describes a GGUF file of an unsupported family, or with only a vocabulary. Missing fields stay 0. */
 static void describe_metadata(info *in, const ht_checkpoint_files *c, ht_config *config) {
     ht_error ignored = {0};
     ht_meta m = {.gguf = c->gguf, .file = c->name, .err = &ignored};
@@ -280,7 +280,7 @@ ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *
 }
 
 void ht_model_info_free(ht_model_info *p) {
-    info *in = (info *)(void *)p; /* public is the first member */
+    info *in = (info *)(void *)p; /* `public` is first */
     if (in) free(in->layers);
     free(in);
 }

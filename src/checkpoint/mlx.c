@@ -17,7 +17,7 @@ static bool find(const ht_checkpoint_files *c, const char *path, const char *par
     return *out != NULL;
 }
 
-/* Strips ".part" from a tensor name; false when it does not end so. */
+/* Strips ".part" from a tensor name; false without this ending. */
 static bool path_of(const char *name, const char *part, char path[NAME_SIZE]) {
     size_t n = strlen(name), m = strlen(part);
     if (n <= m + 1 || n - m > NAME_SIZE || name[n - m - 1] != '.' || strcmp(name + n - m, part) != 0) return false;
@@ -32,7 +32,7 @@ typedef struct scheme {
     const char *module; /* by its name in config.json */
     const char *mode;
     int64_t bits, group;
-    ht_status status; /* of reading it: matters to the weights that use it */
+    ht_status status; /* result of reading it; only weights that use it fail */
     ht_error error;
 } scheme;
 
@@ -66,7 +66,7 @@ static void check_scheme(ht_json_reader *r, const char *where, const scheme *s) 
                      where, (long long)s->bits, (long long)s->group);
 }
 
-/* Reads a scheme; that of a module does not inherit: as in mlx-lm, its missing fields get MLX's defaults. */
+/* Reads a scheme. As in mlx-lm, a module's scheme does not inherit: missing fields get MLX's defaults. */
 static void read_scheme(const ht_checkpoint_files *c, const char *module, const ht_json *from, scheme *out) {
     ht_json_reader r = {.file = c->name, .err = &out->error};
     out->module = module;
@@ -84,7 +84,7 @@ static void read_scheme(const ht_checkpoint_files *c, const char *module, const 
     out->status = r.status;
 }
 
-/* Reads config.json's schemes: everyone's, those of one module each, and one without a module. From calloc. */
+/* Reads the schemes of config.json: the global one, one per module, then an empty one. From calloc. */
 static ht_status read_schemes(const ht_checkpoint_files *c, scheme **out, ht_error *err) {
     ht_json *how = (ht_json *)(uintptr_t)c->quantization, *own;
     const size_t n = ht_json_object_size(how) + 2;
@@ -212,7 +212,7 @@ const ht_json *ht_mlx_description(const ht_json *root) {
                : NULL;
 }
 
-/* Other checkpoints may have towers in a form of their own: only weights of the text model must be complete. */
+/* Towers may be stored in an unknown form, so only weights of the text model must be complete. */
 ht_status ht_mlx_join(ht_checkpoint_files *c, ht_error *err) {
     scheme *schemes;
     ht_status status = read_schemes(c, &schemes, err);

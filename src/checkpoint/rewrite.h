@@ -1,8 +1,8 @@
 /* Rewriting of a checkpoint, for ht_fuse and ht_convert: a plan for every tensor, the values that change, and the files.
  *
- * In its own container a checkpoint keeps its tensors, and the plan lists them by their numbers; experts that another reader of
- * directories expects stacked otherwise follow them. In the other container the plan lists the tensors that are written, each
- * with the stored rows that it is made of. */
+ * If the container stays the same, the plan lists the checkpoint's tensors by number, followed by restacked experts for another
+ * reader of directories. For the other container, the plan lists the tensors to write, each with the stored rows that it is
+ * made of. */
 #ifndef HT_CHECKPOINT_REWRITE_H
 #define HT_CHECKPOINT_REWRITE_H
 
@@ -24,16 +24,16 @@ enum { HT_REWRITE_NAME_MOST = 80 };
 
 typedef enum ht_rewrite_action {
     HT_REWRITE_COPY, /* unchanged */
-    HT_REWRITE_DROP, /* scales that are in the new values of their weight */
+    HT_REWRITE_DROP, /* scales already applied to their weight's new values */
     HT_REWRITE_ROUND /* written in a new type, or part of such a weight */
 } ht_rewrite_action;
 
-/* Rows of a tensor that one pair of an adapter changes. */
+/* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
-    size_t next;            /* the tensor's next change: its number in the plan, from 1; 0: none */
+    size_t next;            /* number of the tensor's next change in the plan, from 1; 0: none */
     int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
     int64_t head_rows;      /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
-    int64_t lora_head_rows; /* the same of B's */
+    int64_t lora_head_rows; /* the same for B's rows */
     const ht_lora *lora;
     int64_t expert;
     float scale; /* factor on B A */
@@ -48,22 +48,22 @@ typedef struct ht_rewrite_piece {
 
 typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
-    size_t owner;          /* the weight that it is a scale of; itself when it is none */
+    size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
-    ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new one */
+    ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
     bool quantized;
-    int part;                     /* of a weight in MLX's groups: 0 the packed elements, 1 the scales, 2 the biases */
-    size_t change;                /* the first one, likewise */
-    int n_shares;                 /* weights that share the rows of an expert */
-    ht_rewrite_piece *piece;      /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
-    int64_t n_pieces, piece_rows; /* rows of each piece */
-    int64_t stored_head_rows, head_rows;    /* pieces: rows of a head, interleaved as stored, as written; else 0 */
-    float offset;                           /* pieces: added to the values */
-    float *given;                           /* f32 values that no tensor has; NULL: none */
-    bool is_mixed;                          /* pieces of several types */
-    bool repacks;                           /* pieces: stored blocks become blocks of `type` with the same values */
-    bool is_weight;                         /* worth rounding to few bits */
-    int file;                               /* of the plan's files; before, the file of a safetensors checkpoint */
+    int part;                            /* of a weight in MLX's groups: 0 packed elements, 1 scales, 2 biases */
+    size_t change;                       /* number of the first change; 0: none */
+    int n_shares;                        /* weights that share the rows of an expert */
+    ht_rewrite_piece *piece;             /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
+    int64_t n_pieces, piece_rows;        /* rows of each piece */
+    int64_t stored_head_rows, head_rows; /* pieces: rows of a head, interleaved as stored, as written; else 0 */
+    float offset;                        /* pieces: added to the values */
+    float *given;                        /* f32 values that are not stored in a tensor; NULL: none */
+    bool is_mixed;                       /* pieces of several types */
+    bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;                      /* worth rounding to few bits */
+    int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, if different; else NULL */
@@ -73,14 +73,14 @@ typedef struct ht_rewrite_tensor {
 
 typedef struct ht_rewrite_plan {
     ht_checkpoint_files *c;
-    ht_config *config;  /* read by who needs it */
+    ht_config *config;  /* read on demand */
     bool is_directory;  /* of the output */
     bool to_gguf;       /* the container of the output */
     bool to_mlx;        /* a directory with the names of mlx-lm */
-    bool to_other;      /* the container is not the checkpoint's: tensors are made of pieces */
+    bool to_other;      /* the container changes, so tensors are made of pieces */
     bool restacks;      /* some experts are restacked: ht_rewrite_plan_restack */
-    bool copies_files;  /* the checkpoint is a directory, whose other files are copied to the output */
-    bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only where it cannot be written */
+    bool copies_files;  /* the checkpoint is a directory; its other files are copied to the output */
+    bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only if it cannot be written */
     const char *verb;   /* for messages: "fusing" */
     const char *mark;   /* HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED or HT_REWRITE_CONVERTED */
     const char *out_path;
@@ -99,30 +99,31 @@ typedef struct ht_rewrite_plan {
     size_t n_changes;
     char **file; /* [n_files] names of the written files of weights */
     int n_files;
-    ht_json *metadata; /* GGUF: of the output, or changes of the checkpoint's */
+    ht_json *metadata; /* GGUF: the output's metadata, or changes to the checkpoint's */
 } ht_rewrite_plan;
 
-/* Opens the checkpoint, as plan->c, with room for its configuration; the caller frees the plan even after a failure. */
+/* Opens the checkpoint as plan->c and allocates its configuration; the caller frees the plan even after a failure. */
 ht_status ht_rewrite_plan_open(ht_rewrite_plan *plan, const char *model_path, ht_error *err);
 /* Lists the tensors of plan->c, all to be copied. */
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
-/* Lists the tensors of the other container, each in the type in which it is stored, or in the nearest one that the container has
- * for the same values. `floats`: the type of weights that are floats, and of those that cannot stay quantised; HT_DTYPE_NONE:
- * floats stay, others become f32. keeps_quantized: weights stay quantised where the container has their values. */
+/* Lists the tensors of the other container, each in its stored type or the container's nearest type with the same values.
+ * `floats`: the type of float weights and of weights that cannot stay quantised; HT_DTYPE_NONE: floats stay, others become f32.
+ * keeps_quantized: weights stay quantised if the container can represent their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
-/* Of a listed directory that becomes one for mlx-lm (plan->to_mlx) or for transformers: drops experts that the reader does not
- * expect as they are stored, and adds them as it does, in the types of ht_rewrite_plan_translate, none quantised. */
+/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers. Drops those in another layout
+ * and adds them in the expected one, unquantised, in the types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
-/* Once each weight has its action and type: chooses those of its scales and biases, adds missing ones, and how all are written. */
+/* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
+ * outputs. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
 void ht_rewrite_plan_free(ht_rewrite_plan *plan);
 /* Whether the weight is written in MLX's groups: packed elements, scales and biases as separate tensors. */
 bool ht_rewrite_in_parts(const ht_rewrite_plan *plan, const ht_rewrite_tensor *weight);
-/* Whether a weight is written in another type than it has. */
+/* Whether a weight is written in another type than the stored one. */
 bool ht_rewrite_changes_type(const ht_rewrite_tensor *weight);
 /* Bytes of all tensors as they will be written. */
 size_t ht_rewrite_plan_bytes(const ht_rewrite_plan *plan);
-/* The float type of quantised weights: that of config.json, else the one of most floats. */
+/* The float type of quantised weights: that of config.json, else that of most floats. */
 ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err);
 /* HT_W_F32, HT_W_F16 or HT_W_BF16 of a float type, and back; HT_DTYPE_NONE of other types. */
 ht_weight_type ht_rewrite_weight_type(ht_dtype dtype);
@@ -140,7 +141,7 @@ void ht_rewrite_values_free(ht_rewrite_values *v); /* NULL is fine */
 ht_status ht_rewrite_values_of(ht_rewrite_values *v, size_t number, const void **bytes, ht_error *err);
 /* Whether n values are exact in a float type. */
 bool ht_rewrite_is_exact(ht_weight_type type, const float *x, int64_t n);
-/* Tensors so far that floats with fewer bits changed. */
+/* Number of tensors so far that narrower floats changed. */
 int64_t ht_rewrite_values_inexact(const ht_rewrite_values *v);
 /* Stats of the changed tensors so far. */
 void ht_rewrite_values_report(const ht_rewrite_values *v, ht_fuse_report *out);
@@ -156,7 +157,7 @@ typedef struct ht_weight_source {
     float *products;                /* [n_shares][n_matrices] factors on the products; NULL: none */
 } ht_weight_source;
 
-/* The values of a tensor that is written, before adapters and rounding. */
+/* The values of an output tensor before adapters and rounding. */
 typedef struct ht_weight_rows {
     const ht_rewrite_tensor *of;
     ht_rewrite_piece whole;        /* of a tensor of the checkpoint: the only piece */
@@ -170,7 +171,7 @@ ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tens
 void ht_weight_rows_close(ht_weight_rows *r);
 /* Bytes of scratch for n rows. */
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n);
-/* Rows [first, first + n) as blocks of the type that all pieces have, without factors. */
+/* Rows [first, first + n) as blocks of the pieces' common type, without factors. */
 ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
                                      ht_error *err);
 /* f32 values of rows [first, first + n). Both are thread-safe, each thread with its own scratch. */
@@ -179,8 +180,8 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
 
 /* ---- output (rewrite_output.c) ---- */
 
-/* HT_ERR_ARGUMENT for an output over the checkpoint or inside of it, and over anything that neither ht_fuse nor ht_convert wrote.
- * For several files outside a directory, the plan must be finished. */
+/* HT_ERR_ARGUMENT for an output that would replace the checkpoint, lie inside it, or replace files that ht_fuse and ht_convert
+ * did not write. For several files outside a directory, the plan must be finished. */
 ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, ht_error *err);
 /* Whether no quantised tensor is written. */
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);
@@ -189,16 +190,16 @@ ht_status ht_rewrite_write(const ht_rewrite_plan *plan, ht_rewrite_values *value
 
 /* ---- files of weights (rewrite_files.c) ---- */
 
-/* Of a finished plan: makes the metadata of GGUF, chooses the file of every tensor, and names the files. */
+/* Makes the metadata of GGUF, chooses the file of every tensor, and names the files. The plan must be finished. */
 ht_status ht_rewrite_choose_files(ht_rewrite_plan *plan, ht_error *err);
-/* Writes all of them into a directory, with the index of several safetensors files. */
+/* Writes all files into a directory; several safetensors files get an index. */
 ht_status ht_rewrite_write_files(const ht_rewrite_plan *plan, ht_rewrite_values *values, const char *directory,
                                  ht_error *err);
-/* Writes plan->out_path, or its parts in the same directory; they appear together. */
+/* Writes plan->out_path, or its parts in the same directory, which appear at the same time. */
 ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *values, ht_error *err);
-/* Whether all tensors of a safetensors file are dropped, as those of a large layer's experts can be. */
+/* Whether all tensors of a safetensors file are dropped; experts of a large layer can fill a file. */
 bool ht_rewrite_is_left_out(const ht_rewrite_plan *plan, int file);
-/* Whether there is an index: for several files, or where the checkpoint's files stay and have one. */
+/* Whether the output has an index: it has several files, or keeps the checkpoint's files and their index. */
 ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Files of weights: which tensor goes to which, their names, and how GGUF and safetensors files are written. Keys of GGUF parts:
- * gguf.constants (split.*); llama.cpp's loader reads them. */
+/* Weight files: assigns tensors to files, names the files, and writes GGUF and safetensors. Keys of GGUF parts:
+ * gguf.constants (split.*), which llama.cpp's loader reads. */
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
@@ -21,7 +21,7 @@
 typedef struct outputs {
     ht_rewrite_values *values;
     ht_tensor_output *tensor; /* [n] */
-    size_t *number;           /* [n] of each in the plan */
+    size_t *number;           /* [n] numbers in the plan */
     int n;
 } outputs;
 
@@ -30,7 +30,7 @@ static void add_output(const ht_rewrite_plan *plan, size_t number, outputs *out)
     out->number[out->n++] = number;
 }
 
-/* Whether the tensor is written behind the weight that it belongs to: parts that follow each other are made once. */
+/* Whether the tensor is in the same file as its weight, where consecutive parts are computed once. */
 static bool follows_weight(const ht_rewrite_plan *plan, size_t number) {
     const ht_rewrite_tensor *t = &plan->tensor[number];
     return t->action == HT_REWRITE_ROUND && t->owner != number && plan->tensor[t->owner].file == t->file;
@@ -63,7 +63,7 @@ static ht_status output_values(void *user, int i, const void **bytes, ht_error *
 
 /* ---- GGUF: metadata ---- */
 
-/* llama.cpp's number of a file whose matrices are mostly of one float type; -1 for others. */
+/* llama.cpp's file type for files with mostly matrices of one float type; -1 for others. */
 static int file_type_of(const char *dtype) {
     return !strcmp(dtype, "F32") ? 0 : !strcmp(dtype, "F16") ? 1 : !strcmp(dtype, "BF16") ? 32 : -1;
 }
@@ -79,7 +79,7 @@ static double elements_of(const ht_rewrite_plan *plan, const char *dtype) {
     return sum;
 }
 
-/* The file type that is true now; -1 when it is the one the file states: a mix of quantised types, or values that are kept. */
+/* The new file type; -1 if the stated one stays valid: a mix of quantised types, or unchanged values. */
 static int new_file_type(const ht_rewrite_plan *plan) {
     const char *most = NULL;
     double largest = 0;
@@ -105,7 +105,7 @@ static void put_mark(const ht_rewrite_plan *plan, ht_document *d) {
     ht_document_set(d, plan->mark, ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", 1));
 }
 
-/* The metadata of the file, or changes of the checkpoint's, with what the tensors decide. */
+/* Makes the file's metadata, or changes to the checkpoint's, with the keys that depend on tensors. */
 static ht_status make_metadata(ht_rewrite_plan *plan, ht_error *err) {
     ht_document d = {NULL, "GGUF metadata", HT_OK, err};
     if (plan->to_other)
@@ -129,8 +129,8 @@ static int n_tensors(const ht_rewrite_plan *plan) {
     return n;
 }
 
-/* Metadata of part `file` of n: the model's in the first; the others have their number and the mark, so that they may be replaced
- * when a killed process left them alone. */
+/* Metadata of part `file` of n: the first part has the model's. The others have their number and the mark, so that
+ * parts left by a killed process can be replaced. */
 static ht_status part_metadata(const ht_rewrite_plan *plan, int file, int n, ht_json **out, ht_error *err) {
     ht_document d = {file ? ht_json_new_object() : ht_json_copy(plan->metadata), "GGUF metadata", HT_OK, err};
     put_number(&d, "split.no", "u16", file);
@@ -141,14 +141,14 @@ static ht_status part_metadata(const ht_rewrite_plan *plan, int file, int n, ht_
     return d.status;
 }
 
-/* Bytes at most of part `file` without tensors: the first one's, or those of any other. */
+/* Maximum bytes of part `file` without tensors; all parts but the first have the same maximum. */
 static ht_status measure_gguf_header(const ht_rewrite_plan *plan, int file, size_t *bytes, ht_error *err) {
     const ht_gguf *from = plan->to_other ? NULL : plan->c->gguf;
     ht_json *metadata;
-    ht_status status = part_metadata(plan, file, 1, &metadata, err); /* its numbers have as many bytes in any part */
+    ht_status status = part_metadata(plan, file, 1, &metadata, err); /* numbers take the same bytes in every part */
     if (!status) status = ht_gguf_metadata_bytes(from, metadata, file > 0, bytes, err);
     ht_json_decref(metadata);
-    if (!status) *bytes += ht_gguf_alignment(from) - 1; /* behind the entries of the tensors */
+    if (!status) *bytes += ht_gguf_alignment(from) - 1; /* padding after the tensor entries */
     return status;
 }
 
@@ -197,8 +197,8 @@ ht_status ht_rewrite_write_gguf(const ht_rewrite_plan *plan, ht_rewrite_values *
 
 /* ---- safetensors ---- */
 
-/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. `format` is the
- * program for which the tensors are named. */
+/* The metadata of the first shard, and the mark. The caller frees *out, whose texts the checkpoint lends. `format`
+ * is the program whose tensor names are used. */
 static ht_status list_metadata(const ht_rewrite_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
     ht_json *metadata = plan->to_other ? NULL : plan->c->tensors->metadata, *value;
     const char *key;
@@ -238,7 +238,7 @@ static ht_status write_shard(const ht_rewrite_plan *plan, ht_rewrite_values *val
     return status;
 }
 
-/* Bytes at most of a file without tensors. */
+/* Maximum bytes of a file without tensors. */
 static ht_status measure_safetensors_header(const ht_rewrite_plan *plan, size_t *bytes, ht_error *err) {
     ht_metadata_pair *pairs;
     int n;
@@ -250,7 +250,7 @@ static ht_status measure_safetensors_header(const ht_rewrite_plan *plan, size_t 
 
 /* ---- index of safetensors ---- */
 
-/* Path of the checkpoint's index, whether it is there or not, or NULL in another container; the caller frees it. */
+/* Path of the checkpoint's index, which may not exist; NULL in another container. The caller frees it. */
 static ht_status find_index(const ht_rewrite_plan *plan, char **path, ht_error *err) {
     *path = plan->to_other ? NULL : ht_path_join(plan->c->path, HT_SAFETENSORS_INDEX);
     return *path || plan->to_other ? HT_OK : ht_fail_memory(err, strlen(plan->c->path), "a path");
@@ -264,7 +264,7 @@ ht_status ht_rewrite_has_index(const ht_rewrite_plan *plan, bool *out, ht_error 
     return status;
 }
 
-/* The index at `path`, if there is one that can be read, with the sizes and files of the written tensors. */
+/* Makes an index from the readable one at `path`, if any, with sizes and files of the written tensors. */
 static ht_status make_index(const ht_rewrite_plan *plan, const char *path, ht_json **out, ht_error *err) {
     ht_document index = {NULL, HT_SAFETENSORS_INDEX, HT_OK, err}, map = index, metadata = index;
     ht_error why = {0};
@@ -314,18 +314,18 @@ ht_status ht_rewrite_write_files(const ht_rewrite_plan *plan, ht_rewrite_values 
 
 /* ---- which file ---- */
 
-/* Bytes of tensors in a safetensors file where none are asked for, as transformers and mlx-lm cut them. */
+/* Default tensor bytes per safetensors file, as in transformers and mlx-lm. */
 static const size_t usual_bytes = (size_t)5 * 1000 * 1000 * 1000;
 
 enum { NOT_PLACED = -1, APART = -2 };
 
 typedef struct shares {
     const ht_rewrite_plan *plan;
-    size_t limit;        /* bytes of a file */
-    size_t first, other; /* bytes of a file without tensors: of the first one, of each other */
+    size_t limit;        /* maximum bytes of a file */
+    size_t first, other; /* bytes without tensors: of the first file, of other files */
     size_t *weight;      /* [plan->n] bytes of a weight with its scales and biases, by the weight's number */
-    int *file;           /* [plan->n] where these go, if not NOT_PLACED; APART: they do not fit in one file */
-    int current;         /* the file that is filled */
+    int *file;           /* [plan->n] file of the weight's tensors; NOT_PLACED: none yet; APART: several files */
+    int current;         /* the current file */
     size_t filled;       /* its bytes */
     bool is_empty;       /* it has no tensor yet */
 } shares;
@@ -345,8 +345,8 @@ static bool fits(const shares *s, size_t filled, size_t bytes) {
     return filled <= s->limit && bytes <= s->limit - filled;
 }
 
-/* The file of the next `bytes`. One that has no tensor takes what is too large for any, unless it has a GGUF file's metadata:
- * these are then alone in the first file. */
+/* The file for the next `bytes`. An empty file accepts oversized tensors unless it has a GGUF file's metadata, which
+ * then stays alone in the first file. */
 static int place(shares *s, size_t bytes) {
     const bool may_end = !s->is_empty || (s->plan->to_gguf && s->current == 0);
     if (may_end && !fits(s, s->filled, bytes)) {
@@ -358,7 +358,7 @@ static int place(shares *s, size_t bytes) {
     return s->current;
 }
 
-/* Takes the tensors in their order, those that belong to a weight with the first of them. */
+/* Places tensors in order; all tensors of a weight follow its first one. */
 static void place_all(shares *s, ht_rewrite_plan *plan) {
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
@@ -410,7 +410,7 @@ static ht_status share_out(ht_rewrite_plan *plan, ht_error *err) {
 
 /* ---- names ---- */
 
-/* What the names of GGUF files begin with: as the checkpoint's do, or as the file that is asked for. */
+/* Stem of the GGUF file names: that of the output file, or in a directory that of the checkpoint's files. */
 static const char *stem_of(const ht_rewrite_plan *plan, size_t *n) {
     int number, count;
     const char *name = !plan->is_directory ? ht_base_name(plan->out_path)

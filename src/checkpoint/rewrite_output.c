@@ -1,5 +1,5 @@
-/* The checkpoint that is written: its place, apart from the one that is read and only over what was written here; config.json and
- * the documents; copies of other files. */
+/* Output of a rewrite: checks its path, which must be outside the source and may only replace Hearth's outputs. Writes config.json
+ * and the documents, and copies other files. */
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The absolute path of what exists, or of a new name in a directory that does; the caller frees *out. */
+/* The absolute path of an existing file, or of a new name in an existing directory. The caller frees *out. */
 static ht_status resolve(const char *path, char **out, ht_error *err) {
     *out = realpath(path, NULL);
     if (*out) return HT_OK;
@@ -50,7 +50,7 @@ static bool is_same_file(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Refuses to write over the checkpoint or into it. */
+/* Rejects outputs over the checkpoint or inside it. */
 static ht_status check_apart(const ht_checkpoint_files *c, const char *model_path, const char *out_path,
                              ht_error *err) {
     char *model = NULL, *out = NULL;
@@ -78,7 +78,7 @@ static bool is_empty(const char *path) {
 static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED, HT_REWRITE_CONVERTED};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
-/* Whether a checkpoint has a mark; or a part of one, as the others need not exist. What cannot be read is not ours. */
+/* Whether a checkpoint has one of Hearth's marks. Reads a part alone, as other parts may be missing. Unreadable files have none. */
 static ht_status find_mark(const char *path, bool is_part, bool *found, ht_error *err) {
     ht_checkpoint_files *c = NULL;
     ht_file *file = NULL;
@@ -109,7 +109,7 @@ static ht_status check_target(const char *path, bool is_directory, ht_error *err
     if (ht_path_exists(path) && ht_path_is_directory(path) != is_directory)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: is %s, but the output is %s", path,
                        is_directory ? "a file" : "a directory", is_directory ? "a directory" : "a file");
-    if (!is_directory && !ht_ends_with(path, ".gguf")) /* such as `default`, a model's name in place of a file's */
+    if (!is_directory && !ht_ends_with(path, ".gguf")) /* such as `default`, the name of a model */
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the name of a GGUF file must end with .gguf; use %s.gguf", path,
                        path);
     if (!ht_path_exists(path) || (is_directory && is_empty(path))) return HT_OK;
@@ -118,7 +118,7 @@ static ht_status check_target(const char *path, bool is_directory, ht_error *err
     return status || ours ? status : not_replaced(path, err);
 }
 
-/* Parts are beside each other; what else has the name of the checkpoint is left alone. */
+/* Checks the path of one part; other files named like the checkpoint are not replaced. */
 static ht_status check_part(const ht_rewrite_plan *plan, int part, const char *model_path, ht_error *err) {
     const size_t n = strlen(plan->out_path) - strlen(".gguf");
     char *path = ht_gguf_part_path(plan->out_path, n, part + 1, plan->n_files);
@@ -141,7 +141,7 @@ ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_
     return status;
 }
 
-/* The names under which mlx-lm writes its settings, and other tools theirs. */
+/* Keys of settings, written by mlx-lm and other tools. */
 static const char *const settings[] = {"quantization", "quantization_config", "compression_config"};
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -157,7 +157,7 @@ static bool any_changed(const ht_rewrite_plan *plan) {
 
 /* ---- config.json: dtype ---- */
 
-/* transformers casts weights to the dtype that is stated here. */
+/* transformers casts weights to this dtype. */
 static ht_status state_dtype(ht_json *object, ht_dtype dtype, ht_error *err) {
     static const char *const keys[] = {"dtype", "torch_dtype"};
     const char *name = dtype == HT_F32 ? "float32" : dtype == HT_F16 ? "float16" : "bfloat16";
@@ -191,7 +191,7 @@ static groups groups_of(ht_weight_type type) {
     return a.bits ? (groups){a.bits, a.group, true} : (groups){4, HT_BLOCK_SMALL, false};
 }
 
-/* The type of a weight that is written in such groups; -1: another. */
+/* The type of a weight that is written in groups; -1 for other weights. */
 static int group_type(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t) {
     if (t->action == HT_REWRITE_ROUND) return ht_rewrite_in_parts(plan, t) ? (int)t->type : -1;
     const int type = t->action == HT_REWRITE_COPY ? t->from.type : -1;
@@ -205,8 +205,9 @@ static ht_json *settings_of(const groups *g, bool with_mode) {
                                     : "mxfp4");
 }
 
-/* States how a module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
- * one without an entry has the settings of all, which an entry does not inherit. False when memory ran out. */
+/* Writes how a module is stored. mlx-lm treats modules as quantised if they have scales, or an entry here that is
+ * not false. Modules without an entry use the global settings, which entries do not inherit. False when out of
+ * memory. */
 static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_json *quantization,
                          const char *module) {
     const bool affine = is_affine(quantization);
@@ -224,7 +225,7 @@ static bool change_entry(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t
     return entry && !ht_json_object_set_new(quantization, module, entry);
 }
 
-/* Of the changed modules, or of all. */
+/* Updates the entries of changed modules, or of all. */
 static ht_status change_entries(const ht_rewrite_plan *plan, ht_json *quantization, bool all, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < plan->n; i++) {
@@ -239,7 +240,7 @@ static ht_status change_entries(const ht_rewrite_plan *plan, ht_json *quantizati
     return status;
 }
 
-/* The settings of a checkpoint that becomes one of groups: those of most weights. */
+/* Global settings of a checkpoint converted to groups: those of most weights. */
 static ht_json *new_settings(const ht_rewrite_plan *plan) {
     groups most = {0};
     double largest = 0;
@@ -259,8 +260,8 @@ static bool any_groups(const ht_rewrite_plan *plan) {
     return false;
 }
 
-/* Whether the settings of all are to be new ones: there were none of MLX's, or all weights were rounded and none is left of a kind
- * that only they tell of. Fusing changes some weights, and leaves what is said of the others. */
+/* Whether to write new global settings: the checkpoint had none of MLX's, or quantising left no weight that only the old ones
+ * describe. Fusing keeps the old settings, as it changes only some weights. */
 static bool wants_settings(const ht_rewrite_plan *plan) {
     if (plan->c->quantization && strcmp(plan->mark, HT_REWRITE_QUANTIZED) != 0) return false;
     for (size_t i = 0; plan->c->quantization && i < plan->n; i++) {
@@ -270,7 +271,7 @@ static bool wants_settings(const ht_rewrite_plan *plan) {
     return any_groups(plan);
 }
 
-/* Replaces the settings of another quantisation, or of none; mlx-lm reads the first name, transformers the second. */
+/* Replaces all quantisation settings; mlx-lm reads the first key, transformers the second. */
 static ht_status put_settings(const ht_rewrite_plan *plan, ht_json *root, ht_error *err) {
     ht_json *made = new_settings(plan);
     if (!made) return out_of_memory(err);
@@ -296,8 +297,8 @@ static ht_status change_object(const ht_rewrite_plan *plan, ht_json *object, boo
     return status;
 }
 
-/* A config.json with what the plan changes: the dtype and the quantisation. *text is NULL when it stays as it is; else the caller
- * frees it. */
+/* Makes config.json with the plan's dtype and quantisation. *text is NULL if nothing changes; else the caller frees
+ * it. */
 static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err) {
     *text = NULL;
     const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
@@ -317,7 +318,7 @@ static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config,
 
 static const char config_name[] = "config.json";
 
-/* ---- files beside the weights ---- */
+/* ---- files other than weights ---- */
 
 typedef struct names {
     char **name; /* [n], and a NULL */
@@ -337,7 +338,8 @@ static void free_names(names *all) {
     free(all->name);
 }
 
-/* Files that repeat a GGUF file's metadata, or are made from it and could contradict it: first the N_MADE that are written. */
+/* Files that repeat a GGUF file's metadata, or are derived from it and could contradict it. The first N_MADE are
+ * written. */
 static const char *const documents[] = {"generation_config.json",
                                         "tokenizer.json",
                                         "tokenizer_config.json",
@@ -350,8 +352,7 @@ static const char *const documents[] = {"generation_config.json",
                                         "chat_template.json"};
 enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_MADE = 4 };
 
-/* Weights that are not rewritten are no part of the new checkpoint, whatever container they are in; nor is ModelOpt's second
- * description of a quantisation that is no more. */
+/* Excludes other weight files in any container, and ModelOpt's separate description of a removed quantisation. */
 static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     static const char *const weights[] = {".safetensors", ".bin",  ".pt",   ".pth", ".ckpt",       ".h5",
                                           ".msgpack",     ".onnx", ".gguf", ".npz", ".index.json", ".tmp"};
@@ -360,7 +361,7 @@ static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
     for (int i = 0; plan->to_other && i < N_DOCUMENTS; i++)
         if (!strcmp(name, documents[i])) return false;
     if (!strcmp(name, "hf_quant_config.json")) return !ht_rewrite_is_dense(plan);
-    if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
+    if (!strcmp(name, "adapter_config.json")) return false; /* its weights are not copied */
     if (ht_file_role_of(name) == HT_FILE_PROJECTOR) return !plan->to_other;
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         if (ht_ends_with(name, weights[i])) return false;
@@ -419,7 +420,7 @@ static ht_status copy_file(const char *from_directory, const char *to_directory,
 
 /* ---- configuration and documents ---- */
 
-/* config.json and what else a GGUF file has in its metadata. */
+/* Writes config.json and the other documents that a GGUF file stores as metadata. */
 static ht_status write_documents(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
     ht_directory_documents all;
     const char *dtype = plan->dtype == HT_F16 ? "float16" : plan->dtype == HT_BF16 ? "bfloat16" : "float32";
@@ -448,7 +449,7 @@ static ht_status write_config(const ht_rewrite_plan *plan, const char *directory
 
 /* ---- directories ---- */
 
-/* All names of the directory: those that are copied, then those of the weights and what describes them. */
+/* Lists all files of the directory: copied files, then weights and their documents. */
 static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *err) {
     bool index = false;
     ht_status status = plan->copies_files ? list_copied(plan, all, err) : HT_OK;
@@ -463,7 +464,7 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
     return status;
 }
 
-/* Named chat templates, which lie in a directory within the checkpoint's. */
+/* Copies named chat templates, which are in a subdirectory of the checkpoint. */
 static ht_status copy_templates(const char *from_directory, const char *to_directory, ht_error *err) {
     char *from = ht_path_join(from_directory, HT_TEMPLATES_DIRECTORY),
          *to = ht_path_join(to_directory, HT_TEMPLATES_DIRECTORY);

@@ -1,4 +1,4 @@
-/* The plan of rewriting a checkpoint: its tensors, and how each is written once its action and type are chosen. */
+/* The plan of a rewrite: the tensors, and how to write each once its action and type are chosen. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -12,7 +12,7 @@
 
 /* ---- tensors ---- */
 
-/* The tensor whose name has `to` in place of `end`. */
+/* Finds the tensor whose name ends with `to` instead of `end`. */
 static bool find_sibling(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *end, const char *to,
                          ht_stored_tensor *out) {
     char name[HT_SIBLING_NAME];
@@ -72,7 +72,7 @@ static ht_dtype dtype_named(const char *name) {
     return HT_DTYPE_NONE;
 }
 
-/* What config.json says; HT_DTYPE_NONE when it says nothing. */
+/* The dtype in config.json. *out stays HT_DTYPE_NONE without one. */
 static ht_status configured_dtype(const ht_checkpoint_files *c, ht_dtype *out, ht_error *err) {
     ht_json *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
@@ -85,7 +85,7 @@ static ht_status configured_dtype(const ht_checkpoint_files *c, ht_dtype *out, h
     return HT_OK;
 }
 
-/* The vectors of a GGUF file are f32 whatever the model's type is, and small f32 matrices are usual: there only bf16 counts. */
+/* GGUF files have f32 vectors and small f32 matrices whatever the model's type, so only bf16 counts there. */
 ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_error *err) {
     int64_t count[HT_DTYPE_COUNT] = {0};
     *out = HT_DTYPE_NONE;
@@ -104,7 +104,7 @@ ht_status ht_rewrite_float_type(const ht_rewrite_plan *plan, ht_dtype *out, ht_e
     return HT_OK;
 }
 
-/* A GGUF file's scales of the products with a weight that is written as floats are in the floats. */
+/* Drops a GGUF file's product scales of weights that become floats: the floats include them. */
 static ht_status drop_product_scales(ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_error *err) {
     const int64_t n = t->from.n_dims == 3 ? t->from.dims[0] : 1;
     float *values = malloc((size_t)n * sizeof *values);
@@ -134,7 +134,7 @@ static ht_status put_output(ht_rewrite_tensor *t, const char *dtype, int rank, c
     return HT_OK;
 }
 
-/* Unchanged: in safetensors the tensor itself, where t->from describes a joined one. */
+/* Output of an unchanged tensor. In safetensors this is the stored tensor, while t->from may describe a joined one. */
 static void keep_output(const ht_rewrite_plan *plan, size_t i, ht_rewrite_tensor *t) {
     const bool itself = !plan->c->gguf && !t->given;
     const ht_stored_tensor from = itself ? ht_stored_of_safetensors(plan->c->tensors, i) : t->from;
@@ -142,7 +142,7 @@ static void keep_output(const ht_rewrite_plan *plan, size_t i, ht_rewrite_tensor
     t->to = (ht_tensor_output){t->name, from.type_name, from.n_dims, t->shape, from.n_bytes};
 }
 
-/* The name of a weight that was packed as compressed-tensors does; transformers calls stacked experts by their module. */
+/* Renames a weight packed by compressed-tensors. transformers names stacked experts after their module. */
 static ht_status rename_packed(ht_rewrite_tensor *t, ht_error *err) {
     static const char packed[] = "_packed", weight[] = ".weight_packed";
     if (!ht_ends_with(t->name, weight)) return HT_OK;
@@ -164,7 +164,7 @@ static int part_named(const char *name) {
     return ht_ends_with(name, ".scales") ? 1 : ht_ends_with(name, ".biases") ? 2 : 0;
 }
 
-/* What becomes of the tensors that belong to weights. */
+/* Sets the action of each scale and bias from that of its weight. */
 static void follow_owners(ht_rewrite_plan *plan) {
     for (size_t i = 0; i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
@@ -176,7 +176,7 @@ static void follow_owners(ht_rewrite_plan *plan) {
     }
 }
 
-/* Adds part `part` of weight `owner`, if it is not there. */
+/* Adds part `part` of weight `owner` unless it exists. */
 static ht_status add_part(ht_rewrite_plan *plan, size_t owner, int part, ht_error *err) {
     const ht_rewrite_tensor *weight = &plan->tensor[owner];
     const char *weight_name = weight->renamed ? weight->renamed : weight->name;
@@ -211,7 +211,7 @@ static ht_status add_parts(ht_rewrite_plan *plan, ht_error *err) {
     return status;
 }
 
-/* Sizes of one part of a weight in groups. */
+/* Sets the sizes of one part of a weight in groups. */
 static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     const ht_rewrite_tensor *weight = &plan->tensor[t->owner];
     const ht_affine affine = ht_affine_of(weight->type);
@@ -228,7 +228,7 @@ static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_
     return put_output(t, ht_weight_type_info_of(affine.scale)->name, rank, shape, (size_t)affine.scale_bytes, err);
 }
 
-/* A weight in one tensor: floats, or a GGUF file's blocks. */
+/* Sets the output of a weight in one tensor: floats, or a GGUF file's blocks. */
 static ht_status put_weight(ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
     ht_status status = put_output(t, info->name, t->from.n_dims, t->from.dims, info->block_bytes, err);

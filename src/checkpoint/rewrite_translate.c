@@ -1,5 +1,5 @@
-/* The plan of writing a checkpoint in its other container, or a directory's experts for its other reader: what the tensors are
- * called there, of which stored rows each is made, and the types in which their values stay. */
+/* The plan of writing a checkpoint in the other container, or a directory's experts for another reader: names of
+ * tensors, the stored rows that each is made of, and types that keep the values. */
 #include "base/error.h"
 #include "base/grow.h"
 #include "checkpoint/convert_metadata.h"
@@ -17,7 +17,7 @@ enum { NAME_SIZE = 192 };
 typedef struct translation {
     ht_rewrite_plan *plan;
     ht_dtype floats; /* HT_DTYPE_NONE: as they are */
-    bool repacks;    /* quantised weights stay so where they can */
+    bool repacks;    /* quantised weights stay quantised if possible */
 } translation;
 
 /* ---- tensors ---- */
@@ -38,13 +38,13 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     return HT_OK;
 }
 
-/* What names of a directory's text model begin with; "" in GGUF. A directory for another reader keeps the names of all tensors
- * but experts, and so the prefix. */
+/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it keeps
+ * the prefix. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
 }
 
-/* What n pieces of [rows, columns] each are together; n_experts: axes of a stacked tensor, or 0. */
+/* Allocates n pieces of [rows, columns] each and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
 static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t n, int64_t n_experts,
                             ht_error *err) {
     t->piece = calloc((size_t)n, sizeof *t->piece);
@@ -59,7 +59,7 @@ static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int
     return HT_OK;
 }
 
-/* Puts the stored rows of w in place `i` of the pieces; what they are together is a mixture when their types differ. */
+/* Sets piece `i` to the stored rows of w; marks the tensor as mixed if types differ. */
 static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
     const ht_stored_tensor *stored = &w->stored;
     t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, (int)w->n_shares};
@@ -83,7 +83,7 @@ static ht_expert_naming naming_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? HT_EXPERTS_GGUF : plan->to_mlx ? HT_EXPERTS_MLX : HT_EXPERTS_TRANSFORMERS;
 }
 
-/* The form in which the written checkpoint has a part of the experts. */
+/* The output form of a part of the experts. */
 static const ht_expert_form *form_of(const ht_rewrite_plan *plan, ht_expert_part part) {
     return ht_expert_form_named(naming_of(plan), plan->config->family->gguf_fuses_experts, part);
 }
@@ -103,7 +103,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
     char name[NAME_SIZE];
     ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
-        plan->n ? &plan->tensor[plan->n - 1] : NULL; /* a stacked tensor's experts come one after the other */
+        plan->n ? &plan->tensor[plan->n - 1] : NULL; /* experts of a stacked tensor are visited consecutively */
     ht_status status = HT_OK;
     if (!t || strcmp(t->name, name) != 0) {
         status = add_tensor(plan, name, &t, err);
@@ -135,14 +135,14 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
     if (w->is_vector && t->stored_head_rows + t->head_rows)
-        t->piece_rows = w->columns;                                     /* single elements change places */
-    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose: they stay exact */
+        t->piece_rows = w->columns;                                     /* single elements are reordered */
+    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose, so they stay exact */
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;
 }
 
-/* The tensor of RoPE's divisors, which a directory has in its configuration. */
+/* Adds the tensor of RoPE divisors; a directory has them in its configuration. */
 static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
     float *values;
     int64_t n;
@@ -166,12 +166,12 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
 
 /* ---- types ---- */
 
-/* Vectors are f32 in GGUF, and so are routers: its readers compute with them as they are. */
+/* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
 static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
     return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") != NULL;
 }
 
-/* Whether all rows keep their values in another type: stored blocks without factors, or values to be rounded to floats. */
+/* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */
 static ht_status keeps_values(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool blocks,
                               bool *out, ht_error *err) {
     const ht_weight_type from = (ht_weight_type)rows->of->from.type;
@@ -204,7 +204,7 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
     return *out && from != to ? keeps_values(plan, rows, to, true, out, err) : HT_OK;
 }
 
-/* The first type of the other container that has a quantised weight's values. */
+/* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
     if (!t->is_weight || t->is_mixed || ht_repack_type((ht_weight_type)t->from.type, 0) < 0) return HT_OK;
@@ -218,7 +218,7 @@ static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, 
     return status;
 }
 
-/* The type that keeps the values. */
+/* Chooses a type that keeps the values. */
 static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
     const ht_weight_type own = (ht_weight_type)t->from.type;
@@ -230,8 +230,8 @@ static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_error *er
     return status;
 }
 
-/* GGUF files have vectors and routers in f32 whose values are those of the type of most weights, in which directories have
- * them. */
+/* GGUF files store vectors and routers as f32 even if a narrower type holds their values; directories use the type
+ * of most weights. */
 static ht_status narrow(const translation *of, ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type type = ht_rewrite_weight_type(of->plan->dtype);
     ht_weight_rows rows;
@@ -244,7 +244,7 @@ static ht_status narrow(const translation *of, ht_rewrite_tensor *t, ht_error *e
     return status;
 }
 
-/* The float type of most weights, as they will be written; of groups that of their scales. */
+/* The float type of most output weights; groups count by the type of their scales. */
 static ht_dtype main_dtype(const translation *of) {
     double n[HT_DTYPE_COUNT] = {0};
     ht_dtype most = HT_F32;
@@ -274,7 +274,7 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
 
 /* ---- experts for the other reader of directories ---- */
 
-/* Whether the reader finds the expert in the tensor where it is. */
+/* Whether the reader accepts the expert in its stored tensor. */
 static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
     const ht_expert_form *f = form_of(plan, w->spec->expert);
     char name[NAME_SIZE];

@@ -1,5 +1,5 @@
-/* Values of the tensors that are written: stored rows, put into order, with scales and factors on products multiplied in, changed
- * by adapters, checked, and rounded once, some rows at a time on each thread. */
+/* Values of output tensors: stored rows are reordered, multiplied by scales and product factors, changed by
+ * adapters, checked, and rounded once. Each thread handles some rows at a time. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16 }; /* elements that a thread checks or changes at a time; whole blocks of every type */
+enum { CHUNK = 1 << 16 }; /* elements per chunk of a thread; whole blocks of every type */
 
 /* ---- one stored tensor ---- */
 
@@ -52,7 +52,7 @@ static ht_status read_products(const ht_rewrite_plan *plan, const char *name, ht
     return status;
 }
 
-/* Matrices [n_rows, k] of a tensor: one, or those of stacked experts. */
+/* Matrices [n_rows, k] of a tensor: one, or one per stacked expert. */
 static void matrices_of(const ht_stored_tensor *t, int64_t *n_matrices, int64_t *n_rows, int64_t *k) {
     const int stacked = t->n_dims == 3;
     *n_matrices = stacked ? t->dims[0] : 1;
@@ -110,7 +110,7 @@ static int by_number(const void *a, const void *b) {
     return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
 }
 
-/* Opens each tensor that pieces are in once, in the order of their numbers. */
+/* Opens each source tensor of the pieces once, in order of their numbers. */
 static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                              ht_error *err) {
     const int64_t n = t->piece ? t->n_pieces : 1;
@@ -128,7 +128,7 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
         ht_stored_tensor stored;
         if (i && sorted[i].tensor == sorted[i - 1].tensor) continue;
         ht_checkpoint_tensor_at(plan->c, sorted[i].tensor, &stored);
-        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements change places */
+        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements are reordered */
             stored.n_dims = 2;
             stored.dims[1] = 1;
         }
@@ -156,7 +156,7 @@ void ht_weight_rows_close(ht_weight_rows *r) {
     *r = (ht_weight_rows){0};
 }
 
-/* ht_file_unchanged of all files that the rows are in. */
+/* Applies ht_file_unchanged to all files of the rows. */
 static ht_status unchanged(const ht_weight_rows *r, ht_error *err) {
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < r->n_sources; i++) status = ht_file_unchanged(r->source[i].t.file, err);
@@ -165,7 +165,7 @@ static ht_status unchanged(const ht_weight_rows *r, ht_error *err) {
 
 /* ---- rows ---- */
 
-/* Row of the canonical order at place `at` of rows that are interleaved in heads; inverse of ht_interleaved_row. */
+/* Canonical row at index `at` of rows interleaved in heads; inverse of ht_interleaved_row. */
 static int64_t canonical_row(int64_t at, int64_t head_rows) {
     if (!head_rows) return at;
     const int64_t within = at % head_rows;
@@ -193,21 +193,21 @@ static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor)
     return &r->source[low];
 }
 
-/* Row of the tensor of a piece in which row `row` of the piece is stored. */
+/* Row of the source tensor that stores row `row` of a piece. */
 static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
     row = canonical_row(row, r->of->head_rows);
     if (r->of->stored_head_rows) row = ht_interleaved_row(row, r->of->stored_head_rows);
     return p->first_row + row;
 }
 
-/* The piece with row `row` as written, which is row *within of it. */
+/* The piece that contains output row `row`, as its row *within. */
 static const ht_rewrite_piece *piece_at(const ht_weight_rows *r, int64_t row, int64_t *within) {
     const ht_rewrite_tensor *t = r->of;
     *within = t->piece ? row % t->piece_rows : row;
     return t->piece ? &t->piece[row / t->piece_rows] : &r->whole;
 }
 
-/* The stored tensor that row `row` as written is read from, lent, and the row of it. */
+/* The stored tensor and row that output row `row` is read from; lent. */
 static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, int64_t *at) {
     int64_t within;
     const ht_rewrite_piece *p = piece_at(r, row, &within);
@@ -231,7 +231,7 @@ static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, 
     return status;
 }
 
-/* The same of the tensor that is written. */
+/* Rows [first, first + n) of the output tensor, as blocks or as values. */
 static ht_status read_rows(const ht_weight_rows *r, int64_t first, int64_t n, bool blocks, unsigned char *out,
                            void *scratch, ht_error *err) {
     const size_t row_bytes = blocks ? ht_tensor_size(&r->source->t, r->k) : (size_t)r->k * sizeof(float);
@@ -258,10 +258,10 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
     return status;
 }
 
-/* Bounds of activations, single numbers in towers of multimodal checkpoints, are infinite where there is none. */
+/* Activation bounds in towers of multimodal checkpoints are single numbers; an infinite one means no bound. */
 static bool is_bound(const char *name) { return ht_ends_with(name, "_min") || ht_ends_with(name, "_max"); }
 
-/* The first of n elements that is damaged, and its value; -1: none. */
+/* The first damaged element of n, and its value; -1: none. */
 static int64_t first_damaged(ht_weight_type type, const void *blocks, int64_t n, bool bound, float *value) {
     if (ht_is_finite(type, blocks, n)) return -1;
     const int64_t i = ht_first_not_finite(type, blocks, n, value);
@@ -276,7 +276,8 @@ static ht_status not_finite(const char *file, const char *name, size_t name_len,
 
 /* ---- rounded rows ---- */
 
-/* HT_ERR_FORMAT where x, the values of rows [first, first + n), is not finite. Floats may be, unless the plan checks them. */
+/* HT_ERR_FORMAT if values x of rows [first, first + n) are not finite. Allowed in floats unless the plan checks
+ * values. */
 static ht_status check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *rows, int64_t first, int64_t n,
                             const float *x, ht_error *err) {
     const ht_rewrite_tensor *t = rows->of;
@@ -299,19 +300,19 @@ typedef struct sums {
     double change, result, rounding, along; /* <D, D>, <W + D, W + D>, <R, R>, <R, D> */
 } sums;
 
-/* A thread's own. */
+/* State of one thread. */
 typedef struct worker {
     buffer scratch, base, delta, blocks; /* as read, W + D, D, rounded */
 } worker;
 
-/* Some rows of the tensor that is being made. */
+/* Some rows of the current tensor. */
 typedef struct chunk {
     sums own;
     ht_status status;
     ht_error error;
 } chunk;
 
-/* A tensor that is copied, as in the file. */
+/* A copied tensor, as in the file. */
 typedef struct copied {
     const ht_rewrite_tensor *of;
     const unsigned char *bytes;
@@ -327,18 +328,18 @@ struct ht_rewrite_values {
     ht_device *host;    /* whose threads and kernels round */
     worker *worker;     /* [host->n_threads] */
     size_t done, total; /* bytes */
-    buffer out[3];      /* as written; of groups, the packed elements, scales and biases */
+    buffer out[3];      /* output; for groups, packed elements, scales and biases */
     size_t made;        /* the weight whose parts are in `out`; SIZE_MAX: none */
     buffer chunks, importance;
     sums all;
     double least_kept;
     int64_t n_inexact;
-    /* Of the weight that is being made: */
+    /* State of the current weight: */
     const ht_rewrite_tensor *t;
     ht_weight_rows rows;
     const float *importances; /* [n_matrices][k]; NULL: none */
     int64_t step;             /* rows of a chunk */
-    copied checked;           /* the tensor that is copied */
+    copied checked;           /* the current copied tensor */
 };
 
 static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
@@ -386,7 +387,7 @@ static void add_sums(sums *to, const sums *s) {
 
 /* ---- rounding ---- */
 
-/* To nearest even. */
+/* Rounds to nearest even. */
 static void round_floats(ht_weight_type type, const float *x, int64_t n, uint8_t *out) {
     if (type == HT_W_F32) {
         memcpy(out, x, (size_t)n * sizeof *x);
@@ -433,7 +434,7 @@ static ht_status add_delta(const ht_rewrite_values *v, const float *delta, int64
     return HT_OK;
 }
 
-/* What is stored, against W + D. */
+/* Adds the adapter's change and the rounding error of x = W + D to `own`. */
 static ht_status measure(const ht_rewrite_values *v, const float *x, const float *delta, int64_t n, const float *stored,
                          sums *own, ht_error *err) {
     for (int64_t i = 0; i < n; i++) {
@@ -454,13 +455,13 @@ static size_t row_bytes_of(const ht_rewrite_values *v) {
     return (size_t)(v->rows.k / info->block) * info->block_bytes;
 }
 
-/* Where rows from `first` on are rounded to: `out`, or a worker's blocks to be split. */
+/* Destination of rounded rows from `first` on: `out`, or a worker's blocks, which are split later. */
 static uint8_t *blocks_of(const ht_rewrite_values *v, const worker *w, int64_t first) {
     return ht_rewrite_in_parts(v->plan, v->t) ? w->blocks.data
                                               : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
 }
 
-/* Joined groups of MLX, of n rows, to their tensors. */
+/* Splits n rows of joined MLX groups into their tensors. */
 static void split_groups(ht_rewrite_values *v, const uint8_t *blocks, int64_t first, int64_t n) {
     const ht_affine a = ht_affine_of(v->t->type);
     if (!ht_rewrite_in_parts(v->plan, v->t)) return;
@@ -487,7 +488,7 @@ static void split_groups(ht_rewrite_values *v, const uint8_t *blocks, int64_t fi
     }
 }
 
-/* Whole blocks, matrix by matrix, as each has importance weights of its own. */
+/* Rounds whole blocks matrix by matrix, as each matrix has separate importance weights. */
 static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t first, int64_t n, uint8_t *to) {
     const int64_t k = v->rows.k, per_matrix = v->rows.n_rows;
     const size_t row_bytes = row_bytes_of(v);
@@ -503,7 +504,7 @@ static bool round_blocks(const ht_rewrite_values *v, const float *x, int64_t fir
     return fits;
 }
 
-/* Rounds W + D of rows [first, first + n) and puts it into `out`. */
+/* Rounds W + D of rows [first, first + n) into `out`. */
 static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, const float *delta, sums *own,
                             ht_error *err) {
     const ht_weight_type type = v->t->type;
@@ -526,7 +527,7 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
     return status;
 }
 
-/* Puts the stored blocks of rows [first, first + n) into `out` in the type that is written. */
+/* Converts the stored blocks of rows [first, first + n) to the output type, into `out`. */
 static ht_status repack_rows(ht_rewrite_values *v, worker *w, int64_t first, int64_t n, ht_error *err) {
     uint8_t *to = blocks_of(v, w, first);
     ht_status status = ht_weight_rows_read_blocks(&v->rows, first, n, w->base.data, w->scratch.data, err);
@@ -569,7 +570,7 @@ static void make_chunks(void *arg, int64_t begin, int64_t end, int number) {
     }
 }
 
-/* Runs n chunks on all threads; the first failure in their order counts. */
+/* Runs n chunks on all threads; reports the first failure in chunk order. */
 static ht_status run_chunks(ht_rewrite_values *v, int64_t n, ht_block_fn *run, sums *all, ht_error *err) {
     ht_status status = grow(&v->chunks, (size_t)n * sizeof(chunk), err);
     if (status) return status;
@@ -588,7 +589,7 @@ static ht_status run_chunks(ht_rewrite_values *v, int64_t n, ht_block_fn *run, s
 
 /* ---- copied tensors ---- */
 
-/* Numbers and packed elements of weights are never damaged in this sense. */
+/* The type to check for damaged values; integers and packed elements have none. */
 static int type_named(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, const char *dtype) {
     static const ht_weight_type floats[] = {HT_W_F32, HT_W_F16, HT_W_BF16, HT_W_F8_E4M3, HT_W_F8_E5M2};
     const int owner = plan->tensor[t->owner].from.type;
@@ -613,7 +614,7 @@ static ht_status check_chunk(const copied *t, int64_t number, ht_error *err) {
     const int64_t first = number * CHUNK, n = ht_min_i64(CHUNK, t->n - first);
     float value = NAN;
     int64_t i;
-    if (t->type == E8M0) { /* 2^(e - 127), but for 255 */
+    if (t->type == E8M0) { /* 2^(e - 127), except for 255 */
         const unsigned char *bad = memchr(t->bytes + first, 255, (size_t)n);
         i = bad ? bad - t->bytes - first : -1;
     } else {
@@ -669,8 +670,8 @@ static void report_tensor(const ht_rewrite_values *v, size_t bytes, const sums *
     v->plan->on_tensor(&said, v->plan->user);
 }
 
-/* A weight with all its parts; where they follow each other in the file they are made once. `counts` where it is for the first of
- * them, so that sums and reports have each weight once. */
+/* Makes a weight with all its parts; consecutive parts in a file share one computation. `counts` is true for the
+ * first of them, so that sums and reports include each weight once. */
 static ht_status make_weight(ht_rewrite_values *v, size_t owner, bool counts, ht_error *err) {
     size_t bytes = 0;
     sums own = {0};

@@ -114,7 +114,7 @@ bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, f
 
 static bool close_to(double a, double b) { return fabs(a - b) <= 2e-5 * fabs(b); }
 
-/* Whether these settings give the divisors. */
+/* Whether these settings produce the divisors. */
 static bool gives(const ht_rope_spec *rope, const float *values, int64_t n, float *scratch) {
     ht_rope_config how;
     if (*ht_rope_problem(rope) || !ht_rope_prepare(rope, (int32_t)(2 * n), &how, scratch)) return false;
@@ -125,7 +125,7 @@ static bool gives(const ht_rope_spec *rope, const float *values, int64_t n, floa
     return true;
 }
 
-/* The first pairs have one divisor, the others stay. */
+/* The first pairs share one divisor; the others are not rotated. */
 static bool fit_proportional(const float *values, int64_t n, ht_rope_spec *rope, float *scratch) {
     int64_t turning = 0;
     while (turning < n && values[turning] < 0.5f * HT_ROPE_NOT_ROTATED) turning++;
@@ -164,7 +164,7 @@ static bool try_line(const float *values, int64_t n, double slope, double offset
     return gives(rope, values, n, scratch);
 }
 
-/* What the divisors say of that line. */
+/* Constraints of the divisors on that line. */
 typedef struct blend {
     double last_one;     /* turns of the last pair whose divisor is 1; infinite without */
     double first_factor; /* of the first pair whose divisor is the factor; 0 without */
@@ -197,7 +197,7 @@ static bool fit_llama3(const float *values, int64_t n, ht_rope_spec *rope, float
     rope->kind = HT_ROPE_LLAMA3;
     rope->factor = rounded((double)values[n - 1]);
     const blend b = read_blend(values, n, rope);
-    /* The settings of Llama 3 itself, when they are enough: few divisors leave a choice. */
+    /* Prefers the settings of Llama 3 itself, as few divisors do not determine them uniquely. */
     rope->low_freq_factor = 1;
     rope->high_freq_factor = 4;
     rope->original_context = 8192;

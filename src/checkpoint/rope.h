@@ -35,7 +35,7 @@ typedef struct ht_rope_spec {
 /* Parses a scheme's name ("default", "none", "linear", "llama3", "yarn", "proportional"); false when unsupported. */
 bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out);
 
-/* Range check: "" when valid, else what is wrong. */
+/* Range check: "" when valid, else the problem. */
 const char *ht_rope_problem(const ht_rope_spec *r);
 
 /* Parameters of the rope operation for heads of `dims` rotated dimensions. True when the scheme has divisors per
@@ -46,8 +46,8 @@ bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, f
 #define HT_ROPE_FACTORS     "rope_freqs.weight"
 #define HT_ROPE_NOT_ROTATED 1e30f
 
-/* The RoPE settings that divisors in HT_ROPE_FACTORS stand for, n of them: plain, linear, llama3 or proportional. An error says
- * that there are none. *rope holds the others, its theta among them. */
+/* Derives RoPE settings from n divisors in HT_ROPE_FACTORS: plain, linear, llama3 or proportional; an error if none
+ * match. *rope holds the other settings, including theta. */
 ht_status ht_rope_from_factors(const float *values, int64_t n, ht_rope_spec *rope, ht_error *err);
 
 #endif

@@ -12,8 +12,8 @@
 
 static const char generation_file[] = "generation_config.json";
 
-/* Fields by their names in generation_config.json (transformers; the penalties of answers as other servers write them) and
- * in GGUF metadata (llama.cpp), NULL where there is none. */
+/* Names of fields in generation_config.json (transformers; penalties as in other servers) and in GGUF metadata
+ * (llama.cpp); NULL: none. */
 static const struct spec {
     const char *name, *json, *gguf;
     bool whole;
@@ -37,7 +37,7 @@ ht_sampling ht_sampling_defaults(void) {
     return s;
 }
 
-/* False for a value out of range. A checkpoint's top_k of -1 switches it off, as 0 does. */
+/* False for a value out of range. A checkpoint's top_k of -1 disables it, like 0. */
 static bool set(ht_sampling *s, int i, double value, const char *source) {
     if (!(value >= specs[i].low && value <= specs[i].high)) return false;
     if (i == HT_SAMPLING_TOP_K && value < 0) value = 0;
@@ -69,10 +69,10 @@ ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_er
     if (status) return status;
     ht_json_reader r = {.file = generation_file, .err = err};
     for (int i = 0; i < HT_SAMPLING_FIELDS; i++) read_json_field(out, i, &r, root);
-    /* Many checkpoints give a temperature and leave do_sample out: they are sampled. */
+    /* Many checkpoints give a temperature without do_sample; this means sampling. */
     if (ht_json_bool(&r, root, "do_sample", &samples) && !samples)
         set(out, HT_SAMPLING_TEMPERATURE, 0, generation_file);
-    /* The penalty of transformers looks back on all tokens. */
+    /* The penalty of transformers covers all tokens. */
     if (strcmp(out->field[HT_SAMPLING_REPEAT_PENALTY].source, generation_file) == 0)
         set(out, HT_SAMPLING_REPEAT_WINDOW, -1, generation_file);
     ht_json_decref(root);
@@ -98,7 +98,7 @@ void ht_sampling_to_json(const ht_sampling *s, ht_document *generation) {
 
 /* ---- GGUF ---- */
 
-/* Samplers of llama.cpp that are not here, which a file may switch on. */
+/* Warns of unsupported llama.cpp samplers that a file enables. */
 static void warn_of_others(const ht_gguf *g, const char *file) {
     static const char *const keys[] = {"general.sampling.xtc_probability", "general.sampling.mirostat"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -30,12 +30,13 @@ typedef struct ht_sampling {
 /* The library's defaults. */
 ht_sampling ht_sampling_defaults(void);
 
-/* The checkpoint's values over the defaults. HT_ERR_FORMAT, with file and field, for a value of the wrong type or range. */
+/* The defaults, overridden by the checkpoint's values. HT_ERR_FORMAT, with file and field, for a wrong type or
+ * range. */
 ht_status ht_sampling_read(const ht_checkpoint_files *c, ht_sampling *out, ht_error *err);
-/* The same from the text of a generation_config.json; data NULL: there is none. */
+/* Like ht_sampling_read, from the text of a generation_config.json; data NULL: none. */
 ht_status ht_sampling_from_json(ht_json_text generation, ht_sampling *out, ht_error *err);
 
-/* The shortest decimal number that rounds to a number that came as f32: 0.7 of 0.699999988. */
+/* The shortest decimal number that rounds to the same f32: 0.7 for 0.699999988. */
 double ht_short_decimal(double value);
 
 /* Adds the values that come from a checkpoint to a generation_config.json, or to GGUF metadata. */

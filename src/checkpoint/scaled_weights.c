@@ -30,7 +30,7 @@ static const ht_safetensor *find_sibling(const ht_checkpoint_files *c, const cha
     return ht_sibling_name(name, strlen(name), end, other, found) ? ht_checkpoint_safetensor(c, found) : NULL;
 }
 
-/* The naming convention by which `t` is an NVFP4 q, and its scales; NULL when it is none. */
+/* The naming convention if `t` is an NVFP4 q, and its scales; else NULL. */
 static const struct naming *naming_of(const ht_checkpoint_files *c, const ht_safetensor *t,
                                       const ht_safetensor **scales) {
     for (const struct naming *f = namings; f < namings + N_NAMINGS; f++) {
@@ -227,7 +227,7 @@ static ht_status read_e8m0(const ht_stored_tensor *t, int64_t n, float *out, ht_
     unsigned char *codes = malloc((size_t)n);
     if (!codes) return ht_fail_memory(err, (size_t)n, "scales");
     ht_status status = ht_file_read_at(t->file, t->offset, codes, (size_t)n, err);
-    for (int64_t i = 0; !status && i < n; i++) /* 2^(e - 127); 255 is NaN, becomes an infinity, is refused */
+    for (int64_t i = 0; !status && i < n; i++) /* 2^(e - 127); 255 is NaN, becomes infinite and is rejected */
         out[i] = ht_float_from_bits(codes[i] ? (uint32_t)codes[i] << 23 : UINT32_C(1) << 22);
     free(codes);
     return status;

@@ -174,7 +174,7 @@ bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht
     return false;
 }
 
-/* A GGUF file's `x.scale` beside `x.weight`. */
+/* Reads `x.scale`, where GGUF files store the scales of `x.weight`. */
 static ht_status gguf_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                      size_t *number, ht_error *err) {
     char name[HT_SIBLING_NAME];
@@ -202,7 +202,7 @@ static const ht_scheme gguf = {.product_scales = gguf_product_scales}, floats = 
                                  .product_scales = ht_nvfp4_product_scales,
                                  .has_scales = true};
 
-/* The scheme by the types of the tensors, where config.json describes no groups of MLX. */
+/* Chooses the scheme by the types of the tensors if config.json describes no MLX groups. */
 static const ht_scheme *scheme_of_tensors(const ht_safetensors *tensors) {
     const ht_scheme *out = &floats;
     for (size_t i = 0; i < ht_safetensors_count(tensors); i++) {

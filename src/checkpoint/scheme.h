@@ -13,7 +13,7 @@ typedef struct ht_product_scales {
     int share, n_shares; /* the tensor may hold the rows of n_shares weights; this one's number */
 } ht_product_scales;
 
-/* NULL functions: the scheme has nothing of that kind. */
+/* Functions may be NULL if the scheme does not need them. */
 typedef struct ht_scheme {
     /* Turns the locations of quantised weights' elements into those of the joined weights, and of their scales into empty
      * tensors. Fails for a broken weight of the text model. */
@@ -24,7 +24,7 @@ typedef struct ht_scheme {
      * that they are in, unless that belongs to no weight. */
     ht_status (*product_scales)(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                 size_t *number, ht_error *err);
-    bool has_scales; /* scales are tensors of their own */
+    bool has_scales; /* scales are separate tensors */
 } ht_scheme;
 
 /* Sets c->scheme, c->quantized and c->quantization; `config`: config.json of a directory. */
@@ -35,7 +35,7 @@ bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht
 /* Reads `quantization_config` from the root of config.json; an unsupported method is an error of the reader. */
 ht_quantized ht_quantized_read(ht_json_reader *r, const ht_json *root);
 
-/* An empty location, that of a tensor whose values are in a joined weight. */
+/* Empties the location of a tensor whose values are part of a joined weight. */
 void ht_scheme_absorb(ht_stored_tensor *t);
 
 /* ---- MLX (mlx.c): `X.weight` packs q into 32-bit words, `X.scales` and, for affine groups, `X.biases` hold the parameters of its

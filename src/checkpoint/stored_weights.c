@@ -12,7 +12,7 @@
 
 /* ---- experts ---- */
 
-/* Gate, up and down apart; all of a name that gate and up share; and stacked down with that. */
+/* Separate gate, up and down; one tensor shared by gate and up; and its stacked down. */
 #define APART(gguf, stacked, before, after)                                                                            \
     {HT_EXPERT_GATE, gguf, stacked, before "gate" after, 0, 1},                                                        \
         {HT_EXPERT_UP, gguf, stacked, before "up" after, 0, 1}, {                                                      \
@@ -65,10 +65,10 @@ const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside
             !strncmp(f->name, stem, strlen(stem)))
             return f;
     }
-    return NULL; /* not reached: the table has all of them */
+    return NULL; /* unreachable: the table is complete */
 }
 
-/* The form of a layer's experts in the checkpoint; the format's first form when there are no such tensors. */
+/* The form of a layer's experts in the checkpoint; the format's first form if the tensors are missing. */
 static const ht_expert_form *form_of(const ht_checkpoint_files *c, ht_expert_part part, int64_t layer) {
     const ht_expert_form *first = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -125,7 +125,7 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
            (rule == HT_BIAS_MLP && c->mlp_bias);
 }
 
-/* Rows of a head, of a matrix that GGUF files of this family store for interleaved RoPE. */
+/* Rows of a head, for a matrix that GGUF files of this family store for interleaved RoPE. */
 static int64_t permuted_rows(const ht_config *c, const ht_tensor_spec *p, int64_t layer) {
     return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
 }
@@ -159,7 +159,8 @@ static ht_status look_up(const walk *w, const char *name, const int64_t *dims, i
 
 /* ---- scales ---- */
 
-/* Whether the factors that a GGUF file has for tensor `name` are a vector of the family's: Gemma 4's `ffn_down_exps.scale`. */
+/* Whether a GGUF file's factors for tensor `name` are a vector of the family, such as Gemma 4's
+ * `ffn_down_exps.scale`. */
 static bool has_own_scales(const ht_config *c, const char *name) {
     const char *in_layer = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1,
                *stem = strstr(in_layer, "weight");
@@ -184,7 +185,7 @@ static ht_status read_product_scales(const walk *w, const ht_product_scales *of,
     return status;
 }
 
-/* The scales of fp8 tensor t, of n matrices one after another, or of the one that it is when n is 0. */
+/* The scales of fp8 tensor t: of n consecutive matrices, or of a single matrix when n is 0. */
 static ht_status find_scales(const walk *w, const ht_stored_tensor *t, const char *name, int64_t n,
                              ht_fp8_scales *out) {
     *out = (ht_fp8_scales){0};
@@ -210,7 +211,7 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     return status ? status : visit(w, at);
 }
 
-/* The same of a row of a table, or of its bias. */
+/* Like visit_tensor, for a row of a table or its bias. */
 static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at) {
     char stored[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], safetensors[HT_WEIGHT_NAME];
     stored_name(w, at.spec, at.layer, part, stored);
@@ -283,7 +284,7 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
 
 /* ---- experts ---- */
 
-/* All experts of a part in one tensor, which is looked up once. */
+/* Visits all experts of a part in one tensor, which is looked up once. */
 static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored_weight at) {
     const int64_t n = w->config->n_experts, dims[] = {n, at.rows * f->n_shares, at.columns};
     ht_stored_tensor all;
@@ -354,7 +355,7 @@ static ht_status visit_table(const walk *w, const ht_tensor_spec *table, int64_t
     return status;
 }
 
-/* The weights that every decoder has around its layers, then the family's own. */
+/* Visits the weights of every decoder outside its layers, then the family's additional ones. */
 static ht_status visit_outside(const walk *w) {
     static const ht_tensor_spec embedding = {.safetensors = "embed_tokens", .gguf = "token_embd"},
                                 final_norm = {.safetensors = "norm", .gguf = "output_norm"},
@@ -390,8 +391,8 @@ static ht_status visit_outside(const walk *w) {
 
 enum { NAMED = 4, NAME_SHOWN = 100 };
 
-/* Tensors that are no weights: scales and biases read with their weight, calibration of activations and caches, buffers
- * that Hearth computes. */
+/* Tensors that are not weights: scales and biases read with their weight, calibration of activations and caches, and
+ * buffers that Hearth computes. */
 static bool is_expected(const char *name) {
     static const char *const words[] = {"_scale_inv",    "weight_scale",      "_proj_scale",
                                         "input_scale",   "activation_scale",  "_global_scale",
@@ -405,7 +406,7 @@ static bool is_expected(const char *name) {
     return ht_contains_any(name, words) || ht_ends_with(name, ".attn.bias") || ht_ends_with(name, ".self_attn.bias");
 }
 
-/* GGUF files that hold a tower beside the text model have its tensors under short names. */
+/* GGUF files that hold both a text model and a tower use short names for the tower's tensors. */
 static bool is_of_tower(const ht_checkpoint_files *c, const char *name) {
     static const char *const starts[] = {"v.", "a.", "mm."};
     for (size_t i = 0; c->gguf && i < sizeof starts / sizeof *starts; i++)
@@ -424,10 +425,10 @@ static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **r
     return end > name && *end == '.' && *name >= '0' && *name <= '9';
 }
 
-/* Whether the family has a weight of this name in its layers: the configuration says that this layer has none of its own,
- * such as keys and values that are shared between layers. */
+/* Whether the family has a layer weight of this name, which the configuration excludes from this layer. Layers that share
+ * keys and values have no such weights, for example. */
 static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
-    if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* metadata leaves out nothing else: tensors tell */
+    if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* GGUF metadata excludes no other weights */
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) {
             const char *own = gguf ? p->gguf : p->safetensors;
@@ -438,8 +439,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     return false;
 }
 
-/* Whether the results would be others with this tensor. Heads for other tasks change none: `cls.` in GGUF; outside the layers
- * of safetensors everything but what belongs to the embedding, the final norm or the logits. */
+/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors all
+ * tensors outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
     static const char *const around[] = {
         "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
@@ -449,7 +450,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     if (layer_of(bare, gguf, &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
     if (gguf) return strncmp(name, "cls.", 4) != 0;
-    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* it is the embedding once more */
+    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* a copy of the embedding */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
     return false;
@@ -484,10 +485,10 @@ static void note(const ht_checkpoint_files *c, name_list *others, size_t n_tower
         ht_log_write(HT_LOG_INFO, "%s: %s", where, towers);
 }
 
-/* HT_ERR_UNSUPPORTED, naming it, for a tensor of the text model that no weight is in: the model computes something that Hearth does
- * not. `notes`: the others are logged in one line. */
+/* HT_ERR_UNSUPPORTED, with the name, for a tensor of the text model that no weight uses: the model needs an
+ * operation that Hearth lacks. `notes`: logs the other unused tensors in one line. */
 static ht_status check_unused(const walk *w, bool notes) {
-    /* Multi-token prediction: layers that guess further tokens, after the model's own or apart from them. */
+    /* Multi-token prediction: layers that draft tokens, stored after the model's layers or separately. */
     static const char *const prediction[] = {"nextn", "mtp", NULL};
     const ht_checkpoint_files *c = w->c;
     name_list missed = {0}, others = {0};

@@ -1,5 +1,5 @@
-/* The weights of a model as its checkpoint stores them: every row of the family's tables, with its names, its tensor and the
- * scales of it. Shapes and types are checked on the way. */
+/* The weights of a model as its checkpoint stores them: every row of the family's tables with its names, tensor and
+ * scales. Checks shapes and types. */
 #ifndef HT_CHECKPOINT_STORED_WEIGHTS_H
 #define HT_CHECKPOINT_STORED_WEIGHTS_H
 
@@ -16,7 +16,7 @@ typedef struct ht_projection {
     int64_t n_out, n_in;
     int64_t n_experts; /* 0: dense */
     int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
-    bool fused; /* gate or up experts, which the GGUF file has in one tensor, or would have: "blk.3.ffn_gate_up_exps" */
+    bool fused;        /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
 } ht_projection;
 
 typedef enum ht_weight_role {
@@ -26,34 +26,33 @@ typedef enum ht_weight_role {
     HT_ROLE_MATRIX,
     HT_ROLE_BIAS, /* of the matrix before it */
     HT_ROLE_VECTOR,
-    HT_ROLE_EXPERT /* one expert's matrix; all experts of a part follow each other */
+    HT_ROLE_EXPERT /* one expert's matrix; experts of a part are consecutive */
 } ht_weight_role;
 
 enum { HT_OUTSIDE_LAYERS = -1 };
 
-/* One weight; experts one by one. All pointers are lent during the call. */
+/* One weight; each expert is a separate weight. All pointers are lent during the call. */
 typedef struct ht_stored_weight {
     ht_weight_role role;
     const ht_tensor_spec *spec;
-    int64_t layer;         /* HT_OUTSIDE_LAYERS, or the layer */
-    int64_t rows, columns; /* of one matrix; a vector has one row */
-    const char *name;      /* in this checkpoint */
-    const char *gguf;      /* whole name in GGUF: "blk.3.attn_q.weight"; NULL for experts */
-    const char
-        *safetensors; /* behind the prefix of the text model: "layers.3.self_attn.q_proj.weight"; NULL for experts */
-    const char *slot; /* adapter key: "model.layers.3.self_attn.q_proj"; NULL for vectors */
+    int64_t layer;           /* HT_OUTSIDE_LAYERS, or the layer */
+    int64_t rows, columns;   /* of one matrix; a vector has one row */
+    const char *name;        /* in this checkpoint */
+    const char *gguf;        /* whole name in GGUF: "blk.3.attn_q.weight"; NULL for experts */
+    const char *safetensors; /* after the text model's prefix: "layers.3.self_attn.q_proj.weight"; NULL for experts */
+    const char *slot;        /* adapter key: "model.layers.3.self_attn.q_proj"; NULL for vectors */
     const ht_projection *projection; /* NULL: adapters cannot change it */
     bool is_vector;
-    bool is_table;           /* a matrix of which only rows are looked up */
-    bool is_gain;            /* of a norm: ht_config.norm_offset is added to it */
-    bool is_quantized;       /* a projection, an embedding or the head: worth rounding to few bits */
-    int64_t expert;          /* 0: dense */
-    ht_stored_tensor stored; /* its rows */
-    int64_t first_row;       /* of stored.number, whose axes but the last one are all rows */
-    int64_t n_shares;        /* weights that share an expert's rows: 2 for gate and up */
-    int64_t head_rows; /* rows of a head, where GGUF files of the family store them for interleaved RoPE; else 0 */
-    int64_t stored_head_rows;        /* the same where this checkpoint has the rows so, else 0 */
-    ht_fp8_scales scales;            /* of the tensor; any is false: none */
+    bool is_table;            /* a matrix of which only rows are looked up */
+    bool is_gain;             /* of a norm: ht_config.norm_offset is added to it */
+    bool is_quantized;        /* a projection, an embedding or the head: worth rounding to few bits */
+    int64_t expert;           /* 0: dense */
+    ht_stored_tensor stored;  /* its rows */
+    int64_t first_row;        /* of stored.number, whose axes but the last one are all rows */
+    int64_t n_shares;         /* weights that share an expert's rows: 2 for gate and up */
+    int64_t head_rows;        /* rows of a head if GGUF files of the family store them for interleaved RoPE; else 0 */
+    int64_t stored_head_rows; /* the same if this checkpoint stores rows interleaved; else 0 */
+    ht_fp8_scales scales;     /* of the tensor; any is false: none */
     int64_t scale_matrix, scale_row; /* index and first row of this weight in them */
     bool has_product_scale;
     float product_scale; /* factor on the matrix product; 1 without one */
@@ -62,15 +61,16 @@ typedef struct ht_stored_weight {
 typedef ht_status ht_stored_weight_fn(const ht_stored_weight *w, void *user, ht_error *err);
 
 /* Calls fn (NULL: only checks) for all weights: embedding, final norm and head, other weights outside the layers, then layer by
- * layer in the order of the tables. HT_ERR_FORMAT for a tensor that is missing or of another shape; HT_ERR_UNSUPPORTED for a
- * type that is none of weights, and for tensors of the model that no weight is in. `notes`: other unused tensors are logged. */
+ * layer in the order of the tables. HT_ERR_FORMAT for a missing tensor or a wrong shape; HT_ERR_UNSUPPORTED for a type that
+ * weights cannot have, and for a tensor of the model that no weight uses. `notes`: logs other unused tensors. */
 ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config *config, bool notes,
                                   ht_stored_weight_fn *fn, void *user, ht_error *err);
-/* The same of the weights outside the layers alone, whatever else the checkpoint has. */
+/* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
-/* Reads the factors on the products with a tensor's matrices (scheme.h), but for those that are a vector of the family. *found is
- * false, and `out` unspecified, when there are none. *number is set to the tensor with the factors, if that belongs to no weight. */
+/* Reads the product factors of a tensor's matrices (scheme.h), except those that are a vector of the family. Without
+ * factors, *found is false and `out` unspecified. *number is set to the tensor with the factors, if that belongs to
+ * no weight. */
 ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const ht_product_scales *of,
                                    float *out, bool *found, size_t *number, ht_error *err);
 
@@ -81,13 +81,13 @@ typedef struct ht_expert_form {
     ht_expert_part part;
     bool gguf;           /* GGUF name, else safetensors */
     bool stacked;        /* all experts in one tensor [n_experts, rows, columns] */
-    const char *name;    /* tensor name behind the layer's prefix; %d: expert index */
+    const char *name;    /* tensor name after the layer's prefix; %d: expert index */
     int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
-/* How experts are written: GGUF's names, those of transformers, or mlx-lm's. */
+/* Tensor names of experts in GGUF, transformers or mlx-lm. */
 typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
-/* The form in which a part is written; `outside`: of families with experts beside the feed-forward, Gemma 4's. */
+/* The form in which a part is written; `outside`: the family has experts outside the feed-forward (Gemma 4). */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */
 void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,

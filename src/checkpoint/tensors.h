@@ -33,24 +33,24 @@ typedef struct ht_stored_tensor {
     ht_tensor_part part[3];
 } ht_stored_tensor;
 
-/* Finds a tensor. In safetensors each tensor may have its own prefix of `model.`, `language_model.` and `text_model.`: what
- * is stored under `name` comes first, else what is called so without prefixes. */
+/* Finds a tensor. In safetensors each tensor may have its own prefix of `model.`, `language_model.` and
+ * `text_model.`: an exact match of `name` comes first, then a match without prefixes. */
 bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out);
 enum { HT_SIBLING_NAME = 256 };
-/* The name of n bytes with `to` in place of its end; false when it has another end, or the result is too long. */
+/* Replaces the end of a name of n bytes by `to`; false if it has another end or the result is too long. */
 bool ht_sibling_name(const char *name, size_t n, const char *end, const char *to, char out[HT_SIBLING_NAME]);
 enum { HT_DIMS_TEXT = 128 };
 /* Writes a shape for messages: "32, 64". */
 void ht_dims_text(const int64_t *dims, int n, char out[HT_DIMS_TEXT]);
-/* Where the shapes of weights come from, for messages: "config.json". */
+/* Source of the weights' shapes, for messages: "config.json". */
 const char *ht_checkpoint_shape_source(const ht_checkpoint_files *c);
-/* Finds tensor `name` with the shape dims[0 .. n_dims - 1], in a type of weights. */
+/* Finds tensor `name` with the shape dims[0 .. n_dims - 1] and a weight type. */
 ht_status ht_checkpoint_need(const ht_checkpoint_files *c, const char *name, const int64_t *dims, int n_dims,
                              ht_stored_tensor *out, ht_error *err);
 size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c);
 void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored_tensor *out);
 
-/* Locations as the containers give them. */
+/* Locations from the containers. */
 ht_stored_tensor ht_stored_of_gguf(const ht_gguf_tensor *t, const ht_file *file, const char *file_name, size_t number);
 ht_stored_tensor ht_stored_of_safetensors(const ht_safetensors *set, size_t number);
 
@@ -58,24 +58,24 @@ ht_stored_tensor ht_stored_of_safetensors(const ht_safetensors *set, size_t numb
 
 /* ht_checkpoint_find; NULL when absent. */
 const ht_safetensor *ht_checkpoint_safetensor(const ht_checkpoint_files *c, const char *name);
-/* The same, or the tensor with the elements of a quantised weight "X.weight" that is stored under another name. */
+/* Like ht_checkpoint_safetensor, but also finds the elements of a quantised weight "X.weight" under another name. */
 const ht_safetensor *ht_checkpoint_elements(const ht_checkpoint_files *c, const char *name);
-/* Its location, to be completed while the checkpoint is opened. */
+/* Location of a tensor, completed while the checkpoint is opened. */
 ht_stored_tensor *ht_checkpoint_stored(ht_checkpoint_files *c, const ht_safetensor *t);
-/* Name of its file, for messages. */
+/* Name of a tensor's file, for messages. */
 const char *ht_checkpoint_file_of(const ht_checkpoint_files *c, const ht_safetensor *t);
-/* Lists all tensors, each by itself, and indexes the text model's by their bare names. */
+/* Lists all tensors separately, and indexes those of the text model by bare name. */
 ht_status ht_checkpoint_list_tensors(ht_checkpoint_files *c, ht_error *err);
-/* A safetensors name without what wrappers put before it: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
+/* A safetensors name without prefixes of wrappers: "layers.0.mlp.up_proj.weight", "lm_head.weight". */
 const char *ht_checkpoint_bare_name(const char *name);
 /* Whether a safetensors name belongs to the text model. */
 bool ht_checkpoint_is_text(const ht_checkpoint_files *c, const char *name);
-/* Whether a tensor belongs to a vision or audio tower, or to what connects one with the text model. */
+/* Whether a tensor belongs to a vision or audio tower, or connects one with the text model. */
 bool ht_checkpoint_is_tower(const char *name);
 /* Whether a name contains one of the words, a list that ends with NULL. */
 bool ht_contains_any(const char *name, const char *const *words);
 
-/* The part of a path behind the last '/'. */
+/* The part of a path after the last '/'. */
 const char *ht_base_name(const char *path);
 
 /* ---- values: blocks as ht_dequantize and packing expect them, joined from a weight's parts where these are separate ---- */
@@ -100,10 +100,10 @@ ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, vo
 /* Rows [first, first + n) as a tensor [n, k]; leading dimensions count as rows. */
 ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_t n);
 
-/* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
+/* Reads a vector or row-major matrix as f32; n must be its number of values. */
 ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);
 
-/* Where row r of the canonical order lies among the stored rows. */
+/* Index among the stored rows of canonical row r. */
 static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {
     int64_t within = r % head_rows, half = head_rows / 2;
     return r - within + (within < half ? 2 * within : 2 * (within - half) + 1);

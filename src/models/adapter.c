@@ -81,9 +81,9 @@ ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *pa
     return status ? status : ht_adapter_write(a, &base, path, format, err);
 }
 
-/* ---- fingerprints, by which adapters know the base they were trained on (hearth/adapter.h) ---- */
+/* ---- fingerprints: they identify the base model of an adapter (hearth/adapter.h) ---- */
 
-enum { SAMPLED_MATRICES = 64 }; /* about */
+enum { SAMPLED_MATRICES = 64 }; /* approximate */
 
 static void write_hex(const ht_digest *d, char out[HT_FINGERPRINT_SIZE]) {
     snprintf(out, HT_FINGERPRINT_SIZE, "%016llx", (unsigned long long)(d->a ^ d->b));
@@ -94,7 +94,7 @@ static void add_sizes(ht_digest *d, const ht_config *c) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) ht_digest_word(d, (uint64_t)sizes[i]);
 }
 
-/* The exact values of a row, whatever form the matrix is packed in. */
+/* Adds the exact values of a row, independent of the packed form. */
 static ht_status add_row(ht_digest *d, const ht_matrix *m, int64_t row, ht_error *err) {
     size_t n = (size_t)m->k * sizeof(float);
     float *values = malloc(n);
@@ -111,8 +111,8 @@ static ht_status add_row(ht_digest *d, const ht_matrix *m, int64_t row, ht_error
     return status;
 }
 
-/* The output head is left out: files of one model differ in the rows that they add to the vocabulary. Tables are, as they are
- * matrices on some devices only. */
+/* Excludes the output head, as files of one model add different rows to the vocabulary. Excludes tables, which are
+ * matrices only on some devices. */
 ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err) {
     *out = '\0';
     int64_t n;

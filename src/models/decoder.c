@@ -142,7 +142,7 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     ht_array *h = in[0];
     ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), in[1]);
     h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
-    /* Rows are independent after the last attention: keep the output rows only, [n_out, hidden]. */
+    /* Rows are independent after the last attention, so keep only the output rows, [n_out, hidden]. */
     if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
     ht_array *f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
     return ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));

@@ -42,8 +42,8 @@ extern const ht_tensor_spec ht_decoder_attention_specs[], ht_decoder_head_norm_s
 
 /* Token embeddings of the step, scaled if the family does so: [T, hidden]. */
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m);
-/* Final norm, output head and logit softcap: h [n_out, hidden] -> [n_out, vocab]; what c->hidden or a plain pass wants is
- * made here for all families. */
+/* Final norm, output head and logit softcap: h [n_out, hidden] -> [n_out, vocab]. Also handles c->hidden and plain
+ * passes for all families. */
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h);
 /* RMS norm over the last axis with the model's epsilon and offset; returns x when `weight` is NULL. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);

@@ -48,7 +48,7 @@ static const ht_adapter_pair *adapter_for(const ht_ctx *c, const char *slot) {
     return bsearch(slot, c->adapters->pair, (size_t)c->adapters->n, sizeof *c->adapters->pair, by_slot);
 }
 
-/* x with dropout for this pair: its random numbers are those of the pair's number. */
+/* Applies dropout to x. The pair's index selects its random numbers. */
 static ht_array *dropped(ht_ctx *c, ht_array *x, const ht_adapter_pair *pair) {
     const ht_adapters *all = c->adapters;
     if (all->key == HT_NONE || !all->key || all->dropout <= 0) return x;
@@ -60,7 +60,7 @@ static ht_array *dropped(ht_ctx *c, ht_array *x, const ht_adapter_pair *pair) {
     return ht_where(c->s, kept, ht_scale(c->s, x, 1 / (1 - all->dropout)), zero);
 }
 
-/* Adds the adapters that each sequence of the step has for a slot; ids are HT_NONE for a dense projection. */
+/* Adds each sequence's adapters for a slot; ids are HT_NONE for a dense projection. */
 static ht_array *add_step_adapters(ht_ctx *c, ht_array *y, ht_array *x, ht_array *ids, const char *slot) {
     const int64_t projection = c->lora && slot ? ht_weights_find_projection(c->lora, slot) : -1;
     if (projection < 0) return y;
@@ -180,16 +180,15 @@ ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float soft
 
 /* ---- layers ---- */
 
-/* A layer as a function of arrays: its inputs, the adapter's pairs of the layer, and the keys and values that it attends
- * to when they are an earlier layer's. Results: the residual stream; then the layer's own keys and values, where later
- * layers attend to them. */
+/* A layer as a function of arrays. Inputs: those of the layer, its adapter pairs, and keys and values borrowed from
+ * an earlier layer. Results: the residual stream, then the layer's keys and values if later layers attend to them. */
 typedef struct layer_call {
     const ht_ctx *c;
     ht_layer_fn *layer;
     const void *model;
     int index, n_in, n_pairs;
     const ht_adapter_pair *pair; /* [n_pairs] of c->adapters */
-    int64_t borrowed;            /* index of the keys that the layer attends to, another layer's; -1: its own */
+    int64_t borrowed;            /* index of another layer's keys that this layer attends to; -1: its own */
     bool lends;                  /* its keys and values are results */
 } layer_call;
 
@@ -232,7 +231,7 @@ static int call_layer(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
     return out[0] ? (f->lends ? 3 : 1) : -1;
 }
 
-/* The adapter's pairs of a layer: adjacent, as they are sorted. */
+/* The adapter's pairs of a layer; sorting makes them adjacent. */
 static int pairs_of_layer(const ht_adapters *all, int index, const ht_adapter_pair **first) {
     char prefix[64];
     const int length = snprintf(prefix, sizeof prefix, "model.layers.%d.", index);

@@ -30,22 +30,22 @@ typedef struct ht_adapter_pair {
 typedef struct ht_adapters {
     int n;
     const ht_adapter_pair *pair; /* [n], sorted by slot */
-    float dropout;               /* share of x that A does not see, in [0, 1); others are scaled by 1 / (1 - dropout) */
-    ht_array *key;               /* of the random numbers of dropout; HT_NONE: no dropout */
+    float dropout; /* share of x that is dropped before A, in [0, 1); the rest is scaled by 1 / (1 - dropout) */
+    ht_array *key; /* random key of dropout; HT_NONE: no dropout */
 } ht_adapters;
 
 /* A plain pass: whole sequences without caches, differentiable, for training. The forward function gives the cross-entropy
  * f32 [n_out] of the output rows instead of logits. */
 typedef struct ht_plain_pass {
     ht_array *id, *pos;        /* i32 [n_tok] token ids and positions */
-    ht_array *out_row;         /* i32 [n_out] the rows whose loss is wanted, increasing */
+    ht_array *out_row;         /* i32 [n_out] rows with a loss, increasing */
     ht_array *target;          /* i32 [n_out] the token that follows each of them */
     ht_array *own, *first;     /* i32 [n_tok] each row's own number, and the first of its sequence */
     ht_array *out_first;       /* i32 [n_out] the first row of each output row's sequence */
     const int64_t *window;     /* [n_kv_layers] in keys; 0: full attention */
     ht_array **keys, **values; /* [n_kv_layers] of the layers so far */
-    bool shares_keys;          /* later layers attend to keys of earlier ones */
-    bool checkpointing;        /* layers keep their inputs alone, and are computed again for the gradient */
+    bool shares_keys;          /* some layers attend to keys of earlier ones */
+    bool checkpointing;        /* layers keep only their inputs and are recomputed for the gradient */
 } ht_plain_pass;
 
 /* Context of a forward function. In a trace, where per-step values are bound at run time, `step` and `pass` are NULL. */
@@ -56,16 +56,16 @@ typedef struct ht_ctx {
     const ht_adapters *adapters; /* NULL: none */
     /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
     const struct ht_weights *lora;
-    bool hidden;          /* of the output rows the hidden states after the final norm are wanted, [n_out, hidden] */
-    struct ht_taps *taps; /* of a trace: what it adds up for probes (models/taps.h); NULL: nothing */
+    bool hidden;                  /* returns hidden states after the final norm, [n_out, hidden], instead of logits */
+    struct ht_taps *taps;         /* of a trace: taps for probes (models/taps.h); NULL: none */
     struct ht_observer *observer; /* of an eager pass; NULL: none, as in all plans */
 } ht_ctx;
 
 ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
-ht_array *ht_batch_out_rows(ht_ctx *c);  /* rows whose logits are wanted, i32 [n_out] */
+ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapter if there is one, and the step's. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 
 /* One weight matrix of all experts of a layer. */
@@ -87,7 +87,7 @@ typedef struct ht_attention {
     float scale;   /* factor on q.k */
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
-    int layer;     /* that attends, which differs from the layer of the keys where keys are shared */
+    int layer;     /* the attending layer, which differs from the layer of shared keys */
 } ht_attention;
 
 /* Appends k, v [T, n_kv_heads, head_dim] to the cache of layer `layer`, then attends with q [T, n_heads, head_dim],
@@ -98,27 +98,27 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer,
 /* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out], of logits capped to `softcap` (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
 
-/* One layer of a forward function: in[0], the residual stream [T, hidden], and what else the family hands on -> [T or n_out,
- * hidden]. What it captures otherwise has no gradient. */
+/* One layer of a forward function -> [T or n_out, hidden]. in[0] is the residual stream [T, hidden]; other inputs depend on
+ * the family. Arrays that the layer reads but that are not in `in` get no gradient. */
 typedef ht_array *ht_layer_fn(ht_ctx *c, const void *model, int index, ht_array *const *in);
-/* Calls `layer` with n_in inputs; a plain pass with checkpointing computes it again for the gradient. The layer attends to the
- * keys and values of layer kv_layer, its own or an earlier one's. */
+/* Calls `layer` with n_in inputs; a plain pass with checkpointing recomputes it for the gradient. The layer attends
+ * to the keys and values of kv_layer, which is itself or an earlier layer. */
 ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, int64_t kv_layer, ht_array *const *in,
                    int n_in);
 
-/* Observer of an eager pass, for inspection and importance weights: it sees the operands of attention and the inputs of matrices,
- * and calls the layers. Plans are traced without one, so that generation does not know of it. */
+/* Observer of an eager pass, for inspection and importance matrices. It sees the operands of attention and the
+ * inputs of matrices, and calls the layers. Plans are traced without one, so generation is unaffected. */
 typedef struct ht_observer ht_observer;
 struct ht_observer {
     /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass. NULL: not
      * observed. */
     bool (*attends)(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
                     const ht_attention *how, ht_array *result);
-    /* Calls `layer` in the place of ht_layer, and returns its result in the scope c->s. */
+    /* Calls `layer` instead of ht_layer and returns its result in the scope c->s. */
     ht_array *(*layer)(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
                        ht_array *const *in);
-    /* The input x [..., k] of the matrix with a slot, or of the experts' that ids i32 [T, m] choose, x [T, k] or [T, m, k]; ids are
-     * HT_NONE for one matrix. Not evaluated yet. False as above. NULL: not observed. */
+    /* The input x [..., k] of the matrix with a slot. For experts chosen by ids i32 [T, m], x is [T, k] or [T, m,
+     * k]; ids are HT_NONE for a dense matrix. Not evaluated yet. False as above. NULL: not observed. */
     bool (*projects)(ht_observer *o, ht_ctx *c, const char *slot, ht_array *x, ht_array *ids);
 };
 

@@ -1,6 +1,6 @@
 /* Gemma 4: Gemma 3's blocks with plain norms, value norms, wider heads with partial RoPE on full-attention layers, and
  * an output scale per layer. Some sizes share K and V of earlier layers and have per-layer inputs from a second
- * embedding; some have experts beside the feed-forward. */
+ * embedding; some have experts in addition to the feed-forward. */
 #include "checkpoint/kv_size.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -67,8 +67,8 @@ static const ht_tensor_spec around[] = {{AT(inputs), "embed_tokens_per_layer", "
 
 enum { PATTERN = 6 }; /* full attention in every sixth layer, unless the file says otherwise */
 
-/* Lets the last n layers share K and V of the last unshared layer of their kind (sliding or full). False when there is
- * none. */
+/* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is
+ * missing. */
 static bool share_keys(ht_config *c, int64_t n) {
     if (n < 0 || n >= c->n_layers) return n == 0;
     for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
@@ -236,12 +236,12 @@ static ht_array *feed_forward(ht_ctx *c, const ht_decoder_weights *m, const gemm
 /* The output rows of x. */
 static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
 
-/* in: h [T or n_out, hidden], pos i32 [T or n_out], the layer's input [T or n_out, layer_input] where there is one. */
+/* in: h [T or n_out, hidden], pos i32 [T or n_out], optionally the layer's input [T or n_out, layer_input]. */
 static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
     const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
-    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention, output rows suffice */
+    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* after its attention, output rows suffice */
     ht_array *h = in[0], *input = cfg->layer_input ? in[2] : NULL;
     ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), in[1]);
     h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));

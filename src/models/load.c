@@ -57,7 +57,7 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
-/* Every cache that would grow becomes a ring for the last `context` positions, and positions are not limited any more. */
+/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. */
 static void make_sliding(ht_model *m) {
     for (int32_t i = 0; i < m->n_kv_layers; i++)
         if (!m->kv[i].window || m->kv[i].window > m->context) m->kv[i].window = m->context;
@@ -90,8 +90,8 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
-/* Halves the step while what it computes in does not fit, or takes more than half of what the weights leave: keys and values
- * get the other half where nobody says how many (ht_memory_check_kv_bytes). */
+/* Halves the step's rows until its arena fits into half of the memory that the weights leave. The KV cache gets the other
+ * half by default (ht_memory_check_kv_bytes). */
 static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_wanted *w, size_t free_bytes) {
     const size_t left = free_bytes - ht_min_size(w->weight_bytes, free_bytes);
     for (;;) {
@@ -103,7 +103,7 @@ static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_w
     }
 }
 
-/* Before weights are loaded and, on a device with memory of its own, when they are and there is a plan to compute by. */
+/* Called before the weights are loaded. Devices with separate memory check again with a plan, once the weights are loaded. */
 static ht_status check_room(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, const ht_plan *plan,
                             ht_error *err) {
     size_t weight_bytes, free_bytes;
@@ -122,7 +122,7 @@ static ht_status check_room(ht_model *m, const ht_checkpoint_files *c, const ht_
                                      .step_rows = ht_min_i32(m->step_rows, HT_LEAST_STEP_ROWS),
                                      .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
     if (plan) {
-        if (!ht_add_size(free_bytes, weight_bytes, &free_bytes)) return HT_OK; /* they are there by now */
+        if (!ht_add_size(free_bytes, weight_bytes, &free_bytes)) return HT_OK; /* the weights are already loaded */
         choose_step_rows(m, plan, &wanted, free_bytes);
     }
     return o->skip_memory_check ? HT_OK : ht_memory_check(&wanted, free_bytes, err);
@@ -189,8 +189,8 @@ static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *e
     return ht_stream_new(m->device, &m->stream, err);
 }
 
-/* The tokenizer is built beside the weights: on machines with few cores it takes about as long as the smallest models do,
- * and one thread is all it can use. */
+/* The tokenizer is built while the weights load: it uses one thread, and on machines with few cores takes as long as a
+ * small model's weights. */
 typedef struct tokenizer_job {
     const ht_checkpoint_files *c;
     ht_tokenizer **out;

@@ -27,7 +27,7 @@ static bool read_text(const char *root, const char *path, char *text, size_t siz
     return n > 0;
 }
 
-/* The number behind `key` at the start of a line. */
+/* The number after `key` at the start of a line. */
 static bool line_value(const char *text, const char *key, size_t *value) {
     size_t n = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
@@ -47,7 +47,7 @@ static bool file_value(const char *root, const char *directory, const char *name
     return read_text(root, path, text, sizeof text) && line_value(text, "", value);
 }
 
-/* Names in a hierarchy of control groups. */
+/* File names in a hierarchy of control groups. */
 typedef struct hierarchy {
     const char *mount, *limit, *usage, *cache;
 } hierarchy;
@@ -156,7 +156,7 @@ static int64_t positions_that_fit(const ht_memory_check_wanted *w, ht_dtype dtyp
     return low * HT_KV_PAGE;
 }
 
-/* What would fit, where the weights alone do. */
+/* Writes a hint: which smaller setting would fit. */
 static void find_remedy(const ht_memory_check_wanted *w, size_t free_bytes, char *out, size_t size) {
     const size_t taken = w->weight_bytes + w->arena_bytes, left = free_bytes > taken ? free_bytes - taken : 0;
     const int64_t fit = positions_that_fit(w, w->kv_dtype, left);

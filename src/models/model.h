@@ -13,11 +13,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Forms of the forward function, added up: each is a plan of its own, and gives the same bits of what they share. */
+/* Flags of a forward function's form. Each combination has a separate plan; shared results are identical bit by bit. */
 enum {
-    HT_PLAN_ADAPTERS = 1, /* a LORA operation behind every projection */
+    HT_PLAN_ADAPTERS = 1, /* a LORA operation after every projection */
     HT_PLAN_HIDDEN = 2,   /* hidden states of the output rows after the final norm instead of logits */
-    HT_PLAN_TAPS = 4,     /* beside the logits what a step says of its layers (models/taps.h), as second result */
+    HT_PLAN_TAPS = 4,     /* taps of the layers (models/taps.h) as a second result */
     HT_PLAN_FORMS = 6
 };
 
@@ -32,40 +32,39 @@ struct ht_model {
     ht_dtype kv_dtype;
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */
     int64_t trained_context; /* the checkpoint's context length */
-    int32_t step_rows;       /* of a prefill step by default: the device's, or fewer where its memory is short */
+    int32_t step_rows;       /* default rows of a prefill step: the device's, or fewer if memory is short */
     int32_t vocab;
-    int32_t n_kv_layers; /* the first layers, with K and V of their own; later layers share theirs */
+    int32_t n_kv_layers; /* the first layers, which have their own K and V; later layers share them */
     ht_layer_kv *kv;     /* [n_kv_layers] */
     struct ht_config *config;
-    struct ht_weights *weights; /* owns the weights that the plan refers to */
-    ht_plan
-        *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not asked for yet */
-    pthread_mutex_t lock;     /* protects those that are NULL, token_trie, kept and scheduler */
+    struct ht_weights *weights;   /* owns the weights that the plan refers to */
+    ht_plan *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not traced yet */
+    pthread_mutex_t lock;         /* protects plans that are NULL, token_trie, kept and scheduler */
     ht_chat_setup chat;
-    ht_sampling sampling;             /* where a request gives no values */
-    struct ht_token_trie *token_trie; /* made when it is first asked for; NULL: it was not */
-    void *kept;                       /* what a layer above keeps with the model; NULL: nothing */
+    ht_sampling sampling;             /* defaults of requests */
+    struct ht_token_trie *token_trie; /* built on first use; NULL: not built */
+    void *kept;                       /* data of a higher layer; NULL: none */
     void (*free_kept)(void *kept);
     int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
-    int32_t slots; /* sequences in one step, at most */
-    /* Everything that computes on the model goes through its scheduler (generate/scheduler.h), made when it is first opened. */
+    int32_t slots; /* maximum sequences per step */
+    /* The scheduler (generate/scheduler.h) runs all computations of the model; created on first use. */
     struct ht_scheduler *scheduler;
     void (*free_scheduler)(struct ht_scheduler *s);
     _Atomic int refs;
 };
 
 ht_model *ht_model_retain(ht_model *m);
-/* The forward function in a form, traced at the first call, by any thread; lent as long as the model lives. */
+/* The plan of a form, traced on the first call; lent as long as the model lives. Thread-safe. */
 ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_error *err);
-/* The bytes of all tokens as a tree, made at the first call, by any thread; lent as long as the model lives. HT_ERR_UNSUPPORTED
- * for a model without a tokenizer. */
+/* Trie of the bytes of all tokens, built on the first call; lent as long as the model lives. Thread-safe.
+ * HT_ERR_UNSUPPORTED for a model without a tokenizer. */
 ht_status ht_model_token_trie(ht_model *m, const struct ht_token_trie **out, ht_error *err);
-/* Floats of an output row of that form. */
+/* Floats in an output row of a form. */
 int64_t ht_model_row_width(const ht_model *m, unsigned form);
 /* "high", "fast" or "reference". A constant. */
 const char *ht_precision_name(ht_precision p);
-/* HT_ERR_ARGUMENT, with the place, for the first of n ids that is none of the vocabulary's. */
+/* HT_ERR_ARGUMENT, with the index, for the first of n ids outside the vocabulary. */
 ht_status ht_model_check_ids(const ht_model *m, const int32_t *ids, size_t n, ht_error *err);
 /* HT_ERR_UNSUPPORTED, with the reason, when the model has no tokenizer. */
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_BYTES = 1 << 20 }; /* about what one thread reads at a time */
+enum { READ_BYTES = 1 << 20 }; /* approximate bytes that a thread reads at a time */
 
 static const ht_matrix_ops *ops_of(const ht_device *d, const ht_matrix_kind *kind) {
     if (kind->is_head) return d->head_ops(d, kind->type, kind->precision, kind->n_rows, kind->k);
@@ -61,12 +61,12 @@ typedef struct pieces {
     void *arg;
     const ht_pack_hooks *hooks;
     _Atomic int64_t done;
-    pthread_mutex_t lock; /* of the error */
+    pthread_mutex_t lock; /* protects the error */
     _Atomic int status;
     ht_error *err;
 } pieces;
 
-/* The first failure is the one that counts. */
+/* Keeps the first failure; later ones are often its consequences. */
 static void fail_all(pieces *all, ht_status status, const ht_error *why) {
     pthread_mutex_lock(&all->lock);
     if (!atomic_load(&all->status)) {
@@ -87,7 +87,7 @@ static void report(pieces *all) {
 static void run_meanwhile(pieces *all) {
     const ht_pack_hooks *c = all->hooks;
     if (!c || !c->meanwhile) return;
-    fenv_t flushing; /* threads of a pool read tiny numbers as 0; this work reads a file, on whichever thread it is */
+    fenv_t flushing; /* pool threads flush denormals to 0; the callback must not */
     fegetenv(&flushing);
     fesetenv(FE_DFL_ENV);
     ht_error local = {0};
@@ -96,8 +96,8 @@ static void run_meanwhile(pieces *all) {
     if (status) fail_all(all, status, &local);
 }
 
-/* Item 0 is what is done meanwhile: first, as it cannot be divided. The others are in the order of memory, as threads take
- * runs of items: two that touch one large page for the first time would both clear it. */
+/* Item 0 is the `meanwhile` callback, first because it cannot be divided. The others are in memory order: threads
+ * take runs of items, and two threads that first touch the same large page would both clear it. */
 static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     pieces *all = arg;
     for (int64_t item = begin; item < end && !atomic_load(&all->status); item++) {
@@ -130,9 +130,9 @@ typedef struct part {
     const ht_pack_task *task;
     size_t row_bytes;
     int64_t rows_per_block; /* a multiple of HT_MATRIX_SLAB */
-    int64_t first_block;    /* in the numbering of all blocks */
-    size_t ordered_offset;  /* in staging: behind the rows as read, the rows in order */
-    size_t room_offset;     /* and what joining them needs */
+    int64_t first_block;    /* global index of the first block */
+    size_t ordered_offset;  /* in staging: the rows in canonical order, after the rows as read */
+    size_t room_offset;     /* in staging: scratch of ht_tensor_read */
 } part;
 
 typedef struct packing {
@@ -145,7 +145,7 @@ typedef struct packing {
 /* Rows [row, row + n) in canonical order. */
 static ht_status stage_rows(const part *p, int64_t row, int64_t n, unsigned char *staging, const unsigned char **out,
                             ht_error *err) {
-    /* Interleaved rows change places within a head: whole heads are read. */
+    /* Interleaving permutes rows within a head, so whole heads are read. */
     const ht_stored_tensor *t = &p->task->stored;
     int64_t head = p->task->head_rows ? p->task->head_rows : 1;
     int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, p->task->m->n_rows);
@@ -207,7 +207,7 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_h
     all.staging = malloc(staging_bytes + 1);
     ht_status status = all.parts && all.staging ? ht_pack_in_pieces(all.n_blocks, pack_block, &all, hooks, d, err)
                                                 : ht_fail_memory(err, staging_bytes, "reading weights");
-    const ht_status settled = ht_device_settle(d, status ? NULL : err); /* also what was submitted before a failure */
+    const ht_status settled = ht_device_settle(d, status ? NULL : err); /* also after a failure */
     free(all.staging);
     free(all.parts);
     return status ? status : settled;
@@ -215,7 +215,7 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_h
 
 /* ---- rows in the file ---- */
 
-enum { PIECE_BYTES = 8192 }; /* read at a time: most rows fit */
+enum { PIECE_BYTES = 8192 }; /* bytes per read; most rows fit */
 
 typedef struct file_rows {
     ht_matrix base;

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SAMPLED_MATRICES = 128, NAME_BYTES = 120 }; /* about; and of the checkpoint's name in the file's */
+enum { SAMPLED_MATRICES = 128, NAME_BYTES = 120 }; /* approximate; bytes of the checkpoint's name in the file's */
 
 struct ht_packed_cache {
     char *directory, *path;
@@ -38,7 +38,7 @@ static ht_status add_file(ht_digest *d, const ht_file *file, ht_error *err) {
     return HT_OK;
 }
 
-/* Where the matrix comes from and goes to. */
+/* Adds the matrix's location in the checkpoint and in the packed memory. */
 static ht_status add_place(ht_digest *d, const ht_pack_task *task, const ht_file **last, ht_error *err) {
     const ht_stored_tensor *t = &task->stored;
     ht_digest_bytes(d, t->name, t->name_len);
@@ -57,7 +57,7 @@ static ht_status add_place(ht_digest *d, const ht_pack_task *task, const ht_file
     return status;
 }
 
-/* The packed form of rows [row, row + HT_MATRIX_SLAB) of the stored order, as a matrix of its own. */
+/* Packs rows [row, row + HT_MATRIX_SLAB) of the stored order as a separate matrix and adds them to the digest. */
 static ht_status add_slab(ht_digest *d, const ht_pack_task *task, int64_t row, ht_error *err) {
     ht_matrix slab = *task->m;
     slab.n_rows = ht_min_i64(HT_MATRIX_SLAB, task->m->n_rows - row);
@@ -75,7 +75,7 @@ static ht_status add_slab(ht_digest *d, const ht_pack_task *task, int64_t row, h
     else
         status = ht_tensor_read(t, row * slab.k, n, stored, stored + stored_bytes, err);
     if (!status) {
-        memset(slab.packed, 0, packed_bytes); /* what is between the parts is not written */
+        memset(slab.packed, 0, packed_bytes); /* packing leaves the gaps between parts unwritten */
         status = slab.ops->pack(&slab, 0, slab.n_rows, stored, err);
         ht_digest_bytes(d, slab.packed, packed_bytes);
     }
@@ -84,7 +84,7 @@ static ht_status add_slab(ht_digest *d, const ht_pack_task *task, int64_t row, h
     return status;
 }
 
-/* Some matrices, and the first one of every kind; of each a slab at another place. */
+/* Samples some matrices, and the first one of every kind, each at a different slab. */
 static ht_status add_samples(ht_digest *d, const ht_pack_task *tasks, int64_t n, ht_error *err) {
     int64_t step = ht_ceil_div_i64(n, SAMPLED_MATRICES);
     ht_status (*pack[HT_W_COUNT])(ht_matrix *, int64_t, int64_t, const void *, ht_error *) = {NULL};
@@ -118,7 +118,7 @@ static ht_status make_directories(const char *directory, ht_error *err) {
                 : HT_OK;
 }
 
-/* What is mapped from a directory must be safe from everybody else. */
+/* Only the user may access the directory: another user could truncate a mapped file. */
 static ht_status check_directory(const char *directory, ht_error *err) {
     struct stat st;
     if (stat(directory, &st) != 0 && errno == ENOENT) {
@@ -138,7 +138,7 @@ static ht_status check_directory(const char *directory, ht_error *err) {
     return HT_OK;
 }
 
-/* One place for each path and form, so that a checkpoint that has changed replaces its own. */
+/* One file per path and form, so that a changed checkpoint replaces its old file. */
 static ht_status find_place(ht_packed_cache *c, const char *checkpoint, const ht_pack_task *tasks, int64_t n,
                             ht_error *err) {
     ht_digest place = {1, 2};
@@ -223,7 +223,7 @@ typedef struct touching {
     char *memory;
 } touching;
 
-/* A system that does not know the call brings pages in as they are needed. */
+/* A system without this call pages memory in on demand. */
 static ht_status touch(void *arg, int64_t piece, int worker, ht_error *err) {
     (void)worker;
 #ifdef MADV_POPULATE_READ
@@ -250,7 +250,7 @@ ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht
 
 /* ---- writing ---- */
 
-/* Removes what a process that was killed has left of this file: nobody holds its lock. */
+/* Removes temporary files of killed processes: a file without a lock has no writer. */
 static void remove_left_over(const ht_packed_cache *c) {
     DIR *directory = opendir(c->directory);
     if (!directory) return;
@@ -272,7 +272,7 @@ ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, co
     ht_writer *w;
     struct stat st;
     remove_left_over(c);
-    if (lstat(c->path, &st) == 0 && S_ISLNK(st.st_mode)) (void)unlink(c->path); /* a writer would follow it */
+    if (lstat(c->path, &st) == 0 && S_ISLNK(st.st_mode)) (void)unlink(c->path); /* a writer would follow the link */
     ht_status status = ht_writer_open(c->path, &w, err);
     if (status) return status;
     status = ht_writer_put(w, c->header, sizeof c->header, err);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Layers from `first` on slide, when use_sliding_window is set. */
+/* With use_sliding_window, layers from `first` on have a sliding window. */
 static void read_window(ht_config *c, ht_json_reader *r, const ht_json *object, int64_t first) {
     bool slides = false;
     c->window = 4096;
@@ -42,7 +42,7 @@ const ht_family ht_family_qwen2 = {.architecture = "qwen2",
                                    .read_json = read_qwen2,
                                    HT_LLAMA_RUNS};
 
-/* With further weight tables. */
+/* Common row fields, plus additional weight tables. */
 #define HT_QWEN3_RUNS(...)                                                                                             \
     .activate = ht_silu,                                                                                               \
     .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs, \

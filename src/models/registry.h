@@ -1,4 +1,4 @@
-/* The families that this library computes: one row per architecture, defined in the family's file. */
+/* The supported model families: one row per architecture, defined in the family's file. */
 #ifndef HT_MODELS_REGISTRY_H
 #define HT_MODELS_REGISTRY_H
 

@@ -6,11 +6,11 @@
 #include <hearth/measure.h>
 
 typedef struct cost {
-    int64_t bytes, greedy_bytes; /* of a token */
+    int64_t bytes, greedy_bytes; /* per token */
     int64_t layer_products[HT_ARITHMETICS], head_products[HT_ARITHMETICS];
 } cost;
 
-/* Counts of a layer's expert matrices, equal in shape, only as many as a token uses. */
+/* Counts only as many of a layer's equally shaped expert matrices as a token uses. */
 static void count_matrix(const ht_model *m, const ht_matrix *w, bool is_head, ht_matrix_use use, cost *all) {
     double share = use.expert ? (double)m->config->experts_used / (double)m->config->n_experts : 1;
     ht_arithmetic a = HT_ARITHMETIC_F32;

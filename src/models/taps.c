@@ -20,7 +20,7 @@ void ht_taps_free(ht_taps *t) {
     *t = (ht_taps){0};
 }
 
-/* The output rows of x; behind the last keys there are no others. */
+/* The output rows of x. After the last layer with keys, x holds only output rows. */
 static ht_array *output_rows(ht_ctx *c, ht_array *x) {
     return !x || ht_array_dim(x, 0) == HT_SYM_OUT ? x : ht_take(c->s, x, ht_batch_out_rows(c), 0);
 }
@@ -42,8 +42,8 @@ bool ht_taps_add_route(ht_ctx *c, ht_array *ids, ht_array *weights) {
     return add(c, ht_astype(c->s, output_rows(c, ids), HT_F32)) && add(c, output_rows(c, weights));
 }
 
-/* The last layer's come first: inputs of an operation are computed from the last one on (array/topological_order.h), and what
- * the first layers give must not wait for the others. */
+/* The last layer's taps come first: an operation's inputs are computed from the last one on
+ * (array/topological_order.h), and results of the first layers must not wait for the others. */
 ht_array *ht_taps_join(ht_ctx *c) {
     ht_taps *t = c->taps;
     for (int i = 0, j = t->n - 1; i < j; i++, j--) {

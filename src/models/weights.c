@@ -12,18 +12,18 @@
 
 struct ht_weights {
     ht_decoder_weights decoder;
-    ht_arena arena; /* of the lists, which have room for all specs of all layers, and of names */
+    ht_arena arena; /* of names and the lists, which are sized for all specs of all layers */
     int64_t n_matrices, n_tables, n_arrays, n_projections;
     ht_matrix **matrices;
     ht_matrix_use *use; /* of each matrix */
-    ht_matrix **tables; /* in their file */
+    ht_matrix **tables; /* not loaded: in their file */
     ht_array **arrays;
     ht_projection *projections;
-    ht_device *device; /* lent: the model holds it longer */
-    /* Of all matrices, on the device or mapped: one piece, so that nearly all of it can be in large pages. */
+    ht_device *device; /* lent; the model keeps it longer */
+    /* All matrices, on the device or mapped. One allocation, so that nearly all of it can use large pages. */
     void *memory;
     size_t memory_bytes;
-    bool mapped; /* `memory` is a file's (models/packed_cache.h) */
+    bool mapped; /* `memory` is a mapped file (models/packed_cache.h) */
 };
 
 /* One pass over a checkpoint's weights; without a store it only adds up. */
@@ -34,12 +34,12 @@ typedef struct loader {
     ht_precision precision;
     ht_weights *into; /* NULL: measure */
     ht_scope *scope;
-    size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
+    size_t bytes, matrix_bytes; /* in memory so far: in total, in matrices */
     int64_t n_matrices;         /* so far */
     ht_arena scratch;
-    ht_pack_task *tasks;  /* one per matrix, carried out at the end */
-    ht_weight *matrix;    /* that the next bias belongs to */
-    float *expert_scales; /* [n_experts] of the part that is being loaded */
+    ht_pack_task *tasks;  /* one per matrix, executed at the end */
+    ht_weight *matrix;    /* the next bias belongs to it */
+    float *expert_scales; /* [n_experts] of the current expert part */
     bool any_expert_scale;
     ht_error *err;
 } loader;
@@ -58,7 +58,7 @@ static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array 
     return ht_array_eval(l->scope, &a, 1, l->err);
 }
 
-/* Gives a weight its slot; in a layer it becomes a projection that adapters can name. */
+/* Sets a weight's slot; a weight in a layer becomes a projection for adapters. */
 static ht_status keep_slot(loader *l, const ht_stored_weight *at, const char **slot) {
     ht_status status = keep_name(l, at->slot, slot);
     if (status || !at->projection) return status;
@@ -78,7 +78,7 @@ static ht_status set_block_scales(const ht_stored_weight *at, ht_matrix *m, ht_e
     return status;
 }
 
-/* A matrix, to be packed with all others. */
+/* Adds a matrix to the matrices to pack. */
 static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head, ht_matrix **out) {
     const ht_stored_tensor *t = &at->stored;
     const ht_matrix_kind kind = {l->precision, (ht_weight_type)t->type, t->dims[0], t->dims[1], is_head};
@@ -100,7 +100,7 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     return set_block_scales(at, m, l->err);
 }
 
-/* A table stays in its file, where the device's kernels can read it. */
+/* Adds a table, which stays in its file if the device's kernels can read it there. */
 static ht_status add_table(loader *l, const ht_stored_weight *at, ht_matrix **out) {
     const bool in_memory = l->device && !ht_memory_is_host(l->device->memory);
     const bool is_f8 = ht_weight_is_f8((ht_weight_type)at->stored.type);
@@ -116,7 +116,7 @@ static ht_status add_table(loader *l, const ht_stored_weight *at, ht_matrix **ou
     return status;
 }
 
-/* Vectors are few and small: they are kept as f32 arrays. */
+/* Vectors are few and small, so they become f32 arrays. */
 static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **out) {
     const int64_t n = at->columns, head_rows = at->stored_head_rows;
     l->bytes += (size_t)n * sizeof(float);
@@ -142,7 +142,7 @@ static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head
     return keep_slot(l, at, &w->slot);
 }
 
-/* The embedding, which is the head, too, where that is tied. */
+/* Loads the embedding; a tied head uses the same matrix. */
 static ht_status load_embedding(loader *l, const ht_stored_weight *at, ht_decoder_weights *d) {
     ht_status status = load_matrix(l, at, l->config->tied_head, &d->embedding);
     d->head = d->embedding;
@@ -196,7 +196,7 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
     return HT_OK;
 }
 
-/* Divisors of the frequencies: from the scheme of the configuration, or as a GGUF file lists them. */
+/* Divisors of the RoPE frequencies, from the configuration's scheme or a tensor of a GGUF file. */
 static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool slides, ht_rope_config *how,
                               ht_array **factors) {
     const int32_t dims = (int32_t)ht_config_head_dim(l->config, slides);
@@ -236,7 +236,7 @@ static ht_weights *new_weights(const ht_config *config) {
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? config->n_experts : 1;
     for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
-    /* A bias with every weight, and the weights that all models have. */
+    /* Every weight may have a bias; 8 covers the weights of all models. */
     const size_t n = 2 * (size_t)(specs * config->n_layers + around) + 8;
     w->decoder.config = config;
     w->decoder.layers = ht_arena_take(&w->arena, (size_t)config->n_layers, family->layer_bytes);
@@ -264,7 +264,7 @@ static ht_status fill(loader *l) {
     return status;
 }
 
-/* ---- memory of the matrices: packed now, or mapped from a cache ---- */
+/* ---- matrix memory: packed now or mapped from a cache ---- */
 
 static void free_memory(ht_weights *w) {
     if (!w->memory) return;
@@ -289,7 +289,7 @@ static ht_status pack(loader *l, const ht_pack_hooks *hooks) {
     return ht_matrices_pack(l->tasks, l->into->n_matrices, hooks, l->device, l->err);
 }
 
-/* Whether the matrices are in the cache's mapped memory now, brought in by all threads. */
+/* Maps the matrices and pages them in on all threads; *done is false without a valid cached file. */
 static ht_status map(loader *l, const ht_packed_cache *cache, const ht_pack_hooks *hooks, bool *done) {
     void *memory = ht_packed_cache_map(cache);
     *done = memory != NULL;
@@ -298,8 +298,8 @@ static ht_status map(loader *l, const ht_packed_cache *cache, const ht_pack_hook
     return ht_packed_cache_touch(cache, memory, hooks, l->device, l->err);
 }
 
-/* Packs, and leaves the packed form to the cache and maps it from there, so that this process shares it, too. A disk
- * that is full is no reason not to load. */
+/* Packs, stores the packed form in the cache and maps it from there, to share its memory with other processes. A
+ * full disk does not fail loading. */
 static ht_status pack_into(loader *l, const ht_packed_cache *cache, const ht_pack_hooks *hooks) {
     ht_pack_hooks packing = *hooks, storing = *hooks;
     packing.end = storing.begin = 0.5;

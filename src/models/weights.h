@@ -1,8 +1,8 @@
 /* Weights: from a family's table of tensor names to packed matrices and f32 arrays.
  *
  * Each tensor is looked up under its name in the checkpoint's format, checked for type and shape, and packed by the device
- * slab by slab on all threads; a table that only gives rows stays in the file (models/pack.h). What was loaded belongs to
- * a store, which frees it all at once. */
+ * slab by slab on all threads. A table used only for row lookups stays in the file (models/pack.h). One store owns all
+ * loaded weights and frees them together. */
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H
 
@@ -10,14 +10,14 @@
 #include "models/forward.h"
 #include "models/pack.h"
 
-/* ---- what every decoder has around its layers ---- */
+/* ---- weights of every decoder outside its layers ---- */
 
 typedef struct ht_decoder_weights {
     const ht_config *config;
     ht_weight embedding;       /* [vocab, hidden] */
     ht_weight head;            /* [vocab, hidden]; the embedding's matrix when the head is tied */
     ht_array *final_norm;      /* f32 [hidden] */
-    ht_rope_config rope;       /* of layers that see everything */
+    ht_rope_config rope;       /* of full-attention layers */
     ht_array *rope_factors;    /* f32 [head_dim / 2] or HT_NONE */
     ht_rope_config local_rope; /* of sliding layers */
     ht_array *local_rope_factors;
@@ -37,7 +37,7 @@ typedef struct ht_weights_options {
     const char *packed_cache; /* directory of models/packed_cache.h; NULL: none */
 } ht_weights_options;
 
-/* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */
+/* Bytes the weights will take in memory; checks that every tensor exists with the right shape and type. */
 ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *config, ht_device *device,
                              ht_precision precision, size_t *bytes, ht_error *err);
 /* `config` must outlive the result. */
@@ -48,11 +48,11 @@ void ht_weights_free(ht_weights *w); /* NULL is fine */
 const ht_decoder_weights *ht_weights_decoder(const ht_weights *w); /* lent */
 /* Every matrix in memory, each once: *n of them, lent. Tables that stayed in their file are not among them. */
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
-/* What meets matrix i of them. */
+/* How matrix i is used. */
 typedef struct ht_matrix_use {
-    bool expert; /* not every token: it is an expert's */
-    bool table;  /* none: its rows are looked up, from memory as the device cannot read its file */
-    bool late;   /* only rows whose logits are asked for: it is in a layer behind the last one that keeps keys */
+    bool expert; /* belongs to an expert: only some tokens use it */
+    bool table;  /* only rows are looked up; it is in memory because the device cannot read its file */
+    bool late;   /* only output rows use it: its layer follows the last layer with keys */
 } ht_matrix_use;
 ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i);
 

@@ -22,7 +22,7 @@ typedef struct entry {
     uint32_t sample;
     uint32_t position; /* in the epoch's permutation */
     int32_t rows;
-    uint32_t batch; /* of the window's; then its rank in their shuffled order */
+    uint32_t batch; /* index in the window; later its rank in the shuffled order */
 } entry;
 
 typedef struct window_maker {
@@ -32,13 +32,13 @@ typedef struct window_maker {
     int64_t capacity; /* rows of a packed batch */
     order *out;
     entry *entries; /* [n] of the window */
-    int64_t *room;  /* [n] rows that the window's packed batches have left */
+    int64_t *room;  /* [n] free rows of the window's packed batches */
     uint32_t *rank; /* [n] of the window's batches */
 } window_maker;
 
 /* ---- random order ---- */
 
-/* What is drawn from one seed for an epoch: its permutation is draw 0, the batches of window w are draw w + 1. */
+/* Random number i of a stream. Per seed and epoch, stream 0 permutes the samples, stream w + 1 the batches of window w. */
 static uint64_t draw(const window_maker *w, uint64_t which, uint32_t i) {
     uint32_t out[4];
     ht_philox4x32((const uint32_t[4]){i, (uint32_t)which, (uint32_t)w->epoch, (uint32_t)(w->epoch >> 32)},
@@ -46,7 +46,7 @@ static uint64_t draw(const window_maker *w, uint64_t which, uint32_t i) {
     return (uint64_t)out[1] << 32 | out[0];
 }
 
-/* Fisher and Yates; a remainder of 64 bits is as good as uniform below 2^32. */
+/* Fisher-Yates shuffle. The modulo bias of 64 random bits is negligible for n below 2^32. */
 static void permute(const window_maker *w, uint64_t which, uint32_t *a, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) a[i] = i;
     for (uint32_t i = n; i > 1; i--) {
@@ -82,7 +82,7 @@ static void open_window(window_maker *w, int64_t from, int64_t to) {
     qsort(w->entries, (size_t)(to - from), sizeof *w->entries, longer_first);
 }
 
-/* Writes the window's samples back, batch by batch in random order, then what is left; returns where that begins. */
+/* Writes the window's samples back, batch by batch in random order, then the unbatched ones; returns their first index. */
 static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t n_batches, uint64_t number) {
     order *o = w->out;
     int64_t left = to;
@@ -99,7 +99,7 @@ static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t 
     return left;
 }
 
-/* Batches of so many samples each. */
+/* Batches of at most o->batch samples; their sizes differ by one at most. */
 static void make_even(window_maker *w) {
     const int64_t n = w->out->n, all = ht_ceil_div_i64(n, w->o->batch);
     uint64_t number = 0;
@@ -126,7 +126,7 @@ static uint32_t fit(window_maker *w, int64_t n) {
     return n_batches;
 }
 
-/* The last batch that a window opened has room: its samples go into the next window. */
+/* The last batch of a window may have free rows, so its samples move to the next window. */
 static void make_packed(window_maker *w) {
     const order *o = w->out;
     uint64_t number = 0;
@@ -204,9 +204,9 @@ struct ht_batches {
     const ht_data *data;
     ht_batches_options o;
     int64_t per_epoch; /* of the first */
-    order order;       /* of the epoch at hand; empty before the first one, and in the file's order without packing */
+    order order;       /* of the current epoch; empty before the first one, and in file order without packing */
     int64_t epoch, first_step;
-    /* The batch at hand. */
+    /* The current batch. */
     uint32_t *sample; /* [seq_capacity] */
     int64_t seq_capacity, tok_capacity;
     int32_t *seq_start;         /* [seq_capacity + 1] */
@@ -214,7 +214,7 @@ struct ht_batches {
     int32_t n_seq;
 };
 
-/* Batches come one by one from the file: no order is kept. */
+/* Batches in file order need no stored order. */
 static bool is_plain(const ht_batches *b) { return !b->o.shuffle && !b->o.pack; }
 
 static ht_status enter_epoch(ht_batches *b, int64_t epoch, int64_t first_step, ht_error *err) {
@@ -228,7 +228,7 @@ static ht_status enter_epoch(ht_batches *b, int64_t epoch, int64_t first_step, h
     return HT_OK;
 }
 
-/* Makes the step's epoch the one at hand; packed epochs vary in length, so each is found from the one before. */
+/* Makes the step's epoch the current one. Packed epochs vary in length, so each is computed from its predecessor. */
 static ht_status find_epoch(ht_batches *b, int64_t step, ht_error *err) {
     ht_status status = HT_OK;
     if (!b->o.pack || !b->o.shuffle) {
@@ -334,7 +334,7 @@ static ht_status choose_samples(ht_batches *b, int64_t step, ht_error *err) {
     return HT_OK;
 }
 
-/* A row for each id but the last one, which is nobody's input. Returns the learned ones. */
+/* Writes one row per id; the last id is only a target. Returns the number of learned rows. */
 static int64_t put_rows(ht_batches *b, int32_t from, const ht_sample *s) {
     for (int32_t i = 0; i + 1 < s->n; i++) {
         b->id[from + i] = s->id[i];

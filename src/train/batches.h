@@ -1,8 +1,6 @@
-/* Batches: which samples each step of training takes, and their rows. They depend on data, options and step alone, so that training
- * resumes at any step.
- *
- * Shuffled, an epoch draws a permutation from its number and the seed, sorts it by length within windows of 16 batches, so that
- * the sequences of a batch are alike, and shuffles the batches of a window. Every sample comes once an epoch. */
+/* Batches: the samples of each training step, and their rows. They depend only on data, options and step, so
+ * training can resume at any step. A shuffled epoch permutes its samples, sorts them by length within windows of 16
+ * batches, and shuffles the batches of each window. Every sample occurs once per epoch. */
 #ifndef HT_TRAIN_BATCHES_H
 #define HT_TRAIN_BATCHES_H
 
@@ -10,12 +8,12 @@
 
 typedef struct ht_batches_options {
     int32_t batch; /* sequences of a batch, 1 or more */
-    /* As many samples as fit into `batch` sequences of max_length tokens: shuffled, by first-fit decreasing within a window; in the
-     * file's order, until one does not fit. */
+    /* Fills `batch` sequences of max_length tokens with samples: if shuffled, by first-fit decreasing within a
+     * window; in file order, until one does not fit. */
     bool pack;
-    /* Without: the file's order. Batch i is then samples i * batch to (i + 1) * batch - 1, beginning again at its end. */
+    /* False: file order. Batch i has samples i * batch to (i + 1) * batch - 1, wrapping around at the end. */
     bool shuffle;
-    /* In the file's order without packing: the last batch before the end is short instead, and every sample comes once. */
+    /* In file order without packing: the last batch is short instead of wrapping, so every sample occurs once. */
     bool once;
     uint64_t seed;
 } ht_batches_options;

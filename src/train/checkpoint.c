@@ -42,7 +42,7 @@ static void add_number(entries *e, const char *key, double value) { add(e, key, 
 
 static int64_t rank_of(const ht_adapter_pair *pair) { return ht_array_dim(pair->a, ht_array_n_dims(pair->a) - 2); }
 
-/* Ranks and scales of all pairs: those of the first, where it is like the others, else their digest. */
+/* Adds the rank and scale of all pairs if they are equal, else a digest. */
 static void describe_pairs(const ht_trainer *t, entries *e) {
     const ht_trainable *p = t->trainable;
     const ht_adapter_pair *first = &p->pair[0];
@@ -62,7 +62,7 @@ static void describe_pairs(const ht_trainer *t, entries *e) {
         add(e, "rank", "%016" PRIx64 "%016" PRIx64, d.a, d.b);
 }
 
-/* What further steps depend on. */
+/* Settings that must match to resume a run. */
 static void describe_run(const ht_trainer *t, entries *e) {
     const ht_trainer_options *o = &t->o;
     const ht_data_report *data = ht_data_get_report(t->train.data);
@@ -96,7 +96,7 @@ static void describe_run(const ht_trainer *t, entries *e) {
     describe_pairs(t, e);
 }
 
-/* What the lines gave, which depends on the time that templates were told. */
+/* Counts of the samples; they depend on the time passed to templates. */
 static void describe_samples(const ht_trainer *t, entries *e) {
     const ht_data_report *data = ht_data_get_report(t->train.data);
     add(e, "samples", "%" PRId64, data->n_samples);
@@ -336,7 +336,7 @@ ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
     ht_scope *s = NULL;
     ht_status status = open_saved(path, &f, err);
     const int64_t time = t->time;
-    if (!status) status = ht_trainer_set_time(t, f.time, err); /* numbers of steps may depend on it */
+    if (!status) status = ht_trainer_set_time(t, f.time, err); /* the number of steps may depend on it */
     if (!status) status = compare_run(t, &f, err);
     if (!status) {
         entries e = {.n = 0};

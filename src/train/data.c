@@ -28,12 +28,12 @@ struct ht_data {
 
 /* ---- lines ---- */
 
-/* Lines of a file, one after the other: LF or CRLF ends one; a byte order mark and lines of white space are skipped. */
+/* Reads a file line by line. Lines end with LF or CRLF; a byte order mark and blank lines are skipped. */
 typedef struct line_reader {
     ht_file *file;
     char *chunk;       /* [CHUNK_BYTES] of the file */
-    size_t at, n;      /* bytes of it that have been read, and that are there */
-    size_t end;        /* of the chunk in the file */
+    size_t at, n;      /* bytes of the chunk consumed, and bytes in it */
+    size_t end;        /* offset of the chunk's end in the file */
     int64_t number;    /* of the line, from 1 */
     ht_text line;      /* without its LF; empty when it is too long */
     size_t line_bytes; /* also when it is too long */
@@ -165,7 +165,7 @@ static ht_status take_sample(ht_data *d, const line_reader *r, ht_sample *s, ht_
     return HT_OK;
 }
 
-/* Failures that are the line's own; others would come again, or say nothing of the line. */
+/* Failures caused by the line; others would recur or say nothing about the line. */
 static bool is_of_line(ht_status status) {
     return status == HT_ERR_FORMAT || status == HT_ERR_ARGUMENT || status == HT_ERR_UNSUPPORTED ||
            status == HT_ERR_LIMIT;

@@ -1,6 +1,6 @@
-/* Training data: samples, which are lines of a JSONL file as token ids, and data sets, which keep them in memory, 5 bytes a token.
+/* Training data: samples, the tokenized lines of a JSONL file, and data sets, which keep them in memory at 5 bytes per token.
  *
- * The form of a line, a JSON object, is told by its members, one of
+ * Each line is a JSON object. Its fields determine its form, one of
  *
  *   {"messages": [...], "tools": [...]}   a conversation, as ht_chat_from_json reads it. A message with "weight": 0 is not
  *                                         learned.
@@ -9,7 +9,7 @@
  *   {"text": "..."}                       a text, encoded as a prompt is, and EOS
  *   {"input_ids": [...], "labels": [...]} ids, of which those are learned whose label is not -100; without labels, all
  *
- * Members that belong to no form (such as the name of a source) are passed over. */
+ * Other fields, such as the name of a source, are ignored. */
 #ifndef HT_TRAIN_DATA_H
 #define HT_TRAIN_DATA_H
 
@@ -20,35 +20,35 @@
 
 typedef struct ht_sample_options {
     ht_mask mask;
-    const char *path; /* of the file, which errors begin with; NULL: none */
-    int64_t line;     /* its number there */
-    int64_t time;     /* that templates are told which write a date, in seconds since 1970; 0: the present */
+    const char *path; /* of the file, for errors; NULL: none */
+    int64_t line;     /* line number, from 1 */
+    int64_t time;     /* for templates that write a date, in seconds since 1970; 0: now */
 } ht_sample_options;
 
 typedef struct ht_sample {
     ht_sample_form form;
     int32_t n;
     int32_t *id;       /* [n] */
-    bool *learned;     /* [n] whether the id is to be predicted from those before it; false for the first */
-    int32_t n_learned; /* of them; may be 0 */
+    bool *learned;     /* [n] whether the loss includes predicting this id; false for the first */
+    int32_t n_learned; /* number of learned ids; may be 0 */
     bool learns_stop;  /* a token that ends generation is learned */
-    /* The prompt of generation is not what prompt and answer together begin with: marks at its end are no part of the sample. */
+    /* The rendered prompt is not a prefix of prompt plus answer; the sample lacks the prompt's last tokens. */
     bool prompt_differs;
-    /* The template writes an answer otherwise than it was given; that form of it is learned. */
+    /* The template changes an answer, for example drops its reasoning; the changed answer is learned. */
     bool history_differs;
-    bool answer_lost; /* an answer is empty, or not to be found in what the template writes: it is not learned */
+    bool answer_lost; /* an answer is empty, or missing from the template's output; it is not learned */
     bool truncated;   /* by ht_sample_truncate */
 } ht_sample;
 
-/* The sample of a line, to be freed. HT_ERR_FORMAT: no such line; HT_ERR_ARGUMENT: the template refuses it; HT_ERR_UNSUPPORTED: the
- * model lacks tokenizer or chat format; HT_ERR_LIMIT: beyond all bounds; other failures are not the line's. */
+/* Makes the sample of a line; the caller frees it. HT_ERR_FORMAT: not a valid line; HT_ERR_ARGUMENT: the template rejects it;
+ * HT_ERR_UNSUPPORTED: the model lacks tokenizer or chat format; HT_ERR_LIMIT: too large. Other errors are not the line's fault. */
 ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht_sample_options *options,
                          ht_sample *out, ht_error *err);
 void ht_sample_free(ht_sample *s); /* and clears it */
 /* Keeps the first n ids at most. */
 void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n);
 
-/* The text of all ids in such pieces, special tokens included. HT_ERR_CANCELLED when fn returned false. */
+/* Passes the text of all ids to fn in pieces, special tokens included. HT_ERR_CANCELLED if fn returns false. */
 ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err);
 
 /* ---- data sets: every line is read and rendered once, before training begins ---- */
@@ -58,19 +58,19 @@ enum { HT_DATA_LENGTH_DEFAULT = 2048 };
 typedef struct ht_data_options {
     ht_mask mask;
     ht_long_samples long_samples;
-    int64_t max_length;      /* tokens of a sample; 0: 2048; at most the model's context, which goes before it */
-    bool skip_bad;           /* lines that are no sample are left out, else they end ht_data_open */
-    int64_t time;            /* as in ht_sample_options; 0: when the data is opened */
-    const ht_cancel *cancel; /* of ht_data_open; NULL: none */
-    void (*progress)(double done, void *user); /* of ht_data_open, now and then, with the share done; NULL: none */
+    int64_t max_length;                        /* maximum tokens of a sample, 0: 2048; limited to the model's context */
+    bool skip_bad;                             /* skips invalid lines; otherwise they fail ht_data_open */
+    int64_t time;                              /* as in ht_sample_options; 0: when the data is opened */
+    const ht_cancel *cancel;                   /* of ht_data_open; NULL: none */
+    void (*progress)(double done, void *user); /* called by ht_data_open with the share done; NULL: none */
     void *user;
 } ht_data_options;
 
 /* Immutable; may be shared between threads. */
 typedef struct ht_data ht_data;
 
-/* Reads every line of the file. The data holds the model; the caller frees *out. A line that is no sample (unless skip_bad)
- * is an error that names file, line and reason; so is a file of which no sample is left, with what became of them. */
+/* Reads every line of the file and retains the model; the caller frees *out. An invalid line (unless skip_bad) is an
+ * error with file, line and reason. A file without usable samples is an error that counts the reasons. */
 ht_status ht_data_open(ht_model *m, const char *path, const ht_data_options *options, ht_data **out, ht_error *err);
 void ht_data_free(ht_data *d); /* NULL is fine */
 
@@ -78,6 +78,6 @@ const ht_data_report *ht_data_get_report(const ht_data *d); /* lent */
 int64_t ht_data_length(const ht_data *d);                   /* samples, at least one */
 /* The i-th sample in the order of the file, of 2 ids or more; lent. */
 const ht_sample *ht_data_sample(const ht_data *d, int64_t i);
-int64_t ht_data_line(const ht_data *d, int64_t i); /* where it is in the file, from 1 */
+int64_t ht_data_line(const ht_data *d, int64_t i); /* its line in the file, from 1 */
 
 #endif

@@ -18,7 +18,7 @@
 
 enum { MOST_MOMENTS = 2, MOST_PARAMS = INT_MAX / 8 };
 
-/* What changes from step to step: scalars, and arguments of the compiled function. */
+/* Scalars that change from step to step; arguments of the compiled function. */
 enum { RATE, DECAY, ROOT, EPS, N_FACTORS };
 
 struct ht_optimizer {
@@ -27,7 +27,7 @@ struct ht_optimizer {
     ht_compiled *compiled;        /* update_all */
     int64_t n_steps;
     int n_moments;
-    ht_array **moments; /* [n_moments], retained: one kind of all parameters after the other */
+    ht_array **moments; /* [n_moments], retained: all first moments, then all second moments */
 };
 
 /* ---- options ---- */
@@ -63,7 +63,7 @@ static ht_status read_options(const ht_optimizer_options *given, ht_optimizer_op
 
 /* ---- rules: of one parameter and its gradient, in f32; moment[] are replaced by the new ones ---- */
 
-/* The decay joins the step before p is rounded: 1 - lr weight_decay alone is off by a third in f32 where it is 1 - 1e-7. */
+/* Adds the decay to the step before rounding p: in f32, rounding 1 - 1e-7 alone changes the decay by a third. */
 static ht_array *adamw(ht_scope *s, const ht_optimizer_options *o, ht_array *const *factor, ht_array *p, ht_array *g,
                        ht_array **moment) {
     ht_array *m = ht_add(s, ht_scale(s, moment[0], (float)o->beta1), ht_scale(s, g, (float)(1 - o->beta1)));
@@ -84,7 +84,7 @@ static ht_array *sgd(ht_scope *s, const ht_optimizer_options *o, ht_array *const
     return ht_subtract(s, p, ht_multiply(s, g, factor[RATE]));
 }
 
-/* The factors of step t, from 1 on. */
+/* The factors of step t, from 1. */
 static void factors_of(ht_scope *s, const ht_optimizer_options *o, double lr, int64_t t, ht_array **factor) {
     const double bias1 = 1 - pow(o->beta1, (double)t), bias2 = 1 - pow(o->beta2, (double)t);
     const bool is_adamw = o->kind == HT_OPTIMIZER_ADAMW;
@@ -132,7 +132,7 @@ ht_status ht_optimizer_new(const ht_optimizer_options *options, ht_optimizer **o
 
 const ht_optimizer_options *ht_optimizer_get_options(const ht_optimizer *o) { return &o->options; }
 
-/* Lets go of the moments and holds n others; `moments`, which was allocated, now belongs to the optimiser. */
+/* Releases the moments and retains n new ones; takes ownership of the allocated list `moments`. */
 static void replace_moments(ht_optimizer *o, ht_array **moments, int n) {
     for (int i = 0; i < o->n_moments; i++) ht_array_free(o->moments[i]);
     free(o->moments);
@@ -288,7 +288,7 @@ static ht_array *sum_of_squares(ht_scope *s, ht_array *g) {
     return g ? ht_sum(s, ht_square(s, ht_astype(s, g, ht_dtype_promote(g->dtype, HT_F32))), NULL, 0, false) : NULL;
 }
 
-/* The norm, f64: the sum over arrays has no rounding to speak of, in whatever order they come. */
+/* The norm in f64, where rounding of the sum over arrays is negligible in any order. */
 static ht_array *norm_of(ht_scope *s, ht_array *const *grads, int n) {
     ht_array **sums = ht_array_list(s, n);
     bool ok = sums != NULL;

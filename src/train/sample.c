@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_LEARNED = -100 }; /* the label that says so */
+enum { NOT_LEARNED = -100 }; /* the label of ids that are not learned */
 
 /* A line on its way to a sample. */
 typedef struct reading {
@@ -21,8 +21,8 @@ typedef struct reading {
     const ht_json *line;
     ht_sample *out;
     ht_error *err;
-    const ht_json *at; /* what the error is about; NULL: the line */
-    bool placed;       /* the error has the place already */
+    const ht_json *at; /* the value that caused the error; NULL: the line */
+    bool placed;       /* the error already has the position */
 } reading;
 
 /* ---- samples ---- */
@@ -39,7 +39,7 @@ static bool is_stop(const ht_model *m, int32_t id) {
     return false;
 }
 
-/* Gives the sample the ids, which it owns from now on, and flags, all false. */
+/* Moves the ids into the sample and allocates its flags, all false. */
 static ht_status take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
     s->id = ids;
     if (n > INT32_MAX)
@@ -100,7 +100,7 @@ static void rendering_free(rendering *r) {
     *r = (rendering){0};
 }
 
-/* Of some messages, with the assistant's turn opened behind them or not; *out is freed whatever the outcome. */
+/* Renders messages; `prompt` appends the generation prompt. The caller frees *out also on failure. */
 static ht_status render(const marking *k, const ht_jinja_list *messages, bool prompt, rendering *out) {
     ht_jinja_arena *a = &k->chat->arena;
     ht_jinja_list list = *messages;
@@ -114,7 +114,7 @@ static ht_status render(const marking *k, const ht_jinja_list *messages, bool pr
     return status;
 }
 
-/* Templates may refuse the beginning of a conversation, such as one without a question: it is empty then. */
+/* Renders the first n messages; *out is empty where the template rejects them, for example without a question. */
 static ht_status render_first(const marking *k, size_t n, bool prompt, rendering *out) {
     ht_jinja_list first = k->all;
     first.n = n;
@@ -133,7 +133,7 @@ static bool is_prefix(const rendering *a, const rendering *b) {
 
 /* ---- where messages are ---- */
 
-static const char other[] = "\x7F"; /* with which no text begins */
+static const char other[] = "\x7F"; /* no text begins with it */
 
 static void say_other(ht_jinja_arena *a, const ht_jinja_dict *d, const char *key) {
     ht_jinja_value *v = d ? ht_jinja_dict_find_text(d, key, strlen(key)) : NULL;
@@ -153,7 +153,7 @@ enum { N_TEXTS = sizeof texts / sizeof *texts };
 /* Parts of a message: its texts, then its calls. */
 static const size_t every_part = SIZE_MAX;
 
-/* A message of the same shape that says something else in the part. */
+/* A copy of the message with `part` replaced. */
 static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message, size_t part) {
     const ht_jinja_value copy = ht_jinja_copy(a, message);
     if (a->status) return copy;
@@ -169,7 +169,7 @@ static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message,
     return copy;
 }
 
-/* Where the whole parts from a conversation in which message i says something else in the part. SIZE_MAX: nowhere. */
+/* The first token of the whole that changes when `part` of message i does; SIZE_MAX: none. */
 static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at) {
     ht_jinja_arena *a = &k->chat->arena;
     ht_jinja_list *changed = ht_jinja_list_new(a, k->all.n);
@@ -184,7 +184,7 @@ static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at
     return status;
 }
 
-/* Where message i's content begins in the whole, also if later messages change how it is written; SIZE_MAX: left out. */
+/* Index in the whole where the content of message i begins, even if later messages change its rendering; SIZE_MAX: omitted. */
 static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, every_part, at); }
 
 static bool has_text(const ht_jinja_dict *message, const char *key) {
@@ -192,7 +192,7 @@ static bool has_text(const ht_jinja_dict *message, const char *key) {
     return v && ht_jinja_is_string(*v) && v->string->n;
 }
 
-/* Templates that know no calls, or one of a message, leave them out, and an answer without what it says would be learned. */
+/* Rejects templates that omit tool calls, or all but the first: training would learn an incomplete answer. */
 static ht_status check_calls(const marking *k, size_t i) {
     const ht_jinja_list *calls = calls_of(k->all.items[i].dict);
     size_t at;
@@ -207,7 +207,7 @@ static ht_status check_calls(const marking *k, size_t i) {
     return status;
 }
 
-/* Whether the template leaves out one of several parts of an answer; of a single one, the answer is lost. */
+/* Sets history_differs if the template omits one of several parts of an answer; an omitted single part is a lost answer. */
 static ht_status check_texts(const marking *k, size_t i) {
     const ht_jinja_dict *message = k->all.items[i].dict;
     size_t at, n_parts = calls_of(message) != NULL;
@@ -222,7 +222,7 @@ static ht_status check_texts(const marking *k, size_t i) {
     return status;
 }
 
-/* Behind the first token in [from, to) that ends generation; 0: there is none. */
+/* Index after the first token in [from, to) that ends generation; 0: none. */
 static size_t find_end(const marking *k, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
         if (is_stop(k->m, k->whole.id[i])) return i + 1;
@@ -231,8 +231,8 @@ static size_t find_end(const marking *k, size_t from, size_t to) {
 
 /* ---- answers ---- */
 
-/* Where answer i begins, for a prompt that the whole does not begin with: where it parts from the prompt, which may end in marks
- * that the answer lacks, unless that is in an earlier message that is written differently now. */
+/* Where answer i begins if its prompt is not a prefix of the whole: after their common prefix, as the prompt may end in tokens
+ * that the answer lacks. If they differ already in an earlier message, where the content of the answer begins. */
 static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *begin) {
     size_t before, says;
     ht_status status = find_message(k, i - 1, &before);
@@ -243,7 +243,7 @@ static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *b
     return HT_OK;
 }
 
-/* Where answer i begins: behind the common prefix with its generation prompt. SIZE_MAX: it is not in the whole. */
+/* Where answer i begins: after the common prefix with its generation prompt. SIZE_MAX: it is not in the whole. */
 static ht_status find_begin(const marking *k, size_t i, const rendering *with_answer, size_t *begin) {
     if (!i) return find_message(k, 0, begin);
     rendering prompt;
@@ -258,7 +258,7 @@ static ht_status find_begin(const marking *k, size_t i, const rendering *with_an
     return status;
 }
 
-/* Whether message i is nothing but a text that tokens [begin, end) hold as it was given. */
+/* Whether message i is only a text that tokens [begin, end) contain unchanged. */
 static ht_status is_as_given(const marking *k, size_t i, size_t begin, size_t end, bool *as_given) {
     const ht_jinja_dict *message = k->all.items[i].dict;
     char *text;
@@ -275,8 +275,8 @@ static ht_status is_as_given(const marking *k, size_t i, size_t begin, size_t en
     return HT_OK;
 }
 
-/* Where an answer ends that is written differently in the whole than at the end of a conversation: before the next message
- * begins, behind the token that ends generation; without one, where both part, if that is not before what the answer says. */
+/* Where an answer ends that later messages change: after its stop token, before the next message. Without a stop token,
+ * after the common prefix of both renderings, if that includes some of the answer's content. */
 static ht_status find_end_written_now(const marking *k, size_t i, size_t begin, size_t same, size_t *end) {
     size_t next, says;
     ht_status status = find_message(k, i + 1, &next);
@@ -291,13 +291,13 @@ static ht_status find_end_written_now(const marking *k, size_t i, size_t begin, 
     return status;
 }
 
-/* Where answer i ends: behind the token that ends generation; without one, where the conversation up to the answer does. */
+/* Where answer i ends: after its stop token; without one, where the conversation up to the answer ends. */
 static ht_status find_answer_end(const marking *k, size_t i, const rendering *with_answer, size_t begin, size_t *end) {
     const size_t same = common(with_answer, &k->whole);
     *end = find_end(k, begin, same);
     if (*end) return HT_OK;
     if (!with_answer->written.n || same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
-    /* The token that opens the next turn may be the one that ends generation. */
+    /* The token that opens the next turn may also be the stop token. */
     *end = same + (same < k->whole.n_ids && is_stop(k->m, k->whole.id[same]));
     return HT_OK;
 }
@@ -317,7 +317,7 @@ static ht_status mark_answer(const marking *k, size_t i) {
     return status;
 }
 
-/* Takes a message's weight out: no template is to see it. */
+/* Removes a message's weight before templates see it. */
 static ht_status take_weight(const marking *k, size_t i, bool *learned) {
     ht_jinja_arena *a = &k->chat->arena;
     ht_jinja_dict *message = k->all.items[i].dict;
@@ -335,7 +335,7 @@ static bool is_answer(const marking *k, size_t i) {
     return ht_jinja_string_is(ht_jinja_dict_find_text(k->all.items[i].dict, "role", 4)->string, "assistant");
 }
 
-/* The whole becomes the sample; its ids are the sample's from then on, and freed with it. */
+/* Renders the whole conversation and moves its ids into the sample, which frees them. */
 static ht_status render_whole(marking *k) {
     ht_status status = render_first(k, k->all.n, false, &k->whole);
     if (status) return status;
@@ -367,9 +367,9 @@ static ht_status mark_chat(const ht_model *m, ht_chat *chat, const ht_sample_opt
     return status;
 }
 
-/* ---- members of a line ---- */
+/* ---- fields of a line ---- */
 
-/* NULL when the member is absent or null. */
+/* NULL when the field is absent or null. */
 static const ht_json *member(reading *r, const char *key) {
     const ht_json *v = ht_json_object_get(r->line, key);
     return ht_json_is_null(v) ? NULL : v;
@@ -391,7 +391,7 @@ static const ht_json *text_member(reading *r, const char *key) {
 
 /* ---- lines with conversations ---- */
 
-/* Calls of functions as they were before there were tools would be lost without a word: templates do not know them. */
+/* Rejects `functions` and `function_call`, which preceded tools: templates would drop them silently. */
 static ht_status refuse_functions(reading *r, const ht_json *messages) {
     if (member(r, "functions")) return ht_fail(r->err, HT_ERR_UNSUPPORTED, "it has `functions`, expected `tools`");
     for (size_t i = 0; i < ht_json_array_size(messages); i++) {
@@ -402,7 +402,7 @@ static ht_status refuse_functions(reading *r, const ht_json *messages) {
     return HT_OK;
 }
 
-/* Takes the document, with the members `messages`, `tools` and `chat_template_kwargs`; NULL: memory ran out. */
+/* Takes ownership of a document with the fields `messages`, `tools` and `chat_template_kwargs`; NULL: out of memory. */
 static ht_status read_document(reading *r, ht_json *document) {
     ht_chat *chat = NULL;
     if (!document) return ht_fail_memory(r->err, 0, "a conversation");
@@ -431,7 +431,7 @@ static ht_status encode(reading *r, const char *text, size_t n, int32_t **ids, s
                                r->err);
 }
 
-/* The ids of the text become the sample's, with EOS behind them unless they end in a token that ends generation. */
+/* Encodes the text into the sample and appends EOS unless it ends with a stop token. */
 static ht_status take_text(reading *r, const char *text, size_t n) {
     int32_t *ids;
     size_t n_ids;
@@ -457,7 +457,7 @@ static ht_status read_text(reading *r) {
     return status;
 }
 
-/* The completion is what follows the beginning that the ids of both have in common with those of the prompt. */
+/* The completion begins after the common prefix of the prompt's ids and the ids of both texts together. */
 static ht_status read_plain_completion(reading *r, const ht_json *prompt, const ht_json *completion) {
     const size_t n_prompt = ht_json_string_length(prompt);
     int32_t *ids = NULL;
@@ -486,7 +486,7 @@ static ht_status read_completion(reading *r) {
 
 /* ---- ids ---- */
 
-/* A list of integers as long as the ids (n of them; SIZE_MAX: of any length). */
+/* A list of n integers; n = SIZE_MAX: of any length. */
 static const ht_json *integers(reading *r, const char *key, size_t n) {
     const ht_json *v = member(r, key);
     if (!ht_json_is_array(v)) {
@@ -509,7 +509,7 @@ static const ht_json *integers(reading *r, const char *key, size_t n) {
     return v;
 }
 
-/* Labels stand at their own ids, not at those before them: which would be taken for other data without this check. */
+/* Each label must be at the index of its own id. Labels shifted by one would train on other data. */
 static ht_status read_labels(reading *r) {
     const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;
@@ -558,7 +558,7 @@ static ht_status read_ids(reading *r) {
 
 /* ---- lines ---- */
 
-/* The members that tell each form, the second of which may be NULL. */
+/* Fields that identify each form; the second may be NULL. */
 static const struct {
     const char *name, *first, *second;
 } forms[HT_SAMPLE_FORMS] = {[HT_SAMPLE_MESSAGES] = {"messages", "messages", NULL},
@@ -594,7 +594,7 @@ static ht_status read_form(reading *r) {
     }
 }
 
-/* A tokenizer may know more tokens than the model has rows for. */
+/* A tokenizer may have more tokens than the model has rows. */
 static ht_status check_ids(reading *r) {
     for (int32_t i = 0; i < r->out->n; i++)
         if (r->out->id[i] >= r->m->vocab)
@@ -630,7 +630,7 @@ ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht
     return ht_fail_in(err, status, "%s: line %lld, column %u", options->path, (long long)options->line, column);
 }
 
-/* ---- samples as text, in pieces that are learned and pieces that are not ---- */
+/* ---- samples as text: learned and other pieces ---- */
 
 static ht_status hand_over(ht_text *run, bool learned, ht_train_piece_fn *fn, void *user, ht_error *err) {
     if (run->failed) return ht_fail_memory(err, run->len, "the text of a sample");
@@ -653,7 +653,7 @@ static ht_status append_token(ht_decoder *d, int32_t id, ht_text *run, ht_error 
     return status;
 }
 
-/* A character of which a run has only the first bytes belongs to the next one. */
+/* An incomplete UTF-8 character at the end of a run moves to the next run. */
 static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_train_piece_fn *fn, void *user,
                         ht_error *err) {
     ht_status status = HT_OK;

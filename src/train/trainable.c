@@ -37,7 +37,7 @@ ht_status ht_model_loss_check(const ht_model *m, const ht_train_batch *b, ht_err
 
 static ht_array *ids(ht_scope *s, const int32_t *values, int64_t n) { return ht_array_from(s, values, HT_I32, &n, 1); }
 
-/* Rows whose target is learned become the output rows of the pass; `memory` has room for 5 n_tok numbers. */
+/* Makes the rows with a learned target the output rows of the pass; `memory` holds 5 n_tok numbers. */
 static void fill_rows(ht_scope *s, const ht_train_batch *b, int32_t *memory, ht_plain_pass *pass) {
     int32_t n_out = 0, *own = memory, *first = own + b->n_tok, *out_row = first + b->n_tok;
     int32_t *target = out_row + b->n_tok, *out_first = target + b->n_tok;
@@ -116,7 +116,7 @@ bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batc
                              bool checkpointing, ht_array **sum, ht_array **grad) {
     const int n = 2 * adapters->n;
     *sum = NULL;
-    /* A scope of its own, so that what only gradients nobody asked for would read does not stay. */
+    /* An inner scope frees arrays that only unrequested gradients would read. */
     ht_scope *inner = ht_scope_child(s);
     ht_array **out = inner ? ht_array_list(inner, n + 1) : NULL;
     const bool made = out && loss_and_gradients(inner, m, batch, adapters, checkpointing, out);
@@ -134,10 +134,10 @@ static const char *last_name(const char *slot) {
     return dot ? dot + 1 : slot;
 }
 
-/* A router chooses experts: it is adapted only when it is named. */
+/* Routers are adapted only when named: adapting one changes the choice of experts. */
 static bool is_router(const char *slot) { return strstr(slot, "router.") || !strcmp(last_name(slot), "gate"); }
 
-/* Whether `slot` is of target text[0 .. n): a name, which ends the slot behind a dot; a pattern with *; or all-linear. */
+/* Whether `slot` matches target text[0 .. n): the slot or its end after a dot, a pattern with *, or all-linear. */
 static bool is_target(const char *slot, const char *text, size_t n) {
     char target[256];
     if (n >= sizeof target) return false;
@@ -149,7 +149,7 @@ static bool is_target(const char *slot, const char *text, size_t n) {
     return length >= n && !strcmp(slot + length - n, target) && (length == n || slot[length - n - 1] == '.');
 }
 
-/* Target `text` without blanks around it; moves on behind its comma. NULL at the end. */
+/* Next target of a comma-separated list, without surrounding blanks; NULL at the end. */
 static const char *next_target(const char **text, size_t *n) {
     const char *from = *text + strspn(*text, ", ");
     if (!*from) return NULL;
@@ -205,7 +205,7 @@ static int by_slot(const void *a, const void *b) {
     return strcmp(((const ht_lora *)a)->slot, ((const ht_lora *)b)->slot);
 }
 
-/* Random numbers of pair i: those of every pair and seed are independent, whichever others are trained. */
+/* Seed of one pair. It depends only on seed and slot, so a pair's values do not depend on the other trained pairs. */
 static uint64_t seed_of(uint64_t seed, const char *slot) {
     uint64_t h = seed ^ 0x9e3779b97f4a7c15u;
     for (; *slot; slot++) h = (h ^ (unsigned char)*slot) * 0x100000001b3u;
@@ -231,7 +231,7 @@ static ht_array *from_values(ht_scope *s, const float *values, int64_t experts, 
     return ht_array_from(s, values, HT_F32, shape + from, 3 - from);
 }
 
-/* Makes and holds the arrays of one pair. */
+/* Makes and retains the arrays of one pair. */
 static bool make_pair(ht_scope *s, const ht_lora *l, const ht_lora_options *o, ht_adapter_pair *to) {
     const int64_t b_shape[] = {ht_max_i64(1, l->n_experts), l->n_out, l->rank};
     const int from = l->n_experts ? 0 : 1;
@@ -298,7 +298,7 @@ static ht_status check_options(const ht_model *m, const ht_lora_options *o, ht_e
     return o->init ? ht_adapter_check(o->init, m, err) : HT_OK;
 }
 
-/* The pairs to be, sorted; their values are those of options->init, or NULL. */
+/* Chooses the pairs to train, sorted; their values are from options->init, or NULL. */
 static ht_status choose(const ht_model *m, const ht_lora_options *o, ht_lora **out, int *n, ht_error *err) {
     int64_t n_all;
     const ht_projection *all = ht_weights_projections(m->weights, &n_all);
@@ -421,14 +421,14 @@ static void replace(ht_array **held, ht_array *by) {
     *held = by;
 }
 
-/* Makes `out` the parameters in another dtype, evaluated, in the scope. */
+/* Writes the parameters to `out`, cast to another dtype and evaluated in the scope. */
 static ht_status cast_all(const ht_trainable *t, ht_scope *s, ht_array *const *parameters, ht_dtype dtype,
                           ht_array **out, ht_error *err) {
     for (int i = 0; i < 2 * t->n; i++) out[i] = ht_astype(s, parameters[i], dtype);
     return ht_array_eval(s, out, 2 * t->n, err);
 }
 
-/* The pairs become the parameters in their own dtype. */
+/* Rounds the parameters to the dtype of the pairs. */
 static ht_status round_pairs(ht_trainable *t, ht_array *const *parameters, ht_error *err) {
     ht_scope *s = ht_scope_new(t->m->stream);
     ht_array **rounded = calloc(2 * (size_t)t->n + 1, sizeof *rounded);

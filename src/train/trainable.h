@@ -1,4 +1,4 @@
-/* An adapter that is being trained: an A and a B of every chosen projection, as arrays in one order. */
+/* An adapter in training: A and B of every chosen projection, as arrays in a fixed order. */
 #ifndef HT_TRAIN_TRAINABLE_H
 #define HT_TRAIN_TRAINABLE_H
 
@@ -10,23 +10,22 @@
 struct ht_trainable {
     ht_model *m;
     int n;
-    ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, held, and of one dtype */
-    ht_array *
-        *exact;  /* [2 n] what the pairs are rounded from, in f32, evaluated and held; NULL: they are the parameters */
-    char **name; /* [2 n] */
-    char *base;  /* what adapters say of the model; NULL: nothing */
+    ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, retained, and of one dtype */
+    ht_array **exact;      /* [2 n] f32 master parameters, evaluated and retained; NULL: the pairs are the parameters */
+    char **name;           /* [2 n] */
+    char *base;            /* base model that adapters name; NULL: none */
     float dropout;
     int64_t n_parameters;
 };
 
-/* From now on the parameters are in f32, and the pairs are what they are rounded to: steps that are smaller than half of a last
- * place of the pairs' dtype add up. Without effect when that is f32. */
+/* Keeps f32 master parameters from now on; the pairs are their rounded copies. Steps below the rounding error of the pairs'
+ * dtype then accumulate. No effect if that dtype is f32. */
 ht_status ht_trainable_keep_exact(ht_trainable *t, ht_error *err);
-/* Given options, or the defaults for NULL. */
+/* Copies the options, or the defaults for NULL. */
 ht_status ht_trainable_options(const ht_lora_options *given, ht_lora_options *out, ht_error *err);
-/* The pairs with dropout by `key`, or HT_NONE; lent. */
+/* The pairs, with dropout drawn from `key` (HT_NONE: no dropout); lent. */
 ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key);
-/* The parameters as optimisers take them, 2 n of them. */
+/* Writes the 2 n parameters in the order that optimisers expect. */
 void ht_trainable_list(const ht_trainable *t, ht_array **out);
 
 /* ---- cross-entropy of a model on a batch ---- */

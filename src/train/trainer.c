@@ -1,4 +1,4 @@
-/* Trainer: opening and describing one, the forecast of its memory, its steps and evaluations. */
+/* Trainer: opening, describing, memory forecast, steps and evaluations. */
 #include "train/trainer.h"
 
 #include "array/array.h"
@@ -77,7 +77,7 @@ static ht_status open_source(const ht_trainer *t, const char *path, bool held_ou
     return status;
 }
 
-/* How many steps the epochs are. Batches run on across the ends of epochs, and none is left over. */
+/* Number of steps of all epochs. Batches continue across epochs, so none is incomplete. */
 static int64_t count_steps(const ht_trainer *t) {
     if (t->o.iters) return t->o.iters;
     const double step = (double)t->o.accumulate, batch = (double)t->o.batch;
@@ -96,7 +96,7 @@ static void count_all(ht_trainer *t) {
     t->held_out_batches = t->o.valid_batches ? ht_min_i64(t->o.valid_batches, all) : all;
 }
 
-/* Training data, then held-out data, which is told the same time. */
+/* Opens training data, then held-out data with the same template time. */
 static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
     ht_train_source train, valid = {NULL, NULL};
     ht_status status = open_source(t, t->data_path, false, time, &train, err);
@@ -123,7 +123,7 @@ ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- the forecast of memory, and the choice of checkpointing by it ---- */
+/* ---- memory forecast, which decides on checkpointing ---- */
 
 /* Rows of a batch. */
 typedef struct rows {
@@ -131,7 +131,7 @@ typedef struct rows {
     int32_t *memory;
 } rows;
 
-/* The largest batch that can come: of the longest samples, or packed; in file order samples repeat if there are few. */
+/* The largest possible batch: the longest samples, or packed. In file order, few samples repeat within a batch. */
 static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
     const ht_data_report *report = ht_data_get_report(held_out ? t->valid.data : t->train.data);
     const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
@@ -263,7 +263,7 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     t->o.data = t->o.valid = NULL;
     t->o.lora = NULL;
     t->o.optimizer = NULL;
-    t->o.progress = NULL; /* its user is the caller's for this call alone; resuming reads the data again */
+    t->o.progress = NULL; /* its user pointer is only valid during this call, and resuming reads the data again */
     t->o.user = NULL;
     if (status)
         ht_trainer_free(t);
@@ -305,13 +305,13 @@ void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
 
 /* ---- a step ---- */
 
-/* Random numbers of dropout in batch `number`; HT_NONE without dropout. */
+/* Dropout key of batch `number`; HT_NONE without dropout. */
 static ht_array *dropout_key(const ht_trainer *t, ht_scope *s, int64_t number) {
     if (t->trainable->dropout <= 0) return HT_NONE;
     return ht_random_key(s, t->o.seed * 0x9e3779b97f4a7c15u + (uint64_t)number + 1);
 }
 
-/* Makes sums[i] an evaluated array, held, of made[i] plus what it was, or NULL before the first batch. */
+/* Adds made[i] to sums[i], which is NULL before the first batch; the sum is evaluated and retained. */
 static ht_status add_up(const ht_trainer *t, ht_scope *s, ht_array **made, ht_array **sums, ht_error *err) {
     const int n = ht_trainable_count(t->trainable) + 1;
     for (int i = 0; i < n; i++) {
@@ -328,7 +328,7 @@ static ht_status add_up(const ht_trainer *t, ht_scope *s, ht_array **made, ht_ar
     return status;
 }
 
-/* Adds the gradients of one batch, and behind them its loss, to `sums`. */
+/* Adds the gradients of one batch, followed by its loss, to `sums`. */
 static ht_status add_batch(const ht_trainer *t, const ht_train_batch *batch, int64_t number, ht_array **sums,
                            ht_error *err) {
     const int n = ht_trainable_count(t->trainable);
@@ -351,7 +351,7 @@ static ht_status read_scalar(ht_scope *s, ht_array *x, double *out, ht_error *er
     return status;
 }
 
-/* Whether all values are finite; false also when memory ran out, which *status tells. */
+/* Whether all values are finite; also false, with *status set, on failure. */
 static bool all_finite(ht_scope *s, ht_array *const *arrays, int n, ht_status *status, ht_error *err) {
     ht_array *zero = ht_full(s, 0, HT_F32, NULL, 0), *total = zero;
     double sum = 0;

@@ -7,7 +7,7 @@
 
 enum { HT_TRAIN_MOST_FAILURES = 5 }; /* steps in a row that are not finite */
 
-/* A file's samples and their order; NULLs: none. */
+/* A file's samples and their order; NULL in both: none. */
 typedef struct ht_train_source {
     ht_data *data;
     ht_batches *batches;
@@ -15,10 +15,10 @@ typedef struct ht_train_source {
 
 struct ht_trainer {
     ht_model *m;
-    ht_trainer_options o; /* what it lends is NULL: */
+    ht_trainer_options o; /* lent pointers are NULL: */
     double dropout;
     ht_dtype dtype;
-    char model[HT_FINGERPRINT_SIZE], template[HT_FINGERPRINT_SIZE]; /* what they are trained on */
+    char model[HT_FINGERPRINT_SIZE], template[HT_FINGERPRINT_SIZE]; /* of the base model */
     char *data_path, *valid_path;
     ht_trainable *trainable;
     ht_optimizer *optimizer;
@@ -32,7 +32,7 @@ struct ht_trainer {
     bool checkpointing;
     size_t step_bytes;     /* forecast of what a step allocates at its peak */
     size_t peak_bytes;     /* forecast of the process's memory at its peak */
-    int64_t time;          /* that templates are told, seconds since 1970 */
+    int64_t time;          /* passed to templates, seconds since 1970 */
     size_t reserved_bytes; /* of freed memory kept for steps */
 };
 
