@@ -72,7 +72,7 @@ void ht_buffer_release(ht_buffer *b) {
 
 void ht_buffer_begin_writing(ht_buffer *b) { drop_mirror(b); }
 
-/* Of several threads that read at once the first to store its copy wins. */
+/* Concurrent readers race; the first store wins. */
 ht_status ht_buffer_on_host(ht_buffer *b, const void **data, ht_error *err) {
     *data = b->data;
     if (ht_memory_is_host(b->memory)) return HT_OK;

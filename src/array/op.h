@@ -93,7 +93,7 @@ bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, i
 
 /* Parameters of STRIDED_ADD with those of its shape rule. */
 typedef struct ht_strided_add_params {
-    ht_window_params window; /* first member: the kernel's parameters */
+    ht_window_params window; /* first, because the kernel reads only these */
     int n_dims;
     const int64_t *shape; /* lent for the call of the shape rule only */
 } ht_strided_add_params;
@@ -105,7 +105,7 @@ ht_array *ht_recurrence(ht_scope *s, ht_array *x, ht_array *d, bool reverse);
 
 /* Parameters of CAST, FULL and ARANGE with those of their shape rules. */
 typedef struct ht_make_params {
-    ht_full_params value; /* first member: the kernel's parameters */
+    ht_full_params value; /* first, because the kernel reads only these */
     ht_dtype dtype;
     int n_dims;
     const int64_t *shape; /* lent for the call of the shape rule only */

@@ -45,7 +45,7 @@ static int find(const char *name, size_t n) {
     return i;
 }
 
-/* The number behind the colon of "cuda:1", or 0; -1 when it is none. */
+/* The device index in "cuda:1", 0 without a colon, -1 if it is not a number. */
 static int index_of(const char *colon) {
     int index = 0;
     if (*colon && !colon[1]) return -1;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Scores of hidden keys are the lowest finite value: e^score is 0 beside any other, and where all are hidden they are equal. */
+/* Masked scores are the lowest finite value: their weight is 0 next to a visible key, and uniform if all are masked. */
 static ht_array *hide(ht_scope *s, ht_array *seen, ht_array *scores) {
     return scores ? ht_where(s, seen, scores, ht_constant_like(s, scores, (double)-FLT_MAX)) : NULL;
 }

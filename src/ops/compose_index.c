@@ -11,7 +11,7 @@
 ht_array *ht_checked_index(ht_scope *s, ht_array *index, ht_array *ok, int64_t n) {
     if (!index || !ok) return NULL;
     if (n == 0 && ht_array_size(index) == 0) return index;
-    /* GATHER takes negative indices for places counted from the end, and refuses n. */
+    /* Invalid indices become n, which GATHER rejects; it would count negative ones from the end. */
     ht_array *good = ht_greater_equal(s, index, ht_constant_like(s, index, 0));
     if (ok != HT_NONE) good = ht_logical_and(s, good, ok);
     ht_array *at = ht_where(s, good, ht_astype(s, index, HT_I64), ht_full(s, (double)n, HT_I64, NULL, 0));

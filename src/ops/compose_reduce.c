@@ -90,9 +90,9 @@ ht_array *ht_compose_logcumsumexp(ht_scope *s, const void *params, ht_array *con
     return ht_astype(s, ht_swapaxes(s, y, axis, -1), in[0]->dtype);
 }
 
-/* ---- places ---- */
+/* ---- indices ---- */
 
-/* The first of the elements that are the extreme, or NaN, which orders before both. */
+/* Index of the first element that equals the extreme or is NaN, since NaN orders before both extremes. */
 static ht_array *place(ht_scope *s, ht_array *x, ht_array *extreme) {
     ht_array *hit = ht_logical_or(s, ht_equal(s, x, extreme), ht_isnan(s, x));
     ht_array *number = ht_arange(s, 0, (double)length_of(x), 1, HT_U32),
