@@ -1,4 +1,4 @@
-/* CPU device struct: the generic device table and the instruction set behind it. */
+/* CPU device struct: the generic device table, its instruction set and its functions. */
 #ifndef HT_CPU_DEVICE_H
 #define HT_CPU_DEVICE_H
 

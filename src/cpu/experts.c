@@ -1,9 +1,8 @@
-/* Mixture-of-experts products (LINEAR_GATHER): the chosen matrices of a step as one work list; and their gradients, one expert
- * after another. A matrix that no row asks for is not read.
+/* Mixture-of-experts products (LINEAR_GATHER) and their gradients. Matrices that no row selects are not read.
  *
- * Products in integers are one list of work: every row of x is brought into the form that the weights ask for once, the
- * rows that ask for one matrix become tiles of their own, and the panels of all those matrices are cut into pieces for the
- * pool. Others (cpu/matrix_dense.c) are made one matrix after another. */
+ * Integer products form one work list. Every row of x is quantised once per activation format, the rows of each expert form
+ * separate tiles, and the panels of all selected matrices are split into pieces for the thread pool. Other products
+ * (cpu/matrix_dense.c) and gradients run one expert after another. */
 #include "cpu/experts.h"
 
 #include "base/checked.h"
@@ -21,7 +20,7 @@ enum {
     MOST_TYPES = 4 /* of matrices that are multiplied together: one, or two where some have more bits */
 };
 
-/* What a call asks for. A pair is a row of x and one of the matrices it asks for. */
+/* The work of a call. A pair is a row of x and one of the experts it selects. */
 typedef struct job {
     const ht_call *call;
     const ht_linear_gather_params *p;
@@ -48,7 +47,7 @@ typedef struct rows {
 typedef struct group {
     ht_gemm_schedule s;
     int64_t begin, n;
-    float *y;                    /* of several rows; NULL: the one goes where it belongs */
+    float *y;                    /* results of several rows; NULL: a single row is written to the output directly */
     int64_t end_tile, end_piece; /* among those of the wave */
 } group;
 
@@ -400,7 +399,7 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* What tiles gave, to where it belongs. */
+/* Copies the rows that tiles computed to the output. */
 static void put_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const wave *w = arg;

@@ -236,13 +236,13 @@ static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t bloc
         integer_kernels(s, i)->decode(m->type, panel_at(s, i, panel), m->k, block, n, to);
 }
 
-/* Where row 0 of the sums of planes would be, whose row `first` is the first there is: kernels count from row 0. */
+/* Address that row 0 would have if `sums` begins with row `first`: kernels count from row 0. */
 static float *from_row(float *sums, int64_t first, int64_t ld) {
     return (float *)((uintptr_t)sums - (uintptr_t)(first * ld) * sizeof(float));
 }
 
-/* One group of panels against one part of the tiles: a chunk of blocks at a time is decoded, small enough for the first
- * cache, and meets every tile. Planes have sums of their own, which are added up at the end. */
+/* Multiplies one group of panels by one part of the tiles. Each decoded chunk of blocks fits the L1 cache and is used by
+ * every tile. Planes have separate sums, which are added up at the end. */
 static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded, float *sums) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];
@@ -265,7 +265,7 @@ static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int6
     s->kernels->join_planes(sums, ld, (last - first) / 2, &out);
 }
 
-/* The pieces of a product that are no panels are numbered part by part, so that neighbours in time share activations. */
+/* Pieces of decoded panels are numbered part by part, so that consecutive pieces share activations. */
 void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker) {
     char *decoded = s->decoded + (size_t)worker * s->decoded_bytes;
     float *sums = s->sums + worker * s->sums_floats;

@@ -1,7 +1,7 @@
-/* Adapters of a step: rows that meet the same matrices become tiles, which threads take one at a time. Of few large tiles
- * (decoding), several threads take columns of the input, then columns of the output.
+/* LoRA adapters of a step: rows with the same matrices form tiles, which threads take one at a time. Few large tiles
+ * (decoding) are shared by several threads: first by columns of the input, then by columns of the output.
  *
- * Rows of a dense projection lie one after another. Rows of experts are sorted by expert and brought together. */
+ * Rows of a dense projection are contiguous. Rows of experts are sorted by expert and gathered. */
 #include "cpu/lora.h"
 
 #include "base/checked.h"
@@ -15,10 +15,10 @@
 
 enum {
     SHARED_WORK = 1 << 15, /* least multiply-adds, of all tiles and of one tile, that are worth waking threads for */
-    SPLIT_COLUMNS = 256    /* of the output, of which a thread takes so many when a tile is shared */
+    SPLIT_COLUMNS = 256    /* output columns per thread when a tile is shared */
 };
 
-/* Rows of one run and, of experts, of one expert. An item is a row of y: of experts, one of the m of a row. */
+/* Rows of one run and, with experts, of one expert. An item is a row of y; with experts, one of the m per row of x. */
 typedef struct tile {
     const ht_lora_use *use; /* [n_uses] */
     int32_t n_uses;

@@ -53,7 +53,7 @@ enum {
     HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
-/* What activations become for products in integers. */
+/* Formats of activations for integer products. */
 typedef enum ht_form {
     HT_FORM_BYTES,  /* 8 bits, for quantised weights in fast precision */
     HT_FORM_PLANES, /* 15 bits as two rows of 8, for quantised weights in high precision */
@@ -69,7 +69,7 @@ static inline int ht_form_planes(ht_form form) { return form == HT_FORM_PLANES ?
 typedef struct ht_qrows {
     int64_t n, n_blocks, n_tiles; /* n: rows of activations */
     int64_t tile_rows, n_larger;  /* the first n_larger tiles have a row more than tile_rows */
-    int planes;                   /* rows of numbers for each row of activations, one behind the other: 1 or 2 */
+    int planes;                   /* rows of numbers per row of activations, adjacent: 1 or 2 */
     union {
         int8_t *q;
         int16_t *word;
@@ -86,8 +86,8 @@ static inline int64_t ht_qtile_first(const ht_qrows *x, int64_t tile) {
     return x->planes * (tile * x->tile_rows + (tile < x->n_larger ? tile : x->n_larger));
 }
 
-/* Where who makes rows of a tile from `first` on begins, going round: threads with other rows of it write into the same
- * cache lines, and had better not do so at the same time. */
+/* First block that a thread quantises, with wraparound, when its rows start at `first`. Staggered, so that threads do
+ * not write the same cache lines of a tile. */
 static inline int64_t ht_first_block(const ht_qrows *x, int64_t tile, int first) {
     return first * x->n_blocks / ht_qtile_rows(x, tile);
 }
@@ -124,7 +124,7 @@ typedef struct ht_gemm_out {
     int64_t ldy;
     const float *bias; /* NULL: none */
     int64_t row, n;    /* row is a multiple of HT_PANEL */
-    int planes;        /* `direct` adds up so many rows of sums for a row of y; `decoded` has a row for each of them */
+    int planes;        /* rows of sums per row of y: `direct` adds them up, `decoded` stores each */
 } ht_gemm_out;
 
 /* The softmax of a row of logits so far: its maximum, -INFINITY to begin with, and the sum of e^(x - max). */
@@ -133,7 +133,7 @@ typedef struct ht_loss_state {
     double sum;
 } ht_loss_state;
 
-/* Products of integers. What they read of a tile with an odd number of rows goes a row further. */
+/* Integer products. For a tile with an odd number of rows they read one row past its end. */
 typedef struct ht_integer_kernels {
     /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
     void (*direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
@@ -149,8 +149,8 @@ typedef struct ht_integer_kernels {
 typedef struct ht_matrix_kernels {
     int tile_rows;      /* of activations */
     int direct_rows;    /* the same in `direct`; not less than tile_rows */
-    int direct_most[2]; /* rows of activations with one plane and with two: up to so many, decoding weights in registers
-                         * for every tile beats keeping them decoded */
+    int direct_most[2]; /* most rows of activations, with one plane and with two, for which decoding weights in
+                         * registers for every tile is faster than storing them decoded */
     int tile_panels;    /* of weights, in `decoded` */
 
     /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
@@ -166,8 +166,8 @@ typedef struct ht_matrix_kernels {
     /* Adds up the rows of planes that `decoded` has left, y [2 n][ld], to rows [0, n) of out. */
     void (*join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
 
-    /* Coarse heads. The highest bound of each of n panels for one row in so many planes, q [n_blocks][planes][32], whose
-     * integer sums begin at `offset`, per block and plane; INFINITY where there is none. */
+    /* Coarse heads. The highest bound of each of n panels for one row of activations, q [n_blocks][planes][32]. Integer
+     * sums start at `offset`, per block and plane. INFINITY where there is no bound. */
     void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, int planes, const int8_t *q,
                           const float *scale, const int32_t *offset, float *bound);
     /* As `direct` and `decode` of Q8_0, whose `decoded` goes on from there. */

@@ -86,8 +86,8 @@ static inline uint32_t swap_bits(uint32_t v, uint32_t mask, int distance) {
     return v ^ t ^ t << distance;
 }
 
-/* H from a word of 32 bits per row: bit 4 j + i becomes bit j of byte i. Each step exchanges two bits of the places'
- * numbers, j2 j1 j0 i1 i0: 4 and 1, 3 and 0, 2 and 1, 1 and 0. */
+/* H from a word of 32 bits per row: bit 4 j + i becomes bit j of byte i. Each step exchanges two bits of the bit index
+ * j2 j1 j0 i1 i0: 4 and 1, 3 and 0, 2 and 1, 1 and 0. */
 static inline void put_fifth(rows row, size_t at, uint8_t *to) {
     words h;
     for (int r = 0; r < HT_PANEL; r++) memcpy(&h[r], row[r] + at, 4);
@@ -231,8 +231,8 @@ static void pack_q3_k(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
-/* d, dmin and the 12 bytes behind them, of which ht_k_scale_min tells the meaning: s[1] and s[2] have the scales and
- * minima of groups 0 to 3 with the high bits of those of 4 to 7, s[3] the low nibbles of the latter, as they go here. */
+/* d, dmin and the 12 bytes after them, which ht_k_scale_min decodes. s[1] and s[2] hold the scales and minima of groups
+ * 0 to 3 and the high bits of those of groups 4 to 7; s[3] holds the low nibbles of the latter. */
 static inline void put_k_scales(rows row, uint8_t *scales) {
     static_assert(offsetof(ht_block_q4_k, scales) == 4 && offsetof(ht_block_q5_k, scales) == 4, "behind d and dmin");
     words s[4], low, high;

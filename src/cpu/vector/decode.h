@@ -6,10 +6,10 @@
 #include "cpu/vector/simd_int.h"
 #include "formats/blocks.h"
 
-/* What distinguishes the kernels of quantised types, constant once inlined. */
+/* Properties that distinguish the kernels of quantised types, constant once inlined. */
 typedef struct ht_qkind {
     int bits, codes;
-    int step_bits; /* what v16d_step takes */
+    int step_bits; /* bits of weights for v16d_step */
     int halves, has_min;
     int wide; /* scales of 32 bits, which the sum's own base would round */
 } ht_qkind;

@@ -5,7 +5,7 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
-/* Of some sums, what the weights' bias, or their minimum, needs of them. */
+/* Offsets from sums of activations: f32 sums for types with a minimum, else start values that cancel the bias. */
 HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int32_t *b, int n, void *to) {
     int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
     for (int i = 0; i < n; i++) {
@@ -35,8 +35,8 @@ void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t
 
 /* ---- one block of one panel against rows of a tile ---- */
 
-/* What a sum over a block or half of one is offset by. Of weights of 8 bits, all of them positive, products may have been
- * summed with 128 less. */
+/* Start value of an integer sum over a block or half of one. Products of 8-bit weights may have been summed with the
+ * signed weight, 128 less than the stored one. */
 HT_INLINE int32_t sum_offset(ht_qkind kind, const void *offset, int at) {
     if (!kind.has_min) return ((const int32_t *)offset)[at];
     int32_t base = kind.wide ? 0 : HT_SUM_BASE;
@@ -317,7 +317,7 @@ static direct_fn *const direct_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(DIRECT_OF) H
 
 /* ---- through a decoded panel: many rows ---- */
 
-/* The row that goes beside row i: the next one, or itself. */
+/* The row processed together with row i: the next one, or i itself. */
 HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
 
 /* The block's t of rows first .. end - 1, folded into y. */
@@ -413,9 +413,9 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */
 
-/* What a kernel still needs of a type once its panels are decoded: halves, an offset, scales of 32 bits, and the bits of a weight where
- * products are added in 16 bits (simd_int.h), or signed if there are 8. X(bits, halves, has_min, wide): types of as many
- * bits, or fewer. */
+/* Properties of a type that matter after decoding: halves, an offset, 32-bit scales, and the bits of a weight if products
+ * are added in 16 bits (simd_int.h) or 8-bit weights are signed. X(bits, halves, has_min, wide): types of at most that
+ * many bits. */
 #if HT_DOT_PAIRS
 #define DECODED_SHAPES(X)                                                                                              \
     X(4, 1, 0, 0)                                                                                                      \

@@ -132,8 +132,8 @@ HT_INLINE v16i join_bytes(const v16i n[4]) {
     return v16i_or(low, v16i_or(v16i_shl(v16i_and(n[2], byte), 16), v16i_shl(n[3], 24)));
 }
 
-/* q = 128 high + low for each value, |q| at most PLANES_MOST, low within [-64, 63]: the high numbers of block l to q[l], the
- * low ones behind them. Gives the scales of the low plane. */
+/* q = 128 high + low for each value, |q| at most PLANES_MOST, low within [-64, 63]. Writes the high numbers of block l to
+ * q[l], followed by the low ones. Returns the scales of the low plane. */
 HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
     const v16f peak = v16f_from_bits(load_blocks(block, g)), base = v16f_set1(ROUND_BASE);
     v16f by = v16f_div(v16f_set1(PLANES_MOST), peak);

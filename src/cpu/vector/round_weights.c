@@ -30,8 +30,8 @@ typedef struct form {
     int group; /* elements */
     int lanes; /* groups of a block */
     float low, high;
-    bool has_min;  /* an offset beside the scale */
-    bool free_min; /* of either sign */
+    bool has_min;  /* an offset in addition to the scale */
+    bool free_min; /* the offset may have either sign */
     float scale_low, scale_high,
         min_high;          /* of the integer scales and minima of groups; 0: the floats are the group's own */
     const table *table;    /* NULL: numbers are integers */
@@ -88,7 +88,7 @@ HT_INLINE v16f ratio(v16f a, v16f b) {
     return v16f_select(good, v16f_div(a, v16f_select(good, b, v16f_set1(1.0f))), v16f_zero());
 }
 
-/* Of the numbers nearest to x * by + shift. */
+/* Sums over the numbers nearest to x * by + shift. */
 static sums sums_for(const form *f, const panel *p, v16f by, v16f shift) {
     sums s = {v16f_zero(), v16f_zero(), v16f_zero()};
     for (int i = 0; i < f->group; i++) {
@@ -101,7 +101,7 @@ static sums sums_for(const form *f, const panel *p, v16f by, v16f shift) {
     return s;
 }
 
-/* Of the numbers nearest for a fit. */
+/* Sums over the numbers nearest to the weights under fit `a`. */
 static sums sums_of_fit(const form *f, const panel *p, const fit *a) {
     const v16f by = inverse(a->scale);
     return sums_for(f, p, by, v16f_mul(a->min, by));
@@ -130,8 +130,8 @@ HT_INLINE fit select_fit(m16 m, fit a, fit b) {
 
 /* ---- one group by itself ---- */
 
-/* Least squares for the numbers behind the sums. Where they are all the same, an offset alone; where the offset would have the
- * other sign, a scale alone. */
+/* Least-squares scale and offset for the numbers summed in `s`. If all are equal, only an offset; if the offset's sign is
+ * not allowed, only a scale. */
 static fit least_squares(const form *f, const panel *p, const sums *s) {
     const fit scale_alone = {ratio(s->vx, s->vv), v16f_zero()};
     if (!f->has_min) return scale_alone;
@@ -264,8 +264,8 @@ static fit store_scale(const form *f, const panel *p, v16f scale, v16f min) {
     return (fit){scale, stored_floats(f->floats, p, min)};
 }
 
-/* Rounds a group's own floats. Half a unit in the last place of bf16 is, over 255 numbers, half of the distance of two: there,
- * scales beside the nearest are tried, too. */
+/* Rounds a group's own floats. Over 255 numbers, half a bf16 ulp of the scale adds up to half the distance between two
+ * numbers, so neighbouring bf16 scales are also tried. */
 static fit store_fit(const form *f, const panel *p, fit a) {
     const v16f scale = stored_floats(f->floats, p, a.scale);
     if (!f->has_min) return (fit){scale, a.min};
@@ -327,8 +327,8 @@ HT_INLINE v16f clamp_integer(v16f v, float low, float high) {
     return v16f_min(v16f_max(v16f_round(v), v16f_set1(low)), v16f_set1(high));
 }
 
-/* Weighted squared error, element by element: what was rounded to the type before has none, and must be told from what has little,
- * which the difference of sums in error_of cannot. */
+/* Weighted squared error, element by element. It is exactly 0 for weights already rounded to the type; the difference
+ * of sums in error_of cannot distinguish that from a small error. */
 static v16f exact_error(const form *f, const panel *p, const fit *a) {
     const v16f by = inverse(a->scale), shift = v16f_mul(a->min, by);
     v16f error = v16f_zero();
@@ -400,7 +400,7 @@ static best_block fit_blocks(const form *f, const panel *p, const fit *own) {
     block_fit b = {store_block_floats(f, p, (fit){scale, min}), {v16f_zero(), v16f_zero()}}, found = b;
     b.integers.scale = clamp_integer(v16f_mul(own->scale, inverse(b.floats.scale)), f->scale_low, f->scale_high);
     if (f->has_min) b.integers.min = clamp_integer(v16f_mul(own->min, inverse(b.floats.min)), 0.0f, f->min_high);
-    /* What is too large stays so, to be told of: from infinite floats, turns would lead to zeros. */
+    /* Infinite floats are kept, so that the overflow is reported: refining them would give zeros. */
     const v16f infinite = v16f_set1(INFINITY);
     m16 fits = v16f_lt(v16f_abs(b.floats.scale), infinite);
     fits = m16_and(fits, v16f_lt(v16f_abs(b.floats.min), infinite));
@@ -441,7 +441,7 @@ static void set_unit(const form *f, v16f peak, panel *p) {
     p->per_unit = v16f_load(per_unit);
 }
 
-/* Sixteen groups to lanes: groups that are not there are zeros. */
+/* Loads up to sixteen groups, one per lane; missing groups are zeros. */
 static void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column, int64_t k,
                        panel *p) {
     static const float zeros[GROUP_MOST];

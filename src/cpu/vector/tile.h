@@ -11,9 +11,9 @@ enum {
     DIRECT_ROWS = 8,
     DIRECT_MOST = 32,
     DIRECT_MOST_PLANES = 32
-}; /* beside a decoded block: eight sums, and eight registers of weights */
-/* So many rows go step by step together: the scheduler of some processors holds too few instructions to reach the next
- * row behind the chain of one. With two halves the rows have a sum more to keep. */
+}; /* registers in addition to a decoded block: eight sums, and eight of weights */
+/* Rows whose steps are interleaved: the schedulers of some processors are too small to reach past the dependency chain
+ * of one row. With two halves, each row needs one more sum. */
 enum { DIRECT_ABREAST = 8, DIRECT_ABREAST_HALVES = 4 };
 #else
 enum { TILE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
@@ -21,7 +21,7 @@ enum { DIRECT_ROWS = 4, DIRECT_MOST = 8, DIRECT_MOST_PLANES = 4 };
 enum { DIRECT_ABREAST = 1, DIRECT_ABREAST_HALVES = 1 };
 #endif
 
-/* What becomes of sums and results that are more than the registers hold (matrix_int8.c). */
+/* How matrix_int8.c treats sums and results that exceed the registers. */
 #if defined(HT_ISA_YMM)
 enum { TILE_SPLITS = 1, TILE_SPILLS = 0 };
 #elif defined(HT_ISA_ARM)
@@ -30,14 +30,14 @@ enum { TILE_SPLITS = 0, TILE_SPILLS = 1 };
 enum { TILE_SPLITS = 0, TILE_SPILLS = 0 };
 #endif
 
-/* Whether the lines of a block are asked for one by one between the steps of its products: see matrix_int8.c. */
+/* Whether the cache lines of a block are prefetched one by one between the steps of its products: see matrix_int8.c. */
 #if defined(HT_ISA_avx512)
 enum { FETCH_BY_STEP = 1 };
 #else
 enum { FETCH_BY_STEP = 0 };
 #endif
 
-/* Asks for the cache line at p, which need not be valid memory: far ahead into the second cache, near into the first. */
+/* Prefetches the cache line at p, which need not be valid memory: `far` into the L2 cache, `near` into L1. */
 #if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
 HT_INLINE void ht_fetch_far(const void *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)p)); }
 HT_INLINE void ht_fetch_near(const void *p) { __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)p)); }
@@ -46,9 +46,8 @@ HT_INLINE void ht_fetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 HT_INLINE void ht_fetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 #endif
 
-/* Weights are asked for twice: so far ahead that they come from memory in time, in spite of the ends of pages and panels
- * where the hardware's own prefetching stops, and once more on their way from the second cache, so that no load waits
- * there and keeps the requests behind it from being made. */
+/* Weights are prefetched twice. The far prefetch reaches memory in time where hardware prefetching stops, at the ends of
+ * pages and panels. The near one moves lines from L2 to L1, so that no load stalls and delays later requests. */
 enum { HT_FETCH_FAR = 16384, HT_FETCH_NEAR = 2048 };
 HT_INLINE void ht_fetch_ahead(const void *p) {
     ht_fetch_far((const char *)p + HT_FETCH_FAR);
