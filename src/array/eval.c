@@ -353,8 +353,8 @@ static bool fail_overwritten(evaluation *w, ht_array *a) {
     return any;
 }
 
-/* After a failure that was found late, of what had been submitted before `failed`: that node fails, with all that depends on
- * it, and nodes submitted after it are lazy again, as if they had not been. */
+/* Recovers from a failure that the device reported late, at mark `failed`: the failed node and its dependents fail, and
+ * nodes submitted after it become lazy again. */
 static void undo_from(evaluation *w, ht_mark failed) {
     ht_array **order = w->list->order;
     ht_mark first = 0;

@@ -4,15 +4,15 @@
  * with 5-bit units of h and the scales, one with 3-bit units of l. A full product joins both, bit-identical to that of
  * plain Q8_0 panels.
  *
- * The highest outputs of one row x: where x is positive l adds at most 7 x, elsewhere at least nothing. So the integer sum
- * of a block is at most
+ * The highest outputs of one row x: l x is at most 7 x where x is positive, else at most 0. So the integer sum of a block
+ * is at most
  *
  *   8 * sum of h x + 7 * sum of positive x - 128 * sum of x
  *
- * and an output computed with these sums in the order of cpu/matrix_kernels.h is no less than the output itself: scales of
- * weights (where they are not negative) and of activations keep the order of what they are multiplied by, and so does
- * rounding. No tolerance is needed. Panels with the highest bounds are computed in full; the top_k-th highest output
- * found is a threshold, and of the other panels those are computed in full too whose bounds reach it. */
+ * and an output computed from these sums, in the order of cpu/matrix_kernels.h, is an upper bound. No tolerance is needed:
+ * multiplication by scales that are not negative preserves order, and so does rounding. Panels with the highest bounds are
+ * computed in full. The top_k-th highest output found is the threshold; other panels are computed only if their bounds
+ * reach it. */
 #ifndef HT_CPU_COARSE_HEAD_H
 #define HT_CPU_COARSE_HEAD_H
 

@@ -28,12 +28,12 @@ typedef struct job {
     int64_t n_rows, k, n_blocks;            /* of every matrix; blocks of 32 columns */
     int64_t width;                          /* floats that a pair gives */
     bool together;                          /* in integers */
-    bool back; /* gradients: rows brought together are those of dy, in `y`, and dx, in `x` */
+    bool back;                              /* gradients: the gathered rows are dy, in `y`, and dx, in `x` */
     const ht_matrix_kernels *kernels;
     int n_types;
     const ht_matrix *of_type[MOST_TYPES]; /* one of each */
     bool needed[HT_FORM_COUNT];
-    size_t decoded_bytes; /* for a worker, whichever groups its pieces are of */
+    size_t decoded_bytes; /* per worker, for pieces of any group */
     int64_t sums_floats;
 } job;
 
@@ -43,7 +43,7 @@ typedef struct rows {
     void *offset[MOST_TYPES];
 } rows;
 
-/* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
+/* Pairs order[begin] to order[begin + n - 1], which select the same expert. */
 typedef struct group {
     ht_gemm_schedule s;
     int64_t begin, n;
@@ -55,7 +55,7 @@ typedef struct group {
 typedef struct room {
     int64_t *first; /* [n_experts + 1] of each expert's pairs in `order` */
     int64_t *order; /* [pairs] pairs, expert by expert */
-    float *x, *y;   /* rows brought together, and what they give */
+    float *x, *y;   /* gathered rows, and their results */
     void *product;  /* the product's own scratch */
     rows all, tiles;
     group *groups;
@@ -63,7 +63,7 @@ typedef struct room {
     float *sums;
 } room;
 
-/* ---- what there is to do ---- */
+/* ---- work description and layout ---- */
 
 static bool add_type(job *j, const ht_matrix *m) {
     for (int i = 0; i < j->n_types; i++)
@@ -102,14 +102,14 @@ static job describe(const ht_call *call) {
 }
 
 static int64_t wave_rows(const job *j) { return ht_min_i64(j->pairs, ROWS_OF_WAVE); }
-/* An expert with more rows than go at once has several groups. */
+/* An expert with more than ROWS_AT_ONCE rows has several groups. */
 static int64_t most_groups(const job *j) { return ht_min_i64(j->pairs, j->n_experts + ROWS_OF_WAVE / ROWS_AT_ONCE); }
 
 /* ---- laying out ---- */
 
 static int64_t halves_of(ht_weight_type type) { return ht_panel_layout_of(type)->halves; }
 
-/* Room for n rows, a tile each. */
+/* Workspace for n rows, each a separate tile. */
 static void deal_rows(const job *j, int64_t n, ht_scratch_layout *d, rows *r) {
     int64_t blocks = n * j->n_blocks;
     *r = (rows){0};
@@ -163,7 +163,7 @@ size_t ht_cpu_linear_gather_scratch(const ht_call *call) {
     return lay_out(&j, &r);
 }
 
-/* ---- who asks for what ---- */
+/* ---- pairs sorted by expert ---- */
 
 static int64_t expert_of(const ht_view *ids, int64_t pair) {
     int64_t m = ids->shape[1];
@@ -188,7 +188,7 @@ ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t begin, int
         before += count;
     }
     for (int64_t i = begin * m; i < end * m; i++) order[first[expert_of(ids, i)]++] = i;
-    /* Each entry has moved on to where the next expert begins. */
+    /* Each entry now holds the start of the next expert. */
     memmove(first + 1, first, (size_t)n * sizeof *first);
     first[0] = 0;
     return HT_OK;
@@ -433,7 +433,7 @@ static void bring_row(const job *j, int64_t row, float *to) {
     for (int64_t i = 0; i < j->k; i++) to[i] = from[i * stride];
 }
 
-/* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
+/* Multiplies pairs order[begin] to order[begin + n - 1], which select the same expert. */
 static void multiply_apart(const job *j, const room *r, int64_t expert, int64_t begin, int64_t n) {
     for (int64_t i = 0; i < n; i++) bring_row(j, row_of_pair(j, r->order[begin + i]), r->x + i * j->k);
     for (int s = 0; s < j->p->n_sets; s++) {

@@ -34,7 +34,7 @@ typedef struct lora_job {
     tile *tiles;    /* [n_tiles] */
     int64_t *order; /* [items] of experts: items in the order of the tiles */
     int64_t *first; /* [n_experts + 1] */
-    float *workers; /* [n_threads][worker_floats]: low, then rows of x and of y brought together */
+    float *workers; /* [n_threads][worker_floats]: low, then gathered rows of x and of y */
     int64_t worker_floats;
     float *chunks; /* [chunks of the input][HT_LORA_ROWS][HT_LORA_RANKS] */
     int64_t n_tiles;
@@ -121,7 +121,7 @@ static ht_status find_tiles(lora_job *job, ht_error *err) {
 
 /* ---- products ---- */
 
-/* The rows of a tile: in place, or brought together. */
+/* The rows of a tile: in place, or gathered. */
 typedef struct tile_rows {
     const tile *t;
     const float *x;

@@ -48,7 +48,7 @@
 enum {
     HT_QCHUNK = 20,       /* blocks of 32 columns that are decoded at a time, at most */
     HT_DENSE_CHUNK = 128, /* columns per partial sum */
-    HT_WORD_X = 8191,     /* what the largest activation of a block becomes */
+    HT_WORD_X = 8191,     /* magnitude of the largest activation of a block */
     HT_PLANES_X = 16256,  /* the same in two planes: 127 * 128, so that neither plane is ever -128 */
     HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
@@ -62,10 +62,10 @@ typedef enum ht_form {
 } ht_form;
 static inline int ht_form_planes(ht_form form) { return form == HT_FORM_PLANES ? 2 : 1; }
 
-/* Activations brought into a form once, for any number of products. The rows are dealt evenly to tiles of at most
- * tile_rows, or of direct_rows where they are few. A tile of n rows lies block after block, so that a kernel reads it
- * front to back, and the tiles one after another: numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes
- * sum [n_blocks][2][n], of each half of a block. Different threads may write different rows of a tile. */
+/* Activations quantised once, for any number of products. Rows are split evenly into tiles of at most tile_rows, or
+ * direct_rows if there are few. Tiles are contiguous. A tile of n rows is stored block by block, for sequential reads:
+ * numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes sum [n_blocks][2][n], of each half of a block.
+ * Different threads may write different rows of a tile. */
 typedef struct ht_qrows {
     int64_t n, n_blocks, n_tiles; /* n: rows of activations */
     int64_t tile_rows, n_larger;  /* the first n_larger tiles have a row more than tile_rows */
@@ -92,8 +92,8 @@ static inline int64_t ht_first_block(const ht_qrows *x, int64_t tile, int first)
     return first * x->n_blocks / ht_qtile_rows(x, tile);
 }
 
-/* Tiles [first, last) of them, and for bytes what the offsets of one weight type make of the sums:
- * [n_blocks][halves][n], f32 sums for types with a minimum, else what an integer sum starts with. */
+/* Tiles [first, last) of rows, and for bytes the offsets for one weight type, [n_blocks][halves][n]: f32 sums for types
+ * with a minimum, else the start values of integer sums. */
 typedef struct ht_qtiles {
     const ht_qrows *x;
     const void *offset; /* of all tiles of x */
@@ -153,8 +153,8 @@ typedef struct ht_matrix_kernels {
                          * registers for every tile is faster than storing them decoded */
     int tile_panels;    /* of weights, in `decoded` */
 
-    /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
-     * those are multiplied in f32. */
+    /* Integer products: bytes with quantised weights, words with f16 and bf16 weights. The functions for words are NULL
+     * where f16 and bf16 are multiplied in f32. */
     /* Rows [first, last) of activations of a tile; x is row 0 of all. A last block of fewer columns is for words alone. */
     void (*prepare[HT_FORM_COUNT])(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
                                    int last);
@@ -163,14 +163,14 @@ typedef struct ht_matrix_kernels {
     void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
     ht_integer_kernels bytes, words;
 
-    /* Adds up the rows of planes that `decoded` has left, y [2 n][ld], to rows [0, n) of out. */
+    /* Adds the two planes that `decoded` wrote for each row, y [2 n][ld], into rows [0, n) of out. */
     void (*join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
 
     /* Coarse heads. The highest bound of each of n panels for one row of activations, q [n_blocks][planes][32]. Integer
      * sums start at `offset`, per block and plane. INFINITY where there is no bound. */
     void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, int planes, const int8_t *q,
                           const float *scale, const int32_t *offset, float *bound);
-    /* As `direct` and `decode` of Q8_0, whose `decoded` goes on from there. */
+    /* As `direct` and `decode` of Q8_0; `decoded` of Q8_0 reads the decoded panels. */
     void (*coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
     void (*coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
 

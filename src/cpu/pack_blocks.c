@@ -1,7 +1,6 @@
-/* Panel packing: stored blocks to the units of a panel. A 32-bit word of a block holds four neighbouring weights, or
- * what belongs to them, and a panel wants the same word of all 16 rows side by side: so every plane is words of the
- * file transposed, and then bits moved within words, 16 rows at a time. cpu/pack.h and pack_types.c describe the
- * results. */
+/* Panel packing: stored blocks to the units of a panel. A 32-bit word of a block holds four neighbouring weights or
+ * their bits, and a panel stores the same word of all 16 rows contiguously. So packing transposes words of the file and
+ * then moves bits within words, 16 rows at a time. cpu/pack.h and pack_types.c describe the results. */
 #include "cpu/pack_types.h"
 #include "formats/blocks.h"
 

@@ -60,7 +60,7 @@ ht_array *ht_compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const 
 
 /* ---- attention of flat rows ---- */
 
-/* bool [N, T]: row j of the keys is one of first[i] .. own[i], and of the last `window` of them. */
+/* bool [N, T]: key row j is within first[i] .. own[i], and among the last `window` of these. */
 static ht_array *in_sequence(ht_scope *s, const ht_attend_rows_params *p, ht_array *own, ht_array *first, int64_t n_k) {
     ht_array *key = ht_arange(s, 0, (double)n_k, 1, HT_I32);
     own = ht_expand_dims(s, ht_checked_index(s, own, ht_less_equal(s, first, own), n_k), 1);

@@ -201,9 +201,8 @@ void HT_ISA_NAME(ht_widen_blocks)(ht_weight_type type, const void *panel, int64_
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-/* One decoded block against rows [first, first + some), step by step for all of them, folded into y. The first of them
- * ask for the lines ahead of `unit`, one per step: all at once they would hold up the products until most of them are on
- * their way. */
+/* Adds the products of one decoded block and rows [first, first + some) to y, with the steps of all rows interleaved. The
+ * first rows prefetch one line ahead of `unit` per step: prefetching all at once would stall the products. */
 HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const float (*scale)[HT_PANEL], const float (*min)[HT_PANEL],
                            const tile *x, int n_x, int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
@@ -320,7 +319,7 @@ static direct_fn *const direct_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(DIRECT_OF) H
 /* The row processed together with row i: the next one, or i itself. */
 HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
 
-/* The block's t of rows first .. end - 1, folded into y. */
+/* Adds the block's products with rows first to end - 1 to y. */
 HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int end,
                              v16f y[TILE_PANELS][DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
@@ -481,7 +480,7 @@ void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht
 
 /* ---- types without a direct kernel: always through decoded panels ---- */
 
-/* A chunk of TILE_PANELS panels at a time meets all rows. */
+/* Multiplies all rows by one chunk of TILE_PANELS panels at a time. */
 static void direct_through_panels(ht_weight_type type, const void *packed, int64_t k, const ht_qtiles *x,
                                   const ht_gemm_out *out) {
     const uint8_t *panels = packed;

@@ -9,12 +9,12 @@
 
 /* Added to a number under 2^22 in size it leaves the nearest integer, ties to even, in the low bits of the sum. */
 #define ROUND_BASE 12582912.0f
-#define TINY       0x1p-110f /* blocks without a larger value are zero: what they are divided by is still a number */
+#define TINY       0x1p-110f /* blocks without a larger value are zero, because the division would overflow */
 enum {
     TRIES = 3,
     LANES = 16,
     WORDS = HT_QBLOCK / 2, /* vectors of two columns */
-    PLANE_STEP = 128,      /* what a unit of the high plane stands for, in units of the low one */
+    PLANE_STEP = 128,      /* one unit of the high plane, in units of the low plane */
     PLANES_MOST = 127 * PLANE_STEP
 };
 
@@ -24,7 +24,7 @@ enum {
 static const int32_t try_levels[TRIES] = {128, 127, 126};
 static const float try_steps[TRIES] = {1.0f, 128.0f / 127.0f, 128.0f / 126.0f};
 
-/* Sixteen blocks, a lane each, and what they become. `word` has two columns of 16 bits in a lane, in 1 / 256 of the
+/* Sixteen blocks, one per lane, and their quantised form. A lane of `word` has two columns of 16 bits, in 1 / 256 of the
  * first step: of four columns, 0 and 2, then 1 and 3. */
 typedef struct group {
     _Alignas(64) float column[HT_QBLOCK][LANES];

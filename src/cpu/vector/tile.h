@@ -38,7 +38,7 @@ enum { FETCH_BY_STEP = 0 };
 #endif
 
 /* Prefetches the cache line at p, which need not be valid memory: `far` into the L2 cache, `near` into L1. */
-#if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
+#if defined(HT_ISA_avx512) /* volatile asm: otherwise the compiler moves all prefetches to the front */
 HT_INLINE void ht_fetch_far(const void *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)p)); }
 HT_INLINE void ht_fetch_near(const void *p) { __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)p)); }
 #else
@@ -81,7 +81,7 @@ HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lane
 /* Whether a tile of n rows, computed as `rows` of them (HT_WITH_TILE_ROWS), has row i. */
 HT_INLINE bool ht_row_exists(int i, int rows, int n) { return i + 1 < rows || n == rows; }
 
-/* The sums of a tile of n rows, in room for `rows`: each to a row of y, or the two planes of a row added up. */
+/* Stores the sums of a tile of n rows, computed as `rows`: one row of y per sum, or per two planes, added. */
 HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n, int panel, int lanes, const v16f *y) {
     if (out->planes == 1) {
         HT_UNROLL
@@ -93,9 +93,9 @@ HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n,
     for (int i = 0; i + 1 < rows; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
 }
 
-/* Makes call(rows) with `rows` a constant, so that the loops over rows unroll and the sums stay in registers: n rows, or for
- * odd n but 1 a row more, which reads what follows those of the tile and is not stored. Two planes never have odd rows.
- * HT_WITH_TILE_ROWS: up to TILE_ROWS of them, else up to DIRECT_ROWS. */
+/* Makes call(rows) with a constant `rows`, so that loops over rows unroll and sums stay in registers. Odd n > 1 is rounded
+ * up; the extra row reads past the tile and is not stored. Two planes never have odd rows. HT_WITH_TILE_ROWS supports up
+ * to TILE_ROWS rows, HT_WITH_DIRECT_ROWS up to DIRECT_ROWS. */
 #if defined(HT_ISA_avx512)
 #define HT_TILE_ROWS(n, call)                                                                                          \
     case 1: call(1); break;                                                                                            \
