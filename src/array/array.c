@@ -267,7 +267,7 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
 
 /* ---- nodes ---- */
 
-/* Frees a node one of whose operands is not where the scope's device computes. */
+/* Rejects and frees a node with an operand in another device's memory. */
 static ht_array *refuse_operand(ht_scope *s, ht_array *a) {
     int at = 0;
     while (a->in[at] == HT_NONE || a->in[at]->memory == s->memory) at++;

@@ -16,7 +16,7 @@ void ht_device_options_init(ht_device_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* ---- the devices that there are ---- */
+/* ---- known devices ---- */
 
 static ht_status open_cpu(const ht_device_options *o, int index, ht_device **out, ht_error *err) {
     if (index) return ht_fail(err, HT_ERR_UNSUPPORTED, "there is one device \"cpu\", so no \"cpu:%d\"", index);

@@ -17,7 +17,7 @@
 enum {
     ROWS_AT_ONCE = 512, /* of one matrix; the order of sums does not depend on it */
     ROWS_OF_WAVE = 1024,
-    MOST_TYPES = 4 /* of matrices that are multiplied together: one, or two where some have more bits */
+    MOST_TYPES = 4 /* weight types per call: usually one, or two if some matrices have more bits */
 };
 
 /* The work of a call. A pair is a row of x and one of the experts it selects. */
@@ -26,7 +26,7 @@ typedef struct job {
     const ht_linear_gather_params *p;
     int64_t n_experts, n_x, pairs, per_row; /* rows of x; pairs, of each row of ids */
     int64_t n_rows, k, n_blocks;            /* of every matrix; blocks of 32 columns */
-    int64_t width;                          /* floats that a pair gives */
+    int64_t width;                          /* floats of output per pair */
     bool together;                          /* in integers */
     bool back;                              /* gradients: the gathered rows are dy, in `y`, and dx, in `x` */
     const ht_matrix_kernels *kernels;
@@ -236,7 +236,7 @@ static void prepare_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- together: a wave of experts ---- */
 
-/* As `all`, beginning at row `row`. */
+/* Sets s->x to the rows of `all` from `row` on. */
 static void point_at(const job *j, const rows *all, int64_t row, ht_gemm_schedule *s) {
     for (int f = 0; f < HT_FORM_COUNT; f++) {
         const ht_qrows *from = &all->form[f];
@@ -283,7 +283,7 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
     s->sums_floats = j->sums_floats;
 }
 
-/* Fills a wave from pair *pair of expert *expert on, as far as there is room, and moves them on. */
+/* Fills a wave from pair *pair of expert *expert on, up to its capacity, and advances both. */
 static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pair) {
     wave w = {.j = j, .r = r};
     int64_t n_rows = 0, max_groups = most_groups(j), at[2] = {*expert, *pair};
@@ -316,7 +316,7 @@ static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pai
     return w;
 }
 
-/* A row of the prepared ones, block by block to where row i of the tile that begins at row `first` has them. */
+/* Copies prepared row `from`, block by block, to row i of the tile of n rows that begins at row `first`. */
 static void copy_row(const job *j, const rows *all, const ht_gemm_schedule *s, int64_t from, int64_t first, int64_t n,
                      int64_t i) {
     for (int f = 0; f < HT_FORM_COUNT; f++) {

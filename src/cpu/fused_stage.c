@@ -1,5 +1,5 @@
-/* Fused stages: row-wise kernels and activation quantisation some rows at a time on each thread, then all
- * integer products as one work list, and the others one after another. */
+/* Fused stages. Each thread runs row-wise kernels and activation quantisation on a few rows at a time. Then all integer
+ * products run as one work list, and the other products sequentially. */
 #include "cpu/fused_stage.h"
 
 #include "base/checked.h"
@@ -9,7 +9,7 @@
 #include "cpu/matrix_ops.h"
 #include "device/params.h"
 
-/* A row-wise call as one thread makes it: its own rows in the place of local values. */
+/* A row-wise call of one thread, which keeps local values in its own rows. */
 typedef struct thread_call {
     ht_call call;
     float *local; /* NULL: not local */

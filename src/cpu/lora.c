@@ -209,7 +209,7 @@ static void scale_low(const slice *s, int64_t n, float *low) {
         for (int64_t k = 0; k < s->ranks; k++) low[i * HT_LORA_RANKS + k] *= s->scale;
 }
 
-/* A row takes so few multiply-adds that B's latency would show; it comes while `down` waits for A. */
+/* Prefetches B while `down` waits for A: one row has too few multiply-adds to hide the latency of B. */
 static void fetch_b(const lora_job *job, const slice *s) {
     for (int64_t i = 0; i < s->ranks * job->n_out; i += 16) __builtin_prefetch(s->b + i);
 }

@@ -100,7 +100,7 @@ typedef struct ht_qtiles {
     int64_t first, last;
 } ht_qtiles;
 
-/* HT_QCHUNK blocks of one panel, a byte per weight, in the order that the kernels want. */
+/* HT_QCHUNK blocks of one panel, a byte per weight, in the order in which kernels read them. */
 typedef struct ht_qpanel {
     uint8_t w[HT_QCHUNK][HT_QBLOCK_W];
     float scale[2 * HT_QCHUNK][HT_PANEL]; /* [block][half], halves as the type has */
@@ -188,10 +188,10 @@ typedef struct ht_matrix_kernels {
     /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */
     void (*widen_f8[2])(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
 
-    /* Cross-entropy over a vocabulary, n logits of one row at a time; they are products times `scale`, then capped to
-     * cap * tanh(x / cap) unless cap is 0. Sums: makes them so, and adds them to the state. Gradients: of the loss times
-     * `factor` with respect to the products, in their place; lse is max + log(sum) of the whole row, target the index of the
-     * right one, or -1. */
+    /* Cross-entropy over a vocabulary, for n products of one row. Logits are products times `scale`, then capped to
+     * cap * tanh(x / cap) unless cap is 0. `loss_sums` computes them in place and adds them to the state. `loss_gradients`
+     * replaces them by gradients of the loss times `factor` with respect to the products; lse is max + log(sum) of the
+     * whole row, target the index of the target or -1. */
     void (*loss_sums)(float *logits, int n, float scale, float cap, ht_loss_state *state);
     void (*loss_gradients)(float *logits, int n, float scale, float cap, float lse, float factor, int target);
 

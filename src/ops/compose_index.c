@@ -169,8 +169,8 @@ static ht_array *backwards(ht_scope *s, ht_array *x, int64_t end) {
     return ht_slice(s, x, start, stop, step);
 }
 
-/* The end of the ascending order, backwards. Equal elements keep their order in a sort: the row is reversed before it, so that
- * they come in order of their index after the second reversal. NaN is last in the ascending order. */
+/* The last k of the ascending order, reversed; NaN orders last. The sort is stable: reversing the row first puts equal
+ * elements in index order after the second reversal. */
 ht_array *ht_compose_top_k(ht_scope *s, const void *params, ht_array *const *in) {
     const int64_t n = in[0]->shape[in[0]->n_dims - 1], k = ((const ht_top_k_params *)params)->k;
     ht_array *order = backwards(s, ht_argsort(s, backwards(s, in[0], 0), -1), n - k);

@@ -65,7 +65,7 @@ ht_array *ht_compose_linear_back(ht_scope *s, const void *params, ht_array *cons
     return product(s, in[0], ((const ht_linear_params *)params)->matrix, false);
 }
 
-/* ---- matrices of experts: all rows are multiplied by every expert, and those that chose it take the product ---- */
+/* ---- expert matrices: every expert multiplies all rows; a mask selects the chosen products ---- */
 
 /* bool [T, m, 1] */
 static ht_array *chose(ht_scope *s, ht_array *ids, int32_t expert) {

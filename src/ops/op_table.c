@@ -1,4 +1,4 @@
-/* Operation table, and ht_apply, which makes all nodes that have a kernel and composes operations that have none. */
+/* Operation table, and ht_apply, which creates nodes and composes operations for which the device has no kernel. */
 #include "array/op.h"
 #include "array/replay.h"
 #include "array/user_function.h"

@@ -493,7 +493,7 @@ static void direct_through_panels(ht_weight_type type, const void *packed, int64
         part.n = ht_min_i64(TILE_PANELS * HT_PANEL, out->n - row);
         for (int64_t block = 0; block < n_blocks; block += chunk) {
             const int n = (int)ht_min_i64(chunk, n_blocks - block);
-            for (int64_t p = 0; p < TILE_PANELS; p++) { /* there is always one to compute with */
+            for (int64_t p = 0; p < TILE_PANELS; p++) { /* missing panels repeat the first */
                 const size_t at = p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0;
                 HT_ISA_NAME(ht_decode)(type, panels + at, k, block, n, &room[p]);
             }

@@ -32,7 +32,7 @@ typedef struct group {
     _Alignas(64) int32_t half[2][2][LANES]; /* [plane][half of the block]: sums of the numbers */
 } group;
 
-/* Fills the columns; gives the bits of the largest sizes: as integers, so that a NaN is larger than all numbers. */
+/* Fills the columns. Returns the bits of the largest magnitudes, compared as integers so that NaN is the largest. */
 HT_INLINE v16i load_blocks(const float *const block[LANES], group *g) {
     v16i peak = v16i_set1(0);
     for (int c = 0; c < HT_QBLOCK; c += 4) {
@@ -165,7 +165,7 @@ HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t
     return v16f_select(v16f_lt(peak, v16f_set1(INFINITY)), scale, v16f_set1(NAN));
 }
 
-/* An infinity or a NaN leaves no numbers; the scale makes the output a NaN, whatever they are. */
+/* Infinities and NaN have no valid numbers; the NaN scale makes the output NaN in any case. */
 static void replace_numbers(group *g, int planes, const float *scale, int n, int8_t *const q[LANES]) {
     for (int l = 0; l < n; l++) {
         if (!isnan(scale[l])) continue;

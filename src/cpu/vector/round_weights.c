@@ -24,7 +24,7 @@ typedef struct table {
     uint8_t number[16];
 } table;
 
-/* How a type makes values: a lane holds a group. */
+/* Numbers, scales and offsets of a weight type. A lane holds a group. */
 typedef struct form {
     ht_weight_type type;
     int group; /* elements */
@@ -128,7 +128,7 @@ HT_INLINE fit select_fit(m16 m, fit a, fit b) {
     return (fit){v16f_select(m, a.scale, b.scale), v16f_select(m, a.min, b.min)};
 }
 
-/* ---- one group by itself ---- */
+/* ---- single groups ---- */
 
 /* Least-squares scale and offset for the numbers summed in `s`. If all are equal, only an offset; if the offset's sign is
  * not allowed, only a scale. */
@@ -340,7 +340,7 @@ static v16f exact_error(const form *f, const panel *p, const fit *a) {
     return error;
 }
 
-/* Gives each group the best of its integers and their neighbours, for the block's floats as they are; gives the errors. */
+/* For the block's current floats, sets each group's integers to the best of them and their neighbours. Returns the errors. */
 static v16f choose_integers(const form *f, const panel *p, block_fit *b) {
     const v16f per_min = inverse(b->floats.min);
     fit found = b->integers;
