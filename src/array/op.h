@@ -28,7 +28,7 @@ typedef ht_status ht_shape_fn(const ht_op_call *c, ht_result_type *out, ht_error
  * with a reverse rule, so that second derivatives exist and forward mode can transpose it. */
 typedef void ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
 /* Composition: builds an operation's result from other operations. The shape rule has accepted the operands and gives
- * the dtype and shape of the result. Sizes may be symbolic. Computes in f32 or better and rounds once. NULL on failure. */
+ * the result's dtype and shape. Sizes may be symbolic. Computes in f32 or better and rounds once. NULL on failure. */
 typedef ht_array *ht_compose_fn(ht_scope *s, const void *params, ht_array *const *in);
 
 typedef struct ht_op_info {

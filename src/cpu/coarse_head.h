@@ -1,18 +1,18 @@
 /* Coarse output heads: 8-bit weights in two parts, so that finding the highest outputs reads two thirds of them.
  *
- * A stored weight plus 128 is u = 8 h + l, with h of 5 bits and l of 3. Panels (cpu/pack.h) are stored in two regions: one
- * with 5-bit units of h and the scales, one with 3-bit units of l. A full product joins both, bit-identical to that of
- * plain Q8_0 panels.
+ * A stored weight plus 128 is u = 8 h + l, with h of 5 bits and l of 3. Panels (cpu/pack.h) are stored in two regions:
+ * one with 5-bit units of h and the scales, one with 3-bit units of l. A full product joins both, bit-identical to that
+ * of plain Q8_0 panels.
  *
- * The highest outputs of one row x: l x is at most 7 x where x is positive, else at most 0. So the integer sum of a block
- * is at most
+ * The highest outputs of one row x: l x is at most 7 x where x is positive, else at most 0. So the integer sum of a
+ * block is at most
  *
  *   8 * sum of h x + 7 * sum of positive x - 128 * sum of x
  *
- * and an output computed from these sums, in the order of cpu/matrix_kernels.h, is an upper bound. No tolerance is needed:
- * multiplication by scales that are not negative preserves order, and so does rounding. Panels with the highest bounds are
- * computed in full. The top_k-th highest output found is the threshold; other panels are computed only if their bounds
- * reach it. */
+ * and an output computed from these sums, in the order of cpu/matrix_kernels.h, is an upper bound. No tolerance is
+ * needed: multiplication by scales that are not negative preserves order, and so does rounding. Panels with the highest
+ * bounds are computed in full. The top_k-th highest output found is the threshold; other panels are computed only if
+ * their bounds reach it. */
 #ifndef HT_CPU_COARSE_HEAD_H
 #define HT_CPU_COARSE_HEAD_H
 

@@ -1,8 +1,8 @@
 /* Mixture-of-experts products (LINEAR_GATHER) and their gradients. Matrices that no row selects are not read.
  *
- * Integer products form one work list. Every row of x is quantised once per activation format, the rows of each expert form
- * separate tiles, and the panels of all selected matrices are split into pieces for the thread pool. Other products
- * (cpu/matrix_dense.c) and gradients run one expert after another. */
+ * Integer products form one work list. Every row of x is quantised once per activation format, the rows of each expert
+ * form separate tiles, and the panels of all selected matrices are split into pieces for the thread pool. Other
+ * products (cpu/matrix_dense.c) and gradients run one expert after another. */
 #include "cpu/experts.h"
 
 #include "base/checked.h"

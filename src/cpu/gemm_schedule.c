@@ -86,8 +86,8 @@ static void lay_offsets(ht_gemm_schedule *s, ht_scratch_layout *d) {
     }
 }
 
-/* Upper bound for the rows in any part of the tiles of planes. lay_pieces limits a part to 2 ROWS_BYTES_MAX / row bytes,
- * plus a tile. The limit does not depend on n_x, so scratch memory for n rows also suffices for fewer. */
+/* Upper bound for the rows in any part of the tiles of planes. lay_pieces limits a part to 2 ROWS_BYTES_MAX / row
+ * bytes, plus a tile. The limit does not depend on n_x, so scratch memory for n rows also suffices for fewer. */
 static int64_t most_part_rows(const ht_gemm_schedule *s) {
     int64_t row_bytes = 2 * s->x[0].n_blocks * HT_QBLOCK;
     int64_t tile =
@@ -241,8 +241,8 @@ static float *from_row(float *sums, int64_t first, int64_t ld) {
     return (float *)((uintptr_t)sums - (uintptr_t)(first * ld) * sizeof(float));
 }
 
-/* Multiplies one group of panels by one part of the tiles. Each decoded chunk of blocks fits the L1 cache and is used by
- * every tile. Planes have separate sums, which are added up at the end. */
+/* Multiplies one group of panels by one part of the tiles. Each decoded chunk of blocks fits the L1 cache and is used
+ * by every tile. Planes have separate sums, which are added up at the end. */
 static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded, float *sums) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];

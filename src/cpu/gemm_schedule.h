@@ -1,6 +1,6 @@
 /* GEMM schedule of integer products with the same activations. Any thread converts a row to the format that the weights
- * need (bytes, planes of bytes, words), once for all products. Then the panels of all matrices form one work list for the
- * thread pool. The layout does not depend on activations, so a plan computes it once for many steps. */
+ * need (bytes, planes of bytes, words), once for all products. Then the panels of all matrices form one work list for
+ * the thread pool. The layout does not depend on activations, so a plan computes it once for many steps. */
 #ifndef HT_CPU_GEMM_SCHEDULE_H
 #define HT_CPU_GEMM_SCHEDULE_H
 
@@ -82,8 +82,8 @@ void ht_gemm_offsets(const ht_gemm_schedule *s, int i, int64_t tile, int first, 
 /* Runs all products, after all rows have been quantised. */
 void ht_gemm_schedule_multiply(const ht_gemm_schedule *s, ht_pool *pool);
 
-/* For callers that join several schedules in one work list. `cut` computes the layout without memory: the caller sets the
- * pointers of x, the offsets and `decoded`. `run` computes pieces [begin, end) of ht_gemm_schedule_pieces. */
+/* For callers that join several schedules in one work list. `cut` computes the layout without memory: the caller sets
+ * the pointers of x, the offsets and `decoded`. `run` computes pieces [begin, end) of ht_gemm_schedule_pieces. */
 void ht_gemm_schedule_cut(ht_gemm_schedule *s);
 int64_t ht_gemm_schedule_pieces(const ht_gemm_schedule *s);
 void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker);

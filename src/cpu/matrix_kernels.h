@@ -189,9 +189,9 @@ typedef struct ht_matrix_kernels {
     void (*widen_f8[2])(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
 
     /* Cross-entropy over a vocabulary, for n products of one row. Logits are products times `scale`, then capped to
-     * cap * tanh(x / cap) unless cap is 0. `loss_sums` computes them in place and adds them to the state. `loss_gradients`
-     * replaces them by gradients of the loss times `factor` with respect to the products; lse is max + log(sum) of the
-     * whole row, target the index of the target or -1. */
+     * cap * tanh(x / cap) unless cap is 0. `loss_sums` computes them in place and adds them to the state.
+     * `loss_gradients` replaces them by gradients of the loss times `factor` with respect to the products; lse is
+     * max + log(sum) of the whole row, target the index of the target or -1. */
     void (*loss_sums)(float *logits, int n, float scale, float cap, ht_loss_state *state);
     void (*loss_gradients)(float *logits, int n, float scale, float cap, float lse, float factor, int target);
 

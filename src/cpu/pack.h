@@ -15,11 +15,11 @@
  *   2 bits   P[0..1]: bits 2 c, 2 c + 1 of P[i] are those of W[4 i + c]
  *   8 bits   W[0..7]
  *
- * Codes, indices into a table of values, use the planes of 4 bits. 5 bits are N then H, 6 bits N then P, 3 bits P then H:
- * low bits first. Scale units are described in pack.c. Dense types hold 16 rows per column: f32, f16 and f8 [k][16],
+ * Codes, indices into a table of values, use the planes of 4 bits. 5 bits are N then H, 6 bits N then P, 3 bits P then
+ * H: low bits first. Scale units are described in pack.c. Dense types hold 16 rows per column: f32, f16 and f8 [k][16],
  * bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns past the end of a matrix are zero.
  *
- * Types that are unpacked (formats/codebook.h) keep their blocks as they are in the file, block g of all 16 rows before block
+ * Unpacked types (formats/codebook.h) keep their blocks as stored in the file, block g of all 16 rows before block
  * g + 1. */
 #ifndef HT_CPU_PACK_H
 #define HT_CPU_PACK_H

@@ -153,7 +153,7 @@ static void pack_mxfp4(rows row, uint8_t *quants, uint8_t *scales) {
 
 /* ---- 64 columns ---- */
 
-/* A byte of a group of 16 holds columns i and i + 8. A panel pairs columns i and i + 16, which are in adjacent groups. */
+/* A byte of a group of 16 holds columns i and i + 8. A panel pairs columns i and i + 16, of adjacent groups. */
 static void pack_nvfp4(rows row, uint8_t *quants, uint8_t *scales) {
     words d, w[4], n[4];
     for (int r = 0; r < HT_PANEL; r++) memcpy(&d[r], row[r] + offsetof(ht_block_nvfp4, d), 4);
@@ -214,8 +214,8 @@ static void pack_q2_k(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
-/* The 12 bytes of scales are laid out as in the unit: nibbles of g and g + 8, then pairs of bits. The format subtracts 4
- * where the mask bit is clear; with the mask bit as third bit of q, that is q - 4. */
+/* The 12 bytes of scales are laid out as in the unit: nibbles of g and g + 8, then pairs of bits. The format subtracts
+ * 4 where the mask bit is clear; with the mask bit as third bit of q, that is q - 4. */
 static void pack_q3_k(rows row, uint8_t *quants, uint8_t *scales) {
     words w[8], mask[8];
     put_halves(row, offsetof(ht_block_q3_k, d), scales);

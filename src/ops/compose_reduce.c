@@ -40,9 +40,9 @@ ht_array *ht_compose_var(ht_scope *s, const void *params, ht_array *const *in) {
 
 /* ---- exponentials ---- */
 
-/* The maximum cancels, so it needs no derivative. Differences from an infinite maximum are NaN: such rows sum the elements
- * equal to it, each with derivative 1. The other branch gets zeros there, because NaN would pass even through a gradient
- * of 0. */
+/* The maximum cancels, so it needs no derivative. Differences from an infinite maximum are NaN: such rows sum the
+ * elements equal to it, each with derivative 1. The other branch gets zeros there, because NaN would pass even through
+ * a gradient of 0. */
 ht_array *ht_compose_logsumexp(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = ht_widened(s, in[0]);
     (void)params;

@@ -22,7 +22,7 @@ enum {
 HT_INLINE float words_of_block(v16f x0, v16f x1, int16_t *q) {
     float s = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1))) / (float)HT_WORD_X;
     if (m16_any(v16f_is_nan(v16f_add(x0, x1))) || !(s <= FLT_MAX)) {
-        /* A NaN may vanish in a maximum, and an infinity leaves no numbers: the scale makes the output a NaN. */
+        /* A maximum may drop a NaN, and an infinity has no valid numbers: the NaN scale makes the output NaN. */
         memset(q, 0, 32 * sizeof *q);
         return __builtin_nanf("");
     }
@@ -60,7 +60,7 @@ HT_INLINE const char *step_at(const void *w, int64_t step) { return (const char 
  * makes the row NaN. Prefetches the block at `ahead`, unless it is NULL. */
 HT_INLINE void block_scale(ht_weight_type type, const void *w, const char *ahead, v16f *up, v16f *down) {
     const bool bf16 = type == HT_W_BF16;
-    /* For tiny bf16 weights the power would not fit a float: the exponent has a minimum, and smaller weights become 0. */
+    /* For tiny bf16 weights the power would exceed a float: the exponent has a minimum; smaller weights become 0. */
     v16i top[2] = {v16i_set1(bf16 ? LEAST_BF16 << 8 : 0), v16i_set1(0)}, e;
     HT_UNROLL
     for (int s = 0; s < STEPS; s++) {
@@ -126,7 +126,7 @@ HT_INLINE void advance(tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows ---- */
 
-/* One block, whose place in memory is `at`; two sums for a row alone hide the latency of adding to one. */
+/* One block, stored at address `at`. A single row uses two sums, which hides the latency of additions. */
 HT_INLINE void direct_block(ht_weight_type type, const char *at, const void *w, const int16_t *q, const float *scale,
                             int rows, v16f *y) {
     v16f up, down;

@@ -201,8 +201,8 @@ void HT_ISA_NAME(ht_widen_blocks)(ht_weight_type type, const void *panel, int64_
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-/* Adds the products of one decoded block and rows [first, first + some) to y, with the steps of all rows interleaved. The
- * first rows prefetch one line ahead of `unit` per step: prefetching all at once would stall the products. */
+/* Adds the products of one decoded block and rows [first, first + some) to y, with the steps of all rows interleaved.
+ * The first rows prefetch one line ahead of `unit` per step: prefetching all at once would stall the products. */
 HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const float (*scale)[HT_PANEL], const float (*min)[HT_PANEL],
                            const tile *x, int n_x, int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
@@ -412,9 +412,9 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */
 
-/* Properties of a type that matter after decoding: halves, an offset, 32-bit scales, and the bits of a weight if products
- * are added in 16 bits (simd_int.h) or 8-bit weights are signed. X(bits, halves, has_min, wide): types of at most that
- * many bits. */
+/* Properties of a type that matter after decoding: halves, an offset, 32-bit scales, and the bits of a weight if
+ * products are added in 16 bits (simd_int.h) or 8-bit weights are signed. X(bits, halves, has_min, wide): types of at
+ * most that many bits. */
 #if HT_DOT_PAIRS
 #define DECODED_SHAPES(X)                                                                                              \
     X(4, 1, 0, 0)                                                                                                      \

@@ -1,10 +1,10 @@
 /* Rounding of weights to blocks (device/device.h). Sixteen groups of elements are fitted at a time, a lane each, so that sums
  * over a group never cross lanes.
  *
- * A group's fit: for several initial ranges, elements are rounded to the nearest numbers, and weighted least squares gives
- * the scale (and offset). The best fit is refined by alternating both. If a block's groups have integer scales, these and
- * the block's floats are then refined together: each group chooses the best integers near its own for the stored floats,
- * and least squares gives the floats for these integers. */
+ * A group's fit: for several initial ranges, elements are rounded to the nearest numbers, and weighted least squares
+ * gives the scale (and offset). The best fit is refined by alternating both. If a block's groups have integer scales,
+ * these and the block's floats are then refined together: each group chooses the best integers near its own for the
+ * stored floats, and least squares gives the floats for these integers. */
 #include "base/half.h"
 #include "base/pool.h"
 #include "cpu/vector/simd.h"
@@ -117,8 +117,8 @@ HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
 }
 
 /* Better by more than the rounding of the sums: among equals the first stays, which has the group's own range and, in a
- * block, similar scales. The margin is larger with offsets: their sums cancel more, and ties are common, because numbers
- * that leave one end free can be shifted by one step. */
+ * block, similar scales. The margin is larger with offsets: their sums cancel more, and ties are common, because
+ * numbers that leave one end free can be shifted by one step. */
 HT_INLINE m16 is_better(const form *f, v16f error, v16f than) {
     const float margin = f->has_min && f->high < 100 ? 0x1p-18f : 0x1p-22f;
     return v16f_lt(error, v16f_mul(v16f_set1(1.0f + margin), than));
@@ -130,8 +130,8 @@ HT_INLINE fit select_fit(m16 m, fit a, fit b) {
 
 /* ---- single groups ---- */
 
-/* Least-squares scale and offset for the numbers summed in `s`. If all are equal, only an offset; if the offset's sign is
- * not allowed, only a scale. */
+/* Least-squares scale and offset for the numbers summed in `s`. If all are equal, only an offset; if the offset's sign
+ * is not allowed, only a scale. */
 static fit least_squares(const form *f, const panel *p, const sums *s) {
     const fit scale_alone = {ratio(s->vx, s->vv), v16f_zero()};
     if (!f->has_min) return scale_alone;
@@ -170,8 +170,8 @@ static void improve(const form *f, const panel *p, int turns, best *b) {
 
 /* Fit without an offset: tries mapping the largest element to numbers near either end. */
 static fit fit_scale(const form *f, const panel *p) {
-    /* Groups that are whole blocks try fewer: their types favour speed. Steps are fractions of the distance of numbers at
-     * the ends. */
+    /* Groups that are whole blocks try fewer: their types favour speed. Steps are fractions of the distance of numbers
+     * at the ends. */
     const bool few = f->scale_high <= 0;
     const int at_low = !few ? 12 : f->table ? 5 : 4, at_high = !few ? 8 : f->table ? 3 : 2;
     const float step = (few ? 0.4f : 0.15f) * (f->table ? f->high / 5.0f : 1.0f);
@@ -194,8 +194,8 @@ static fit fit_scale(const form *f, const panel *p) {
     return b.fit;
 }
 
-/* Fit with an offset: maps the group's range, and ranges cut at both ends, to all numbers. *range is the fit of the full
- * range. */
+/* Fit with an offset: maps the group's range, and ranges cut at both ends, to all numbers. *range is the full range's
+ * fit. */
 static fit fit_range(const form *f, const panel *p, fit *range) {
     /* In steps. Below 0, numbers at the ends stay unused, as is possible in weights that were already rounded. */
     static const float cuts[] = {0.0f, -1.0f, 0.6f, -0.5f, 0.3f, 0.9f};
@@ -234,10 +234,10 @@ static v16f stored_floats(ht_weight_type type, const panel *p, v16f v) {
     return v16f_mul(v16f_load(x), p->per_unit);
 }
 
-/* The power of two near the scale with the least error; of either sign it is the same, as the table's values are. */
+/* The power of two near the scale with the least error. The sign is irrelevant: the table is symmetric. */
 static fit store_power(const form *f, const panel *p, fit a) {
     _Alignas(64) float power[LANES];
-    v16f_store(power, v16f_abs(a.scale)); /* values are the same with either sign */
+    v16f_store(power, v16f_abs(a.scale)); /* the table is symmetric */
     for (int l = 0; l < LANES; l++) {
         int e = 0;
         frexpf(power[l], &e);
@@ -340,7 +340,7 @@ static v16f exact_error(const form *f, const panel *p, const fit *a) {
     return error;
 }
 
-/* For the block's current floats, sets each group's integers to the best of them and their neighbours. Returns the errors. */
+/* Sets each group's integers to the best of them and their neighbours, given the block's floats. Returns the errors. */
 static v16f choose_integers(const form *f, const panel *p, block_fit *b) {
     const v16f per_min = inverse(b->floats.min);
     fit found = b->integers;
@@ -555,7 +555,7 @@ static bool round_panels(const form *f, const float *x, int64_t n, int64_t k, co
 
 /* ---- types ---- */
 
-/* Values in ascending order, number[i] the stored one of value i; their ends are not alike where the same value comes twice. */
+/* Table of values in ascending order; number[i] is the stored number of value i. A repeated last value is never used. */
 static table make_table(const int16_t value[16], const uint8_t number[16]) {
     table t;
     for (int i = 0; i < 16; i++) {

@@ -46,8 +46,8 @@ HT_INLINE void ht_fetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 HT_INLINE void ht_fetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 #endif
 
-/* Weights are prefetched twice. The far prefetch reaches memory in time where hardware prefetching stops, at the ends of
- * pages and panels. The near one moves lines from L2 to L1, so that no load stalls and delays later requests. */
+/* Weights are prefetched twice. The far prefetch reaches memory in time where hardware prefetching stops, at the ends
+ * of pages and panels. The near one moves lines from L2 to L1, so that no load stalls and delays later requests. */
 enum { HT_FETCH_FAR = 16384, HT_FETCH_NEAR = 2048 };
 HT_INLINE void ht_fetch_ahead(const void *p) {
     ht_fetch_far((const char *)p + HT_FETCH_FAR);
@@ -93,9 +93,9 @@ HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n,
     for (int i = 0; i + 1 < rows; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
 }
 
-/* Makes call(rows) with a constant `rows`, so that loops over rows unroll and sums stay in registers. Odd n > 1 is rounded
- * up; the extra row reads past the tile and is not stored. Two planes never have odd rows. HT_WITH_TILE_ROWS supports up
- * to TILE_ROWS rows, HT_WITH_DIRECT_ROWS up to DIRECT_ROWS. */
+/* Makes call(rows) with a constant `rows`, so that loops over rows unroll and sums stay in registers. Odd n > 1 is
+ * rounded up; the extra row reads past the tile and is not stored. Two planes never have odd rows. HT_WITH_TILE_ROWS
+ * supports up to TILE_ROWS rows, HT_WITH_DIRECT_ROWS up to DIRECT_ROWS. */
 #if defined(HT_ISA_avx512)
 #define HT_TILE_ROWS(n, call)                                                                                          \
     case 1: call(1); break;                                                                                            \
