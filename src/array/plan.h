@@ -16,7 +16,7 @@ typedef ht_array *ht_plan_fn(ht_scope *s, void *user);
 
 /* Traces a forward function; the caller frees *out. Matrices and constants of the graph must outlive the plan. fn may
  * store a small second result, f32 [n_out, columns], in *more. It is computed as early as possible, to free its inputs.
- * `more` is NULL without one. */
+ * `more` or *more may be NULL: no second result. */
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
                         ht_error *err);
 void ht_plan_free(ht_plan *p); /* after its executors; NULL is fine */

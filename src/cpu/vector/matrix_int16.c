@@ -126,7 +126,7 @@ HT_INLINE void advance(tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows ---- */
 
-/* One block, stored at address `at`. A single row uses two sums, which hides the latency of additions. */
+/* One block, stored at address `at`. With one or two rows, two sums per row hide the latency of additions. */
 HT_INLINE void direct_block(ht_weight_type type, const char *at, const void *w, const int16_t *q, const float *scale,
                             int rows, v16f *y) {
     v16f up, down;

@@ -555,7 +555,7 @@ static bool round_panels(const form *f, const float *x, int64_t n, int64_t k, co
 
 /* ---- types ---- */
 
-/* Table of values in ascending order; number[i] is the stored number of value i. A repeated last value is never used. */
+/* Table of values in ascending order; number[i] is the stored number of value i. A repeated last value is not used. */
 static table make_table(const int16_t value[16], const uint8_t number[16]) {
     table t;
     for (int i = 0; i < 16; i++) {
