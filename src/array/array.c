@@ -72,7 +72,7 @@ void ht_buffer_release(ht_buffer *b) {
 
 void ht_buffer_begin_writing(ht_buffer *b) { drop_mirror(b); }
 
-/* Of several threads that read at once the first to store its copy wins. */
+/* Concurrent readers race; the first store wins. */
 ht_status ht_buffer_on_host(ht_buffer *b, const void **data, ht_error *err) {
     *data = b->data;
     if (ht_memory_is_host(b->memory)) return HT_OK;
@@ -267,7 +267,7 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
 
 /* ---- nodes ---- */
 
-/* Frees a node one of whose operands is not where the scope's device computes. */
+/* Rejects and frees a node with an operand in another device's memory. */
 static ht_array *refuse_operand(ht_scope *s, ht_array *a) {
     int at = 0;
     while (a->in[at] == HT_NONE || a->in[at]->memory == s->memory) at++;

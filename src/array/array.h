@@ -63,7 +63,7 @@ struct ht_array {
 
     /* Marks of the current evaluation (eval.c) or of the trace being compiled (plan.c). */
     uint64_t visit;
-    ht_mark submitted; /* behind its kernel in the device's queue */
+    ht_mark submitted; /* position in the device's queue after its kernel */
     int32_t graph_uses, kernel_uses;
     int32_t slot;
     bool keep;
@@ -138,9 +138,9 @@ void ht_array_set_contiguous(ht_array *a, ht_dtype dtype, const int64_t *shape, 
 ht_status ht_buffer_new(ht_memory *memory, size_t bytes, ht_buffer **out, ht_error *err);
 ht_buffer *ht_buffer_retain(ht_buffer *b);
 void ht_buffer_release(ht_buffer *b);
-/* To be called before a buffer that may have been read is written to. */
+/* Must be called before writing a buffer that may have been read. */
 void ht_buffer_begin_writing(ht_buffer *b);
-/* The contents in host memory, lent as long as the buffer lives and nobody writes it. */
+/* The contents in host memory, valid until the buffer is written or freed. */
 ht_status ht_buffer_on_host(ht_buffer *b, const void **data, ht_error *err);
 
 /* Kernel view of `a`; `data` is the memory of its storage. HT_NONE gives an absent view. */
@@ -152,8 +152,8 @@ bool ht_array_is_contiguous(const ht_array *a);
 enum { HT_SHAPE_TEXT = 192 };
 const char *ht_shape_text(const int64_t *shape, int n_dims, char *out);
 
-/* The elements, row-major, in host memory: the array's own where it is there, else a copy, *copy, which the caller frees; NULL:
- * none. For those who need them once: unlike ht_array_data it leaves no copy with the array. */
+/* Row-major elements in host memory: the array's own memory if possible, else *copy, which the caller frees (NULL: no
+ * copy). For a single read: unlike ht_array_data it stores no copy in the array. */
 ht_status ht_array_borrow(ht_scope *s, ht_array *a, const void **data, void **copy, ht_error *err);
 
 /* Evaluates `arrays` on the calling thread. The caller holds the device's run_lock. With `cut`, evaluated arrays that stay

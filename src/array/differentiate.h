@@ -29,8 +29,8 @@ bool ht_recompute(ht_scope *s, ht_array *const *from, ht_array *const *to, int n
  * input. */
 void ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
                            ht_array **grad_in);
-/* Result of a backward kernel by composition: the gradients of those of in[0 .. n_wrt) that are not HT_NONE, concatenated,
- * from `grad`, the gradient of compose(s, params, in). */
+/* Result of a backward kernel by composition: the concatenated gradients of all in[0 .. n_wrt) except HT_NONE, given
+ * `grad`, the gradient of compose(s, params, in). */
 ht_array *ht_gradients_by_composition(ht_scope *s, ht_compose_fn *compose, const void *params, ht_array *const *in,
                                       int n_in, int n_wrt, ht_array *grad);
 

@@ -21,7 +21,7 @@ typedef struct evaluation {
     uint64_t visit;
     ht_error *err;
     bool cut;          /* kept arrays release their inputs */
-    ht_mark submitted; /* behind the last kernel */
+    ht_mark submitted; /* after the last kernel */
     ht_fused fused;    /* current elementwise group */
 } evaluation;
 
@@ -153,7 +153,7 @@ static void give_back_scratch(ht_stream *s) {
     s->scratch_bytes = 0;
 }
 
-/* The place behind the kernel of a node; 0 when it submitted nothing, as for an empty result. */
+/* Queue position after a node's kernel; 0 when the node submitted nothing, as for an empty result. */
 static ht_mark mark_behind(evaluation *w) {
     const ht_mark before = w->submitted;
     w->submitted = ht_device_mark(w->stream->device);
@@ -238,8 +238,7 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
 
 static ht_status run_between(void *user, ht_array *a) { return run_kernel(user, a); }
 
-/* Buffer donation for output `out` of a group: as donated(), and no step after the one that writes the output reads the
- * donor. */
+/* Buffer donation for output `out` of a group: as donated(), but steps after the output's must not read the donor. */
 static ht_buffer *donated_to(const evaluation *w, int out, ht_buffer *const *taken) {
     const ht_fused *f = &w->fused;
     const ht_program *p = &f->program;
@@ -302,8 +301,8 @@ static ht_status run_program(evaluation *w, bool *fits) {
     return st;
 }
 
-/* Runs the members one by one, when memory for the group's outputs ran out: a single node can overwrite its operand
- * where a group cannot. On failure *at is the position of the failed node. */
+/* Runs the group's nodes one by one when memory for its outputs ran out: a single node can overwrite its operand where
+ * a group cannot. On failure *at is the position of the failed node. */
 static ht_status run_members(evaluation *w, size_t *at) {
     ht_status st = HT_OK;
     for (int i = 0; st == HT_OK && i < w->fused.program.n_steps; i++) {
@@ -354,8 +353,8 @@ static bool fail_overwritten(evaluation *w, ht_array *a) {
     return any;
 }
 
-/* After a failure that was found late, of what had been submitted before `failed`: that node fails, with all that depends on
- * it, and nodes submitted after it are lazy again, as if they had not been. */
+/* Recovers from a failure that the device reported late, at mark `failed`: the failed node and its dependents fail, and
+ * nodes submitted after it become lazy again. */
 static void undo_from(evaluation *w, ht_mark failed) {
     ht_array **order = w->list->order;
     ht_mark first = 0;

@@ -38,7 +38,7 @@ static size_t scratch_of(const forecast *f, const ht_array *a) {
     return ht_memory_rounded(kernel->scratch(&call));
 }
 
-/* Whether `a` overwrites an input that nobody else reads. */
+/* Whether `a` overwrites an input that has no other reader. */
 static bool overwrites(const forecast *f, const ht_array *a) {
     if (!ht_op_info_of(a->op)->in_place) return false;
     for (int i = 0; i < a->n_in; i++) {

@@ -4,8 +4,8 @@
 
 #include "array/array.h"
 
-/* Most bytes that buffers and scratch memory of the evaluation of `arrays` take at once, beside what is evaluated already; the
- * results and the graph among them. Elementwise nodes count as if each ran by itself. */
+/* Peak bytes of buffers and scratch memory while `arrays` are evaluated, including the results and the graph, excluding
+ * arrays already evaluated. Elementwise nodes count as if they were not fused. */
 ht_status ht_eval_forecast(ht_scope *s, ht_array *const *arrays, int n, size_t *peak_bytes, ht_error *err);
 
 #endif

@@ -26,15 +26,15 @@ struct ht_exec {
     bool *skip;          /* [n_instructions], true: no rows for these row counts */
     int32_t *from_batch; /* operands that are batch values */
     int32_t n_from_batch;
-    /* On a device with memory of its own: ids, positions and output rows of a step, one behind the other, there and as they are
-     * put together in host memory. */
+    /* The fields up to `highest` serve devices with separate memory. The batch is ids, positions and output rows of a
+     * step, concatenated: on the device, and its staging copy on the host. */
     int32_t *batch, *host_batch;
-    float *read_output; /* there: host memory for the output of a step that brings none */
+    float *read_output; /* host memory for the output of a step without an output buffer */
     size_t read_bytes;
-    ht_highest_logits highest; /* there: of the output */
+    ht_highest_logits highest; /* of the output */
     float *output;             /* default address of the output, in the arena */
-    float *second;             /* address of the second result, likewise; NULL: none */
-    float *read_second;        /* on a device with memory of its own: the same in host memory */
+    float *second;             /* address of the second result, in the arena; NULL: none */
+    float *read_second;        /* host copy of the second result, on a device with separate memory */
     size_t read_second_bytes;
     bool output_is_read; /* an instruction also reads the output */
     int32_t output_stage;
@@ -195,7 +195,7 @@ enum { BATCH_FIELDS = 3 };
 
 static size_t batch_bytes(const ht_exec *e) { return BATCH_FIELDS * (size_t)e->max_rows * sizeof *e->batch; }
 
-/* Of a row of the output, whose rows are the leading axis. */
+/* Columns of the output, whose leading axis is its rows. */
 static int64_t output_columns(const ht_plan *p) {
     const ht_operand *out = &p->instruction[p->output.index].out;
     int64_t n = 1;
@@ -203,7 +203,7 @@ static int64_t output_columns(const ht_plan *p) {
     return n;
 }
 
-/* What a device needs whose memory the host cannot read. */
+/* Allocates the transfer buffers of a device whose memory the host cannot read. */
 static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     const ht_plan *p = e->plan;
     void *batch, *output;
@@ -355,7 +355,7 @@ static bool finds_highest(const ht_exec *e, const ht_step *step) {
     return !step->output && ht_highest_logits_can(&e->highest, step->batch->n_out, step->top_k);
 }
 
-/* From a device with memory of its own: the results are on the host when the step has been waited for. */
+/* Copies results from a device with separate memory. They are valid on the host after ht_device_wait. */
 static ht_status fetch_results(ht_exec *e, const ht_step *step, ht_error *err) {
     const ht_plan *p = e->plan;
     ht_status st = HT_OK;
@@ -368,7 +368,7 @@ static ht_status fetch_results(ht_exec *e, const ht_step *step, ht_error *err) {
     return st;
 }
 
-/* Runs all stages, with what the host and the device hand each other before and after. */
+/* Copies the batch to the device, runs all stages and copies the results back. */
 static ht_status run_on_device(ht_exec *e, const ht_step *step, ht_error *err) {
     ht_device *d = e->plan->device;
     ht_error late = {0};

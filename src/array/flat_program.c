@@ -39,7 +39,7 @@ struct ht_flat_run {
 
 /* ---- cost ---- */
 
-/* Cost of a call, in nodes, beside one node per result: the COMPILED node, and running the list. */
+/* Cost of a call, in nodes, in addition to one node per result: the COMPILED node, and running the list. */
 enum { CALL_COST = 6 };
 
 static bool is_argument(ht_array *const *in, int n_in, const ht_array *a, int *index) {

@@ -71,8 +71,8 @@ static bool moves(const ht_plan *p, const ht_instruction *ins) {
     return is_product(p, ins) && !is_product(p, &p->instruction[input(p, ins, 0)->index]);
 }
 
-/* The instruction that `ins` is moved behind: of a product, and of the adapters of a product (LORA), the one that makes the
- * rows which both read. -1: `ins` is not moved. */
+/* The instruction after which `ins` is placed: the producer of the rows that a product and its adapters (LORA) read.
+ * -1: `ins` is not moved. */
 static int32_t moves_behind(const ht_plan *p, const ht_instruction *ins) {
     if (moves(p, ins)) return input(p, ins, 0)->index;
     if (ins->op != HT_OP_LORA || input(p, ins, 0)->source != HT_FROM_VALUE) return -1;
@@ -161,7 +161,7 @@ ht_status ht_plan_fuse(ht_plan *p, ht_error *err) {
         int n = fuses ? count_products(p, i) : 0;
         ht_stage stage = {.first = i};
         if (n > 0) {
-            /* So far each row-wise instruction is a stage of its own: they are merged into this one. */
+            /* Merge the preceding row-wise instructions, each so far a separate stage, into this stage. */
             stage.n_rowwise = count_rowwise(p, i);
             stage.n_products = n;
             stage.first -= stage.n_rowwise;

@@ -21,7 +21,7 @@ static bool same_shape(const ht_array *a, const ht_array *b) {
     return true;
 }
 
-/* Step of a member; -1: not a member. */
+/* Step that computes `a`; -1: not in the group. */
 static int step_of(const ht_fused *f, const ht_array *a) {
     int i = a->slot - 1;
     return i >= 0 && i < f->program.n_steps && f->member[i] == a ? i : -1;
@@ -38,9 +38,9 @@ static int input_for(const ht_fused *f, int n_in, const ht_array *a) {
     return n_in;
 }
 
-/* Adds a lazy node as the last member and sets its `slot` to its step + 1. Returns false, with the group unchanged,
- * when the device does not support the step, the node's shape differs, it reads a member through a view, or the program
- * is full. */
+/* Appends a lazy node to the group and sets its `slot` to its step + 1. Returns false, with the group unchanged, when
+ * the device does not support the step, the shape differs, it reads a grouped node through a view, or the program is
+ * full. */
 static bool fused_add(ht_fused *f, const ht_device *d, ht_array *a) {
     ht_program *p = &f->program;
     if (!ht_fused_supports(a->op) || p->n_steps == HT_PROGRAM_STEPS || a->n_in < 1 || a->n_in > HT_STEP_INPUTS)
@@ -87,7 +87,7 @@ int32_t ht_fused_reads(const ht_fused *f, const ht_array *storage) {
 
 enum { SMALL_BYTES = 4096, LOOK_AHEAD = 96, MOST_WAITING = 8 };
 
-/* True when an operand of `a` waits for the group or, with `or_member`, is a member. */
+/* True when an operand of `a` waits for the group or, with `or_member`, belongs to it. */
 static bool reads_waiting(uint64_t visit, const ht_array *a, bool or_member) {
     for (int i = 0; i < a->n_in; i++) {
         if (a->in[i] == HT_NONE) continue;
@@ -147,7 +147,7 @@ static bool find_outputs(ht_fused *f) {
     return true;
 }
 
-/* Number of inputs that are still read. Inputs are numbered in the order of members, so removed members had the last
+/* Number of inputs that are still read. Inputs are numbered in the order of the steps, so removed steps had the last
  * ones. */
 static int count_inputs(const ht_program *p) {
     int n = 0;

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 
-/* Beyond so many rows the search takes longer than they do on their way to the host and there. */
+/* With more rows, a search on the device takes longer than the transfer and a search on the host. */
 enum { MOST_ROWS = 64, ENTRY_BYTES = sizeof(float) + sizeof(int32_t) };
 
 ht_status ht_highest_logits_new(ht_device *d, int64_t max_out, int64_t n, ht_highest_logits *h, ht_error *err) {
@@ -39,5 +39,5 @@ void ht_highest_logits_take(ht_highest_logits *h, int64_t n_rows, int32_t k) {
     const int32_t *id = (const int32_t *)(const void *)(value + n_rows * k);
     h->found = (ht_logits_rows){value, id, n_rows, k};
     for (int64_t r = 0; r < n_rows; r++)
-        if (id[r * k] < 0) h->found = (ht_logits_rows){0}; /* whoever samples of the row says what is wrong with it */
+        if (id[r * k] < 0) h->found = (ht_logits_rows){0}; /* the sampler reads the whole row and reports the error */
 }

@@ -1,4 +1,4 @@
-/* The highest logits of a step's rows, which the device finds where it can, so that whole rows need not come to the host. Of an executor, and
+/* Top-k of a step's logits on the device, which avoids the transfer of whole rows to the host. Owned by an executor and
  * used by one thread at a time. */
 #ifndef HT_ARRAY_HIGHEST_LOGITS_H
 #define HT_ARRAY_HIGHEST_LOGITS_H
@@ -7,16 +7,16 @@
 
 typedef struct ht_highest_logits {
     ht_device *device;
-    int64_t n; /* of a row */
+    int64_t n; /* logits per row */
     int64_t most_rows;
-    int32_t most; /* of a row, that can be found; 0: none */
-    void *memory; /* the device's: values [rows, k], places [rows, k], and scratch */
-    void *host;   /* the first two of them, as they are fetched */
+    int32_t most; /* largest k; 0: unsupported */
+    void *memory; /* on the device: values [rows, k], indices [rows, k], and scratch */
+    void *host;   /* host copy of values and indices */
     size_t memory_bytes, host_bytes;
-    ht_logits_rows found; /* by the last step; x is NULL: nothing, whole rows are needed */
+    ht_logits_rows found; /* by the last step; x is NULL when whole rows are needed */
 } ht_highest_logits;
 
-/* Of steps of at most max_out rows of n logits; none can be found where the device has no function for it. */
+/* For steps of at most max_out rows of n logits. ht_highest_logits_can is false if the device has no top-k function. */
 ht_status ht_highest_logits_new(ht_device *d, int64_t max_out, int64_t n, ht_highest_logits *h, ht_error *err);
 void ht_highest_logits_free(ht_highest_logits *h); /* zeros are fine */
 
@@ -24,8 +24,8 @@ static inline bool ht_highest_logits_can(const ht_highest_logits *h, int64_t n_r
     return k > 0 && k <= h->most && n_rows <= h->most_rows;
 }
 
-/* Submits the search for the k highest of each of n_rows rows at x; between `begin` and `end`. Then, when the device has been waited
- * for, fills in `found`. */
+/* `submit` starts the search for the k highest logits of n_rows rows at x, between the device's `begin` and `end`.
+ * `take` fills in `found`, after ht_device_wait. */
 ht_status ht_highest_logits_submit(ht_highest_logits *h, const float *x, int64_t n_rows, int32_t k, ht_error *err);
 void ht_highest_logits_take(ht_highest_logits *h, int64_t n_rows, int32_t k);
 

@@ -1,4 +1,4 @@
-/* What reading and saving of arrays share. */
+/* Shared by reading and saving of arrays. */
 #ifndef HT_ARRAY_LOAD_H
 #define HT_ARRAY_LOAD_H
 

@@ -27,8 +27,8 @@ typedef ht_status ht_shape_fn(const ht_op_call *c, ht_result_type *out, ht_error
  * for zero, from `grad`, the gradient of its output; NULL on failure. The rule is linear in `grad` and built from operations
  * with a reverse rule, so that second derivatives exist and forward mode can transpose it. */
 typedef void ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
-/* Composition: the result of an operation made of others, of the dtype and shape that the shape rule gives, from operands
- * that the shape rule has accepted. Sizes may be symbolic. It computes in f32 or better and rounds once. NULL on failure. */
+/* Composition: builds an operation's result from other operations. The shape rule has accepted the operands and gives
+ * the result's dtype and shape. Sizes may be symbolic. Computes in f32 or better and rounds once. NULL on failure. */
 typedef ht_array *ht_compose_fn(ht_scope *s, const void *params, ht_array *const *in);
 
 typedef struct ht_op_info {
@@ -80,9 +80,9 @@ ht_status ht_result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out)
 /* Resolves a negative axis; false, with an error in the scope, when the axis does not exist. */
 bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out);
 
-/* Elements [begin, end) of one axis, which is not negative. NULL when x is. */
+/* Elements [begin, end) of one axis >= 0. NULL when x is. */
 ht_array *ht_axis_part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t end);
-/* The element after (`next`) or before each along an axis, which is negative; `edge` where there is none. */
+/* The next (`next`) or previous element of each along an axis < 0; `edge` past the ends. */
 ht_array *ht_neighbour(ht_scope *s, ht_array *x, int axis, bool next, double edge);
 
 /* Applies a shape-preserving operation of the last axis along another axis. */
@@ -93,7 +93,7 @@ bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, i
 
 /* Parameters of STRIDED_ADD with those of its shape rule. */
 typedef struct ht_strided_add_params {
-    ht_window_params window; /* first member: the kernel's parameters */
+    ht_window_params window; /* first, because the kernel reads only these */
     int n_dims;
     const int64_t *shape; /* lent for the call of the shape rule only */
 } ht_strided_add_params;
@@ -105,7 +105,7 @@ ht_array *ht_recurrence(ht_scope *s, ht_array *x, ht_array *d, bool reverse);
 
 /* Parameters of CAST, FULL and ARANGE with those of their shape rules. */
 typedef struct ht_make_params {
-    ht_full_params value; /* first member: the kernel's parameters */
+    ht_full_params value; /* first, because the kernel reads only these */
     ht_dtype dtype;
     int n_dims;
     const int64_t *shape; /* lent for the call of the shape rule only */

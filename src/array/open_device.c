@@ -16,7 +16,7 @@ void ht_device_options_init(ht_device_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-/* ---- the devices that there are ---- */
+/* ---- known devices ---- */
 
 static ht_status open_cpu(const ht_device_options *o, int index, ht_device **out, ht_error *err) {
     if (index) return ht_fail(err, HT_ERR_UNSUPPORTED, "there is one device \"cpu\", so no \"cpu:%d\"", index);
@@ -45,7 +45,7 @@ static int find(const char *name, size_t n) {
     return i;
 }
 
-/* The number behind the colon of "cuda:1", or 0; -1 when it is none. */
+/* The device index in "cuda:1", 0 without a colon, -1 if it is not a number. */
 static int index_of(const char *colon) {
     int index = 0;
     if (*colon && !colon[1]) return -1;

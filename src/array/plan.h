@@ -14,9 +14,9 @@ typedef struct ht_exec ht_exec;
  * (array/symbol.h): they may only be used as a leading axis or multiplied by constants. */
 typedef ht_array *ht_plan_fn(ht_scope *s, void *user);
 
-/* Traces a forward function; the caller frees *out. Matrices and constants of the graph must outlive the plan. A small second
- * result is the array f32 [n_out, columns] that fn leaves in *more; it is computed as early as possible, so that its inputs need
- * not be kept. NULL: there is none. */
+/* Traces a forward function; the caller frees *out. Matrices and constants of the graph must outlive the plan. fn may
+ * store a small second result, f32 [n_out, columns], in *more. It is computed as early as possible, to free its inputs.
+ * `more` or *more may be NULL: no second result. */
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_array *const *more, ht_plan **out,
                         ht_error *err);
 void ht_plan_free(ht_plan *p); /* after its executors; NULL is fine */
@@ -30,10 +30,10 @@ size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out);
 /* Runs one step, without allocating. *output is f32 [n_out, columns], row-contiguous: step->output, or memory lent
  * until the next run. The caller advances the lengths of the KV caches after success. */
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err);
-/* Where the device finds the highest top_k logits of each row of a step without `output`, and all logits are finite, these are all
- * there is: *output of the last run was NULL, and they are lent until the next one. Else NULL. */
+/* The top_k logits of each row of the last run, valid until the next run, or NULL. They replace *output, which was then
+ * NULL, if the step has no `output`, the device supports top-k and all logits are finite. */
 const ht_logits_rows *ht_exec_highest(const ht_exec *e);
-/* The second result of the last run, f32 [n_out, columns], lent until the next one; NULL for a plan that has none. */
+/* The second result of the last run, f32 [n_out, columns], valid until the next run; NULL for a plan without one. */
 const float *ht_exec_second(const ht_exec *e);
 
 #endif

@@ -34,7 +34,7 @@ static ht_array *leaf(ht_scope *s, ht_buffer *b, ht_dtype dtype, const int64_t *
     return a;
 }
 
-/* A leaf of the scope's device with a buffer that nobody has filled yet. */
+/* A leaf of the scope's device with an uninitialised buffer. */
 static ht_array *empty_leaf(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims) {
     size_t bytes;
     ht_error err;
@@ -102,8 +102,8 @@ ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const i
     return a;
 }
 
-/* Stores a contiguous copy in the array for later readers. Of several concurrent readers the first to store wins;
- * returns the stored copy. */
+/* Stores a contiguous copy in the array for later readers, and returns the stored copy. Concurrent readers race; the
+ * first store wins. */
 static ht_array *keep_copy(ht_array *a, ht_array *copy) {
     ht_array *kept = NULL;
     ht_array_retain(copy);

@@ -108,7 +108,7 @@ static bool note(ht_record *r, const event *call, ht_array *const *in, ht_array 
     return ok;
 }
 
-/* Gives a result that is already known as another value a node of its own, or later operands would be ambiguous. */
+/* Gives a result that is already known as another value a new node; otherwise later operands would be ambiguous. */
 static bool make_distinct(ht_scope *s, const ht_record *r, ht_array *const *in, int n_in, ht_array **out, int n_out) {
     for (int i = 0; i < n_out; i++) {
         if (out[i] == HT_NONE) continue;

@@ -26,8 +26,8 @@ static inline bool ht_recording(void) {
 }
 
 /* Calls again(s, args, in, out), and records the call with a copy of `args` if one of `in` depends on an argument of
- * the recorded function. A result that is also an operand gets a node of its own. `release`, if not NULL, is called
- * with the copy when the record is freed, or at once if the call is not recorded. */
+ * the recorded function. A result that is also an operand gets a new node. `release`, if not NULL, is called with the
+ * copy when the record is freed, or at once if the call is not recorded. */
 bool ht_record_call(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, void (*release)(void *args),
                     ht_array *const *in, int n_in, ht_array **out, int n_out);
 /* ht_record_call with one result, which is returned. */

@@ -1,4 +1,4 @@
-/* Sequences of ATTEND_ROWS: flat rows of queries, each with the row of its own key and the first key row of its sequence. */
+/* Sequences of ATTEND_ROWS: flat rows of queries, each with its key row and the first key row of its sequence. */
 #ifndef HT_CPU_ATTEND_ROWS_H
 #define HT_CPU_ATTEND_ROWS_H
 

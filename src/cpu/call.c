@@ -1,4 +1,4 @@
-/* Apart from the device, whose table names every kernel: a kernel needs its threads alone. */
+/* Separate from device.c, whose table links every kernel: kernels need only the thread pool. */
 #include "cpu/call.h"
 
 #include "cpu/device.h"

@@ -10,11 +10,11 @@
 
 enum {
     REST_MAX = (1 << HT_FINE_BITS_UNIT) - 1,
-    TOP_MOST = 128,     /* with more wanted, too few are left out */
-    MORE_SEEDS = 15,    /* panels computed for the threshold, beside one for each output that is wanted */
-    PANELS_PER_SEED = 8 /* of a matrix for which it pays */
+    TOP_MOST = 128,     /* largest top_k; beyond it, too few panels are skipped */
+    MORE_SEEDS = 15,    /* panels computed for the threshold, in addition to top_k */
+    PANELS_PER_SEED = 8 /* fewest for which the search pays */
 };
-/* Scales of activations up to which no sum of an output can overflow, where a bound might not. */
+/* Largest scale of activations. Beyond it an output could overflow although its bound does not. */
 #define SCALE_MOST 1e20f
 
 /* ---- the form ---- */
@@ -95,7 +95,7 @@ typedef struct top_job {
     const ht_gemm *p;
     int64_t n_panels;
     int32_t *offset; /* [n_blocks][planes] */
-    float *bound;    /* [n_panels]; NAN: the panel's outputs are there */
+    float *bound;    /* [n_panels]; NAN: the panel's outputs are computed */
     seed *seeds;     /* [n_seeds], highest bound first */
     int32_t n_seeds;
     float threshold;
@@ -119,7 +119,7 @@ static top_job job_of(const ht_gemm_schedule *s) {
     return job;
 }
 
-/* What the integer sums begin with; false when a scale is too large, or no number. */
+/* Computes the start values of the integer sums; false when a scale exceeds SCALE_MOST or is NaN. */
 static bool prepare(top_job *job) {
     const ht_qrows *x = rows_of(job);
     for (int64_t b = 0; b < x->n_blocks; b++)
@@ -147,7 +147,7 @@ static void find_bounds(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void choose_seeds(top_job *job) {
     int32_t n = 0;
-    float lowest = -INFINITY; /* of those kept, once they are all */
+    float lowest = -INFINITY; /* lowest bound among the seeds */
     for (int64_t p = 0; p < job->n_panels; p++) {
         float bound = job->bound[p];
         if (n == job->n_seeds && !(bound > lowest)) continue;
@@ -175,7 +175,8 @@ static void multiply_seeds(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* The top_k-th highest output of the seeds; false when one of them is no number, or lower than what is left out. */
+/* The top_k-th highest output of the seeds; false when an output is not finite or the threshold is not above
+ * HT_MASKED_LOGIT. */
 static bool find_threshold(top_job *job) {
     float top[TOP_MOST];
     int32_t n = 0, k = job->p->top_k;

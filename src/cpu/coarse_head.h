@@ -1,18 +1,18 @@
 /* Coarse output heads: 8-bit weights in two parts, so that finding the highest outputs reads two thirds of them.
  *
- * A stored weight plus 128 is u = 8 h + l, with h of 5 bits and l of 3. All panels (cpu/pack.h) come twice: first with
- * units of h, 5 bits, and the scales; then, in a region of their own, with units of l, 3 bits. A full product joins both
- * and gives the bits of the other Q8_0 panels.
+ * A stored weight plus 128 is u = 8 h + l, with h of 5 bits and l of 3. Panels (cpu/pack.h) are stored in two regions:
+ * one with 5-bit units of h and the scales, one with 3-bit units of l. A full product joins both, bit-identical to that
+ * of plain Q8_0 panels.
  *
- * The highest outputs of one row x: where x is positive l adds at most 7 x, elsewhere at least nothing. So the integer sum
- * of a block is at most
+ * The highest outputs of one row x: l x is at most 7 x where x is positive, else at most 0. So the integer sum of a
+ * block is at most
  *
  *   8 * sum of h x + 7 * sum of positive x - 128 * sum of x
  *
- * and an output computed with these sums in the order of cpu/matrix_kernels.h is no less than the output itself: scales of
- * weights (where they are not negative) and of activations keep the order of what they are multiplied by, and so does
- * rounding. No tolerance is needed. Panels with the highest bounds are computed in full; the top_k-th highest output
- * found is a threshold, and of the other panels those are computed in full too whose bounds reach it. */
+ * and an output computed from these sums, in the order of cpu/matrix_kernels.h, is an upper bound. No tolerance is
+ * needed: multiplication by scales that are not negative preserves order, and so does rounding. Panels with the highest
+ * bounds are computed in full. The top_k-th highest output found is the threshold; other panels are computed only if
+ * their bounds reach it. */
 #ifndef HT_CPU_COARSE_HEAD_H
 #define HT_CPU_COARSE_HEAD_H
 
@@ -39,8 +39,8 @@ size_t ht_coarse_head_top_bytes(const ht_matrix *m);
 /* Both parts of the panels from `panel` on. */
 ht_coarse_panels ht_coarse_panels_at(const ht_matrix *m, int64_t panel);
 
-/* Of the one product and the one row of activations of s, the highest outputs. False when all are to be computed instead:
- * there are several rows, or too many outputs are wanted, or numbers are not what the bounds rely on. */
+/* Finds the highest outputs of the only product of s for its only row of activations. False when all outputs must be
+ * computed: several rows, too many wanted outputs, or numbers for which the bounds do not hold. */
 bool ht_coarse_head_top(const ht_gemm_schedule *s, ht_pool *pool);
 size_t ht_coarse_head_top_scratch(const ht_matrix *m);
 

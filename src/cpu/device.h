@@ -1,4 +1,4 @@
-/* CPU device struct: the generic device table and the instruction set behind it. */
+/* CPU device struct: the generic device table, its instruction set and its functions. */
 #ifndef HT_CPU_DEVICE_H
 #define HT_CPU_DEVICE_H
 
@@ -22,8 +22,8 @@ static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const 
 
 /* Kernel table of plain kernels, one for every operation. */
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
-/* Kernel table, row-wise functions, logit scans, elementwise functions and rounding of weights of each instruction set; the kernel table overrides only the
- * operations that have vector kernels. */
+/* Kernel table, row-wise functions, logit scans, elementwise functions and rounding of weights of each instruction set;
+ * the kernel table overrides only the operations that have vector kernels. */
 #define HT_DECLARE(name, id, shared)                                                                                   \
     void ht_vector_kernels_##shared(ht_kernel kernels[HT_OP_COUNT]);                                                   \
     void ht_vector_rows_##shared(ht_rows_fn *rows[HT_OP_COUNT]);                                                       \

@@ -1,9 +1,8 @@
-/* Mixture-of-experts products (LINEAR_GATHER): the chosen matrices of a step as one work list; and their gradients, one expert
- * after another. A matrix that no row asks for is not read.
+/* Mixture-of-experts products (LINEAR_GATHER) and their gradients. Matrices that no row selects are not read.
  *
- * Products in integers are one list of work: every row of x is brought into the form that the weights ask for once, the
- * rows that ask for one matrix become tiles of their own, and the panels of all those matrices are cut into pieces for the
- * pool. Others (cpu/matrix_dense.c) are made one matrix after another. */
+ * Integer products form one work list. Every row of x is quantised once per activation format, the rows of each expert
+ * form separate tiles, and the panels of all selected matrices are split into pieces for the thread pool. Other
+ * products (cpu/matrix_dense.c) and gradients run one expert after another. */
 #include "cpu/experts.h"
 
 #include "base/checked.h"
@@ -18,23 +17,23 @@
 enum {
     ROWS_AT_ONCE = 512, /* of one matrix; the order of sums does not depend on it */
     ROWS_OF_WAVE = 1024,
-    MOST_TYPES = 4 /* of matrices that are multiplied together: one, or two where some have more bits */
+    MOST_TYPES = 4 /* weight types per call: usually one, or two if some matrices have more bits */
 };
 
-/* What a call asks for. A pair is a row of x and one of the matrices it asks for. */
+/* The work of a call. A pair is a row of x and one of the experts it selects. */
 typedef struct job {
     const ht_call *call;
     const ht_linear_gather_params *p;
     int64_t n_experts, n_x, pairs, per_row; /* rows of x; pairs, of each row of ids */
     int64_t n_rows, k, n_blocks;            /* of every matrix; blocks of 32 columns */
-    int64_t width;                          /* floats that a pair gives */
+    int64_t width;                          /* floats of output per pair */
     bool together;                          /* in integers */
-    bool back; /* gradients: rows brought together are those of dy, in `y`, and dx, in `x` */
+    bool back;                              /* gradients: the gathered rows are dy, in `y`, and dx, in `x` */
     const ht_matrix_kernels *kernels;
     int n_types;
     const ht_matrix *of_type[MOST_TYPES]; /* one of each */
     bool needed[HT_FORM_COUNT];
-    size_t decoded_bytes; /* for a worker, whichever groups its pieces are of */
+    size_t decoded_bytes; /* per worker, for pieces of any group */
     int64_t sums_floats;
 } job;
 
@@ -44,11 +43,11 @@ typedef struct rows {
     void *offset[MOST_TYPES];
 } rows;
 
-/* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
+/* Pairs order[begin] to order[begin + n - 1], which select the same expert. */
 typedef struct group {
     ht_gemm_schedule s;
     int64_t begin, n;
-    float *y;                    /* of several rows; NULL: the one goes where it belongs */
+    float *y;                    /* results of several rows; NULL: a single row is written to the output directly */
     int64_t end_tile, end_piece; /* among those of the wave */
 } group;
 
@@ -56,7 +55,7 @@ typedef struct group {
 typedef struct room {
     int64_t *first; /* [n_experts + 1] of each expert's pairs in `order` */
     int64_t *order; /* [pairs] pairs, expert by expert */
-    float *x, *y;   /* rows brought together, and what they give */
+    float *x, *y;   /* gathered rows, and their results */
     void *product;  /* the product's own scratch */
     rows all, tiles;
     group *groups;
@@ -64,7 +63,7 @@ typedef struct room {
     float *sums;
 } room;
 
-/* ---- what there is to do ---- */
+/* ---- work description and layout ---- */
 
 static bool add_type(job *j, const ht_matrix *m) {
     for (int i = 0; i < j->n_types; i++)
@@ -103,14 +102,14 @@ static job describe(const ht_call *call) {
 }
 
 static int64_t wave_rows(const job *j) { return ht_min_i64(j->pairs, ROWS_OF_WAVE); }
-/* An expert with more rows than go at once has several groups. */
+/* An expert with more than ROWS_AT_ONCE rows has several groups. */
 static int64_t most_groups(const job *j) { return ht_min_i64(j->pairs, j->n_experts + ROWS_OF_WAVE / ROWS_AT_ONCE); }
 
 /* ---- laying out ---- */
 
 static int64_t halves_of(ht_weight_type type) { return ht_panel_layout_of(type)->halves; }
 
-/* Room for n rows, a tile each. */
+/* Workspace for n rows, each a separate tile. */
 static void deal_rows(const job *j, int64_t n, ht_scratch_layout *d, rows *r) {
     int64_t blocks = n * j->n_blocks;
     *r = (rows){0};
@@ -164,7 +163,7 @@ size_t ht_cpu_linear_gather_scratch(const ht_call *call) {
     return lay_out(&j, &r);
 }
 
-/* ---- who asks for what ---- */
+/* ---- pairs sorted by expert ---- */
 
 static int64_t expert_of(const ht_view *ids, int64_t pair) {
     int64_t m = ids->shape[1];
@@ -189,7 +188,7 @@ ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t begin, int
         before += count;
     }
     for (int64_t i = begin * m; i < end * m; i++) order[first[expert_of(ids, i)]++] = i;
-    /* Each entry has moved on to where the next expert begins. */
+    /* Each entry now holds the start of the next expert. */
     memmove(first + 1, first, (size_t)n * sizeof *first);
     first[0] = 0;
     return HT_OK;
@@ -237,7 +236,7 @@ static void prepare_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- together: a wave of experts ---- */
 
-/* As `all`, beginning at row `row`. */
+/* Sets s->x to the rows of `all` from `row` on. */
 static void point_at(const job *j, const rows *all, int64_t row, ht_gemm_schedule *s) {
     for (int f = 0; f < HT_FORM_COUNT; f++) {
         const ht_qrows *from = &all->form[f];
@@ -284,7 +283,7 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
     s->sums_floats = j->sums_floats;
 }
 
-/* Fills a wave from pair *pair of expert *expert on, as far as there is room, and moves them on. */
+/* Fills a wave from pair *pair of expert *expert on, up to its capacity, and advances both. */
 static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pair) {
     wave w = {.j = j, .r = r};
     int64_t n_rows = 0, max_groups = most_groups(j), at[2] = {*expert, *pair};
@@ -317,7 +316,7 @@ static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pai
     return w;
 }
 
-/* A row of the prepared ones, block by block to where row i of the tile that begins at row `first` has them. */
+/* Copies prepared row `from`, block by block, to row i of the tile of n rows that begins at row `first`. */
 static void copy_row(const job *j, const rows *all, const ht_gemm_schedule *s, int64_t from, int64_t first, int64_t n,
                      int64_t i) {
     for (int f = 0; f < HT_FORM_COUNT; f++) {
@@ -400,7 +399,7 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* What tiles gave, to where it belongs. */
+/* Copies the rows that tiles computed to the output. */
 static void put_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const wave *w = arg;
@@ -434,7 +433,7 @@ static void bring_row(const job *j, int64_t row, float *to) {
     for (int64_t i = 0; i < j->k; i++) to[i] = from[i * stride];
 }
 
-/* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
+/* Multiplies pairs order[begin] to order[begin + n - 1], which select the same expert. */
 static void multiply_apart(const job *j, const room *r, int64_t expert, int64_t begin, int64_t n) {
     for (int64_t i = 0; i < n; i++) bring_row(j, row_of_pair(j, r->order[begin + i]), r->x + i * j->k);
     for (int s = 0; s < j->p->n_sets; s++) {

@@ -1,5 +1,5 @@
-/* Fused stages: row-wise kernels and activation quantisation some rows at a time on each thread, then all
- * integer products as one work list, and the others one after another. */
+/* Fused stages. Each thread runs row-wise kernels and activation quantisation on a few rows at a time. Then all integer
+ * products run as one work list, and the other products sequentially. */
 #include "cpu/fused_stage.h"
 
 #include "base/checked.h"
@@ -9,7 +9,7 @@
 #include "cpu/matrix_ops.h"
 #include "device/params.h"
 
-/* A row-wise call as one thread makes it: its own rows in the place of local values. */
+/* A row-wise call of one thread, which keeps local values in its own rows. */
 typedef struct thread_call {
     ht_call call;
     float *local; /* NULL: not local */
@@ -19,7 +19,7 @@ typedef struct thread_call {
 
 typedef struct layout {
     ht_rows_fn *rows[HT_STAGE_CALLS];
-    const float *x; /* what the products read, unless it is local */
+    const float *x; /* input of the products, unless it is local */
     int64_t ldx;
     ht_gemm_schedule products; /* in integers */
     int n_apart;
@@ -89,7 +89,7 @@ static void lay_calls(const ht_fused_stage *c, int64_t most_rows, float *local, 
     }
 }
 
-/* The scratch memory holds what the products need, then each thread's local rows. */
+/* Scratch memory: the workspace of the products, then each thread's local rows. */
 static size_t layout_stage(const ht_fused_stage *c) {
     layout *l = c->layout;
     for (int i = 0; i < c->n_rowwise; i++) l->rows[i] = ((const ht_cpu_device *)c->call->device)->rows[c->op[i]];

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 enum {
-    ROWS_BYTES_MAX = 768 * 1024, /* activations that stay in the second-level cache while all weights pass */
-    TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for making rows */
+    ROWS_BYTES_MAX = 768 * 1024, /* activations that stay in the L2 cache while all weights are read */
+    TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for quantising rows */
 };
 
 bool ht_gemm_shares_rows(const ht_matrix *m) { return ht_cpu_ops_of(m)->takes_rows_once; }
@@ -17,16 +17,16 @@ ht_form ht_gemm_form(const ht_matrix *m) {
     return !ht_panel_layout_of(m->type)->bits ? HT_FORM_WORDS : ht_is_high(m) ? HT_FORM_PLANES : HT_FORM_BYTES;
 }
 
-/* Types whose `direct` kernel goes through decoded panels, which adds up no planes. */
+/* Types whose `direct` kernel decodes panels to memory and so cannot add planes. */
 static bool is_never_direct(ht_weight_type type) {
     const ht_panel_layout *l = ht_panel_layout_of(type);
     return l->unpacked || (l->affine && l->scale_bytes == 2 * HT_PANEL * (int)sizeof(float));
 }
 
-/* ---- laying out ---- */
+/* ---- layout ---- */
 
 void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layout *d) {
-    blocks = blocks * ht_form_planes(form) + 1; /* kernels may read a row more than there is */
+    blocks = blocks * ht_form_planes(form) + 1; /* kernels may read one row past the end */
     if (form != HT_FORM_WORDS) {
         x->q = ht_scratch_take(d, blocks * HT_QBLOCK, sizeof *x->q);
         x->sum = ht_scratch_take(d, blocks * 2, sizeof *x->sum);
@@ -71,7 +71,7 @@ static void lay_rows(ht_gemm_schedule *s, ht_scratch_layout *d) {
         if (needed(s, (ht_form)f)) ht_qrows_layout(&s->x[f], (ht_form)f, s->n_x * s->x[0].n_blocks, d);
 }
 
-/* The first product whose weights are of the type of product i: they share their offsets. */
+/* The first product with the weight type of product i: products of one type share offsets. */
 static int first_alike(const ht_gemm_schedule *s, int i) {
     int first = 0;
     while (s->product[first].m->type != s->product[i].m->type) first++;
@@ -86,8 +86,8 @@ static void lay_offsets(ht_gemm_schedule *s, ht_scratch_layout *d) {
     }
 }
 
-/* At least the rows of activations of any part of the tiles of planes. As lay_pieces cuts them, a part has no more than
- * 2 ROWS_BYTES_MAX / bytes of a row, and a tile; this does not depend on n_x, so that scratch for n rows does for fewer. */
+/* Upper bound for the rows in any part of the tiles of planes. lay_pieces limits a part to 2 ROWS_BYTES_MAX / row
+ * bytes, plus a tile. The limit does not depend on n_x, so scratch memory for n rows also suffices for fewer. */
 static int64_t most_part_rows(const ht_gemm_schedule *s) {
     int64_t row_bytes = 2 * s->x[0].n_blocks * HT_QBLOCK;
     int64_t tile =
@@ -202,7 +202,7 @@ static const ht_integer_kernels *integer_kernels(const ht_gemm_schedule *s, int 
     return s->of[i].form == HT_FORM_WORDS ? &s->kernels->words : &s->kernels->bytes;
 }
 
-/* Where rows [panel, panel + n_panels) of y go. */
+/* The output of panels [panel, panel + n_panels). */
 static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
     int64_t row = panel * HT_PANEL, left = p->m->n_rows - row;
     return (ht_gemm_out){.y = p->y,
@@ -213,7 +213,7 @@ static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
                          .planes = ht_form_planes(ht_gemm_form(p->m))};
 }
 
-/* A grain of panels; with several tiles one by one, as the second tile finds the panel in the cache. */
+/* Multiplies a grain of panels. With several tiles, one panel at a time, so that later tiles find it in the cache. */
 static void multiply_direct(const ht_gemm_schedule *s, int i, int64_t panel) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];
@@ -236,13 +236,13 @@ static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t bloc
         integer_kernels(s, i)->decode(m->type, panel_at(s, i, panel), m->k, block, n, to);
 }
 
-/* Where row 0 of the sums of planes would be, whose row `first` is the first there is: kernels count from row 0. */
+/* Address that row 0 would have if `sums` begins with row `first`: kernels count from row 0. */
 static float *from_row(float *sums, int64_t first, int64_t ld) {
     return (float *)((uintptr_t)sums - (uintptr_t)(first * ld) * sizeof(float));
 }
 
-/* One group of panels against one part of the tiles: a chunk of blocks at a time is decoded, small enough for the first
- * cache, and meets every tile. Planes have sums of their own, which are added up at the end. */
+/* Multiplies one group of panels by one part of the tiles. Each decoded chunk of blocks fits the L1 cache and is used
+ * by every tile. Planes have separate sums, which are added up at the end. */
 static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded, float *sums) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];
@@ -265,7 +265,7 @@ static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int6
     s->kernels->join_planes(sums, ld, (last - first) / 2, &out);
 }
 
-/* The pieces of a product that are no panels are numbered part by part, so that neighbours in time share activations. */
+/* Pieces of decoded panels are numbered part by part, so that consecutive pieces share activations. */
 void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker) {
     char *decoded = s->decoded + (size_t)worker * s->decoded_bytes;
     float *sums = s->sums + worker * s->sums_floats;

@@ -1,7 +1,6 @@
-/* GEMM schedule of integer products with the same activations: every row is brought into the form that the weights ask
- * for (bytes, planes of bytes, words), once for all products and by any thread; then the panels of all matrices are cut into
- * one list of work for the pool. Everything is laid out before the first row is there, so that a plan does it once for
- * many steps. */
+/* GEMM schedule of integer products with the same activations. Any thread converts a row to the format that the weights
+ * need (bytes, planes of bytes, words), once for all products. Then the panels of all matrices form one work list for
+ * the thread pool. The layout does not depend on activations, so a plan computes it once for many steps. */
 #ifndef HT_CPU_GEMM_SCHEDULE_H
 #define HT_CPU_GEMM_SCHEDULE_H
 
@@ -19,13 +18,13 @@ typedef struct ht_gemm {
 
 enum {
     HT_MAX_GEMMS = 8,
-    /* So that a thread that lost its core for a while does not hold up the others; of panels, which take microseconds,
-     * also because threads wait for half a piece at the end of a product. */
+    /* Several pieces per thread, so that a preempted thread does not hold up the others. Panels take microseconds; they
+     * get more pieces, because threads wait for half a piece on average at the end of a product. */
     HT_PIECES_PER_THREAD = 8,
     HT_PANEL_PIECES_PER_THREAD = 16
 };
 
-/* How one product is cut into pieces, of which threads take one at a time. */
+/* How one product is split into pieces; a thread takes one piece at a time. */
 typedef struct ht_gemm_pieces {
     ht_form form;
     bool direct;             /* from the packed panels, `grain` panels per piece */
@@ -44,7 +43,7 @@ typedef struct ht_gemm_schedule {
     ht_gemm product[HT_MAX_GEMMS]; /* all of the same k and kernels */
 
     /* The layout. */
-    ht_qrows x[HT_FORM_COUNT]; /* alike but for their memory, which only those have that are needed */
+    ht_qrows x[HT_FORM_COUNT]; /* same shape; only the formats in use have memory */
     bool direct;               /* the tiles are as large as `direct` takes them, and few enough for it */
     int64_t n_shares;          /* of a tile's rows, each made by one thread */
     ht_gemm_pieces of[HT_MAX_GEMMS];
@@ -52,23 +51,23 @@ typedef struct ht_gemm_schedule {
     size_t decoded_bytes;
     float *sums; /* of planes: sums_floats per worker */
     int64_t sums_floats;
-    void *top; /* what ht_coarse_head_top works in */
+    void *top; /* workspace of ht_coarse_head_top */
 } ht_gemm_schedule;
 
-/* Whether the product with such a matrix is in integers, and may be one of several. */
+/* Whether the product with `m` uses integers, and may share a schedule with others. */
 bool ht_gemm_shares_rows(const ht_matrix *m);
-/* The form that products with such a matrix ask for. */
+/* The activation format for products with `m`. */
 ht_form ht_gemm_form(const ht_matrix *m);
 
-/* Room for so many blocks of rows in one form; and for their offsets under weights of a type, which has some or not. */
+/* Workspace for `blocks` blocks of rows in one format, and for their offsets, if weights of the type of `m` use any. */
 void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layout *d);
 void *ht_offsets_layout(const ht_matrix *m, int64_t blocks, ht_scratch_layout *d);
 
-/* Lays out what stands above "The layout". `scratch` is 64-byte aligned; gives the bytes that are needed there, which is
- * all that it does with NULL. */
+/* Computes the fields under "The layout" from those above it, in `scratch`, which is 64-byte aligned. Returns the bytes
+ * needed; with NULL it only measures. */
 size_t ht_gemm_schedule_layout(ht_gemm_schedule *s, void *scratch);
 
-/* Rows are made by shares: rows [begin, end) of x, of one tile, in ht_gemm_schedule_shares shares in all, each once. */
+/* Unit of work for quantising rows: rows [begin, end) of x in one tile. Each of ht_gemm_schedule_shares runs once. */
 typedef struct ht_gemm_share {
     int64_t tile, begin, end;
 } ht_gemm_share;
@@ -80,12 +79,11 @@ void ht_gemm_schedule_quantise(const ht_gemm_schedule *s, ht_gemm_share share, c
 /* The offsets of product i for rows [first, last) of activations of a tile. */
 void ht_gemm_offsets(const ht_gemm_schedule *s, int i, int64_t tile, int first, int last);
 
-/* When all rows are there. */
+/* Runs all products, after all rows have been quantised. */
 void ht_gemm_schedule_multiply(const ht_gemm_schedule *s, ht_pool *pool);
 
-/* The same by parts, for a caller who has the rows and the memory and makes one list of work of several ht_gemm_schedule: lays
- * out without memory, so that what x, the offsets and `decoded` point at is the caller's to fill in; then pieces [begin,
- * end) of all there are. */
+/* For callers that join several schedules in one work list. `cut` computes the layout without memory: the caller sets
+ * the pointers of x, the offsets and `decoded`. `run` computes pieces [begin, end) of ht_gemm_schedule_pieces. */
 void ht_gemm_schedule_cut(ht_gemm_schedule *s);
 int64_t ht_gemm_schedule_pieces(const ht_gemm_schedule *s);
 void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker);

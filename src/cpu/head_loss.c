@@ -13,10 +13,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Logits of a slab begin behind room of as many, where the kernel of dense products counts columns from. */
+/* Logits of a slab follow an unused slab: the dense kernel adds to y at columns > 0 only, and takes x at column 0. */
 enum { LOGITS_ROW = 2 * HT_SLAB };
 
-/* Rows that have a target, one behind the other. */
+/* Rows that have a target, gathered without gaps. */
 typedef struct job {
     const ht_call *call;
     const ht_head_loss_params *params;

@@ -108,7 +108,7 @@ ht_status ht_kv_check(const ht_call *call, ht_error *err) {
 
 /* ---- saved positions ---- */
 
-/* n elements of `size` bytes, `step` apart in the page, to or from their saved form; returns what follows there. */
+/* Copies n elements of `size` bytes, `step` apart in the page, to or from `saved`; returns the end of saved ones. */
 static inline char *move_elements(char *elements, int64_t step, int64_t n, size_t size, char *saved, bool save) {
     for (int64_t i = 0; i < n; i++, saved += size, elements += (size_t)step * size)
         memcpy(save ? saved : elements, save ? elements : saved, size);

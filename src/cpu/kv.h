@@ -37,7 +37,7 @@ static inline int64_t ht_kv_v_index(const ht_kv_layer *l, int64_t head, int64_t 
     return ht_kv_half_page(l) + (head * HT_KV_PAGE + pos % HT_KV_PAGE) * l->shape.head_dim;
 }
 
-/* Block scales of an 8-bit page, behind its V part. */
+/* Block scales of an 8-bit page, after its V part. */
 static inline uint16_t *ht_kv_scales(const ht_kv_layer *l, void *page) {
     return (uint16_t *)(void *)((char *)page + 2 * ht_kv_half_page(l));
 }

@@ -1,4 +1,4 @@
-/* Linear layers with packed weights: the same code for every instruction set, since the matrix brings its own kernels. */
+/* Linear layers with packed weights. The code is the same for every instruction set: the matrix selects the kernels. */
 #ifndef HT_CPU_LINEAR_H
 #define HT_CPU_LINEAR_H
 

@@ -1,7 +1,7 @@
-/* Adapters of a step: rows that meet the same matrices become tiles, which threads take one at a time. Of few large tiles
- * (decoding), several threads take columns of the input, then columns of the output.
+/* LoRA adapters of a step: rows with the same matrices form tiles, which threads take one at a time. Few large tiles
+ * (decoding) are shared by several threads: first by columns of the input, then by columns of the output.
  *
- * Rows of a dense projection lie one after another. Rows of experts are sorted by expert and brought together. */
+ * Rows of a dense projection are contiguous. Rows of experts are sorted by expert and gathered. */
 #include "cpu/lora.h"
 
 #include "base/checked.h"
@@ -15,10 +15,10 @@
 
 enum {
     SHARED_WORK = 1 << 15, /* least multiply-adds, of all tiles and of one tile, that are worth waking threads for */
-    SPLIT_COLUMNS = 256    /* of the output, of which a thread takes so many when a tile is shared */
+    SPLIT_COLUMNS = 256    /* output columns per thread when a tile is shared */
 };
 
-/* Rows of one run and, of experts, of one expert. An item is a row of y: of experts, one of the m of a row. */
+/* Rows of one run and, with experts, of one expert. An item is a row of y; with experts, one of the m per row of x. */
 typedef struct tile {
     const ht_lora_use *use; /* [n_uses] */
     int32_t n_uses;
@@ -34,7 +34,7 @@ typedef struct lora_job {
     tile *tiles;    /* [n_tiles] */
     int64_t *order; /* [items] of experts: items in the order of the tiles */
     int64_t *first; /* [n_experts + 1] */
-    float *workers; /* [n_threads][worker_floats]: low, then rows of x and of y brought together */
+    float *workers; /* [n_threads][worker_floats]: low, then gathered rows of x and of y */
     int64_t worker_floats;
     float *chunks; /* [chunks of the input][HT_LORA_ROWS][HT_LORA_RANKS] */
     int64_t n_tiles;
@@ -121,7 +121,7 @@ static ht_status find_tiles(lora_job *job, ht_error *err) {
 
 /* ---- products ---- */
 
-/* The rows of a tile: in place, or brought together. */
+/* The rows of a tile: in place, or gathered. */
 typedef struct tile_rows {
     const tile *t;
     const float *x;
@@ -209,7 +209,7 @@ static void scale_low(const slice *s, int64_t n, float *low) {
         for (int64_t k = 0; k < s->ranks; k++) low[i * HT_LORA_RANKS + k] *= s->scale;
 }
 
-/* A row takes so few multiply-adds that B's latency would show; it comes while `down` waits for A. */
+/* Prefetches B while `down` waits for A: one row has too few multiply-adds to hide the latency of B. */
 static void fetch_b(const lora_job *job, const slice *s) {
     for (int64_t i = 0; i < s->ranks * job->n_out; i += 16) __builtin_prefetch(s->b + i);
 }

@@ -1,4 +1,4 @@
-/* Adapters of a step (LORA): which rows meet which matrices, and how threads share them. The products are those of the
+/* LoRA adapters of a step: assignment of rows to matrices and of tiles to threads. The products belong to the
  * instruction set.
  *
  * The order of every sum depends on shapes alone. For one row and one adapter, ranks are taken HT_LORA_RANKS at a time:

@@ -63,8 +63,8 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
 TABLE(reference, HT_CPU_REFERENCE, reference)
 HT_EACH_ISA(TABLE)
 
-/* What a type is multiplied by: in integers where there are kernels for that. Products with 8-bit floats are always in
- * f32, from exact weights. */
+/* Chooses the products of a weight type: in integers where kernels exist. 8-bit floats are always multiplied in f32,
+ * from exact weights. */
 static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, const ht_matrix_kernels *kernels,
                                    const ht_cpu_ops (*integer)[2], const ht_cpu_ops *dense,
                                    const ht_cpu_ops *reference) {

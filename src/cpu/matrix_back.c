@@ -7,7 +7,7 @@
 typedef struct product {
     ht_product of;
     ht_wide_slab slab;
-    int64_t x_parts; /* what the rows of x are cut into */
+    int64_t x_parts; /* parts into which the rows of x are split */
 } product;
 
 static void multiply_groups(void *arg, int64_t begin, int64_t end, int worker) {

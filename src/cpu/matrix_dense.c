@@ -1,6 +1,6 @@
-/* f32 products: with dense panels, and in reference precision with weights of any type, dequantised as they are needed.
- * Both sum in the same order. Weights of fp8 have scales for parts of the matrix: the product of both, rounded once to f32, is
- * the weight, as `transformers` dequantises them. */
+/* f32 products: with dense panels, and in reference precision with weights of any type, dequantised on demand. Both sum
+ * in the same order. An fp8 weight is the stored number times the scale of its part of the matrix, rounded once to f32,
+ * as in `transformers`. */
 #include "base/checked.h"
 #include "cpu/matrix_ops.h"
 

@@ -48,12 +48,12 @@
 enum {
     HT_QCHUNK = 20,       /* blocks of 32 columns that are decoded at a time, at most */
     HT_DENSE_CHUNK = 128, /* columns per partial sum */
-    HT_WORD_X = 8191,     /* what the largest activation of a block becomes */
+    HT_WORD_X = 8191,     /* magnitude of the largest activation of a block */
     HT_PLANES_X = 16256,  /* the same in two planes: 127 * 128, so that neither plane is ever -128 */
     HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
-/* What activations become for products in integers. */
+/* Formats of activations for integer products. */
 typedef enum ht_form {
     HT_FORM_BYTES,  /* 8 bits, for quantised weights in fast precision */
     HT_FORM_PLANES, /* 15 bits as two rows of 8, for quantised weights in high precision */
@@ -62,14 +62,14 @@ typedef enum ht_form {
 } ht_form;
 static inline int ht_form_planes(ht_form form) { return form == HT_FORM_PLANES ? 2 : 1; }
 
-/* Activations brought into a form once, for any number of products. The rows are dealt evenly to tiles of at most
- * tile_rows, or of direct_rows where they are few. A tile of n rows lies block after block, so that a kernel reads it
- * front to back, and the tiles one after another: numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes
- * sum [n_blocks][2][n], of each half of a block. Different threads may write different rows of a tile. */
+/* Activations quantised once, for any number of products. Rows are split evenly into tiles of at most tile_rows, or
+ * direct_rows if there are few. Tiles are contiguous. A tile of n rows is stored block by block, for sequential reads:
+ * numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes sum [n_blocks][2][n], of each half of a block.
+ * Different threads may write different rows of a tile. */
 typedef struct ht_qrows {
     int64_t n, n_blocks, n_tiles; /* n: rows of activations */
     int64_t tile_rows, n_larger;  /* the first n_larger tiles have a row more than tile_rows */
-    int planes;                   /* rows of numbers for each row of activations, one behind the other: 1 or 2 */
+    int planes;                   /* rows of numbers per row of activations, adjacent: 1 or 2 */
     union {
         int8_t *q;
         int16_t *word;
@@ -86,21 +86,21 @@ static inline int64_t ht_qtile_first(const ht_qrows *x, int64_t tile) {
     return x->planes * (tile * x->tile_rows + (tile < x->n_larger ? tile : x->n_larger));
 }
 
-/* Where who makes rows of a tile from `first` on begins, going round: threads with other rows of it write into the same
- * cache lines, and had better not do so at the same time. */
+/* First block that a thread quantises, with wraparound, when its rows start at `first`. Staggered, so that threads do
+ * not write the same cache lines of a tile. */
 static inline int64_t ht_first_block(const ht_qrows *x, int64_t tile, int first) {
     return first * x->n_blocks / ht_qtile_rows(x, tile);
 }
 
-/* Tiles [first, last) of them, and for bytes what the offsets of one weight type make of the sums:
- * [n_blocks][halves][n], f32 sums for types with a minimum, else what an integer sum starts with. */
+/* Tiles [first, last) of rows, and for bytes the offsets for one weight type, [n_blocks][halves][n]: f32 sums for types
+ * with a minimum, else the start values of integer sums. */
 typedef struct ht_qtiles {
     const ht_qrows *x;
     const void *offset; /* of all tiles of x */
     int64_t first, last;
 } ht_qtiles;
 
-/* HT_QCHUNK blocks of one panel, a byte per weight, in the order that the kernels want. */
+/* HT_QCHUNK blocks of one panel, a byte per weight, in the order in which kernels read them. */
 typedef struct ht_qpanel {
     uint8_t w[HT_QCHUNK][HT_QBLOCK_W];
     float scale[2 * HT_QCHUNK][HT_PANEL]; /* [block][half], halves as the type has */
@@ -124,7 +124,7 @@ typedef struct ht_gemm_out {
     int64_t ldy;
     const float *bias; /* NULL: none */
     int64_t row, n;    /* row is a multiple of HT_PANEL */
-    int planes;        /* `direct` adds up so many rows of sums for a row of y; `decoded` has a row for each of them */
+    int planes;        /* rows of sums per row of y: `direct` adds them up, `decoded` stores each */
 } ht_gemm_out;
 
 /* The softmax of a row of logits so far: its maximum, -INFINITY to begin with, and the sum of e^(x - max). */
@@ -133,7 +133,7 @@ typedef struct ht_loss_state {
     double sum;
 } ht_loss_state;
 
-/* Products of integers. What they read of a tile with an odd number of rows goes a row further. */
+/* Integer products. For a tile with an odd number of rows they read one row past its end. */
 typedef struct ht_integer_kernels {
     /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
     void (*direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
@@ -149,12 +149,12 @@ typedef struct ht_integer_kernels {
 typedef struct ht_matrix_kernels {
     int tile_rows;      /* of activations */
     int direct_rows;    /* the same in `direct`; not less than tile_rows */
-    int direct_most[2]; /* rows of activations with one plane and with two: up to so many, decoding weights in registers
-                         * for every tile beats keeping them decoded */
+    int direct_most[2]; /* most rows of activations, with one plane and with two, for which decoding weights in
+                         * registers for every tile is faster than storing them decoded */
     int tile_panels;    /* of weights, in `decoded` */
 
-    /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
-     * those are multiplied in f32. */
+    /* Integer products: bytes with quantised weights, words with f16 and bf16 weights. The functions for words are NULL
+     * where f16 and bf16 are multiplied in f32. */
     /* Rows [first, last) of activations of a tile; x is row 0 of all. A last block of fewer columns is for words alone. */
     void (*prepare[HT_FORM_COUNT])(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
                                    int last);
@@ -163,14 +163,14 @@ typedef struct ht_matrix_kernels {
     void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
     ht_integer_kernels bytes, words;
 
-    /* Adds up the rows of planes that `decoded` has left, y [2 n][ld], to rows [0, n) of out. */
+    /* Adds the two planes that `decoded` wrote for each row, y [2 n][ld], into rows [0, n) of out. */
     void (*join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
 
-    /* Coarse heads. The highest bound of each of n panels for one row in so many planes, q [n_blocks][planes][32], whose
-     * integer sums begin at `offset`, per block and plane; INFINITY where there is none. */
+    /* Coarse heads. The highest bound of each of n panels for one row of activations, q [n_blocks][planes][32]. Integer
+     * sums start at `offset`, per block and plane. INFINITY where there is no bound. */
     void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, int planes, const int8_t *q,
                           const float *scale, const int32_t *offset, float *bound);
-    /* As `direct` and `decode` of Q8_0, whose `decoded` goes on from there. */
+    /* As `direct` and `decode` of Q8_0; `decoded` of Q8_0 reads the decoded panels. */
     void (*coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
     void (*coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
 
@@ -188,10 +188,10 @@ typedef struct ht_matrix_kernels {
     /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */
     void (*widen_f8[2])(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
 
-    /* Cross-entropy over a vocabulary, n logits of one row at a time; they are products times `scale`, then capped to
-     * cap * tanh(x / cap) unless cap is 0. Sums: makes them so, and adds them to the state. Gradients: of the loss times
-     * `factor` with respect to the products, in their place; lse is max + log(sum) of the whole row, target the index of the
-     * right one, or -1. */
+    /* Cross-entropy over a vocabulary, for n products of one row. Logits are products times `scale`, then capped to
+     * cap * tanh(x / cap) unless cap is 0. `loss_sums` computes them in place and adds them to the state.
+     * `loss_gradients` replaces them by gradients of the loss times `factor` with respect to the products; lse is
+     * max + log(sum) of the whole row, target the index of the target or -1. */
     void (*loss_sums)(float *logits, int n, float scale, float cap, ht_loss_state *state);
     void (*loss_gradients)(float *logits, int n, float scale, float cap, float lse, float factor, int target);
 

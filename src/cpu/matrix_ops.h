@@ -1,5 +1,5 @@
-/* Matrix operation tables, for cpu/matrix.c to put together: the ops of one instruction set with its kernels, and the
- * products behind them. */
+/* Matrix operation tables, which cpu/matrix.c assembles: the ops of one instruction set with its kernels, and the
+ * products that implement them. */
 #ifndef HT_CPU_MATRIX_OPS_H
 #define HT_CPU_MATRIX_OPS_H
 

@@ -6,7 +6,7 @@
  *   quants   one unit of 64 * bits bytes per block of 32 columns
  *   scales   one unit per scale group (32 columns, or 256 for the K types)
  *
- * A block of 16 x 32 weights is thought of as eight registers of 64 bytes, W[0] to W[7]; byte 4 r + i of W[j] is the
+ * A block of 16 x 32 weights is modelled as eight registers of 64 bytes, W[0] to W[7]; byte 4 r + i of W[j] is the
  * weight of row r, column 4 j + i, as an unsigned number (the stored number plus the type's `bias`). So one 32-bit lane
  * belongs to one row, and a dot-product instruction adds four columns of 16 rows. The planes of W are kept apart:
  *
@@ -15,11 +15,11 @@
  *   2 bits   P[0..1]: bits 2 c, 2 c + 1 of P[i] are those of W[4 i + c]
  *   8 bits   W[0..7]
  *
- * Of codes, which stand for values of a table, the planes are those of their 4 bits. 5 bits are N then H, 6 bits N then P, 3 bits P then H: low bits first. Scale units are described in pack.c. Dense types
- * hold 16 rows per column: f32, f16 and f8 [k][16], bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns that
- * are missing at the end of a matrix are zero.
+ * Codes, indices into a table of values, use the planes of 4 bits. 5 bits are N then H, 6 bits N then P, 3 bits P then
+ * H: low bits first. Scale units are described in pack.c. Dense types hold 16 rows per column: f32, f16 and f8 [k][16],
+ * bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns past the end of a matrix are zero.
  *
- * Types that are unpacked (formats/codebook.h) keep their blocks as they are in the file, block g of all 16 rows before block
+ * Unpacked types (formats/codebook.h) keep their blocks as stored in the file, block g of all 16 rows before block
  * g + 1. */
 #ifndef HT_CPU_PACK_H
 #define HT_CPU_PACK_H
@@ -34,11 +34,11 @@ enum {
     HT_QBLOCK_W = 512 /* weights of a block of a panel, and bytes once they are one byte each */
 };
 
-/* What the numbers in the planes are. */
+/* Meaning of the numbers in the planes. */
 typedef enum ht_codes {
     HT_CODES_NONE, /* weights */
-    HT_CODES_IQ4,  /* codes of weights of 8 bits, or */
-    HT_CODES_E2M1  /* 5 bits */
+    HT_CODES_IQ4,  /* 4-bit codes of 8-bit weights */
+    HT_CODES_E2M1  /* 4-bit codes of 5-bit weights */
 } ht_codes;
 
 typedef struct ht_panel_layout {

@@ -1,7 +1,6 @@
-/* Panel packing: stored blocks to the units of a panel. A 32-bit word of a block holds four neighbouring weights, or
- * what belongs to them, and a panel wants the same word of all 16 rows side by side: so every plane is words of the
- * file transposed, and then bits moved within words, 16 rows at a time. cpu/pack.h and pack_types.c describe the
- * results. */
+/* Panel packing: stored blocks to the units of a panel. A 32-bit word of a block holds four neighbouring weights or
+ * their bits, and a panel stores the same word of all 16 rows contiguously. So packing transposes words of the file and
+ * then moves bits within words, 16 rows at a time. cpu/pack.h and pack_types.c describe the results. */
 #include "cpu/pack_types.h"
 #include "formats/blocks.h"
 
@@ -86,8 +85,8 @@ static inline uint32_t swap_bits(uint32_t v, uint32_t mask, int distance) {
     return v ^ t ^ t << distance;
 }
 
-/* H from a word of 32 bits per row: bit 4 j + i becomes bit j of byte i. Each step exchanges two bits of the places'
- * numbers, j2 j1 j0 i1 i0: 4 and 1, 3 and 0, 2 and 1, 1 and 0. */
+/* H from a word of 32 bits per row: bit 4 j + i becomes bit j of byte i. Each step exchanges two bits of the bit index
+ * j2 j1 j0 i1 i0: 4 and 1, 3 and 0, 2 and 1, 1 and 0. */
 static inline void put_fifth(rows row, size_t at, uint8_t *to) {
     words h;
     for (int r = 0; r < HT_PANEL; r++) memcpy(&h[r], row[r] + at, 4);
@@ -154,7 +153,7 @@ static void pack_mxfp4(rows row, uint8_t *quants, uint8_t *scales) {
 
 /* ---- 64 columns ---- */
 
-/* The nibbles of a group of 16 are those of columns i and i + 8; a panel wants i and i + 16, which are in the next group. */
+/* A byte of a group of 16 holds columns i and i + 8. A panel pairs columns i and i + 16, of adjacent groups. */
 static void pack_nvfp4(rows row, uint8_t *quants, uint8_t *scales) {
     words d, w[4], n[4];
     for (int r = 0; r < HT_PANEL; r++) memcpy(&d[r], row[r] + offsetof(ht_block_nvfp4, d), 4);
@@ -215,8 +214,8 @@ static void pack_q2_k(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
-/* The file's 12 bytes of scales have the shape of the unit: nibbles of g and g + 8, then pairs of bits. And it subtracts
- * 4 where the mask bit is clear: with the bit as the third, q - 4 says the same. */
+/* The 12 bytes of scales are laid out as in the unit: nibbles of g and g + 8, then pairs of bits. The format subtracts
+ * 4 where the mask bit is clear; with the mask bit as third bit of q, that is q - 4. */
 static void pack_q3_k(rows row, uint8_t *quants, uint8_t *scales) {
     words w[8], mask[8];
     put_halves(row, offsetof(ht_block_q3_k, d), scales);
@@ -231,8 +230,8 @@ static void pack_q3_k(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
-/* d, dmin and the 12 bytes behind them, of which ht_k_scale_min tells the meaning: s[1] and s[2] have the scales and
- * minima of groups 0 to 3 with the high bits of those of 4 to 7, s[3] the low nibbles of the latter, as they go here. */
+/* d, dmin and the 12 bytes after them, which ht_k_scale_min decodes. s[1] and s[2] hold the scales and minima of groups
+ * 0 to 3 and the high bits of those of groups 4 to 7; s[3] holds the low nibbles of the latter. */
 static inline void put_k_scales(rows row, uint8_t *scales) {
     static_assert(offsetof(ht_block_q4_k, scales) == 4 && offsetof(ht_block_q5_k, scales) == 4, "behind d and dmin");
     words s[4], low, high;

@@ -22,8 +22,8 @@ static inline void ht_prefetch(uintptr_t address) {
     __asm__ volatile("");
 }
 
-/* An operand to prefetch during streaming stores: `per_line` bytes of it for every 64 bytes stored. Without that, later
- * loads queue behind the stores. */
+/* An operand to prefetch during streaming stores, `per_line` bytes for every 64 bytes stored. Otherwise later loads
+ * wait until the stores drain. */
 typedef struct ht_prefetch_stream {
     const char *data;
     size_t per_line;

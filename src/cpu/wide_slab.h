@@ -8,7 +8,7 @@
 enum { HT_SLAB = HT_DENSE_CHUNK /* rows of W at a time */ };
 
 /* Rows [row, row + n_rows) of a matrix, n_rows <= HT_SLAB and row a multiple of it, in one order or both; NULL: not wanted.
- * What is missing at the ends of rows and columns is zero, but for rows behind n_rows in `columns`. */
+ * Padding at the ends of rows and columns is zero, except rows from n_rows on in `columns`. */
 typedef struct ht_wide_slab {
     const ht_matrix *m;
     int64_t row, n_rows;

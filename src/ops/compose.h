@@ -1,8 +1,8 @@
-/* Compositions (ht_compose_fn, array/op.h) of operations that a device may leave out, and their shared helpers.
+/* Compositions (ht_compose_fn, array/op.h) of operations that a device need not implement, and their shared helpers.
  *
- * A composition calls ordinary operations, each of which is a composition itself where the device lacks its kernel. There
- * are no cycles: elementwise functions, selections and rows are made of operations without a composition (docs/contributing.md
- * lists them), products, norms and attention of those, and gradients of the compositions of their forward operations. */
+ * A composition calls ordinary operations, which are composed in turn if the device lacks their kernels. There are no
+ * cycles. Elementwise functions, selections and rows use only operations without a composition (docs/contributing.md
+ * lists them). Products, norms and attention use those; gradients use the compositions of their forward operations. */
 #ifndef HT_OPS_COMPOSE_H
 #define HT_OPS_COMPOSE_H
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Scores of hidden keys are the lowest finite value: e^score is 0 beside any other, and where all are hidden they are equal. */
+/* Masked scores are the lowest finite value: their weight is 0 next to a visible key, and uniform if all are masked. */
 static ht_array *hide(ht_scope *s, ht_array *seen, ht_array *scores) {
     return scores ? ht_where(s, seen, scores, ht_constant_like(s, scores, (double)-FLT_MAX)) : NULL;
 }
@@ -60,7 +60,7 @@ ht_array *ht_compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const 
 
 /* ---- attention of flat rows ---- */
 
-/* bool [N, T]: row j of the keys is one of first[i] .. own[i], and of the last `window` of them. */
+/* bool [N, T]: key row j is within first[i] .. own[i], and among the last `window` of these. */
 static ht_array *in_sequence(ht_scope *s, const ht_attend_rows_params *p, ht_array *own, ht_array *first, int64_t n_k) {
     ht_array *key = ht_arange(s, 0, (double)n_k, 1, HT_I32);
     own = ht_expand_dims(s, ht_checked_index(s, own, ht_less_equal(s, first, own), n_k), 1);

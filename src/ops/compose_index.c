@@ -11,7 +11,7 @@
 ht_array *ht_checked_index(ht_scope *s, ht_array *index, ht_array *ok, int64_t n) {
     if (!index || !ok) return NULL;
     if (n == 0 && ht_array_size(index) == 0) return index;
-    /* GATHER takes negative indices for places counted from the end, and refuses n. */
+    /* Invalid indices become n, which GATHER rejects; it would count negative ones from the end. */
     ht_array *good = ht_greater_equal(s, index, ht_constant_like(s, index, 0));
     if (ok != HT_NONE) good = ht_logical_and(s, good, ok);
     ht_array *at = ht_where(s, good, ht_astype(s, index, HT_I64), ht_full(s, (double)n, HT_I64, NULL, 0));
@@ -169,8 +169,8 @@ static ht_array *backwards(ht_scope *s, ht_array *x, int64_t end) {
     return ht_slice(s, x, start, stop, step);
 }
 
-/* The end of the ascending order, backwards. Equal elements keep their order in a sort: the row is reversed before it, so that
- * they come in order of their index after the second reversal. NaN is last in the ascending order. */
+/* The last k of the ascending order, reversed; NaN orders last. The sort is stable: reversing the row first puts equal
+ * elements in index order after the second reversal. */
 ht_array *ht_compose_top_k(ht_scope *s, const void *params, ht_array *const *in) {
     const int64_t n = in[0]->shape[in[0]->n_dims - 1], k = ((const ht_top_k_params *)params)->k;
     ht_array *order = backwards(s, ht_argsort(s, backwards(s, in[0], 0), -1), n - k);

@@ -65,7 +65,7 @@ ht_array *ht_compose_linear_back(ht_scope *s, const void *params, ht_array *cons
     return product(s, in[0], ((const ht_linear_params *)params)->matrix, false);
 }
 
-/* ---- matrices of experts: all rows are multiplied by every expert, and those that chose it take the product ---- */
+/* ---- expert matrices: every expert multiplies all rows; a mask selects the chosen products ---- */
 
 /* bool [T, m, 1] */
 static ht_array *chose(ht_scope *s, ht_array *ids, int32_t expert) {
@@ -107,8 +107,7 @@ ht_array *ht_compose_linear_gather_back(ht_scope *s, const void *params, ht_arra
 
 /* ---- the loss of a head ---- */
 
-/* Rows without a target are replaced before they are used, as what is not finite in them would come back through a gradient
- * of 0. */
+/* Rows without a target are zeroed before use: a NaN or infinity would pass even through a gradient of 0. */
 ht_array *ht_compose_head_loss(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_head_loss_params *p = params;
     const ht_linear_params head = {.matrix = p->matrix};
@@ -126,7 +125,7 @@ ht_array *ht_compose_head_loss(ht_scope *s, const void *params, ht_array *const 
     return ht_stack(s, both, 2, 0);
 }
 
-/* Of the losses: the log-sum-exps below them have no gradient. */
+/* Gradient through the losses only: the log-sum-exps in row 1 have none. */
 ht_array *ht_compose_head_loss_grad(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *grad = ht_stack(s, (ht_array *[]){in[3], ht_zeros_like(s, in[3])}, 2, 0);
     ht_array *dx = grad ? ht_gradients_by_composition(s, ht_compose_head_loss, params, in, 2, 1, grad) : NULL;

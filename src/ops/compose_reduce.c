@@ -40,9 +40,9 @@ ht_array *ht_compose_var(ht_scope *s, const void *params, ht_array *const *in) {
 
 /* ---- exponentials ---- */
 
-/* The derivatives of the maximum are left out: it cancels. Rows with an infinite maximum, which has no differences, are the
- * sums of their elements of that value, so that each of these has the derivative 1; the other branch has zeros there, as
- * NaN would come back through a gradient of 0. */
+/* The maximum cancels, so it needs no derivative. Differences from an infinite maximum are NaN: such rows sum the
+ * elements equal to it, each with derivative 1. The other branch gets zeros there, because NaN would pass even through
+ * a gradient of 0. */
 ht_array *ht_compose_logsumexp(ht_scope *s, const void *params, ht_array *const *in) {
     ht_array *x = ht_widened(s, in[0]);
     (void)params;
@@ -90,9 +90,9 @@ ht_array *ht_compose_logcumsumexp(ht_scope *s, const void *params, ht_array *con
     return ht_astype(s, ht_swapaxes(s, y, axis, -1), in[0]->dtype);
 }
 
-/* ---- places ---- */
+/* ---- indices ---- */
 
-/* The first of the elements that are the extreme, or NaN, which orders before both. */
+/* Index of the first element that equals the extreme or is NaN, since NaN orders before both extremes. */
 static ht_array *place(ht_scope *s, ht_array *x, ht_array *extreme) {
     ht_array *hit = ht_logical_or(s, ht_equal(s, x, extreme), ht_isnan(s, x));
     ht_array *number = ht_arange(s, 0, (double)length_of(x), 1, HT_U32),

@@ -265,8 +265,8 @@ ht_array *ht_scaled_dot_product_attention(ht_scope *s, ht_array *q, ht_array *k,
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of fused operations and of quantised and gathered products. An operation without a rule of its own or a
- * backward kernel is differentiated as its composition (compose.h); so are the backward kernels, for second derivatives. */
+/* Reverse rules of fused operations and of quantised and gathered products. An operation without a rule or a backward
+ * kernel is differentiated as its composition (compose.h); so are the backward kernels, for second derivatives. */
 
 static const void *params_of(const ht_array *node) { return node->params; }
 

@@ -25,8 +25,8 @@ static bool check_targets(ht_scope *s, const char *name, const ht_array *logits,
     return false;
 }
 
-/* The losses of the rows where `counts` [...] is true, and 0 elsewhere. Logits of other rows are replaced before they are
- * used, as infinite ones or NaN would come back through a gradient of 0. */
+/* The losses of the rows where `counts` [...] is true, and 0 elsewhere. Logits of other rows are zeroed before use: NaN
+ * or infinities would pass even through a gradient of 0. */
 static ht_array *losses_where(ht_scope *s, ht_array *logits, ht_array *targets, ht_array *counts) {
     logits = ht_astype(s, logits, loss_dtype(logits->dtype));
     if (!logits || !counts) return NULL;

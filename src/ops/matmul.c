@@ -141,7 +141,7 @@ ht_status ht_shape_head_loss_grad(const ht_op_call *c, ht_result_type *out, ht_e
     return ht_result_like(c->in[0], HT_F32, out);
 }
 
-/* Of the losses; the log-sum-exp is there for this rule alone. */
+/* Gradient through the losses, row 0. Row 1, the log-sum-exps, exists only for this rule. */
 void ht_vjp_head_loss(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const int64_t t = node->shape[1];
     ht_array *of_losses = ht_slice(s, grad, (int64_t[]){0, 0}, (int64_t[]){1, t}, NULL);
@@ -199,7 +199,7 @@ ht_status ht_shape_linear_gather_back(const ht_op_call *c, ht_result_type *out, 
     return HT_OK;
 }
 
-/* Of the rows; one that m experts of a token share has the sum of their gradients. */
+/* Gradient of the rows. A row shared by the m experts of a token gets the sum of their gradients. */
 void ht_vjp_linear_gather(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *dx = ht_apply(s, HT_OP_LINEAR_GATHER_BACK, node->params, (ht_array *[]){grad, node->in[1]}, 2);
     grad_in[0] = node->in[0]->n_dims == 3 ? dx : ht_sum(s, dx, (int[]){1}, 1, false);

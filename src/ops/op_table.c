@@ -1,4 +1,4 @@
-/* Operation table, and ht_apply, which makes all nodes that have a kernel and composes operations that have none. */
+/* Operation table, and ht_apply, which creates nodes and composes operations for which the device has no kernel. */
 #include "array/op.h"
 #include "array/replay.h"
 #include "array/user_function.h"
@@ -190,8 +190,8 @@ static ht_array *record_apply(ht_scope *s, ht_op_id op, const void *params, ht_a
 
 /* ---- application ---- */
 
-/* The composition, row-contiguous as a kernel's result. Its nodes are made in a scope of their own, which lets go of those
- * that the result does not need: the evaluator would keep what they read. */
+/* The composition, row-contiguous as a kernel's result. A child scope frees nodes that the result does not need;
+ * otherwise the evaluator would keep their inputs. */
 static ht_array *compose(ht_scope *s, ht_op_id op, const ht_result_type *type, const void *params,
                          ht_array *const *in) {
     ht_scope *inner = ht_scope_child(s);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Arguments of a call beside its arrays; each call gives its own meaning to the fields. */
+/* Arguments of a call other than its arrays; each call gives its own meaning to the fields. */
 typedef struct ht_plain_args {
     int64_t number[6];
     double real[3];

@@ -343,7 +343,7 @@ void ht_vjp_slice(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **
     grad_in[0] = put_back(s, x, grad, stride, offset);
 }
 
-/* Rule of a diagonal; its slice (ops/axes.c) is a node with a rule of its own. */
+/* Reverse rule of DIAGONAL only: the slice in ops/axes.c is a separate node with its own rule. */
 void ht_vjp_diagonal(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_diagonal_params *p = (const void *)node->params;
     const ht_array *x = node->in[0];

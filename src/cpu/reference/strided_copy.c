@@ -1,4 +1,4 @@
-/* Strided copies, and the kernels that are made of them: copies, concatenation and slice updates. */
+/* Strided copies, and the kernels that use them: copies, concatenation and slice updates. */
 #include "cpu/reference/strided_copy.h"
 
 #include "base/checked.h"

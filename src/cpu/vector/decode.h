@@ -6,10 +6,10 @@
 #include "cpu/vector/simd_int.h"
 #include "formats/blocks.h"
 
-/* What distinguishes the kernels of quantised types, constant once inlined. */
+/* Properties that distinguish the kernels of quantised types, constant once inlined. */
 typedef struct ht_qkind {
     int bits, codes;
-    int step_bits; /* what v16d_step takes */
+    int step_bits; /* bits of weights for v16d_step */
     int halves, has_min;
     int wide; /* scales of 32 bits, which the sum's own base would round */
 } ht_qkind;
@@ -71,8 +71,8 @@ HT_INLINE void ht_decode_weights(int bits, int codes, const uint8_t *unit, v16i 
 
 HT_INLINE v16f ht_halves_at(const uint8_t *p) { return v16f_load_f16((const uint16_t *)(const void *)p); }
 
-/* From the codes of 16 e4m3 scales, as halves: their exponents differ by 8 from those of halves, with and without a leading
- * one, and twice is for the doubled weights. Halves of any size are read exactly, whatever becomes of small floats. */
+/* Decodes 16 e4m3 scales as halves, times 128: exponents differ by 8 from those of halves, and stored weights are
+ * doubled. Conversion of subnormal halves is exact even if f32 denormals are flushed. */
 HT_INLINE v16f ht_ue4m3_halves(v16i codes) {
     uint16_t half[16];
     v16i_store_u16(half, v16i_shl(v16i_and(codes, v16i_set1(127)), 7));

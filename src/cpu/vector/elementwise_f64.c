@@ -29,7 +29,7 @@
 
 static double value_of(const void *params) { return (double)((const ht_scale_params *)params)->value; }
 
-/* Operations, what they give, and of what: x, or a and b. */
+/* (operation, C type, result in terms of x, or of a and b) */
 #define FUNCTIONS(UNARY, BINARY)                                                                                       \
     UNARY(NEGATIVE, double, -x)                                                                                        \
     UNARY(ABS, double, fabs(x))                                                                                        \

@@ -31,7 +31,7 @@
     }                                                                                                                  \
     THROUGH_F32(name, 2, result)
 
-/* Operations, what they are called here, what they give, and of what: x, or a and b. */
+/* (operation, name in this file, C type, dtype, result in terms of x, or of a and b) */
 #define FUNCTIONS(UNARY, BINARY)                                                                                       \
     UNARY(SIGN, sign, float, HT_F32, (x > 0.0f) - (x < 0.0f))                                                          \
     UNARY(FLOOR, floor, float, HT_F32, floorf(x))                                                                      \

@@ -1,6 +1,6 @@
-/* GEMV with quantised arrays: a few rows of activations by rows of a matrix, whose transpose is multiplied and never
- * decoded into memory. Chunks of its numbers become floats in registers and meet activations that are arranged as they
- * lie. The scales of groups multiply what sixteen lanes have summed, the biases sums of the activations of groups. */
+/* GEMV with quantised arrays: a few rows of activations by a transposed matrix, which is never decoded into memory.
+ * Chunks of its numbers become floats in registers, multiplied by activations in the same order. The scale of a group
+ * multiplies the sums of sixteen lanes; its bias multiplies the sum of the group's activations. */
 #ifndef HT_CPU_VECTOR_FEW_ROWS_H
 #define HT_CPU_VECTOR_FEW_ROWS_H
 

@@ -67,7 +67,7 @@ static int64_t panels_of(int64_t n) { return ht_ceil_div_i64(n, 16); }
 
 /* ---- panels ---- */
 
-/* Floats of a packed row tile, including the excess lanes that packing writes behind it. */
+/* Floats of a packed row tile, including the excess lanes that packing writes past its end. */
 static int64_t tile_floats(int64_t rows, int64_t steps) { return HT_ISA_NAME(ht_panel_rows)(rows) * steps + 16; }
 /* Upper bound for the row tiles of any piece. */
 static int64_t piece_floats(int64_t steps) { return (PIECE_ROWS + 16) * steps + PIECE_ROWS / MIN_TILE * 16; }

@@ -41,7 +41,7 @@ HT_INLINE float panel_bound(int planes, const uint8_t *unit, int64_t n_blocks, c
         }
     }
     const v16f bound = planes == 2 ? v16f_add(y[0], y[1]) : y[0];
-    /* A negative scale turns the order around; a NaN or minus infinity may be lower than what the output has. */
+    /* No bound: a negative scale reverses the order, and a NaN or minus infinity may be below the true output. */
     m16 none = m16_or(v16f_lt(lowest, v16f_zero()), v16f_is_nan(bound));
     none = m16_or(none, v16f_eq(bound, v16f_set1(-INFINITY)));
     return v16f_hmax(v16f_select(none, v16f_set1(INFINITY), bound));

@@ -22,7 +22,7 @@ enum {
 HT_INLINE float words_of_block(v16f x0, v16f x1, int16_t *q) {
     float s = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1))) / (float)HT_WORD_X;
     if (m16_any(v16f_is_nan(v16f_add(x0, x1))) || !(s <= FLT_MAX)) {
-        /* A NaN may vanish in a maximum, and an infinity leaves no numbers: the scale makes the output a NaN. */
+        /* A maximum may drop a NaN, and an infinity has no valid numbers: the NaN scale makes the output NaN. */
         memset(q, 0, 32 * sizeof *q);
         return __builtin_nanf("");
     }
@@ -55,12 +55,12 @@ void HT_ISA_NAME(ht_prepare_words)(const float *x, int64_t ldx, int64_t k, const
 
 HT_INLINE const char *step_at(const void *w, int64_t step) { return (const char *)w + 64 * step; }
 
-/* What a row's weights of one block are multiplied by to become words, and its inverse: the power of two that takes
- * the largest to just under 2^13. Doubled, a half is its exponent and then its mantissa, and the larger one has the
- * larger exponent. A row with a NaN or an infinity becomes a NaN. The block at `ahead` is asked for, unless it is NULL. */
+/* Scale that turns a row's weights of one block into words, and its inverse: the power of two that brings the largest
+ * just under 2^13. Doubling drops the sign bit, so the largest word has the largest exponent. A NaN or an infinity
+ * makes the row NaN. Prefetches the block at `ahead`, unless it is NULL. */
 HT_INLINE void block_scale(ht_weight_type type, const void *w, const char *ahead, v16f *up, v16f *down) {
     const bool bf16 = type == HT_W_BF16;
-    /* A bf16 may be too small for the power to be a float: there is a least exponent, and what is smaller vanishes. */
+    /* For tiny bf16 weights the power would exceed a float: the exponent has a minimum; smaller weights become 0. */
     v16i top[2] = {v16i_set1(bf16 ? LEAST_BF16 << 8 : 0), v16i_set1(0)}, e;
     HT_UNROLL
     for (int s = 0; s < STEPS; s++) {
@@ -72,7 +72,7 @@ HT_INLINE void block_scale(ht_weight_type type, const void *w, const char *ahead
         e = v16w_max(v16i_shr(top[0], 24), v16i_and(v16i_shr(top[0], 8), v16i_set1(0xff)));
     else
         e = v16i_shr(v16w_max_halves(top[0]), 11);
-    /* |w| < 2^(e - bias + 1) is to be < 2^13: down is 2^(e - bias - 12). */
+    /* |w| < 2^(e - bias + 1) must become < 2^13, so down is 2^(e - bias - 12). */
     const int bias = bf16 ? 127 : 15, most = bf16 ? 255 : 31;
     *down = v16f_from_bits(v16i_shl(v16i_add(e, v16i_set1(127 - bias - 12)), 23));
     *up = v16f_from_bits(v16i_shl(v16i_sub(v16i_set1(127 + bias + 12), e), 23));
@@ -126,7 +126,7 @@ HT_INLINE void advance(tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows ---- */
 
-/* One block, whose place in memory is `at`; two sums for a row alone hide the latency of adding to one. */
+/* One block, stored at address `at`. With one or two rows, two sums per row hide the latency of additions. */
 HT_INLINE void direct_block(ht_weight_type type, const char *at, const void *w, const int16_t *q, const float *scale,
                             int rows, v16f *y) {
     v16f up, down;

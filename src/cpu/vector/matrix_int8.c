@@ -5,7 +5,7 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
-/* Of some sums, what the weights' bias, or their minimum, needs of them. */
+/* Offsets from sums of activations: f32 sums for types with a minimum, else start values that cancel the bias. */
 HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int32_t *b, int n, void *to) {
     int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
     for (int i = 0; i < n; i++) {
@@ -35,8 +35,8 @@ void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t
 
 /* ---- one block of one panel against rows of a tile ---- */
 
-/* What a sum over a block or half of one is offset by. Of weights of 8 bits, all of them positive, products may have been
- * summed with 128 less. */
+/* Start value of an integer sum over a block or half of one. Products of 8-bit weights may have been summed with the
+ * signed weight, 128 less than the stored one. */
 HT_INLINE int32_t sum_offset(ht_qkind kind, const void *offset, int at) {
     if (!kind.has_min) return ((const int32_t *)offset)[at];
     int32_t base = kind.wide ? 0 : HT_SUM_BASE;
@@ -201,9 +201,8 @@ void HT_ISA_NAME(ht_widen_blocks)(ht_weight_type type, const void *panel, int64_
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-/* One decoded block against rows [first, first + some), step by step for all of them, folded into y. The first of them
- * ask for the lines ahead of `unit`, one per step: all at once they would hold up the products until most of them are on
- * their way. */
+/* Adds the products of one decoded block and rows [first, first + some) to y, with the steps of all rows interleaved.
+ * The first rows prefetch one line ahead of `unit` per step: prefetching all at once would stall the products. */
 HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const float (*scale)[HT_PANEL], const float (*min)[HT_PANEL],
                            const tile *x, int n_x, int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
@@ -317,10 +316,10 @@ static direct_fn *const direct_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(DIRECT_OF) H
 
 /* ---- through a decoded panel: many rows ---- */
 
-/* The row that goes beside row i: the next one, or itself. */
+/* The row processed together with row i: the next one, or i itself. */
 HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
 
-/* The block's t of rows first .. end - 1, folded into y. */
+/* Adds the block's products with rows first to end - 1 to y. */
 HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int end,
                              v16f y[TILE_PANELS][DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
@@ -413,9 +412,9 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */
 
-/* What a kernel still needs of a type once its panels are decoded: halves, an offset, scales of 32 bits, and the bits of a weight where
- * products are added in 16 bits (simd_int.h), or signed if there are 8. X(bits, halves, has_min, wide): types of as many
- * bits, or fewer. */
+/* Properties of a type that matter after decoding: halves, an offset, 32-bit scales, and the bits of a weight if
+ * products are added in 16 bits (simd_int.h) or 8-bit weights are signed. X(bits, halves, has_min, wide): types of at
+ * most that many bits. */
 #if HT_DOT_PAIRS
 #define DECODED_SHAPES(X)                                                                                              \
     X(4, 1, 0, 0)                                                                                                      \
@@ -481,7 +480,7 @@ void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht
 
 /* ---- types without a direct kernel: always through decoded panels ---- */
 
-/* A chunk of TILE_PANELS panels at a time meets all rows. */
+/* Multiplies all rows by one chunk of TILE_PANELS panels at a time. */
 static void direct_through_panels(ht_weight_type type, const void *packed, int64_t k, const ht_qtiles *x,
                                   const ht_gemm_out *out) {
     const uint8_t *panels = packed;
@@ -494,7 +493,7 @@ static void direct_through_panels(ht_weight_type type, const void *packed, int64
         part.n = ht_min_i64(TILE_PANELS * HT_PANEL, out->n - row);
         for (int64_t block = 0; block < n_blocks; block += chunk) {
             const int n = (int)ht_min_i64(chunk, n_blocks - block);
-            for (int64_t p = 0; p < TILE_PANELS; p++) { /* there is always one to compute with */
+            for (int64_t p = 0; p < TILE_PANELS; p++) { /* missing panels repeat the first */
                 const size_t at = p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0;
                 HT_ISA_NAME(ht_decode)(type, panels + at, k, block, n, &room[p]);
             }

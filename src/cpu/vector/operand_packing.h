@@ -36,7 +36,7 @@ HT_INLINE v16f packing_step(const packing_operand *o, ht_dtype dtype, int64_t st
 }
 
 /* Packs steps [k, k + n_steps) of n <= 16 lines to [n_steps][stride]. Every step writes sixteen lanes in ascending
- * order, so with stride = n only the lanes behind the last step are excess. */
+ * order, so with stride = n only the lanes past the last step are excess. */
 static inline void packing_pack(const packing_operand *o, int64_t first, int n, int64_t k, int64_t n_steps, float *to,
                                 int64_t stride) {
     const int64_t whole = n_steps / 4 * 4;

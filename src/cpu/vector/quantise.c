@@ -9,12 +9,12 @@
 
 /* Added to a number under 2^22 in size it leaves the nearest integer, ties to even, in the low bits of the sum. */
 #define ROUND_BASE 12582912.0f
-#define TINY       0x1p-110f /* blocks without a larger value are zero: what they are divided by is still a number */
+#define TINY       0x1p-110f /* blocks without a larger value are zero, because the division would overflow */
 enum {
     TRIES = 3,
     LANES = 16,
     WORDS = HT_QBLOCK / 2, /* vectors of two columns */
-    PLANE_STEP = 128,      /* what a unit of the high plane stands for, in units of the low one */
+    PLANE_STEP = 128,      /* one unit of the high plane, in units of the low plane */
     PLANES_MOST = 127 * PLANE_STEP
 };
 
@@ -24,15 +24,15 @@ enum {
 static const int32_t try_levels[TRIES] = {128, 127, 126};
 static const float try_steps[TRIES] = {1.0f, 128.0f / 127.0f, 128.0f / 126.0f};
 
-/* Sixteen blocks, a lane each, and what they become. `word` has two columns of 16 bits in a lane, in 1 / 256 of the
- * first step: of four columns, 0 and 2, then 1 and 3. */
+/* Sixteen blocks, one per lane, and their quantised form. A lane of `word` has two columns of 16 bits, in 1 / 256 of
+ * the first step: of four columns, 0 and 2, then 1 and 3. */
 typedef struct group {
     _Alignas(64) float column[HT_QBLOCK][LANES];
     _Alignas(64) int32_t word[WORDS][LANES];
     _Alignas(64) int32_t half[2][2][LANES]; /* [plane][half of the block]: sums of the numbers */
 } group;
 
-/* Fills the columns; gives the bits of the largest sizes: as integers, so that a NaN is larger than all numbers. */
+/* Fills the columns. Returns the bits of the largest magnitudes, compared as integers so that NaN is the largest. */
 HT_INLINE v16i load_blocks(const float *const block[LANES], group *g) {
     v16i peak = v16i_set1(0);
     for (int c = 0; c < HT_QBLOCK; c += 4) {
@@ -56,7 +56,7 @@ HT_INLINE v16i join_columns(const float *low, const float *high, v16f by) {
 
 HT_INLINE v16i both_words(int n) { return v16i_set1(n * 0x10001); }
 
-/* Fills the words and chooses: gives the level, twice in each lane, and the step it stands for. */
+/* Fills the words and chooses the level with the least error. Returns it, twice in each lane, and its step. */
 HT_INLINE v16i choose_level(group *g, v16f by, v16f *step) {
     v16i level[TRIES], error[TRIES];
     for (int i = 0; i < TRIES; i++) {
@@ -132,8 +132,8 @@ HT_INLINE v16i join_bytes(const v16i n[4]) {
     return v16i_or(low, v16i_or(v16i_shl(v16i_and(n[2], byte), 16), v16i_shl(n[3], 24)));
 }
 
-/* q = 128 high + low for each value, |q| at most PLANES_MOST, low within [-64, 63]: the high numbers of block l to q[l], the
- * low ones behind them. Gives the scales of the low plane. */
+/* q = 128 high + low for each value, |q| at most PLANES_MOST, low within [-64, 63]. Writes the high numbers of block l
+ * to q[l], followed by the low ones. Returns the scales of the low plane. */
 HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
     const v16f peak = v16f_from_bits(load_blocks(block, g)), base = v16f_set1(ROUND_BASE);
     v16f by = v16f_div(v16f_set1(PLANES_MOST), peak);
@@ -165,7 +165,7 @@ HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t
     return v16f_select(v16f_lt(peak, v16f_set1(INFINITY)), scale, v16f_set1(NAN));
 }
 
-/* An infinity or a NaN leaves no numbers; the scale makes the output a NaN, whatever they are. */
+/* Infinities and NaN have no valid numbers; the NaN scale makes the output NaN in any case. */
 static void replace_numbers(group *g, int planes, const float *scale, int n, int8_t *const q[LANES]) {
     for (int l = 0; l < n; l++) {
         if (!isnan(scale[l])) continue;

@@ -1,10 +1,10 @@
 /* Rounding of weights to blocks (device/device.h). Sixteen groups of elements are fitted at a time, a lane each, so that sums
  * over a group never cross lanes.
  *
- * A group's fit: for several ways to lay the numbers over the group's range, elements get their nearest numbers, and weighted
- * least squares the scale (and offset) for these; the best of them is improved by turns of both. Where a block's groups have
- * integer scales, these and the block's floats are then improved together: for the floats as they are stored, each group
- * takes the best integers near its own; for the integers, least squares gives the floats. */
+ * A group's fit: for several initial ranges, elements are rounded to the nearest numbers, and weighted least squares
+ * gives the scale (and offset). The best fit is refined by alternating both. If a block's groups have integer scales,
+ * these and the block's floats are then refined together: each group chooses the best integers near its own for the
+ * stored floats, and least squares gives the floats for these integers. */
 #include "base/half.h"
 #include "base/pool.h"
 #include "cpu/vector/simd.h"
@@ -16,7 +16,7 @@
 #include <math.h>
 
 enum { LANES = 16, GROUP_MOST = 128 };
-#define TINY 1e-30f /* groups without a larger element are zero: what they are divided by is still a number */
+#define TINY 1e-30f /* groups without a larger element are zero, because the division would overflow */
 
 /* Stored values of a type with a table, ascending, as floats' bits; the midpoints between them; the stored numbers. */
 typedef struct table {
@@ -24,19 +24,19 @@ typedef struct table {
     uint8_t number[16];
 } table;
 
-/* How a type makes values: a lane holds a group. */
+/* Numbers, scales and offsets of a weight type. A lane holds a group. */
 typedef struct form {
     ht_weight_type type;
     int group; /* elements */
     int lanes; /* groups of a block */
     float low, high;
-    bool has_min;  /* an offset beside the scale */
-    bool free_min; /* of either sign */
+    bool has_min;  /* an offset in addition to the scale */
+    bool free_min; /* the offset may have either sign */
     float scale_low, scale_high,
         min_high;          /* of the integer scales and minima of groups; 0: the floats are the group's own */
     const table *table;    /* NULL: numbers are integers */
     bool powers;           /* scales are powers of two */
-    ht_weight_type floats; /* what other scales and offsets are stored as */
+    ht_weight_type floats; /* storage type of other scales and offsets */
 } form;
 
 typedef struct panel {
@@ -76,7 +76,7 @@ HT_INLINE v16f nearest(const form *f, v16f y) {
     return v16f_min(v16f_max(v16f_round(y), v16f_set1(f->low)), v16f_set1(f->high));
 }
 
-/* 1 / a, and 0 for no number's inverse. */
+/* 1 / a, or 0 if |a| is at most TINY or a is NaN. */
 HT_INLINE v16f inverse(v16f a) {
     const m16 good = v16f_gt(v16f_abs(a), v16f_set1(TINY));
     return v16f_select(good, v16f_div(v16f_set1(1.0f), v16f_select(good, a, v16f_set1(1.0f))), v16f_zero());
@@ -88,7 +88,7 @@ HT_INLINE v16f ratio(v16f a, v16f b) {
     return v16f_select(good, v16f_div(a, v16f_select(good, b, v16f_set1(1.0f))), v16f_zero());
 }
 
-/* Of the numbers nearest to x * by + shift. */
+/* Sums over the numbers nearest to x * by + shift. */
 static sums sums_for(const form *f, const panel *p, v16f by, v16f shift) {
     sums s = {v16f_zero(), v16f_zero(), v16f_zero()};
     for (int i = 0; i < f->group; i++) {
@@ -101,7 +101,7 @@ static sums sums_for(const form *f, const panel *p, v16f by, v16f shift) {
     return s;
 }
 
-/* Of the numbers nearest for a fit. */
+/* Sums over the numbers nearest to the weights under fit `a`. */
 static sums sums_of_fit(const form *f, const panel *p, const fit *a) {
     const v16f by = inverse(a->scale);
     return sums_for(f, p, by, v16f_mul(a->min, by));
@@ -116,9 +116,9 @@ HT_INLINE v16f error_of(const panel *p, const sums *s, const fit *a) {
     return v16f_fma(a->min, inner, e);
 }
 
-/* By more than the last bits of a sum: of equals the first stays, which has the group's own range, and in a block scales that are
- * alike. With offsets, the sums cancel more, and equals are usual: the numbers of a group that leaves one end free, and those one step
- * further. */
+/* Better by more than the rounding of the sums: among equals the first stays, which has the group's own range and, in a
+ * block, similar scales. The margin is larger with offsets: their sums cancel more, and ties are common, because
+ * numbers that leave one end free can be shifted by one step. */
 HT_INLINE m16 is_better(const form *f, v16f error, v16f than) {
     const float margin = f->has_min && f->high < 100 ? 0x1p-18f : 0x1p-22f;
     return v16f_lt(error, v16f_mul(v16f_set1(1.0f + margin), than));
@@ -128,10 +128,10 @@ HT_INLINE fit select_fit(m16 m, fit a, fit b) {
     return (fit){v16f_select(m, a.scale, b.scale), v16f_select(m, a.min, b.min)};
 }
 
-/* ---- one group by itself ---- */
+/* ---- single groups ---- */
 
-/* Least squares for the numbers behind the sums. Where they are all the same, an offset alone; where the offset would have the
- * other sign, a scale alone. */
+/* Least-squares scale and offset for the numbers summed in `s`. If all are equal, only an offset; if the offset's sign
+ * is not allowed, only a scale. */
 static fit least_squares(const form *f, const panel *p, const sums *s) {
     const fit scale_alone = {ratio(s->vx, s->vv), v16f_zero()};
     if (!f->has_min) return scale_alone;
@@ -150,8 +150,8 @@ typedef struct best {
     v16f error;
 } best;
 
-/* Tries the numbers nearest to x * by + shift. They must be better by more than sums are rounded by: of equal ones the first stays,
- * so that numbers begin at the lower end where the upper one is free, as in what was rounded to the type before. */
+/* Tries the numbers nearest to x * by + shift. Among equals the first stays: if the upper end is free, numbers begin at
+ * the lower end, as in weights that were already rounded to the type. */
 static void try_numbers(const form *f, const panel *p, v16f by, v16f shift, best *b) {
     const sums s = sums_for(f, p, by, shift);
     const fit a = least_squares(f, p, &s);
@@ -168,10 +168,10 @@ static void improve(const form *f, const panel *p, int turns, best *b) {
     }
 }
 
-/* Without an offset: the largest element becomes numbers near either end. */
+/* Fit without an offset: tries mapping the largest element to numbers near either end. */
 static fit fit_scale(const form *f, const panel *p) {
-    /* Groups that are a block by themselves take fewer: the type is for those in a hurry. Steps are parts of the distance of
-     * numbers at the ends. */
+    /* Groups that are whole blocks try fewer: their types favour speed. Steps are fractions of the distance of numbers
+     * at the ends. */
     const bool few = f->scale_high <= 0;
     const int at_low = !few ? 12 : f->table ? 5 : 4, at_high = !few ? 8 : f->table ? 3 : 2;
     const float step = (few ? 0.4f : 0.15f) * (f->table ? f->high / 5.0f : 1.0f);
@@ -194,10 +194,10 @@ static fit fit_scale(const form *f, const panel *p) {
     return b.fit;
 }
 
-/* With one: the range of the group, and ranges that leave out something of both its ends, become all numbers. *range is the fit of
- * the first. */
+/* Fit with an offset: maps the group's range, and ranges cut at both ends, to all numbers. *range is the full range's
+ * fit. */
 static fit fit_range(const form *f, const panel *p, fit *range) {
-    /* In steps. Below 0, numbers at the end stay without elements, as may be in what was rounded before. */
+    /* In steps. Below 0, numbers at the ends stay unused, as is possible in weights that were already rounded. */
     static const float cuts[] = {0.0f, -1.0f, 0.6f, -0.5f, 0.3f, 0.9f};
     const int ends = f->high > 100 ? 1 : f->scale_high > 0 ? 6 : 3; /* of 8 bits, nothing is gained */
     v16f low = v16f_load(p->x[0]), high = low;
@@ -234,10 +234,10 @@ static v16f stored_floats(ht_weight_type type, const panel *p, v16f v) {
     return v16f_mul(v16f_load(x), p->per_unit);
 }
 
-/* The power of two near the scale with the least error; of either sign it is the same, as the table's values are. */
+/* The power of two near the scale with the least error. The sign is irrelevant: the table is symmetric. */
 static fit store_power(const form *f, const panel *p, fit a) {
     _Alignas(64) float power[LANES];
-    v16f_store(power, v16f_abs(a.scale)); /* values are the same with either sign */
+    v16f_store(power, v16f_abs(a.scale)); /* the table is symmetric */
     for (int l = 0; l < LANES; l++) {
         int e = 0;
         frexpf(power[l], &e);
@@ -264,8 +264,8 @@ static fit store_scale(const form *f, const panel *p, v16f scale, v16f min) {
     return (fit){scale, stored_floats(f->floats, p, min)};
 }
 
-/* Rounds a group's own floats. Half a unit in the last place of bf16 is, over 255 numbers, half of the distance of two: there,
- * scales beside the nearest are tried, too. */
+/* Rounds a group's own floats. Over 255 numbers, half a bf16 ulp of the scale adds up to half the distance between two
+ * numbers, so neighbouring bf16 scales are also tried. */
 static fit store_fit(const form *f, const panel *p, fit a) {
     const v16f scale = stored_floats(f->floats, p, a.scale);
     if (!f->has_min) return (fit){scale, a.min};
@@ -300,7 +300,7 @@ HT_INLINE fit group_fit(const block_fit *b) {
     return (fit){v16f_mul(b->floats.scale, b->integers.scale), v16f_mul(b->floats.min, b->integers.min)};
 }
 
-/* The largest in size of each block's lanes, in all of them. */
+/* The value of largest magnitude in each block, copied to all its lanes. */
 static v16f block_peak(const form *f, v16f v) {
     _Alignas(64) float x[LANES];
     v16f_store(x, v);
@@ -327,8 +327,8 @@ HT_INLINE v16f clamp_integer(v16f v, float low, float high) {
     return v16f_min(v16f_max(v16f_round(v), v16f_set1(low)), v16f_set1(high));
 }
 
-/* Weighted squared error, element by element: what was rounded to the type before has none, and must be told from what has little,
- * which the difference of sums in error_of cannot. */
+/* Weighted squared error, element by element. It is exactly 0 for weights already rounded to the type; the difference
+ * of sums in error_of cannot distinguish that from a small error. */
 static v16f exact_error(const form *f, const panel *p, const fit *a) {
     const v16f by = inverse(a->scale), shift = v16f_mul(a->min, by);
     v16f error = v16f_zero();
@@ -340,7 +340,7 @@ static v16f exact_error(const form *f, const panel *p, const fit *a) {
     return error;
 }
 
-/* Gives each group the best of its integers and their neighbours, for the block's floats as they are; gives the errors. */
+/* Sets each group's integers to the best of them and their neighbours, given the block's floats. Returns the errors. */
 static v16f choose_integers(const form *f, const panel *p, block_fit *b) {
     const v16f per_min = inverse(b->floats.min);
     fit found = b->integers;
@@ -391,7 +391,7 @@ typedef struct best_block {
     v16f error;
 } best_block;
 
-/* From each group's own fit to what a block can hold. */
+/* Fits whole blocks, starting from each group's own fit. */
 static best_block fit_blocks(const form *f, const panel *p, const fit *own) {
     enum { TURNS = 4 };
     const float end = f->scale_low < 0 ? f->scale_low : f->scale_high;
@@ -400,7 +400,7 @@ static best_block fit_blocks(const form *f, const panel *p, const fit *own) {
     block_fit b = {store_block_floats(f, p, (fit){scale, min}), {v16f_zero(), v16f_zero()}}, found = b;
     b.integers.scale = clamp_integer(v16f_mul(own->scale, inverse(b.floats.scale)), f->scale_low, f->scale_high);
     if (f->has_min) b.integers.min = clamp_integer(v16f_mul(own->min, inverse(b.floats.min)), 0.0f, f->min_high);
-    /* What is too large stays so, to be told of: from infinite floats, turns would lead to zeros. */
+    /* Infinite floats are kept, so that the overflow is reported: refining them would give zeros. */
     const v16f infinite = v16f_set1(INFINITY);
     m16 fits = v16f_lt(v16f_abs(b.floats.scale), infinite);
     fits = m16_and(fits, v16f_lt(v16f_abs(b.floats.min), infinite));
@@ -415,8 +415,8 @@ static best_block fit_blocks(const form *f, const panel *p, const fit *own) {
     return (best_block){found, v16f_select(fits, least, infinite)};
 }
 
-/* With an offset, groups can have other scales and offsets that are as good for them alone, and far from any that fit those of
- * their neighbours: fits of their plain ranges are the other beginning. */
+/* With offsets, a group's best fit alone can be far from any that suits its neighbours. So blocks are also fitted
+ * starting from the groups' plain ranges, and the better fit is kept. */
 static block_fit fit_blocks_twice(const form *f, const panel *p, const fit *own, const fit *range) {
     const best_block a = fit_blocks(f, p, own);
     if (!f->has_min) return a.fit;
@@ -441,7 +441,7 @@ static void set_unit(const form *f, v16f peak, panel *p) {
     p->per_unit = v16f_load(per_unit);
 }
 
-/* Sixteen groups to lanes: groups that are not there are zeros. */
+/* Loads up to sixteen groups, one per lane; missing groups are zeros. */
 static void load_panel(const form *f, const float *x, int n_groups, const float *importance, int64_t column, int64_t k,
                        panel *p) {
     static const float zeros[GROUP_MOST];
@@ -467,7 +467,7 @@ static void load_panel(const form *f, const float *x, int n_groups, const float 
         v16f_store(p->x[i], v);
         squares = v16f_fma(v, v, squares);
     }
-    /* Large elements count for more: they tend to meet larger inputs, and the divergence of outputs is less for it than for
+    /* Large elements get more weight: they tend to be multiplied by larger inputs, and outputs diverge less than with
      * plain least squares. */
     const v16f typical = v16f_sqrt(v16f_mul(squares, v16f_set1(1.0f / (float)f->group)));
     p->weights = p->weighted = v16f_zero();
@@ -555,7 +555,7 @@ static bool round_panels(const form *f, const float *x, int64_t n, int64_t k, co
 
 /* ---- types ---- */
 
-/* Values in ascending order, number[i] the stored one of value i; their ends are not alike where the same value comes twice. */
+/* Table of values in ascending order; number[i] is the stored number of value i. A repeated last value is not used. */
 static table make_table(const int16_t value[16], const uint8_t number[16]) {
     table t;
     for (int i = 0; i < 16; i++) {

@@ -130,7 +130,7 @@ static void attend_row_tiles(void *arg, int64_t begin, int64_t end, int worker) 
         }
         const int64_t tiles = job->tiles[run + 1] - job->tiles[run], at = i - job->tiles[run] * kv_heads;
         const int64_t first = at % tiles * SDPA_ROWS;
-        /* The run's number as the batch: copies of keys are not taken for those of another run. */
+        /* The run number as the batch index: keys copied for one run must not be reused for another. */
         sdpa_tile t = {run, at / tiles, first, ht_min_i64(SDPA_ROWS, sequence.shape.rows - first)};
         attend_tile(&sequence.shape, &t, &r);
     }

@@ -56,7 +56,7 @@ HT_INLINE sdpa_shape sdpa_shape_of(const ht_call *call) {
     return s;
 }
 
-/* A contiguous view of `like`'s shape at element `at` of a flat result; *at moves behind it. */
+/* A contiguous view of `like`'s shape at element *at of a flat result; advances *at past it. */
 HT_INLINE ht_view sdpa_part(const ht_view *flat, const ht_view *like, int64_t *at) {
     ht_view part = *like;
     part.dtype = flat->dtype;

@@ -35,7 +35,7 @@
 
 #include "cpu/vector/simd.h"
 
-/* Whether steps add pairs of products in 16 bits, and take weights of 8 bits signed. */
+/* HT_DOT_PAIRS: steps add pairs of products in 16 bits. HT_DOT_SIGNED: 8-bit weights are signed. */
 #if defined(HT_ISA_avx2)
 #define HT_DOT_PAIRS 1
 #endif
@@ -91,8 +91,8 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     (void)bits, (void)steps, (void)j;
     return _mm512_dpbusd_epi32(d, w, x);
 }
-/* The instruction repeats four bytes of memory by itself, which saves a register and a sixth of the time of eight rows;
- * gcc 12 does not know. */
+/* The instruction can broadcast four bytes from memory, which saves a register and a sixth of the time of eight rows.
+ * gcc 12 does not use this form. */
 #if !defined(__clang__)
 #define HT_HAS_STEP4
 typedef int32_t ht_four __attribute__((may_alias, aligned(1)));
@@ -215,7 +215,7 @@ HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
     return vusdotq_s32(d, vreinterpretq_u8_s32(w), vreinterpretq_s8_s32(x));
 }
 #else
-/* The instruction takes signed weights, which those of up to 7 bits are as well. */
+/* The instruction needs signed weights; weights of up to 7 bits are valid as they are. */
 HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
 HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
     return vdotq_s32(d, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));

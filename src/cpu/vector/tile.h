@@ -11,9 +11,9 @@ enum {
     DIRECT_ROWS = 8,
     DIRECT_MOST = 32,
     DIRECT_MOST_PLANES = 32
-}; /* beside a decoded block: eight sums, and eight registers of weights */
-/* So many rows go step by step together: the scheduler of some processors holds too few instructions to reach the next
- * row behind the chain of one. With two halves the rows have a sum more to keep. */
+}; /* registers in addition to a decoded block: eight sums, and eight of weights */
+/* Rows whose steps are interleaved: the schedulers of some processors are too small to reach past the dependency chain
+ * of one row. With two halves, each row needs one more sum. */
 enum { DIRECT_ABREAST = 8, DIRECT_ABREAST_HALVES = 4 };
 #else
 enum { TILE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
@@ -21,7 +21,7 @@ enum { DIRECT_ROWS = 4, DIRECT_MOST = 8, DIRECT_MOST_PLANES = 4 };
 enum { DIRECT_ABREAST = 1, DIRECT_ABREAST_HALVES = 1 };
 #endif
 
-/* What becomes of sums and results that are more than the registers hold (matrix_int8.c). */
+/* How matrix_int8.c treats sums and results that exceed the registers. */
 #if defined(HT_ISA_YMM)
 enum { TILE_SPLITS = 1, TILE_SPILLS = 0 };
 #elif defined(HT_ISA_ARM)
@@ -30,15 +30,15 @@ enum { TILE_SPLITS = 0, TILE_SPILLS = 1 };
 enum { TILE_SPLITS = 0, TILE_SPILLS = 0 };
 #endif
 
-/* Whether the lines of a block are asked for one by one between the steps of its products: see matrix_int8.c. */
+/* Whether the cache lines of a block are prefetched one by one between the steps of its products: see matrix_int8.c. */
 #if defined(HT_ISA_avx512)
 enum { FETCH_BY_STEP = 1 };
 #else
 enum { FETCH_BY_STEP = 0 };
 #endif
 
-/* Asks for the cache line at p, which need not be valid memory: far ahead into the second cache, near into the first. */
-#if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
+/* Prefetches the cache line at p, which need not be valid memory: `far` into the L2 cache, `near` into L1. */
+#if defined(HT_ISA_avx512) /* volatile asm: otherwise the compiler moves all prefetches to the front */
 HT_INLINE void ht_fetch_far(const void *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)p)); }
 HT_INLINE void ht_fetch_near(const void *p) { __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)p)); }
 #else
@@ -46,9 +46,8 @@ HT_INLINE void ht_fetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 HT_INLINE void ht_fetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 #endif
 
-/* Weights are asked for twice: so far ahead that they come from memory in time, in spite of the ends of pages and panels
- * where the hardware's own prefetching stops, and once more on their way from the second cache, so that no load waits
- * there and keeps the requests behind it from being made. */
+/* Weights are prefetched twice. The far prefetch reaches memory in time where hardware prefetching stops, at the ends
+ * of pages and panels. The near one moves lines from L2 to L1, so that no load stalls and delays later requests. */
 enum { HT_FETCH_FAR = 16384, HT_FETCH_NEAR = 2048 };
 HT_INLINE void ht_fetch_ahead(const void *p) {
     ht_fetch_far((const char *)p + HT_FETCH_FAR);
@@ -82,7 +81,7 @@ HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lane
 /* Whether a tile of n rows, computed as `rows` of them (HT_WITH_TILE_ROWS), has row i. */
 HT_INLINE bool ht_row_exists(int i, int rows, int n) { return i + 1 < rows || n == rows; }
 
-/* The sums of a tile of n rows, in room for `rows`: each to a row of y, or the two planes of a row added up. */
+/* Stores the sums of a tile of n rows, computed as `rows`: one row of y per sum, or per two planes, added. */
 HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n, int panel, int lanes, const v16f *y) {
     if (out->planes == 1) {
         HT_UNROLL
@@ -94,9 +93,9 @@ HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n,
     for (int i = 0; i + 1 < rows; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
 }
 
-/* Makes call(rows) with `rows` a constant, so that the loops over rows unroll and the sums stay in registers: n rows, or for
- * odd n but 1 a row more, which reads what follows those of the tile and is not stored. Two planes never have odd rows.
- * HT_WITH_TILE_ROWS: up to TILE_ROWS of them, else up to DIRECT_ROWS. */
+/* Makes call(rows) with a constant `rows`, so that loops over rows unroll and sums stay in registers. Odd n > 1 is
+ * rounded up; the extra row reads past the tile and is not stored. Two planes never have odd rows. HT_WITH_TILE_ROWS
+ * supports up to TILE_ROWS rows, HT_WITH_DIRECT_ROWS up to DIRECT_ROWS. */
 #if defined(HT_ISA_avx512)
 #define HT_TILE_ROWS(n, call)                                                                                          \
     case 1: call(1); break;                                                                                            \
