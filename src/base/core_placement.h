@@ -30,8 +30,7 @@ void ht_core_placement_sleep(ht_core_placement *placement);
  * ht_core_placements_send moved the thread. */
 bool ht_core_placement_woken(ht_core_placement *placement);
 
-/* Moves every sleeping thread of this process to a core of its own, as far as cores suffice; none to `core`, the
- * caller's. */
+/* Moves each sleeping thread of this process to a separate core while cores remain, never to `core`, the caller's. */
 void ht_core_placements_send(ht_core_placement *placements, int n, int core);
 
 #endif

@@ -242,8 +242,8 @@ static int prepare(ht_file_set_writer *w) {
 
 static int move(int from, int to, const char *name) { return renameat(from, name, to, name) == 0 ? 0 : errno; }
 
-/* On failure all files are where they were. The names reach the disk in this order, too, before the one that makes the set
- * whole. */
+/* Restores all files on failure. The first file marks the set as complete: it moves last, after a flush of the
+ * directory. */
 static int move_all(ht_file_set_writer *w, const char *const *name, int n) {
     int n_aside = 0, first_new = n, code = 0;
     for (; !code && n_aside < n; n_aside += !code) {

@@ -116,7 +116,7 @@ ht_status ht_importance_add_dataset(ht_importance *i, const char *name, size_t l
     return HT_OK;
 }
 
-/* Means of one expert's n columns; false when there is what no sum of squares can be. */
+/* Means of one expert's n columns; false for a value that no sum of squares can have. */
 static bool take_means(const float *sum, double count, int64_t n, float *mean) {
     bool fine = isfinite(count) && count >= 0;
     for (int64_t c = 0; c < n; c++) {
@@ -150,7 +150,7 @@ static const ht_importance_row *row_named(const ht_importance *i, const char *na
  * experts in one tensor or in two, and the embedding as the head. */
 static const struct same_inputs {
     const char *asked, *other;
-    bool in_layers; /* ends of names behind "blk.N." */
+    bool in_layers; /* the names follow "blk.N." */
 } same_inputs[] = {{"ffn_gate_up_exps.weight", "ffn_gate_exps.weight", true},
                    {"ffn_gate_exps.weight", "ffn_gate_up_exps.weight", true},
                    {"ffn_up_exps.weight", "ffn_gate_up_exps.weight", true},
@@ -171,7 +171,7 @@ static const ht_importance_row *find(const ht_importance *i, const char *name) {
     return r;
 }
 
-/* Whether the row has so many columns, and expert `expert`. */
+/* Whether the row has n_columns columns per expert, and expert `expert`. */
 static bool has(const ht_importance_row *r, int64_t n_columns, int64_t expert) {
     if (n_columns < 1 || expert < 0) return false;
     if (r->flat) return r->n_columns % n_columns == 0 && expert < r->n_columns / n_columns;
@@ -226,7 +226,7 @@ ht_importance_entry ht_importance_entry_at(const ht_importance *i, int64_t k) {
 
 /* ---- adding up ---- */
 
-/* Adds a row to one of the same shape; of a row without counts per expert, all experts get the one that it has. */
+/* Adds a row to one of the same shape. A row without counts per expert adds its only count to all experts. */
 static ht_status add_row(ht_importance_row *to, const ht_importance_row *from, ht_error *err) {
     const int64_t n = to->n_columns * to->n_experts, shares = to->n_experts / from->n_experts;
     if (from->n_columns * from->n_experts != n || (from->n_experts != to->n_experts && !from->flat))
@@ -240,7 +240,7 @@ static ht_status add_row(ht_importance_row *to, const ht_importance_row *from, h
     return HT_OK;
 }
 
-/* The row of `name` with the most counts of its own, which the sum is to have. */
+/* The row of `name` with counts per expert, if any part has one: it sets the shape of the sum. */
 static const ht_importance_row *finest(const ht_importance *const *parts, int n, const char *name) {
     const ht_importance_row *best = NULL;
     for (int k = 0; k < n; k++) {

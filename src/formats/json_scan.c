@@ -49,7 +49,7 @@ static bool is_word(char c) {
            c == '+' || c == '.';
 }
 
-/* Bytes of the character at `at`; 0: what stands there is not UTF-8. */
+/* Bytes of the character at `at`; 0: invalid UTF-8. */
 static size_t character_at(const ht_json_scanner *s, size_t at) {
     uint32_t code;
     const size_t n = ht_utf8_decode(s->text + at, s->n - at, &code);
@@ -94,7 +94,7 @@ static void skip_space(ht_json_scanner *s) {
 
 static char peek(const ht_json_scanner *s) { return s->at < s->n ? s->text[s->at] : '\0'; }
 
-/* The four digits behind `\u`; false with an error when there are none. */
+/* Reads the four digits after `\u`; false with an error when they are missing. */
 static bool hex(ht_json_scanner *s, uint32_t *unit) {
     *unit = 0;
     for (int i = 0; i < 4; i++, s->at++) {

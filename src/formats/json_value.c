@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL_OBJECT = 8 }; /* members that are compared one by one; more have an index */
+enum { SMALL_OBJECT = 8 }; /* fields that are compared one by one; larger objects have an index */
 
 typedef struct text_value {
     ht_json head;
@@ -252,7 +252,7 @@ static bool is_named(const ht_json_member *m, const char *name, size_t n) {
     return m->n_name == n && memcmp(m->name, name, n) == 0;
 }
 
-/* Position of a member; the number of members: there is none. */
+/* Index of a field; o->n: not found. */
 static size_t find(const object_value *o, const char *name, size_t n) {
     size_t i = 0, probe = 0;
     if (o->index.n) {
@@ -265,7 +265,7 @@ static size_t find(const object_value *o, const char *name, size_t n) {
     return i;
 }
 
-/* Adds the members that the index lacks, unless the object is small and has none; there is none after a failure. */
+/* Adds the missing fields to the index, unless the object is small and has no index. A failure frees the index. */
 static ht_status index_members(object_value *o) {
     ht_status status = HT_OK;
     if (!o->index.n && o->n <= SMALL_OBJECT) return HT_OK;
@@ -275,8 +275,8 @@ static ht_status index_members(object_value *o) {
     return status;
 }
 
-/* Adds a member that is not there; takes the name, allocated, and the value when it succeeds. HT_ERR_FORMAT for names that
- * were made to collide. */
+/* Adds a new field; takes the allocated name and the value on success. HT_ERR_FORMAT for names that were made to
+ * collide. */
 static ht_status add(object_value *o, const char *name, size_t n, ht_json *value) {
     if (o->n >= INT32_MAX || !grow(&o->members, &o->capacity, o->n, sizeof *o->members)) return HT_ERR_MEMORY;
     o->members[o->n++] = (ht_json_member){name, n, value};
@@ -403,7 +403,7 @@ bool ht_json_equal(const ht_json *a, const ht_json *b) {
 typedef struct reader {
     ht_json_scanner *scan;
     ht_json *root, *open[HT_JSON_DEPTH_MAX];
-    char *name; /* of the member whose value is next */
+    char *name; /* of the field whose value is next */
     size_t n_name;
 } reader;
 

@@ -58,7 +58,7 @@ static const struct {
 typedef struct parser {
     ht_json_reader r;
     ht_safetensors *set;
-    const unsigned char *data; /* data section: the bytes behind the header */
+    const unsigned char *data; /* data section: the bytes after the header */
     size_t data_bytes;         /* bytes of data */
     size_t data_offset;        /* file offset of `data` */
     int file;
@@ -443,7 +443,7 @@ typedef struct shard_index {
     const char *directory, *path;
     ht_json *root;
     const ht_json *map;  /* weight_map: tensor -> file */
-    ht_json *files;      /* the listed files as names of members, each once */
+    ht_json *files;      /* the listed files as names of fields, each once */
     const char *missing; /* a listed file that does not exist, or NULL */
     int n_present;       /* number of listed files that exist */
     bool names_single;   /* model.safetensors is listed */
@@ -602,7 +602,7 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     return HT_OK;
 }
 
-/* Opens the listed files, or ignores a stale index that lies beside other weights. */
+/* Opens the listed files, or ignores a stale index if the directory has other weights. */
 static ht_status open_index(ht_safetensors *set, const char *directory, const char *path, const char *single_path,
                             ht_error *err) {
     shard_index x = {.directory = directory, .path = path};

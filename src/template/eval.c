@@ -42,7 +42,7 @@ static void set_name(ht_jinja_rendering *r, const ht_jinja_string *name, ht_jinj
     ht_jinja_dict_set(r->a, r->scope->names, ht_jinja_string_value(name), v);
 }
 
-/* What is written into a text in a scope of its own, instead of the output. */
+/* Redirects output to a text, inside a nested scope. */
 typedef struct capture {
     ht_jinja_builder text, *output;
     ht_jinja_scope *outside;

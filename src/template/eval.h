@@ -138,11 +138,11 @@ ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value for
 ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value format, const ht_jinja_arguments *all);
 
 /* json.c */
-/* The value of a JSON text, whose strings are inputs; repeated members are errors, which begin with the name of the text. */
+/* The value of a JSON text; its strings are inputs. Repeated fields are errors. Errors begin with `name`. */
 ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name);
-/* A value that has been read; its strings are inputs. */
+/* Converts a JSON value; its strings are inputs. */
 ht_jinja_value ht_jinja_of_json(ht_jinja_arena *a, const ht_json *v);
-/* The same as Python's json.loads: of what a model wrote, or a template has. */
+/* The same by the rules of Python's json.loads, for texts from models and templates. */
 ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name);
 /* json.dumps; `indent` NULL for one line. */
 const ht_jinja_string *ht_jinja_json_text(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *indent,

@@ -1,4 +1,4 @@
-/* Filters, behind `|`. */
+/* Filters: `value | filter`. */
 #include "template/eval.h"
 
 #include <math.h>
@@ -504,7 +504,7 @@ static bool passes(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_argum
     return ht_jinja_truth(ht_jinja_call_builtin(r, test, v, &rest));
 }
 
-/* Items of any value; of what is false there are none. */
+/* Items of any value; a false value has none. */
 static const ht_jinja_list *items_or_none(ht_jinja_rendering *r, ht_jinja_value v) {
     return ht_jinja_items(r->a, ht_jinja_truth(v) ? v : ht_jinja_undefined());
 }

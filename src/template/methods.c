@@ -68,7 +68,7 @@ static ht_jinja_list *split_space(ht_jinja_rendering *r, const ht_jinja_string *
 static ht_jinja_list *split_space_from_right(ht_jinja_rendering *r, const ht_jinja_string *s, int64_t most) {
     ht_jinja_list *words = split_space(r, s, -1), *list = ht_jinja_list_new(r->a, 0);
     if (!words || !list || most < 0 || (int64_t)words->n <= most) return words;
-    /* The words at the end are the same; what is before them stays one piece. */
+    /* The last words equal those of a full split; the text before them stays in one piece. */
     size_t at = s->n, n_last = (size_t)most;
     for (size_t i = 0; i < n_last; i++) {
         const ht_jinja_string *word = words->items[words->n - 1 - i].string;

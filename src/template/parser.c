@@ -319,7 +319,7 @@ static ht_jinja_node *parse_filters(parser *p, ht_jinja_node *n) {
     return n;
 }
 
-/* A test, behind `is`; an argument without parentheses is allowed. */
+/* A test, after `is`; an argument without parentheses is allowed. */
 static ht_jinja_node *parse_test(parser *p, ht_jinja_node *n) {
     bool negated = skip(p, "not");
     ht_jinja_node *test = node(p, HT_NODE_TEST), *result = test;
@@ -463,7 +463,7 @@ static ht_jinja_node *parse_or(parser *p) {
 
 static ht_jinja_node *parse_expression(parser *p) {
     if (!enter(p)) return NULL;
-    /* Whether what was parsed first is part of a condition is known only behind it. */
+    /* Unknown names are no error in a conditional expression, but `if` follows its first part. So parse that part as unsure. */
     const ht_jinja_token *begin = p->at;
     p->unsure++;
     ht_jinja_node *n = parse_or(p);
@@ -530,13 +530,13 @@ static ht_jinja_node *parse_target(parser *p, bool with_namespace, const char *w
 
 static void end_block(parser *p) { expect_kind(p, HT_TOKEN_BLOCK_END, "%}"); }
 
-/* The body up to one of the words, which is left to be looked at, behind the %} of its own tag. */
+/* Parses the end of the current tag, then the body up to one of the words in `ends`, which is not consumed. */
 static ht_jinja_node *parse_body(parser *p, const char *const *ends) {
     end_block(p);
     return parse_statements(p, ends);
 }
 
-/* The body up to the tag that ends it. */
+/* The same up to the word `end`, which is consumed. */
 static ht_jinja_node *parse_last_body(parser *p, const char *end) {
     const char *const ends[] = {end, NULL};
     ht_jinja_node *body = parse_body(p, ends);
@@ -586,7 +586,7 @@ static void parse_set(parser *p, ht_jinja_node *n) {
     n->b = parse_last_body(p, "endset");
 }
 
-/* Parameters in parentheses, then the body of a macro or call block, whose names its flags tell. */
+/* Parameters in parentheses, then the body of a macro or call block. Sets the HT_MACRO_ flags of the body. */
 static void parse_signature(parser *p, ht_jinja_node *macro) {
     bool defaults = false;
     while (!p->a->status && !is(p, ")")) {

@@ -157,11 +157,11 @@ typedef struct pass {
     ht_encoder *e;
     bool parse_special;
     const ht_written *whole;
-    size_t run;                   /* of the whole text, the one that was asked about last */
+    size_t run;                   /* index of the last run of `whole` that was queried */
     bool marks_normal;            /* special tokens are found in normalised text, too */
     ht_marked_text text, scratch; /* normalised span and its scratch */
     bool at_start;                /* the span begins at the start of the text */
-    size_t offset;                /* of what is looked through, in the whole text */
+    size_t offset;                /* of the searched text, in `whole` */
 } pass;
 
 static bool has_input(pass *p, size_t begin, size_t end) {

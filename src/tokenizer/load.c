@@ -172,8 +172,8 @@ const char *ht_tokenizer_missing(const char *directory) {
                : "holds neither a tokenizer.json nor a .gguf file";
 }
 
-/* Same precedence as model loading: tokenizer.json beside safetensors; a GGUF's own vocabulary before a
- * tokenizer.json. */
+/* Same precedence as model loading: tokenizer.json in a directory with safetensors; otherwise a GGUF's vocabulary
+ * before tokenizer.json. */
 static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
     contents c;
     ht_status st = list_models(directory, &c, err);

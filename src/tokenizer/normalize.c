@@ -21,7 +21,7 @@ static void copy(const ht_marked_text *in, size_t begin, size_t end, ht_marked_t
     if (in->wants_marks) ht_text_append(&out->marks, in->marks.data + begin, end - begin);
 }
 
-/* Of new text in the place of these bytes. */
+/* Mark of text that replaces bytes [begin, end): set if any of them is marked. */
 static char mark_of(const ht_marked_text *in, size_t begin, size_t end) {
     return in->wants_marks && begin < end && memchr(in->marks.data + begin, 1, end - begin) ? 1 : 0;
 }
@@ -55,7 +55,7 @@ static ht_status replace_regex(const ht_normal_step *s, ht_regex_work **regex, c
         copy(in, done, match.begin, out);
         put(out, s->to, s->n_to, mark_of(in, match.begin, match.end));
         done = from = match.end;
-        if (match.begin == match.end) { /* empty match: continue behind the next character */
+        if (match.begin == match.end) { /* empty match: continue after the next character */
             size_t length = 1;
             if (from < n) ht_utf8_next(text + from, &length);
             from += length;

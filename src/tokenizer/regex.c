@@ -172,7 +172,7 @@ ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, 
         return ht_fail(err, HT_ERR_LIMIT, "matching the pre-tokenizer's regular expression failed: %s", message);
     }
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(w->data);
-    /* The order guards against \K, which could put the start behind the end. */
+    /* Guards against \K, which can put the start after the end. */
     *match = (ht_regex_match){range[0] <= range[1], range[0], range[1]};
     return HT_OK;
 }

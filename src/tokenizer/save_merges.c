@@ -120,7 +120,7 @@ static bool is_found_before(const ht_tokenizer *t, int32_t id) {
     return (t->flags[id] & HT_TOKEN_ADDED) && !strstr(ht_vocab_text(&t->vocab, id), HT_METASPACE);
 }
 
-/* Ranks the products by their first merges. A product whose merges are not adjacent has no rank of its own. */
+/* Ranks the products by their first merges. A product whose merges are not adjacent has no single rank. */
 static void rank_products(scoring *s, const ht_merge_pair *list, size_t n) {
     run r;
     for (size_t i = 0; i < n && !s->why; i++) {

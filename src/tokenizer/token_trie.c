@@ -78,7 +78,7 @@ static ht_status fill_part(ht_trie_part *p, token_bytes *sorted, int32_t n, int3
         if (t->shared == t->n && same[t->id] < 0) same[t->id] = *place; /* the same bytes again */
         *place = t->id;
     }
-    /* The node behind a subtree is the first one that is no deeper than its root; from the last node on, each depth knows it. */
+    /* A subtree ends at the next node that is no deeper than its root. The loop runs backwards and keeps that node by depth. */
     uint32_t *behind = malloc(((size_t)p->deepest + 2) * sizeof *behind);
     if (!behind) return ht_fail_memory(err, p->deepest, "a trie of tokens");
     for (uint32_t d = 0; d < p->deepest + 2u; d++) behind[d] = p->n;

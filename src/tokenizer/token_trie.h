@@ -11,17 +11,17 @@
 /* Characters of a plain token at most; longer ones are with the rest. */
 #define HT_PLAIN_MOST 32
 
-/* Nodes in depth-first order, children behind their parent. */
+/* Nodes in depth-first order: a subtree follows its root. */
 typedef struct ht_trie_part {
     uint32_t n;
     uint8_t *byte;   /* [n] */
     uint16_t *depth; /* [n] from 0 */
-    uint32_t *next;  /* [n] the node behind the last one below it */
+    uint32_t *next;  /* [n] the node after its subtree */
     int32_t *token;  /* [n] that ends at the node, -1: none */
     uint16_t deepest;
 } ht_trie_part;
 
-/* The node of a byte among siblings, of which `at` is the first, and `end` lies behind them and all below them; `end` when there is none. */
+/* Finds the node of a byte among siblings from `at` on; `end`, the node after their subtrees, when there is none. */
 static inline uint32_t ht_trie_find(const ht_trie_part *p, uint32_t at, uint32_t end, uint8_t byte) {
     while (at < end && p->byte[at] != byte) at = p->next[at];
     return at;
@@ -36,7 +36,7 @@ typedef enum ht_plain_kind {
 } ht_plain_kind;
 
 typedef struct ht_plain_tokens {
-    uint32_t *mask;    /* [HT_PLAIN_MOST + 1, n_words] those of at most so many characters */
+    uint32_t *mask;    /* [HT_PLAIN_MOST + 1, n_words] row i: tokens of at most i characters */
     ht_trie_part rest; /* all others */
 } ht_plain_tokens;
 

@@ -253,8 +253,8 @@ void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
 void ht_encode_piece(ht_encoder *e, const char *text, size_t n);
 void ht_pre_step_free(ht_pre_step *s);
 
-/* encode.c: ht_tokenizer_encode of a text in valid UTF-8 whose runs tell which of it came from the inputs: that spells no
- * special token, whole or in part. */
+/* encode.c: ht_tokenizer_encode of valid UTF-8 whose runs mark text from the inputs. Marked text never becomes part
+ * of a special token. */
 ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const ht_written *text, unsigned flags, int32_t **ids,
                                    size_t *n_ids, ht_error *err);
 
