@@ -86,7 +86,6 @@ void ht_mlx_abandon(ht_mlx_call *c) {
     free(line);
 }
 
-/* Reads an event of request `id`. */
 static ht_status read_event(ht_mlx_call *c, int64_t id, const ht_child_wait *wait, ht_mlx_event *e, ht_error *err) {
     char *line;
     size_t n;

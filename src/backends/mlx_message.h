@@ -10,9 +10,8 @@
  *   cancel    target, an earlier id                          nothing by itself: its target ends with done
  *   quit                                                     nothing
  *
- * An error event may replace or end the response to any request but the last two. An event has the id of its request, an
- * `event`, and exactly the fields of that event. Anything else is a protocol violation, and its error message names the
- * cause. */
+ * An error event may replace or end the response to any request but the last two. An event has the id of its request,
+ * an `event`, and exactly the fields of that event. Anything else is rejected with the cause. */
 #ifndef HT_BACKENDS_MLX_MESSAGE_H
 #define HT_BACKENDS_MLX_MESSAGE_H
 

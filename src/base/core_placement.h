@@ -12,12 +12,10 @@
 
 #include <stdbool.h>
 
-/* Placement of one thread. */
 typedef struct ht_core_placement ht_core_placement;
 
 /* Array of n placements; the caller frees it with free(). NULL when memory ran out. */
 ht_core_placement *ht_core_placements_new(int n);
-/* Element i of such an array. */
 ht_core_placement *ht_core_placement_at(ht_core_placement *placements, int i);
 
 /* Core of the calling thread; -1: unknown. */

@@ -208,9 +208,9 @@ void ht_directory_writer_discard(ht_directory_writer *w) {
 struct ht_file_set_writer {
     char *path;
     char *temporary;        /* of the new files */
-    char *aside;            /* of those that are replaced */
-    int to, from, replaced; /* descriptors of the directory that they go to, and of these two */
-    bool holds_replaced;    /* what could not be put back is aside still, and stays */
+    char *aside;            /* of the replaced files */
+    int to, from, replaced; /* descriptors of the target directory, `temporary` and `aside` */
+    bool holds_replaced;    /* `aside` holds files that could not be restored, and is kept */
 };
 
 ht_status ht_file_set_writer_open(const char *path, ht_file_set_writer **out, ht_error *err) {

@@ -199,7 +199,7 @@ static bool create_temporary(ht_writer *w, mode_t mode) {
         }
         w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (w->fd >= 0) {
-            (void)flock(w->fd, LOCK_EX | LOCK_NB); /* says that it is not left over */
+            (void)flock(w->fd, LOCK_EX | LOCK_NB); /* marks the file as in use, not left over */
             return true;
         }
         int code = errno;

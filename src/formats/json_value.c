@@ -42,7 +42,7 @@ typedef struct object_value {
 
 /* ---- references ---- */
 
-/* Values of one kind that a program makes are one value, which is never freed. */
+/* Programs share one static value each of null, true and false, which is never freed. */
 enum { IMMORTAL = UINT32_MAX };
 static ht_json null_value = {.type = HT_JSON_NULL, .references = IMMORTAL};
 static ht_json true_value = {.type = HT_JSON_TRUE, .references = IMMORTAL};
@@ -458,7 +458,7 @@ static void read_name(reader *r, const ht_json *object) {
         ht_json_scan_fail_memory(s);
 }
 
-/* Puts a value, which it takes in any case, into the innermost of `depth` containers. */
+/* Adds a value to the innermost of `depth` containers; takes its reference also on failure. */
 static ht_status put(reader *r, int depth, ht_json *value) {
     ht_json *parent = depth ? r->open[depth - 1] : NULL;
     object_value *o = object_of(parent);
@@ -527,7 +527,7 @@ ht_json *ht_json_of(const char *text, size_t n) {
 typedef struct packer {
     const char *at;
     va_list arguments;
-    bool failed;  /* which does not end the work: references still have to be taken */
+    bool failed;  /* parsing continues, to take the remaining references */
     bool omitted; /* the last value is NULL, and may be */
 } packer;
 

@@ -137,7 +137,7 @@ bool ht_json_equal(const ht_json *a, const ht_json *b);
  *   s  const char *, as the name of a field or a string; `s%` and its size_t length
  *   i  int    I  int64_t    f  double    b  int, as true or false    n  null
  *   o  ht_json *, whose reference is taken, also when the call fails    O  ht_json *, which gets another reference
- * `s?`, `o?` and `O?` are null for NULL, `s*`, `o*` and `O*` omit the field or item; otherwise NULL makes the call fail.
+ * `s?`, `o?` and `O?` are null for NULL, `s*`, `o*` and `O*` omit the field or item; otherwise NULL is an error.
  * Spaces, colons and commas between them mean nothing. NULL: memory ran out, or an argument does not fit. */
 ht_json *ht_json_pack(const char *format, ...);
 

@@ -25,9 +25,9 @@ typedef ht_status ht_tensor_values(void *user, int i, const void **bytes, ht_err
 ht_status ht_safetensors_write(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
                                int n_pairs, ht_tensor_values *values, void *user, ht_error *err);
 
-/* Bytes at most that a tensor adds to a file, its entry in the header among them; SIZE_MAX when there are more. */
+/* Maximum bytes that a tensor adds to a file, including its header entry; SIZE_MAX on overflow. */
 size_t ht_safetensors_bytes_of(const ht_tensor_output *t);
-/* Bytes at most of a file without tensors. */
+/* Maximum bytes of a file without tensors. */
 size_t ht_safetensors_metadata_bytes(const ht_metadata_pair *pairs, int n_pairs);
 
 #endif

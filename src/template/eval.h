@@ -1,5 +1,5 @@
-/* Rendering: a program walked over its inputs, within bounds. The built-in filters, tests, methods and functions are
- * tables of rows like those of jinja2's and Python's documentation. */
+/* Rendering: evaluates a program's tree within limits. The built-in filters, tests, methods and functions are tables
+ * that follow the documentation of jinja2 and Python. */
 #ifndef HT_TEMPLATE_EVAL_H
 #define HT_TEMPLATE_EVAL_H
 
@@ -17,7 +17,7 @@ typedef struct ht_jinja_rendering {
     ht_jinja_builder *out;
     size_t output_limit;
     int depth;
-    bool breaks, continues; /* the innermost loop is left, or goes on */
+    bool breaks, continues; /* a break or continue of the innermost loop is pending */
     int64_t now;            /* seconds since 1970, for strftime_now */
 } ht_jinja_rendering;
 
@@ -97,17 +97,17 @@ ht_jinja_value ht_jinja_slice(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_
 ht_jinja_value ht_jinja_escape(ht_jinja_rendering *r, ht_jinja_value v);
 /* Fails for an undefined value, saying which; true when it did. */
 bool ht_jinja_refuse_undefined(ht_jinja_rendering *r, ht_jinja_value v);
-/* "users.0.name" of an item, as filters' attributes are written; `otherwise`, unless it is NULL, where a part is undefined. */
+/* Looks up a filter's attribute path, such as "users.0.name". `otherwise`, if not NULL, replaces an undefined value. */
 ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value path,
                              const ht_jinja_value *otherwise);
 
 /* methods.c, filters.c, tests.c: the row of a name; NULL when there is none. */
 const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n);
-/* Whether it is the name of a method that would change the list or dict: it is undefined. */
+/* Whether `name` is a method that would modify the list or dict. Such methods are undefined in templates. */
 bool ht_jinja_modifies(ht_jinja_value v, const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_filter_of(const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_test_of(const ht_jinja_string *name);
-/* str.isupper or str.islower of a text: something has a case, and all that have one have this one. */
+/* str.isupper or str.islower: at least one cased character, and all cased characters have this case. */
 bool ht_jinja_has_case(const ht_jinja_string *s, bool upper);
 const ht_jinja_builtin *ht_jinja_function_of(const char *name, size_t n);
 const ht_jinja_builtin *ht_jinja_builtin_in(const ht_jinja_builtin *table, const char *name, size_t n);

@@ -12,7 +12,7 @@ static ht_jinja_value iterator(ht_jinja_list *list, const char *how) {
     return v;
 }
 
-/* The text of any value; an empty one after a failure, so that callers need not look. */
+/* The text of any value; empty after a failure, so that callers need no check. */
 static ht_jinja_value string_of(ht_jinja_rendering *r, ht_jinja_value v) {
     static const ht_jinja_string empty = {.text = ""};
     const ht_jinja_string *s = ht_jinja_to_string(r->a, v);
@@ -280,7 +280,6 @@ HT_BUILTIN(length) {
     return ht_jinja_integer((int64_t)n);
 }
 
-/* A list of the items of any value. */
 static ht_jinja_list *list_of(ht_jinja_rendering *r, ht_jinja_value v) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
     ht_jinja_list *copy = ht_jinja_list_new(r->a, items->n);

@@ -75,7 +75,7 @@ static size_t strip_end(const lexer *l, size_t from, size_t to) {
     return end;
 }
 
-/* Where the text before a tag ends: from `from` to the tag at `tag`, whose sign is `sign`. */
+/* End of the text between `from` and the tag at `tag`, without the white space that `sign` removes. */
 static size_t text_end(const lexer *l, size_t from, size_t tag, char sign, bool prints) {
     if (sign == '-') return strip_end(l, from, tag);
     if (sign == '+' || prints) return tag;
@@ -85,7 +85,7 @@ static size_t text_end(const lexer *l, size_t from, size_t tag, char sign, bool 
     return begin < tag && strip_end(l, begin, tag) == begin ? begin : tag;
 }
 
-/* Behind the end of a tag, whose last two bytes are before `at`: the white space that goes with it. */
+/* Skips the white space that a tag removes after its end. */
 static void skip_after(lexer *l, char sign, bool trims) {
     if (sign == '-')
         l->at = skip_space(l, l->at);

@@ -169,7 +169,7 @@ HT_BUILTIN(partition) {
 
 /* ---- searching ---- */
 
-/* The part of v that `start` and `end` leave: false when there is none. */
+/* Byte range of v from the arguments `start` and `end`; false when start > end. */
 static bool part_of(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, size_t *from,
                     size_t *to) {
     int64_t n = (int64_t)v.string->chars, begin = 0, end = n;
@@ -206,7 +206,7 @@ HT_BUILTIN(ends_with) {
     return ht_jinja_boolean(found);
 }
 
-/* The character where it is found first or last, or -1. */
+/* Index of the first or last match in characters, or -1. */
 static int64_t find_in(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, bool last) {
     const ht_jinja_string *s = v.string, *what = text_of(r, with[0], "find");
     size_t from, to, chars = 0;

@@ -30,7 +30,7 @@ static bool is(const parser *p, const char *text) {
     return (p->at->kind == HT_TOKEN_OPERATOR || p->at->kind == HT_TOKEN_NAME) && ht_jinja_string_is(p->at->text, text);
 }
 
-/* Whether it is one of a list that ends with NULL. */
+/* Whether the next token is one of a list that ends with NULL. */
 static bool is_one_of(const parser *p, const char *const *texts) {
     while (*texts && !is(p, *texts)) texts++;
     return *texts != NULL;
@@ -463,7 +463,7 @@ static ht_jinja_node *parse_or(parser *p) {
 
 static ht_jinja_node *parse_expression(parser *p) {
     if (!enter(p)) return NULL;
-    /* Unknown names are no error in a conditional expression, but `if` follows its first part. So parse that part as unsure. */
+    /* A condition may guard an unknown filter or test, but its `if` comes last: parse as unsure first. */
     const ht_jinja_token *begin = p->at;
     p->unsure++;
     ht_jinja_node *n = parse_or(p);
@@ -664,7 +664,7 @@ static void parse_break(parser *p, ht_jinja_node *n) {
     if (!p->loops) ht_jinja_arena_fail(p->a, "%.10s outside of a loop", n->name->text);
 }
 
-/* Statements that other files are needed for, or other settings: read as far as their end, refused when reached. */
+/* Statements that need other files or settings: parsed to their end, an error when they are executed. */
 static void parse_refused(parser *p, ht_jinja_node *n) {
     ht_jinja_builder why = {.arena = p->a};
     ht_jinja_put_text(&why, "a template of a chat cannot have {% ");
@@ -708,14 +708,14 @@ static ht_jinja_node *parse_statement(parser *p) {
     return NULL;
 }
 
-/* The body up to a tag that begins with one of the words; the word is the next token then. NULL: up to the end. */
+/* Parses up to a tag that begins with one of the words, which is then the next token. NULL: up to the end. */
 static ht_jinja_node *parse_statements(parser *p, const char *const *ends) {
     ht_jinja_node *body = node(p, HT_NODE_BODY);
     if (!enter(p)) return NULL;
     while (!p->a->status) {
         ht_jinja_node *n = NULL;
         if (p->at->kind == HT_TOKEN_END) {
-            while (ends && ends[1]) ends++; /* the tag that would have to come at last */
+            while (ends && ends[1]) ends++; /* the last word is the required tag */
             if (ends) unexpected(p, *ends);
             break;
         }

@@ -1,5 +1,5 @@
-/* Tokenizer from a tokenizer.json. It is scanned: vocabulary and merges, nearly all of the file, go into flat tables, the rest into
- * a JSON document, which is loaded stage by stage. An unsupported step or parameter is refused by name. */
+/* Tokenizer from a tokenizer.json. A scanner reads vocabulary and merges, nearly all of the file, into flat tables
+ * and the rest into a JSON document, loaded stage by stage. Errors name an unsupported step or parameter. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -591,7 +591,6 @@ static void check_ends(loader *l) {
     }
 }
 
-/* Loads a stage when the document has it. */
 static void load_stage(loader *l, const ht_json *root, const char *stage, const char *key, step_fn *load) {
     const ht_json *steps = ht_json_object_get(root, stage);
     l->stage = stage;

@@ -1,5 +1,5 @@
-/* Writing of a loaded tokenizer: as a tokenizer.json, and as GGUF metadata. Stages that the other form cannot express are
- * refused by name, never left out. */
+/* Writing of a loaded tokenizer: as a tokenizer.json, and as GGUF metadata. A stage that the format cannot express
+ * is an error, never omitted. */
 #ifndef HT_TOKENIZER_SAVE_H
 #define HT_TOKENIZER_SAVE_H
 

@@ -168,8 +168,7 @@ static ht_status read_spaces(const ht_tokenizer *t, bool *prefix, ht_error *err)
     return HT_OK;
 }
 
-/* Whether characters without a token become bytes, or else one unknown token for all that follow each other: GGUF has no other
- * way. */
+/* Whether characters without a token become bytes, or one unknown token per run. GGUF has no other option. */
 static bool has_fallback(const ht_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++)
         if (t->fallback_id[byte] < 0) return t->unk >= 0 && t->fuse_unk;
@@ -345,9 +344,9 @@ static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, ht_json *meta
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- metadata ---- */
 
-/* GGUF has no place for how an added token treats the text around it. */
+/* GGUF cannot store how an added token treats the surrounding text. */
 static ht_status check_added(const ht_tokenizer *t, int64_t n_rows, ht_error *err) {
     for (size_t i = 0; i < t->n_added; i++) {
         const ht_added *a = &t->added[i];

@@ -174,7 +174,7 @@ static ht_json *added_of(const ht_tokenizer *t) {
 
 /* ---- vocabulary and merges ---- */
 
-/* Fillers stand for ids without a token, which need no place; unless something else refers to one. */
+/* Omits fillers, which only name ids without a token, unless something refers to them. */
 static bool is_left_out(const ht_tokenizer *t, int32_t id, const bool *merged) {
     return ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id) && !merged[id] && !(t->flags[id] & HT_TOKEN_ADDED) &&
            id != t->bos && id != t->eos && id != t->unk;

@@ -26,10 +26,10 @@ static ht_status recover_list(const ht_merges *m, ht_merge_pair **out, size_t *n
     return HT_OK;
 }
 
-/* Whether a token can be cut before text[at], an end of a character. */
+/* Whether text[at] begins a character. */
 static bool is_boundary(const char *text, size_t at) { return ((unsigned char)text[at] & 0xC0) != 0x80; }
 
-/* The two tokens that a token is when cut before text[at]. */
+/* Splits a token before text[at] into two tokens; false if there are none. */
 static bool cut(const ht_vocab *v, int32_t id, size_t at, ht_merge_pair *out) {
     const char *text = ht_vocab_text(v, id);
     if (!is_boundary(text, at)) return false;

@@ -97,8 +97,8 @@ ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from
     return r->from && r->to ? HT_OK : ht_fail_memory(err, n_from + n_to, "decoder");
 }
 
-/* Marks of turns that their vocabulary does not call special, such as DeepSeek's: "<|...|>", with U+FF5C in the place of the
- * bar, too. */
+/* Turn markers that their vocabulary does not declare special, such as DeepSeek's: "<|...|>", also with U+FF5C as
+ * the bar. */
 static bool is_control(const char *text, size_t n) {
     static const char *const begins[] = {"<|", "<\xEF\xBD\x9C"}, *const ends[] = {"|>", "\xEF\xBD\x9C>"};
     for (int i = 0; i < 2; i++) {
