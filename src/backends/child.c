@@ -26,7 +26,7 @@ struct ht_child {
     const char *name;
     pid_t pid;
     bool reaped; /* waited for, by this library or by the program around it */
-    bool known;  /* `status` is what waitpid gave */
+    bool known;  /* `status` was set by waitpid */
     int status;
     int to, from, errors; /* descriptors of its standard input, output and error; -1: closed */
     size_t line_bytes;
@@ -352,7 +352,7 @@ ht_status ht_child_write(ht_child *c, const char *bytes, size_t n, const ht_chil
 
 /* ---- reading ---- */
 
-/* The next whole line of what was read. */
+/* The next complete line of the buffer. */
 static bool find_line(ht_child *c, char **line, size_t *n) {
     char *begin = c->in + c->taken, *end;
     const size_t held = c->n - c->taken;
@@ -377,7 +377,7 @@ static bool make_capacity(ht_child *c) {
     return HT_GROW(c->in, c->capacity, c->n + READ_BYTES);
 }
 
-/* Reads what has come. */
+/* Reads available output into the buffer. */
 static ht_status fill(ht_child *c, const ht_child_wait *wait, ht_error *err) {
     if (!make_capacity(c)) return ht_fail_memory(err, c->n + READ_BYTES, "a line of a child process");
     const ssize_t n = read(c->from, c->in + c->n, READ_BYTES);

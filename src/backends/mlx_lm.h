@@ -12,12 +12,12 @@
 
 /* The checkpoint's tokenizer, chat template, stop ids and sampling values, as models of this library have them. */
 typedef struct ht_mlx_text {
-    ht_tokenizer *tokenizer;  /* NULL: none, and the model takes and gives ids alone */
+    ht_tokenizer *tokenizer;  /* NULL: the model supports only token ids */
     const char *no_tokenizer; /* the reason. Static */
     ht_chat_setup chat;
     int32_t *stop_ids;
     int n_stop_ids;
-    ht_sampling sampling; /* where a request gives no values */
+    ht_sampling sampling; /* defaults of requests */
 } ht_mlx_text;
 
 typedef struct ht_mlx_model {

@@ -13,7 +13,7 @@ static const char alignment_key[] = "general.alignment";
 
 /* Output with a sticky error. */
 typedef struct sink {
-    ht_writer *w; /* NULL: bytes are counted alone */
+    ht_writer *w; /* NULL: only counts bytes */
     const char *path;
     size_t n, alignment;
     ht_status status;

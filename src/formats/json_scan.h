@@ -33,7 +33,7 @@ typedef struct ht_json_options {
     bool keeps_nul;             /* strings may have NUL */
     bool any_value;             /* the top may be any value */
     uint32_t first_line;        /* of a text that is part of a file: the number of its first line; 0: 1 */
-    ht_json_replaced *replaced; /* set to what was replaced; NULL: not asked for */
+    ht_json_replaced *replaced; /* set to the characters that were replaced; may be NULL */
 } ht_json_options;
 
 typedef enum ht_json_event {

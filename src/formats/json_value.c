@@ -339,7 +339,7 @@ int ht_json_object_del(ht_json *object, const char *name) {
     o->n--;
     memmove(o->members + i, o->members + i + 1, (o->n - i) * sizeof *o->members);
     ht_table_truncate(&o->index, (uint32_t)i);
-    (void)index_members(o); /* where there was room */
+    (void)index_members(o); /* optional: lookups work without an index */
     free((char *)(uintptr_t)removed.name);
     ht_json_decref(removed.value);
     return 0;

@@ -17,7 +17,7 @@
 
 /* The value as text, which the caller frees. NULL: memory ran out, or the value is NULL. */
 char *ht_json_dump(const ht_json *value, unsigned flags);
-/* Writes the value to a file; 0, or -1 when memory ran out, the value is NULL or the file refused the bytes. */
+/* Writes the value to a file; 0, or -1 when memory ran out, the value is NULL or a write failed. */
 int ht_json_dumpf(const ht_json *value, FILE *file, unsigned flags);
 /* Appends the value. */
 void ht_json_append(ht_text *out, const ht_json *value, unsigned flags);

@@ -327,7 +327,7 @@ const char *ht_safetensors_metadata(const ht_safetensors *set, const char *key) 
 
 static const char index_name[] = HT_SAFETENSORS_INDEX, single_name[] = "model.safetensors";
 
-/* Loads the header alone: its 8-byte length and that many bytes. The parser reports an impossible length. */
+/* Loads only the header: its 8-byte length and that many bytes. The parser reports an impossible length. */
 static ht_status fetch_header(ht_file *file, ht_error *err) {
     size_t length_bytes = ht_min_size(file->size, 8), length = 0;
     ht_status st = ht_file_fetch(file, length_bytes, err);
@@ -392,7 +392,7 @@ static ht_status open_listing(ht_safetensors *set, const char *directory, ht_err
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", directory, strerror(errno));
     char *only = NULL;
     int n_found = 0, total = 0;
-    ht_file_role lowest = HT_FILE_PROJECTOR; /* the files of one role alone are the model */
+    ht_file_role lowest = HT_FILE_PROJECTOR; /* only files of the lowest role belong to the model */
     bool mixed = false, failed = false;
     for (struct dirent *e; (e = readdir(dir));) {
         int number, of;

@@ -67,7 +67,7 @@ typedef struct ht_jinja_loop {
     size_t next;    /* in `source` */
     int64_t index0; /* of the current item among those that pass the loop's test */
     ht_jinja_value before, current, after;
-    bool has_after, ended; /* `after` was looked for; and there is none */
+    bool has_after, ended; /* `after` is set; there are no more items */
     int depth0;
     ht_jinja_list *last_changed;
 } ht_jinja_loop;

@@ -546,7 +546,7 @@ HT_BUILTIN(map) {
 HT_BUILTIN(attr) {
     const ht_jinja_string *name = string_of(r, *with[0]).string;
     if (ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
-    const ht_jinja_builtin *method = ht_jinja_method_of(v, name->text, name->n); /* attributes alone, no items */
+    const ht_jinja_builtin *method = ht_jinja_method_of(v, name->text, name->n); /* only attributes, no items */
     if (method) return ht_jinja_method_value(r, method, v);
     if (v.kind == HT_VALUE_NAMESPACE || v.kind == HT_VALUE_LOOP) return ht_jinja_attribute(r, v, name);
     return ht_jinja_undefined_because(r->a, "'%s object' has no attribute '%.60s'", ht_jinja_type_name(v), name->text);

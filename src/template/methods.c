@@ -11,7 +11,7 @@ static const ht_jinja_string *text_of(ht_jinja_rendering *r, const ht_jinja_valu
     return NULL;
 }
 
-/* An optional text, None counting as none; false after a failure. */
+/* An optional text, absent if None; false after a failure. */
 static bool optional_text(ht_jinja_rendering *r, const ht_jinja_value *v, const char *what,
                           const ht_jinja_string **out) {
     *out = NULL;
@@ -375,7 +375,7 @@ HT_BUILTIN(casefold) {
     return ht_jinja_like(v, ht_jinja_built(&b));
 }
 
-/* Whether there are characters, all of a kind. */
+/* Whether a text is not empty and all its characters are of a kind. */
 static bool all_are(const ht_jinja_string *s, bool (*is)(uint32_t c)) {
     for (size_t at = 0; at < s->n;)
         if (!is(ht_jinja_string_next(s, &at))) return false;

@@ -8,7 +8,7 @@ typedef struct parser {
     ht_jinja_arena *a;
     const ht_jinja_token *at;
     int depth;           /* of nesting, now */
-    int unsure;          /* inside of what may never be evaluated: unknown filters fail only there */
+    int unsure;          /* inside code that may never run: unknown filters fail only when executed */
     int loops;           /* around this place */
     int mentions;        /* HT_MACRO_ flags of names in the macro that is parsed */
     ht_jinja_node spare; /* after a failure, in the place of nodes of the tree, which is then dropped */
@@ -495,7 +495,7 @@ static bool is_reserved(const ht_jinja_string *name) {
     return false;
 }
 
-/* A name, perhaps with an attribute of a namespace, or several in a tuple. */
+/* An assignment target: a name, an attribute of a namespace, or a tuple of both. */
 static ht_jinja_node *parse_target(parser *p, bool with_namespace, const char *word) {
     ht_jinja_node *tuple = node(p, HT_NODE_TUPLE);
     bool is_tuple = false;

@@ -25,7 +25,7 @@ typedef struct ht_jinja_arena {
     size_t limit;            /* bytes of it */
     int64_t work, most_work; /* steps of rendering, about as much as an operator or 64 bytes; most_work 0: any number */
     const char *name;        /* of the template, for messages */
-    int line, column;        /* of what is parsed or evaluated now, from 1; line 0: of no template */
+    int line, column;        /* position that is being parsed or evaluated, from 1; line 0: no template */
     ht_status status;
     ht_error *err;
 } ht_jinja_arena;
@@ -45,7 +45,7 @@ void ht_jinja_arena_fail_as(ht_jinja_arena *a, ht_status status, const char *fmt
 /* ---- values ---- */
 
 typedef enum ht_jinja_value_kind {
-    HT_VALUE_UNDEFINED, /* `string`: what is undefined, for messages; NULL where nothing is said */
+    HT_VALUE_UNDEFINED, /* `string`: what is undefined, for messages; may be NULL */
     HT_VALUE_NONE,
     HT_VALUE_BOOL,
     HT_VALUE_INT,
@@ -57,7 +57,7 @@ typedef enum ht_jinja_value_kind {
     HT_VALUE_DICT,
     HT_VALUE_VIEW,     /* keys, values or items of a dict, as a list */
     HT_VALUE_RANGE,    /* as a list */
-    HT_VALUE_ITERATOR, /* of a list, at its next item: what filters such as map give */
+    HT_VALUE_ITERATOR, /* of a list, at its next item: the result of filters such as map */
     HT_VALUE_NAMESPACE,
     HT_VALUE_MACRO,
     HT_VALUE_FUNCTION,
@@ -121,7 +121,7 @@ static inline ht_jinja_value ht_jinja_like(ht_jinja_value v, const ht_jinja_stri
 static inline ht_jinja_value ht_jinja_list_value(ht_jinja_value_kind kind, ht_jinja_list *list) {
     return list ? (ht_jinja_value){.kind = kind, .list = list} : ht_jinja_undefined();
 }
-/* An undefined value that says in messages what it is: "'x' is undefined". */
+/* An undefined value with a name for messages: "'x' is undefined". */
 ht_jinja_value ht_jinja_undefined_because(ht_jinja_arena *a, const char *fmt, ...) HT_PRINTF(2, 3);
 
 static inline bool ht_jinja_is_string(ht_jinja_value v) { return v.kind == HT_VALUE_STRING; }
@@ -137,7 +137,7 @@ const char *ht_jinja_type_name(ht_jinja_value v);
 bool ht_jinja_truth(ht_jinja_value v);
 /* `==`: numbers of all types by value, sequences by items, others by identity. */
 bool ht_jinja_equal(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y);
-/* -1, 0 or 1 by Python's order; a failure for types that have none. */
+/* -1, 0 or 1 by Python's order; a failure for types without an order. */
 int ht_jinja_order(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y);
 /* The number of items or code points; false for values without a length. */
 bool ht_jinja_length(ht_jinja_value v, size_t *n);

@@ -20,8 +20,8 @@ static void push_symbol(ht_encoder *e, int32_t id) {
     if (!ht_bpe_push(&e->work, id)) e->status = ht_fail_memory(e->err, e->work.n * sizeof id, "encoding");
 }
 
-/* Pushes a character that is no token: as its <0xNN> tokens, as the unknown token (one per run when fused), or not at
- * all. */
+/* Encodes a character without a token as its <0xNN> tokens, as the unknown token (one per run when fused), or as
+ * nothing. */
 static void push_unknown(ht_encoder *e, const char *text, size_t n, bool *pending_unk) {
     const ht_tokenizer *t = e->t;
     if (t->byte_fallback) {

@@ -1,4 +1,4 @@
-/* Normalizer stage: each step rewrites a whole span of text, and the marks of its bytes where they are wanted. */
+/* Normalizer stage: each step rewrites a whole span of text, and the marks of its bytes if requested. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -79,8 +79,8 @@ static void strip(const ht_normal_step *s, const ht_marked_text *in, ht_marked_t
     copy(in, begin, end, out);
 }
 
-/* Normal form or lower case. Where marks are wanted, in pieces that begin with an ASCII character, as nothing before one
- * changes with it; unless it changes itself, it keeps its mark. */
+/* Normal form or lower case. With marks, works on pieces that begin with an ASCII character, which never affects the
+ * text before it. An unchanged ASCII character keeps its mark. */
 static ht_status change_characters(const ht_normal_step *s, const ht_marked_text *in, ht_marked_text *out,
                                    ht_error *err) {
     const char *text = in->text.data;

@@ -50,7 +50,7 @@ static size_t translate_escape(const char *p, size_t n, bool in_class, ht_text *
     return 2;
 }
 
-/* Groups with one meaning in PCRE2 and Oniguruma; others are refused. */
+/* Groups with the same meaning in PCRE2 and Oniguruma; others are errors. */
 static bool is_known_group(const char *p, size_t n) {
     static const char *const known[] = {"?:", "?=", "?!", "?<=", "?<!", "?>", "?i:", "?i)"};
     if (n == 0 || (p[0] != '?' && p[0] != '*')) return true;

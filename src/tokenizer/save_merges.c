@@ -8,7 +8,7 @@
 
 /* ---- as a list ---- */
 
-/* The lookup table by rank. A repeated pair has its last rank alone. */
+/* The lookup table by rank. A repeated pair has only its last rank. */
 static ht_status recover_list(const ht_merges *m, ht_merge_pair **out, size_t *n, ht_error *err) {
     ht_merge_pair *by_rank = malloc(((size_t)m->n + 1) * sizeof *by_rank);
     if (!by_rank) return ht_fail_memory(err, (size_t)m->n * sizeof *by_rank, "a list of merges");
@@ -174,7 +174,8 @@ static bool is_reachable(const scoring *s, int32_t id) {
     return s->order[id] >= 0 || first_character(ht_vocab_text(v, id), v->length[id]) == v->length[id];
 }
 
-/* By scores any cut of a token into two merges, so that the list must have each whose parts may occur. */
+/* With scores, every split of a token into two tokens is a merge. So the list must have each split whose parts may
+ * occur. */
 static void check_cuts(scoring *s, int32_t id) {
     const ht_vocab *v = &s->t->vocab;
     ht_merge_pair pair;

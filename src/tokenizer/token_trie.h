@@ -47,11 +47,11 @@ typedef struct ht_token_trie {
     ht_plain_tokens plain[HT_PLAIN_KINDS];
     int32_t *same;      /* [n_tokens] another token with the same bytes, -1: none */
     bool has_same;      /* some token has another one */
-    uint32_t *text_end; /* [n_tokens] of each token's bytes in `text`; tokens that are no text have none */
+    uint32_t *text_end; /* [n_tokens] end of each token's bytes in `text`; special tokens have none */
     char *text;
 } ht_token_trie;
 
-/* Special tokens are no text. The caller frees *out. */
+/* Leaves out the bytes of special tokens. The caller frees *out. */
 ht_status ht_token_trie_new(const ht_tokenizer *t, ht_token_trie **out, ht_error *err);
 void ht_token_trie_free(ht_token_trie *t); /* NULL is fine */
 /* The narrowest kind of plain text with this ASCII character; HT_PLAIN_KINDS: it is not plain. */
