@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* How often a wait looks at its flag: a signal handler may set it, but may not signal a condition variable. */
+/* Interval at which a wait checks its flag: a signal handler may set it, but may not signal a condition variable. */
 static const double poll_seconds = 0.02;
 
 void ht_calls_init(ht_calls *calls) {
@@ -53,7 +53,7 @@ static void take_out(ht_turns *t, ht_turn_waiter *w) {
     if (!(*at = w->next)) t->last = at;
 }
 
-/* With the lock, at the end of the queue. A free turn is given to the first in it, so that no later call overtakes. */
+/* Waits at the end of the queue, with the lock held. A free turn goes to the first in the queue: no call overtakes. */
 static bool wait_for_turn(ht_turns *t, const ht_cancel *cancel) {
     ht_turn_waiter w = {.thread = pthread_self()};
     ht_condition_init(&w.given);

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-/* A call, on the stack of its thread. It takes `&call.cancel.flag` for its flag. */
+/* A call, on the stack of its thread. Its cancel flag is `&call.cancel.flag`. */
 typedef struct ht_backend_call {
     ht_cancel_both cancel;
     struct ht_backend_call *next;
@@ -19,12 +19,12 @@ typedef struct ht_calls {
 
 void ht_calls_init(ht_calls *calls);
 void ht_calls_free(ht_calls *calls);
-/* `of_caller` is the flag that the caller has given, or NULL. */
+/* `of_caller` is the caller's cancel flag, or NULL. */
 void ht_calls_enter(ht_calls *calls, ht_backend_call *call, const ht_cancel *of_caller);
 void ht_calls_leave(ht_calls *calls, ht_backend_call *call);
 void ht_calls_cancel(ht_calls *calls);
 
-/* A thread that waits, on its stack. */
+/* A waiting thread, on its stack. */
 typedef struct ht_turn_waiter {
     pthread_cond_t given;
     pthread_t thread;

@@ -26,7 +26,7 @@ struct ht_child {
     const char *name;
     pid_t pid;
     bool reaped; /* waited for, by this library or by the program around it */
-    bool known;  /* `status` is what waitpid gave */
+    bool known;  /* `status` was set by waitpid */
     int status;
     int to, from, errors; /* descriptors of its standard input, output and error; -1: closed */
     size_t line_bytes;
@@ -36,7 +36,7 @@ struct ht_child {
     size_t n_tail;
 };
 
-/* ---- its start ---- */
+/* ---- start ---- */
 
 /* The script's descriptor in the child; the parent's own start at FIRST_FD, out of the way of the child's 0 to 3. */
 enum { SCRIPT_FD = 3, FIRST_FD = 10 };
@@ -92,7 +92,7 @@ static ht_status make_pipes(pipes *p, ht_error *err) {
     return made ? HT_OK : ht_fail(err, HT_ERR_IO, "pipes to a child process: %s", strerror(errno));
 }
 
-/* The pipe holds all of it before the child is there. */
+/* Writes the whole script before the child starts to read: it must fit in the pipe's buffer. */
 static ht_status put_script(pipes *p, const char *script, ht_error *err) {
     const size_t n = strlen(script);
     const ssize_t put = write(p->script[1], script, n);
@@ -102,7 +102,7 @@ static ht_status put_script(pipes *p, const char *script, ht_error *err) {
     return HT_OK;
 }
 
-/* Default signals, none blocked, and a process group of its own, which a terminal's Ctrl-C does not reach. */
+/* Default signal handlers, no blocked signals, and a new process group, which a terminal's Ctrl-C does not reach. */
 static int set_attributes(posix_spawnattr_t *a) {
     static const int to_default[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2};
     sigset_t none, defaults;
@@ -126,7 +126,7 @@ static int set_files(posix_spawn_file_actions_t *a, const pipes *p) {
     if (!e) e = posix_spawn_file_actions_adddup2(a, p->script[0], SCRIPT_FD);
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34)
-    /* Descriptors that the program has open for itself, a server's clients for one, would live on in the child. */
+    /* The child must not inherit other descriptors of the program, such as a server's connections. */
     if (!e) e = posix_spawn_file_actions_addclosefrom_np(a, SCRIPT_FD + 1);
 #endif
 #endif
@@ -172,16 +172,16 @@ ht_status ht_child_start(const ht_child_options *options, ht_child **out, ht_err
     return HT_OK;
 }
 
-/* Milliseconds between looks at the cancel flag; bytes of a read; seconds that a child may take to die of SIGKILL. */
+/* Milliseconds between checks of the cancel flag; bytes of a read; seconds to wait for a child after SIGKILL. */
 enum { SLICE_MS = 20, READ_BYTES = 1 << 16, KILL_SECONDS = 10 };
 
 ht_child_wait ht_child_wait_for(double seconds, const char *what, const ht_cancel *cancel) {
     return (ht_child_wait){ht_now_seconds() + seconds, seconds, what, cancel};
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
-/* Whether it has ended. What it has started goes with it, while its id cannot be another's yet. */
+/* Reaps the child if it has ended. Kills its process group before waitpid() frees the id for reuse. */
 static bool reap(ht_child *c) {
     if (c->reaped) return true;
     siginfo_t info = {0};
@@ -189,7 +189,7 @@ static bool reap(ht_child *c) {
     if (r == 0 && info.si_pid != c->pid) return false;
     if (r < 0 && errno != ECHILD) return false;
     c->reaped = true;
-    if (r < 0) return true; /* the program waits for all children, and has got this one */
+    if (r < 0) return true; /* another waitpid() in the program has reaped the child */
     kill(-c->pid, SIGKILL);
     while (waitpid(c->pid, &c->status, 0) < 0)
         if (errno != EINTR) return true;
@@ -231,7 +231,7 @@ static void keep_tail(ht_child *c, const char *bytes, size_t n) {
     c->n_tail = before + n;
 }
 
-/* Takes what is there, some times READ_BYTES at most: a child that never stops writing must not keep its reader. */
+/* Reads available bytes, in a limited number of reads: a child that never stops writing must not block its reader. */
 static void drain_errors(ht_child *c) {
     char bytes[4096];
     for (int i = 0; i < 64 && c->errors >= 0; i++) {
@@ -245,7 +245,7 @@ static void drain_errors(ht_child *c) {
     }
 }
 
-/* What may stand in a message: characters, and spaces for all that is none. */
+/* Makes bytes safe for a message: control characters and invalid UTF-8 become spaces. */
 static void make_line(const char *bytes, size_t n, ht_text *out) {
     for (size_t i = 0; i < n;) {
         uint32_t code;
@@ -258,7 +258,7 @@ static void make_line(const char *bytes, size_t n, ht_text *out) {
     }
 }
 
-/* Where the last lines begin that together have at most `most` bytes; one that is longer loses its beginning. */
+/* Offset of the last whole lines that fit in `most` bytes; a longer last line is cut at its beginning. */
 static size_t last_lines(const char *text, size_t n, size_t most) {
     size_t begin = n;
     for (size_t i = n; i > 0 && n - i < most; i--)
@@ -288,7 +288,7 @@ void ht_child_add_errors(ht_child *c, ht_error *err) {
     ht_text_discard(&line);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 /* The child has closed a pipe: it has ended, or is about to. */
 static ht_status fail_gone(ht_child *c, const ht_child_wait *wait, ht_error *err) {
@@ -309,7 +309,7 @@ static ht_status fail_late(const ht_child *c, const ht_child_wait *wait, ht_erro
 
 /* ---- writing ---- */
 
-/* write() without SIGPIPE, which is blocked in this thread meanwhile, and taken if it came. */
+/* write() without SIGPIPE: blocks the signal in this thread, and consumes it if it arrived. */
 static ssize_t write_quietly(int fd, const char *bytes, size_t n) {
     sigset_t of_pipe, before, pending;
     sigemptyset(&of_pipe);
@@ -352,7 +352,7 @@ ht_status ht_child_write(ht_child *c, const char *bytes, size_t n, const ht_chil
 
 /* ---- reading ---- */
 
-/* The next whole line of what was read. */
+/* The next complete line of the buffer. */
 static bool find_line(ht_child *c, char **line, size_t *n) {
     char *begin = c->in + c->taken, *end;
     const size_t held = c->n - c->taken;
@@ -377,7 +377,7 @@ static bool make_capacity(ht_child *c) {
     return HT_GROW(c->in, c->capacity, c->n + READ_BYTES);
 }
 
-/* Reads what has come. */
+/* Reads available output into the buffer. */
 static ht_status fill(ht_child *c, const ht_child_wait *wait, ht_error *err) {
     if (!make_capacity(c)) return ht_fail_memory(err, c->n + READ_BYTES, "a line of a child process");
     const ssize_t n = read(c->from, c->in + c->n, READ_BYTES);
@@ -405,7 +405,7 @@ ht_status ht_child_read(ht_child *c, const ht_child_wait *wait, char **line, siz
         const size_t before = c->n;
         ht_status st = HT_OK;
         if (ready > 0 && wanted[0].revents) st = fill(c, wait, err);
-        /* It may have ended with its output still open in a process that has left its group. */
+        /* The child may have ended while a process that left its group keeps its output open. */
         if (ready == 0 && reap(c)) {
             st = fill(c, wait, err);
             if (!st && c->n == before) st = fail_gone(c, wait, err);

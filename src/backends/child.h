@@ -1,7 +1,8 @@
-/* Child processes that are spoken with in lines: a program, a script that it reads, its standard streams.
+/* Child processes with a line protocol: a program, a script that it reads, and its standard streams.
  *
- * A child has a process group, so that all that it starts ends with it, and is always waited for. No shell is asked, the script is no
- * file, and only descriptors 0 to 3 are inherited. Writing to a child that is gone is an error, not a signal. One thread at a time. */
+ * A child leads a process group, so that its descendants end with it, and is always reaped. No shell is used, the
+ * script is a pipe, and only descriptors 0 to 3 are inherited. Writing to a child that has ended returns an error,
+ * no signal. Not thread-safe. */
 #ifndef HT_BACKENDS_CHILD_H
 #define HT_BACKENDS_CHILD_H
 
@@ -36,10 +37,11 @@ ht_child_wait ht_child_wait_for(double seconds, const char *what, const ht_cance
 ht_status ht_child_write(ht_child *c, const char *bytes, size_t n, const ht_child_wait *wait, ht_error *err);
 /* The next line, without its newline, NUL-terminated, lent until the next call. */
 ht_status ht_child_read(ht_child *c, const ht_child_wait *wait, char **line, size_t *n, ht_error *err);
-/* Puts the last lines of standard error behind the message in `err`, as far as they fit. */
+/* Appends the last lines of standard error to the message in `err`, as far as they fit. */
 void ht_child_add_errors(ht_child *c, ht_error *err);
 
-/* Closes its input, waits so long for it to end by itself, then ends it and all of its group, and frees `c`. NULL is fine. */
+/* Closes the child's input, waits up to `seconds` for it to exit, then kills its process group and frees `c`. NULL
+ * is fine. */
 void ht_child_end(ht_child *c, double seconds);
 
 #endif

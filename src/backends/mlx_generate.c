@@ -1,4 +1,4 @@
-/* Answers of mlx_lm: ids go to the child, ids come back, and become text here. */
+/* Generation with mlx_lm: the child receives and returns token ids; this file encodes and decodes text. */
 #include "backends/mlx_lm.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -17,8 +17,8 @@ typedef struct run {
     const ht_generate_options *o;
     const int32_t *ids; /* [n] of the prompt */
     size_t n;
-    int64_t limit;   /* tokens that are asked for */
-    int32_t *answer; /* [limit] gets them; NULL: nobody wants ids */
+    int64_t limit;   /* maximum number of tokens */
+    int32_t *answer; /* [limit] their ids; NULL: not requested */
     ht_token_output *output;
     ht_metrics *metrics;
     double begin, first_token;
@@ -143,7 +143,7 @@ static ht_status send_request(run *r, const char *command, ht_error *err) {
 
 /* ---- the answer ---- */
 
-/* Takes the tokens of an event; what comes behind the one that ends the output is dropped. */
+/* Processes the tokens of an event; discards tokens after the end of the output. */
 static ht_status take_tokens(run *r, const ht_mlx_event *e, ht_error *err) {
     const ht_mlx_model *m = r->call.m;
     const int64_t vocab = vocab_of(m);

@@ -17,12 +17,12 @@
 
 #define NAME "mlx_lm"
 
-/* How long a child that was told to quit may take for it. */
+/* Time that a child gets to exit after a quit request. */
 static const double quit_seconds = 2;
 
 /* ---- failures ---- */
 
-/* Ends the child and keeps why: the message in `err`, with what the child wrote to standard error. */
+/* Ends the child and keeps the error: the message in `err`, with the child's last lines of standard error. */
 static ht_status end_child(ht_mlx_model *m, ht_error *err) {
     if (!m->child) return err->status;
     ht_child_add_errors(m->child, err);
@@ -70,7 +70,7 @@ ht_child_wait ht_mlx_wait(const ht_mlx_call *c, double seconds, const char *what
 
 /* ---- requests ---- */
 
-/* Writes a line. Half of one would be followed by another, so that a failure ends the child. */
+/* Writes a line. A failure ends the child, as a partial line would corrupt the next one. */
 static ht_status write_line(ht_mlx_call *c, const char *line, const ht_child_wait *wait, ht_error *err) {
     ht_error own = {0}, *e = err ? err : &own;
     const ht_status st = ht_child_write(c->m->child, line, strlen(line), wait, e);
@@ -82,11 +82,10 @@ void ht_mlx_abandon(ht_mlx_call *c) {
     const ht_child_wait wait = ht_child_wait_for(c->m->next_seconds, "a place for a message", NULL);
     char *line = ht_mlx_request_write(++c->m->last_id, "cancel", ht_json_pack("{sI}", "target", (int64_t)c->id));
     c->m->unfinished = c->id;
-    if (line) (void)write_line(c, line, &wait, NULL); /* without it the request goes on to its own end */
+    if (line) (void)write_line(c, line, &wait, NULL); /* without it the request runs to its end */
     free(line);
 }
 
-/* Reads an event of request `id`. */
 static ht_status read_event(ht_mlx_call *c, int64_t id, const ht_child_wait *wait, ht_mlx_event *e, ht_error *err) {
     char *line;
     size_t n;
@@ -100,7 +99,7 @@ static ht_status read_event(ht_mlx_call *c, int64_t id, const ht_child_wait *wai
     return ht_mlx_refuse(c, HT_ERR_FORMAT, to, "answers request %lld, expected %lld", (long long)e->id, (long long)id);
 }
 
-/* Reads what is left of a request that was abandoned. */
+/* Reads the remaining events of a cancelled request. */
 static ht_status finish_last(ht_mlx_call *c, ht_error *err) {
     const ht_child_wait wait = ht_mlx_wait(c, c->m->next_seconds, "the end of the last call");
     while (c->m->unfinished) {
@@ -160,7 +159,7 @@ static ht_status read_text(const char *directory, const char *name, char **text,
     return st;
 }
 
-/* EOS ids of both configurations, sampling values of the second. Other fields are mlx-lm's business. */
+/* Reads EOS ids of both configurations and sampling values of the second. mlx-lm reads the other fields. */
 static ht_status read_configurations(const char *directory, ht_mlx_text *t, ht_error *err) {
     static const char *const names[] = {"config.json", "generation_config.json"};
     ht_config *c = calloc(1, sizeof *c);
@@ -179,7 +178,7 @@ static ht_status read_configurations(const char *directory, ht_mlx_text *t, ht_e
     return st;
 }
 
-/* Reads them from a directory. *out is to be freed in any case. */
+/* Reads tokenizer, chat template and configurations from a directory. The caller frees *out, also after a failure. */
 static ht_status load_text(const char *path, ht_mlx_text *out, ht_error *err) {
     if (!ht_path_exists(path)) return ht_fail(err, HT_ERR_IO, "%s: there is no such file or directory", path);
     if (!ht_path_is_directory(path))
@@ -205,7 +204,7 @@ static ht_status refuse_option(const char *name, const char *why, ht_error *err)
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is not supported by " NAME ": %s", name, why);
 }
 
-/* What mlx-lm computes with is its own choice; options that would change that are refused, not passed over. */
+/* mlx-lm chooses its device and precision itself. Options that would change them are rejected, not ignored. */
 static ht_status check_model_options(const ht_model_options *given, ht_model_options *o, ht_error *err) {
     ht_model_options defaults;
     ht_model_options_init(&defaults, sizeof defaults);
@@ -257,7 +256,7 @@ static ht_status start(ht_mlx_model *m, const ht_backend_options *o, ht_error *e
     return ht_child_start(&how, &m->child, err);
 }
 
-/* Asks the child to load; the answer tells what was loaded. */
+/* Requests the load from the child; the response describes the loaded model. */
 static ht_status ask(ht_mlx_model *m, const char *path, ht_json *adapter, const ht_backend_options *o,
                      const ht_model_options *with, ht_error *err) {
     ht_mlx_call c;

@@ -1,5 +1,6 @@
-/* Models of the backend `mlx_lm`: a child process that runs mlx_bridge.py, and one call at a time with it. A child that ends, is late
- * or breaks the protocol ends the model: later calls fail with the same message. An error that it reports ends its request. */
+/* Models of the backend `mlx_lm`: a child process that runs mlx_bridge.py and serves one call at a time. A child
+ * that ends, times out or violates the protocol ends the model: later calls fail with the same message. A reported
+ * error ends only its request. */
 #ifndef HT_BACKENDS_MLX_LM_H
 #define HT_BACKENDS_MLX_LM_H
 
@@ -11,12 +12,12 @@
 
 /* The checkpoint's tokenizer, chat template, stop ids and sampling values, as models of this library have them. */
 typedef struct ht_mlx_text {
-    ht_tokenizer *tokenizer;  /* NULL: none, and the model takes and gives ids alone */
+    ht_tokenizer *tokenizer;  /* NULL: the model supports only token ids */
     const char *no_tokenizer; /* the reason. Static */
     ht_chat_setup chat;
     int32_t *stop_ids;
     int n_stop_ids;
-    ht_sampling sampling; /* where a request gives no values */
+    ht_sampling sampling; /* defaults of requests */
 } ht_mlx_text;
 
 typedef struct ht_mlx_model {
@@ -24,12 +25,12 @@ typedef struct ht_mlx_model {
     ht_error failure; /* why */
     ht_mlx_text text;
     ht_mlx_event loaded; /* whose info lends its texts */
-    int64_t context;     /* positions of prompt and answer; INT32_MAX when nobody says */
+    int64_t context;     /* maximum tokens of prompt and answer; INT32_MAX: unspecified */
     double first_seconds, next_seconds;
     ht_turns turns; /* the child does one request at a time */
     ht_calls calls;
     int64_t last_id;
-    int64_t unfinished; /* a request whose end nobody has waited for, as it was cancelled; 0: none */
+    int64_t unfinished; /* a cancelled request whose last events are not yet read; 0: none */
 } ht_mlx_model;
 
 /* Source of mlx_bridge.py, NUL-terminated; made by CMake. */
@@ -48,16 +49,17 @@ void ht_mlx_leave(ht_mlx_call *c);
 
 /* Sends a request, after the end of the last one; `more` as of ht_mlx_request_write. */
 ht_status ht_mlx_send(ht_mlx_call *c, const char *command, ht_json *more, ht_error *err);
-/* The next event of the request, which must be of the kind (tokens and keys may come to their end instead), or its error, which becomes
- * the call's. `e` is to be freed in any case. A call that fails, or is cancelled, is over: the child is told, or ended. */
+/* Reads the next event of the request. It must have the given kind; HT_MLX_DONE is also valid instead of tokens or
+ * keys. An error event becomes the call's error. The caller frees `e`, also after a failure. A failure ends the
+ * call; a protocol violation also ends the child. */
 ht_status ht_mlx_next(ht_mlx_call *c, const ht_child_wait *wait, ht_mlx_event_kind kind, ht_mlx_event *e,
                       ht_error *err);
-/* A fault that the caller has found in what the child said. Returns `status`. */
+/* Ends the child after a protocol violation that the caller found. Returns `status`. */
 ht_status ht_mlx_refuse(ht_mlx_call *c, ht_status status, ht_error *err, const char *fmt, ...) HT_PRINTF(4, 5);
-/* Nothing more is wanted of the request: the child is told to end it. */
+/* Sends a cancel message for the request; its remaining events are discarded. */
 void ht_mlx_abandon(ht_mlx_call *c);
 
-/* Waits of the call's flag. */
+/* A wait that the call's cancel flag ends. */
 ht_child_wait ht_mlx_wait(const ht_mlx_call *c, double seconds, const char *what);
 
 ht_status ht_mlx_generate(void *state, const ht_backend_prompt *prompt, const ht_generate_options *options,

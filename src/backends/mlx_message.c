@@ -13,7 +13,7 @@
 
 /* ---- events ---- */
 
-/* The members of an event beside `id` and `event`. */
+/* Events and their number of fields in addition to `id` and `event`. */
 static const struct {
     const char *name;
     int n_members;

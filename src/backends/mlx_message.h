@@ -10,9 +10,8 @@
  *   cancel    target, an earlier id                          nothing by itself: its target ends with done
  *   quit                                                     nothing
  *
- * Any of them but the last two may be answered with an error instead, or in the middle, which ends it. An answer has the id
- * of its request, an `event`, and exactly the members of that event: what else a child says is a fault of it, and is
- * refused with a message that names it. */
+ * An error event may replace or end the response to any request but the last two. An event has the id of its request,
+ * an `event`, and exactly the fields of that event. Anything else is rejected with the cause. */
 #ifndef HT_BACKENDS_MLX_MESSAGE_H
 #define HT_BACKENDS_MLX_MESSAGE_H
 
@@ -49,12 +48,14 @@ typedef struct ht_mlx_event {
     const char *message;               /* likewise, UTF-8 without control characters */
 } ht_mlx_event;
 
-/* Reads a line of n bytes. HT_ERR_FORMAT for what is no event, HT_ERR_MEMORY; *e is to be freed in any case. */
+/* Reads a line of n bytes. HT_ERR_FORMAT for an invalid event, HT_ERR_MEMORY. The caller frees *e, also after a
+ * failure. */
 ht_status ht_mlx_event_read(const char *line, size_t n, ht_mlx_event *e, ht_error *err);
 void ht_mlx_event_free(ht_mlx_event *e);
 const char *ht_mlx_event_name(ht_mlx_event_kind kind);
 
-/* A request as a line; NULL: out of memory. Takes the members of `more` and releases it; NULL: out of memory, too. */
+/* A request as a line, with the fields of `more`, whose reference it takes. NULL: out of memory, also when `more` is
+ * NULL. */
 char *ht_mlx_request_write(int64_t id, const char *command, ht_json *more);
 
 #endif

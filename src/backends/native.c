@@ -20,7 +20,7 @@ typedef struct native_model {
     char engine[64];
     ht_calls calls;
     pthread_mutex_t lock; /* of `idle` */
-    ht_session *idle;     /* with the last conversation, so that it can be gone on with; NULL: in use, or none yet */
+    ht_session *idle;     /* holds the last conversation, to continue it; NULL: in use, or none yet */
 } native_model;
 
 static void close_model(void *state) {
@@ -144,7 +144,6 @@ static ht_status info(void *state, ht_backend_info *out, ht_error *err) {
     return HT_OK;
 }
 
-/* Hands over the heads of one layer. */
 static bool show_layer(const ht_inspection *i, int64_t layer, int64_t n_layers, const ht_inspected_layer *l,
                        ht_backend_keys_fn *fn, void *user) {
     bool wanted = true;
@@ -163,7 +162,7 @@ static bool show_layer(const ht_inspection *i, int64_t layer, int64_t n_layers, 
     return wanted;
 }
 
-/* Layers that share the keys and values of another one have none to show; the first layers are those that have. */
+/* Later layers may share the keys and values of the first ones; only the first layers have their own. */
 static ht_status show(const ht_inspection *i, ht_backend_keys_fn *fn, void *user, ht_error *err) {
     int32_t n = 0;
     while (n < i->n_layers && i->layers[n].kv_layer == n) n++;

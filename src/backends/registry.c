@@ -24,7 +24,7 @@ void ht_backend_init(ht_backend *backend, size_t size) {
     ht_options_init(backend, size, &no_backend, sizeof no_backend);
 }
 
-/* Sorted: the default first. Entries stay where they are; their order alone changes. */
+/* Sorted, the default first. Entries keep their addresses; only their order changes. */
 static struct {
     pthread_mutex_t lock;
     bool begun;

@@ -28,7 +28,7 @@ static struct ht_arena_block *add_block(ht_arena *a, size_t need) {
     size_t whole;
     struct ht_arena_block *block = ht_add_size(size, sizeof *block, &whole) ? malloc(whole) : NULL;
     if (!block) return NULL;
-    /* A block for one large allocation does not hide the block that has room. */
+    /* A block for one large allocation must not hide the block with free space. */
     struct ht_arena_block **at = a->block && need > LARGEST_BLOCK / 4 ? &a->block->next : &a->block;
     *block = (struct ht_arena_block){.next = *at, .size = size};
     *at = block;

@@ -1,4 +1,4 @@
-/* An arena: memory that is allocated piece by piece, in blocks, and freed all at once. One thread at a time. */
+/* Arena allocator: allocates from blocks and frees them all at once. Not thread-safe. */
 #ifndef HT_BASE_ARENA_H
 #define HT_BASE_ARENA_H
 
@@ -6,7 +6,7 @@
 
 /* A zeroed ht_arena is empty. */
 typedef struct ht_arena {
-    struct ht_arena_block *block; /* the first has room */
+    struct ht_arena_block *block; /* the first has free space */
     size_t used;                  /* bytes taken, each piece rounded up to the alignment */
     size_t bytes;                 /* of all blocks */
 } ht_arena;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 struct ht_core_placement {
-    pid_t process, thread; /* after fork() the records are those of the parent's threads: `process` tells them apart */
+    pid_t process, thread; /* after fork() the records describe the parent's threads: `process` reveals that */
     size_t core;           /* core on which the thread fell asleep */
     bool sleeps, sent;
     cpu_set_t before; /* affinity mask to be restored */

@@ -12,12 +12,10 @@
 
 #include <stdbool.h>
 
-/* Placement of one thread. */
 typedef struct ht_core_placement ht_core_placement;
 
 /* Array of n placements; the caller frees it with free(). NULL when memory ran out. */
 ht_core_placement *ht_core_placements_new(int n);
-/* Element i of such an array. */
 ht_core_placement *ht_core_placement_at(ht_core_placement *placements, int i);
 
 /* Core of the calling thread; -1: unknown. */
@@ -30,8 +28,7 @@ void ht_core_placement_sleep(ht_core_placement *placement);
  * ht_core_placements_send moved the thread. */
 bool ht_core_placement_woken(ht_core_placement *placement);
 
-/* Moves every sleeping thread of this process to a core of its own, as far as cores suffice; none to `core`, the
- * caller's. */
+/* Moves each sleeping thread of this process to a separate core while cores remain, never to `core`, the caller's. */
 void ht_core_placements_send(ht_core_placement *placements, int n, int core);
 
 #endif

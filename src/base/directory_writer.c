@@ -208,9 +208,9 @@ void ht_directory_writer_discard(ht_directory_writer *w) {
 struct ht_file_set_writer {
     char *path;
     char *temporary;        /* of the new files */
-    char *aside;            /* of those that are replaced */
-    int to, from, replaced; /* descriptors of the directory that they go to, and of these two */
-    bool holds_replaced;    /* what could not be put back is aside still, and stays */
+    char *aside;            /* of the replaced files */
+    int to, from, replaced; /* descriptors of the target directory, `temporary` and `aside` */
+    bool holds_replaced;    /* `aside` holds files that could not be restored, and is kept */
 };
 
 ht_status ht_file_set_writer_open(const char *path, ht_file_set_writer **out, ht_error *err) {
@@ -242,8 +242,8 @@ static int prepare(ht_file_set_writer *w) {
 
 static int move(int from, int to, const char *name) { return renameat(from, name, to, name) == 0 ? 0 : errno; }
 
-/* On failure all files are where they were. The names reach the disk in this order, too, before the one that makes the set
- * whole. */
+/* Restores all files on failure. The first file marks the set as complete: it moves last, after a flush of the
+ * directory. */
 static int move_all(ht_file_set_writer *w, const char *const *name, int n) {
     int n_aside = 0, first_new = n, code = 0;
     for (; !code && n_aside < n; n_aside += !code) {

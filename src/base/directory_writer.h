@@ -1,5 +1,5 @@
-/* Directories that appear whole or not at all: files go to a temporary directory beside the target, `path`.*.tmp, which
- * takes the target's place on commit. */
+/* Atomic directory writer: files go to a temporary directory, `path`.*.tmp in the target's parent directory, which
+ * replaces the target on commit. */
 #ifndef HT_BASE_DIRECTORY_WRITER_H
 #define HT_BASE_DIRECTORY_WRITER_H
 
@@ -7,9 +7,9 @@
 
 typedef struct ht_directory_writer ht_directory_writer;
 
-/* Whether the directory may be written, as far as that can be told without writing. A target that exists must be a directory
- * whose entries are all among `known`, a list that ends with NULL, so that nobody's files are lost: HT_ERR_ARGUMENT names an
- * entry that is not. HT_ERR_IO when the directory above is missing or not writable. */
+/* Checks, without writing, whether the directory can be written. To protect other files, an existing target may
+ * contain only entries listed in `known`, which ends with NULL: HT_ERR_ARGUMENT names any other entry. HT_ERR_IO
+ * when the parent directory is missing or not writable. */
 ht_status ht_directory_writer_check(const char *path, const char *const *known, ht_error *err);
 /* Checks the same and makes the temporary directory. */
 ht_status ht_directory_writer_open(const char *path, const char *const *known, ht_directory_writer **out,
@@ -32,18 +32,18 @@ char *ht_directory_above(const char *path);
 /* Flushes the names in a directory; 0, or errno. A file system that cannot flush directories is no failure. */
 int ht_directory_flush(const char *path);
 
-/* Sets of files that are of use together alone: all of them are written to a temporary directory, `path`.*.tmp, and moved to
- * their names beside it on commit, the first one last. Whoever finds the first file finds the whole set, also when the process
- * is killed between two of them. */
+/* Writer of a set of files that are useful only together. They are written to a temporary directory, `path`.*.tmp,
+ * and moved to its parent directory on commit, the first file last. If the first file exists, the set is complete,
+ * even when the process was killed during the commit. */
 typedef struct ht_file_set_writer ht_file_set_writer;
 
 /* Makes the temporary directory, in the directory that `path` is in. */
 ht_status ht_file_set_writer_open(const char *path, ht_file_set_writer **out, ht_error *err);
 /* Path of the temporary directory, lent. Its files are the caller's to flush, as ht_writer_commit does. */
 const char *ht_file_set_writer_path(const ht_file_set_writer *w);
-/* Moves files name[0] to name[n - 1] out of the temporary directory, over those of the same names, and frees the writer. Of
- * files that are replaced the first one goes first, so that old and new ones never make a set. On failure what was there is there
- * again, and nothing of the new set. */
+/* Moves files name[0] to name[n - 1] out of the temporary directory, replaces files of the same names, and frees the
+ * writer. The old name[0] is removed first: old and new files never form a set. On failure, restores the old files
+ * and removes the new ones. */
 ht_status ht_file_set_writer_commit(ht_file_set_writer *w, const char *const *name, int n, ht_error *err);
 /* Removes the temporary directory with the files in it and frees the writer. NULL is fine. */
 void ht_file_set_writer_discard(ht_file_set_writer *w);

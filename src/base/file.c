@@ -187,8 +187,8 @@ static ht_status cannot_write(const char *path, int code, ht_error *err) {
     return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path, strerror(code));
 }
 
-/* Creates the temporary file beside the target. The kernel applies the umask, which a library cannot read without
- * changing it under other threads. */
+/* Creates the temporary file in the target's directory. open() applies the umask, which a library cannot read without
+ * changing it for all threads. */
 static bool create_temporary(ht_writer *w, mode_t mode) {
     static atomic_uint counter;
     for (int attempt = 0; attempt < 100; attempt++) {
@@ -199,7 +199,7 @@ static bool create_temporary(ht_writer *w, mode_t mode) {
         }
         w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (w->fd >= 0) {
-            (void)flock(w->fd, LOCK_EX | LOCK_NB); /* says that it is not left over */
+            (void)flock(w->fd, LOCK_EX | LOCK_NB); /* marks the file as in use, not left over */
             return true;
         }
         int code = errno;

@@ -48,13 +48,12 @@ bool ht_path_exists(const char *path);
 /* directory + "/" + name; the caller frees it. NULL when memory ran out. */
 char *ht_path_join(const char *directory, const char *name);
 
-/* Atomic writer: bytes go to a temporary file beside `path`, `path`.*.tmp, which is locked (flock) for as long as it is
- * written and renamed to `path` on commit. Permissions of a
- * replaced file are kept, and a symbolic link is followed. Replacing anything but a regular file (a directory,
- * /dev/null) is an error. */
+/* Atomic writer: bytes go to a temporary file, `path`.*.tmp, which is locked (flock) while it is written and renamed to
+ * `path` on commit. Permissions of a replaced file are kept, and a symbolic link is followed. Replacing anything but a
+ * regular file (a directory, /dev/null) is an error. */
 typedef struct ht_writer ht_writer;
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err);
-/* A file that its owner alone may read, unless it replaces one. */
+/* The same with permissions for the owner only, unless it replaces a file. */
 ht_status ht_writer_open_private(const char *path, ht_writer **out, ht_error *err);
 ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err);
 /* Overwrites bytes already written, for headers whose content is known only at the end. */

@@ -10,8 +10,8 @@
 
 /* Capacity for `n` elements in an array with capacity *capacity (a size_t), which at least doubles when it is exceeded. */
 #define HT_GROW(array, capacity, n) ht_grow(&(array), &(capacity), (size_t)(n), sizeof *(array))
-/* Capacity for one more element after the `n` of an array that starts as NULL, is filled by this alone and needs no field for
- * its capacity: 16 at first, doubled at each power of two. */
+/* Capacity for one more element after `n`, without a capacity field: 16 at first, doubled at each power of two. The
+ * array must start as NULL and grow only by this macro. */
 #define HT_GROW_ONE(array, n) ht_grow_one(&(array), (size_t)(n), sizeof *(array))
 
 /* Exactly `n` elements, at least one. */

@@ -237,7 +237,7 @@ static inline float ht_gelu_f32(float x) {
 }
 
 /* x times a polynomial in w = -log(1 - x^2), or in sqrt(w): the variables of M. Giles, "Approximating the erfinv
- * function", GPU Computing Gems 2 (2011), with coefficients of our own. */
+ * function", GPU Computing Gems 2 (2011). The coefficients are not from that paper. */
 static inline float ht_erfinv_f32(float x) {
     double v = (double)x, w = -ht_wide_log(fma(-v, v, 1.0)), t = w - 2.5;
     double p = fma(-0x1.1c891841cc541p-42, t, -0x1.6877f7adac08dp-36);

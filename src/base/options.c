@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 256 }; /* no struct of options is longer: a size beyond it is one that nobody has set */
+enum { MOST_BYTES = 256 }; /* no option struct is larger: a larger `size` was not initialised */
 
 void ht_options_init(void *options, size_t size, const void *defaults, size_t known) {
     memset(options, 0, size);

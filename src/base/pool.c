@@ -26,8 +26,8 @@ static inline void relax(void) { sched_yield(); }
  * through serial phases. */
 enum { SPIN_IDLE = 500, SPIN_LEASED = 20000, SPIN_YIELD = 2000 };
 
-/* A worker that has not started LATE nanoseconds after it was woken waits for a busy core. The next SEND_TIMES wake-ups
- * then place the workers on cores of their own (core_placement.h). */
+/* A worker that has not started LATE nanoseconds after its wake-up is waiting for a busy core. The next SEND_TIMES
+ * wake-ups then place each worker on a separate core (core_placement.h). */
 enum { LATE = 200000, SEND_TIMES = 256 };
 
 typedef struct worker {

@@ -1,6 +1,6 @@
-/* Work-stealing thread pool of a device. A job is cut into numbered blocks, and every thread, the caller included, gets
- * an equal range of consecutive blocks. A thread runs its range front to back, so that it reads memory sequentially,
- * then steals blocks from the ends of other ranges, so that a preempted thread delays the job by one block at most.
+/* Work-stealing thread pool of a device. A job is divided into numbered blocks; every thread, including the caller,
+ * gets an equal range of consecutive blocks. A thread runs its range front to back, for sequential memory access, then
+ * steals blocks from the ends of other ranges. A preempted thread therefore delays the job by at most one block.
  *
  * The pool is leased to one caller at a time. Workers spin briefly for the next job, then park. Every thread of the
  * pool flushes denormals. */

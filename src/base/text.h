@@ -32,7 +32,7 @@ typedef struct ht_text_run {
 typedef struct ht_written {
     char *text; /* NULL after a failure */
     size_t n;
-    ht_text_run *runs; /* NULL: none of it came from the inputs */
+    ht_text_run *runs; /* NULL: no byte came from the inputs */
     size_t n_runs;
 } ht_written;
 

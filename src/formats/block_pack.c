@@ -14,7 +14,7 @@ static ht_half_bytes half_bytes(float x) {
 
 /* ---- bits ---- */
 
-/* Low nibbles of n elements, high nibbles of the n behind them. */
+/* Packs n elements into the low nibbles and the next n into the high nibbles. */
 static void put_nibbles(const uint8_t *q, int n, uint8_t *to) {
     for (int i = 0; i < n; i++) to[i] = (uint8_t)((q[i] & 15) | q[i + n] << 4);
 }
@@ -24,7 +24,7 @@ static void put_fifth_bits(const uint8_t *q, uint8_t qh[4]) {
     for (int i = 0; i < HT_BLOCK_SMALL; i++) qh[i / 8] = (uint8_t)(qh[i / 8] | (q[i] >> 4 & 1) << i % 8);
 }
 
-/* Bits 0 and 1 of 128 elements to 32 bytes, twice. */
+/* Packs bits 0 and 1 of 128 elements into 32 bytes, twice. */
 static void put_pairs(const uint8_t *q, uint8_t qs[64]) {
     for (int h = 0; h < 2; h++, q += 128, qs += 32)
         for (int j = 0; j < 32; j++)

@@ -1,4 +1,4 @@
-/* Blocks of weight types from their numbers: the inverse of what ht_dequantize unpacks (formats/blocks.h, formats/affine.h). */
+/* Packs blocks of weight types, the inverse of ht_dequantize (formats/blocks.h, formats/affine.h). */
 #ifndef HT_FORMATS_BLOCK_PACK_H
 #define HT_FORMATS_BLOCK_PACK_H
 

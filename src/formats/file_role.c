@@ -1,4 +1,4 @@
-/* Roles of weight files, by their names: the table of words that repositories use for files beside a model. */
+/* Roles of weight files by name: the words that repositories use for files other than the model itself. */
 #include <hearth/discover.h>
 
 #include <ctype.h>

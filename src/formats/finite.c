@@ -34,7 +34,7 @@ static bool halves_are_finite(const unsigned char *p, int64_t n, int shift, uint
 
 /* ---- blocks ---- */
 
-/* Places of a block's f16 scales and offsets. */
+/* Byte offsets of a block's f16 scales and minimums. */
 typedef struct scales {
     int n;
     size_t at[2];

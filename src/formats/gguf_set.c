@@ -186,7 +186,7 @@ static ht_status count_parts(const ht_gguf_part *p, int *n_parts, ht_error *err)
     return HT_OK;
 }
 
-/* Opens the parts beside `named` and moves `named` to its index. */
+/* Opens the other parts, in the directory of `named`, and moves `named` to its index. */
 static ht_status open_others(ht_gguf_set *set, ht_gguf_part *named, int n_parts, ht_error *err) {
     int number, count;
     size_t prefix;

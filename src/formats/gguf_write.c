@@ -13,7 +13,7 @@ static const char alignment_key[] = "general.alignment";
 
 /* Output with a sticky error. */
 typedef struct sink {
-    ht_writer *w; /* NULL: bytes are counted alone */
+    ht_writer *w; /* NULL: only counts bytes */
     const char *path;
     size_t n, alignment;
     ht_status status;
@@ -222,8 +222,8 @@ size_t ht_gguf_alignment(const ht_gguf *from) {
     return from && ht_gguf_get_u64(from, alignment_key, &alignment) ? (size_t)alignment : ALIGNMENT;
 }
 
-/* The metadata of a part behind the first: its own, with the alignment where it is not the usual one. Else that of another
- * file with changes, or where there is none, `metadata`. */
+/* A later part has `metadata`, plus the alignment if it is not the default. Other files have the metadata of `from`
+ * with changes, or `metadata` without `from`. */
 static uint64_t count_values(const sink *s, const ht_gguf *from, ht_json *metadata, bool is_part) {
     if (from && !is_part) return count_changed(from, metadata);
     return ht_json_object_size(metadata) + (is_part && s->alignment != ALIGNMENT);

@@ -24,10 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names that are made of others: "blk.N." and so on before what a table here has. */
+/* Limits of names built from a prefix such as "blk.N." and a suffix of a table below. */
 enum { LONGEST_PREFIX = 64, SHORT_NAME = 128 };
 
-/* ---- making one ---- */
+/* ---- construction ---- */
 
 ht_status ht_importance_new(size_t n, ht_importance **out, ht_error *err) {
     ht_importance *i = *out = calloc(1, sizeof *i);
@@ -116,7 +116,7 @@ ht_status ht_importance_add_dataset(ht_importance *i, const char *name, size_t l
     return HT_OK;
 }
 
-/* Means of one expert's n columns; false when there is what no sum of squares can be. */
+/* Means of one expert's n columns; false for a value that no sum of squares can have. */
 static bool take_means(const float *sum, double count, int64_t n, float *mean) {
     bool fine = isfinite(count) && count >= 0;
     for (int64_t c = 0; c < n; c++) {
@@ -139,18 +139,18 @@ ht_status ht_importance_seal(ht_importance *i, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- asking it ---- */
+/* ---- lookup ---- */
 
 static const ht_importance_row *row_named(const ht_importance *i, const char *name, size_t length) {
     const size_t at = ht_name_index_find(&i->names, name, length);
     return at == SIZE_MAX ? NULL : &i->row[at];
 }
 
-/* Names of matrices that meet the same inputs, the second of each pair being what a file may have in the place of the first:
- * experts in one tensor or in two, and the embedding as the head. */
+/* Matrices with the same inputs: a file may have `other` instead of `asked`. Experts may be in one tensor or two,
+ * and the embedding may be the head. */
 static const struct same_inputs {
     const char *asked, *other;
-    bool in_layers; /* ends of names behind "blk.N." */
+    bool in_layers; /* the names follow "blk.N." */
 } same_inputs[] = {{"ffn_gate_up_exps.weight", "ffn_gate_exps.weight", true},
                    {"ffn_gate_exps.weight", "ffn_gate_up_exps.weight", true},
                    {"ffn_up_exps.weight", "ffn_gate_up_exps.weight", true},
@@ -171,7 +171,7 @@ static const ht_importance_row *find(const ht_importance *i, const char *name) {
     return r;
 }
 
-/* Whether the row has so many columns, and expert `expert`. */
+/* Whether the row has n_columns columns per expert, and expert `expert`. */
 static bool has(const ht_importance_row *r, int64_t n_columns, int64_t expert) {
     if (n_columns < 1 || expert < 0) return false;
     if (r->flat) return r->n_columns % n_columns == 0 && expert < r->n_columns / n_columns;
@@ -183,7 +183,7 @@ const float *ht_importance_find(const ht_importance *i, const char *name, int64_
     return r && has(r, n_columns, expert) ? r->mean + expert * n_columns : NULL;
 }
 
-/* The number itself, also in a thread that flushes denormals. */
+/* The exact value, even in a thread that flushes denormals. */
 static double exact(float sum) {
     uint32_t bits;
     memcpy(&bits, &sum, sizeof bits);
@@ -193,7 +193,7 @@ static double exact(float sum) {
 bool ht_importance_weigh(const ht_importance *i, const char *name, int64_t n_columns, int64_t expert, float *weight) {
     const ht_importance_row *r = find(i, name);
     if (!r || !has(r, n_columns, expert)) return false;
-    const float *from = r->sum + expert * n_columns; /* as the means but for a factor, and with all their bits */
+    const float *from = r->sum + expert * n_columns; /* proportional to the means, without their rounding */
     const bool chosen = r->count[r->flat ? 0 : expert] > 0;
     double total = 0;
     for (int64_t c = 0; c < n_columns; c++) total += exact(from[c]);
@@ -224,9 +224,9 @@ ht_importance_entry ht_importance_entry_at(const ht_importance *i, int64_t k) {
     return (ht_importance_entry){r->name, r->n_columns, r->n_experts, r->sum, r->count};
 }
 
-/* ---- adding up ---- */
+/* ---- merging ---- */
 
-/* Adds a row to one of the same shape; of a row without counts per expert, all experts get the one that it has. */
+/* Adds a row to one of the same shape. A row without counts per expert adds its only count to all experts. */
 static ht_status add_row(ht_importance_row *to, const ht_importance_row *from, ht_error *err) {
     const int64_t n = to->n_columns * to->n_experts, shares = to->n_experts / from->n_experts;
     if (from->n_columns * from->n_experts != n || (from->n_experts != to->n_experts && !from->flat))
@@ -240,7 +240,7 @@ static ht_status add_row(ht_importance_row *to, const ht_importance_row *from, h
     return HT_OK;
 }
 
-/* The row of `name` with the most counts of its own, which the sum is to have. */
+/* The row of `name` with counts per expert, if any part has one: it sets the shape of the sum. */
 static const ht_importance_row *finest(const ht_importance *const *parts, int n, const char *name) {
     const ht_importance_row *best = NULL;
     for (int k = 0; k < n; k++) {
@@ -263,7 +263,7 @@ static ht_status merge_row(ht_importance *into, const ht_importance *const *part
     return add_row(to, from, err);
 }
 
-/* The names of gate and up where `name` is that of both in one tensor, and a part has them in two. */
+/* If `name` is a joined gate and up tensor that a part has as two, stores their names in `split`. */
 static bool split_elsewhere(const ht_importance *const *parts, int n, const char *name, char split[2][SHORT_NAME]) {
     static const char both[] = "ffn_gate_up_exps.weight";
     const char *end = strstr(name, both);
@@ -286,7 +286,7 @@ static ht_status merge_rows(ht_importance *into, const ht_importance *const *par
     return status;
 }
 
-/* Texts that several parts name are named once. */
+/* Adds each dataset once, even if several parts name it. */
 static ht_status merge_datasets(ht_importance *into, const ht_importance *part, ht_error *err) {
     ht_status status = HT_OK;
     for (int64_t k = 0; !status && k < part->n_datasets; k++) {
@@ -472,7 +472,7 @@ static void read_entry(cursor *c, ht_importance *into) {
     ht_importance_row *row;
     c->status = ht_importance_add(into, (const char *)name, length, n, 1, &row, c->err);
     if (c->status) return;
-    /* Values of no chunks are the means. */
+    /* With 0 chunks the values are the means. */
     const double times = chunks > 0 ? (double)chunks : 1, count = times * (double)HT_IMPORTANCE_CHUNK;
     row->count[0] = count;
     read_floats(values, n, row->sum);
@@ -590,7 +590,7 @@ static ht_json *u32(int64_t n) {
     return ht_json_pack("{ss sI}", "dtype", "u32", "value", (int64_t)ht_min_i64(n, UINT32_MAX));
 }
 
-/* The three keys besides the type are what llama.cpp asks of a file. NULL when memory ran out. */
+/* llama.cpp requires the type and these three keys. NULL when memory ran out. */
 static ht_json *metadata_of(const ht_importance *i) {
     ht_json *datasets = ht_json_new_array();
     bool whole = datasets != NULL;

@@ -107,7 +107,7 @@ bool ht_json_modulo(const ht_json *value, uint64_t *out) {
     return true;
 }
 
-/* The member when it has a type; NULL when it is absent or null, or, with an error, of another type. */
+/* The field if it has the type. NULL when it is absent or null; NULL with an error for another type. */
 static const ht_json *typed(ht_json_reader *r, const ht_json *object, const char *key,
                             bool (*has_type)(const ht_json *), const char *expected) {
     char found[128];

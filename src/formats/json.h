@@ -1,14 +1,14 @@
-/* JSON documents: whole texts and files, and typed member access whose errors name what was expected and found. */
+/* JSON documents: parsing of texts and files, and typed field access with errors that name the expected type. */
 #ifndef HT_FORMATS_JSON_H
 #define HT_FORMATS_JSON_H
 
 #include "formats/json_value.h"
 #include "formats/json_write.h"
 
-/* Parses an object as Python's json does, which is what checkpoints are written with: the last of several members with one name, NaN and
- * +-Infinity accepted (no getter below returns them). */
+/* Parses an object by the rules of Python's json, which writes checkpoints: the last field with a name counts, and
+ * NaN and +-Infinity are accepted (no getter below returns them). */
 ht_status ht_json_parse(const char *text, size_t size, const char *name, ht_json **out, ht_error *err);
-/* Standard JSON: no non-finite numbers, no repeated members; `values_max` values, or HT_JSON_VALUES_MAX if that is less. */
+/* Standard JSON: no non-finite numbers, no repeated fields, at most `values_max` and HT_JSON_VALUES_MAX values. */
 ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, size_t values_max, ht_json **out,
                                ht_error *err);
 /* ht_json_parse of a file of at most `limit` bytes. */
@@ -16,7 +16,7 @@ ht_status ht_json_read(const char *path, size_t limit, ht_json **out, ht_error *
 /* ht_json_load of a file of at most `limit` bytes, whose path is the name in messages. */
 ht_status ht_json_read_as(const char *path, size_t limit, const ht_json_options *options, ht_json **out, ht_error *err);
 
-/* Member reader with a sticky error, checked once after all fields are read. A NULL object counts as empty, null as
+/* Field reader with a sticky error, checked once after all fields are read. A NULL object counts as empty, null as
  * absent. */
 typedef struct ht_json_reader {
     const char *file; /* for messages */
@@ -24,7 +24,7 @@ typedef struct ht_json_reader {
     ht_error *err;
 } ht_json_reader;
 
-/* Getters: true and *out set when the member has the type; false without an error when absent; false with an error for
+/* Getters: true and *out set when the field has the type; false without an error when absent; false with an error for
  * another type ("config.json: `hidden_size` is the string "x", expected an integer"). */
 bool ht_json_i64(ht_json_reader *r, const ht_json *object, const char *key, int64_t *out);
 bool ht_json_f64(ht_json_reader *r, const ht_json *object, const char *key, double *out); /* finite; accepts integers */

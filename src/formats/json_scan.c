@@ -7,12 +7,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { VALUE, OPENED, AFTER }; /* what is due: a value, the first of a container or its end, what follows a value */
+enum { VALUE, OPENED, AFTER }; /* expected next: a value, a container's first item or end, what follows a value */
 enum { FOUND_BYTES = 24 };     /* of a word quoted in a message */
 
 /* ---- errors ---- */
 
-/* Makes the byte at `at`, on the current line, the place of the event. */
+/* Sets the event's position to the byte at `at`, on the current line. */
 static void mark(ht_json_scanner *s, size_t at) {
     s->line = s->row;
     s->column = (uint32_t)(at - s->line_begin - s->continuation + 1);
@@ -49,7 +49,7 @@ static bool is_word(char c) {
            c == '+' || c == '.';
 }
 
-/* Bytes of the character at `at`; 0: what stands there is not UTF-8. */
+/* Bytes of the character at `at`; 0: invalid UTF-8. */
 static size_t character_at(const ht_json_scanner *s, size_t at) {
     uint32_t code;
     const size_t n = ht_utf8_decode(s->text + at, s->n - at, &code);
@@ -94,7 +94,7 @@ static void skip_space(ht_json_scanner *s) {
 
 static char peek(const ht_json_scanner *s) { return s->at < s->n ? s->text[s->at] : '\0'; }
 
-/* The four digits behind `\u`; false with an error when there are none. */
+/* Reads the four digits after `\u`; false with an error when they are missing. */
 static bool hex(ht_json_scanner *s, uint32_t *unit) {
     *unit = 0;
     for (int i = 0; i < 4; i++, s->at++) {
@@ -137,7 +137,7 @@ static bool escape(ht_json_scanner *s) {
     return true;
 }
 
-/* Passes the characters of a string that stand for themselves; false with an error for a byte that is not UTF-8. */
+/* Skips the unescaped characters of a string; false with an error for invalid UTF-8. */
 static bool plain_characters(ht_json_scanner *s) {
     const char *text = s->text;
     size_t at = s->at;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL_OBJECT = 8 }; /* members that are compared one by one; more have an index */
+enum { SMALL_OBJECT = 8 }; /* fields that are compared one by one; larger objects have an index */
 
 typedef struct text_value {
     ht_json head;
@@ -42,7 +42,7 @@ typedef struct object_value {
 
 /* ---- references ---- */
 
-/* Values of one kind that a program makes are one value, which is never freed. */
+/* Programs share one static value each of null, true and false, which is never freed. */
 enum { IMMORTAL = UINT32_MAX };
 static ht_json null_value = {.type = HT_JSON_NULL, .references = IMMORTAL};
 static ht_json true_value = {.type = HT_JSON_TRUE, .references = IMMORTAL};
@@ -252,7 +252,7 @@ static bool is_named(const ht_json_member *m, const char *name, size_t n) {
     return m->n_name == n && memcmp(m->name, name, n) == 0;
 }
 
-/* Position of a member; the number of members: there is none. */
+/* Index of a field; o->n: not found. */
 static size_t find(const object_value *o, const char *name, size_t n) {
     size_t i = 0, probe = 0;
     if (o->index.n) {
@@ -265,7 +265,7 @@ static size_t find(const object_value *o, const char *name, size_t n) {
     return i;
 }
 
-/* Adds the members that the index lacks, unless the object is small and has none; there is none after a failure. */
+/* Adds the missing fields to the index, unless the object is small and has no index. A failure frees the index. */
 static ht_status index_members(object_value *o) {
     ht_status status = HT_OK;
     if (!o->index.n && o->n <= SMALL_OBJECT) return HT_OK;
@@ -275,8 +275,8 @@ static ht_status index_members(object_value *o) {
     return status;
 }
 
-/* Adds a member that is not there; takes the name, allocated, and the value when it succeeds. HT_ERR_FORMAT for names that
- * were made to collide. */
+/* Adds a new field; takes the allocated name and the value on success. HT_ERR_FORMAT for names that were made to
+ * collide. */
 static ht_status add(object_value *o, const char *name, size_t n, ht_json *value) {
     if (o->n >= INT32_MAX || !grow(&o->members, &o->capacity, o->n, sizeof *o->members)) return HT_ERR_MEMORY;
     o->members[o->n++] = (ht_json_member){name, n, value};
@@ -339,7 +339,7 @@ int ht_json_object_del(ht_json *object, const char *name) {
     o->n--;
     memmove(o->members + i, o->members + i + 1, (o->n - i) * sizeof *o->members);
     ht_table_truncate(&o->index, (uint32_t)i);
-    (void)index_members(o); /* where there was room */
+    (void)index_members(o); /* optional: lookups work without an index */
     free((char *)(uintptr_t)removed.name);
     ht_json_decref(removed.value);
     return 0;
@@ -403,7 +403,7 @@ bool ht_json_equal(const ht_json *a, const ht_json *b) {
 typedef struct reader {
     ht_json_scanner *scan;
     ht_json *root, *open[HT_JSON_DEPTH_MAX];
-    char *name; /* of the member whose value is next */
+    char *name; /* of the field whose value is next */
     size_t n_name;
 } reader;
 
@@ -458,7 +458,7 @@ static void read_name(reader *r, const ht_json *object) {
         ht_json_scan_fail_memory(s);
 }
 
-/* Puts a value, which it takes in any case, into the innermost of `depth` containers. */
+/* Adds a value to the innermost of `depth` containers; takes its reference also on failure. */
 static ht_status put(reader *r, int depth, ht_json *value) {
     ht_json *parent = depth ? r->open[depth - 1] : NULL;
     object_value *o = object_of(parent);
@@ -527,7 +527,7 @@ ht_json *ht_json_of(const char *text, size_t n) {
 typedef struct packer {
     const char *at;
     va_list arguments;
-    bool failed;  /* which does not end the work: references still have to be taken */
+    bool failed;  /* parsing continues, to take the remaining references */
     bool omitted; /* the last value is NULL, and may be */
 } packer;
 

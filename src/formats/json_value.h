@@ -1,13 +1,13 @@
 /* JSON values in memory: trees with reference counts, read from a text or made by a program.
  *
  * Ownership: a function that makes a value gives its caller a reference, released with ht_json_decref. A container owns
- * references to its items: ..._set and _append add one, the _new forms take the caller's, also when they fail. Values that are lent
- * (`get`, `value`) live as long as what holds them. Counts are atomic; a value that several threads read must not change.
- * NULL is accepted everywhere and is of no type. Functions that return int give 0, or -1 when memory ran out or an
- * argument does not fit.
+ * references to its items: ..._set and _append add one, the _new forms take the caller's, also when they fail. Lent
+ * values (`get`, `value`) live as long as their container. Counts are atomic; a value that several threads read must
+ * not change. NULL is accepted everywhere and has no type. Functions that return int give 0, or -1 when memory ran out
+ * or an argument does not fit.
  *
- * Numbers keep the spelling they were read with, and are written so (json_write.h): HT_JSON_INTEGER is integer syntax that fits
- * 64 bits, any other finite number HT_JSON_REAL. Members keep their order. */
+ * Numbers keep the spelling they were read with, and are written so (json_write.h): HT_JSON_INTEGER is integer
+ * syntax that fits 64 bits, any other finite number HT_JSON_REAL. Fields keep their order. */
 #ifndef HT_FORMATS_JSON_VALUE_H
 #define HT_FORMATS_JSON_VALUE_H
 
@@ -33,9 +33,9 @@ typedef struct ht_json {
 
 /* ---- reading ---- */
 
-/* Reads one value. Repeated members are errors, unless options->as_python. */
+/* Reads one value. Repeated fields are errors, unless options->as_python. */
 ht_status ht_json_load(const char *text, size_t n, const ht_json_options *options, ht_json **out, ht_error *err);
-/* Reads the value that begins with an event of a scanner, as which member of another document it may be; NULL with the scanner's error. */
+/* Reads the value that begins with `event`, which may be inside a larger document; NULL with the scanner's error. */
 ht_json *ht_json_scan_value(ht_json_scanner *s, ht_json_event event);
 /* Reads any value of standard JSON; NULL for another text, or when memory ran out. */
 ht_json *ht_json_of(const char *text, size_t n);
@@ -65,9 +65,9 @@ ht_json *ht_json_integer(int64_t value);
 ht_json *ht_json_unsigned(uint64_t value);
 ht_json *ht_json_real(double value);       /* NULL for a number that is not finite */
 ht_json *ht_json_string(const char *text); /* NULL for NULL */
-/* What is not UTF-8 in the bytes becomes U+FFFD. */
+/* Invalid UTF-8 in the bytes becomes U+FFFD. */
 ht_json *ht_json_stringn(const char *text, size_t n);
-/* The bytes as they are, which ht_json_append writes with U+FFFD: for formats other than JSON. */
+/* Keeps invalid UTF-8, which ht_json_append writes as U+FFFD: for formats other than JSON. */
 ht_json *ht_json_bytes(const char *bytes, size_t n);
 
 const char *ht_json_string_value(const ht_json *v); /* lent, NUL-terminated; NULL: no string */
@@ -105,18 +105,18 @@ ht_json *ht_json_new_object(void);
 size_t ht_json_object_size(const ht_json *object);
 /* Lent, in order, and valid until the object changes; NULL with *n 0 for another value. */
 const ht_json_member *ht_json_members(const ht_json *object, size_t *n);
-ht_json *ht_json_object_get(const ht_json *object, const char *name); /* lent; NULL: no such member */
+ht_json *ht_json_object_get(const ht_json *object, const char *name); /* lent; NULL: no such field */
 ht_json *ht_json_object_getn(const ht_json *object, const char *name, size_t n);
-/* A member that exists keeps its place. The object must not be in `value`. */
+/* An existing field keeps its position. The object must not be in `value`. */
 int ht_json_object_set(ht_json *object, const char *name, ht_json *value);
 int ht_json_object_set_new(ht_json *object, const char *name, ht_json *value);
 int ht_json_object_setn_new(ht_json *object, const char *name, size_t n, ht_json *value);
 int ht_json_object_del(ht_json *object, const char *name);
 int ht_json_object_update(ht_json *object, const ht_json *other);
 
-/* Lent until the object changes; NULL: there are not so many. */
+/* Lent until the object changes; NULL: i is out of range. */
 const ht_json_member *ht_json_object_at(const ht_json *object, size_t i);
-/* Members in order. In the loop, values of members that exist may be set, and none removed. */
+/* Iterates over the fields in order. The loop may set values of existing fields but must not remove any. */
 #define ht_json_object_foreach(object, name, value)                                                                    \
     HT_JSON_MEMBERS(object, name, value, HT_JSON_JOIN(ht_member_, __LINE__))
 #define HT_JSON_MEMBERS(object, key, item, i)                                                                          \
@@ -130,14 +130,14 @@ const ht_json_member *ht_json_object_at(const ht_json *object, size_t i);
 /* ---- whole values ---- */
 
 ht_json *ht_json_copy(const ht_json *v); /* a container of the same items; NULL when memory ran out */
-/* Values of the same types; the order of members does not matter. */
+/* Deep equality, with equal types. The order of fields does not matter. */
 bool ht_json_equal(const ht_json *a, const ht_json *b);
 
-/* A value by a format: `{` names and values `}`, `[` values `]`, and for the arguments
- *   s  const char *, as the name of a member or a string; `s%` and its size_t length
+/* Makes a value from a format: `{` names and values `}`, `[` values `]`, and for the arguments
+ *   s  const char *, as the name of a field or a string; `s%` and its size_t length
  *   i  int    I  int64_t    f  double    b  int, as true or false    n  null
  *   o  ht_json *, whose reference is taken, also when the call fails    O  ht_json *, which gets another reference
- * `s?`, `o?` and `O?` are null for NULL, `s*`, `o*` and `O*` leave the member or item out; otherwise NULL makes the call fail.
+ * `s?`, `o?` and `O?` are null for NULL, `s*`, `o*` and `O*` omit the field or item; otherwise NULL is an error.
  * Spaces, colons and commas between them mean nothing. NULL: memory ran out, or an argument does not fit. */
 ht_json *ht_json_pack(const char *format, ...);
 

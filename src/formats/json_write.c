@@ -49,7 +49,7 @@ void ht_json_append_string(ht_text *out, const char *text, size_t n, unsigned fl
     ht_text_append(out, "\"", 1);
 }
 
-/* The number by at least so many significant digits, without zeros at their end, as Python spells it. */
+/* Formats a number with at least `precision` significant digits, without trailing zeros, as Python does. */
 static void spell(double x, int precision, char out[64]) {
     char digits[32];
     snprintf(digits, sizeof digits, "%.*e", precision - 1, x);
@@ -87,7 +87,7 @@ static void new_line(const writer *w, int depth) {
     for (int i = 0; i < depth; i++) ht_text_append(w->out, spaces, indent);
 }
 
-/* What stands before an item: the separator and the beginning of its line. */
+/* Writes the separator and the line break before an item. */
 static void separate(const writer *w, size_t i, int depth) {
     if (i) ht_text_append_str(w->out, w->flags & (0x1F | HT_JSON_COMPACT) ? "," : ", ");
     new_line(w, depth);

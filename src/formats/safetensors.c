@@ -58,7 +58,7 @@ static const struct {
 typedef struct parser {
     ht_json_reader r;
     ht_safetensors *set;
-    const unsigned char *data; /* data section: the bytes behind the header */
+    const unsigned char *data; /* data section: the bytes after the header */
     size_t data_bytes;         /* bytes of data */
     size_t data_offset;        /* file offset of `data` */
     int file;
@@ -327,7 +327,7 @@ const char *ht_safetensors_metadata(const ht_safetensors *set, const char *key) 
 
 static const char index_name[] = HT_SAFETENSORS_INDEX, single_name[] = "model.safetensors";
 
-/* Loads the header alone: its 8-byte length and that many bytes. The parser reports an impossible length. */
+/* Loads only the header: its 8-byte length and that many bytes. The parser reports an impossible length. */
 static ht_status fetch_header(ht_file *file, ht_error *err) {
     size_t length_bytes = ht_min_size(file->size, 8), length = 0;
     ht_status st = ht_file_fetch(file, length_bytes, err);
@@ -392,7 +392,7 @@ static ht_status open_listing(ht_safetensors *set, const char *directory, ht_err
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", directory, strerror(errno));
     char *only = NULL;
     int n_found = 0, total = 0;
-    ht_file_role lowest = HT_FILE_PROJECTOR; /* the files of one role alone are the model */
+    ht_file_role lowest = HT_FILE_PROJECTOR; /* only files of the lowest role belong to the model */
     bool mixed = false, failed = false;
     for (struct dirent *e; (e = readdir(dir));) {
         int number, of;
@@ -443,7 +443,7 @@ typedef struct shard_index {
     const char *directory, *path;
     ht_json *root;
     const ht_json *map;  /* weight_map: tensor -> file */
-    ht_json *files;      /* the listed files as names of members, each once */
+    ht_json *files;      /* the listed files as names of fields, each once */
     const char *missing; /* a listed file that does not exist, or NULL */
     int n_present;       /* number of listed files that exist */
     bool names_single;   /* model.safetensors is listed */
@@ -602,7 +602,7 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     return HT_OK;
 }
 
-/* Opens the listed files, or ignores a stale index that lies beside other weights. */
+/* Opens the listed files, or ignores a stale index if the directory has other weights. */
 static ht_status open_index(ht_safetensors *set, const char *directory, const char *path, const char *single_path,
                             ht_error *err) {
     shard_index x = {.directory = directory, .path = path};

@@ -1,4 +1,5 @@
-/* Safetensors writer: header and tensors, written atomically. Values are asked for one tensor at a time. */
+/* Safetensors writer: header and tensors, written atomically. A callback supplies the values of one tensor at a
+ * time. */
 #ifndef HT_FORMATS_SAFETENSORS_WRITE_H
 #define HT_FORMATS_SAFETENSORS_WRITE_H
 
@@ -19,15 +20,15 @@ typedef struct ht_metadata_pair {
     const char *key, *value;
 } ht_metadata_pair;
 
-/* Gives the bytes of tensor i, lent until the next call. Tensors are asked for in their order, each once. */
+/* Callback that returns the bytes of tensor i, lent until the next call. Called once per tensor, in order. */
 typedef ht_status ht_tensor_values(void *user, int i, const void **bytes, ht_error *err);
 
 ht_status ht_safetensors_write(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
                                int n_pairs, ht_tensor_values *values, void *user, ht_error *err);
 
-/* Bytes at most that a tensor adds to a file, its entry in the header among them; SIZE_MAX when there are more. */
+/* Maximum bytes that a tensor adds to a file, including its header entry; SIZE_MAX on overflow. */
 size_t ht_safetensors_bytes_of(const ht_tensor_output *t);
-/* Bytes at most of a file without tensors. */
+/* Maximum bytes of a file without tensors. */
 size_t ht_safetensors_metadata_bytes(const ht_metadata_pair *pairs, int n_pairs);
 
 #endif

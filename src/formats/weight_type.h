@@ -65,7 +65,7 @@ const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type);
 /* ht_weight_type of a ggml type id, or -1 when unsupported. */
 int ht_weight_type_from_gguf(uint32_t gguf_id);
 
-/* Layout of any ggml type, also of those that are no weight type: integers, F64, Q8_1, Q8_K. */
+/* Layout of any ggml type, including types that are not weight types: integers, F64, Q8_1, Q8_K. */
 typedef struct ht_gguf_layout {
     const char *name;
     int block;
@@ -76,7 +76,7 @@ bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out);
 /* ggml type id of a name ("Q4_K", "I32"); -1 when unknown. */
 int ht_gguf_type_id(const char *name);
 
-/* Stored as floats, not quantised; also of a type that is no weight type. */
+/* Stored as floats, not quantised. `type` may be -1. */
 static inline bool ht_weight_is_float(int type) { return type == HT_W_F32 || type == HT_W_F16 || type == HT_W_BF16; }
 
 /* 8-bit floats; scales, if any, are a separate tensor. */

@@ -40,7 +40,7 @@ static unsigned char *put_number(unsigned char *p, uint64_t n, int bytes) {
 
 /* End-of-central-directory record: entry count, and the byte range of the central directory. */
 typedef struct end_record {
-    uint64_t count, bytes, begin, end; /* `end`: start of the records behind the directory */
+    uint64_t count, bytes, begin, end; /* `end`: start of the records after the directory */
 } end_record;
 
 static ht_status fail_format(const ht_zip *z, const char *what, ht_error *err) {
@@ -129,7 +129,7 @@ static ht_status check_sizes(const ht_zip *z, const ht_zip_entry *e, ht_error *e
                           e->name, e->size, e->compressed);
 }
 
-/* Finds the entry's data behind its local header, whose extra field may differ in length from the directory's. */
+/* Finds the entry's data after its local header, whose extra field may differ in length from the directory's. */
 static ht_status find_bytes(const ht_zip *z, ht_zip_entry *e, uint64_t at, uint64_t end, ht_error *err) {
     unsigned char local[ZIP_LOCAL_BYTES];
     if (at > end || end - at < sizeof local)

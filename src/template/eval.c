@@ -42,7 +42,7 @@ static void set_name(ht_jinja_rendering *r, const ht_jinja_string *name, ht_jinj
     ht_jinja_dict_set(r->a, r->scope->names, ht_jinja_string_value(name), v);
 }
 
-/* What is written into a text in a scope of its own, instead of the output. */
+/* Redirects output to a text, inside a nested scope. */
 typedef struct capture {
     ht_jinja_builder text, *output;
     ht_jinja_scope *outside;
@@ -269,7 +269,7 @@ static ht_jinja_value evaluate_filter(ht_jinja_rendering *r, const ht_jinja_node
     return r->a->status ? ht_jinja_undefined() : ht_jinja_call_builtin(r, filter, of, &all);
 }
 
-/* The value of a filter's chain whose innermost one takes `of`. */
+/* Applies a chain of filters to `of`. */
 static ht_jinja_value filter_chain(ht_jinja_rendering *r, const ht_jinja_node *n, ht_jinja_value of) {
     if (!enter(r, n)) return ht_jinja_undefined();
     ht_jinja_value v = evaluate_filter(r, n, n->a ? filter_chain(r, n->a, of) : of);
@@ -336,7 +336,7 @@ static ht_jinja_value evaluate(ht_jinja_rendering *r, const ht_jinja_node *n) {
         ht_jinja_builder b = {.arena = r->a};
         for (size_t i = 0; i < n->n && !r->a->status; i++) {
             const ht_jinja_value item = ht_jinja_evaluate(r, n->items[i]);
-            /* Texts grow by a piece at their end. */
+            /* Reserves space: templates append pieces to a long string. */
             if (!i && ht_jinja_is_string(item) && !r->a->status)
                 ht_jinja_reserve(&b, item.string->n + item.string->n / 8 + 48);
             ht_jinja_put_value(&b, item);
@@ -420,7 +420,7 @@ static bool move_on(ht_jinja_rendering *r, ht_jinja_loop *loop) {
     return true;
 }
 
-/* All items there will be: the ones not looked at yet are put through the test, and the loop goes on without it. */
+/* Number of items of the loop. Tests the remaining items without advancing the loop. */
 static int64_t length(ht_jinja_rendering *r, ht_jinja_loop *loop) {
     int64_t n = loop->index0 + 1;
     if (!loop->node->c) return n + (loop->has_after && !loop->ended) + (int64_t)(loop->source->n - loop->next);
@@ -431,7 +431,7 @@ static int64_t length(ht_jinja_rendering *r, ht_jinja_loop *loop) {
     return n;
 }
 
-/* ---- what `loop` has ---- */
+/* ---- attributes of `loop` ---- */
 
 HT_BUILTIN(cycle) {
     const ht_jinja_loop *loop = v.object;
@@ -487,7 +487,7 @@ static void execute_loop(ht_jinja_rendering *r, const ht_jinja_node *n, ht_jinja
         ht_jinja_dict_set_text(r->a, r->scope->names, "loop", (ht_jinja_value){.kind = HT_VALUE_LOOP, .object = loop});
         assign(r, n->a, loop->current);
         if (!r->a->status) ht_jinja_execute(r, n->items[0]);
-        any = any || !(r->breaks || r->continues); /* a round that is left early is none for `else`, as in jinja2 */
+        any = any || !(r->breaks || r->continues); /* `else` ignores iterations left early, as in jinja2 */
         r->continues = false;
     }
     r->breaks = false;
@@ -515,7 +515,7 @@ static void execute_body(ht_jinja_rendering *r, const ht_jinja_node *body) {
         ht_jinja_execute(r, body->items[i]);
 }
 
-/* A body's text; names that it sets are its own. */
+/* Renders a body to a text, in a new scope. */
 static ht_jinja_value body_text(ht_jinja_rendering *r, const ht_jinja_node *body) {
     capture text;
     begin_capture(r, &text, new_scope(r, r->scope));
@@ -539,7 +539,7 @@ static void execute_call_block(ht_jinja_rendering *r, const ht_jinja_node *n) {
 
 static void execute_scope(ht_jinja_rendering *r, const ht_jinja_node *n) {
     ht_jinja_scope *outside = r->scope, *inside = new_scope(r, outside);
-    for (size_t i = 0; i < n->n && !r->a->status; i++) { /* values are those of outside */
+    for (size_t i = 0; i < n->n && !r->a->status; i++) { /* evaluated in the outer scope */
         ht_jinja_value v = ht_jinja_evaluate(r, n->items[i]->b);
         r->scope = inside;
         assign(r, n->items[i]->a, v);

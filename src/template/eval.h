@@ -1,5 +1,5 @@
-/* Rendering: a program walked over its inputs, within bounds. The built-in filters, tests, methods and functions are
- * tables of rows like those of jinja2's and Python's documentation. */
+/* Rendering: evaluates a program's tree within limits. The built-in filters, tests, methods and functions are tables
+ * that follow the documentation of jinja2 and Python. */
 #ifndef HT_TEMPLATE_EVAL_H
 #define HT_TEMPLATE_EVAL_H
 
@@ -17,7 +17,7 @@ typedef struct ht_jinja_rendering {
     ht_jinja_builder *out;
     size_t output_limit;
     int depth;
-    bool breaks, continues; /* the innermost loop is left, or goes on */
+    bool breaks, continues; /* a break or continue of the innermost loop is pending */
     int64_t now;            /* seconds since 1970, for strftime_now */
 } ht_jinja_rendering;
 
@@ -67,7 +67,7 @@ typedef struct ht_jinja_loop {
     size_t next;    /* in `source` */
     int64_t index0; /* of the current item among those that pass the loop's test */
     ht_jinja_value before, current, after;
-    bool has_after, ended; /* `after` was looked for; and there is none */
+    bool has_after, ended; /* `after` is set; there are no more items */
     int depth0;
     ht_jinja_list *last_changed;
 } ht_jinja_loop;
@@ -97,17 +97,17 @@ ht_jinja_value ht_jinja_slice(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_
 ht_jinja_value ht_jinja_escape(ht_jinja_rendering *r, ht_jinja_value v);
 /* Fails for an undefined value, saying which; true when it did. */
 bool ht_jinja_refuse_undefined(ht_jinja_rendering *r, ht_jinja_value v);
-/* "users.0.name" of an item, as filters' attributes are written; `otherwise`, unless it is NULL, where a part is undefined. */
+/* Looks up a filter's attribute path, such as "users.0.name". `otherwise`, if not NULL, replaces an undefined value. */
 ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value path,
                              const ht_jinja_value *otherwise);
 
 /* methods.c, filters.c, tests.c: the row of a name; NULL when there is none. */
 const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n);
-/* Whether it is the name of a method that would change the list or dict: it is undefined. */
+/* Whether `name` is a method that would modify the list or dict. Such methods are undefined in templates. */
 bool ht_jinja_modifies(ht_jinja_value v, const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_filter_of(const ht_jinja_string *name);
 const ht_jinja_builtin *ht_jinja_test_of(const ht_jinja_string *name);
-/* str.isupper or str.islower of a text: something has a case, and all that have one have this one. */
+/* str.isupper or str.islower: at least one cased character, and all cased characters have this case. */
 bool ht_jinja_has_case(const ht_jinja_string *s, bool upper);
 const ht_jinja_builtin *ht_jinja_function_of(const char *name, size_t n);
 const ht_jinja_builtin *ht_jinja_builtin_in(const ht_jinja_builtin *table, const char *name, size_t n);
@@ -138,11 +138,11 @@ ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value for
 ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value format, const ht_jinja_arguments *all);
 
 /* json.c */
-/* The value of a JSON text, whose strings are inputs; repeated members are errors, which begin with the name of the text. */
+/* The value of a JSON text; its strings are inputs. Repeated fields are errors. Errors begin with `name`. */
 ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name);
-/* A value that has been read; its strings are inputs. */
+/* Converts a JSON value; its strings are inputs. */
 ht_jinja_value ht_jinja_of_json(ht_jinja_arena *a, const ht_json *v);
-/* The same as Python's json.loads: of what a model wrote, or a template has. */
+/* The same by the rules of Python's json.loads, for texts from models and templates. */
 ht_jinja_value ht_jinja_json_loads(ht_jinja_arena *a, const char *text, size_t n, const char *name);
 /* json.dumps; `indent` NULL for one line. */
 const ht_jinja_string *ht_jinja_json_text(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *indent,

@@ -1,4 +1,4 @@
-/* Filters, behind `|`. */
+/* Filters: `value | filter`. */
 #include "template/eval.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static ht_jinja_value iterator(ht_jinja_list *list, const char *how) {
     return v;
 }
 
-/* The text of any value; an empty one after a failure, so that callers need not look. */
+/* The text of any value; empty after a failure, so that callers need no check. */
 static ht_jinja_value string_of(ht_jinja_rendering *r, ht_jinja_value v) {
     static const ht_jinja_string empty = {.text = ""};
     const ht_jinja_string *s = ht_jinja_to_string(r->a, v);
@@ -280,7 +280,6 @@ HT_BUILTIN(length) {
     return ht_jinja_integer((int64_t)n);
 }
 
-/* A list of the items of any value. */
 static ht_jinja_list *list_of(ht_jinja_rendering *r, ht_jinja_value v) {
     const ht_jinja_list *items = ht_jinja_items(r->a, v);
     ht_jinja_list *copy = ht_jinja_list_new(r->a, items->n);
@@ -504,7 +503,7 @@ static bool passes(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_argum
     return ht_jinja_truth(ht_jinja_call_builtin(r, test, v, &rest));
 }
 
-/* Items of any value; of what is false there are none. */
+/* Items of any value; a false value has none. */
 static const ht_jinja_list *items_or_none(ht_jinja_rendering *r, ht_jinja_value v) {
     return ht_jinja_items(r->a, ht_jinja_truth(v) ? v : ht_jinja_undefined());
 }
@@ -547,7 +546,7 @@ HT_BUILTIN(map) {
 HT_BUILTIN(attr) {
     const ht_jinja_string *name = string_of(r, *with[0]).string;
     if (ht_jinja_refuse_undefined(r, v)) return ht_jinja_undefined();
-    const ht_jinja_builtin *method = ht_jinja_method_of(v, name->text, name->n); /* attributes alone, no items */
+    const ht_jinja_builtin *method = ht_jinja_method_of(v, name->text, name->n); /* only attributes, no items */
     if (method) return ht_jinja_method_value(r, method, v);
     if (v.kind == HT_VALUE_NAMESPACE || v.kind == HT_VALUE_LOOP) return ht_jinja_attribute(r, v, name);
     return ht_jinja_undefined_because(r->a, "'%s object' has no attribute '%.60s'", ht_jinja_type_name(v), name->text);

@@ -38,7 +38,7 @@ static void integer_digits(uint64_t n, char type, bool alternate, char out[80]) 
     out[at] = '\0';
 }
 
-/* The text of a number without its sign; *negative tells that. */
+/* The text of a number without its sign, which goes to *negative. */
 static bool number_text(ht_jinja_rendering *r, ht_jinja_value v, const spec *s, char out[512], bool *negative) {
     int64_t i;
     char type = s->type;
@@ -131,7 +131,7 @@ static int read_count(ht_jinja_rendering *r, const char **at) {
 
 /* ---- % ---- */
 
-/* The next value, or the one that `(name)` says; a count behind * is taken from the values, too. */
+/* Values of a % format, taken in order or by `(name)`. A `*` takes its count from them, too. */
 typedef struct percent_values {
     ht_jinja_value all;
     size_t next;

@@ -1,4 +1,4 @@
-/* JSON in and out of templates: as Python's json reads it, and writes it. */
+/* JSON in templates, read and written by the rules of Python's json. */
 #include "formats/json_write.h"
 #include "template/eval.h"
 
@@ -106,7 +106,7 @@ static void put_real(writer *w, double x) {
 
 static void put_value(writer *w, ht_jinja_value v, int depth);
 
-/* Keys that are no strings become some, as json.dumps has it. */
+/* Converts keys to strings as json.dumps does. */
 static void put_key(writer *w, ht_jinja_value key) {
     if (ht_jinja_is_string(key)) {
         put_string(w, key.string);

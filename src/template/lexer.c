@@ -1,6 +1,6 @@
-/* Tokens of templates. White space around tags follows jinja2's lexer with trim_blocks and lstrip_blocks: a line end
- * behind a block or comment goes, white space before one goes when nothing else is before it in its line, `-` takes all
- * white space on its side, `+` leaves it. */
+/* Tokens of templates. White space follows jinja2's lexer with trim_blocks and lstrip_blocks: a block or comment
+ * removes the line end after it, and the white space before it if it comes first on its line. `-` removes all white
+ * space on its side, `+` keeps it. */
 #include "base/text.h"
 #include "template/program.h"
 
@@ -75,7 +75,7 @@ static size_t strip_end(const lexer *l, size_t from, size_t to) {
     return end;
 }
 
-/* Where the text before a tag ends: from `from` to the tag at `tag`, whose sign is `sign`. */
+/* End of the text between `from` and the tag at `tag`, without the white space that `sign` removes. */
 static size_t text_end(const lexer *l, size_t from, size_t tag, char sign, bool prints) {
     if (sign == '-') return strip_end(l, from, tag);
     if (sign == '+' || prints) return tag;
@@ -85,7 +85,7 @@ static size_t text_end(const lexer *l, size_t from, size_t tag, char sign, bool 
     return begin < tag && strip_end(l, begin, tag) == begin ? begin : tag;
 }
 
-/* Behind the end of a tag, whose last two bytes are before `at`: the white space that goes with it. */
+/* Skips the white space that a tag removes after its end. */
 static void skip_after(lexer *l, char sign, bool trims) {
     if (sign == '-')
         l->at = skip_space(l, l->at);
@@ -314,8 +314,7 @@ static void read_tag(lexer *l, bool prints) {
 
 /* ---- around tags ---- */
 
-/* The word of a tag that is nothing else, such as {%- raw %}: where it ends, 0 when it is another tag. `at` is behind the
- * sign. */
+/* End of a tag that has only `word`, such as {%- raw %}; 0 for another tag. `at` is the offset after the tag's sign. */
 static size_t lone_word(const lexer *l, size_t at, const char *word, char *sign) {
     at = skip_space(l, at);
     if (!is_at(l, at, word)) return 0;

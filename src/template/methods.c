@@ -11,7 +11,7 @@ static const ht_jinja_string *text_of(ht_jinja_rendering *r, const ht_jinja_valu
     return NULL;
 }
 
-/* An optional text, None counting as none; false after a failure. */
+/* An optional text, absent if None; false after a failure. */
 static bool optional_text(ht_jinja_rendering *r, const ht_jinja_value *v, const char *what,
                           const ht_jinja_string **out) {
     *out = NULL;
@@ -68,7 +68,7 @@ static ht_jinja_list *split_space(ht_jinja_rendering *r, const ht_jinja_string *
 static ht_jinja_list *split_space_from_right(ht_jinja_rendering *r, const ht_jinja_string *s, int64_t most) {
     ht_jinja_list *words = split_space(r, s, -1), *list = ht_jinja_list_new(r->a, 0);
     if (!words || !list || most < 0 || (int64_t)words->n <= most) return words;
-    /* The words at the end are the same; what is before them stays one piece. */
+    /* The last words equal those of a full split; the text before them stays in one piece. */
     size_t at = s->n, n_last = (size_t)most;
     for (size_t i = 0; i < n_last; i++) {
         const ht_jinja_string *word = words->items[words->n - 1 - i].string;
@@ -169,7 +169,7 @@ HT_BUILTIN(partition) {
 
 /* ---- searching ---- */
 
-/* The part of v that `start` and `end` leave: false when there is none. */
+/* Byte range of v from the arguments `start` and `end`; false when start > end. */
 static bool part_of(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, size_t *from,
                     size_t *to) {
     int64_t n = (int64_t)v.string->chars, begin = 0, end = n;
@@ -206,7 +206,7 @@ HT_BUILTIN(ends_with) {
     return ht_jinja_boolean(found);
 }
 
-/* The character where it is found first or last, or -1. */
+/* Index of the first or last match in characters, or -1. */
 static int64_t find_in(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_value *const *with, bool last) {
     const ht_jinja_string *s = v.string, *what = text_of(r, with[0], "find");
     size_t from, to, chars = 0;
@@ -375,7 +375,7 @@ HT_BUILTIN(casefold) {
     return ht_jinja_like(v, ht_jinja_built(&b));
 }
 
-/* Whether there are characters, all of a kind. */
+/* Whether a text is not empty and all its characters are of a kind. */
 static bool all_are(const ht_jinja_string *s, bool (*is)(uint32_t c)) {
     for (size_t at = 0; at < s->n;)
         if (!is(ht_jinja_string_next(s, &at))) return false;

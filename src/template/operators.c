@@ -229,7 +229,7 @@ ht_jinja_value ht_jinja_item(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_v
                                       text ? text->text : "");
 }
 
-/* A bound of a slice of n items, as Python's slice.indices has it; false when it is no integer. */
+/* A bound of a slice of n items, by the rules of Python's slice.indices; false when it is not an integer. */
 static bool bound(ht_jinja_value v, int64_t n, int64_t step, bool begins, int64_t *out) {
     int64_t lowest = step < 0 ? -1 : 0, highest = step < 0 ? n - 1 : n;
     if (v.kind == HT_VALUE_NONE) {

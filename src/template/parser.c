@@ -8,7 +8,7 @@ typedef struct parser {
     ht_jinja_arena *a;
     const ht_jinja_token *at;
     int depth;           /* of nesting, now */
-    int unsure;          /* inside of what may never be evaluated: unknown filters fail only there */
+    int unsure;          /* inside code that may never run: unknown filters fail only when executed */
     int loops;           /* around this place */
     int mentions;        /* HT_MACRO_ flags of names in the macro that is parsed */
     ht_jinja_node spare; /* after a failure, in the place of nodes of the tree, which is then dropped */
@@ -30,7 +30,7 @@ static bool is(const parser *p, const char *text) {
     return (p->at->kind == HT_TOKEN_OPERATOR || p->at->kind == HT_TOKEN_NAME) && ht_jinja_string_is(p->at->text, text);
 }
 
-/* Whether it is one of a list that ends with NULL. */
+/* Whether the next token is one of a list that ends with NULL. */
 static bool is_one_of(const parser *p, const char *const *texts) {
     while (*texts && !is(p, *texts)) texts++;
     return *texts != NULL;
@@ -319,7 +319,7 @@ static ht_jinja_node *parse_filters(parser *p, ht_jinja_node *n) {
     return n;
 }
 
-/* A test, behind `is`; an argument without parentheses is allowed. */
+/* A test, after `is`; an argument without parentheses is allowed. */
 static ht_jinja_node *parse_test(parser *p, ht_jinja_node *n) {
     bool negated = skip(p, "not");
     ht_jinja_node *test = node(p, HT_NODE_TEST), *result = test;
@@ -463,7 +463,7 @@ static ht_jinja_node *parse_or(parser *p) {
 
 static ht_jinja_node *parse_expression(parser *p) {
     if (!enter(p)) return NULL;
-    /* Whether what was parsed first is part of a condition is known only behind it. */
+    /* A condition may guard an unknown filter or test, but its `if` comes last: parse as unsure first. */
     const ht_jinja_token *begin = p->at;
     p->unsure++;
     ht_jinja_node *n = parse_or(p);
@@ -495,7 +495,7 @@ static bool is_reserved(const ht_jinja_string *name) {
     return false;
 }
 
-/* A name, perhaps with an attribute of a namespace, or several in a tuple. */
+/* An assignment target: a name, an attribute of a namespace, or a tuple of both. */
 static ht_jinja_node *parse_target(parser *p, bool with_namespace, const char *word) {
     ht_jinja_node *tuple = node(p, HT_NODE_TUPLE);
     bool is_tuple = false;
@@ -530,13 +530,13 @@ static ht_jinja_node *parse_target(parser *p, bool with_namespace, const char *w
 
 static void end_block(parser *p) { expect_kind(p, HT_TOKEN_BLOCK_END, "%}"); }
 
-/* The body up to one of the words, which is left to be looked at, behind the %} of its own tag. */
+/* Parses the end of the current tag, then the body up to one of the words in `ends`, which is not consumed. */
 static ht_jinja_node *parse_body(parser *p, const char *const *ends) {
     end_block(p);
     return parse_statements(p, ends);
 }
 
-/* The body up to the tag that ends it. */
+/* The same up to the word `end`, which is consumed. */
 static ht_jinja_node *parse_last_body(parser *p, const char *end) {
     const char *const ends[] = {end, NULL};
     ht_jinja_node *body = parse_body(p, ends);
@@ -586,7 +586,7 @@ static void parse_set(parser *p, ht_jinja_node *n) {
     n->b = parse_last_body(p, "endset");
 }
 
-/* Parameters in parentheses, then the body of a macro or call block, whose names its flags tell. */
+/* Parameters in parentheses, then the body of a macro or call block. Sets the HT_MACRO_ flags of the body. */
 static void parse_signature(parser *p, ht_jinja_node *macro) {
     bool defaults = false;
     while (!p->a->status && !is(p, ")")) {
@@ -664,7 +664,7 @@ static void parse_break(parser *p, ht_jinja_node *n) {
     if (!p->loops) ht_jinja_arena_fail(p->a, "%.10s outside of a loop", n->name->text);
 }
 
-/* Statements that other files are needed for, or other settings: read as far as their end, refused when reached. */
+/* Statements that need other files or settings: parsed to their end, an error when they are executed. */
 static void parse_refused(parser *p, ht_jinja_node *n) {
     ht_jinja_builder why = {.arena = p->a};
     ht_jinja_put_text(&why, "a template of a chat cannot have {% ");
@@ -708,14 +708,14 @@ static ht_jinja_node *parse_statement(parser *p) {
     return NULL;
 }
 
-/* The body up to a tag that begins with one of the words; the word is the next token then. NULL: up to the end. */
+/* Parses up to a tag that begins with one of the words, which is then the next token. NULL: up to the end. */
 static ht_jinja_node *parse_statements(parser *p, const char *const *ends) {
     ht_jinja_node *body = node(p, HT_NODE_BODY);
     if (!enter(p)) return NULL;
     while (!p->a->status) {
         ht_jinja_node *n = NULL;
         if (p->at->kind == HT_TOKEN_END) {
-            while (ends && ends[1]) ends++; /* the tag that would have to come at last */
+            while (ends && ends[1]) ends++; /* the last word is the required tag */
             if (ends) unexpected(p, *ends);
             break;
         }

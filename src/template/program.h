@@ -71,13 +71,13 @@ typedef enum ht_jinja_node_kind {
     HT_NODE_CALL_BLOCK,   /* call a with the body of macro b */
     HT_NODE_FILTER_BLOCK, /* filter a over body b */
     HT_NODE_WITH,         /* items of a = b, then body b */
-    HT_NODE_SCOPE,        /* body b in a scope of its own */
+    HT_NODE_SCOPE,        /* body b in a new scope */
     HT_NODE_BREAK,
     HT_NODE_CONTINUE,
     HT_NODE_REFUSED /* constant: why; a failure when it is reached */
 } ht_jinja_node_kind;
 
-/* What a macro's body mentions, and so what a call may pass. */
+/* Special names in a macro's body; a call may pass only these. */
 enum { HT_MACRO_VARARGS = 1, HT_MACRO_KWARGS = 2, HT_MACRO_CALLER = 4 };
 
 typedef struct ht_jinja_node {

@@ -1,4 +1,4 @@
-/* Tests, behind `is`, and functions that every template has. */
+/* Tests (`value is test`) and the functions available to every template. */
 #include "template/eval.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ IS(is_equal, ht_jinja_equal(r->a, v, *with[0]))
 IS(is_unequal, !ht_jinja_equal(r->a, v, *with[0]))
 IS(is_in, ht_jinja_contains(r, *with[0], v))
 
-/* `is` of Python: small numbers and short names aside, only what is one object is the same. */
+/* Python's `is`. Integers and strings compare by value, as Python shares small ones; other objects by identity. */
 HT_BUILTIN(is_same) {
     ht_jinja_value w = *with[0];
     if (v.kind != w.kind) return ht_jinja_boolean(false);

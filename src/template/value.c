@@ -217,7 +217,7 @@ static size_t count_chars(const char *text, size_t n) {
     return chars;
 }
 
-/* Makes room for n more bytes and a NUL. */
+/* Reserves capacity for n more bytes and a NUL. */
 static bool reserve(ht_jinja_builder *b, size_t n) {
     if (b->capacity - b->n > n) return !b->arena->status;
     size_t wanted = ht_max_size(b->n + n + 1, ht_max_size(48, 2 * b->capacity));

@@ -1,10 +1,10 @@
-/* Values of template expressions: what Python's values are to jinja2, in an arena of their own.
+/* Values of template expressions, with the semantics of Python's values in jinja2.
  *
- * Everything that a program or a rendering makes lies in one arena of limited size and is freed with it. Failures are
- * sticky: the first one is kept, and all that follows gives undefined values and does nothing, so that callers look once.
+ * All values of a program or a rendering are in one arena of limited size and are freed with it. Errors are sticky:
+ * after the first one, functions do nothing and return undefined values, so that callers check once.
  *
- * A string knows which of its bytes came from the inputs (a message's content, a tool's description) and which from the
- * template, through slices, joins and replacements: only the template's may be special tokens. */
+ * A string records for each byte whether it came from the inputs (a message's content, a tool's description) or from
+ * the template, through slices, joins and replacements. Only the template's bytes may form special tokens. */
 #ifndef HT_TEMPLATE_VALUE_H
 #define HT_TEMPLATE_VALUE_H
 
@@ -25,7 +25,7 @@ typedef struct ht_jinja_arena {
     size_t limit;            /* bytes of it */
     int64_t work, most_work; /* steps of rendering, about as much as an operator or 64 bytes; most_work 0: any number */
     const char *name;        /* of the template, for messages */
-    int line, column;        /* of what is parsed or evaluated now, from 1; line 0: of no template */
+    int line, column;        /* position that is being parsed or evaluated, from 1; line 0: no template */
     ht_status status;
     ht_error *err;
 } ht_jinja_arena;
@@ -39,13 +39,13 @@ void ht_jinja_arena_free(ht_jinja_arena *a);
 bool ht_jinja_work(ht_jinja_arena *a, size_t n);
 /* Keeps the first failure, with the template's name, line and column before the sentence. */
 void ht_jinja_arena_fail(ht_jinja_arena *a, const char *fmt, ...) HT_PRINTF(2, 3);
-/* The same with a status of its own, for bounds (HT_ERR_LIMIT) and memory. */
+/* The same with a given status, for limits (HT_ERR_LIMIT) and memory. */
 void ht_jinja_arena_fail_as(ht_jinja_arena *a, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
 /* ---- values ---- */
 
 typedef enum ht_jinja_value_kind {
-    HT_VALUE_UNDEFINED, /* `string`: what is undefined, for messages; NULL where nothing is said */
+    HT_VALUE_UNDEFINED, /* `string`: what is undefined, for messages; may be NULL */
     HT_VALUE_NONE,
     HT_VALUE_BOOL,
     HT_VALUE_INT,
@@ -57,7 +57,7 @@ typedef enum ht_jinja_value_kind {
     HT_VALUE_DICT,
     HT_VALUE_VIEW,     /* keys, values or items of a dict, as a list */
     HT_VALUE_RANGE,    /* as a list */
-    HT_VALUE_ITERATOR, /* of a list, at its next item: what filters such as map give */
+    HT_VALUE_ITERATOR, /* of a list, at its next item: the result of filters such as map */
     HT_VALUE_NAMESPACE,
     HT_VALUE_MACRO,
     HT_VALUE_FUNCTION,
@@ -121,7 +121,7 @@ static inline ht_jinja_value ht_jinja_like(ht_jinja_value v, const ht_jinja_stri
 static inline ht_jinja_value ht_jinja_list_value(ht_jinja_value_kind kind, ht_jinja_list *list) {
     return list ? (ht_jinja_value){.kind = kind, .list = list} : ht_jinja_undefined();
 }
-/* An undefined value that says in messages what it is: "'x' is undefined". */
+/* An undefined value with a name for messages: "'x' is undefined". */
 ht_jinja_value ht_jinja_undefined_because(ht_jinja_arena *a, const char *fmt, ...) HT_PRINTF(2, 3);
 
 static inline bool ht_jinja_is_string(ht_jinja_value v) { return v.kind == HT_VALUE_STRING; }
@@ -137,7 +137,7 @@ const char *ht_jinja_type_name(ht_jinja_value v);
 bool ht_jinja_truth(ht_jinja_value v);
 /* `==`: numbers of all types by value, sequences by items, others by identity. */
 bool ht_jinja_equal(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y);
-/* -1, 0 or 1 by Python's order; a failure for types that have none. */
+/* -1, 0 or 1 by Python's order; a failure for types without an order. */
 int ht_jinja_order(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y);
 /* The number of items or code points; false for values without a length. */
 bool ht_jinja_length(ht_jinja_value v, size_t *n);
@@ -172,7 +172,7 @@ bool ht_jinja_string_is(const ht_jinja_string *s, const char *text);
 bool ht_jinja_string_input_at(const ht_jinja_string *s, size_t at);
 /* The byte where code point i begins, 0 <= i <= chars. */
 size_t ht_jinja_string_offset(const ht_jinja_string *s, size_t i);
-/* The code point at byte `at` < n; *at moves behind it. */
+/* The code point at byte `at` < n; *at moves past it. */
 uint32_t ht_jinja_string_next(const ht_jinja_string *s, size_t *at);
 /* Python's str.isspace of a code point, which is what str.strip strips. */
 bool ht_jinja_is_space(uint32_t c);
@@ -199,7 +199,7 @@ ht_jinja_value *ht_jinja_dict_find_text(const ht_jinja_dict *d, const char *key,
 void ht_jinja_dict_set(ht_jinja_arena *a, ht_jinja_dict *d, ht_jinja_value key, ht_jinja_value v);
 void ht_jinja_dict_set_text(ht_jinja_arena *a, ht_jinja_dict *d, const char *key, ht_jinja_value v);
 bool ht_jinja_dict_remove(ht_jinja_arena *a, ht_jinja_dict *d, ht_jinja_value key);
-/* A value made of what JSON has, with lists and dicts of its own in `a`; strings are shared with the original. */
+/* Copies a value of JSON types, with new lists and dicts in `a`; strings are shared with the original. */
 ht_jinja_value ht_jinja_copy(ht_jinja_arena *a, ht_jinja_value v);
 
 #endif

@@ -141,7 +141,7 @@ static void merge_short(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w) {
             if (rank[i] < rank[best]) best = i;
         if (rank[best] == NO_MERGE) break;
         symbols[best] = product[best];
-        size_t tail = n - best - 2; /* symbols behind the pair */
+        size_t tail = n - best - 2; /* symbols after the pair */
         memmove(symbols + best + 1, symbols + best + 2, tail * sizeof *symbols);
         memmove(rank + best, rank + best + 1, tail * sizeof *rank);
         memmove(product + best, product + best + 1, tail * sizeof *product);

@@ -9,7 +9,7 @@
 
 #define HT_NO_ORDER UINT32_MAX /* in ht_merges.order: no merge produces this token */
 
-/* A rank has 22 bits in a 64-bit key beside two ids. */
+/* A 64-bit key holds two ids and 22 bits of rank. */
 #define HT_MAX_MERGES ((1 << 22) - 1)
 
 /* Merge table, of one of two kinds. Listed merges: `slots` is a hash table from id pair to rank, `product` maps a rank

@@ -9,7 +9,7 @@
 struct ht_decoder {
     const ht_tokenizer *t;
     bool skip_special;
-    bool raw;          /* bytes that are no UTF-8 stay as they are */
+    bool raw;          /* keeps bytes that are not valid UTF-8 */
     bool started;      /* a token was decoded */
     size_t strip_left; /* leading characters that may still be stripped */
     ht_text bytes;     /* incomplete character, of byte-level or <0xNN> tokens */

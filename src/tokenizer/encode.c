@@ -20,8 +20,8 @@ static void push_symbol(ht_encoder *e, int32_t id) {
     if (!ht_bpe_push(&e->work, id)) e->status = ht_fail_memory(e->err, e->work.n * sizeof id, "encoding");
 }
 
-/* Pushes a character that is no token: as its <0xNN> tokens, as the unknown token (one per run when fused), or not at
- * all. */
+/* Encodes a character without a token as its <0xNN> tokens, as the unknown token (one per run when fused), or as
+ * nothing. */
 static void push_unknown(ht_encoder *e, const char *text, size_t n, bool *pending_unk) {
     const ht_tokenizer *t = e->t;
     if (t->byte_fallback) {
@@ -157,11 +157,11 @@ typedef struct pass {
     ht_encoder *e;
     bool parse_special;
     const ht_written *whole;
-    size_t run;                   /* of the whole text, the one that was asked about last */
+    size_t run;                   /* index of the last run of `whole` that was queried */
     bool marks_normal;            /* special tokens are found in normalised text, too */
     ht_marked_text text, scratch; /* normalised span and its scratch */
     bool at_start;                /* the span begins at the start of the text */
-    size_t offset;                /* of what is looked through, in the whole text */
+    size_t offset;                /* of the searched text, in `whole` */
 } pass;
 
 static bool has_input(pass *p, size_t begin, size_t end) {

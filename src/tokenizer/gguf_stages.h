@@ -20,13 +20,13 @@ enum { HT_GGUF_STAGES = 8 };
 /* A pre-tokenizer of byte-level BPE, and what else its name implies. */
 typedef struct ht_gguf_stages {
     const char *names;                 /* values of tokenizer.ggml.pre, separated and surrounded by spaces */
-    const char *steps[HT_GGUF_STAGES]; /* patterns and codes of steps (gguf_stages.c), NULL behind the last */
+    const char *steps[HT_GGUF_STAGES]; /* patterns and codes of steps (gguf_stages.c), then NULL */
     bool nfc;                          /* the text is normalised to NFC before */
     bool ignore_merges;
     bool add_bos; /* default of tokenizer.ggml.add_bos_token */
 } ht_gguf_stages;
 
-/* Row i; NULL past the last one. Of rows that write the same stages the first has the most usual name. */
+/* Row i; NULL past the last one. The first row with the same stages has the most common name. */
 const ht_gguf_stages *ht_gguf_stages_at(size_t i);
 const ht_gguf_stages *ht_gguf_stages_named(ht_bytes name); /* NULL when unknown */
 /* Adds the normalizer and the pre-tokenizer to a tokenizer, and sets what the name implies except add_bos. */

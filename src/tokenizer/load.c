@@ -57,7 +57,7 @@ static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error 
     char *data, *const listed = t->chat_template;
     size_t n;
     ht_status st = load_file_template(directory, "chat_template.jinja", &t->chat_template, err);
-    if (!st && t->chat_template != listed) { /* the list that it was in is overridden as a whole */
+    if (!st && t->chat_template != listed) { /* the file overrides the whole list */
         free(t->tool_template);
         t->tool_template = NULL;
     }
@@ -81,8 +81,8 @@ ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_
     return st;
 }
 
-/* Puts a Llama 3 vocabulary's BOS, which config.json names, before each text when there is no post-processor to do it: the
- * models expect it, and GGUF files of them have it by default. */
+/* Prepends the BOS of a Llama 3 vocabulary, named in config.json, to each text if no post-processor does: the models
+ * expect it, and their GGUF files enable it by default. */
 static ht_status add_bos(ht_tokenizer *t, const char *directory, ht_error *err) {
     static const char bos[] = "<|begin_of_text|>";
     char *data;
@@ -172,8 +172,8 @@ const char *ht_tokenizer_missing(const char *directory) {
                : "holds neither a tokenizer.json nor a .gguf file";
 }
 
-/* Same precedence as model loading: tokenizer.json beside safetensors; a GGUF's own vocabulary before a
- * tokenizer.json. */
+/* Same precedence as model loading: tokenizer.json in a directory with safetensors; otherwise a GGUF's vocabulary
+ * before tokenizer.json. */
 static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
     contents c;
     ht_status st = list_models(directory, &c, err);

@@ -13,10 +13,10 @@ typedef struct ht_listed_tokens {
 ht_status ht_list_added(ht_listed_tokens *list, ht_added token, const char *text, size_t n, ht_error *err);
 void ht_listed_tokens_free(ht_listed_tokens *list);
 
-/* Adds the tokens in their order, with the ids that the `tokenizers` library gives them, which ignores the listed ones: a
- * token keeps the id that its text has, else it gets the next one behind the vocabulary's number of tokens and the tokens
- * added before. So gaps are closed, and of a text that is listed twice the last entry's flags count. The vocabulary's index
- * is then stale. `file`: for the warning about ids that differ from the listed ones. */
+/* Adds the tokens in order, with the ids of the `tokenizers` library, which ignores the listed ones. A text in the
+ * vocabulary keeps its id. Others get consecutive ids from the number of tokens on, which closes gaps. The last entry
+ * of a repeated text sets the flags. The vocabulary's index becomes stale. `file`: for the warning about ids that
+ * differ from the listed ones. */
 ht_status ht_merge_added(ht_tokenizer *t, const ht_listed_tokens *list, const char *file, ht_error *err);
 
 /* Reads bos_token, eos_token, added_tokens_decoder and chat_template. Ignores add_bos_token and add_eos_token, but for

@@ -1,5 +1,5 @@
-/* Tokenizer from GGUF metadata. `tokenizer.ggml.pre` names the pre-tokenizer (gguf_stages.h). Unknown names are refused: a
- * near miss would tokenize almost right. */
+/* Tokenizer from GGUF metadata. `tokenizer.ggml.pre` names the pre-tokenizer (gguf_stages.h). Unknown names are
+ * errors: a similar pre-tokenizer would give almost the right tokens. */
 #include "base/error.h"
 #include "tokenizer/gguf_stages.h"
 #include "tokenizer/tokenizer.h"

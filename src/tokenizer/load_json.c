@@ -1,5 +1,5 @@
-/* Tokenizer from a tokenizer.json. It is scanned: vocabulary and merges, nearly all of the file, go into flat tables, the rest into
- * a JSON document, which is loaded stage by stage. An unsupported step or parameter is refused by name. */
+/* Tokenizer from a tokenizer.json. A scanner reads vocabulary and merges, nearly all of the file, into flat tables
+ * and the rest into a JSON document, loaded stage by stage. Errors name an unsupported step or parameter. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
@@ -130,8 +130,8 @@ static void read_merges(parser *p) {
 
 /* ---- the document ---- */
 
-/* Reads a vocabulary or merges into its table, or passes over a value of another kind; false: the member is neither, and
- * belongs to the document. */
+/* Reads the vocabulary or the merges into a table, or skips a list or object that is neither. False: a field for
+ * read_object. */
 static bool read_table(parser *p, const char *name, ht_json_event event) {
     const bool is_vocab = strcmp(name, "vocab") == 0, is_object = event == HT_SCAN_OBJECT;
     bool *has = is_vocab ? &p->out->has_vocab : &p->out->has_merges;
@@ -150,7 +150,7 @@ static bool read_table(parser *p, const char *name, ht_json_event event) {
     return true;
 }
 
-/* The members of an object that has begun; those of the model have tables among them. */
+/* Reads the rest of an object. The vocabulary and merges of the model go to tables instead. */
 static ht_json *read_object(parser *p, bool is_model) {
     ht_json_scanner *s = &p->scan;
     ht_json *object = ht_json_new_object();
@@ -198,7 +198,7 @@ typedef struct loader {
 
 #define FAIL(l, ...) ((void)((l)->status ? (l)->status : ((l)->status = ht_fail((l)->err, __VA_ARGS__))))
 
-/* ---- JSON members ---- */
+/* ---- JSON fields ---- */
 
 static const char *type_of(loader *l, const ht_json *step) {
     const char *type = ht_json_string_value(ht_json_object_get(step, "type"));
@@ -213,7 +213,7 @@ static bool get_bool(loader *l, const ht_json *step, const char *key, bool other
     return ht_json_is_true(value);
 }
 
-/* A string member, borrowed; *n is its length. */
+/* A string field, borrowed; *n is its length. */
 static const char *get_text(loader *l, const ht_json *step, const char *key, size_t *n) {
     const ht_json *value = ht_json_object_get(step, key);
     *n = ht_json_string_length(value);
@@ -591,7 +591,6 @@ static void check_ends(loader *l) {
     }
 }
 
-/* Loads a stage when the document has it. */
 static void load_stage(loader *l, const ht_json *root, const char *stage, const char *key, step_fn *load) {
     const ht_json *steps = ht_json_object_get(root, stage);
     l->stage = stage;

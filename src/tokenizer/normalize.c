@@ -1,4 +1,4 @@
-/* Normalizer stage: each step rewrites a whole span of text, and the marks of its bytes where they are wanted. */
+/* Normalizer stage: each step rewrites a whole span of text, and the marks of its bytes if requested. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -21,7 +21,7 @@ static void copy(const ht_marked_text *in, size_t begin, size_t end, ht_marked_t
     if (in->wants_marks) ht_text_append(&out->marks, in->marks.data + begin, end - begin);
 }
 
-/* Of new text in the place of these bytes. */
+/* Mark of text that replaces bytes [begin, end): set if any of them is marked. */
 static char mark_of(const ht_marked_text *in, size_t begin, size_t end) {
     return in->wants_marks && begin < end && memchr(in->marks.data + begin, 1, end - begin) ? 1 : 0;
 }
@@ -55,7 +55,7 @@ static ht_status replace_regex(const ht_normal_step *s, ht_regex_work **regex, c
         copy(in, done, match.begin, out);
         put(out, s->to, s->n_to, mark_of(in, match.begin, match.end));
         done = from = match.end;
-        if (match.begin == match.end) { /* empty match: continue behind the next character */
+        if (match.begin == match.end) { /* empty match: continue after the next character */
             size_t length = 1;
             if (from < n) ht_utf8_next(text + from, &length);
             from += length;
@@ -79,8 +79,8 @@ static void strip(const ht_normal_step *s, const ht_marked_text *in, ht_marked_t
     copy(in, begin, end, out);
 }
 
-/* Normal form or lower case. Where marks are wanted, in pieces that begin with an ASCII character, as nothing before one
- * changes with it; unless it changes itself, it keeps its mark. */
+/* Normal form or lower case. With marks, works on pieces that begin with an ASCII character, which never affects the
+ * text before it. An unchanged ASCII character keeps its mark. */
 static ht_status change_characters(const ht_normal_step *s, const ht_marked_text *in, ht_marked_text *out,
                                    ht_error *err) {
     const char *text = in->text.data;

@@ -42,7 +42,7 @@ static void add_span(splitter *s, size_t begin, size_t end, bool is_match) {
     case HT_SPLIT_MERGED_WITH_PREVIOUS: /* a match joins the gap before it, unless another match did */
         joins = is_match && !s->previous_is_match;
         break;
-    default: /* HT_SPLIT_MERGED_WITH_NEXT: a match joins the gap behind it; of adjacent matches, the last */
+    default: /* HT_SPLIT_MERGED_WITH_NEXT: a match joins the gap after it; of adjacent matches, the last */
         joins = s->pending_is_match && !is_match;
     }
     s->previous_is_match = is_match;
@@ -67,7 +67,7 @@ static void split_by_regex(splitter *s, const ht_regex *re, size_t n) {
         e->status = ht_regex_find(re, e->regex, s->text, n, from, &match, e->err);
         if (e->status || !match.found) break;
         bool empty = match.begin == match.end;
-        if (!empty || match.end != last_end) { /* an empty match directly behind a match is dropped */
+        if (!empty || match.end != last_end) { /* an empty match directly after a match is dropped */
             if (done < match.begin) add_span(s, done, match.begin, false);
             add_span(s, match.begin, match.end, true);
             done = last_end = match.end;

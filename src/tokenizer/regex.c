@@ -50,7 +50,7 @@ static size_t translate_escape(const char *p, size_t n, bool in_class, ht_text *
     return 2;
 }
 
-/* Groups with one meaning in PCRE2 and Oniguruma; others are refused. */
+/* Groups with the same meaning in PCRE2 and Oniguruma; others are errors. */
 static bool is_known_group(const char *p, size_t n) {
     static const char *const known[] = {"?:", "?=", "?!", "?<=", "?<!", "?>", "?i:", "?i)"};
     if (n == 0 || (p[0] != '?' && p[0] != '*')) return true;
@@ -172,7 +172,7 @@ ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, 
         return ht_fail(err, HT_ERR_LIMIT, "matching the pre-tokenizer's regular expression failed: %s", message);
     }
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(w->data);
-    /* The order guards against \K, which could put the start behind the end. */
+    /* Guards against \K, which can put the start after the end. */
     *match = (ht_regex_match){range[0] <= range[1], range[0], range[1]};
     return HT_OK;
 }

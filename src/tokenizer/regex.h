@@ -1,5 +1,5 @@
 /* Regular expressions of tokenizer files, matched by PCRE2 with the semantics of Oniguruma (used by Hugging Face
- * `tokenizers`). Constructs that differ are translated or refused by name. */
+ * `tokenizers`). Constructs that differ are translated or rejected by name. */
 #ifndef HT_TOKENIZER_REGEX_H
 #define HT_TOKENIZER_REGEX_H
 

@@ -1,5 +1,5 @@
-/* Writing of a loaded tokenizer: as a tokenizer.json, and as GGUF metadata. Stages that the other form cannot express are
- * refused by name, never left out. */
+/* Writing of a loaded tokenizer: as a tokenizer.json, and as GGUF metadata. A stage that the format cannot express
+ * is an error, never omitted. */
 #ifndef HT_TOKENIZER_SAVE_H
 #define HT_TOKENIZER_SAVE_H
 
@@ -27,9 +27,9 @@ typedef struct ht_merge_pair {
  * first, in the order of the tokens. */
 ht_status ht_tokenizer_list_merges(const ht_tokenizer *t, ht_merge_pair **out, size_t *n, ht_error *err);
 
-/* Whether merging any two tokens whose concatenation is a token, by the rank of that token, gives what the listed merges
- * give. *order [vocab.n] then holds the rank of each token that merges produce, -1 for others; the caller frees it. *why is
- * NULL, or says why not; static. */
+/* Whether scored merging gives the same results as the listed merges: any two tokens whose concatenation is a token
+ * merge, by its rank. *order [vocab.n] then holds the rank of each merged token, -1 for others; the caller frees it.
+ * *why is the reason why not, static, or NULL. */
 ht_status ht_tokenizer_score_merges(const ht_tokenizer *t, int32_t **order, const char **why, ht_error *err);
 
 #endif

@@ -74,7 +74,7 @@ static bool same_pre_tokenizer(const ht_tokenizer *t, const ht_tokenizer *row) {
     return k == row->n_pre;
 }
 
-/* The first row with the tokenizer's stages; NULL when there is none, with what differs from the nearest in *what. */
+/* The first row with the tokenizer's stages. NULL when there is none: *what is the difference to the nearest row. */
 static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, const char **what, ht_error *err) {
     const ht_gguf_stages *row;
     *out = NULL;
@@ -144,12 +144,12 @@ static ht_status read_metaspace(const ht_tokenizer *t, bool *prefix, ht_error *e
     return HT_OK;
 }
 
-/* A Split by a space has none to split by, as the normalizer has replaced them. */
+/* A Split by spaces has no effect, as the normalizer has replaced them. */
 static bool splits_nothing(const ht_pre_step *s) {
     return s->kind == HT_PRE_SPLIT && is_text(s->text, s->n_text, " ") && !s->invert;
 }
 
-/* Whether the stages are those of SentencePiece: spaces become U+2581, and perhaps one is put before the text. */
+/* Whether the stages are those of SentencePiece: spaces become U+2581, optionally with one before the text. */
 static ht_status read_spaces(const ht_tokenizer *t, bool *prefix, ht_error *err) {
     const ht_normal_step *n = t->normalizer;
     const int prepends =
@@ -168,8 +168,7 @@ static ht_status read_spaces(const ht_tokenizer *t, bool *prefix, ht_error *err)
     return HT_OK;
 }
 
-/* Whether characters without a token become bytes, or else one unknown token for all that follow each other: GGUF has no other
- * way. */
+/* Whether characters without a token become bytes, or one unknown token per run. GGUF has no other option. */
 static bool has_fallback(const ht_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++)
         if (t->fallback_id[byte] < 0) return t->unk >= 0 && t->fuse_unk;
@@ -186,7 +185,7 @@ static bool merges_mix_lines(const ht_tokenizer *t) {
     return false;
 }
 
-/* why: what scores cannot express, or NULL when a list was asked for. */
+/* why: what scores cannot express, or NULL when the caller requested a list. */
 static ht_status check_list(const ht_tokenizer *t, bool prefix, const char *why, ht_error *err) {
     const bool crosses = merges_mix_lines(t);
     if (!prefix && !crosses) return HT_OK;
@@ -345,9 +344,9 @@ static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, ht_json *meta
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- metadata ---- */
 
-/* GGUF has no place for how an added token treats the text around it. */
+/* GGUF cannot store how an added token treats the surrounding text. */
 static ht_status check_added(const ht_tokenizer *t, int64_t n_rows, ht_error *err) {
     for (size_t i = 0; i < t->n_added; i++) {
         const ht_added *a = &t->added[i];

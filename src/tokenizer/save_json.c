@@ -15,8 +15,8 @@ static bool push(ht_json *list, ht_json *step) { return step && !ht_json_array_a
 
 static ht_json *text_of(const char *text, size_t n) { return ht_json_stringn(n ? text : "", n); }
 
-/* A stage of several steps: none is null, one stands alone, more are a Sequence, which lists them under `key`. Takes the
- * list; NULL where it is not whole. */
+/* A stage as JSON: null without steps, a single step itself, otherwise a Sequence with the list under `key`. Takes the
+ * list; NULL if it is incomplete. */
 static ht_json *stage_of(ht_json *steps, bool is_whole, const char *key) {
     ht_json *stage = NULL;
     if (is_whole && ht_json_array_size(steps) == 0)
@@ -152,7 +152,8 @@ static int by_id(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* By id: the order in which `tokenizers` adds them, which gives those that the model lacks the ids behind its own. */
+/* Sorted by id: `tokenizers` adds them in this order, and numbers those that the model lacks after the model's
+ * tokens. */
 static ht_json *added_of(const ht_tokenizer *t) {
     const ht_added **sorted = malloc((t->n_added + 1) * sizeof *sorted);
     ht_json *list = ht_json_new_array();
@@ -173,7 +174,7 @@ static ht_json *added_of(const ht_tokenizer *t) {
 
 /* ---- vocabulary and merges ---- */
 
-/* Fillers stand for ids without a token, which need no place; unless something else refers to one. */
+/* Omits fillers, which only name ids without a token, unless something refers to them. */
 static bool is_left_out(const ht_tokenizer *t, int32_t id, const bool *merged) {
     return ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id) && !merged[id] && !(t->flags[id] & HT_TOKEN_ADDED) &&
            id != t->bos && id != t->eos && id != t->unk;

@@ -8,7 +8,7 @@
 
 /* ---- as a list ---- */
 
-/* The lookup table by rank. A repeated pair has its last rank alone. */
+/* The lookup table by rank. A repeated pair has only its last rank. */
 static ht_status recover_list(const ht_merges *m, ht_merge_pair **out, size_t *n, ht_error *err) {
     ht_merge_pair *by_rank = malloc(((size_t)m->n + 1) * sizeof *by_rank);
     if (!by_rank) return ht_fail_memory(err, (size_t)m->n * sizeof *by_rank, "a list of merges");
@@ -26,10 +26,10 @@ static ht_status recover_list(const ht_merges *m, ht_merge_pair **out, size_t *n
     return HT_OK;
 }
 
-/* Whether a token can be cut before text[at], an end of a character. */
+/* Whether text[at] begins a character. */
 static bool is_boundary(const char *text, size_t at) { return ((unsigned char)text[at] & 0xC0) != 0x80; }
 
-/* The two tokens that a token is when cut before text[at]. */
+/* Splits a token before text[at] into two tokens; false if there are none. */
 static bool cut(const ht_vocab *v, int32_t id, size_t at, ht_merge_pair *out) {
     const char *text = ht_vocab_text(v, id);
     if (!is_boundary(text, at)) return false;
@@ -120,7 +120,7 @@ static bool is_found_before(const ht_tokenizer *t, int32_t id) {
     return (t->flags[id] & HT_TOKEN_ADDED) && !strstr(ht_vocab_text(&t->vocab, id), HT_METASPACE);
 }
 
-/* Ranks the products by their first merges. A product whose merges are not adjacent has no rank of its own. */
+/* Ranks the products by their first merges. A product whose merges are not adjacent has no single rank. */
 static void rank_products(scoring *s, const ht_merge_pair *list, size_t n) {
     run r;
     for (size_t i = 0; i < n && !s->why; i++) {
@@ -174,7 +174,8 @@ static bool is_reachable(const scoring *s, int32_t id) {
     return s->order[id] >= 0 || first_character(ht_vocab_text(v, id), v->length[id]) == v->length[id];
 }
 
-/* By scores any cut of a token into two merges, so that the list must have each whose parts may occur. */
+/* With scores, every split of a token into two tokens is a merge. So the list must have each split whose parts may
+ * occur. */
 static void check_cuts(scoring *s, int32_t id) {
     const ht_vocab *v = &s->t->vocab;
     ht_merge_pair pair;

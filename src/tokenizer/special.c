@@ -97,7 +97,7 @@ static bool is_space_at(const char *text, size_t at, size_t *length) {
     return ht_unicode_class(ht_utf8_next(text + at, length)) & HT_CLASS_SPACE;
 }
 
-/* Takes the spaces around a match that its token strips, those before it from `done` on. */
+/* Extends a match by the spaces that its token strips, on the left not before `done`. */
 static void strip_spaces(const ht_added *token, const char *text, size_t n, size_t done, size_t *begin, size_t *end) {
     size_t length;
     while (token->lstrip && *begin > done) {
@@ -108,7 +108,7 @@ static void strip_spaces(const ht_added *token, const char *text, size_t n, size
     while (token->rstrip && *end < n && is_space_at(text, *end, &length)) *end += length;
 }
 
-/* Where the token's own text begins in a match of its normal form, which may have a U+2581 in front. */
+/* Start of the token's text in a match of its normal form, which may begin with a U+2581. */
 static size_t own_text(const ht_added *token, size_t at, size_t end) {
     return token->normal && token->n_text <= end - at ? end - token->n_text : at;
 }

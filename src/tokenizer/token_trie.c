@@ -78,7 +78,7 @@ static ht_status fill_part(ht_trie_part *p, token_bytes *sorted, int32_t n, int3
         if (t->shared == t->n && same[t->id] < 0) same[t->id] = *place; /* the same bytes again */
         *place = t->id;
     }
-    /* The node behind a subtree is the first one that is no deeper than its root; from the last node on, each depth knows it. */
+    /* A subtree ends at the next node that is no deeper than its root: the backward loop keeps that node by depth. */
     uint32_t *behind = malloc(((size_t)p->deepest + 2) * sizeof *behind);
     if (!behind) return ht_fail_memory(err, p->deepest, "a trie of tokens");
     for (uint32_t d = 0; d < p->deepest + 2u; d++) behind[d] = p->n;
@@ -90,7 +90,6 @@ static ht_status fill_part(ht_trie_part *p, token_bytes *sorted, int32_t n, int3
     return HT_OK;
 }
 
-/* Texts of all tokens. */
 static ht_status read_texts(ht_token_trie *trie, const ht_tokenizer *t, ht_error *err) {
     ht_text all = {0};
     for (int32_t id = 0; id < trie->n_tokens; id++) {
@@ -113,7 +112,7 @@ static ht_status read_texts(ht_token_trie *trie, const ht_tokenizer *t, ht_error
     return trie->text ? HT_OK : ht_fail_memory(err, 1, "the texts of tokens");
 }
 
-/* Divides the tokens, which are sorted, into plain ones of a kind and the rest, for which there is room in `rest`. */
+/* Divides the sorted tokens into plain ones of a kind and the others, which go to `rest`. */
 static ht_status find_plain(ht_token_trie *trie, ht_plain_kind kind, const token_bytes *sorted, int32_t n,
                             token_bytes *rest, ht_error *err) {
     ht_plain_tokens *of = &trie->plain[kind];

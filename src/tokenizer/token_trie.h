@@ -1,33 +1,33 @@
-/* Token trie: the bytes of all tokens of a vocabulary as a tree, laid out flat and depth first, so that the tokens that a
- * grammar allows are found by one walk that leaves out what begins wrongly. Immutable once made, shared by all threads.
+/* Token trie: the bytes of all tokens of a vocabulary as a flat depth-first tree. One walk finds the tokens that a
+ * grammar allows and skips every subtree with an invalid prefix. Immutable once made, shared by all threads.
  *
- * Tokens that are plain text, of small letters, of letters and digits, of any characters but controls, quotes and backslashes, are kept
- * as masks by their number of characters as well: where a grammar takes any of them, they need not be walked. */
+ * Plain tokens also have bit masks by length: only lower-case letters, only letters and digits, or no controls,
+ * quotes and backslashes. Where a grammar accepts any such text, the masks replace the walk. */
 #ifndef HT_TOKENIZER_TOKEN_TRIE_H
 #define HT_TOKENIZER_TOKEN_TRIE_H
 
 #include <hearth/tokenizer.h>
 
-/* Characters of a plain token at most; longer ones are with the rest. */
+/* Maximum characters of a plain token. */
 #define HT_PLAIN_MOST 32
 
-/* Nodes in depth-first order, children behind their parent. */
+/* Nodes in depth-first order: a subtree follows its root. */
 typedef struct ht_trie_part {
     uint32_t n;
     uint8_t *byte;   /* [n] */
     uint16_t *depth; /* [n] from 0 */
-    uint32_t *next;  /* [n] the node behind the last one below it */
+    uint32_t *next;  /* [n] the node after its subtree */
     int32_t *token;  /* [n] that ends at the node, -1: none */
     uint16_t deepest;
 } ht_trie_part;
 
-/* The node of a byte among siblings, of which `at` is the first, and `end` lies behind them and all below them; `end` when there is none. */
+/* Finds the node of a byte among siblings from `at` on; `end`, the node after their subtrees, when there is none. */
 static inline uint32_t ht_trie_find(const ht_trie_part *p, uint32_t at, uint32_t end, uint8_t byte) {
     while (at < end && p->byte[at] != byte) at = p->next[at];
     return at;
 }
 
-/* Kinds of plain text; each has the texts of those before it. */
+/* Kinds of plain text; each includes the ones before it. */
 typedef enum ht_plain_kind {
     HT_PLAIN_SMALL, /* a to z */
     HT_PLAIN_WORD,  /* letters and digits of ASCII */
@@ -36,7 +36,7 @@ typedef enum ht_plain_kind {
 } ht_plain_kind;
 
 typedef struct ht_plain_tokens {
-    uint32_t *mask;    /* [HT_PLAIN_MOST + 1, n_words] those of at most so many characters */
+    uint32_t *mask;    /* [HT_PLAIN_MOST + 1, n_words] row i: tokens of at most i characters */
     ht_trie_part rest; /* all others */
 } ht_plain_tokens;
 
@@ -47,14 +47,14 @@ typedef struct ht_token_trie {
     ht_plain_tokens plain[HT_PLAIN_KINDS];
     int32_t *same;      /* [n_tokens] another token with the same bytes, -1: none */
     bool has_same;      /* some token has another one */
-    uint32_t *text_end; /* [n_tokens] of each token's bytes in `text`; tokens that are no text have none */
+    uint32_t *text_end; /* [n_tokens] end of each token's bytes in `text`; special tokens have none */
     char *text;
 } ht_token_trie;
 
-/* Special tokens are no text. The caller frees *out. */
+/* Leaves out the bytes of special tokens. The caller frees *out. */
 ht_status ht_token_trie_new(const ht_tokenizer *t, ht_token_trie **out, ht_error *err);
 void ht_token_trie_free(ht_token_trie *t); /* NULL is fine */
-/* The narrowest kind of plain text that the character of ASCII is of; HT_PLAIN_KINDS: it is not plain. */
+/* The narrowest kind of plain text with this ASCII character; HT_PLAIN_KINDS: it is not plain. */
 static inline ht_plain_kind ht_plain_kind_of(unsigned char c) {
     if (c < 0x20 || c == 0x7F || c == '"' || c == '\\') return HT_PLAIN_KINDS;
     if (c >= 'a' && c <= 'z') return HT_PLAIN_SMALL;

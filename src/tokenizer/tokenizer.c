@@ -97,8 +97,8 @@ ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from
     return r->from && r->to ? HT_OK : ht_fail_memory(err, n_from + n_to, "decoder");
 }
 
-/* Marks of turns that their vocabulary does not call special, such as DeepSeek's: "<|...|>", with U+FF5C in the place of the
- * bar, too. */
+/* Turn markers that their vocabulary does not declare special, such as DeepSeek's: "<|...|>", also with U+FF5C as
+ * the bar. */
 static bool is_control(const char *text, size_t n) {
     static const char *const begins[] = {"<|", "<\xEF\xBD\x9C"}, *const ends[] = {"|>", "\xEF\xBD\x9C>"};
     for (int i = 0; i < 2; i++) {
@@ -212,7 +212,7 @@ static void mark_joins(ht_tokenizer *t, int32_t id) {
     }
 }
 
-/* Whether text may be split into words before the model: a merge can only cross a U+2581 behind a byte that precedes
+/* Whether text may be split into words before the model: a merge crosses a U+2581 only after a byte that precedes
  * one in some mergeable token (joins_metaspace). */
 static bool can_split_words(ht_tokenizer *t) {
     if (t->byte_level || t->ignore_merges || ht_vocab_find(&t->vocab, HT_METASPACE, 3) < 0) return false;
@@ -248,7 +248,7 @@ static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
     return st;
 }
 
-/* Of added tokens with one id, keeps the last, at the position of the first. */
+/* Keeps the last of several added tokens with the same id, at the position of the first. */
 static ht_status drop_duplicates(ht_tokenizer *t, ht_error *err) {
     int32_t *place = malloc(((size_t)t->vocab.n + 1) * sizeof *place);
     if (!place) return ht_fail_memory(err, (size_t)t->vocab.n * sizeof *place, "added tokens");

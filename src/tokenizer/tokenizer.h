@@ -154,7 +154,7 @@ struct ht_tokenizer {
     ht_decode_plan decode;
 
     int32_t bos, eos;
-    bool may_add_bos;                    /* the files neither have a post-processor nor say that no BOS is added */
+    bool may_add_bos;                    /* the files have no post-processor and do not disable BOS */
     char *chat_template, *tool_template; /* sources: the default one, and the one named "tool_use"; or NULL */
 };
 
@@ -180,7 +180,7 @@ ht_tokenizer *ht_tokenizer_new(ht_error *err);
 extern const char *const ht_normal_form_names[HT_NORMAL_FORMS], *const ht_behavior_names[HT_BEHAVIORS];
 /* NUL-terminated copy; NULL when out of memory. */
 char *ht_copy_text(const char *text, size_t n);
-/* Appends n bytes of text with `to` in the place of each `from`, n_from bytes; 0: of none. */
+/* Appends n bytes of text, replacing each `from` of n_from bytes by `to`. No replacement if n_from is 0. */
 void ht_append_replaced(ht_text *out, const char *text, size_t n, const char *from, size_t n_from, const char *to,
                         size_t n_to);
 /* Appends a zeroed step; NULL with an error when the stage is full. */
@@ -253,8 +253,8 @@ void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
 void ht_encode_piece(ht_encoder *e, const char *text, size_t n);
 void ht_pre_step_free(ht_pre_step *s);
 
-/* encode.c: ht_tokenizer_encode of a text in valid UTF-8 whose runs tell which of it came from the inputs: that spells no
- * special token, whole or in part. */
+/* encode.c: ht_tokenizer_encode of valid UTF-8 whose runs mark text from the inputs. Marked text never becomes part
+ * of a special token. */
 ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const ht_written *text, unsigned flags, int32_t **ids,
                                    size_t *n_ids, ht_error *err);
 
