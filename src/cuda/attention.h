@@ -13,8 +13,9 @@
     X(attention, ht_cuda_attention_softmax_f64)                                                                        \
     X(attention, ht_cuda_attention_grad_q_f32)                                                                         \
     X(attention, ht_cuda_attention_grad_q_f64)                                                                         \
-    X(attention, ht_cuda_attention_grad_k_f32) X(attention, ht_cuda_attention_grad_k_f64)                              \
-        X(attention, ht_cuda_attention_grad_v_f32) X(attention, ht_cuda_attention_grad_v_f64)
+    X(attention, ht_cuda_attention_grad_k_f32)                                                                         \
+    X(attention, ht_cuda_attention_grad_k_f64)                                                                         \
+    X(attention, ht_cuda_attention_grad_v_f32) X(attention, ht_cuda_attention_grad_v_f64)
 
 enum {
     HT_CUDA_ATTENTION_SIDE = 16,     /* a block has SIDE x SIDE threads */
