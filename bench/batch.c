@@ -70,7 +70,7 @@ static double batch(work *w) {
     ht_engine_options engine;
     ht_engine_options_init(&engine, sizeof engine);
     if (w->s.sequences) engine.sequences = w->s.sequences;
-    if (w->s.pace > 0) engine.pace = w->s.pace;
+    if (w->s.pace > 0) engine.prefill_budget = w->s.pace;
     ht_batch_options o;
     ht_batch_options_init(&o, sizeof o);
     if (w->s.sequences) o.engine = &engine;

@@ -248,7 +248,7 @@ int main(int argc, char **argv) {
     ht_engine_options e;
     ht_engine_options_init(&e, sizeof e);
     e.sequences = b.under_way;
-    e.pace = b.pace;
+    e.prefill_budget = b.pace;
     if (ht_device_open("cpu", &threads, &b.device, &err)) stop(&err);
     o.device = b.device;
     if (ht_model_load(path, &o, &b.model, &err)) stop(&err);

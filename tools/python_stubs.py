@@ -61,7 +61,7 @@ PARAMETERS = {
     "progress": "Callable[[Report], object] | None", "model": "Model",
     **dict.fromkeys("keys queries".split(), "bool"), **dict.fromkeys("layer head".split(), "int"), "attention": "Iterable[int]",
     **dict.fromkeys("sequences queue step_tokens kv_bytes priority".split(), "int"),
-    "pace": "float", "prefix_bytes": "int | None", "deadline": "float | None", "timeout": "float | None", "salt": "str",
+    "prefill_budget": "float", "prefix_bytes": "int | None", "deadline": "float | None", "timeout": "float | None", "salt": "str",
     "on_probe": "Callable[[dict[str, Any]], object] | None", "probes": "str | Sequence[str]",
     "top_logprobs": "int", "schema": "Mapping[str, Any] | bool | str", "pattern": "str", "space": "str", "token": "int", "grammar": "Grammar",
     **dict.fromkeys("ordered closed every_spelling ignore_formats".split(), "bool"),

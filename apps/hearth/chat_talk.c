@@ -185,7 +185,7 @@ static ht_generate_options how_of(const talk *t, const ht_sampler_options *sampl
     how.parse_special = t->o.parse_special;
     how.lookup = options_lookup(&t->o);
     how.draft = t->e.draft;
-    how.guesses = (int32_t)t->o.guesses;
+    how.draft_tokens = (int32_t)t->o.draft_tokens;
     return how;
 }
 

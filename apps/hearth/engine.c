@@ -293,7 +293,7 @@ bool backend_is_native(const options *o) { return !o->backend || strcmp(o->backe
 /* Rejects options of the CPU device and of sessions, which only the native backend supports. */
 static ht_status refuse_native_options(const options *o, ht_error *err) {
     static const char *const names[] = {"threads", "cpu",         "chunk",          "save-state", "load-state",
-                                        "draft",   "lookup",      "guesses",        "regex",      "grammar",
+                                        "draft",   "lookup",      "draft_tokens",   "regex",      "grammar",
                                         "schema",  "tool-choice", "thinking-budget"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (options_given(o, names[i]))

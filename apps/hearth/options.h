@@ -80,7 +80,7 @@ typedef struct options {
     const char *draft; /* model */
     const char *regex, *grammar, *schema;
     bool lookup, no_lookup;
-    int64_t guesses;
+    int64_t draft_tokens;
     const char *load_state, *save_state; /* likewise */
     const char *backend, *python;        /* likewise */
     const char *attention, *svg, *head;  /* likewise, of inspect */

@@ -139,7 +139,7 @@ const option_spec option_table[] = {
     FLAG("no-lookup", no_lookup, ANSWERING, "no prompt-lookup speculative decoding"),
     OPTION("draft", KIND_PATH, draft, ANSWERING, "MODEL",
            "speculative decoding by a smaller model with the same vocabulary"),
-    INTEGER("guesses", guesses, 1, 15, ANSWERING, "draft tokens per step (adaptive)"),
+    INTEGER("draft-tokens", draft_tokens, 1, 15, ANSWERING, "draft tokens per step (adaptive)"),
     OPTION("regex", KIND_TEXT, regex, FOR_RUN, "REGEX",
            "constrain the answer, after its thinking, to this regular expression"),
     OPTION("grammar", KIND_PATH, grammar, FOR_RUN, "FILE",

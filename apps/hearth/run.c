@@ -145,7 +145,7 @@ static ht_status generate(answerer *by, const options *o, const char *prompt, re
     how.parse_special = o->parse_special;
     how.lookup = !by->other && options_lookup(o);
     how.draft = by->e.draft;
-    how.guesses = (int32_t)o->guesses;
+    how.draft_tokens = (int32_t)o->draft_tokens;
     how.grammar = by->grammar;
     how.probes = o->probe ? &r->probes.options : NULL;
     if (o->raw || !by->chat_format) {
@@ -254,8 +254,8 @@ int run_command(const options *o) {
     ht_error err = {0};
     char *prompt = NULL;
     size_t n = 0;
-    if (o->guesses && !options_lookup(o) && !o->draft)
-        return usage_error(o, "--guesses and --no-lookup exclude each other");
+    if (o->draft_tokens && !options_lookup(o) && !o->draft)
+        return usage_error(o, "--draft-tokens and --no-lookup exclude each other");
     if (o->system && o->messages) return usage_error(o, "--system and --messages exclude each other");
     if (constraint_problem(o)) return usage_error(o, "%s", constraint_problem(o));
     if (o->top_logprobs && !o->probe) return usage_error(o, "--top-logprobs is of --probe logprob");

@@ -121,7 +121,7 @@ HT_API const ht_backend *ht_backend_of(const ht_backend_model *m); /* never NULL
 /* Answers a prompt, as ht_generate and ht_generate_text do for a fresh session. `ids`, with space for max_tokens,
  * receives the generated_tokens of the answer, however it ended; fn, ids and metrics may be NULL. Several threads may
  * call a model. `mlx_lm` serves them in order of arrival, and rejects a call from a callback of another with
- * HT_ERR_ARGUMENT. `mlx_lm` has no speculation (`lookup`, `draft`, `guesses` are HT_ERR_UNSUPPORTED). It samples by
+ * HT_ERR_ARGUMENT. `mlx_lm` has no speculation (`lookup`, `draft`, `draft_tokens` are HT_ERR_UNSUPPORTED). It samples by
  * the same stages with the same random numbers; its logits differ by rounding.
  *
  * If the child process of `mlx_lm` ends, times out, or violates the protocol, the call fails with the reason and the

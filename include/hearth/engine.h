@@ -27,7 +27,7 @@ typedef struct ht_engine_options {
     int32_t step_tokens;
     /* Prefill budget: while a prompt is computed, a running answer waits at most this many times as long for its next
      * token. Prompts are divided accordingly, by measured times. 1: no bound. Default 2, as for sessions. */
-    double pace;
+    double prefill_budget;
     /* Bytes of keys and values, prefix cache included. An answer takes them as it grows. When none are left the
      * newest answer is preempted and computed again later. Default 0: half of the free memory. */
     size_t kv_bytes;
@@ -81,7 +81,7 @@ typedef struct ht_answer_report {
     const char *message;  /* "" for HT_OK */
     ht_metrics metrics;   /* first_token_seconds: from when the request was submitted; `finish` is 0 when it failed */
     double queue_seconds; /* before its computation began */
-    int32_t set_back;     /* times it was preempted */
+    int32_t preempted;    /* times it was preempted */
     ht_reuse reuse;
     const int32_t *token; /* [metrics.generated_tokens] */
 } ht_answer_report;
@@ -138,7 +138,7 @@ HT_API ht_status ht_engine_warm(ht_engine *e, const ht_request *request, ht_reus
 typedef struct ht_engine_statistics {
     int32_t running, waiting;                               /* answers, now */
     int64_t submitted, ended, cancelled, failed, refused;   /* answers so far; refused ones were not submitted */
-    int64_t set_back;                                       /* times */
+    int64_t preempted;                                      /* times */
     int64_t steps, step_rows;                               /* of the model */
     int64_t prompt_tokens, reused_tokens, generated_tokens; /* so far */
     size_t kv_bytes, kv_budget;

@@ -86,7 +86,7 @@ typedef struct ht_generate_options {
      * the tokens that would have been drawn. Same output, to the bit; faster where the text is predictable. */
     bool lookup;     /* draft what followed the last occurrence of the latest tokens; default false */
     ht_model *draft; /* draft with a smaller model of the same vocabulary; for ht_generate and variants. Default NULL */
-    int32_t guesses; /* draft tokens per step, 1 to 15; default 0: adaptive */
+    int32_t draft_tokens; /* draft tokens per step, 1 to 15; default 0: adaptive */
     /* Observations during generation (probe.h); they disable speculation. Default NULL: none. */
     const ht_probe_options *probes;
     /* Constrains the output (grammar.h): each token is drawn from those that the grammar allows, before all stages of

@@ -58,7 +58,7 @@ class _Report:
     def __init__(self, report):
         self.status, self.message = report.status, report.message.decode("utf-8", "replace")
         self.metrics = _model.ended(report.metrics)
-        self.metrics.update(queue_seconds=report.queue_seconds, set_back=report.set_back)
+        self.metrics.update(queue_seconds=report.queue_seconds, preempted=report.preempted)
         self.reuse = _reuse_of(report.reuse)
         n = report.metrics.generated_tokens
         self.tokens = cast(report.token, POINTER(c_int32))[:n] if report.token else []
@@ -355,7 +355,7 @@ class AnswerStream:
     @property
     def metrics(self):
         """What was counted and measured, once the answer has ended: as Generation.metrics, with "queue_seconds" before anything of
-        it was computed, and how often it was "set_back" to make room for others. Empty until then."""
+        it was computed, and how often it was "preempted" to make room for others. Empty until then."""
         report = self._answer.report
         if report is None:
             return {}
@@ -433,7 +433,7 @@ class Engine:
     """Many requests on one model, which join and leave between its steps. Each gets the answer that it gets alone. May be used from
     several threads. Leaving its `with` block, and dropping it with all its requests, closes it."""
 
-    def __init__(self, model, *, sequences=16, queue=256, step_tokens=0, pace=2.0, kv_bytes=0, prefix_bytes=None):
+    def __init__(self, model, *, sequences=16, queue=256, step_tokens=0, prefill_budget=2.0, kv_bytes=0, prefix_bytes=None):
         from ._model import Model  # which imports this module
 
         if not isinstance(model, Model):
@@ -444,7 +444,7 @@ class Engine:
             lib.integer(n, what, *lib.INT32)
             for n, what in ((sequences, "sequences"), (queue, "queue"), (step_tokens, "step_tokens"))
         )
-        how = lib.options(ht_engine_options, sequences=sequences, queue=queue, step_tokens=step_tokens, pace=pace,
+        how = lib.options(ht_engine_options, sequences=sequences, queue=queue, step_tokens=step_tokens, prefill_budget=prefill_budget,
                           kv_bytes=lib.integer(kv_bytes, "kv_bytes", *lib.UINT64))  # fmt: skip
         if prefix_bytes is not None:
             how.prefix_bytes = lib.integer(prefix_bytes, "prefix_bytes", *lib.UINT64)

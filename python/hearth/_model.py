@@ -199,7 +199,7 @@ def _sampler(temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, se
 
 
 def _options(max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=None, repeat_penalty=None, repeat_window=None,
-             seed=None, stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, guesses=0,
+             seed=None, stop=(), ignore_eos=False, parse_special=False, lookup=False, draft=None, draft_tokens=0,
              presence_penalty=None, frequency_penalty=None, logit_bias=(), grammar=None, max_thinking_tokens=-1):  # fmt: skip
     if draft is not None and not isinstance(draft, Model):
         raise TypeError(f"the draft is a {type(draft).__name__}, expected a model")
@@ -213,7 +213,7 @@ def _options(max_tokens=256, temperature=None, top_k=None, top_p=None, min_p=Non
     how = lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
         sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
         parse_special=parse_special, lookup=lookup, draft=draft and draft._handle,
-        guesses=lib.integer(guesses, "guesses", *lib.INT32), grammar=grammar and grammar._handle,
+        draft_tokens=lib.integer(draft_tokens, "draft_tokens", *lib.INT32), grammar=grammar and grammar._handle,
         max_thinking_tokens=lib.integer(max_thinking_tokens, "max_thinking_tokens", *lib.INT32),
     )  # fmt: skip
     how.held = draft, grammar
@@ -501,7 +501,7 @@ class Session:
         which an answer's thoughts are closed, and it goes on behind them (-1: no bound; `thought_ended` of the metrics).
 
         Some tokens ahead are guessed with lookup=True from the text so far, with draft= a smaller model of the same
-        tokens, at most `guesses` in a step (0: as many as are worth it): the answer is the same, and sooner where they are right.
+        tokens, at most `draft_tokens` in a step (0: as many as are worth it): the answer is the same, and sooner where they are right.
 
         on_probe is called on the thread that computes with a dict of each thing observed, for each token: all, or the
         `probes` "token", "top", "entropy", "cache", "memory", "router", "residual" and "logprob", the last with as many of the
@@ -656,13 +656,13 @@ class Model:
         """Session.chat in a new session."""
         return self.session(adapters).chat(messages, **options)
 
-    def engine(self, *, sequences=16, queue=256, step_tokens=0, pace=2.0, kv_bytes=0, prefix_bytes=None):
+    def engine(self, *, sequences=16, queue=256, step_tokens=0, prefill_budget=2.0, kv_bytes=0, prefix_bytes=None):
         """An Engine, which answers many requests side by side: at most `sequences` answers at once, while at most `queue` wait.
         A step computes at most `step_tokens` tokens, by default (0) as many as keep the device busy: 512 on a CPU, 2,048 on a GPU
-        with memory for them. While a prompt is read, a running answer waits at most `pace` times as long for its next token.
+        with memory for them. While a prompt is read, a running answer waits at most `prefill_budget` times as long for its next token.
         `kv_bytes`: of keys and values, by default half of the memory that is free, of which at most `prefix_bytes`, by default
         half, are kept for prompts that begin alike; 0 keeps none."""
-        return _engine.Engine(self, sequences=sequences, queue=queue, step_tokens=step_tokens, pace=pace, kv_bytes=kv_bytes,
+        return _engine.Engine(self, sequences=sequences, queue=queue, step_tokens=step_tokens, prefill_budget=prefill_budget, kv_bytes=kv_bytes,
                               prefix_bytes=prefix_bytes)  # fmt: skip
 
     def logits(self, prompt, last=False, *, adapters=()):

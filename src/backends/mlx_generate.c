@@ -227,7 +227,7 @@ static void report(run *r) {
 static ht_status run_with(run *r, ht_mlx_model *m, const char *command, ht_error *err) {
     const char *beyond = r->o->lookup                     ? "lookup"
                          : r->o->draft                    ? "draft"
-                         : r->o->guesses                  ? "guesses"
+                         : r->o->draft_tokens             ? "draft_tokens"
                          : r->o->probes                   ? "probes"
                          : r->o->grammar                  ? "grammar"
                          : r->o->max_thinking_tokens >= 0 ? "max_thinking_tokens"

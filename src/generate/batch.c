@@ -319,7 +319,7 @@ static ht_status open_batch(batch *b, ht_error *err) {
     ht_engine_options o;
     ht_engine_options_init(&o, sizeof o);
     /* No reader waits for a single request or token, so run more than the default; still more are no faster. */
-    o.pace = 1;
+    o.prefill_budget = 1;
     o.sequences = (int32_t)ht_min_i64(b->model->slots, MOST_SEQUENCES);
     if (b->o.window < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a window of %d requests, expected 1 or more", (int)b->o.window);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const ht_engine_options defaults = {
-    .size = sizeof defaults, .sequences = 16, .queue = 256, .pace = 2, .prefix_bytes = SIZE_MAX};
+    .size = sizeof defaults, .sequences = 16, .queue = 256, .prefill_budget = 2, .prefix_bytes = SIZE_MAX};
 
 void ht_engine_options_init(ht_engine_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
@@ -39,7 +39,8 @@ static ht_status check_options(ht_engine_options *o, const ht_model *m, ht_error
     if (o->step_tokens < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "steps of %d tokens, expected 1 or more, or 0 for the default",
                        (int)o->step_tokens);
-    if (!(o->pace >= 1)) return ht_fail(err, HT_ERR_ARGUMENT, "a pace of %g, expected 1 or more", o->pace);
+    if (!(o->prefill_budget >= 1))
+        return ht_fail(err, HT_ERR_ARGUMENT, "a prefill budget of %g, expected 1 or more", o->prefill_budget);
     if (!o->step_tokens) o->step_tokens = m->step_rows;
     if (!o->kv_bytes) o->kv_bytes = ht_memory_check_kv_bytes(m->device);
     if (o->prefix_bytes == SIZE_MAX) o->prefix_bytes = o->kv_bytes / 2;

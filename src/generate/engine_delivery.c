@@ -136,7 +136,7 @@ static void say_end(ht_engine_answer *a) {
                                .message = a->status ? a->err.message : "",
                                .metrics = a->metrics,
                                .queue_seconds = a->begin > 0 ? a->begin - r->submitted : 0,
-                               .set_back = a->set_back,
+                               .preempted = a->preempted,
                                .reuse = a->reuse,
                                .token = a->token};
     /* Tokens drawn after the refused piece were not delivered. */

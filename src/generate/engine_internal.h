@@ -51,7 +51,7 @@ struct ht_engine_answer {
 
     /* For ht_answer_report. */
     ht_reuse reuse;
-    int32_t set_back;
+    int32_t preempted;
     ht_status status;
     ht_error err;
     ht_metrics metrics;

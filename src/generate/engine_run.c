@@ -182,16 +182,16 @@ static bool evict_for(ht_engine_answer *a, int64_t positions) {
 }
 
 /* Preempts an answer: releases its pages and queues it. Its tokens are recomputed when it resumes. */
-static void set_back(ht_engine_answer *a) {
+static void preempt(ht_engine_answer *a) {
     ht_engine *e = a->engine;
     remove_running(a);
     unlock_prefix(a);
     (void)ht_cache_truncate(a->s->cache, 0, NULL);
     a->asked = false;
     a->kept_pages = 0;
-    a->set_back++;
+    a->preempted++;
     pthread_mutex_lock(&e->lock);
-    e->figures.set_back++;
+    e->figures.preempted++;
     ht_engine_queue(a);
     pthread_mutex_unlock(&e->lock);
 }
@@ -220,7 +220,7 @@ static bool make_room(ht_engine_answer *a, int64_t positions) {
             end_running(a, HT_ERR_LIMIT, &err);
             return false;
         }
-        set_back(last);
+        preempt(last);
         if (last == a) return false;
     }
     return true;
@@ -427,7 +427,7 @@ static bool ask(ht_engine_answer *a) {
     const int64_t end = ht_min_i64(a->g.total + a->g.n_guesses, a->s->cache->length + a->s->chunk);
     if (!status && !make_room(a, end)) return false;
     if (!status) status = ht_generation_ask(&a->g, &err);
-    a->s->job.pace = a->engine->o.pace;
+    a->s->job.prefill_budget = a->engine->o.prefill_budget;
     a->asked = !status;
     if (status) end_running(a, status, &err); /* it may be gone then */
     return !status;

@@ -88,14 +88,16 @@ static ht_status open_draft(ht_generation *g, ht_error *err) {
 }
 
 static ht_status begin_speculation(ht_generation *g, ht_error *err) {
-    if (g->o.guesses < 0 || g->o.guesses > HT_MOST_GUESSES)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%d guesses in a step, expected 1 to %d, or 0 for as many as are worth it",
-                       (int)g->o.guesses, HT_MOST_GUESSES);
+    if (g->o.draft_tokens < 0 || g->o.draft_tokens > HT_DRAFT_TOKENS_MAX)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d draft tokens per step, expected 1 to %d, or 0 for an adaptive number",
+                       (int)g->o.draft_tokens, HT_DRAFT_TOKENS_MAX);
     if ((!g->o.lookup && !g->o.draft) || g->o.probes) return HT_OK;
     ht_status status = g->o.draft ? open_draft(g, err) : HT_OK;
     if (status) return status;
-    const ht_speculation_setup setup = {
-        .lookup = g->o.lookup, .draft = g->o.draft ? g->s->draft : NULL, .sampler = g->o.sampler, .most = g->o.guesses};
+    const ht_speculation_setup setup = {.lookup = g->o.lookup,
+                                        .draft = g->o.draft ? g->s->draft : NULL,
+                                        .sampler = g->o.sampler,
+                                        .most = g->o.draft_tokens};
     return ht_speculation_new(&setup, &g->speculation, err);
 }
 
@@ -289,8 +291,8 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     if ((!g->speculation && !may_force && !may_end) || g->first_token == 0 || s->cache->length < g->total - 1)
         return HT_OK;
     int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
-    room = ht_min_i64(ht_min_i64(room, HT_MOST_GUESSES), s->chunk - 1);
-    ht_status status = ht_session_make_room(s, g->total + HT_MOST_GUESSES, err);
+    room = ht_min_i64(ht_min_i64(room, HT_DRAFT_TOKENS_MAX), s->chunk - 1);
+    ht_status status = ht_session_make_room(s, g->total + HT_DRAFT_TOKENS_MAX, err);
     if (status || room <= 0 || (may_end && guess_ending(g, (int32_t)room))) return status;
     if (g->budget) room = ht_thinking_budget_guesses(g->budget, (int32_t)room);
     if (room == 0) return HT_OK;

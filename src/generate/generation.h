@@ -53,7 +53,7 @@ typedef struct ht_generation {
     ht_speculation *speculation; /* NULL: none */
     int32_t n_guesses, n_drawn;
     bool forced; /* the grammar or the end of reasoning forces the guesses */
-    int32_t drawn[HT_MOST_GUESSES + 1];
+    int32_t drawn[HT_DRAFT_TOKENS_MAX + 1];
     double asked;              /* when the job was made */
     bool prompt_only;          /* computes the prompt and draws nothing */
     int64_t limit;             /* total tokens at which the answer ends; 0: the context */

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Jobs of at most FEW_ROWS rows go first. An executor with more than KEEP_BYTES of output is freed after its job. */
-enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, DEFAULT_PACE = 2 };
+enum { FEW_ROWS = 16, KEEP_BYTES = 4 << 20, DEFAULT_PREFILL_BUDGET = 2 };
 /* A step waits at most this share of the last step's time for sequences that are about to return. */
 static const double gather_share = 0.05;
 
@@ -37,7 +37,7 @@ typedef struct executor {
 /* Generated rows that keep a step short: those in it, in the other kind of step, or between two tokens. */
 typedef struct kept_waiting {
     int64_t rows;
-    double pace; /* strictest limit of these rows; 1: none */
+    double prefill_budget; /* strictest limit of these rows; 1: none */
 } kept_waiting;
 
 struct ht_scheduler {
@@ -259,17 +259,18 @@ static void share_rows(ht_scheduler *s, chosen *c, int first, int64_t budget) {
     }
 }
 
-static void keep_waiting(kept_waiting *w, int64_t rows, double pace) {
-    if (pace <= 0) pace = DEFAULT_PACE;
+static void keep_waiting(kept_waiting *w, int64_t rows, double prefill_budget) {
+    if (prefill_budget <= 0) prefill_budget = DEFAULT_PREFILL_BUDGET;
     w->rows += rows;
-    if (pace > 1 && (w->pace <= 1 || pace < w->pace)) w->pace = pace;
+    if (prefill_budget > 1 && (w->prefill_budget <= 1 || prefill_budget < w->prefill_budget))
+        w->prefill_budget = prefill_budget;
 }
 
 static kept_waiting who_waits(const ht_scheduler *s, const chosen *c, bool hidden) {
     kept_waiting w = s->between;
-    for (int i = 0; i < c->n; i++) keep_waiting(&w, s->taken[i]->rows, s->taken[i]->pace);
+    for (int i = 0; i < c->n; i++) keep_waiting(&w, s->taken[i]->rows, s->taken[i]->prefill_budget);
     for (const ht_step_job *job = s->first; job; job = job->next)
-        if (job->hidden != hidden && !job->alone && is_few(job)) keep_waiting(&w, rows_left(job), job->pace);
+        if (job->hidden != hidden && !job->alone && is_few(job)) keep_waiting(&w, rows_left(job), job->prefill_budget);
     return w;
 }
 
@@ -295,7 +296,8 @@ static chosen choose(ht_scheduler *s) {
     const kept_waiting waiting = who_waits(s, &c, hidden);
     for (const ht_step_job *job = s->first; job; job = job->next)
         if (!job->alone && job->hidden == hidden) most = ht_max_i64(most, job->most_rows);
-    const int64_t budget = ht_prefill_budget_rows(&s->budget, waiting.pace, waiting.rows, ht_max_i64(1, most - c.few));
+    const int64_t budget =
+        ht_prefill_budget_rows(&s->budget, waiting.prefill_budget, waiting.rows, ht_max_i64(1, most - c.few));
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;
@@ -503,7 +505,7 @@ static void run_one_step(ht_scheduler *s) {
         if (!job->returns || job->status) continue;
         job->awaited_in = s->round;
         job->generates = job->rows <= FEW_ROWS && job->n_rows > 0;
-        if (job->generates) keep_waiting(&s->between, 1, job->pace);
+        if (job->generates) keep_waiting(&s->between, 1, job->prefill_budget);
         s->awaited++;
     }
     s->running = false;

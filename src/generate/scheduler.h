@@ -32,11 +32,11 @@ typedef struct ht_step_job {
     ht_step_consumer *consume;
     void *user;
     const ht_cancel *cancel;
-    double pace;  /* most that prompts may slow a generated token, as a factor; 0: 2; 1: no limit */
-    bool alone;   /* runs in a separate step; `output` is valid until ht_scheduler_return_output */
-    bool tapped;  /* also wants `taps`; not with `alone` */
-    bool returns; /* the sequence's next job follows at once */
-    bool prompt;  /* rows of a prompt: not latency-critical, even when few */
+    double prefill_budget; /* most that prompts may slow a generated token, as a factor; 0: 2; 1: no limit */
+    bool alone;            /* runs in a separate step; `output` is valid until ht_scheduler_return_output */
+    bool tapped;           /* also wants `taps`; not with `alone` */
+    bool returns;          /* the sequence's next job follows at once */
+    bool prompt;           /* rows of a prompt: not latency-critical, even when few */
 
     ht_status status; /* of a job that is done; on failure nothing was computed, or `consume` failed */
     ht_error err;

@@ -223,7 +223,7 @@ static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int3
     if (status) return status;
     memcpy(d->token + kept, tokens + kept, ((size_t)n - kept) * sizeof *tokens);
     d->n_tokens = n;
-    const bool reads_prompt = n - (int64_t)kept > HT_MOST_GUESSES + 1;
+    const bool reads_prompt = n - (int64_t)kept > HT_DRAFT_TOKENS_MAX + 1;
     const double begin = ht_now_seconds();
     for (int32_t i = 0; i < k && !status; i++) {
         status = draft_one(s, n + i, cancel, err);
@@ -245,7 +245,7 @@ void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt) {
 ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err) {
     *n_guesses = 0;
-    room = ht_min_i32(room, HT_MOST_GUESSES);
+    room = ht_min_i32(room, HT_DRAFT_TOKENS_MAX);
     ht_status status = s->lookup ? update_index(s, tokens, n, err) : HT_OK;
     if (status || room <= 0) return status;
     if (s->lookup) *n_guesses = look_up(s, tokens, n, room, out);

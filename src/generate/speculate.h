@@ -10,7 +10,7 @@
 #include "generate/sampler.h"
 #include "generate/session_internal.h"
 
-enum { HT_MOST_GUESSES = 15 };
+enum { HT_DRAFT_TOKENS_MAX = 15 };
 
 typedef struct ht_speculation ht_speculation;
 

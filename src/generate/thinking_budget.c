@@ -14,7 +14,7 @@
 /* Last prompt tokens that show whether it opened reasoning: marks and titles have fewer. */
 enum { LAST_TOKENS = 64 };
 
-static_assert(HT_MOST_GUESSES + 1 <= 32, "the rows of a step are bits of a word");
+static_assert(HT_DRAFT_TOKENS_MAX + 1 <= 32, "the rows of a step are bits of a word");
 
 /* ---- white space ---- */
 
@@ -355,7 +355,7 @@ void ht_thinking_budget_give_up(ht_thinking_budget *b) {
 bool ht_thinking_budget_ends_step(const ht_thinking_budget *b, int32_t id) {
     const ht_reasoning_format *t = b->format;
     const char *piece = ht_tokenizer_piece(b->model->tokenizer, id);
-    if (b->most - b->used > HT_MOST_GUESSES || b->taken.is_on || !piece) return false;
+    if (b->most - b->used > HT_DRAFT_TOKENS_MAX || b->taken.is_on || !piece) return false;
     if (ht_response_reasoning_position(b->reader).is_inside) return false;
     return strchr(piece, t->open[strlen(t->open) - 1]) || strncmp(piece, "<0x", 3) == 0;
 }

@@ -158,18 +158,18 @@ class Run(CommandTest):
         """Guessing does not change the answer, and says how often it was right."""
         how = ["--temperature", "0.7", "--seed", "4", "-n", "40", "--raw"]
         plain = self.run_json("a b c a b c a b c a b", *how, "--no-lookup")
-        for more in ([], ["--lookup"], ["--draft", TINY], ["--lookup", "--draft", TINY, "--guesses", "3"]):
+        for more in ([], ["--lookup"], ["--draft", TINY], ["--lookup", "--draft", TINY, "--draft-tokens", "3"]):
             guessed = self.run_json("a b c a b c a b c a b", *how, *more)
             self.assertEqual(guessed["text"], plain["text"])
             if "--draft" in more:
                 self.assertGreater(guessed["metrics"]["accepted_tokens"], 0)
         self.assertEqual(plain["metrics"]["guessed_tokens"], 0)
         looping = ["hello", "-n", "200", "--repeat-penalty", "0.5", "--raw"]  # repeats what it wrote
-        self.assertGreater(self.run_json(*looping, "--guesses", "3")["metrics"]["accepted_tokens"], 0)
+        self.assertGreater(self.run_json(*looping, "--draft-tokens", "3")["metrics"]["accepted_tokens"], 0)
         self.assertEqual(self.run_json(*looping, "--no-lookup")["metrics"]["guessed_tokens"], 0)
-        self.fails(2, "run", TINY, "hello", "--guesses", "2", "--no-lookup", says="--no-lookup")
+        self.fails(2, "run", TINY, "hello", "--draft-tokens", "2", "--no-lookup", says="--no-lookup")
         self.fails(2, "run", TINY, "hello", "--lookup", "--no-lookup", says="--lookup and --no-lookup exclude each other")
-        self.fails(2, "run", TINY, "hello", "--lookup", "--guesses", "16", says="--guesses")
+        self.fails(2, "run", TINY, "hello", "--lookup", "--draft-tokens", "16", says="--draft-tokens")
 
     def test_bench_report(self):
         report = self.succeeds("bench", TINY, "--report", "-n", "8", "--json", "--prompt", "hello " * 40).json

@@ -174,7 +174,7 @@ class Answers(WithEngines):
         engine, seen = self.engine(), []
         expected = ["".join(self.model.generate("hello hello", seed=seed, **how)) for seed in (5, 6)]
         requests = [engine.submit("hello hello", n=2, seed=5, **how, **more)
-                    for more in ({"lookup": True, "guesses": 4}, {"on_probe": seen.append, "probes": ["token", "residual"]})]  # fmt: skip
+                    for more in ({"lookup": True, "draft_tokens": 4}, {"on_probe": seen.append, "probes": ["token", "residual"]})]  # fmt: skip
         self.assertEqual([[a.result() for a in r.answers] for r in requests], [expected] * 2)
         for i, answer in enumerate(requests[1].answers):
             mine = [p for p in seen if p["answer"] == i]
@@ -215,7 +215,7 @@ class Failures(WithEngines):
         ]:
             with self.subTest(given), self.assertRaisesRegex(kind, says):
                 engine.submit(**given)
-        for given in (dict(sequences=0), dict(queue=0), dict(step_tokens=-1), dict(pace=0.5), dict(sequences=2**40), dict(kv_bytes=-1)):
+        for given in (dict(sequences=0), dict(queue=0), dict(step_tokens=-1), dict(prefill_budget=0.5), dict(sequences=2**40), dict(kv_bytes=-1)):
             with self.subTest(given), self.assertRaises(ValueError):
                 self.model.engine(**given)
         self.assertRaises(hearth.Error, self.model.engine, kv_bytes=10)

@@ -189,18 +189,18 @@ class GuessesAndProbes(WithTinyModel):
     def test_guesses_change_nothing(self):
         for how in ({}, {"temperature": 0.8, "seed": 3}):
             expected = "".join(self.model.generate("hello hello hello", **self.HOW, **how))
-            for guessing in ({"lookup": True, "guesses": 5}, {"draft": self.model, "guesses": 3}, {"lookup": True, "draft": self.model}):
+            for guessing in ({"lookup": True, "draft_tokens": 5}, {"draft": self.model, "draft_tokens": 3}, {"lookup": True, "draft": self.model}):
                 answer = self.model.generate("hello hello hello", **self.HOW, **how, **guessing)
                 self.assertEqual("".join(answer), expected)
                 self.assertGreaterEqual(answer.metrics["guessed_tokens"], answer.metrics["accepted_tokens"])
-        answer = self.model.generate("hello", draft=self.model, guesses=3, **self.HOW)
+        answer = self.model.generate("hello", draft=self.model, draft_tokens=3, **self.HOW)
         list(answer)
         self.assertGreater(answer.metrics["accepted_tokens"], 20)  # the draft draws as the model does
 
     def test_what_is_no_guess(self):
         self.assertRaisesRegex(TypeError, "the draft is a str", self.model.generate, "hello", draft="smollm2")
-        with self.assertRaisesRegex(ValueError, "99 guesses in a step"):
-            list(self.model.generate("hello", lookup=True, guesses=99))
+        with self.assertRaisesRegex(ValueError, "99 draft tokens per step"):
+            list(self.model.generate("hello", lookup=True, draft_tokens=99))
 
     def test_probes(self):
         seen = []

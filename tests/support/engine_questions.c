@@ -95,7 +95,7 @@ void note_answer(const ht_answer_report *report, void *user) {
     a->status = report->status;
     a->metrics = report->metrics;
     a->reuse = report->reuse;
-    a->set_back = report->set_back;
+    a->preempted = report->preempted;
     snprintf(a->message, sizeof a->message, "%s", report->message);
     if (report->metrics.generated_tokens > MOST_TOKENS)
         a->wrong = true;

@@ -39,7 +39,7 @@ typedef struct asked {
     ht_status status;
     ht_metrics metrics;
     ht_reuse reuse;
-    int32_t set_back;
+    int32_t preempted;
     int32_t token[MOST_TOKENS];
     char message[200];
     bool wrong; /* a callback found so: it cannot fail the test on a thread of the engine's */

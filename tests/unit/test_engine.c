@@ -59,7 +59,7 @@ static void run_schedule(int number) {
     const ht_engine_options o =
         OPTIONS(ht_engine_options, with.sequences = 1 + (int32_t)draw(6), with.step_tokens = 8 + (int32_t)draw(300),
                 with.kv_bytes = draw(3) ? page * (5 + draw(6)) : 0,
-                with.prefix_bytes = draw(4) ? SIZE_MAX : draw(2) * page * 2, with.pace = 1 + draw(3));
+                with.prefix_bytes = draw(4) ? SIZE_MAX : draw(2) * page * 2, with.prefill_budget = 1 + draw(3));
     ht_engine *e = open_engine(m, &o);
     const int n = 3 + (int)draw(MOST - 3);
     for (int i = 0; i < n; i++) {

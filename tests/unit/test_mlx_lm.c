@@ -172,7 +172,8 @@ UNIT_TEST(wrong_requests_are_refused_and_harmless) {
     check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.lookup = true), HT_ERR_UNSUPPORTED, "lookup is not");
     check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.max_thinking_tokens = 0), HT_ERR_UNSUPPORTED,
                   "max_thinking_tokens is not");
-    check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.guesses = 3), HT_ERR_UNSUPPORTED, "guesses is not");
+    check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.draft_tokens = 3), HT_ERR_UNSUPPORTED,
+                  "draft_tokens is not");
     check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.max_tokens = 0), HT_ERR_ARGUMENT, "max_tokens is 0");
     check_refused(m, &prompt, OPTIONS_AT(ht_generate_options, with.stop = &empty, with.n_stop = 1), HT_ERR_ARGUMENT,
                   "stop");

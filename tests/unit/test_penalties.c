@@ -107,14 +107,14 @@ typedef struct answered {
     int32_t token[ANSWER];
     ht_metrics metrics;
     ht_status status;
-    int32_t set_back;
+    int32_t preempted;
 } answered;
 
 static void take_end(const ht_answer_report *r, void *user) {
     answered *a = user;
     a->status = r->status;
     a->metrics = r->metrics;
-    a->set_back = r->set_back;
+    a->preempted = r->preempted;
     if (r->metrics.generated_tokens <= ANSWER && r->metrics.generated_tokens)
         memcpy(a->token, r->token, (size_t)r->metrics.generated_tokens * sizeof *r->token);
 }
@@ -123,7 +123,7 @@ static void alone(int way, int32_t chunk, bool lookup, ht_model *draft, const in
     const ht_sampler_options sampler = sampler_of(way);
     const ht_generate_options o =
         OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true, with.sampler = &sampler,
-                with.lookup = lookup, with.draft = draft, with.guesses = lookup || draft ? 4 : 0);
+                with.lookup = lookup, with.draft = draft, with.draft_tokens = lookup || draft ? 4 : 0);
     ht_session *s = tiny_session(model, chunk);
     ht_metrics metrics;
     generate(s, prompt, LONG, &o, &metrics);
@@ -155,14 +155,14 @@ static void in_engines(bool lookup, int32_t sequences, size_t kv_bytes, int32_t 
     }
     memset(lent, 0, sizeof lent); /* requests have their own */
     ht_engine_wait(e, 0);
-    const int64_t set_back = ht_engine_get_statistics(e).set_back;
+    const int64_t preempted = ht_engine_get_statistics(e).preempted;
     ht_engine_close(e);
     for (int way = 0; way < WAYS; way++) {
         assert_int_equal(got[way].status, HT_OK);
         assert_memory_equal(got[way].token, want[way], sizeof want[way]);
         assert_true(got[way].metrics.stop == -1 && got[way].metrics.stop_id == -1);
     }
-    assert_true(kv_bytes ? set_back > 0 : set_back == 0);
+    assert_true(kv_bytes ? preempted > 0 : preempted == 0);
 }
 
 UNIT_TEST(the_same_everywhere) {

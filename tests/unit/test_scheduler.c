@@ -130,7 +130,7 @@ UNIT_TEST(cancelling_one_of_several) {
     for (int i = 0; i < 3; i++) ht_session_free(q[i].s);
 }
 
-/* ---- pace ---- */
+/* ---- prefill budget ---- */
 
 UNIT_TEST(pace_keeps_its_bound) {
     ht_prefill_budget p = {0};

@@ -73,7 +73,7 @@ static void try_guesses(int m, ht_sampler_options sampler, int32_t guesses, bool
              lookup ? " lookup" : "", draft ? " draft" : "");
     o.lookup = lookup;
     o.draft = draft;
-    o.guesses = guesses;
+    o.draft_tokens = guesses;
     ht_session *s = tiny_session(models[m], guesses % 2 ? 512 : 16);
     const result got = run(s, &o);
     assert_same(&got, want, what);
@@ -90,7 +90,7 @@ static void try_guesses(int m, ht_sampler_options sampler, int32_t guesses, bool
 }
 
 UNIT_TEST(the_same_tokens) {
-    static const int32_t guesses[] = {0, 1, 2, 7, HT_MOST_GUESSES};
+    static const int32_t guesses[] = {0, 1, 2, 7, HT_DRAFT_TOKENS_MAX};
     for (int m = 0; m < N_MODELS; m++)
         for (int c = 0; c < test_cases(TEST_SLOW ? 3 : 8, 200); c++) {
             const ht_sampler_options sampler =
@@ -121,7 +121,7 @@ UNIT_TEST(right_guesses_save_steps) {
         o.ignore_eos = true;
         o.sampler = &sampler;
         o.draft = models[m];
-        o.guesses = 5;
+        o.draft_tokens = 5;
         ht_session *s = tiny_session(models[m], 512);
         const result r = run(s, &o);
         assert_int_equal(r.metrics.generated_tokens, TOKENS);
@@ -165,7 +165,7 @@ UNIT_TEST(the_same_distribution) {
         o.ignore_eos = true;
         o.sampler = &sampler;
         o.draft = coarse[0];
-        o.guesses = 2;
+        o.draft_tokens = 2;
         const result r = run(s, &o);
         count[r.token[PROMPT + 1]]++;
         guessed += r.metrics.guessed_tokens;
@@ -224,7 +224,7 @@ UNIT_TEST(in_an_engine) {
             want[i] = run(s, &o[i]);
             ht_session_free(s);
             o[i].lookup = true;
-            o[i].guesses = i * 3;
+            o[i].draft_tokens = i * 3;
             const ht_request r = OPTIONS(ht_request, with.ids = prompt, with.n_ids = PROMPT, with.options = &o[i],
                                          with.end = on_end, with.user = &got[i]);
             assert_works(ht_engine_submit, e, &r, NULL);
@@ -251,7 +251,7 @@ UNIT_TEST(refusals) {
     assert_fails(HT_ERR_ARGUMENT, "vocabulary of", ht_generate, s, prompt, PROMPT, &o, NULL, NULL, NULL);
     o.draft = NULL;
     o.lookup = true;
-    o.guesses = HT_MOST_GUESSES + 1;
+    o.draft_tokens = HT_DRAFT_TOKENS_MAX + 1;
     assert_fails(HT_ERR_ARGUMENT, "", ht_generate, s, prompt, PROMPT, &o, NULL, NULL, NULL);
     assert_int_equal(ht_session_length(s), 0);
     ht_session_free(s);
@@ -274,8 +274,8 @@ UNIT_TEST(the_number_adapts) {
         for (int i = 0; i < LENGTH && repeats; i++) tokens[i] = i % 40;
         assert_int_equal(ht_speculation_new(&how, &s, NULL), HT_OK);
         while (n < LENGTH - 20) {
-            int32_t out[HT_MOST_GUESSES], k, right = 0;
-            assert_int_equal(ht_speculation_guess(s, tokens, n, HT_MOST_GUESSES, NULL, out, &k, NULL), HT_OK);
+            int32_t out[HT_DRAFT_TOKENS_MAX], k, right = 0;
+            assert_int_equal(ht_speculation_guess(s, tokens, n, HT_DRAFT_TOKENS_MAX, NULL, out, &k, NULL), HT_OK);
             while (right < k && out[right] == tokens[n + right]) right++;
             ht_speculation_learn(s, k, right, 1 + 0.15 * k);
             seconds += 1 + 0.15 * k;

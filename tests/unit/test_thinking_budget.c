@@ -138,7 +138,7 @@ static answer say(ht_model *m, bool opened, int32_t budget, const char *const *t
                                     with.max_thinking_tokens = budget);
     const answer a = answer_with(m, chat, &o);
     o.lookup = true;
-    o.guesses = 4;
+    o.draft_tokens = 4;
     const answer guessed = answer_with(m, chat, &o);
     expect_same(&a, &guessed);
     ht_chat_free(chat);
@@ -239,7 +239,7 @@ UNIT_TEST(guesses_across_an_opening) {
                                         with.max_thinking_tokens = budget);
         const answer a = answer_with(m, chat, &o);
         o.lookup = true;
-        o.guesses = 15;
+        o.draft_tokens = 15;
         const answer guessed = answer_with(m, chat, &o);
         expect_same(&a, &guessed);
         assert_true(guessed.metrics.accepted_tokens > 5);
@@ -305,7 +305,7 @@ UNIT_TEST(beginnings_are_the_same) {
                 const answer a = answer_with(m, chat, &o);
                 for (int32_t guesses = 1; guesses < 16; guesses += 7) {
                     o.lookup = true;
-                    o.guesses = guesses;
+                    o.draft_tokens = guesses;
                     const answer guessed = answer_with(m, chat, &o);
                     expect_same(&a, &guessed);
                 }
@@ -359,7 +359,7 @@ static ht_grammar *regex(ht_model *m, const char *pattern) {
 
 typedef struct shared {
     answer of[3];
-    int32_t set_back;
+    int32_t preempted;
 } shared;
 
 static bool take_shared(const ht_answer_piece *piece, int32_t index, void *user) {
@@ -372,7 +372,7 @@ static void take_end(const ht_answer_report *r, void *user) {
     a->metrics = r->metrics;
     a->n = r->metrics.generated_tokens;
     memcpy(a->id, r->token, (size_t)a->n * sizeof *a->id);
-    ((shared *)user)->set_back += r->set_back;
+    ((shared *)user)->preempted += r->preempted;
 }
 
 /* Requests with budgets of their own side by side, several answers each, set back for want of memory: each as it is alone. */
@@ -382,7 +382,7 @@ UNIT_TEST(engines_give_the_same) {
     static shared got[REQUESTS];
     ht_model *m = load(plain, marks);
     ht_engine *e;
-    int32_t set_back = 0, n_ended = 0;
+    int32_t preempted = 0, n_ended = 0;
     ht_grammar *g = regex(m, "[0-9ab]{40,60}");
     const ht_engine_options how = OPTIONS(ht_engine_options, with.sequences = 8, with.kv_bytes = (size_t)1 << 18);
     assert_works(ht_engine_open, m, &how, &e);
@@ -412,10 +412,10 @@ UNIT_TEST(engines_give_the_same) {
             expect_same(&alone, &got[i].of[k]);
             n_ended += alone.metrics.thought_ended;
         }
-        set_back += got[i].set_back;
+        preempted += got[i].preempted;
         ht_chat_free(chat);
     }
-    assert_true(set_back > 0 && n_ended > 6);
+    assert_true(preempted > 0 && n_ended > 6);
     ht_grammar_free(g);
     ht_model_free(m);
 }

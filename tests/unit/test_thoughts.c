@@ -57,7 +57,7 @@ static answer generate(ht_model *m, const ht_chat *chat, ht_grammar *g, uint64_t
     ht_session *s = tiny_session(m, 32);
     const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = seed);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 600, with.sampler = &sampler,
-                                          with.grammar = g, with.lookup = lookup, with.guesses = lookup ? 4 : 0);
+                                          with.grammar = g, with.lookup = lookup, with.draft_tokens = lookup ? 4 : 0);
     assert_works(ht_generate_chat, s, chat, &o, take, &a, &a.metrics);
     ht_session_free(s);
     return a;
@@ -99,7 +99,7 @@ UNIT_TEST(thoughts_then_text) {
 
 typedef struct shared {
     answer piece[4];
-    int32_t n_set_back;
+    int32_t n_preempted;
 } shared;
 
 static bool take_piece(const ht_answer_piece *piece, int32_t index, void *user) {
@@ -109,7 +109,7 @@ static bool take_piece(const ht_answer_piece *piece, int32_t index, void *user) 
 static void take_end(const ht_answer_report *r, void *user) {
     if (r->status) fail_msg("%s", r->message);
     ((shared *)user)->piece[r->answer].metrics = r->metrics;
-    ((shared *)user)->n_set_back += r->set_back;
+    ((shared *)user)->n_preempted += r->preempted;
 }
 
 /* Side by side, set back and computed again: each is the answer that is given alone. */
@@ -133,7 +133,7 @@ UNIT_TEST(engine_answers) {
     }
     ht_engine_wait(e, 0);
     ht_engine_close(e);
-    int n_set_back = 0;
+    int n_preempted = 0;
     for (int i = 0; i < 3; i++) {
         for (uint64_t k = 0; k < 4; k++) {
             const answer alone = generate(m, chat[i], g, 5 + k, false);
@@ -142,9 +142,9 @@ UNIT_TEST(engine_answers) {
             assert_int_equal(alone.metrics.generated_tokens, got[i].piece[k].metrics.generated_tokens);
         }
         ht_chat_free(chat[i]);
-        n_set_back += got[i].n_set_back;
+        n_preempted += got[i].n_preempted;
     }
-    assert_true(n_set_back > 0);
+    assert_true(n_preempted > 0);
     ht_grammar_free(g);
     ht_model_free(m);
 }

@@ -169,7 +169,7 @@ static answer generate_of(ht_model *m, const ht_chat *chat, ht_grammar *g, uint6
     const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.seed = seed,
                                                with.logit_bias = no_text, with.n_logit_bias = g && seed % 2 ? 4 : 0);
     const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = most, with.sampler = &sampler,
-                                          with.lookup = lookup, with.guesses = lookup ? 3 : 0, with.grammar = g);
+                                          with.lookup = lookup, with.draft_tokens = lookup ? 3 : 0, with.grammar = g);
     if (ht_generate_chat(s, chat, &o, take, &a, &a.metrics, &err))
         fail_msg("choice %d: %s", (int)chat->tool_choice, err.message);
     ht_session_free(s);
