@@ -14,9 +14,9 @@
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 
 /* PEFT: adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are separate modules
- * (`mlp.experts.7.gate_proj`) or parameters with one A [experts * rank, in], expert by expert, and one B [out, rank
- * * experts], with the expert as fastest index. `experts.base_layer` is gate and up, the outer `experts` is down.
- * Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
+ * (`mlp.experts.7.gate_proj`) or parameters. Parameters have one A [experts * rank, in], expert by expert, and one B
+ * [out, rank * experts], with the expert as fastest index. `experts.base_layer` is gate and up, the outer `experts` is
+ * down. Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
 
 /* ---- configuration ---- */
 

@@ -1,5 +1,5 @@
-/* Output of a rewrite: checks its path, which must be outside the source and may only replace Hearth's outputs. Writes config.json
- * and the documents, and copies other files. */
+/* Output of a rewrite: checks its path, which must be outside the source and may only replace Hearth's outputs. Writes
+ * config.json and the documents, and copies other files. */
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
@@ -260,8 +260,8 @@ static bool any_groups(const ht_rewrite_plan *plan) {
     return false;
 }
 
-/* Whether to write new global settings: the checkpoint had none of MLX's, or quantising left no weight that only the old ones
- * describe. Fusing keeps the old settings, as it changes only some weights. */
+/* Whether to write new global settings: the checkpoint had none of MLX's, or quantising left no weight that only the
+ * old ones describe. Fusing keeps the old settings, as it changes only some weights. */
 static bool wants_settings(const ht_rewrite_plan *plan) {
     if (plan->c->quantization && strcmp(plan->mark, HT_REWRITE_QUANTIZED) != 0) return false;
     for (size_t i = 0; plan->c->quantization && i < plan->n; i++) {

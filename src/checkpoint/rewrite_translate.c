@@ -38,8 +38,8 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     return HT_OK;
 }
 
-/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it keeps
- * the prefix. */
+/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it
+ * keeps the prefix. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
 }

@@ -90,8 +90,8 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
-/* Halves the step's rows until its arena fits into half of the memory that the weights leave. The KV cache gets the other
- * half by default (ht_memory_check_kv_bytes). */
+/* Halves the step's rows until its arena fits into half of the memory that the weights leave. The KV cache gets the
+ * other half by default (ht_memory_check_kv_bytes). */
 static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_wanted *w, size_t free_bytes) {
     const size_t left = free_bytes - ht_min_size(w->weight_bytes, free_bytes);
     for (;;) {

@@ -30,7 +30,7 @@ typedef struct ht_sample {
     int32_t n;
     int32_t *id;       /* [n] */
     bool *learned;     /* [n] whether the loss includes predicting this id; false for the first */
-    int32_t n_learned; /* number of learned ids; may be 0 */
+    int32_t n_learned; /* number of learned ids, possibly 0 */
     bool learns_stop;  /* a token that ends generation is learned */
     /* The rendered prompt is not a prefix of prompt plus answer; the sample lacks the prompt's last tokens. */
     bool prompt_differs;

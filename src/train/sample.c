@@ -509,7 +509,7 @@ static const ht_json *integers(reading *r, const char *key, size_t n) {
     return v;
 }
 
-/* Each label must be at the index of its own id. Labels shifted by one would train on other data. */
+/* Each label must be at the index of the id itself. Labels shifted by one would train on other data. */
 static ht_status read_labels(reading *r) {
     const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;
