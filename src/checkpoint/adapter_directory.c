@@ -399,7 +399,7 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
-    /* No layers_to_transform for parameters, whose layers it may lack, nor for full module names, which contain the layer. */
+    /* layers_to_transform may lack layers of parameters, and full module names contain the layer already. */
     const bool any = ht_json_array_size(t.parameters) > 0,
                all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =

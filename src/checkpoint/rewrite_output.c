@@ -78,7 +78,8 @@ static bool is_empty(const char *path) {
 static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED, HT_REWRITE_CONVERTED};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
-/* Whether a checkpoint has one of Hearth's marks. Reads a part alone, as other parts may be missing. Unreadable files have none. */
+/* Whether a checkpoint has one of Hearth's marks; unreadable files have none. Reads one part alone: others may be
+ * missing. */
 static ht_status find_mark(const char *path, bool is_part, bool *found, ht_error *err) {
     ht_checkpoint_files *c = NULL;
     ht_file *file = NULL;

@@ -44,7 +44,7 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
 }
 
-/* Allocates n pieces of [rows, columns] each and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
+/* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
 static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t n, int64_t n_experts,
                             ht_error *err) {
     t->piece = calloc((size_t)n, sizeof *t->piece);

@@ -48,7 +48,7 @@ typedef struct ht_plain_pass {
     bool checkpointing;        /* layers keep only their inputs and are recomputed for the gradient */
 } ht_plain_pass;
 
-/* Context of a forward function. In a trace, where per-step values are bound at run time, `step` and `pass` are NULL. */
+/* Context of a forward function. In a trace, `step` and `pass` are NULL, as per-step values are bound at run time. */
 typedef struct ht_ctx {
     ht_scope *s;
     const ht_step *step;         /* cached: attends through the caches of the step */
@@ -95,7 +95,7 @@ typedef struct ht_attention {
  * by that layer earlier in the step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
 
-/* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out], of logits capped to `softcap` (0: none). */
+/* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out]; `softcap` caps logits (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
 
 /* One layer of a forward function -> [T or n_out, hidden]. in[0] is the residual stream [T, hidden]; other inputs

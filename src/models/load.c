@@ -103,7 +103,7 @@ static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_w
     }
 }
 
-/* Called before the weights are loaded. Devices with separate memory check again with a plan, once the weights are loaded. */
+/* Called before loading the weights; for devices with separate memory again afterwards, with a plan. */
 static ht_status check_room(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, const ht_plan *plan,
                             ht_error *err) {
     size_t weight_bytes, free_bytes;

@@ -24,7 +24,7 @@ ht_array *ht_taps_join(ht_ctx *c);
 
 /* Floats in a row. */
 int64_t ht_taps_width(const ht_config *config);
-/* Reads a row: norms [n_layers]; ids and weights [n_layers, experts_used]. Entries of layers without experts are not written. */
+/* Reads a row: norms [n_layers]; ids and weights [n_layers, experts_used], unchanged for layers without experts. */
 void ht_taps_read(const ht_config *config, const float *row, float *norm, int32_t *expert, float *weight);
 
 #endif
