@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows per step. Constant because each step sums in f32 before adding to the f64 totals: another size would round differently. */
+/* Rows per step. Constant because a step sums in f32 before adding to f64 totals: the size affects rounding. */
 enum { ROWS = HT_WINDOW_ROWS_MAX, NAME_SIZE = 160 };
 
 /* One matrix, or the matrices of all experts. */
@@ -336,7 +336,7 @@ static ht_status add(ht_scope *s, const pending *of, ht_error *err) {
     return HT_OK;
 }
 
-/* Evaluates the pending sums together with h (may be NULL): a shared evaluation computes each input once and frees it. */
+/* Evaluates the pending sums together with h (may be NULL), so that each input is computed once and then freed. */
 static ht_status flush(ht_window_pass *window, ht_scope *s, ht_array *h, ht_error *err) {
     pass *p = (pass *)window;
     ht_array *wanted[2 * MOST_PENDING + 1];

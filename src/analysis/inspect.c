@@ -303,7 +303,7 @@ static ht_status stored_keys(const pass *p, int kv_layer, int64_t first, int64_t
 
 /* ---- attention weights ---- */
 
-/* Keys first .. first + n_keys - 1 of n_groups heads, and the rows of the step, which attend to them within `window` (0: all). */
+/* Keys first .. first + n_keys - 1 of n_groups heads. Rows of the step attend to them within `window` (0: all). */
 typedef struct span {
     int64_t first, n_keys, window, n_groups;
 } span;

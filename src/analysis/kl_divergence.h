@@ -16,8 +16,8 @@ ht_row_summary ht_row_summarise(const ht_row_ops *ops, const float *x, int32_t v
 /* -log p(id), in nats. */
 double ht_row_nll(const float *x, const ht_row_summary *s, int32_t id);
 
-/* Sum of p log(p / q), in nats, 0 or more: p of x, q of y. Terms are p t + q - p, t = log(p / q), with the same sum as p and q sum
- * to 1: none is negative, all are of second order in t, so that nothing cancels for nearly equal rows. */
+/* Sum of p log(p / q), in nats, 0 or more: p of x, q of y. Terms are p t + q - p, t = log(p / q), with the same sum as
+ * p and q sum to 1: none is negative, all are of second order in t, so that nothing cancels for nearly equal rows. */
 double ht_row_kl(const ht_row_ops *ops, const float *x, const ht_row_summary *sx, const float *y,
                  const ht_row_summary *sy, int32_t vocab);
 

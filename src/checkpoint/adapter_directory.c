@@ -14,9 +14,9 @@
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 
 /* PEFT: adapter_model.safetensors. A is [rank, in], B [out, rank]. Experts are separate modules
- * (`mlp.experts.7.gate_proj`) or parameters with one A [experts * rank, in], expert by expert, and one B [out, rank
- * * experts], with the expert as fastest index. `experts.base_layer` is gate and up, the outer `experts` is down.
- * Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
+ * (`mlp.experts.7.gate_proj`) or parameters. Parameters have one A [experts * rank, in], expert by expert, and one B
+ * [out, rank * experts], with the expert as fastest index. `experts.base_layer` is gate and up, the outer `experts` is
+ * down. Source: peft/tuners/lora/layer.py (ParamWrapper), peft/utils/other.py (get_pattern_key). */
 
 /* ---- configuration ---- */
 
@@ -399,7 +399,7 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     targets t = {ht_json_new_array(), ht_json_new_array(), ht_json_new_array()};
     bool good = t.modules && t.parameters && t.layers;
     for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
-    /* No layers_to_transform for parameters, whose layers it may lack, nor for full module names, which contain the layer. */
+    /* layers_to_transform may lack layers of parameters, and full module names contain the layer already. */
     const bool any = ht_json_array_size(t.parameters) > 0,
                all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =

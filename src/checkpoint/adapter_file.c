@@ -1,4 +1,4 @@
-/* Adapter files: joins the pieces that a format lists to the pairs of an adapter, and writes pairs as tensors in the
+/* Adapter files: joins the pieces that a format lists into adapter pairs, and writes pairs as tensors in the
  * portable form of all formats (hearth/adapter.h). */
 #include "checkpoint/adapter_file.h"
 
@@ -231,8 +231,8 @@ static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece 
     return HT_OK;
 }
 
-/* Drops the ranks of gate or up whose B is 0: a joined tensor has the ranks of both, and the other one's add nothing. Keeps
- * all ranks and returns false if every B is 0. */
+/* Drops the ranks of gate or up whose B is 0: a joined tensor has the ranks of both, and the other one's add nothing.
+ * Keeps all ranks and returns false if every B is 0. */
 static bool drop_ranks(ht_lora *l) {
     int64_t kept = 0, n = ht_max_i64(1, l->n_experts);
     for (int64_t k = 0; k < l->rank; k++) {

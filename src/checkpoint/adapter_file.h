@@ -1,5 +1,5 @@
-/* Adapter files: code shared by the formats. A format maps the matrices of each pair to tensors by names and strides, both
- * for reading and for writing. */
+/* Adapter files: code shared by the formats. A format maps the matrices of each pair to tensors by names and strides,
+ * both for reading and for writing. */
 #ifndef HT_CHECKPOINT_ADAPTER_FILE_H
 #define HT_CHECKPOINT_ADAPTER_FILE_H
 
@@ -10,8 +10,8 @@
 
 enum { HT_ADAPTER_SLOT = 128, HT_ADAPTER_NAME = 192 };
 
-/* A or B of a pair, or of some of its experts, in a tensor. Element (expert, rank, feature) is at `at` + the sum of index
- * times stride; features are inputs of A and outputs of B. */
+/* A or B of a pair, or of some of its experts, in a tensor. Element (expert, rank, feature) is at `at` + the sum of
+ * index times stride; features are inputs of A and outputs of B. */
 typedef struct ht_adapter_piece {
     char slot[HT_ADAPTER_SLOT];
     bool is_b;
@@ -24,9 +24,9 @@ typedef struct ht_adapter_piece {
     bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
 } ht_adapter_piece;
 
-/* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to. Parts
- * of the prefix that wrappers add (base_model, language_model) are accepted; *wrapped when language_model was among them.
- * False for a module that is in no layer of the text model. */
+/* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to.
+ * Parts of the prefix that wrappers add (base_model, language_model) are accepted; *wrapped when language_model was
+ * among them. False for a module that is in no layer of the text model. */
 bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool *wrapped);
 /* Writes the slot of a projection; false when it is too long. */
 bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest);

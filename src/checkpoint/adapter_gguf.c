@@ -1,7 +1,7 @@
-/* Adapters of llama.cpp: a GGUF file with the base's tensor names plus ".lora_a" or ".lora_b". Row-major, A is [rank, in] and
- * B [out, rank]; experts add a leading axis. B's rows of q and k are in the order in which the base's family stores them.
- * One alpha applies to all tensors, divided by the rank of each; 0 or none means a scale of 1. Source: llama.cpp's
- * llama-adapter.cpp and convert_lora_to_gguf.py. */
+/* Adapters of llama.cpp: a GGUF file with the base's tensor names plus ".lora_a" or ".lora_b". Row-major, A is [rank,
+ * in] and B [out, rank]; experts add a leading axis. B's rows of q and k are in the order in which the base's family
+ * stores them. One alpha applies to all tensors, divided by the rank of each; 0 or none means a scale of 1. Source:
+ * llama.cpp's llama-adapter.cpp and convert_lora_to_gguf.py. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/adapter_file.h"

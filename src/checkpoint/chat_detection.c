@@ -114,7 +114,7 @@ static const char *const endings[] = {
     "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
-/* The vocabulary of a GGUF file takes precedence over tokenizer.json; a missing chat template is read from the directory. */
+/* The vocabulary of a GGUF file overrides tokenizer.json; a missing chat template is read from the directory. */
 static ht_status from_gguf(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
     ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
     if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);

@@ -22,8 +22,8 @@ typedef struct ht_chat_setup {
     struct ht_chat_setup *for_tools; /* owned; the template "tool_use", for conversations with tools; NULL: none */
 } ht_chat_setup;
 
-/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. The caller
- * frees *out with ht_chat_setup_free, also on failure. */
+/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. The
+ * caller frees *out with ht_chat_setup_free, also on failure. */
 ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_error *err);
 /* The setup of one template, `title` in errors. Only a lack of memory fails; a parse error is in out->error. */
 ht_status ht_chat_setup_parse(const char *source, const char *name, const char *title, ht_chat_setup *out,

@@ -54,8 +54,8 @@ static ht_status read_text(const char *directory, const char *name, char **text,
 
 /* ---- names of safetensors ---- */
 
-/* The prefix of weight "X.weight", stored in any form, followed by `end`. `otherwise` if the weight is absent, NULL when out
- * of memory. */
+/* The prefix of weight "X.weight", stored in any form, followed by `end`. `otherwise` if the weight is absent, NULL
+ * when out of memory. */
 static char *prefixed(const ht_checkpoint_files *c, const char *name, const char *end, const char *otherwise) {
     enum { MOST = 64 }; /* a longer prefix is treated as none */
     const ht_safetensor *t = ht_checkpoint_elements(c, name);

@@ -11,8 +11,8 @@ struct ht_array;
 struct ht_scope;
 struct ht_ctx;
 
-/* Typed reading of GGUF metadata with a sticky error, the counterpart of formats/json.h. Names omit the architecture prefix:
- * "block_count" reads "llama.block_count". */
+/* Typed reading of GGUF metadata with a sticky error, the counterpart of formats/json.h. Names omit the architecture
+ * prefix: "block_count" reads "llama.block_count". */
 typedef struct ht_meta {
     const ht_gguf *gguf;
     const char *file;                /* for messages */

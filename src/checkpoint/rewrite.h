@@ -106,12 +106,12 @@ typedef struct ht_rewrite_plan {
 ht_status ht_rewrite_plan_open(ht_rewrite_plan *plan, const char *model_path, ht_error *err);
 /* Lists the tensors of plan->c, all to be copied. */
 ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
-/* Lists the tensors of the other container, each in its stored type or the container's nearest type with the same values.
- * `floats`: the type of float weights and of weights that cannot stay quantised; HT_DTYPE_NONE: floats stay, others become f32.
- * keeps_quantized: weights stay quantised if the container can represent their values. */
+/* Lists the tensors of the other container, each in its stored type or the container's nearest type with the same
+ * values. `floats`: the type of float weights and of weights that cannot stay quantised; HT_DTYPE_NONE: floats stay,
+ * others become f32. keeps_quantized: weights stay quantised if the container can represent their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
-/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers. Drops those in another layout
- * and adds them in the expected one, unquantised, in the types of ht_rewrite_plan_translate. */
+/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers. Drops those in
+ * another layout and adds them in the expected one, unquantised, in the types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
  * outputs. */
@@ -180,8 +180,8 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
 
 /* ---- output (rewrite_output.c) ---- */
 
-/* HT_ERR_ARGUMENT for an output that would replace the checkpoint, lie inside it, or replace files that ht_fuse and ht_convert
- * did not write. For several files outside a directory, the plan must be finished. */
+/* HT_ERR_ARGUMENT for an output that would replace the checkpoint, lie inside it, or replace files that ht_fuse and
+ * ht_convert did not write. For several files outside a directory, the plan must be finished. */
 ht_status ht_rewrite_check_place(const ht_rewrite_plan *plan, const char *model_path, ht_error *err);
 /* Whether no quantised tensor is written. */
 bool ht_rewrite_is_dense(const ht_rewrite_plan *plan);

@@ -1,5 +1,5 @@
-/* Output of a rewrite: checks its path, which must be outside the source and may only replace Hearth's outputs. Writes config.json
- * and the documents, and copies other files. */
+/* Output of a rewrite: checks its path, which must be outside the source and may only replace Hearth's outputs. Writes
+ * config.json and the documents, and copies other files. */
 #include "base/checked.h"
 #include "base/directory_writer.h"
 #include "base/error.h"
@@ -78,7 +78,8 @@ static bool is_empty(const char *path) {
 static const char *const marks[] = {HT_REWRITE_FUSED, HT_REWRITE_QUANTIZED, HT_REWRITE_CONVERTED};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
-/* Whether a checkpoint has one of Hearth's marks. Reads a part alone, as other parts may be missing. Unreadable files have none. */
+/* Whether a checkpoint has one of Hearth's marks; unreadable files have none. Reads one part alone: others may be
+ * missing. */
 static ht_status find_mark(const char *path, bool is_part, bool *found, ht_error *err) {
     ht_checkpoint_files *c = NULL;
     ht_file *file = NULL;
@@ -260,8 +261,8 @@ static bool any_groups(const ht_rewrite_plan *plan) {
     return false;
 }
 
-/* Whether to write new global settings: the checkpoint had none of MLX's, or quantising left no weight that only the old ones
- * describe. Fusing keeps the old settings, as it changes only some weights. */
+/* Whether to write new global settings: the checkpoint had none of MLX's, or quantising left no weight that only the
+ * old ones describe. Fusing keeps the old settings, as it changes only some weights. */
 static bool wants_settings(const ht_rewrite_plan *plan) {
     if (plan->c->quantization && strcmp(plan->mark, HT_REWRITE_QUANTIZED) != 0) return false;
     for (size_t i = 0; plan->c->quantization && i < plan->n; i++) {

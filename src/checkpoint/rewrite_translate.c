@@ -38,13 +38,13 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     return HT_OK;
 }
 
-/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it keeps
- * the prefix. */
+/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it
+ * keeps the prefix. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
     return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
 }
 
-/* Allocates n pieces of [rows, columns] each and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
+/* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
 static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t n, int64_t n_experts,
                             ht_error *err) {
     t->piece = calloc((size_t)n, sizeof *t->piece);

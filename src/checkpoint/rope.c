@@ -148,7 +148,7 @@ static double rounded(double x) {
     return nearest > 0 && fabs(x - nearest) < 1e-3 * x ? nearest : x;
 }
 
-/* Llama 3 blends 1 and 1 / factor by a share that is linear in 1 / wavelength, cut to 0 and 1: slope * turns - offset. */
+/* Llama 3 blends 1 and 1 / factor by a share linear in 1 / wavelength, clamped to [0, 1]: slope * turns - offset. */
 static bool try_line(const float *values, int64_t n, double slope, double offset, ht_rope_spec *rope, float *scratch) {
     /* One of the three settings is free, as they can be multiplied by a number: low_freq_factor is 1 in all models. */
     if (!(slope > 0) || !(offset > 0)) return false;

@@ -1,5 +1,5 @@
-/* Quantisation schemes: which tensors of a checkpoint together store a weight. Every checkpoint has one, chosen when it is opened:
- * by its container, by config.json, or by the types of its tensors. */
+/* Quantisation schemes: which tensors of a checkpoint together store a weight. Every checkpoint has one, chosen when it
+ * is opened: by its container, by config.json, or by the types of its tensors. */
 #ifndef HT_CHECKPOINT_SCHEME_H
 #define HT_CHECKPOINT_SCHEME_H
 
@@ -15,13 +15,13 @@ typedef struct ht_product_scales {
 
 /* Functions may be NULL if the scheme does not need them. */
 typedef struct ht_scheme {
-    /* Turns the locations of quantised weights' elements into those of the joined weights, and of their scales into empty
-     * tensors. Fails for a broken weight of the text model. */
+    /* Turns the locations of quantised weights' elements into those of the joined weights, and of their scales into
+     * empty tensors. Fails for a broken weight of the text model. */
     ht_status (*join)(ht_checkpoint_files *c, ht_error *err);
     /* The tensor with the elements of "X.weight" where no tensor has that name; NULL when absent. */
     const ht_safetensor *(*elements)(const ht_checkpoint_files *c, const char *name);
-    /* Reads one factor for each of of->n matrices. *found is false, and `out` unspecified, without any; *number is the tensor
-     * that they are in, unless that belongs to no weight. */
+    /* Reads one factor for each of of->n matrices. *found is false, and `out` unspecified, without any; *number is the
+     * tensor that they are in, unless that belongs to no weight. */
     ht_status (*product_scales)(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                 size_t *number, ht_error *err);
     bool has_scales; /* scales are separate tensors */
@@ -55,8 +55,8 @@ ht_status ht_mlx_join(ht_checkpoint_files *c, ht_error *err);
 ht_status ht_nvfp4_join(ht_checkpoint_files *c, ht_error *err);
 /* ht_scheme.elements: "X.weight_packed". */
 const ht_safetensor *ht_nvfp4_numbers(const ht_checkpoint_files *c, const char *name);
-/* ht_scheme.product_scales: the global scales as multipliers. A tensor with the rows of several weights may have one for each
- * matrix and share. */
+/* ht_scheme.product_scales: the global scales as multipliers. A tensor with the rows of several weights may have one
+ * for each matrix and share. */
 ht_status ht_nvfp4_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                   size_t *number, ht_error *err);
 

@@ -425,8 +425,8 @@ static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **r
     return end > name && *end == '.' && *name >= '0' && *name <= '9';
 }
 
-/* Whether the family has a layer weight of this name, which the configuration excludes from this layer. Layers that share
- * keys and values have no such weights, for example. */
+/* Whether the family has a layer weight of this name, which the configuration excludes from this layer. Layers that
+ * share keys and values have no such weights, for example. */
 static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     if (gguf && strncmp(name, "attn_", 5) != 0) return false; /* GGUF metadata excludes no other weights */
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
@@ -439,8 +439,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     return false;
 }
 
-/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors all
- * tensors outside the layers except those of the embedding, the final norm and the logits. */
+/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors
+ * all tensors outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
     static const char *const around[] = {
         "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};

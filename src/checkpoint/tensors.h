@@ -1,4 +1,4 @@
-/* Tensors of a checkpoint by name and by number, and their values, whatever the container and the quantisation scheme. */
+/* Tensors of a checkpoint by name and by number, and their values, for any container and quantisation scheme. */
 #ifndef HT_CHECKPOINT_TENSORS_H
 #define HT_CHECKPOINT_TENSORS_H
 

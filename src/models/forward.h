@@ -19,8 +19,8 @@ typedef struct ht_weight {
     float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
 } ht_weight;
 
-/* LoRA pair of a slot as arrays: y += scale * B (A x), A [rank, k], B [n_rows, rank], f32 or bf16; of a slot with experts A
- * [n, rank, k], B [n, n_rows, rank]. */
+/* LoRA pair of a slot as arrays: y += scale * B (A x), A [rank, k], B [n_rows, rank], f32 or bf16; of a slot with
+ * experts A [n, rank, k], B [n, n_rows, rank]. */
 typedef struct ht_adapter_pair {
     const char *slot;
     ht_array *a, *b;
@@ -34,8 +34,8 @@ typedef struct ht_adapters {
     ht_array *key; /* random key of dropout; HT_NONE: no dropout */
 } ht_adapters;
 
-/* A plain pass: whole sequences without caches, differentiable, for training. The forward function gives the cross-entropy
- * f32 [n_out] of the output rows instead of logits. */
+/* A plain pass: whole sequences without caches, differentiable, for training. The forward function gives the
+ * cross-entropy f32 [n_out] of the output rows instead of logits. */
 typedef struct ht_plain_pass {
     ht_array *id, *pos;        /* i32 [n_tok] token ids and positions */
     ht_array *out_row;         /* i32 [n_out] rows with a loss, increasing */
@@ -48,7 +48,7 @@ typedef struct ht_plain_pass {
     bool checkpointing;        /* layers keep only their inputs and are recomputed for the gradient */
 } ht_plain_pass;
 
-/* Context of a forward function. In a trace, where per-step values are bound at run time, `step` and `pass` are NULL. */
+/* Context of a forward function. In a trace, `step` and `pass` are NULL, as per-step values are bound at run time. */
 typedef struct ht_ctx {
     ht_scope *s;
     const ht_step *step;         /* cached: attends through the caches of the step */
@@ -95,11 +95,11 @@ typedef struct ht_attention {
  * by that layer earlier in the step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
 
-/* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out], of logits capped to `softcap` (0: none). */
+/* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out]; `softcap` caps logits (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
 
-/* One layer of a forward function -> [T or n_out, hidden]. in[0] is the residual stream [T, hidden]; other inputs depend on
- * the family. Arrays that the layer reads but that are not in `in` get no gradient. */
+/* One layer of a forward function -> [T or n_out, hidden]. in[0] is the residual stream [T, hidden]; other inputs
+ * depend on the family. Arrays that the layer reads but that are not in `in` get no gradient. */
 typedef ht_array *ht_layer_fn(ht_ctx *c, const void *model, int index, ht_array *const *in);
 /* Calls `layer` with n_in inputs; a plain pass with checkpointing recomputes it for the gradient. The layer attends
  * to the keys and values of kv_layer, which is itself or an earlier layer. */
@@ -110,8 +110,8 @@ ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, 
  * inputs of matrices, and calls the layers. Plans are traced without one, so generation is unaffected. */
 typedef struct ht_observer ht_observer;
 struct ht_observer {
-    /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass. NULL: not
-     * observed. */
+    /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass.
+     * NULL: not observed. */
     bool (*attends)(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
                     const ht_attention *how, ht_array *result);
     /* Calls `layer` instead of ht_layer and returns its result in the scope c->s. */
@@ -122,9 +122,8 @@ struct ht_observer {
     bool (*projects)(ht_observer *o, ht_ctx *c, const char *slot, ht_array *x, ht_array *ids);
 };
 
-/* Forward function of a family: f32 logits [n_out, vocab] of the output rows, or with c->hidden their hidden states; in a
- * plain pass their cross-entropy [n_out].
- * `model` is the family's struct. */
+/* Forward function of a family: f32 logits [n_out, vocab] of the output rows, or with c->hidden their hidden states; in
+ * a plain pass their cross-entropy [n_out]. `model` is the family's struct. */
 typedef ht_array *ht_forward_fn(ht_ctx *c, const void *model);
 
 #endif

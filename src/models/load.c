@@ -90,8 +90,8 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
-/* Halves the step's rows until its arena fits into half of the memory that the weights leave. The KV cache gets the other
- * half by default (ht_memory_check_kv_bytes). */
+/* Halves the step's rows until its arena fits into half of the memory that the weights leave. The KV cache gets the
+ * other half by default (ht_memory_check_kv_bytes). */
 static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_wanted *w, size_t free_bytes) {
     const size_t left = free_bytes - ht_min_size(w->weight_bytes, free_bytes);
     for (;;) {
@@ -103,7 +103,7 @@ static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_w
     }
 }
 
-/* Called before the weights are loaded. Devices with separate memory check again with a plan, once the weights are loaded. */
+/* Called before loading the weights; for devices with separate memory again afterwards, with a plan. */
 static ht_status check_room(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, const ht_plan *plan,
                             ht_error *err) {
     size_t weight_bytes, free_bytes;

@@ -24,8 +24,8 @@ enum {
 
 typedef struct ht_packed_cache ht_packed_cache;
 
-/* Computes the path and the header of a checkpoint's cached file in `directory`. Creates the directory with mode 0700 if
- * it is missing; a directory that other users can access is an error. The caller frees *out. */
+/* Computes the path and the header of a checkpoint's cached file in `directory`. Creates the directory with mode 0700
+ * if it is missing; a directory that other users can access is an error. The caller frees *out. */
 ht_status ht_packed_cache_open(const char *directory, const char *checkpoint, const ht_pack_task *tasks, int64_t n,
                                size_t bytes, ht_packed_cache **out, ht_error *err);
 void ht_packed_cache_free(ht_packed_cache *c); /* NULL is fine; mappings stay valid */

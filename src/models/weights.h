@@ -1,7 +1,7 @@
 /* Weights: from a family's table of tensor names to packed matrices and f32 arrays.
  *
- * Each tensor is looked up under its name in the checkpoint's format, checked for type and shape, and packed by the device
- * slab by slab on all threads. A table used only for row lookups stays in the file (models/pack.h). One store owns all
+ * Looks up each tensor under its name in the checkpoint's format and checks type and shape. The device packs matrices slab
+ * by slab on all threads. A table used only for row lookups stays in the file (models/pack.h). One store owns all
  * loaded weights and frees them together. */
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H

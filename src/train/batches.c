@@ -38,7 +38,7 @@ typedef struct window_maker {
 
 /* ---- random order ---- */
 
-/* Random number i of a stream. Per seed and epoch, stream 0 permutes the samples, stream w + 1 the batches of window w. */
+/* Random number i of a stream, by seed and epoch. Stream 0 permutes samples, stream w + 1 batches of window w. */
 static uint64_t draw(const window_maker *w, uint64_t which, uint32_t i) {
     uint32_t out[4];
     ht_philox4x32((const uint32_t[4]){i, (uint32_t)which, (uint32_t)w->epoch, (uint32_t)(w->epoch >> 32)},
@@ -82,7 +82,7 @@ static void open_window(window_maker *w, int64_t from, int64_t to) {
     qsort(w->entries, (size_t)(to - from), sizeof *w->entries, longer_first);
 }
 
-/* Writes the window's samples back, batch by batch in random order, then the unbatched ones; returns their first index. */
+/* Writes the window's samples back, batches in random order, then unbatched ones; returns the first index of these. */
 static int64_t close_window(window_maker *w, int64_t from, int64_t to, uint32_t n_batches, uint64_t number) {
     order *o = w->out;
     int64_t left = to;

@@ -30,7 +30,7 @@ typedef struct ht_sample {
     int32_t n;
     int32_t *id;       /* [n] */
     bool *learned;     /* [n] whether the loss includes predicting this id; false for the first */
-    int32_t n_learned; /* number of learned ids; may be 0 */
+    int32_t n_learned; /* number of learned ids, possibly 0 */
     bool learns_stop;  /* a token that ends generation is learned */
     /* The rendered prompt is not a prefix of prompt plus answer; the sample lacks the prompt's last tokens. */
     bool prompt_differs;
@@ -40,8 +40,9 @@ typedef struct ht_sample {
     bool truncated;   /* by ht_sample_truncate */
 } ht_sample;
 
-/* Makes the sample of a line; the caller frees it. HT_ERR_FORMAT: not a valid line; HT_ERR_ARGUMENT: the template rejects it;
- * HT_ERR_UNSUPPORTED: the model lacks tokenizer or chat format; HT_ERR_LIMIT: too large. Other errors are not the line's fault. */
+/* Makes the sample of a line; the caller frees it. HT_ERR_FORMAT: invalid line; HT_ERR_ARGUMENT: the template
+ * rejects it; HT_ERR_UNSUPPORTED: no tokenizer or chat format; HT_ERR_LIMIT: too large. The line does not cause
+ * other errors. */
 ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht_sample_options *options,
                          ht_sample *out, ht_error *err);
 void ht_sample_free(ht_sample *s); /* and clears it */

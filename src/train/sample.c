@@ -184,7 +184,7 @@ static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at
     return status;
 }
 
-/* Index in the whole where the content of message i begins, even if later messages change its rendering; SIZE_MAX: omitted. */
+/* Where the content of message i begins in the whole, even if later messages change it; SIZE_MAX: omitted. */
 static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, every_part, at); }
 
 static bool has_text(const ht_jinja_dict *message, const char *key) {
@@ -207,7 +207,7 @@ static ht_status check_calls(const marking *k, size_t i) {
     return status;
 }
 
-/* Sets history_differs if the template omits one of several parts of an answer; an omitted single part is a lost answer. */
+/* Sets history_differs if the template omits one of several parts of an answer; a single omitted part loses it. */
 static ht_status check_texts(const marking *k, size_t i) {
     const ht_jinja_dict *message = k->all.items[i].dict;
     size_t at, n_parts = calls_of(message) != NULL;
@@ -231,8 +231,8 @@ static size_t find_end(const marking *k, size_t from, size_t to) {
 
 /* ---- answers ---- */
 
-/* Where answer i begins if its prompt is not a prefix of the whole: after their common prefix, as the prompt may end in tokens
- * that the answer lacks. If they differ already in an earlier message, where the content of the answer begins. */
+/* Where answer i begins if its prompt is not a prefix of the whole: after their common prefix, as the prompt may end
+ * in extra tokens. If they already differ in an earlier message, where the answer's content begins. */
 static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *begin) {
     size_t before, says;
     ht_status status = find_message(k, i - 1, &before);
@@ -509,7 +509,7 @@ static const ht_json *integers(reading *r, const char *key, size_t n) {
     return v;
 }
 
-/* Each label must be at the index of its own id. Labels shifted by one would train on other data. */
+/* Each label must be at the index of the id itself. Labels shifted by one would train on other data. */
 static ht_status read_labels(reading *r) {
     const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;

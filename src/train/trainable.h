@@ -18,8 +18,8 @@ struct ht_trainable {
     int64_t n_parameters;
 };
 
-/* Keeps f32 master parameters from now on; the pairs are their rounded copies. Steps below the rounding error of the pairs'
- * dtype then accumulate. No effect if that dtype is f32. */
+/* Keeps f32 master parameters from now on; the pairs are their rounded copies. Steps below the rounding error of the
+ * pairs' dtype then accumulate. No effect if that dtype is f32. */
 ht_status ht_trainable_keep_exact(ht_trainable *t, ht_error *err);
 /* Copies the options, or the defaults for NULL. */
 ht_status ht_trainable_options(const ht_lora_options *given, ht_lora_options *out, ht_error *err);
@@ -33,8 +33,8 @@ void ht_trainable_list(const ht_trainable *t, ht_array **out);
 /* HT_ERR_ARGUMENT when no row is learned, or an id is outside the vocabulary. */
 ht_status ht_model_loss_check(const ht_model *m, const ht_train_batch *batch, ht_error *err);
 
-/* -log p(target) of every learned row of the batch, in order, f32 [n_learned]; with `checkpointing`, layers are computed again
- * for the gradient. The batch is copied. NULL on failure. */
+/* -log p(target) of every learned row of the batch, in order, f32 [n_learned]; with `checkpointing`, layers are
+ * computed again for the gradient. The batch is copied. NULL on failure. */
 ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
                              bool checkpointing);
 

@@ -195,7 +195,7 @@ static ht_status refuse(const ht_trainer *t, size_t wanted, size_t available, ht
                    ht_memory_check_text(wanted, need), ht_memory_check_text(available, have), help);
 }
 
-/* Fills in t->checkpointing and t->peak_bytes. HT_ERR_LIMIT, with the option that would help, when free memory does not suffice. */
+/* Sets t->checkpointing and t->peak_bytes. HT_ERR_LIMIT, with an option that helps, if free memory does not suffice. */
 static ht_status forecast_memory(ht_trainer *t, ht_error *err) {
     enum { MOMENTS = 2, GRADIENTS = 2 };
     rows r = {0};

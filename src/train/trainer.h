@@ -1,4 +1,4 @@
-/* Trainer: an adapter, its optimiser, the data, and the number of steps done; shared by the files that step, save and resume. */
+/* Trainer: an adapter, its optimiser, data and step count; shared by the files that step, save and resume. */
 #ifndef HT_TRAIN_TRAINER_H
 #define HT_TRAIN_TRAINER_H
 
@@ -39,7 +39,7 @@ struct ht_trainer {
 /* Sets the time that templates see; re-reads the data where the template writes dates. Unchanged on failure. */
 ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err);
 
-/* optimizer.c: the options with the defaults filled in, as checkpoints hold them. Lent as long as the optimiser lives. */
+/* optimizer.c: the options with defaults filled in, as in checkpoints. Lent as long as the optimiser lives. */
 const ht_optimizer_options *ht_optimizer_get_options(const ht_optimizer *o);
 
 #endif
