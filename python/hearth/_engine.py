@@ -433,7 +433,8 @@ class Engine:
     """Many requests on one model, which join and leave between its steps. Each gets the answer that it gets alone. May be used from
     several threads. Leaving its `with` block, and dropping it with all its requests, closes it."""
 
-    def __init__(self, model, *, sequences=16, queue=256, step_tokens=0, prefill_budget=2.0, kv_bytes=0, prefix_bytes=None):
+    def __init__(self, model, *, sequences=16, queue=256, step_tokens=0, prefill_budget=2.0, kv_bytes=0,
+                 prefix_bytes=None):
         from ._model import Model  # which imports this module
 
         if not isinstance(model, Model):
@@ -444,7 +445,8 @@ class Engine:
             lib.integer(n, what, *lib.INT32)
             for n, what in ((sequences, "sequences"), (queue, "queue"), (step_tokens, "step_tokens"))
         )
-        how = lib.options(ht_engine_options, sequences=sequences, queue=queue, step_tokens=step_tokens, prefill_budget=prefill_budget,
+        how = lib.options(ht_engine_options, sequences=sequences, queue=queue, step_tokens=step_tokens,
+                          prefill_budget=prefill_budget,
                           kv_bytes=lib.integer(kv_bytes, "kv_bytes", *lib.UINT64))  # fmt: skip
         if prefix_bytes is not None:
             how.prefix_bytes = lib.integer(prefix_bytes, "prefix_bytes", *lib.UINT64)

@@ -501,7 +501,7 @@ class Session:
         which an answer's thoughts are closed, and it goes on behind them (-1: no bound; `thought_ended` of the metrics).
 
         Some tokens ahead are guessed with lookup=True from the text so far, with draft= a smaller model of the same
-        tokens, at most `draft_tokens` in a step (0: as many as are worth it): the answer is the same, and sooner where they are right.
+        tokens, at most `draft_tokens` in a step (0: adaptive). The output is the same, and faster where drafts are right.
 
         on_probe is called on the thread that computes with a dict of each thing observed, for each token: all, or the
         `probes` "token", "top", "entropy", "cache", "memory", "router", "residual" and "logprob", the last with as many of the
@@ -659,11 +659,12 @@ class Model:
     def engine(self, *, sequences=16, queue=256, step_tokens=0, prefill_budget=2.0, kv_bytes=0, prefix_bytes=None):
         """An Engine, which answers many requests side by side: at most `sequences` answers at once, while at most `queue` wait.
         A step computes at most `step_tokens` tokens, by default (0) as many as keep the device busy: 512 on a CPU, 2,048 on a GPU
-        with memory for them. While a prompt is read, a running answer waits at most `prefill_budget` times as long for its next token.
+        with memory for them. While a prompt is read, a running answer waits at most `prefill_budget` times as long for its
+        next token.
         `kv_bytes`: of keys and values, by default half of the memory that is free, of which at most `prefix_bytes`, by default
         half, are kept for prompts that begin alike; 0 keeps none."""
-        return _engine.Engine(self, sequences=sequences, queue=queue, step_tokens=step_tokens, prefill_budget=prefill_budget, kv_bytes=kv_bytes,
-                              prefix_bytes=prefix_bytes)  # fmt: skip
+        return _engine.Engine(self, sequences=sequences, queue=queue, step_tokens=step_tokens, prefill_budget=prefill_budget,
+                              kv_bytes=kv_bytes, prefix_bytes=prefix_bytes)  # fmt: skip
 
     def logits(self, prompt, last=False, *, adapters=()):
         """Session.logits in a new session."""
