@@ -250,7 +250,7 @@ static ht_status add_header(ht_safetensors *set, const void *data, size_t size, 
                 .file = file};
     size_t n;
     const ht_json_member *entry = ht_json_members(root, &n);
-    for (const ht_json_member *end = entry + n; entry < end && !p.r.status; entry++) {
+    for (size_t i = 0; i < n && !p.r.status; i++, entry++) {
         const char *problem = ht_name_problem(entry->name, entry->n_name);
         if (strcmp(entry->name, "__metadata__") == 0)
             read_metadata(&p, entry->value);
