@@ -15,7 +15,7 @@ int test_devices(int threads, ht_device *out[TEST_MAX_DEVICES]) {
     static ht_device
         *kept[MOST_THREADS + 1][TEST_MAX_DEVICES]; /* starting threads for every case would take the time */
     static int n_kept[MOST_THREADS + 1];
-    assert_in_range(threads, 1, MOST_THREADS);
+    assert_true(threads >= 1 && threads <= MOST_THREADS);
     if (n_kept[threads] == 0)
         for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {
             ht_error err = {0};
