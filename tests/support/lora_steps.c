@@ -136,6 +136,6 @@ void expect_unknown_expert(ht_device *d) {
     ht_error err = {0};
     const sequences q = {1, {2}, {0}, false};
     assert_int_equal(lora_run(&f, &q, &(lora_data){2, 4, 13, x, y, ids}, out, &err), HT_ERR_ARGUMENT);
-    assert_string_equal(err.message, "lora: expert index 3 is out of range in row 1, expected less than 3");
+    assert_true(strcmp(err.message, "lora: expert index 3 is out of range in row 1, expected less than 3") == 0);
     adapters_free(&f);
 }
