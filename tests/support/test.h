@@ -19,7 +19,7 @@
 #define UNIT_TEST(name) static void name(void **state __attribute__((unused)))
 
 static inline void assert_error(ht_status found, const ht_error *err, ht_status expected, const char *text) {
-    if (found != expected || !strstr(err->message, text))
+    if (found != expected || !*err->message || !strstr(err->message, text))
         fail_msg("status %d, \"%s\", expected %d, \"%s\"", found, err->message, expected, text);
 }
 
