@@ -284,8 +284,8 @@ static ht_status check_shards(const hub *h, const hub_listing *l, const ht_json 
         const char *name = ht_json_string_value(file);
         if (!name || strchr(name, '/') || strchr(name, '\\') || !ends_with(name, ".safetensors"))
             return ht_fail(err, HT_ERR_FORMAT,
-                           "%.200s: its %s names another thing than a safetensors file beside it for `%.100s`", h->repo,
-                           index_name, tensor);
+                           "%.200s: %s: the value of `%.100s` must be a safetensors file of the same directory",
+                           h->repo, index_name, tensor);
         if (!hub_find(l, name)) *missing = name;
     }
     return HT_OK;

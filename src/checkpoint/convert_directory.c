@@ -130,7 +130,8 @@ static void set_attention_bias(writer *w) {
 
 static void refuse_scale(writer *w) {
     const ht_config *c = w->config;
-    if (c->attention_scale != (float)(1 / sqrt((double)c->head_dim))) refuse(w, "attention has a scale of its own");
+    if (c->attention_scale != (float)(1 / sqrt((double)c->head_dim)))
+        refuse(w, "the attention scale is not 1 / sqrt(head_dim)");
 }
 
 /* ---- families ---- */

@@ -500,7 +500,7 @@ class Listings(Pull):
         self.refuses("org/m", says="more than 200000 files")
 
     def test_an_index_that_is_none(self):
-        for text, says in ((b"{", "line 1, column 2: expected"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "another thing"), (b'{"weight_map": {"a": 1}}', "another thing"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "another thing")):  # fmt: skip
+        for text, says in ((b"{", "line 1, column 2: expected"), (b"{}", "names no weights"), (b'{"weight_map": {"a": "../b"}}', "must be a safetensors file"), (b'{"weight_map": {"a": 1}}', "must be a safetensors file"), (b'{"weight_map": {"a": ".hearth-pull.json"}}', "must be a safetensors file")):  # fmt: skip
             self.hub.repositories["org/m"].commit({**SINGLE, "model.safetensors.index.json": text})
             self.refuses("org/m", says=says)
         self.assertFalse(self.models.exists())

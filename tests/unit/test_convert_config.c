@@ -293,7 +293,7 @@ static void what_config_json_cannot_say_is_named(void **state) {
     (void)state;
     refuse_json("tests/golden/tiny/llama-f32.gguf", bias_queries_alone, "queries have a bias");
     refuse_json("tests/golden/tiny/llama-f32.gguf", widen_one_layer, "different sizes");
-    refuse_json("tests/golden/tiny/llama-f32.gguf", scale_attention, "scale of its own");
+    refuse_json("tests/golden/tiny/llama-f32.gguf", scale_attention, "attention scale is not 1 / sqrt");
     refuse_json("tests/golden/tiny/qwen2-q4_0.gguf", drop_bias, "queries have no bias");
     ht_checkpoint_files *c;
     ht_config config;
