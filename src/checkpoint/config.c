@@ -18,6 +18,33 @@ bool ht_config_add_eos(ht_config *c, int64_t id) {
     return true;
 }
 
+void ht_config_begin(ht_config *c) {
+    const ht_family *f = c->family;
+    const ht_config_defaults *d = &f->defaults;
+    c->norm_offset = f->norm_offset;
+    c->embedding_scale = f->scaled_embedding ? (float)sqrt((double)c->hidden) : 1;
+    c->residual_scale = c->logit_scale = 1;
+    c->q_bias = d->q_bias;
+    c->out_bias = d->out_bias;
+    c->mlp_bias = d->mlp_bias;
+    c->norm_bias = d->norm_bias;
+    c->head_bias = d->head_bias;
+    c->routing = d->routing;
+    c->head_norms = true;
+    c->rope.interleaved = c->local_rope.interleaved = f->interleaved_rope;
+    c->has_local_rope = d->local_rope_theta > 0;
+}
+
+void ht_config_set_field(ht_config *c, const ht_config_field *f, double value) {
+    void *at = (char *)c + f->offset;
+    if (f->is_inverse && value != 0) value = 1 / value;
+    switch (f->type) {
+    case HT_FIELD_I64: *(int64_t *)at = (int64_t)value; break;
+    case HT_FIELD_F32: *(float *)at = (float)value; break;
+    case HT_FIELD_BOOL: *(bool *)at = value != 0; break;
+    }
+}
+
 void ht_config_fill_layers(ht_config *c) {
     for (int64_t i = 0; i < c->n_layers; i++)
         c->layer[i] = (ht_layer_config){
@@ -58,9 +85,26 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
     if (c->n_heads % l->n_kv_heads)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
                        (long long)c->n_heads, (long long)l->n_kv_heads);
-    if (l->head_dim % 2)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: the head size is %lld, rotary embedding needs an even one", file,
-                       (long long)l->head_dim);
+    const int64_t rotated = c->rope.dims ? c->rope.dims : l->head_dim;
+    if (!l->no_rope && (rotated % 2 || rotated > l->head_dim))
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "%s: rotary embedding of %lld of the %lld values of a head, expected an even number", file,
+                       (long long)rotated, (long long)l->head_dim);
+    return HT_OK;
+}
+
+static ht_status check_routing(const ht_config *c, const char *file, ht_error *err) {
+    const ht_routing *r = &c->routing;
+    if (!isfinite(r->scale) || r->scale < 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the factor on router weights is %g, expected a positive number", file,
+                       (double)r->scale);
+    if (r->groups < 2) return HT_OK;
+    const int64_t size = c->n_experts / r->groups, eligible = size * r->groups_used;
+    if (c->n_experts % r->groups || size < (r->best_of_group ? 1 : 2) || r->groups_used < 1 ||
+        r->groups_used > r->groups || eligible < c->experts_used)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %lld of %lld groups of %lld experts cannot give every token %lld", file,
+                       (long long)r->groups_used, (long long)r->groups, (long long)c->n_experts,
+                       (long long)c->experts_used);
     return HT_OK;
 }
 
@@ -73,7 +117,11 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
     if (c->experts_used < 1 || c->experts_used > c->n_experts)
         return ht_fail(err, HT_ERR_FORMAT, "%s: every token is to use %lld of %lld experts", file,
                        (long long)c->experts_used, (long long)c->n_experts);
-    return check_size("the feed-forward size of an expert", c->expert_feed_forward, 1 << 26, file, err);
+    if (c->shared_feed_forward < 0 || c->shared_feed_forward > 1 << 26)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of the shared expert is %lld", file,
+                       (long long)c->shared_feed_forward);
+    ht_status status = check_size("the feed-forward size of an expert", c->expert_feed_forward, 1 << 26, file, err);
+    return status ? status : check_routing(c, file, err);
 }
 
 /* Checks the window, and that layers sharing K and V agree on their shape. */
@@ -103,12 +151,20 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     if (!status) status = check_experts(c, file, err);
     if (!status) status = check_sharing(c, file, err);
     if (status) return status;
-    if (!isfinite(c->rms_eps) || c->rms_eps < 0 || c->rms_eps > 1)
+    if (!isfinite(c->norm_eps) || c->norm_eps < 0 || c->norm_eps > 1)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the epsilon of the norms is %g, expected 0 to 1", file,
-                       (double)c->rms_eps);
+                       (double)c->norm_eps);
     if (!isfinite(c->attention_scale) || c->attention_scale <= 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the attention scale is %g, expected a positive number", file,
                        (double)c->attention_scale);
+    const float scales[] = {c->embedding_scale, c->residual_scale, c->logit_scale, c->query_beta + 1};
+    for (int i = 0; i < 4; i++)
+        if (!isfinite(scales[i]) || scales[i] <= 0)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: a factor of the model is %g, expected a positive number", file,
+                           (double)scales[i]);
+    if (c->query_beta != 0 && (c->query_period < 1 || c->query_period > INT32_MAX))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the temperature of queries changes every %lld positions", file,
+                       (long long)c->query_period);
     const float caps[] = {c->attention_softcap, c->final_softcap};
     for (int i = 0; i < 2; i++)
         if (!isfinite(caps[i]) || caps[i] < 0)
@@ -158,16 +214,21 @@ size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_kv_layers, ht_dtype dtype, h
 
 /* ---- families ---- */
 
+static bool is_listed(const char *const *names, const char *name) {
+    for (; *names; names++)
+        if (!strcmp(name, *names)) return true;
+    return false;
+}
+
 const ht_family *ht_family_of_architecture(const char *architecture) {
     for (const ht_family *const *f = ht_families; *f; f++)
-        if (!strcmp(architecture, (*f)->architecture)) return *f;
+        if (!strcmp(architecture, (*f)->architecture) || is_listed((*f)->gguf_aliases, architecture)) return *f;
     return NULL;
 }
 
 const ht_family *ht_family_of_model_type(const char *model_type) {
     for (const ht_family *const *f = ht_families; *f; f++)
-        for (const char *const *t = (*f)->model_types; *t; t++)
-            if (!strcmp(model_type, *t)) return *f;
+        if (is_listed((*f)->model_types, model_type)) return *f;
     return NULL;
 }
 

@@ -14,12 +14,30 @@ typedef struct ht_family ht_family; /* family.h */
 
 /* Settings that may differ between layers. */
 typedef struct ht_layer_config {
-    bool slides; /* sliding window: attends to the last `window` keys */
+    bool slides;  /* sliding window: attends to the last `window` keys */
+    bool no_rope; /* queries and keys are not rotated */
     int64_t n_kv_heads, head_dim, feed_forward;
     int64_t kv_layer; /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
     bool v_is_k;      /* values are the k projection's output, before norm and RoPE */
     bool has_experts; /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
 } ht_layer_config;
+
+/* How a router's scores choose experts and weight them. */
+typedef enum ht_router_scores {
+    HT_ROUTER_SOFTMAX,       /* over all experts */
+    HT_ROUTER_SIGMOID,       /* of each expert */
+    HT_ROUTER_CHOSEN_SOFTMAX /* over the chosen experts */
+} ht_router_scores;
+
+typedef struct ht_routing {
+    ht_router_scores scores;
+    bool normalized;     /* the weights of the chosen experts are divided by their sum */
+    bool biased;         /* the choice is by scores plus a bias per expert, the weights are by scores alone */
+    float scale;         /* factor on the weights; 0 means 1 */
+    int64_t groups;      /* equal groups of consecutive experts, of which `groups_used` are eligible; 0: no groups */
+    int64_t groups_used; /* by the sum of each group's two best scores, */
+    bool best_of_group;  /* or by its best score */
+} ht_routing;
 
 typedef struct ht_config {
     const ht_family *family;
@@ -29,25 +47,37 @@ typedef struct ht_config {
     int64_t n_kv_heads, head_dim, feed_forward; /* of most layers; `layer` is authoritative */
     int64_t vocab;                              /* embedding rows */
     int64_t context;                            /* trained context length in positions */
-    float rms_eps;
-    float norm_offset;       /* RMS norm gain is norm_offset + weight */
+    float norm_eps;
+    float norm_offset;       /* the gain of a norm is norm_offset + weight */
     float attention_scale;   /* factor on q.k */
     float attention_softcap; /* tanh cap of scaled q.k; 0: none */
     float final_softcap;     /* tanh cap of the logits; 0: none */
+    float embedding_scale;   /* factor on embeddings; 1: none */
+    float residual_scale;    /* factor on what attention and feed-forward add to the residual stream; 1: none */
+    float logit_scale;       /* factor on the logits; 1: none */
+    /* Query temperature: queries are multiplied by 1 + query_beta * ln(1 + floor(position / query_period)) after RoPE;
+     * query_beta 0: none. */
+    float query_beta;
+    int64_t query_period;
 
     bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
+    bool norm_bias, head_bias;       /* of the norms; of the output head */
+    bool head_norms;                 /* q and k have norms, in families where that is optional */
+    bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
     /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
     bool interleaved_rows;
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
-    ht_rope_spec rope;       /* of full-attention layers */
-    ht_rope_spec local_rope; /* of sliding layers, in families with separate settings */
+    ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */
+    ht_rope_spec local_rope; /* of sliding layers, if has_local_rope */
+    bool has_local_rope;
     ht_layer_config layer[HT_MAX_LAYERS];
 
     /* Experts per layer with experts; n_experts == 0: dense model. */
     int64_t n_experts, experts_used, expert_feed_forward;
-    bool scaled_routing; /* router weights of the chosen experts are normalised to sum 1 */
+    int64_t shared_feed_forward; /* of the expert that every token uses; 0: none */
+    ht_routing routing;
 
     /* Gemma 4's per-layer inputs: each layer adds a projection of its slice of a second embedding. */
     int64_t layer_input; /* width per layer; 0: none */
@@ -92,6 +122,11 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
 
 /* Adds an EOS id once, ignoring ids outside the vocabulary. False when the list is full. */
 bool ht_config_add_eos(ht_config *c, int64_t id);
+
+typedef struct ht_config_field ht_config_field; /* family.h */
+/* Sets the family's constants and the defaults of optional parts; c->family and the sizes are known. */
+void ht_config_begin(ht_config *c);
+void ht_config_set_field(ht_config *c, const ht_config_field *f, double value);
 
 /* Initialises every layer from the model-wide fields, with its own K and V. */
 void ht_config_fill_layers(ht_config *c);

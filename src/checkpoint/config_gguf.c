@@ -114,6 +114,8 @@ void ht_gguf_file_type(const char *path, char out[16]) {
 
 void ht_meta_sizes(ht_meta *m, ht_config *c) {
     c->n_layers = ht_meta_i64(m, "block_count", 0);
+    /* The last layers of multi-token prediction are not the model's. */
+    c->n_layers -= ht_meta_i64(m, "nextn_predict_layers", 0);
     c->hidden = ht_meta_i64(m, "embedding_length", 0);
     c->n_heads = ht_meta_uniform_i64(m, "attention.head_count", 0);
     c->n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", 0, c->n_heads);
@@ -126,18 +128,15 @@ void ht_meta_sizes(ht_meta *m, ht_config *c) {
         ht_meta_fail(m, HT_ERR_UNSUPPORTED,
                      "heads of K have %lld values and heads of V %lld; only equal sizes are supported",
                      (long long)c->head_dim, (long long)value_length);
-    int64_t rotated = ht_meta_i64(m, "rope.dimension_count", c->head_dim);
-    if (rotated != c->head_dim)
-        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
-                     "%lld of the %lld values of a head are rotated; only whole heads are supported",
-                     (long long)rotated, (long long)c->head_dim);
+    c->rope.dims = ht_meta_i64(m, "rope.dimension_count", c->head_dim);
+    if (c->rope.dims == c->head_dim) c->rope.dims = 0;
     if (!m->status && (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS))
         ht_meta_fail(m, HT_ERR_FORMAT, "`%s.block_count` is %lld, expected 1 to %d", m->architecture,
                      (long long)c->n_layers, HT_MAX_LAYERS);
     c->n_experts = ht_meta_i64(m, "expert_count", 0);
     c->experts_used = ht_meta_i64(m, "expert_used_count", 0);
     c->expert_feed_forward = ht_meta_layer_i64(m, "expert_feed_forward_length", 0, 0);
-    if (c->n_experts > 0 && c->family && !c->family->routed)
+    if (c->n_experts > 0 && c->family && !c->family->routed && !c->family->defaults.n_experts)
         ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.expert_count` is %lld, but %s models are run without experts",
                      m->architecture, (long long)c->n_experts, m->architecture);
     const ht_gguf_value *tokens = ht_gguf_find(m->gguf, "tokenizer.ggml.tokens");
@@ -147,6 +146,27 @@ void ht_meta_sizes(ht_meta *m, ht_config *c) {
     if (n_tokens > c->vocab)
         ht_meta_fail(m, HT_ERR_FORMAT, "the tokenizer has %lld tokens, the embedding only %lld rows",
                      (long long)n_tokens, (long long)c->vocab);
+}
+
+/* Mixtures of experts. Layers have experts where they have a router. */
+static void read_experts(ht_config *c, ht_meta *m) {
+    ht_routing *r = &c->routing;
+    if (!c->family->defaults.n_experts) return;
+    if (c->expert_feed_forward == 0) c->expert_feed_forward = c->feed_forward;
+    c->shared_feed_forward = ht_meta_i64(m, "expert_shared_count", 0) * c->expert_feed_forward;
+    c->shared_feed_forward = ht_meta_i64(m, "expert_shared_feed_forward_length", c->shared_feed_forward);
+    const int64_t gating = ht_meta_i64(m, "expert_gating_func", 0);
+    if (gating == 1 || gating == 2) r->scores = gating == 2 ? HT_ROUTER_SIGMOID : HT_ROUTER_SOFTMAX;
+    r->normalized = ht_meta_bool(m, "expert_weights_norm", r->normalized);
+    r->scale = (float)ht_meta_f64(m, "expert_weights_scale", 1);
+    r->groups = ht_meta_i64(m, "expert_group_count", 0);
+    r->groups_used = ht_meta_i64(m, "expert_group_used_count", 0);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
+        c->layer[i].has_experts = ht_gguf_find_tensor(m->gguf, name) != NULL;
+        if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+    }
 }
 
 static void read_layers(ht_config *c, ht_meta *m) {
@@ -184,6 +204,20 @@ static void read_rope(ht_config *c, ht_meta *m) {
     /* llama3 scaling is a tensor in GGUF: rope_freqs.weight, one divisor per frequency. */
     double local_theta = c->family->defaults.local_rope_theta;
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
+}
+
+/* The family's own fields. */
+static void read_fields(ht_config *c, ht_meta *m) {
+    for (const ht_config_field *f = c->family->fields; f && (f->json || f->gguf); f++) {
+        double value = f->fallback;
+        if (f->gguf && f->type == HT_FIELD_I64)
+            value = (double)ht_meta_i64(m, f->gguf, (int64_t)f->fallback);
+        else if (f->gguf && f->type == HT_FIELD_BOOL)
+            value = ht_meta_bool(m, f->gguf, f->fallback != 0);
+        else if (f->gguf)
+            value = ht_meta_f64(m, f->gguf, f->fallback);
+        ht_config_set_field(c, f, value);
+    }
 }
 
 /* Reads fields of embedding models. */
@@ -224,23 +258,32 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
         return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
     }
     out->family = ht_family_of_architecture(m.architecture);
+    if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
     if (!out->family)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: architecture `%s` is not supported; %s are", file, m.architecture,
                        ht_family_list((char[HT_FAMILY_LIST]){0}));
     (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
     ht_meta_sizes(&m, out);
     if (!m.status) read_layers(out, &m);
-    out->rms_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", out->family->defaults.rms_eps);
+    const double eps = ht_meta_f64(&m, "attention.layer_norm_epsilon", out->family->defaults.norm_eps);
+    out->norm_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", eps);
+    ht_config_begin(out);
+    out->norm_offset = 0; /* GGUF stores the sum */
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
     out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
-    out->q_bias = ht_gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
+    out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") != NULL;
+    out->head_norms = ht_gguf_find_tensor(g, "blk.0.attn_q_norm.weight") != NULL;
+    out->q_bias = ht_gguf_find_tensor(g, "blk.0.attn_q.bias") || ht_gguf_find_tensor(g, "blk.0.attn_qkv.bias");
     out->out_bias = ht_gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
     out->mlp_bias = ht_gguf_find_tensor(g, "blk.0.ffn_up.bias") != NULL;
     read_rope(out, &m);
     read_embedding(out, &m);
     read_eos(out, &m);
     out->interleaved_rows = out->family->gguf_interleaves;
+    if (!m.status) read_experts(out, &m);
+    read_fields(out, &m);
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
     return m.status ? m.status : ht_config_check(out, file, err);
 }

@@ -1,4 +1,5 @@
 /* Configuration from config.json and generation_config.json, in all spellings that checkpoints use. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/plural.h"
 #include "checkpoint/family.h"
@@ -38,24 +39,33 @@ static void read_eos(ht_config *c, ht_json_reader *r, const ht_json *object) {
     }
 }
 
-static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const ht_json *object) {
-    double share = 1;
+/* partial_rotary_factor: the share of a head's dimensions that is rotated, or of its pairs in proportional RoPE. */
+static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const ht_json *object, int64_t head_dim) {
+    double share;
     if (!ht_json_f64(r, object, "partial_rotary_factor", &share)) return;
     rope->share = share;
-    if (share != 1 && rope->kind != HT_ROPE_PROPORTIONAL)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED,
-                     "`partial_rotary_factor` is %g; only heads that are rotated whole are supported", share);
+    if (rope->kind == HT_ROPE_PROPORTIONAL) return;
+    rope->dims = share > 0 && share < 1 ? (int64_t)((double)head_dim * share) : 0;
+    if (share != 1 && rope->dims < 2)
+        ht_json_fail(r, HT_ERR_FORMAT, "`partial_rotary_factor` is %g, expected a share that rotates a part of a head",
+                     share);
 }
 
 /* Reads one RoPE object: {"rope_type" or "type", "rope_theta", "factor", ...}. */
-static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, int64_t context) {
+static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, const ht_config *c) {
+    const int64_t context = c->context;
     const char *kind = "default";
+    double alpha;
     if (!ht_json_str(r, o, "rope_type", &kind)) ht_json_str(r, o, "type", &kind);
+    ht_json_f64(r, o, "rope_theta", &rope->theta);
+    if (!strcmp(kind, "dynamic") && ht_json_f64(r, o, "alpha", &alpha)) { /* Hunyuan: a fixed change of theta */
+        kind = "default";
+        if (c->head_dim > 2) rope->theta *= pow(alpha, (double)c->head_dim / (double)(c->head_dim - 2));
+    }
     if (!ht_rope_kind_from_name(kind, &rope->kind))
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
                      "RoPE scaling `%.40s` is not supported; default, linear, llama3, yarn and proportional are", kind);
-    ht_json_f64(r, o, "rope_theta", &rope->theta);
-    read_partial_rotary(rope, r, o);
+    read_partial_rotary(rope, r, o, c->head_dim);
     rope->original_context = (double)context;
     ht_json_f64(r, o, "original_max_position_embeddings", &rope->original_context);
     bool has_factor = ht_json_f64(r, o, "factor", &rope->factor);
@@ -81,18 +91,85 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, i
 static void read_ropes(ht_config *c, ht_json_reader *r, const ht_json *o) {
     ht_json_f64(r, o, "rope_theta", &c->rope.theta);
     ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
-    read_partial_rotary(&c->rope, r, o);
+    read_partial_rotary(&c->rope, r, o, c->head_dim);
     const ht_json *parameters = ht_json_object(r, o, "rope_parameters");
     const ht_json *full = ht_json_object(r, parameters, "full_attention");
     const ht_json *local = ht_json_object(r, parameters, "sliding_attention");
-    if (full) read_rope(&c->rope, r, full, c->context);
-    if (local) read_rope(&c->local_rope, r, local, c->context);
+    if (full) read_rope(&c->rope, r, full, c);
+    if (local) read_rope(&c->local_rope, r, local, c);
+    if (local) c->has_local_rope = true;
     const ht_json *scaling = ht_json_object(r, o, "rope_scaling");
     if (scaling && ht_json_object_size(scaling))
-        read_rope(&c->rope, r, scaling, c->context);
+        read_rope(&c->rope, r, scaling, c);
     else if (parameters && !full && !local)
-        read_rope(&c->rope, r, parameters, c->context);
+        read_rope(&c->rope, r, parameters, c);
     if (!full) ht_json_f64(r, o, "original_max_position_embeddings", &c->rope.original_context);
+}
+
+/* The family's own fields. A null is 0: none. */
+static void read_fields(ht_config *c, ht_json_reader *r, const ht_json *o) {
+    for (const ht_config_field *f = c->family->fields; f && (f->json || f->gguf); f++) {
+        double value = f->fallback;
+        bool is_set = f->fallback != 0;
+        int64_t whole;
+        if (f->json && ht_json_is_null(ht_json_object_get(o, f->json)))
+            value = 0;
+        else if (f->json && f->type == HT_FIELD_BOOL)
+            value = ht_json_bool(r, o, f->json, &is_set) ? is_set : f->fallback;
+        else if (f->json && f->type == HT_FIELD_I64)
+            value = ht_json_i64(r, o, f->json, &whole) ? (double)whole : f->fallback;
+        else if (f->json)
+            ht_json_f64(r, o, f->json, &value);
+        ht_config_set_field(c, f, value);
+    }
+}
+
+/* The first of several spellings that is there. */
+static bool read_first(ht_json_reader *r, const ht_json *o, const char *const *keys, int64_t *out) {
+    for (; *keys; keys++)
+        if (ht_json_i64(r, o, *keys, out)) return true;
+    return false;
+}
+
+static void read_expert_layers(ht_config *c, ht_json_reader *r, const ht_json *o) {
+    int64_t n_dense = c->family->defaults.n_dense;
+    const ht_json *types = ht_json_array(r, o, "mlp_layer_types");
+    ht_json_i64(r, o, "first_k_dense_replace", &n_dense);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const char *type = ht_json_string_value(ht_json_array_get(types, (size_t)i));
+        c->layer[i].has_experts = c->n_experts > 0 && (types ? type && !strcmp(type, "sparse") : i >= n_dense);
+        if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+    }
+}
+
+/* Mixtures of experts, in the spellings of all families; only those that have experts by default. */
+static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
+    static const char *const n_experts[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts",
+                                            NULL},
+                             *const used[] = {"num_experts_per_tok", "moe_k", "moe_topk", NULL},
+                             *const shared[] = {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts",
+                                                NULL};
+    const ht_config_defaults *d = &c->family->defaults;
+    double scale = 1;
+    int64_t n_shared = d->n_shared;
+    if (!d->n_experts) return;
+    c->n_experts = d->n_experts;
+    c->experts_used = d->experts_used;
+    c->expert_feed_forward = d->expert_feed_forward ? d->expert_feed_forward : c->feed_forward;
+    read_first(r, o, n_experts, &c->n_experts);
+    read_first(r, o, used, &c->experts_used);
+    ht_json_i64(r, o, "moe_intermediate_size", &c->expert_feed_forward);
+    read_first(r, o, shared, &n_shared);
+    if (n_shared < 0 || n_shared > 1 << 10 || !ht_mul_i64(n_shared, c->expert_feed_forward, &c->shared_feed_forward))
+        ht_json_fail(r, HT_ERR_FORMAT, "%lld shared experts of %lld, expected at most 1024", (long long)n_shared,
+                     (long long)c->expert_feed_forward);
+    ht_json_i64(r, o, "shared_expert_intermediate_size", &c->shared_feed_forward);
+    ht_json_bool(r, o, "norm_topk_prob", &c->routing.normalized);
+    ht_json_i64(r, o, "n_group", &c->routing.groups);
+    ht_json_i64(r, o, "topk_group", &c->routing.groups_used);
+    if (ht_json_f64(r, o, "routed_scaling_factor", &scale) || ht_json_f64(r, o, "router_scaling_factor", &scale))
+        c->routing.scale = (float)scale;
+    read_expert_layers(c, r, o);
 }
 
 /* Reads layer_types: sliding or full attention per layer. */
@@ -191,22 +268,24 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     const ht_config_defaults *d = &c->family->defaults;
     read_sizes(c, r, o, hints);
     if (r->status) return;
-    double eps = d->rms_eps;
-    ht_json_f64(r, o, "rms_norm_eps", &eps);
-    c->rms_eps = (float)eps;
-    c->norm_offset = c->family->norm_offset;
+    double eps = d->norm_eps;
+    ht_json_f64(r, o, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", &eps);
+    c->norm_eps = (float)eps;
+    ht_config_begin(c);
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
     if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
     c->tied_head = tied || (hints->has_tensors && !hints->has_head);
-    ht_json_bool(r, o, "attention_bias", &c->q_bias);
-    c->out_bias = c->q_bias;
+    if (ht_json_bool(r, o, "attention_bias", &c->q_bias)) c->out_bias = c->q_bias;
     ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
     c->rope.theta = d->rope_theta;
     c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
+    if (d->rotated_share > 0) c->rope.dims = (int64_t)((double)c->head_dim * d->rotated_share);
     check_activation(c, r, o);
     check_causal(r, o);
     if (o != root) check_causal(r, root);
+    read_experts(c, r, o);
+    read_fields(c, r, o);
     if (c->family->read_json) c->family->read_json(c, r, o);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);

@@ -78,8 +78,7 @@ static void set_rope(writer *w) {
     if (w->rope->original_context != floor(w->rope->original_context) || w->rope->original_context > 1e15)
         refuse(w, "RoPE is scaled for a context of no whole number of positions");
     if (w->rope->kind == HT_ROPE_PROPORTIONAL) refuse(w, "some pairs of a head are not rotated");
-    if (w->config->family->defaults.local_rope_theta > 0)
-        set_number(w, "rope_local_base_freq", w->config->local_rope.theta);
+    if (w->config->has_local_rope) set_number(w, "rope_local_base_freq", w->config->local_rope.theta);
 }
 
 static void set_sizes(writer *w) {
@@ -90,7 +89,7 @@ static void set_sizes(writer *w) {
     set_i64(w, "num_attention_heads", c->n_heads);
     set_i64(w, "intermediate_size", c->feed_forward);
     set_i64(w, "max_position_embeddings", c->context);
-    set_number(w, "rms_norm_eps", (double)c->rms_eps);
+    set_number(w, "rms_norm_eps", (double)c->norm_eps);
     set_text(w, c->family->defaults.activation_field, c->family->defaults.activation);
     set_bool(w, "tie_word_embeddings", c->tied_head);
     set_bool(w, "use_cache", true);
@@ -169,7 +168,7 @@ static void set_qwen3_moe(writer *w) {
     set_i64(w, "num_experts", c->n_experts);
     set_i64(w, "num_experts_per_tok", c->experts_used);
     set_i64(w, "moe_intermediate_size", c->expert_feed_forward);
-    set_bool(w, "norm_topk_prob", c->scaled_routing);
+    set_bool(w, "norm_topk_prob", c->routing.normalized);
     set_i64(w, "decoder_sparse_step", 1);
     set_bool(w, "output_router_logits", false);
     set(w, "mlp_only_layers", dense);

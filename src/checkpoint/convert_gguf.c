@@ -103,14 +103,15 @@ static void set_sizes(writer *w) {
     set_layers(w, "attention.head_count_kv", kv_heads_of);
     set_i64(w, "attention.key_length", head_dim);
     set_i64(w, "attention.value_length", head_dim);
-    set_f64(w, "attention.layer_norm_rms_epsilon", (double)c->rms_eps);
+    set_f64(w, "attention.layer_norm_rms_epsilon", (double)c->norm_eps);
     set_i64(w, "vocab_size", c->vocab);
     set_i64(w, "rope.dimension_count", head_dim);
     if (c->n_experts == 0) return;
     set_i64(w, "expert_count", c->n_experts);
     set_i64(w, "expert_used_count", c->experts_used);
     set_i64(w, "expert_feed_forward_length", c->expert_feed_forward);
-    if (!c->scaled_routing) refuse(w, "the weights of the chosen experts stay unscaled (`norm_topk_prob` is false)");
+    if (!c->routing.normalized)
+        refuse(w, "the weights of the chosen experts stay unscaled (`norm_topk_prob` is false)");
 }
 
 /* Writes yarn's magnitude if the factor does not imply it. */
@@ -139,7 +140,7 @@ static void set_rope(writer *w) {
         set_f64(w, "rope.scaling.factor", r->factor);
     }
     if (r->kind == HT_ROPE_YARN) set_yarn(w);
-    if (w->config->family->defaults.local_rope_theta > 0) {
+    if (w->config->has_local_rope) {
         set_f64(w, "rope.freq_base_swa", w->config->local_rope.theta);
         if (w->config->local_rope.kind != HT_ROPE_PLAIN) refuse(w, "sliding layers have a RoPE scaling");
     }

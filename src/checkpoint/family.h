@@ -48,20 +48,31 @@ typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_E
 typedef enum ht_extent {
     HT_EXTENT_NONE,
     HT_EXTENT_HIDDEN,
-    HT_EXTENT_Q,  /* n_heads * head_dim of the layer */
-    HT_EXTENT_KV, /* n_kv_heads * head_dim of the layer */
+    HT_EXTENT_Q,   /* n_heads * head_dim of the layer */
+    HT_EXTENT_KV,  /* n_kv_heads * head_dim of the layer */
+    HT_EXTENT_QKV, /* Q and two KV */
     HT_EXTENT_HEAD,
     HT_EXTENT_FEED_FORWARD,
+    HT_EXTENT_GATE_UP, /* two FEED_FORWARD */
     HT_EXTENT_VOCAB,
     HT_EXTENT_ONE,
     HT_EXTENT_EXPERTS,
     HT_EXTENT_EXPERT_FEED_FORWARD,
+    HT_EXTENT_SHARED_FEED_FORWARD,
+    HT_EXTENT_CONTEXT,
     HT_EXTENT_LAYER_INPUT,  /* of one layer */
     HT_EXTENT_LAYER_INPUTS, /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
 } ht_extent;
 
-typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } ht_bias_rule; /* config flags */
+typedef enum ht_bias_rule {
+    HT_BIAS_NONE,
+    HT_BIAS_Q,
+    HT_BIAS_OUT,
+    HT_BIAS_MLP,
+    HT_BIAS_NORM,
+    HT_BIAS_HEAD
+} ht_bias_rule; /* config flags */
 
 /* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
 typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
@@ -82,9 +93,30 @@ typedef struct ht_tensor_spec {
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
 } ht_tensor_spec;
 
+/* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */
+typedef struct ht_norm_weights {
+    struct ht_array *weight; /* NULL: the family has no such norm */
+    struct ht_array *bias;   /* NULL: none */
+} ht_norm_weights;
+
+/* A field of ht_config that only some families have. */
+typedef struct ht_config_field {
+    const char *json; /* key in config.json; NULL: not there */
+    const char *gguf; /* key in GGUF after the architecture's name; NULL: not there */
+    enum { HT_FIELD_I64, HT_FIELD_F32, HT_FIELD_BOOL } type;
+    size_t offset;   /* in ht_config */
+    double fallback; /* value when the key is missing; a null is 0 */
+    bool is_inverse; /* the files hold 1 / value */
+} ht_config_field;
+
+/* A row: HT_FIELD(type, member of ht_config, JSON key, GGUF key, fallback). */
+#define HT_FIELD(kind, member, json_key, gguf_key, value)                                                              \
+    .json = json_key, .gguf = gguf_key, .type = HT_FIELD_##kind, .offset = offsetof(ht_config, member),                \
+    .fallback = value
+
 /* How to write a configuration: the fields of the family's configuration class and of GGUF's loaders. */
 typedef enum ht_config_form {
-    HT_CONFIG_NONE, /* config.json cannot be written */
+    HT_CONFIG_NONE, /* not written */
     HT_CONFIG_LLAMA,
     HT_CONFIG_QWEN2,
     HT_CONFIG_QWEN3,
@@ -100,22 +132,41 @@ typedef struct ht_config_defaults {
     int64_t n_kv_heads; /* 0: n_heads */
     int64_t head_dim;   /* 0: hidden / heads */
     int64_t feed_forward, vocab, context;
-    double rms_eps;
+    double norm_eps;
+    const char *norm_eps_field; /* config.json key; NULL: rms_norm_eps */
     double rope_theta;
+    double rotated_share;    /* partial_rotary_factor; 0: 1 */
     double local_rope_theta; /* of sliding layers; 0: same as rope_theta */
+    /* Experts, in families that have them. */
+    int64_t n_experts, experts_used, expert_feed_forward; /* the last 0: feed_forward */
+    int64_t n_shared;                                     /* expert sizes in the feed-forward of the shared expert */
+    int64_t n_dense;                                      /* first layers without experts */
+    ht_routing routing;
     bool tied_head;
+    bool q_bias, out_bias, mlp_bias; /* fixed or default biases, as in ht_config */
+    bool norm_bias, head_bias;
     const char *activation_field; /* config.json key of the activation */
     const char *activation;       /* the supported activation, computed by ht_family.activate */
 } ht_config_defaults;
 
+/* Norms of q and k. */
+typedef enum ht_head_norm {
+    HT_HEAD_NORM_EACH,  /* of each head, with one gain [head_dim]; none where the family has no q_norm weights */
+    HT_HEAD_NORM_WHOLE, /* of the whole projection, with a gain [heads * head_dim] */
+    HT_HEAD_NORM_OWN,   /* of each head, with a gain for each [heads, head_dim] */
+    HT_HEAD_NORM_PLAIN  /* of each head, without a gain, on layers with RoPE */
+} ht_head_norm;
+
 struct ht_family {
     const char *architecture;      /* general.architecture of GGUF, Hearth's name of the family */
     const char *gguf_architecture; /* general.architecture of written files; NULL: `architecture` */
-    const char *model_types[4];    /* config.json's model_type, NULL-terminated */
+    const char *model_types[8];    /* config.json's model_type, NULL-terminated */
+    const char *gguf_aliases[4];   /* other architectures in GGUF with the same meaning, NULL-terminated */
     const char *class_name;        /* class of transformers, written to config.json */
     ht_config_form form;
     ht_config_defaults defaults;
-    /* Reads the family's own fields, after the common ones. NULL: none. */
+    const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
+    /* Reads the family's other own fields, after `fields`. NULL: none. */
     void (*read_json)(ht_config *c, ht_json_reader *r, const ht_json *object);
     /* Reads the family's own per-layer fields, after layer_types. NULL: none. */
     void (*read_json_layers)(ht_config *c, ht_json_reader *r, const ht_json *object);
@@ -124,12 +175,18 @@ struct ht_family {
 
     /* Gate activation of the feed-forward. */
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
-    bool scaled_embedding;          /* embeddings are scaled by sqrt(hidden) */
-    bool routed;                    /* layers may have experts */
-    bool gguf_interleaves;          /* GGUF permutes the rows of q and k, for interleaved RoPE */
-    bool gguf_fuses_experts;        /* GGUF files join gate and up experts in one tensor */
-    float norm_offset;              /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;             /* values have an RMS norm per head, without weight */
+    bool scaled_embedding;     /* embeddings are scaled by sqrt(hidden) */
+    bool layer_norm;           /* norms subtract the mean (LayerNorm), else RMS norms */
+    ht_head_norm head_norm;    /* of q and k */
+    bool head_norm_after_rope; /* else before */
+    bool interleaved_rope;     /* RoPE rotates pairs (2 i, 2 i + 1) in both containers */
+    bool routed;               /* layers may have experts */
+    bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
+    bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
+    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;        /* values have an RMS norm per head, without weight */
+    /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
+    const char *layers_name, *embedding_name, *final_norm_name;
     const ht_tensor_spec *layer[8]; /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;             /* size of the layer struct (decoder.h) */
     const ht_tensor_spec *around;   /* weight table of tensors outside the layers; NULL: none */
@@ -138,6 +195,8 @@ struct ht_family {
     struct ht_array *(*forward)(struct ht_ctx *c, const void *model);
 };
 
+/* A GGUF file of Mixtral has the architecture llama. */
+extern const ht_family ht_family_llama, ht_family_mixtral;
 extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */

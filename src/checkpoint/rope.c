@@ -89,7 +89,8 @@ static int32_t turning_pairs(const ht_rope_spec *r, int32_t dims) {
 }
 
 bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors) {
-    *how = (ht_rope_config){.theta = (float)r->theta, .scale = 1, .magnitude = 1, .dims = dims};
+    *how = (ht_rope_config){
+        .theta = (float)r->theta, .scale = 1, .magnitude = 1, .dims = dims, .interleaved = r->interleaved};
     if (r->kind == HT_ROPE_LINEAR) how->scale = (float)(1 / r->factor);
     if (r->kind == HT_ROPE_PLAIN || r->kind == HT_ROPE_LINEAR) return false;
     double low = 0, high = 0;

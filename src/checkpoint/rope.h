@@ -30,6 +30,8 @@ typedef struct ht_rope_spec {
     double mscale, mscale_all_dim;            /* yarn; 0: absent */
     double share;                             /* proportional: share of the pairs that is rotated; 0: all */
     bool no_truncate;                         /* yarn: ramp bounds are not rounded to whole dimensions */
+    int64_t dims;                             /* rotated leading dimensions of a head; 0: all */
+    bool interleaved;                         /* pairs (2 i, 2 i + 1) instead of (i, i + dims / 2) */
 } ht_rope_spec;
 
 /* Parses a scheme's name ("default", "none", "linear", "llama3", "yarn", "proportional"); false when unsupported. */

@@ -23,10 +23,20 @@
 #define STACKED(before, after)                                                                                         \
     SHARED(false, before "gate_up_proj" after), { HT_EXPERT_DOWN, false, true, before "down_proj" after, 0, 1 }
 
+#define W1_W3_W2(before)                                                                                               \
+    {HT_EXPERT_GATE, false, false, before "w1.weight", 0, 1}, {HT_EXPERT_UP, false, false, before "w3.weight", 0, 1},  \
+    {                                                                                                                  \
+        HT_EXPERT_DOWN, false, false, before "w2.weight", 0, 1                                                         \
+    }
+
 /* The first row of a part and format names the tensor in messages when none exists. */
 static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight"),
                                        SHARED(true, "ffn_gate_up_exps.weight"),
                                        APART(false, false, "mlp.experts.%d.", "_proj.weight"),
+                                       W1_W3_W2("block_sparse_moe.experts.%d."),
+                                       {HT_EXPERT_GATE, false, true, "block_sparse_moe.input_linear.weight", 0, 2},
+                                       {HT_EXPERT_UP, false, true, "block_sparse_moe.input_linear.weight", 1, 2},
+                                       {HT_EXPERT_DOWN, false, true, "block_sparse_moe.output_linear.weight", 0, 1},
                                        STACKED("mlp.experts.", ""),
                                        STACKED("mlp.experts.", ".weight"),
                                        APART(false, true, "mlp.switch_mlp.", "_proj.weight"),
@@ -107,12 +117,16 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_HIDDEN: return c->hidden;
     case HT_EXTENT_Q: return c->n_heads * l->head_dim;
     case HT_EXTENT_KV: return l->n_kv_heads * l->head_dim;
+    case HT_EXTENT_QKV: return (c->n_heads + 2 * l->n_kv_heads) * l->head_dim;
     case HT_EXTENT_HEAD: return l->head_dim;
     case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
+    case HT_EXTENT_GATE_UP: return 2 * l->feed_forward;
     case HT_EXTENT_VOCAB: return c->vocab;
     case HT_EXTENT_ONE: return 1;
     case HT_EXTENT_EXPERTS: return c->n_experts;
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
+    case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
+    case HT_EXTENT_CONTEXT: return c->context;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -121,8 +135,15 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
 }
 
 static bool has_bias(const ht_config *c, ht_bias_rule rule) {
-    return (rule == HT_BIAS_Q && c->q_bias) || (rule == HT_BIAS_OUT && c->out_bias) ||
-           (rule == HT_BIAS_MLP && c->mlp_bias);
+    switch (rule) {
+    case HT_BIAS_NONE: break;
+    case HT_BIAS_Q: return c->q_bias;
+    case HT_BIAS_OUT: return c->out_bias;
+    case HT_BIAS_MLP: return c->mlp_bias;
+    case HT_BIAS_NORM: return c->norm_bias;
+    case HT_BIAS_HEAD: return c->head_bias;
+    }
+    return false;
 }
 
 /* Rows of a head, for a matrix that GGUF files of this family store for interleaved RoPE. */
@@ -200,8 +221,20 @@ static ht_status visit(const walk *w, const ht_stored_weight *at) { return w->fn
 
 /* Finds the tensor of a weight whose names and shape the caller has filled in. */
 static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
+    /* One row may be stored as a vector or as a matrix, and a gain of each head in rows. */
     const int64_t dims[] = {at->rows, at->columns};
-    ht_status status = look_up(w, at->name, at->is_vector ? dims + 1 : dims, at->is_vector ? 1 : 2, &at->stored);
+    ht_stored_tensor t;
+    const bool is_found = ht_checkpoint_find(w->c, at->name, &t),
+               reshaped = is_found && at->rows == 1 && t.n_dims == (at->is_vector ? 2 : 1) &&
+                          ht_elements(t.dims, t.n_dims) == at->columns;
+    int n_dims = at->is_vector ? 1 : 2;
+    const int64_t *shape = at->is_vector ? dims + 1 : dims;
+    if (reshaped) n_dims = t.n_dims, shape = t.dims;
+    ht_status status = look_up(w, at->name, shape, n_dims, &at->stored);
+    if (!status && reshaped) {
+        at->stored.n_dims = at->is_vector ? 1 : 2;
+        memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
+    }
     at->n_shares = 1;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
@@ -224,11 +257,12 @@ static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at
     return visit_tensor(w, &at);
 }
 
-/* The bias of a matrix: the same rows. */
+/* The bias of a matrix, as many values as rows, or of a norm. */
 static ht_stored_weight bias_of(ht_stored_weight matrix) {
     matrix.role = HT_ROLE_BIAS;
-    matrix.columns = matrix.rows;
+    if (!matrix.is_vector) matrix.columns = matrix.rows;
     matrix.rows = 1;
+    matrix.is_gain = false;
     matrix.is_vector = true;
     matrix.is_table = matrix.is_quantized = false;
     matrix.slot = NULL;
@@ -279,7 +313,8 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
                                  .columns = n,
                                  .is_vector = true,
                                  .is_gain = !p->bare};
-    return visit_spec(w, "weight", at);
+    ht_status status = visit_spec(w, "weight", at);
+    return status || !has_bias(w->config, p->bias) ? status : visit_spec(w, "bias", bias_of(at));
 }
 
 /* ---- experts ---- */
@@ -357,10 +392,13 @@ static ht_status visit_table(const walk *w, const ht_tensor_spec *table, int64_t
 
 /* Visits the weights of every decoder outside its layers, then the family's additional ones. */
 static ht_status visit_outside(const walk *w) {
-    static const ht_tensor_spec embedding = {.safetensors = "embed_tokens", .gguf = "token_embd"},
-                                final_norm = {.safetensors = "norm", .gguf = "output_norm"},
-                                head = {.safetensors = "lm_head", .gguf = "output"};
     const ht_config *c = w->config;
+    const ht_family *f = c->family;
+    const ht_tensor_spec embedding = {.safetensors = f->embedding_name ? f->embedding_name : "embed_tokens",
+                                      .gguf = "token_embd"},
+                         final_norm = {.safetensors = f->final_norm_name ? f->final_norm_name : "norm",
+                                       .gguf = "output_norm"},
+                         head = {.safetensors = "lm_head", .gguf = "output"};
     const ht_stored_weight table = {.role = HT_ROLE_EMBEDDING,
                                     .spec = &embedding,
                                     .layer = HT_OUTSIDE_LAYERS,
@@ -383,7 +421,9 @@ static ht_status visit_outside(const walk *w) {
     logits.is_table = false;
     ht_status status = visit_spec(w, "weight", table);
     if (!status) status = visit_spec(w, "weight", norm);
+    if (!status && c->norm_bias) status = visit_spec(w, "bias", bias_of(norm));
     if (!status && !c->tied_head) status = visit_spec(w, "weight", logits);
+    if (!status && c->head_bias) status = visit_spec(w, "bias", bias_of(logits));
     return status || !c->family->around ? status : visit_table(w, c->family->around, HT_OUTSIDE_LAYERS);
 }
 

@@ -12,9 +12,16 @@ static bool keeps_keys(const ht_config *c, int64_t layer) { return c->layer[laye
 static bool projects_values(const ht_config *c, int64_t layer) {
     return keeps_keys(c, layer) && !c->layer[layer].v_is_k;
 }
+static bool has_head_norms(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return c->head_norms;
+}
+
+const ht_tensor_spec ht_decoder_norm_specs[] = {
+    {AT(attention_norm), "input_layernorm", "attn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_attention_specs[] = {
-    {AT(attention_norm), "input_layernorm", "attn_norm", .rows = HT_EXTENT_HIDDEN},
     {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_Q},
     {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_KV,
      .has = keeps_keys},
@@ -27,8 +34,24 @@ const ht_tensor_spec ht_decoder_head_norm_specs[] = {
     {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_HEAD, .has = keeps_keys},
     {.gguf = NULL}};
 
+const ht_tensor_spec ht_decoder_whole_head_norm_specs[] = {
+    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms},
+    {.gguf = NULL}};
+
+const ht_tensor_spec ht_decoder_qkv_specs[] = {
+    {AT(qkv), "self_attn.qkv_proj", "attn_qkv", HT_EXTENT_QKV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q},
+    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT},
+    {.gguf = NULL}};
+
 const ht_tensor_spec ht_decoder_mlp_norm_specs[] = {
-    {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN}, {.gguf = NULL}};
+    {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {.gguf = NULL}};
+
+const ht_tensor_spec ht_decoder_post_norm_specs[] = {
+    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
+    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN},
+    {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_sandwich_norm_specs[] = {
     {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
@@ -48,6 +71,23 @@ const ht_tensor_spec ht_decoder_expert_specs[] = {
      .has = ht_decoder_has_experts, .expert = HT_EXPERT_DOWN},
     {.gguf = NULL}};
 
+const ht_tensor_spec ht_decoder_router_specs[] = {
+    {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+    {.gguf = NULL}};
+
+static bool has_shared_expert(const ht_config *c, int64_t layer) {
+    return c->layer[layer].has_experts && c->shared_feed_forward > 0;
+}
+
+const ht_tensor_spec ht_decoder_shared_expert_specs[] = {
+    {AT(shared_gate), "mlp.shared_experts.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = has_shared_expert},
+    {AT(shared_up), "mlp.shared_experts.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = has_shared_expert},
+    {AT(shared_down), "mlp.shared_experts.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = has_shared_expert},
+    {.gguf = NULL}};
+
 const ht_tensor_spec ht_decoder_mlp_specs[] = {
     {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP,
      .has = is_dense},
@@ -55,6 +95,24 @@ const ht_tensor_spec ht_decoder_mlp_specs[] = {
     {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
      .has = is_dense},
     {.gguf = NULL}};
+
+const ht_tensor_spec ht_decoder_gate_up_specs[] = {
+    {AT(gate_up), "mlp.gate_up_proj", "ffn_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .has = is_dense},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .has = is_dense},
+    {.gguf = NULL}};
+
+const ht_tensor_spec ht_decoder_ungated_mlp_specs[] = {
+    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = is_dense},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
+     .has = is_dense},
+    {.gguf = NULL}};
+
+void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    (void)r, (void)object;
+    c->out_bias = false;
+}
+
+ht_array *ht_decoder_relu_squared(ht_scope *s, ht_array *x) { return ht_square(s, ht_relu(s, x)); }
 
 /* x [T, n * head_dim] -> [T, n, head_dim] */
 static ht_array *split_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim) {
@@ -66,39 +124,140 @@ static ht_array *merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim
     return ht_reshape(c->s, x, (int64_t[]){-1, n * head_dim}, 2);
 }
 
-ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight) {
-    return weight ? ht_rms_norm(c->s, x, weight, config->rms_eps, config->norm_offset) : x;
+ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm) {
+    if (!norm->weight) return x;
+    if (!config->family->layer_norm) return ht_rms_norm(c->s, x, norm->weight, config->norm_eps, config->norm_offset);
+    ht_array *gain = norm->weight, *bias = norm->bias ? norm->bias : HT_NONE;
+    if (config->norm_offset != 0)
+        gain = ht_add(c->s, gain, ht_full(c->s, (double)config->norm_offset, HT_F32, NULL, 0));
+    return ht_layer_norm(c->s, x, gain, bias, config->norm_eps);
+}
+
+/* Norm of queries or keys x [T, n * head_dim] -> [T, n, head_dim]. */
+static ht_array *normed_heads(ht_ctx *c, const ht_config *cfg, ht_array *x, const ht_norm_weights *norm, int64_t n,
+                              int64_t head_dim) {
+    const ht_family *f = cfg->family;
+    if (f->head_norm == HT_HEAD_NORM_WHOLE) return split_heads(c, ht_decoder_norm(c, cfg, x, norm), n, head_dim);
+    x = split_heads(c, x, n, head_dim);
+    if (f->head_norm == HT_HEAD_NORM_EACH || !norm->weight) return ht_decoder_norm(c, cfg, x, norm);
+    ht_array *gain = ht_reshape(c->s, norm->weight, (int64_t[]){n, head_dim}, 2);
+    return ht_multiply(c->s, ht_layer_norm(c->s, x, HT_NONE, HT_NONE, cfg->norm_eps), gain);
+}
+
+/* Columns [first, first + n) of x [T, *]. */
+static ht_array *columns(ht_ctx *c, ht_array *x, int64_t first, int64_t n) {
+    return ht_slice(c->s, x, (int64_t[]){0, first}, (int64_t[]){HT_OPEN, first + n}, NULL);
+}
+
+/* Projections of x, before norm and RoPE: *q [T, n_heads * head_dim], *k and *v [T, n_kv_heads * head_dim], or HT_NONE
+ * where the layer shares those of an earlier one. */
+static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int index, ht_array *x, ht_array **q,
+                    ht_array **k, ht_array **v) {
+    const ht_layer_config *shape = &cfg->layer[index];
+    *k = *v = HT_NONE;
+    if (l->qkv.matrix) {
+        const int64_t n_q = cfg->n_heads * shape->head_dim, n_kv = shape->n_kv_heads * shape->head_dim;
+        ht_array *all = ht_linear(c, x, &l->qkv);
+        *q = columns(c, all, 0, n_q);
+        *k = columns(c, all, n_q, n_kv);
+        *v = columns(c, all, n_q + n_kv, n_kv);
+        return;
+    }
+    *q = ht_linear(c, x, &l->q);
+    if (!keeps_keys(cfg, index)) return;
+    *k = ht_linear(c, x, &l->k);
+    *v = shape->v_is_k ? *k : ht_linear(c, x, &l->v);
+}
+
+/* Queries after RoPE, multiplied by the temperature of their position. */
+static ht_array *tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
+    ht_scope *s = c->s;
+    ht_array *periods = ht_floor_divide(s, pos, ht_full(s, (double)cfg->query_period, HT_I32, NULL, 0));
+    ht_array *factor = ht_scale(s, ht_log1p(s, ht_astype(s, periods, HT_F32)), cfg->query_beta);
+    factor = ht_add(s, factor, ht_full(s, 1, HT_F32, NULL, 0));
+    return ht_multiply(s, q, ht_reshape(s, factor, (int64_t[]){-1, 1, 1}, 3));
+}
+
+/* Norm and RoPE of queries or keys x [T, n * head_dim] -> [T, n, head_dim]. */
+static ht_array *positioned(ht_ctx *c, const ht_decoder_weights *m, int index, ht_array *x, const ht_norm_weights *norm,
+                            int64_t n, ht_array *pos) {
+    const ht_config *cfg = m->config;
+    const ht_layer_config *shape = &cfg->layer[index];
+    const ht_rope_config *rope = shape->slides ? &m->local_rope : &m->rope;
+    ht_array *factors = shape->slides ? m->local_rope_factors : m->rope_factors;
+    const bool late = cfg->family->head_norm_after_rope;
+    x = late ? split_heads(c, x, n, shape->head_dim) : normed_heads(c, cfg, x, norm, n, shape->head_dim);
+    if (!shape->no_rope) x = ht_rope(c->s, x, pos, factors, rope);
+    if (!late) return x;
+    if (cfg->family->head_norm != HT_HEAD_NORM_PLAIN) return ht_decoder_norm(c, cfg, x, norm);
+    return shape->no_rope || !cfg->head_norms ? x : ht_rms_norm(c->s, x, HT_NONE, cfg->norm_eps, 0);
 }
 
 ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                ht_array *x, ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
-    const ht_rope_config *rope = shape->slides ? &m->local_rope : &m->rope;
-    ht_array *factors = shape->slides ? m->local_rope_factors : m->rope_factors;
-    ht_array *q = split_heads(c, ht_linear(c, x, &l->q), cfg->n_heads, shape->head_dim); /* [T, n_heads, head_dim] */
-    ht_array *k = HT_NONE, *v = HT_NONE;
+    ht_array *q, *k, *v;
+    project(c, cfg, l, index, x, &q, &k, &v);
     if (keeps_keys(cfg, index)) {
-        k = split_heads(c, ht_linear(c, x, &l->k), shape->n_kv_heads, shape->head_dim); /* [T, n_kv_heads, head_dim] */
-        v = shape->v_is_k ? k : split_heads(c, ht_linear(c, x, &l->v), shape->n_kv_heads, shape->head_dim);
-        if (cfg->family->normed_values) v = ht_rms_norm(c->s, v, HT_NONE, cfg->rms_eps, 0);
-        k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
+        v = split_heads(c, v, shape->n_kv_heads, shape->head_dim); /* [T, n_kv_heads, head_dim] */
+        if (cfg->family->normed_values) v = ht_rms_norm(c->s, v, HT_NONE, cfg->norm_eps, 0);
+        k = positioned(c, m, index, k, &l->k_norm, shape->n_kv_heads, pos);
     }
-    q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
+    q = positioned(c, m, index, q, &l->q_norm, cfg->n_heads, pos); /* [T, n_heads, head_dim] */
+    if (cfg->query_beta != 0) q = tempered(c, cfg, q, pos);
     const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }
 
-ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
-    ht_array *gate = ht_linear(c, x, &l->gate), *up = ht_linear(c, x, &l->up); /* [T, feed_forward] */
-    return ht_linear(c, ht_multiply(c->s, m->config->family->activate(c->s, gate), up), &l->down);
+/* down(activation(gate x) * up x), or down(activation(up x)) without a gate. */
+static ht_array *feed_forward(ht_ctx *c, const ht_config *cfg, const ht_weight *gate, const ht_weight *up,
+                              const ht_weight *down, ht_array *x) {
+    ht_array *(*activate)(ht_scope *, ht_array *) = cfg->family->activate;
+    if (!gate->matrix) return ht_linear(c, activate(c->s, ht_linear(c, x, up)), down);
+    ht_array *g = ht_linear(c, x, gate), *u = ht_linear(c, x, up); /* [T, feed_forward] */
+    return ht_linear(c, ht_multiply(c->s, activate(c->s, g), u), down);
 }
 
-ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights) {
-    ht_array *ids = ht_argtopk(c->s, scores, (int32_t)config->experts_used);
-    ht_array *w = ht_take_along_axis(c->s, ht_softmax(c->s, scores, -1), ids, -1);
-    *weights = config->scaled_routing ? ht_divide(c->s, w, ht_sum(c->s, w, (int[]){-1}, 1, true)) : w;
+ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
+    const ht_config *cfg = m->config;
+    if (!l->gate_up.matrix) return feed_forward(c, cfg, &l->gate, &l->up, &l->down, x);
+    const int64_t n = l->gate_up.matrix->n_rows / 2;
+    ht_array *both = ht_linear(c, x, &l->gate_up);
+    ht_array *gate = cfg->family->activate(c->s, columns(c, both, 0, n));
+    return ht_linear(c, ht_multiply(c->s, gate, columns(c, both, n, n)), &l->down);
+}
+
+/* scores [T, n_experts], with those outside the chosen groups replaced by -inf. */
+static ht_array *within_groups(ht_ctx *c, const ht_config *cfg, ht_array *scores) {
+    ht_scope *s = c->s;
+    const ht_routing *r = &cfg->routing;
+    const int64_t grouped[] = {-1, r->groups, cfg->n_experts / r->groups};
+    const int32_t n_best = r->best_of_group ? 1 : 2;
+    ht_array *by_group = ht_reshape(s, scores, grouped, 3);
+    ht_array *best = ht_take_along_axis(s, by_group, ht_argtopk(s, by_group, n_best), -1); /* [T, groups, n_best] */
+    ht_array *chosen = ht_argtopk(s, ht_sum(s, best, (int[]){-1}, 1, false), (int32_t)r->groups_used);
+    ht_array *all = ht_arange(s, 0, (double)r->groups, 1, HT_I32);
+    ht_array *is_chosen = ht_equal(s, ht_expand_dims(s, chosen, 2), all); /* [T, groups_used, groups] */
+    ht_array *keep = ht_expand_dims(s, ht_any(s, is_chosen, (int[]){1}, 1, false), 2);
+    ht_array *masked = ht_where(s, keep, by_group, ht_full(s, -INFINITY, HT_F32, NULL, 0));
+    return ht_reshape(s, masked, (int64_t[]){-1, cfg->n_experts}, 2);
+}
+
+ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *bias, ht_array **weights) {
+    ht_scope *s = c->s;
+    const ht_routing *r = &config->routing;
+    ht_array *scores = r->scores == HT_ROUTER_SOFTMAX   ? ht_softmax(s, logits, -1)
+                       : r->scores == HT_ROUTER_SIGMOID ? ht_sigmoid(s, logits)
+                                                        : logits;
+    ht_array *choice = bias ? ht_add(s, scores, bias) : scores;
+    if (r->groups > 1) choice = within_groups(c, config, choice);
+    ht_array *ids = ht_argtopk(s, choice, (int32_t)config->experts_used);
+    ht_array *w = ht_take_along_axis(s, scores, ids, -1);
+    if (r->scores == HT_ROUTER_CHOSEN_SOFTMAX) w = ht_softmax(s, w, -1);
+    if (r->normalized) w = ht_divide(s, w, ht_sum(s, w, (int[]){-1}, 1, true));
+    *weights = r->scale != 0 && r->scale != 1 ? ht_scale(s, w, r->scale) : w;
     if (c->taps && !ht_taps_add_route(c, ids, *weights)) return NULL;
     return ids;
 }
@@ -112,26 +271,49 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
 }
 
+/* The expert that all tokens use: x [T, hidden] -> [T, hidden]. */
+static ht_array *shared_expert(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, ht_array *x) {
+    ht_array *y = feed_forward(c, cfg, &l->shared_gate, &l->shared_up, &l->shared_down, x);
+    if (!l->shared_router.matrix) return y;
+    return ht_multiply(c->s, y, ht_sigmoid(c->s, ht_linear(c, x, &l->shared_router)));
+}
+
 /* Feed-forward of a layer, dense or routed: x [T, hidden] -> [T, hidden]. */
 static ht_array *decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                       ht_array *x) {
     if (!m->config->layer[index].has_experts) return ht_decoder_mlp(c, m, l, x);
-    ht_array *weights, *ids = ht_decoder_route(c, m->config, ht_linear(c, x, &l->router), &weights);
-    return ht_decoder_experts(c, m, l, x, ids, weights);
+    ht_array *weights, *logits = ht_linear(c, x, &l->router);
+    ht_array *ids = ht_decoder_route(c, m->config, logits, l->router_bias, &weights);
+    ht_array *y = ht_decoder_experts(c, m, l, x, ids, weights);
+    return l->shared_up.matrix ? ht_add(c->s, y, shared_expert(c, m->config, l, x)) : y;
 }
 
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m) {
-    float scale = m->config->family->scaled_embedding ? (float)sqrt((double)m->config->hidden) : 1;
-    return ht_embed(c, ht_batch_ids(c), &m->embedding, scale);
+    return ht_embed(c, ht_batch_ids(c), &m->embedding, m->config->embedding_scale);
 }
 
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     const ht_config *cfg = m->config;
-    h = ht_decoder_norm(c, cfg, h, m->final_norm);
+    h = ht_decoder_norm(c, cfg, h, &m->final_norm);
     if (c->hidden) return h;
-    if (c->pass) return ht_head_loss(c, h, &m->head, cfg->final_softcap);
+    /* A factor on the logits is one on the head's input. */
+    if (cfg->logit_scale != 1) h = ht_scale(c->s, h, cfg->logit_scale);
+    const bool biased = m->head.bias && m->head.bias != HT_NONE;
+    if (c->pass && !biased) return ht_head_loss(c, h, &m->head, cfg->final_softcap);
     ht_array *logits = ht_linear(c, h, &m->head);
-    return cfg->final_softcap > 0 ? ht_softcap(c->s, logits, cfg->final_softcap) : logits;
+    if (cfg->final_softcap > 0) logits = ht_softcap(c->s, logits, cfg->final_softcap);
+    if (!c->pass) return logits;
+    ht_array *target = ht_expand_dims(c->s, c->pass->target, 1);
+    ht_array *of_target = ht_squeeze(c->s, ht_take_along_axis(c->s, logits, target, -1), 1);
+    return ht_subtract(c->s, ht_logsumexp(c->s, logits, (int[]){-1}, 1, false), of_target);
+}
+
+/* The output rows of x. */
+static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
+
+/* What a sublayer adds to the residual stream. */
+static ht_array *addition(ht_ctx *c, const ht_config *cfg, ht_array *y) {
+    return cfg->residual_scale != 1 ? ht_scale(c->s, y, cfg->residual_scale) : y;
 }
 
 /* in: h [T, hidden], pos i32 [T]. */
@@ -139,13 +321,21 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const ht_decoder_layer *l = (const ht_decoder_layer *)m->layers + i;
-    ht_array *h = in[0];
-    ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), in[1]);
-    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
-    /* Rows are independent after the last attention, so keep only the output rows, [n_out, hidden]. */
-    if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
-    ht_array *f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
-    return ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
+    const bool is_last = i == cfg->n_layers - 1; /* rows are independent after its attention: the output rows suffice */
+    ht_array *h = in[0], *x = ht_decoder_norm(c, cfg, h, &l->attention_norm), *f;
+    ht_array *a = ht_decoder_attention(c, m, l, i, x, in[1]);
+    a = addition(c, cfg, ht_decoder_norm(c, cfg, a, &l->after_attention_norm));
+    if (cfg->parallel) {
+        if (is_last) h = cut(c, h), a = cut(c, a), x = cut(c, x);
+        if (l->mlp_norm.weight) x = ht_decoder_norm(c, cfg, h, &l->mlp_norm);
+        f = ht_add(c->s, a, decoder_feed_forward(c, m, l, i, x));
+    } else {
+        h = ht_add(c->s, h, a);
+        if (is_last) h = cut(c, h);
+        f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, &l->mlp_norm));
+        f = addition(c, cfg, ht_decoder_norm(c, cfg, f, &l->after_mlp_norm));
+    }
+    return ht_add(c->s, h, f);
 }
 
 ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {

@@ -5,57 +5,78 @@
 #ifndef HT_MODELS_DECODER_H
 #define HT_MODELS_DECODER_H
 
+#include "checkpoint/family.h"
 #include "models/weights.h"
 
 typedef struct ht_decoder_layer {
-    ht_array *attention_norm, *mlp_norm;             /* pre-norms, f32 [hidden] */
-    ht_array *after_attention_norm, *after_mlp_norm; /* post-norms, f32 [hidden]; NULL: the family has none */
-    ht_array *q_norm, *k_norm;                       /* f32 [head_dim]; NULL: the family has none */
-    ht_weight q;                                     /* [n_heads * head_dim, hidden] */
-    ht_weight k, v;                                  /* [n_kv_heads * head_dim, hidden] */
-    ht_weight out;                                   /* [hidden, n_heads * head_dim] */
-    ht_weight gate, up;                              /* [feed_forward, hidden] */
-    ht_weight down;                                  /* [hidden, feed_forward] */
-    ht_weight router;                                /* [n_experts, hidden]; layers with experts only */
-    ht_experts expert_gate, expert_up;               /* [n_experts][expert_feed_forward, hidden] */
-    ht_experts expert_down;                          /* [n_experts][hidden, expert_feed_forward] */
+    ht_norm_weights attention_norm, mlp_norm; /* pre-norms, f32 [hidden]; none in families with post-norms only */
+    ht_norm_weights after_attention_norm, after_mlp_norm; /* post-norms, f32 [hidden] */
+    ht_norm_weights q_norm, k_norm;                       /* see ht_head_norm */
+    ht_weight qkv;                                        /* q, k and v in one matrix, instead of the next three */
+    ht_weight q;                                          /* [n_heads * head_dim, hidden] */
+    ht_weight k, v;                                       /* [n_kv_heads * head_dim, hidden] */
+    ht_weight out;                                        /* [hidden, n_heads * head_dim] */
+    ht_weight gate_up;                                    /* gate and up in one matrix [2 * feed_forward, hidden] */
+    ht_weight gate;                    /* [feed_forward, hidden]; absent: activation(up) without a gate */
+    ht_weight up;                      /* [feed_forward, hidden] */
+    ht_weight down;                    /* [hidden, feed_forward] */
+    ht_weight router;                  /* [n_experts, hidden]; layers with experts only */
+    ht_array *router_bias;             /* f32 [n_experts], of the choice alone */
+    ht_experts expert_gate, expert_up; /* [n_experts][expert_feed_forward, hidden] */
+    ht_experts expert_down;            /* [n_experts][hidden, expert_feed_forward] */
+    ht_weight shared_gate, shared_up;  /* [shared_feed_forward, hidden]: the expert of all tokens */
+    ht_weight shared_down;             /* [hidden, shared_feed_forward] */
+    ht_weight shared_router;           /* [1, hidden]: its weight is sigmoid(shared_router x) */
 } ht_decoder_layer;
 
 /* Common fields of registry rows: Llama-like defaults, Gemma defaults, and the shared forward function. */
-#define HT_LLAMA_DEFAULTS .rms_eps = 1e-6, .rope_theta = 10000, .activation_field = "hidden_act", .activation = "silu"
-#define HT_LLAMA_SIZES    .n_layers = 32, .hidden = 4096, .n_heads = 32
+#define HT_LLAMA_LIKE(name) .activation_field = "hidden_act", .activation = name
+#define HT_LLAMA_DEFAULTS   .norm_eps = 1e-6, .rope_theta = 10000, HT_LLAMA_LIKE("silu")
+#define HT_LLAMA_SIZES      .n_layers = 32, .hidden = 4096, .n_heads = 32
 #define HT_GEMMA_DEFAULTS                                                                                              \
-    .hidden = 2304, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .feed_forward = 9216, .rms_eps = 1e-6,             \
+    .hidden = 2304, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .feed_forward = 9216, .norm_eps = 1e-6,            \
     .tied_head = true, .activation_field = "hidden_activation", .activation = "gelu_pytorch_tanh"
 #define HT_LLAMA_RUNS                                                                                                  \
-    .activate = ht_silu, .layer = {ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs},       \
-    HT_DECODER_RUNS
+    .activate = ht_silu, HT_DECODER_RUNS,                                                                              \
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs}
 #define HT_GEMMA3_THETAS .rope_theta = 1000000, .local_rope_theta = 10000
 #define HT_GEMMA_RUNS(...)                                                                                             \
-    .activate = ht_gelu_tanh, .scaled_embedding = true, .layer = {ht_decoder_attention_specs, __VA_ARGS__}
+    .activate = ht_gelu_tanh, .scaled_embedding = true,                                                                \
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, __VA_ARGS__}
 #define HT_DECODER_RUNS .layer_bytes = sizeof(ht_decoder_layer), .forward = ht_decoder_forward
 
-/* Weight tables for ht_family.layer: attention norm and projections; q and k norms; feed-forward matrices; the
- * feed-forward norm of Llama-like families; Gemma's four norms. */
-extern const ht_tensor_spec ht_decoder_attention_specs[], ht_decoder_head_norm_specs[], ht_decoder_mlp_specs[],
-    ht_decoder_mlp_norm_specs[], ht_decoder_sandwich_norm_specs[], ht_decoder_expert_specs[];
+/* Weight tables for ht_family.layer. Norms: before attention; before the feed-forward; after both; after both and
+ * before the feed-forward (Gemma); of q and k, per head or over the whole projection. */
+extern const ht_tensor_spec ht_decoder_norm_specs[], ht_decoder_mlp_norm_specs[], ht_decoder_post_norm_specs[],
+    ht_decoder_sandwich_norm_specs[], ht_decoder_head_norm_specs[], ht_decoder_whole_head_norm_specs[];
+/* Attention: q, k and v apart, or in one matrix. */
+extern const ht_tensor_spec ht_decoder_attention_specs[], ht_decoder_qkv_specs[];
+/* Feed-forwards: gate, up and down; gate and up in one matrix; without a gate. */
+extern const ht_tensor_spec ht_decoder_mlp_specs[], ht_decoder_gate_up_specs[], ht_decoder_ungated_mlp_specs[];
+/* Mixtures: the experts; the router named mlp.gate; the shared expert named mlp.shared_experts. */
+extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_shared_expert_specs[];
+/* For ht_family.read_json: `attention_bias` is of q, k and v alone. */
+void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object);
+/* Activation relu(x)^2. */
+ht_array *ht_decoder_relu_squared(ht_scope *s, ht_array *x);
 
 /* Token embeddings of the step, scaled if the family does so: [T, hidden]. */
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m);
 /* Final norm, output head and logit softcap: h [n_out, hidden] -> [n_out, vocab]. Also handles c->hidden and plain
  * passes for all families. */
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h);
-/* RMS norm over the last axis with the model's epsilon and offset; returns x when `weight` is NULL. */
-ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);
+/* The family's norm over the last axis, RMS or LayerNorm, with the model's epsilon and offset; returns x when there is
+ * no such norm. */
+ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm);
 /* Grouped-query attention with RoPE: x [T, hidden], pos i32 [T] -> [T, hidden]. In layers beyond ht_kv_layers, which
  * share all K and V, x and pos have the output rows only. */
 ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                ht_array *x, ht_array *pos);
-/* Gated feed-forward with the family's activation, x [T, hidden] -> [T, hidden]. */
+/* Feed-forward with the family's activation, with or without a gate: x [T, hidden] -> [T, hidden]. */
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x);
-/* Top-k routing: scores [T, n_experts] -> ids i32 [T, experts_used] and *weights [T, experts_used], the softmax over
- * all experts at those ids, normalised if config->scaled_routing. */
-ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights);
+/* Routing by config->routing: logits [T, n_experts] -> ids i32 [T, experts_used] and *weights [T, experts_used].
+ * `bias` f32 [n_experts] is added to the scores for the choice; NULL: none. */
+ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *bias, ht_array **weights);
 /* Weighted sum of the chosen experts' gated feed-forward: x [T, hidden], ids and weights [T, m] -> [T, hidden]. */
 ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x,
                              ht_array *ids, ht_array *weights);

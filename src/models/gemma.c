@@ -97,6 +97,26 @@ static void read_gguf_3(ht_config *c, ht_meta *m) {
     read_gguf(c, m, 62, PATTERN_3);
 }
 
+/* Gemma 1: pre-norms only, no softcaps and no windows. Old files name the exact GELU, but are computed with the other. */
+const ht_family ht_family_gemma = {.architecture = "gemma",
+                                   .model_types = {"gemma"},
+                                   .defaults = {.n_layers = 28,
+                                                .hidden = 3072,
+                                                .n_heads = 16,
+                                                .n_kv_heads = 16,
+                                                .head_dim = 256,
+                                                .feed_forward = 24576,
+                                                .vocab = 256000,
+                                                .context = 8192,
+                                                .norm_eps = 1e-6,
+                                                .rope_theta = 10000,
+                                                .tied_head = true,
+                                                .activation_field = "hidden_activation",
+                                                .activation = "gelu_pytorch_tanh"},
+                                   .norm_offset = 1,
+                                   HT_GEMMA_RUNS(ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs),
+                                   HT_DECODER_RUNS};
+
 const ht_family ht_family_gemma2 = {
     .architecture = "gemma2",
     .model_types = {"gemma2"},

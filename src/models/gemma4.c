@@ -10,20 +10,20 @@
 
 typedef struct gemma4_layer {
     ht_decoder_layer base;
-    ht_weight input_gate;       /* [layer_input, hidden] */
-    ht_weight input_projection; /* [hidden, layer_input] */
-    ht_array *after_input_norm; /* f32 [hidden] */
-    ht_array *after_dense_norm; /* f32 [hidden]: post-norm of the dense feed-forward, in layers with experts */
-    ht_array *expert_norm, *after_expert_norm; /* f32 [hidden]: pre- and post-norm of the experts */
-    ht_array *router_scale;                    /* f32 [hidden]: gain of the router's norm */
-    ht_array *expert_scale;                    /* f32 [n_experts]: factor on the router weights */
-    ht_array *scalar;                          /* f32 [1]: factor on the layer's output */
+    ht_weight input_gate;             /* [layer_input, hidden] */
+    ht_weight input_projection;       /* [hidden, layer_input] */
+    ht_norm_weights after_input_norm; /* f32 [hidden] */
+    ht_norm_weights after_dense_norm; /* f32 [hidden]: post-norm of the dense feed-forward, in layers with experts */
+    ht_norm_weights expert_norm, after_expert_norm; /* f32 [hidden]: pre- and post-norm of the experts */
+    ht_array *router_scale;                         /* f32 [hidden]: gain of the router's norm */
+    ht_array *expert_scale;                         /* f32 [n_experts]: factor on the router weights */
+    ht_array *scalar;                               /* f32 [1]: factor on the layer's output */
 } gemma4_layer;
 
 typedef struct gemma4_around {
     ht_weight inputs;            /* [layer_input_vocab, n_layers * layer_input]: per-token embedding of all layers */
     ht_weight inputs_projection; /* [n_layers * layer_input, hidden]: applied to the token embedding */
-    ht_array *inputs_norm;       /* f32 [layer_input] */
+    ht_norm_weights inputs_norm; /* f32 [layer_input] */
 } gemma4_around;
 
 static bool has_inputs(const ht_config *c, int64_t layer) {
@@ -112,7 +112,7 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     if (c->n_experts < 1)
         ht_json_fail(r, HT_ERR_FORMAT, "`enable_moe_block` is true, but `num_experts` is %lld",
                      (long long)c->n_experts);
-    c->scaled_routing = true;
+    c->routing.normalized = true;
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].has_experts = true;
 }
 
@@ -161,7 +161,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
     c->window = ht_meta_i64(m, "attention.sliding_window", 512);
     c->layer_input = ht_meta_i64(m, "embedding_length_per_layer_input", 0);
     c->layer_input_vocab = c->vocab;
-    c->scaled_routing = true;
+    c->routing.normalized = true;
     int64_t local_head_dim = ht_meta_i64(m, "attention.key_length_swa", c->head_dim);
     bool has_pattern = ht_meta_has(m, "attention.sliding_window_pattern");
     for (int64_t i = 0; i < c->n_layers; i++) {
@@ -194,7 +194,7 @@ static ht_array *layer_inputs(ht_ctx *c, const ht_decoder_weights *m, ht_array *
     ht_array *by_token = ht_embed(c, ht_batch_ids(c), &a->inputs, (float)sqrt((double)cfg->layer_input));
     ht_array *projected =
         ht_scale(c->s, ht_linear(c, h, &a->inputs_projection), (float)(1 / sqrt((double)cfg->hidden)));
-    projected = ht_decoder_norm(c, cfg, ht_reshape(c->s, projected, shape, 3), a->inputs_norm);
+    projected = ht_decoder_norm(c, cfg, ht_reshape(c->s, projected, shape, 3), &a->inputs_norm);
     return ht_scale(c->s, ht_add(c->s, projected, ht_reshape(c->s, by_token, shape, 3)), (float)sqrt(0.5));
 }
 
@@ -209,28 +209,28 @@ static ht_array *add_input(ht_ctx *c, const ht_decoder_weights *m, const gemma4_
                            ht_array *input) {
     ht_array *gate = m->config->family->activate(c->s, ht_linear(c, h, &l->input_gate)); /* [T, layer_input] */
     ht_array *y = ht_linear(c, ht_multiply(c->s, gate, input), &l->input_projection);
-    return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, l->after_input_norm));
+    return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, &l->after_input_norm));
 }
 
 /* The router has its own norm of h, the unnormed residual stream. */
 static ht_array *experts(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, ht_array *h) {
     const ht_config *cfg = m->config;
-    ht_array *router_input = ht_rms_norm(c->s, h, l->router_scale, cfg->rms_eps, 0);
+    ht_array *router_input = ht_rms_norm(c->s, h, l->router_scale, cfg->norm_eps, 0);
     router_input = ht_scale(c->s, router_input, (float)(1 / sqrt((double)cfg->hidden)));
-    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, router_input, &l->base.router), &weights);
+    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, router_input, &l->base.router), NULL, &weights);
     if (!ids) return NULL;
     const int64_t all[] = {ht_array_dim(ids, 0), cfg->n_experts};
     ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids, -1);
-    ht_array *x = ht_decoder_norm(c, cfg, h, l->expert_norm);
+    ht_array *x = ht_decoder_norm(c, cfg, h, &l->expert_norm);
     ht_array *y = ht_decoder_experts(c, m, &l->base, x, ids, ht_multiply(c->s, weights, scale));
-    return ht_decoder_norm(c, cfg, y, l->after_expert_norm);
+    return ht_decoder_norm(c, cfg, y, &l->after_expert_norm);
 }
 
 static ht_array *feed_forward(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, int index, ht_array *h) {
     const ht_config *cfg = m->config;
-    ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, l->base.mlp_norm));
+    ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, &l->base.mlp_norm));
     if (!cfg->layer[index].has_experts) return f;
-    return ht_add(c->s, ht_decoder_norm(c, cfg, f, l->after_dense_norm), experts(c, m, l, h));
+    return ht_add(c->s, ht_decoder_norm(c, cfg, f, &l->after_dense_norm), experts(c, m, l, h));
 }
 
 /* The output rows of x. */
@@ -243,14 +243,14 @@ static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in)
     const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
     const int64_t last_keys = ht_kv_layers(cfg) - 1; /* after its attention, output rows suffice */
     ht_array *h = in[0], *input = cfg->layer_input ? in[2] : NULL;
-    ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), in[1]);
-    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
+    ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, &l->base.attention_norm), in[1]);
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, &l->base.after_attention_norm));
     if (i == last_keys) {
         h = cut(c, h);
         if (input) input = cut(c, input);
     }
     ht_array *f = feed_forward(c, m, l, i, h);
-    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, &l->base.after_mlp_norm));
     if (cfg->layer_input) h = add_input(c, m, l, h, input);
     return ht_multiply(c->s, h, l->scalar);
 }

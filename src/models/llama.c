@@ -1,30 +1,105 @@
-/* Llama: pre-norm blocks of grouped-query attention with RoPE and a SwiGLU feed-forward. Mistral: Llama with an
- * optional sliding window in all layers. */
+/* Llama: pre-norm blocks of grouped-query attention with RoPE and a SwiGLU feed-forward; and families that differ from
+ * it in one part. */
 #include "models/decoder.h"
 #include "models/registry.h"
 
 const ht_family ht_family_llama = {
     .architecture = "llama",
-    .model_types = {"llama"},
+    .model_types = {"llama", "smolvlm", "idefics3"},
     .class_name = "LlamaForCausalLM",
     .form = HT_CONFIG_LLAMA,
     .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .vocab = 32000, .context = 2048, HT_LLAMA_DEFAULTS},
     .gguf_interleaves = true,
     HT_LLAMA_RUNS};
 
-/* A GGUF Mistral has the architecture llama. */
-static void read_mistral(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    c->q_bias = c->out_bias = c->mlp_bias = false;
-    c->window = ht_json_is_null(ht_json_object_get(object, "sliding_window")) ? 0 : 4096;
-    ht_json_i64(r, object, "sliding_window", &c->window);
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
+/* SmolLM3: every fourth layer has no RoPE. */
+static void skip_rope(ht_config *c, int64_t interval) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = interval > 0 && (i + 1) % interval == 0;
 }
 
-const ht_family ht_family_mistral = {.architecture = "mistral",
-                                     .gguf_architecture = "llama",
-                                     .model_types = {"mistral"},
-                                     .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 8, .feed_forward = 14336,
-                                                  .vocab = 32000, .context = 131072, HT_LLAMA_DEFAULTS},
-                                     .read_json = read_mistral,
+static void read_smollm3(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    int64_t interval = 4, rotates;
+    const ht_json *layers = ht_json_array(r, object, "no_rope_layers");
+    ht_json_i64(r, object, "no_rope_layer_interval", &interval);
+    skip_rope(c, interval);
+    for (int64_t i = 0; layers && i < c->n_layers; i++)
+        if (!ht_json_whole(ht_json_array_get(layers, (size_t)i), &rotates))
+            ht_json_fail(r, HT_ERR_FORMAT, "`no_rope_layers` does not say for each of %lld layers whether it has RoPE",
+                         (long long)c->n_layers);
+        else
+            c->layer[i].no_rope = rotates == 0;
+    bool slides = false;
+    if (ht_json_bool(r, object, "use_sliding_window", &slides) && slides)
+        ht_json_i64(r, object, "sliding_window", &c->window);
+}
+
+static void read_smollm3_gguf(ht_config *c, ht_meta *m) {
+    (void)m;
+    skip_rope(c, 4);
+}
+
+const ht_family ht_family_smollm3 = {.architecture = "smollm3",
+                                     .model_types = {"smollm3"},
+                                     .defaults = {.n_layers = 36,
+                                                  .hidden = 2048,
+                                                  .n_heads = 16,
+                                                  .n_kv_heads = 4,
+                                                  .feed_forward = 11008,
+                                                  .vocab = 128256,
+                                                  .context = 32768,
+                                                  .tied_head = true,
+                                                  HT_LLAMA_LIKE("silu"),
+                                                  .norm_eps = 1e-6,
+                                                  .rope_theta = 2000000},
+                                     .read_json = read_smollm3,
+                                     .read_gguf = read_smollm3_gguf,
                                      .gguf_interleaves = true,
                                      HT_LLAMA_RUNS};
+
+/* Arcee: relu(x)^2 without a gate. */
+const ht_family ht_family_arcee = {.architecture = "arcee",
+                                   .model_types = {"arcee"},
+                                   .defaults = {.n_layers = 32,
+                                                .hidden = 2560,
+                                                .n_heads = 32,
+                                                .n_kv_heads = 32,
+                                                .feed_forward = 18432,
+                                                .vocab = 32000,
+                                                .context = 4096,
+                                                HT_LLAMA_LIKE("relu2"),
+                                                .norm_eps = 1e-5,
+                                                .rope_theta = 10000},
+                                   .gguf_interleaves = true,
+                                   .activate = ht_decoder_relu_squared,
+                                   .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                             ht_decoder_mlp_norm_specs, ht_decoder_ungated_mlp_specs},
+                                   HT_DECODER_RUNS};
+
+/* Seed-OSS: biases of q, k and v; the output's is optional. */
+static void read_seed_oss(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    c->out_bias = false;
+    ht_json_bool(r, object, "attention_out_bias", &c->out_bias);
+}
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec seed_oss_norm[] = {
+    {AT(mlp_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN}, {.gguf = NULL}};
+#undef AT
+
+const ht_family ht_family_seed_oss = {
+    .architecture = "seed_oss",
+    .model_types = {"seed_oss"},
+    .defaults = {.n_layers = 64,
+                 .hidden = 4096,
+                 .n_heads = 80,
+                 .n_kv_heads = 8,
+                 .head_dim = 128,
+                 .feed_forward = 27648,
+                 .vocab = 155136,
+                 .context = 524288,
+                 .q_bias = true,
+                 HT_LLAMA_DEFAULTS},
+    .read_json = read_seed_oss,
+    .activate = ht_silu,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, seed_oss_norm, ht_decoder_mlp_specs},
+    HT_DECODER_RUNS};

@@ -33,24 +33,26 @@ static void read_qwen3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_window(c, r, object, max_window_layers(r, object));
 }
 
-const ht_family ht_family_qwen2 = {.architecture = "qwen2",
-                                   .model_types = {"qwen2"},
-                                   .class_name = "Qwen2ForCausalLM",
-                                   .form = HT_CONFIG_QWEN2,
-                                   .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .feed_forward = 22016,
-                                                .vocab = 151936, .context = 32768, HT_LLAMA_DEFAULTS},
-                                   .read_json = read_qwen2,
-                                   HT_LLAMA_RUNS};
+const ht_family ht_family_qwen2 = {
+    .architecture = "qwen2",
+    .model_types = {"qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"},
+    .gguf_aliases = {"qwen2vl"},
+    .class_name = "Qwen2ForCausalLM",
+    .form = HT_CONFIG_QWEN2,
+    .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .feed_forward = 22016, .vocab = 151936, .context = 32768,
+                 HT_LLAMA_DEFAULTS},
+    .read_json = read_qwen2,
+    HT_LLAMA_RUNS};
 
 /* Common row fields, plus additional weight tables. */
 #define HT_QWEN3_RUNS(...)                                                                                             \
-    .activate = ht_silu,                                                                                               \
-    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs, \
-              __VA_ARGS__},                                                                                            \
+    .activate = ht_silu, .layer = {ht_decoder_norm_specs,     ht_decoder_attention_specs, ht_decoder_head_norm_specs,  \
+                                   ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs,       __VA_ARGS__},                \
     HT_DECODER_RUNS
 
 const ht_family ht_family_qwen3 = {.architecture = "qwen3",
-                                   .model_types = {"qwen3"},
+                                   .model_types = {"qwen3", "qwen3_vl", "qwen3_vl_text"},
+                                   .gguf_aliases = {"qwen3vl"},
                                    .class_name = "Qwen3ForCausalLM",
                                    .form = HT_CONFIG_QWEN3,
                                    .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .head_dim = 128,
@@ -60,12 +62,6 @@ const ht_family ht_family_qwen3 = {.architecture = "qwen3",
                                    HT_QWEN3_RUNS(NULL)};
 
 /* ---- mixture of experts ---- */
-
-#define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_tensor_spec router_specs[] = {
-    {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
-    {.gguf = NULL}};
-#undef AT
 
 /* Layers with experts: every decoder_sparse_step-th, except mlp_only_layers. */
 static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -85,37 +81,68 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *o
         else
             c->layer[layer].has_experts = false;
     }
-    for (int64_t i = 0; i < c->n_layers; i++)
-        if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].feed_forward = c->layer[i].has_experts ? 0 : c->feed_forward;
 }
 
 static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
     read_window(c, r, object, 0);
-    c->n_experts = 128;
-    c->experts_used = 8;
-    c->expert_feed_forward = 768;
-    ht_json_i64(r, object, "num_experts", &c->n_experts);
-    ht_json_i64(r, object, "num_local_experts", &c->n_experts); /* spelling written by newer `transformers` */
-    ht_json_i64(r, object, "num_experts_per_tok", &c->experts_used);
-    ht_json_i64(r, object, "moe_intermediate_size", &c->expert_feed_forward);
-    ht_json_bool(r, object, "norm_topk_prob", &c->scaled_routing);
     read_sparse_layers(c, r, object);
 }
 
-/* Absent from GGUF: the layers with experts (read from the tensors) and the normalised router weights (always). */
+/* GGUF does not say that router weights are normalised. */
 static void read_qwen3_moe_gguf(ht_config *c, ht_meta *m) {
-    c->scaled_routing = true;
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
-        c->layer[i].has_experts = ht_gguf_find_tensor(m->gguf, name) != NULL;
-        if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
-    }
+    (void)m;
+    c->routing.normalized = true;
 }
 
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec qwen2_shared_specs[] = {
+    {AT(shared_gate), "mlp.shared_expert.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_up), "mlp.shared_expert.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_down), "mlp.shared_expert.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = ht_decoder_has_experts},
+    {AT(shared_router), "mlp.shared_expert_gate", "ffn_gate_inp_shexp", HT_EXTENT_ONE, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {.gguf = NULL}};
+#undef AT
+
+static void read_qwen2_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    c->q_bias = true;
+    c->out_bias = c->mlp_bias = false;
+    ht_json_bool(r, object, "qkv_bias", &c->q_bias);
+    read_window(c, r, object, max_window_layers(r, object));
+    read_sparse_layers(c, r, object);
+}
+
+/* The shared expert has a gate of its own. */
+const ht_family ht_family_qwen2moe = {.architecture = "qwen2moe",
+                                      .model_types = {"qwen2_moe"},
+                                      .class_name = "Qwen2MoeForCausalLM",
+                                      .defaults = {.n_layers = 24,
+                                                   .hidden = 2048,
+                                                   .n_heads = 16,
+                                                   .n_kv_heads = 16,
+                                                   .feed_forward = 5632,
+                                                   .vocab = 151936,
+                                                   .context = 32768,
+                                                   .n_experts = 60,
+                                                   .experts_used = 4,
+                                                   .expert_feed_forward = 1408,
+                                                   .n_shared = 4,
+                                                   HT_LLAMA_DEFAULTS},
+                                      .read_json = read_qwen2_moe,
+                                      .activate = ht_silu,
+                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                                ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs,
+                                                ht_decoder_router_specs, ht_decoder_expert_specs, qwen2_shared_specs},
+                                      HT_DECODER_RUNS};
+
 const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
-                                      .model_types = {"qwen3_moe"},
+                                      .model_types = {"qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"},
+                                      .gguf_aliases = {"qwen3vlmoe"},
                                       .class_name = "Qwen3MoeForCausalLM",
                                       .form = HT_CONFIG_QWEN3_MOE,
                                       .defaults = {.n_layers = 24,
@@ -125,8 +152,10 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                                    .feed_forward = 6144,
                                                    .vocab = 151936,
                                                    .context = 32768,
+                                                   .n_experts = 128,
+                                                   .experts_used = 8,
+                                                   .expert_feed_forward = 768,
                                                    HT_LLAMA_DEFAULTS},
                                       .read_json = read_qwen3_moe,
                                       .read_gguf = read_qwen3_moe_gguf,
-                                      .routed = true,
-                                      HT_QWEN3_RUNS(router_specs, ht_decoder_expert_specs)};
+                                      HT_QWEN3_RUNS(ht_decoder_router_specs, ht_decoder_expert_specs)};

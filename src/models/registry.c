@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-#define ROW(name)  &ht_family_##name,
-#define NAME(name) #name,
+#define ROW(name) &ht_family_##name,
 const ht_family *const ht_families[] = {HT_FAMILIES(ROW) NULL};
-static const char *const names[] = {HT_FAMILIES(NAME) NULL};
-
-const char *const *ht_model_architectures(void) { return names; }
+const char *const *ht_model_architectures(void) {
+    static const char *names[sizeof ht_families / sizeof *ht_families];
+    for (size_t i = 0; ht_families[i]; i++) names[i] = ht_families[i]->architecture;
+    return names;
+}
 
 const char *ht_model_weight_type(const char *format, int i) {
     bool gguf = !strcmp(format, "gguf");

@@ -38,7 +38,7 @@ typedef struct loader {
     int64_t n_matrices;         /* so far */
     ht_arena scratch;
     ht_pack_task *tasks;  /* one per matrix, executed at the end */
-    ht_weight *matrix;    /* the next bias belongs to it */
+    ht_array **bias;      /* of the last weight: where the next bias belongs */
     float *expert_scales; /* [n_experts] of the current expert part */
     bool any_expert_scale;
     ht_error *err;
@@ -138,8 +138,14 @@ static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head
     if (status || !l->into) return status;
     w->bias = HT_NONE;
     w->scale = at->has_product_scale && at->product_scale != 1 ? at->product_scale : 0;
-    l->matrix = w;
+    l->bias = &w->bias;
     return keep_slot(l, at, &w->slot);
+}
+
+/* Loads a vector; one with a bias goes to an ht_norm_weights, others to an ht_array *, which is also the beginning of that. */
+static ht_status load_vector(loader *l, const ht_stored_weight *at, ht_norm_weights *out) {
+    l->bias = &out->bias;
+    return add_vector(l, at, &out->weight);
 }
 
 /* Loads the embedding; a tied head uses the same matrix. */
@@ -177,7 +183,7 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
     union {
         ht_weight weight;
         ht_experts experts;
-        ht_array *array;
+        ht_norm_weights norm;
     } nowhere = {0};
     char *base = !l->into ? NULL
                  : at->layer == HT_OUTSIDE_LAYERS
@@ -186,11 +192,11 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
     void *to = base ? base + at->spec->offset : (void *)&nowhere;
     switch (at->role) {
     case HT_ROLE_EMBEDDING: return load_embedding(l, at, d);
-    case HT_ROLE_FINAL_NORM: return add_vector(l, at, &d->final_norm);
+    case HT_ROLE_FINAL_NORM: return load_vector(l, at, &d->final_norm);
     case HT_ROLE_HEAD: return load_matrix(l, at, true, &d->head);
     case HT_ROLE_MATRIX: return load_matrix(l, at, false, to);
-    case HT_ROLE_BIAS: return add_vector(l, at, l->into ? &l->matrix->bias : to);
-    case HT_ROLE_VECTOR: return add_vector(l, at, to);
+    case HT_ROLE_BIAS: return add_vector(l, at, l->into ? l->bias : to);
+    case HT_ROLE_VECTOR: return load_vector(l, at, to);
     case HT_ROLE_EXPERT: return load_expert(l, at, to);
     }
     return HT_OK;
@@ -199,7 +205,7 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
 /* Divisors of the RoPE frequencies, from the configuration's scheme or a tensor of a GGUF file. */
 static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool slides, ht_rope_config *how,
                               ht_array **factors) {
-    const int32_t dims = (int32_t)ht_config_head_dim(l->config, slides);
+    const int32_t dims = (int32_t)(rope->dims ? rope->dims : ht_config_head_dim(l->config, slides));
     *factors = HT_NONE;
     float *values = malloc((size_t)dims * sizeof *values);
     if (!values) return ht_fail_memory(l->err, (size_t)dims * sizeof *values, "rotary embedding");
@@ -259,7 +265,7 @@ static ht_status fill(loader *l) {
     if (!status) status = prepare_rope(l, &c->rope, false, &d->rope, &d->rope_factors);
     d->local_rope = d->rope;
     d->local_rope_factors = d->rope_factors;
-    if (!status && c->family->defaults.local_rope_theta > 0)
+    if (!status && c->has_local_rope)
         status = prepare_rope(l, &c->local_rope, true, &d->local_rope, &d->local_rope_factors);
     return status;
 }

@@ -14,12 +14,12 @@
 
 typedef struct ht_decoder_weights {
     const ht_config *config;
-    ht_weight embedding;       /* [vocab, hidden] */
-    ht_weight head;            /* [vocab, hidden]; the embedding's matrix when the head is tied */
-    ht_array *final_norm;      /* f32 [hidden] */
-    ht_rope_config rope;       /* of full-attention layers */
-    ht_array *rope_factors;    /* f32 [head_dim / 2] or HT_NONE */
-    ht_rope_config local_rope; /* of sliding layers */
+    ht_weight embedding;        /* [vocab, hidden] */
+    ht_weight head;             /* [vocab, hidden]; the embedding's matrix when the head is tied */
+    ht_norm_weights final_norm; /* f32 [hidden] */
+    ht_rope_config rope;        /* of full-attention layers */
+    ht_array *rope_factors;     /* f32 [head_dim / 2] or HT_NONE */
+    ht_rope_config local_rope;  /* of sliding layers */
     ht_array *local_rope_factors;
     void *layers; /* [n_layers] of the family's layer struct */
     void *around; /* the family's struct of its other weights outside the layers */

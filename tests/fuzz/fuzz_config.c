@@ -34,7 +34,7 @@ static void check_config(const ht_config *c) {
     check(c->family && c->n_layers >= 1 && c->n_layers <= HT_MAX_LAYERS);
     check(c->n_heads >= 1 && c->hidden >= 1);
     check(c->vocab >= 1 && c->vocab <= INT32_MAX && c->context >= 1 && c->context <= INT32_MAX);
-    check(isfinite(c->attention_scale) && isfinite(c->rms_eps));
+    check(isfinite(c->attention_scale) && isfinite(c->norm_eps));
     check(isfinite(c->attention_softcap) && isfinite(c->final_softcap));
     for (int64_t i = 0; i < c->n_layers; i++) check_layer(c, &c->layer[i], i);
     for (int i = 0; i < c->n_eos; i++) check(c->eos[i] >= 0 && c->eos[i] < c->vocab);

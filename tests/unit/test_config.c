@@ -50,7 +50,7 @@ static void class_defaults(void **state) {
     assert_int_equal(c.context, 2048);
     assert_true(c.rope.theta == 10000 && c.rope.kind == HT_ROPE_PLAIN);
     assert_false(c.tied_head || c.q_bias || c.out_bias || c.interleaved_rows);
-    assert_true(c.norm_offset == 0 && c.rms_eps == 1e-6f);
+    assert_true(c.norm_offset == 0 && c.norm_eps == 1e-6f);
 
     c = read_ok("{'model_type': 'qwen2'}");
     assert_ptr_equal(c.family, &ht_family_qwen2);
@@ -105,7 +105,7 @@ static void experts(void **state) {
     (void)state;
     ht_config c = read_ok("{'model_type': 'qwen3_moe', 'num_hidden_layers': 4, 'decoder_sparse_step': 2, "
                           "'mlp_only_layers': [3], 'num_local_experts': 6, 'num_experts_per_tok': 2}");
-    assert_true(c.n_experts == 6 && c.experts_used == 2 && c.expert_feed_forward == 768 && !c.scaled_routing);
+    assert_true(c.n_experts == 6 && c.experts_used == 2 && c.expert_feed_forward == 768 && !c.routing.normalized);
     assert_true(!c.layer[0].has_experts && c.layer[1].has_experts && !c.layer[3].has_experts);
     assert_true(c.layer[0].feed_forward == 6144 && c.layer[1].feed_forward == 0);
     REFUSED("{'model_type': 'qwen3_moe', 'num_experts': 4}", HT_ERR_FORMAT, "8 of 4 experts");

@@ -55,7 +55,7 @@ static void same_config(const char *name, const ht_config *a, const ht_config *b
     SAME(n_heads);
     SAME(feed_forward);
     SAME(vocab);
-    SAME(rms_eps);
+    SAME(norm_eps);
     SAME(attention_scale);
     SAME(attention_softcap);
     SAME(final_softcap);
@@ -66,7 +66,7 @@ static void same_config(const char *name, const ht_config *a, const ht_config *b
     SAME(n_experts);
     SAME(experts_used);
     SAME(expert_feed_forward);
-    if (a->n_experts) SAME(scaled_routing);
+    if (a->n_experts) SAME(routing.normalized);
     SAME(layer_input);
     if (a->layer_input) SAME(layer_input_vocab);
     if (windows) {
@@ -139,7 +139,7 @@ static void directory_round_trip(const char *path) {
     ht_error err = {0};
     open_config(path, &c, &config);
     if (ht_gguf_metadata_of(c, &config, &metadata, &err)) {
-        const bool unscaled = config.n_experts && !config.scaled_routing,
+        const bool unscaled = config.n_experts && !config.routing.normalized,
                    other_rows = config.layer_input && config.layer_input_vocab != config.vocab;
         if (!unscaled && !other_rows) fail_msg("%s", err.message);
         assert_int_equal(err.status, HT_ERR_UNSUPPORTED);

@@ -1,0 +1,48 @@
+/* EXAONE 4: norms after attention and feed-forward instead of before, and of q and k per head. Models with sliding
+ * layers have RoPE only there. */
+#include "models/decoder.h"
+#include "models/registry.h"
+
+enum { PATTERN = 4 }; /* full attention in every fourth layer */
+
+static const ht_config_field fields[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)},
+                                         {.json = NULL}};
+
+static void skip_rope(ht_config *c) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = c->window > 0 && !c->layer[i].slides;
+}
+
+/* sliding_window_pattern: a number, or "LLLG" with a letter for each layer of the period. */
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    const ht_json *pattern = ht_json_object_get(object, "sliding_window_pattern");
+    int64_t period = PATTERN;
+    if (ht_json_is_string(pattern))
+        period = (int64_t)ht_json_string_length(pattern);
+    else
+        ht_json_i64(r, object, "sliding_window_pattern", &period);
+    ht_config_slide_by_pattern(c, period > 0 ? period : PATTERN);
+}
+
+static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    (void)r, (void)object;
+    skip_rope(c);
+}
+
+static void read_gguf(ht_config *c, ht_meta *m) {
+    (void)m;
+    ht_config_slide_by_pattern(c, PATTERN);
+    skip_rope(c);
+}
+
+const ht_family ht_family_exaone4 = {
+    .architecture = "exaone4",
+    .model_types = {"exaone4"},
+    .defaults = {HT_LLAMA_SIZES, .feed_forward = 16384, .vocab = 102400, .context = 2048, HT_LLAMA_LIKE("silu"),
+                 .norm_eps = 1e-5, .rope_theta = 10000},
+    .fields = fields,
+    .read_json = read_json,
+    .read_json_layers = read_json_layers,
+    .read_gguf = read_gguf,
+    .activate = ht_silu,
+    .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_post_norm_specs, ht_decoder_mlp_specs},
+    HT_DECODER_RUNS};

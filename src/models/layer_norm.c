@@ -1,0 +1,123 @@
+/* Families of LayerNorm blocks: StableLM, StarCoder2 and Nemotron. */
+#include "models/decoder.h"
+#include "models/registry.h"
+
+/* ---- StableLM: a gated feed-forward, behind attention or beside it; RoPE of a part of each head ---- */
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static bool is_sequential(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return !c->parallel;
+}
+
+static const ht_tensor_spec stablelm_norm[] = {{AT(mlp_norm), "post_attention_layernorm", "ffn_norm",
+                                                .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM, .has = is_sequential},
+                                               {.gguf = NULL}};
+
+static const ht_config_field stablelm_fields[] = {
+    {HT_FIELD(BOOL, parallel, "use_parallel_residual", "use_parallel_residual", 0)}, {.json = NULL}};
+
+static void read_stablelm(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    bool has_norms = false;
+    ht_json_bool(r, object, "use_qkv_bias", &c->q_bias);
+    c->out_bias = c->mlp_bias = false;
+    if (ht_json_bool(r, object, "qk_layernorm", &has_norms) && has_norms)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`qk_layernorm` is true; only false is supported");
+}
+
+const ht_family ht_family_stablelm = {
+    .architecture = "stablelm",
+    .model_types = {"stablelm", "stablelm_epoch"},
+    .defaults = {.n_layers = 32,
+                 .hidden = 2560,
+                 .n_heads = 32,
+                 .feed_forward = 6912,
+                 .vocab = 50304,
+                 .context = 4096,
+                 HT_LLAMA_LIKE("silu"),
+                 .norm_eps = 1e-5,
+                 .norm_eps_field = "layer_norm_eps",
+                 .rope_theta = 10000,
+                 .rotated_share = 0.25,
+                 .norm_bias = true},
+    .fields = stablelm_fields,
+    .read_json = read_stablelm,
+    .activate = ht_silu,
+    .layer_norm = true,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, stablelm_norm, ht_decoder_mlp_specs},
+    HT_DECODER_RUNS};
+
+/* ---- StarCoder2: biases everywhere, an ungated feed-forward, and an optional sliding window ---- */
+
+static const ht_tensor_spec starcoder2_mlp[] = {
+    {AT(up), "mlp.c_fc", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
+    {AT(down), "mlp.c_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP},
+    {.gguf = NULL}};
+#undef AT
+
+static const ht_config_field starcoder2_fields[] = {
+    {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)}, {.json = NULL}};
+
+static void slide_all(ht_config *c) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
+}
+
+static void read_starcoder2(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    bool biased = true;
+    ht_json_bool(r, object, "use_bias", &biased);
+    c->q_bias = c->out_bias = c->mlp_bias = biased;
+    slide_all(c);
+}
+
+static void read_starcoder2_gguf(ht_config *c, ht_meta *m) {
+    (void)m;
+    slide_all(c);
+}
+
+const ht_family ht_family_starcoder2 = {
+    .architecture = "starcoder2",
+    .model_types = {"starcoder2"},
+    .defaults = {.n_layers = 30,
+                 .hidden = 3072,
+                 .n_heads = 24,
+                 .n_kv_heads = 2,
+                 .feed_forward = 12288,
+                 .vocab = 49152,
+                 .context = 4096,
+                 .tied_head = true,
+                 HT_LLAMA_LIKE("gelu_pytorch_tanh"),
+                 .norm_eps = 1e-5,
+                 .norm_eps_field = "norm_epsilon",
+                 .rope_theta = 10000,
+                 .norm_bias = true},
+    .fields = starcoder2_fields,
+    .read_json = read_starcoder2,
+    .read_gguf = read_starcoder2_gguf,
+    .activate = ht_gelu_tanh,
+    .layer_norm = true,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, starcoder2_mlp},
+    HT_DECODER_RUNS};
+
+/* ---- Nemotron: gains of 1 + weight, relu(x)^2 without a gate, RoPE of half of each head ---- */
+
+const ht_family ht_family_nemotron = {.architecture = "nemotron",
+                                      .model_types = {"nemotron"},
+                                      .defaults = {.n_layers = 32,
+                                                   .hidden = 6144,
+                                                   .n_heads = 48,
+                                                   .head_dim = 128,
+                                                   .feed_forward = 24576,
+                                                   .vocab = 256000,
+                                                   .context = 4096,
+                                                   HT_LLAMA_LIKE("relu2"),
+                                                   .norm_eps = 1e-5,
+                                                   .norm_eps_field = "norm_eps",
+                                                   .rope_theta = 10000,
+                                                   .rotated_share = 0.5,
+                                                   .norm_bias = true},
+                                      .activate = ht_decoder_relu_squared,
+                                      .layer_norm = true,
+                                      .norm_offset = 1,
+                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                                ht_decoder_mlp_norm_specs, ht_decoder_ungated_mlp_specs},
+                                      HT_DECODER_RUNS};
