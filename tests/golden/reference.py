@@ -32,11 +32,10 @@ def short(x):
     return [float(f"{v:.8g}") for v in np.asarray(x, np.float64).ravel()]
 
 
-def write(path, provenance, ids, logits, top, rows, stride=1, continuation=()):
+def described(ids, logits, top, rows, stride=1):
     """top: how many of the largest logits per position; rows: positions kept in full, every `stride`th column."""
     order = np.argsort(-logits, axis=1, kind="stable")[:, :top]
-    document = {
-        "provenance": provenance,
+    return {
         "ids": list(map(int, ids)),
         "vocab": int(logits.shape[1]),
         "std": float(logits.astype(np.float64).std()),
@@ -45,8 +44,12 @@ def write(path, provenance, ids, logits, top, rows, stride=1, continuation=()):
         "top_logits": [short(logits[i, r]) for i, r in enumerate(order)],
         "stride": stride,
         "rows": {str(r): short(logits[r, ::stride]) for r in rows},
-        "greedy": list(continuation),
     }
+
+
+def write(path, provenance, ids, logits, top, rows, stride=1, continuation=(), **more):
+    """more: further fields, such as `second`, what `described` returns for another prompt."""
+    document = {"provenance": provenance, **described(ids, logits, top, rows, stride), "greedy": list(continuation), **more}
     with open(path, "w") as f:
         json.dump(document, f, separators=(",", ":"))
         f.write("\n")

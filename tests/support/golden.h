@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct golden {
-    ht_json *document;
+    ht_json *document; /* of one prompt */
     int64_t n, vocab, top, stride;
     double std; /* of all reference logits */
     int32_t *ids;
@@ -15,6 +15,8 @@ typedef struct golden {
 
 /* Failures end the test. */
 golden golden_open(const char *path);
+/* The answer to the second prompt of a file that has one; valid on its own. */
+golden golden_open_second(const char *path);
 void golden_close(golden *g);
 
 /* The largest difference of any stored value (top logits, log-sum-exp, kept rows) from logits [n, vocab], in units of the

@@ -1,0 +1,424 @@
+"""Makes the tiny random checkpoints under tests/golden/families and what float32 `transformers` answers to them.
+
+    python tests/golden/make_families.py --llama-cpp SOURCE [NAME...]   # all, or those named; needs torch, transformers,
+                                                                        # safetensors, gguf and the source of llama.cpp
+
+One row of FAMILIES is one checkpoint, with every switch that released models of the family use. NAME/ is written by
+`transformers`, under the tensor names of the releases; NAME.gguf is made from it by convert_hf_to_gguf.py. Every weight is
+exact in bf16, f16 and Q8_0, so that NAME/reference.json answers for both; the script checks that. float64 logits show
+that the float32 ones are exact enough. Released config.json files have the spelling of older versions of `transformers`,
+and so have most of these; `transformers` reads them back to show that they mean the same.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import pathlib
+import shutil
+import sys
+import tempfile
+import zlib
+
+import numpy as np
+import torch
+import transformers
+
+import reference
+
+HERE = pathlib.Path(__file__).parent / "families"
+PROVENANCE = (f"tests/golden/make_families.py with transformers {transformers.__version__}, torch {torch.__version__}: "
+              "float32 logits of the weights as stored")
+LIMIT = 80_000  # bytes of a directory and of a GGUF file
+
+
+# ---- the table ----
+
+DROP = object()  # as a field's value: the old spelling leaves it out
+
+
+def rope(kind="default", theta=10000.0, **more):
+    return {"rope_type": kind, "rope_theta": theta, **more}
+
+
+def yarn(theta=10000.0, factor=4.0, original=16, **more):
+    return rope("yarn", theta, factor=factor, original_max_position_embeddings=original, beta_fast=32.0, beta_slow=1.0, **more)
+
+
+def small(**more):
+    base = dict(vocab_size=72, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-6, pad_token_id=0, bos_token_id=1,
+                eos_token_id=2, tie_word_embeddings=False, rope_parameters=rope())
+    return {**base, **more}
+
+
+def deep(**more):
+    """Four layers: enough for patterns of them."""
+    return small(**{**dict(num_hidden_layers=4, intermediate_size=32, vocab_size=64), **more})
+
+
+def family(model_type, args, lengths=(40, 56), offset=0, old=True, spelled=None, gguf=True, routed=False, spare=None,
+           written=None, flat=False,
+           seed=""):
+    """lengths: ids of the prompts. offset: what a norm adds to its weight. old: whether rope_parameters and dtype become
+    the fields that releases have; spelled: further fields of config.json. spare: names of the tensors of a layer for
+    multi-token prediction, which no logits use. written: a function that rewrites the tensors of the file.
+    flat: the fields of the text model are among the others. seed: added to the name."""
+    return dict(model_type=model_type, args=args, lengths=lengths, offset=offset, old=old, spelled=spelled or {}, gguf=gguf,
+                routed=routed, spare=spare, written=written,
+                flat=flat, seed=seed)
+
+
+def layers(*kinds):
+    return [{"s": "sliding_attention", "f": "full_attention"}[k] for k in kinds]
+
+
+def wrapper(text, vision, **more):
+    """A model with a vision tower, as small as may be: no token of the prompts is an image."""
+    return dict(text_config=text, vision_config=vision, tie_word_embeddings=text.get("tie_word_embeddings", False), **more)
+
+
+def tower(**more):
+    return dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4, **more)
+
+
+# Beyond the ids of the prompts.
+IMAGE = dict(image_token_id=200, video_token_id=201, vision_start_token_id=202, vision_end_token_id=203)
+
+
+def mrope(*section, theta=1000000.0, **more):
+    return rope(theta=theta, mrope_section=list(section), **more)
+
+
+FAMILIES = {
+    # ---- known blocks under other names ----
+    # Releases say "gelu" and mean the tanh approximation.
+    "gemma": family("gemma", small(head_dim=12, tie_word_embeddings=True), offset=1, spelled={"hidden_act": "gelu"}),
+    "seed_oss": family("seed_oss", small(head_dim=12, attention_bias=True, attention_out_bias=False)),
+    # The converter does not know it.
+    "ministral": family("ministral", small(head_dim=12, sliding_window=8, num_hidden_layers=3, layer_types=layers(*"sfs")),
+                        old=False, gguf=False),
+    "qwen2_vl": family("qwen2_vl", wrapper(
+        small(rope_parameters=mrope(1, 1, 2), num_hidden_layers=3),
+        dict(depth=1, embed_dim=8, hidden_size=32, num_heads=1, patch_size=2, mlp_ratio=1), **IMAGE), flat=True),
+    "qwen2_5_vl": family("qwen2_5_vl", wrapper(
+        small(rope_parameters=mrope(1, 1, 2), tie_word_embeddings=True),
+        dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, window_size=8,
+             fullatt_block_indexes=[0]), **IMAGE), flat=True),
+    "qwen3_vl": family("qwen3_vl", wrapper(
+        small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True), head_dim=12, tie_word_embeddings=True),
+        dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32,
+             num_position_embeddings=16, deepstack_visual_indexes=[0]), **IMAGE)),
+    # Released experts are transposed against those of Qwen3-MoE.
+    "qwen3_vl_moe": family("qwen3_vl_moe", wrapper(
+        small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True), head_dim=12, num_experts=4,
+              num_experts_per_tok=2, moe_intermediate_size=16, vocab_size=64),
+        dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32,
+             num_position_embeddings=16, deepstack_visual_indexes=[0]), **IMAGE), routed=True),
+    "smolvlm": family("smolvlm", wrapper(small(model_type="llama"), tower(), scale_factor=2, image_token_id=200),
+                      spelled={"text_config/architectures": ["VLlama3ForCausalLM"]}),  # the converter goes by it
+    "llava": family("llava", wrapper(small(model_type="llama"), {**tower(model_type="clip_vision_model", projection_dim=8),
+                                                                 "num_hidden_layers": 2}, image_token_index=200), seed="2"),
+    "mistral3": family("mistral3", wrapper(small(model_type="mistral", head_dim=12, sliding_window=None),
+                                           tower(model_type="pixtral", head_dim=8), image_token_index=200)),
+
+    # ---- RoPE, fused projections ----
+    # The window holds in every layer; GGUF files state it, but llama.cpp ignores it.
+    "phi3": family("phi3", small(sliding_window=11, num_key_value_heads=4, rms_norm_eps=1e-5)),
+    # One prompt below the original length, one above; the greedy tokens cross it.
+    "phi3-longrope": family("phi3", small(
+        num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True, max_position_embeddings=128,
+        original_max_position_embeddings=32, num_hidden_layers=3, rms_norm_eps=1e-5,
+        rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.25, 1.5, 1.75, 2.0], long_factor=[1.5, 2.0, 3.0, 4.5, 6.0, 8.0],
+                             partial_rotary_factor=0.75)), lengths=(24, 60)),
+    # GGUF files do not say which layers rotate: every fourth does not.
+    "smollm3": family("smollm3", deep(tie_word_embeddings=True, rope_parameters=rope(theta=5000000.0))),
+    "glm4": family("glm4", small(head_dim=12, attention_bias=True, rms_norm_eps=1.5625e-07,
+                                 rope_parameters=rope(partial_rotary_factor=0.5))),
+    "ministral3": family("ministral3", small(
+        head_dim=12, rms_norm_eps=1e-5, rope_parameters=yarn(theta=1000000.0, mscale=1.0, mscale_all_dim=1.0,
+                                                              llama_4_scaling_beta=0.3)), lengths=(40, 70), old=False),
+    # As Ministral 3 is released.
+    "mistral3-ministral3": family("mistral3", wrapper(
+        small(model_type="ministral3", head_dim=12, tie_word_embeddings=True, rms_norm_eps=1e-5,
+              rope_parameters=yarn(theta=1000000.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+        tower(model_type="pixtral", head_dim=8), image_token_index=200), lengths=(40, 70), old=False),
+    "ernie4_5": family("ernie4_5", small(head_dim=12, tie_word_embeddings=True, rope_parameters=rope(theta=500000.0))),
+    # The converter demands this length.
+    "hunyuan_v1_dense": family("hunyuan_v1_dense", small(
+        head_dim=12, tie_word_embeddings=True, max_position_embeddings=32768, rope_parameters=rope("dynamic", alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0,
+                                                                     mscale=1.0, mscale_all_dim=1.0))),
+
+    # ---- norms and MLPs of other kinds ----
+    "olmo2": family("olmo2", small(rope_parameters=rope(theta=500000.0))),
+    "olmo3": family("olmo3", deep(sliding_window=8, layer_types=layers(*"sssf"), rope_parameters={
+        "full_attention": yarn(theta=500000.0, attention_factor=1.2), "sliding_attention": rope(theta=500000.0)})),
+    "exaone4": family("exaone4", deep(sliding_window=8, sliding_window_pattern=4,
+                                       rope_parameters=rope(theta=1000000.0))),
+    "exaone4-full": family("exaone4", small(sliding_window=None, layer_types=layers(*"ff"), tie_word_embeddings=True,
+                                            head_dim=12), old=False),
+    "stablelm": family("stablelm", small(num_attention_heads=2, num_key_value_heads=2, use_qkv_bias=True, layer_norm_eps=1e-5,
+                                         rope_parameters=rope(partial_rotary_factor=0.25))),
+    # The converter loses the norms of queries and keys (converter_of).
+    "stablelm-parallel": family("stablelm", small(
+        num_attention_heads=2, num_key_value_heads=1, qk_layernorm=True, use_parallel_residual=True, layer_norm_eps=1e-5,
+        rope_parameters=rope(partial_rotary_factor=0.25)), old=False),
+    "starcoder2": family("starcoder2", small(sliding_window=8, tie_word_embeddings=True, norm_epsilon=1e-5,
+                                             rope_parameters=rope(theta=100000.0))),
+    "gpt2": family("gpt2", dict(vocab_size=72, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2),
+                   spelled={"n_ctx": 128}),
+    "nemotron": family("nemotron", small(norm_eps=1e-5, rope_parameters=rope(partial_rotary_factor=0.5)), offset=1),
+    "arcee": family("arcee", small(), old=False, seed="2"),
+    "phi": family("phi", small(num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-5,
+                               rope_parameters=rope(partial_rotary_factor=0.4))),
+
+    # ---- multipliers ----
+    "granite": family("granite", small(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2,
+                                       logits_scaling=4.0, tie_word_embeddings=True)),
+    "cohere": family("cohere", small(use_qk_norm=True, logit_scale=0.5, layer_norm_eps=1e-5, tie_word_embeddings=True,
+                                     rope_parameters=rope(theta=75000.0))),
+    # GGUF files do not say which layers slide: all but every fourth.
+    "cohere2": family("cohere2", deep(sliding_window=8, logit_scale=0.5, layer_norm_eps=1e-5,
+                                       tie_word_embeddings=True, rope_parameters=rope(theta=50000.0)),
+                      spelled={"rotary_pct": 1.0}),
+}
+
+
+# ---- weights ----
+
+
+def seeded(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def exact(rng, shape, deviation):
+    """Random values that bf16, f16 and Q8_0 hold exactly: multiples k of a power of two with |k| <= 127, and one of them
+    127 in every 32 along the last two axes."""
+    unit = 2.0 ** math.floor(math.log2(deviation / 30))
+    k = np.clip(np.rint(rng.standard_normal(shape) * deviation / unit), -127, 127)
+    if len(shape) > 1:
+        i, j = np.indices(shape[-2:])
+        k = np.where((i + j) % 32 == 0, np.where(k < 0, -127, 127), k)
+    return (k * unit).astype(np.float32)
+
+
+def fill(model, name, offset):
+    """Weights large enough that every part of the model moves the logits."""
+    rng, config = seeded(name), model.config.get_text_config()
+    multiplier = config.hidden_size ** 0.5 if config.model_type == "gemma" else getattr(config, "embedding_multiplier", 1.0)
+    tensors = sorted([*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)])
+    with torch.no_grad():
+        for key, p in tensors:
+            shape, last = tuple(p.shape), ".".join(key.split(".")[-3:])
+            if "norm" in last and last.endswith("weight") or ".ln_" in key and key.endswith("weight"):
+                values = np.rint((rng.standard_normal(shape) * 0.2 + 1 - offset) * 128) / 128
+            elif "bias" in last:
+                values = np.rint(rng.standard_normal(shape) * 0.2 * 128) / 128
+            elif "sinks" in last:
+                values = np.rint(rng.standard_normal(shape) * 32) / 32
+            elif "embed" in last or ".wte." in key or ".wpe." in key:
+                values = exact(rng, shape, 0.7 / multiplier)
+            else:
+                values = exact(rng, shape, 1.2 / math.sqrt(shape[-1]))
+            p.copy_(torch.from_numpy(np.asarray(values, np.float32)))
+
+
+# ---- config.json ----
+
+
+def old_spelling(config):
+    """rope_parameters back into rope_theta, rope_scaling and partial_rotary_factor, dtype into torch_dtype."""
+    for c in (config, config.get("text_config", {})):
+        if "dtype" in c:
+            c["torch_dtype"] = c.pop("dtype")
+        rope = c.pop("rope_parameters", None)
+        if rope is None:
+            continue
+        by_kind = "full_attention" in rope  # whose classes read only rope_type in it
+        rope = dict(rope.get("full_attention", rope))
+        c["rope_theta"] = rope.pop("rope_theta")
+        if "partial_rotary_factor" in rope:
+            c["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+        kind = rope.pop("rope_type")
+        rope.pop("type", None)
+        if "mrope_interleaved" in rope:
+            by_kind = True
+        elif "mrope_section" in rope:
+            kind = "mrope"
+        c["rope_scaling"] = {"rope_type" if by_kind else "type": kind, **rope} if kind != "default" or rope else None
+    return config
+
+
+def respell(config, row):
+    if row["old"]:
+        config = old_spelling(config)
+    if row["flat"]:
+        text = config.pop("text_config")
+        config = {**text, **config}
+    for key, value in row["spelled"].items():
+        where = config
+        *above, key = key.split("/")
+        for part in above:
+            where = where[part]
+        if value is DROP:
+            where.pop(key, None)
+        else:
+            where[key] = value
+    return config
+
+
+# ---- transformers ----
+
+
+def model_class(config):
+    if type(config) in transformers.AutoModelForCausalLM._model_mapping and not hasattr(config, "vision_config"):
+        return transformers.AutoModelForCausalLM
+    return transformers.AutoModelForImageTextToText
+
+
+def load(directory, config, dtype=torch.float32):
+    model, told = model_class(config).from_pretrained(directory, dtype=dtype, attn_implementation="eager",
+                                                      experts_implementation="eager", output_loading_info=True)
+    for what in "missing_keys", "mismatched_keys", "unexpected_keys":
+        if told[what]:
+            raise SystemExit(f"{directory.name}: {what}: {told[what]}")
+    return model.eval()
+
+
+def logits64(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
+
+
+def margin(model, ids, continuation):
+    """How much the greedy choice is ahead of the next, at least."""
+    rows = np.sort(reference.logits_of(model, ids + continuation)[len(ids) - 1:-1], -1)
+    return float((rows[:, -1] - rows[:, -2]).min())
+
+
+def make(name, row, converter):
+    directory = HERE / name
+    shutil.rmtree(directory, ignore_errors=True)
+    (HERE / f"{name}.gguf").unlink(missing_ok=True)
+    directory.mkdir(parents=True)
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(row["model_type"], **row["args"])
+    model = model_class(config).from_config(config).float().eval()
+    fill(model, name + row["seed"], row["offset"])
+    model = model.to(torch.bfloat16)
+    model.save_pretrained(directory)
+    (directory / "generation_config.json").unlink(missing_ok=True)
+    (directory / "model.safetensors").chmod(0o644)
+    model = load(directory, config)
+    vocab = config.get_text_config().vocab_size
+    prompts = [[int(i) for i in seeded(f"{name} ids {n}").integers(3, vocab, n)] for n in row["lengths"]]
+    logits = [reference.logits_of(model, ids) for ids in prompts]
+    spread = logits[0].std()
+    doubled = load(directory, config, torch.float64)
+    rounding = max(np.abs(logits64(doubled, ids) - l).max() for ids, l in zip(prompts, logits)) / spread
+    assert rounding < 2e-5, f"{name}: float32 logits are {rounding} of the spread from the float64 ones"
+    continuation = reference.greedy(model, prompts[0], 64)
+    path = directory / "config.json"
+    path.write_text(json.dumps(respell(json.loads(path.read_text()), row), indent=1) + "\n")
+    again = load(directory, transformers.AutoConfig.from_pretrained(directory))
+    for ids, expected in zip(prompts, logits):
+        difference = np.abs(reference.logits_of(again, ids) - expected).max()
+        assert difference < 1e-5 * spread, f"{name}: the respelled config means something else, by {difference}"
+    write(directory, row, prompts, logits, continuation)
+    ahead = margin(model, prompts[0], continuation) / spread
+    note = convert(name, row, converter) if row["gguf"] else "no GGUF"
+    size = sum(f.stat().st_size for f in directory.iterdir())
+    print(f"{name}: {size} bytes, {note}; float64 {rounding:.1e}, greedy margin {ahead:.1e} of the spread", flush=True)
+    assert size <= LIMIT, f"{name}: {size} bytes"
+    assert ahead > 5e-4, f"{name}: the greedy choice is too close; choose another seed"
+
+
+def write(directory, row, prompts, logits, continuation):
+    rows = [sorted(set(np.linspace(0, len(ids) - 1, n).astype(int).tolist())) for ids, n in zip(prompts, (3, 2))]
+    more = {"second": reference.described(prompts[1], logits[1], 2, rows[1])}
+    if row["routed"]:
+        more["routed"] = True
+    reference.write(directory / "reference.json", PROVENANCE, prompts[0], logits[0], 2, rows[0], 1, continuation, **more)
+
+
+# ---- GGUF ----
+
+
+def converter_of(source):
+    """The module convert_hf_to_gguf.py with the gguf package beside it; it writes no tokenizer, as the checkpoints have
+    none."""
+    sys.path[:0] = [str(source), str(source / "gguf-py")]
+    import convert_hf_to_gguf
+    from conversion.base import TextModel
+    from conversion.stablelm import StableLMModel
+
+    describe = TextModel.prepare_metadata
+
+    def without_tokenizer(model, vocab_only):
+        model.set_vocab = model._set_vocab_none
+        describe(model, vocab_only)
+
+    TextModel.prepare_metadata = without_tokenizer
+
+    # A generator that returns the tensors it has stacked, instead of yielding them.
+    stack = StableLMModel.modify_tensors
+
+    def yield_stacked(*args):
+        stacked = yield from stack(*args)
+        yield from stacked or ()
+
+    StableLMModel.modify_tensors = yield_stacked
+    return convert_hf_to_gguf
+
+
+def run_converter(converter, directory, out, kind):
+    arguments, sys.argv = sys.argv, ["", str(directory), "--outfile", str(out), "--outtype", kind, "--model-name", out.stem]
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            converter.main()
+    except BaseException:
+        print(told.getvalue()[-3000:])
+        raise
+    finally:
+        sys.argv = arguments
+
+
+def values_of(path):
+    import gguf
+
+    return {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(path).tensors}
+
+
+def convert(name, row, converter):
+    path = HERE / f"{name}.gguf"
+    run_converter(converter, HERE / name, path, "q8_0")
+    with tempfile.TemporaryDirectory() as folder:
+        whole = pathlib.Path(folder) / "whole.gguf"
+        run_converter(converter, HERE / name, whole, "f32")
+        stored, wanted = values_of(path), values_of(whole)
+    for key, x in wanted.items():
+        assert np.array_equal(stored[key].ravel(), x.ravel()), f"{name}.gguf: {key} is not exact"
+    size = path.stat().st_size
+    assert size <= LIMIT, f"{name}.gguf: {size} bytes"
+    return f"GGUF {size}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--llama-cpp", type=pathlib.Path, required=True, help="its source")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    converter = converter_of(args.llama_cpp)
+    for name in args.names or FAMILIES:
+        make(name, FAMILIES[name], converter)
+    total = sum(f.stat().st_size for f in HERE.rglob("*") if f.is_file())
+    print(f"{total} bytes in all")
+    assert total <= 6_000_000
+
+
+if __name__ == "__main__":
+    main()
