@@ -208,6 +208,11 @@ static const ht_family *find_family(ht_json_reader *r, const ht_json *text, cons
     return family;
 }
 
+/* Reads a size by its usual key, or by that of GPT-2. */
+static void read_size(ht_json_reader *r, const ht_json *o, const char *key, const char *gpt2_key, int64_t *out) {
+    if (!ht_json_i64(r, o, key, out)) ht_json_i64(r, o, gpt2_key, out);
+}
+
 static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const ht_config_hints *hints) {
     const ht_config_defaults *d = &c->family->defaults;
     c->n_layers = d->n_layers;
@@ -217,12 +222,13 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->vocab = d->vocab;
     c->context = d->context;
     c->head_dim = d->head_dim;
-    ht_json_i64(r, o, "num_hidden_layers", &c->n_layers);
-    ht_json_i64(r, o, "hidden_size", &c->hidden);
-    ht_json_i64(r, o, "num_attention_heads", &c->n_heads);
-    ht_json_i64(r, o, "intermediate_size", &c->feed_forward);
+    read_size(r, o, "num_hidden_layers", "n_layer", &c->n_layers);
+    read_size(r, o, "hidden_size", "n_embd", &c->hidden);
+    read_size(r, o, "num_attention_heads", "n_head", &c->n_heads);
+    read_size(r, o, "intermediate_size", "n_inner", &c->feed_forward);
     ht_json_i64(r, o, "vocab_size", &c->vocab);
-    ht_json_i64(r, o, "max_position_embeddings", &c->context);
+    read_size(r, o, "max_position_embeddings", "n_positions", &c->context);
+    if (c->feed_forward == 0 && c->hidden <= INT32_MAX) c->feed_forward = 4 * c->hidden;
     /* Absent: the configuration class's default; null: n_heads. */
     bool is_null = ht_json_is_null(ht_json_object_get(o, "num_key_value_heads"));
     c->n_kv_heads = d->n_kv_heads && !is_null ? d->n_kv_heads : c->n_heads;

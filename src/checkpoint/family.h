@@ -91,6 +91,7 @@ typedef struct ht_tensor_spec {
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts, which go to an ht_experts; names are in stored_weights.c */
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
+    bool transposed;       /* safetensors hold the matrix [columns, rows] */
 } ht_tensor_spec;
 
 /* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */

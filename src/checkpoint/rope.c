@@ -12,8 +12,13 @@ bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out) {
     static const struct {
         const char *name;
         ht_rope_kind kind;
-    } kinds[] = {{"default", HT_ROPE_PLAIN}, {"none", HT_ROPE_PLAIN}, {"linear", HT_ROPE_LINEAR},
-                 {"llama3", HT_ROPE_LLAMA3}, {"yarn", HT_ROPE_YARN},  {"proportional", HT_ROPE_PROPORTIONAL}};
+    } kinds[] = {{"default", HT_ROPE_PLAIN},
+                 {"none", HT_ROPE_PLAIN},
+                 {"mrope", HT_ROPE_PLAIN},
+                 {"linear", HT_ROPE_LINEAR},
+                 {"llama3", HT_ROPE_LLAMA3},
+                 {"yarn", HT_ROPE_YARN},
+                 {"proportional", HT_ROPE_PROPORTIONAL}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(name, kinds[i].name)) {
             *out = kinds[i].kind;

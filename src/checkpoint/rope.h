@@ -34,7 +34,7 @@ typedef struct ht_rope_spec {
     bool interleaved;                         /* pairs (2 i, 2 i + 1) instead of (i, i + dims / 2) */
 } ht_rope_spec;
 
-/* Parses a scheme's name ("default", "none", "linear", "llama3", "yarn", "proportional"); false when unsupported. */
+/* Parses a scheme's name ("default", "none", "mrope" (whose three positions are equal in text), "linear", "llama3", "yarn", "proportional"); false when unsupported. */
 bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out);
 
 /* Range check: "" when valid, else the problem. */

@@ -96,7 +96,12 @@ static const ht_expert_form *form_of(const ht_checkpoint_files *c, ht_expert_par
 /* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`. */
 static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int64_t expert,
                                      int64_t rows) {
-    return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
+    if (!all->column_step) return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
+    ht_stored_tensor one = *all;
+    one.n_dims = 2;
+    memcpy(one.dims, all->dims + 1, 2 * sizeof *one.dims);
+    one.offset += ht_tensor_size(all, expert * all->dims[1] * all->dims[2]);
+    return ht_tensor_rows(&one, f->share * rows, rows);
 }
 
 typedef struct walk {
@@ -153,21 +158,23 @@ static int64_t permuted_rows(const ht_config *c, const ht_tensor_spec *p, int64_
 
 /* ---- names ---- */
 
+static const char *layers_of(const ht_config *c) { return c->family->layers_name ? c->family->layers_name : "layers"; }
+
 /* The name in a container; `prefix` is that of the text model in safetensors. */
-static void name_in(bool gguf, const char *prefix, const ht_tensor_spec *p, int64_t layer, const char *part,
-                    char out[HT_WEIGHT_NAME]) {
+static void name_in(bool gguf, const char *prefix, const char *layers, const ht_tensor_spec *p, int64_t layer,
+                    const char *part, char out[HT_WEIGHT_NAME]) {
     const char *name = gguf ? p->gguf : p->safetensors, *dot = p->bare || !*part ? "" : ".";
     if (p->bare) part = "";
     if (layer == HT_OUTSIDE_LAYERS)
         snprintf(out, HT_WEIGHT_NAME, "%s%s%s%s", prefix, name, dot, part);
     else
-        snprintf(out, HT_WEIGHT_NAME, "%s%s.%lld.%s%s%s", prefix, gguf ? "blk" : "layers", (long long)layer, name, dot,
+        snprintf(out, HT_WEIGHT_NAME, "%s%s.%lld.%s%s%s", prefix, gguf ? "blk" : layers, (long long)layer, name, dot,
                  part);
 }
 
 static void stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
     const bool gguf = w->c->gguf != NULL;
-    name_in(gguf, gguf ? "" : w->c->prefix, p, layer, part, out);
+    name_in(gguf, gguf ? "" : w->c->prefix, layers_of(w->config), p, layer, part, out);
 }
 
 /* ---- tensors ---- */
@@ -222,7 +229,7 @@ static ht_status visit(const walk *w, const ht_stored_weight *at) { return w->fn
 /* Finds the tensor of a weight whose names and shape the caller has filled in. */
 static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     /* One row may be stored as a vector or as a matrix, and a gain of each head in rows. */
-    const int64_t dims[] = {at->rows, at->columns};
+    const int64_t dims[] = {at->rows, at->columns}, swapped[] = {at->columns, at->rows};
     ht_stored_tensor t;
     const bool is_found = ht_checkpoint_find(w->c, at->name, &t),
                reshaped = is_found && at->rows == 1 && t.n_dims == (at->is_vector ? 2 : 1) &&
@@ -230,11 +237,14 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     int n_dims = at->is_vector ? 1 : 2;
     const int64_t *shape = at->is_vector ? dims + 1 : dims;
     if (reshaped) n_dims = t.n_dims, shape = t.dims;
+    const bool transposed = at->spec->transposed && !w->c->gguf && !at->is_vector;
+    if (transposed) shape = swapped;
     ht_status status = look_up(w, at->name, shape, n_dims, &at->stored);
     if (!status && reshaped) {
         at->stored.n_dims = at->is_vector ? 1 : 2;
         memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
     }
+    if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
     at->n_shares = 1;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
@@ -248,8 +258,8 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
 static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at) {
     char stored[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], safetensors[HT_WEIGHT_NAME];
     stored_name(w, at.spec, at.layer, part, stored);
-    name_in(true, "", at.spec, at.layer, part, gguf);
-    name_in(false, "", at.spec, at.layer, part, safetensors);
+    name_in(true, "", "blk", at.spec, at.layer, part, gguf);
+    name_in(false, "", layers_of(w->config), at.spec, at.layer, part, safetensors);
     at.name = stored;
     at.gguf = gguf;
     at.safetensors = safetensors;
@@ -276,8 +286,8 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     const bool outside = layer == HT_OUTSIDE_LAYERS;
     char slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], bias[HT_WEIGHT_NAME];
     ht_stored_tensor unwanted;
-    name_in(false, "model.", p, layer, "", slot);
-    name_in(true, "", p, layer, "", gguf);
+    name_in(false, "model.", "layers", p, layer, "", slot);
+    name_in(true, "", "blk", p, layer, "", gguf);
     stored_name(w, p, layer, "bias", bias);
     const ht_projection projection = {.slot = slot,
                                       .gguf = gguf,
@@ -321,11 +331,16 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
 
 /* Visits all experts of a part in one tensor, which is looked up once. */
 static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored_weight at) {
-    const int64_t n = w->config->n_experts, dims[] = {n, at.rows * f->n_shares, at.columns};
+    const int64_t n = w->config->n_experts, dims[] = {n, at.rows * f->n_shares, at.columns},
+                  swapped[] = {n, at.columns, at.rows * f->n_shares};
     ht_stored_tensor all;
+    /* Some families store experts transposed, which only the shape tells. */
+    const bool transposed = ht_checkpoint_find(w->c, at.name, &all) && all.n_dims == 3 && dims[1] != dims[2] &&
+                            !memcmp(all.dims, swapped, sizeof swapped) && !w->c->gguf;
     float *scales = malloc((size_t)n * sizeof *scales);
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
-    ht_status status = look_up(w, at.name, dims, 3, &all);
+    ht_status status = look_up(w, at.name, transposed ? swapped : dims, 3, &all);
+    if (!status && transposed) all = ht_tensor_transposed(&all);
     if (!status) status = find_scales(w, &all, at.name, n, &at.scales);
     if (!status)
         status = read_product_scales(w, &(ht_product_scales){at.name, n, f->share, f->n_shares}, scales,
@@ -348,8 +363,8 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
-    name_in(false, "model.", p, layer, "", slot);
-    name_in(true, "", p, layer, "", gguf);
+    name_in(false, "model.", "layers", p, layer, "", slot);
+    name_in(true, "", "blk", p, layer, "", gguf);
     const ht_projection projection = {.slot = slot,
                                       .gguf = gguf,
                                       .layer = layer,
@@ -455,11 +470,11 @@ static bool is_of_tower(const ht_checkpoint_files *c, const char *name) {
 }
 
 /* Finds the layer of a tensor and its name in it; false outside the layers. */
-static bool layer_of(const char *name, bool gguf, int64_t *layer, const char **rest) {
-    const char *start = gguf ? "blk." : "layers.";
-    if (strncmp(name, start, strlen(start)) != 0) return false;
+static bool layer_of(const char *name, const char *layers, int64_t *layer, const char **rest) {
+    const size_t n = strlen(layers);
+    if (strncmp(name, layers, n) != 0 || name[n] != '.') return false;
     char *end;
-    name += strlen(start);
+    name += n + 1;
     *layer = strtoll(name, &end, 10);
     *rest = end + 1;
     return end > name && *end == '.' && *name >= '0' && *name <= '9';
@@ -487,7 +502,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     const bool gguf = c->gguf != NULL;
     const char *bare = gguf ? name : ht_checkpoint_bare_name(name), *rest;
     int64_t layer;
-    if (layer_of(bare, gguf, &layer, &rest))
+    if (layer_of(bare, gguf ? "blk" : layers_of(config), &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
     if (gguf) return strncmp(name, "cls.", 4) != 0;
     if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* a copy of the embedding */

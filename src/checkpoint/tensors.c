@@ -1,5 +1,6 @@
 #include "checkpoint/tensors.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/scheme.h"
 #include "formats/blocks.h"
@@ -16,7 +17,7 @@ const char *ht_base_name(const char *path) {
 /* ---- names of safetensors ---- */
 
 const char *ht_checkpoint_bare_name(const char *name) {
-    static const char *const wrappers[] = {"model.", "language_model.", "text_model."};
+    static const char *const wrappers[] = {"model.", "language_model.", "text_model.", "transformer."};
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers;) {
         const size_t n = strlen(wrappers[i]);
         if (strncmp(name, wrappers[i], n) != 0) {
@@ -244,7 +245,34 @@ static void join(const ht_stored_tensor *t, const uint8_t *part[3], int64_t n_un
     }
 }
 
+/* Reads elements [first, first + n) of a matrix whose columns are apart in the file, which holds floats: of each column
+ * the rows that are asked for, in pieces of at most `PIECE` bytes. */
+static ht_status read_transposed(const ht_stored_tensor *t, int64_t first, int64_t n, unsigned char *out,
+                                 ht_error *err) {
+    enum { PIECE = 1 << 14 };
+    unsigned char piece[PIECE];
+    const int64_t k = t->dims[t->n_dims - 1], end = first + n;
+    const size_t size = ht_tensor_size(t, 1);
+    const int64_t at_once = ht_max_i64(1, (PIECE / (int64_t)size - 1) / t->row_step + 1);
+    ht_status status = HT_OK;
+    for (int64_t row = first / k; !status && row * k < end; row += at_once) {
+        const int64_t n_rows = ht_min_i64(at_once, ht_ceil_div_i64(end, k) - row);
+        for (int64_t column = 0; !status && column < k; column++) {
+            const size_t begin = (size_t)(row * t->row_step + column * t->column_step) * size;
+            const size_t span = ((size_t)((n_rows - 1) * t->row_step) + 1) * size;
+            status = ht_file_read_at(t->file, t->offset + begin, piece, span, err);
+            for (int64_t i = 0; !status && i < n_rows; i++) {
+                const int64_t element = (row + i) * k + column;
+                if (element >= first && element < end)
+                    memcpy(out + (size_t)(element - first) * size, piece + (size_t)(i * t->row_step) * size, size);
+            }
+        }
+    }
+    return status;
+}
+
 ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *scratch, ht_error *err) {
+    if (t->column_step) return read_transposed(t, first, n, out, err);
     if (!t->n_parts)
         return ht_file_read_at(t->file, t->offset + ht_tensor_size(t, first), out, ht_tensor_size(t, n), err);
     const uint8_t *part[3] = {0};
@@ -268,9 +296,20 @@ ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_
     rows.dims[0] = n;
     rows.dims[1] = k;
     rows.n_bytes = ht_tensor_size(t, n * k);
-    if (!t->n_parts) rows.offset += ht_tensor_size(t, first * k);
+    const int64_t step = t->row_step ? t->row_step : k;
+    if (!t->n_parts) rows.offset += ht_tensor_size(t, first * step);
     for (int i = 0; i < t->n_parts; i++) rows.part[i].offset += (size_t)(first * k / t->unit) * t->part[i].unit_bytes;
     return rows;
+}
+
+ht_stored_tensor ht_tensor_transposed(const ht_stored_tensor *t) {
+    ht_stored_tensor made = *t;
+    const int64_t rows = t->dims[t->n_dims - 1];
+    made.dims[t->n_dims - 1] = t->dims[t->n_dims - 2];
+    made.dims[t->n_dims - 2] = rows;
+    made.row_step = 1;
+    made.column_step = rows;
+    return made;
 }
 
 ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err) {

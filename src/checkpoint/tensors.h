@@ -31,6 +31,9 @@ typedef struct ht_stored_tensor {
     int n_parts; /* 0: one contiguous tensor */
     int64_t unit;
     ht_tensor_part part[3];
+    /* Elements in the file between consecutive rows and between consecutive columns, for a matrix that is stored
+     * transposed or with its rows apart; row_step 0: rows follow each other. */
+    int64_t row_step, column_step;
 } ht_stored_tensor;
 
 /* Finds a tensor. In safetensors each tensor may have its own prefix of `model.`, `language_model.` and
@@ -97,7 +100,10 @@ size_t ht_tensor_read_scratch(const ht_stored_tensor *t, int64_t n);
  * Thread-safe. */
 ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *scratch, ht_error *err);
 
-/* Rows [first, first + n) as a tensor [n, k]; leading dimensions count as rows. */
+/* A matrix, or stacked matrices, stored [..., k, n] as [..., n, k]; of a type without blocks. */
+ht_stored_tensor ht_tensor_transposed(const ht_stored_tensor *t);
+
+/* Rows [first, first + n) as a tensor [n, k]; leading dimensions count as rows, but not of transposed tensors. */
 ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_t n);
 
 /* Reads a vector or row-major matrix as f32; n must be its number of values. */

@@ -338,9 +338,12 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     return ht_add(c->s, h, f);
 }
 
-ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
-    const ht_decoder_weights *m = model;
-    ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
+ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h, ht_array *pos) {
     for (int i = 0; i < m->config->n_layers; i++) h = ht_layer(c, decoder_layer, m, i, i, (ht_array *[]){h, pos}, 2);
     return ht_decoder_head(c, m, h);
+}
+
+ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
+    const ht_decoder_weights *m = model;
+    return ht_decoder_layers(c, m, ht_decoder_embed(c, m), ht_batch_positions(c));
 }

@@ -83,6 +83,9 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
 /* Predicate for weight tables: layer `layer` has experts. */
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
 
+/* All layers, then the head: h [T, hidden], pos i32 [T]. The layers are ht_decoder_layer. */
+ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h, ht_array *pos);
+
 /* Embedding, layers, head. `model` is an ht_decoder_weights whose layers are ht_decoder_layer. */
 ht_forward_fn ht_decoder_forward;
 

@@ -1,4 +1,4 @@
-/* Families of LayerNorm blocks: StableLM, StarCoder2 and Nemotron. */
+/* Families of LayerNorm blocks: StableLM, StarCoder2, Nemotron and GPT-2. */
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -121,3 +121,73 @@ const ht_family ht_family_nemotron = {.architecture = "nemotron",
                                       .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                                 ht_decoder_mlp_norm_specs, ht_decoder_ungated_mlp_specs},
                                       HT_DECODER_RUNS};
+
+/* ---- GPT-2: a table of positions instead of RoPE, q, k and v in one matrix; safetensors hold matrices transposed ---- */
+
+typedef struct gpt2_around {
+    ht_weight positions; /* [context, hidden] */
+} gpt2_around;
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec gpt2_specs[] = {
+    {AT(attention_norm), "ln_1", "attn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {AT(qkv), "attn.c_attn", "attn_qkv", HT_EXTENT_QKV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .transposed = true},
+    {AT(out), "attn.c_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT, .transposed = true},
+    {AT(mlp_norm), "ln_2", "ffn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {AT(up), "mlp.c_fc", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .transposed = true},
+    {AT(down), "mlp.c_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
+     .transposed = true},
+    {.gguf = NULL}};
+#undef AT
+
+static const ht_tensor_spec gpt2_around_specs[] = {
+    {offsetof(gpt2_around, positions), "wpe", "position_embd", HT_EXTENT_CONTEXT, HT_EXTENT_HIDDEN, .looked_up = true},
+    {.gguf = NULL}};
+
+static void read_gpt2(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    (void)r, (void)object;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = true;
+}
+
+static void read_gpt2_gguf(ht_config *c, ht_meta *m) {
+    (void)m;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = true;
+}
+
+static ht_array *forward_gpt2(ht_ctx *c, const void *model) {
+    const ht_decoder_weights *m = model;
+    const gpt2_around *a = m->around;
+    ht_array *pos = ht_batch_positions(c);
+    ht_array *h = ht_add(c->s, ht_decoder_embed(c, m), ht_embed(c, pos, &a->positions, 1));
+    return ht_decoder_layers(c, m, h, pos);
+}
+
+const ht_family ht_family_gpt2 = {.architecture = "gpt2",
+                                  .model_types = {"gpt2"},
+                                  .defaults = {.n_layers = 12,
+                                               .hidden = 768,
+                                               .n_heads = 12,
+                                               .vocab = 50257,
+                                               .context = 1024,
+                                               .tied_head = true,
+                                               .activation_field = "activation_function",
+                                               .activation = "gelu_new",
+                                               .norm_eps = 1e-5,
+                                               .norm_eps_field = "layer_norm_epsilon",
+                                               .rope_theta = 10000,
+                                               .q_bias = true,
+                                               .out_bias = true,
+                                               .mlp_bias = true,
+                                               .norm_bias = true},
+                                  .read_json = read_gpt2,
+                                  .read_gguf = read_gpt2_gguf,
+                                  .activate = ht_gelu_tanh,
+                                  .layer_norm = true,
+                                  .layers_name = "h",
+                                  .embedding_name = "wte",
+                                  .final_norm_name = "ln_f",
+                                  .layer = {gpt2_specs},
+                                  .layer_bytes = sizeof(ht_decoder_layer),
+                                  .around = gpt2_around_specs,
+                                  .around_bytes = sizeof(gpt2_around),
+                                  .forward = forward_gpt2};

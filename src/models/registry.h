@@ -5,13 +5,15 @@
 #include "checkpoint/family.h"
 
 /* All families, by architecture. */
-#define HT_FAMILIES(X)                                                                                                 \
-    X(llama)                                                                                                           \
-    X(mistral)                                                                                                         \
-    X(mistral3) X(mixtral) X(smollm3) X(arcee) X(seed_oss) X(qwen2) X(qwen2moe) X(qwen3) X(qwen3moe) X(gemma)          \
-        X(gemma2) X(gemma3) X(gemma4) X(phi2) X(phi3) X(glm4) X(glm4moe) X(granite) X(granitemoe) X(olmo2) X(olmoe)    \
-            X(command_r) X(cohere2) X(exaone4) X(hunyuan_dense) X(ernie4_5) X(ernie4_5_moe) X(minimax_m2) X(stablelm)  \
-                X(starcoder2) X(nemotron)
+/* clang-format off */
+#define HT_FAMILIES(X) \
+    X(llama) X(mistral) X(mistral3) X(mixtral) X(smollm3) X(arcee) X(seed_oss) \
+    X(qwen2) X(qwen2moe) X(qwen3) X(qwen3moe) \
+    X(gemma) X(gemma2) X(gemma3) X(gemma4) \
+    X(phi2) X(phi3) X(glm4) X(glm4moe) X(granite) X(granitemoe) X(olmo2) X(olmoe) X(command_r) X(cohere2) \
+    X(exaone4) X(hunyuan_dense) X(ernie4_5) X(ernie4_5_moe) X(minimax_m2) \
+    X(stablelm) X(starcoder2) X(nemotron) X(gpt2)
+/* clang-format on */
 
 #define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
 HT_FAMILIES(HT_DECLARE_FAMILY)
