@@ -143,7 +143,7 @@ HT_API ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *t
                                 char **text, size_t *n, ht_error *err);
 
 /* Splits an answer of n bytes into its parts, in the formats that the template uses. The schemas of the conversation's
- * tools tell strings from other values in formats without quotes; `chat` may be NULL: no tools. `prompt` is the
+ * tools distinguish strings from other values in formats without quotes; `chat` may be NULL: no tools. `prompt` is the
  * answered text, which may have opened reasoning, or NULL. HT_ERR_CANCELLED when fn returned false. */
 HT_API ht_status ht_chat_read_answer(const ht_chat *chat, const ht_chat_template *t, const char *prompt,
                                      const char *text, size_t n, ht_answer_fn *fn, void *user, ht_error *err);
