@@ -44,7 +44,9 @@ static void act(const row *r, action a, int32_t k) {
     case READ_ROW: ok(ht_memory_read(m, r->plain, r->there, bytes, &err), &err); break;
     case FETCH_ROW: ok(ht_memory_fetch(m, r->fetched, r->there, bytes, &err), &err); break;
     case FIND_TOP:
-        ok(r->d->top->run(r->d, r->there, 1, VOCAB, k, (char *)r->scratch + 4096, r->scratch, (int32_t *)r->scratch + k,
+        ok(r->d->top->run(r->d,
+                          &(ht_top_search){r->there, 1, VOCAB, k, (char *)r->scratch + 4096, r->scratch,
+                                           (int32_t *)r->scratch + k},
                           &err),
            &err);
         ok(ht_memory_fetch(m, r->fetched, r->scratch, (size_t)k * 8, &err), &err);

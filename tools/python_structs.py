@@ -20,7 +20,7 @@ HEADERS, OUTPUT = ROOT / "include/hearth", ROOT / "python/hearth/_structs.py"
 
 STRUCTS = [
     "ht_error", "ht_cancel", "ht_device_options", "ht_model_options", "ht_sampling_value", "ht_forward_options", "ht_logit_bias", "ht_sampler_options",
-    "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
+    "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_wrt", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
     "ht_engine_options", "ht_reuse", "ht_answer_report", "ht_request", "ht_engine_statistics",
     "ht_embed_options", "ht_embedding", "ht_embeddings",
     "ht_prompt", "ht_continuation", "ht_classify_options", "ht_label_score", "ht_classification", "ht_score_request", "ht_score_options",

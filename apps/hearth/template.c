@@ -41,17 +41,6 @@ static bool on_piece(const ht_answer_piece *piece, void *user) {
     return ht_json_array_append_new(parts->calls, call) == 0;
 }
 
-/* The conversation's tools as JSON, freed by the caller; NULL: none, or memory ran out. */
-static char *tools_of(const ht_chat *chat) {
-    char *text = NULL, *tools = NULL;
-    if (ht_chat_to_json(chat, &text, NULL)) return NULL;
-    ht_json *whole = ht_json_of(text, strlen(text));
-    if (ht_json_object_get(whole, "tools")) tools = ht_json_dump(ht_json_object_get(whole, "tools"), 0);
-    ht_json_decref(whole);
-    ht_text_free(text);
-    return tools;
-}
-
 static ht_status take_apart(const options *o, const ht_chat_template *t, const ht_chat *chat, const char *prompt,
                             ht_error *err) {
     char *text;
@@ -59,9 +48,7 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const h
     ht_status st = input_read_file(o->answer, &text, &n, err);
     if (st) return st;
     taken_apart parts = {.calls = ht_json_new_array()};
-    char *tools = tools_of(chat);
-    st = ht_chat_template_read_answer(t, tools, tools ? strlen(tools) : 0, prompt, text, n, on_piece, &parts, err);
-    free(tools);
+    st = ht_chat_read_answer(chat, t, prompt, text, n, on_piece, &parts, err);
     if (!st)
         json_output(ht_json_pack("{so so sO}", "thinking", ht_json_stringn(parts.thinking.data, parts.thinking.len),
                                  "text", ht_json_stringn(parts.text.data, parts.text.len), "tool_calls", parts.calls));

@@ -141,6 +141,12 @@ HT_API ht_status ht_chat_find_template(const ht_tokenizer *tokenizer, const ht_c
                                        ht_error *err);
 HT_API ht_status ht_chat_render(const ht_chat_template *t, const ht_tokenizer *tokenizer, const ht_chat *chat,
                                 char **text, size_t *n, ht_error *err);
+
+/* Splits an answer of n bytes into its parts, in the formats that the template uses. The schemas of the conversation's
+ * tools distinguish strings from other values in formats without quotes; `chat` may be NULL: no tools. `prompt` is the
+ * answered text, which may have opened reasoning, or NULL. HT_ERR_CANCELLED when fn returned false. */
+HT_API ht_status ht_chat_read_answer(const ht_chat *chat, const ht_chat_template *t, const char *prompt,
+                                     const char *text, size_t n, ht_answer_fn *fn, void *user, ht_error *err);
 /* The chat format: "template" if the checkpoint has its own template; else the built-in format detected from the
  * vocabulary ("chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2" or "mistral"), or NULL. A constant, never
  * freed. */

@@ -47,11 +47,14 @@ HT_API const char *ht_array_file_metadata(const ht_array_file *f);
 HT_API ht_status ht_npz_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
                              bool deflate, ht_error *err);
 
-/* Writes n named arrays as safetensors, with n_pairs metadata entries keys[i] = values[i]; both may be NULL when
- * n_pairs is 0. */
+/* An entry of a safetensors file's metadata. */
+typedef struct ht_metadata_pair {
+    const char *key, *value;
+} ht_metadata_pair;
+
+/* Writes n named arrays as safetensors, with n_pairs metadata entries; `pairs` may be NULL when n_pairs is 0. */
 HT_API ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays,
-                                     int n, const char *const *keys, const char *const *values, int n_pairs,
-                                     ht_error *err);
+                                     int n, const ht_metadata_pair *pairs, int n_pairs, ht_error *err);
 
 /* Writes n named arrays as GGUF version 3, without quantisation. Arrays have 1 to 4 axes and are f32, f16, bf16, f64 or
  * signed integers. `metadata` is NULL or a JSON object in the form of ht_array_file_metadata, without

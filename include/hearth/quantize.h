@@ -33,19 +33,17 @@ typedef struct ht_quantization {
  * scales [..., n, k / group], of w's dtype for affine, else u8; and parts[2], the biases, shaped as the scales, or
  * HT_NONE for modes other than affine. Returns false, with all parts NULL, on failure. */
 HT_API bool ht_quantize(ht_scope *s, ht_array *w, const ht_quantization *how, ht_array *parts[3]);
-/* Dequantises to `dtype`, [..., n, k]. `numbers`, `scales` and `biases` are the parts of ht_quantize, here and
- * below. */
-HT_API ht_array *ht_dequantize_groups(ht_scope *s, ht_array *numbers, ht_array *scales, ht_array *biases,
-                                      const ht_quantization *how, ht_dtype dtype);
+/* Dequantises to `dtype`, [..., n, k]. `w` is the three parts of ht_quantize, here and below. */
+HT_API ht_array *ht_dequantize_groups(ht_scope *s, ht_array *const w[3], const ht_quantization *how, ht_dtype dtype);
 /* Matrix product with a quantised w -> [..., m, n]: x [..., m, k] times w^T of w [..., n, k] with `transpose`, else
  * times w [..., k, n]. Leading axes broadcast; x may be a vector [k]. The result has x's dtype, or, for affine, the
  * promoted dtype of x and the scales. */
-HT_API ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *scales, ht_array *biases,
-                                     bool transpose, const ht_quantization *how);
+HT_API ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *const w[3], bool transpose,
+                                     const ht_quantization *how);
 /* Quantised products of gathered matrices: out[i...] is ht_quantized_matmul of x[left[i...]] and w[right[i...]] ->
  * [i..., m, n]. Indices are as for ht_gather_mm (linalg.h). */
-HT_API ht_array *ht_gather_qmm(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *scales, ht_array *biases,
-                               ht_array *left, ht_array *right, bool transpose, const ht_quantization *how);
+HT_API ht_array *ht_gather_qmm(ht_scope *s, ht_array *x, ht_array *const w[3], ht_array *left, ht_array *right,
+                               bool transpose, const ht_quantization *how);
 
 #ifdef __cplusplus
 }

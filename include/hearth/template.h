@@ -6,7 +6,6 @@
 #ifndef HEARTH_TEMPLATE_H
 #define HEARTH_TEMPLATE_H
 
-#include <hearth/answer.h>
 #include <hearth/status.h>
 
 #include <stddef.h>
@@ -37,14 +36,6 @@ typedef struct ht_template_variable {
  * (raise_exception), HT_ERR_FORMAT if it fails or a variable is not JSON, HT_ERR_LIMIT if it exceeds its limits. */
 HT_API ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                          char **text, size_t *text_n, ht_error *err);
-
-/* Splits an answer of n bytes into its parts, in the formats that the template uses. `tools` is a JSON list of tool
- * descriptions, n_tools bytes: their schemas distinguish strings from other values without quotes. `prompt` is the
- * answered text, which may have opened reasoning. Both may be NULL. HT_ERR_FORMAT for tools that are not JSON;
- * HT_ERR_CANCELLED when fn returned false. */
-HT_API ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools,
-                                              const char *prompt, const char *text, size_t n, ht_answer_fn *fn,
-                                              void *user, ht_error *err);
 
 #ifdef __cplusplus
 }

@@ -44,14 +44,19 @@ HT_API bool ht_vjp(ht_scope *s, const ht_function *f, ht_array *const *in, int n
 HT_API int ht_jvp(ht_scope *s, const ht_function *f, ht_array *const *in, ht_array *const *tangent_in, int n_in,
                   ht_array **out, ht_array **tangent_out, int max_out);
 
-/* Computes out = f(in) and grad[i], i < n_arguments, the gradient of out[0] with respect to in[argument[i]], which is
+/* The arguments of a function that a gradient is taken with respect to: in[index[i]], i < n. */
+typedef struct ht_wrt {
+    const int *index;
+    int n;
+} ht_wrt;
+
+/* Computes out = f(in) and grad[i], i < wrt.n, the gradient of out[0] with respect to in[wrt.index[i]], which is
  * floating point. out[0] has one element; further outputs are auxiliary. Returns the number of outputs of f, at most
  * max_out, or -1 on failure. */
-HT_API int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
-                             int n_arguments, ht_array **out, int max_out, ht_array **grad);
+HT_API int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_wrt wrt,
+                             ht_array **out, int max_out, ht_array **grad);
 /* ht_value_and_grad without the values. Returns false on failure. */
-HT_API bool ht_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
-                    int n_arguments, ht_array **grad);
+HT_API bool ht_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_wrt wrt, ht_array **grad);
 
 /* x as a constant of every derivative: no gradient flows through the result. */
 HT_API ht_array *ht_stop_gradient(ht_scope *s, ht_array *x);

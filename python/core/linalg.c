@@ -100,26 +100,28 @@ BODY(quantize) {
     return core_finish_several(s, parts, how.mode == HT_QUANT_AFFINE ? 3 : 2, false);
 }
 
+/* A quantised matrix: three arguments from `v` on. */
+#define PARTS(v) ((ht_array *[]){(v)[0].array, (v)[1].array, (v)[2].array})
+
 BODY(dequantize) {
     ht_quantization how;
     if (!read_how(v + 3, &how)) return core_give_up(s);
     const bool of_scales = how.mode == HT_QUANT_AFFINE && !v[1].absent;
     const ht_dtype natural = of_scales ? core_ht.ht_array_dtype(v[1].array) : HT_BF16;
     const ht_dtype dtype = v[6].absent ? natural : v[6].dtype;
-    return core_finish(s, ht.ht_dequantize_groups(s, v[0].array, v[1].array, v[2].array, &how, dtype));
+    return core_finish(s, ht.ht_dequantize_groups(s, PARTS(v), &how, dtype));
 }
 
 BODY(quantized_matmul) {
     ht_quantization how;
     if (!read_how(v + 5, &how)) return core_give_up(s);
-    return core_finish(s, ht.ht_quantized_matmul(s, v[0].array, v[1].array, v[2].array, v[3].array, v[4].truth, &how));
+    return core_finish(s, ht.ht_quantized_matmul(s, v[0].array, PARTS(v + 1), v[4].truth, &how));
 }
 
 BODY(gather_qmm) {
     ht_quantization how;
     if (!read_how(v + 7, &how)) return core_give_up(s);
-    return core_finish(s, ht.ht_gather_qmm(s, v[0].array, v[1].array, v[2].array, v[3].array, v[4].array, v[5].array,
-                                           v[6].truth, &how));
+    return core_finish(s, ht.ht_gather_qmm(s, v[0].array, PARTS(v + 1), v[4].array, v[5].array, v[6].truth, &how));
 }
 
 #define OR_NONE(name) ARRAY(name, .value = "None")

@@ -27,7 +27,7 @@ _read = lib.operation("ht_array_file_read", c_void_p, c_size_t)
 _metadata = lib.declare("ht_array_file_metadata", c_char_p, c_void_p)
 _npz_save = lib.declare("ht_npz_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, c_bool, c_void_p)
 _safetensors_save = lib.declare(
-    "ht_safetensors_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, _NAMES, _NAMES, c_int, c_void_p
+    "ht_safetensors_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, _NAMES, c_int, c_void_p
 )
 _gguf_save = lib.declare("ht_gguf_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, c_char_p, c_void_p)
 
@@ -165,7 +165,7 @@ def save_safetensors(file, arrays, metadata=None):
     """Arrays by name, and texts by name beside them."""
     arrays, metadata = _by_name(arrays), _by_name(metadata or {})
     names, handles, n = _texts(list(arrays)), _handles(arrays), len(arrays)
-    about = _texts(list(metadata)), _texts(list(metadata.values())), len(metadata)
+    about = _texts([text for pair in metadata.items() for text in pair]), len(metadata)  # key and value in turn
     _save_to(file, ".safetensors", lambda path: lib.within(_safetensors_save, path, names, handles, n, *about))
 
 

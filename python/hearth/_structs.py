@@ -310,6 +310,13 @@ class ht_function(Structure):
     ]
 
 
+class ht_wrt(Structure):
+    _fields_ = [
+        ("index", c_void_p),
+        ("n", c_int),
+    ]
+
+
 class ht_custom_vjp(Structure):
     _fields_ = [
         ("call", CFUNCTYPE(c_bool, c_void_p, POINTER(c_void_p), c_int, POINTER(c_void_p), POINTER(c_void_p), c_int, POINTER(c_void_p), c_void_p)),

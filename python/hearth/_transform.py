@@ -11,7 +11,7 @@ from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_void_p
 from . import _library as lib
 from ._array import array, operand
 from ._functions import public
-from ._structs import HT_ERR_ARGUMENT, ht_custom_vjp, ht_function
+from ._structs import HT_ERR_ARGUMENT, ht_custom_vjp, ht_function, ht_wrt
 from ._tree import flatten
 
 __all__ = [
@@ -27,7 +27,7 @@ FUNCTION = POINTER(ht_function)
 _vjp = lib.declare("ht_vjp", c_bool, c_void_p, FUNCTION, lib.HELD, c_int, lib.HELD, c_int, LIST, LIST)
 _jvp = lib.declare("ht_jvp", c_int, c_void_p, FUNCTION, lib.HELD, lib.HELD, c_int, LIST, LIST, c_int)
 _value_and_grad = lib.declare(
-    "ht_value_and_grad", c_int, c_void_p, FUNCTION, lib.HELD, c_int, POINTER(c_int), c_int, LIST, c_int, LIST
+    "ht_value_and_grad", c_int, c_void_p, FUNCTION, lib.HELD, c_int, ht_wrt, LIST, c_int, LIST
 )
 _checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, FUNCTION, lib.HELD, c_int, LIST, c_int)
 _custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(ht_custom_vjp), lib.HELD, c_int, LIST, c_int)
@@ -219,8 +219,10 @@ def value_and_grad(fun, argnums=None, argnames=None):
 
         n = len(leaves)
         out, gradients = (c_void_p * MOST)(), (c_void_p * max(1, n))()
+        index = (c_int * max(1, n))(*range(n))
+        wrt = ht_wrt(ctypes.cast(index, c_void_p), n)
         value, grads = _transform(
-            _value_and_grad, call, lib.hold(leaves), n, (c_int * max(1, n))(*range(n)), n, out, MOST, gradients,
+            _value_and_grad, call, lib.hold(leaves), n, wrt, out, MOST, gradients,
             results=lambda count: (arrays_of(out, count), arrays_of(gradients, n)),
         )  # fmt: skip
         positional, named = with_kept(grads, public["zeros_like"])

@@ -135,7 +135,8 @@ static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_arra
     memcpy(all + n, placeholder, (size_t)c->n_in * sizeof(ht_array *));
     if (ht_recording()) {
         ht_custom_retain(c);
-        bool ok = ht_record_call(s, show_again, &c, sizeof c, release_custom, all, n + c->n_in, out, c->n_out);
+        const ht_recorded_call call = {show_again, &c, sizeof c, release_custom};
+        bool ok = ht_record_call(s, &call, all, n + c->n_in, out, c->n_out);
         free(all);
         return ok;
     }

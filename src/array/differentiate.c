@@ -63,8 +63,9 @@ static bool back_through(ht_scope *s, ht_tape *t, const ht_tape_step *step) {
 
 /* ---- recording: a derivative is one recorded call ---- */
 
+/* The operands of a recorded derivative: n arrays, a direction for each, and n_others arrays. */
 typedef struct derivative_args {
-    int n_out, n_wrt;
+    int n, n_others;
 } derivative_args;
 
 static bool same_shapes(ht_scope *s, ht_array *const *of, ht_array *const *along, int n) {
@@ -82,26 +83,26 @@ static bool same_shapes(ht_scope *s, ht_array *const *of, ht_array *const *along
 static bool backward_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **grad) {
     const derivative_args *a = args;
     (void)n_in;
-    return same_shapes(s, in, in + a->n_out, a->n_out) &&
-           ht_backward(s, in, in + a->n_out, a->n_out, in + 2 * a->n_out, a->n_wrt, grad);
+    return same_shapes(s, in, in + a->n, a->n) && ht_backward(s, in, in + a->n, a->n, in + 2 * a->n, a->n_others, grad);
 }
 
 static bool forward_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **tangent_out) {
     const derivative_args *a = args;
     (void)n_in;
-    return same_shapes(s, in, in + a->n_wrt, a->n_wrt) &&
-           ht_forward(s, in, in + a->n_wrt, a->n_wrt, in + 2 * a->n_wrt, a->n_out, tangent_out);
+    return same_shapes(s, in, in + a->n, a->n) &&
+           ht_forward(s, in, in + a->n, a->n, in + 2 * a->n, a->n_others, tangent_out);
 }
 
-/* Records a derivative whose operands are n arrays of `first`, n of `second`, then those of `third`. */
-static bool record_derivative(ht_scope *s, ht_replay_fn *again, derivative_args a, ht_array *const *first,
-                              ht_array *const *second, int n, ht_array *const *third, int n_third, ht_array **made) {
-    ht_array **in = ht_array_list(s, 2 * n + n_third);
+/* Records a derivative; `made` has one result for each of `others`. */
+static bool record_derivative(ht_scope *s, ht_replay_fn *again, derivative_args a, ht_array *const *of,
+                              ht_array *const *along, ht_array *const *others, ht_array **made) {
+    ht_array **in = ht_array_list(s, 2 * a.n + a.n_others);
     if (!in) return false;
-    memcpy(in, first, (size_t)n * sizeof *in);
-    memcpy(in + n, second, (size_t)n * sizeof *in);
-    memcpy(in + 2 * n, third, (size_t)n_third * sizeof *in);
-    bool ok = ht_record_call(s, again, &a, sizeof a, NULL, in, 2 * n + n_third, made, n_third);
+    memcpy(in, of, (size_t)a.n * sizeof *in);
+    memcpy(in + a.n, along, (size_t)a.n * sizeof *in);
+    memcpy(in + 2 * a.n, others, (size_t)a.n_others * sizeof *in);
+    bool ok =
+        ht_record_call(s, &(ht_recorded_call){again, &a, sizeof a, NULL}, in, 2 * a.n + a.n_others, made, a.n_others);
     free(in);
     return ok;
 }
@@ -112,8 +113,7 @@ bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, i
     for (int i = 0; i < n_out; i++)
         if (!out[i]) return false;
     if (ht_recording())
-        return record_derivative(s, backward_again, (derivative_args){n_out, n_wrt}, out, grad_out, n_out, wrt, n_wrt,
-                                 grad);
+        return record_derivative(s, backward_again, (derivative_args){n_out, n_wrt}, out, grad_out, wrt, grad);
     ht_tape t;
     if (!ht_tape_make(s, HT_EDGES_DIFFERENTIABLE, wrt, n_wrt, out, n_out, &t)) return false;
     bool ok = true;
@@ -169,8 +169,7 @@ bool ht_forward(ht_scope *s, ht_array *const *wrt, ht_array *const *tangent, int
                 ht_array **tangent_out) {
     for (int i = 0; i < n_out; i++) tangent_out[i] = NULL;
     if (ht_recording())
-        return record_derivative(s, forward_again, (derivative_args){n_out, n_wrt}, wrt, tangent, n_wrt, out, n_out,
-                                 tangent_out);
+        return record_derivative(s, forward_again, (derivative_args){n_wrt, n_out}, wrt, tangent, out, tangent_out);
     ht_tape t;
     if (!ht_tape_make(s, HT_EDGES_DIFFERENTIABLE, wrt, n_wrt, out, n_out, &t)) return false;
     bool ok = true;

@@ -29,7 +29,8 @@ ht_status ht_highest_logits_submit(ht_highest_logits *h, const float *x, int64_t
     const size_t n = (size_t)n_rows * (size_t)k;
     float *value = h->memory;
     char *scratch = (char *)h->memory + (n * ENTRY_BYTES + 63) / 64 * 64;
-    ht_status status = d->top->run(d, x, n_rows, h->n, k, scratch, value, (int32_t *)(value + n), err);
+    const ht_top_search search = {x, n_rows, h->n, k, scratch, value, (int32_t *)(value + n)};
+    ht_status status = d->top->run(d, &search, err);
     if (!status) status = ht_memory_fetch(d->memory, h->host, h->memory, n * ENTRY_BYTES, err);
     return status;
 }

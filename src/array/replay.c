@@ -120,22 +120,26 @@ static bool make_distinct(ht_scope *s, const ht_record *r, ht_array *const *in, 
     return true;
 }
 
-bool ht_record_call(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, void (*release)(void *args),
-                    ht_array *const *in, int n_in, ht_array **out, int n_out) {
+bool ht_record_call(ht_scope *s, const ht_recorded_call *call, ht_array *const *in, int n_in, ht_array **out,
+                    int n_out) {
     ht_record *r = recorder;
-    event e = {.again = again, .args = malloc(args_bytes + 1), .release = release, .n_in = n_in, .n_out = n_out};
-    if (e.args && args_bytes) memcpy(e.args, args, args_bytes);
+    event e = {.again = call->again,
+               .args = malloc(call->args_bytes + 1),
+               .release = call->release,
+               .n_in = n_in,
+               .n_out = n_out};
+    if (e.args && call->args_bytes) memcpy(e.args, call->args, call->args_bytes);
     bool follows = false, whole = e.args != NULL;
     for (int i = 0; i < n_in; i++) {
         whole = whole && in[i];
         follows = follows || (in[i] && depends(r, in[i]));
     }
     if (!e.args) {
-        if (release) release((void *)(uintptr_t)args);
+        if (call->release) call->release((void *)(uintptr_t)call->args);
         ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: the record of a function");
     }
     r->inside++;
-    bool ok = e.args && again(s, e.args, in, n_in, out);
+    bool ok = e.args && call->again(s, e.args, in, n_in, out);
     follows = follows && whole && ok;
     if (follows) ok = follows = make_distinct(s, r, in, n_in, out, n_out);
     r->inside--;
@@ -149,7 +153,7 @@ bool ht_record_call(ht_scope *s, ht_replay_fn *again, const void *args, size_t a
 ht_array *ht_record_one(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, ht_array *const *in,
                         int n_in) {
     ht_array *out = NULL;
-    return ht_record_call(s, again, args, args_bytes, NULL, in, n_in, &out, 1) ? out : NULL;
+    return ht_record_call(s, &(ht_recorded_call){again, args, args_bytes, NULL}, in, n_in, &out, 1) ? out : NULL;
 }
 
 ht_record *ht_record_open(ht_array *const *in, int n_in) {

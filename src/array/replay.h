@@ -25,11 +25,19 @@ static inline bool ht_recording(void) {
     return atomic_load_explicit(&ht_records_open, memory_order_relaxed) != 0 && ht_record_is_open();
 }
 
-/* Calls again(s, args, in, out), and records the call with a copy of `args` if one of `in` depends on an argument of
- * the recorded function. A result that is also an operand gets a new node. `release`, if not NULL, is called with the
- * copy when the record is freed, or at once if the call is not recorded. */
-bool ht_record_call(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, void (*release)(void *args),
-                    ht_array *const *in, int n_in, ht_array **out, int n_out);
+/* A call to be recorded, with a copy of its arguments. */
+typedef struct ht_recorded_call {
+    ht_replay_fn *again;
+    const void *args;
+    size_t args_bytes;
+    void (*release)(void *args); /* NULL, or called with the copy when the record is freed, or at once if the call is
+                                    not recorded */
+} ht_recorded_call;
+
+/* Calls again(s, args, in, out), and records the call if one of `in` depends on an argument of the recorded function.
+ * A result that is also an operand gets a new node. */
+bool ht_record_call(ht_scope *s, const ht_recorded_call *call, ht_array *const *in, int n_in, ht_array **out,
+                    int n_out);
 /* ht_record_call with one result, which is returned. */
 ht_array *ht_record_one(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, ht_array *const *in,
                         int n_in);

@@ -121,17 +121,13 @@ static ht_status describe(ht_scope *s, const char *path, const char *const *name
 }
 
 ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
-                              const char *const *keys, const char *const *values, int n_pairs, ht_error *err) {
+                              const ht_metadata_pair *pairs, int n_pairs, ht_error *err) {
     ht_tensor_output *tensors;
     ht_status st = describe(s, path, names, arrays, n, &tensors, err);
     if (st) return st;
-    ht_metadata_pair *pairs = calloc((size_t)n_pairs + 1, sizeof *pairs);
-    if (!pairs) st = ht_fail_memory(err, (size_t)n_pairs * sizeof *pairs, path);
-    for (int i = 0; !st && i < n_pairs; i++) pairs[i] = (ht_metadata_pair){keys[i], values[i]};
     evaluated_arrays from = {s, arrays, NULL};
-    if (!st) st = ht_safetensors_write(path, tensors, n, pairs, n_pairs, values_of, &from, err);
+    st = ht_safetensors_write(path, tensors, n, pairs, n_pairs, values_of, &from, err);
     free(from.copy);
-    free(pairs);
     free(tensors);
     return st;
 }

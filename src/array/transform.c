@@ -135,31 +135,29 @@ static ht_array *one_for(ht_scope *s, const ht_array *value) {
     return ht_ones(s, value->dtype, value->shape, value->n_dims);
 }
 
-int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
-                      int n_arguments, ht_array **out, int max_out, ht_array **grad) {
+int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_wrt wrt, ht_array **out,
+                      int max_out, ht_array **grad) {
     clear(out, max_out);
-    clear(grad, n_arguments);
+    clear(grad, wrt.n);
     ht_scope *inner = ht_scope_child(s);
     if (!inner) return -1;
     arguments a;
-    bool ok = stand_for(inner, in, n_in, argument, n_arguments, &a);
+    bool ok = stand_for(inner, in, n_in, wrt.index, wrt.n, &a);
     int n = ok ? ht_user_function_call(inner, f, a.all, n_in, out, max_out) : -1;
     if (n == 0) ht_scope_fail(inner, HT_ERR_ARGUMENT, "the function gives no array that could have a gradient");
     ht_array *one = n > 0 ? one_for(inner, out[0]) : NULL;
-    ok = one && ht_backward(inner, out, &one, 1, a.wrt, n_arguments, grad) &&
-         fill_zeros(inner, grad, a.wrt, n_arguments);
-    ok = give_both(s, inner, ok, out, n > 0 ? n : 0, grad, n_arguments);
+    ok = one && ht_backward(inner, out, &one, 1, a.wrt, wrt.n, grad) && fill_zeros(inner, grad, a.wrt, wrt.n);
+    ok = give_both(s, inner, ok, out, n > 0 ? n : 0, grad, wrt.n);
     if (!ok) clear(out, max_out);
     free_arguments(&a);
     return ok ? n : -1;
 }
 
-bool ht_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument, int n_arguments,
-             ht_array **grad) {
+bool ht_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_wrt wrt, ht_array **grad) {
     enum { MAX_OUT = 1024 };
     ht_array **out = ht_array_list(s, MAX_OUT);
     if (!out) return false;
-    int n = ht_value_and_grad(s, f, in, n_in, argument, n_arguments, out, MAX_OUT, grad);
+    int n = ht_value_and_grad(s, f, in, n_in, wrt, out, MAX_OUT, grad);
     for (int i = 0; i < n; i++) ht_scope_drop(s, out[i]);
     free(out);
     return n > 0;

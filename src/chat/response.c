@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "chat/answer_formats.h"
+#include "chat/conversation.h"
 #include "chat/tool_call_reader.h"
 #include "chat/tools.h"
 #include "template/eval.h"
@@ -474,9 +475,8 @@ ht_response_state ht_response_end(ht_response_reader *r) { return advance(r, tru
 
 enum { ANSWER_PIECE = 4096 };
 
-ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools, const char *prompt,
-                                       const char *text, size_t n, ht_answer_fn *fn, void *user, ht_error *err) {
-    ht_jinja_arena a = {.limit = (size_t)256 << 20, .name = "the tools", .err = err};
+ht_status ht_chat_read_answer(const ht_chat *chat, const ht_chat_template *t, const char *prompt, const char *text,
+                              size_t n, ht_answer_fn *fn, void *user, ht_error *err) {
     ht_text repaired = {0};
     if (!ht_utf8_valid(text, n)) {
         ht_unicode_repair(text, n, &repaired);
@@ -484,10 +484,10 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
         n = repaired.len;
     }
     ht_response_reader *r = NULL;
-    ht_jinja_value list = tools ? ht_jinja_json_value(&a, tools, n_tools, "their JSON") : ht_jinja_none();
-    ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : a.status;
+    ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : HT_OK;
     if (!status)
-        status = ht_response_reader_new(t, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user, &r, err);
+        status = ht_response_reader_new(t, chat ? chat->tools : ht_jinja_none(), prompt ? prompt : "",
+                                        prompt ? strlen(prompt) : 0, fn, user, &r, err);
     ht_response_state reading = HT_RESPONSE_OPEN;
     /* In pieces: each delivery moves the rest of the held text, which must stay short. */
     for (size_t at = 0, end; at < n && !status && reading == HT_RESPONSE_OPEN; at = end) {
@@ -499,7 +499,6 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
     if (reading == HT_RESPONSE_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
     if (reading == HT_RESPONSE_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
     ht_response_reader_free(r);
-    ht_jinja_arena_free(&a);
     ht_text_discard(&repaired);
     return status;
 }

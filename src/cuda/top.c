@@ -14,21 +14,20 @@ static size_t scratch(int64_t n_rows, int64_t n, int32_t k) {
     return (size_t)(n_rows * segments_of(n) * (k + HT_CUDA_TOP_MORE)) * sizeof(uint64_t);
 }
 
-static ht_status run(ht_device *device, const float *x, int64_t n_rows, int64_t n, int32_t k, void *room, float *value,
-                     int32_t *id, ht_error *err) {
+static ht_status run(ht_device *device, const ht_top_search *search, ht_error *err) {
     ht_cuda_device *d = ht_cuda_of(device);
-    const ht_cuda_top_arguments a = {.x = x,
-                                     .rows = n_rows,
-                                     .n = n,
-                                     .k = k,
-                                     .segments = (int32_t)segments_of(n),
-                                     .room = k + HT_CUDA_TOP_MORE,
-                                     .candidates = room,
-                                     .value = value,
-                                     .id = id};
-    if (n_rows == 0) return HT_OK;
-    const ht_cuda_shape segments = {.grid = {(unsigned)(n_rows * a.segments)}, .block = {HT_CUDA_TOP_THREADS}};
-    const ht_cuda_shape rows = {.grid = {(unsigned)n_rows}, .block = {HT_CUDA_TOP_ROW_THREADS}};
+    const ht_cuda_top_arguments a = {.x = search->x,
+                                     .rows = search->n_rows,
+                                     .n = search->n,
+                                     .k = search->k,
+                                     .segments = (int32_t)segments_of(search->n),
+                                     .room = search->k + HT_CUDA_TOP_MORE,
+                                     .candidates = search->scratch,
+                                     .value = search->value,
+                                     .id = search->id};
+    if (a.rows == 0) return HT_OK;
+    const ht_cuda_shape segments = {.grid = {(unsigned)(a.rows * a.segments)}, .block = {HT_CUDA_TOP_THREADS}};
+    const ht_cuda_shape rows = {.grid = {(unsigned)a.rows}, .block = {HT_CUDA_TOP_ROW_THREADS}};
     const ht_status status = ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_top_of_segments, &segments, &a, err);
     return status ? status : ht_cuda_launch(d, HT_CUDA_ID_ht_cuda_top_of_rows, &rows, &a, err);
 }

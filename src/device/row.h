@@ -26,15 +26,24 @@ typedef struct ht_row_ops {
 
 struct ht_device;
 
+/* A search for the k highest values of each row. All memory is the device's. */
+typedef struct ht_top_search {
+    const float *x; /* [n_rows, n] */
+    int64_t n_rows, n;
+    int32_t k;
+    void *scratch;
+    /* [n_rows, k], in increasing order of index. For a row with a NaN or infinite value, id[row, 0] is -1 and the rest
+     * is undefined. */
+    float *value;
+    int32_t *id;
+} ht_top_search;
+
 /* Finds the highest logits of rows in device memory, so that only these are copied to the host. */
 typedef struct ht_top_ops {
     int32_t (*most)(int64_t n); /* largest k for a row of n values; 0: not supported */
     size_t (*scratch)(int64_t n_rows, int64_t n, int32_t k);
-    /* Submits a search for the k <= n highest values of each row of x [n_rows, n]; ties go to the lower index. Values
-     * go to value [n_rows, k] and indices to id [n_rows, k], in increasing order of index. For a row with a NaN or
-     * infinite value, id[row, 0] is -1 and the rest is undefined. All memory is the device's. */
-    ht_status (*run)(struct ht_device *d, const float *x, int64_t n_rows, int64_t n, int32_t k, void *scratch,
-                     float *value, int32_t *id, ht_error *err);
+    /* Submits a search for the k <= n highest values of each row; ties go to the lower index. */
+    ht_status (*run)(struct ht_device *d, const ht_top_search *search, ht_error *err);
 } ht_top_ops;
 
 #endif

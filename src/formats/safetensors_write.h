@@ -3,7 +3,7 @@
 #ifndef HT_FORMATS_SAFETENSORS_WRITE_H
 #define HT_FORMATS_SAFETENSORS_WRITE_H
 
-#include <hearth/status.h>
+#include <hearth/io.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,10 +15,6 @@ typedef struct ht_tensor_output {
     const int64_t *shape; /* outermost dimension first */
     size_t n_bytes;
 } ht_tensor_output;
-
-typedef struct ht_metadata_pair {
-    const char *key, *value;
-} ht_metadata_pair;
 
 /* Callback that returns the bytes of tensor i, lent until the next call. Called once per tensor, in order. */
 typedef ht_status ht_tensor_values(void *user, int i, const void **bytes, ht_error *err);

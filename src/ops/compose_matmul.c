@@ -30,7 +30,7 @@ ht_array *ht_compose_gather_mm(ht_scope *s, const void *params, ht_array *const 
 ht_array *ht_compose_quantized_matmul(ht_scope *s, const void *params, ht_array *const *in) {
     const ht_quantize_params *p = params;
     ht_array *x = ht_widened(s, in[0]);
-    ht_array *w = x ? ht_dequantize_groups(s, in[1], in[2], in[3], &p->how, x->dtype) : NULL;
+    ht_array *w = x ? ht_dequantize_groups(s, in + 1, &p->how, x->dtype) : NULL;
     if (in[4] != HT_NONE) x = chosen(s, x, in[4]);
     if (in[4] != HT_NONE) w = chosen(s, w, in[5]);
     return ht_astype(s, ht_matmul(s, x, w, p->transpose), in[0]->dtype);

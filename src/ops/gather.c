@@ -197,12 +197,10 @@ static ht_array *whole_matrices(ht_scope *s, ht_array *w) {
     return whole ? w : ht_contiguous(s, w);
 }
 
-ht_array *ht_dequantize_groups(ht_scope *s, ht_array *numbers, ht_array *scales, ht_array *biases,
-                               const ht_quantization *how, ht_dtype dtype) {
+ht_array *ht_dequantize_groups(ht_scope *s, ht_array *const w[3], const ht_quantization *how, ht_dtype dtype) {
     ht_quantize_params p = {.dtype = dtype};
-    if (!numbers || !scales || !biases || !complete(s, "dequantize", how, &p)) return NULL;
-    ht_array *in[3] = {ht_contiguous(s, numbers), ht_contiguous(s, scales),
-                       biases == HT_NONE ? biases : ht_contiguous(s, biases)};
+    if (!w[0] || !w[1] || !w[2] || !complete(s, "dequantize", how, &p)) return NULL;
+    ht_array *in[3] = {ht_contiguous(s, w[0]), ht_contiguous(s, w[1]), w[2] == HT_NONE ? w[2] : ht_contiguous(s, w[2])};
     return ht_apply(s, HT_OP_DEQUANTIZE, &p, in, 3);
 }
 
@@ -236,38 +234,38 @@ typedef struct product_args {
 } product_args;
 
 HT_REPLAY_OF(quantized_again, product_args,
-             n_in == 4 ? ht_quantized_matmul(s, in[0], in[1], in[2], in[3], a->transpose, &a->how)
-                       : ht_gather_qmm(s, in[0], in[1], in[2], in[3], in[4], in[5], a->transpose, &a->how))
+             n_in == 4 ? ht_quantized_matmul(s, in[0], in + 1, a->transpose, &a->how)
+                       : ht_gather_qmm(s, in[0], in + 1, in[4], in[5], a->transpose, &a->how))
 
-ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *scales, ht_array *biases,
-                              bool transpose, const ht_quantization *how) {
+ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *const w[3], bool transpose,
+                              const ht_quantization *how) {
     ht_quantize_params p = {.transpose = transpose};
-    if (!x || !numbers || !scales || !biases || !complete(s, "quantized_matmul", how, &p)) return NULL;
+    if (!x || !w[0] || !w[1] || !w[2] || !complete(s, "quantized_matmul", how, &p)) return NULL;
     if (ht_recording())
         return ht_record_one(s, quantized_again, &(product_args){*how, transpose}, sizeof(product_args),
-                             (ht_array *[]){x, numbers, scales, biases}, 4);
+                             (ht_array *[]){x, w[0], w[1], w[2]}, 4);
     bool row = x->n_dims == 1;
-    if (x->n_dims == 0 || numbers->n_dims < 2)
+    if (x->n_dims == 0 || w[0]->n_dims < 2)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "quantized_matmul: x has %d axes, w %d; expected 1 and 2 at least",
-                             x->n_dims, numbers->n_dims);
+                             x->n_dims, w[0]->n_dims);
     if (row) x = ht_expand_dims(s, x, 0);
-    if (x && numbers->n_dims > 2) x = broadcast_batch(s, x, numbers);
+    if (x && w[0]->n_dims > 2) x = broadcast_batch(s, x, w[0]);
     if (!x) return NULL;
-    ht_array *y = multiply(s, &p, x, (ht_array *[]){numbers, scales, biases}, HT_NONE, HT_NONE);
+    ht_array *y = multiply(s, &p, x, w, HT_NONE, HT_NONE);
     return y && row ? ht_squeeze(s, y, -2) : y;
 }
 
-ht_array *ht_gather_qmm(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *scales, ht_array *biases, ht_array *left,
-                        ht_array *right, bool transpose, const ht_quantization *how) {
-    if (left == HT_NONE && right == HT_NONE) return ht_quantized_matmul(s, x, numbers, scales, biases, transpose, how);
+ht_array *ht_gather_qmm(ht_scope *s, ht_array *x, ht_array *const w[3], ht_array *left, ht_array *right, bool transpose,
+                        const ht_quantization *how) {
+    if (left == HT_NONE && right == HT_NONE) return ht_quantized_matmul(s, x, w, transpose, how);
     ht_quantize_params p = {.transpose = transpose};
-    if (!x || !numbers || !scales || !biases || !complete(s, "gather_qmm", how, &p)) return NULL;
+    if (!x || !w[0] || !w[1] || !w[2] || !complete(s, "gather_qmm", how, &p)) return NULL;
     if (ht_recording())
         return ht_record_one(s, quantized_again, &(product_args){*how, transpose}, sizeof(product_args),
-                             (ht_array *[]){x, numbers, scales, biases, left, right}, 6);
-    if (x->n_dims < 2 || numbers->n_dims < 2)
+                             (ht_array *[]){x, w[0], w[1], w[2], left, right}, 6);
+    if (x->n_dims < 2 || w[0]->n_dims < 2)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "gather_qmm: x has %d axes, w %d; expected 2 at least", x->n_dims,
-                             numbers->n_dims);
-    if (!find_indices(s, x, numbers, &left, &right)) return NULL;
-    return multiply(s, &p, x, (ht_array *[]){numbers, scales, biases}, left, right);
+                             w[0]->n_dims);
+    if (!find_indices(s, x, w[0], &left, &right)) return NULL;
+    return multiply(s, &p, x, w, left, right);
 }

@@ -76,7 +76,7 @@ bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool 
     for (int i = 0; i < n; i++) grids[i] = NULL;
     const ht_plain_args args = {.number = {sparse, swap}};
     if (n > 0 && ht_recording())
-        return ht_record_call(s, meshgrid_again, &args, sizeof args, NULL, arrays, n, grids, n);
+        return ht_record_call(s, &(ht_recorded_call){meshgrid_again, &args, sizeof args, NULL}, arrays, n, grids, n);
     if (n < 1 || n > HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "meshgrid: %d arrays, expected 1 to %d", n, HT_MAX_DIMS);
     for (int i = 0; i < n; i++) {
@@ -241,7 +241,7 @@ static bool record_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int
     if (!a) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d parts of an array", n);
     *a = (split_args){.n = n, .axis = axis, .equal = !at};
     if (at && n) memcpy(a->at, at, (size_t)n * sizeof *at);
-    bool ok = ht_record_call(s, split_again, a, bytes, NULL, &x, 1, parts, at ? n + 1 : n);
+    bool ok = ht_record_call(s, &(ht_recorded_call){split_again, a, bytes, NULL}, &x, 1, parts, at ? n + 1 : n);
     free(a);
     return ok;
 }

@@ -73,8 +73,8 @@ static bool check_broadcast(ht_scope *s, const char *name, const ht_array *x, co
     if (ht_recording()) {
         broadcast_args a = {.name = name, .n_dims = n_dims};
         memcpy(a.shape, want.shape, sizeof a.shape);
-        return ht_record_call(s, check_broadcast_again, &a, sizeof a, NULL, (ht_array *[]){(ht_array *)(uintptr_t)x}, 1,
-                              NULL, 0);
+        return ht_record_call(s, &(ht_recorded_call){check_broadcast_again, &a, sizeof a, NULL},
+                              (ht_array *[]){(ht_array *)(uintptr_t)x}, 1, NULL, 0);
     }
     bool ok = ht_broadcast_shapes(x, &want, both.shape, &both.n_dims) && both.n_dims == n_dims;
     for (int i = 0; ok && i < n_dims; i++) ok = both.shape[i] == shape[i];

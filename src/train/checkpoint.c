@@ -184,18 +184,13 @@ ht_status ht_trainer_save(const ht_trainer *t, const char *path, ht_error *err) 
     describe_samples(t, &e);
     describe_state(t, optimizer_step, &e);
     char checksum[VALUE_SIZE];
-    const char *keys[MOST_ENTRIES + 1], *values[MOST_ENTRIES + 1];
+    ht_metadata_pair pairs[MOST_ENTRIES + 1];
     ht_scope *s = ht_scope_new(t->m->stream);
     if (!s) status = ht_fail_memory(err, sizeof *s, "a checkpoint");
     if (!status) status = find_checksum(s, &e, &x, checksum, err);
-    for (int i = 0; i < e.n; i++) {
-        keys[i] = e.at[i].key;
-        values[i] = e.at[i].value;
-    }
-    keys[e.n] = "checksum";
-    values[e.n] = checksum;
-    if (!status)
-        status = ht_safetensors_save(s, path, (const char *const *)x.name, x.array, x.n, keys, values, e.n + 1, err);
+    for (int i = 0; i < e.n; i++) pairs[i] = (ht_metadata_pair){e.at[i].key, e.at[i].value};
+    pairs[e.n] = (ht_metadata_pair){"checksum", checksum};
+    if (!status) status = ht_safetensors_save(s, path, (const char *const *)x.name, x.array, x.n, pairs, e.n + 1, err);
     ht_scope_free(s);
     free_tensors(&x);
     return status;

@@ -17,7 +17,7 @@ import time
 import unittest
 
 from hub_server import Hub, entry
-from support import HEARTH, SCRATCH, TINY, CommandTest, tiny_model
+from support import HEARTH, SCRATCH, TINY, CommandTest, cases, tiny_model
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tiny"
 SHARDS = {path.name: path.read_bytes() for path in (GOLDEN / "llama-llama3-f16-shards").glob("[!r]*")}  # no reference.json
@@ -682,7 +682,7 @@ class Faults(Pull):
         old = {f"m-Q4_K_M-0000{i}-of-00003.gguf": numbers.randbytes(20000) for i in (1, 2, 3)}
         self.hub.repositories["org/m"].commit(old)
         self.pull("org/m")
-        for _ in range(100 if "HEARTH_SOAK" in os.environ else 10):
+        for _ in range(cases(10, 100)):
             new = {name: numbers.randbytes(20000) if i else data for i, (name, data) in enumerate(old.items())}
             self.hub.repositories["org/m"].commit(new)
             self.hub.pause, self.hub.piece = 0.001, 5000
@@ -785,10 +785,10 @@ class SideBySide(Pull):
 class Randomly(Pull):
     """Many faults one after the other; every file that comes out of it has the right bytes."""
 
-    SOAK = "HEARTH_SOAK" in os.environ
     KINDS = ["reset", "truncate", "short-length", "chunked", "drop", "garbage", "500", "503", "429", "408", "416", "no-range", "bad-range",
              "other-total", "long-length", "wrong", "too-much"]  # fmt: skip
-    CASES, LEAST = (60, 200) if SOAK else (12, 24)
+    CASES = cases(12, 60)
+    LEAST = 2 * CASES
 
     def test_faults(self):
         numbers = random.Random(20261127)

@@ -14,7 +14,7 @@ from unittest import mock
 
 import tiny_model
 from files import BLOCKS, Gguf, safetensors, write_safetensors
-from support import SCRATCH, TINY, CommandTest
+from support import SCRATCH, TINY, CommandTest, cases
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden/tiny"
 LLAMA, MLX = GOLDEN / "llama-f32", GOLDEN / "llama-mlx4-bf16"
@@ -464,7 +464,7 @@ class Quantize(CommandTest):
         return path.read_bytes() if path.is_file() else {p.name: p.read_bytes() for p in path.iterdir()}
 
     def test_killed(self):
-        n = 150 if os.environ.get("HEARTH_SOAK") else 6
+        n = cases(6, 150)
         self.check_killed(self.large(), self.folder / "out.gguf", "Q4_K_M", n)
         self.check_killed(MLX, self.folder / "out", "6", n)
 

@@ -286,7 +286,7 @@ static void differentiate(ht_stream *stream, program *p) {
         if (ht_array_dtype(in[i]) >= HT_F16) which[n++] = i;
     const ht_function f = {total, p};
     p->apart = false;
-    if (n && ht_value_and_grad(s, &f, in, N_INPUTS, which, n, out, 1, grad) == 1)
+    if (n && ht_value_and_grad(s, &f, in, N_INPUTS, (ht_wrt){which, n}, out, 1, grad) == 1)
         check(ht_array_eval(s, grad, n, &err) == HT_OK, "gradients were not evaluated");
     else
         check(!n || ht_scope_error(s), "no gradients, and no error");
@@ -300,7 +300,7 @@ static int slopes(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, in
     (void)max_out;
     for (int i = 0; i < n_in; i++)
         if (ht_array_dtype(in[i]) >= HT_F16) which[n++] = i;
-    return ht_value_and_grad(s, &f, in, n_in, which, n, out, 1, out + 1) == 1 ? n + 1 : -1;
+    return ht_value_and_grad(s, &f, in, n_in, (ht_wrt){which, n}, out, 1, out + 1) == 1 ? n + 1 : -1;
 }
 
 /* Traced for some sizes, and right for others. */

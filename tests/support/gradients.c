@@ -113,7 +113,7 @@ static int call_slope(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
     int which[GRADIENT_INPUTS] = {0, 1, 2, 3};
     ht_array *grad[GRADIENT_INPUTS];
     const ht_function f = {call_weighed, user};
-    if (!ht_grad(s, &f, in, n_in, which, n_in, grad)) return -1;
+    if (!ht_grad(s, &f, in, n_in, (ht_wrt){which, n_in}, grad)) return -1;
     ht_array *sum = ht_full(s, 0.0, HT_F64, NULL, 0);
     for (int i = 0; i < n_in; i++) {
         note_operations(grad[i]);
@@ -157,7 +157,7 @@ static void compare(ht_stream *stream, const gradient_case *c, call_fn *call, co
         in[i] = array_of(s, &c->in[i], &at[i]);
     }
     const ht_function f = {call, (void *)(uintptr_t)c};
-    if (!ht_grad(s, &f, in, c->n_in, which, c->n_in, grad))
+    if (!ht_grad(s, &f, in, c->n_in, (ht_wrt){which, c->n_in}, grad))
         fail_msg("%s: %s: %s", c->name, what, ht_scope_error(s)->message);
     note_operations(apply(c, s, in, c->n_in));
     for (int i = 0; i < c->n_in; i++) {
@@ -188,7 +188,8 @@ static void compare_forward(ht_stream *stream, const gradient_case *c) {
         tangent[i] = array_of(s, &c->in[i], &t);
     }
     const ht_function f = {call_case, (void *)(uintptr_t)c}, one = {call_weighed, (void *)(uintptr_t)c};
-    if (ht_jvp(s, &f, in, tangent, c->n_in, out, moved, 1) != 1 || !ht_grad(s, &one, in, c->n_in, which, c->n_in, grad))
+    if (ht_jvp(s, &f, in, tangent, c->n_in, out, moved, 1) != 1 ||
+        !ht_grad(s, &one, in, c->n_in, (ht_wrt){which, c->n_in}, grad))
         fail_msg("%s: forward mode: %s", c->name, ht_scope_error(s)->message);
     for (int i = 0; i < c->n_in; i++)
         expected = ht_add(s, expected, ht_sum(s, ht_multiply(s, grad[i], tangent[i]), NULL, 0, false));
@@ -214,7 +215,7 @@ void test_gradient_of_f32(ht_stream *stream, const gradient_case *c,
     for (int i = 0; i < at.n; i++) at.v[i] = (double)(float)at.v[i];
     ht_array *x = ht_astype(s, array_of(s, &c->in[0], &at), HT_F32), *grad[1];
     const ht_function f = {call_weighed, (void *)(uintptr_t)c};
-    if (!ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad)) fail_msg("%s: %s", c->name, ht_scope_error(s)->message);
+    if (!ht_grad(s, &f, &x, 1, (ht_wrt){(int[]){0}, 1}, grad)) fail_msg("%s: %s", c->name, ht_scope_error(s)->message);
     note_operations(apply(c, s, &x, 1));
     read_values(s, ht_astype(s, grad[0], HT_F64), &got, c->name);
     for (int k = 0; k < at.n; k++) {

@@ -1,15 +1,15 @@
-"""How many cases the tests in Python run: a share of them, or all where scripts/soak sets HEARTH_SOAK (see support/test.h)."""
+"""How many cases the tests in Python run: a share of them, or more where scripts/soak sets HEARTH_SOAK (see support/test.h)."""
 
 import os
 
-SOAK = "HEARTH_SOAK" in os.environ
+SHARE, FIRST = map(int, os.environ["HEARTH_SOAK"].split()) if "HEARTH_SOAK" in os.environ else (0, 0)
 
 
 def cases(usual, soak):
     """A number of cases."""
-    return soak if SOAK else usual
+    return max(usual, soak // SHARE) if SHARE else usual
 
 
 def takes(i, n):
     """Whether case `i` of similar ones is run: every n-th. Of nested loops, `i` is a sum of the indices."""
-    return SOAK or i % n == 0
+    return i % n == 0 or (SHARE > 0 and (i + FIRST) % SHARE == 0)

@@ -61,13 +61,28 @@ enum { TEST_SLOW = 0 };
 /* Whether ht_device_open("cpu") opens the late device (support/late_device.h), whose memory is not the host's. */
 static inline int test_is_late(void) { return getenv("HEARTH_TEST_DEVICE") != NULL; }
 
-/* How many cases a test runs: `soak` of them where scripts/soak sets HEARTH_SOAK, else `usual`, about a hundredth. */
-static inline int test_cases(int usual, int soak) { return getenv("HEARTH_SOAK") ? soak : usual; }
+/* scripts/soak sets HEARTH_SOAK to "SHARE FIRST": one of SHARE cases is run, beginning with case FIRST % SHARE. 0 elsewhere. */
+static inline int test_soak_share(int64_t *first) {
+    const char *soak = getenv("HEARTH_SOAK");
+    char *end = NULL;
+    const long share = soak ? strtol(soak, &end, 10) : 0;
+    *first = end ? strtol(end, NULL, 10) : 0;
+    return share > 0 ? (int)share : 0;
+}
 
-/* Whether a test runs case `i` of similar ones: every `n`th, or all of them where scripts/soak sets HEARTH_SOAK. Of nested
- * loops, `i` is a sum of the indices, so that every value of each of them is run. An emulated processor runs half of that. */
+/* How many cases a test runs: of `soak` cases the share that scripts/soak asks for; at least `usual`, about a hundredth. */
+static inline int test_cases(int usual, int soak) {
+    int64_t first;
+    const int share = test_soak_share(&first);
+    return share && soak / share > usual ? soak / share : usual;
+}
+
+/* Whether a test runs case `i` of similar ones: every `n`th, and those that scripts/soak asks for. Of nested loops, `i` is
+ * a sum of the indices, so that every value of each of them is run. An emulated processor runs half of that. */
 static inline bool test_takes(int64_t i, int n) {
-    return i % (TEST_EMULATED ? 2 * n : n) == 0 || getenv("HEARTH_SOAK");
+    int64_t first;
+    const int share = test_soak_share(&first);
+    return i % (TEST_EMULATED ? 2 * n : n) == 0 || (share && (i + first) % share == 0);
 }
 
 #endif

@@ -688,19 +688,19 @@ UNIT_TEST(through_the_public_function) {
     ht_error err = {0};
     static const char answer[] =
         "hm</think>a\xff<tool_call><function=weather><parameter=city>1</parameter></function></tool_call>";
-    assert_int_equal(ht_chat_template_read_answer(t, json_quoted(tools_json), sizeof tools_json - 1, "<think>\n",
-                                                  answer, sizeof answer - 1, note, &found, &err),
-                     HT_OK);
+    ht_chat *chat;
+    assert_works(ht_chat_new, &chat);
+    assert_works(ht_chat_set_tools, chat, json_quoted(tools_json), sizeof tools_json - 1);
+    assert_works(ht_chat_read_answer, chat, t, "<think>\n", answer, sizeof answer - 1, note, &found);
+    ht_chat_free(chat);
     assert_string_equal(finish(&found), "H(hm)T(a\xEF\xBF\xBD)C(weather {\"city\": \"1\"})");
     ht_text_discard(&found.text);
     found = (transcript){.left = -1};
-    assert_int_equal(ht_chat_template_read_answer(t, NULL, 0, NULL, "a", 1, note, &found, &err), HT_OK);
+    assert_works(ht_chat_read_answer, NULL, t, NULL, "a", 1, note, &found);
     assert_string_equal(finish(&found), "T(a)");
     ht_text_discard(&found.text);
     found = (transcript){0};
-    assert_int_equal(ht_chat_template_read_answer(t, NULL, 0, NULL, "a", 1, note, &found, &err), HT_ERR_CANCELLED);
-    assert_fails(HT_ERR_FORMAT, "the tools: their JSON", ht_chat_template_read_answer, t, "[", 1, NULL, "a", 1, note,
-                 &found);
+    assert_int_equal(ht_chat_read_answer(NULL, t, NULL, "a", 1, note, &found, &err), HT_ERR_CANCELLED);
     ht_chat_template_free(t);
 }
 

@@ -248,11 +248,11 @@ static ht_array *quantised(ht_scope *s, ht_array *x, ht_quantization_mode mode, 
                   ht_array_dtype(x) == HT_F64 ? HT_F32 : ht_array_dtype(x));
     if (!gather) w = ht_take(s, w, ht_full(s, 1, HT_I32, NULL, 0), 0);
     if (!ht_quantize(s, w, &how, parts)) return NULL;
-    if (!gather) return ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], transpose, &how);
+    if (!gather) return ht_quantized_matmul(s, x, parts, transpose, &how);
     const int64_t n = 3;
     ht_array *left = ht_array_from(s, (const int32_t[]){1, 0, 1}, HT_I32, &n, 1);
     ht_array *right = ht_array_from(s, (const int32_t[]){0, 1, 1}, HT_I32, &n, 1);
-    return ht_gather_qmm(s, x, parts[0], parts[1], parts[2], left, right, transpose, &how);
+    return ht_gather_qmm(s, x, parts, left, right, transpose, &how);
 }
 
 /* By matrices [..., 4, 32] of w, one of which is repeated `times` times. */
@@ -263,7 +263,7 @@ static ht_array *quantised_of_batch(ht_scope *s, ht_array *x, ht_array *w, int64
     for (int i = 0; times && i < 3; i++)
         parts[i] =
             ht_broadcast_to(s, ht_expand_dims(s, parts[i], 0), (int64_t[]){times, 1, 4, ht_array_dim(parts[i], 2)}, 4);
-    return ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], true, &how);
+    return ht_quantized_matmul(s, x, parts, true, &how);
 }
 
 /* ---- packed matrices ---- */

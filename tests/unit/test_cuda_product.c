@@ -85,7 +85,7 @@ static ht_array *part_of(ht_scope *s, const ht_quantization *how, ht_dtype t, in
     w = ht_slice(s, w, (int64_t[]){0, 0}, (int64_t[]){n, k}, NULL);
     if (!how) return ht_astype(s, ht_matmul(s, x, w, true), HT_F64);
     if (!ht_quantize(s, w, how, parts)) return NULL;
-    return ht_astype(s, ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], true, how), HT_F64);
+    return ht_astype(s, ht_quantized_matmul(s, x, parts, true, how), HT_F64);
 }
 
 UNIT_TEST(an_output_does_not_depend_on_others) {
@@ -150,7 +150,7 @@ static ht_array *quantise(ht_scope *s, const void *how) {
     const quantised *q = how;
     ht_array *parts[3];
     if (!ht_quantize(s, groups(s, q->dtype), q->how, parts)) return NULL;
-    return q->part < 3 ? parts[q->part] : ht_dequantize_groups(s, parts[0], parts[1], parts[2], q->how, q->dtype);
+    return q->part < 3 ? parts[q->part] : ht_dequantize_groups(s, parts, q->how, q->dtype);
 }
 
 UNIT_TEST(quantised_arrays_are_those_of_the_cpu) {
@@ -181,9 +181,9 @@ static ht_array *multiply_quantised(ht_scope *s, const void *how) {
     if (p->by_index) {
         ht_array *left = ht_array_from(s, (int32_t[]){2, 0, 1, 1}, HT_I32, (int64_t[]){2, 2}, 2);
         ht_array *right = ht_array_from(s, (int32_t[]){1, 2}, HT_I32, (int64_t[]){2}, 1);
-        y = ht_gather_qmm(s, x, parts[0], parts[1], parts[2], left, right, p->transpose, p->how);
+        y = ht_gather_qmm(s, x, parts, left, right, p->transpose, p->how);
     } else {
-        y = ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], p->transpose, p->how);
+        y = ht_quantized_matmul(s, x, parts, p->transpose, p->how);
     }
     return ht_astype(s, y, HT_F64);
 }

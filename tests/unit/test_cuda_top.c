@@ -50,7 +50,8 @@ static found find(const float *x, int64_t rows, int64_t n, int32_t k) {
          *value = test_room_on(d, out), *id = test_room_on(d, out);
     must(ht_memory_write(d->memory, there, x, bytes, &err), &err);
     const unsigned turn = d->begin(d);
-    must(d->top->run(d, there, rows, n, k, scratch, value, id, &err), &err);
+    const ht_top_search search = {there, rows, n, k, scratch, value, id};
+    must(d->top->run(d, &search, &err), &err);
     must(ht_device_wait(d, &failed, &err), &err);
     d->end(d, turn);
     const found f = {malloc(out), malloc(out)};

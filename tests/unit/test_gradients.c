@@ -226,9 +226,8 @@ static ht_array *quantised(ht_scope *s, ht_array *x, bool transpose, bool gather
     w = ht_reshape(s, w, (int64_t[]){2, 2, 32}, 3);
     if (!gather) w = ht_take(s, w, ht_full(s, 1, HT_I32, NULL, 0), 0);
     if (!ht_quantize(s, w, &how, parts)) return NULL;
-    if (!gather) return ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], transpose, &how);
-    return ht_gather_qmm(s, x, parts[0], parts[1], parts[2], numbers(s, 3, 1, 0, 1), numbers(s, 3, 0, 1, 1), transpose,
-                         &how);
+    if (!gather) return ht_quantized_matmul(s, x, parts, transpose, &how);
+    return ht_gather_qmm(s, x, parts, numbers(s, 3, 1, 0, 1), numbers(s, 3, 0, 1, 1), transpose, &how);
 }
 
 static int sines_of_products(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
@@ -292,7 +291,8 @@ static ht_array *dequantised(ht_scope *s, ht_array *scales, ht_array *biases) {
     const ht_quantization how = {HT_QUANT_AFFINE, 32, 4};
     ht_array *parts[3], *w = ht_reshape(s, ht_sin(s, ht_arange(s, 0, 64, 1, HT_F32)), (int64_t[]){2, 32}, 2);
     if (!ht_quantize(s, w, &how, parts)) return NULL;
-    return ht_square(s, ht_dequantize_groups(s, parts[0], scales, biases, &how, ht_array_dtype(scales)));
+    return ht_square(s,
+                     ht_dequantize_groups(s, (ht_array *[]){parts[0], scales, biases}, &how, ht_array_dtype(scales)));
 }
 
 static ht_array *pair(ht_scope *s, double value, ht_dtype dtype) {

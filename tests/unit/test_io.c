@@ -19,7 +19,7 @@ SCOPE_TEST(an_array_comes_back) {
 SCOPE_TEST(named_arrays_come_back) {
     ht_array *arrays[] = {test_counting(s, (int64_t[]){4}, 1), ht_full(s, 7, HT_BF16, NULL, 0)};
     assert_works(ht_safetensors_save, s, scratch_path("b"), (const char *[]){"a", "b"}, arrays, 2,
-                 (const char *[]){"k"}, (const char *[]){"v"}, 1);
+                 &(ht_metadata_pair){"k", "v"}, 1);
     ht_array_file *f;
     assert_works(ht_array_file_open, scratch_path("b"), &f);
     assert_int_equal(ht_array_file_count(f), 2);

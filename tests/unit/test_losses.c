@@ -164,7 +164,7 @@ static int masked_loss(ht_scope *s, ht_array *const *in, int n_in, ht_array **ou
 static void read_gradient(ht_scope *s, batch *b, float *loss, float *gradient) {
     const ht_function f = {masked_loss, b};
     ht_array *logits = logits_of(s, b), *out[1], *grad[1];
-    assert_int_equal(ht_value_and_grad(s, &f, &logits, 1, (int[]){0}, 1, out, 1, grad), 1);
+    assert_int_equal(ht_value_and_grad(s, &f, &logits, 1, (ht_wrt){(int[]){0}, 1}, out, 1, grad), 1);
     *loss = read_float(s, out[0]);
     read_floats(s, grad[0], gradient, b->rows * b->vocab);
 }

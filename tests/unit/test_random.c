@@ -145,7 +145,7 @@ SCOPE_TEST(bounds_have_derivatives) {
     const ht_function f = {sum_within, NULL};
     ht_array *at = number(s, 0.5), *value, *grad, *sum[2];
     float slope, above, below;
-    assert_int_equal(ht_value_and_grad(s, &f, &at, 1, (int[]){0}, 1, &value, 1, &grad), 1);
+    assert_int_equal(ht_value_and_grad(s, &f, &at, 1, (ht_wrt){(int[]){0}, 1}, &value, 1, &grad), 1);
     for (int i = 0; i < 2; i++)
         sum[i] = ht_sum(s, drawn_within(s, number(s, 0.5 + (i ? -(double)step : (double)step))), NULL, 0, false);
     assert_works(ht_array_read, s, grad, &slope, sizeof slope);

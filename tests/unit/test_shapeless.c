@@ -211,7 +211,7 @@ static int slope(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int
     const ht_function f = {loss_alone, user};
     ht_array *grad[2];
     (void)max_out;
-    if (!ht_grad(s, &f, in, n_in, (int[]){0, 1}, 2, grad)) return -1;
+    if (!ht_grad(s, &f, in, n_in, (ht_wrt){(int[]){0, 1}, 2}, grad)) return -1;
     out[0] =
         ht_add(s, ht_sum(s, ht_square(s, grad[0]), NULL, 0, false), ht_sum(s, ht_square(s, grad[1]), NULL, 0, false));
     return out[0] ? 1 : -1;
@@ -224,7 +224,7 @@ static int compute(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, i
     if (c->mode == VALUE) return f.call(s, in, n_in, out, max_out, c);
     if (c->mode == FORWARD)
         return ht_jvp(s, &f, in, (ht_array *[]){ht_cos(s, in[0]), in[1]}, 2, out, out + 1, 1) == 1 ? 2 : -1;
-    return ht_value_and_grad(s, &f, in, 2, (int[]){0, 1}, 2, out, 1, out + 1) == 1 ? 3 : -1;
+    return ht_value_and_grad(s, &f, in, 2, (ht_wrt){(int[]){0, 1}, 2}, out, 1, out + 1) == 1 ? 3 : -1;
 }
 
 static ht_array *sample(ht_scope *s, const int64_t *shape, int n_dims, bool turned) {
@@ -407,7 +407,7 @@ static int cubed(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int
 static int slope_of(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     ht_array *grad;
     (void)max_out;
-    if (!ht_grad(s, user, in, n_in, (int[]){0}, 1, &grad)) return -1;
+    if (!ht_grad(s, user, in, n_in, (ht_wrt){(int[]){0}, 1}, &grad)) return -1;
     out[0] = ht_sum(s, grad, NULL, 0, false);
     return 1;
 }
@@ -433,7 +433,7 @@ UNIT_TEST(compiled_functions_nest) {
         ht_array *x = ht_full(s, 2, HT_F32, (int64_t[]){n, 3}, 2), *y, *grad;
         assert_int_equal(ht_compiled_call(s, outer, &x, 1, &y, 1), 1);
         assert_true(fabs(value_of(s, y) - 12) < 1e-5);
-        assert_true(ht_grad(s, &of_outer, &x, 1, (int[]){0}, 1, &grad));
+        assert_true(ht_grad(s, &of_outer, &x, 1, (ht_wrt){(int[]){0}, 1}, &grad));
         assert_true(fabs(value_of(s, grad) - 12.0 / (3 * n)) < 1e-5);
         assert_int_equal(ht_compiled_call(s, inner, &x, 1, &y, 1), 1);
         assert_true(fabs(value_of(s, y) - 8) < 1e-5);

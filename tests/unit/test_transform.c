@@ -30,7 +30,7 @@ SCOPE_TEST(a_function_is_called_once) {
     int calls = 0;
     const ht_function f = {cube, &calls};
     ht_array *x = number(s, 3), *out[2], *grad[1];
-    assert_int_equal(ht_value_and_grad(s, &f, &x, 1, (int[]){0}, 1, out, 2, grad), 2);
+    assert_int_equal(ht_value_and_grad(s, &f, &x, 1, (ht_wrt){(int[]){0}, 1}, out, 2, grad), 2);
     assert_int_equal(calls, 1);
     assert_float_equal(value_of(s, out[0]), 27, 0);
     assert_float_equal(value_of(s, out[1]), 6, 0);
@@ -47,7 +47,7 @@ SCOPE_TEST(a_function_is_called_once) {
 /* The derivative of the function that `user` is. */
 static int derivative(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     (void)max_out;
-    return ht_grad(s, user, in, n_in, (int[]){0}, 1, out) ? 1 : -1;
+    return ht_grad(s, user, in, n_in, (ht_wrt){(int[]){0}, 1}, out) ? 1 : -1;
 }
 
 static int fails(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
@@ -71,7 +71,7 @@ static int gives_places(ht_scope *s, ht_array *const *in, int n_in, ht_array **o
 
 static void expect_refusal(const ht_function *f, ht_array *x, ht_scope *s, int room, const char *text) {
     ht_array *out[4], *grad[1];
-    assert_int_equal(ht_value_and_grad(s, f, &x, 1, (int[]){0}, 1, out, room, grad), -1);
+    assert_int_equal(ht_value_and_grad(s, f, &x, 1, (ht_wrt){(int[]){0}, 1}, out, room, grad), -1);
     assert_null(grad[0]);
     assert_null(out[0]);
     test_expect_error(s, NULL, text);
@@ -101,7 +101,7 @@ UNIT_TEST(failures_are_the_scopes) {
     test_expect_error(s, grad[0], "the gradient of output 1 is [2], expected []");
     s = ht_scope_new(test_stream);
     x = number(s, 1);
-    assert_false(ht_grad(s, &f, &x, 1, (int[]){1}, 1, grad));
+    assert_false(ht_grad(s, &f, &x, 1, (ht_wrt){(int[]){1}, 1}, grad));
     test_expect_error(s, grad[0], "there is no argument 1 among the 1");
 }
 
@@ -147,7 +147,7 @@ UNIT_TEST(a_gradient_may_be_the_users) {
     ht_scope *s = ht_scope_new(test_stream);
     const ht_function f = {use_both, &own};
     ht_array *in[2] = {number(s, 2), number(s, 5)}, *out[1], *grad[2], *moved[1];
-    assert_int_equal(ht_value_and_grad(s, &f, in, 2, (int[]){0, 1}, 2, out, 1, grad), 1);
+    assert_int_equal(ht_value_and_grad(s, &f, in, 2, (ht_wrt){(int[]){0, 1}, 2}, out, 1, grad), 1);
     assert_float_equal(value_of(s, out[0]), 37, 0);
     assert_float_equal(value_of(s, grad[0]), 160, 0);
     assert_float_equal(value_of(s, grad[1]), 0, 0);
@@ -156,7 +156,7 @@ UNIT_TEST(a_gradient_may_be_the_users) {
     assert_int_equal(ht_jvp(s, &f, in, tangent, 2, out, moved, 1), 1);
     assert_float_equal(value_of(s, moved[0]), 160, 0);
     own.fail = true;
-    assert_false(ht_grad(s, &f, in, 2, (int[]){0}, 1, grad));
+    assert_false(ht_grad(s, &f, in, 2, (ht_wrt){(int[]){0}, 1}, grad));
     assert_non_null(strstr(ht_scope_error(s)->message, "no gradient today"));
     ht_scope_free(s);
     assert_int_equal(own.released, 3);
@@ -202,7 +202,7 @@ static size_t gradients_and_peak(bool checkpointed, bool backwards, float *grads
     ht_memory_clear_cache(test_device());
     ht_memory_reset_peak(test_device());
     size_t before = ht_memory_get(test_device()).active_bytes;
-    if (!ht_grad(s, &f, in, LAYERS + 1, which, LAYERS + 1, grad)) fail_msg("%s", ht_scope_error(s)->message);
+    if (!ht_grad(s, &f, in, LAYERS + 1, (ht_wrt){which, LAYERS + 1}, grad)) fail_msg("%s", ht_scope_error(s)->message);
     assert_works(ht_array_eval, s, grad, LAYERS + 1);
     size_t peak = ht_memory_get(test_device()).peak_bytes - before;
     for (int i = 0; i <= LAYERS; i++) grads[which[i]] = value_of(s, ht_sum(s, grad[i], NULL, 0, false));
@@ -234,7 +234,7 @@ static int deep(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int 
 SCOPE_TEST(deep_graphs_are_differentiated_without_recursion) {
     const ht_function f = {deep, NULL};
     ht_array *x = number(s, 1), *grad[1];
-    assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
+    assert_true(ht_grad(s, &f, &x, 1, (ht_wrt){(int[]){0}, 1}, grad));
     assert_float_equal(value_of(s, grad[0]), DEEP + 1, 0);
 }
 
@@ -258,7 +258,7 @@ UNIT_TEST(compiling_and_differentiating_go_together) {
         ht_array *x = number(s, (float)i), *out[1], *grad[1];
         assert_int_equal(ht_compiled_call(s, outer, &x, 1, out, 1), 1);
         assert_float_equal(value_of(s, out[0]), (float)(3 * i * i), 0);
-        assert_true(ht_grad(s, &of_outer, &x, 1, (int[]){0}, 1, grad));
+        assert_true(ht_grad(s, &of_outer, &x, 1, (ht_wrt){(int[]){0}, 1}, grad));
         assert_float_equal(value_of(s, grad[0]), (float)(6 * i), 0);
         ht_scope_free(s);
     }
