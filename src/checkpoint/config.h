@@ -14,7 +14,8 @@ typedef struct ht_family ht_family; /* family.h */
 
 /* Settings that may differ between layers. */
 typedef struct ht_layer_config {
-    bool slides; /* sliding window: attends to the last `window` keys */
+    bool slides;  /* sliding window: attends to the last `window` keys */
+    bool chunked; /* of a layer that slides: attends to its chunk of `window` positions instead (device/window.h) */
     int64_t n_kv_heads, head_dim, feed_forward;
     int64_t kv_layer; /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
     bool v_is_k;      /* values are the k projection's output, before norm and RoPE */
