@@ -181,7 +181,8 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
 
 ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype) {
     const ht_layer_config *l = &c->layer[layer];
-    return (ht_layer_kv){{(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype}, l->slides ? c->window : 0};
+    const ht_kv_shape shape = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype};
+    return (ht_layer_kv){shape, l->slides ? c->window : 0, l->slides && l->chunked};
 }
 
 int64_t ht_kv_layers(const ht_config *c) {

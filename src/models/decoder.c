@@ -209,7 +209,11 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     }
     q = positioned(c, m, index, q, &l->q_norm, cfg->n_heads, pos); /* [T, n_heads, head_dim] */
     if (cfg->query_beta != 0 && (shape->no_rope || !cfg->query_shift)) q = tempered(c, cfg, q, pos);
-    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index};
+    const ht_attention how = {.scale = cfg->attention_scale,
+                              .softcap = cfg->attention_softcap,
+                              .sinks = l->sinks,
+                              .asked = index >= ht_kv_layers(cfg),
+                              .layer = index};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }
