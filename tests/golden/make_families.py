@@ -51,8 +51,10 @@ def yarn(theta=10000.0, factor=4.0, original=16, **more):
 
 def small(**more):
     base = dict(vocab_size=72, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-6, pad_token_id=0, bos_token_id=1,
-                eos_token_id=2, tie_word_embeddings=False, rope_parameters=rope())
+                num_key_value_heads=2, max_position_embeddings=512, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                tie_word_embeddings=False, rope_parameters=rope())
+    if not more.keys() & {"layer_norm_eps", "norm_epsilon", "norm_eps"}:
+        base["rms_norm_eps"] = 1e-6
     return {**base, **more}
 
 
@@ -61,8 +63,8 @@ def deep(**more):
     return small(**{**dict(num_hidden_layers=4, intermediate_size=32, vocab_size=64), **more})
 
 
-def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare=False, mxfp4=False, prefix=None,
-           old=True, flat=False, spelled=None, renamed=None, gguf=True, told=None):
+def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare=False, mxfp4=False,
+           transposed=False, prefix=None, old=True, flat=False, spelled=None, renamed=None, gguf=True, told=None):
     """A checkpoint.
     lengths: ids of the two prompts.
     offset: what norms add to their weights.
@@ -70,6 +72,7 @@ def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, 
     routed: the model has experts.
     spare: the files have a layer for multi-token prediction, which no logits use.
     mxfp4: the experts are stored as gpt-oss is released.
+    transposed: the experts' matrices are stored so.
     prefix: of names, left out in the file.
     old: config.json has the fields of releases instead of rope_parameters and dtype.
     flat: the fields of the text model are among those of the wrapper.
@@ -77,8 +80,8 @@ def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, 
     renamed: the model_type of the release, where a class of another name computes it.
     gguf: the converter knows the model; told: further fields of the config.json it reads."""
     return dict(model_type=model_type, args=args, lengths=lengths, offset=offset, seed=seed, routed=routed, spare=spare,
-                mxfp4=mxfp4, prefix=prefix, old=old, flat=flat, spelled=spelled or {}, renamed=renamed, gguf=gguf,
-                told=told or {})
+                mxfp4=mxfp4, transposed=transposed, prefix=prefix, old=old, flat=flat,
+                spelled=spelled or {}, renamed=renamed, gguf=gguf, told=told or {})
 
 
 def layers(*kinds):
@@ -163,12 +166,13 @@ FAMILIES = {
         "qwen3_vl", wrapper(small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True), head_dim=12,
         tie_word_embeddings=True), dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2,
         out_hidden_size=32, num_position_embeddings=16, deepstack_visual_indexes=[0]), **IMAGE)),
-    # Released experts are transposed against those of Qwen3-MoE.
+    # Released experts are [experts, inputs, outputs]; transformers reads that, but writes them as those of Qwen3-MoE.
+    # Its routing weights are normalised whether or not config.json says norm_topk_prob.
     "qwen3_vl_moe": family(
         "qwen3_vl_moe", wrapper(small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True),
         head_dim=12, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, vocab_size=64), dict(depth=1,
         hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, num_position_embeddings=16,
-        deepstack_visual_indexes=[0]), **IMAGE), routed=True),
+        deepstack_visual_indexes=[0]), **IMAGE), routed=True, transposed=True),
     # The converter goes by this architecture.
     "smolvlm": family(
         "smolvlm", wrapper(small(model_type="llama"), tower(), scale_factor=2, image_token_id=200),
@@ -422,6 +426,14 @@ def store_mxfp4(directory, name):
     path.write_text(json.dumps(config, indent=1))
 
 
+def rename_and_transpose(path, prefix, transposed):
+    tensors = {key.removeprefix(prefix or ""): x for key, x in load_file(path).items()}
+    for key, x in tensors.items():
+        if transposed and "experts." in key:
+            tensors[key] = x.transpose(1, 2).contiguous()
+    save_file(tensors, path, {"format": "pt"})
+
+
 def add_spare_layer(directory, config):
     """Some of the tensors of a layer after the last, for multi-token prediction, as models are released."""
     path, size, above = directory / "model.safetensors", config.hidden_size, f"model.layers.{config.num_hidden_layers}."
@@ -537,10 +549,8 @@ def make(name, row, converter):
     (directory / "generation_config.json").unlink(missing_ok=True)
     if row["mxfp4"]:
         store_mxfp4(directory, name)
-    if row["prefix"]:
-        tensors = load_file(directory / "model.safetensors")
-        save_file({key.removeprefix(row["prefix"]): t for key, t in tensors.items()}, directory / "model.safetensors",
-                  {"format": "pt"})
+    if row["prefix"] or row["transposed"]:
+        rename_and_transpose(directory / "model.safetensors", row["prefix"], row["transposed"])
     if row["spare"]:
         add_spare_layer(directory, config)
     (directory / "model.safetensors").chmod(0o644)
