@@ -95,6 +95,7 @@ typedef struct ht_tensor_spec {
     ht_expert_part expert; /* one row for all experts, which go to an ht_experts; names are in stored_weights.c */
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
     bool transposed;       /* safetensors hold the matrix [columns, rows] */
+    bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd places */
 } ht_tensor_spec;
 
@@ -182,7 +183,7 @@ struct ht_family {
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
     struct ht_array *(*combine)(struct ht_scope *s, struct ht_array *gate, struct ht_array *up);
     bool scaled_embedding;     /* embeddings are scaled by sqrt(hidden) */
-    bool layer_norm; /* ht_config.layer_norm */
+    bool layer_norm;           /* ht_config.layer_norm */
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
     bool interleaved_rope;     /* RoPE rotates pairs (2 i, 2 i + 1) in both containers */
@@ -212,8 +213,7 @@ static inline const char *ht_family_gguf_architecture(const ht_family *f) {
     return f->gguf_architecture ? f->gguf_architecture : f->architecture;
 }
 
-enum { HT_FAMILY_LIST = 256 }; /* bytes */
-/* Writes all architectures as "llama, qwen2 and gemma3" to `out` and returns it. */
-const char *ht_family_list(char out[HT_FAMILY_LIST]);
+/* HT_ERR_UNSUPPORTED for an architecture or model_type without a family, with the nearest known name. */
+ht_status ht_family_unknown(const char *file, const char *name, ht_error *err);
 
 #endif
