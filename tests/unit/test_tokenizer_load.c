@@ -34,9 +34,9 @@ UNIT_TEST(unknown_things_are_named) {
            "`end_of_word_suffix`");
     refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MODEL "}",
            unsupported, "`Odd`");
-    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\bx\"},\"behavior\":\"Isolated\"}," MODEL
+    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\Bx\"},\"behavior\":\"Isolated\"}," MODEL
            "}",
-           unsupported, "\\b");
+           unsupported, "\\B");
     refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL
            "}",
            unsupported, "&&");
