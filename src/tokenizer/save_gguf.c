@@ -34,13 +34,44 @@ static ht_pre_step plain_split(ht_pre_step s) {
     return s;
 }
 
+/* The next character of a pattern. Files spell line breaks and characters outside of ASCII as such or as escapes. */
+static uint32_t next_character(const char **at) {
+    size_t length;
+    const char *p = *at;
+    char *end;
+    if (p[0] == '\\' && p[1] == '\\') {
+        *at += 2;
+        return 0x110000; /* itself, and not the begin of an escape */
+    }
+    if (p[0] == '\\' && (p[1] == 'r' || p[1] == 'n')) {
+        *at += 2;
+        return p[1] == 'r' ? '\r' : '\n';
+    }
+    if (strncmp(p, "\\x{", 3) == 0) {
+        const unsigned long c = strtoul(p + 3, &end, 16);
+        if (*end == '}' && c >= 0x80 && c < 0x110000) {
+            *at = end + 1;
+            return (uint32_t)c;
+        }
+    }
+    const uint32_t c = ht_utf8_next(p, &length);
+    *at += length;
+    return c;
+}
+
+static bool same_pattern(const char *a, const char *b) {
+    while (*a && *b)
+        if (next_character(&a) != next_character(&b)) return false;
+    return *a == *b;
+}
+
 static bool same_step(const ht_pre_step *one, const ht_pre_step *other) {
     const ht_pre_step a = plain_split(*one), b = plain_split(*other);
     if (a.kind != b.kind || a.add_prefix_space != b.add_prefix_space || a.scan != b.scan) return false;
     if (a.kind != HT_PRE_SPLIT) return true;
     if (a.behavior != b.behavior || a.invert != b.invert || a.classes != b.classes || a.text || b.text) return false;
     if (a.scan || !a.pattern || !b.pattern) return !a.pattern == !b.pattern;
-    return a.n_pattern == b.n_pattern && !memcmp(a.pattern, b.pattern, a.n_pattern);
+    return same_pattern(a.pattern, b.pattern); /* which hold no NUL */
 }
 
 static bool same_normalizer(const ht_tokenizer *a, const ht_tokenizer *b) {

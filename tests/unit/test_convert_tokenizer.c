@@ -5,6 +5,7 @@
 #include "support/scratch.h"
 #include "support/tokenizers.h"
 #include "support/warnings.h"
+#include "tokenizer/gguf_stages.h"
 #include "tokenizer/save.h"
 
 #include <stdio.h>
@@ -117,10 +118,41 @@ UNIT_TEST(json_keeps_every_stage) {
 /* Cases that GGUF has a name for; all others must be refused. */
 static const char *const expressible[] = {"gpt2", "gpt2 as split", "qwen2", "llama3", "smollm", "falcon", NULL};
 
-static bool is_listed(const char *name, const char *const *list) {
-    for (; *list; list++)
-        if (!strcmp(name, *list)) return true;
-    return false;
+/* The name of the pre-tokenizer that a case is made for, or NULL. */
+static const char *pre_of(const char *name) { return strncmp(name, "pre ", 4) == 0 ? name + 4 : NULL; }
+
+static bool is_expressible(const char *name) {
+    for (const char *const *known = expressible; *known; known++)
+        if (!strcmp(name, *known)) return true;
+    return pre_of(name);
+}
+
+static bool same_stages(const ht_gguf_stages *a, const ht_gguf_stages *b) {
+    for (int i = 0; i < HT_GGUF_STAGES && (a->steps[i] || b->steps[i]); i++)
+        if (!a->steps[i] || !b->steps[i] || strcmp(a->steps[i], b->steps[i]) != 0) return false;
+    return a->nfc == b->nfc && a->ignore_merges == b->ignore_merges;
+}
+
+/* The name that a tokenizer.json gets stands for the same stages as the name of the case. */
+UNIT_TEST(pre_tokenizers_keep_their_names) {
+    const ht_json *c;
+    size_t i;
+    int n = 0;
+    ht_json_array_foreach(tokenizer_cases(), i, c) {
+        const char *pre = pre_of(tokenizer_case_name(c));
+        if (!pre) continue;
+        ht_tokenizer *t = open_case(c);
+        ht_json *metadata = ht_json_new_object();
+        assert_works(ht_tokenizer_save_gguf, t, t->vocab.n, false, metadata);
+        const char *given = ht_json_string_value(ht_json_object_get(metadata, "tokenizer.ggml.pre"));
+        const ht_gguf_stages *found = ht_gguf_stages_named((ht_bytes){given, strlen(given)}),
+                             *wanted = ht_gguf_stages_named((ht_bytes){pre, strlen(pre)});
+        if (!found || !wanted || !same_stages(found, wanted)) fail_msg("%s is written as %s", pre, given);
+        n++;
+        ht_json_decref(metadata);
+        ht_tokenizer_free(t);
+    }
+    assert_true(n > 20);
 }
 
 UNIT_TEST(gguf_keeps_or_refuses) {
@@ -134,7 +166,7 @@ UNIT_TEST(gguf_keeps_or_refuses) {
         warnings_begin();
         ht_tokenizer *read = through_gguf(t, t->vocab.n + 3, false, &err);
         if (!read) {
-            if (is_listed(name, expressible)) fail_msg("%s: %s", name, err.message);
+            if (is_expressible(name)) fail_msg("%s: %s", name, err.message);
             assert_error(err.status, &err, HT_ERR_UNSUPPORTED, "tokenizer.json");
         } else {
             n_kept++;
@@ -336,9 +368,10 @@ UNIT_TEST(real_vocabularies) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_keeps_every_stage),        cmocka_unit_test(gguf_keeps_or_refuses),
-        cmocka_unit_test(what_gguf_cannot_say_is_named), cmocka_unit_test(scores_are_written_where_they_do),
-        cmocka_unit_test(equal_texts_are_refused),       cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(json_keeps_every_stage),          cmocka_unit_test(gguf_keeps_or_refuses),
+        cmocka_unit_test(what_gguf_cannot_say_is_named),   cmocka_unit_test(scores_are_written_where_they_do),
+        cmocka_unit_test(equal_texts_are_refused),         cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(pre_tokenizers_keep_their_names),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }
