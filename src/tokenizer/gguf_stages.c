@@ -90,7 +90,8 @@ static const ht_gguf_stages rows[] = {
     {.names = " superbpe ", .steps = {"\\p{N}+", THOUSANDS, BYTES}},
     {.names = " afmoe ",
      .steps = {"\\p{N}+", THOUSANDS,
-               "[一-鿿㐀-䶿\\x{F900}-\\x{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-"
+               "[一-鿿㐀-䶿\\x{F900}-\\x{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-"
+               "힯ᄀ-"
                "ᇿ]"
                "+",
                WORDS_DEEPSEEK_V3, BYTES}},

@@ -20,6 +20,7 @@ struct ht_regex_work {
 };
 
 #define MAX_PATTERN 16384
+#define STACK_BYTES (256u << 20) /* most that one match may use: repeated groups need some for each character */
 #define WORD_SET    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 #define WORD        WORD_SET "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}" /* Oniguruma's \w and \b take these, its [\w] does not */
 #define BOUNDARY    "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))"
@@ -206,14 +207,13 @@ ht_regex_work *ht_regex_work_new(void) {
     if (!w) return NULL;
     w->data = pcre2_match_data_create(1, NULL);
     w->context = pcre2_match_context_create(NULL);
-    w->stack = pcre2_jit_stack_create(32 * 1024, 1024 * 1024, NULL);
+    w->stack = pcre2_jit_stack_create(32 * 1024, STACK_BYTES, NULL);
     if (!w->data || !w->context || !w->stack) {
         ht_regex_work_free(w);
         return NULL;
     }
     pcre2_jit_stack_assign(w->context, NULL, w->stack);
-    pcre2_set_match_limit(w->context, 1000000);
-    pcre2_set_heap_limit(w->context, 64 * 1024);
+    pcre2_set_heap_limit(w->context, STACK_BYTES / 1024);
     return w;
 }
 
@@ -227,6 +227,8 @@ void ht_regex_work_free(ht_regex_work *w) {
 
 ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, size_t n, size_t from,
                         ht_regex_match *match, ht_error *err) {
+    /* Backtracking of one match is linear in all known patterns. */
+    pcre2_set_match_limit(w->context, n < 100000000 ? 1000000 + 16 * (uint32_t)n : UINT32_MAX);
     int rc = pcre2_match(re->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, w->data, w->context);
     *match = (ht_regex_match){0};
     if (rc == PCRE2_ERROR_NOMATCH) return HT_OK;

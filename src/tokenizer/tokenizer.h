@@ -220,8 +220,8 @@ ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work *
                        ht_marked_text *scratch, ht_error *err);
 void ht_normal_step_free(ht_normal_step *s);
 
-/* scan.c: the scanner of a known pattern, or NULL. */
-ht_scan_fn *ht_scan_known(const char *pattern, size_t n);
+/* scan.c: the scanner of a known pattern, or NULL. isolated: matches and the text between them are treated alike. */
+ht_scan_fn *ht_scan_known(const char *pattern, size_t n, bool isolated);
 size_t ht_scan_gpt2(const char *text, size_t n, size_t at);
 
 /* Piece cache entry: most words of a text repeat. */
