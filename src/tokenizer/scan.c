@@ -2,6 +2,7 @@
  * begins at text[at]. These patterns match at every position. */
 #include "tokenizer/tokenizer.h"
 
+#include <limits.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -78,8 +79,8 @@ static size_t scan_line_breaks(const char *text, size_t n, size_t at) {
     return end;
 }
 
-static size_t skip_bytes(const char *text, size_t n, size_t at, const char *bytes) {
-    while (at < n && text[at] && strchr(bytes, text[at])) at++;
+static size_t skip_bytes(const char *text, size_t n, size_t at, const char *bytes, int most) {
+    while (most-- > 0 && at < n && text[at] && strchr(bytes, text[at])) at++;
     return at;
 }
 
@@ -91,37 +92,57 @@ static size_t scan_numbers(const char *text, size_t n, size_t at, int most) {
 }
 
 /*  ?[^\s[word]\p{N}]+[breaks]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t scan_rest(const char *text, size_t n, size_t at, uint8_t word, const char *breaks) {
+static size_t scan_rest(const char *text, size_t n, size_t at, uint8_t word, const char *breaks, int most) {
     size_t length, other = at + (text[at] == ' ');
     if (other < n && !(class_at(text, other, &length) & (SPACE | N | word)))
-        return skip_bytes(text, n, run_without(text, n, other + length, SPACE | N | word), breaks);
+        return skip_bytes(text, n, run_without(text, n, other + length, SPACE | N | word), breaks, most);
     size_t end = scan_line_breaks(text, n, at);
     return end > at ? end : scan_spaces(text, n, at);
 }
 
-/* Llama 3's pattern and its variants:
- *
- *   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[word]+|\p{N}{1,digits}| ?[^\s[word]\p{N}]+[\r\n]*|\s*[\r\n]+|
- *   \s+(?!\S)|\s+
- *
- * where word is \p{L}, or \p{L}\p{M} */
-static size_t scan_llama3(const char *text, size_t n, size_t at, int digits, uint8_t word) {
+/* End of a word from its first letter on: [word]+, or with `phrases` (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+ */
+static size_t scan_word(const char *text, size_t n, size_t at, uint8_t word, bool phrases) {
+    size_t length, end = run_of(text, n, at, phrases ? L | M : word);
+    while (phrases && end + 1 < n && text[end] == ' ' && (class_at(text, end + 1, &length) & L))
+        end = run_of(text, n, end + 1, L | M);
+    return end;
+}
+
+/* A variant of Llama 3's pattern. */
+typedef struct llama3 {
+    int digits;         /* most digits of a number */
+    uint8_t word;       /* classes of a word's characters */
+    bool phrases;       /* of words with one space between */
+    const char *breaks; /* what may follow other characters */
+    int n_breaks;       /* how many of them */
+} llama3;
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[word]+|\p{N}{1,digits}| ?[^\s[word]\p{N}]+[breaks]*|\s*[\r\n]+|
+ * \s+(?!\S)|\s+ */
+static size_t scan_llama3(const char *text, size_t n, size_t at, const llama3 *v) {
     if (text[at] == '\'') {
         size_t end = scan_contraction_any_case(text, n, at);
         if (end > at) return end;
     }
     size_t length, next;
     uint8_t class = class_at(text, at, &length);
-    if (class & word) return run_of(text, n, at + length, word);
-    if (class & N) return scan_numbers(text, n, at, digits);
-    if (text[at] != '\r' && text[at] != '\n' && at + length < n && (class_at(text, at + length, &next) & word))
-        return run_of(text, n, at + length + next, word);
-    return scan_rest(text, n, at, word, "\r\n");
+    if (class & v->word) return scan_word(text, n, at, v->word, v->phrases);
+    if (class & N) return scan_numbers(text, n, at, v->digits);
+    if (text[at] != '\r' && text[at] != '\n' && at + length < n && (class_at(text, at + length, &next) & v->word))
+        return scan_word(text, n, at + length, v->word, v->phrases);
+    return scan_rest(text, n, at, v->word, v->breaks, v->n_breaks);
 }
 
-static size_t scan_digits3(const char *text, size_t n, size_t at) { return scan_llama3(text, n, at, 3, L); }
-static size_t scan_digits1(const char *text, size_t n, size_t at) { return scan_llama3(text, n, at, 1, L); }
-static size_t scan_digits1_marks(const char *text, size_t n, size_t at) { return scan_llama3(text, n, at, 1, L | M); }
+#define VARIANT(name, ...)                                                                                             \
+    static size_t name(const char *text, size_t n, size_t at) {                                                        \
+        return scan_llama3(text, n, at, &(llama3){__VA_ARGS__});                                                       \
+    }
+VARIANT(scan_digits3, 3, L, false, "\r\n", INT_MAX)
+VARIANT(scan_digits1, 1, L, false, "\r\n", INT_MAX)
+VARIANT(scan_digits, INT_MAX, L, false, "\r\n", INT_MAX)
+VARIANT(scan_digits1_marks, 1, L | M, false, "\r\n", INT_MAX)
+VARIANT(scan_seed, 1, L, false, "", 0)
+VARIANT(scan_exaone, 1, L, true, "\r\n/", 1)
 
 /* ---- words by their case ---- */
 
@@ -192,7 +213,7 @@ static size_t scan_cased(const char *text, size_t n, size_t at, int digits, bool
     if ((end = scan_cased_word(text, n, at, kimi)) > at)
         return contractions && end < n && text[end] == '\'' ? scan_contraction_any_case(text, n, end) : end;
     end = scan_numbers(text, n, at, digits);
-    return end > at ? end : scan_rest(text, n, at, L, kimi ? "\r\n" : "\r\n/");
+    return end > at ? end : scan_rest(text, n, at, L, kimi ? "\r\n" : "\r\n/", INT_MAX);
 }
 
 static size_t scan_gpt4o(const char *text, size_t n, size_t at) { return scan_cased(text, n, at, 3, true, false); }
@@ -286,6 +307,14 @@ ht_scan_fn *ht_scan_known(const char *pattern, size_t n, bool isolated) {
         {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" REST, scan_digits1, false},
         {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES,
          scan_digits1_marks, false},
+        {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" REST, scan_digits, false},
+        {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES, scan_seed, false},
+        {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}"
+                      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+         scan_exaone, false},
+        {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+         "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+         scan_digits1, false},
         {CASED("", CONTRACTIONS "?") "|\\p{N}{1,3}" REST_SLASH, scan_gpt4o, false},
         {CASED("", CONTRACTIONS "?") "|\\p{N}" REST_SLASH, scan_youtu, false},
         {CASED("", "") "|\\p{N}" REST_SLASH, scan_tekken, false},

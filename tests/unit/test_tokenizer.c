@@ -86,8 +86,9 @@ UNIT_TEST(follows_the_reference) {
 
 /* The scanner of a pattern and PCRE2. */
 UNIT_TEST(scanners_agree_with_pcre2) {
-    static const char *const cases[] = {"gpt2 as split", "llama3",     "qwen2",       "pre qwen35",
-                                        "pre gpt-4o",    "pre tekken", "pre kimi-k2", "pre youtu"};
+    static const char *const cases[] = {"gpt2 as split",  "llama3",         "qwen2",          "pre qwen35",
+                                        "pre seed-coder", "pre exaone-moe", "pre bailingmoe", "pre minicpm5",
+                                        "pre gpt-4o",     "pre tekken",     "pre kimi-k2",    "pre youtu"};
     static const char *const parts[] = {" ",
                                         "  ",
                                         "\n",
