@@ -377,19 +377,41 @@ static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, ht_json *meta
 
 /* ---- metadata ---- */
 
-/* GGUF cannot store how an added token treats the surrounding text. */
-static ht_status check_added(const ht_tokenizer *t, int64_t n_rows, ht_error *err) {
-    for (size_t i = 0; i < t->n_added; i++) {
-        const ht_added *a = &t->added[i];
-        if (a->id >= n_rows) continue;
-        if (a->lstrip || a->rstrip || a->single_word)
-            return ht_fail(err, HT_ERR_UNSUPPORTED,
-                           "tokenizer.json: the added token `%.64s` has `%s`, which GGUF cannot express", a->text,
-                           a->lstrip   ? "lstrip"
-                           : a->rstrip ? "rstrip"
-                                       : "single_word");
+static int by_id(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Writes the ids of added tokens that take the spaces on one side, in order. */
+static ht_status set_strips(const ht_tokenizer *t, int64_t n_rows, bool right, ht_json *metadata, ht_error *err) {
+    int32_t *ids = malloc((t->n_added + 1) * sizeof *ids);
+    ht_json *list = ht_json_new_array();
+    size_t n = 0;
+    bool good = ids && list;
+    for (size_t i = 0; good && i < t->n_added; i++)
+        if (t->added[i].id < n_rows && (right ? t->added[i].rstrip : t->added[i].lstrip)) ids[n++] = t->added[i].id;
+    if (n) qsort(ids, n, sizeof *ids, by_id);
+    for (size_t i = 0; good && i < n; i++) good = !ht_json_array_append_new(list, ht_json_integer(ids[i]));
+    free(ids);
+    if (!good || !n) {
+        ht_json_decref(list);
+        return good ? HT_OK : out_of_memory(err);
     }
-    return HT_OK;
+    ht_log_write(HT_LOG_WARNING,
+                 "tokenizer.json: %zu added token%s `%s`, which only this program reads from GGUF metadata", n,
+                 n == 1 ? " has" : "s have", right ? "rstrip" : "lstrip");
+    return set_numbers(metadata, right ? HT_GGUF_RSTRIP : HT_GGUF_LSTRIP, "i32", list, err);
+}
+
+/* How added tokens treat the surrounding text. GGUF has no key for it. */
+static ht_status set_added(const ht_tokenizer *t, int64_t n_rows, ht_json *metadata, ht_error *err) {
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id < n_rows && t->added[i].single_word)
+            return ht_fail(err, HT_ERR_UNSUPPORTED,
+                           "tokenizer.json: the added token `%.64s` has `single_word`, which GGUF cannot express",
+                           t->added[i].text);
+    ht_status st = set_strips(t, n_rows, false, metadata, err);
+    return st ? st : set_strips(t, n_rows, true, metadata, err);
 }
 
 /* Added tokens without a row are left out: checkpoints of a text model may have the tokenizer of one that sees images. */
@@ -426,7 +448,7 @@ ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool lis
     if (bytes && !t->decode.byte_level)
         return refuse(err, "decoder", "the pre_tokenizer is ByteLevel, the decoder is not");
     ht_status st = check_rows(t, n_rows, err);
-    if (!st) st = check_added(t, n_rows, err);
+    if (!st) st = set_added(t, n_rows, metadata, err);
     if (!st) st = bytes ? set_stages(t, metadata, err) : set_sentencepiece(t, n_rows, list_merges, metadata, err);
     if (!st && bytes) st = set_merges(t, metadata, err);
     if (!st) st = set_tokens(t, n_rows, metadata, err);

@@ -200,8 +200,8 @@ static void refuse_gguf(const char *json, int64_t n_rows, ht_status status, cons
 UNIT_TEST(what_gguf_cannot_say_is_named) {
 #define V "{\"a\":0,\"b\":1,\"ab\":2}"
 #define M "[[\"a\",\"b\"]]"
-    refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"lstrip\":true}]}", 9,
-                HT_ERR_UNSUPPORTED, "`<x>` has `lstrip`");
+    refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"single_word\":true}]}", 9,
+                HT_ERR_UNSUPPORTED, "`<x>` has `single_word`");
     refuse_gguf(MODEL("", V, M) ",\"normalizer\":{\"type\":\"Lowercase\"}}", 9, HT_ERR_UNSUPPORTED, "`normalizer`");
     refuse_gguf(MODEL("\"ignore_merges\":true,", V, M) "}", 9, HT_ERR_UNSUPPORTED, "ignore_merges");
     refuse_gguf(MODEL("", V, M) ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
@@ -222,6 +222,25 @@ UNIT_TEST(what_gguf_cannot_say_is_named) {
     assert_non_null(read);
     assert_non_null(strstr(warnings_end(1), "1 added token is left out"));
     assert_int_equal(read->vocab.n, 3);
+    ht_tokenizer_free(read);
+    ht_tokenizer_free(t);
+}
+
+UNIT_TEST(added_tokens_keep_their_strips) {
+    ht_tokenizer *t = tokenizer_of(
+        MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<l>\",\"lstrip\":true,\"normalized\":false},"
+                        "{\"id\":4,\"content\":\"<r>\",\"rstrip\":true,\"normalized\":false},{\"id\":5,\"content\":"
+                        "\"<n>\",\"normalized\":false}]}");
+    ht_error err;
+    warnings_begin();
+    ht_tokenizer *read = through_gguf(t, t->vocab.n, false, &err);
+    assert_non_null(strstr(warnings_end(2), "1 added token has `rstrip`"));
+    assert_non_null(read);
+    static const char *const texts[] = {"a <l> b", "a <r>  b", "a <n> b", "<r> <l> <r>\n\n<n> a"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) same_ids("strips", t, read, texts[i], strlen(texts[i]));
+    size_t n;
+    free(tokenizer_ids(read, "a <l>b", 6, 0, &n));
+    assert_int_equal(n, 3);
     ht_tokenizer_free(read);
     ht_tokenizer_free(t);
 }
@@ -368,9 +387,13 @@ UNIT_TEST(real_vocabularies) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_keeps_every_stage),          cmocka_unit_test(gguf_keeps_or_refuses),
-        cmocka_unit_test(what_gguf_cannot_say_is_named),   cmocka_unit_test(scores_are_written_where_they_do),
-        cmocka_unit_test(equal_texts_are_refused),         cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(json_keeps_every_stage),
+        cmocka_unit_test(gguf_keeps_or_refuses),
+        cmocka_unit_test(what_gguf_cannot_say_is_named),
+        cmocka_unit_test(scores_are_written_where_they_do),
+        cmocka_unit_test(added_tokens_keep_their_strips),
+        cmocka_unit_test(equal_texts_are_refused),
+        cmocka_unit_test(real_vocabularies),
         cmocka_unit_test(pre_tokenizers_keep_their_names),
     };
     return cmocka_run_group_tests(tests, start, finish);

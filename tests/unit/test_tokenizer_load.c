@@ -311,6 +311,22 @@ UNIT_TEST(merges_by_score) {
     ht_tokenizer_free(t);
 }
 
+/* Phi-3's special tokens take the spaces after them, except <unk>, <s> and <|endoftext|>. */
+UNIT_TEST(special_tokens_of_phi3) {
+    for (int phi3 = 0; phi3 < 2; phi3++) {
+        gguf_writer w = sentencepiece();
+        gguf_put_str(&w, "general.architecture", phi3 ? "phi3" : "llama");
+        ht_tokenizer *t = load_gguf(w);
+        const int32_t taken[] = {2, 9}, kept[] = {2, 10, 8}, begin[] = {1, 10, 8};
+        if (phi3)
+            expect(t, "</s> ab", HT_ENCODE_PARSE_SPECIAL, 2, taken);
+        else
+            expect(t, "</s> ab", HT_ENCODE_PARSE_SPECIAL, 3, kept);
+        expect(t, "<s> ab", HT_ENCODE_PARSE_SPECIAL, 3, begin);
+        ht_tokenizer_free(t);
+    }
+}
+
 #define SPACED_A                                                                                                       \
     "\xC4\xA0"                                                                                                         \
     "a" /* one token in two literals: \xA0a would be one escape */
@@ -470,6 +486,7 @@ int main(void) {
         cmocka_unit_test(the_post_processor_decides_what_is_added),
         cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
+        cmocka_unit_test(special_tokens_of_phi3),
         cmocka_unit_test(pre_tokenizers_by_name),
         cmocka_unit_test(unused_tokens_are_no_text),
         cmocka_unit_test(broken_metadata_is_refused),
