@@ -230,6 +230,11 @@ UNIT_TEST(what_stands_for_the_file_is_named) {
     static const char json[] = "{" MODEL "}";
     char says[64];
     scratch_make();
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds neither a tokenizer.json nor a .gguf file");
+    scratch_write("tiktoken.model", "IQ== 0\n", 7);
+    refuse_file(scratch_directory(), HT_ERR_IO, "its tiktoken.model lacks the pattern that splits texts; use a GGUF");
+    scratch_write("tekken.json", "{}", 2);
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, and its tekken.json is not read");
     scratch_write("tokenizer.model", "\n\4", 2);
     refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, and its tokenizer.model is not read");
     scratch_write("tokenizer.json", pointer, sizeof pointer - 1);
