@@ -69,7 +69,9 @@ static const ht_gguf_stages rows[] = {
     {.names = " tekken ", .steps = {TEKKEN, BYTES}, .ignore_merges = true, .add_bos = true},
     {.names = " gpt-4o llama4 minimax-m2 kanana2 talkie ", .steps = {GPT4O, BYTES}},
     {.names = " cohere2moe tiny_aya ", .steps = {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O, BYTES}, .nfc = true},
-    {.names = " kimi-k2 ", .steps = {"[\\p{Han}]+|" CASED(UPPER_KIMI, LOWER_KIMI) "|\\p{N}{1,3}" LLAMA3_END, BYTES}},
+    {.names = " kimi-k2 ",
+     .steps = {"[\\p{Han}]+|" CASED(UPPER_KIMI, LOWER_KIMI) "|\\p{N}{1,3}" LLAMA3_END, BYTES},
+     .ignore_merges = true},
     {.names = " youtu ",
      .steps = {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
                CASED(UPPER, LOWER) "|\\p{N}" CASED_END, BYTES},
@@ -89,12 +91,13 @@ static const ht_gguf_stages rows[] = {
                BYTES}},
     {.names = " superbpe ", .steps = {"\\p{N}+", THOUSANDS, BYTES}},
     {.names = " afmoe ",
-     .steps = {"\\p{N}+", THOUSANDS,
-               "[一-鿿㐀-䶿\\x{F900}-\\x{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-"
-               "힯ᄀ-"
-               "ᇿ]"
-               "+",
-               WORDS_DEEPSEEK_V3, BYTES}},
+     .steps =
+         {"\\p{N}+", THOUSANDS,
+          "[一-鿿㐀-䶿\\x{F900}-\\x{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-"
+          "힯ᄀ-"
+          "ᇿ]"
+          "+",
+          WORDS_DEEPSEEK_V3, BYTES}},
     {.names = " minicpm5 ",
      .steps = {"\\p{N}{1,3}", ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" LLAMA3_END, BYTES},
      .ignore_merges = true},

@@ -105,8 +105,9 @@ static bool same_pre_tokenizer(const ht_tokenizer *t, const ht_tokenizer *row) {
     return k == row->n_pre;
 }
 
-/* The first row with the tokenizer's stages. NULL when there is none: *what is the difference to the nearest row. */
-static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, const char **what, ht_error *err) {
+/* The first row with the tokenizer's stages. merges: model.ignore_merges makes no difference. NULL when there is none: *what is the difference to the nearest row. */
+static ht_status find_stages(const ht_tokenizer *t, bool merges, const ht_gguf_stages **out, const char **what,
+                             ht_error *err) {
     const ht_gguf_stages *row;
     *out = NULL;
     *what = "pre_tokenizer";
@@ -116,7 +117,7 @@ static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, 
         ht_status st = ht_gguf_stages_add(row, candidate, err);
         if (!st && same_pre_tokenizer(t, candidate)) {
             const bool normal = same_normalizer(t, candidate);
-            if (normal && t->ignore_merges == candidate->ignore_merges)
+            if (normal && (merges || t->ignore_merges == candidate->ignore_merges))
                 *out = row;
             else if (normal)
                 *what = "model.ignore_merges";
@@ -132,7 +133,10 @@ static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, 
 static ht_status set_stages(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const ht_gguf_stages *row;
     const char *what;
-    ht_status st = find_stages(t, &row, &what, err);
+    ht_status st = find_stages(t, false, &row, &what, err);
+    bool suffice = false;
+    if (!st && !row && !strcmp(what, "model.ignore_merges")) st = ht_tokenizer_merges_suffice(t, &suffice, err);
+    if (!st && suffice) st = find_stages(t, true, &row, &what, err);
     if (st) return st;
     if (!row)
         return ht_fail(err, HT_ERR_UNSUPPORTED,

@@ -312,6 +312,9 @@ ht_scan_fn *ht_scan_known(const char *pattern, size_t n, bool isolated) {
         {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}"
                       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
          scan_exaone, false},
+        {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+         "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+         scan_digits3, false},
         {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
          "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
          scan_digits1, false},

@@ -251,6 +251,8 @@ typedef struct ht_encoder {
 void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
 /* encode.c: encodes one piece by the BPE model. */
 void ht_encode_piece(ht_encoder *e, const char *text, size_t n);
+/* encode.c: whether merging gives each token of byte-level BPE from its own text, so that ignore_merges changes nothing. */
+ht_status ht_tokenizer_merges_suffice(const ht_tokenizer *t, bool *suffice, ht_error *err);
 void ht_pre_step_free(ht_pre_step *s);
 
 /* encode.c: ht_tokenizer_encode of valid UTF-8 whose runs mark text from the inputs. Marked text never becomes part

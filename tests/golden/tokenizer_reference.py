@@ -76,7 +76,7 @@ PIPELINES = {
     "tekken": Pipeline(TEKKEN, ignore_merges=True),
     "gpt-4o": Pipeline(O200K),
     "cohere2moe": Pipeline(r"\d{1,3}(?=(?:\d{3})*\b)", O200K, nfc=True),
-    "kimi-k2": Pipeline(KIMI),
+    "kimi-k2": Pipeline(KIMI, ignore_merges=True),  # as tiktoken
     "youtu": Pipeline(YOUTU_EAST, cased(CONTRACTION + "?") + r"|\p{N}|" + O200K_END, ignore_merges=True),
     "seed-coder": Pipeline(SEED),
     "laguna": Pipeline(r"[^\n]+|[\n]+", QWEN2),

@@ -203,7 +203,7 @@ UNIT_TEST(what_gguf_cannot_say_is_named) {
     refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"single_word\":true}]}", 9,
                 HT_ERR_UNSUPPORTED, "`<x>` has `single_word`");
     refuse_gguf(MODEL("", V, M) ",\"normalizer\":{\"type\":\"Lowercase\"}}", 9, HT_ERR_UNSUPPORTED, "`normalizer`");
-    refuse_gguf(MODEL("\"ignore_merges\":true,", V, M) "}", 9, HT_ERR_UNSUPPORTED, "ignore_merges");
+    refuse_gguf(MODEL("\"ignore_merges\":true,", V, "[]") "}", 9, HT_ERR_UNSUPPORTED, "ignore_merges");
     refuse_gguf(MODEL("", V, M) ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
                                 "\"id\":\"a\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"a\",\"type_id\":0}},{"
                                 "\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"a\":{\"id\":\"a\","
@@ -224,6 +224,24 @@ UNIT_TEST(what_gguf_cannot_say_is_named) {
     assert_int_equal(read->vocab.n, 3);
     ht_tokenizer_free(read);
     ht_tokenizer_free(t);
+}
+
+/* ignore_merges of the file and of the name may differ where every token is what its own text merges to. */
+UNIT_TEST(whole_tokens_without_effect) {
+#define SMOLLM(vocab, merges)                                                                                          \
+    "{\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":" vocab ",\"merges\":" merges                       \
+    "},\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"    \
+    "\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}}"
+    ht_error err;
+    ht_tokenizer *t = tokenizer_of(
+                     SMOLLM("{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4}", "[[\"a\",\"b\"],[\"ab\",\"c\"]]")),
+                 *read = through_gguf(t, 5, false, &err);
+    assert_non_null(read);
+    same_ids("merges suffice", t, read, "abcab a", 7);
+    ht_tokenizer_free(read);
+    ht_tokenizer_free(t);
+    refuse_gguf(SMOLLM("{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4}", "[[\"a\",\"b\"]]"), 5, HT_ERR_UNSUPPORTED,
+                "ignore_merges");
 }
 
 UNIT_TEST(added_tokens_keep_their_strips) {
@@ -387,13 +405,10 @@ UNIT_TEST(real_vocabularies) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_keeps_every_stage),
-        cmocka_unit_test(gguf_keeps_or_refuses),
-        cmocka_unit_test(what_gguf_cannot_say_is_named),
-        cmocka_unit_test(scores_are_written_where_they_do),
-        cmocka_unit_test(added_tokens_keep_their_strips),
-        cmocka_unit_test(equal_texts_are_refused),
-        cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(json_keeps_every_stage),          cmocka_unit_test(gguf_keeps_or_refuses),
+        cmocka_unit_test(what_gguf_cannot_say_is_named),   cmocka_unit_test(scores_are_written_where_they_do),
+        cmocka_unit_test(added_tokens_keep_their_strips),  cmocka_unit_test(whole_tokens_without_effect),
+        cmocka_unit_test(equal_texts_are_refused),         cmocka_unit_test(real_vocabularies),
         cmocka_unit_test(pre_tokenizers_keep_their_names),
     };
     return cmocka_run_group_tests(tests, start, finish);
