@@ -91,6 +91,7 @@ PIPELINES = {
     "poro-chat": Pipeline(PORO),
     "viking": Pipeline(PORO, "digits"),
 }
+SAME = {"starcoder": "smollm", "refact": "smollm", "mpt": "olmo"}
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 
@@ -140,6 +141,7 @@ def set_pipeline(tokenizer, pipeline):
 
 def make_byte_level(fields, tokens):
     pre = fields["tokenizer.ggml.pre"]
+    pre = SAME.get(pre, pre)
     if pre not in PIPELINES:
         sys.exit(f"no reference pipeline for the pre-tokenizer {pre}")
     merges = [tuple(m.split(" ")) for m in fields["tokenizer.ggml.merges"]]

@@ -235,6 +235,31 @@ UNIT_TEST(long_texts_are_like_short_ones) {
     ht_tokenizer_free(whole);
 }
 
+/* Runs that patterns match with much backtracking, or again from each of their characters. */
+UNIT_TEST(long_runs_are_split) {
+    static const char *const cases[] = {"pre gpt-4o",   "pre kimi-k2",    "pre cohere2moe",
+                                        "pre superbpe", "pre exaone-moe", "pre deepseek-v3"};
+    enum { LENGTH = 200000 };
+    char *text = malloc(LENGTH), *decoded;
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_tokenizer *t = tokenizer_named(cases[i]);
+        for (const char *c = "A 1"; *c; c++) {
+            memset(text, *c, LENGTH);
+            text[LENGTH - 1] = 'x';
+            size_t n, n_decoded;
+            int32_t *ids = tokenizer_ids(t, text, LENGTH, 0, &n);
+            assert_works(ht_tokenizer_decode, t, ids, n, false, &decoded, &n_decoded);
+            assert_int_equal(n_decoded, LENGTH);
+            assert_memory_equal(decoded, text, LENGTH);
+            free(decoded);
+            free(ids);
+        }
+        ht_tokenizer_free(t);
+    }
+    free(text);
+}
+
 UNIT_TEST(long_runs_of_marks_are_ordered) {
     enum { MARKS = 100000 };
     ht_text text = {0}, out = {0};
@@ -301,10 +326,15 @@ UNIT_TEST(byte_tokens_are_streamed) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_tokens_are_streamed),  cmocka_unit_test(follows_the_reference),
-        cmocka_unit_test(scanners_agree_with_pcre2), cmocka_unit_test(bos_is_never_doubled),
-        cmocka_unit_test(invalid_text_is_repaired),  cmocka_unit_test(long_texts_are_like_short_ones),
-        cmocka_unit_test(answers_questions),         cmocka_unit_test(long_runs_of_marks_are_ordered),
+        cmocka_unit_test(byte_tokens_are_streamed),
+        cmocka_unit_test(follows_the_reference),
+        cmocka_unit_test(scanners_agree_with_pcre2),
+        cmocka_unit_test(bos_is_never_doubled),
+        cmocka_unit_test(invalid_text_is_repaired),
+        cmocka_unit_test(long_texts_are_like_short_ones),
+        cmocka_unit_test(answers_questions),
+        cmocka_unit_test(long_runs_are_split),
+        cmocka_unit_test(long_runs_of_marks_are_ordered),
     };
     return cmocka_run_group_tests(tests, tokenizer_cases_open, tokenizer_cases_close);
 }
