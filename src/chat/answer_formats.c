@@ -24,6 +24,11 @@
 #define DSML_TAG(is_string) "%s<" DSML "parameter name=\"%k\" string=\"" is_string "\">%v</" DSML "parameter>"
 #define DSML_CALLS          .call = INVOKE(DSML), .separator = "", TAGS(DSML_TAG("true"), DSML_TAG("false"))
 
+#define HARMONY_BEGIN "<|start|>"
+#define HARMONY_ROLE  "assistant"
+#define HARMONY_BODY  "<|message|>"
+#define HARMONY(name) "<|channel|>" name
+
 static const ht_tool_call_format formats[] = {
     /* Mistral: since Small 3.1 with ids, since Large 2 with names before JSON, older ones */
     {.open = "[TOOL_CALLS]", .also = "[CALL_ID]", .call = "%n[CALL_ID]%i[ARGS]%a"},
@@ -93,6 +98,8 @@ static const ht_tool_call_format formats[] = {
      .separator = "%s;",
      .once = true,
      .bare_json = true},
+    /* gpt-oss: of a call's header the reader leaves the name */
+    {.mark = HARMONY("analysis"), .open = HARMONY_BEGIN HARMONY_ROLE, .call = "%n" HARMONY_BODY "%a", .once = true},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -124,6 +131,7 @@ static const ht_reasoning_format reasoning[] = {
     {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
     {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
     {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
+    {HARMONY("analysis"), HARMONY("analysis") HARMONY_BODY, "<|end|>", NULL, true, NULL, HARMONY_BEGIN HARMONY_ROLE},
     {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
     {"", "<think>", "</think>", NULL, false, "\n", "\n\n"},
 };
@@ -146,4 +154,29 @@ bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size
     *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, f->title, n_title) == 0;
     if (*with_title) n -= n_title;
     return n >= n_open && memcmp(prompt + n - n_open, f->open, n_open) == 0;
+}
+
+/* ---- messages ---- */
+
+static const ht_message_format messages[] = {
+    {.mark = HARMONY("analysis"),
+     .begin = HARMONY_BEGIN,
+     .role = HARMONY_ROLE,
+     .body = HARMONY_BODY,
+     .ends = {"<|end|>", "<|return|>", "<|call|>"},
+     .fields = {HARMONY(""), "to=", "<|constrain|>"},
+     .recipient = "to=",
+     .calls = "functions.",
+     .reasoning = HARMONY("analysis"),
+     .text = {HARMONY("final"), HARMONY("final") " <|constrain|>json"},
+     .preamble = HARMONY("commentary"),
+     .call = {" to=functions.%n" HARMONY("commentary") " json",
+              " to=functions.%n" HARMONY("commentary") " <|constrain|>json",
+              HARMONY("commentary") " to=functions.%n <|constrain|>json"}},
+};
+
+const ht_message_format *ht_message_format_of(const char *source) {
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++)
+        if (strstr(source, messages[i].mark)) return &messages[i];
+    return NULL;
 }

@@ -13,31 +13,39 @@
 
 enum { TRIES_MAX = 64 }; /* closing marks to try before a call is text */
 
-typedef enum state { IN_TEXT, IN_REASONING, IN_CALL } state;
+enum { HEADER_MOST = 512 }; /* bytes of a message's header */
+
+typedef enum state { IN_TEXT, IN_REASONING, IN_CALL, IN_HEADER } state;
 
 typedef enum opening {
     BY_MARK,
+    BY_HEADER,
     BY_JSON, /* ht_tool_call_format.bare_json */
     BY_TEXT  /* ht_tool_call_format.bare */
 } opening;
 
 struct ht_response_reader {
     const ht_reasoning_format *reasoning;
-    const ht_tool_call_format *calls; /* NULL: no calls are read */
+    const ht_tool_call_format *calls;  /* NULL: no calls are read */
+    const ht_message_format *messages; /* NULL: answers have no messages */
     ht_jinja_value tools;
     ht_answer_fn *fn;
     void *user;
     ht_text held; /* not delivered yet; of a call, all after its opening mark */
     state state;
-    bool fresh;     /* only white space since the beginning, reasoning or a call */
-    bool first;     /* and nothing before: the white space belongs to the text */
-    bool titled;    /* after the reasoning's title and the white space around it */
-    bool has_title; /* it has a title, or the prompt has written it */
-    opening opened; /* how the present calls were opened */
-    bool unopened;  /* a closing mark of unmarked calls may follow */
-    size_t looked;  /* index from which to search their closing mark */
+    bool fresh;      /* only white space since the beginning, reasoning or a call */
+    bool first;      /* and nothing before: the white space belongs to the text */
+    bool separated;  /* another message of the same part came before: a blank line precedes what is delivered next */
+    size_t prompted; /* held bytes that the prompt wrote of a header */
+    unsigned shown;  /* parts of which messages were delivered, as bits */
+    bool titled;     /* after the reasoning's title and the white space around it */
+    bool has_title;  /* it has a title, or the prompt has written it */
+    opening opened;  /* how the present calls were opened */
+    bool unopened;   /* a closing mark of unmarked calls may follow */
+    size_t looked;   /* index from which to search their closing mark */
     int tries;
     size_t failed;   /* after the first closing mark that ended no calls; 0: none */
+    size_t head;     /* bytes of the header before a call's arguments */
     ht_text blanks;  /* before their opening mark */
     bool pieces;     /* deliver calls in pieces */
     bool only_calls; /* drop text */
@@ -45,21 +53,6 @@ struct ht_response_reader {
     ht_call_stream stream;
     bool refused;
 };
-
-ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
-                                 ht_answer_fn *fn, void *user, ht_response_reader **out, ht_error *err) {
-    ht_response_reader *r = *out = calloc(1, sizeof *r);
-    if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
-    *r = (ht_response_reader){.reasoning = ht_reasoning_format_of(ht_chat_template_source(t)),
-                              .calls = ht_tool_call_format_of(ht_chat_template_source(t)),
-                              .tools = tools,
-                              .fn = fn,
-                              .user = user,
-                              .fresh = true,
-                              .first = true};
-    if (ht_reasoning_is_open(r->reasoning, prompt, n_prompt, &r->has_title)) r->state = IN_REASONING;
-    return HT_OK;
-}
 
 void ht_response_reader_set_call_pieces(ht_response_reader *r, bool on) { r->pieces = on; }
 
@@ -97,10 +90,10 @@ static void show(ht_response_reader *r, ht_answer_part part, size_t from, size_t
     memmove(r->held.data, r->held.data + n, r->held.len + 1);
 }
 
-/* Returns to text after reasoning or calls. */
+/* Returns to text, or to the next header, after reasoning or calls. */
 static void return_to_text(ht_response_reader *r) {
     r->unopened = r->state == IN_CALL && r->opened == BY_TEXT;
-    r->state = IN_TEXT;
+    r->state = r->messages ? IN_HEADER : IN_TEXT;
     r->fresh = true;
     r->first = false;
 }
@@ -140,9 +133,41 @@ static bool begins_with(const char *text, size_t n, const char *mark) {
     return n >= length && memcmp(text, mark, length) == 0;
 }
 
+/* A mark in a text. */
+typedef struct mark {
+    size_t at;   /* the length of the text: none */
+    size_t skip; /* bytes after which the text goes on: the mark's, or none if it belongs to what follows */
+} mark;
+
+/* Whether the token ends a message. */
+static bool ends_message(const ht_message_format *m, const char *token) {
+    for (int i = 0; i < HT_HEADERS_MOST && m->ends[i]; i++)
+        if (strcmp(token, m->ends[i]) == 0) return true;
+    return strcmp(token, m->begin) == 0 || strcmp(token, m->fields[0]) == 0;
+}
+
+/* The first end of a message from an index on: its own mark, or the beginning of the next message. */
+static mark find_message_end(const ht_message_format *m, const char *text, size_t n, size_t from) {
+    mark first = {.at = n};
+    for (int i = 0; i < HT_HEADERS_MOST && m->ends[i]; i++) {
+        const size_t at = find(text, n, from, m->ends[i]);
+        if (at < first.at) first = (mark){at, strlen(m->ends[i])};
+    }
+    const size_t next = ht_min_size(find(text, n, from, m->begin), find(text, n, from, m->fields[0]));
+    return next < first.at ? (mark){.at = next} : first;
+}
+
+/* Index of the longest suffix that begins such an end, or n. */
+static size_t beginning_of_message_end(const ht_message_format *m, const char *text, size_t n) {
+    size_t at = ht_min_size(beginning_of(text, n, m->begin), beginning_of(text, n, m->fields[0]));
+    for (int i = 0; i < HT_HEADERS_MOST && m->ends[i]; i++) at = ht_min_size(at, beginning_of(text, n, m->ends[i]));
+    return at;
+}
+
 bool ht_response_wants_special(const ht_response_reader *r, const char *token) {
     const ht_reasoning_format *t = r->reasoning;
-    if (r->state == IN_CALL) return true;
+    if (r->state == IN_CALL || r->state == IN_HEADER) return true;
+    if (r->messages) return ends_message(r->messages, token);
     if (r->state == IN_REASONING) return strcmp(token, t->close) == 0;
     if (strcmp(token, t->open) == 0)
         return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
@@ -162,6 +187,9 @@ ht_reasoning_position ht_response_reasoning_position(const ht_response_reader *r
 }
 
 /* ---- states: each true when there is more to do ---- */
+
+/* Whether a mark shows that there are calls; else only those of known tools are. */
+static bool is_marked(const ht_response_reader *r) { return r->opened == BY_MARK || r->opened == BY_HEADER; }
 
 static void enter_call(ht_response_reader *r, opening opened) {
     r->state = IN_CALL;
@@ -240,6 +268,202 @@ static bool read_text(ht_response_reader *r, bool end) {
     return false;
 }
 
+/* ---- messages ---- */
+
+static unsigned part_bit(ht_answer_part part) { return 1u << part; }
+
+typedef enum header_match { NO_HEADER, IS_HEADER, BEGINS_HEADER } header_match;
+
+typedef struct header {
+    size_t n; /* bytes through `body` */
+    const char *recipient;
+    size_t n_recipient;
+    bool is_reasoning, has_field;
+} header;
+
+/* Skips the text if it comes now; `cut`: it has begun, and all bytes are read. */
+static bool skip_text(const char *text, size_t n, size_t *at, const char *expected, bool *cut) {
+    const size_t length = strlen(expected), left = n - *at;
+    if (left >= length && memcmp(text + *at, expected, length) == 0) {
+        *at += length;
+        *cut = false;
+        return true;
+    }
+    *cut = *cut || (left < length && memcmp(text + *at, expected, left) == 0);
+    return false;
+}
+
+static size_t word_length(const char *text, size_t n) {
+    size_t length = 0;
+    while (length < n && !is_blank(text[length]) && text[length] != '<') length++;
+    return length;
+}
+
+/* Skips the next field with its word, or a further word. */
+static bool skip_field(const ht_message_format *m, const char *text, size_t n, size_t *at, header *h, bool *cut) {
+    for (int i = 0; i < HT_HEADERS_MOST && m->fields[i]; i++) {
+        if (!skip_text(text, n, at, m->fields[i], cut)) continue;
+        const size_t length = word_length(text + *at, n - *at);
+        if (strcmp(m->fields[i], m->recipient) == 0) {
+            h->recipient = text + *at;
+            h->n_recipient = length;
+        }
+        h->has_field = true;
+        *at += length;
+        return true;
+    }
+    const size_t length = h->has_field && !*cut ? word_length(text + *at, n - *at) : 0;
+    *at += length;
+    return length > 0;
+}
+
+static header_match match_header(const ht_message_format *m, const char *text, size_t n, header *h) {
+    bool cut = false;
+    size_t at = blanks_after(text, n);
+    *h = (header){0};
+    (void)skip_text(text, n, &at, m->begin, &cut);
+    at += blanks_after(text + at, n - at);
+    (void)skip_text(text, n, &at, m->role, &cut);
+    for (;;) {
+        at += blanks_after(text + at, n - at);
+        if (at == n) break;
+        if (skip_text(text, n, &at, m->body, &cut)) {
+            h->n = at;
+            h->is_reasoning = memmem(text, at, m->reasoning, strlen(m->reasoning));
+            return IS_HEADER;
+        }
+        if (!skip_field(m, text, n, &at, h, &cut)) return cut ? BEGINS_HEADER : NO_HEADER;
+    }
+    return n <= HEADER_MOST ? BEGINS_HEADER : NO_HEADER;
+}
+
+/* The tool's name in a header; NULL: the message is no call. */
+static const char *called_name(const ht_response_reader *r, const header *h, size_t *n) {
+    const size_t n_before = strlen(r->messages->calls);
+    if (!r->calls || !h->recipient) return NULL;
+    const bool has_before = begins_with(h->recipient, h->n_recipient, r->messages->calls);
+    *n = h->n_recipient - (has_before ? n_before : 0);
+    return has_before || ht_tool_find(r->tools, h->recipient, h->n_recipient) ? h->recipient + h->n_recipient - *n
+                                                                              : NULL;
+}
+
+/* Leaves the name and `body` of a call's header, as the format reads calls. */
+static void enter_message_call(ht_response_reader *r, const header *h, const char *name, size_t n) {
+    ht_text call = {0};
+    ht_text_append(&call, name, n);
+    ht_text_append_str(&call, r->messages->body);
+    const size_t n_head = call.len;
+    ht_text_append(&call, r->held.data + h->n, r->held.len - h->n);
+    ht_text_discard(&r->held);
+    r->held = call;
+    enter_call(r, BY_HEADER);
+    r->looked = n_head;
+    r->head = n_head;
+}
+
+/* Enters the message of a header that has ended. */
+static void enter_message(ht_response_reader *r, const header *h) {
+    size_t n = 0;
+    const char *name = called_name(r, h, &n);
+    r->prompted = 0;
+    if (name) {
+        enter_message_call(r, h, name, n);
+        return;
+    }
+    r->state = h->is_reasoning ? IN_REASONING : IN_TEXT;
+    r->separated = r->shown & part_bit(h->is_reasoning ? HT_ANSWER_THINKING : HT_ANSWER_TEXT);
+    show(r, HT_ANSWER_TEXT, 0, 0, h->n);
+}
+
+/* Finds the message in which the prompt ends. */
+static void begin_in_prompt(ht_response_reader *r, const char *prompt, size_t n) {
+    const ht_message_format *m = r->messages;
+    const char *last = NULL;
+    header h;
+    for (const char *at = prompt; (at = memmem(at, n - (size_t)(at - prompt), m->begin, strlen(m->begin))); at++)
+        last = at;
+    if (!last) return;
+    n -= (size_t)(last - prompt);
+    const header_match match = match_header(m, last, n, &h);
+    if (match == IS_HEADER && find_message_end(m, last, n, h.n).at == n)
+        r->state = h.is_reasoning ? IN_REASONING : IN_TEXT;
+    else if (match != NO_HEADER)
+        r->state = IN_HEADER;
+    if (match != BEGINS_HEADER) return;
+    ht_text_append(&r->held, last, n);
+    r->prompted = n;
+}
+
+/* Delivers the first n held bytes of a message, and drops `skip` more. */
+static void show_content(ht_response_reader *r, ht_answer_part part, size_t n, size_t skip) {
+    if (n && r->separated) deliver(r, &(ht_answer_piece){.part = part, .text = "\n\n", .n = 2});
+    if (n) {
+        r->separated = false;
+        r->shown |= part_bit(part);
+    }
+    show(r, part, 0, n, n + skip);
+}
+
+/* Reads a header. Text that is none is text. */
+static bool read_header(ht_response_reader *r, bool end) {
+    header h;
+    const header_match match = match_header(r->messages, r->held.data, r->held.len, &h);
+    if (match == IS_HEADER) {
+        enter_message(r, &h);
+        return true;
+    }
+    if (match == BEGINS_HEADER && !end) return false;
+    const size_t prompted = ht_min_size(r->prompted, r->held.len);
+    r->prompted = 0;
+    r->state = IN_TEXT;
+    r->separated = r->shown & part_bit(HT_ANSWER_TEXT);
+    show(r, HT_ANSWER_TEXT, 0, 0, prompted);
+    if (match == BEGINS_HEADER && (h.has_field || memchr(r->held.data, '<', r->held.len))) ht_text_clear(&r->held);
+    /* A mark that begins no message is text, lest it be taken for the next header. */
+    const char *const marks[] = {r->messages->begin, r->messages->fields[0]};
+    const size_t blank = blanks_after(r->held.data, r->held.len);
+    for (int i = 0; i < 2; i++)
+        if (begins_with(r->held.data + blank, r->held.len - blank, marks[i])) {
+            show_content(r, HT_ANSWER_TEXT, blank + strlen(marks[i]), 0);
+            break;
+        }
+    return r->held.len > 0;
+}
+
+/* Reads the content of a message of reasoning or text. */
+static bool read_content(ht_response_reader *r, bool end) {
+    const ht_answer_part part = r->state == IN_REASONING ? HT_ANSWER_THINKING : HT_ANSWER_TEXT;
+    const size_t n = r->held.len;
+    const mark close = find_message_end(r->messages, r->held.data, n, 0);
+    const bool closed = close.at < n;
+    if (closed) r->state = IN_HEADER;
+    show_content(r, part, closed || end ? close.at : beginning_of_message_end(r->messages, r->held.data, n),
+                 close.skip);
+    return closed;
+}
+
+ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, size_t n_prompt,
+                                 ht_answer_fn *fn, void *user, ht_response_reader **out, ht_error *err) {
+    ht_response_reader *r = *out = calloc(1, sizeof *r);
+    if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
+    *r = (ht_response_reader){.reasoning = ht_reasoning_format_of(ht_chat_template_source(t)),
+                              .calls = ht_tool_call_format_of(ht_chat_template_source(t)),
+                              .messages = ht_message_format_of(ht_chat_template_source(t)),
+                              .tools = tools,
+                              .fn = fn,
+                              .user = user,
+                              .fresh = true,
+                              .first = true};
+    if (r->messages)
+        begin_in_prompt(r, prompt, n_prompt);
+    else if (ht_reasoning_is_open(r->reasoning, prompt, n_prompt, &r->has_title))
+        r->state = IN_REASONING;
+    if (!r->held.failed) return HT_OK;
+    ht_response_reader_free(r);
+    *out = NULL;
+    return ht_fail_memory(err, n_prompt, "an answer");
+}
+
 static bool read_reasoning(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
     const size_t close = find(r->held.data, r->held.len, 0, t->close);
@@ -288,7 +512,7 @@ static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_tru
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
     ht_call_reading reading = {.a = &a,
                                .tools = r->tools,
-                               .only_tools = r->opened != BY_MARK,
+                               .only_tools = !is_marked(r),
                                .is_truncated = is_truncated,
                                .with_truncated = with_truncated};
     bool good = ht_tool_calls_read(&reading, r->calls, r->held.data + from, n - from);
@@ -309,6 +533,12 @@ static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_tru
 /* Turns failed calls into text, with the white space before, up to the first closing mark. Later text is read again. */
 static void call_is_text(ht_response_reader *r) {
     size_t n = r->failed;
+    if (r->opened == BY_HEADER) {
+        r->state = IN_TEXT;
+        r->separated = r->shown & part_bit(HT_ANSWER_TEXT);
+        show(r, HT_ANSWER_TEXT, 0, 0, r->head);
+        return;
+    }
     if (r->opened != BY_JSON) {
         ht_text whole = {0};
         ht_text_append(&whole, r->blanks.data, r->blanks.len);
@@ -345,7 +575,7 @@ static void show_arguments(ht_response_reader *r, size_t to) {
 static bool show_beginning(ht_response_reader *r) {
     const ht_span n = r->stream.name, i = r->stream.id;
     ht_text name = {0}, id = {0};
-    if (!ht_is_call_name(n.p, n.n) || (r->opened != BY_MARK && !ht_tool_find(r->tools, n.p, n.n))) return false;
+    if (!ht_is_call_name(n.p, n.n) || (!is_marked(r) && !ht_tool_find(r->tools, n.p, n.n))) return false;
     ht_text_append(&name, n.p, n.n);
     ht_text_append(&id, i.p, i.n);
     if (name.failed || id.failed)
@@ -387,18 +617,26 @@ static void read_pieces(ht_response_reader *r) {
     }
 }
 
-/* The text that ends calls; NULL: the end of the answer. */
+/* The text that ends calls; NULL: the end of the answer, or of the message. */
 static const char *closing_text(const ht_response_reader *r) {
     if (r->opened == BY_TEXT) return ht_tool_call_format_bare_end(r->calls);
     return r->opened == BY_MARK ? r->calls->close : NULL;
 }
 
+/* The first end of calls from an index of the held text on. */
+static mark find_close(const ht_response_reader *r, size_t from) {
+    const char *close = closing_text(r), *text = r->held.data;
+    const size_t n = r->held.len;
+    if (r->opened == BY_HEADER) return find_message_end(r->messages, text, n, from);
+    return close ? (mark){find(text, n, from, close), strlen(close)} : (mark){.at = n};
+}
+
 /* Ends streamed calls at the closing mark, and delivers calls before it that could not be streamed. */
 static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
-    const char *close = closing_text(r);
     const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_AFTER_ARGUMENTS;
-    size_t at = close && !is_open ? find(r->held.data, r->held.len, c->at, close) : r->held.len;
+    const mark close = is_open ? (mark){.at = r->held.len} : find_close(r, c->at);
+    size_t at = close.at;
     if (at == r->held.len && !end) return false;
     if (is_open) {
         show_ending(r, c->stage == HT_CALL_IN_ARGUMENTS);
@@ -408,33 +646,40 @@ static bool finish_pieces(ht_response_reader *r, bool end) {
     if (to > c->at && r->held.data[to - 1] == ']' && r->calls->begin) to--;
     const bool is_truncated = at == r->held.len;
     if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, is_truncated, is_truncated);
-    show(r, HT_ANSWER_CALL, 0, 0, is_truncated ? at : at + strlen(close));
+    show(r, HT_ANSWER_CALL, 0, 0, is_truncated ? at : at + close.skip);
     return_to_text(r);
     return r->held.len > 0;
+}
+
+/* Index from which held text may begin an end of calls. */
+static size_t before_close(const ht_response_reader *r) {
+    const char *close = closing_text(r), *text = r->held.data;
+    if (r->opened == BY_HEADER) return beginning_of_message_end(r->messages, text, r->held.len);
+    return close ? beginning_of(text, r->held.len, close) : r->held.len;
 }
 
 static bool read_call(ht_response_reader *r, bool end) {
     if (r->pieces) read_pieces(r);
     if (r->begun) return finish_pieces(r, end);
-    const char *close = closing_text(r);
-    const size_t n_close = close ? strlen(close) : 0, n_inside = r->opened == BY_TEXT ? n_close : 0;
-    const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
-    if (at < r->held.len) {
-        if (show_calls(r, 0, at + n_inside, false, false)) {
-            show(r, HT_ANSWER_CALL, 0, 0, at + n_close);
+    const char *bare_end = r->opened == BY_TEXT ? closing_text(r) : NULL; /* a part of the call */
+    const bool ends_by_mark = closing_text(r);
+    const mark close = find_close(r, r->looked);
+    if (close.at < r->held.len) {
+        if (show_calls(r, 0, close.at + (bare_end ? close.skip : 0), false, false)) {
+            show(r, HT_ANSWER_CALL, 0, 0, close.at + close.skip);
             return_to_text(r);
             return true;
         }
-        r->looked = at + 1;
-        if (!r->failed) r->failed = at + n_close;
+        r->looked = close.at + 1;
+        if (!r->failed) r->failed = close.at + close.skip;
         if (++r->tries == TRIES_MAX) call_is_text(r);
         return true;
     }
-    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, n_close)) : 0;
+    r->looked = ht_max_size(r->looked, before_close(r));
     if (!end) return false;
     /* An incomplete closing mark is not part of the calls. */
-    const size_t n = n_close > n_inside ? beginning_of(r->held.data, r->held.len, close) : r->held.len;
-    if (!show_calls(r, 0, n, close, r->pieces && !r->failed)) {
+    const size_t n = bare_end ? r->held.len : before_close(r);
+    if (!show_calls(r, 0, n, ends_by_mark, r->pieces && !r->failed)) {
         call_is_text(r);
         return r->held.len > 0;
     }
@@ -449,8 +694,9 @@ static ht_response_state advance(ht_response_reader *r, bool end) {
     if (!r->held.data) ht_text_append_str(&r->held, "");
     while (more && !r->refused && !r->held.failed) {
         switch (r->state) {
-        case IN_TEXT: more = read_text(r, end); break;
-        case IN_REASONING: more = read_reasoning(r, end); break;
+        case IN_TEXT: more = r->messages ? read_content(r, end) : read_text(r, end); break;
+        case IN_REASONING: more = r->messages ? read_content(r, end) : read_reasoning(r, end); break;
+        case IN_HEADER: more = read_header(r, end); break;
         case IN_CALL: more = read_call(r, end); break;
         }
     }
