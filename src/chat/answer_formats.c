@@ -169,10 +169,9 @@ static const ht_message_format messages[] = {
      .calls = "functions.",
      .reasoning = HARMONY("analysis"),
      .text = {HARMONY("final"), HARMONY("final") " <|constrain|>json"},
-     .preamble = HARMONY("commentary"),
-     .call = {" to=functions.%n" HARMONY("commentary") " json",
-              " to=functions.%n" HARMONY("commentary") " <|constrain|>json",
-              HARMONY("commentary") " to=functions.%n <|constrain|>json"}},
+     .call = {" to=functions.%n" HARMONY("commentary") " json" HARMONY_BODY "%a",
+              " to=functions.%n" HARMONY("commentary") " <|constrain|>json" HARMONY_BODY "%a",
+              HARMONY("commentary") " to=functions.%n <|constrain|>json" HARMONY_BODY "%a"}},
 };
 
 const ht_message_format *ht_message_format_of(const char *source) {

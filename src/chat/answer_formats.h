@@ -78,8 +78,9 @@ typedef struct ht_message_format {
     const char *fields[HT_HEADERS_MOST]; /* before their words. The first one begins a message, even without `begin` */
     const char *recipient;               /* the field of a call's name */
     const char *calls;                   /* before the name, unless it is a tool's name alone */
-    /* Headers as models write them: of reasoning, which is what contains this; of the answer's text; of text before it; of a call, a pattern. */
-    const char *reasoning, *text[HT_HEADERS_MOST], *preamble, *call[HT_HEADERS_MOST];
+    const char *reasoning;               /* a message is reasoning if its header contains this, and no call */
+    const char *text[HT_HEADERS_MOST];   /* headers of the answer's text, as models write them */
+    const char *call[HT_HEADERS_MOST];   /* patterns of whole calls, likewise */
 } ht_message_format;
 
 /* NULL: answers are one text, with marks. */

@@ -382,13 +382,14 @@ static void begin_in_prompt(ht_response_reader *r, const char *prompt, size_t n)
     header h;
     for (const char *at = prompt; (at = memmem(at, n - (size_t)(at - prompt), m->begin, strlen(m->begin))); at++)
         last = at;
+    r->state = IN_HEADER;
     if (!last) return;
     n -= (size_t)(last - prompt);
     const header_match match = match_header(m, last, n, &h);
     if (match == IS_HEADER && find_message_end(m, last, n, h.n).at == n)
         r->state = h.is_reasoning ? IN_REASONING : IN_TEXT;
-    else if (match != NO_HEADER)
-        r->state = IN_HEADER;
+    else if (match == NO_HEADER)
+        r->state = IN_TEXT;
     if (match != BEGINS_HEADER) return;
     ht_text_append(&r->held, last, n);
     r->prompted = n;

@@ -13,8 +13,18 @@
 /* Maximum white space around reasoning. */
 enum { HT_BLANKS_MOST = 16 };
 
-/* Adds starts of answers with reasoning to finished rules (none for `t` NULL). No answer ends within reasoning. */
-void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t);
+/* The marks of a template's answers; both NULL: none. */
+typedef struct ht_answer_marks {
+    const ht_reasoning_format *reasoning;
+    const ht_message_format *messages;
+} ht_answer_marks;
+
+ht_answer_marks ht_answer_marks_of(const ht_chat_template *t);
+/* Adds their texts, in which special tokens may occur. */
+void ht_answer_marks_note(const ht_answer_marks *marks, ht_text *spelled);
+/* Adds starts of answers with reasoning to finished rules (none without its marks). No answer ends within reasoning. `headers`: of the
+ * message of the text; NULL: the text has one, or needs none. */
+void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, const char *const *headers);
 
 typedef struct ht_tool_request {
     const ht_chat_template *template;

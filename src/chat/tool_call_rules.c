@@ -407,6 +407,8 @@ ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c) {
     return one_call(c, strstr(c->format->call, bare) + strlen(bare));
 }
 
+ht_symbol ht_tool_calls_by(ht_tool_calls *c, const char *pattern) { return one_call(c, pattern); }
+
 ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks) {
     ht_regexes *re = c->r->re;
     ht_re all = HT_RE_NONE;
