@@ -275,7 +275,8 @@ static unsigned part_bit(ht_answer_part part) { return 1u << part; }
 typedef enum header_match { NO_HEADER, IS_HEADER, BEGINS_HEADER } header_match;
 
 typedef struct header {
-    size_t n; /* bytes through `body` */
+    size_t n;      /* bytes through `body` */
+    size_t n_role; /* through `begin` and the role; 0: they did not come */
     const char *recipient;
     size_t n_recipient;
     bool is_reasoning, has_field;
@@ -321,9 +322,9 @@ static header_match match_header(const ht_message_format *m, const char *text, s
     bool cut = false;
     size_t at = blanks_after(text, n);
     *h = (header){0};
-    (void)skip_text(text, n, &at, m->begin, &cut);
+    const bool has_begun = skip_text(text, n, &at, m->begin, &cut);
     at += blanks_after(text + at, n - at);
-    (void)skip_text(text, n, &at, m->role, &cut);
+    if (skip_text(text, n, &at, m->role, &cut) && has_begun) h->n_role = at;
     for (;;) {
         at += blanks_after(text + at, n - at);
         if (at == n) break;
@@ -414,11 +415,11 @@ static bool read_header(ht_response_reader *r, bool end) {
         return true;
     }
     if (match == BEGINS_HEADER && !end) return false;
-    const size_t prompted = ht_min_size(r->prompted, r->held.len);
+    const size_t n_head = ht_max_size(ht_min_size(r->prompted, r->held.len), h.n_role);
     r->prompted = 0;
     r->state = IN_TEXT;
     r->separated = r->shown & part_bit(HT_ANSWER_TEXT);
-    show(r, HT_ANSWER_TEXT, 0, 0, prompted);
+    show(r, HT_ANSWER_TEXT, 0, 0, n_head);
     if (match == BEGINS_HEADER && (h.has_field || memchr(r->held.data, '<', r->held.len))) ht_text_clear(&r->held);
     /* A mark that begins no message is text, lest it be taken for the next header. */
     const char *const marks[] = {r->messages->begin, r->messages->fields[0]};

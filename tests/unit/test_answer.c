@@ -366,6 +366,7 @@ static const struct {
     {HARMONY, "<|channel|>analysis to=python code<|message|>print(1)<|end|>" START FINAL "1", "H(print(1))T(1)"},
     {HARMONY, "<|channel|>commentary to=functions.stop code<|message|>print(1)<|call|>", "T(print(1))"},
     {HARMONY, FINAL "a<|end|><|start|>user<|message|>b", "T(a\n\n<|start|>user<|message|>b)"},
+    {HARMONY, ANALYSIS "a<|end|>" START "b", "H(a)T(b)"},
     {HARMONY, FINAL "<|end|>", ""},
     /* Whatever the template: thoughts at the beginning, and text. */
     {"", " \n<think>a</think>b", "H(a)T(b)"},
