@@ -34,7 +34,7 @@ typedef struct ht_tool_call_format {
     const char *quote; /* around strings in literals; NULL: as in Python */
     bool once;         /* the marks cannot repeat */
     /* Without `open`, calls of known tools also begin with: */
-    bool bare_json;   /* a JSON object that begins the answer, or follows reasoning */
+    bool at_start;    /* `begin` or else `call`, as the beginning of the answer, or after reasoning */
     const char *bare; /* this text, with which `call` begins; NULL: nothing */
 } ht_tool_call_format;
 
@@ -47,6 +47,8 @@ const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *f
 bool ht_tool_call_format_marks_strings(const ht_tool_call_format *format);
 /* The literal text in which `bare` calls end. */
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
+/* The character that begins calls of `at_start`, after white space. */
+char ht_tool_call_format_first(const ht_tool_call_format *format);
 
 /* ---- reasoning: how models mark it in their answers ---- */
 

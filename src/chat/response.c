@@ -20,8 +20,8 @@ typedef enum state { IN_TEXT, IN_REASONING, IN_CALL, IN_HEADER } state;
 typedef enum opening {
     BY_MARK,
     BY_HEADER,
-    BY_JSON, /* ht_tool_call_format.bare_json */
-    BY_TEXT  /* ht_tool_call_format.bare */
+    AT_START, /* ht_tool_call_format.at_start */
+    BY_TEXT   /* ht_tool_call_format.bare */
 } opening;
 
 struct ht_response_reader {
@@ -227,9 +227,9 @@ static bool read_text(ht_response_reader *r, bool end) {
     const ht_tool_call_format *c = r->calls;
     const char *text = r->held.data;
     const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
-    if (c && c->bare_json && r->fresh && blank < n && text[blank] == '{' && has_tools(r)) {
+    if (c && c->at_start && r->fresh && blank < n && text[blank] == ht_tool_call_format_first(c) && has_tools(r)) {
         if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
-        enter_call(r, BY_JSON);
+        enter_call(r, AT_START);
         return true;
     }
     /* The closing mark of calls that had no opening mark. */
@@ -519,7 +519,7 @@ static bool show_calls(ht_response_reader *r, size_t from, size_t n, bool is_tru
                                .with_truncated = with_truncated};
     bool good = ht_tool_calls_read(&reading, r->calls, r->held.data + from, n - from);
     /* Before a truncated call whose name is unknown there may be others. */
-    good = (good || (with_truncated && r->opened != BY_JSON)) && !a.status && reading.n;
+    good = (good || (with_truncated && r->opened != AT_START)) && !a.status && reading.n;
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
     for (size_t i = 0; calls && i < reading.n; i++) {
         const ht_read_call *c = &reading.calls[i];
@@ -541,7 +541,7 @@ static void call_is_text(ht_response_reader *r) {
         show(r, HT_ANSWER_TEXT, 0, 0, r->head);
         return;
     }
-    if (r->opened != BY_JSON) {
+    if (r->opened != AT_START) {
         ht_text whole = {0};
         ht_text_append(&whole, r->blanks.data, r->blanks.len);
         if (r->opened == BY_MARK)

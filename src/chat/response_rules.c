@@ -130,7 +130,7 @@ typedef struct answer_rules {
     const ht_reasoning_format *reasoning; /* never NULL */
     const ht_tool_call_format *format;
     const ht_message_format *messages; /* NULL: none */
-    ht_re bare;                        /* the beginning of a JSON call without mark; HT_RE_NONE: the format has marks */
+    ht_re bare;                        /* the beginning of a call without mark; HT_RE_NONE: the format has marks */
     bool no_text;                      /* no tool has valid arguments */
 } answer_rules;
 
@@ -150,7 +150,7 @@ static ht_symbol endless_text(ht_rules *r, ht_re text) {
 static ht_symbol group(answer_rules *a) {
     ht_rules *r = a->calls.r;
     const ht_symbol inside = ht_tool_calls_inside(&a->calls);
-    const bool is_bare = a->format->bare_json, may_have_mark = a->format->open && a->q->beside_text;
+    const bool is_bare = a->format->at_start, may_have_mark = a->format->open && a->q->beside_text;
     if (is_bare && !may_have_mark) return inside; /* the template does not write the mark */
     const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->format->open));
     const ht_symbol all = rule_of(r, (ht_symbol[]){open, inside}, 2);
@@ -202,7 +202,7 @@ static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
     const ht_message_format *m = a->messages;
     const ht_re blanks = white_space(re, HT_BLANKS_MOST);
-    ht_re all = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
+    ht_re all = a->format->at_start ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
     for (int i = 0; m && i < HT_HEADERS_MOST && m->call[i]; i++)
         all = ht_re_either(re, all, ht_re_text(re, m->call[i], strcspn(m->call[i], "%")));
     if (m) return all;
@@ -339,7 +339,7 @@ static void make_auto(answer_rules *a, bool *has_text) {
         const ht_symbol text = free_text(a, NULL);
         ht_rules_add(r, all, &text, 1);
     }
-    if (a->format->bare_json) {
+    if (a->format->at_start) {
         const ht_symbol blank = blank_lexeme(r, HT_RE_UNBOUNDED);
         ht_rules_add(r, all, &inside, 1);
         ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
@@ -396,7 +396,7 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
     ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
     a->bare =
-        a->format->bare_json ? ht_tool_calls_beginning(&a->calls, white_space(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
+        a->format->at_start ? ht_tool_calls_beginning(&a->calls, white_space(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
     if (are_alone)
         make_alone(a, &has_text);
     else if (a->messages)

@@ -48,7 +48,7 @@ ht_symbol ht_tool_calls_inside(ht_tool_calls *c);
 ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c);
 /* Calls by a pattern, or the rest of one, instead of the format's. */
 ht_symbol ht_tool_calls_by(ht_tool_calls *c, const char *pattern);
-/* Texts of a JSON call without mark that can only be calls: up to the name of a tool and its quote, after `blanks`. */
+/* Texts of calls without mark that can only be calls: up to the name of a tool and the character after it, after `blanks`. */
 ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks);
 
 #endif

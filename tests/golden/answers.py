@@ -24,10 +24,10 @@ from soak import cases, takes  # noqa: E402
 
 # Prefixes of names; formats of models that Hearth does not run.
 OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "meetkai-functionary-medium-v3.2", "GigaChat3-10B",
-          "fireworks-ai-llama-3-firefunction", "CohereForAI-c4ai-command-r-plus", "tencent-Hy3")  # fmt: skip
+          "fireworks-ai-llama-3-firefunction")  # fmt: skip
 
 # Around thoughts, and what may follow an answer.
-MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"),
+MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"), ("<think:opensource>", "</think:opensource>"),
          ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|inner_prefix|>", "<|inner_suffix|>"),
          ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")]  # fmt: skip
 ENDS = r"(<\|eo[mt]_id\|>|<\|tool_response>|<｜end▁of▁sentence｜>|<｜Assistant｜>|<SPECIAL_12>|<\|END_OF_TURN_TOKEN\|>|</s>)\s*$"

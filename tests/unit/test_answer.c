@@ -341,6 +341,33 @@ static const struct {
      "T(p)C(stop {})T(q)"},
     {"<|tool_call|>", "<|tool_call|>[{\"name\": \"stop\", \"arguments\": {}}]", "C(stop {})"},
     {"<|function_call|>", "g<|function_call|>{\"name\": \"stop\", \"arguments\": {}}", "T(g)C(stop {})"},
+    /* OLMo 3, Command R, HY3, Hunyuan, Llama 4 */
+    {"<function_calls>",
+     "o\n<function_calls>\nweather(city='Paris', days=3)\nweather(city=\"Rome\", days=1)\n</function_calls>",
+     "T(o" BOTH},
+    {"<function_calls>", "<function_calls>\nstop(a=true, b=null, c=[1, {'d': False}])\n</function_calls>",
+     "C(stop {\"a\": true, \"b\": null, \"c\": [1, {\"d\": false}]})"},
+    {"Action:\\n```json",
+     "I'll see.\nAction:\n```json\n[\n    {\n        \"tool_name\": \"weather\",\n        \"parameters\": " PARIS
+     "\n    },\n    {\n        \"tool_name\": \"weather\",\n        \"parameters\": " ROME "\n    }\n]```",
+     "T(I'll see." BOTH},
+    {"Action:\\n```json", "Action:\n```json\n{}\n``` Action: one", "T(Action:\n```json\n{}\n``` Action: one)"},
+    {"<|/tool|>", "p<|tool_call|>[{\"name\": \"stop\", \"arguments\": {}}]<|/tool_call|>", "T(p)C(stop {})"},
+    {"<tool_calls{}></think{}>",
+     "<think:opensource>hm</think:opensource>h<tool_calls:opensource>\n<tool_call:opensource>weather"
+     "<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris"
+     "</arg_value:opensource>\n<arg_key:opensource>days</arg_key:opensource>\n<arg_value:opensource>3"
+     "</arg_value:opensource>\n</tool_call:opensource>\n<tool_call:opensource>stop<tool_sep:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>",
+     "H(hm)T(h)C(weather " PARIS ")C(stop {})"},
+    {"<tool_calls>[{",
+     "<tool_calls>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
+     "}]</tool_calls>",
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"[func_name1(param", "\n[weather(city=\"Paris\", days=3), weather(city='Rome', days=1)]",
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"[func_name1(param", "[other(a=1)]", "T([other(a=1)])"},
+    {"[func_name1(param", "[1] says [stop()]", "T([1] says [stop()])"},
     /* gpt-oss: the recipient of a call before the channel, after it, and as models write it otherwise */
     {HARMONY,
      START ANALYSIS "hm 1 < 2\n\nso<|end|>" START " to=functions.weather<|channel|>commentary json<|message|>" PARIS,

@@ -73,6 +73,14 @@ static const struct {
     {"<|tool_call|><|/tool_call|>", {"<|tool_call|>", "<|/tool_call|>"}},
     {"<|tool_call|>", {"<|tool_call|>"}},
     {"<|function_call|>", {"<|function_call|>"}},
+    {"<function_calls>", {"<function_calls>"}},
+    {"'Action:\\n```json'", {NULL}},
+    {"<|/tool|>", {"<|tool_call|>", "<|/tool_call|>"}},
+    {"<tool_calls{}></think{}>",
+     {"<tool_calls:opensource>", "<tool_call:opensource>", "<tool_sep:opensource>", "</tool_call:opensource>",
+      "</tool_calls:opensource>", "<think:opensource>", "</think:opensource>"}},
+    {"<tool_calls>[{", {"<tool_calls>", "</tool_calls>"}},
+    {"[func_name1(param", {NULL}},
     {HARMONY, {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
