@@ -146,16 +146,30 @@ char ht_tool_call_format_first(const ht_tool_call_format *format) {
 
 /* ---- reasoning ---- */
 
+#define COHERE_REASONING .open = "<|START_THINKING|>", .close = "<|END_THINKING|>", .anywhere = true
+#define THINK            .open = "<think>", .close = "</think>"
+#define RESPONSE         THINK, .before = "\n", .behind = "\n\n", .text = "<response>", .text_end = "</response>"
+
 static const ht_reasoning_format reasoning[] = {
-    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true, NULL, NULL},
-    {"[THINK]", "[THINK]", "[/THINK]", NULL, true, NULL, NULL},
-    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
-    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
-    {"</think{}>", HY("think"), HY_END("think"), NULL, false, NULL, NULL},
-    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
-    {HARMONY("analysis"), HARMONY("analysis") HARMONY_BODY, "<|end|>", NULL, true, NULL, HARMONY_BEGIN HARMONY_ROLE},
-    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
-    {"", "<think>", "</think>", NULL, false, "\n", "\n\n"},
+    {.mark = "<|channel>", .open = "<|channel>", .close = "<channel|>", .title = "thought\n", .anywhere = true},
+    {.mark = "[THINK]", .open = "[THINK]", .close = "[/THINK]", .anywhere = true},
+    {.mark = "<|START_RESPONSE|>", COHERE_REASONING, .text = "<|START_RESPONSE|>", .text_end = "<|END_RESPONSE|>"},
+    {.mark = "<|START_TEXT|>", COHERE_REASONING, .text = "<|START_TEXT|>", .text_end = "<|END_TEXT|>"},
+    {.mark = "<|START_THINKING|>", COHERE_REASONING},
+    {.mark = "<|inner_prefix|>", .open = "<|inner_prefix|>", .close = "<|inner_suffix|>", .anywhere = true},
+    {.mark = "</think{}>", .open = HY("think"), .close = HY_END("think")},
+    {.mark = "</seed:think>", .open = "<seed:think>", .close = "</seed:think>"},
+    {.mark = HARMONY("analysis"),
+     .open = HARMONY("analysis") HARMONY_BODY,
+     .close = "<|end|>",
+     .anywhere = true,
+     .behind = HARMONY_BEGIN HARMONY_ROLE},
+    {.mark = "[BEGIN FINAL RESPONSE]", .open = "Here are my reasoning steps:", .close = "[BEGIN FINAL RESPONSE]"},
+    /* Granite 3.3; ERNIE 4.5; Hunyuan */
+    {.mark = "<response></response>", RESPONSE},
+    {.mark = "<response>\\n", RESPONSE},
+    {.mark = "<answer>", THINK, .before = "\n", .behind = "\n", .text = "<answer>", .text_end = "</answer>"},
+    {.mark = "", THINK, .before = "\n", .behind = "\n\n"},
 };
 
 const ht_reasoning_format *ht_reasoning_format_of(const char *source) {

@@ -58,6 +58,7 @@ typedef struct ht_reasoning_format {
     const char *title;           /* the first line of reasoning, which is not shown; NULL: none */
     bool anywhere;               /* else at the beginning of an answer, or after reasoning or calls */
     const char *before, *behind; /* text around `close`, where the template does not show it; NULL: none */
+    const char *text, *text_end; /* marks of the text after reasoning, which models may leave out; NULL: none */
 } ht_reasoning_format;
 
 /* The format of a template's source; models write "<think>" whatever the template, so never NULL. */

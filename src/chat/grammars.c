@@ -34,7 +34,7 @@ static ht_status make(ht_model *m, ht_rules *rules, const char *spelled, ht_mode
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
     const ht_answer_marks marks = ht_answer_marks_of(m->chat.template);
     ht_text spelled = {0};
-    ht_rules_add_reasoning(rules, &marks, marks.messages ? marks.messages->text : NULL);
+    ht_rules_add_reasoning(rules, &marks, true);
     ht_answer_marks_note(&marks, &spelled);
     ht_status status = spelled.failed ? ht_fail_memory(err, 0, "a grammar") : ht_rules_status(rules, err);
     if (status)

@@ -28,6 +28,7 @@ struct ht_response_reader {
     const ht_reasoning_format *reasoning;
     const ht_tool_call_format *calls;  /* NULL: no calls are read */
     const ht_message_format *messages; /* NULL: answers have no messages */
+    bool in_text_marks;                /* after the mark that opens the text */
     ht_jinja_value tools;
     ht_answer_fn *fn;
     void *user;
@@ -169,6 +170,7 @@ bool ht_response_wants_special(const ht_response_reader *r, const char *token) {
     if (r->state == IN_CALL || r->state == IN_HEADER) return true;
     if (r->messages) return ends_message(r->messages, token);
     if (r->state == IN_REASONING) return strcmp(token, t->close) == 0;
+    if (t->text && strcmp(token, r->in_text_marks ? t->text_end : t->text) == 0) return r->in_text_marks || r->fresh;
     if (strcmp(token, t->open) == 0)
         return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
     return r->calls && r->calls->open && strcmp(token, r->calls->open) == 0;
@@ -216,6 +218,8 @@ static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     for (int i = 0; i < 2; i++)
         if (openings[i]) to = ht_min_size(to, beginning_of(text, n, openings[i]));
     if (r->unopened && beginning_of(text, n, r->calls->close) == blank) to = ht_min_size(to, blank);
+    if (t->text && r->in_text_marks) to = ht_min_size(to, beginning_of(text, n, t->text_end));
+    if (t->text && r->fresh && beginning_of(text, n, t->text) == blank) to = ht_min_size(to, blank);
     if (reasoning < to && (t->anywhere || (r->fresh && reasoning == blank))) to = reasoning;
     const size_t close = r->first ? beginning_of(text, n, t->close) : n;
     return close < to && close == blank ? close : to;
@@ -239,6 +243,12 @@ static bool read_text(ht_response_reader *r, bool end) {
         r->unopened = false;
         return true;
     }
+    if (t->text && !r->in_text_marks && r->fresh && begins_with(text + blank, n - blank, t->text)) {
+        show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->text));
+        r->first = false;
+        r->in_text_marks = true;
+        return true;
+    }
     /* A repeated closing mark of reasoning that the prompt has already closed. */
     if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
         show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
@@ -249,6 +259,13 @@ static bool read_text(ht_response_reader *r, bool end) {
                  bare = bare_calls(r) ? find(text, n, 0, c->bare) : n, call = ht_min_size(marked, bare);
     size_t reasoning = find(text, n, 0, t->open);
     if (!t->anywhere && !(r->fresh && reasoning == blank)) reasoning = n;
+    const size_t text_end = r->in_text_marks ? find(text, n, 0, t->text_end) : n;
+    if (text_end < ht_min_size(reasoning, call)) {
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, text_end)), text_end + strlen(t->text_end));
+        r->in_text_marks = false;
+        r->fresh = true;
+        return true;
+    }
     if (reasoning < call) {
         show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, reasoning)), reasoning + strlen(t->open));
         r->state = IN_REASONING;

@@ -67,7 +67,7 @@ static void note(const char *const *texts, size_t n, ht_text *spelled) {
 void ht_answer_marks_note(const ht_answer_marks *marks, ht_text *spelled) {
     const ht_reasoning_format *t = marks->reasoning;
     const ht_message_format *m = marks->messages;
-    if (t) note((const char *const[]){t->open, t->close}, 2, spelled);
+    if (t) note((const char *const[]){t->open, t->close, t->text, t->text_end}, 4, spelled);
     if (!m) return;
     note((const char *const[]){m->begin, m->body}, 2, spelled);
     note(m->fields, HT_HEADERS_MOST, spelled);
@@ -86,20 +86,33 @@ static ht_re next_message(ht_regexes *re, const ht_message_format *m) {
     return ht_re_concat(re, text_of(re, m->begin), text_of(re, m->role));
 }
 
-static ht_symbol header_lexeme(ht_rules *r, const ht_message_format *m, const char *const *headers) {
+static ht_symbol header_lexeme(ht_rules *r, const ht_message_format *m) {
     ht_regexes *re = r->re;
     ht_re all = HT_RE_NONE;
-    for (int i = 0; i < HT_HEADERS_MOST && headers[i]; i++) all = ht_re_either(re, all, text_of(re, headers[i]));
+    for (int i = 0; i < HT_HEADERS_MOST && m->text[i]; i++) all = ht_re_either(re, all, text_of(re, m->text[i]));
     return ht_rules_lexeme(r, ht_re_concat(re, all, text_of(re, m->body)));
 }
 
-void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, const char *const *headers) {
+/* A text, alone or between the marks of texts. */
+static ht_symbol in_text_marks(ht_rules *r, const ht_reasoning_format *t, ht_symbol text) {
+    ht_regexes *re = r->re;
+    const ht_re blanks = white_space(re, HT_BLANKS_MOST);
+    const ht_symbol all = ht_rules_rule(r);
+    const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, text_of(re, t->text), blanks));
+    const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(re, blanks, text_of(re, t->text_end)));
+    ht_rules_add(r, all, &text, 1);
+    ht_rules_add(r, all, (ht_symbol[]){open, text, close}, 3);
+    return all;
+}
+
+void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, bool is_text) {
     const ht_reasoning_format *t = marks->reasoning;
     const ht_message_format *m = marks->messages;
     if (!t || r->status) return;
     ht_regexes *re = r->re;
     bool has_text;
-    const ht_symbol text = r->start[0], after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
+    const ht_symbol bare = r->start[0], text = is_text && t->text ? in_text_marks(r, t, bare) : bare;
+    const ht_symbol after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
     const ht_re blanks = m ? HT_RE_EMPTY : white_space(re, HT_BLANKS_MOST);
     const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, blanks, text_of(re, t->open)));
     const ht_symbol reasoning = ht_rules_free_lexeme(r, reasoning_text(re, t, m), false, false);
@@ -112,8 +125,8 @@ void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, const cha
         ht_rules_add(r, after, (ht_symbol[]){blank, text}, 2);
     }
     ht_rules_add(r, in, (ht_symbol[]){reasoning, after}, 2);
-    if (m && headers) {
-        const ht_symbol header = header_lexeme(r, m, headers);
+    if (m && is_text) {
+        const ht_symbol header = header_lexeme(r, m);
         ht_rules_add(r, answer, (ht_symbol[]){header, text}, 2);
     } else
         ht_rules_add(r, answer, &text, 1);
@@ -121,7 +134,7 @@ void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, const cha
     r->start[HT_START_ANSWER] = answer;
     r->start[HT_START_IN_REASONING] = in;
     r->n_starts = HT_START_IN_REASONING + 1;
-    ht_rules_finish(r, text, &has_text);
+    ht_rules_finish(r, bare, &has_text);
 }
 
 typedef struct answer_rules {
@@ -412,7 +425,7 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     if (!status) status = ht_rules_status(r, err);
     if (!status && are_alone) {
         const ht_answer_marks marks = ht_answer_marks_of(q->template);
-        ht_rules_add_reasoning(r, &marks, NULL);
+        ht_rules_add_reasoning(r, &marks, false);
         if (q->beside_text) add_no_call(a, marks.reasoning);
         status = ht_rules_status(r, err);
     }

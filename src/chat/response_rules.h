@@ -22,9 +22,9 @@ typedef struct ht_answer_marks {
 ht_answer_marks ht_answer_marks_of(const ht_chat_template *t);
 /* Adds their texts, in which special tokens may occur. */
 void ht_answer_marks_note(const ht_answer_marks *marks, ht_text *spelled);
-/* Adds starts of answers with reasoning to finished rules (none without its marks). No answer ends within reasoning. `headers`: of the
- * message of the text; NULL: the text has one, or needs none. */
-void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, const char *const *headers);
+/* Adds starts of answers with reasoning to finished rules (none without its marks). No answer ends within reasoning. `is_text`: the
+ * rules' text is an answer's text, which may have a header or marks, not calls. */
+void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, bool is_text);
 
 typedef struct ht_tool_request {
     const ht_chat_template *template;

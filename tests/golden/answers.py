@@ -27,10 +27,11 @@ OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "meetkai-functionary-medium-v
           "fireworks-ai-llama-3-firefunction")  # fmt: skip
 
 # Around thoughts, and what may follow an answer.
-MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"), ("<think:opensource>", "</think:opensource>"),
+MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"),
+         ("<think:opensource>", "</think:opensource>"),
          ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|inner_prefix|>", "<|inner_suffix|>"),
          ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")]  # fmt: skip
-ENDS = r"(<\|eo[mt]_id\|>|<\|tool_response>|<｜end▁of▁sentence｜>|<｜Assistant｜>|<SPECIAL_12>|<\|END_OF_TURN_TOKEN\|>|</s>)\s*$"
+ENDS = r"(<\|eo[mt]_id\|>|<\|tool_response>|<｜end▁of▁sentence｜>|<｜Assistant｜>|<SPECIAL_12>|<｜hy_eos:opensource｜>|<\|END_OF_TURN_TOKEN\|>|</s>)\s*$"
 
 # Special tokens that mean nothing to a reader.
 WRAPPERS = r"<\|(START_RESPONSE|END_RESPONSE|START_TEXT|END_TEXT|content)\|>"

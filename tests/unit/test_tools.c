@@ -675,6 +675,27 @@ UNIT_TEST(messages) {
     ht_model_free(g.m);
 }
 
+/* Marks around an answer's text are left to the model, before and after the text of a grammar. */
+UNIT_TEST(marks_of_texts) {
+    static const struct {
+        ht_grammar_start start;
+        const char *text;
+    } texts[] = {
+        {HT_START_TEXT, "xy!" IN_WORD "<"},           {HT_START_TEXT, IN_WORD "<answer>"},
+        {HT_START_ANSWER, "xy!" IN_WORD "</answer>"}, {HT_START_ANSWER, "<answer> xy! </answer>" IN_WORD "x"},
+        {HT_START_ANSWER, "<answer> " IN_WORD "a"},   {HT_START_ANSWER, "<think>hm</think> <answer>xy!</answer>"},
+        {HT_START_IN_REASONING, "hm</think> xy!"},    {HT_START_IN_REASONING, "hm</think><answer>xy!</answer>"},
+    };
+    ht_model *m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}{# <think><answer> #}"});
+    message_grammar g = {.m = m, .g = grammar_of(m, 0)};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        g.start = texts[i].start;
+        check_bytes(texts[i].text, count_of_grammar, &g);
+    }
+    ht_grammar_free(g.g);
+    ht_model_free(m);
+}
+
 /* Tries a choice of tools (NULL: none are set): the status, and a part of the message. */
 static void try(ht_model *m, const char *tools, ht_tool_choice choice, const char *name, ht_status status,
                 const char *part) {
@@ -855,6 +876,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_without_opening_mark, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(messages, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(marks_of_texts, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(many_complex_tools, scratch_start, scratch_finish),
