@@ -17,6 +17,7 @@ typedef struct preparation {
     const ht_chat_setup *setup;
     bool has_developer; /* the template knows the role */
     bool has_messages;  /* the template writes one message before that of a call */
+    bool has_tools;     /* the template writes the tools of a system message, as JSON text */
 } preparation;
 
 static bool is_blank(const ht_jinja_string *s) { return strspn(s->text, " \t\r\n") == s->n; }
@@ -110,12 +111,39 @@ static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) 
     return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = copy};
 }
 
-static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_jinja_list *messages) {
+/* A system message with descriptions of tools as JSON text. */
+static ht_jinja_value with_tools(ht_jinja_arena *a, ht_jinja_value message, const ht_jinja_list *tools) {
+    ht_jinja_list *all = ht_jinja_list_new(a, tools->n);
+    for (size_t i = 0; i < tools->n && !a->status; i++)
+        ht_jinja_list_append(a, all, *ht_tool_description(&tools->items[i]));
+    const ht_jinja_string *json = a->status ? NULL : ht_tool_json(a, ht_jinja_list_value(HT_VALUE_LIST, all));
+    if (json) ht_jinja_dict_set_text(a, message.dict, "tools", ht_jinja_string_value(json));
+    return message;
+}
+
+static ht_jinja_value system_message(ht_jinja_arena *a) {
+    ht_jinja_dict *d = ht_jinja_dict_new(a);
+    ht_jinja_dict_set_text(a, d, "role", ht_jinja_text_value(a, "system"));
+    ht_jinja_dict_set_text(a, d, "content", ht_jinja_text_value(a, ""));
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
+}
+
+static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_chat *chat) {
+    const ht_jinja_list *messages = chat->messages;
     const preparation p = {a, setup, ht_chat_template_mentions(setup->template, "developer"),
-                           ht_message_format_of(ht_chat_template_source(setup->template)) != NULL};
-    ht_jinja_list *all = ht_jinja_list_new(a, messages->n);
-    for (size_t i = 0; i < messages->n && !a->status; i++)
-        ht_jinja_list_append(a, all, message_for(&p, messages->items[i].dict));
+                           ht_message_format_of(ht_chat_template_source(setup->template)) != NULL,
+                           strstr(ht_chat_template_source(setup->template), "message['tools']") != NULL};
+    ht_jinja_list *all = ht_jinja_list_new(a, messages->n + 1);
+    const ht_jinja_list *tools = p.has_tools && chat->tools.kind == HT_VALUE_LIST ? chat->tools.list : NULL;
+    for (size_t i = 0; i < messages->n && !a->status; i++) {
+        const ht_jinja_value v = message_for(&p, messages->items[i].dict);
+        if (i == 0 && tools && tools->n && !a->status) {
+            const bool is_system = ht_jinja_string_is(ht_jinja_dict_find_text(v.dict, "role", 4)->string, "system");
+            const ht_jinja_value system = with_tools(a, is_system ? v : system_message(a), tools);
+            if (!is_system) ht_jinja_list_append(a, all, system);
+        }
+        ht_jinja_list_append(a, all, v);
+    }
     return ht_jinja_list_value(HT_VALUE_LIST, all);
 }
 
@@ -168,7 +196,7 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
     ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(true));
     for (size_t i = 0; i < chat->variables->n && !a->status; i++)
         ht_jinja_dict_set(a, names, chat->variables->keys[i], chat->variables->values[i]);
-    const ht_jinja_value messages = messages_for(a, setup, chat->messages);
+    const ht_jinja_value messages = messages_for(a, setup, chat);
     if (chat->continues) {
         tag_last(a, messages);
         ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(false));

@@ -445,6 +445,23 @@ UNIT_TEST(reasoning_and_text_before_a_call) {
     }
 }
 
+/* Templates that write the tools of a system message get them there, with a message of their own if there is none. */
+UNIT_TEST(tools_of_a_system_message) {
+    static const char source[] =
+        "{% for message in messages %}{{ message['role'] + ':' + message['content'] }}{% if 'tools' in message "
+        "%}{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}{% endif %};{% endfor %}";
+#define TOOLS "'tools': [{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}, {'name': 'g'}]}"
+#define FLAT  "<|tool|>[{\"name\": \"f\", \"parameters\": {}}, {\"name\": \"g\"}]<|/tool|>"
+    static const char *const cases[][2] = {
+        {"{'messages': [{'role': 'system', 'content': 'a'}, {'role': 'user', 'content': 'b'}], " TOOLS,
+         "system:a" FLAT ";user:b;"},
+        {"{'messages': [{'role': 'user', 'content': 'b'}], " TOOLS, "system:" FLAT ";user:b;"},
+        {"{'messages': [{'role': 'user', 'content': 'b'}], 'tools': []}", "user:b;"},
+        {"{'messages': [{'role': 'user', 'content': 'b'}]}", "user:b;"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_text(source, from_json(cases[i][0]), cases[i][1]);
+}
+
 UNIT_TEST(results_come_in_the_order_of_the_calls) {
 #define RESULT(id) "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" id "\"}"
     static const char *const cases[][2] = {{RESULT("2") "," RESULT("1"), "12"},
@@ -525,6 +542,7 @@ int main(void) {
         cmocka_unit_test(calls_are_given_as_the_template_takes_them),
         cmocka_unit_test(calls_without_content),
         cmocka_unit_test(reasoning_and_text_before_a_call),
+        cmocka_unit_test(tools_of_a_system_message),
         cmocka_unit_test(results_come_in_the_order_of_the_calls),
         cmocka_unit_test(json_that_is_no_conversation),
     };
