@@ -364,6 +364,11 @@ static const struct {
      "<tool_calls>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
      "}]</tool_calls>",
      "C(weather " PARIS ")C(weather " ROME ")"},
+    {"<answer><tool_calls>```json",
+     "<think>\nhm\n</think>\n<tool_calls>\n<tool_call>weather\n```json\n" PARIS
+     "\n```</tool_call>\n<tool_call>weather\n"
+     "```json" ROME "```</tool_call></tool_calls>",
+     "H(hm)C(weather " PARIS ")C(weather " ROME ")"},
     {"[func_name1(param", "\n[weather(city=\"Paris\", days=3), weather(city='Rome', days=1)]",
      "C(weather " PARIS ")C(weather " ROME ")"},
     {"[func_name1(param", "[other(a=1)]", "T([other(a=1)])"},

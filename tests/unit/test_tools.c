@@ -79,6 +79,7 @@ static const struct {
     {"<tool_calls{}></think{}>",
      {"<tool_calls:opensource>", "<tool_call:opensource>", "<tool_sep:opensource>", "</tool_call:opensource>",
       "</tool_calls:opensource>", "<think:opensource>", "</think:opensource>"}},
+    {"<tool_calls>```json", {"<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"}},
     {"<tool_calls>[{", {"<tool_calls>", "</tool_calls>"}},
     {"[func_name1(param", {NULL}},
     {HARMONY, {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"}},
