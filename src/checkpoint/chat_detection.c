@@ -106,12 +106,11 @@ const char *ht_model_chat_format(int i) {
 }
 
 /* End-of-turn and end-of-text tokens. Needed since Gemma's GGUF files list only <eos>, while answers end with
- * <end_of_turn>. */
+ * <end_of_turn>, and gpt-oss' only <|return|>, while calls end with <|call|>. */
 static const char *const endings[] = {
-    "<end_of_turn>",   "<turn|>",
-    "<|im_end|>",      "<|eot_id|>",
-    "<|eom_id|>",      "<|endoftext|>",
-    "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
+    "<end_of_turn>",   "<turn|>",    "<|im_end|>",
+    "<|eot_id|>",      "<|eom_id|>", "<|endoftext|>",
+    "<|end_of_text|>", "<|call|>",   "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
 /* The vocabulary of a GGUF file overrides tokenizer.json; a missing chat template is read from the directory. */
