@@ -346,6 +346,7 @@ static header_match match_header(const ht_message_format *m, const char *text, s
         at += blanks_after(text + at, n - at);
         if (at == n) break;
         if (skip_text(text, n, &at, m->body, &cut)) {
+            if (at > HEADER_MOST) return NO_HEADER;
             h->n = at;
             h->is_reasoning = memmem(text, at, m->reasoning, strlen(m->reasoning));
             return IS_HEADER;
@@ -441,7 +442,7 @@ static bool read_header(ht_response_reader *r, bool end) {
     /* A mark that begins no message is text, lest it be taken for the next header. */
     const char *const marks[] = {r->messages->begin, r->messages->fields[0]};
     const size_t blank = blanks_after(r->held.data, r->held.len);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && !n_head; i++)
         if (begins_with(r->held.data + blank, r->held.len - blank, marks[i])) {
             show_content(r, HT_ANSWER_TEXT, blank + strlen(marks[i]), 0);
             break;

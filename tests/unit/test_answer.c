@@ -414,6 +414,7 @@ static const struct {
     {HARMONY, "<|channel|>commentary to=functions.stop code<|message|>print(1)<|call|>", "T(print(1))"},
     {HARMONY, FINAL "a<|end|><|start|>user<|message|>b", "T(a\n\n<|start|>user<|message|>b)"},
     {HARMONY, ANALYSIS "a<|end|>" START "b", "H(a)T(b)"},
+    {HARMONY, ANALYSIS "a<|end|>" START START "<|message|>b", "H(a)T(b)"},
     {HARMONY, FINAL "<|end|>", ""},
     /* Whatever the template: thoughts at the beginning, and text. */
     {"", " \n<think>a</think>b", "H(a)T(b)"},
