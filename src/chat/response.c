@@ -3,6 +3,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "chat/answer_formats.h"
+#include "chat/marks.h"
+#include "chat/message_header.h"
 #include "chat/tool_call_reader.h"
 #include "chat/tools.h"
 #include "template/eval.h"
@@ -12,8 +14,6 @@
 #include <string.h>
 
 enum { TRIES_MAX = 64 }; /* closing marks to try before a call is text */
-
-enum { HEADER_MOST = 512 }; /* bytes of a message's header */
 
 typedef enum state { IN_TEXT, IN_REASONING, IN_CALL, IN_HEADER } state;
 
@@ -99,80 +99,16 @@ static void return_to_text(ht_response_reader *r) {
     r->first = false;
 }
 
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static size_t blanks_before(const char *text, size_t n) {
-    while (n && is_blank(text[n - 1])) n--;
-    return n;
-}
-
-static size_t blanks_after(const char *text, size_t n) {
-    size_t at = 0;
-    while (at < n && is_blank(text[at])) at++;
-    return at;
-}
-
 /* ---- marks ---- */
-
-/* Index of the mark in n bytes, or n. */
-static size_t find(const char *text, size_t n, size_t from, const char *mark) {
-    const char *found = from < n ? memmem(text + from, n - from, mark, strlen(mark)) : NULL;
-    return found ? (size_t)(found - text) : n;
-}
-
-/* Index of the longest suffix that begins the mark, or n. */
-static size_t beginning_of(const char *text, size_t n, const char *mark) {
-    size_t length = strlen(mark) - 1;
-    if (length > n) length = n;
-    for (; length; length--)
-        if (memcmp(text + n - length, mark, length) == 0) return n - length;
-    return n;
-}
-
-static bool begins_with(const char *text, size_t n, const char *mark) {
-    const size_t length = strlen(mark);
-    return n >= length && memcmp(text, mark, length) == 0;
-}
-
-/* A mark in a text. */
-typedef struct mark {
-    size_t at;   /* the length of the text: none */
-    size_t skip; /* bytes after which the text goes on: the mark's, or none if it belongs to what follows */
-} mark;
-
-/* Whether the token ends a message. */
-static bool ends_message(const ht_message_format *m, const char *token) {
-    for (int i = 0; i < HT_HEADERS_MOST && m->ends[i]; i++)
-        if (strcmp(token, m->ends[i]) == 0) return true;
-    return strcmp(token, m->begin) == 0 || strcmp(token, m->fields[0]) == 0;
-}
-
-/* The first end of a message from an index on: its own mark, or the beginning of the next message. */
-static mark find_message_end(const ht_message_format *m, const char *text, size_t n, size_t from) {
-    mark first = {.at = n};
-    for (int i = 0; i < HT_HEADERS_MOST && m->ends[i]; i++) {
-        const size_t at = find(text, n, from, m->ends[i]);
-        if (at < first.at) first = (mark){at, strlen(m->ends[i])};
-    }
-    const size_t next = ht_min_size(find(text, n, from, m->begin), find(text, n, from, m->fields[0]));
-    return next < first.at ? (mark){.at = next} : first;
-}
-
-/* Index of the longest suffix that begins such an end, or n. */
-static size_t beginning_of_message_end(const ht_message_format *m, const char *text, size_t n) {
-    size_t at = ht_min_size(beginning_of(text, n, m->begin), beginning_of(text, n, m->fields[0]));
-    for (int i = 0; i < HT_HEADERS_MOST && m->ends[i]; i++) at = ht_min_size(at, beginning_of(text, n, m->ends[i]));
-    return at;
-}
 
 bool ht_response_wants_special(const ht_response_reader *r, const char *token) {
     const ht_reasoning_format *t = r->reasoning;
     if (r->state == IN_CALL || r->state == IN_HEADER) return true;
-    if (r->messages) return ends_message(r->messages, token);
+    if (r->messages) return ht_message_is_end(r->messages, token);
     if (r->state == IN_REASONING) return strcmp(token, t->close) == 0;
     if (t->text && strcmp(token, r->in_text_marks ? t->text_end : t->text) == 0) return r->in_text_marks || r->fresh;
     if (strcmp(token, t->open) == 0)
-        return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
+        return t->anywhere || (r->fresh && ht_blanks_after(r->held.data, r->held.len) == r->held.len);
     return r->calls && r->calls->open && strcmp(token, r->calls->open) == 0;
 }
 
@@ -185,7 +121,7 @@ ht_reasoning_position ht_response_reasoning_position(const ht_response_reader *r
                                    .is_title = is_title,
                                    .has_title = r->has_title,
                                    .title_bytes = is_title ? n : 0,
-                                   .closing_bytes = n ? n - beginning_of(r->held.data, n, t->close) : 0};
+                                   .closing_bytes = n ? n - ht_mark_beginning(r->held.data, n, t->close) : 0};
 }
 
 /* ---- states: each true when there is more to do ---- */
@@ -213,15 +149,15 @@ static const char *bare_calls(const ht_response_reader *r) { return r->calls && 
 static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     const ht_reasoning_format *t = r->reasoning;
     const char *text = r->held.data, *const openings[] = {mark_of_calls(r), bare_calls(r)};
-    const size_t n = r->held.len, reasoning = beginning_of(text, n, t->open);
+    const size_t n = r->held.len, reasoning = ht_mark_beginning(text, n, t->open);
     size_t to = n;
     for (int i = 0; i < 2; i++)
-        if (openings[i]) to = ht_min_size(to, beginning_of(text, n, openings[i]));
-    if (r->unopened && beginning_of(text, n, r->calls->close) == blank) to = ht_min_size(to, blank);
-    if (t->text && r->in_text_marks) to = ht_min_size(to, beginning_of(text, n, t->text_end));
-    if (t->text && r->fresh && beginning_of(text, n, t->text) == blank) to = ht_min_size(to, blank);
+        if (openings[i]) to = ht_min_size(to, ht_mark_beginning(text, n, openings[i]));
+    if (r->unopened && ht_mark_beginning(text, n, r->calls->close) == blank) to = ht_min_size(to, blank);
+    if (t->text && r->in_text_marks) to = ht_min_size(to, ht_mark_beginning(text, n, t->text_end));
+    if (t->text && r->fresh && ht_mark_beginning(text, n, t->text) == blank) to = ht_min_size(to, blank);
     if (reasoning < to && (t->anywhere || (r->fresh && reasoning == blank))) to = reasoning;
-    const size_t close = r->first ? beginning_of(text, n, t->close) : n;
+    const size_t close = r->first ? ht_mark_beginning(text, n, t->close) : n;
     return close < to && close == blank ? close : to;
 }
 
@@ -230,7 +166,7 @@ static bool read_text(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
     const ht_tool_call_format *c = r->calls;
     const char *text = r->held.data;
-    const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
+    const size_t n = r->held.len, blank = r->fresh ? ht_blanks_after(text, n) : 0, from = r->first ? 0 : blank;
     if (c && c->at_start && r->fresh && blank < n && text[blank] == ht_tool_call_format_first(c) && has_tools(r)) {
         if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
         enter_call(r, AT_START);
@@ -238,49 +174,51 @@ static bool read_text(ht_response_reader *r, bool end) {
     }
     /* The closing mark of calls that had no opening mark. */
     if (r->unopened && blank < n &&
-        (begins_with(text + blank, n - blank, c->close) || (end && beginning_of(text, n, c->close) == blank))) {
+        (ht_mark_is_at(text + blank, n - blank, c->close) || (end && ht_mark_beginning(text, n, c->close) == blank))) {
         show(r, HT_ANSWER_TEXT, 0, 0, ht_min_size(n, blank + strlen(c->close)));
         r->unopened = false;
         return true;
     }
-    if (t->text && !r->in_text_marks && r->fresh && begins_with(text + blank, n - blank, t->text)) {
+    if (t->text && !r->in_text_marks && r->fresh && ht_mark_is_at(text + blank, n - blank, t->text)) {
         show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->text));
         r->first = false;
         r->in_text_marks = true;
         return true;
     }
     /* A repeated closing mark of reasoning that the prompt has already closed. */
-    if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
+    if (r->first && blank < n && ht_mark_find(text, n, 0, t->close) == blank) {
         show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
         r->first = false;
         return true;
     }
-    const size_t marked = mark_of_calls(r) ? find(text, n, 0, c->open) : n,
-                 bare = bare_calls(r) ? find(text, n, 0, c->bare) : n, call = ht_min_size(marked, bare);
-    size_t reasoning = find(text, n, 0, t->open);
+    const size_t marked = mark_of_calls(r) ? ht_mark_find(text, n, 0, c->open) : n,
+                 bare = bare_calls(r) ? ht_mark_find(text, n, 0, c->bare) : n, call = ht_min_size(marked, bare);
+    size_t reasoning = ht_mark_find(text, n, 0, t->open);
     if (!t->anywhere && !(r->fresh && reasoning == blank)) reasoning = n;
-    const size_t text_end = r->in_text_marks ? find(text, n, 0, t->text_end) : n;
+    const size_t text_end = r->in_text_marks ? ht_mark_find(text, n, 0, t->text_end) : n;
     if (text_end < ht_min_size(reasoning, call)) {
-        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, text_end)), text_end + strlen(t->text_end));
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, ht_blanks_before(text, text_end)),
+             text_end + strlen(t->text_end));
         r->in_text_marks = false;
         r->fresh = true;
         return true;
     }
     if (reasoning < call) {
-        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, reasoning)), reasoning + strlen(t->open));
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, ht_blanks_before(text, reasoning)),
+             reasoning + strlen(t->open));
         r->state = IN_REASONING;
         r->titled = r->has_title = false;
         return true;
     }
     if (call < n) {
-        const size_t to = ht_max_size(from, blanks_before(text, call));
+        const size_t to = ht_max_size(from, ht_blanks_before(text, call));
         ht_text_clear(&r->blanks);
         ht_text_append(&r->blanks, text + to, call - to);
         show(r, HT_ANSWER_TEXT, from, to, bare < marked ? call : call + strlen(c->open));
         enter_call(r, bare < marked ? BY_TEXT : BY_MARK);
         return true;
     }
-    const size_t to = end ? n : blanks_before(text, before_a_beginning(r, blank));
+    const size_t to = end ? n : ht_blanks_before(text, before_a_beginning(r, blank));
     if (to > blank || end) show(r, HT_ANSWER_TEXT, from, to, to);
     return false;
 }
@@ -289,85 +227,18 @@ static bool read_text(ht_response_reader *r, bool end) {
 
 static unsigned part_bit(ht_answer_part part) { return 1u << part; }
 
-typedef enum header_match { NO_HEADER, IS_HEADER, BEGINS_HEADER } header_match;
-
-typedef struct header {
-    size_t n;      /* bytes through `body` */
-    size_t n_role; /* through `begin` and the role; 0: they did not come */
-    const char *recipient;
-    size_t n_recipient;
-    bool is_reasoning, has_field;
-} header;
-
-/* Skips the text if it comes now; `cut`: it has begun, and all bytes are read. */
-static bool skip_text(const char *text, size_t n, size_t *at, const char *expected, bool *cut) {
-    const size_t length = strlen(expected), left = n - *at;
-    if (left >= length && memcmp(text + *at, expected, length) == 0) {
-        *at += length;
-        *cut = false;
-        return true;
-    }
-    *cut = *cut || (left < length && memcmp(text + *at, expected, left) == 0);
-    return false;
-}
-
-static size_t word_length(const char *text, size_t n) {
-    size_t length = 0;
-    while (length < n && !is_blank(text[length]) && text[length] != '<') length++;
-    return length;
-}
-
-/* Skips the next field with its word, or a further word. */
-static bool skip_field(const ht_message_format *m, const char *text, size_t n, size_t *at, header *h, bool *cut) {
-    for (int i = 0; i < HT_HEADERS_MOST && m->fields[i]; i++) {
-        if (!skip_text(text, n, at, m->fields[i], cut)) continue;
-        const size_t length = word_length(text + *at, n - *at);
-        if (strcmp(m->fields[i], m->recipient) == 0) {
-            h->recipient = text + *at;
-            h->n_recipient = length;
-        }
-        h->has_field = true;
-        *at += length;
-        return true;
-    }
-    const size_t length = h->has_field && !*cut ? word_length(text + *at, n - *at) : 0;
-    *at += length;
-    return length > 0;
-}
-
-static header_match match_header(const ht_message_format *m, const char *text, size_t n, header *h) {
-    bool cut = false;
-    size_t at = blanks_after(text, n);
-    *h = (header){0};
-    const bool has_begun = skip_text(text, n, &at, m->begin, &cut);
-    at += blanks_after(text + at, n - at);
-    if (skip_text(text, n, &at, m->role, &cut) && has_begun) h->n_role = at;
-    for (;;) {
-        at += blanks_after(text + at, n - at);
-        if (at == n) break;
-        if (skip_text(text, n, &at, m->body, &cut)) {
-            if (at > HEADER_MOST) return NO_HEADER;
-            h->n = at;
-            h->is_reasoning = memmem(text, at, m->reasoning, strlen(m->reasoning));
-            return IS_HEADER;
-        }
-        if (!skip_field(m, text, n, &at, h, &cut)) return cut ? BEGINS_HEADER : NO_HEADER;
-    }
-    return n <= HEADER_MOST ? BEGINS_HEADER : NO_HEADER;
-}
-
 /* The tool's name in a header; NULL: the message is no call. */
-static const char *called_name(const ht_response_reader *r, const header *h, size_t *n) {
+static const char *called_name(const ht_response_reader *r, const ht_message_header *h, size_t *n) {
     const size_t n_before = strlen(r->messages->calls);
     if (!r->calls || !h->recipient) return NULL;
-    const bool has_before = begins_with(h->recipient, h->n_recipient, r->messages->calls);
+    const bool has_before = ht_mark_is_at(h->recipient, h->n_recipient, r->messages->calls);
     *n = h->n_recipient - (has_before ? n_before : 0);
     return has_before || ht_tool_find(r->tools, h->recipient, h->n_recipient) ? h->recipient + h->n_recipient - *n
                                                                               : NULL;
 }
 
 /* Leaves the name and `body` of a call's header, as the format reads calls. */
-static void enter_message_call(ht_response_reader *r, const header *h, const char *name, size_t n) {
+static void enter_message_call(ht_response_reader *r, const ht_message_header *h, const char *name, size_t n) {
     ht_text call = {0};
     ht_text_append(&call, name, n);
     ht_text_append_str(&call, r->messages->body);
@@ -381,7 +252,7 @@ static void enter_message_call(ht_response_reader *r, const header *h, const cha
 }
 
 /* Enters the message of a header that has ended. */
-static void enter_message(ht_response_reader *r, const header *h) {
+static void enter_message(ht_response_reader *r, const ht_message_header *h) {
     size_t n = 0;
     const char *name = called_name(r, h, &n);
     r->prompted = 0;
@@ -398,18 +269,18 @@ static void enter_message(ht_response_reader *r, const header *h) {
 static void begin_in_prompt(ht_response_reader *r, const char *prompt, size_t n) {
     const ht_message_format *m = r->messages;
     const char *last = NULL;
-    header h;
+    ht_message_header h;
     for (const char *at = prompt; (at = memmem(at, n - (size_t)(at - prompt), m->begin, strlen(m->begin))); at++)
         last = at;
     r->state = IN_HEADER;
     if (!last) return;
     n -= (size_t)(last - prompt);
-    const header_match match = match_header(m, last, n, &h);
-    if (match == IS_HEADER && find_message_end(m, last, n, h.n).at == n)
+    const ht_header_match match = ht_message_header_match(m, last, n, &h);
+    if (match == HT_HEADER_WHOLE && ht_message_end_find(m, last, n, h.n).at == n)
         r->state = h.is_reasoning ? IN_REASONING : IN_TEXT;
-    else if (match == NO_HEADER)
+    else if (match == HT_HEADER_NONE)
         r->state = IN_TEXT;
-    if (match != BEGINS_HEADER) return;
+    if (match != HT_HEADER_BEGUN) return;
     ht_text_append(&r->held, last, n);
     r->prompted = n;
 }
@@ -426,24 +297,24 @@ static void show_content(ht_response_reader *r, ht_answer_part part, size_t n, s
 
 /* Reads a header. Text that is none is text. */
 static bool read_header(ht_response_reader *r, bool end) {
-    header h;
-    const header_match match = match_header(r->messages, r->held.data, r->held.len, &h);
-    if (match == IS_HEADER) {
+    ht_message_header h;
+    const ht_header_match match = ht_message_header_match(r->messages, r->held.data, r->held.len, &h);
+    if (match == HT_HEADER_WHOLE) {
         enter_message(r, &h);
         return true;
     }
-    if (match == BEGINS_HEADER && !end) return false;
+    if (match == HT_HEADER_BEGUN && !end) return false;
     const size_t n_head = ht_max_size(ht_min_size(r->prompted, r->held.len), h.n_role);
     r->prompted = 0;
     r->state = IN_TEXT;
     r->separated = r->shown & part_bit(HT_ANSWER_TEXT);
     show(r, HT_ANSWER_TEXT, 0, 0, n_head);
-    if (match == BEGINS_HEADER && (h.has_field || memchr(r->held.data, '<', r->held.len))) ht_text_clear(&r->held);
+    if (match == HT_HEADER_BEGUN && (h.has_field || memchr(r->held.data, '<', r->held.len))) ht_text_clear(&r->held);
     /* A mark that begins no message is text, lest it be taken for the next header. */
     const char *const marks[] = {r->messages->begin, r->messages->fields[0]};
-    const size_t blank = blanks_after(r->held.data, r->held.len);
+    const size_t blank = ht_blanks_after(r->held.data, r->held.len);
     for (int i = 0; i < 2 && !n_head; i++)
-        if (begins_with(r->held.data + blank, r->held.len - blank, marks[i])) {
+        if (ht_mark_is_at(r->held.data + blank, r->held.len - blank, marks[i])) {
             show_content(r, HT_ANSWER_TEXT, blank + strlen(marks[i]), 0);
             break;
         }
@@ -454,10 +325,10 @@ static bool read_header(ht_response_reader *r, bool end) {
 static bool read_content(ht_response_reader *r, bool end) {
     const ht_answer_part part = r->state == IN_REASONING ? HT_ANSWER_THINKING : HT_ANSWER_TEXT;
     const size_t n = r->held.len;
-    const mark close = find_message_end(r->messages, r->held.data, n, 0);
+    const ht_message_end close = ht_message_end_find(r->messages, r->held.data, n, 0);
     const bool closed = close.at < n;
     if (closed) r->state = IN_HEADER;
-    show_content(r, part, closed || end ? close.at : beginning_of_message_end(r->messages, r->held.data, n),
+    show_content(r, part, closed || end ? close.at : ht_message_end_beginning(r->messages, r->held.data, n),
                  close.skip);
     return closed;
 }
@@ -486,14 +357,14 @@ ht_status ht_response_reader_new(const ht_chat_template *t, ht_jinja_value tools
 
 static bool read_reasoning(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
-    const size_t close = find(r->held.data, r->held.len, 0, t->close);
+    const size_t close = ht_mark_find(r->held.data, r->held.len, 0, t->close);
     const bool closed = close < r->held.len;
     if (!r->titled) {
         const size_t n_title = t->title ? strlen(t->title) : 0;
-        size_t from = blanks_after(r->held.data, close);
+        size_t from = ht_blanks_after(r->held.data, close);
         const bool may_be_title = close - from < n_title && memcmp(r->held.data + from, t->title, close - from) == 0;
         if (!closed && !end && (from == close || may_be_title)) return false;
-        if (n_title && begins_with(r->held.data + from, close - from, t->title)) {
+        if (n_title && ht_mark_is_at(r->held.data + from, close - from, t->title)) {
             from += n_title;
             r->has_title = true;
         }
@@ -504,12 +375,12 @@ static bool read_reasoning(ht_response_reader *r, bool end) {
     const char *text = r->held.data;
     const size_t n = r->held.len;
     if (closed) {
-        const size_t to = blanks_before(text, close);
+        const size_t to = ht_blanks_before(text, close);
         show(r, HT_ANSWER_THINKING, 0, to, close + strlen(t->close));
         return_to_text(r);
         return true;
     }
-    const size_t to = end ? blanks_before(text, n) : blanks_before(text, beginning_of(text, n, t->close));
+    const size_t to = end ? ht_blanks_before(text, n) : ht_blanks_before(text, ht_mark_beginning(text, n, t->close));
     show(r, HT_ANSWER_THINKING, 0, to, end ? n : to);
     return false;
 }
@@ -644,25 +515,25 @@ static const char *closing_text(const ht_response_reader *r) {
 }
 
 /* The first end of calls from an index of the held text on. */
-static mark find_close(const ht_response_reader *r, size_t from) {
+static ht_message_end find_close(const ht_response_reader *r, size_t from) {
     const char *close = closing_text(r), *text = r->held.data;
     const size_t n = r->held.len;
-    if (r->opened == BY_HEADER) return find_message_end(r->messages, text, n, from);
-    return close ? (mark){find(text, n, from, close), strlen(close)} : (mark){.at = n};
+    if (r->opened == BY_HEADER) return ht_message_end_find(r->messages, text, n, from);
+    return close ? (ht_message_end){ht_mark_find(text, n, from, close), strlen(close)} : (ht_message_end){.at = n};
 }
 
 /* Ends streamed calls at the closing mark, and delivers calls before it that could not be streamed. */
 static bool finish_pieces(ht_response_reader *r, bool end) {
     ht_call_stream *c = &r->stream;
     const bool is_open = c->stage == HT_CALL_IN_ARGUMENTS || c->stage == HT_CALL_AFTER_ARGUMENTS;
-    const mark close = is_open ? (mark){.at = r->held.len} : find_close(r, c->at);
+    const ht_message_end close = is_open ? (ht_message_end){.at = r->held.len} : find_close(r, c->at);
     size_t at = close.at;
     if (at == r->held.len && !end) return false;
     if (is_open) {
         show_ending(r, c->stage == HT_CALL_IN_ARGUMENTS);
         at = c->at = r->held.len;
     }
-    size_t to = blanks_before(r->held.data, at);
+    size_t to = ht_blanks_before(r->held.data, at);
     if (to > c->at && r->held.data[to - 1] == ']' && r->calls->begin) to--;
     const bool is_truncated = at == r->held.len;
     if (to > c->at && !c->is_broken) (void)show_calls(r, c->at, to, is_truncated, is_truncated);
@@ -674,8 +545,8 @@ static bool finish_pieces(ht_response_reader *r, bool end) {
 /* Index from which held text may begin an end of calls. */
 static size_t before_close(const ht_response_reader *r) {
     const char *close = closing_text(r), *text = r->held.data;
-    if (r->opened == BY_HEADER) return beginning_of_message_end(r->messages, text, r->held.len);
-    return close ? beginning_of(text, r->held.len, close) : r->held.len;
+    if (r->opened == BY_HEADER) return ht_message_end_beginning(r->messages, text, r->held.len);
+    return close ? ht_mark_beginning(text, r->held.len, close) : r->held.len;
 }
 
 static bool read_call(ht_response_reader *r, bool end) {
@@ -683,7 +554,7 @@ static bool read_call(ht_response_reader *r, bool end) {
     if (r->begun) return finish_pieces(r, end);
     const char *bare_end = r->opened == BY_TEXT ? closing_text(r) : NULL; /* a part of the call */
     const bool ends_by_mark = closing_text(r);
-    const mark close = find_close(r, r->looked);
+    const ht_message_end close = find_close(r, r->looked);
     if (close.at < r->held.len) {
         if (show_calls(r, 0, close.at + (bare_end ? close.skip : 0), false, false)) {
             show(r, HT_ANSWER_CALL, 0, 0, close.at + close.skip);
