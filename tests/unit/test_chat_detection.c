@@ -74,8 +74,9 @@ UNIT_TEST(formats) {
 }
 
 UNIT_TEST(stop_ids) {
-    const char *const specials[] = {"</s>", "<|im_end|>", "<other>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>"};
-    ht_tokenizer *t = tokenizer_of(specials, 6, NULL);
+    const char *const specials[] = {"</s>",       "<|im_end|>",    "<other>", "<end_of_turn>",
+                                    "<|eot_id|>", "<|endoftext|>", "<|end|>", "<|call|>"};
+    ht_tokenizer *t = tokenizer_of(specials, 8, NULL);
     ht_config config = {.eos = {3, 27}, .n_eos = 2};
     int32_t *ids;
     int n;
@@ -86,8 +87,9 @@ UNIT_TEST(stop_ids) {
         assert_false(seen[ids[i]]); /* once each */
         seen[ids[i]] = true;
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     assert_true(seen[3] && seen[26] && seen[27] && seen[29] && seen[30] && seen[31] && !seen[28]);
+    assert_true(seen[33] && !seen[32]); /* <|end|> ends messages of gpt-oss, not its answers */
     free(ids);
     ht_tokenizer_free(t);
 
