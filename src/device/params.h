@@ -146,12 +146,14 @@ typedef struct ht_top_k_params {
  * and v to the KV caches of the step, then attends. Rows and positions are those of the step. A query at position p
  * attends to the keys j <= p of its sequence, and with a window to p - j < window only. Score: scale * q.k, then
  * softcap * tanh(score / softcap) when softcap > 0. Query head h reads K/V head h / (n_heads / n_kv_heads). With
- * `asked` the rows of q are the output rows of the step, and k and v are absent: they are in the cache already. */
+ * `asked` the rows of q are the output rows of the step, and k and v are absent: they are in the cache already. With
+ * `v_dim`, v is absent and the values are the first v_dim elements of the keys: -> f32 [T, n_heads, v_dim]. */
 typedef struct ht_attend_params {
     int32_t layer;
     float scale;
     float softcap;
     bool asked;
+    int32_t v_dim; /* 0: values are apart from the keys */
 } ht_attend_params;
 
 /* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads]

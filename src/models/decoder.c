@@ -169,9 +169,9 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
     *v = shape->v_is_k ? *k : ht_linear(c, x, &l->v);
 }
 
-/* Queries after RoPE, multiplied by the temperature of their position. */
-static ht_array *tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
+ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
     ht_scope *s = c->s;
+    if (cfg->query_beta == 0) return q;
     ht_array *periods = ht_floor_divide(s, pos, ht_full(s, (double)cfg->query_period, HT_I32, NULL, 0));
     ht_array *factor = ht_scale(s, ht_log1p(s, ht_astype(s, periods, HT_F32)), cfg->query_beta);
     factor = ht_add(s, factor, ht_full(s, 1, HT_F32, NULL, 0));
@@ -197,6 +197,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
                                ht_array *x, ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
+    if (cfg->latent.rank) return ht_latent_attention(c, m, l, index, x, pos);
     ht_array *q, *k, *v;
     project(c, cfg, l, index, x, &q, &k, &v);
     if (keeps_keys(cfg, index)) {
@@ -205,8 +206,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
         k = positioned(c, m, index, k, &l->k_norm, shape->n_kv_heads, pos);
     }
     q = positioned(c, m, index, q, &l->q_norm, cfg->n_heads, pos); /* [T, n_heads, head_dim] */
-    if (cfg->query_beta != 0) q = tempered(c, cfg, q, pos);
-    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index};
+    q = ht_decoder_tempered(c, cfg, q, pos);
+    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index, 0};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }

@@ -294,7 +294,7 @@ FAMILIES = {
     # As Mistral Small 4 is released.
     "mistral4": family("mistral3", wrapper(mla(
         model_type="mistral4", q_lora_rank=24, n_routed_experts=3, n_group=1, topk_group=1, n_shared_experts=1, norm_topk_prob=True,
-        first_k_dense_replace=0, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+        first_k_dense_replace=0, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),  # the default: GGUF lacks it
         tower(model_type="pixtral", head_dim=8), image_token_index=200), routed=True, old=False),
 }
 
