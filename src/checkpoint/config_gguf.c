@@ -166,6 +166,10 @@ static void read_experts(ht_config *c, ht_meta *m) {
         snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
         c->layer[i].has_experts = ht_gguf_find_tensor(m->gguf, name) != NULL;
         if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+        /* The size of the shared expert is not in all files, and in some it is another one's. */
+        snprintf(name, sizeof name, "blk.%lld.ffn_up_shexp.weight", (long long)i);
+        const ht_gguf_tensor *shared = ht_gguf_find_tensor(m->gguf, name);
+        if (shared && shared->n_dims == 2) c->shared_feed_forward = shared->dims[1];
     }
 }
 
@@ -259,9 +263,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     }
     out->family = ht_family_of_architecture(m.architecture);
     if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
-    if (!out->family)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: architecture `%s` is not supported; %s are", file, m.architecture,
-                       ht_family_list((char[HT_FAMILY_LIST]){0}));
+    if (!out->family) return ht_family_unknown(file, m.architecture, err);
     (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
     ht_meta_sizes(&m, out);
     if (!m.status) read_layers(out, &m);

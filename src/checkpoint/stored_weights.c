@@ -34,6 +34,7 @@ static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight")
                                        SHARED(true, "ffn_gate_up_exps.weight"),
                                        APART(false, false, "mlp.experts.%d.", "_proj.weight"),
                                        W1_W3_W2("block_sparse_moe.experts.%d."),
+                                       STACKED("feed_forward.experts.", ""),
                                        {HT_EXPERT_GATE, false, true, "block_sparse_moe.input_linear.weight", 0, 2},
                                        {HT_EXPERT_UP, false, true, "block_sparse_moe.input_linear.weight", 1, 2},
                                        {HT_EXPERT_DOWN, false, true, "block_sparse_moe.output_linear.weight", 0, 1},
@@ -113,15 +114,16 @@ static row_range rows_of(const ht_config *c, const ht_expert_form *f, int64_t ro
     return (row_range){rows * f->n_shares, f->share * rows};
 }
 
-/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`. */
-static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const row_range *range, int64_t expert,
+/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`; `alternate` as in ht_tensor_spec. */
+static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const row_range *range, int alternate, int64_t expert,
                                      int64_t rows) {
-    if (!all->column_step) return ht_tensor_rows(all, expert * range->all + range->first, rows);
+    if (!all->column_step && !alternate) return ht_tensor_rows(all, expert * range->all + range->first, rows);
     ht_stored_tensor one = *all;
-    one.n_dims = 2;
-    memcpy(one.dims, all->dims + 1, 2 * sizeof *one.dims);
-    one.offset += ht_tensor_size(all, expert * all->dims[1] * all->dims[2]);
-    return ht_tensor_rows(&one, range->first, rows);
+    one.row_step = 0;
+    one = ht_tensor_rows(&one, expert * all->dims[1], all->dims[1]);
+    one.row_step = all->row_step;
+    return alternate ? ht_tensor_alternate(&one, alternate - 1, rows, all->dims[2])
+                     : ht_tensor_rows(&one, range->first, rows);
 }
 
 typedef struct walk {
@@ -148,7 +150,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_GATE_UP: return 2 * l->feed_forward;
     case HT_EXTENT_VOCAB: return c->vocab;
     case HT_EXTENT_ONE: return 1;
+    case HT_EXTENT_HEADS: return c->n_heads;
     case HT_EXTENT_EXPERTS: return c->n_experts;
+    case HT_EXTENT_EXPERTS_HIDDEN: return c->n_experts * c->hidden;
+    case HT_EXTENT_EXPERTS_FEED_FORWARD: return c->n_experts * c->expert_feed_forward;
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
@@ -265,13 +270,17 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     const int64_t *shape = at->is_vector ? dims + 1 : dims;
     if (reshaped) n_dims = t.n_dims, shape = t.dims;
     const bool transposed = at->spec->transposed && !w->c->gguf && !at->is_vector;
+    const bool alternates = at->spec->alternate && is_found && !w->c->gguf && at->is_vector &&
+                            ht_elements(t.dims, t.n_dims) == 2 * at->columns;
     if (transposed) shape = swapped;
+    if (alternates) n_dims = t.n_dims, shape = t.dims;
     ht_status status = look_up(w, at->name, shape, n_dims, &at->stored);
     if (!status && reshaped) {
         at->stored.n_dims = at->is_vector ? 1 : 2;
         memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
     }
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
+    if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, at->spec->alternate - 1, at->columns, 1);
     at->n_shares = 1;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
@@ -341,6 +350,20 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     return status;
 }
 
+/* A vector of all heads, each with a tensor of its own. */
+static ht_status visit_heads(const walk *w, ht_stored_weight at) {
+    ht_status status = HT_OK;
+    const int64_t head_dim = w->config->layer[at.layer].head_dim;
+    at.n_parts = at.columns / head_dim;
+    at.columns = head_dim;
+    for (at.part = 0; !status && at.part < at.n_parts; at.part++) {
+        char part[40];
+        snprintf(part, sizeof part, "norms.%lld.weight", (long long)at.part);
+        status = visit_spec(w, part, at);
+    }
+    return status;
+}
+
 static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const int64_t n = extent(w->config, p->rows, ht_max_i64(layer, 0));
     const ht_stored_weight at = {.role = HT_ROLE_VECTOR,
@@ -350,6 +373,7 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
                                  .columns = n,
                                  .is_vector = true,
                                  .is_gain = !p->bare};
+    if (p->per_head && !w->c->gguf) return visit_heads(w, at);
     ht_status status = visit_spec(w, "weight", at);
     return status || !has_bias(w->config, p->bias) ? status : visit_spec(w, "bias", bias_of(at));
 }
@@ -377,7 +401,8 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     if (!status) status = read_product_scales(w, &factors, scales, &at.has_product_scale);
     at.n_shares = f->n_shares;
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
-        at.stored = expert_slice(&all, &range, at.expert, at.rows);
+        const int alternate = f->n_shares > 1 && !w->c->gguf ? at.spec->alternate : 0;
+        at.stored = expert_slice(&all, &range, alternate, at.expert, at.rows);
         at.first_row = at.expert * range.all + range.first;
         at.scale_matrix = is_flat ? 0 : at.expert;
         at.scale_row = is_flat ? at.first_row : range.first;
@@ -484,14 +509,31 @@ enum { NAMED = 4, NAME_SHOWN = 100 };
 /* Tensors that are not weights: scales and biases read with their weight, calibration of activations and caches, and
  * buffers that Hearth computes. */
 static bool is_expected(const char *name) {
-    static const char *const words[] = {"_scale_inv",    "weight_scale",      "_proj_scale",
-                                        "input_scale",   "activation_scale",  "_global_scale",
-                                        "k_scale",       "v_scale",           "q_scale",
-                                        "output_scale",  "prob_scale",        "input_zero_point",
-                                        "_amax",         ".input_min",        ".input_max",
-                                        ".output_min",   ".output_max",       "rotary_emb.inv_freq",
-                                        "attn_rot_embd", "rope_freqs.weight", "attn.masked_bias",
-                                        ".scales",       ".biases",           NULL};
+    static const char *const words[] = {"_scale_inv",
+                                        "weight_scale",
+                                        "_proj_scale",
+                                        "input_scale",
+                                        "activation_scale",
+                                        "_global_scale",
+                                        "_proj_scales",
+                                        "k_scale",
+                                        "v_scale",
+                                        "q_scale",
+                                        "output_scale",
+                                        "prob_scale",
+                                        "input_zero_point",
+                                        "_amax",
+                                        ".input_min",
+                                        ".input_max",
+                                        ".output_min",
+                                        ".output_max",
+                                        "rotary_emb.inv_freq",
+                                        "attn_rot_embd",
+                                        "rope_freqs.weight",
+                                        "attn.masked_bias",
+                                        ".scales",
+                                        ".biases",
+                                        NULL};
     /* The endings: causal masks that old checkpoints hold as buffers. */
     return ht_contains_any(name, words) || ht_ends_with(name, ".attn.bias") || ht_ends_with(name, ".self_attn.bias");
 }

@@ -19,7 +19,6 @@ static bool compresses_queries(const ht_config *c, int64_t layer) {
     return c->latent.q_rank > 0;
 }
 static bool projects_queries(const ht_config *c, int64_t layer) { return !compresses_queries(c, layer); }
-static bool is_biased(const ht_config *c, int64_t layer) { return c->layer[layer].has_experts && c->routing.biased; }
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 /* A head's two matrices are rows of one tensor, kv_b_proj or attn_kv_b, or apart (stored_weights.c). */
@@ -38,8 +37,12 @@ static const ht_tensor_spec latent_specs[] = {
     {AT(value_heads), "self_attn.unembed_out", "attn_v_b", HT_EXTENT_LATENT_VALUE, HT_EXTENT_LATENT,
      .expert = HT_HEAD_VALUE},
     {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_LATENT_OUT, .bias = HT_BIAS_OUT},
+    {.gguf = NULL}};
+
+static const ht_tensor_spec biased_router_specs[] = {
+    {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
     {AT(router_bias), "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS,
-     .has = is_biased, .bare = true},
+     .has = ht_decoder_has_experts, .bare = true},
     {.gguf = NULL}};
 #undef AT
 
@@ -146,18 +149,19 @@ static void read_gguf_latent(ht_config *c, ht_meta *m) {
     set_heads(c);
 }
 
-/* The architecture deepseek2 is that of all families here but Mistral's; the router's kind is in its tensors and keys. */
+/* The architecture deepseek2 is also that of DeepSeek V2, whose routers have no bias. */
 static void read_gguf(ht_config *c, ht_meta *m) {
     ht_routing *r = &c->routing;
+    bool biased = false;
     read_gguf_latent(c, m);
-    r->biased = false;
     for (int64_t i = 0; i < c->n_layers; i++) {
         char name[48];
         snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)i);
-        r->biased |= ht_gguf_find_tensor(m->gguf, name) != NULL;
+        biased |= ht_gguf_find_tensor(m->gguf, name) != NULL;
     }
-    if (!ht_meta_has(m, "expert_gating_func")) r->scores = r->biased ? HT_ROUTER_SIGMOID : HT_ROUTER_SOFTMAX;
-    r->best_of_group = r->scores == HT_ROUTER_SOFTMAX;
+    if (!biased) c->family = &ht_family_deepseek_v2;
+    if (!ht_meta_has(m, "expert_gating_func")) r->scores = biased ? HT_ROUTER_SIGMOID : HT_ROUTER_SOFTMAX;
+    r->best_of_group = !biased;
     r->normalized = ht_meta_bool(m, "expert_weights_norm", false);
 }
 
@@ -167,25 +171,23 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 #define SIZES(layers, width, heads, eps)                                                                               \
     HT_LLAMA_LIKE("silu"), .n_layers = layers, .hidden = width, .n_heads = heads, .head_dim = 128, .norm_eps = eps,    \
                            .rope_theta = 10000
-#define LATENT_RUNS                                                                                                    \
+#define LATENT_RUNS(router_specs)                                                                                      \
     .read_json_layers = read_json_layers, .interleaved_rope = true, .activate = ht_silu, HT_DECODER_RUNS,              \
-    .layer = {ht_decoder_norm_specs,         latent_specs,                                                             \
-              ht_decoder_mlp_norm_specs,     ht_decoder_mlp_specs,                                                     \
-              ht_decoder_router_specs,       ht_decoder_expert_specs,                                                  \
+    .layer = {ht_decoder_norm_specs,         latent_specs, ht_decoder_mlp_norm_specs,                                  \
+              ht_decoder_mlp_specs,          router_specs, ht_decoder_expert_specs,                                    \
               ht_decoder_shared_expert_specs}
 
 /* DeepSeek V3 and R1, Kimi K2. */
-const ht_family ht_family_deepseek2 = {.architecture = "deepseek2",
-                                       .model_types = {"deepseek_v3", "kimi_k2"},
-                                       .defaults = {SIZES(61, 7168, 128, 1e-6), .feed_forward = 18432, .vocab = 129280,
-                                                    .context = 4096, .n_experts = 256, .experts_used = 8,
-                                                    .expert_feed_forward = 2048, .n_shared = 1, .n_dense = 3,
-                                                    .routing = {HT_ROUTER_SIGMOID, .normalized = true, .biased = true,
-                                                                .scale = 2.5, .groups = 8, .groups_used = 4}},
-                                       .fields = deepseek_fields,
-                                       .read_json = read_json,
-                                       .read_gguf = read_gguf,
-                                       LATENT_RUNS};
+const ht_family ht_family_deepseek2 = {
+    .architecture = "deepseek2",
+    .model_types = {"deepseek_v3", "kimi_k2"},
+    .defaults = {SIZES(61, 7168, 128, 1e-6), .feed_forward = 18432, .vocab = 129280, .context = 4096, .n_experts = 256,
+                 .experts_used = 8, .expert_feed_forward = 2048, .n_shared = 1, .n_dense = 3,
+                 .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 2.5, .groups = 8, .groups_used = 4}},
+    .fields = deepseek_fields,
+    .read_json = read_json,
+    .read_gguf = read_gguf,
+    LATENT_RUNS(biased_router_specs)};
 
 const ht_family ht_family_deepseek_v2 = {
     .architecture = "deepseek_v2",
@@ -196,7 +198,7 @@ const ht_family ht_family_deepseek_v2 = {
                  .routing = {HT_ROUTER_SOFTMAX, .scale = 1, .best_of_group = true}},
     .fields = deepseek_fields,
     .read_json = read_json,
-    LATENT_RUNS};
+    LATENT_RUNS(ht_decoder_router_specs)};
 
 /* GLM-4.7-Flash. */
 const ht_family ht_family_glm4_moe_lite = {
@@ -205,10 +207,10 @@ const ht_family ht_family_glm4_moe_lite = {
     .model_types = {"glm4_moe_lite"},
     .defaults = {SIZES(47, 2048, 20, 1e-5), .feed_forward = 10240, .vocab = 154880, .context = 202752, .n_experts = 64,
                  .experts_used = 4, .expert_feed_forward = 1536, .n_shared = 1, .n_dense = 1,
-                 .routing = {HT_ROUTER_SIGMOID, .normalized = true, .biased = true, .scale = 1.8f}},
+                 .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 1.8f}},
     .fields = glm_fields,
     .read_json = read_json,
-    LATENT_RUNS};
+    LATENT_RUNS(biased_router_specs)};
 
 /* Mistral Small 4, with the temperature of queries of Ministral 3. */
 const ht_family ht_family_mistral4 = {.architecture = "mistral4",
@@ -221,4 +223,4 @@ const ht_family ht_family_mistral4 = {.architecture = "mistral4",
                                       .fields = mistral4_fields,
                                       .read_json = read_json_mistral4,
                                       .read_gguf = read_gguf_latent,
-                                      LATENT_RUNS};
+                                      LATENT_RUNS(ht_decoder_router_specs)};

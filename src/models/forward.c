@@ -111,6 +111,10 @@ static ht_array *adapt_experts(ht_ctx *c, ht_array *y, ht_array *x, const ht_exp
 
 /* Scales y [T, m, n] by the chosen experts' output scales. */
 static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
+    if (y && experts->bias) {
+        const int64_t shape[] = {experts->list.n, ht_array_dim(y, 2)};
+        y = ht_add(c->s, y, ht_take(c->s, ht_reshape(c->s, experts->bias, shape, 2), ids, 0));
+    }
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
     const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};
     ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids, -1); /* [T, m] */
@@ -155,9 +159,12 @@ ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale
 
 /* ---- attention ---- */
 
+static ht_array *sinks_of(const ht_attention *how) { return how->sinks ? how->sinks : HT_NONE; }
+
 static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
     const ht_plain_pass *pass = c->pass;
-    const ht_attend_rows_params p = {how->scale, how->softcap, pass->window[layer]};
+    const ht_layer_kv *kv = &pass->kv[layer];
+    const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
     if (k != HT_NONE && how->v_dim) {
         const int64_t stop[] = {HT_OPEN, HT_OPEN, how->v_dim};
         v = ht_slice(c->s, k, (int64_t[]){0, 0, 0}, stop, NULL);
@@ -167,14 +174,14 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
         pass->values[layer] = v;
     }
     ht_array *own = how->asked ? ht_batch_out_rows(c) : pass->own, *first = how->asked ? pass->out_first : pass->first;
-    ht_array *in[] = {q, pass->keys[layer], pass->values[layer], own, first};
-    return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 5);
+    ht_array *in[] = {q, pass->keys[layer], pass->values[layer], own, first, sinks_of(how)};
+    return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 6);
 }
 
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
     if (c->pass) return attend_plain(c, q, k, v, layer, how);
     const ht_attend_params p = {layer, how->scale, how->softcap, how->asked, how->v_dim};
-    ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
+    ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v, sinks_of(how)}, 4);
     if (a) a->step = c->step;
     const ht_observer *o = c->observer;
     if (a && o && o->attends && !o->attends(c->observer, c, q, k, v, layer, how, a)) return NULL;

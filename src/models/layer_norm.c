@@ -14,38 +14,54 @@ static const ht_tensor_spec stablelm_norm[] = {{AT(mlp_norm), "post_attention_la
                                                 .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM, .has = is_sequential},
                                                {.gguf = NULL}};
 
-static const ht_config_field stablelm_fields[] = {
-    {HT_FIELD(BOOL, parallel, "use_parallel_residual", "use_parallel_residual", 0)}, {.json = NULL}};
-
-static void read_stablelm(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    bool has_norms = false;
-    ht_json_bool(r, object, "use_qkv_bias", &c->q_bias);
-    c->out_bias = c->mlp_bias = false;
-    if (ht_json_bool(r, object, "qk_layernorm", &has_norms) && has_norms)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`qk_layernorm` is true; only false is supported");
+static bool has_head_norms(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return c->head_norms;
 }
 
-const ht_family ht_family_stablelm = {
-    .architecture = "stablelm",
-    .model_types = {"stablelm", "stablelm_epoch"},
-    .defaults = {.n_layers = 32,
-                 .hidden = 2560,
-                 .n_heads = 32,
-                 .feed_forward = 6912,
-                 .vocab = 50304,
-                 .context = 4096,
-                 HT_LLAMA_LIKE("silu"),
-                 .norm_eps = 1e-5,
-                 .norm_eps_field = "layer_norm_eps",
-                 .rope_theta = 10000,
-                 .rotated_share = 0.25,
-                 .norm_bias = true},
-    .fields = stablelm_fields,
-    .read_json = read_stablelm,
-    .activate = ht_silu,
-    .layer_norm = true,
-    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, stablelm_norm, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+static const ht_tensor_spec stablelm_head_norms[] = {
+    {AT(q_norm), "self_attn.q_layernorm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms, .per_head = true},
+    {AT(k_norm), "self_attn.k_layernorm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms, .per_head = true},
+    {.gguf = NULL}};
+
+static const ht_config_field stablelm_fields[] = {
+    {HT_FIELD(BOOL, head_norms, "qk_layernorm", NULL, 0)},
+
+    {HT_FIELD(BOOL, parallel, "use_parallel_residual", "use_parallel_residual", 0)},
+    {.json = NULL}};
+
+static void read_stablelm(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    ht_json_bool(r, object, "use_qkv_bias", &c->q_bias);
+    c->out_bias = c->mlp_bias = false;
+}
+
+static void read_stablelm_gguf(ht_config *c, ht_meta *m) {
+    c->head_norms = ht_gguf_find_tensor(m->gguf, "blk.0.attn_q_norm.weight") != NULL;
+}
+
+const ht_family ht_family_stablelm = {.architecture = "stablelm",
+                                      .model_types = {"stablelm", "stablelm_epoch"},
+                                      .defaults = {.n_layers = 32,
+                                                   .hidden = 2560,
+                                                   .n_heads = 32,
+                                                   .feed_forward = 6912,
+                                                   .vocab = 50304,
+                                                   .context = 4096,
+                                                   HT_LLAMA_LIKE("silu"),
+                                                   .norm_eps = 1e-5,
+                                                   .norm_eps_field = "layer_norm_eps",
+                                                   .rope_theta = 10000,
+                                                   .rotated_share = 0.25,
+                                                   .norm_bias = true},
+                                      .fields = stablelm_fields,
+                                      .read_json = read_stablelm,
+                                      .read_gguf = read_stablelm_gguf,
+                                      .head_norm = HT_HEAD_NORM_OWN,
+                                      .activate = ht_silu,
+                                      .layer_norm = true,
+                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, stablelm_head_norms,
+                                                stablelm_norm, ht_decoder_mlp_specs},
+                                      HT_DECODER_RUNS};
 
 /* ---- StarCoder2: biases everywhere, an ungated feed-forward, and an optional sliding window ---- */
 

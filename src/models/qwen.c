@@ -3,7 +3,7 @@
 #include "models/decoder.h"
 #include "models/registry.h"
 
-#include <stdio.h>
+#include <string.h>
 
 /* With use_sliding_window, layers from `first` on have a sliding window. */
 static void read_window(ht_config *c, ht_json_reader *r, const ht_json *object, int64_t first) {
@@ -85,6 +85,9 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *o
 }
 
 static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    const char *type = "";
+    ht_json_str(r, object, "model_type", &type);
+    if (strstr(type, "vl") && !ht_json_object_get(object, "norm_topk_prob")) c->routing.normalized = true;
     c->mlp_bias = false;
     read_window(c, r, object, 0);
     read_sparse_layers(c, r, object);

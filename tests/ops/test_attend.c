@@ -70,9 +70,11 @@ static double worst_difference(const texts *t, const held *of, int s, const floa
         int in_page = i % HT_KV_PAGE;
         if (i % 29 != 0 && in_page != 0 && in_page != 1 && in_page != 255 && i != c->length[s] - 1) continue;
         int first = c->window > 0 && i >= c->window ? i - (int)c->window + 1 : 0;
+        if (c->chunked) first = i / (int)c->window * (int)c->window;
         for (int h = 0; h < c->n_heads; h++) {
-            double max = -INFINITY, sum = 0.0;
+            double max = c->sinks ? (double)t->sinks[h] : -INFINITY, sum = 0.0;
             for (int j = first; j <= i; j++) max = fmax(max, w[j] = score_of(t, of, s, i, h, j));
+            if (c->sinks) sum = exp((double)t->sinks[h] - max);
             for (int j = first; j <= i; j++) sum += w[j] = exp(w[j] - max);
             for (int d = 0; d < c->head_dim; d++) {
                 double y = 0.0;
@@ -90,20 +92,29 @@ static double worst_difference(const texts *t, const held *of, int s, const floa
 /* ---- cases ---- */
 
 static const attend_case cases[] = {
-    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}},
-    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0.0f, 1, {300}},
-    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0.0f, 1, {513}},
-    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {700, 90}},
-    {"window of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {2100, 511}},
-    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {1100}},
-    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5.0f, 3, {257, 1, 255}},
-    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50.0f, 1, {512}},
-    {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.0f, 1, {511}},
-    {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.0f, 1, {513}},
-    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.0f, 2, {600, 259}},
-    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.0f, 1, {700}},
-    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 5.0f, 2, {257, 3}},
-    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.0f, 1, {300}},
+    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false},
+    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false},
+    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0.0f, 1, {513}, NO_SINKS, false},
+    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {700, 90}, NO_SINKS, false},
+    {"window of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {2100, 511}, NO_SINKS, false},
+    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {1100}, NO_SINKS, false},
+    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5.0f, 3, {257, 1, 255}, NO_SINKS, false},
+    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50.0f, 1, {512}, NO_SINKS, false},
+    {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.0f, 1, {511}, NO_SINKS, false},
+    {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.0f, 1, {513}, NO_SINKS, false},
+    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false},
+    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.0f, 1, {700}, NO_SINKS, false},
+    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 5.0f, 2, {257, 3}, NO_SINKS, false},
+    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false},
+    {"sinks, SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, FAR_SINKS, false},
+    {"sinks, window of a few keys, bf16", 8, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {800}, NEAR_SINKS, false},
+    {"sinks, 8 bits, window, softcap", 8, 2, 72, HT_I8, 100, 3, 5.0f, 1, {520}, FAR_SINKS, false},
+    {"sinks, odd head_dim 6, f32", 3, 3, 6, HT_F32, 0, 0, 0.0f, 3, {257, 1, 255}, NEAR_SINKS, false},
+    {"chunks of 100, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {601, 90}, NO_SINKS, true},
+    {"chunks of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {1300, 513}, NO_SINKS, true},
+    {"chunks of 7, ring reused, sinks, bf16", 2, 2, 16, HT_BF16, 7, 3, 0.0f, 1, {800}, FAR_SINKS, true},
+    {"chunks of 300, 8 bits, softcap", 4, 2, 40, HT_I8, 300, 4, 5.0f, 1, {1201}, NO_SINKS, true},
+    {"chunks of one key, f32", 2, 1, 8, HT_F32, 1, 0, 0.0f, 1, {300}, NEAR_SINKS, true},
 };
 
 /* Whether a case is cut in that way: in all of them in a soak, else in two of twelve, other ones on each instruction set, and
