@@ -156,7 +156,7 @@ static ht_status write_positions(ht_device *d, const ht_kv_shape *shape, ht_kv_p
     return HT_OK;
 }
 
-const ht_kv_ops ht_cpu_kv = {ht_kv_saved_page_bytes, read_positions, write_positions};
+const ht_kv_ops ht_cpu_kv = {ht_kv_saved_page_bytes, read_positions, write_positions, .keys_only = true};
 
 /* ---- output rows ---- */
 

@@ -51,6 +51,7 @@ typedef struct ht_kv_ops {
                       void *out, ht_error *err);
     ht_status (*write)(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
                        const void *from, ht_error *err);
+    bool keys_only; /* whether ATTEND supports pages of keys alone */
 } ht_kv_ops;
 
 /* Number of scales of a vector of head_dim 8-bit elements. */
