@@ -101,8 +101,7 @@ static ht_status check_latent(const ht_config *c, const char *file, ht_error *er
     if (l->rank < LEAST || l->rank > 1 << 14)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the rank of keys and values is %lld, expected %d to %d", file,
                        (long long)l->rank, LEAST, 1 << 14);
-    ht_status status = HT_OK;
-    if (!status && l->q_rank) status = check_size("the rank of queries", l->q_rank, 1 << 20, file, err);
+    ht_status status = l->q_rank ? check_size("the rank of queries", l->q_rank, 1 << 20, file, err) : HT_OK;
     if (!status) status = check_size("key size", l->key_dim, 1 << 14, file, err);
     if (!status) status = check_size("rotated key size", l->rope_dim, 1 << 14, file, err);
     return status ? status : check_size("value size", l->value_dim, 1 << 14, file, err);
@@ -162,8 +161,8 @@ static ht_status check_sharing(const ht_config *c, const char *file, ht_error *e
 
 ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
-    for (int64_t i = 0; !status && i < c->n_layers; i++) status = check_layer(c, &c->layer[i], file, err);
     if (!status) status = check_latent(c, file, err);
+    for (int64_t i = 0; !status && i < c->n_layers; i++) status = check_layer(c, &c->layer[i], file, err);
     if (!status) status = check_experts(c, file, err);
     if (!status) status = check_sharing(c, file, err);
     if (status) return status;

@@ -99,9 +99,14 @@ static const ht_config_field deepseek_fields[] = {LATENT_FIELDS(1536, 512, 128, 
                                  {HT_FIELD(I64, query_period, NULL, "rope.scaling.original_context_length", 0)},
                                  {.json = NULL}};
 
+/* A size from a file, or -1, which ht_config_check refuses, where sums could overflow. */
+static int64_t bounded(int64_t size) { return size > 0 && size <= INT32_MAX ? size : -1; }
+
 /* The one key and value of the cache, and the scale, to which YaRN's magnitude belongs. */
 static void set_heads(ht_config *c) {
-    const ht_latent *l = &c->latent;
+    ht_latent *l = &c->latent;
+    int64_t *const size[] = {&l->rank, &l->key_dim, &l->rope_dim, &l->value_dim};
+    for (int i = 0; i < 4; i++) *size[i] = bounded(*size[i]);
     c->n_kv_heads = 1;
     c->head_dim = l->rank + l->rope_dim;
     c->rope.dims = l->rope_dim;
@@ -142,8 +147,9 @@ static void read_gguf_latent(ht_config *c, ht_meta *m) {
     ht_latent *l = &c->latent;
     if (!ht_gguf_find_tensor(m->gguf, "blk.0.attn_q_a.weight")) l->q_rank = 0;
     /* Older files have the sizes of heads in key_length and value_length. */
-    l->key_dim = ht_meta_i64(m, "attention.key_length_mla", ht_meta_i64(m, "attention.key_length", 0)) - l->rope_dim;
+    const int64_t key = ht_meta_i64(m, "attention.key_length_mla", ht_meta_i64(m, "attention.key_length", 0));
     l->value_dim = ht_meta_i64(m, "attention.value_length_mla", ht_meta_i64(m, "attention.value_length", 0));
+    l->key_dim = bounded(key) - bounded(l->rope_dim);
     c->rope.mscale_all_dim *= 10; /* the key holds a tenth */
     c->rope.mscale = c->rope.mscale_all_dim;
     set_heads(c);
