@@ -28,7 +28,7 @@ typedef struct attend_page {
     const uint16_t *v_scale; /* 8-bit only: [256 keys][blocks] */
     int64_t v_stride;        /* in elements */
     int64_t head_dim, v_dim; /* v_dim is at least 4 */
-    const void *next; /* K of the page this thread reads next, or NULL; prefetched near the end of this page */
+    const void *next;        /* K of the page this thread reads next, or NULL; prefetched near the end of this page */
 } attend_page;
 
 /* Queries of one KV head, and their results for one page. Query i sees keys [first[i], end[i]) of the page; a query

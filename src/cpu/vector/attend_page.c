@@ -1,7 +1,6 @@
 /* Attention over one page: scores, weights, weighted sum of V (attend.h). */
-#include "cpu/vector/attend.h"
-
 #include "base/checked.h"
+#include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/simd_int.h"
