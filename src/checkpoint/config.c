@@ -22,6 +22,7 @@ void ht_config_begin(ht_config *c) {
     const ht_family *f = c->family;
     const ht_config_defaults *d = &f->defaults;
     c->layer_norm = f->layer_norm;
+    c->parallel = f->parallel;
     c->norm_offset = f->norm_offset;
     c->embedding_scale = f->scaled_embedding ? (float)sqrt((double)c->hidden) : 1;
     c->residual_scale = c->logit_scale = 1;

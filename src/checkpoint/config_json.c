@@ -304,6 +304,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (o != root) check_causal(r, root);
     read_experts(c, r, o);
     read_fields(c, r, o);
+    if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);

@@ -206,6 +206,8 @@ struct ht_family {
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
     bool interleaved_rope;     /* RoPE rotates pairs (2 i, 2 i + 1) in both containers */
+    bool parallel;             /* ht_config.parallel */
+    bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */

@@ -7,18 +7,6 @@
 
 enum { PATTERN = 4 }; /* full attention in every fourth layer */
 
-#define AT(field) offsetof(ht_decoder_layer, field)
-static bool has_head_norms(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->head_norms;
-}
-
-static const ht_tensor_spec head_norms[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms},
-    {.gguf = NULL}};
-#undef AT
-
 static const ht_config_field command_r_fields[] = {{HT_FIELD(F32, logit_scale, "logit_scale", "logit_scale", 0.0625)},
                                                    {.json = NULL}},
                              cohere2_fields[] = {
@@ -27,14 +15,8 @@ static const ht_config_field command_r_fields[] = {{HT_FIELD(F32, logit_scale, "
                                  {.json = NULL}};
 
 static void read_command_r(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    c->parallel = true;
     c->head_norms = false;
     ht_json_bool(r, object, "use_qk_norm", &c->head_norms);
-}
-
-static void read_command_r_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    c->parallel = true;
 }
 
 static void skip_rope(ht_config *c) {
@@ -43,7 +25,6 @@ static void skip_rope(ht_config *c) {
 
 static void read_cohere2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t pattern = PATTERN;
-    c->parallel = true;
     ht_json_i64(r, object, "sliding_window_pattern", &pattern);
     ht_config_slide_by_pattern(c, pattern > 0 ? pattern : PATTERN);
 }
@@ -55,7 +36,6 @@ static void read_cohere2_layers(ht_config *c, ht_json_reader *r, const ht_json *
 
 static void read_cohere2_gguf(ht_config *c, ht_meta *m) {
     (void)m;
-    c->parallel = true;
     ht_config_slide_by_pattern(c, PATTERN);
     skip_rope(c);
 }
@@ -64,19 +44,19 @@ static void read_cohere2_gguf(ht_config *c, ht_meta *m) {
     .n_layers = 40, .hidden = 8192, .n_heads = 64, .feed_forward = 22528, .vocab = 256000, .context = 8192,            \
     .tied_head = true, HT_LLAMA_LIKE("silu"), .norm_eps = 1e-5, .norm_eps_field = "layer_norm_eps"
 
-const ht_family ht_family_command_r = {
-    .architecture = "command-r",
-    .model_types = {"cohere"},
-    .defaults = {SIZES, .rope_theta = 500000},
-    .fields = command_r_fields,
-    .read_json = read_command_r,
-    .read_gguf = read_command_r_gguf,
-    .activate = ht_silu,
-    .layer_norm = true,
-    .interleaved_rope = true,
-    .head_norm = HT_HEAD_NORM_OWN,
-    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, head_norms, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+const ht_family ht_family_command_r = {.architecture = "command-r",
+                                       .model_types = {"cohere"},
+                                       .defaults = {SIZES, .rope_theta = 500000},
+                                       .fields = command_r_fields,
+                                       .read_json = read_command_r,
+                                       .activate = ht_silu,
+                                       .layer_norm = true,
+                                       .parallel = true,
+                                       .interleaved_rope = true,
+                                       .head_norm = HT_HEAD_NORM_OWN,
+                                       .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                                 ht_decoder_whole_head_norm_specs, ht_decoder_mlp_specs},
+                                       HT_DECODER_RUNS};
 
 const ht_family ht_family_cohere2 = {.architecture = "cohere2",
                                      .model_types = {"cohere2"},
@@ -87,6 +67,7 @@ const ht_family ht_family_cohere2 = {.architecture = "cohere2",
                                      .read_gguf = read_cohere2_gguf,
                                      .activate = ht_silu,
                                      .layer_norm = true,
+                                     .parallel = true,
                                      .interleaved_rope = true,
                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_specs},
                                      HT_DECODER_RUNS};
@@ -146,6 +127,7 @@ const ht_family ht_family_cohere2moe = {
     .read_gguf = read_cohere2_moe_gguf,
     .activate = ht_silu,
     .layer_norm = true,
+    .parallel = true,
     .interleaved_rope = true,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_specs, ht_decoder_router_specs,
               ht_decoder_expert_specs, ht_decoder_shared_expert_specs},

@@ -14,14 +14,11 @@ static const ht_tensor_spec stablelm_norm[] = {{AT(mlp_norm), "post_attention_la
                                                 .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM, .has = is_sequential},
                                                {.gguf = NULL}};
 
-static bool has_head_norms(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->head_norms;
-}
-
 static const ht_tensor_spec stablelm_head_norms[] = {
-    {AT(q_norm), "self_attn.q_layernorm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms, .per_head = true},
-    {AT(k_norm), "self_attn.k_layernorm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms, .per_head = true},
+    {AT(q_norm), "self_attn.q_layernorm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = ht_decoder_has_head_norms,
+     .per_head = true},
+    {AT(k_norm), "self_attn.k_layernorm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = ht_decoder_has_head_norms,
+     .per_head = true},
     {.gguf = NULL}};
 
 static const ht_config_field stablelm_fields[] = {
@@ -74,20 +71,10 @@ static const ht_tensor_spec starcoder2_mlp[] = {
 static const ht_config_field starcoder2_fields[] = {
     {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)}, {.json = NULL}};
 
-static void slide_all(ht_config *c) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
-}
-
 static void read_starcoder2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     bool biased = true;
     ht_json_bool(r, object, "use_bias", &biased);
     c->q_bias = c->out_bias = c->mlp_bias = biased;
-    slide_all(c);
-}
-
-static void read_starcoder2_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    slide_all(c);
 }
 
 const ht_family ht_family_starcoder2 = {
@@ -108,7 +95,7 @@ const ht_family ht_family_starcoder2 = {
                  .norm_bias = true},
     .fields = starcoder2_fields,
     .read_json = read_starcoder2,
-    .read_gguf = read_starcoder2_gguf,
+    .slides_everywhere = true,
     .activate = ht_gelu_tanh,
     .layer_norm = true,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, starcoder2_mlp},

@@ -11,10 +11,9 @@ static const ht_config_field
     window_of_4096[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 4096)}, {.json = NULL}},
     window_if_stated[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)}, {.json = NULL}};
 
-static void slide_all(ht_config *c, ht_json_reader *r, const ht_json *object) {
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     (void)r, (void)object;
     c->q_bias = c->out_bias = c->mlp_bias = false;
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
 }
 
 /* A GGUF Mistral has the architecture llama. */
@@ -23,8 +22,9 @@ const ht_family ht_family_mistral = {.architecture = "mistral",
                                      .model_types = {"mistral", "ministral"},
                                      .defaults = {SIZES, .vocab = 32000, HT_LLAMA_DEFAULTS},
                                      .fields = window_of_4096,
-                                     .read_json = slide_all,
+                                     .read_json = read_json,
                                      .gguf_interleaves = true,
+                                     .slides_everywhere = true,
                                      HT_LLAMA_RUNS};
 
 static const ht_config_field ministral3_fields[] = {
@@ -46,7 +46,7 @@ void ht_decoder_read_temperature(ht_config *c, ht_json_reader *r, const ht_json 
 
 static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     ht_decoder_read_temperature(c, r, object);
-    slide_all(c, r, object);
+    read_json(c, r, object);
 }
 
 const ht_family ht_family_mistral3 = {.architecture = "mistral3",
@@ -65,6 +65,7 @@ const ht_family ht_family_mistral3 = {.architecture = "mistral3",
                                       .fields = ministral3_fields,
                                       .read_json = read_ministral3,
                                       .gguf_interleaves = true,
+                                      .slides_everywhere = true,
                                       HT_LLAMA_RUNS};
 
 #define AT(field) offsetof(ht_decoder_layer, field)
@@ -81,8 +82,9 @@ const ht_family ht_family_mixtral = {.architecture = "mixtral",
                                                   .rope_theta = 1000000, .n_experts = 8, .experts_used = 2,
                                                   .routing = {.normalized = true}},
                                      .fields = window_if_stated,
-                                     .read_json = slide_all,
+                                     .read_json = read_json,
                                      .gguf_interleaves = true,
+                                     .slides_everywhere = true,
                                      .activate = ht_silu,
                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                                ht_decoder_mlp_norm_specs, mixtral_router, ht_decoder_expert_specs},

@@ -333,14 +333,14 @@ void ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
 /* ---- attention ---- */
 
 /* Gradients of operands [first, n) by composition: of an additive mask, which has the size of all scores anyway, and of
- * sinks, which are frozen in most training. They are not computed unless someone reads them. */
+ * sinks, which are frozen in most training. */
 static void gradients_from(ht_scope *s, ht_compose_fn *compose, const ht_array *node, int first, int n, ht_array *grad,
                            ht_array **grad_in) {
     ht_array *in[6];
     bool any = false, made = true;
     memcpy(in, node->in, (size_t)n * sizeof *in);
-    for (int i = first; i < n; i++) any = any || in[i] != HT_NONE;
-    if (!any) return;
+    for (int i = first; i < n; i++) any = any || (in[i] != HT_NONE && grad_in[i]);
+    if (!any) return; /* the graph of the composition would keep the operands in memory */
     for (int i = first; i < n; i++) made = (in[i] = ht_placeholder(s, in[i])) && made;
     ht_array *y = made ? compose(s, node->params, in) : NULL;
     (void)ht_backward(s, &y, &grad, 1, in + first, n - first, grad_in + first);
