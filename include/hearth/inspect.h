@@ -51,7 +51,8 @@ typedef struct ht_inspected_layer {
     int64_t window; /* keys that a position attends to at most, its own included; 0: all before it */
     bool chunked;   /* the window restarts at every multiple of `window`, instead of having the last positions */
     const float *k,
-        *v;         /* [n_kv_heads, n_tokens, head_dim]; of a layer that shares them, the arrays of layer kv_layer */
+        *v;         /* [n_kv_heads, n_tokens, head_dim]; of a layer that shares them, the arrays of layer kv_layer; of
+                     latent attention, v is k, whose first elements are the values */
     const float *q; /* [n_heads, n_tokens, head_dim] */
     const float *attention; /* [n_heads, n_tokens, n_tokens]: of each query, a row, the weight of each key */
 } ht_inspected_layer;

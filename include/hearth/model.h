@@ -84,6 +84,7 @@ typedef struct ht_tensor_type {
 typedef struct ht_layer_info {
     bool slides;      /* attends to the last `sliding_window` positions only */
     bool has_experts; /* mixture of experts, with or instead of a dense feed-forward part */
+    bool is_latent;   /* latent attention: the values of all heads are the first elements of its one key */
     int64_t n_kv_heads, head_dim;
     int64_t feed_forward; /* width of the dense part; 0: experts only */
     int64_t kv_layer;     /* layer whose keys and values this one uses: itself, or an earlier one that shares them */

@@ -396,6 +396,7 @@ static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_arra
     ht_error err = {0};
     int n = 0;
     if (how->layer > p->i->last) return true;
+    if (how->v_dim) v = k;
     if (owns && mine->k) wanted[n++] = k;
     if (owns && mine->v) wanted[n++] = v;
     if (mine->q || mine->attention) wanted[n++] = q;

@@ -95,6 +95,19 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
     return HT_OK;
 }
 
+static ht_status check_latent(const ht_config *c, const char *file, ht_error *err) {
+    const ht_latent *l = &c->latent;
+    enum { LEAST = 4 }; /* the kernels' columns (cpu/vector/attend.h) */
+    if (!l->rank) return HT_OK;
+    if (l->rank < LEAST || l->rank > 1 << 14)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the rank of keys and values is %lld, expected %d to %d", file,
+                       (long long)l->rank, LEAST, 1 << 14);
+    ht_status status = l->q_rank ? check_size("the rank of queries", l->q_rank, 1 << 20, file, err) : HT_OK;
+    if (!status) status = check_size("key size", l->key_dim, 1 << 14, file, err);
+    if (!status) status = check_size("rotated key size", l->rope_dim, 1 << 14, file, err);
+    return status ? status : check_size("value size", l->value_dim, 1 << 14, file, err);
+}
+
 static ht_status check_routing(const ht_config *c, const char *file, ht_error *err) {
     const ht_routing *r = &c->routing;
     if (!isfinite(r->scale) || r->scale < 0)
@@ -149,6 +162,7 @@ static ht_status check_sharing(const ht_config *c, const char *file, ht_error *e
 
 ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
+    if (!status) status = check_latent(c, file, err);
     for (int64_t i = 0; !status && i < c->n_layers; i++) status = check_layer(c, &c->layer[i], file, err);
     if (!status) status = check_experts(c, file, err);
     if (!status) status = check_sharing(c, file, err);
@@ -182,7 +196,7 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
 
 ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype) {
     const ht_layer_config *l = &c->layer[layer];
-    const ht_kv_shape shape = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype};
+    const ht_kv_shape shape = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, c->latent.rank > 0};
     return (ht_layer_kv){shape, l->slides ? c->window : 0, l->slides && l->chunked};
 }
 
@@ -209,7 +223,8 @@ size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_kv_layers, ht_dtype dtype, h
     size_t total = 0;
     for (int32_t i = 0; i < n_kv_layers; i++) {
         size_t pages = (size_t)ht_kv_pages(ht_kv_ring_pages(kv[i].window, chunk, context), positions), bytes;
-        const ht_kv_shape shape = {kv[i].shape.n_kv_heads, kv[i].shape.head_dim, dtype};
+        ht_kv_shape shape = kv[i].shape;
+        shape.dtype = dtype;
         if (!ht_mul_size(page_bytes(&shape), pages, &bytes) || !ht_add_size(total, bytes, &total)) return SIZE_MAX;
     }
     return total;

@@ -42,6 +42,15 @@ typedef struct ht_routing {
     bool best_of_group;  /* or by its best score */
 } ht_routing;
 
+/* Latent attention: K and V of all heads are projections of one latent vector per token. The cache keeps that and the
+ * rotated values that all heads' keys share, as one key of rank + rope_dim values, of which the latent is the value. */
+typedef struct ht_latent {
+    int64_t rank;   /* of the latent vector; 0: no latent attention */
+    int64_t q_rank; /* of the latent vector of q; 0: q is projected from the residual stream */
+    /* Sizes of a head: the part of q and k that is not rotated, the part that is, and v. */
+    int64_t key_dim, rope_dim, value_dim;
+} ht_latent;
+
 typedef struct ht_config {
     const ht_family *family;
     char name[128]; /* the checkpoint's model name, or "" */
@@ -83,6 +92,8 @@ typedef struct ht_config {
     int64_t n_experts, experts_used, expert_feed_forward;
     int64_t shared_feed_forward; /* of the expert that every token uses; 0: none */
     ht_routing routing;
+
+    ht_latent latent;
 
     /* Gemma 4's per-layer inputs: each layer adds a projection of its slice of a second embedding. */
     int64_t layer_input; /* width per layer; 0: none */

@@ -124,7 +124,7 @@ void ht_meta_sizes(ht_meta *m, ht_config *c) {
     c->head_dim = ht_meta_i64(m, "attention.key_length", 0);
     int64_t value_length = ht_meta_i64(m, "attention.value_length", c->head_dim);
     if (c->head_dim == 0 && c->n_heads > 0 && c->hidden % c->n_heads == 0) c->head_dim = c->hidden / c->n_heads;
-    if (value_length != 0 && value_length != c->head_dim)
+    if (value_length != 0 && value_length != c->head_dim && !ht_meta_has(m, "attention.kv_lora_rank"))
         ht_meta_fail(m, HT_ERR_UNSUPPORTED,
                      "heads of K have %lld values and heads of V %lld; only equal sizes are supported",
                      (long long)c->head_dim, (long long)value_length);

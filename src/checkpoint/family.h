@@ -41,8 +41,20 @@ void ht_meta_sizes(ht_meta *m, ht_config *c);
 /* Records an error, unless there was one before. */
 void ht_meta_fail(ht_meta *m, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
-/* Matrices of an expert. */
-typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_EXPERT_DOWN } ht_expert_part;
+/* Matrices of an expert; and of a head of latent attention, of which a layer has a list in the same way. */
+typedef enum ht_expert_part {
+    HT_EXPERT_NONE,
+    HT_EXPERT_GATE,
+    HT_EXPERT_UP,
+    HT_EXPERT_DOWN,
+    HT_HEAD_KEY,  /* keys to latents [latent rank, key_dim] */
+    HT_HEAD_VALUE /* latents to values [value_dim, latent rank] */
+} ht_expert_part;
+static inline bool ht_part_is_of_head(ht_expert_part part) { return part >= HT_HEAD_KEY; }
+/* Matrices in the list of a part. */
+static inline int64_t ht_part_count(const ht_config *c, ht_expert_part part) {
+    return ht_part_is_of_head(part) ? c->n_heads : c->n_experts;
+}
 
 /* Sizes of the configuration that determine shapes. */
 typedef enum ht_extent {
@@ -63,8 +75,15 @@ typedef enum ht_extent {
     HT_EXTENT_EXPERT_FEED_FORWARD,
     HT_EXTENT_SHARED_FEED_FORWARD,
     HT_EXTENT_CONTEXT,
-    HT_EXTENT_LAYER_INPUT,  /* of one layer */
-    HT_EXTENT_LAYER_INPUTS, /* of all layers */
+    HT_EXTENT_LATENT,     /* rank of latent attention */
+    HT_EXTENT_LATENT_KEY, /* LATENT and the shared rotated values of a key */
+    HT_EXTENT_LATENT_Q,   /* n_heads heads of q */
+    HT_EXTENT_LATENT_Q_RANK,
+    HT_EXTENT_LATENT_KEY_HEAD, /* a head of k without its rotated values */
+    HT_EXTENT_LATENT_VALUE,    /* a head of v */
+    HT_EXTENT_LATENT_OUT,      /* n_heads of VALUE */
+    HT_EXTENT_LAYER_INPUT,     /* of one layer */
+    HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
 } ht_extent;
 
@@ -92,7 +111,7 @@ typedef struct ht_tensor_spec {
     ht_heads_rule heads;
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
-    ht_expert_part expert; /* one row for all experts, which go to an ht_experts; names are in stored_weights.c */
+    ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
     bool transposed;       /* safetensors hold the matrix [columns, rows] */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */

@@ -122,6 +122,7 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
         p->n_sliding_layers += l->slides;
         in->layers[i] = (ht_layer_info){.slides = l->slides,
                                         .has_experts = l->has_experts,
+                                        .is_latent = c->latent.rank > 0,
                                         .n_kv_heads = l->n_kv_heads,
                                         .head_dim = l->head_dim,
                                         .feed_forward = l->feed_forward,
@@ -144,7 +145,7 @@ static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t ==
 /* Bytes of a layer's KV page; *ring is the ring's page count, 0 for a growing cache. */
 static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
     const ht_layer_info *l = &p->layers[layer];
-    const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype};
+    const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, l->is_latent};
     *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_LEAST_STEP_ROWS, p->context) : 0;
     return l->kv_layer == layer ? ht_kv_saved_page_bytes(&kv) : 0;
 }

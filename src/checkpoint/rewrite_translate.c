@@ -123,6 +123,9 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
+    if (ht_part_is_of_head(w->spec->expert))
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s models cannot be written in the other container",
+                       plan->config->family->architecture);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
@@ -286,7 +289,8 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
 static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (w->spec->expert == HT_EXPERT_NONE || is_in_place(plan, w)) return HT_OK;
+    const ht_expert_part part = w->spec->expert;
+    if (part == HT_EXPERT_NONE || ht_part_is_of_head(part) || is_in_place(plan, w)) return HT_OK;
     const size_t n = plan->n;
     ht_status status = add_expert(of, w, err);
     if (status) return status;

@@ -80,13 +80,15 @@ static void yarn_ramp(const ht_rope_spec *r, double dims, double *low, double *h
     if (*low == *high) *high += 0.001; /* avoids division by zero, as in `transformers` */
 }
 
-static double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1; }
+double ht_rope_yarn_mscale(const ht_rope_spec *r, double mscale) {
+    return r->factor <= 1 ? 1 : 0.1 * mscale * log(r->factor) + 1;
+}
 
 static double yarn_magnitude(const ht_rope_spec *r) {
     if (r->attention_factor > 0) return r->attention_factor;
     if (r->mscale != 0 && r->mscale_all_dim != 0)
-        return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
-    return yarn_mscale(r->factor, 1);
+        return ht_rope_yarn_mscale(r, r->mscale) / ht_rope_yarn_mscale(r, r->mscale_all_dim);
+    return ht_rope_yarn_mscale(r, 1);
 }
 
 static int32_t turning_pairs(const ht_rope_spec *r, int32_t dims) {

@@ -40,6 +40,9 @@ bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out);
 /* Range check: "" when valid, else the problem. */
 const char *ht_rope_problem(const ht_rope_spec *r);
 
+/* YaRN's factor for `mscale` at the spec's context extension: 0.1 mscale ln(factor) + 1. */
+double ht_rope_yarn_mscale(const ht_rope_spec *r, double mscale);
+
 /* Parameters of the rope operation for heads of `dims` rotated dimensions. True when the scheme has divisors per
  * frequency, written to factors[dims / 2]; otherwise `factors` is unchanged. */
 bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors);

@@ -45,7 +45,15 @@ static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight")
                                        STACKED("experts.", ".weight"),
                                        APART(false, false, "experts.%d.", "_proj.weight"),
                                        APART(false, false, "moe.experts.%d.", "_proj.weight"),
-                                       APART(false, true, "experts.switch_glu.", "_proj.weight")};
+                                       APART(false, true, "experts.switch_glu.", "_proj.weight"),
+                                       {HT_HEAD_KEY, true, true, "attn_kv_b.weight", 0, 2},
+                                       {HT_HEAD_VALUE, true, true, "attn_kv_b.weight", 1, 2},
+                                       {HT_HEAD_KEY, true, true, "attn_k_b.weight", 0, 1},
+                                       {HT_HEAD_VALUE, true, true, "attn_v_b.weight", 0, 1},
+                                       {HT_HEAD_KEY, false, true, "self_attn.kv_b_proj.weight", 0, 2},
+                                       {HT_HEAD_VALUE, false, true, "self_attn.kv_b_proj.weight", 1, 2},
+                                       {HT_HEAD_KEY, false, true, "self_attn.embed_q.weight", 0, 1},
+                                       {HT_HEAD_VALUE, false, true, "self_attn.unembed_out.weight", 0, 1}};
 
 void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                            size_t size) {
@@ -94,16 +102,28 @@ static const ht_expert_form *form_of(const ht_checkpoint_files *c, ht_expert_par
     return first;
 }
 
+/* Rows of a stacked tensor: those of all matrices of one expert or head, and the first of the part's. */
+typedef struct row_range {
+    int64_t all, first;
+} row_range;
+
+static row_range rows_of(const ht_config *c, const ht_expert_form *f, int64_t rows) {
+    const ht_latent *l = &c->latent; /* keys and values of a head may differ in size */
+    if (ht_part_is_of_head(f->part) && f->n_shares > 1)
+        return (row_range){l->key_dim + l->value_dim, f->share ? l->key_dim : 0};
+    return (row_range){rows * f->n_shares, f->share * rows};
+}
+
 /* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`; `alternate` as in ht_tensor_spec. */
-static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int alternate,
-                                     int64_t expert, int64_t rows) {
-    if (!all->column_step && !alternate) return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
+static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const row_range *range, int alternate, int64_t expert,
+                                     int64_t rows) {
+    if (!all->column_step && !alternate) return ht_tensor_rows(all, expert * range->all + range->first, rows);
     ht_stored_tensor one = *all;
     one.row_step = 0;
     one = ht_tensor_rows(&one, expert * all->dims[1], all->dims[1]);
     one.row_step = all->row_step;
     return alternate ? ht_tensor_alternate(&one, alternate - 1, rows, all->dims[2])
-                     : ht_tensor_rows(&one, f->share * rows, rows);
+                     : ht_tensor_rows(&one, range->first, rows);
 }
 
 typedef struct walk {
@@ -137,6 +157,13 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
+    case HT_EXTENT_LATENT: return c->latent.rank;
+    case HT_EXTENT_LATENT_KEY: return c->latent.rank + c->latent.rope_dim;
+    case HT_EXTENT_LATENT_Q: return c->n_heads * (c->latent.key_dim + c->latent.rope_dim);
+    case HT_EXTENT_LATENT_Q_RANK: return c->latent.q_rank;
+    case HT_EXTENT_LATENT_KEY_HEAD: return c->latent.key_dim;
+    case HT_EXTENT_LATENT_VALUE: return c->latent.value_dim;
+    case HT_EXTENT_LATENT_OUT: return c->n_heads * c->latent.value_dim;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -330,7 +357,7 @@ static ht_status visit_heads(const walk *w, ht_stored_weight at) {
     at.n_parts = at.columns / head_dim;
     at.columns = head_dim;
     for (at.part = 0; !status && at.part < at.n_parts; at.part++) {
-        char part[32];
+        char part[40];
         snprintf(part, sizeof part, "norms.%lld.weight", (long long)at.part);
         status = visit_spec(w, part, at);
     }
@@ -355,28 +382,31 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
 
 /* Visits all experts of a part in one tensor, which is looked up once. */
 static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored_weight at) {
-    const int64_t n = w->config->n_experts, dims[] = {n, at.rows * f->n_shares, at.columns},
-                  swapped[] = {n, at.columns, at.rows * f->n_shares};
+    const row_range range = rows_of(w->config, f, at.rows);
+    const int64_t n = ht_part_count(w->config, f->part), dims[] = {n, range.all, at.columns},
+                  swapped[] = {n, at.columns, range.all}, flat[] = {n * range.all, at.columns};
+    const bool is_flat = ht_part_is_of_head(f->part) && f->n_shares > 1; /* rows of all heads in a matrix */
     ht_stored_tensor all;
     /* Some families store experts transposed, which only the shape tells. */
     const bool transposed = ht_checkpoint_find(w->c, at.name, &all) && all.n_dims == 3 && dims[1] != dims[2] &&
                             !memcmp(all.dims, swapped, sizeof swapped) && !w->c->gguf;
     float *scales = malloc((size_t)n * sizeof *scales);
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
-    ht_status status = look_up(w, at.name, transposed ? swapped : dims, 3, &all);
+    ht_status status =
+        is_flat ? look_up(w, at.name, flat, 2, &all) : look_up(w, at.name, transposed ? swapped : dims, 3, &all);
     if (!status && transposed) all = ht_tensor_transposed(&all);
-    if (!status) status = find_scales(w, &all, at.name, n, &at.scales);
-    if (!status)
-        status = read_product_scales(w, &(ht_product_scales){at.name, n, f->share, f->n_shares}, scales,
-                                     &at.has_product_scale);
+    if (!status) status = find_scales(w, &all, at.name, is_flat ? 0 : n, &at.scales);
+    const ht_product_scales factors =
+        is_flat ? (ht_product_scales){at.name, 1, 0, 1} : (ht_product_scales){at.name, n, f->share, f->n_shares};
+    if (!status) status = read_product_scales(w, &factors, scales, &at.has_product_scale);
     at.n_shares = f->n_shares;
-    at.scale_row = f->share * at.rows;
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
         const int alternate = f->n_shares > 1 && !w->c->gguf ? at.spec->alternate : 0;
-        at.stored = expert_slice(&all, f, alternate, at.expert, at.rows);
-        at.first_row = (at.expert * f->n_shares + f->share) * at.rows;
-        at.scale_matrix = at.expert;
-        at.product_scale = at.has_product_scale ? scales[at.expert] : 1;
+        at.stored = expert_slice(&all, &range, alternate, at.expert, at.rows);
+        at.first_row = at.expert * range.all + range.first;
+        at.scale_matrix = is_flat ? 0 : at.expert;
+        at.scale_row = is_flat ? at.first_row : range.first;
+        at.product_scale = at.has_product_scale ? scales[is_flat ? 0 : at.expert] : 1;
         status = visit(w, &at);
     }
     free(scales);
@@ -405,9 +435,14 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = &projection,
+                           .projection = ht_part_is_of_head(p->expert) ? NULL : &projection,
                            .is_quantized = true};
     ht_status status = HT_OK;
+    if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */
+        at.rows = columns;
+        at.columns = rows;
+        at.is_transposed = true;
+    }
     expert_name(w->c, f, layer, 0, name, sizeof name);
     if (f->stacked) return visit_stacked(w, f, at);
     for (at.expert = 0; !status && at.expert < c->n_experts; at.expert++) {

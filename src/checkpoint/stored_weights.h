@@ -26,7 +26,7 @@ typedef enum ht_weight_role {
     HT_ROLE_MATRIX,
     HT_ROLE_BIAS, /* of the matrix before it */
     HT_ROLE_VECTOR,
-    HT_ROLE_EXPERT /* one expert's matrix; experts of a part are consecutive */
+    HT_ROLE_EXPERT /* one expert's or head's matrix; those of a part are consecutive */
 } ht_weight_role;
 
 enum { HT_OUTSIDE_LAYERS = -1 };
@@ -47,7 +47,8 @@ typedef struct ht_stored_weight {
     bool is_table;            /* a matrix of which only rows are looked up */
     bool is_gain;             /* of a norm: ht_config.norm_offset is added to it */
     bool is_quantized;        /* a projection, an embedding or the head: worth rounding to few bits */
-    int64_t expert;           /* 0: dense */
+    int64_t expert;           /* or head; 0: dense */
+    bool is_transposed;       /* a head's matrix that is stored transposed: rows and columns are those of the store */
     ht_stored_tensor stored;  /* its rows */
     int64_t first_row;        /* of stored.number, whose axes but the last one are all rows */
     int64_t n_shares;         /* weights that share an expert's rows: 2 for gate and up */

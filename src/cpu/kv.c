@@ -41,6 +41,7 @@ float ht_kv_key(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
 }
 
 float ht_kv_value(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
+    if (l->shape.keys_only) return ht_kv_key(l, head, pos, d);
     void *page = l->pages[ht_kv_page_of(l, pos)]->data;
     float x = ht_get_f32(l->shape.dtype, page, ht_kv_v_index(l, head, pos) + d);
     if (l->shape.dtype != HT_I8) return x;
@@ -81,6 +82,7 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t head = 0; head < l->shape.n_kv_heads; head++) {
             store_vector(&call->in[1], row, head, l, page, ht_kv_k_index(l, head, pos),
                          ht_kv_k_scale_index(l, head, pos), HT_KV_TILE);
+            if (l->shape.keys_only) continue;
             store_vector(&call->in[2], row, head, l, page, ht_kv_v_index(l, head, pos),
                          ht_kv_v_scale_index(l, head, pos), 1);
         }
@@ -134,7 +136,7 @@ static void move_positions(const ht_kv_shape *s, void *page, int64_t first, int6
         for (int64_t h = 0; h < s->n_kv_heads; h++)
             saved = move_vector(s, page, ht_kv_k_index(&l, h, pos), scales, ht_kv_k_scale_index(&l, h, pos), HT_KV_TILE,
                                 saved, save);
-        for (int64_t h = 0; h < s->n_kv_heads; h++)
+        for (int64_t h = 0; h < s->n_kv_heads && !s->keys_only; h++)
             saved = move_vector(s, page, ht_kv_v_index(&l, h, pos), scales, ht_kv_v_scale_index(&l, h, pos), 1, saved,
                                 save);
     }
@@ -154,7 +156,7 @@ static ht_status write_positions(ht_device *d, const ht_kv_shape *shape, ht_kv_p
     return HT_OK;
 }
 
-const ht_kv_ops ht_cpu_kv = {ht_kv_saved_page_bytes, read_positions, write_positions};
+const ht_kv_ops ht_cpu_kv = {ht_kv_saved_page_bytes, read_positions, write_positions, .keys_only = true};
 
 /* ---- output rows ---- */
 

@@ -6,7 +6,9 @@
  *
  * 8-bit pages also hold the bf16 scales of all blocks of 32 dimensions (n_blocks per vector):
  *   K [n_kv_heads][256 / 16 tiles][n_blocks][16 keys]
- *   V [n_kv_heads][256][n_blocks] */
+ *   V [n_kv_heads][256][n_blocks]
+ *
+ * Pages of keys alone have no V parts. */
 #ifndef HT_CPU_KV_H
 #define HT_CPU_KV_H
 
@@ -21,7 +23,7 @@ enum {
 
 extern const ht_kv_ops ht_cpu_kv;
 
-/* Elements of a page's K part. The V part follows and has the same size. */
+/* Elements of a page's K part. The V part, if any, follows and has the same size. */
 static inline int64_t ht_kv_half_page(const ht_kv_layer *l) {
     return (int64_t)l->shape.n_kv_heads * l->shape.head_dim * HT_KV_PAGE;
 }
@@ -37,9 +39,9 @@ static inline int64_t ht_kv_v_index(const ht_kv_layer *l, int64_t head, int64_t 
     return ht_kv_half_page(l) + (head * HT_KV_PAGE + pos % HT_KV_PAGE) * l->shape.head_dim;
 }
 
-/* Block scales of an 8-bit page, after its V part. */
+/* Block scales of an 8-bit page, after its elements. */
 static inline uint16_t *ht_kv_scales(const ht_kv_layer *l, void *page) {
-    return (uint16_t *)(void *)((char *)page + 2 * ht_kv_half_page(l));
+    return (uint16_t *)(void *)((char *)page + (int64_t)ht_kv_parts(&l->shape) * ht_kv_half_page(l));
 }
 /* Index among the page's scales of a key's block 0; the stride between blocks is HT_KV_TILE. */
 static inline int64_t ht_kv_k_scale_index(const ht_kv_layer *l, int64_t head, int64_t pos) {

@@ -10,7 +10,8 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *s) {
     size_t vector, bytes;
     bool fits = ht_mul_size((size_t)s->head_dim, ht_dtype_bytes(s->dtype), &vector);
     if (s->dtype == HT_I8) fits = fits && ht_add_size(vector, (size_t)ht_kv_blocks(s->head_dim) * 2, &vector);
-    fits = fits && ht_mul_size((size_t)s->n_kv_heads, vector, &bytes) && ht_mul_size(bytes, 2 * HT_KV_PAGE, &bytes);
+    fits = fits && ht_mul_size((size_t)s->n_kv_heads, vector, &bytes) &&
+           ht_mul_size(bytes, ht_kv_parts(s) * HT_KV_PAGE, &bytes);
     return fits ? bytes : SIZE_MAX;
 }
 

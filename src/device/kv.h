@@ -25,6 +25,7 @@ enum {
 typedef struct ht_kv_shape {
     int32_t n_kv_heads, head_dim;
     ht_dtype dtype;
+    bool keys_only; /* values are the first elements of the keys, and pages hold keys alone */
 } ht_kv_shape;
 
 /* Bytes of pages; a shared page counts once. Must outlive its pages. */
@@ -40,8 +41,8 @@ typedef struct ht_kv_page {
 
 /* Page layout of a device. Kernels append to pages and read them (ATTEND); all other code calls these functions.
  *
- * Saved positions are independent of the device: for every position its keys, head by head, then its values. A vector
- * is head_dim elements of the dtype; 8-bit elements are followed by their scales. */
+ * Saved positions are independent of the device: for every position its keys, head by head, then its values, unless
+ * the pages hold keys alone. A vector is head_dim elements of the dtype; 8-bit elements are followed by their scales. */
 typedef struct ht_kv_ops {
     size_t (*page_bytes)(const ht_kv_shape *shape); /* SIZE_MAX on overflow */
     /* Copy positions [first, first + n) of a page to and from host memory, ht_kv_saved_bytes for each, in the order of
@@ -50,6 +51,7 @@ typedef struct ht_kv_ops {
                       void *out, ht_error *err);
     ht_status (*write)(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
                        const void *from, ht_error *err);
+    bool keys_only; /* whether ATTEND supports pages of keys alone */
 } ht_kv_ops;
 
 /* Number of scales of a vector of head_dim 8-bit elements. */
@@ -59,9 +61,11 @@ static inline size_t ht_kv_vector_bytes(const ht_kv_shape *s) {
     const size_t scales = s->dtype == HT_I8 ? 2 * (size_t)ht_kv_blocks(s->head_dim) : 0;
     return (size_t)s->head_dim * ht_dtype_bytes(s->dtype) + scales;
 }
+/* Parts of a page: keys and values, or keys alone. */
+static inline size_t ht_kv_parts(const ht_kv_shape *s) { return s->keys_only ? 1 : 2; }
 /* Bytes of a saved position. */
 static inline size_t ht_kv_saved_bytes(const ht_kv_shape *s) {
-    return 2 * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
+    return ht_kv_parts(s) * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
 }
 
 /* Bytes of a saved page; SIZE_MAX on overflow. */

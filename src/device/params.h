@@ -148,12 +148,14 @@ typedef struct ht_top_k_params {
  * on (device/window.h). Score: scale * q.k, then softcap * tanh(score / softcap) when softcap > 0. The sink of a head is
  * one more score of each of its queries, which has no value: it only adds to the sum of the softmax, after all keys.
  * Query head h reads K/V head h / (n_heads / n_kv_heads). With `asked` the rows of q are the output rows of the step,
- * and k and v are absent: they are in the cache already. */
+ * and k and v are absent: they are in the cache already. With `v_dim`, v is absent, the values are the first v_dim
+ * elements of the keys, and the result is [T, n_heads, v_dim]. */
 typedef struct ht_attend_params {
     int32_t layer;
     float scale;
     float softcap;
     bool asked;
+    int32_t v_dim; /* 0: values are apart from the keys */
 } ht_attend_params;
 
 /* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads]

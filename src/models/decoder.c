@@ -172,9 +172,9 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
     *v = shape->v_is_k ? *k : ht_linear(c, x, &l->v);
 }
 
-/* Queries after RoPE, multiplied by the temperature of their position. */
-static ht_array *tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
+ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
     ht_scope *s = c->s;
+    if (cfg->query_beta == 0) return q;
     if (cfg->query_shift) pos = ht_add(s, pos, ht_full(s, (double)cfg->query_shift, HT_I32, NULL, 0));
     ht_array *periods = ht_floor_divide(s, pos, ht_full(s, (double)cfg->query_period, HT_I32, NULL, 0));
     ht_array *factor = ht_scale(s, ht_log1p(s, ht_astype(s, periods, HT_F32)), cfg->query_beta);
@@ -201,6 +201,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
                                ht_array *x, ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
+    if (cfg->latent.rank) return ht_latent_attention(c, m, l, index, x, pos);
     ht_array *q, *k, *v;
     project(c, cfg, l, index, x, &q, &k, &v);
     if (keeps_keys(cfg, index)) {
@@ -209,7 +210,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
         k = positioned(c, m, index, k, &l->k_norm, shape->n_kv_heads, pos);
     }
     q = positioned(c, m, index, q, &l->q_norm, cfg->n_heads, pos); /* [T, n_heads, head_dim] */
-    if (cfg->query_beta != 0 && (shape->no_rope || !cfg->query_shift)) q = tempered(c, cfg, q, pos);
+    if (shape->no_rope || !cfg->query_shift) q = ht_decoder_tempered(c, cfg, q, pos);
     const ht_attention how = {.scale = cfg->attention_scale,
                               .softcap = cfg->attention_softcap,
                               .sinks = l->sinks,

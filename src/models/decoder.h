@@ -11,12 +11,15 @@
 typedef struct ht_decoder_layer {
     ht_norm_weights attention_norm, mlp_norm; /* pre-norms, f32 [hidden]; none in families with post-norms only */
     ht_norm_weights after_attention_norm, after_mlp_norm; /* post-norms, f32 [hidden] */
-    ht_array *sinks;                   /* f32 [n_heads]: scores in the softmax without a key; NULL: none */
-    ht_norm_weights q_norm, k_norm;    /* see ht_head_norm */
-    ht_weight qkv;                     /* q, k and v in one matrix, instead of the next three */
-    ht_weight q;                       /* [n_heads * head_dim, hidden] */
-    ht_weight k, v;                    /* [n_kv_heads * head_dim, hidden] */
-    ht_weight out;                     /* [hidden, n_heads * head_dim] */
+    ht_array *sinks;                /* f32 [n_heads]: scores in the softmax without a key; NULL: none */
+    ht_norm_weights q_norm, k_norm; /* see ht_head_norm */
+    ht_weight qkv;                  /* q, k and v in one matrix, instead of the next three */
+    ht_weight q;                    /* [n_heads * head_dim, hidden] */
+    ht_weight k, v;                 /* [n_kv_heads * head_dim, hidden] */
+    ht_weight out;                  /* [hidden, n_heads * head_dim] */
+    ht_weight q_a, kv_a;            /* latent attention: see deepseek.c */
+    ht_norm_weights q_a_norm, kv_a_norm;
+    ht_experts key_heads, value_heads;
     ht_weight gate_up;                 /* gate and up in one matrix [2 * feed_forward, hidden] */
     ht_weight gate;                    /* [feed_forward, hidden]; absent: activation(up) without a gate */
     ht_weight up;                      /* [feed_forward, hidden] */
@@ -58,6 +61,8 @@ extern const ht_tensor_spec ht_decoder_mlp_specs[], ht_decoder_gate_up_specs[], 
 extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_shared_expert_specs[];
 /* For ht_family.read_json: `attention_bias` is of q, k and v alone. */
 void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object);
+/* For ht_family.read_json: the temperature of queries, of the later Mistral families. */
+void ht_decoder_read_temperature(ht_config *c, ht_json_reader *r, const ht_json *object);
 /* Activation relu(x)^2. */
 ht_array *ht_decoder_relu_squared(ht_scope *s, ht_array *x);
 
@@ -73,6 +78,11 @@ ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const
  * share all K and V, x and pos have the output rows only. */
 ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                ht_array *x, ht_array *pos);
+/* The same by latent attention, which ht_decoder_attention calls in models that have it. */
+ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
+                              ht_array *pos);
+/* Queries q [T, n_heads, *] after RoPE, multiplied by the temperature of their position, if the model has one. */
+ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *config, ht_array *q, ht_array *pos);
 /* Feed-forward with the family's activation, with or without a gate: x [T, hidden] -> [T, hidden]. */
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x);
 /* Routing by config->routing: logits [T, n_experts] -> ids i32 [T, experts_used] and *weights [T, experts_used].

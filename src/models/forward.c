@@ -143,6 +143,15 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     }
 }
 
+ht_array *ht_linear_heads(ht_ctx *c, ht_array *x, const ht_experts *heads) {
+    if (!x) return NULL;
+    const int64_t all[] = {ht_array_dim(x, 0), heads->list.n};
+    ht_array *ids = ht_broadcast_to(c->s, ht_arange(c->s, 0, heads->list.n, 1, HT_I32), all, 2);
+    const ht_linear_gather_params p = {{&heads->list}, 1};
+    const ht_op_id op = heads->transposed ? HT_OP_LINEAR_GATHER_BACK : HT_OP_LINEAR_GATHER;
+    return scale_by(c, ht_apply(c->s, op, &p, (ht_array *[]){x, ids}, 2), heads, ids);
+}
+
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale) {
     const ht_linear_params p = {.matrix = table->matrix, .scale = table->scale != 0 ? scale * table->scale : scale};
     return ht_apply(c->s, HT_OP_EMBED, &p, &ids, 1);
@@ -156,6 +165,10 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
     const ht_plain_pass *pass = c->pass;
     const ht_layer_kv *kv = &pass->kv[layer];
     const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
+    if (k != HT_NONE && how->v_dim) {
+        const int64_t stop[] = {HT_OPEN, HT_OPEN, how->v_dim};
+        v = ht_slice(c->s, k, (int64_t[]){0, 0, 0}, stop, NULL);
+    }
     if (k != HT_NONE) {
         pass->keys[layer] = k;
         pass->values[layer] = v;
@@ -167,7 +180,7 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
 
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
     if (c->pass) return attend_plain(c, q, k, v, layer, how);
-    const ht_attend_params p = {layer, how->scale, how->softcap, how->asked};
+    const ht_attend_params p = {layer, how->scale, how->softcap, how->asked, how->v_dim};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v, sinks_of(how)}, 4);
     if (a) a->step = c->step;
     const ht_observer *o = c->observer;

@@ -75,12 +75,16 @@ typedef struct ht_experts {
     ht_array *scale;     /* f32 [n], factor on each expert's output; or HT_NONE */
     ht_array *bias;      /* f32 [n * n_rows], added to each expert's output; NULL: none */
     const char *slot;    /* adapter key: "model.layers.3.experts.gate_proj" */
+    bool transposed;     /* matrices of heads: products are by the transposed matrices */
 } ht_experts;
 
 /* Expert products: x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows], row t by experts ids[t]. */
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids);
 /* ht_linear_gather by two sets of equally shaped matrices in one operation. */
 void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const experts[2], ht_array *ids, ht_array *y[2]);
+
+/* Products by the heads' own matrices: x f32 [T, n_heads, k] -> f32 [T, n_heads, n_rows]. They take no adapters. */
+ht_array *ht_linear_heads(ht_ctx *c, ht_array *x, const ht_experts *heads);
 
 /* Embedding lookup: rows of `table` at ids i32 [T], times `scale` and table->scale -> f32 [T, k]. */
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale);
@@ -90,13 +94,14 @@ typedef struct ht_attention {
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
     int layer;     /* the attending layer, which differs from the layer of shared keys */
+    int32_t v_dim; /* values are the first v_dim elements of k, and v is HT_NONE; 0: v */
     /* f32 [n_heads]: one more score of every query, without a value, in the sum of the softmax. NULL or HT_NONE: none.
      * A constant of a plain pass. */
     ht_array *sinks;
 } ht_attention;
 
 /* Appends k, v [T, n_kv_heads, head_dim] to the cache of layer `layer`, then attends with q [T, n_heads, head_dim],
- * causally and within the layer's window -> [T, n_heads, head_dim]. With k = v = HT_NONE, attends to the keys appended
+ * causally and within the layer's window -> [T, n_heads, head_dim or v_dim]. With k = v = HT_NONE, attends to the keys appended
  * by that layer earlier in the step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
 

@@ -64,6 +64,13 @@ static void make_sliding(ht_model *m) {
     m->context = INT32_MAX;
 }
 
+/* Fails if the model needs an operation that the device lacks. */
+static ht_status check_device(const ht_model *m, const char *name, ht_error *err) {
+    if (!m->config->latent.rank || m->device->kv->keys_only) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: the device %s has no latent attention, which %s models need", name,
+                   m->device->name, m->architecture);
+}
+
 static ht_status set_slots(ht_model *m, const ht_model_options *o, ht_error *err) {
     enum { DEFAULT_SLOTS = 64 };
     if (o->slots < 0)
@@ -230,6 +237,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     m->wrapped = c->prefix && strstr(c->prefix, "language_model");
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
+    if (!status) status = check_device(m, ht_base_name(c->path), err);
     if (!status) status = set_slots(m, o, err);
     if (!status) status = check_room(m, c, o, NULL, err);
     if (!status) status = load_weights(m, c, o, err);

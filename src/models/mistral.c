@@ -34,7 +34,7 @@ static const ht_config_field ministral3_fields[] = {
     {.json = NULL}};
 
 /* The temperature is among the RoPE parameters. */
-static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *object) {
+void ht_decoder_read_temperature(ht_config *c, ht_json_reader *r, const ht_json *object) {
     const ht_json *rope = ht_json_object(r, object, "rope_parameters");
     double beta = 0;
     if (!rope) rope = ht_json_object(r, object, "rope_scaling");
@@ -42,6 +42,10 @@ static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *obje
     c->query_beta = (float)beta;
     c->query_period = c->context;
     ht_json_i64(r, rope, "original_max_position_embeddings", &c->query_period);
+}
+
+static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    ht_decoder_read_temperature(c, r, object);
     read_json(c, r, object);
 }
 

@@ -1,6 +1,7 @@
 #include "models/weights.h"
 
 #include "base/arena.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/kv_size.h"
@@ -40,7 +41,7 @@ typedef struct loader {
     ht_pack_task *tasks;  /* one per matrix, executed at the end */
     ht_array **bias;      /* of the last weight: where the next bias belongs */
     float *parts;         /* the values so far of a vector in parts */
-    float *expert_scales; /* [n_experts] of the current expert part */
+    float *expert_scales; /* [n_experts] or [n_heads] of the current part */
     bool any_expert_scale;
     ht_error *err;
 } loader;
@@ -95,7 +96,7 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     if (status) return status;
     l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_head_rows, offset};
     w->use[w->n_matrices].late = at->layer >= ht_kv_layers(l->config);
-    w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT;
+    w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert);
     w->matrices[w->n_matrices++] = m;
     *out = m;
     return set_block_scales(at, m, l->err);
@@ -172,24 +173,26 @@ static ht_status load_embedding(loader *l, const ht_stored_weight *at, ht_decode
 }
 
 static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts *out) {
-    const int64_t n = l->config->n_experts;
+    const int64_t n = ht_part_count(l->config, at->spec->expert);
     ht_matrix **matrix = ht_arena_take(&l->into->arena, (size_t)n * 2, sizeof *matrix);
     if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
     out->list = (ht_matrix_list){matrix, (int32_t)n, 0};
     out->scale = HT_NONE;
+    out->transposed = at->is_transposed;
     l->any_expert_scale = false;
     return keep_slot(l, at, &out->slot);
 }
 
 static ht_status load_expert(loader *l, const ht_stored_weight *at, ht_experts *out) {
     if (!l->into) return add_matrix(l, at, false, NULL);
+    const int64_t n = ht_part_count(l->config, at->spec->expert);
     ht_status status = at->expert ? HT_OK : begin_experts(l, at, out);
     if (!status) status = add_matrix(l, at, false, &out->list.matrix[at->expert]);
     l->expert_scales[at->expert] = at->product_scale;
     l->any_expert_scale = l->any_expert_scale || at->has_product_scale;
-    if (status || at->expert + 1 < l->config->n_experts) return status;
+    if (status || at->expert + 1 < n) return status;
     ht_matrix_list_find_kinds(&out->list);
-    return l->any_expert_scale ? keep_array(l, l->expert_scales, l->config->n_experts, &out->scale) : HT_OK;
+    return l->any_expert_scale ? keep_array(l, l->expert_scales, n, &out->scale) : HT_OK;
 }
 
 static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
@@ -256,7 +259,7 @@ static ht_weights *new_weights(const ht_config *config) {
     const ht_family *family = config->family;
     int64_t specs = 0, around = 0;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
-        for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? config->n_experts : 1;
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? ht_part_count(config, p->expert) : 1;
     for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
     /* Every weight may have a bias; 8 covers the weights of all models. */
     const size_t n = 2 * (size_t)(specs * config->n_layers + around) + 8;
@@ -366,7 +369,8 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     l.into = new_weights(config);
     l.scope = ht_scope_new(options->stream);
     if (l.into) l.tasks = ht_arena_take(&l.scratch, (size_t)n_matrices, sizeof *l.tasks);
-    l.expert_scales = ht_arena_take(&l.scratch, (size_t)config->n_experts, sizeof *l.expert_scales);
+    l.expert_scales =
+        ht_arena_take(&l.scratch, (size_t)ht_max_i64(config->n_experts, config->n_heads), sizeof *l.expert_scales);
     if (!l.into || !l.scope || !l.tasks || !l.expert_scales)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
     if (!status) {

@@ -158,15 +158,18 @@ static ht_status check_f32_sinks(const char *op, const ht_array *sinks, int64_t 
 
 ht_status ht_shape_attend(const ht_op_call *c, ht_result_type *out, ht_error *err) {
     const ht_array *q = c->in[0], *k = c->in[1], *v = c->in[2];
+    const int64_t v_dim = ((const ht_attend_params *)c->params)->v_dim;
     char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
-    bool ok = q->dtype == HT_F32 && q->n_dims == 3;
+    bool ok = q->dtype == HT_F32 && q->n_dims == 3 && v_dim <= q->shape[2];
+    const int64_t n_values = ok && !v_dim ? q->shape[2] : v_dim;
     if (k == HT_NONE && v == HT_NONE) {
         if (!ok)
             return ht_fail(err, HT_ERR_ARGUMENT, "%s: q %s, expected f32 [T, heads, head_dim]", c->op,
                            ht_shape_text(q->shape, q->n_dims, tq));
-        *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
+        *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], n_values}};
         return check_f32_sinks(c->op, c->in[3], q->shape[1], err);
     }
+    if (v_dim && v == HT_NONE) v = k;
     if (k == HT_NONE || v == HT_NONE)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: keys and values come together or not at all", c->op);
     ok = ok && k->dtype == HT_F32 && v->dtype == HT_F32 && k->n_dims == 3 && ht_same_shape(k, v);
@@ -178,7 +181,7 @@ ht_status ht_shape_attend(const ht_op_call *c, ht_result_type *out, ht_error *er
                        "kv_heads dividing heads",
                        c->op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
                        ht_shape_text(v->shape, v->n_dims, tv));
-    *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
+    *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], n_values}};
     return check_f32_sinks(c->op, c->in[3], q->shape[1], err);
 }
 

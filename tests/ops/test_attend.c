@@ -45,7 +45,8 @@ static held held_make(const texts *t) {
     held h = {0};
     for (int s = 0; s < c->n_seq; s++) {
         h.k[s] = held_vectors(c->dtype, t->k[s], (int64_t)c->length[s] * c->n_kv_heads, c->head_dim);
-        h.v[s] = held_vectors(c->dtype, t->v[s], (int64_t)c->length[s] * c->n_kv_heads, c->head_dim);
+        h.v[s] =
+            held_vectors(c->dtype, c->v_dim ? t->k[s] : t->v[s], (int64_t)c->length[s] * c->n_kv_heads, c->head_dim);
     }
     return h;
 }
@@ -78,11 +79,11 @@ static double worst_difference(const texts *t, const held *of, int s, const floa
             for (int j = first; j <= i; j++) max = fmax(max, w[j] = score_of(t, of, s, i, h, j));
             if (c->sinks) sum = exp((double)t->sinks[h] - max);
             for (int j = first; j <= i; j++) sum += w[j] = exp(w[j] - max);
-            for (int d = 0; d < c->head_dim; d++) {
+            for (int d = 0; d < attend_values(c); d++) {
                 double y = 0.0;
                 const float *v = of->v[s] + (int64_t)(h / (c->n_heads / c->n_kv_heads)) * c->head_dim + d;
                 for (int j = first; j <= i; j++) y += w[j] * (double)v[(int64_t)j * c->n_kv_heads * c->head_dim];
-                double difference = fabs(y / sum - (double)out[((int64_t)i * c->n_heads + h) * c->head_dim + d]);
+                double difference = fabs(y / sum - (double)out[((int64_t)i * c->n_heads + h) * attend_values(c) + d]);
                 if (!(difference <= worst)) worst = difference; /* a NaN is the worst of all */
             }
         }
@@ -94,29 +95,34 @@ static double worst_difference(const texts *t, const held *of, int s, const floa
 /* ---- cases ---- */
 
 static const attend_case cases[] = {
-    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false},
-    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false},
-    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0.0f, 1, {513}, NO_SINKS, false},
-    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {700, 90}, NO_SINKS, false},
-    {"window of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {2100, 511}, NO_SINKS, false},
-    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {1100}, NO_SINKS, false},
-    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5.0f, 3, {257, 1, 255}, NO_SINKS, false},
-    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50.0f, 1, {512}, NO_SINKS, false},
-    {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.0f, 1, {511}, NO_SINKS, false},
-    {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.0f, 1, {513}, NO_SINKS, false},
-    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false},
-    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.0f, 1, {700}, NO_SINKS, false},
-    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 5.0f, 2, {257, 3}, NO_SINKS, false},
-    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false},
-    {"sinks, SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, FAR_SINKS, false},
-    {"sinks, window of a few keys, bf16", 8, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {800}, NEAR_SINKS, false},
-    {"sinks, 8 bits, window, softcap", 8, 2, 72, HT_I8, 100, 3, 5.0f, 1, {520}, FAR_SINKS, false},
-    {"sinks, odd head_dim 6, f32", 3, 3, 6, HT_F32, 0, 0, 0.0f, 3, {257, 1, 255}, NEAR_SINKS, false},
-    {"chunks of 100, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {601, 90}, NO_SINKS, true},
-    {"chunks of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {1300, 513}, NO_SINKS, true},
-    {"chunks of 7, ring reused, sinks, bf16", 2, 2, 16, HT_BF16, 7, 3, 0.0f, 1, {800}, FAR_SINKS, true},
-    {"chunks of 300, 8 bits, softcap", 4, 2, 40, HT_I8, 300, 4, 5.0f, 1, {1201}, NO_SINKS, true},
-    {"chunks of one key, f32", 2, 1, 8, HT_F32, 1, 0, 0.0f, 1, {300}, NEAR_SINKS, true},
+    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false, 0},
+    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false, 0},
+    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0.0f, 1, {513}, NO_SINKS, false, 0},
+    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {700, 90}, NO_SINKS, false, 0},
+    {"window of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {2100, 511}, NO_SINKS, false, 0},
+    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {1100}, NO_SINKS, false, 0},
+    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5.0f, 3, {257, 1, 255}, NO_SINKS, false, 0},
+    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50.0f, 1, {512}, NO_SINKS, false, 0},
+    {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.0f, 1, {511}, NO_SINKS, false, 0},
+    {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.0f, 1, {513}, NO_SINKS, false, 0},
+    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false, 0},
+    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.0f, 1, {700}, NO_SINKS, false, 0},
+    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 5.0f, 2, {257, 3}, NO_SINKS, false, 0},
+    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false, 0},
+    {"sinks, SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, FAR_SINKS, false, 0},
+    {"sinks, window of a few keys, bf16", 8, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {800}, NEAR_SINKS, false, 0},
+    {"sinks, 8 bits, window, softcap", 8, 2, 72, HT_I8, 100, 3, 5.0f, 1, {520}, FAR_SINKS, false, 0},
+    {"sinks, odd head_dim 6, f32", 3, 3, 6, HT_F32, 0, 0, 0.0f, 3, {257, 1, 255}, NEAR_SINKS, false, 0},
+    {"chunks of 100, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {601, 90}, NO_SINKS, true, 0},
+    {"chunks of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {1300, 513}, NO_SINKS, true, 0},
+    {"chunks of 7, ring reused, sinks, bf16", 2, 2, 16, HT_BF16, 7, 3, 0.0f, 1, {800}, FAR_SINKS, true, 0},
+    {"chunks of 300, 8 bits, softcap", 4, 2, 40, HT_I8, 300, 4, 5.0f, 1, {1201}, NO_SINKS, true, 0},
+    {"chunks of one key, f32", 2, 1, 8, HT_F32, 1, 0, 0.0f, 1, {300}, NEAR_SINKS, true, 0},
+    {"latent of DeepSeek's kind, f16", 7, 1, 144, HT_F16, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false, 128},
+    {"latent of odd sizes, f32, softcap", 5, 1, 30, HT_F32, 0, 0, 5.0f, 2, {257, 3}, NO_SINKS, false, 21},
+    {"latent, bf16, window, sinks", 13, 1, 20, HT_BF16, 100, 3, 0.0f, 1, {700}, NEAR_SINKS, false, 12},
+    {"latent, 8 bits", 9, 1, 72, HT_I8, 0, 0, 0.0f, 3, {300, 1, 255}, NO_SINKS, false, 66},
+    {"latents of two heads", 6, 2, 24, HT_F16, 0, 0, 0.0f, 1, {513}, NO_SINKS, false, 16},
 };
 
 /* Whether a case is cut in that way: in all of them in a soak, else in two of twelve, other ones on each instruction set, and
@@ -158,7 +164,8 @@ static void run_case(const attend_case *c) {
                     caches_free(&kv);
                     bool first = !plain && !expected[0];
                     for (int s = 0; s < c->n_seq; s++) {
-                        size_t bytes = (size_t)c->length[s] * (size_t)c->n_heads * (size_t)c->head_dim * sizeof(float);
+                        size_t bytes =
+                            (size_t)c->length[s] * (size_t)c->n_heads * (size_t)attend_values(c) * sizeof(float);
                         if (plain || first) {
                             double worst = worst_difference(&t, &of, s, got[s]);
                             if (!(worst < 3e-5))

@@ -35,7 +35,7 @@ void caches_make(ht_device *d, const attend_case *c, caches *out) {
     out->d = d;
     for (int s = 0; s < c->n_seq; s++) {
         ht_kv_layer *l = &out->layer[s];
-        *l = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype},
+        *l = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype, c->v_dim > 0},
                            .window = c->window,
                            .chunked = c->chunked,
                            .ring_pages = c->ring_pages,
@@ -62,7 +62,7 @@ void caches_free(caches *c) {
 
 void results_make(const attend_case *c, float *out[]) {
     for (int s = 0; s < c->n_seq; s++) {
-        const size_t bytes = (size_t)c->length[s] * (size_t)c->n_heads * (size_t)c->head_dim * sizeof(float);
+        const size_t bytes = (size_t)c->length[s] * (size_t)c->n_heads * (size_t)attend_values(c) * sizeof(float);
         out[s] = test_room(bytes);
         memset(out[s], 0xff, bytes);
     }
@@ -75,11 +75,12 @@ void results_free(const attend_case *c, float *out[]) {
 /* Rows `first` and every `every`th behind it alone: sequences of a few rows may have none of them. */
 static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params *params, const ht_view *q,
                         const ht_view *sinks, const float *whole, int32_t first, int32_t every) {
-    const int64_t per_q = q->shape[1] * q->shape[2];
+    const int64_t per_q = q->shape[1] * q->shape[2], values = params->v_dim ? params->v_dim : q->shape[2],
+                  per_y = q->shape[1] * values;
     ht_batch batch = *of->batch;
     int32_t *row = test_room((size_t)batch.n_tok * sizeof *row);
     float *asked = test_room((size_t)(batch.n_tok * per_q) * sizeof *asked),
-          *y = test_room((size_t)(batch.n_tok * per_q) * sizeof *y);
+          *y = test_room((size_t)(batch.n_tok * per_y) * sizeof *y);
     batch.n_out = 0;
     for (int32_t i = first; i < batch.n_tok; i += every) {
         memcpy(asked + batch.n_out * per_q, (const float *)q->data + i * per_q, (size_t)per_q * sizeof *asked);
@@ -88,12 +89,12 @@ static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params 
     batch.out_row = row;
     const int64_t dims[3] = {batch.n_out, q->shape[1], q->shape[2]};
     const ht_view in[4] = {test_view(asked, HT_F32, 3, dims), test_absent(), test_absent(), *sinks};
-    const ht_view to = test_view(y, HT_F32, 3, dims);
+    const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){batch.n_out, q->shape[1], values});
     ht_attend_params narrowed = *params;
     narrowed.asked = true;
     test_run_ok(d, HT_OP_ATTEND, &narrowed, 4, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
     for (int32_t i = 0; i < batch.n_out; i++)
-        assert_memory_equal(y + i * per_q, whole + row[i] * per_q, (size_t)per_q * sizeof *y);
+        assert_memory_equal(y + i * per_y, whole + row[i] * per_y, (size_t)per_y * sizeof *y);
     free(row), free(asked), free(y);
 }
 
@@ -101,7 +102,8 @@ static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params 
 static void attend_step(caches *kv, const texts *t, const int *begin, const int *end, int n_asked, float *const out[]) {
     static const int32_t asked[][2] = {{0, 3}, {6, 7}}; /* the first, and every which */
     const attend_case *c = t->c;
-    const int64_t per_q = (int64_t)c->n_heads * c->head_dim, per_kv = (int64_t)c->n_kv_heads * c->head_dim;
+    const int64_t per_q = (int64_t)c->n_heads * c->head_dim, per_kv = (int64_t)c->n_kv_heads * c->head_dim,
+                  per_y = (int64_t)c->n_heads * attend_values(c);
     int32_t start[MOST_TEXTS + 1] = {0}, kv_len[MOST_TEXTS], n_seq = 0;
     ht_cache *pointer[MOST_TEXTS];
     int which[MOST_TEXTS];
@@ -114,7 +116,7 @@ static void attend_step(caches *kv, const texts *t, const int *begin, const int 
     }
     const int64_t rows = start[n_seq];
     if (rows == 0) return;
-    float *q = test_room((size_t)(rows * per_q) * sizeof *q), *y = test_room((size_t)(rows * per_q) * sizeof *y);
+    float *q = test_room((size_t)(rows * per_q) * sizeof *q), *y = test_room((size_t)(rows * per_y) * sizeof *y);
     float *k = test_room((size_t)(rows * per_kv) * sizeof *k), *v = test_room((size_t)(rows * per_kv) * sizeof *v);
     int32_t *pos = test_room((size_t)rows * sizeof *pos);
     for (int i = 0; i < n_seq; i++) {
@@ -126,17 +128,18 @@ static void attend_step(caches *kv, const texts *t, const int *begin, const int 
     }
     const ht_batch batch = {.n_tok = (int32_t)rows, .n_seq = n_seq, .pos = pos, .seq_start = start, .kv_len = kv_len};
     const ht_step step = {.batch = &batch, .kv = pointer};
-    const ht_attend_params params = {.scale = 1 / sqrtf((float)c->head_dim), .softcap = c->softcap};
+    const ht_attend_params params = {.scale = 1 / sqrtf((float)c->head_dim), .softcap = c->softcap, .v_dim = c->v_dim};
     const ht_view in[4] = {test_view(q, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim}),
                            test_view(k, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
-                           test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
+                           c->v_dim ? test_absent()
+                                    : test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
                            c->sinks ? test_view(t->sinks, HT_F32, 1, (int64_t[]){c->n_heads}) : test_absent()};
-    const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim});
+    const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->n_heads, attend_values(c)});
     test_run_ok(kv->d, HT_OP_ATTEND, &params, 4, in, &to, &step);
     for (int i = 0; i < n_asked; i++) check_asked(kv->d, &step, &params, &in[0], &in[3], y, asked[i][0], asked[i][1]);
     for (int i = 0; i < n_seq; i++)
-        memcpy(out[which[i]] + begin[which[i]] * per_q, y + start[i] * per_q,
-               (size_t)((end[which[i]] - begin[which[i]]) * per_q) * sizeof *y);
+        memcpy(out[which[i]] + begin[which[i]] * per_y, y + start[i] * per_y,
+               (size_t)((end[which[i]] - begin[which[i]]) * per_y) * sizeof *y);
     free(q), free(y), free(k), free(v), free(pos);
 }
 
@@ -160,7 +163,7 @@ void attend_texts(caches *kv, const texts *t, attend_cut cut, float *const out[]
 }
 
 void expect_missing_page(ht_device *d) {
-    const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 0, 1, {256}, NO_SINKS, false};
+    const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 0, 1, {256}, NO_SINKS, false, 0};
     caches kv;
     caches_make(d, &c, &kv);
     float q[16] = {0}, k[8] = {0}, y[16];

@@ -20,7 +20,11 @@ typedef struct attend_case {
     int n_seq, length[MOST_TEXTS];
     sinks_kind sinks;
     bool chunked; /* kind of window */
+    int v_dim;    /* values are the first v_dim elements of the keys; 0: values of head_dim apart from the keys */
 } attend_case;
+
+/* Elements of a head's result. */
+static inline int attend_values(const attend_case *c) { return c->v_dim ? c->v_dim : c->head_dim; }
 
 /* q, k and v of every position of every sequence, and the sinks of all heads. */
 typedef struct texts {

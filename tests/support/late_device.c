@@ -382,7 +382,7 @@ static ht_status write_positions(ht_device *device, const ht_kv_shape *shape, ht
     return status;
 }
 
-static const ht_kv_ops kv = {ht_kv_saved_page_bytes, read_positions, write_positions};
+static const ht_kv_ops kv = {ht_kv_saved_page_bytes, read_positions, write_positions, .keys_only = true};
 
 /* The layer of a sequence with pages in the CPU's form, which hold what its pages do. */
 static void to_cpu(late_device *d, const ht_kv_layer *from, ht_kv_layer *to) {

@@ -423,6 +423,26 @@ static void every_truncation_and_bit_flip(void **state) {
     assert_true(accepted > 0 && accepted < 8 * size); /* another digit is another number */
 }
 
+/* DeepSeek V3: one key of 512 + 64 values, and a scale with YaRN's factor twice. */
+UNIT_TEST(latent_attention) {
+    const ht_config c = read_ok("{'model_type': 'deepseek_v3', 'q_lora_rank': null, 'rope_scaling': {'type': 'yarn', "
+                                "'factor': 40, 'mscale': 1.0, 'mscale_all_dim': 1.0, "
+                                "'original_max_position_embeddings': 4096}}");
+    const double m = 0.1 * log(40) + 1;
+    assert_int_equal(c.layer[60].head_dim, 576);
+    assert_int_equal(c.layer[60].n_kv_heads, 1);
+    assert_int_equal(c.rope.dims, 64);
+    assert_int_equal(c.latent.q_rank, 0);
+    assert_true(fabs((double)c.attention_scale - m * m / sqrt(192)) < 1e-7);
+    assert_true(!c.layer[2].has_experts && c.layer[3].has_experts);
+    REFUSED("{'model_type': 'deepseek_v3', 'kv_lora_rank': 0}", HT_ERR_FORMAT, "rank of keys and values");
+    REFUSED("{'model_type': 'deepseek_v3', 'kv_lora_rank': 9223372036854775807}", HT_ERR_FORMAT, "rank of keys");
+    REFUSED("{'model_type': 'glm4_moe_lite', 'qk_rope_head_dim': -2}", HT_ERR_FORMAT, "rotated key size");
+    REFUSED("{'model_type': 'mistral4', 'q_lora_rank': -1}", HT_ERR_FORMAT, "rank of queries");
+    REFUSED("{'model_type': 'deepseek_v2', 'scoring_func': 'sigmoid'}", HT_ERR_UNSUPPORTED, "scoring_func", "softmax");
+    REFUSED("{'model_type': 'kimi_k2', 'moe_layer_freq': 2}", HT_ERR_UNSUPPORTED, "moe_layer_freq");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(class_defaults),
                                        cmocka_unit_test(kv_heads_default),
@@ -440,6 +460,7 @@ int main(void) {
                                        cmocka_unit_test(unknown_things),
                                        cmocka_unit_test(as_python_writes_it),
                                        cmocka_unit_test(bad_numbers),
-                                       cmocka_unit_test(every_truncation_and_bit_flip)};
+                                       cmocka_unit_test(every_truncation_and_bit_flip),
+                                       cmocka_unit_test(latent_attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ UNIT_TEST(this_machine) {
 
 /* ---- what is wanted ---- */
 
-static const ht_layer_kv kv[2] = {{{2, 64, HT_F16}, 0}, {{2, 64, HT_F16}, 512}};
+static const ht_layer_kv kv[2] = {{{2, 64, HT_F16, false}, 0, false}, {{2, 64, HT_F16, false}, 512, false}};
 enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
 
 UNIT_TEST(cache_bytes) {

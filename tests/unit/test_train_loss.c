@@ -41,7 +41,10 @@ static const char *const checkpoints[] = {"gemma2-f32",
                                           "qwen3-moe-q4_1.gguf",
                                           "qwen3-moe-mlx4-bf16",
                                           "qwen3-moe-fp8-blocks",
-                                          "gemma4-experts-q8_0.gguf"};
+                                          "gemma4-experts-q8_0.gguf",
+                                          "../families/deepseek_v2",
+                                          "../families/deepseek_v3.gguf",
+                                          "../families/mistral4"};
 
 enum { RANK = 3, LENGTHS = 3, N_TOK = 61 };
 static const int32_t lengths[LENGTHS] = {23, 1, 37};

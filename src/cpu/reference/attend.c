@@ -26,30 +26,30 @@ static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum
     const ht_batch *b = call->step->batch;
     const ht_kv_layer *l = ht_kv_layer_of(call, row);
     int64_t pos = b->pos[row], n_heads = q->shape[1], kv_head = h / (n_heads / l->shape.n_kv_heads);
-    int64_t query = row * q->stride[0] + h * q->stride[1];
+    int64_t query = row * q->stride[0] + h * q->stride[1], n_values = out->shape[2];
     double max = -INFINITY, total = 0.0;
-    for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] = 0.0;
+    for (int64_t d = 0; d < n_values; d++) sum[d] = 0.0;
     for (int64_t j = ht_kv_first_visible(l, pos); j <= pos; j++) {
         double s = score(call, query, q->stride[2], l, kv_head, j);
         if (s > max) {
             double shrink = exp(max - s);
-            for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] *= shrink;
+            for (int64_t d = 0; d < n_values; d++) sum[d] *= shrink;
             total *= shrink;
             max = s;
         }
         double weight = exp(s - max);
-        for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] += weight * (double)ht_kv_value(l, kv_head, j, d);
+        for (int64_t d = 0; d < n_values; d++) sum[d] += weight * (double)ht_kv_value(l, kv_head, j, d);
         total += weight;
     }
     const ht_view *sinks = &call->in[3];
     if (!ht_view_absent(sinks)) {
         const double sink = ht_get_f64(sinks->dtype, sinks->data, h * sinks->stride[0]);
         const double shrink = sink > max ? exp(max - sink) : 1.0;
-        for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] *= shrink;
+        for (int64_t d = 0; d < n_values; d++) sum[d] *= shrink;
         total = total * shrink + (sink > max ? 1.0 : exp(sink - max));
     }
-    for (int64_t d = 0; d < l->shape.head_dim; d++)
-        ht_set_f64(out->dtype, out->data, (row * n_heads + h) * l->shape.head_dim + d, sum[d] / total);
+    for (int64_t d = 0; d < n_values; d++)
+        ht_set_f64(out->dtype, out->data, (row * n_heads + h) * n_values + d, sum[d] / total);
 }
 
 static int64_t head_dim(const ht_call *call) { return call->in[0].shape[2]; }

@@ -23,6 +23,7 @@ typedef struct attend_job {
     const ht_call *call;
     const ht_kv_layer *layer;                 /* of any sequence: heads, head_dim and dtype are the same */
     int64_t n_heads, head_dim, padded, group; /* group: query heads per KV head */
+    int64_t v_dim;                            /* values of a head */
     int64_t tile_rows;
     bool may_convert;
     bool appends; /* every tile appends its own keys and values to the cache */
@@ -54,15 +55,17 @@ static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t 
     const ht_kv_layer *l = t->layer;
     const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]->data;
     size_t bytes = ht_dtype_bytes(l->shape.dtype);
+    const char *values = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes;
     const uint16_t *scales = ht_kv_scales(l, l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]->data);
     const char *next = page + 1 < t->end_page ? keys_at(t, page + 1) : after ? keys_at(after, after->first_page) : NULL;
     return (attend_page){.dtype = l->shape.dtype,
                          .k = keys_at(t, page),
-                         .v = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes,
+                         .v = l->shape.keys_only ? NULL : values,
                          .k_scale = scales + ht_kv_k_scale_index(l, t->kv_head, 0),
                          .v_scale = scales + ht_kv_v_scale_index(l, t->kv_head, 0),
                          .v_stride = job->head_dim,
                          .head_dim = job->head_dim,
+                         .v_dim = job->v_dim,
                          .next = next};
 }
 
@@ -160,7 +163,7 @@ static attend_group group_of(const attend_job *job, const attend_tile *t, const 
 /* Output of the tile's query i. */
 static float *out_of(const attend_job *job, const attend_tile *t, int64_t i) {
     int64_t head = t->kv_head * job->group + i % job->group;
-    return (float *)job->call->out.data + ((t->row + i / job->group) * job->n_heads + head) * job->head_dim;
+    return (float *)job->call->out.data + ((t->row + i / job->group) * job->n_heads + head) * job->v_dim;
 }
 
 /* Divides the tile's query i by its sum; `total` is its running max and sum. */
@@ -169,7 +172,7 @@ static void finish(const attend_job *job, const attend_tile *t, int64_t i, const
     const float *sink = NULL;
     if (!ht_view_absent(sinks))
         sink = (const float *)sinks->data + (t->kv_head * job->group + i % job->group) * sinks->stride[0];
-    HT_ISA_NAME(ht_attend_finish)(out_of(job, t, i), job->head_dim, total[0], total[1], sink);
+    HT_ISA_NAME(ht_attend_finish)(out_of(job, t, i), job->v_dim, total[0], total[1], sink);
 }
 
 /* Size of the next query group. Groups are balanced: 7 queries are split into 4 and 3. */
@@ -189,8 +192,12 @@ static void attend_tile_page(const attend_job *job, const attend_tile *t, const 
         HT_ISA_NAME(ht_attend_convert)
         (&p, in_page(ht_kv_first_visible(t->layer, pos[0]), page), in_page(pos[t->rows - 1] + 1, page), scratch->k,
          scratch->v);
-        p = (attend_page){
-            .dtype = HT_F32, .k = scratch->k, .v = scratch->v, .v_stride = job->padded, .head_dim = job->head_dim};
+        p = (attend_page){.dtype = HT_F32,
+                          .k = scratch->k,
+                          .v = p.v ? scratch->v : NULL,
+                          .v_stride = job->padded,
+                          .head_dim = job->head_dim,
+                          .v_dim = job->v_dim};
     }
     for (int64_t begin = 0; begin < queries;) {
         int n = next_group(queries - begin);
@@ -201,7 +208,7 @@ static void attend_tile_page(const attend_job *job, const attend_tile *t, const 
             float *total = scratch->totals + 2 * (begin + i);
             bool fresh = total[1] == 0.0f; /* later sums are at least 1, the weight of the maximum */
             HT_ISA_NAME(ht_attend_merge)
-            (&total[0], &total[1], out_of(job, t, begin + i), job->head_dim, fresh, g.max[i], g.sum[i],
+            (&total[0], &total[1], out_of(job, t, begin + i), job->v_dim, fresh, g.max[i], g.sum[i],
              g.out + i * job->padded);
         }
         begin += n;
@@ -281,7 +288,7 @@ static void merge_wave(const wave *w) {
                 float *slot = slot_of(w, tile, page, q), *total = job->totals + 2 * (tile * job->group + q);
                 bool fresh = w->first + page == 0;
                 HT_ISA_NAME(ht_attend_merge)
-                (&total[0], &total[1], out_of(job, &t, q), job->head_dim, fresh, slot[0], slot[1], slot + 2);
+                (&total[0], &total[1], out_of(job, &t, q), job->v_dim, fresh, slot[0], slot[1], slot + 2);
             }
     }
 }
@@ -309,7 +316,7 @@ static int64_t min_unsplit_tiles(int n_threads) { return n_threads > 1 ? 4 * (in
 static size_t layout_scratch(const ht_call *call, attend_job *job) {
     const ht_view *q = &call->in[0];
     int n_threads = ht_pool_threads(ht_call_pool(call));
-    *job = (attend_job){.call = call, .n_heads = q->shape[1], .head_dim = q->shape[2]};
+    *job = (attend_job){.call = call, .n_heads = q->shape[1], .head_dim = q->shape[2], .v_dim = call->out.shape[2]};
     job->padded = attend_padded(job->head_dim);
     job->max_queries = ht_min_i64(ht_max_i64(TILE_QUERIES, job->n_heads), q->shape[0] * job->n_heads);
     job->may_convert = q->shape[0] * job->n_heads >= CONVERT_QUERIES;

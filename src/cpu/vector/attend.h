@@ -3,8 +3,9 @@
  * Summation order, which fixes the bits of a result: a score is one sequence of fused multiply-adds over the dimensions
  * in order; a page's weights are exp(score - largest visible score of the page), summed per lane (key mod 16), then
  * across lanes; a page's output is one sequence of fused multiply-adds over its visible keys in order; pages are merged
- * in order (attend_merge), and the sink, if there is one, last (attend_finish). Nothing depends on the register
- * blocking, the number of keys loaded at once, or the thread that computes a page. */
+ * in order (attend_merge), and the sink, if there is one, last (attend_finish). Without V, a page's output is a sum per
+ * lane (key mod 16) over the keys, then across lanes. Nothing depends on the register blocking, the number of keys
+ * loaded at once, or the thread that computes a page. */
 #ifndef HT_CPU_VECTOR_ATTEND_H
 #define HT_CPU_VECTOR_ATTEND_H
 
@@ -22,12 +23,12 @@ enum { ATTEND_QUERIES = 6 }; /* queries per pass over a page, limited by the reg
 typedef struct attend_page {
     ht_dtype dtype;
     const void *k;           /* [16 tiles][head_dim][16 keys] */
-    const void *v;           /* [256 keys][v_stride] */
+    const void *v;           /* [256 keys][v_stride]; NULL: values are the first v_dim elements of the keys */
     const uint16_t *k_scale; /* 8-bit only: [16 tiles][blocks][16 keys] */
     const uint16_t *v_scale; /* 8-bit only: [256 keys][blocks] */
     int64_t v_stride;        /* in elements */
-    int64_t head_dim;
-    const void *next; /* K of the page this thread reads next, or NULL; prefetched near the end of this page */
+    int64_t head_dim, v_dim; /* v_dim is at least 4 */
+    const void *next;        /* K of the page this thread reads next, or NULL; prefetched near the end of this page */
 } attend_page;
 
 /* Queries of one KV head, and their results for one page. Query i sees keys [first[i], end[i]) of the page; a query

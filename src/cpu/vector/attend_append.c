@@ -31,6 +31,7 @@ static void put_value(ht_dtype t, void *page, int64_t at, const float *x, int64_
     }
 }
 
+/* `value` is NULL in pages of keys alone. */
 static void put_quantised(const ht_kv_layer *l, void *page, int64_t head, int64_t pos, const float *key,
                           const float *value) {
     int8_t *k = (int8_t *)page + ht_kv_k_index(l, head, pos), *v = (int8_t *)page + ht_kv_v_index(l, head, pos);
@@ -39,7 +40,7 @@ static void put_quantised(const ht_kv_layer *l, void *page, int64_t head, int64_
     for (int64_t d = 0; d < l->shape.head_dim; d += HT_KV_QBLOCK) {
         int64_t n = l->shape.head_dim - d < HT_KV_QBLOCK ? l->shape.head_dim - d : HT_KV_QBLOCK;
         *k_scale = ht_kv_quantise(key + d, n, k + d * HT_KV_TILE, HT_KV_TILE);
-        *v_scale++ = ht_kv_quantise(value + d, n, v + d, 1);
+        if (value) *v_scale++ = ht_kv_quantise(value + d, n, v + d, 1);
         k_scale += HT_KV_TILE;
     }
 }
@@ -49,13 +50,13 @@ void HT_ISA_NAME(ht_attend_append_head)(const ht_call *call, const ht_kv_layer *
     int64_t pos = call->step->batch->pos[row];
     void *page = l->pages[ht_kv_page_of(l, pos)]->data;
     const float *key = (const float *)k->data + row * k->stride[0] + head * k->stride[1];
-    const float *value = (const float *)v->data + row * v->stride[0] + head * v->stride[1];
+    const float *value = l->shape.keys_only ? NULL : (const float *)v->data + row * v->stride[0] + head * v->stride[1];
     if (l->shape.dtype == HT_I8) {
         put_quantised(l, page, head, pos, key, value);
         return;
     }
     put_key(l->shape.dtype, page, ht_kv_k_index(l, head, pos), key, l->shape.head_dim);
-    put_value(l->shape.dtype, page, ht_kv_v_index(l, head, pos), value, l->shape.head_dim);
+    if (value) put_value(l->shape.dtype, page, ht_kv_v_index(l, head, pos), value, l->shape.head_dim);
 }
 
 static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -71,8 +72,8 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
 static bool adjacent_f32(const ht_view *v) { return v->dtype == HT_F32 && v->stride[2] == 1; }
 
 bool HT_ISA_NAME(ht_attend_appends_heads)(const ht_call *call) {
-    const ht_view *k = &call->in[1];
-    return !ht_view_absent(k) && adjacent_f32(k) && adjacent_f32(&call->in[2]);
+    const ht_view *k = &call->in[1], *v = &call->in[2];
+    return !ht_view_absent(k) && adjacent_f32(k) && (ht_view_absent(v) || adjacent_f32(v));
 }
 
 void HT_ISA_NAME(ht_attend_append)(const ht_call *call) {

@@ -1,4 +1,5 @@
 /* Attention over one page: scores, weights, weighted sum of V (attend.h). */
+#include "base/checked.h"
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/math.h"
@@ -84,9 +85,9 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
             for (int c = 0; c < tiles; c++) scale[c] = key_scales(page, tile + c, d);
 #pragma GCC unroll 8
         for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE, scale[c]);
-        if (prefetches(t) && last)
+        if (prefetches(t) && last && page->v)
             prefetch_values(page, d);
-        else if (prefetches(t))
+        else if (prefetches(t) && !last)
             prefetch_keys(t, after, tile_size, tiles, d);
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
@@ -257,6 +258,68 @@ static key_range key_range_of(const attend_group *g) {
     return e;
 }
 
+/* Columns of keys for m queries in a pass over the keys as values. */
+#define KEY_COLUMNS(m) (WIDE(m) < 4 ? WIDE(m) : 4)
+
+/* Weighted sums of the keys' dimensions [d, d + KEY_COLUMNS(m)) for queries [query, query + m). */
+HT_INLINE void accumulate_key_columns(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int64_t d,
+                                      const key_range *e) {
+    const int columns = KEY_COLUMNS(m);
+    v16f sum[4][4];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++) sum[i][c] = v16f_zero();
+    for (int tile = e->first / HT_KV_TILE; tile * HT_KV_TILE < e->end; tile++) {
+        const int key = tile * HT_KV_TILE;
+        const bool whole = key >= e->common_first && key + HT_KV_TILE <= e->common_end;
+        v16f k[4];
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++)
+            k[c] = load16(t, page->k, (tile * page->head_dim + d + c) * HT_KV_TILE,
+                          t == HT_I8 ? key_scales(page, tile, d + c) : v16f_zero());
+#pragma GCC unroll 8
+        for (int i = 0; i < m; i++) {
+            v16f w = v16f_load(g->weights + (query + i) * HT_KV_PAGE + key);
+#pragma GCC unroll 8
+            for (int c = 0; c < columns; c++) {
+                v16f y = v16f_fma(k[c], w, sum[i][c]);
+                sum[i][c] = whole ? y : visible(y, tile, g->first[query + i], g->end[query + i], sum[i][c]);
+            }
+        }
+    }
+    float *out = g->out + query * attend_padded(page->head_dim) + d;
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++, out += attend_padded(page->head_dim))
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++) out[c] = v16f_sum(sum[i][c]);
+}
+
+/* The last columns overlap the ones before rather than being fewer. */
+HT_INLINE void accumulate_keys_of(const attend_page *page, attend_group *g, ht_dtype t, int query, int m,
+                                  const key_range *e) {
+    for (int64_t d = 0; d < page->v_dim; d += KEY_COLUMNS(m))
+        accumulate_key_columns(page, g, t, query, m, ht_min_i64(d, page->v_dim - KEY_COLUMNS(m)), e);
+}
+
+/* Weighted sums of values that are the keys. */
+static void accumulate_keys(const attend_page *page, attend_group *g, const key_range *e) {
+    for (int i = 0, m; i < g->n; i += m) {
+        m = g->n - i >= 4 ? 4 : g->n - i >= 2 ? 2 : 1;
+#define KEYS_OF(t)                                                                                                     \
+    (m == 4   ? accumulate_keys_of(page, g, t, i, 4, e)                                                                \
+     : m == 2 ? accumulate_keys_of(page, g, t, i, 2, e)                                                                \
+              : accumulate_keys_of(page, g, t, i, 1, e))
+        switch (page->dtype) {
+        case HT_F16: KEYS_OF(HT_F16); break;
+        case HT_BF16: KEYS_OF(HT_BF16); break;
+        case HT_I8: KEYS_OF(HT_I8); break;
+        default: KEYS_OF(HT_F32); break;
+        }
+#undef KEYS_OF
+    }
+}
+
 /* A masked key must not be multiplied even by a zero weight, because its stale content may be infinite. Keys that only
  * some queries see are therefore accumulated query by query, before and after the common range. */
 HT_INLINE void page_of(const attend_page *page, attend_group *g, ht_dtype t, int m) {
@@ -265,6 +328,10 @@ HT_INLINE void page_of(const attend_page *page, attend_group *g, ht_dtype t, int
     score(page, g, t, m, e.first / HT_KV_TILE, (e.end + HT_KV_TILE - 1) / HT_KV_TILE);
     for (int i = 0; i < m; i++)
         if (g->first[i] < g->end[i]) weights_of(g, i);
+    if (!page->v) {
+        accumulate_keys(page, g, &e);
+        return;
+    }
     memset(g->out, 0, (size_t)(m * attend_padded(page->head_dim)) * sizeof(float));
     if (e.common_first >= e.common_end) {
         for (int i = 0; i < m; i++) accumulate_one_query(page, g, i, g->first[i], g->end[i]);
@@ -307,7 +374,7 @@ HT_INLINE void convert(const attend_page *from, ht_dtype t, int first, int end, 
             v16f_store(k + at, load16(t, from->k, at, scale));
         }
     }
-    for (int j = first; j < end; j++)
+    for (int j = first; from->v && j < end; j++)
         for (int64_t d = 0; d < head_dim; d += 16)
             v16f_store(v + j * padded + d, load_value(from, t, j, d, lanes_count(head_dim - d)));
 }

@@ -1,0 +1,232 @@
+/* Families with latent attention: DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash and Mistral Small 4.
+ *
+ * The cache keeps one key per token: the normed latent vector, then the rotated values that all heads share; the latent
+ * is also the value. Queries are therefore projected to the latent's space, and the results back from there, by every
+ * head's own matrices; so that prefill and decoding compute the same. */
+#include "models/decoder.h"
+#include "models/registry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LATENT_EPS 1e-6f /* of both latent norms, whatever the model's epsilon is */
+
+/* ---- weights ---- */
+
+static bool compresses_queries(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return c->latent.q_rank > 0;
+}
+static bool projects_queries(const ht_config *c, int64_t layer) { return !compresses_queries(c, layer); }
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+/* A head's two matrices are rows of one tensor, kv_b_proj or attn_kv_b, or apart (stored_weights.c). */
+static const ht_tensor_spec latent_specs[] = {
+    {AT(q_a), "self_attn.q_a_proj", "attn_q_a", HT_EXTENT_LATENT_Q_RANK, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q,
+     .has = compresses_queries},
+    {AT(q_a_norm), "self_attn.q_a_layernorm", "attn_q_a_norm", .rows = HT_EXTENT_LATENT_Q_RANK,
+     .has = compresses_queries},
+    {AT(q), "self_attn.q_b_proj", "attn_q_b", HT_EXTENT_LATENT_Q, HT_EXTENT_LATENT_Q_RANK, .has = compresses_queries},
+    {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_LATENT_Q, HT_EXTENT_HIDDEN, .has = projects_queries},
+    {AT(kv_a), "self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", HT_EXTENT_LATENT_KEY, HT_EXTENT_HIDDEN,
+     .bias = HT_BIAS_Q},
+    {AT(kv_a_norm), "self_attn.kv_a_layernorm", "attn_kv_a_norm", .rows = HT_EXTENT_LATENT},
+    {AT(key_heads), "self_attn.embed_q", "attn_k_b", HT_EXTENT_LATENT, HT_EXTENT_LATENT_KEY_HEAD,
+     .expert = HT_HEAD_KEY},
+    {AT(value_heads), "self_attn.unembed_out", "attn_v_b", HT_EXTENT_LATENT_VALUE, HT_EXTENT_LATENT,
+     .expert = HT_HEAD_VALUE},
+    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_LATENT_OUT, .bias = HT_BIAS_OUT},
+    {.gguf = NULL}};
+
+static const ht_tensor_spec biased_router_specs[] = {
+    {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+    {AT(router_bias), "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS,
+     .has = ht_decoder_has_experts, .bare = true},
+    {.gguf = NULL}};
+#undef AT
+
+/* ---- attention ---- */
+
+/* Elements [first, first + n) of the last axis of x [T, heads, *]. */
+static ht_array *part(ht_ctx *c, ht_array *x, int64_t first, int64_t n) {
+    return ht_slice(c->s, x, (int64_t[]){0, 0, first}, (int64_t[]){HT_OPEN, HT_OPEN, first + n}, NULL);
+}
+
+static ht_array *joined(ht_ctx *c, ht_array *x, ht_array *y) {
+    return ht_concatenate(c->s, (ht_array *[]){x, y}, 2, -1);
+}
+
+static ht_array *latent_norm(ht_ctx *c, ht_array *x, const ht_norm_weights *norm) {
+    return ht_rms_norm(c->s, x, norm->weight, LATENT_EPS, 0);
+}
+
+ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
+                              ht_array *pos) {
+    const ht_config *cfg = m->config;
+    const ht_latent *of = &cfg->latent;
+    ht_scope *s = c->s;
+    ht_array *q = l->q_a.matrix ? latent_norm(c, ht_linear(c, x, &l->q_a), &l->q_a_norm) : x;
+    q = ht_reshape(s, ht_linear(c, q, &l->q), (int64_t[]){-1, cfg->n_heads, of->key_dim + of->rope_dim}, 3);
+    ht_array *latent_q = ht_linear_heads(c, part(c, q, 0, of->key_dim), &l->key_heads); /* [T, n_heads, rank] */
+    ht_array *rotated_q = ht_rope(s, part(c, q, of->key_dim, of->rope_dim), pos, m->rope_factors, &m->rope);
+    q = ht_decoder_tempered(c, cfg, joined(c, latent_q, rotated_q), pos);
+
+    ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
+    ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
+    ht_array *k = joined(c, latent, ht_rope(s, part(c, kv, of->rank, of->rope_dim), pos, m->rope_factors, &m->rope));
+    const ht_attention how = {.scale = cfg->attention_scale, .layer = index, .v_dim = (int32_t)of->rank};
+    ht_array *o = ht_attend(c, q, k, HT_NONE, (int)cfg->layer[index].kv_layer, &how); /* [T, n_heads, rank] */
+    o = ht_linear_heads(c, o, &l->value_heads);                                       /* [T, n_heads, value_dim] */
+    return ht_linear(c, ht_reshape(s, o, (int64_t[]){-1, cfg->n_heads * of->value_dim}, 2), &l->out);
+}
+
+/* ---- configuration ---- */
+
+#define LATENT_FIELDS(q_rank_by_default, rank_by_default, key_by_default, value_by_default)                            \
+    {HT_FIELD(I64, latent.q_rank, "q_lora_rank", "attention.q_lora_rank", q_rank_by_default)},                         \
+        {HT_FIELD(I64, latent.rank, "kv_lora_rank", "attention.kv_lora_rank", rank_by_default)},                       \
+        {HT_FIELD(I64, latent.key_dim, "qk_nope_head_dim", NULL, key_by_default)},                                     \
+        {HT_FIELD(I64, latent.rope_dim, "qk_rope_head_dim", "rope.dimension_count", 64)}, {                            \
+        HT_FIELD(I64, latent.value_dim, "v_head_dim", NULL, value_by_default)                                          \
+    }
+
+static const ht_config_field deepseek_fields[] = {LATENT_FIELDS(1536, 512, 128, 128), {.json = NULL}},
+                             glm_fields[] = {LATENT_FIELDS(768, 512, 192, 256), {.json = NULL}},
+                             mistral4_fields[] = {
+                                 LATENT_FIELDS(1024, 256, 64, 128),
+                                 {HT_FIELD(F32, query_beta, NULL, "attention.temperature_scale", 0.1)},
+                                 {HT_FIELD(I64, query_period, NULL, "rope.scaling.original_context_length", 0)},
+                                 {.json = NULL}};
+
+/* A size from a file, or -1, which ht_config_check refuses, where sums could overflow. */
+static int64_t bounded(int64_t size) { return size > 0 && size <= INT32_MAX ? size : -1; }
+
+/* The one key and value of the cache, and the scale, to which YaRN's magnitude belongs. */
+static void set_heads(ht_config *c) {
+    ht_latent *l = &c->latent;
+    int64_t *const size[] = {&l->rank, &l->key_dim, &l->rope_dim, &l->value_dim};
+    for (int i = 0; i < 4; i++) *size[i] = bounded(*size[i]);
+    c->n_kv_heads = 1;
+    c->head_dim = l->rank + l->rope_dim;
+    c->rope.dims = l->rope_dim;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].n_kv_heads = 1, c->layer[i].head_dim = c->head_dim;
+    const double of_key = (double)(l->key_dim + l->rope_dim),
+                 m = c->rope.kind == HT_ROPE_YARN ? ht_rope_yarn_mscale(&c->rope, c->rope.mscale_all_dim) : 1;
+    c->attention_scale = of_key > 0 ? (float)(m * m / sqrt(of_key)) : 0;
+}
+
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    const bool is_v2 = c->routing.scores == HT_ROUTER_SOFTMAX && c->routing.best_of_group;
+    const char *wanted = c->routing.scores == HT_ROUTER_SIGMOID ? "sigmoid" : "softmax", *scores = wanted,
+               *method = "greedy";
+    int64_t every = 1;
+    if (ht_json_str(r, object, "scoring_func", &scores) && strcmp(scores, wanted))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`scoring_func` is `%.40s`, but %s models are computed with %s", scores,
+                     c->family->architecture, wanted);
+    if (ht_json_i64(r, object, "moe_layer_freq", &every) && every != 1)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`moe_layer_freq` is %lld; only 1 is supported", (long long)every);
+    ht_json_bool(r, object, "rope_interleave", &c->rope.interleaved);
+    if (!is_v2) return;
+    c->routing.normalized = false; /* whatever norm_topk_prob says */
+    ht_json_str(r, object, "topk_method", &method);
+    if (strcmp(method, "group_limited_greedy")) c->routing.groups = 0;
+}
+
+static void read_json_mistral4(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    read_json(c, r, object);
+    ht_decoder_read_temperature(c, r, object);
+}
+
+static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    (void)r, (void)object;
+    set_heads(c);
+}
+
+static void read_gguf_latent(ht_config *c, ht_meta *m) {
+    ht_latent *l = &c->latent;
+    if (!ht_gguf_find_tensor(m->gguf, "blk.0.attn_q_a.weight")) l->q_rank = 0;
+    /* Older files have the sizes of heads in key_length and value_length. */
+    const int64_t key = ht_meta_i64(m, "attention.key_length_mla", ht_meta_i64(m, "attention.key_length", 0));
+    l->value_dim = ht_meta_i64(m, "attention.value_length_mla", ht_meta_i64(m, "attention.value_length", 0));
+    l->key_dim = bounded(key) - bounded(l->rope_dim);
+    c->rope.mscale_all_dim *= 10; /* the key holds a tenth */
+    c->rope.mscale = c->rope.mscale_all_dim;
+    set_heads(c);
+}
+
+/* The architecture deepseek2 is also that of DeepSeek V2, whose routers have no bias. */
+static void read_gguf(ht_config *c, ht_meta *m) {
+    ht_routing *r = &c->routing;
+    bool biased = false;
+    read_gguf_latent(c, m);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)i);
+        biased |= ht_gguf_find_tensor(m->gguf, name) != NULL;
+    }
+    if (!biased) c->family = &ht_family_deepseek_v2;
+    if (!ht_meta_has(m, "expert_gating_func")) r->scores = biased ? HT_ROUTER_SIGMOID : HT_ROUTER_SOFTMAX;
+    r->best_of_group = !biased;
+    r->normalized = ht_meta_bool(m, "expert_weights_norm", false);
+}
+
+/* ---- families ---- */
+
+/* head_dim is not used; it is set from the latent's sizes. */
+#define SIZES(layers, width, heads, eps)                                                                               \
+    HT_LLAMA_LIKE("silu"), .n_layers = layers, .hidden = width, .n_heads = heads, .head_dim = 128, .norm_eps = eps,    \
+                           .rope_theta = 10000
+#define LATENT_RUNS(router_specs)                                                                                      \
+    .read_json_layers = read_json_layers, .interleaved_rope = true, .activate = ht_silu, HT_DECODER_RUNS,              \
+    .layer = {ht_decoder_norm_specs,         latent_specs, ht_decoder_mlp_norm_specs,                                  \
+              ht_decoder_mlp_specs,          router_specs, ht_decoder_expert_specs,                                    \
+              ht_decoder_shared_expert_specs}
+
+/* DeepSeek V3 and R1, Kimi K2. */
+const ht_family ht_family_deepseek2 = {
+    .architecture = "deepseek2",
+    .model_types = {"deepseek_v3", "kimi_k2"},
+    .defaults = {SIZES(61, 7168, 128, 1e-6), .feed_forward = 18432, .vocab = 129280, .context = 4096, .n_experts = 256,
+                 .experts_used = 8, .expert_feed_forward = 2048, .n_shared = 1, .n_dense = 3,
+                 .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 2.5, .groups = 8, .groups_used = 4}},
+    .fields = deepseek_fields,
+    .read_json = read_json,
+    .read_gguf = read_gguf,
+    LATENT_RUNS(biased_router_specs)};
+
+const ht_family ht_family_deepseek_v2 = {
+    .architecture = "deepseek_v2",
+    .gguf_architecture = "deepseek2",
+    .model_types = {"deepseek_v2"},
+    .defaults = {SIZES(32, 4096, 32, 1e-6), .feed_forward = 11008, .vocab = 32000, .context = 2048, .n_experts = 64,
+                 .experts_used = 6, .expert_feed_forward = 1407, .n_shared = 2,
+                 .routing = {HT_ROUTER_SOFTMAX, .scale = 1, .best_of_group = true}},
+    .fields = deepseek_fields,
+    .read_json = read_json,
+    LATENT_RUNS(ht_decoder_router_specs)};
+
+/* GLM-4.7-Flash. */
+const ht_family ht_family_glm4_moe_lite = {
+    .architecture = "glm4_moe_lite",
+    .gguf_architecture = "deepseek2",
+    .model_types = {"glm4_moe_lite"},
+    .defaults = {SIZES(47, 2048, 20, 1e-5), .feed_forward = 10240, .vocab = 154880, .context = 202752, .n_experts = 64,
+                 .experts_used = 4, .expert_feed_forward = 1536, .n_shared = 1, .n_dense = 1,
+                 .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 1.8f}},
+    .fields = glm_fields,
+    .read_json = read_json,
+    LATENT_RUNS(biased_router_specs)};
+
+/* Mistral Small 4, with the temperature of queries of Ministral 3. */
+const ht_family ht_family_mistral4 = {.architecture = "mistral4",
+                                      .model_types = {"mistral4"},
+                                      .defaults = {SIZES(36, 4096, 32, 1e-6), .feed_forward = 12288, .vocab = 131072,
+                                                   .context = 1048576, .n_experts = 128, .experts_used = 4,
+                                                   .expert_feed_forward = 2048, .n_shared = 1,
+                                                   .routing = {HT_ROUTER_SOFTMAX, .normalized = true, .scale = 1}},
+                                      .gguf_fuses_experts = true,
+                                      .fields = mistral4_fields,
+                                      .read_json = read_json_mistral4,
+                                      .read_gguf = read_gguf_latent,
+                                      LATENT_RUNS(ht_decoder_router_specs)};
