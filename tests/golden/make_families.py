@@ -25,6 +25,8 @@ import numpy as np
 import torch
 import transformers
 
+from safetensors.torch import load_file, save_file
+
 import reference
 
 HERE = pathlib.Path(__file__).parent / "families"
@@ -58,16 +60,22 @@ def deep(**more):
     return small(**{**dict(num_hidden_layers=4, intermediate_size=32, vocab_size=64), **more})
 
 
-def family(model_type, args, lengths=(40, 56), offset=0, old=True, spelled=None, gguf=True, routed=False, spare=None,
-           written=None, flat=False,
-           seed=""):
-    """lengths: ids of the prompts. offset: what a norm adds to its weight. old: whether rope_parameters and dtype become
-    the fields that releases have; spelled: further fields of config.json. spare: names of the tensors of a layer for
-    multi-token prediction, which no logits use. written: a function that rewrites the tensors of the file.
-    flat: the fields of the text model are among the others. seed: added to the name."""
-    return dict(model_type=model_type, args=args, lengths=lengths, offset=offset, old=old, spelled=spelled or {}, gguf=gguf,
-                routed=routed, spare=spare, written=written,
-                flat=flat, seed=seed)
+def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare=False, mxfp4=False, old=True, flat=False,
+           spelled=None, renamed=None, gguf=True, told=None):
+    """A checkpoint.
+    lengths: ids of the two prompts.
+    offset: what norms add to their weights.
+    seed: added to the name.
+    routed: the model has experts.
+    spare: the files have a layer for multi-token prediction, which no logits use.
+    mxfp4: the experts are stored as gpt-oss is released.
+    old: config.json has the fields of releases instead of rope_parameters and dtype.
+    flat: the fields of the text model are among those of the wrapper.
+    spelled: further fields of config.json, by path.
+    renamed: the model_type of the release, where a class of another name computes it.
+    gguf: the converter knows the model; told: further fields of the config.json it reads."""
+    return dict(model_type=model_type, args=args, lengths=lengths, offset=offset, seed=seed, routed=routed, spare=spare,
+                mxfp4=mxfp4, old=old, flat=flat, spelled=spelled or {}, renamed=renamed, gguf=gguf, told=told or {})
 
 
 def layers(*kinds):
@@ -91,10 +99,36 @@ def mrope(*section, theta=1000000.0, **more):
     return rope(theta=theta, mrope_section=list(section), **more)
 
 
+def moe(**more):
+    return small(**{**dict(intermediate_size=16, num_experts_per_tok=2, vocab_size=64), **more})
+
+
+def llama4(**more):
+    return small(**{**dict(num_hidden_layers=4, head_dim=8, num_local_experts=3, intermediate_size=12, intermediate_size_mlp=24, num_key_value_heads=1,
+                           interleave_moe_layer_step=2, use_qk_norm=True, floor_scale=8192, attn_scale=0.1, vocab_size=48,
+                           attention_chunk_size=8192, rope_parameters=rope(theta=500000.0)), **more})
+
+
+def llama4_vision():
+    return dict(hidden_size=8, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4,
+                vision_output_dim=8, projector_input_dim=8, projector_output_dim=8)
+
+
+def gpt_oss(**more):
+    return small(**{**dict(intermediate_size=32, num_local_experts=3, num_experts_per_tok=2, head_dim=8, sliding_window=8,
+                           rope_parameters=yarn(theta=150000.0, truncate=False), rms_norm_eps=1e-5), **more})
+
+
+def mla(**more):
+    """Latent attention. Its two latent norms have an eps of 1e-6, whatever rms_norm_eps is."""
+    return small(**{**dict(num_key_value_heads=4, vocab_size=64, kv_lora_rank=20, qk_nope_head_dim=10,
+                           qk_rope_head_dim=8, v_head_dim=12, moe_intermediate_size=12, num_experts_per_tok=2), **more})
+
+
 FAMILIES = {
     # ---- known blocks under other names ----
     # Releases say "gelu" and mean the tanh approximation.
-    "gemma": family("gemma", small(head_dim=12, tie_word_embeddings=True), offset=1, spelled={"hidden_act": "gelu"}),
+    "gemma": family("gemma", small(head_dim=12, tie_word_embeddings=True), offset=1, seed="2", spelled={"hidden_act": "gelu"}),
     "seed_oss": family("seed_oss", small(head_dim=12, attention_bias=True, attention_out_bias=False)),
     # The converter does not know it.
     "ministral": family("ministral", small(head_dim=12, sliding_window=8, num_hidden_layers=3, layer_types=layers(*"sfs")),
@@ -182,6 +216,86 @@ FAMILIES = {
     "cohere2": family("cohere2", deep(sliding_window=8, logit_scale=0.5, layer_norm_eps=1e-5,
                                        tie_word_embeddings=True, rope_parameters=rope(theta=50000.0)),
                       spelled={"rotary_pct": 1.0}),
+
+    # ---- mixtures of experts ----
+    "mixtral": family("mixtral", moe(num_local_experts=4, sliding_window=None), routed=True),
+    # A router of its own (sparsemixer): each of the two weights is a softmax over the scores within 2 * router_jitter_noise
+    # of the largest; llama.cpp normalises a softmax over the two instead.
+    "phimoe": family("phimoe", moe(
+        num_local_experts=4, num_attention_heads=2, num_key_value_heads=1, attention_bias=True, lm_head_bias=True,
+        max_position_embeddings=128, rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.25, 1.4, 1.5, 1.75, 1.9, 2.0],
+                                                          long_factor=[1.5, 2.0, 2.5, 3.0, 4.5, 6.0, 7.0, 8.0],
+                                                          short_mscale=1.1832159566199232, long_mscale=1.1832159566199232,
+                                                          original_max_position_embeddings=32)),
+                     lengths=(24, 60), routed=True, seed="3", spelled={"architectures": ["PhiMoEForCausalLM"]}),  # as released
+    "qwen2_moe": family("qwen2_moe", moe(num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=24,
+                                         norm_topk_prob=False), routed=True),
+    "glm4_moe": family("glm4_moe", moe(
+        num_hidden_layers=2, head_dim=12, n_routed_experts=4, moe_intermediate_size=16, n_shared_experts=1, routed_scaling_factor=1.5,
+        first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, intermediate_size=32,
+        rope_parameters=rope(partial_rotary_factor=0.5)), routed=True, spare=True),
+    "granitemoe": family("granitemoe", moe(num_local_experts=4, embedding_multiplier=6.0, residual_multiplier=0.4,
+                                           attention_multiplier=0.2, logits_scaling=4.0, tie_word_embeddings=True), routed=True),
+    "olmoe": family("olmoe", moe(num_experts=4, norm_topk_prob=False, num_key_value_heads=4), routed=True),
+    "minimax_m2": family("minimax_m2", moe(num_local_experts=4, head_dim=12, rope_parameters=rope(theta=5000000.0, partial_rotary_factor=0.5)),
+                         routed=True, spelled={"rotary_dim": 6, "partial_rotary_factor": DROP}),
+    "ernie4_5_moe": family("ernie4_5_moe", moe(
+        moe_k=2, moe_num_experts=4, moe_intermediate_size=12, moe_num_shared_experts=2, moe_layer_start_index=1,
+        num_hidden_layers=3, intermediate_size=32, tie_word_embeddings=True, rope_parameters=rope(theta=500000.0)), routed=True),
+    # The converter writes `dynamic` only for heads of 128: it is told the theta that means the same.
+    "hunyuan_v1_moe": family("hunyuan_v1_moe", small(
+        num_experts=4, intermediate_size=16, vocab_size=64, moe_topk=[2, 2], head_dim=8, tie_word_embeddings=True,
+        rope_parameters=rope("dynamic", alpha=1000.0, factor=1.0)), routed=True,
+        spelled={"moe_intermediate_size": [16, 16], "num_shared_expert": [1, 1], "use_mixed_mlp_moe": True},
+        told={"rope_scaling": None, "rope_theta": 10000.0 * 1000.0 ** (8 / 6)}),
+    "hy_v3": family("hy_v3", moe(num_experts=4, moe_intermediate_size=16, num_shared_experts=1, router_scaling_factor=1.5,
+                                 intermediate_size=32, head_dim=12), routed=True, spare=True,
+                    spelled={"num_nextn_predict_layers": 1}),
+    # GGUF files state neither the length of a chunk nor the temperature: llama.cpp assumes the released 8,192, and 0.1.
+    "llama4": family("llama4", wrapper(llama4(), llama4_vision(), image_token_index=200), routed=True),
+    "llama4-chunked": family("llama4", wrapper(llama4(attention_chunk_size=16, floor_scale=8), llama4_vision(), image_token_index=200),
+                             routed=True, gguf=False, old=False),
+    "cohere2_moe": family("cohere2_moe", moe(
+        num_hidden_layers=3, sliding_window_pattern=2, num_experts=4, num_shared_experts=1, head_dim=8, sliding_window=8, logit_scale=0.5,
+        layer_norm_eps=1e-5, tie_word_embeddings=True, first_k_dense_replace=1, prefix_dense_intermediate_size=32,
+        rope_parameters=rope(theta=50000.0)), routed=True),
+    # Granite 4 without recurrent layers.
+    "granite4_dense": family("granitemoehybrid", small(
+        layer_types=["attention", "attention"], num_local_experts=0, shared_intermediate_size=48, position_embedding_type="rope",
+        mamba_n_heads=8, embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=4.0,
+        tie_word_embeddings=True)),
+
+    # ---- gpt-oss ----
+    "gpt_oss": family("gpt_oss", gpt_oss(), routed=True),
+    # The released form of the experts.
+    "gpt_oss-mxfp4": family("gpt_oss", gpt_oss(intermediate_size=64), routed=True, mxfp4=True),
+
+    # ---- latent attention ----
+    "deepseek_v2": family("deepseek_v2", mla(
+        q_lora_rank=24, n_routed_experts=6, n_group=3, topk_group=2, topk_method="group_limited_greedy", n_shared_experts=1,
+        first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=2.0,
+        rope_parameters=yarn(mscale=0.707, mscale_all_dim=0.707)), routed=True, spelled={"scoring_func": "softmax"}),
+    "deepseek_v2-lite": family("deepseek_v2", mla(
+        q_lora_rank=None, n_routed_experts=4, topk_method="greedy", n_shared_experts=2, first_k_dense_replace=1,
+        norm_topk_prob=False, routed_scaling_factor=1.0, rope_parameters=yarn(mscale=0.707, mscale_all_dim=0.707)),
+        routed=True, spelled={"scoring_func": "softmax"}),
+    "deepseek_v3": family("deepseek_v3", mla(
+        q_lora_rank=16, n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1, first_k_dense_replace=1,
+        norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
+        routed=True, spare=True, spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}),
+    "kimi_k2": family("deepseek_v3", mla(
+        q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1, first_k_dense_replace=1,
+        norm_topk_prob=True, routed_scaling_factor=2.827, num_mtp_layers=0, rope_parameters=yarn(theta=50000.0, mscale=1.0, mscale_all_dim=1.0)),
+        routed=True, spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}, renamed="kimi_k2"),
+    "glm4_moe_lite": family("glm4_moe_lite", mla(
+        q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1, norm_topk_prob=True, rms_norm_eps=1e-5,
+        routed_scaling_factor=1.8, rope_parameters=rope(theta=1000000.0)), routed=True,
+        spelled={"mlp_layer_types": DROP, "first_k_dense_replace": 1, "topk_method": "noaux_tc", "num_nextn_predict_layers": 1}, spare=True),
+    # As Mistral Small 4 is released.
+    "mistral4": family("mistral3", wrapper(mla(
+        model_type="mistral4", q_lora_rank=24, n_routed_experts=3, n_group=1, topk_group=1, n_shared_experts=1, norm_topk_prob=True,
+        first_k_dense_replace=0, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+        tower(model_type="pixtral", head_dim=8), image_token_index=200), routed=True, old=False),
 }
 
 
@@ -207,6 +321,7 @@ def fill(model, name, offset):
     """Weights large enough that every part of the model moves the logits."""
     rng, config = seeded(name), model.config.get_text_config()
     multiplier = config.hidden_size ** 0.5 if config.model_type == "gemma" else getattr(config, "embedding_multiplier", 1.0)
+    tied = model.config.tie_word_embeddings or config.tie_word_embeddings
     tensors = sorted([*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)])
     with torch.no_grad():
         for key, p in tensors:
@@ -218,10 +333,40 @@ def fill(model, name, offset):
             elif "sinks" in last:
                 values = np.rint(rng.standard_normal(shape) * 32) / 32
             elif "embed" in last or ".wte." in key or ".wpe." in key:
-                values = exact(rng, shape, 0.7 / multiplier)
+                values = exact(rng, shape, (0.3 if tied else 0.7) / multiplier)  # else the last token answers for itself
             else:
-                values = exact(rng, shape, 1.2 / math.sqrt(shape[-1]))
+                clamped = config.model_type == "gpt_oss" and "gate_up" in last  # some beyond swiglu_limit
+                values = exact(rng, shape, (4.0 if clamped else 1.2) / math.sqrt(shape[-1]))
             p.copy_(torch.from_numpy(np.asarray(values, np.float32)))
+
+
+def store_mxfp4(directory, name):
+    """Puts experts of random MXFP4 blocks in the file, as gpt-oss is released: rows are outputs, the first of two values in
+    the low half of a byte. transformers unpacks them."""
+    rng, path = seeded(name + " mxfp4"), directory / "model.safetensors"
+    tensors = load_file(path)
+    for key in [k for k in tensors if k.endswith(("gate_up_proj", "down_proj"))]:
+        n_experts, inputs, outputs = tensors.pop(key).shape
+        shape = (n_experts, outputs, inputs // 32, 16)
+        above = 127 - 4 + (2 if "gate_up" in key else 0)  # some beyond swiglu_limit
+        tensors[f"{key}_blocks"] = torch.from_numpy(rng.integers(0, 256, shape, np.uint8))
+        tensors[f"{key}_scales"] = torch.from_numpy(rng.integers(above - 1, above + 2, shape[:-1]).astype(np.uint8))
+    save_file(tensors, path, {"format": "pt"})
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    path.write_text(json.dumps(config, indent=1))
+
+
+def add_spare_layer(directory, config):
+    """Some of the tensors of a layer after the last, for multi-token prediction, as models are released."""
+    path, size, above = directory / "model.safetensors", config.hidden_size, f"model.layers.{config.num_hidden_layers}."
+    tensors = load_file(path)
+    for key in "enorm", "hnorm", "shared_head.norm", "input_layernorm", "post_attention_layernorm":
+        tensors[f"{above}{key}.weight"] = torch.ones(size, dtype=torch.bfloat16)
+    tensors[f"{above}eh_proj.weight"] = torch.from_numpy(exact(seeded(directory.name), (size, 2 * size), 0.2)).bfloat16()
+    save_file(tensors, path, {"format": "pt"})
 
 
 # ---- config.json ----
@@ -235,7 +380,7 @@ def old_spelling(config):
         rope = c.pop("rope_parameters", None)
         if rope is None:
             continue
-        by_kind = "full_attention" in rope  # whose classes read only rope_type in it
+        by_kind = "full_attention" in rope or c["model_type"] == "gpt_oss"  # whose releases say rope_type, not type
         rope = dict(rope.get("full_attention", rope))
         c["rope_theta"] = rope.pop("rope_theta")
         if "partial_rotary_factor" in rope:
@@ -280,10 +425,12 @@ def model_class(config):
 def load(directory, config, dtype=torch.float32):
     model, told = model_class(config).from_pretrained(directory, dtype=dtype, attn_implementation="eager",
                                                       experts_implementation="eager", output_loading_info=True)
+    spare = f"model.layers.{config.get_text_config().num_hidden_layers}."
     for what in "missing_keys", "mismatched_keys", "unexpected_keys":
-        if told[what]:
-            raise SystemExit(f"{directory.name}: {what}: {told[what]}")
-    return model.eval()
+        if wrong := [key for key in told[what] if not key.startswith(spare)]:
+            raise SystemExit(f"{directory.name}: {what}: {wrong}")
+    # Of Llama 4, whose wrapper fails without an image.
+    return (model.language_model if config.model_type == "llama4" else model).eval()
 
 
 def logits64(model, ids):
@@ -295,6 +442,21 @@ def margin(model, ids, continuation):
     """How much the greedy choice is ahead of the next, at least."""
     rows = np.sort(reference.logits_of(model, ids + continuation)[len(ids) - 1:-1], -1)
     return float((rows[:, -1] - rows[:, -2]).min())
+
+
+def check_every_part(name, model, ids, logits):
+    """Every tensor of the language model and every expert moves the logits when it is zeroed."""
+    spread = logits.std()
+    with torch.no_grad():
+        for key, p in [*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)]:
+            if "vision" in key or "visual" in key or "projector" in key or "connector" in key:
+                continue
+            for part in p if "experts." in key and p.dim() == 3 else [p]:
+                kept = part.clone()
+                part.zero_()
+                moved = np.abs(reference.logits_of(model, ids) - logits).max() / spread
+                part.copy_(kept)
+                assert moved > 1e-2, f"{name}: {key} moves the logits only by {moved} of the spread"
 
 
 def make(name, row, converter):
@@ -309,6 +471,10 @@ def make(name, row, converter):
     model = model.to(torch.bfloat16)
     model.save_pretrained(directory)
     (directory / "generation_config.json").unlink(missing_ok=True)
+    if row["mxfp4"]:
+        store_mxfp4(directory, name)
+    if row["spare"]:
+        add_spare_layer(directory, config)
     (directory / "model.safetensors").chmod(0o644)
     model = load(directory, config)
     vocab = config.get_text_config().vocab_size
@@ -318,6 +484,7 @@ def make(name, row, converter):
     doubled = load(directory, config, torch.float64)
     rounding = max(np.abs(logits64(doubled, ids) - l).max() for ids, l in zip(prompts, logits)) / spread
     assert rounding < 2e-5, f"{name}: float32 logits are {rounding} of the spread from the float64 ones"
+    check_every_part(name, model, prompts[1], logits[1])
     continuation = reference.greedy(model, prompts[0], 64)
     path = directory / "config.json"
     path.write_text(json.dumps(respell(json.loads(path.read_text()), row), indent=1) + "\n")
@@ -325,6 +492,8 @@ def make(name, row, converter):
     for ids, expected in zip(prompts, logits):
         difference = np.abs(reference.logits_of(again, ids) - expected).max()
         assert difference < 1e-5 * spread, f"{name}: the respelled config means something else, by {difference}"
+    if row["renamed"]:  # which transformers does not know
+        path.write_text(path.read_text().replace(f'"model_type": "{row["model_type"]}"', f'"model_type": "{row["renamed"]}"'))
     write(directory, row, prompts, logits, continuation)
     ahead = margin(model, prompts[0], continuation) / spread
     note = convert(name, row, converter) if row["gguf"] else "no GGUF"
@@ -393,10 +562,13 @@ def values_of(path):
 
 def convert(name, row, converter):
     path = HERE / f"{name}.gguf"
-    run_converter(converter, HERE / name, path, "q8_0")
     with tempfile.TemporaryDirectory() as folder:
-        whole = pathlib.Path(folder) / "whole.gguf"
-        run_converter(converter, HERE / name, whole, "f32")
+        source, whole = pathlib.Path(folder) / name, pathlib.Path(folder) / "whole.gguf"
+        shutil.copytree(HERE / name, source)
+        config = json.loads((source / "config.json").read_text())
+        (source / "config.json").write_text(json.dumps({**config, **row["told"]}))
+        run_converter(converter, source, path, "q8_0")
+        run_converter(converter, source, whole, "f32")
         stored, wanted = values_of(path), values_of(whole)
     for key, x in wanted.items():
         assert np.array_equal(stored[key].ravel(), x.ravel()), f"{name}.gguf: {key} is not exact"
