@@ -74,7 +74,8 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
                                     ht_directory_documents *out, ht_error *err);
 void ht_directory_documents_free(ht_directory_documents *d);
 
-/* config.json without the ids of special tokens. `rope` replaces config->rope. The caller releases *out. */
-ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err);
+/* config.json without the ids of special tokens. HT_ERR_UNSUPPORTED if it would be read as another configuration. The caller
+ * releases *out. */
+ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_error *err);
 
 #endif

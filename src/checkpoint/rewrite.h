@@ -44,6 +44,7 @@ typedef struct ht_rewrite_piece {
     size_t tensor;     /* of the checkpoint */
     int64_t first_row; /* of it, whose axes but the last one are all rows */
     int n_shares;      /* weights that share the rows of an expert */
+    bool transposed;   /* its rows are the stored tensor's columns */
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {

@@ -12,12 +12,13 @@ static bool has_head_norms(const ht_config *c, int64_t layer) {
 }
 
 static const ht_tensor_spec head_norms[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms},
+    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms, .row = HT_EXTENT_HEAD},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms, .row = HT_EXTENT_HEAD},
     {.gguf = NULL}};
 #undef AT
 
 static const ht_config_field command_r_fields[] = {{HT_FIELD(F32, logit_scale, "logit_scale", "logit_scale", 0.0625)},
+                                                   {HT_FIELD(BOOL, head_norms, "use_qk_norm", NULL, 0)},
                                                    {.json = NULL}},
                              cohere2_fields[] = {
                                  {HT_FIELD(F32, logit_scale, "logit_scale", "logit_scale", 0.0625)},
@@ -25,9 +26,8 @@ static const ht_config_field command_r_fields[] = {{HT_FIELD(F32, logit_scale, "
                                  {.json = NULL}};
 
 static void read_command_r(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    (void)r, (void)object;
     c->parallel = true;
-    c->head_norms = false;
-    ht_json_bool(r, object, "use_qk_norm", &c->head_norms);
 }
 
 static void read_command_r_gguf(ht_config *c, ht_meta *m) {
@@ -65,6 +65,7 @@ static void read_cohere2_gguf(ht_config *c, ht_meta *m) {
 const ht_family ht_family_command_r = {
     .architecture = "command-r",
     .model_types = {"cohere"},
+    .class_name = "CohereForCausalLM",
     .defaults = {SIZES, .rope_theta = 500000},
     .fields = command_r_fields,
     .read_json = read_command_r,
@@ -78,6 +79,7 @@ const ht_family ht_family_command_r = {
 
 const ht_family ht_family_cohere2 = {.architecture = "cohere2",
                                      .model_types = {"cohere2"},
+                                     .class_name = "Cohere2ForCausalLM",
                                      .defaults = {SIZES, .rope_theta = 10000},
                                      .fields = cohere2_fields,
                                      .read_json = read_cohere2,

@@ -14,6 +14,7 @@ static const ht_config_field fields[] = {
 
 const ht_family ht_family_granite = {.architecture = "granite",
                                      .model_types = {"granite"},
+                                     .class_name = "GraniteForCausalLM",
                                      .defaults = {SIZES},
                                      .fields = fields,
                                      .gguf_interleaves = true,
@@ -25,13 +26,16 @@ static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.router.la
                                         {.gguf = NULL}};
 #undef AT
 
-const ht_family ht_family_granitemoe = {
-    .architecture = "granitemoe",
-    .model_types = {"granitemoe"},
-    .defaults = {SIZES, .n_experts = 8, .experts_used = 2, .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
-    .fields = fields,
-    .gguf_interleaves = true,
-    .activate = ht_silu,
-    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, router,
-              ht_decoder_expert_specs},
-    HT_DECODER_RUNS};
+const ht_family ht_family_granitemoe = {.architecture = "granitemoe",
+                                        .model_types = {"granitemoe"},
+                                        .class_name = "GraniteMoeForCausalLM",
+                                        .defaults = {SIZES, .n_experts = 8, .experts_used = 2,
+                                                     .experts_field = "num_local_experts",
+                                                     .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
+                                        .fields = fields,
+                                        .gguf_interleaves = true,
+                                        .experts = HT_EXPERTS_LINEAR,
+                                        .activate = ht_silu,
+                                        .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                                  ht_decoder_mlp_norm_specs, router, ht_decoder_expert_specs},
+                                        HT_DECODER_RUNS};

@@ -11,6 +11,7 @@ static const ht_tensor_spec head_norms[] = {
 
 const ht_family ht_family_hunyuan_dense = {.architecture = "hunyuan-dense",
                                            .model_types = {"hunyuan_v1_dense"},
+                                           .class_name = "HunYuanDenseV1ForCausalLM",
                                            .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .vocab = 290943,
                                                         .context = 2048, HT_LLAMA_LIKE("silu"), .norm_eps = 1e-5,
                                                         .rope_theta = 10000},

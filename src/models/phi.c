@@ -29,6 +29,7 @@ static void read_phi2_gguf(ht_config *c, ht_meta *m) {
 
 const ht_family ht_family_phi2 = {.architecture = "phi2",
                                   .model_types = {"phi", "phi-msft"},
+                                  .class_name = "PhiForCausalLM",
                                   .defaults = {.n_layers = 24,
                                                .hidden = 2048,
                                                .n_heads = 32,
@@ -73,6 +74,7 @@ static void read_phi3_gguf(ht_config *c, ht_meta *m) {
 const ht_family ht_family_phi3 = {
     .architecture = "phi3",
     .model_types = {"phi3"},
+    .class_name = "Phi3ForCausalLM",
     .defaults = {.n_layers = 32,
                  .hidden = 3072,
                  .n_heads = 32,
