@@ -21,6 +21,7 @@ bool ht_config_add_eos(ht_config *c, int64_t id) {
 void ht_config_begin(ht_config *c) {
     const ht_family *f = c->family;
     const ht_config_defaults *d = &f->defaults;
+    c->layer_norm = f->layer_norm;
     c->norm_offset = f->norm_offset;
     c->embedding_scale = f->scaled_embedding ? (float)sqrt((double)c->hidden) : 1;
     c->residual_scale = c->logit_scale = 1;

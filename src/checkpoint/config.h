@@ -15,6 +15,7 @@ typedef struct ht_family ht_family; /* family.h */
 /* Settings that may differ between layers. */
 typedef struct ht_layer_config {
     bool slides;  /* sliding window: attends to the last `window` keys */
+    bool chunked; /* of a layer that slides: attends to its chunk of `window` positions instead (device/window.h) */
     bool no_rope; /* queries and keys are not rotated */
     int64_t n_kv_heads, head_dim, feed_forward;
     int64_t kv_layer; /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
@@ -24,16 +25,18 @@ typedef struct ht_layer_config {
 
 /* How a router's scores choose experts and weight them. */
 typedef enum ht_router_scores {
-    HT_ROUTER_SOFTMAX,       /* over all experts */
-    HT_ROUTER_SIGMOID,       /* of each expert */
-    HT_ROUTER_CHOSEN_SOFTMAX /* over the chosen experts */
+    HT_ROUTER_SOFTMAX,        /* over all experts */
+    HT_ROUTER_SIGMOID,        /* of each expert */
+    HT_ROUTER_CHOSEN_SOFTMAX, /* over the chosen experts */
+    HT_ROUTER_CHOSEN_SIGMOID  /* of the chosen experts, which have the highest logits */
 } ht_router_scores;
 
 typedef struct ht_routing {
     ht_router_scores scores;
     bool normalized;     /* the weights of the chosen experts are divided by their sum */
-    bool biased;         /* the choice is by scores plus a bias per expert, the weights are by scores alone */
+    bool on_input;       /* an expert's input is multiplied by its weight, else its output */
     float scale;         /* factor on the weights; 0 means 1 */
+    float shared_scale;  /* factor on the sum of the experts and the shared one; 0 means 1 */
     int64_t groups;      /* equal groups of consecutive experts, of which `groups_used` are eligible; 0: no groups */
     int64_t groups_used; /* by the sum of each group's two best scores, */
     bool best_of_group;  /* or by its best score */
@@ -47,6 +50,7 @@ typedef struct ht_config {
     int64_t n_kv_heads, head_dim, feed_forward; /* of most layers; `layer` is authoritative */
     int64_t vocab;                              /* embedding rows */
     int64_t context;                            /* trained context length in positions */
+    bool layer_norm;                            /* norms subtract the mean (LayerNorm), else they are RMS norms */
     float norm_eps;
     float norm_offset;       /* the gain of a norm is norm_offset + weight */
     float attention_scale;   /* factor on q.k */
@@ -55,14 +59,15 @@ typedef struct ht_config {
     float embedding_scale;   /* factor on embeddings; 1: none */
     float residual_scale;    /* factor on what attention and feed-forward add to the residual stream; 1: none */
     float logit_scale;       /* factor on the logits; 1: none */
-    /* Query temperature: queries are multiplied by 1 + query_beta * ln(1 + floor(position / query_period)) after RoPE;
-     * query_beta 0: none. */
+    /* Query temperature: queries are multiplied by 1 + query_beta * ln(1 + floor((position + query_shift) /
+     * query_period)) after RoPE; query_beta 0: none. With query_shift only on layers without RoPE (Llama 4). */
     float query_beta;
-    int64_t query_period;
+    int64_t query_period, query_shift;
 
     bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
     bool norm_bias, head_bias;       /* of the norms; of the output head */
     bool head_norms;                 /* q and k have norms, in families where that is optional */
+    bool fused_gate_up;              /* gate and up are one matrix, in families where the container decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
     /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */

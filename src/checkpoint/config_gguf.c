@@ -166,6 +166,10 @@ static void read_experts(ht_config *c, ht_meta *m) {
         snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
         c->layer[i].has_experts = ht_gguf_find_tensor(m->gguf, name) != NULL;
         if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+        /* The size of the shared expert is not in all files, and in some it is another one's. */
+        snprintf(name, sizeof name, "blk.%lld.ffn_up_shexp.weight", (long long)i);
+        const ht_gguf_tensor *shared = ht_gguf_find_tensor(m->gguf, name);
+        if (shared && shared->n_dims == 2) c->shared_feed_forward = shared->dims[1];
     }
 }
 

@@ -125,10 +125,21 @@ static void read_fields(ht_config *c, ht_json_reader *r, const ht_json *o) {
     }
 }
 
-/* The first of several spellings that is there. */
+/* The first of several spellings that is there: a number, or a list of equal numbers for all layers. */
 static bool read_first(ht_json_reader *r, const ht_json *o, const char *const *keys, int64_t *out) {
-    for (; *keys; keys++)
-        if (ht_json_i64(r, o, *keys, out)) return true;
+    for (; *keys; keys++) {
+        const ht_json *list = ht_json_object_get(o, *keys);
+        if (!ht_json_is_array(list)) {
+            if (ht_json_i64(r, o, *keys, out)) return true;
+            continue;
+        }
+        int64_t each = 0;
+        for (size_t i = 0; i < ht_json_array_size(list); i++)
+            if (!ht_json_whole(ht_json_array_get(list, i), i ? &each : out) || (i && each != *out))
+                ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` differs between layers; one value for all is supported",
+                             *keys);
+        return true;
+    }
     return false;
 }
 
@@ -147,9 +158,10 @@ static void read_expert_layers(ht_config *c, ht_json_reader *r, const ht_json *o
 static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
     static const char *const n_experts[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts",
                                             NULL},
-                             *const used[] = {"num_experts_per_tok", "moe_k", "moe_topk", NULL},
-                             *const shared[] = {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts",
-                                                NULL};
+                             *const used[] = {"num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", NULL},
+                             *const sizes[] = {"moe_intermediate_size", NULL},
+                             *const shared[] = {"n_shared_experts", "num_shared_experts", "num_shared_expert",
+                                                "moe_num_shared_experts", NULL};
     const ht_config_defaults *d = &c->family->defaults;
     double scale = 1;
     int64_t n_shared = d->n_shared;
@@ -159,7 +171,7 @@ static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
     c->expert_feed_forward = d->expert_feed_forward ? d->expert_feed_forward : c->feed_forward;
     read_first(r, o, n_experts, &c->n_experts);
     read_first(r, o, used, &c->experts_used);
-    ht_json_i64(r, o, "moe_intermediate_size", &c->expert_feed_forward);
+    read_first(r, o, sizes, &c->expert_feed_forward);
     read_first(r, o, shared, &n_shared);
     if (n_shared < 0 || n_shared > 1 << 10 || !ht_mul_i64(n_shared, c->expert_feed_forward, &c->shared_feed_forward))
         ht_json_fail(r, HT_ERR_FORMAT, "%lld shared experts of %lld, expected at most 1024", (long long)n_shared,
@@ -184,11 +196,13 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) 
     }
     for (int64_t i = 0; i < c->n_layers; i++) {
         const char *type = ht_json_string_value(ht_json_array_get(list, (size_t)i));
-        bool slides = type && !strcmp(type, "sliding_attention");
-        c->layer[i].slides = slides;
-        if (!slides && (!type || strcmp(type, "full_attention")))
+        const bool chunked = type && !strcmp(type, "chunked_attention");
+        c->layer[i].chunked = chunked;
+        c->layer[i].slides = chunked || (type && !strcmp(type, "sliding_attention"));
+        if (!c->layer[i].slides && (!type || strcmp(type, "full_attention")))
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
-                         "layer %lld is of type `%.40s`; full_attention and sliding_attention are supported",
+                         "layer %lld is of type `%.40s`; full_attention, sliding_attention and chunked_attention are "
+                         "supported",
                          (long long)i, type ? type : "?");
     }
 }

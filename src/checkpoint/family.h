@@ -57,7 +57,10 @@ typedef enum ht_extent {
     HT_EXTENT_GATE_UP, /* two FEED_FORWARD */
     HT_EXTENT_VOCAB,
     HT_EXTENT_ONE,
+    HT_EXTENT_HEADS, /* n_heads */
     HT_EXTENT_EXPERTS,
+    HT_EXTENT_EXPERTS_HIDDEN,       /* EXPERTS * HIDDEN, for biases */
+    HT_EXTENT_EXPERTS_FEED_FORWARD, /* EXPERTS * EXPERT_FEED_FORWARD */
     HT_EXTENT_EXPERT_FEED_FORWARD,
     HT_EXTENT_SHARED_FEED_FORWARD,
     HT_EXTENT_CONTEXT,
@@ -94,6 +97,7 @@ typedef struct ht_tensor_spec {
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
     bool transposed;       /* safetensors hold the matrix [columns, rows] */
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd places */
 } ht_tensor_spec;
 
 /* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */
@@ -176,10 +180,11 @@ struct ht_family {
     /* Reads the family's own GGUF keys, after the common ones. NULL: none. */
     void (*read_gguf)(ht_config *c, ht_meta *g);
 
-    /* Gate activation of the feed-forward. */
+    /* Gate activation of the feed-forward, activate(gate) * up; `combine` replaces that product. */
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
+    struct ht_array *(*combine)(struct ht_scope *s, struct ht_array *gate, struct ht_array *up);
     bool scaled_embedding;     /* embeddings are scaled by sqrt(hidden) */
-    bool layer_norm;           /* norms subtract the mean (LayerNorm), else RMS norms */
+    bool layer_norm; /* ht_config.layer_norm */
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
     bool rope_by_type;         /* config.json has one RoPE object for each type of layers */
@@ -192,10 +197,10 @@ struct ht_family {
     bool normed_values;        /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
-    const ht_tensor_spec *layer[8]; /* weight tables of a layer, NULL-terminated */
-    size_t layer_bytes;             /* size of the layer struct (decoder.h) */
-    const ht_tensor_spec *around;   /* weight table of tensors outside the layers; NULL: none */
-    size_t around_bytes;            /* size of its struct, ht_decoder_weights.around */
+    const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */
+    size_t layer_bytes;              /* size of the layer struct (decoder.h) */
+    const ht_tensor_spec *around;    /* weight table of tensors outside the layers; NULL: none */
+    size_t around_bytes;             /* size of its struct, ht_decoder_weights.around */
     /* Forward function (models/forward.h), called with an ht_decoder_weights. */
     struct ht_array *(*forward)(struct ht_ctx *c, const void *model);
 };

@@ -101,6 +101,52 @@ ht_status ht_nvfp4_join(ht_checkpoint_files *c, ht_error *err) {
     return HT_OK;
 }
 
+/* ---- MXFP4 ---- */
+
+const ht_safetensor *ht_mxfp4_blocks(const ht_checkpoint_files *c, const char *name) {
+    char blocks[HT_SIBLING_NAME];
+    return ht_sibling_name(name, strlen(name), "", "_blocks", blocks) ? ht_checkpoint_safetensor(c, blocks) : NULL;
+}
+
+static ht_status complete_mxfp4(ht_checkpoint_files *c, const ht_safetensor *t, ht_error *err) {
+    enum { BLOCK = 32 };
+    char name[HT_SIBLING_NAME];
+    const int last = t->rank - 1;
+    const ht_safetensor *scales = ht_sibling_name(t->name, strlen(t->name), "_blocks", "_scales", name)
+                                      ? ht_checkpoint_safetensor(c, name)
+                                      : NULL;
+    bool same =
+        t->rank >= 3 && t->shape[last] == BLOCK / 2 && scales && scales->rank == last && !strcmp(scales->dtype, "U8");
+    for (int i = 0; same && i < last; i++) same = scales->shape[i] == t->shape[i];
+    if (!same)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is not MXFP4 blocks of 16 bytes, each with a scale in `%s`",
+                       ht_checkpoint_file_of(c, t), t->name, name);
+    const ht_weight_type_info *info = ht_weight_type_info_of(HT_W_MXFP4);
+    ht_stored_tensor *out = ht_checkpoint_stored(c, t);
+    out->type = HT_W_MXFP4;
+    out->type_name = info->name;
+    out->n_dims = last;
+    out->dims[last - 1] = t->shape[last - 1] * BLOCK;
+    out->unit = BLOCK;
+    out->n_bytes = t->n_bytes / (BLOCK / 2) * info->block_bytes;
+    out->n_parts = 2;
+    out->part[0] = (ht_tensor_part){ht_safetensors_file(c->tensors, t->file), t->offset, BLOCK / 2};
+    out->part[1] = (ht_tensor_part){ht_safetensors_file(c->tensors, scales->file), scales->offset, 1};
+    ht_scheme_absorb(ht_checkpoint_stored(c, scales));
+    return HT_OK;
+}
+
+ht_status ht_mxfp4_join(ht_checkpoint_files *c, ht_error *err) {
+    ht_status status = HT_OK;
+    for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i);
+        if (!strcmp(t->dtype, "U8") && ht_ends_with(t->name, "_blocks")) status = complete_mxfp4(c, t, err);
+    }
+    return status;
+}
+
+/* ---- NVFP4: global scales ---- */
+
 /* Reads the global scales `whole` (one, one per matrix, or one per matrix and share) as one per matrix. */
 static ht_status read_global_scales(const ht_checkpoint_files *c, const struct naming *f, const ht_safetensor *whole,
                                     const ht_product_scales *of, float *out, ht_error *err) {

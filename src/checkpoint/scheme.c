@@ -17,6 +17,7 @@ static const struct method {
 } methods[] = {
     {"fp8", NULL, "_scale_inv"},
     {"fbgemm_fp8", NULL, "_scale"},
+    {"mxfp4", NULL, "_scales"},
     {"compressed-tensors", "float-quantized", "_scale"},
     {"compressed-tensors", "naive-quantized", "_scale"},
     {"compressed-tensors", "nvfp4-pack-quantized", "_scale"},
@@ -160,6 +161,7 @@ bool ht_scheme_owner(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht
                  {".input_global_scale", ".weight"},
                  {".activation_scale", ".weight"},
                  {".scales", ".weight"},
+                 {"_scales", ""},
                  {".biases", ".weight"},
                  {"_weight_scale", ""},
                  {"_weight_scale_2", ""},
@@ -200,13 +202,15 @@ static const ht_scheme gguf = {.product_scales = gguf_product_scales}, floats = 
                        scaled = {.join = ht_nvfp4_join, /* fp8 and NVFP4: one checkpoint may have both */
                                  .elements = ht_nvfp4_numbers,
                                  .product_scales = ht_nvfp4_product_scales,
-                                 .has_scales = true};
+                                 .has_scales = true},
+                       mxfp4 = {.join = ht_mxfp4_join, .elements = ht_mxfp4_blocks, .has_scales = true};
 
 /* Chooses the scheme by the types of the tensors if config.json describes no MLX groups. */
 static const ht_scheme *scheme_of_tensors(const ht_safetensors *tensors) {
     const ht_scheme *out = &floats;
     for (size_t i = 0; i < ht_safetensors_count(tensors); i++) {
         const ht_safetensor *t = ht_safetensors_at(tensors, i);
+        if (!strcmp(t->dtype, "U8") && ht_ends_with(t->name, "_proj_blocks")) return &mxfp4;
         if (!strncmp(t->dtype, "F8_", 3) || ht_ends_with(t->name, "_packed")) return &scaled;
         if (!strcmp(t->dtype, "U32") && ht_ends_with(t->name, ".weight")) out = &mlx;
     }

@@ -60,6 +60,13 @@ const ht_safetensor *ht_nvfp4_numbers(const ht_checkpoint_files *c, const char *
 ht_status ht_nvfp4_product_scales(const ht_checkpoint_files *c, const ht_product_scales *of, float *out, bool *found,
                                   size_t *number, ht_error *err);
 
+/* ---- MXFP4 of gpt-oss (scaled_weights.c): X_blocks [..., columns / 32, 16] holds two 4-bit q per byte, X_scales [..., columns / 32] an
+ * e8m0 scale per 32 columns. ---- */
+
+ht_status ht_mxfp4_join(ht_checkpoint_files *c, ht_error *err);
+/* ht_scheme.elements: "X_blocks". */
+const ht_safetensor *ht_mxfp4_blocks(const ht_checkpoint_files *c, const char *name);
+
 /* ---- fp8 (scaled_weights.c): multipliers in `x.weight_scale_inv`, `x.weight_scale` or `x.scales`, one per matrix, per row, or per
  * block, as in `transformers` ---- */
 

@@ -34,6 +34,7 @@ static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight")
                                        SHARED(true, "ffn_gate_up_exps.weight"),
                                        APART(false, false, "mlp.experts.%d.", "_proj.weight"),
                                        W1_W3_W2("block_sparse_moe.experts.%d."),
+                                       STACKED("feed_forward.experts.", ""),
                                        {HT_EXPERT_GATE, false, true, "block_sparse_moe.input_linear.weight", 0, 2},
                                        {HT_EXPERT_UP, false, true, "block_sparse_moe.input_linear.weight", 1, 2},
                                        {HT_EXPERT_DOWN, false, true, "block_sparse_moe.output_linear.weight", 0, 1},
@@ -97,15 +98,16 @@ static const ht_expert_form *form_of(const ht_checkpoint_files *c, ht_expert_par
     return first;
 }
 
-/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`. */
-static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int64_t expert,
-                                     int64_t rows) {
-    if (!all->column_step) return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
+/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`; `alternate` as in ht_tensor_spec. */
+static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int alternate,
+                                     int64_t expert, int64_t rows) {
+    if (!all->column_step && !alternate) return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
     ht_stored_tensor one = *all;
-    one.n_dims = 2;
-    memcpy(one.dims, all->dims + 1, 2 * sizeof *one.dims);
-    one.offset += ht_tensor_size(all, expert * all->dims[1] * all->dims[2]);
-    return ht_tensor_rows(&one, f->share * rows, rows);
+    one.row_step = 0;
+    one = ht_tensor_rows(&one, expert * all->dims[1], all->dims[1]);
+    one.row_step = all->row_step;
+    return alternate ? ht_tensor_alternate(&one, alternate - 1, rows, all->dims[2])
+                     : ht_tensor_rows(&one, f->share * rows, rows);
 }
 
 typedef struct walk {
@@ -132,7 +134,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_GATE_UP: return 2 * l->feed_forward;
     case HT_EXTENT_VOCAB: return c->vocab;
     case HT_EXTENT_ONE: return 1;
+    case HT_EXTENT_HEADS: return c->n_heads;
     case HT_EXTENT_EXPERTS: return c->n_experts;
+    case HT_EXTENT_EXPERTS_HIDDEN: return c->n_experts * c->hidden;
+    case HT_EXTENT_EXPERTS_FEED_FORWARD: return c->n_experts * c->expert_feed_forward;
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
@@ -242,13 +247,17 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     const int64_t *shape = at->is_vector ? dims + 1 : dims;
     if (reshaped) n_dims = t.n_dims, shape = t.dims;
     const bool transposed = at->spec->transposed && !w->c->gguf && !at->is_vector;
+    const bool alternates = at->spec->alternate && is_found && !w->c->gguf && at->is_vector &&
+                            ht_elements(t.dims, t.n_dims) == 2 * at->columns;
     if (transposed) shape = swapped;
+    if (alternates) n_dims = t.n_dims, shape = t.dims;
     ht_status status = look_up(w, at->name, shape, n_dims, &at->stored);
     if (!status && reshaped) {
         at->stored.n_dims = at->is_vector ? 1 : 2;
         memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
     }
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
+    if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, at->spec->alternate - 1, at->columns, 1);
     at->n_shares = 1;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
@@ -353,7 +362,8 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     at.n_shares = f->n_shares;
     at.scale_row = f->share * at.rows;
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
-        at.stored = expert_slice(&all, f, at.expert, at.rows);
+        const int alternate = f->n_shares > 1 && !w->c->gguf ? at.spec->alternate : 0;
+        at.stored = expert_slice(&all, f, alternate, at.expert, at.rows);
         at.first_row = (at.expert * f->n_shares + f->share) * at.rows;
         at.scale_matrix = at.expert;
         at.product_scale = at.has_product_scale ? scales[at.expert] : 1;
@@ -477,14 +487,31 @@ enum { NAMED = 4, NAME_SHOWN = 100 };
 /* Tensors that are not weights: scales and biases read with their weight, calibration of activations and caches, and
  * buffers that Hearth computes. */
 static bool is_expected(const char *name) {
-    static const char *const words[] = {"_scale_inv",    "weight_scale",      "_proj_scale",
-                                        "input_scale",   "activation_scale",  "_global_scale",
-                                        "k_scale",       "v_scale",           "q_scale",
-                                        "output_scale",  "prob_scale",        "input_zero_point",
-                                        "_amax",         ".input_min",        ".input_max",
-                                        ".output_min",   ".output_max",       "rotary_emb.inv_freq",
-                                        "attn_rot_embd", "rope_freqs.weight", "attn.masked_bias",
-                                        ".scales",       ".biases",           NULL};
+    static const char *const words[] = {"_scale_inv",
+                                        "weight_scale",
+                                        "_proj_scale",
+                                        "input_scale",
+                                        "activation_scale",
+                                        "_global_scale",
+                                        "_proj_scales",
+                                        "k_scale",
+                                        "v_scale",
+                                        "q_scale",
+                                        "output_scale",
+                                        "prob_scale",
+                                        "input_zero_point",
+                                        "_amax",
+                                        ".input_min",
+                                        ".input_max",
+                                        ".output_min",
+                                        ".output_max",
+                                        "rotary_emb.inv_freq",
+                                        "attn_rot_embd",
+                                        "rope_freqs.weight",
+                                        "attn.masked_bias",
+                                        ".scales",
+                                        ".biases",
+                                        NULL};
     /* The endings: causal masks that old checkpoints hold as buffers. */
     return ht_contains_any(name, words) || ht_ends_with(name, ".attn.bias") || ht_ends_with(name, ".self_attn.bias");
 }

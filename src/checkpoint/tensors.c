@@ -273,11 +273,22 @@ static ht_status read_transposed(const ht_stored_tensor *t, int64_t first, int64
 
 ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *scratch, ht_error *err) {
     if (t->column_step) return read_transposed(t, first, n, out, err);
+    const int64_t k = t->dims[t->n_dims - 1];
+    ht_status status = HT_OK;
+    if (t->row_step && t->row_step != k && n > 0) { /* rows apart: one by one */
+        for (int64_t i = first; !status && i < first + n;) {
+            const int64_t row = i / k, m = ht_min_i64(first + n, (row + 1) * k) - i;
+            ht_stored_tensor one = ht_tensor_rows(t, row, 1);
+            one.row_step = 0;
+            status = ht_tensor_read(&one, i - row * k, m, (char *)out + ht_tensor_size(t, i - first), scratch, err);
+            i += m;
+        }
+        return status;
+    }
     if (!t->n_parts)
         return ht_file_read_at(t->file, t->offset + ht_tensor_size(t, first), out, ht_tensor_size(t, n), err);
     const uint8_t *part[3] = {0};
     uint8_t *at = scratch;
-    ht_status status = HT_OK;
     for (int i = 0; !status && i < t->n_parts; i++) {
         const ht_tensor_part *p = &t->part[i];
         size_t bytes = (size_t)(n / t->unit) * p->unit_bytes;
@@ -298,8 +309,20 @@ ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_
     rows.n_bytes = ht_tensor_size(t, n * k);
     const int64_t step = t->row_step ? t->row_step : k;
     if (!t->n_parts) rows.offset += ht_tensor_size(t, first * step);
-    for (int i = 0; i < t->n_parts; i++) rows.part[i].offset += (size_t)(first * k / t->unit) * t->part[i].unit_bytes;
+    for (int i = 0; i < t->n_parts; i++)
+        rows.part[i].offset += (size_t)(first * step / t->unit) * t->part[i].unit_bytes;
     return rows;
+}
+
+ht_stored_tensor ht_tensor_alternate(const ht_stored_tensor *t, int odd, int64_t n, int64_t k) {
+    ht_stored_tensor made = *t;
+    made.n_dims = 2;
+    made.dims[0] = made.dims[1] = k; /* the rows as they are stored */
+    made.row_step = t->row_step ? t->row_step : k;
+    made = ht_tensor_rows(&made, odd, n);
+    made.row_step *= 2;
+    if (k == 1) made.column_step = 1;
+    return made;
 }
 
 ht_stored_tensor ht_tensor_transposed(const ht_stored_tensor *t) {

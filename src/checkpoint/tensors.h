@@ -103,6 +103,9 @@ ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, vo
 /* A matrix, or stacked matrices, stored [..., k, n] as [..., n, k]; of a type without blocks. */
 ht_stored_tensor ht_tensor_transposed(const ht_stored_tensor *t);
 
+/* The n even rows of a matrix of 2 n rows of k elements, or with `odd` the others; with k = 1 the values of a vector. */
+ht_stored_tensor ht_tensor_alternate(const ht_stored_tensor *t, int odd, int64_t n, int64_t k);
+
 /* Rows [first, first + n) as a tensor [n, k]; leading dimensions count as rows, but not of transposed tensors. */
 ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_t n);
 

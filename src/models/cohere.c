@@ -1,7 +1,9 @@
 /* Command R, R7B and A: attention and feed-forward side by side, after one LayerNorm without bias, and scaled logits.
- * Command R7B and A slide in most layers, and have RoPE only there. */
+ * Command R7B and A slide in most layers, and have RoPE only there; North has experts, too. */
 #include "models/decoder.h"
 #include "models/registry.h"
+
+#include <string.h>
 
 enum { PATTERN = 4 }; /* full attention in every fourth layer */
 
@@ -90,3 +92,63 @@ const ht_family ht_family_cohere2 = {.architecture = "cohere2",
                                      .interleaved_rope = true,
                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_specs},
                                      HT_DECODER_RUNS};
+
+/* prefix_dense_*: the first layers, without experts, have another width and pattern. */
+static void read_cohere2_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    const char *scores = "softmax", *combination = "average";
+    int64_t dense = 0;
+    read_cohere2(c, r, object);
+    ht_json_str(r, object, "expert_selection_fn", &scores);
+    ht_json_str(r, object, "shared_expert_combination_strategy", &combination);
+    double eps;
+    c->layer_norm = !ht_json_f64(r, object, "rms_norm_eps", &eps);
+    if (!c->layer_norm) c->norm_eps = (float)eps;
+    const bool sigmoid = !strcmp(scores, "sigmoid");
+    if (!sigmoid && strcmp(scores, "softmax") != 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`expert_selection_fn` is `%.40s`; softmax and sigmoid are supported",
+                     scores);
+    c->routing.scores = sigmoid ? HT_ROUTER_CHOSEN_SIGMOID : HT_ROUTER_CHOSEN_SOFTMAX;
+    c->routing.normalized = c->routing.normalized && sigmoid;
+    c->routing.shared_scale = strcmp(combination, "average") ? 0 : 0.5f;
+    if (ht_json_i64(r, object, "prefix_dense_intermediate_size", &dense) && dense > 0)
+        for (int64_t i = 0; i < c->n_layers; i++)
+            if (!c->layer[i].has_experts) c->layer[i].feed_forward = dense;
+}
+
+/* Dense layers with full attention have RoPE when their pattern is 1. */
+static void read_cohere2_moe_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    int64_t pattern = 1;
+    ht_json_i64(r, object, "prefix_dense_sliding_window_pattern", &pattern);
+    skip_rope(c);
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (pattern == 1 && !c->layer[i].has_experts) c->layer[i].no_rope = false;
+}
+
+static void read_cohere2_moe_gguf(ht_config *c, ht_meta *m) {
+    const bool sigmoid = c->routing.scores == HT_ROUTER_SIGMOID;
+    read_cohere2_gguf(c, m);
+    c->layer_norm = !ht_meta_has(m, "attention.layer_norm_rms_epsilon");
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        c->layer[i].slides =
+            c->window > 0 && ht_meta_layer_i64(m, "attention.sliding_window_pattern", i, (i + 1) % PATTERN != 0);
+        c->layer[i].no_rope = !c->layer[i].slides && c->layer[i].has_experts;
+    }
+    c->routing.scores = sigmoid ? HT_ROUTER_CHOSEN_SIGMOID : HT_ROUTER_CHOSEN_SOFTMAX;
+    c->routing.normalized = c->routing.normalized && sigmoid;
+    c->routing.shared_scale = 0.5f;
+}
+
+const ht_family ht_family_cohere2moe = {
+    .architecture = "cohere2moe",
+    .model_types = {"cohere2_moe"},
+    .defaults = {SIZES, .rope_theta = 10000, .n_experts = 8, .experts_used = 2, .routing = {.normalized = true}},
+    .fields = cohere2_fields,
+    .read_json = read_cohere2_moe,
+    .read_json_layers = read_cohere2_moe_layers,
+    .read_gguf = read_cohere2_moe_gguf,
+    .activate = ht_silu,
+    .layer_norm = true,
+    .interleaved_rope = true,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_specs, ht_decoder_router_specs,
+              ht_decoder_expert_specs, ht_decoder_shared_expert_specs},
+    HT_DECODER_RUNS};

@@ -59,7 +59,7 @@ const ht_tensor_spec ht_decoder_sandwich_norm_specs[] = {
     {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN},
     {.gguf = NULL}};
 
-static bool is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }
+bool ht_decoder_is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer) { return c->layer[layer].has_experts; }
 
 const ht_tensor_spec ht_decoder_expert_specs[] = {
@@ -88,23 +88,25 @@ const ht_tensor_spec ht_decoder_shared_expert_specs[] = {
      .has = has_shared_expert},
     {.gguf = NULL}};
 
-const ht_tensor_spec ht_decoder_mlp_specs[] = {
-    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP,
-     .has = is_dense},
-    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = is_dense},
-    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
-     .has = is_dense},
-    {.gguf = NULL}};
+const ht_tensor_spec ht_decoder_mlp_specs[] = {{AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD,
+                                                HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = ht_decoder_is_dense},
+                                               {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD,
+                                                HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = ht_decoder_is_dense},
+                                               {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN,
+                                                HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
+                                                .has = ht_decoder_is_dense},
+                                               {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_gate_up_specs[] = {
-    {AT(gate_up), "mlp.gate_up_proj", "ffn_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .has = is_dense},
-    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .has = is_dense},
+    {AT(gate_up), "mlp.gate_up_proj", "ffn_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .has = ht_decoder_is_dense},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .has = ht_decoder_is_dense},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_ungated_mlp_specs[] = {
-    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = is_dense},
+    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP,
+     .has = ht_decoder_is_dense},
     {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
-     .has = is_dense},
+     .has = ht_decoder_is_dense},
     {.gguf = NULL}};
 
 void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -126,7 +128,7 @@ static ht_array *merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim
 
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm) {
     if (!norm->weight) return x;
-    if (!config->family->layer_norm) return ht_rms_norm(c->s, x, norm->weight, config->norm_eps, config->norm_offset);
+    if (!config->layer_norm) return ht_rms_norm(c->s, x, norm->weight, config->norm_eps, config->norm_offset);
     ht_array *gain = norm->weight, *bias = norm->bias ? norm->bias : HT_NONE;
     if (config->norm_offset != 0)
         gain = ht_add(c->s, gain, ht_full(c->s, (double)config->norm_offset, HT_F32, NULL, 0));
@@ -172,6 +174,7 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
 /* Queries after RoPE, multiplied by the temperature of their position. */
 static ht_array *tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
     ht_scope *s = c->s;
+    if (cfg->query_shift) pos = ht_add(s, pos, ht_full(s, (double)cfg->query_shift, HT_I32, NULL, 0));
     ht_array *periods = ht_floor_divide(s, pos, ht_full(s, (double)cfg->query_period, HT_I32, NULL, 0));
     ht_array *factor = ht_scale(s, ht_log1p(s, ht_astype(s, periods, HT_F32)), cfg->query_beta);
     factor = ht_add(s, factor, ht_full(s, 1, HT_F32, NULL, 0));
@@ -205,19 +208,23 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
         k = positioned(c, m, index, k, &l->k_norm, shape->n_kv_heads, pos);
     }
     q = positioned(c, m, index, q, &l->q_norm, cfg->n_heads, pos); /* [T, n_heads, head_dim] */
-    if (cfg->query_beta != 0) q = tempered(c, cfg, q, pos);
+    if (cfg->query_beta != 0 && (shape->no_rope || !cfg->query_shift)) q = tempered(c, cfg, q, pos);
     const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }
 
+/* Gate and up together. */
+static ht_array *combined(ht_ctx *c, const ht_family *f, ht_array *gate, ht_array *up) {
+    return f->combine ? f->combine(c->s, gate, up) : ht_multiply(c->s, f->activate(c->s, gate), up);
+}
+
 /* down(activation(gate x) * up x), or down(activation(up x)) without a gate. */
 static ht_array *feed_forward(ht_ctx *c, const ht_config *cfg, const ht_weight *gate, const ht_weight *up,
                               const ht_weight *down, ht_array *x) {
-    ht_array *(*activate)(ht_scope *, ht_array *) = cfg->family->activate;
-    if (!gate->matrix) return ht_linear(c, activate(c->s, ht_linear(c, x, up)), down);
+    if (!gate->matrix) return ht_linear(c, cfg->family->activate(c->s, ht_linear(c, x, up)), down);
     ht_array *g = ht_linear(c, x, gate), *u = ht_linear(c, x, up); /* [T, feed_forward] */
-    return ht_linear(c, ht_multiply(c->s, activate(c->s, g), u), down);
+    return ht_linear(c, combined(c, cfg->family, g, u), down);
 }
 
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
@@ -225,8 +232,7 @@ ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decode
     if (!l->gate_up.matrix) return feed_forward(c, cfg, &l->gate, &l->up, &l->down, x);
     const int64_t n = l->gate_up.matrix->n_rows / 2;
     ht_array *both = ht_linear(c, x, &l->gate_up);
-    ht_array *gate = cfg->family->activate(c->s, columns(c, both, 0, n));
-    return ht_linear(c, ht_multiply(c->s, gate, columns(c, both, n, n)), &l->down);
+    return ht_linear(c, combined(c, cfg->family, columns(c, both, 0, n), columns(c, both, n, n)), &l->down);
 }
 
 /* scores [T, n_experts], with those outside the chosen groups replaced by -inf. */
@@ -256,6 +262,7 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits,
     ht_array *ids = ht_argtopk(s, choice, (int32_t)config->experts_used);
     ht_array *w = ht_take_along_axis(s, scores, ids, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SOFTMAX) w = ht_softmax(s, w, -1);
+    if (r->scores == HT_ROUTER_CHOSEN_SIGMOID) w = ht_sigmoid(s, w);
     if (r->normalized) w = ht_divide(s, w, ht_sum(s, w, (int[]){-1}, 1, true));
     *weights = r->scale != 0 && r->scale != 1 ? ht_scale(s, w, r->scale) : w;
     if (c->taps && !ht_taps_add_route(c, ids, *weights)) return NULL;
@@ -265,9 +272,13 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits,
 ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x,
                              ht_array *ids, ht_array *weights) {
     ht_array *both[2]; /* gate and up, [T, m, expert_feed_forward] */
+    const bool on_input = m->config->routing.on_input;
+    if (on_input)
+        x = ht_multiply(c->s, ht_expand_dims(c->s, x, 1), ht_expand_dims(c->s, weights, 2)); /* [T, m, hidden] */
     ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
-    ht_array *y = ht_multiply(c->s, m->config->family->activate(c->s, both[0]), both[1]);
+    ht_array *y = combined(c, m->config->family, both[0], both[1]);
     y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
+    if (on_input) return ht_sum(c->s, y, (int[]){1}, 1, false);
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
 }
 
@@ -285,7 +296,10 @@ static ht_array *decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, co
     ht_array *weights, *logits = ht_linear(c, x, &l->router);
     ht_array *ids = ht_decoder_route(c, m->config, logits, l->router_bias, &weights);
     ht_array *y = ht_decoder_experts(c, m, l, x, ids, weights);
-    return l->shared_up.matrix ? ht_add(c->s, y, shared_expert(c, m->config, l, x)) : y;
+    if (!l->shared_up.matrix) return y;
+    const float scale = m->config->routing.shared_scale;
+    y = ht_add(c->s, y, shared_expert(c, m->config, l, x));
+    return scale != 0 ? ht_scale(c->s, y, scale) : y;
 }
 
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m) {

@@ -11,12 +11,13 @@
 typedef struct ht_decoder_layer {
     ht_norm_weights attention_norm, mlp_norm; /* pre-norms, f32 [hidden]; none in families with post-norms only */
     ht_norm_weights after_attention_norm, after_mlp_norm; /* post-norms, f32 [hidden] */
-    ht_norm_weights q_norm, k_norm;                       /* see ht_head_norm */
-    ht_weight qkv;                                        /* q, k and v in one matrix, instead of the next three */
-    ht_weight q;                                          /* [n_heads * head_dim, hidden] */
-    ht_weight k, v;                                       /* [n_kv_heads * head_dim, hidden] */
-    ht_weight out;                                        /* [hidden, n_heads * head_dim] */
-    ht_weight gate_up;                                    /* gate and up in one matrix [2 * feed_forward, hidden] */
+    ht_array *sinks;                   /* f32 [n_heads]: scores in the softmax without a key; NULL: none */
+    ht_norm_weights q_norm, k_norm;    /* see ht_head_norm */
+    ht_weight qkv;                     /* q, k and v in one matrix, instead of the next three */
+    ht_weight q;                       /* [n_heads * head_dim, hidden] */
+    ht_weight k, v;                    /* [n_kv_heads * head_dim, hidden] */
+    ht_weight out;                     /* [hidden, n_heads * head_dim] */
+    ht_weight gate_up;                 /* gate and up in one matrix [2 * feed_forward, hidden] */
     ht_weight gate;                    /* [feed_forward, hidden]; absent: activation(up) without a gate */
     ht_weight up;                      /* [feed_forward, hidden] */
     ht_weight down;                    /* [hidden, feed_forward] */
@@ -82,6 +83,8 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
                              ht_array *ids, ht_array *weights);
 /* Predicate for weight tables: layer `layer` has experts. */
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
+/* Predicate: layer `layer` has a dense feed-forward. */
+bool ht_decoder_is_dense(const ht_config *c, int64_t layer);
 
 /* All layers, then the head: h [T, hidden], pos i32 [T]. The layers are ht_decoder_layer. */
 ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h, ht_array *pos);

@@ -111,6 +111,10 @@ static ht_array *adapt_experts(ht_ctx *c, ht_array *y, ht_array *x, const ht_exp
 
 /* Scales y [T, m, n] by the chosen experts' output scales. */
 static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
+    if (y && experts->bias) {
+        const int64_t shape[] = {experts->list.n, ht_array_dim(y, 2)};
+        y = ht_add(c->s, y, ht_take(c->s, ht_reshape(c->s, experts->bias, shape, 2), ids, 0));
+    }
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
     const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};
     ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids, -1); /* [T, m] */

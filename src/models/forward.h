@@ -72,6 +72,7 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 typedef struct ht_experts {
     ht_matrix_list list; /* [n][n_rows, k] */
     ht_array *scale;     /* f32 [n], factor on each expert's output; or HT_NONE */
+    ht_array *bias;      /* f32 [n * n_rows], added to each expert's output; NULL: none */
     const char *slot;    /* adapter key: "model.layers.3.experts.gate_proj" */
 } ht_experts;
 

@@ -1,7 +1,9 @@
 /* Granite: Llama's blocks with multipliers of embeddings, attention, residuals and logits; with experts in its MoE
- * variant. */
+ * variant. Granite 4 without recurrent layers joins gate and up in one matrix, in safetensors. */
 #include "models/decoder.h"
 #include "models/registry.h"
+
+#include <string.h>
 
 static const ht_config_field fields[] = {
     {HT_FIELD(F32, embedding_scale, "embedding_multiplier", "embedding_scale", 1)},
@@ -24,18 +26,65 @@ const ht_family ht_family_granite = {.architecture = "granite",
 static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.router.layer", "ffn_gate_inp", HT_EXTENT_EXPERTS,
                                          HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
                                         {.gguf = NULL}};
+
+static bool is_fused(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return c->fused_gate_up;
+}
+static bool is_apart(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return !c->fused_gate_up;
+}
+
+static const ht_tensor_spec shared_mlp[] = {
+    {AT(gate_up), "shared_mlp.input_linear", "ffn_gate_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .has = is_fused},
+    {AT(gate), "shared_mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = is_apart},
+    {AT(up), "shared_mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = is_apart},
+    {AT(down), "shared_mlp.output_linear", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD,
+     .has = ht_decoder_is_dense},
+    {.gguf = NULL}};
 #undef AT
 
-const ht_family ht_family_granitemoe = {.architecture = "granitemoe",
-                                        .model_types = {"granitemoe"},
-                                        .class_name = "GraniteMoeForCausalLM",
-                                        .defaults = {SIZES, .n_experts = 8, .experts_used = 2,
-                                                     .experts_field = "num_local_experts",
-                                                     .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
-                                        .fields = fields,
-                                        .gguf_interleaves = true,
-                                        .experts = HT_EXPERTS_LINEAR,
-                                        .activate = ht_silu,
-                                        .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
-                                                  ht_decoder_mlp_norm_specs, router, ht_decoder_expert_specs},
-                                        HT_DECODER_RUNS};
+const ht_family ht_family_granitemoe = {
+    .architecture = "granitemoe",
+    .model_types = {"granitemoe"},
+    .class_name = "GraniteMoeForCausalLM",
+    .defaults = {SIZES, .n_experts = 8, .experts_used = 2, .experts_field = "num_local_experts", .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
+    .fields = fields,
+    .gguf_interleaves = true,
+    .experts = HT_EXPERTS_LINEAR,
+    .activate = ht_silu,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, router,
+              ht_decoder_expert_specs},
+    HT_DECODER_RUNS};
+
+static void set_rope(ht_config *c, bool has_rope) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = !has_rope;
+}
+
+static void read_dense(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    const char *positions = "nope";
+    int64_t n_experts = 0;
+    c->fused_gate_up = true;
+    ht_json_i64(r, object, "shared_intermediate_size", &c->feed_forward);
+    ht_config_fill_layers(c);
+    ht_json_str(r, object, "position_embedding_type", &positions);
+    set_rope(c, !strcmp(positions, "rope"));
+    if (ht_json_i64(r, object, "num_local_experts", &n_experts) && n_experts > 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`num_local_experts` is %lld; Granite 4 is supported without experts",
+                     (long long)n_experts);
+}
+
+static void read_dense_gguf(ht_config *c, ht_meta *m) { set_rope(c, ht_meta_bool(m, "rope.scaling.finetuned", true)); }
+
+const ht_family ht_family_granitehybrid = {
+    .architecture = "granitehybrid",
+    .model_types = {"granitemoehybrid"},
+    .defaults = {SIZES},
+    .fields = fields,
+    .read_json = read_dense,
+    .read_gguf = read_dense_gguf,
+    .gguf_interleaves = true,
+    .activate = ht_silu,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, shared_mlp},
+    HT_DECODER_RUNS};

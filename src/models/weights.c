@@ -160,7 +160,8 @@ static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts
     const int64_t n = l->config->n_experts;
     ht_matrix **matrix = ht_arena_take(&l->into->arena, (size_t)n * 2, sizeof *matrix);
     if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
-    *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE, NULL};
+    out->list = (ht_matrix_list){matrix, (int32_t)n, 0};
+    out->scale = HT_NONE;
     l->any_expert_scale = false;
     return keep_slot(l, at, &out->slot);
 }
