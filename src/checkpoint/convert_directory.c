@@ -114,6 +114,13 @@ static void set_layer_types(writer *w) {
     set(w, "layer_types", types);
 }
 
+void ht_convert_set_mlp_types(const ht_config *c, ht_document *d) {
+    ht_json *types = ht_json_new_array();
+    for (int64_t i = 0; i < c->n_layers; i++)
+        ht_list_append(&types, ht_json_string(c->layer[i].has_experts ? "sparse" : "dense"));
+    ht_document_set(d, "mlp_layer_types", types);
+}
+
 /* A mixture of experts; the family's own function lists the layers that have them. */
 static void set_experts(writer *w) {
     const ht_config *c = w->config;
@@ -180,7 +187,7 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
-    if (config->window > 0 || f->defaults.local_rope_theta > 0) set_layer_types(&w);
+    if (config->window > 0 || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
     if (f->write_json) f->write_json(config, &w.d);

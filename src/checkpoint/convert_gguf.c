@@ -27,7 +27,6 @@ enum { JSON_LIMIT = 16 << 20 };
 typedef struct writer {
     ht_document metadata;
     const ht_config *config;
-    const char *architecture;
     const ht_tokenizer *t;                 /* NULL: the directory has none */
     ht_json *tokenizer_file, *config_file; /* tokenizer_config.json, NULL when it does not exist; config.json */
 } writer;
@@ -35,11 +34,7 @@ typedef struct writer {
 /* ---- configuration ---- */
 
 /* Sets architecture.name to a value and takes ownership of it. */
-static void set(writer *w, const char *name, ht_json *value) {
-    char key[160];
-    snprintf(key, sizeof key, "%s.%s", w->architecture, name);
-    ht_document_set(&w->metadata, key, value);
-}
+static void set(writer *w, const char *name, ht_json *value) { ht_gguf_put(&w->metadata, w->config, name, value); }
 
 static void set_i64(writer *w, const char *name, int64_t value) { set(w, name, ht_gguf_u32(value)); }
 static void set_f64(writer *w, const char *name, double value) { set(w, name, ht_gguf_f32(value)); }
@@ -57,9 +52,13 @@ static int64_t slides(const ht_config *c, int64_t i) { return c->layer[i].slides
 static int64_t shares_kv(const ht_config *c, int64_t i) { return c->layer[i].kv_layer != i; }
 static int64_t rotates(const ht_config *c, int64_t i) { return !c->layer[i].no_rope; }
 
-/* Layers with only experts have no dense feed-forward size; the model's is used. */
+/* Layers with only experts have no dense feed-forward size; that of other layers or the model's is used. */
 static int64_t feed_forward_of(const ht_config *c, int64_t i) {
-    return c->layer[i].feed_forward > 0 ? c->layer[i].feed_forward : c->feed_forward;
+    for (int64_t k = -1; k < c->n_layers; k++) {
+        const int64_t size = c->layer[k < 0 ? i : k].feed_forward;
+        if (size > 0) return size;
+    }
+    return c->feed_forward;
 }
 
 static int64_t sum_of(const ht_config *c, layer_value *value) {
@@ -112,7 +111,7 @@ static void set_sizes(writer *w) {
     set_head(w, false);
     if (c->has_local_rope) set_head(w, true);
     if (c->has_local_rope) set_i64(w, "attention.shared_kv_layers", sum_of(c, shares_kv));
-    set_f64(w, c->family->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+    set_f64(w, c->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             (double)c->norm_eps);
     set_i64(w, "vocab_size", c->vocab);
     /* Readers derive the scale of Gemma's largest models from their number of layers. */
@@ -123,22 +122,21 @@ static void set_sizes(writer *w) {
 static void set_experts(writer *w) {
     const ht_config *c = w->config;
     const ht_routing *r = &c->routing;
-    int64_t n_dense = 0;
+    int64_t n_dense = 0, step = 1;
     while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
     set_i64(w, "expert_count", c->n_experts);
     set_i64(w, "expert_used_count", c->experts_used);
     set_i64(w, "expert_feed_forward_length", c->expert_feed_forward);
-    if (n_dense) {
-        set_i64(w, "leading_dense_block_count", n_dense);
-        set_i64(w, "interleave_moe_layer_step", 1);
-    }
+    if (n_dense) set_i64(w, "leading_dense_block_count", n_dense);
+    while (n_dense + step < c->n_layers && !c->layer[n_dense + step].has_experts) step++;
+    set_i64(w, "interleave_moe_layer_step", step);
     if (r->scores == HT_ROUTER_SIGMOID) set_i64(w, "expert_gating_func", 2);
     if (c->shared_feed_forward) {
         set_i64(w, "expert_shared_count", c->shared_feed_forward / c->expert_feed_forward);
         set_i64(w, "expert_shared_feed_forward_length", c->shared_feed_forward);
     }
     if (c->family->defaults.routing.scale == 0) return; /* a family without these settings */
-    set(w, "expert_weights_norm", ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", r->normalized));
+    set(w, "expert_weights_norm", ht_gguf_bool(r->normalized));
     set_f64(w, "expert_weights_scale", r->scale != 0 ? (double)r->scale : 1);
     set_i64(w, "expert_group_count", r->groups ? r->groups : 1);
     set_i64(w, "expert_group_used_count", r->groups ? r->groups_used : 1);
@@ -183,7 +181,7 @@ static void set_fields(writer *w) {
         else if (f->type == HT_FIELD_I64)
             set_i64(w, f->gguf, (int64_t)value);
         else
-            set(w, f->gguf, ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value != 0));
+            set(w, f->gguf, ht_gguf_bool(value != 0));
     }
 }
 
@@ -194,12 +192,14 @@ static bool has_window(const ht_config *c) {
 }
 
 static void set_config(writer *w) {
-    ht_document_set(&w->metadata, "general.architecture", ht_json_string(w->architecture));
+    ht_document_set(&w->metadata, "general.architecture",
+                    ht_json_string(ht_family_gguf_architecture(w->config->family)));
     set_sizes(w);
     if (w->config->n_experts) set_experts(w);
     set_rope(w);
     set_fields(w);
     if (has_window(w->config) && w->config->window > 0) set_list(w, "attention.sliding_window_pattern", "bool", slides);
+    if (w->config->family->write_gguf) w->config->family->write_gguf(w->config, &w->metadata);
 }
 
 /* ---- check ---- */
@@ -272,9 +272,7 @@ ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, 
     if (!limited) return ht_fail_memory(err, sizeof *limited, "GGUF metadata");
     *limited = *config;
     limit_context(limited);
-    writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err},
-                .config = limited,
-                .architecture = ht_family_gguf_architecture(config->family)};
+    writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
     set_config(&w);
     if (!w.metadata.status) check_written(&w.metadata, limited);
     free(limited);
@@ -420,11 +418,9 @@ ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *con
     if (c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a GGUF file already", c->name);
     ht_tokenizer *t = NULL;
     ht_sampling sampling;
-    writer w = {.metadata = {ht_json_new_object(), "GGUF metadata", HT_OK, err},
-                .config = config,
-                .architecture = ht_family_gguf_architecture(config->family)};
+    writer w = {.metadata = {ht_json_new_object(), "GGUF metadata", HT_OK, err}, .config = config};
     ht_document *d = &w.metadata;
-    ht_document_set(d, "general.architecture", ht_json_string(w.architecture));
+    ht_document_set(d, "general.architecture", ht_json_string(ht_family_gguf_architecture(config->family)));
     ht_document_set(d, "general.type", ht_json_string("model"));
     ht_document_set(d, "general.name", name_of(c, config));
     if (!d->status) d->status = ht_sampling_read(c, &sampling, err);

@@ -5,7 +5,10 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/family.h"
 #include "formats/json.h"
+
+#include <stdio.h>
 
 /* ---- JSON object builder with a sticky error ---- */
 
@@ -41,6 +44,17 @@ static inline void ht_list_append(ht_json **list, ht_json *value) {
 /* Numbers of GGUF metadata, in the form of ht_gguf_write. */
 static inline ht_json *ht_gguf_u32(int64_t value) { return ht_json_pack("{s:s, s:I}", "dtype", "u32", "value", value); }
 static inline ht_json *ht_gguf_f32(double value) { return ht_json_pack("{s:s, s:f}", "dtype", "f32", "value", value); }
+
+/* Sets architecture.NAME of GGUF metadata and takes ownership of the value. */
+static inline void ht_gguf_put(ht_document *d, const ht_config *c, const char *name, ht_json *value) {
+    char key[160];
+    snprintf(key, sizeof key, "%s.%s", ht_family_gguf_architecture(c->family), name);
+    ht_document_set(d, key, value);
+}
+static inline ht_json *ht_gguf_bool(bool value) { return ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value); }
+
+/* mlp_layer_types of config.json: the layers with experts. */
+void ht_convert_set_mlp_types(const ht_config *c, ht_document *d);
 
 /* ---- directory to GGUF ---- */
 

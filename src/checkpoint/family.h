@@ -177,14 +177,15 @@ struct ht_family {
     void (*read_json_layers)(ht_config *c, ht_json_reader *r, const ht_json *object);
     /* Writes to config.json what read_json and read_json_layers read. NULL: nothing. */
     void (*write_json)(const ht_config *c, struct ht_document *d);
-    /* Reads the family's own GGUF keys, after the common ones. NULL: none. */
+    /* Reads the family's own GGUF keys, after the common ones, and writes them. NULL: none. */
     void (*read_gguf)(ht_config *c, ht_meta *g);
+    void (*write_gguf)(const ht_config *c, struct ht_document *d);
 
     /* Gate activation of the feed-forward, activate(gate) * up; `combine` replaces that product. */
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
     struct ht_array *(*combine)(struct ht_scope *s, struct ht_array *gate, struct ht_array *up);
     bool scaled_embedding;     /* embeddings are scaled by sqrt(hidden) */
-    bool layer_norm; /* ht_config.layer_norm */
+    bool layer_norm;           /* ht_config.layer_norm */
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
     bool rope_by_type;         /* config.json has one RoPE object for each type of layers */

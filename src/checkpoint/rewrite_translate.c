@@ -39,9 +39,10 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
 }
 
 /* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it
- * keeps the prefix. */
+ * keeps the prefix. Families with other names of layers, as GPT-2, are released without one. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
-    return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
+    if (plan->to_gguf) return "";
+    return !plan->to_other ? plan->c->prefix : plan->config->family->layers_name ? "" : "model.";
 }
 
 /* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
@@ -62,8 +63,9 @@ static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int
 /* Sets piece `i` to the stored rows of w, or its columns; marks the tensor as mixed if types differ. */
 static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t i) {
     const ht_stored_tensor *stored = &w->stored;
-    const bool transposed = (stored->column_step != 0) != by_column;
-    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, (int)w->n_shares, transposed};
+    const bool alternates = w->is_vector && stored->column_step != 0,
+               transposed = !alternates && (stored->column_step != 0) != by_column;
+    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, w->row_step, (int)w->n_shares, transposed};
     if (!t->from.type_name) {
         t->from.type = stored->type;
         t->from.type_name = stored->type_name;
@@ -147,10 +149,10 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     put_piece(t, w, by_column, 0);
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
-    if (w->is_vector && t->stored_head_rows + t->head_rows)
-        t->piece_rows = w->columns; /* single elements are reordered */
-    t->is_weight = w->is_quantized && !by_column && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose, so they stay
-                                                                                         exact */
+    t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
+    if (t->by_value) t->piece_rows = w->columns;
+    /* Routers choose, so they stay exact. */
+    t->is_weight = w->is_quantized && !by_column && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;

@@ -145,9 +145,10 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
             stored.n_dims = t->from.n_dims;
             memcpy(stored.dims, t->from.dims, sizeof stored.dims);
         }
-        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements are reordered */
-            stored.n_dims = 2;
+        if (t->by_value) {
+            stored.dims[0] = ht_elements(stored.dims, stored.n_dims);
             stored.dims[1] = 1;
+            stored.n_dims = 2;
         }
         status = open_source(plan, &stored, sorted[i].n_shares, &out->source[out->n_sources++], err);
     }
@@ -158,11 +159,11 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                               ht_error *err) {
     const ht_stored_tensor *from = &t->from;
-    *out = (ht_weight_rows){.of = t, .whole = {from->number, 0, t->n_shares}};
+    *out = (ht_weight_rows){.of = t, .whole = {from->number, 0, 1, t->n_shares, false}};
     matrices_of(from, &out->n_matrices, &out->n_rows, &out->k);
-    if (t->piece && from->n_dims == 1 && t->head_rows + t->stored_head_rows) {
-        out->n_rows = out->k;
-        out->k = 1;
+    if (t->by_value) {
+        out->n_rows = ht_elements(from->dims, from->n_dims);
+        out->n_matrices = out->k = 1;
     }
     return open_pieces(plan, t, out, err);
 }
@@ -214,7 +215,7 @@ static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor)
 static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
     row = canonical_row(row, r->of->head_rows);
     if (r->of->stored_head_rows) row = ht_interleaved_row(row, r->of->stored_head_rows);
-    return p->first_row + row;
+    return p->first_row + row * p->row_step;
 }
 
 /* The piece that contains output row `row`, as its row *within. */
@@ -236,7 +237,7 @@ static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, i
 static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
                             unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
-    const bool interleaved = r->of->stored_head_rows || r->of->head_rows;
+    const bool interleaved = r->of->stored_head_rows || r->of->head_rows || p->row_step > 1;
     const int64_t at_once = interleaved ? 1 : n;
     const size_t bytes = blocks ? ht_tensor_size(&s->t, at_once * r->k) : (size_t)(at_once * r->k) * sizeof(float);
     ht_status status = HT_OK;

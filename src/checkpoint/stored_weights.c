@@ -259,6 +259,8 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
     if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, at->spec->alternate - 1, at->columns, 1);
     at->n_shares = 1;
+    at->row_step = 1;
+    if (alternates) at->row_step = 2, at->first_row = at->spec->alternate - 1;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
     if (!status && !at->is_vector)
@@ -364,7 +366,8 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
         const int alternate = f->n_shares > 1 && !w->c->gguf ? at.spec->alternate : 0;
         at.stored = expert_slice(&all, f, alternate, at.expert, at.rows);
-        at.first_row = (at.expert * f->n_shares + f->share) * at.rows;
+        at.first_row = at.expert * f->n_shares * at.rows + (alternate ? f->share : f->share * at.rows);
+        at.row_step = alternate ? 2 : 1;
         at.scale_matrix = at.expert;
         at.product_scale = at.has_product_scale ? scales[at.expert] : 1;
         status = visit(w, &at);

@@ -50,6 +50,7 @@ typedef struct ht_stored_weight {
     int64_t expert;           /* 0: dense */
     ht_stored_tensor stored;  /* its rows */
     int64_t first_row;        /* of stored.number, whose axes but the last one are all rows */
+    int row_step;             /* 2: every second row of stored.number, or value of a vector; else 1 */
     int64_t n_shares;         /* weights that share an expert's rows: 2 for gate and up */
     int64_t head_rows;        /* rows of a head if GGUF files of the family store them for interleaved RoPE; else 0 */
     int64_t stored_head_rows; /* the same if this checkpoint stores rows interleaved; else 0 */

@@ -1,5 +1,7 @@
 /* Command R, R7B and A: attention and feed-forward side by side, after one LayerNorm without bias, and scaled logits.
  * Command R7B and A slide in most layers, and have RoPE only there; North has experts, too. */
+#include "checkpoint/convert_metadata.h"
+#include "checkpoint/sampling.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -124,6 +126,26 @@ static void read_cohere2_moe_layers(ht_config *c, ht_json_reader *r, const ht_js
         if (pattern == 1 && !c->layer[i].has_experts) c->layer[i].no_rope = false;
 }
 
+static void write_cohere2_moe(const ht_config *c, ht_document *d) {
+    const ht_layer_config *first = &c->layer[0];
+    const bool sigmoid = c->routing.scores == HT_ROUTER_CHOSEN_SIGMOID;
+    ht_document_set(d, "expert_selection_fn", ht_json_string(sigmoid ? "sigmoid" : "softmax"));
+    ht_document_set(d, "shared_expert_combination_strategy",
+                    ht_json_string(c->routing.shared_scale == 0 ? "sum" : "average"));
+    ht_document_set(d, "prefix_dense_intermediate_size",
+                    first->has_experts ? ht_json_null() : ht_json_integer(first->feed_forward));
+    ht_document_set(d, "prefix_dense_sliding_window_pattern",
+                    ht_json_integer(first->has_experts || !first->no_rope ? 1 : PATTERN));
+    if (!c->layer_norm) ht_document_set(d, "rms_norm_eps", ht_json_real(ht_short_decimal((double)c->norm_eps)));
+    ht_convert_set_mlp_types(c, d);
+}
+
+static void write_cohere2_moe_gguf(const ht_config *c, ht_document *d) {
+    const bool sigmoid = c->routing.scores == HT_ROUTER_CHOSEN_SIGMOID;
+    ht_gguf_put(d, c, "expert_gating_func", ht_gguf_u32(sigmoid ? 2 : 1));
+    ht_gguf_put(d, c, "expert_weights_norm", ht_gguf_bool(c->routing.normalized || !sigmoid));
+}
+
 static void read_cohere2_moe_gguf(ht_config *c, ht_meta *m) {
     const bool sigmoid = c->routing.scores == HT_ROUTER_SIGMOID;
     read_cohere2_gguf(c, m);
@@ -141,11 +163,15 @@ static void read_cohere2_moe_gguf(ht_config *c, ht_meta *m) {
 const ht_family ht_family_cohere2moe = {
     .architecture = "cohere2moe",
     .model_types = {"cohere2_moe"},
-    .defaults = {SIZES, .rope_theta = 10000, .n_experts = 8, .experts_used = 2, .routing = {.normalized = true}},
+    .class_name = "Cohere2MoeForCausalLM",
+    .defaults = {SIZES, .rope_theta = 10000, .n_experts = 8, .experts_used = 2, .shared_field = "num_shared_experts",
+                 .routing = {.normalized = true}},
     .fields = cohere2_fields,
     .read_json = read_cohere2_moe,
     .read_json_layers = read_cohere2_moe_layers,
+    .write_json = write_cohere2_moe,
     .read_gguf = read_cohere2_moe_gguf,
+    .write_gguf = write_cohere2_moe_gguf,
     .activate = ht_silu,
     .layer_norm = true,
     .interleaved_rope = true,

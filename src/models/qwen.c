@@ -5,6 +5,7 @@
 #include "models/registry.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* With use_sliding_window, layers from `first` on have a sliding window. */
 static void read_window(ht_config *c, ht_json_reader *r, const ht_json *object, int64_t first) {
@@ -92,6 +93,9 @@ static void write_sparse_layers(const ht_config *c, ht_document *d) {
 }
 
 static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    const char *type = "";
+    ht_json_str(r, object, "model_type", &type);
+    if (!strncmp(type, "qwen3_vl_", 9)) c->routing.normalized = true; /* whatever norm_topk_prob says */
     c->mlp_bias = false;
     read_window(c, r, object, 0);
     read_sparse_layers(c, r, object);
