@@ -138,7 +138,7 @@ typedef struct ht_config_field ht_config_field; /* family.h */
 void ht_config_begin(ht_config *c);
 void ht_config_set_field(ht_config *c, const ht_config_field *f, double value);
 double ht_config_get_field(const ht_config *c, const ht_config_field *f); /* as in the files */
-/* The family's field that sets the member of ht_config at `offset`; NULL: none. */
+/* The family's row of the value at `offset` in ht_config; NULL: none. */
 const ht_config_field *ht_config_field_of(const ht_family *f, size_t offset);
 
 /* Initialises every layer from the model-wide fields, with its own K and V. */

@@ -67,7 +67,9 @@ static double share_of(int64_t dims, int64_t head_dim) {
 static void set_rope(writer *w) {
     const ht_config *c = w->config;
     const ht_rope_spec *r = &c->rope;
-    const bool is_tempered = c->query_beta != 0;
+    /* A temperature that config.json has no field for is among the settings of RoPE (Ministral 3). */
+    const ht_config_field *beta = ht_config_field_of(c->family, offsetof(ht_config, query_beta));
+    const bool is_tempered = beta && !beta->json;
     if (c->family->rope_by_type) {
         set(w, "rope_parameters",
             ht_json_pack("{s:o, s:o}", "full_attention", rope_object(r, true, w->d.err), "sliding_attention",
@@ -75,10 +77,11 @@ static void set_rope(writer *w) {
         return;
     }
     ht_json *scaling = r->kind == HT_ROPE_PLAIN && !is_tempered ? ht_json_null() : rope_object(r, false, w->d.err);
-    if (is_tempered) { /* Ministral 3's settings are among those of RoPE */
+    if (is_tempered) {
         ht_document d = {scaling, "config.json", HT_OK, w->d.err};
         ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
-        ht_document_set(&d, "original_max_position_embeddings", ht_json_integer(c->query_period));
+        ht_document_set(&d, "original_max_position_embeddings",
+                        ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
         scaling = ht_document_take(&d);
     }
     set_number(w, "rope_theta", r->theta);

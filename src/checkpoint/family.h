@@ -112,7 +112,7 @@ typedef struct ht_config_field {
     const char *gguf; /* key in GGUF after the architecture's name; NULL: not there */
     enum { HT_FIELD_I64, HT_FIELD_F32, HT_FIELD_BOOL } type;
     size_t offset;   /* in ht_config */
-    double fallback; /* value when the key is missing; a null is 0. Without a key in a container, the member stays. */
+    double fallback; /* value when the key is missing; a null is 0. Without a key, the value stays. */
     bool is_inverse; /* the files hold 1 / value */
 } ht_config_field;
 

@@ -63,7 +63,7 @@ static void write_json(const ht_config *c, ht_document *d) {
     write_activation(c, d);
 }
 
-/* With sliding_window_pattern if only every so many-th layer has full attention. */
+/* With sliding_window_pattern if the layers with full attention are at equal distances. */
 static void write_json_3(const ht_config *c, ht_document *d) {
     int64_t pattern = 1;
     bool is_regular = true;
