@@ -154,7 +154,11 @@ static void set_yarn(writer *w) {
     set_i64(w, "rope.scaling.original_context_length", (int64_t)r->original_context);
     set_f64(w, "rope.scaling.yarn_beta_fast", r->beta_fast);
     set_f64(w, "rope.scaling.yarn_beta_slow", r->beta_slow);
-    if (how.magnitude != implied.magnitude) set_f64(w, "rope.scaling.yarn_attn_factor", (double)how.magnitude);
+    if (how.magnitude == implied.magnitude) return;
+    if (r->attention_factor == 0 && r->mscale == 1)
+        set_f64(w, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
+    else
+        set_f64(w, "rope.scaling.yarn_attn_factor", (double)how.magnitude);
 }
 
 static void set_rope(writer *w) {
