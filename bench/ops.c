@@ -182,13 +182,14 @@ static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t dep
     float *q = random_floats(rows * m->n_heads * m->head_dim), *k = random_floats(rows * kv),
           *out = random_floats(rows * m->n_heads * m->head_dim);
     int64_t q_dims[3] = {rows, m->n_heads, m->head_dim}, k_dims[3] = {rows, m->n_kv_heads, m->head_dim};
-    ht_view in[3] = {test_view(q, HT_F32, 3, q_dims), test_view(k, HT_F32, 3, k_dims), test_view(k, HT_F32, 3, k_dims)};
+    ht_view in[4] = {test_view(q, HT_F32, 3, q_dims), test_view(k, HT_F32, 3, k_dims), test_view(k, HT_F32, 3, k_dims),
+                     test_absent()};
     ht_attend_params *params = allocate((size_t)m->layers * sizeof *params);
     ht_call *call = allocate((size_t)m->layers * sizeof *call);
     for (int32_t l = 0; l < m->layers; l++) {
         params[l] = (ht_attend_params){.layer = l, .scale = 0.125f};
         call[l] = (ht_call){.params = &params[l],
-                            .n_in = 3,
+                            .n_in = 4,
                             .in = in,
                             .out = test_view(out, HT_F32, 3, q_dims),
                             .step = &step,

@@ -6,8 +6,9 @@
  * depends on precision and kv_dtype, as an answer does: the attention of the layers below reads such a cache.
  *
  * Attention weights are the softmax of the scores that the model uses: of queries and keys as the cache keeps them,
- * scaled, capped where the family caps them, and masked. A row sums to 1 within rounding; weights of later positions,
- * and in a sliding layer of those before the window, are exactly 0.
+ * scaled, capped where the family caps them, and masked. A row sums to 1 within rounding, or to less in heads with an
+ * attention sink, whose weight is the rest. Weights of later positions, and in a sliding layer of those before the
+ * window, are exactly 0.
  *
  * Memory: the requested arrays, the KV cache of the prompt, and the intermediate values of 256 positions in
  * one layer. Attention weights take n_heads * n_tokens * n_tokens floats a layer: 2 GB for 32 heads and 4,096 tokens.
@@ -47,7 +48,8 @@ typedef struct ht_inspected_layer {
     int32_t
         kv_layer; /* layer whose keys and values this one attends to: itself, or the earlier one that shares its own */
     int32_t n_heads, n_kv_heads, head_dim; /* head h attends to the keys of head h / (n_heads / n_kv_heads) */
-    int64_t window;                        /* keys that a position attends to, its own included; 0: all before it */
+    int64_t window; /* keys that a position attends to at most, its own included; 0: all before it */
+    bool chunked;   /* the window restarts at every multiple of `window`, instead of having the last positions */
     const float *k,
         *v;         /* [n_kv_heads, n_tokens, head_dim]; of a layer that shares them, the arrays of layer kv_layer */
     const float *q; /* [n_heads, n_tokens, head_dim] */

@@ -197,6 +197,7 @@ static void describe_layer(const inspection *i, int64_t layer) {
                                                  .n_kv_heads = (int32_t)shape->n_kv_heads,
                                                  .head_dim = (int32_t)shape->head_dim,
                                                  .window = i->model->kv[shape->kv_layer].window,
+                                                 .chunked = i->model->kv[shape->kv_layer].chunked,
                                                  .k = listed ? owner->k : NULL,
                                                  .v = listed ? owner->v : NULL,
                                                  .q = own->q,
@@ -303,22 +304,21 @@ static ht_status stored_keys(const pass *p, int kv_layer, int64_t first, int64_t
 
 /* ---- attention weights ---- */
 
-/* Keys first .. first + n_keys - 1 of n_groups heads. Rows of the step attend to them within `window` (0: all). */
+/* Keys first .. first + n_keys - 1 of the heads of a cache's layer. */
 typedef struct span {
-    int64_t first, n_keys, window, n_groups;
+    const ht_kv_layer *layer;
+    int64_t first, n_keys;
 } span;
-
-static int64_t first_key(int64_t window, int64_t position) { return window ? ht_max_i64(0, position - window + 1) : 0; }
 
 /* Whether row i sees key j: bool [rows, n_keys]. */
 static ht_array *visible(const pass *p, ht_scope *s, const span *keys) {
-    ht_array *row = ht_arange(s, (double)p->window.begin, (double)(p->window.begin + p->window.rows), 1, HT_I32);
+    const int64_t begin = p->window.begin, rows = p->window.rows;
+    int32_t first[ROWS];
+    for (int64_t i = 0; i < rows; i++) first[i] = (int32_t)ht_kv_first_visible(keys->layer, begin + i);
+    ht_array *row = ht_arange(s, (double)begin, (double)(begin + rows), 1, HT_I32);
     ht_array *key = ht_arange(s, (double)keys->first, (double)(keys->first + keys->n_keys), 1, HT_I32);
-    row = ht_expand_dims(s, row, 1);
-    ht_array *seen = ht_less_equal(s, key, row);
-    if (!keys->window) return seen;
-    ht_array *window = ht_full(s, (double)keys->window, HT_I32, NULL, 0);
-    return ht_logical_and(s, seen, ht_less(s, ht_subtract(s, row, key), window));
+    ht_array *from = ht_array_from(s, first, HT_I32, (int64_t[]){rows, 1}, 2);
+    return ht_logical_and(s, ht_less_equal(s, from, key), ht_less_equal(s, key, ht_expand_dims(s, row, 1)));
 }
 
 /* Copies the weights [heads, rows, n_keys] of heads from `head` on; keys that a row does not see keep weight 0. */
@@ -331,7 +331,7 @@ static ht_status copy_weights(const pass *p, ht_scope *s, ht_array *weights, int
     const int64_t heads = status ? 0 : ht_array_dim(weights, 0);
     for (int64_t h = head; h < head + heads; h++)
         for (int64_t at = p->window.begin; at < p->window.begin + p->window.rows; at++, from += keys->n_keys) {
-            const int64_t first = first_key(keys->window, at);
+            const int64_t first = ht_kv_first_visible(keys->layer, at);
             memcpy(out + (h * p->i->n + at) * p->i->n + first, from + first - keys->first,
                    (size_t)(at + 1 - first) * sizeof *from);
         }
@@ -339,19 +339,30 @@ static ht_status copy_weights(const pass *p, ht_scope *s, ht_array *weights, int
     return status;
 }
 
+/* Softmax of scores [heads, rows, n_keys], and of the sinks of these heads, from `head` on. */
+static ht_array *softmax_with_sinks(ht_scope *s, ht_array *scores, ht_array *sinks, int64_t head) {
+    if (!sinks || sinks == HT_NONE || !scores) return ht_softmax(s, scores, -1);
+    const int64_t shape[] = {ht_array_dim(scores, 0), ht_array_dim(scores, 1), ht_array_dim(scores, 2)};
+    const int64_t end = head + shape[0], one[] = {shape[0], 1, 1}, column[] = {shape[0], shape[1], 1};
+    ht_array *sink = ht_reshape(s, ht_slice(s, sinks, &head, &end, NULL), one, 3);
+    ht_array *both[] = {scores, ht_broadcast_to(s, sink, column, 3)};
+    ht_array *weights = ht_softmax(s, ht_concatenate(s, both, 2, -1), -1);
+    return ht_slice(s, weights, (int64_t[]){0, 0, 0}, shape, NULL);
+}
+
 /* Weights of the query heads that share key head `group`, from its keys [n_keys, head_dim]. */
 static ht_status weigh_group(const pass *p, ht_scope *outer, ht_array *q, const float *key, int64_t group,
                              const span *keys, const ht_attention *how, ht_error *err) {
     ht_scope *s = ht_scope_child(outer);
     if (!s) return ht_scope_status(outer, err);
-    const int64_t heads = ht_array_dim(q, 1) / keys->n_groups, dim = ht_array_dim(q, 2);
+    const int64_t heads = ht_array_dim(q, 1) / keys->layer->shape.n_kv_heads, dim = ht_array_dim(q, 2);
     const int64_t start[] = {0, group * heads, 0}, stop[] = {p->window.rows, (group + 1) * heads, dim};
     ht_array *mine = ht_transpose(s, ht_slice(s, q, start, stop, NULL), (int[]){1, 0, 2}); /* [heads, rows, dim] */
     ht_array *k = ht_array_wrap(s, key, HT_F32, (int64_t[]){keys->n_keys, dim}, 2, NULL, NULL);
     ht_array *scores = ht_scale(s, ht_matmul(s, mine, k, true), how->scale); /* [heads, rows, n_keys] */
     if (how->softcap > 0) scores = ht_softcap(s, scores, how->softcap);
     scores = ht_where(s, visible(p, s, keys), scores, ht_full(s, (double)-INFINITY, HT_F32, NULL, 0));
-    ht_array *weights = ht_softmax(s, scores, -1);
+    ht_array *weights = softmax_with_sinks(s, scores, how->sinks, group * heads);
     ht_status status =
         weights ? copy_weights(p, s, weights, group * heads, keys, p->i->data->values[how->layer].attention, err)
                 : ht_scope_status(s, err);
@@ -361,14 +372,14 @@ static ht_status weigh_group(const pass *p, ht_scope *outer, ht_array *q, const 
 
 static ht_status weigh(const pass *p, ht_scope *s, ht_array *q, int kv_layer, const ht_attention *how, ht_error *err) {
     const ht_kv_layer *l = &p->window.cache->layer[kv_layer];
-    const int64_t end = p->window.begin + p->window.rows, first = first_key(l->window, p->window.begin);
-    const span keys = {first, end - first, l->window, l->shape.n_kv_heads};
-    const int64_t of_group = keys.n_keys * l->shape.head_dim;
-    const size_t bytes = (size_t)(keys.n_groups * of_group) * sizeof(float); /* checked before the pass */
+    const int64_t end = p->window.begin + p->window.rows, first = ht_kv_first_visible(l, p->window.begin);
+    const span keys = {l, first, end - first};
+    const int64_t n_groups = l->shape.n_kv_heads, of_group = keys.n_keys * l->shape.head_dim;
+    const size_t bytes = (size_t)(n_groups * of_group) * sizeof(float); /* checked before the pass */
     float *stored = malloc(bytes);
     ht_status status =
         stored ? stored_keys(p, kv_layer, first, end, stored, err) : ht_fail_memory(err, bytes, "the keys of a layer");
-    for (int64_t g = 0; !status && g < keys.n_groups; g++)
+    for (int64_t g = 0; !status && g < n_groups; g++)
         status = weigh_group(p, s, q, stored + g * of_group, g, &keys, how, err);
     free(stored);
     return status;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "device/window.h"
 #include "tokenizer/tokenizer.h"
 
 #include <hearth/inspect.h>
@@ -138,11 +139,10 @@ static signed char shade_of(float weight) {
 
 typedef struct map {
     signed char *shade; /* [n, n] */
-    int64_t n, window;
+    int64_t n;
+    const ht_inspected_layer *layer;
     int cell, left, top; /* pixels */
 } map;
-
-static int64_t first_seen(const map *m, int64_t row) { return m->window ? ht_max_i64(0, row - m->window + 1) : 0; }
 
 /* Draws all cells of a shade and joins neighbours of a row. The lightest shade is the background. */
 static void put_shade(ht_text *out, const map *m, int shade) {
@@ -150,7 +150,7 @@ static void put_shade(ht_text *out, const map *m, int shade) {
     bool any = false;
     if (shade >= 0) colour((double)shade / (SHADES - 1), fill);
     for (int64_t row = 0; row < m->n; row++)
-        for (int64_t at = first_seen(m, row), end; at <= row; at = end) {
+        for (int64_t at = ht_first_visible(m->layer->window, m->layer->chunked, row), end; at <= row; at = end) {
             const signed char *shades = m->shade + row * m->n;
             end = at + 1;
             if (shades[at] != shade) continue;
@@ -220,7 +220,8 @@ static void put_document(ht_text *out, map *m, const labels *l, int32_t layer, i
         "<title id=\"t%d.%d\">Attention weights of layer %d, head %d</title>\n"
         "<desc id=\"d%d.%d\">A map of %lld by %lld cells. A row is a token that attends, from the first "
         "at the top; a column a token that it attends to. Dark cells are large weights, and each row sums to "
-        "1.</desc>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+        "1, or less in a head with an attention sink.</desc>\n<rect width=\"100%%\" height=\"100%%\" "
+        "fill=\"#ffffff\"/>\n",
         (int)layer, (int)head, (int)layer, (int)head, (int)layer, (int)head, (long long)m->n, (long long)m->n);
     ht_text_printf(out, "<text x=\"%d\" y=\"%d\" font-size=\"14\">Layer %d, head %d</text>\n", (int)MARGIN, MARGIN + 14,
                    (int)layer, (int)head);
@@ -251,7 +252,7 @@ static ht_status check(const ht_inspection *i, int32_t layer, int32_t head, ht_e
 static char *draw(const ht_inspection *i, int32_t layer, int32_t head, const labels *l) {
     const int64_t n = i->n_tokens;
     const float *weights = i->layers[layer].attention + head * n * n;
-    map m = {.shade = malloc((size_t)(n * n)), .n = n, .window = i->layers[layer].window};
+    map m = {.shade = malloc((size_t)(n * n)), .n = n, .layer = &i->layers[layer]};
     if (!m.shade) return NULL;
     for (int64_t k = 0; k < n * n; k++) m.shade[k] = shade_of(weights[k]);
     m.cell = (int)ht_max_i64(LEAST_CELL, ht_min_i64(MOST_CELL, MAP_PIXELS / n));

@@ -27,6 +27,9 @@ static bool accumulate(ht_scope *s, ht_array **sum, ht_array *more) {
     return *sum != NULL;
 }
 
+/* Whether input i of a step depends on a source of the tape, so that its gradient is needed. */
+static bool depends(const ht_tape_step *step, int i) { return i < step->n_in && step->in[i] >= 0; }
+
 /* Applies the reverse rule of a step to the gradient collected in its mark. */
 static bool apply_rule(ht_scope *s, const ht_tape_step *step, ht_array **grad_in) {
     const ht_array *node = step->node;
@@ -37,9 +40,10 @@ static bool apply_rule(ht_scope *s, const ht_tape_step *step, ht_array **grad_in
     }
     ht_vjp_fn *rule = ht_op_info_of(node->op)->vjp;
     if (!rule) return ht_scope_fail(s, HT_ERR_UNSUPPORTED, "%s: has no gradient", ht_op_name(node->op));
+    for (int i = 0; i < node->n_in; i++) grad_in[i] = depends(step, i) ? HT_NONE : NULL;
     rule(s, node, step->mark[0], grad_in);
     bool ok = true;
-    for (int i = 0; i < node->n_in; i++) ok = ok && grad_in[i];
+    for (int i = 0; i < node->n_in; i++) ok = ok && (grad_in[i] || !depends(step, i));
     return ok;
 }
 

@@ -24,8 +24,9 @@ typedef struct ht_op_call {
  * Shapes may have symbolic row counts (array/symbol.h). */
 typedef ht_status ht_shape_fn(const ht_op_call *c, ht_result_type *out, ht_error *err);
 /* Reverse rule (vector-Jacobian product): fills grad_in[i] with the gradient of the node's input i, or leaves HT_NONE
- * for zero, from `grad`, the gradient of its output; NULL on failure. The rule is linear in `grad` and built from operations
- * with a reverse rule, so that second derivatives exist and forward mode can transpose it. */
+ * for zero, from `grad`, the gradient of its output; NULL on failure. It may leave out gradients that are not needed,
+ * whose grad_in[i] is NULL at first. The rule is linear in `grad` and built from operations with a reverse rule, so that
+ * second derivatives exist and forward mode can transpose it. */
 typedef void ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
 /* Composition: builds an operation's result from other operations. The shape rule has accepted the operands and gives
  * the result's dtype and shape. Sizes may be symbolic. Computes in f32 or better and rounds once. NULL on failure. */

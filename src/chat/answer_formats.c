@@ -16,6 +16,9 @@
 #define TAG(tag)                TAGS(tag, tag)
 #define LITERALS(q)             .raw = "%k:" q "%v" q, .json = "%k:%v", .between = ",", .quote = q
 #define FUNCTION                "%s<function=%n>%p%s</function>"
+#define PYTHON                  .json = "%k=%v", .between = ", "
+#define HY(tag)                 "<" tag ":opensource>"
+#define HY_END(tag)             HY("/" tag)
 #define INVOKE(prefix)          "%s<" prefix "invoke name=\"%n\">%p%s</" prefix "invoke>"
 #define LINE_PARAMETER          TAG("%s<parameter=%k>\n%v\n</parameter>")
 #define PARAMETER               TAG("%s<parameter=%k>%l%v%l</parameter>")
@@ -23,6 +26,11 @@
     TAG("%s<" tag " name=\"%k\">%v</" tag ">"), .quoted = "%s<" tag " name=\"%k\"><![CDATA[%v]]></" tag ">"
 #define DSML_TAG(is_string) "%s<" DSML "parameter name=\"%k\" string=\"" is_string "\">%v</" DSML "parameter>"
 #define DSML_CALLS          .call = INVOKE(DSML), .separator = "", TAGS(DSML_TAG("true"), DSML_TAG("false"))
+
+#define HARMONY_BEGIN "<|start|>"
+#define HARMONY_ROLE  "assistant"
+#define HARMONY_BODY  "<|message|>"
+#define HARMONY(name) "<|channel|>" name
 
 static const ht_tool_call_format formats[] = {
     /* Mistral: since Small 3.1 with ids, since Large 2 with names before JSON, older ones */
@@ -57,8 +65,13 @@ static const ht_tool_call_format formats[] = {
     /* Nemotron 2 */
     {MARKS("<TOOLCALL>", "</TOOLCALL>"), LIST(OBJECT("arguments"))},
     /* LFM2 */
-    {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), .json = "%k=%v", .between = ", "},
-    /* Command R7B and A */
+    {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), PYTHON},
+    /* OLMo 3 */
+    {MARKS("<function_calls>", "</function_calls>"), .call = "%s%n(%p)", .separator = "\n", PYTHON},
+    /* Command R and R+ (mark: as the template's source spells it); R7B and A */
+    {.mark = "Action:\\n```json",
+     MARKS("Action:\n```json", "```"),
+     LIST("%s{%s\"tool_name\"%s:%s\"%n\"%s,%s\"parameters\"%s:%a%s}")},
     {MARKS("<|START_ACTION|>", "<|END_ACTION|>"),
      LIST("%s{%s\"tool_call_id\"%s:%s\"%d\"%s,%s\"tool_name\"%s:%s\"%n\"%s,%s\"parameters\"%s:%a%s}")},
     /* Apertus */
@@ -68,11 +81,20 @@ static const ht_tool_call_format formats[] = {
      MARKS("<|tool_calls|>", "<|calls|>"),
      .call = "<|tool_call:begin|>%i<|tool_call:name|>%n<|tool_call:args|>%a<|tool_call:end|>",
      .separator = ""},
-    /* Phi-4-mini; Granite 3; GigaChat */
+    /* Phi-4-mini, whose own template has the marks of tools alone; Granite 3; GigaChat */
     {.mark = "<|/tool_call|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
+    {.mark = "<|/tool|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
     {.open = "<|tool_call|>", LIST(OBJECT("arguments")), .once = true},
     {.open = "<|function_call|>", .call = OBJECT("arguments"), .once = true},
-    /* MiniMax-M1 */
+    /* HY3, whose template makes the marks with its format method; Hunyuan, dense and A13B; MiniMax-M1 */
+    {.mark = "<tool_calls{}>",
+     MARKS(HY("tool_calls"), HY_END("tool_calls")),
+     .call = "%s" HY("tool_call") "%n" HY("tool_sep") "%p%s" HY_END("tool_call"),
+     .separator = "",
+     TAG("%s" HY("arg_key") "%k" HY_END("arg_key") "%s" HY("arg_value") "%v" HY_END("arg_value"))},
+    {MARKS("<tool_calls>", "</tool_calls>"), .also = "```json", .call = "<tool_call>%n\n```json\n%a\n```</tool_call>",
+     .separator = "%s"},
+    {MARKS("<tool_calls>", "</tool_calls>"), .also = "<tool_calls>[{", LIST(OBJECT("arguments"))},
     {MARKS("<tool_calls>", "</tool_calls>"), .call = OBJECT("arguments"), .separator = ""},
     /* Qwen3-Coder, Nemotron 3; GLM 4.5; Hermes, Qwen 2.5 and 3, Granite 4, SmolLM3 */
     {MARKS("<tool_call>", "</tool_call>"), .also = "<parameter=", .call = FUNCTION, LINE_PARAMETER,
@@ -86,13 +108,16 @@ static const ht_tool_call_format formats[] = {
     /* functionary v3.1, Llama 3.1 with custom tools */
     {MARKS("<function=", "</function>"), .also = "<parameter=", .call = "%n>%p", PARAMETER},
     {MARKS("<function=", "</function>"), .call = "%n>%a"},
-    /* Llama 3.1 to 3.3; 3.2 without the mark */
-    {.open = "<|python_tag|>", .call = OBJECT("parameters"), .separator = "%s;", .once = true, .bare_json = true},
+    /* Llama 3.2 and 4 with calls as in Python; 3.1 to 3.3; 3.2 and 4 without the mark */
+    {.mark = "[func_name1(param", LIST("%s%n(%p)"), PYTHON, .once = true, .at_start = true},
+    {.open = "<|python_tag|>", .call = OBJECT("parameters"), .separator = "%s;", .once = true, .at_start = true},
     {.mark = "\"parameters\": dictionary",
      .call = OBJECT("parameters"),
      .separator = "%s;",
      .once = true,
-     .bare_json = true},
+     .at_start = true},
+    /* gpt-oss: of a call's header the reader leaves the name */
+    {.mark = HARMONY("analysis"), .open = HARMONY_BEGIN HARMONY_ROLE, .call = "%n" HARMONY_BODY "%a", .once = true},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -116,16 +141,37 @@ const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
     return strncmp(end, "%s", 2) == 0 ? end + 2 : end;
 }
 
+char ht_tool_call_format_first(const ht_tool_call_format *format) {
+    const char *text = format->begin ? format->begin : format->call;
+    return strncmp(text, "%s", 2) == 0 ? text[2] : text[0];
+}
+
 /* ---- reasoning ---- */
 
+#define COHERE_REASONING .open = "<|START_THINKING|>", .close = "<|END_THINKING|>", .anywhere = true
+#define THINK            .open = "<think>", .close = "</think>"
+#define RESPONSE         THINK, .before = "\n", .behind = "\n\n", .text = "<response>", .text_end = "</response>"
+
 static const ht_reasoning_format reasoning[] = {
-    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true, NULL, NULL},
-    {"[THINK]", "[THINK]", "[/THINK]", NULL, true, NULL, NULL},
-    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true, NULL, NULL},
-    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true, NULL, NULL},
-    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false, NULL, NULL},
-    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false, NULL, NULL},
-    {"", "<think>", "</think>", NULL, false, "\n", "\n\n"},
+    {.mark = "<|channel>", .open = "<|channel>", .close = "<channel|>", .title = "thought\n", .anywhere = true},
+    {.mark = "[THINK]", .open = "[THINK]", .close = "[/THINK]", .anywhere = true},
+    {.mark = "<|START_RESPONSE|>", COHERE_REASONING, .text = "<|START_RESPONSE|>", .text_end = "<|END_RESPONSE|>"},
+    {.mark = "<|START_TEXT|>", COHERE_REASONING, .text = "<|START_TEXT|>", .text_end = "<|END_TEXT|>"},
+    {.mark = "<|START_THINKING|>", COHERE_REASONING},
+    {.mark = "<|inner_prefix|>", .open = "<|inner_prefix|>", .close = "<|inner_suffix|>", .anywhere = true},
+    {.mark = "</think{}>", .open = HY("think"), .close = HY_END("think")},
+    {.mark = "</seed:think>", .open = "<seed:think>", .close = "</seed:think>"},
+    {.mark = HARMONY("analysis"),
+     .open = HARMONY("analysis") HARMONY_BODY,
+     .close = "<|end|>",
+     .anywhere = true,
+     .behind = HARMONY_BEGIN HARMONY_ROLE},
+    {.mark = "[BEGIN FINAL RESPONSE]", .open = "Here are my reasoning steps:", .close = "[BEGIN FINAL RESPONSE]"},
+    /* Granite 3.3; ERNIE 4.5; Hunyuan */
+    {.mark = "<response></response>", RESPONSE},
+    {.mark = "<response>\\n", RESPONSE},
+    {.mark = "<answer>", THINK, .before = "\n", .behind = "\n", .text = "<answer>", .text_end = "</answer>"},
+    {.mark = "", THINK, .before = "\n", .behind = "\n\n"},
 };
 
 const ht_reasoning_format *ht_reasoning_format_of(const char *source) {
@@ -137,7 +183,7 @@ const ht_reasoning_format *ht_reasoning_format_of(const char *source) {
 const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t) {
     const char *source = ht_chat_template_source(t);
     const ht_reasoning_format *f = ht_reasoning_format_of(source);
-    return strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
+    return *f->mark || strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
 }
 
 bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size_t n, bool *with_title) {
@@ -146,4 +192,28 @@ bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size
     *with_title = n_title && n >= n_title && memcmp(prompt + n - n_title, f->title, n_title) == 0;
     if (*with_title) n -= n_title;
     return n >= n_open && memcmp(prompt + n - n_open, f->open, n_open) == 0;
+}
+
+/* ---- messages ---- */
+
+static const ht_message_format messages[] = {
+    {.mark = HARMONY("analysis"),
+     .begin = HARMONY_BEGIN,
+     .role = HARMONY_ROLE,
+     .body = HARMONY_BODY,
+     .ends = {"<|end|>", "<|return|>", "<|call|>"},
+     .fields = {HARMONY(""), "to=", "<|constrain|>"},
+     .recipient = "to=",
+     .calls = "functions.",
+     .reasoning = HARMONY("analysis"),
+     .text = {HARMONY("final"), HARMONY("final") " <|constrain|>json"},
+     .call = {" to=functions.%n" HARMONY("commentary") " json" HARMONY_BODY "%a",
+              " to=functions.%n" HARMONY("commentary") " <|constrain|>json" HARMONY_BODY "%a",
+              HARMONY("commentary") " to=functions.%n <|constrain|>json" HARMONY_BODY "%a"}},
+};
+
+const ht_message_format *ht_message_format_of(const char *source) {
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++)
+        if (strstr(source, messages[i].mark)) return &messages[i];
+    return NULL;
 }

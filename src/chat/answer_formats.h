@@ -1,5 +1,6 @@
-/* Formats of tool calls and of reasoning: one table row per way in which models write them. The reader (chat/tool_call_reader.h) and
- * the grammar rules (chat/tool_call_rules.h, chat/response_rules.h) derive from the row; a new format is a new row. */
+/* Formats of tool calls, of reasoning and of messages: one table row per way in which models write them. The readers (chat/response.h,
+ * chat/tool_call_reader.h) and the grammar rules (chat/tool_call_rules.h, chat/response_rules.h) derive from the row; a new
+ * format is a new row. */
 #ifndef HT_CHAT_ANSWER_FORMATS_H
 #define HT_CHAT_ANSWER_FORMATS_H
 
@@ -33,7 +34,7 @@ typedef struct ht_tool_call_format {
     const char *quote; /* around strings in literals; NULL: as in Python */
     bool once;         /* the marks cannot repeat */
     /* Without `open`, calls of known tools also begin with: */
-    bool bare_json;   /* a JSON object that begins the answer, or follows reasoning */
+    bool at_start;    /* `begin` or else `call`, as the beginning of the answer, or after reasoning */
     const char *bare; /* this text, with which `call` begins; NULL: nothing */
 } ht_tool_call_format;
 
@@ -46,6 +47,8 @@ const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *f
 bool ht_tool_call_format_marks_strings(const ht_tool_call_format *format);
 /* The literal text in which `bare` calls end. */
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
+/* The character that begins calls of `at_start`, after white space. */
+char ht_tool_call_format_first(const ht_tool_call_format *format);
 
 /* ---- reasoning: how models mark it in their answers ---- */
 
@@ -54,7 +57,8 @@ typedef struct ht_reasoning_format {
     const char *open, *close;
     const char *title;           /* the first line of reasoning, which is not shown; NULL: none */
     bool anywhere;               /* else at the beginning of an answer, or after reasoning or calls */
-    const char *before, *behind; /* white space around `close`, where the template does not show it; NULL: none */
+    const char *before, *behind; /* text around `close`, where the template does not show it; NULL: none */
+    const char *text, *text_end; /* marks of the text after reasoning, which models may leave out; NULL: none */
 } ht_reasoning_format;
 
 /* The format of a template's source; models write "<think>" whatever the template, so never NULL. */
@@ -63,5 +67,26 @@ const ht_reasoning_format *ht_reasoning_format_of(const char *source);
 const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t);
 /* Whether a prompt of n bytes ends within reasoning. *with_title: after its title. */
 bool ht_reasoning_is_open(const ht_reasoning_format *format, const char *prompt, size_t n, bool *with_title);
+
+/* ---- messages: answers of several, of which each has a header that shows whether it is reasoning, text or a call ---- */
+
+enum { HT_HEADERS_MOST = 4 };
+
+/* A message: `begin`, a header, `body`, content, and one of `ends`; the beginning of another message ends one, too. A header has the role
+ * and fields in any order, each with a word, and further words after a field. The prompt has begun the first message. */
+typedef struct ht_message_format {
+    const char *mark; /* templates with this text use the format */
+    const char *begin, *role, *body;
+    const char *ends[HT_HEADERS_MOST];   /* the first one separates messages; after others the answer ends */
+    const char *fields[HT_HEADERS_MOST]; /* before their words. The first one begins a message, even without `begin` */
+    const char *recipient;               /* the field of a call's name */
+    const char *calls;                   /* before the name, unless it is a tool's name alone */
+    const char *reasoning;               /* a message is reasoning if its header contains this, and no call */
+    const char *text[HT_HEADERS_MOST];   /* headers of the answer's text, as models write them */
+    const char *call[HT_HEADERS_MOST];   /* patterns of whole calls, likewise */
+} ht_message_format;
+
+/* NULL: answers are one text, with marks. */
+const ht_message_format *ht_message_format_of(const char *source);
 
 #endif

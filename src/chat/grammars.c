@@ -32,16 +32,16 @@ static ht_status make(ht_model *m, ht_rules *rules, const char *spelled, ht_mode
 /* ---- grammars that programs give ---- */
 
 static ht_status for_model(ht_model *m, ht_rules *rules, ht_grammar **out, ht_error *err) {
-    const ht_reasoning_format *t = m->chat.template ? ht_reasoning_format_in(m->chat.template) : NULL;
-    ht_text marks = {0};
-    ht_rules_add_reasoning(rules, t);
-    if (t) ht_text_printf(&marks, "%s\n%s", t->open, t->close);
-    ht_status status = marks.failed ? ht_fail_memory(err, 0, "a grammar") : ht_rules_status(rules, err);
+    const ht_answer_marks marks = ht_answer_marks_of(m->chat.template);
+    ht_text spelled = {0};
+    ht_rules_add_reasoning(rules, &marks, true);
+    ht_answer_marks_note(&marks, &spelled);
+    ht_status status = spelled.failed ? ht_fail_memory(err, 0, "a grammar") : ht_rules_status(rules, err);
     if (status)
         ht_rules_free(rules);
     else
-        status = make(m, rules, marks.data, m, out, err);
-    ht_text_discard(&marks);
+        status = make(m, rules, spelled.data, m, out, err);
+    ht_text_discard(&spelled);
     return status;
 }
 

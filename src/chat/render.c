@@ -1,5 +1,6 @@
 /* The text that a chat template makes of a conversation, and its tokens. */
 #include "base/error.h"
+#include "chat/answer_formats.h"
 #include "chat/conversation.h"
 #include "chat/tools.h"
 #include "models/model.h"
@@ -15,6 +16,8 @@ typedef struct preparation {
     ht_jinja_arena *a;
     const ht_chat_setup *setup;
     bool has_developer; /* the template knows the role */
+    bool has_messages;  /* the template writes one message before that of a call */
+    bool has_tools;     /* the template writes the tools of a system message, as JSON text */
 } preparation;
 
 static bool is_blank(const ht_jinja_string *s) { return strspn(s->text, " \t\r\n") == s->n; }
@@ -71,6 +74,19 @@ static ht_jinja_value field_for(const preparation *p, const char *key, bool from
     return strcmp(key, "tool_calls") == 0 && v.kind == HT_VALUE_LIST ? calls_for(p, v.list) : v;
 }
 
+/* Reasoning with the text that follows it, where the template writes one of them before a call; else undefined. */
+static ht_jinja_value joined_text(const preparation *p, const ht_jinja_dict *m, ht_jinja_value thinking) {
+    const ht_jinja_value *content = ht_jinja_dict_find_text(m, "content", 7);
+    ht_jinja_builder b = {.arena = p->a};
+    if (!p->has_messages || !ht_jinja_is_string(thinking) || !content || !ht_jinja_is_string(*content) ||
+        !content->string->n || !ht_jinja_dict_find_text(m, "tool_calls", 10))
+        return ht_jinja_undefined();
+    ht_jinja_put_string(&b, thinking.string);
+    ht_jinja_put(&b, "\n\n", 2, true);
+    ht_jinja_put_string(&b, content->string);
+    return ht_jinja_string_value(ht_jinja_built(&b));
+}
+
 /* Reasoning gets both of its names, whichever of three it had. Other null fields are dropped, as in `transformers`. */
 static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -80,6 +96,9 @@ static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) 
     for (int j = 0; j < 3 && (!thinking || thinking->kind == HT_VALUE_NONE); j++)
         thinking = ht_jinja_dict_find_text(m, names[j], strlen(names[j]));
     const bool any = thinking && thinking->kind != HT_VALUE_NONE;
+    const ht_jinja_value joined = any ? joined_text(p, m, *thinking) : ht_jinja_undefined();
+    const bool is_joined = joined.kind != HT_VALUE_UNDEFINED;
+    if (is_joined) thinking = &joined;
     if (any) ht_jinja_dict_set_text(p->a, copy, "thinking", *thinking);
     for (size_t i = 0; i < m->n && !p->a->status; i++) {
         const char *key = m->keys[i].string->text;
@@ -87,14 +106,44 @@ static ht_jinja_value message_for(const preparation *p, const ht_jinja_dict *m) 
         ht_jinja_dict_set(p->a, copy, m->keys[i], field_for(p, key, from_assistant, m->values[i]));
     }
     if (any) ht_jinja_dict_set_text(p->a, copy, "reasoning_content", *thinking);
+    if (is_joined) ht_jinja_dict_set_text(p->a, copy, "thinking", *thinking);
+    if (is_joined) ht_jinja_dict_set_text(p->a, copy, "content", ht_jinja_text_value(p->a, ""));
     return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = copy};
 }
 
-static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_jinja_list *messages) {
-    const preparation p = {a, setup, ht_chat_template_mentions(setup->template, "developer")};
-    ht_jinja_list *all = ht_jinja_list_new(a, messages->n);
-    for (size_t i = 0; i < messages->n && !a->status; i++)
-        ht_jinja_list_append(a, all, message_for(&p, messages->items[i].dict));
+/* A system message with descriptions of tools as JSON text. */
+static ht_jinja_value with_tools(ht_jinja_arena *a, ht_jinja_value message, const ht_jinja_list *tools) {
+    ht_jinja_list *all = ht_jinja_list_new(a, tools->n);
+    for (size_t i = 0; i < tools->n && !a->status; i++)
+        ht_jinja_list_append(a, all, *ht_tool_description(&tools->items[i]));
+    const ht_jinja_string *json = a->status ? NULL : ht_tool_json(a, ht_jinja_list_value(HT_VALUE_LIST, all));
+    if (json) ht_jinja_dict_set_text(a, message.dict, "tools", ht_jinja_string_value(json));
+    return message;
+}
+
+static ht_jinja_value system_message(ht_jinja_arena *a) {
+    ht_jinja_dict *d = ht_jinja_dict_new(a);
+    ht_jinja_dict_set_text(a, d, "role", ht_jinja_text_value(a, "system"));
+    ht_jinja_dict_set_text(a, d, "content", ht_jinja_text_value(a, ""));
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
+}
+
+static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_chat *chat) {
+    const ht_jinja_list *messages = chat->messages;
+    const preparation p = {a, setup, ht_chat_template_mentions(setup->template, "developer"),
+                           ht_message_format_of(ht_chat_template_source(setup->template)) != NULL,
+                           strstr(ht_chat_template_source(setup->template), "message['tools']") != NULL};
+    ht_jinja_list *all = ht_jinja_list_new(a, messages->n + 1);
+    const ht_jinja_list *tools = p.has_tools && chat->tools.kind == HT_VALUE_LIST ? chat->tools.list : NULL;
+    for (size_t i = 0; i < messages->n && !a->status; i++) {
+        const ht_jinja_value v = message_for(&p, messages->items[i].dict);
+        if (i == 0 && tools && tools->n && !a->status) {
+            const bool is_system = ht_jinja_string_is(ht_jinja_dict_find_text(v.dict, "role", 4)->string, "system");
+            const ht_jinja_value system = with_tools(a, is_system ? v : system_message(a), tools);
+            if (!is_system) ht_jinja_list_append(a, all, system);
+        }
+        ht_jinja_list_append(a, all, v);
+    }
     return ht_jinja_list_value(HT_VALUE_LIST, all);
 }
 
@@ -147,7 +196,7 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
     ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(true));
     for (size_t i = 0; i < chat->variables->n && !a->status; i++)
         ht_jinja_dict_set(a, names, chat->variables->keys[i], chat->variables->values[i]);
-    const ht_jinja_value messages = messages_for(a, setup, chat->messages);
+    const ht_jinja_value messages = messages_for(a, setup, chat);
     if (chat->continues) {
         tag_last(a, messages);
         ht_jinja_dict_set_text(a, names, "add_generation_prompt", ht_jinja_boolean(false));

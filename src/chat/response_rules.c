@@ -54,23 +54,87 @@ static ht_re until(ht_regexes *re, const char *mark, const char *const *others, 
     return ht_re_both(re, ht_re_concat(re, ht_re_not(re, not_before), end), ht_re_not(re, later));
 }
 
-void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t) {
+ht_answer_marks ht_answer_marks_of(const ht_chat_template *t) {
+    if (!t) return (ht_answer_marks){0};
+    return (ht_answer_marks){ht_reasoning_format_in(t), ht_message_format_of(ht_chat_template_source(t))};
+}
+
+static void note(const char *const *texts, size_t n, ht_text *spelled) {
+    for (size_t i = 0; i < n; i++)
+        if (texts[i]) ht_text_printf(spelled, "%s\n", texts[i]);
+}
+
+void ht_answer_marks_note(const ht_answer_marks *marks, ht_text *spelled) {
+    const ht_reasoning_format *t = marks->reasoning;
+    const ht_message_format *m = marks->messages;
+    if (t) note((const char *const[]){t->open, t->close, t->text, t->text_end}, 4, spelled);
+    if (!m) return;
+    note((const char *const[]){m->begin, m->body}, 2, spelled);
+    note(m->fields, HT_HEADERS_MOST, spelled);
+    note(m->text, HT_HEADERS_MOST, spelled);
+    note(m->call, HT_HEADERS_MOST, spelled);
+}
+
+/* Text through the end of reasoning. In messages other marks cannot precede it. */
+static ht_re reasoning_text(ht_regexes *re, const ht_reasoning_format *t, const ht_message_format *m) {
+    const char *const others[] = {m ? m->begin : NULL, m ? m->body : NULL, m ? m->fields[0] : NULL};
+    return until(re, t->close, others, m ? 3 : 0, HT_RE_NONE);
+}
+
+/* The text between a message and the next one's header. */
+static ht_re next_message(ht_regexes *re, const ht_message_format *m) {
+    return ht_re_concat(re, text_of(re, m->begin), text_of(re, m->role));
+}
+
+static ht_symbol header_lexeme(ht_rules *r, const ht_message_format *m) {
+    ht_regexes *re = r->re;
+    ht_re all = HT_RE_NONE;
+    for (int i = 0; i < HT_HEADERS_MOST && m->text[i]; i++) all = ht_re_either(re, all, text_of(re, m->text[i]));
+    return ht_rules_lexeme(r, ht_re_concat(re, all, text_of(re, m->body)));
+}
+
+/* A text, alone or between the marks of texts. */
+static ht_symbol in_text_marks(ht_rules *r, const ht_reasoning_format *t, ht_symbol text) {
+    ht_regexes *re = r->re;
+    const ht_re blanks = white_space(re, HT_BLANKS_MOST);
+    const ht_symbol all = ht_rules_rule(r);
+    const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, text_of(re, t->text), blanks));
+    const ht_symbol close = ht_rules_lexeme(r, ht_re_concat(re, blanks, text_of(re, t->text_end)));
+    ht_rules_add(r, all, &text, 1);
+    ht_rules_add(r, all, (ht_symbol[]){open, text, close}, 3);
+    return all;
+}
+
+void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, bool is_text) {
+    const ht_reasoning_format *t = marks->reasoning;
+    const ht_message_format *m = marks->messages;
     if (!t || r->status) return;
     ht_regexes *re = r->re;
     bool has_text;
-    const ht_symbol text = r->start[0], after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
-    const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
-    const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, white_space(re, HT_BLANKS_MOST), text_of(re, t->open)));
-    const ht_symbol reasoning = ht_rules_free_lexeme(r, until(re, t->close, NULL, 0, HT_RE_NONE), false, false);
-    ht_rules_add(r, after, &text, 1);
-    ht_rules_add(r, after, (ht_symbol[]){blank, text}, 2);
+    const ht_symbol bare = r->start[0], text = is_text && t->text ? in_text_marks(r, t, bare) : bare;
+    const ht_symbol after = ht_rules_rule(r), in = ht_rules_rule(r), answer = ht_rules_rule(r);
+    const ht_re blanks = m ? HT_RE_EMPTY : white_space(re, HT_BLANKS_MOST);
+    const ht_symbol open = ht_rules_lexeme(r, ht_re_concat(re, blanks, text_of(re, t->open)));
+    const ht_symbol reasoning = ht_rules_free_lexeme(r, reasoning_text(re, t, m), false, false);
+    if (m) {
+        const ht_symbol next = ht_rules_lexeme(r, next_message(re, m));
+        ht_rules_add(r, after, (ht_symbol[]){next, answer}, 2);
+    } else {
+        const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
+        ht_rules_add(r, after, &text, 1);
+        ht_rules_add(r, after, (ht_symbol[]){blank, text}, 2);
+    }
     ht_rules_add(r, in, (ht_symbol[]){reasoning, after}, 2);
-    ht_rules_add(r, answer, &text, 1);
+    if (m && is_text) {
+        const ht_symbol header = header_lexeme(r, m);
+        ht_rules_add(r, answer, (ht_symbol[]){header, text}, 2);
+    } else
+        ht_rules_add(r, answer, &text, 1);
     ht_rules_add(r, answer, (ht_symbol[]){open, in}, 2);
     r->start[HT_START_ANSWER] = answer;
     r->start[HT_START_IN_REASONING] = in;
     r->n_starts = HT_START_IN_REASONING + 1;
-    ht_rules_finish(r, text, &has_text);
+    ht_rules_finish(r, bare, &has_text);
 }
 
 typedef struct answer_rules {
@@ -78,8 +142,9 @@ typedef struct answer_rules {
     ht_tool_calls calls;
     const ht_reasoning_format *reasoning; /* never NULL */
     const ht_tool_call_format *format;
-    ht_re bare;   /* the beginning of a JSON call without mark; HT_RE_NONE: the format has marks */
-    bool no_text; /* no tool has valid arguments */
+    const ht_message_format *messages; /* NULL: none */
+    ht_re bare;                        /* the beginning of a call without mark; HT_RE_NONE: the format has marks */
+    bool no_text;                      /* no tool has valid arguments */
 } answer_rules;
 
 static ht_symbol rule_of(ht_rules *r, const ht_symbol *symbols, size_t n) {
@@ -98,7 +163,7 @@ static ht_symbol endless_text(ht_rules *r, ht_re text) {
 static ht_symbol group(answer_rules *a) {
     ht_rules *r = a->calls.r;
     const ht_symbol inside = ht_tool_calls_inside(&a->calls);
-    const bool is_bare = a->format->bare_json, may_have_mark = a->format->open && a->q->beside_text;
+    const bool is_bare = a->format->at_start, may_have_mark = a->format->open && a->q->beside_text;
     if (is_bare && !may_have_mark) return inside; /* the template does not write the mark */
     const ht_symbol open = ht_rules_lexeme(r, text_of(r->re, a->format->open));
     const ht_symbol all = rule_of(r, (ht_symbol[]){open, inside}, 2);
@@ -111,8 +176,20 @@ static bool may_repeat(const answer_rules *a) {
     return a->q->parallel && !a->format->once && (a->format->close || !a->format->separator);
 }
 
+/* A call as a message with its header. */
+static ht_symbol message(answer_rules *a) {
+    ht_rules *r = a->calls.r;
+    const ht_symbol all = ht_rules_rule(r);
+    for (int i = 0; i < HT_HEADERS_MOST && a->messages->call[i]; i++) {
+        const ht_symbol call = ht_tool_calls_by(&a->calls, a->messages->call[i]);
+        ht_rules_add(r, all, &call, 1);
+    }
+    return all;
+}
+
 static ht_symbol groups(answer_rules *a) {
     ht_rules *r = a->calls.r;
+    if (a->messages) return message(a);
     const ht_symbol one = group(a), all = ht_rules_rule(r);
     ht_rules_add(r, all, &one, 1);
     if (may_repeat(a)) {
@@ -127,7 +204,7 @@ static void make_alone(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
     const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
     const ht_symbol calls = groups(a), body = rule_of(r, &calls, 1);
-    ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
+    if (!a->messages) ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
     ht_rules_finish(r, body, has_text);
 }
 
@@ -136,8 +213,12 @@ static void make_alone(answer_rules *a, bool *has_text) {
 /* The shortest beginnings that only calls have; each begins a text of make_alone. */
 static ht_re beginning(answer_rules *a) {
     ht_regexes *re = a->calls.r->re;
+    const ht_message_format *m = a->messages;
     const ht_re blanks = white_space(re, HT_BLANKS_MOST);
-    ht_re all = a->format->bare_json ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
+    ht_re all = a->format->at_start ? ht_tool_calls_beginning(&a->calls, blanks) : HT_RE_NONE;
+    for (int i = 0; m && i < HT_HEADERS_MOST && m->call[i]; i++)
+        all = ht_re_either(re, all, ht_re_text(re, m->call[i], strcspn(m->call[i], "%")));
+    if (m) return all;
     if (a->format->open) all = ht_re_either(re, all, ht_re_concat(re, blanks, text_of(re, a->format->open)));
     return all;
 }
@@ -158,10 +239,15 @@ static void add_no_call(answer_rules *a, const ht_reasoning_format *t) {
     bool has_text;
     const ht_re text = beginning(a);
     ht_re answer = text, in_reasoning = text;
-    if (t) {
+    if (t && a->messages) {
+        const ht_re in = ht_re_concat(re, reasoning_text(re, t, a->messages), next_message(re, a->messages));
+        const ht_re any = ht_re_repeat(re, ht_re_concat(re, text_of(re, t->open), in), 0, HT_RE_UNBOUNDED);
+        answer = ht_re_concat(re, any, text);
+        in_reasoning = ht_re_concat(re, in, answer);
+    } else if (t) {
         const ht_re blanks = white_space(re, HT_BLANKS_MOST);
         const ht_re open = ht_re_concat(re, blanks, text_of(re, t->open));
-        const ht_re reasoning = until(re, t->close, NULL, 0, HT_RE_NONE);
+        const ht_re reasoning = reasoning_text(re, t, NULL);
         in_reasoning = ht_re_concat(re, ht_re_concat(re, reasoning, blanks), text);
         answer = ht_re_either(re, text, ht_re_concat(re, open, in_reasoning));
     } else
@@ -266,12 +352,50 @@ static void make_auto(answer_rules *a, bool *has_text) {
         const ht_symbol text = free_text(a, NULL);
         ht_rules_add(r, all, &text, 1);
     }
-    if (a->format->bare_json) {
+    if (a->format->at_start) {
         const ht_symbol blank = blank_lexeme(r, HT_RE_UNBOUNDED);
         ht_rules_add(r, all, &inside, 1);
         ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
     }
     finish_free(a, all, add_reasoning(a, all, all), has_text);
+}
+
+/* ---- calls among free messages ---- */
+
+/* Beginnings of texts that have a message for a recipient: " to=" after a role or channel, or before all. */
+static ht_re with_recipient(ht_regexes *re, const ht_message_format *m) {
+    ht_byte_set word = {{0}};
+    ht_byte_set_add(&word, '!', '<' - 1);
+    ht_byte_set_add(&word, '<' + 1, '~');
+    const ht_re channel =
+        ht_re_concat(re, text_of(re, m->fields[0]), ht_re_repeat(re, ht_re_bytes(re, &word), 0, HT_RE_UNBOUNDED));
+    const ht_re to = ht_re_concat(re, white_space(re, HT_BLANKS_MOST), text_of(re, m->recipient));
+    const ht_re header = ht_re_concat(re, ht_re_either(re, channel, next_message(re, m)), to);
+    return ht_re_either(re, ht_re_concat(re, HT_RE_ALL, ht_re_concat(re, header, HT_RE_ALL)),
+                        ht_re_concat(re, to, HT_RE_ALL));
+}
+
+/* Free messages without recipients, through the beginning of a call's header. */
+static ht_symbol until_call(answer_rules *a, const char *call, ht_re with_recipient) {
+    ht_regexes *re = a->calls.r->re;
+    const ht_re head = ht_re_text(re, call, strcspn(call, "%")), before = ht_re_not(re, with_recipient);
+    if (strncmp(call, a->messages->fields[0], strlen(a->messages->fields[0])) == 0)
+        return ht_rules_free_lexeme(a->calls.r, ht_re_concat(re, before, head), true, false);
+    const ht_re later = ht_re_concat(re, before, ht_re_concat(re, next_message(re, a->messages), head));
+    return ht_rules_free_lexeme(a->calls.r, ht_re_either(re, head, later), true, false);
+}
+
+static void make_messages(answer_rules *a, bool *has_text) {
+    ht_rules *r = a->calls.r;
+    const ht_re call = with_recipient(r->re, a->messages);
+    const ht_symbol all = rule_of(r, NULL, 0), text = endless_text(r, ht_re_not(r->re, call));
+    ht_rules_add(r, all, &text, 1);
+    for (int i = 0; a->q->choice == HT_TOOL_CHOICE_AUTO && i < HT_HEADERS_MOST && a->messages->call[i]; i++) {
+        const char *pattern = a->messages->call[i];
+        const ht_symbol head = until_call(a, pattern, call), rest = ht_tool_calls_by(&a->calls, strchr(pattern, '%'));
+        ht_rules_add(r, all, (ht_symbol[]){head, rest}, 2);
+    }
+    finish_free(a, all, all, has_text);
 }
 
 /* ---- answers ---- */
@@ -285,22 +409,24 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     const bool are_alone = q->beside_text || (choice != HT_TOOL_CHOICE_NONE && choice != HT_TOOL_CHOICE_AUTO);
     ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
     a->bare =
-        a->format->bare_json ? ht_tool_calls_beginning(&a->calls, white_space(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
-    if (choice == HT_TOOL_CHOICE_NONE)
-        make_without_calls(a, &has_text);
-    else if (choice == HT_TOOL_CHOICE_AUTO && !q->beside_text)
-        make_auto(a, &has_text);
-    else
+        a->format->at_start ? ht_tool_calls_beginning(&a->calls, white_space(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
+    if (are_alone)
         make_alone(a, &has_text);
+    else if (a->messages)
+        make_messages(a, &has_text);
+    else if (choice == HT_TOOL_CHOICE_NONE)
+        make_without_calls(a, &has_text);
+    else
+        make_auto(a, &has_text);
     *again = a->calls.again;
     if (*again) return HT_OK;
     ht_status status = a->calls.status;
     if (status && err) *err = a->calls.err;
     if (!status) status = ht_rules_status(r, err);
     if (!status && are_alone) {
-        const ht_reasoning_format *t = ht_reasoning_format_in(q->template);
-        ht_rules_add_reasoning(r, t);
-        if (q->beside_text) add_no_call(a, t);
+        const ht_answer_marks marks = ht_answer_marks_of(q->template);
+        ht_rules_add_reasoning(r, &marks, false);
+        if (q->beside_text) add_no_call(a, marks.reasoning);
         status = ht_rules_status(r, err);
     }
     a->no_text = !status && !has_text;
@@ -323,26 +449,17 @@ static ht_status check(const ht_tool_request *q, const answer_rules *a, const ht
 
 static void note_texts(const answer_rules *a, ht_text *spelled) {
     const ht_tool_call_format *f = a->format;
-    const char *const texts[] = {a->reasoning->open,
-                                 a->reasoning->close,
-                                 f->open,
-                                 f->close,
-                                 f->begin,
-                                 f->call,
-                                 f->separator,
-                                 f->end,
-                                 f->raw,
-                                 f->json,
-                                 f->bare};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i]) ht_text_append_str(spelled, texts[i]);
-        ht_text_append_str(spelled, "\n");
-    }
+    const char *const texts[] = {f->open, f->close, f->begin, f->call, f->separator, f->end, f->raw, f->json, f->bare};
+    note(texts, sizeof texts / sizeof *texts, spelled);
+    ht_answer_marks_note(&(ht_answer_marks){a->reasoning, a->messages}, spelled);
 }
 
 ht_status ht_response_rules_new(const ht_tool_request *q, ht_rules **out, ht_text *spelled, ht_error *err) {
     const char *source = ht_chat_template_source(q->template);
-    answer_rules a = {.q = q, .reasoning = ht_reasoning_format_of(source), .format = ht_tool_call_format_of(source)};
+    answer_rules a = {.q = q,
+                      .reasoning = ht_reasoning_format_of(source),
+                      .format = ht_tool_call_format_of(source),
+                      .messages = ht_message_format_of(source)};
     const bool is_wanted = q->choice == HT_TOOL_CHOICE_REQUIRED || q->choice == HT_TOOL_CHOICE_NAMED;
     ht_tool_list tools;
     *out = NULL;

@@ -13,8 +13,18 @@
 /* Maximum white space around reasoning. */
 enum { HT_BLANKS_MOST = 16 };
 
-/* Adds starts of answers with reasoning to finished rules (none for `t` NULL). No answer ends within reasoning. */
-void ht_rules_add_reasoning(ht_rules *r, const ht_reasoning_format *t);
+/* The marks of a template's answers; both NULL: none. */
+typedef struct ht_answer_marks {
+    const ht_reasoning_format *reasoning;
+    const ht_message_format *messages;
+} ht_answer_marks;
+
+ht_answer_marks ht_answer_marks_of(const ht_chat_template *t);
+/* Adds their texts, in which special tokens may occur. */
+void ht_answer_marks_note(const ht_answer_marks *marks, ht_text *spelled);
+/* Adds starts of answers with reasoning to finished rules (none without its marks). No answer ends within reasoning. `is_text`: the
+ * rules' text is an answer's text, which may have a header or marks, not calls. */
+void ht_rules_add_reasoning(ht_rules *r, const ht_answer_marks *marks, bool is_text);
 
 typedef struct ht_tool_request {
     const ht_chat_template *template;

@@ -548,7 +548,9 @@ static bool read_call(ht_call_reading *r, const ht_tool_call_format *format, ht_
     }
     begun.is_begun = true;
     span_skip(s, s->n);
-    return any && agree && add(r, &begun);
+    if (any && agree && add(r, &begun)) return true;
+    r->ends_in_name = any;
+    return false;
 }
 
 bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *f, const char *text, size_t n) {
@@ -557,7 +559,7 @@ bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *f, const 
     for (;;) {
         span_skip_any(&s, " \t\r\n,;");
         if (!f->close && f->open && span_accept(&s, f->open)) continue;
-        if (!s.n) return r->n > 0 && !in_list;
+        if (!s.n) return r->n > 0 && (!in_list || r->with_truncated);
         if (in_list && span_accept(&s, "]")) {
             span_skip_blanks(&s);
             return r->n > 0 && !s.n;
@@ -572,7 +574,7 @@ bool ht_tool_calls_read(ht_call_reading *r, const ht_tool_call_format *f, const 
             span_skip(&s, 1);
             in_list = true;
         } else if (*s.p == '{' || !read_call(r, f, &s))
-            return false;
+            return in_list && r->with_truncated && r->ends_in_name && r->n > 0;
     }
 }
 

@@ -18,6 +18,7 @@ typedef struct ht_call_reading {
     bool only_tools;      /* other names are no calls */
     bool is_truncated;    /* the answer ended before the closing mark */
     bool with_truncated;  /* a call truncated by the answer's end counts, once its name is known */
+    bool ends_in_name;    /* the text ends within a call whose name is unknown */
     ht_read_call *calls;
     size_t n, capacity;
 } ht_call_reading;

@@ -407,23 +407,30 @@ ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c) {
     return one_call(c, strstr(c->format->call, bare) + strlen(bare));
 }
 
+ht_symbol ht_tool_calls_by(ht_tool_calls *c, const char *pattern) { return one_call(c, pattern); }
+
+/* Adds a pattern up to a tool's name: text, and white space. */
+static const char *put_beginning(production *p, const char *pattern) {
+    while (*pattern && strncmp(pattern, "%n", 2) != 0) {
+        const size_t n = strcspn(pattern, "%");
+        put_literal(p, pattern, n);
+        pattern += n;
+        if (strncmp(pattern, "%s", 2) != 0) break;
+        put_re(p, p->c->space);
+        pattern += 2;
+    }
+    return pattern;
+}
+
 ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks) {
-    ht_regexes *re = c->r->re;
     ht_re all = HT_RE_NONE;
-    const char *call = c->format->call, *name = strstr(call, "%n");
-    for (size_t i = 0; name && i < c->tools->n; i++) {
+    for (size_t i = 0; i < c->tools->n; i++) {
         production p = {.c = c, .literal = blanks};
-        for (const char *at = call; at < name;) {
-            const size_t n = strcspn(at, "%");
-            put_literal(&p, at, n);
-            at += n;
-            if (at == name) break;
-            put_re(&p, c->space); /* only blanks precede a name */
-            at += 2;
-        }
+        (void)put_beginning(&p, c->format->begin ? c->format->begin : "");
+        const char *name = put_beginning(&p, c->format->call);
         put_literal(&p, c->tools->tool[i].name, strlen(c->tools->tool[i].name));
-        put_literal(&p, "\"", 1);
-        all = ht_re_either(re, all, p.literal);
+        put_literal(&p, name + strlen("%n"), 1);
+        all = ht_re_either(c->r->re, all, p.literal);
     }
     return all;
 }

@@ -46,7 +46,9 @@ void ht_tool_calls_begin(ht_tool_calls *c, ht_rules *r, ht_tool_list *tools, boo
 ht_symbol ht_tool_calls_inside(ht_tool_calls *c);
 /* The rest of a call that the format's bare text begins. */
 ht_symbol ht_tool_calls_after_bare(ht_tool_calls *c);
-/* Texts of a JSON call without mark that can only be calls: up to the name of a tool and its quote, after `blanks`. */
+/* Calls by a pattern, or the rest of one, instead of the format's. */
+ht_symbol ht_tool_calls_by(ht_tool_calls *c, const char *pattern);
+/* Texts of calls without mark that can only be calls: up to the name of a tool and the character after it, after `blanks`. */
 ht_re ht_tool_calls_beginning(ht_tool_calls *c, ht_re blanks);
 
 #endif

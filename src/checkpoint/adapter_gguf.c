@@ -26,11 +26,7 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
     char name[48];
     (void)ht_meta_text(r->gguf, "general.architecture", name, sizeof name);
     c->family = ht_family_of_architecture(name);
-    if (!c->family) {
-        char list[HT_FAMILY_LIST];
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: the adapter is for the architecture `%s`; known are %s", r->path,
-                       name, ht_family_list(list));
-    }
+    if (!c->family) return ht_family_unknown(r->path, name, err);
     if (r->m && strcmp(name, ht_family_gguf_architecture(r->m->config->family)) != 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
                        r->path, name, r->m->config->family->architecture);

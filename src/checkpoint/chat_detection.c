@@ -105,13 +105,47 @@ const char *ht_model_chat_format(int i) {
     return format ? format->name : NULL;
 }
 
-/* End-of-turn and end-of-text tokens. Needed since Gemma's GGUF files list only <eos>, while answers end with
- * <end_of_turn>. */
-static const char *const endings[] = {
-    "<end_of_turn>",   "<turn|>",
-    "<|im_end|>",      "<|eot_id|>",
-    "<|eom_id|>",      "<|endoftext|>",
-    "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
+/* End-of-turn and end-of-text tokens. Needed since many files list only one: Gemma's GGUF lists <eos>, while answers end
+ * with <end_of_turn>; GLM's list no <|observation|>, which follows a tool call. */
+static const struct ending {
+    const char *text;
+    const char *with;      /* only in a vocabulary that has this token, too */
+    const char *unless[2]; /* not in a vocabulary that has one of these */
+    bool only_special;     /* the text may be an ordinary token */
+} endings[] = {
+    {.text = "<end_of_turn>"},
+    {.text = "<turn|>"},
+    {.text = "<|tool_response>"}, /* Gemma 4, after its tool calls */
+    {.text = "<|im_end|>"},
+    {.text = "<|eot_id|>"},
+    {.text = "<|eom_id|>"},
+    {.text = "<|eot|>"},
+    {.text = "<|eom|>"},
+    {.text = "<|endoftext|>"},
+    {.text = "<|end_of_text|>"},
+    {.text = "<|end|>", .unless = {"<|call|>", "<|calls|>"}}, /* in harmony it ends a message, not the answer */
+    {.text = "<|return|>"},
+    {.text = "<|call|>"},
+    {.text = "<|calls|>"},
+    {.text = "<|flush|>"},
+    {.text = "<|observation|>"},
+    {.text = "<|user|>", .with = "<|observation|>"}, /* GLM has no other end of a turn */
+    {.text = "<|END_OF_TURN_TOKEN|>"},
+    {.text = "[|endofturn|]"},
+    {.text = "<|endofturn|>"},
+    {.text = "<|end_of_sentence|>"},
+    {.text = "<end_of_utterance>"},
+    {.text = "<seed:eos>"},
+    {.text = "[e~["},
+    {.text = "<|eos|>"},
+    {.text = DEEPSEEK("end\xE2\x96\x81of\xE2\x96\x81sentence")},
+    {.text = DEEPSEEK("hy_place\xE2\x96\x81holder\xE2\x96\x81no\xE2\x96\x81"
+                      "2")},
+    {.text = DEEPSEEK("hy_eos:opensource")},
+    {.text = "</s>", .only_special = true},
+    {.text = "[EOS]", .only_special = true},
+    {.text = "[EOT]", .only_special = true},
+};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
 /* The vocabulary of a GGUF file overrides tokenizer.json; a missing chat template is read from the directory. */
@@ -229,6 +263,16 @@ static void add(int32_t *ids, int *n, int32_t id) {
     ids[(*n)++] = id;
 }
 
+/* The id of an ending; -1 when the vocabulary lacks it or uses its text otherwise. */
+static int32_t find_ending(const ht_tokenizer *t, const struct ending *e) {
+    const int32_t id = ht_tokenizer_find(t, e->text);
+    if (id < 0 || (e->only_special && !ht_tokenizer_is_special(t, id))) return -1;
+    if (e->with && ht_tokenizer_find(t, e->with) < 0) return -1;
+    for (int i = 0; i < 2; i++)
+        if (e->unless[i] && ht_tokenizer_find(t, e->unless[i]) >= 0) return -1;
+    return id;
+}
+
 ht_status ht_chat_detect_stop_ids(const ht_config *config, const ht_tokenizer *t, int32_t **ids, int *n,
                                   ht_error *err) {
     *n = 0;
@@ -239,7 +283,7 @@ ht_status ht_chat_detect_stop_ids(const ht_config *config, const ht_tokenizer *t
     if (!t) return HT_OK;
     if (ht_tokenizer_eos(t) >= 0) add(*ids, n, ht_tokenizer_eos(t));
     for (int i = 0; i < N_ENDINGS; i++) {
-        int32_t id = ht_tokenizer_find(t, endings[i]);
+        const int32_t id = find_ending(t, &endings[i]);
         if (id >= 0) add(*ids, n, id);
     }
     return HT_OK;

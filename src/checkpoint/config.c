@@ -22,6 +22,7 @@ void ht_config_begin(ht_config *c) {
     const ht_family *f = c->family;
     const ht_config_defaults *d = &f->defaults;
     c->layer_norm = f->layer_norm;
+    c->parallel = f->parallel;
     c->norm_offset = f->norm_offset;
     c->embedding_scale = f->scaled_embedding ? (float)sqrt((double)c->hidden) : 1;
     c->residual_scale = c->logit_scale = 1;
@@ -195,7 +196,8 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
 
 ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype) {
     const ht_layer_config *l = &c->layer[layer];
-    return (ht_layer_kv){{(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype}, l->slides ? c->window : 0};
+    const ht_kv_shape shape = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype};
+    return (ht_layer_kv){shape, l->slides ? c->window : 0, l->slides && l->chunked};
 }
 
 int64_t ht_kv_layers(const ht_config *c) {
@@ -247,13 +249,39 @@ const ht_family *ht_family_of_model_type(const char *model_type) {
     return NULL;
 }
 
-const char *ht_family_list(char out[HT_FAMILY_LIST]) {
-    size_t at = 0;
-    for (const ht_family *const *f = ht_families; *f && at < HT_FAMILY_LIST; f++)
-        at += (size_t)snprintf(out + at, HT_FAMILY_LIST - at, "%s%s",
-                               f == ht_families ? ""
-                               : f[1]           ? ", "
-                                                : " and ",
-                               (*f)->architecture);
-    return out;
+/* Levenshtein distance of names of fewer than NAME_SHOWN bytes; longer ones are cut. */
+static size_t distance(const char *a, const char *b) {
+    enum { NAME_SHOWN = 64 };
+    size_t row[NAME_SHOWN + 1];
+    const size_t n = ht_min_size(strlen(a), NAME_SHOWN), m = ht_min_size(strlen(b), NAME_SHOWN);
+    for (size_t j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            const size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = ht_min_size(changed, ht_min_size(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[m];
+}
+
+ht_status ht_family_unknown(const char *file, const char *name, ht_error *err) {
+    const char *nearest = ht_families[0]->architecture;
+    size_t least = SIZE_MAX;
+    for (const ht_family *const *f = ht_families; *f; f++) {
+        const char *const own[] = {(*f)->architecture, NULL};
+        const char *const *const lists[] = {own, (*f)->model_types, (*f)->gguf_aliases};
+        for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+            for (const char *const *known = lists[k]; *known; known++)
+                if (distance(name, *known) < least) {
+                    least = distance(name, *known);
+                    nearest = (*f)->architecture;
+                }
+    }
+    return ht_fail(
+        err, HT_ERR_UNSUPPORTED,
+        "%s: architecture `%.60s` is not supported; the nearest name that is: `%s`. `hearth formats` lists all", file,
+        name, nearest);
 }

@@ -264,9 +264,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     }
     out->family = ht_family_of_architecture(m.architecture);
     if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
-    if (!out->family)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: architecture `%s` is not supported; %s are", file, m.architecture,
-                       ht_family_list((char[HT_FAMILY_LIST]){0}));
+    if (!out->family) return ht_family_unknown(file, m.architecture, err);
     (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
     ht_meta_sizes(&m, out);
     if (!m.status) read_layers(out, &m);
@@ -289,6 +287,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->interleaved_rows = out->family->gguf_interleaves;
     if (!m.status) read_experts(out, &m);
     read_fields(out, &m);
+    if (out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
     return m.status ? m.status : ht_config_check(out, file, err);
 }

@@ -199,7 +199,7 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) 
         const bool chunked = type && !strcmp(type, "chunked_attention");
         c->layer[i].chunked = chunked;
         c->layer[i].slides = chunked || (type && !strcmp(type, "sliding_attention"));
-        if (!c->layer[i].slides && (!type || strcmp(type, "full_attention")))
+        if (!c->layer[i].slides && (!type || (strcmp(type, "full_attention") && strcmp(type, "attention"))))
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
                          "layer %lld is of type `%.40s`; full_attention, sliding_attention and chunked_attention are "
                          "supported",
@@ -217,9 +217,7 @@ static const ht_family *find_family(ht_json_reader *r, const ht_json *text, cons
     }
     if (r->status) return NULL;
     const ht_family *family = ht_family_of_model_type(type);
-    if (!family)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED, "architecture `%.60s` is not supported; %s are", type,
-                     ht_family_list((char[HT_FAMILY_LIST]){0}));
+    if (!family) r->status = ht_family_unknown(r->file, type, r->err);
     return family;
 }
 
@@ -307,6 +305,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (o != root) check_causal(r, root);
     read_experts(c, r, o);
     read_fields(c, r, o);
+    if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);

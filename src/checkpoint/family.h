@@ -97,6 +97,7 @@ typedef struct ht_tensor_spec {
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
     bool transposed;       /* safetensors hold the matrix [columns, rows] */
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd places */
 } ht_tensor_spec;
 
@@ -190,6 +191,8 @@ struct ht_family {
     bool head_norm_after_rope; /* else before */
     bool rope_by_type;         /* config.json has one RoPE object for each type of layers */
     bool interleaved_rope;     /* RoPE rotates pairs (2 i, 2 i + 1) in both containers */
+    bool parallel;             /* ht_config.parallel */
+    bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
@@ -217,8 +220,7 @@ static inline const char *ht_family_gguf_architecture(const ht_family *f) {
     return f->gguf_architecture ? f->gguf_architecture : f->architecture;
 }
 
-enum { HT_FAMILY_LIST = 256 }; /* bytes */
-/* Writes all architectures as "llama, qwen2 and gemma3" to `out` and returns it. */
-const char *ht_family_list(char out[HT_FAMILY_LIST]);
+/* HT_ERR_UNSUPPORTED for an architecture or model_type without a family, with the nearest known name. */
+ht_status ht_family_unknown(const char *file, const char *name, ht_error *err);
 
 #endif

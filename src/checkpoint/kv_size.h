@@ -9,6 +9,7 @@
 typedef struct ht_layer_kv {
     ht_kv_shape shape;
     int64_t window; /* in keys; 0: full attention */
+    bool chunked;   /* the window restarts at every multiple of `window` (device/window.h) */
 } ht_layer_kv;
 
 /* Number of layers with their own K and V; they precede all layers that share. */
@@ -17,7 +18,8 @@ int64_t ht_kv_layers(const ht_config *c);
 ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype);
 
 /* Pages of a sliding layer's ring: enough for the window of the first row of a `chunk`-row step, window - 1 + chunk
- * adjacent positions at any page offset. 0: the window never slides within `context`. */
+ * adjacent positions at any page offset; a chunked window needs no more. 0: the window never slides within `context`.
+ */
 int64_t ht_kv_ring_pages(int64_t window, int64_t chunk, int64_t context);
 /* Pages of a layer for `positions`; ring = 0: a growing cache. */
 int64_t ht_kv_pages(int64_t ring, int64_t positions);

@@ -124,10 +124,42 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
 
 /* ---- other weights ---- */
 
+/* One head of a norm with a gain for each head: rows of one tensor in GGUF, tensors of their own in directories. */
+static ht_status add_head(translation *of, const ht_stored_weight *w, int64_t head, int64_t n_heads, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    ht_stored_weight one = *w;
+    char name[NAME_SIZE];
+    if (plan->to_gguf)
+        snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)w->layer, w->spec->gguf);
+    else
+        snprintf(name, sizeof name, "%slayers.%lld.%s.norms.%lld.weight", prefix_of(plan), (long long)w->layer,
+                 w->spec->safetensors, (long long)head);
+    one.row_length = plan->to_gguf ? w->columns : 0;
+    one.first_row += plan->to_gguf ? 0 : head;
+    ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    ht_status status = HT_OK;
+    if (!t || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, &one, 1, w->columns, plan->to_gguf ? n_heads : 1, 0, err);
+    }
+    if (!status) put_piece(t, &one, false, plan->to_gguf ? head : 0);
+    return status;
+}
+
+static ht_status add_heads(translation *of, const ht_stored_weight *w, ht_error *err) {
+    if (of->plan->to_gguf) return add_head(of, w, w->part, w->n_parts, err);
+    ht_stored_weight one = *w;
+    ht_status status = HT_OK;
+    one.columns = of->plan->config->layer[w->layer].head_dim;
+    for (int64_t i = 0; !status && i < w->columns / one.columns; i++) status = add_head(of, &one, i, 1, err);
+    return status;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
+    if (w->spec->per_head) return add_heads(of, w, err);
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
              plan->to_gguf ? w->gguf : w->safetensors);

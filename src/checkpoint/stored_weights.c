@@ -329,6 +329,20 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     return status;
 }
 
+/* A vector of all heads, each with a tensor of its own. */
+static ht_status visit_heads(const walk *w, ht_stored_weight at) {
+    ht_status status = HT_OK;
+    const int64_t head_dim = w->config->layer[at.layer].head_dim;
+    at.n_parts = at.columns / head_dim;
+    at.columns = head_dim;
+    for (at.part = 0; !status && at.part < at.n_parts; at.part++) {
+        char part[40];
+        snprintf(part, sizeof part, "norms.%lld.weight", (long long)at.part);
+        status = visit_spec(w, part, at);
+    }
+    return status;
+}
+
 static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const int64_t n = extent(w->config, p->rows, ht_max_i64(layer, 0));
     const ht_stored_weight at = {.role = HT_ROLE_VECTOR,
@@ -339,6 +353,7 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
                                  .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
                                  .is_vector = true,
                                  .is_gain = !p->bare};
+    if (p->per_head && !w->c->gguf) return visit_heads(w, at);
     ht_status status = visit_spec(w, "weight", at);
     return status || !has_bias(w->config, p->bias) ? status : visit_spec(w, "bias", bias_of(at));
 }

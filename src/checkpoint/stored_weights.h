@@ -44,6 +44,7 @@ typedef struct ht_stored_weight {
     const char *slot;        /* adapter key: "model.layers.3.self_attn.q_proj"; NULL for vectors */
     const ht_projection *projection; /* NULL: adapters cannot change it */
     bool is_vector;
+    int64_t part, n_parts;    /* a vector stored as n_parts tensors of `columns` values; 0: as one */
     bool is_table;            /* a matrix of which only rows are looked up */
     bool is_gain;             /* of a norm: ht_config.norm_offset is added to it */
     bool is_quantized;        /* a projection, an embedding or the head: worth rounding to few bits */

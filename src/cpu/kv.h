@@ -59,11 +59,6 @@ float ht_kv_key(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d);
 /* Dimension d of the value at `pos`, dequantised. */
 float ht_kv_value(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d);
 
-/* First key visible from position `pos` under the sliding window. */
-static inline int64_t ht_kv_first_visible(const ht_kv_layer *l, int64_t pos) {
-    return l->window > 0 && pos >= l->window ? pos - l->window + 1 : 0;
-}
-
 /* Sequence of a batch row. */
 static inline int32_t ht_batch_sequence(const ht_batch *b, int64_t row) {
     int32_t low = 0, high = b->n_seq - 1; /* binary search for the last sequence with seq_start <= row */

@@ -49,8 +49,7 @@ static int32_t step_row(const attend_job *job, int32_t row) {
 static int32_t pos_of(const attend_job *job, int32_t row) { return job->call->step->batch->pos[step_row(job, row)]; }
 
 static int64_t first_page(const attend_job *job, int32_t row) {
-    const int64_t pos = pos_of(job, row), window = job->a.window;
-    return (window > 0 && pos >= window ? pos - window + 1 : 0) / HT_KV_PAGE;
+    return ht_first_visible(job->a.window, job->a.chunked, pos_of(job, row)) / HT_KV_PAGE;
 }
 
 static int64_t end_page(const attend_job *job, int32_t row) { return pos_of(job, row) / HT_KV_PAGE + 1; }
@@ -389,6 +388,7 @@ static void describe(attend_job *job) {
                                         .q = ht_cuda_view_of(&call->in[0]),
                                         .out = call->out.data,
                                         .window = l->window,
+                                        .chunked = l->chunked,
                                         .scale = job->p->scale,
                                         .softcap = job->p->softcap,
                                         .n_heads = (int32_t)call->in[0].shape[1]};
@@ -396,6 +396,10 @@ static void describe(attend_job *job) {
     job->shared_most = ht_cuda_of(call->device)->most_shared_of_block;
     job->tensor = l->shape.dtype != HT_F32 && l->shape.head_dim <= HT_CUDA_TENSOR_HEAD &&
                   tiles_shared_bytes(&job->a.form, 16, 2) + BLOCK_BYTES <= job->shared_most;
+    if (!ht_view_absent(&call->in[3])) {
+        job->a.sinks = call->in[3].data;
+        job->a.sinks_stride = call->in[3].stride[0];
+    }
     if (ht_view_absent(&call->in[1])) return;
     job->a.k = ht_cuda_view_of(&call->in[1]);
     job->a.v = ht_cuda_view_of(&call->in[2]);

@@ -296,7 +296,7 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         const int i = warp * 16 + g + 8 * half;
         if (i >= tile.n) continue;
         float *to = out_of(a, tile.query + i, head);
-        const float inverse = 1.0f / so_far[half].total;
+        const float inverse = inverse_of(a, tile.query + i, head, so_far[half]);
 #pragma unroll
         for (int d = 0; d < N; d++) {
             const int dim = d * 8 + 2 * t;

@@ -267,7 +267,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
             if (is_alone) {
                 running<false> r = {-INFINITY, 0.0f};
                 r.add(of.largest[query], of.factors[query], &mine, &its);
-                inverse = 1.0f / r.total;
+                inverse = inverse_of(a, u.tile.query + query, u.head, r);
                 to = out_of(a, u.tile.query + query, u.head);
             } else if (warp == 0 && t == 0) {
                 a.totals[2 * (u.own + query)] = of.largest[query];

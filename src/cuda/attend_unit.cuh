@@ -5,6 +5,7 @@
 
 #include "cuda/attend.h"
 #include "cuda/tensor.cuh"
+#include "cuda/window.cuh"
 
 /* ---- tables ---- */
 
@@ -22,7 +23,7 @@ static __device__ ht_cuda_attend_row row_of(const ht_cuda_attend_arguments &a, i
 }
 
 static __device__ int64_t first_visible(const ht_cuda_attend_arguments &a, int64_t pos) {
-    return a.window > 0 && pos >= a.window ? pos - a.window + 1 : 0;
+    return ht_first_visible(a.window, a.chunked, pos);
 }
 
 /* ---- elements ---- */
@@ -215,6 +216,8 @@ static __device__ float *out_of(const ht_cuda_attend_arguments &a, int query, in
 
 /* ---- merging ---- */
 
+#define HT_LOG2_OF_E 1.44269504f
+
 /* Weights of pages of f32 are powers of e; with tensor cores they are powers of 2. */
 template <bool OF_E> static __device__ float power_of(float x) {
     return OF_E ? ht_exp_of_negative(x) : ht_fast_exp2(x);
@@ -232,6 +235,17 @@ template <bool OF_E> struct running {
         max = top;
     }
 };
+
+/* Inverse of the softmax sum of a query of KV head `head`, whose pages are merged, and of its sink. */
+template <bool OF_E>
+static __device__ float inverse_of(const ht_cuda_attend_arguments &a, int query, int64_t head, running<OF_E> of) {
+    if (!a.sinks) return 1.0f / of.total;
+    const float sink = a.sinks[(head * a.group + query % a.group) * a.sinks_stride], log2 = sink * HT_LOG2_OF_E;
+    float mine, its;
+    /* An infinite maximum would make the result NaN. */
+    of.add(OF_E ? sink : log2 > FLT_MAX ? FLT_MAX : log2, 1.0f, &mine, &its);
+    return mine / of.total;
+}
 
 /* A value that another block wrote: bypasses the L1 cache. */
 static __device__ float written(const float *p) {
@@ -283,7 +297,8 @@ template <bool OF_E> static __device__ void merge(const ht_cuda_attend_arguments
         so_far[1] = r.total;
         so_far[2] = sum;
     } else {
-        out_of(a, u.tile.query + i, u.head)[d] = result_of(sum, 1.0f / r.total);
+        const int query = u.tile.query + i;
+        out_of(a, query, u.head)[d] = result_of(sum, inverse_of(a, query, u.head, r));
     }
 }
 
@@ -315,8 +330,6 @@ template <bool OF_E> static __device__ void finish(const ht_cuda_attend_argument
 
 enum { STEP_KEYS = HT_CUDA_STEP_KEYS, TENSOR_THREADS = HT_CUDA_TENSOR_THREADS, TENSOR_WARPS = TENSOR_THREADS / 32 };
 enum { HIDDEN_HALF = 0x8000 /* the weight of an unseen key */ };
-
-#define HT_LOG2_OF_E 1.44269504f
 
 struct of_f16_pages {
     enum { PARTS = 1, SCALED = 0, EXPONENT = 0x7C00, ONES = 0x3C003C00 };

@@ -18,7 +18,7 @@ static ht_cuda_view of_rows(const ht_view *v) {
     return ht_cuda_view_of(&batch);
 }
 
-static bool is_gradient(const ht_call *call) { return call->n_in > 5; }
+static bool is_gradient(const ht_call *call) { return call->n_in > 6; }
 
 static void set_results(const ht_call *call, ht_cuda_view (*of)(const ht_view *), ht_cuda_attention_arguments *a) {
     if (!is_gradient(call)) {
@@ -32,8 +32,8 @@ static void set_results(const ht_call *call, ht_cuda_view (*of)(const ht_view *)
         *to[i] = of(&part);
         at += (size_t)ht_view_size(&part) * ht_dtype_bytes(part.dtype);
     }
-    a->result = of(&call->in[5]);
-    a->grad = of(&call->in[6]);
+    a->result = of(&call->in[call->n_in - 2]);
+    a->grad = of(&call->in[call->n_in - 1]);
     a->stats = call->scratch;
 }
 
@@ -57,10 +57,11 @@ static ht_cuda_attention_arguments of_flat_rows(const ht_call *call) {
                                      .k = of_rows(&call->in[1]),
                                      .v = of_rows(&call->in[2]),
                                      .mask.n_dims = -1,
-                                     .sinks.n_dims = -1,
+                                     .sinks = ht_cuda_view_of(&call->in[5]),
                                      .own = ht_cuda_view_of(&call->in[3]),
                                      .first = ht_cuda_view_of(&call->in[4]),
                                      .flat_rows = true,
+                                     .chunked = p->chunked,
                                      .window = p->window,
                                      .scale = p->scale,
                                      .softcap = p->softcap};

@@ -7,6 +7,7 @@
  * has only the keys of its sequence. */
 #include "cuda/attention.h"
 #include "cuda/tensor.cuh"
+#include "cuda/window.cuh"
 
 enum { SIDE = HT_CUDA_ATTENTION_SIDE, THREADS = SIDE * SIDE, DEPTH = 16, WIDE = HT_CUDA_ATTENTION_WIDE };
 
@@ -163,8 +164,7 @@ static __device__ range of_flat_row(const ht_cuda_attention_arguments &a, int64_
         if (reports) ht_report(a.report, HT_CUDA_ROWS, i, own, 0, n, first);
         return {0, 0, 0};
     }
-    const int64_t far = own + 1 - a.window;
-    return {a.window > 0 && far > first ? far : first, own + 1, first};
+    return {first + ht_first_visible(a.window, a.chunked, own - first), own + 1, first};
 }
 
 static __device__ range of_query(const ht_cuda_attention_arguments &a, int64_t i) {

@@ -34,6 +34,7 @@ typedef struct ht_cuda_attention_arguments {
     ht_cuda_view own, first; /* of flat rows: the last key of each query, and the first of its sequence */
     void *stats; /* of a gradient: [B, heads, n][3], f32 or f64: largest score, 1 / sum, sum(weight * gradient) */
     bool flat_rows, causal;
+    bool chunked;   /* kind of window of flat rows */
     int64_t window; /* 0: none */
     float scale, softcap;
     ht_cuda_reporter report;

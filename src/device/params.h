@@ -142,11 +142,13 @@ typedef struct ht_top_k_params {
     int32_t k;
 } ht_top_k_params;
 
-/* ATTEND(q f32 [T, n_heads, head_dim], k and v f32 [T, n_kv_heads, head_dim]) -> f32 [T, n_heads, head_dim]: appends k
- * and v to the KV caches of the step, then attends. Rows and positions are those of the step. A query at position p
- * attends to the keys j <= p of its sequence, and with a window to p - j < window only. Score: scale * q.k, then
- * softcap * tanh(score / softcap) when softcap > 0. Query head h reads K/V head h / (n_heads / n_kv_heads). With
- * `asked` the rows of q are the output rows of the step, and k and v are absent: they are in the cache already. */
+/* ATTEND(q f32 [T, n_heads, head_dim], k and v f32 [T, n_kv_heads, head_dim], sinks f32 [n_heads] or none) -> f32 [T,
+ * n_heads, head_dim]: appends k and v to the KV caches of the step, then attends. Rows and positions are those of the
+ * step. A query at position p attends to the keys j <= p of its sequence, with a window to those from ht_first_visible
+ * on (device/window.h). Score: scale * q.k, then softcap * tanh(score / softcap) when softcap > 0. The sink of a head is
+ * one more score of each of its queries, which has no value: it only adds to the sum of the softmax, after all keys.
+ * Query head h reads K/V head h / (n_heads / n_kv_heads). With `asked` the rows of q are the output rows of the step,
+ * and k and v are absent: they are in the cache already. */
 typedef struct ht_attend_params {
     int32_t layer;
     float scale;
@@ -163,14 +165,15 @@ typedef struct ht_sdpa_params {
     int64_t window;
 } ht_sdpa_params;
 
-/* ATTEND_ROWS(q f32 [N, heads, d], k f32 [T, kv_heads, d], v f32 [T, kv_heads, dv], own i32 [N], first i32 [N]) -> f32
- * [N, heads, dv]: query i attends to rows first[i] .. own[i] of the keys, and of them to the last `window`, with scores scale
- * * q.k, capped to softcap * tanh(score / softcap) when softcap > 0. Queries of one sequence, which have one `first`, are
- * adjacent and in order. ATTEND_ROWS_GRAD(q, k, v, own, first, result, grad) -> the gradients of q, k and v,
- * concatenated. */
+/* ATTEND_ROWS(q f32 [N, heads, d], k f32 [T, kv_heads, d], v f32 [T, kv_heads, dv], own i32 [N], first i32 [N], sinks
+ * f32 [heads] or none) -> f32 [N, heads, dv]: query i attends to rows first[i] .. own[i] of the keys, within the window
+ * of a row at position own[i] - first[i], with scores scale * q.k, capped to softcap * tanh(score / softcap) when
+ * softcap > 0, and to sinks as ATTEND does. Queries of one sequence, which have one `first`, are adjacent and in order.
+ * ATTEND_ROWS_GRAD(q, k, v, own, first, sinks, result, grad) -> the gradients of q, k and v, concatenated. */
 typedef struct ht_attend_rows_params {
     float scale, softcap;
     int64_t window; /* 0: none */
+    bool chunked;
 } ht_attend_rows_params;
 
 /* QUANTIZE(w) -> one part: 0 packed elements, 1 scales, 2 biases. DEQUANTIZE(numbers, scales, biases or none) ->

@@ -6,6 +6,7 @@
 
 #include "device/kv.h"
 #include "device/lora.h"
+#include "device/window.h"
 
 #include <stdint.h>
 
@@ -26,7 +27,8 @@ typedef struct ht_batch {
  * pages[(p / 256) % ring_pages]. */
 typedef struct ht_kv_layer {
     ht_kv_shape shape;
-    int64_t window;     /* keys that a row attends to, its own included; 0: all */
+    int64_t window;     /* keys that a row attends to at most, its own included; 0: all */
+    bool chunked;       /* those of its chunk of `window` positions, not the last ones (device/window.h) */
     int64_t ring_pages; /* 0: growing */
     int64_t n_pages;    /* pages allocated so far */
     ht_kv_page **pages;
@@ -63,6 +65,11 @@ typedef struct ht_step {
 static inline int64_t ht_kv_page_of(const ht_kv_layer *l, int64_t pos) {
     int64_t page = pos / HT_KV_PAGE;
     return l->ring_pages ? page % l->ring_pages : page;
+}
+
+/* First position that a row at position `pos` attends to. */
+static inline int64_t ht_kv_first_visible(const ht_kv_layer *l, int64_t pos) {
+    return ht_first_visible(l->window, l->chunked, pos);
 }
 
 #endif

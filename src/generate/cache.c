@@ -159,7 +159,7 @@ static ht_status adopt_layer(ht_cache *c, int32_t i, int64_t n, ht_cache_page_fn
 bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user) {
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
-        const int64_t needed = l->ring_pages ? ht_max_i64(0, n - ht_max_i64(l->window - 1, 1)) : 0;
+        const int64_t needed = l->ring_pages ? ht_max_i64(0, ht_min_i64(ht_kv_first_visible(l, n), n - 1)) : 0;
         for (int64_t p = needed / HT_KV_PAGE; p * HT_KV_PAGE < n; p++)
             if (!page_of(user, i, p)) return false;
     }
@@ -187,7 +187,7 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     for (int32_t i = 0; i < c->n_layers && n > 0; i++) {
         const ht_kv_layer *l = &c->layer[i];
         if (!l->ring_pages) continue;
-        int64_t begin = ht_cache_first(c, i), needed = ht_max_i64(0, n - l->window + 1);
+        int64_t begin = ht_cache_first(c, i), needed = ht_kv_first_visible(l, n);
         if (needed < begin)
             return ht_fail(err, HT_ERR_LIMIT,
                            "going back from %lld to %lld token%s needs the keys from position %lld on, but layer %d "
@@ -236,8 +236,10 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
     *out = NULL;
     for (int32_t i = 0; !status && i < m->n_kv_layers; i++) {
         const ht_layer_kv *kv = &m->kv[i];
-        c->layer[i] = (ht_kv_layer){
-            .shape = kv->shape, .window = kv->window, .ring_pages = ht_kv_ring_pages(kv->window, chunk, m->context)};
+        c->layer[i] = (ht_kv_layer){.shape = kv->shape,
+                                    .window = kv->window,
+                                    .chunked = kv->chunked,
+                                    .ring_pages = ht_kv_ring_pages(kv->window, chunk, m->context)};
         if (page_bytes(c, i) == SIZE_MAX)
             status =
                 ht_fail(err, HT_ERR_LIMIT, "layer %d has %d KV heads of %d values: no page of that size can be held",
@@ -257,7 +259,10 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
     for (int32_t i = 0; !status && i < c->n_layers; i++) {
         const ht_kv_layer *theirs = &from->layer[i];
         ht_kv_layer *l = &c->layer[i];
-        *l = (ht_kv_layer){.shape = theirs->shape, .window = theirs->window, .ring_pages = theirs->ring_pages};
+        *l = (ht_kv_layer){.shape = theirs->shape,
+                           .window = theirs->window,
+                           .chunked = theirs->chunked,
+                           .ring_pages = theirs->ring_pages};
         const int64_t pages = l->ring_pages ? theirs->n_pages : ht_kv_pages(0, from->length);
         status = grow_table(l, &c->owner->capacity[i], pages, err);
         for (; !status && l->n_pages < pages; l->n_pages++)

@@ -46,10 +46,12 @@ static bool has_reasoning_off(const ht_chat *chat) {
 
 static ht_grammar_start start_of(const ht_model *m, const ht_chat *chat, const char *prompt, size_t n) {
     bool with_title;
-    const ht_reasoning_format *format =
-        ht_reasoning_format_of(ht_chat_template_source(ht_chat_template_of(&m->chat, chat)));
+    const char *source = ht_chat_template_source(ht_chat_template_of(&m->chat, chat));
+    const ht_reasoning_format *format = ht_reasoning_format_of(source);
     if (ht_reasoning_is_open(format, prompt, n, &with_title)) return HT_START_IN_REASONING;
-    return chat->continues || has_reasoning_off(chat) ? HT_START_TEXT : HT_START_ANSWER;
+    /* A header or mark precedes the text of some formats, with or without reasoning. */
+    const bool is_text = chat->continues || (has_reasoning_off(chat) && !format->text && !ht_message_format_of(source));
+    return is_text ? HT_START_TEXT : HT_START_ANSWER;
 }
 
 /* An answer that must be calls has no text that a grammar could constrain. */

@@ -135,7 +135,7 @@ static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_stat
     ht_status status = ht_state_file_read(&r->file, section, 0, head, sizeof head, sum, err);
     if (status) return status;
     const uint64_t at = ht_state_get_number(head, 8);
-    const uint64_t least = l->ring_pages ? (uint64_t)ht_max_i64(0, r->length - l->window + 1) : 0;
+    const uint64_t least = l->ring_pages ? (uint64_t)ht_kv_first_visible(l, r->length) : 0;
     if (at > least) return ht_state_damaged(&r->file, "keys that the next token attends to are missing", err);
     *first = (int64_t)at;
     if (section->bytes != PAGES_HEAD + (uint64_t)(r->length - *first) * ht_kv_saved_bytes(&l->shape))

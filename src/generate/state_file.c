@@ -302,8 +302,8 @@ static ht_status make_origin(const ht_model *m, ht_adapter *const *adapters, con
                    fingerprint, (unsigned long long)tokenizer_digest(m->tokenizer), ht_precision_name(m->precision),
                    ht_dtype_name(m->kv_dtype));
     for (int32_t i = 0; i < m->n_kv_layers; i++)
-        ht_text_printf(&text, "layer %d of %d heads of %d, window %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,
-                       (int)m->kv[i].shape.head_dim, (long long)m->kv[i].window);
+        ht_text_printf(&text, "layer %d of %d heads of %d, %s %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,
+                       (int)m->kv[i].shape.head_dim, m->kv[i].chunked ? "chunk" : "window", (long long)m->kv[i].window);
     for (int i = 0; i < n; i++) {
         const ht_digest d = ht_adapter_digest(adapters[i]);
         ht_text_printf(&text, "adapter %016llx times %.9g\n", (unsigned long long)(d.a ^ d.b), (double)scales[i]);

@@ -13,9 +13,9 @@
 
 /* ---- the end of reasoning: the closing mark with the white space that the chat template puts around it, as tokens ---- */
 
-enum { HT_REASONING_BLANKS_MOST = 7 }; /* bytes on either side of a mark */
+enum { HT_REASONING_BLANKS_MOST = 23 }; /* bytes on either side of a mark */
 
-/* White space around the closing mark, NUL-terminated. */
+/* White space around the closing mark, or what begins the next message; NUL-terminated. */
 typedef struct ht_reasoning_blanks {
     char before[HT_REASONING_BLANKS_MOST + 1], behind[HT_REASONING_BLANKS_MOST + 1];
 } ht_reasoning_blanks;

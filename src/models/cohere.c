@@ -10,15 +10,11 @@
 enum { PATTERN = 4 }; /* full attention in every fourth layer */
 
 #define AT(field) offsetof(ht_decoder_layer, field)
-static bool has_head_norms(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->head_norms;
-}
-
-static const ht_tensor_spec head_norms[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms, .row = HT_EXTENT_HEAD},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms, .row = HT_EXTENT_HEAD},
-    {.gguf = NULL}};
+static const ht_tensor_spec head_norms[] = {{AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q,
+                                             .has = ht_decoder_has_head_norms, .row = HT_EXTENT_HEAD},
+                                            {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV,
+                                             .has = ht_decoder_has_head_norms, .row = HT_EXTENT_HEAD},
+                                            {.gguf = NULL}};
 #undef AT
 
 static const ht_config_field command_r_fields[] = {{HT_FIELD(F32, logit_scale, "logit_scale", "logit_scale", 0.0625)},
@@ -29,23 +25,12 @@ static const ht_config_field command_r_fields[] = {{HT_FIELD(F32, logit_scale, "
                                  {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 4096)},
                                  {.json = NULL}};
 
-static void read_command_r(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    (void)r, (void)object;
-    c->parallel = true;
-}
-
-static void read_command_r_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    c->parallel = true;
-}
-
 static void skip_rope(ht_config *c) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = !c->layer[i].slides;
 }
 
 static void read_cohere2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t pattern = PATTERN;
-    c->parallel = true;
     ht_json_i64(r, object, "sliding_window_pattern", &pattern);
     ht_config_slide_by_pattern(c, pattern > 0 ? pattern : PATTERN);
 }
@@ -57,7 +42,6 @@ static void read_cohere2_layers(ht_config *c, ht_json_reader *r, const ht_json *
 
 static void read_cohere2_gguf(ht_config *c, ht_meta *m) {
     (void)m;
-    c->parallel = true;
     ht_config_slide_by_pattern(c, PATTERN);
     skip_rope(c);
 }
@@ -72,10 +56,9 @@ const ht_family ht_family_command_r = {
     .class_name = "CohereForCausalLM",
     .defaults = {SIZES, .rope_theta = 500000},
     .fields = command_r_fields,
-    .read_json = read_command_r,
-    .read_gguf = read_command_r_gguf,
     .activate = ht_silu,
     .layer_norm = true,
+    .parallel = true,
     .interleaved_rope = true,
     .head_norm = HT_HEAD_NORM_OWN,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, head_norms, ht_decoder_mlp_specs},
@@ -91,6 +74,7 @@ const ht_family ht_family_cohere2 = {.architecture = "cohere2",
                                      .read_gguf = read_cohere2_gguf,
                                      .activate = ht_silu,
                                      .layer_norm = true,
+                                     .parallel = true,
                                      .interleaved_rope = true,
                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_specs},
                                      HT_DECODER_RUNS};
@@ -174,6 +158,7 @@ const ht_family ht_family_cohere2moe = {
     .write_gguf = write_cohere2_moe_gguf,
     .activate = ht_silu,
     .layer_norm = true,
+    .parallel = true,
     .interleaved_rope = true,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_specs, ht_decoder_router_specs,
               ht_decoder_expert_specs, ht_decoder_shared_expert_specs},

@@ -12,10 +12,11 @@ static bool keeps_keys(const ht_config *c, int64_t layer) { return c->layer[laye
 static bool projects_values(const ht_config *c, int64_t layer) {
     return keeps_keys(c, layer) && !c->layer[layer].v_is_k;
 }
-static bool has_head_norms(const ht_config *c, int64_t layer) {
+bool ht_decoder_has_head_norms(const ht_config *c, int64_t layer) {
     (void)layer;
     return c->head_norms;
 }
+static bool norms_keys(const ht_config *c, int64_t layer) { return c->head_norms && keeps_keys(c, layer); }
 
 const ht_tensor_spec ht_decoder_norm_specs[] = {
     {AT(attention_norm), "input_layernorm", "attn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
@@ -30,13 +31,13 @@ const ht_tensor_spec ht_decoder_attention_specs[] = {
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_head_norm_specs[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_HEAD},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_HEAD, .has = keeps_keys},
+    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_HEAD, .has = ht_decoder_has_head_norms},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_HEAD, .has = norms_keys},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_whole_head_norm_specs[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = has_head_norms},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = has_head_norms},
+    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = ht_decoder_has_head_norms},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = ht_decoder_has_head_norms},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_qkv_specs[] = {
@@ -75,17 +76,17 @@ const ht_tensor_spec ht_decoder_router_specs[] = {
     {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
     {.gguf = NULL}};
 
-static bool has_shared_expert(const ht_config *c, int64_t layer) {
+bool ht_decoder_has_shared_expert(const ht_config *c, int64_t layer) {
     return c->layer[layer].has_experts && c->shared_feed_forward > 0;
 }
 
 const ht_tensor_spec ht_decoder_shared_expert_specs[] = {
     {AT(shared_gate), "mlp.shared_experts.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
-     .has = has_shared_expert},
+     .has = ht_decoder_has_shared_expert},
     {AT(shared_up), "mlp.shared_experts.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
-     .has = has_shared_expert},
+     .has = ht_decoder_has_shared_expert},
     {AT(shared_down), "mlp.shared_experts.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
-     .has = has_shared_expert},
+     .has = ht_decoder_has_shared_expert},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_mlp_specs[] = {{AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD,
@@ -209,7 +210,11 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     }
     q = positioned(c, m, index, q, &l->q_norm, cfg->n_heads, pos); /* [T, n_heads, head_dim] */
     if (cfg->query_beta != 0 && (shape->no_rope || !cfg->query_shift)) q = tempered(c, cfg, q, pos);
-    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg), index};
+    const ht_attention how = {.scale = cfg->attention_scale,
+                              .softcap = cfg->attention_softcap,
+                              .sinks = l->sinks,
+                              .asked = index >= ht_kv_layers(cfg),
+                              .layer = index};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }

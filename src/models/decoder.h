@@ -85,6 +85,10 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
 /* Predicate: layer `layer` has a dense feed-forward. */
 bool ht_decoder_is_dense(const ht_config *c, int64_t layer);
+/* Predicate: layer `layer` has experts and a shared one. */
+bool ht_decoder_has_shared_expert(const ht_config *c, int64_t layer);
+/* Predicate: q and k have norms. */
+bool ht_decoder_has_head_norms(const ht_config *c, int64_t layer);
 
 /* All layers, then the head: h [T, hidden], pos i32 [T]. The layers are ht_decoder_layer. */
 ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h, ht_array *pos);

@@ -150,22 +150,25 @@ ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale
 
 /* ---- attention ---- */
 
+static ht_array *sinks_of(const ht_attention *how) { return how->sinks ? how->sinks : HT_NONE; }
+
 static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
     const ht_plain_pass *pass = c->pass;
-    const ht_attend_rows_params p = {how->scale, how->softcap, pass->window[layer]};
+    const ht_layer_kv *kv = &pass->kv[layer];
+    const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
     if (k != HT_NONE) {
         pass->keys[layer] = k;
         pass->values[layer] = v;
     }
     ht_array *own = how->asked ? ht_batch_out_rows(c) : pass->own, *first = how->asked ? pass->out_first : pass->first;
-    ht_array *in[] = {q, pass->keys[layer], pass->values[layer], own, first};
-    return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 5);
+    ht_array *in[] = {q, pass->keys[layer], pass->values[layer], own, first, sinks_of(how)};
+    return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 6);
 }
 
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
     if (c->pass) return attend_plain(c, q, k, v, layer, how);
     const ht_attend_params p = {layer, how->scale, how->softcap, how->asked};
-    ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
+    ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v, sinks_of(how)}, 4);
     if (a) a->step = c->step;
     const ht_observer *o = c->observer;
     if (a && o && o->attends && !o->attends(c->observer, c, q, k, v, layer, how, a)) return NULL;

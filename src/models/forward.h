@@ -5,6 +5,7 @@
 #ifndef HT_MODELS_FORWARD_H
 #define HT_MODELS_FORWARD_H
 
+#include "checkpoint/kv_size.h"
 #include "device/matrix.h"
 #include "device/step.h"
 
@@ -42,7 +43,7 @@ typedef struct ht_plain_pass {
     ht_array *target;          /* i32 [n_out] the token that follows each of them */
     ht_array *own, *first;     /* i32 [n_tok] each row's own number, and the first of its sequence */
     ht_array *out_first;       /* i32 [n_out] the first row of each output row's sequence */
-    const int64_t *window;     /* [n_kv_layers] in keys; 0: full attention */
+    const ht_layer_kv *kv;     /* [n_kv_layers] windows */
     ht_array **keys, **values; /* [n_kv_layers] of the layers so far */
     bool shares_keys;          /* some layers attend to keys of earlier ones */
     bool checkpointing;        /* layers keep only their inputs and are recomputed for the gradient */
@@ -89,6 +90,9 @@ typedef struct ht_attention {
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
     int layer;     /* the attending layer, which differs from the layer of shared keys */
+    /* f32 [n_heads]: one more score of every query, without a value, in the sum of the softmax. NULL or HT_NONE: none.
+     * A constant of a plain pass. */
+    ht_array *sinks;
 } ht_attention;
 
 /* Appends k, v [T, n_kv_heads, head_dim] to the cache of layer `layer`, then attends with q [T, n_heads, head_dim],

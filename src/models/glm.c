@@ -10,14 +10,7 @@ static const ht_tensor_spec glm4_norms[] = {
     {AT(after_mlp_norm), "post_mlp_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN},
     {.gguf = NULL}};
 
-static bool has_head_norms(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->head_norms;
-}
-
 static const ht_tensor_spec glm4moe_specs[] = {
-    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", .rows = HT_EXTENT_HEAD, .has = has_head_norms},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", .rows = HT_EXTENT_HEAD, .has = has_head_norms},
     {AT(mlp_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
     {AT(router_bias), "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS,
      .has = ht_decoder_has_experts, .bare = true},

@@ -11,17 +11,14 @@ static const ht_tensor_spec head_norms[] = {
     {AT(k_norm), "self_attn.key_layernorm", "attn_k_norm", .rows = HT_EXTENT_HEAD},
     {.gguf = NULL}};
 
-static bool has_shared_expert(const ht_config *c, int64_t layer) {
-    return c->layer[layer].has_experts && c->shared_feed_forward > 0;
-}
-
-static const ht_tensor_spec shared_mlp[] = {{AT(shared_gate), "mlp.shared_mlp.gate_proj", "ffn_gate_shexp",
-                                             HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = has_shared_expert},
-                                            {AT(shared_up), "mlp.shared_mlp.up_proj", "ffn_up_shexp",
-                                             HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = has_shared_expert},
-                                            {AT(shared_down), "mlp.shared_mlp.down_proj", "ffn_down_shexp",
-                                             HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD, .has = has_shared_expert},
-                                            {.gguf = NULL}};
+static const ht_tensor_spec shared_mlp[] = {
+    {AT(shared_gate), "mlp.shared_mlp.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_shared_expert},
+    {AT(shared_up), "mlp.shared_mlp.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_shared_expert},
+    {AT(shared_down), "mlp.shared_mlp.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = ht_decoder_has_shared_expert},
+    {.gguf = NULL}};
 
 static const ht_tensor_spec moe_router[] = {
     {AT(router), "mlp.gate.wg", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},

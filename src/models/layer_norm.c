@@ -15,40 +15,47 @@ static const ht_tensor_spec stablelm_norm[] = {{AT(mlp_norm), "post_attention_la
                                                 .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM, .has = is_sequential},
                                                {.gguf = NULL}};
 
+static const ht_tensor_spec stablelm_head_norms[] = {
+    {AT(q_norm), "self_attn.q_layernorm", "attn_q_norm", .rows = HT_EXTENT_Q, .has = ht_decoder_has_head_norms,
+     .per_head = true},
+    {AT(k_norm), "self_attn.k_layernorm", "attn_k_norm", .rows = HT_EXTENT_KV, .has = ht_decoder_has_head_norms,
+     .per_head = true},
+    {.gguf = NULL}};
+
 static const ht_config_field stablelm_fields[] = {
+    {HT_FIELD(BOOL, head_norms, "qk_layernorm", NULL, 0)},
     {HT_FIELD(BOOL, parallel, "use_parallel_residual", "use_parallel_residual", 0)},
     {HT_FIELD(BOOL, q_bias, "use_qkv_bias", NULL, 0)},
     {.json = NULL}};
 
 static void read_stablelm(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    bool has_norms = false;
+    (void)r, (void)object;
     c->out_bias = c->mlp_bias = false;
-    if (ht_json_bool(r, object, "qk_layernorm", &has_norms) && has_norms)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`qk_layernorm` is true; only false is supported");
 }
 
-const ht_family ht_family_stablelm = {
-    .architecture = "stablelm",
-    .model_types = {"stablelm", "stablelm_epoch"},
-    .class_name = "StableLmForCausalLM",
-    .defaults = {.n_layers = 32,
-                 .hidden = 2560,
-                 .n_heads = 32,
-                 .feed_forward = 6912,
-                 .vocab = 50304,
-                 .context = 4096,
-                 HT_LLAMA_LIKE("silu"),
-                 .norm_eps = 1e-5,
-                 .norm_eps_field = "layer_norm_eps",
-                 .rope_theta = 10000,
-                 .rotated_share = 0.25,
-                 .norm_bias = true},
-    .fields = stablelm_fields,
-    .read_json = read_stablelm,
-    .activate = ht_silu,
-    .layer_norm = true,
-    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, stablelm_norm, ht_decoder_mlp_specs},
-    HT_DECODER_RUNS};
+const ht_family ht_family_stablelm = {.architecture = "stablelm",
+                                      .model_types = {"stablelm", "stablelm_epoch"},
+                                      .class_name = "StableLmForCausalLM",
+                                      .defaults = {.n_layers = 32,
+                                                   .hidden = 2560,
+                                                   .n_heads = 32,
+                                                   .feed_forward = 6912,
+                                                   .vocab = 50304,
+                                                   .context = 4096,
+                                                   HT_LLAMA_LIKE("silu"),
+                                                   .norm_eps = 1e-5,
+                                                   .norm_eps_field = "layer_norm_eps",
+                                                   .rope_theta = 10000,
+                                                   .rotated_share = 0.25,
+                                                   .norm_bias = true},
+                                      .fields = stablelm_fields,
+                                      .read_json = read_stablelm,
+                                      .head_norm = HT_HEAD_NORM_OWN,
+                                      .activate = ht_silu,
+                                      .layer_norm = true,
+                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, stablelm_head_norms,
+                                                stablelm_norm, ht_decoder_mlp_specs},
+                                      HT_DECODER_RUNS};
 
 /* ---- StarCoder2: biases everywhere, an ungated feed-forward, and an optional sliding window ---- */
 
@@ -64,20 +71,6 @@ static const ht_config_field starcoder2_fields[] = {
     {HT_FIELD(BOOL, out_bias, "use_bias", NULL, 1)},
     {HT_FIELD(BOOL, mlp_bias, "use_bias", NULL, 1)},
     {.json = NULL}};
-
-static void slide_all(ht_config *c) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
-}
-
-static void read_starcoder2(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    (void)r, (void)object;
-    slide_all(c);
-}
-
-static void read_starcoder2_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    slide_all(c);
-}
 
 const ht_family ht_family_starcoder2 = {
     .architecture = "starcoder2",
@@ -97,8 +90,7 @@ const ht_family ht_family_starcoder2 = {
                  .rope_theta = 10000,
                  .norm_bias = true},
     .fields = starcoder2_fields,
-    .read_json = read_starcoder2,
-    .read_gguf = read_starcoder2_gguf,
+    .slides_everywhere = true,
     .activate = ht_gelu_tanh,
     .layer_norm = true,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, starcoder2_mlp},

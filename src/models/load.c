@@ -60,7 +60,7 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
 /* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. */
 static void make_sliding(ht_model *m) {
     for (int32_t i = 0; i < m->n_kv_layers; i++)
-        if (!m->kv[i].window || m->kv[i].window > m->context) m->kv[i].window = m->context;
+        if (!m->kv[i].window || (m->kv[i].window > m->context && !m->kv[i].chunked)) m->kv[i].window = m->context;
     m->context = INT32_MAX;
 }
 

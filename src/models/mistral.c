@@ -10,10 +10,9 @@
 static const ht_config_field window_of_4096[] = {{HT_FIELD(I64, window, "sliding_window", NULL, 4096)}, {.json = NULL}},
                              window_if_stated[] = {{HT_FIELD(I64, window, "sliding_window", NULL, 0)}, {.json = NULL}};
 
-static void slide_all(ht_config *c, ht_json_reader *r, const ht_json *object) {
+static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     (void)r, (void)object;
     c->q_bias = c->out_bias = c->mlp_bias = false;
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
 }
 
 /* A GGUF Mistral has the architecture llama. */
@@ -23,8 +22,9 @@ const ht_family ht_family_mistral = {.architecture = "mistral",
                                      .class_name = "MistralForCausalLM",
                                      .defaults = {SIZES, .vocab = 32000, HT_LLAMA_DEFAULTS},
                                      .fields = window_of_4096,
-                                     .read_json = slide_all,
+                                     .read_json = read_json,
                                      .gguf_interleaves = true,
+                                     .slides_everywhere = true,
                                      HT_LLAMA_RUNS};
 
 static const ht_config_field ministral3_fields[] = {
@@ -42,7 +42,7 @@ static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *obje
     c->query_beta = (float)beta;
     if (beta != 0) c->query_period = c->context;
     if (beta != 0) ht_json_i64(r, rope, "original_max_position_embeddings", &c->query_period);
-    slide_all(c, r, object);
+    read_json(c, r, object);
 }
 
 const ht_family ht_family_mistral3 = {.architecture = "mistral3",
@@ -62,6 +62,7 @@ const ht_family ht_family_mistral3 = {.architecture = "mistral3",
                                       .fields = ministral3_fields,
                                       .read_json = read_ministral3,
                                       .gguf_interleaves = true,
+                                      .slides_everywhere = true,
                                       HT_LLAMA_RUNS};
 
 #define AT(field) offsetof(ht_decoder_layer, field)
@@ -79,8 +80,9 @@ const ht_family ht_family_mixtral = {
     .defaults = {SIZES, .vocab = 32000, HT_LLAMA_LIKE("silu"), .norm_eps = 1e-5, .rope_theta = 1000000, .n_experts = 8,
                  .experts_used = 2, .experts_field = "num_local_experts", .routing = {.normalized = true}},
     .fields = window_if_stated,
-    .read_json = slide_all,
+    .read_json = read_json,
     .gguf_interleaves = true,
+    .slides_everywhere = true,
     .experts = HT_EXPERTS_SPARSE,
     .activate = ht_silu,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, mixtral_router,

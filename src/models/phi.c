@@ -17,14 +17,9 @@ static const ht_tensor_spec phi2_specs[] = {
 
 static void read_phi2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     bool has_norms = false;
-    c->parallel = true;
+    (void)c;
     if (ht_json_bool(r, object, "qk_layernorm", &has_norms) && has_norms)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`qk_layernorm` is true; only false is supported");
-}
-
-static void read_phi2_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    c->parallel = true;
 }
 
 const ht_family ht_family_phi2 = {.architecture = "phi2",
@@ -47,7 +42,7 @@ const ht_family ht_family_phi2 = {.architecture = "phi2",
                                                .norm_bias = true,
                                                .head_bias = true},
                                   .read_json = read_phi2,
-                                  .read_gguf = read_phi2_gguf,
+                                  .parallel = true,
                                   .activate = ht_gelu_tanh,
                                   .layer_norm = true,
                                   .final_norm_name = "final_layernorm",
@@ -56,20 +51,6 @@ const ht_family ht_family_phi2 = {.architecture = "phi2",
 
 static const ht_config_field phi3_fields[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)},
                                               {.json = NULL}};
-
-static void slide_all(ht_config *c) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
-}
-
-static void read_phi3(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    (void)r, (void)object;
-    slide_all(c);
-}
-
-static void read_phi3_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    slide_all(c);
-}
 
 const ht_family ht_family_phi3 = {
     .architecture = "phi3",
@@ -85,8 +66,7 @@ const ht_family ht_family_phi3 = {
                  .norm_eps = 1e-5,
                  .rope_theta = 10000},
     .fields = phi3_fields,
-    .read_json = read_phi3,
-    .read_gguf = read_phi3_gguf,
+    .slides_everywhere = true,
     .activate = ht_silu,
     .layer = {ht_decoder_norm_specs, ht_decoder_qkv_specs, ht_decoder_mlp_norm_specs, ht_decoder_gate_up_specs},
     HT_DECODER_RUNS};

@@ -4,7 +4,6 @@
 #include "models/decoder.h"
 #include "models/registry.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* With use_sliding_window, layers from `first` on have a sliding window. */

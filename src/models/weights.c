@@ -39,6 +39,7 @@ typedef struct loader {
     ht_arena scratch;
     ht_pack_task *tasks;  /* one per matrix, executed at the end */
     ht_array **bias;      /* of the last weight: where the next bias belongs */
+    float *parts;         /* the values so far of a vector in parts */
     float *expert_scales; /* [n_experts] of the current expert part */
     bool any_expert_scale;
     ht_error *err;
@@ -142,10 +143,24 @@ static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head
     return keep_slot(l, at, &w->slot);
 }
 
+/* Loads one of the tensors that a vector is stored in; the last one makes the array. */
+static ht_status load_part(loader *l, const ht_stored_weight *at, ht_array **out) {
+    const int64_t n = at->columns, all = n * at->n_parts;
+    l->bytes += (size_t)n * sizeof(float);
+    if (!l->into) return HT_OK;
+    if (at->part == 0) {
+        free(l->parts);
+        l->parts = malloc((size_t)all * sizeof *l->parts);
+        if (!l->parts) return ht_fail_memory(l->err, (size_t)all * sizeof *l->parts, at->name);
+    }
+    ht_status status = ht_tensor_read_f32(&at->stored, n, l->parts + at->part * n, l->err);
+    return status || at->part + 1 < at->n_parts ? status : keep_array(l, l->parts, all, out);
+}
+
 /* Loads a vector; one with a bias goes to an ht_norm_weights, others to an ht_array *, which is also the beginning of that. */
 static ht_status load_vector(loader *l, const ht_stored_weight *at, ht_norm_weights *out) {
     l->bias = &out->bias;
-    return add_vector(l, at, &out->weight);
+    return at->n_parts ? load_part(l, at, &out->weight) : add_vector(l, at, &out->weight);
 }
 
 /* Loads the embedding; a tied head uses the same matrix. */
@@ -361,6 +376,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     }
     if (!status) status = load_matrices(&l, options);
     ht_arena_free(&l.scratch);
+    free(l.parts);
     ht_scope_free(l.scope);
     if (status)
         ht_weights_free(l.into);

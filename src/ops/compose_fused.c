@@ -8,6 +8,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Masked scores are the lowest finite value: their weight is 0 next to a visible key, and uniform if all are masked. */
 static ht_array *hide(ht_scope *s, ht_array *seen, ht_array *scores) {
@@ -27,12 +28,17 @@ static ht_array *visible(ht_scope *s, const ht_sdpa_params *p, int64_t n_q, int6
     return ht_logical_and(s, seen, ht_less(s, first, key));
 }
 
-static ht_array *softmax_with_sinks(ht_scope *s, ht_array *scores, ht_array *sinks, const int64_t shape[5]) {
-    if (sinks == HT_NONE) return ht_softmax(s, scores, -1);
-    ht_array *column = ht_reshape(s, sinks, (int64_t[]){1, shape[1], shape[2], 1, 1}, 5);
-    column = ht_broadcast_to(s, column, (int64_t[]){shape[0], shape[1], shape[2], shape[3], 1}, 5);
+/* Softmax of scores [..., kv_heads, group, n_q, n_k], and of a sink [kv_heads * group] or HT_NONE. */
+static ht_array *softmax_with_sinks(ht_scope *s, ht_array *scores, ht_array *sinks) {
+    if (sinks == HT_NONE || !scores) return ht_softmax(s, scores, -1);
+    const int n = scores->n_dims;
+    int64_t shape[HT_MAX_DIMS];
+    memcpy(shape, scores->shape, sizeof shape);
+    shape[n - 1] = 1;
+    ht_array *column = ht_reshape(s, sinks, (int64_t[]){shape[n - 4], shape[n - 3], 1, 1}, 4);
+    column = ht_broadcast_to(s, column, shape, n);
     ht_array *all = ht_softmax(s, ht_concatenate(s, (ht_array *[]){scores, column}, 2, -1), -1);
-    return ht_slice(s, all, (int64_t[5]){0}, shape, NULL);
+    return ht_slice(s, all, (int64_t[HT_MAX_DIMS]){0}, scores->shape, NULL);
 }
 
 ht_array *ht_compose_sdpa(ht_scope *s, const void *params, ht_array *const *in) {
@@ -48,7 +54,7 @@ ht_array *ht_compose_sdpa(ht_scope *s, const void *params, ht_array *const *in) 
         scores = mask->dtype == HT_BOOL ? hide(s, m, scores) : ht_add(s, scores, m);
     }
     if (p->causal) scores = hide(s, visible(s, p, n_q, k->shape[2]), scores);
-    ht_array *weights = softmax_with_sinks(s, scores, ht_widened(s, in[4]), shape);
+    ht_array *weights = softmax_with_sinks(s, scores, ht_widened(s, in[4]));
     ht_array *y = ht_matmul(s, weights, values, false);
     y = ht_reshape(s, y, (int64_t[]){batch, q->shape[1], n_q, v->shape[3]}, 4);
     return ht_astype(s, y, q->dtype);
@@ -60,15 +66,22 @@ ht_array *ht_compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const 
 
 /* ---- attention of flat rows ---- */
 
-/* bool [N, T]: key row j is within first[i] .. own[i], and among the last `window` of these. */
+/* First visible key rows of queries at key rows `own` of sequences that begin at `first`, all i64 [N, 1]. */
+static ht_array *first_visible(ht_scope *s, const ht_attend_rows_params *p, ht_array *own, ht_array *first) {
+    ht_array *window = ht_full(s, (double)p->window, HT_I64, NULL, 0);
+    if (p->chunked) return ht_subtract(s, own, ht_remainder(s, ht_subtract(s, own, first), window));
+    return ht_plus(s, ht_subtract(s, own, window), 1);
+}
+
+/* bool [N, T]: key row j is within first[i] .. own[i], and within the window of the last of these. */
 static ht_array *in_sequence(ht_scope *s, const ht_attend_rows_params *p, ht_array *own, ht_array *first, int64_t n_k) {
     ht_array *key = ht_arange(s, 0, (double)n_k, 1, HT_I32);
     own = ht_expand_dims(s, ht_checked_index(s, own, ht_less_equal(s, first, own), n_k), 1);
     first = ht_expand_dims(s, ht_checked_index(s, first, HT_NONE, n_k), 1);
     ht_array *seen = ht_logical_and(s, ht_less_equal(s, first, key), ht_less_equal(s, key, own));
     if (p->window == 0) return seen;
-    ht_array *before = ht_subtract(s, ht_astype(s, own, HT_I64), ht_full(s, (double)p->window, HT_I64, NULL, 0));
-    return ht_logical_and(s, seen, ht_less(s, before, key));
+    ht_array *oldest = first_visible(s, p, ht_astype(s, own, HT_I64), ht_astype(s, first, HT_I64));
+    return ht_logical_and(s, seen, ht_less_equal(s, oldest, key));
 }
 
 ht_array *ht_compose_attend_rows(ht_scope *s, const void *params, ht_array *const *in) {
@@ -83,12 +96,12 @@ ht_array *ht_compose_attend_rows(ht_scope *s, const void *params, ht_array *cons
     ht_array *scores = ht_matmul(s, ht_times(s, queries, (double)p->scale), keys, true); /* [kv_heads, group, N, T] */
     if (p->softcap > 0) scores = ht_softcap(s, scores, p->softcap);
     scores = hide(s, in_sequence(s, p, in[3], in[4], k->shape[0]), scores);
-    ht_array *y = ht_matmul(s, ht_softmax(s, scores, -1), values, false); /* [kv_heads, group, N, dv] */
+    ht_array *y = ht_matmul(s, softmax_with_sinks(s, scores, in[5]), values, false); /* [kv_heads, group, N, dv] */
     return ht_reshape(s, ht_transpose(s, y, (int[]){2, 0, 1, 3}), shape, 3);
 }
 
 ht_array *ht_compose_attend_rows_grad(ht_scope *s, const void *params, ht_array *const *in) {
-    return ht_gradients_by_composition(s, ht_compose_attend_rows, params, in, 5, 3, in[6]);
+    return ht_gradients_by_composition(s, ht_compose_attend_rows, params, in, 6, 3, in[7]);
 }
 
 /* ---- norms over the last axis ---- */

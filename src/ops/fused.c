@@ -141,6 +141,21 @@ ht_array *ht_rope_rows(ht_scope *s, ht_array *x, ht_array *offset, ht_array *fre
 
 /* ---- attention ---- */
 
+/* Sinks: one score for each head, or HT_NONE. */
+static ht_status check_sinks(const char *op, const ht_array *sinks, int64_t n_heads, ht_error *err) {
+    char text[HT_SHAPE_TEXT];
+    if (sinks == HT_NONE || (sinks->n_dims == 1 && sinks->shape[0] == n_heads)) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: the sinks are %s, expected one for each of %lld heads", op,
+                   ht_shape_text(sinks->shape, sinks->n_dims, text), (long long)n_heads);
+}
+
+/* Sinks of an operation of f32. */
+static ht_status check_f32_sinks(const char *op, const ht_array *sinks, int64_t n_heads, ht_error *err) {
+    if (sinks != HT_NONE && sinks->dtype != HT_F32)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the sinks are %s, expected f32", op, ht_dtype_name(sinks->dtype));
+    return check_sinks(op, sinks, n_heads, err);
+}
+
 ht_status ht_shape_attend(const ht_op_call *c, ht_result_type *out, ht_error *err) {
     const ht_array *q = c->in[0], *k = c->in[1], *v = c->in[2];
     char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
@@ -150,7 +165,7 @@ ht_status ht_shape_attend(const ht_op_call *c, ht_result_type *out, ht_error *er
             return ht_fail(err, HT_ERR_ARGUMENT, "%s: q %s, expected f32 [T, heads, head_dim]", c->op,
                            ht_shape_text(q->shape, q->n_dims, tq));
         *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
-        return HT_OK;
+        return check_f32_sinks(c->op, c->in[3], q->shape[1], err);
     }
     if (k == HT_NONE || v == HT_NONE)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: keys and values come together or not at all", c->op);
@@ -164,7 +179,7 @@ ht_status ht_shape_attend(const ht_op_call *c, ht_result_type *out, ht_error *er
                        c->op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
                        ht_shape_text(v->shape, v->n_dims, tv));
     *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
-    return HT_OK;
+    return check_f32_sinks(c->op, c->in[3], q->shape[1], err);
 }
 
 static ht_status check_shapes(const char *op, ht_array *const *in, ht_error *err) {
@@ -186,16 +201,12 @@ static ht_status check_shapes(const char *op, ht_array *const *in, ht_error *err
 ht_status ht_shape_sdpa(const ht_op_call *c, ht_result_type *out, ht_error *err) {
     ht_status st = check_shapes(c->op, c->in, err);
     if (st) return st;
-    const ht_array *q = c->in[0], *v = c->in[2], *sinks = c->in[4];
-    char text[HT_SHAPE_TEXT];
+    const ht_array *q = c->in[0], *v = c->in[2];
     if (!ht_dtype_is_float(q->dtype))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s, expected floating point", c->op,
                        ht_dtype_name(q->dtype));
-    if (sinks != HT_NONE && (sinks->n_dims != 1 || sinks->shape[0] != q->shape[1]))
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the sinks are %s, expected one for each of %lld heads", c->op,
-                       ht_shape_text(sinks->shape, sinks->n_dims, text), (long long)q->shape[1]);
     *out = (ht_result_type){q->dtype, 4, {q->shape[0], q->shape[1], q->shape[2], v->shape[3]}};
-    return HT_OK;
+    return check_sinks(c->op, c->in[4], q->shape[1], err);
 }
 
 ht_status ht_shape_sdpa_grad(const ht_op_call *c, ht_result_type *out, ht_error *err) {
@@ -221,7 +232,7 @@ ht_status ht_shape_attend_rows(const ht_op_call *c, ht_result_type *out, ht_erro
                        c->op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
                        ht_shape_text(v->shape, v->n_dims, tv));
     *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], v->shape[2]}};
-    return HT_OK;
+    return check_f32_sinks(c->op, c->in[5], q->shape[1], err);
 }
 
 ht_status ht_shape_attend_rows_grad(const ht_op_call *c, ht_result_type *out, ht_error *err) {
@@ -318,14 +329,18 @@ void ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
 
 /* ---- attention ---- */
 
-/* Gradients of an additive mask and of sinks, by composition: the gradient of a mask has its full size anyway. */
-static void sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    ht_array *in[5];
-    memcpy(in, node->in, sizeof in);
-    if (in[3] == HT_NONE && in[4] == HT_NONE) return;
-    for (int i = 3; i < 5; i++) in[i] = ht_placeholder(s, in[i]);
-    ht_array *y = in[3] && in[4] ? ht_compose_sdpa(s, node->params, in) : NULL;
-    (void)ht_backward(s, &y, &grad, 1, in + 3, 2, grad_in + 3);
+/* Gradients of operands [first, n) by composition: of an additive mask, which has the size of all scores anyway, and of
+ * sinks, which are frozen in most training. */
+static void gradients_from(ht_scope *s, ht_compose_fn *compose, const ht_array *node, int first, int n, ht_array *grad,
+                           ht_array **grad_in) {
+    ht_array *in[6];
+    bool any = false, made = true;
+    memcpy(in, node->in, (size_t)n * sizeof *in);
+    for (int i = first; i < n; i++) any = any || (in[i] != HT_NONE && grad_in[i]);
+    if (!any) return; /* the graph of the composition would keep the operands in memory */
+    for (int i = first; i < n; i++) made = (in[i] = ht_placeholder(s, in[i])) && made;
+    ht_array *y = made ? compose(s, node->params, in) : NULL;
+    (void)ht_backward(s, &y, &grad, 1, in + first, n - first, grad_in + first);
 }
 
 void ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
@@ -334,7 +349,7 @@ void ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     in[5] = ht_node_output(node);
     in[6] = grad;
     part(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in);
-    sdpa_mask_gradients(s, node, grad, grad_in);
+    gradients_from(s, ht_compose_sdpa, node, 3, 5, grad, grad_in);
 }
 
 void ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
@@ -342,11 +357,12 @@ void ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
 }
 
 void ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    ht_array *in[7];
-    memcpy(in, node->in, 5 * sizeof *in);
-    in[5] = ht_node_output(node);
-    in[6] = grad;
-    part(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 7), in, 3, grad_in);
+    ht_array *in[8];
+    memcpy(in, node->in, 6 * sizeof *in);
+    in[6] = ht_node_output(node);
+    in[7] = grad;
+    part(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 8), in, 3, grad_in);
+    gradients_from(s, ht_compose_attend_rows, node, 5, 6, grad, grad_in);
 }
 
 /* ---- gathered matrix products ---- */

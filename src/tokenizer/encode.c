@@ -258,6 +258,37 @@ static void encoder_free(ht_encoder *e) {
     ht_text_discard(&e->piece);
 }
 
+/* The bytes of a token in the byte alphabet; false if it has other characters, and no text becomes it. */
+static bool bytes_of(const ht_tokenizer *t, int32_t id, ht_text *out) {
+    const char *text = ht_vocab_text(&t->vocab, id);
+    ht_text_clear(out);
+    for (size_t at = 0, length; at < t->vocab.length[id]; at += length) {
+        const int byte = ht_byte_of_char(ht_utf8_next(text + at, &length));
+        if (byte < 0) return false;
+        ht_text_append(out, &(char){(char)byte}, 1);
+    }
+    return out->len && !out->failed;
+}
+
+ht_status ht_tokenizer_merges_suffice(const ht_tokenizer *t, bool *suffice, ht_error *err) {
+    ht_tokenizer merging = *t;
+    ht_encoder e = {.t = &merging, .err = err};
+    ht_text bytes = {0};
+    merging.ignore_merges = false;
+    *suffice = true;
+    for (int32_t id = 0; id < t->vocab.n && *suffice && !e.status && !bytes.failed; id++) {
+        if (t->flags[id] & HT_TOKEN_ADDED || !bytes_of(t, id, &bytes)) continue;
+        e.n_ids = 0;
+        ht_encode_piece(&e, bytes.data, bytes.len);
+        *suffice = e.n_ids == 1 && e.ids[0] == id;
+    }
+    if (bytes.failed && !e.status) e.status = ht_fail_memory(err, 0, "tokens");
+    ht_text_discard(&bytes);
+    encoder_free(&e);
+    free(e.ids);
+    return e.status;
+}
+
 static bool has_normal_control(const ht_tokenizer *t) {
     for (size_t i = 0; i < t->n_added; i++)
         if (t->added[i].control && t->added[i].normalized) return true;

@@ -15,9 +15,17 @@
 #define LOWER     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED_END "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define TEKKEN    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|\\p{N}" CASED_END
-#define GPT4O                                                                                                          \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ANY_CASE_CONTRACTION "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER       \
-    "*" ANY_CASE_CONTRACTION "?|\\p{N}{1,3}" CASED_END
+#define CASED(upper, lower)                                                                                            \
+    "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" ANY_CASE_CONTRACTION "?|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower       \
+    "*" ANY_CASE_CONTRACTION "?"
+#define GPT4O      CASED(UPPER, LOWER) "|\\p{N}{1,3}" CASED_END
+#define UPPER_KIMI "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define LOWER_KIMI "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define WORDS_DEEPSEEK_V3                                                                                              \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"                 \
+    " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+#define THOUSANDS "(?=(\\d{3})+(?!\\d))"
+#define PORO      " ?[^(\\s|.,!?…。，、।۔،)]+"
 #define DEEPSEEK_LETTERS                                                                                               \
     "\\s?[A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}\\x{295}-"      \
     "\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}\\x{388}-\\x{38A}\\x{38C}\\x{38E}-"     \
@@ -42,31 +50,66 @@
 #define BYTES_GPT2  "\5" /* ByteLevel with the GPT-2 pattern */
 
 static const ht_gguf_stages rows[] = {
-    {.names = " gpt-2 phi-2 jais mellum exaone4 modern-bert jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 ",
+    {.names = " gpt-2 phi-2 jais mellum exaone4 modern-bert jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 "
+              "trillion granite-docling ",
      .steps = {BYTES_GPT2}},
     {.names = " mpt olmo ", .steps = {BYTES_GPT2}, .nfc = true},
-    {.names = " smollm starcoder refact codeshell exaone minerva-7b ", .steps = {DIGITS, BYTES_GPT2}},
+    {.names = " smollm starcoder refact codeshell exaone minerva-7b mellum2 ", .steps = {DIGITS, BYTES_GPT2}},
     {.names = " command-r ", .steps = {DIGITS, BYTES_GPT2}, .nfc = true},
     {.names = " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
      .steps = {LLAMA3, BYTES},
      .ignore_merges = true,
      .add_bos = true},
     {.names = " dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3, BYTES}},
-    {.names = " glm4 ", .steps = {LLAMA3, BYTES}, .ignore_merges = true},
-    {.names = " qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 kormo ", .steps = {QWEN2, BYTES}, .nfc = true},
+    {.names = " glm4 glm5 ", .steps = {LLAMA3, BYTES}, .ignore_merges = true},
+    {.names = " qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 kormo f2llmv2 solar-open ",
+     .steps = {QWEN2, BYTES},
+     .nfc = true},
     {.names = " qwen35 ", .steps = {QWEN35, BYTES}, .nfc = true},
     {.names = " tekken ", .steps = {TEKKEN, BYTES}, .ignore_merges = true, .add_bos = true},
-    {.names = " gpt-4o llama4 ", .steps = {GPT4O, BYTES}},
+    {.names = " gpt-4o llama4 minimax-m2 kanana2 talkie ", .steps = {GPT4O, BYTES}},
+    {.names = " cohere2moe tiny_aya ", .steps = {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O, BYTES}, .nfc = true},
+    {.names = " kimi-k2 ",
+     .steps = {"[\\p{Han}]+|" CASED(UPPER_KIMI, LOWER_KIMI) "|\\p{N}{1,3}" LLAMA3_END, BYTES},
+     .ignore_merges = true},
+    {.names = " youtu ",
+     .steps = {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+               CASED(UPPER, LOWER) "|\\p{N}" CASED_END, BYTES},
+     .ignore_merges = true},
+    {.names = " seed-coder ",
+     .steps = {ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|"
+                                    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+               BYTES}},
+    {.names = " laguna ", .steps = {"[^\\n]+|[\\n]+", QWEN2, BYTES}},
+    {.names = " exaone-moe ",
+     .steps = {ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}|"
+                                    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+               BYTES}},
+    {.names = " bailingmoe bailingmoe2 llada-moe ",
+     .steps = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
+               "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+               BYTES}},
+    {.names = " superbpe ", .steps = {"\\p{N}+", THOUSANDS, BYTES}},
+    {.names = " afmoe ",
+     .steps =
+         {"\\p{N}+", THOUSANDS,
+          "[一-鿿㐀-䶿\\x{F900}-\\x{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-"
+          "힯ᄀ-"
+          "ᇿ]"
+          "+",
+          WORDS_DEEPSEEK_V3, BYTES}},
+    {.names = " minicpm5 ",
+     .steps = {"\\p{N}{1,3}", ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" LLAMA3_END, BYTES},
+     .ignore_merges = true},
+    {.names = " poro-chat bloom gpt3-finnish ", .steps = {PORO, BYTES}},
+    {.names = " viking ", .steps = {PORO, DIGITS, BYTES}},
     {.names = " deepseek-llm ",
      .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", "[一-龥ࠀ-一가-퟿]+",
                DIGITS, BYTES}},
     {.names = " deepseek-coder ",
      .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", DIGITS, BYTES}},
-    {.names = " deepseek-v3 hunyuan-dense ",
-     .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-               "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-               " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-               BYTES}},
+    {.names = " deepseek-v3 hunyuan-dense joyai-llm hy_v4 ",
+     .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", WORDS_DEEPSEEK_V3, BYTES}},
     {.names = " falcon ", .steps = {PUNCTUATION, BYTES_GPT2, DIGIT_RUNS, "[0-9][0-9][0-9]"}},
     /* written by converters that do not know the model */
     {.names = " default ",

@@ -15,6 +15,10 @@ enum {
     HT_GGUF_TOKEN_BYTE = 6
 };
 
+/* Ids of added tokens that take the spaces before or after them, in order. Absent: none, or those of the architecture. */
+#define HT_GGUF_LSTRIP "hearth.tokenizer.lstrip"
+#define HT_GGUF_RSTRIP "hearth.tokenizer.rstrip"
+
 enum { HT_GGUF_STAGES = 8 };
 
 /* A pre-tokenizer of byte-level BPE, and what else its name implies. */

@@ -163,13 +163,24 @@ static ht_status list_models(const char *directory, contents *c, ht_error *err) 
 }
 
 const char *ht_tokenizer_missing(const char *directory) {
-    char *path = ht_path_join(directory, "tokenizer.model");
-    bool sentencepiece = path && ht_path_exists(path);
-    free(path);
-    return sentencepiece
-               ? "holds no tokenizer.json, and its tokenizer.model is not read; transformers makes the one from "
-                 "the other (AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY))"
-               : "holds neither a tokenizer.json nor a .gguf file";
+#define BY_TRANSFORMERS(name)                                                                                          \
+    "holds no tokenizer.json, and its " name " is not read; transformers makes the one from the other "                \
+    "(AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY))"
+    static const char *const found[][2] = {
+        {"tokenizer.model", BY_TRANSFORMERS("tokenizer.model")},
+        {"tekken.json", BY_TRANSFORMERS("tekken.json")},
+        {"merges.txt", BY_TRANSFORMERS("merges.txt")},
+        {"tiktoken.model", "holds no tokenizer.json, and its tiktoken.model lacks the pattern that splits texts; use a "
+                           "GGUF file of the model, or write a tokenizer.json with transformers' TikTokenConverter and "
+                           "the pat_str of the model's tokenization_*.py"},
+    };
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        char *path = ht_path_join(directory, found[i][0]);
+        const bool exists = path && ht_path_exists(path);
+        free(path);
+        if (exists) return found[i][1];
+    }
+    return "holds neither a tokenizer.json nor a .gguf file";
 }
 
 /* Same precedence as model loading: tokenizer.json in a directory with safetensors; otherwise a GGUF's vocabulary

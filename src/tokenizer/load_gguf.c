@@ -95,16 +95,41 @@ static ht_status read_ids(reader *r, int32_t bos, int32_t eos, int32_t unk) {
     return st ? st : read_id(r, "tokenizer.ggml.padding_token_id", -1, &r->pad);
 }
 
+/* Whether ids, in order, hold this one; *at is the place of the first one not below it. */
+static bool holds_id(const ht_gguf_value *ids, uint64_t *at, int32_t id) {
+    int64_t found = -1;
+    for (; ids && *at < ids->n_items && ht_gguf_item_i64(ids, *at, &found) && found < id; ++*at) {}
+    return found == id;
+}
+
+/* Phi-3's special tokens take the spaces after them; its GGUF files lack this. */
+static bool strips_in_phi3(const reader *r, const char *text) {
+    ht_bytes architecture;
+    return r->sentencepiece && ht_gguf_get_string(r->g, "general.architecture", &architecture) &&
+           ((architecture.len == 4 && memcmp(architecture.data, "phi3", 4) == 0) ||
+            (architecture.len == 6 && memcmp(architecture.data, "phimoe", 6) == 0)) &&
+           strcmp(text, "<unk>") != 0 && strcmp(text, "<s>") != 0 && strcmp(text, "<|endoftext|>") != 0;
+}
+
 static ht_status read_added(reader *r) {
     ht_tokenizer *t = r->t;
+    const ht_gguf_value *left, *right;
+    uint64_t at_left = 0, at_right = 0;
+    ht_status status = find_array(r, HT_GGUF_LSTRIP, HT_GGUF_I32, 0, &left);
+    if (!status) status = find_array(r, HT_GGUF_RSTRIP, HT_GGUF_I32, 0, &right);
+    if (status) return status;
     for (int32_t id = 0; id < t->vocab.n; id++) {
         int type = type_of(r, id);
         bool named = id == t->bos || id == t->eos || id == r->unk || id == r->pad;
         bool control = type == HT_GGUF_TOKEN_CONTROL || (named && (type != HT_GGUF_TOKEN_NORMAL || !r->types));
         if (!control && type != HT_GGUF_TOKEN_USER_DEFINED) continue;
         if (!t->vocab.length[id] || ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id)) continue;
-        ht_status st = ht_add_added(t, (ht_added){.id = id, .special = control}, ht_vocab_text(&t->vocab, id),
-                                    t->vocab.length[id], r->err);
+        const char *text = ht_vocab_text(&t->vocab, id);
+        const ht_added token = {.id = id,
+                                .special = control,
+                                .lstrip = holds_id(left, &at_left, id),
+                                .rstrip = right ? holds_id(right, &at_right, id) : strips_in_phi3(r, text)};
+        ht_status st = ht_add_added(t, token, text, t->vocab.length[id], r->err);
         if (st) return st;
     }
     return HT_OK;

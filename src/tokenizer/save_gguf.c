@@ -34,13 +34,44 @@ static ht_pre_step plain_split(ht_pre_step s) {
     return s;
 }
 
+/* The next character of a pattern. Files spell line breaks and characters outside of ASCII as such or as escapes. */
+static uint32_t next_character(const char **at) {
+    size_t length;
+    const char *p = *at;
+    char *end;
+    if (p[0] == '\\' && p[1] == '\\') {
+        *at += 2;
+        return 0x110000; /* itself, and not the begin of an escape */
+    }
+    if (p[0] == '\\' && (p[1] == 'r' || p[1] == 'n')) {
+        *at += 2;
+        return p[1] == 'r' ? '\r' : '\n';
+    }
+    if (strncmp(p, "\\x{", 3) == 0) {
+        const unsigned long c = strtoul(p + 3, &end, 16);
+        if (*end == '}' && c >= 0x80 && c < 0x110000) {
+            *at = end + 1;
+            return (uint32_t)c;
+        }
+    }
+    const uint32_t c = ht_utf8_next(p, &length);
+    *at += length;
+    return c;
+}
+
+static bool same_pattern(const char *a, const char *b) {
+    while (*a && *b)
+        if (next_character(&a) != next_character(&b)) return false;
+    return *a == *b;
+}
+
 static bool same_step(const ht_pre_step *one, const ht_pre_step *other) {
     const ht_pre_step a = plain_split(*one), b = plain_split(*other);
     if (a.kind != b.kind || a.add_prefix_space != b.add_prefix_space || a.scan != b.scan) return false;
     if (a.kind != HT_PRE_SPLIT) return true;
     if (a.behavior != b.behavior || a.invert != b.invert || a.classes != b.classes || a.text || b.text) return false;
     if (a.scan || !a.pattern || !b.pattern) return !a.pattern == !b.pattern;
-    return a.n_pattern == b.n_pattern && !memcmp(a.pattern, b.pattern, a.n_pattern);
+    return same_pattern(a.pattern, b.pattern); /* which hold no NUL */
 }
 
 static bool same_normalizer(const ht_tokenizer *a, const ht_tokenizer *b) {
@@ -74,8 +105,9 @@ static bool same_pre_tokenizer(const ht_tokenizer *t, const ht_tokenizer *row) {
     return k == row->n_pre;
 }
 
-/* The first row with the tokenizer's stages. NULL when there is none: *what is the difference to the nearest row. */
-static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, const char **what, ht_error *err) {
+/* The first row with the tokenizer's stages. merges: model.ignore_merges makes no difference. NULL when there is none: *what is the difference to the nearest row. */
+static ht_status find_stages(const ht_tokenizer *t, bool merges, const ht_gguf_stages **out, const char **what,
+                             ht_error *err) {
     const ht_gguf_stages *row;
     *out = NULL;
     *what = "pre_tokenizer";
@@ -85,7 +117,7 @@ static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, 
         ht_status st = ht_gguf_stages_add(row, candidate, err);
         if (!st && same_pre_tokenizer(t, candidate)) {
             const bool normal = same_normalizer(t, candidate);
-            if (normal && t->ignore_merges == candidate->ignore_merges)
+            if (normal && (merges || t->ignore_merges == candidate->ignore_merges))
                 *out = row;
             else if (normal)
                 *what = "model.ignore_merges";
@@ -101,7 +133,10 @@ static ht_status find_stages(const ht_tokenizer *t, const ht_gguf_stages **out, 
 static ht_status set_stages(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const ht_gguf_stages *row;
     const char *what;
-    ht_status st = find_stages(t, &row, &what, err);
+    ht_status st = find_stages(t, false, &row, &what, err);
+    bool suffice = false;
+    if (!st && !row && !strcmp(what, "model.ignore_merges")) st = ht_tokenizer_merges_suffice(t, &suffice, err);
+    if (!st && suffice) st = find_stages(t, true, &row, &what, err);
     if (st) return st;
     if (!row)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
@@ -346,19 +381,41 @@ static ht_status set_tokens(const ht_tokenizer *t, int64_t n_rows, ht_json *meta
 
 /* ---- metadata ---- */
 
-/* GGUF cannot store how an added token treats the surrounding text. */
-static ht_status check_added(const ht_tokenizer *t, int64_t n_rows, ht_error *err) {
-    for (size_t i = 0; i < t->n_added; i++) {
-        const ht_added *a = &t->added[i];
-        if (a->id >= n_rows) continue;
-        if (a->lstrip || a->rstrip || a->single_word)
-            return ht_fail(err, HT_ERR_UNSUPPORTED,
-                           "tokenizer.json: the added token `%.64s` has `%s`, which GGUF cannot express", a->text,
-                           a->lstrip   ? "lstrip"
-                           : a->rstrip ? "rstrip"
-                                       : "single_word");
+static int by_id(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Writes the ids of added tokens that take the spaces on one side, in order. */
+static ht_status set_strips(const ht_tokenizer *t, int64_t n_rows, bool right, ht_json *metadata, ht_error *err) {
+    int32_t *ids = malloc((t->n_added + 1) * sizeof *ids);
+    ht_json *list = ht_json_new_array();
+    size_t n = 0;
+    bool good = ids && list;
+    for (size_t i = 0; good && i < t->n_added; i++)
+        if (t->added[i].id < n_rows && (right ? t->added[i].rstrip : t->added[i].lstrip)) ids[n++] = t->added[i].id;
+    if (n) qsort(ids, n, sizeof *ids, by_id);
+    for (size_t i = 0; good && i < n; i++) good = !ht_json_array_append_new(list, ht_json_integer(ids[i]));
+    free(ids);
+    if (!good || !n) {
+        ht_json_decref(list);
+        return good ? HT_OK : out_of_memory(err);
     }
-    return HT_OK;
+    ht_log_write(HT_LOG_WARNING,
+                 "tokenizer.json: %zu added token%s `%s`, which only this program reads from GGUF metadata", n,
+                 n == 1 ? " has" : "s have", right ? "rstrip" : "lstrip");
+    return set_numbers(metadata, right ? HT_GGUF_RSTRIP : HT_GGUF_LSTRIP, "i32", list, err);
+}
+
+/* How added tokens treat the surrounding text. GGUF has no key for it. */
+static ht_status set_added(const ht_tokenizer *t, int64_t n_rows, ht_json *metadata, ht_error *err) {
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id < n_rows && t->added[i].single_word)
+            return ht_fail(err, HT_ERR_UNSUPPORTED,
+                           "tokenizer.json: the added token `%.64s` has `single_word`, which GGUF cannot express",
+                           t->added[i].text);
+    ht_status st = set_strips(t, n_rows, false, metadata, err);
+    return st ? st : set_strips(t, n_rows, true, metadata, err);
 }
 
 /* Added tokens without a row are left out: checkpoints of a text model may have the tokenizer of one that sees images. */
@@ -395,7 +452,7 @@ ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool lis
     if (bytes && !t->decode.byte_level)
         return refuse(err, "decoder", "the pre_tokenizer is ByteLevel, the decoder is not");
     ht_status st = check_rows(t, n_rows, err);
-    if (!st) st = check_added(t, n_rows, err);
+    if (!st) st = set_added(t, n_rows, metadata, err);
     if (!st) st = bytes ? set_stages(t, metadata, err) : set_sentencepiece(t, n_rows, list_merges, metadata, err);
     if (!st && bytes) st = set_merges(t, metadata, err);
     if (!st) st = set_tokens(t, n_rows, metadata, err);

@@ -72,7 +72,7 @@ ht_status ht_add_split_regex(ht_tokenizer *t, const char *pattern, size_t n, ht_
     step->pattern = ht_copy_text(pattern, n);
     step->n_pattern = n;
     if (!step->pattern) return ht_fail_memory(err, n, "pre_tokenizer");
-    step->scan = ht_scan_known(pattern, n);
+    step->scan = ht_scan_known(pattern, n, behavior == HT_SPLIT_ISOLATED && !invert);
     return step->scan ? HT_OK : ht_regex_new(pattern, n, &step->regex, err);
 }
 

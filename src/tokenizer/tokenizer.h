@@ -220,8 +220,8 @@ ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work *
                        ht_marked_text *scratch, ht_error *err);
 void ht_normal_step_free(ht_normal_step *s);
 
-/* scan.c: the scanner of a known pattern, or NULL. */
-ht_scan_fn *ht_scan_known(const char *pattern, size_t n);
+/* scan.c: the scanner of a known pattern, or NULL. isolated: matches and the text between them are treated alike. */
+ht_scan_fn *ht_scan_known(const char *pattern, size_t n, bool isolated);
 size_t ht_scan_gpt2(const char *text, size_t n, size_t at);
 
 /* Piece cache entry: most words of a text repeat. */
@@ -251,6 +251,8 @@ typedef struct ht_encoder {
 void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
 /* encode.c: encodes one piece by the BPE model. */
 void ht_encode_piece(ht_encoder *e, const char *text, size_t n);
+/* encode.c: whether merging gives each token of byte-level BPE from its own text, so that ignore_merges changes nothing. */
+ht_status ht_tokenizer_merges_suffice(const ht_tokenizer *t, bool *suffice, ht_error *err);
 void ht_pre_step_free(ht_pre_step *s);
 
 /* encode.c: ht_tokenizer_encode of valid UTF-8 whose runs mark text from the inputs. Marked text never becomes part

@@ -63,22 +63,22 @@ ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batc
                              bool checkpointing) {
     const int64_t n_kv = m->n_kv_layers;
     int32_t *rows = malloc(5 * (size_t)batch->n_tok * sizeof *rows);
-    int64_t *window = malloc((size_t)n_kv * sizeof *window);
+    ht_layer_kv *kv = malloc((size_t)n_kv * sizeof *kv);
     ht_array **keys = calloc(2 * (size_t)n_kv, sizeof *keys), *loss = NULL;
-    if (rows && window && keys) {
-        ht_plain_pass pass = {.window = window,
+    if (rows && kv && keys) {
+        ht_plain_pass pass = {.kv = kv,
                               .keys = keys,
                               .values = keys + n_kv,
                               .shares_keys = n_kv < m->config->n_layers,
                               .checkpointing = checkpointing};
         fill_rows(s, batch, rows, &pass);
-        for (int64_t i = 0; i < n_kv; i++) window[i] = ht_layer_kv_of(m->config, i, HT_F32).window;
+        for (int64_t i = 0; i < n_kv; i++) kv[i] = ht_layer_kv_of(m->config, i, HT_F32);
         ht_ctx c = {.s = s, .pass = &pass, .adapters = adapters};
         loss = m->config->family->forward(&c, ht_weights_decoder(m->weights));
     } else
         ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
     free(rows);
-    free(window);
+    free(kv);
     free(keys);
     return loss;
 }

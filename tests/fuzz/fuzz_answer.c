@@ -30,6 +30,12 @@ static const char *const sources[] = {
     "<|tool_call|>",
     "<tool_call><parameter=",
     "[TOOL_CALLS][ARGS]",
+    "<|channel|>analysis",
+    "<answer><tool_calls>```json",
+    "<function_calls>",
+    "[func_name1(param",
+    "Action:\\n```json",
+    "<tool_calls{}></think{}>",
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 

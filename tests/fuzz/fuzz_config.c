@@ -23,6 +23,7 @@ static void check_layer(const ht_config *c, const ht_layer_config *l, int64_t i)
     check(l->n_kv_heads >= 1 && c->n_heads % l->n_kv_heads == 0 && l->head_dim >= 2 && l->head_dim % 2 == 0);
     check(l->feed_forward >= 1 || l->has_experts);
     check(!l->slides || c->window > 0);
+    check(!l->chunked || l->slides);
     check(l->kv_layer >= 0 && l->kv_layer <= i && c->layer[l->kv_layer].kv_layer == l->kv_layer);
     check(c->layer[l->kv_layer].slides == l->slides && c->layer[l->kv_layer].head_dim == l->head_dim);
     if (l->has_experts) check(c->experts_used >= 1 && c->experts_used <= c->n_experts && c->expert_feed_forward >= 1);

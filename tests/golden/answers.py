@@ -23,14 +23,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from soak import cases, takes  # noqa: E402
 
 # Prefixes of names; formats of models that Hearth does not run.
-OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "openai-gpt-oss", "meetkai-functionary-medium-v3.2", "GigaChat3-10B",
-          "fireworks-ai-llama-3-firefunction", "CohereForAI-c4ai-command-r-plus", "tencent-Hy3")  # fmt: skip
+OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "meetkai-functionary-medium-v3.2", "GigaChat3-10B",
+          "fireworks-ai-llama-3-firefunction")  # fmt: skip
 
 # Around thoughts, and what may follow an answer.
 MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"),
+         ("<think:opensource>", "</think:opensource>"),
          ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|inner_prefix|>", "<|inner_suffix|>"),
          ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")]  # fmt: skip
-ENDS = r"(<\|eo[mt]_id\|>|<\|tool_response>|<｜end▁of▁sentence｜>|<｜Assistant｜>|<SPECIAL_12>|<\|END_OF_TURN_TOKEN\|>|</s>)\s*$"
+ENDS = r"(<\|eo[mt]_id\|>|<\|tool_response>|<｜end▁of▁sentence｜>|<｜Assistant｜>|<SPECIAL_12>|<｜hy_eos:opensource｜>|<\|END_OF_TURN_TOKEN\|>|</s>)\s*$"
 
 # Special tokens that mean nothing to a reader.
 WRAPPERS = r"<\|(START_RESPONSE|END_RESPONSE|START_TEXT|END_TEXT|content)\|>"
@@ -144,6 +145,8 @@ def check(name, source, hearth, directory):
         if not found or not (arguments or text or thought):
             continue
         prompt, generated = found
+        if "<|channel|>analysis" in source and arguments:  # which writes text before calls as a thought
+            thought, text = "\n\n".join(part for part in (thought, text) if part), ""
         values = [v for a in arguments for v in a.values() if isinstance(v, str) and v.isascii() and "\n" not in v and '"' not in v]
         if generated.count("get_weather") < len(arguments) or any(v not in generated for v in values) or text not in generated:
             continue

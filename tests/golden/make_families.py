@@ -1,13 +1,13 @@
 """Makes the tiny random checkpoints under tests/golden/families and what float32 `transformers` answers to them.
 
-    python tests/golden/make_families.py --llama-cpp SOURCE [NAME...]   # all, or those named; needs torch, transformers,
-                                                                        # safetensors, gguf and the source of llama.cpp
+    python tests/golden/make_families.py --llama-cpp SOURCE [NAME...]   # all, or those named
 
-One row of FAMILIES is one checkpoint, with every switch that released models of the family use. NAME/ is written by
-`transformers`, under the tensor names of the releases; NAME.gguf is made from it by convert_hf_to_gguf.py. Every weight is
-exact in bf16, f16 and Q8_0, so that NAME/reference.json answers for both; the script checks that. float64 logits show
-that the float32 ones are exact enough. Released config.json files have the spelling of older versions of `transformers`,
-and so have most of these; `transformers` reads them back to show that they mean the same.
+It needs torch, transformers, safetensors and the source of llama.cpp. One row of FAMILIES is one checkpoint, with every
+switch that released models of the family use. NAME/ is written by `transformers`, under the tensor names of the
+releases; NAME.gguf is made from it by convert_hf_to_gguf.py. Every weight is exact in bf16, f16 and Q8_0, so that
+NAME/reference.json answers for both; the script checks that. float64 logits show that the float32 ones are exact
+enough. Released config.json files have the spelling of older versions of `transformers`, and so have most of these;
+`transformers` reads them back to show that they mean the same.
 """
 
 import argparse
@@ -45,13 +45,16 @@ def rope(kind="default", theta=10000.0, **more):
 
 
 def yarn(theta=10000.0, factor=4.0, original=16, **more):
-    return rope("yarn", theta, factor=factor, original_max_position_embeddings=original, beta_fast=32.0, beta_slow=1.0, **more)
+    return rope("yarn", theta, factor=factor, original_max_position_embeddings=original, beta_fast=32.0, beta_slow=1.0,
+                **more)
 
 
 def small(**more):
     base = dict(vocab_size=72, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-6, pad_token_id=0, bos_token_id=1,
-                eos_token_id=2, tie_word_embeddings=False, rope_parameters=rope())
+                num_key_value_heads=2, max_position_embeddings=512, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                tie_word_embeddings=False, rope_parameters=rope())
+    if not more.keys() & {"layer_norm_eps", "norm_epsilon", "norm_eps"}:
+        base["rms_norm_eps"] = 1e-6
     return {**base, **more}
 
 
@@ -60,8 +63,8 @@ def deep(**more):
     return small(**{**dict(num_hidden_layers=4, intermediate_size=32, vocab_size=64), **more})
 
 
-def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare=False, mxfp4=False, old=True, flat=False,
-           spelled=None, renamed=None, gguf=True, told=None):
+def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare=False, mxfp4=False,
+           transposed=False, prefix=None, old=True, flat=False, spelled=None, renamed=None, gguf=True, told=None):
     """A checkpoint.
     lengths: ids of the two prompts.
     offset: what norms add to their weights.
@@ -69,13 +72,16 @@ def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, 
     routed: the model has experts.
     spare: the files have a layer for multi-token prediction, which no logits use.
     mxfp4: the experts are stored as gpt-oss is released.
+    transposed: the experts' matrices are stored so.
+    prefix: of names, left out in the file.
     old: config.json has the fields of releases instead of rope_parameters and dtype.
     flat: the fields of the text model are among those of the wrapper.
     spelled: further fields of config.json, by path.
     renamed: the model_type of the release, where a class of another name computes it.
     gguf: the converter knows the model; told: further fields of the config.json it reads."""
     return dict(model_type=model_type, args=args, lengths=lengths, offset=offset, seed=seed, routed=routed, spare=spare,
-                mxfp4=mxfp4, old=old, flat=flat, spelled=spelled or {}, renamed=renamed, gguf=gguf, told=told or {})
+                mxfp4=mxfp4, transposed=transposed, prefix=prefix, old=old, flat=flat,
+                spelled=spelled or {}, renamed=renamed, gguf=gguf, told=told or {})
 
 
 def layers(*kinds):
@@ -84,11 +90,13 @@ def layers(*kinds):
 
 def wrapper(text, vision, **more):
     """A model with a vision tower, as small as may be: no token of the prompts is an image."""
-    return dict(text_config=text, vision_config=vision, tie_word_embeddings=text.get("tie_word_embeddings", False), **more)
+    return dict(text_config=text, vision_config=vision, tie_word_embeddings=text.get("tie_word_embeddings", False),
+                **more)
 
 
 def tower(**more):
-    return dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4, **more)
+    return dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8,
+                patch_size=4, **more)
 
 
 # Beyond the ids of the prompts.
@@ -104,19 +112,25 @@ def moe(**more):
 
 
 def llama4(**more):
-    return small(**{**dict(num_hidden_layers=4, head_dim=8, num_local_experts=3, intermediate_size=12, intermediate_size_mlp=24, num_key_value_heads=1,
-                           interleave_moe_layer_step=2, use_qk_norm=True, floor_scale=8192, attn_scale=0.1, vocab_size=48,
-                           attention_chunk_size=8192, rope_parameters=rope(theta=500000.0)), **more})
+    return small(**{**dict(
+        num_hidden_layers=4, head_dim=8, num_key_value_heads=1, num_local_experts=3, intermediate_size=12,
+        intermediate_size_mlp=24, interleave_moe_layer_step=2, use_qk_norm=True, floor_scale=8192, attn_scale=0.1,
+        attention_chunk_size=8192, vocab_size=48, rope_parameters=rope(theta=500000.0)), **more})
 
 
 def llama4_vision():
-    return dict(hidden_size=8, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4,
-                vision_output_dim=8, projector_input_dim=8, projector_output_dim=8)
+    return dict(hidden_size=8, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1, image_size=8,
+                patch_size=4, vision_output_dim=8, projector_input_dim=8, projector_output_dim=8)
+
+
+def gpt2(**more):
+    return dict(vocab_size=72, n_embd=32, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2, **more)
 
 
 def gpt_oss(**more):
-    return small(**{**dict(intermediate_size=32, num_local_experts=3, num_experts_per_tok=2, head_dim=8, sliding_window=8,
-                           rope_parameters=yarn(theta=150000.0, truncate=False), rms_norm_eps=1e-5), **more})
+    return small(**{**dict(
+        intermediate_size=32, num_local_experts=3, num_experts_per_tok=2, head_dim=8, sliding_window=8,
+        rope_parameters=yarn(theta=150000.0, truncate=False), rms_norm_eps=1e-5), **more})
 
 
 def mla(**more):
@@ -125,145 +139,187 @@ def mla(**more):
                            qk_rope_head_dim=8, v_head_dim=12, moe_intermediate_size=12, num_experts_per_tok=2), **more})
 
 
+def mistral4(rope_parameters):
+    text = mla(model_type="mistral4", q_lora_rank=24, n_routed_experts=3, n_group=1, topk_group=1, n_shared_experts=1,
+               norm_topk_prob=True, first_k_dense_replace=0, rope_parameters=rope_parameters)
+    return wrapper(text, tower(model_type="pixtral", head_dim=8), image_token_index=200)
+
+
 FAMILIES = {
     # ---- known blocks under other names ----
     # Releases say "gelu" and mean the tanh approximation.
-    "gemma": family("gemma", small(head_dim=12, tie_word_embeddings=True), offset=1, seed="2", spelled={"hidden_act": "gelu"}),
+    "gemma": family(
+        "gemma", small(head_dim=12, tie_word_embeddings=True), offset=1, seed="2", spelled={"hidden_act": "gelu"}),
     "seed_oss": family("seed_oss", small(head_dim=12, attention_bias=True, attention_out_bias=False)),
     # The converter does not know it.
-    "ministral": family("ministral", small(head_dim=12, sliding_window=8, num_hidden_layers=3, layer_types=layers(*"sfs")),
-                        old=False, gguf=False),
-    "qwen2_vl": family("qwen2_vl", wrapper(
-        small(rope_parameters=mrope(1, 1, 2), num_hidden_layers=3),
-        dict(depth=1, embed_dim=8, hidden_size=32, num_heads=1, patch_size=2, mlp_ratio=1), **IMAGE), flat=True),
-    "qwen2_5_vl": family("qwen2_5_vl", wrapper(
-        small(rope_parameters=mrope(1, 1, 2), tie_word_embeddings=True),
-        dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, window_size=8,
-             fullatt_block_indexes=[0]), **IMAGE), flat=True),
-    "qwen3_vl": family("qwen3_vl", wrapper(
-        small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True), head_dim=12, tie_word_embeddings=True),
-        dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32,
-             num_position_embeddings=16, deepstack_visual_indexes=[0]), **IMAGE)),
-    # Released experts are transposed against those of Qwen3-MoE.
-    "qwen3_vl_moe": family("qwen3_vl_moe", wrapper(
-        small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True), head_dim=12, num_experts=4,
-              num_experts_per_tok=2, moe_intermediate_size=16, vocab_size=64),
-        dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32,
-             num_position_embeddings=16, deepstack_visual_indexes=[0]), **IMAGE), routed=True),
-    "smolvlm": family("smolvlm", wrapper(small(model_type="llama"), tower(), scale_factor=2, image_token_id=200),
-                      spelled={"text_config/architectures": ["VLlama3ForCausalLM"]}),  # the converter goes by it
-    "llava": family("llava", wrapper(small(model_type="llama"), {**tower(model_type="clip_vision_model", projection_dim=8),
-                                                                 "num_hidden_layers": 2}, image_token_index=200), seed="2"),
-    "mistral3": family("mistral3", wrapper(small(model_type="mistral", head_dim=12, sliding_window=None),
-                                           tower(model_type="pixtral", head_dim=8), image_token_index=200)),
+    "ministral": family(
+        "ministral", small(head_dim=12, sliding_window=8, num_hidden_layers=3, layer_types=layers(*"sfs")), old=False,
+        gguf=False),
+    "qwen2_vl": family(
+        "qwen2_vl", wrapper(small(rope_parameters=mrope(1, 1, 2), num_hidden_layers=3), dict(depth=1, embed_dim=8,
+        hidden_size=32, num_heads=1, patch_size=2, mlp_ratio=1), **IMAGE), flat=True),
+    "qwen2_5_vl": family(
+        "qwen2_5_vl", wrapper(small(rope_parameters=mrope(1, 1, 2), tie_word_embeddings=True), dict(depth=1,
+        hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, window_size=8,
+        fullatt_block_indexes=[0]), **IMAGE), flat=True),
+    "qwen3_vl": family(
+        "qwen3_vl", wrapper(small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True), head_dim=12,
+        tie_word_embeddings=True), dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2,
+        out_hidden_size=32, num_position_embeddings=16, deepstack_visual_indexes=[0]), **IMAGE)),
+    # Released experts are [experts, inputs, outputs]; transformers reads that, but writes them as those of Qwen3-MoE.
+    # Its routing weights are normalised whether or not config.json says norm_topk_prob.
+    "qwen3_vl_moe": family(
+        "qwen3_vl_moe", wrapper(small(rope_parameters=mrope(2, 2, 2, theta=5000000.0, mrope_interleaved=True),
+        head_dim=12, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, vocab_size=64), dict(depth=1,
+        hidden_size=8, intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, num_position_embeddings=16,
+        deepstack_visual_indexes=[0]), **IMAGE), routed=True, transposed=True),
+    # The converter goes by this architecture.
+    "smolvlm": family(
+        "smolvlm", wrapper(small(model_type="llama"), tower(), scale_factor=2, image_token_id=200),
+        spelled={"text_config/architectures": ["VLlama3ForCausalLM"]}),
+    "llava": family(
+        "llava", wrapper(small(model_type="llama"), {**tower(model_type="clip_vision_model", projection_dim=8),
+        "num_hidden_layers": 2}, image_token_index=200), seed="2"),
+    "mistral3": family(
+        "mistral3", wrapper(small(model_type="mistral", head_dim=12, sliding_window=None), tower(model_type="pixtral",
+        head_dim=8), image_token_index=200)),
 
     # ---- RoPE, fused projections ----
     # The window holds in every layer; GGUF files state it, but llama.cpp ignores it.
     "phi3": family("phi3", small(sliding_window=11, num_key_value_heads=4, rms_norm_eps=1e-5)),
     # One prompt below the original length, one above; the greedy tokens cross it.
-    "phi3-longrope": family("phi3", small(
-        num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True, max_position_embeddings=128,
-        original_max_position_embeddings=32, num_hidden_layers=3, rms_norm_eps=1e-5,
-        rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.25, 1.5, 1.75, 2.0], long_factor=[1.5, 2.0, 3.0, 4.5, 6.0, 8.0],
-                             partial_rotary_factor=0.75)), lengths=(24, 60)),
+    "phi3-longrope": family(
+        "phi3", small(num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True,
+        max_position_embeddings=128, original_max_position_embeddings=32, num_hidden_layers=3, rms_norm_eps=1e-5,
+        rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.25, 1.5, 1.75, 2.0], long_factor=[1.5, 2.0, 3.0, 4.5,
+        6.0, 8.0], partial_rotary_factor=0.75)), lengths=(24, 60)),
     # GGUF files do not say which layers rotate: every fourth does not.
     "smollm3": family("smollm3", deep(tie_word_embeddings=True, rope_parameters=rope(theta=5000000.0))),
-    "glm4": family("glm4", small(head_dim=12, attention_bias=True, rms_norm_eps=1.5625e-07,
-                                 rope_parameters=rope(partial_rotary_factor=0.5))),
-    "ministral3": family("ministral3", small(
-        head_dim=12, rms_norm_eps=1e-5, rope_parameters=yarn(theta=1000000.0, mscale=1.0, mscale_all_dim=1.0,
-                                                              llama_4_scaling_beta=0.3)), lengths=(40, 70), old=False),
+    "glm4": family(
+        "glm4", small(head_dim=12, attention_bias=True, rms_norm_eps=1.5625e-07,
+        rope_parameters=rope(partial_rotary_factor=0.5))),
+    "ministral3": family(
+        "ministral3", small(head_dim=12, rms_norm_eps=1e-5, rope_parameters=yarn(theta=1000000.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), lengths=(40, 70), old=False),
     # As Ministral 3 is released.
-    "mistral3-ministral3": family("mistral3", wrapper(
-        small(model_type="ministral3", head_dim=12, tie_word_embeddings=True, rms_norm_eps=1e-5,
-              rope_parameters=yarn(theta=1000000.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+    "mistral3-ministral3": family(
+        "mistral3", wrapper(small(model_type="ministral3", head_dim=12, tie_word_embeddings=True, rms_norm_eps=1e-5,
+        rope_parameters=yarn(theta=1000000.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
         tower(model_type="pixtral", head_dim=8), image_token_index=200), lengths=(40, 70), old=False),
     "ernie4_5": family("ernie4_5", small(head_dim=12, tie_word_embeddings=True, rope_parameters=rope(theta=500000.0))),
     # The converter demands this length.
-    "hunyuan_v1_dense": family("hunyuan_v1_dense", small(
-        head_dim=12, tie_word_embeddings=True, max_position_embeddings=32768, rope_parameters=rope("dynamic", alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0,
-                                                                     mscale=1.0, mscale_all_dim=1.0))),
+    "hunyuan_v1_dense": family(
+        "hunyuan_v1_dense", small(head_dim=12, tie_word_embeddings=True, max_position_embeddings=32768,
+        rope_parameters=rope("dynamic", alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0,
+        mscale_all_dim=1.0))),
 
     # ---- norms and MLPs of other kinds ----
     "olmo2": family("olmo2", small(rope_parameters=rope(theta=500000.0))),
-    "olmo3": family("olmo3", deep(sliding_window=8, layer_types=layers(*"sssf"), rope_parameters={
-        "full_attention": yarn(theta=500000.0, attention_factor=1.2), "sliding_attention": rope(theta=500000.0)})),
-    "exaone4": family("exaone4", deep(sliding_window=8, sliding_window_pattern=4,
-                                       rope_parameters=rope(theta=1000000.0))),
-    "exaone4-full": family("exaone4", small(sliding_window=None, layer_types=layers(*"ff"), tie_word_embeddings=True,
-                                            head_dim=12), old=False),
-    "stablelm": family("stablelm", small(num_attention_heads=2, num_key_value_heads=2, use_qkv_bias=True, layer_norm_eps=1e-5,
-                                         rope_parameters=rope(partial_rotary_factor=0.25))),
+    "olmo3": family(
+        "olmo3", deep(sliding_window=8, layer_types=layers(*"sssf"),
+        rope_parameters={"full_attention": yarn(theta=500000.0, attention_factor=1.2),
+        "sliding_attention": rope(theta=500000.0)})),
+    "exaone4": family(
+        "exaone4", deep(sliding_window=8, sliding_window_pattern=4, rope_parameters=rope(theta=1000000.0))),
+    "exaone4-full": family(
+        "exaone4", small(sliding_window=None, layer_types=layers(*"ff"), tie_word_embeddings=True, head_dim=12),
+        old=False),
+    "stablelm": family(
+        "stablelm", small(num_attention_heads=2, num_key_value_heads=2, use_qkv_bias=True, layer_norm_eps=1e-5,
+        rope_parameters=rope(partial_rotary_factor=0.25))),
     # The converter loses the norms of queries and keys (converter_of).
-    "stablelm-parallel": family("stablelm", small(
-        num_attention_heads=2, num_key_value_heads=1, qk_layernorm=True, use_parallel_residual=True, layer_norm_eps=1e-5,
-        rope_parameters=rope(partial_rotary_factor=0.25)), old=False),
-    "starcoder2": family("starcoder2", small(sliding_window=8, tie_word_embeddings=True, norm_epsilon=1e-5,
-                                             rope_parameters=rope(theta=100000.0))),
-    "gpt2": family("gpt2", dict(vocab_size=72, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2),
-                   spelled={"n_ctx": 128}),
+    "stablelm-parallel": family(
+        "stablelm", small(num_attention_heads=2, num_key_value_heads=1, qk_layernorm=True, use_parallel_residual=True,
+        layer_norm_eps=1e-5, rope_parameters=rope(partial_rotary_factor=0.25)), old=False),
+    # The converter drops the window.
+    "starcoder2": family(
+        "starcoder2", small(sliding_window=8, tie_word_embeddings=True, norm_epsilon=1e-5,
+        rope_parameters=rope(theta=100000.0)), gguf=False),
+    "starcoder2-full": family(
+        "starcoder2", small(tie_word_embeddings=True, norm_epsilon=1e-5, num_key_value_heads=1), old=False),
+    # OpenAI's release has no prefix, other models have.
+    "gpt2": family("gpt2", gpt2(n_layer=2), prefix="transformer.", spelled={"n_ctx": 128}),
+    "gpt2-prefixed": family("gpt2", gpt2(n_layer=1, n_inner=48), gguf=False),
     "nemotron": family("nemotron", small(norm_eps=1e-5, rope_parameters=rope(partial_rotary_factor=0.5)), offset=1),
     "arcee": family("arcee", small(), old=False, seed="2"),
-    "phi": family("phi", small(num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-5,
-                               rope_parameters=rope(partial_rotary_factor=0.4))),
+    # The converter writes 4 * hidden_size for the width of the MLP.
+    "phi": family(
+        "phi", small(intermediate_size=128, num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-5,
+        rope_parameters=rope(partial_rotary_factor=0.4)), seed="2"),
 
     # ---- multipliers ----
-    "granite": family("granite", small(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2,
-                                       logits_scaling=4.0, tie_word_embeddings=True)),
-    "cohere": family("cohere", small(use_qk_norm=True, logit_scale=0.5, layer_norm_eps=1e-5, tie_word_embeddings=True,
-                                     rope_parameters=rope(theta=75000.0))),
+    "granite": family(
+        "granite", small(embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2,
+        logits_scaling=4.0, tie_word_embeddings=True)),
+    "cohere": family(
+        "cohere", small(use_qk_norm=True, logit_scale=0.5, layer_norm_eps=1e-5, tie_word_embeddings=True,
+        rope_parameters=rope(theta=75000.0))),
     # GGUF files do not say which layers slide: all but every fourth.
-    "cohere2": family("cohere2", deep(sliding_window=8, logit_scale=0.5, layer_norm_eps=1e-5,
-                                       tie_word_embeddings=True, rope_parameters=rope(theta=50000.0)),
-                      spelled={"rotary_pct": 1.0}),
+    "cohere2": family(
+        "cohere2", deep(sliding_window=8, logit_scale=0.5, layer_norm_eps=1e-5, tie_word_embeddings=True,
+        rope_parameters=rope(theta=50000.0)), spelled={"rotary_pct": 1.0}),
 
     # ---- mixtures of experts ----
     "mixtral": family("mixtral", moe(num_local_experts=4, sliding_window=None), routed=True),
-    # A router of its own (sparsemixer): each of the two weights is a softmax over the scores within 2 * router_jitter_noise
-    # of the largest; llama.cpp normalises a softmax over the two instead.
-    "phimoe": family("phimoe", moe(
-        num_local_experts=4, num_attention_heads=2, num_key_value_heads=1, attention_bias=True, lm_head_bias=True,
-        max_position_embeddings=128, rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.25, 1.4, 1.5, 1.75, 1.9, 2.0],
-                                                          long_factor=[1.5, 2.0, 2.5, 3.0, 4.5, 6.0, 7.0, 8.0],
-                                                          short_mscale=1.1832159566199232, long_mscale=1.1832159566199232,
-                                                          original_max_position_embeddings=32)),
-                     lengths=(24, 60), routed=True, seed="3", spelled={"architectures": ["PhiMoEForCausalLM"]}),  # as released
-    "qwen2_moe": family("qwen2_moe", moe(num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=24,
-                                         norm_topk_prob=False), routed=True),
-    "glm4_moe": family("glm4_moe", moe(
-        num_hidden_layers=2, head_dim=12, n_routed_experts=4, moe_intermediate_size=16, n_shared_experts=1, routed_scaling_factor=1.5,
-        first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, intermediate_size=32,
-        rope_parameters=rope(partial_rotary_factor=0.5)), routed=True, spare=True),
-    "granitemoe": family("granitemoe", moe(num_local_experts=4, embedding_multiplier=6.0, residual_multiplier=0.4,
-                                           attention_multiplier=0.2, logits_scaling=4.0, tie_word_embeddings=True), routed=True),
+    # A router of its own (sparsemixer): each of the two weights is a softmax over the scores that are, relative to the
+    # largest, within 2 * router_jitter_noise of it; llama.cpp normalises a softmax over the two instead.
+    "phimoe": family(
+        "phimoe", moe(num_local_experts=4, num_attention_heads=2, num_key_value_heads=1, attention_bias=True,
+        lm_head_bias=True, max_position_embeddings=128, rope_parameters=rope("longrope", short_factor=[1.0, 1.1, 1.25,
+        1.4, 1.5, 1.75, 1.9, 2.0], long_factor=[1.5, 2.0, 2.5, 3.0, 4.5, 6.0, 7.0, 8.0],
+        short_mscale=1.1832159566199232, long_mscale=1.1832159566199232, original_max_position_embeddings=32)),
+        lengths=(24, 60), routed=True, seed="3", spelled={"architectures": ["PhiMoEForCausalLM"]}),
+    "qwen2_moe": family(
+        "qwen2_moe", moe(num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=24,
+        norm_topk_prob=False), routed=True),
+    "glm4_moe": family(
+        "glm4_moe", moe(num_hidden_layers=2, head_dim=12, n_routed_experts=4, moe_intermediate_size=16,
+        n_shared_experts=1, routed_scaling_factor=1.5, first_k_dense_replace=1, use_qk_norm=True, attention_bias=True,
+        intermediate_size=32, rope_parameters=rope(partial_rotary_factor=0.5)), routed=True, spare=True),
+    "granitemoe": family(
+        "granitemoe", moe(num_local_experts=4, intermediate_size=12, embedding_multiplier=6.0, residual_multiplier=0.4,
+        attention_multiplier=0.2, logits_scaling=4.0, tie_word_embeddings=True), routed=True),
     "olmoe": family("olmoe", moe(num_experts=4, norm_topk_prob=False, num_key_value_heads=4), routed=True),
-    "minimax_m2": family("minimax_m2", moe(num_local_experts=4, head_dim=12, rope_parameters=rope(theta=5000000.0, partial_rotary_factor=0.5)),
-                         routed=True, spelled={"rotary_dim": 6, "partial_rotary_factor": DROP}),
-    "ernie4_5_moe": family("ernie4_5_moe", moe(
-        moe_k=2, moe_num_experts=4, moe_intermediate_size=12, moe_num_shared_experts=2, moe_layer_start_index=1,
-        num_hidden_layers=3, intermediate_size=32, tie_word_embeddings=True, rope_parameters=rope(theta=500000.0)), routed=True),
+    "minimax_m2": family(
+        "minimax_m2", moe(num_local_experts=4, head_dim=12, rope_parameters=rope(theta=5000000.0,
+        partial_rotary_factor=0.5)), routed=True, spelled={"rotary_dim": 6, "partial_rotary_factor": DROP,
+        "scoring_func": "sigmoid", "use_routing_bias": True}),
+    # The converter writes intermediate_size / num_key_value_heads for the width of the shared expert: the same here.
+    "ernie4_5_moe": family(
+        "ernie4_5_moe", moe(moe_k=2, moe_num_experts=4, moe_intermediate_size=12, moe_num_shared_experts=2,
+        moe_layer_start_index=1, num_hidden_layers=3, intermediate_size=48, tie_word_embeddings=True,
+        rope_parameters=rope(theta=500000.0)), routed=True, seed="2"),
     # The converter writes `dynamic` only for heads of 128: it is told the theta that means the same.
-    "hunyuan_v1_moe": family("hunyuan_v1_moe", small(
-        num_experts=4, intermediate_size=16, vocab_size=64, moe_topk=[2, 2], head_dim=8, tie_word_embeddings=True,
-        rope_parameters=rope("dynamic", alpha=1000.0, factor=1.0)), routed=True,
+    "hunyuan_v1_moe": family(
+        "hunyuan_v1_moe", small(num_experts=4, intermediate_size=16, vocab_size=64, moe_topk=[2, 2], head_dim=8,
+        tie_word_embeddings=True, rope_parameters=rope("dynamic", alpha=1000.0, factor=1.0)), routed=True,
         spelled={"moe_intermediate_size": [16, 16], "num_shared_expert": [1, 1], "use_mixed_mlp_moe": True},
         told={"rope_scaling": None, "rope_theta": 10000.0 * 1000.0 ** (8 / 6)}),
-    "hy_v3": family("hy_v3", moe(num_experts=4, moe_intermediate_size=16, num_shared_experts=1, router_scaling_factor=1.5,
-                                 intermediate_size=32, head_dim=12), routed=True, spare=True,
-                    spelled={"num_nextn_predict_layers": 1}),
-    # GGUF files state neither the length of a chunk nor the temperature: llama.cpp assumes the released 8,192, and 0.1.
+    "hy_v3": family(
+        "hy_v3", moe(num_experts=4, moe_intermediate_size=16, num_shared_experts=1, router_scaling_factor=1.5,
+        intermediate_size=32, head_dim=12), routed=True, spare=True, spelled={"num_nextn_predict_layers": 1,
+        "first_k_dense_replace": 1}),
+    # GGUF files state neither chunks nor temperature: llama.cpp assumes the released 8,192 for both, and 0.1.
     "llama4": family("llama4", wrapper(llama4(), llama4_vision(), image_token_index=200), routed=True),
-    "llama4-chunked": family("llama4", wrapper(llama4(attention_chunk_size=16, floor_scale=8), llama4_vision(), image_token_index=200),
-                             routed=True, gguf=False, old=False),
-    "cohere2_moe": family("cohere2_moe", moe(
-        num_hidden_layers=3, sliding_window_pattern=2, num_experts=4, num_shared_experts=1, head_dim=8, sliding_window=8, logit_scale=0.5,
-        layer_norm_eps=1e-5, tie_word_embeddings=True, first_k_dense_replace=1, prefix_dense_intermediate_size=32,
-        rope_parameters=rope(theta=50000.0)), routed=True),
+    "llama4-chunked": family(
+        "llama4", wrapper(llama4(attention_chunk_size=16, floor_scale=8), llama4_vision(), image_token_index=200),
+        routed=True, gguf=False, old=False),
+    "cohere2_moe": family(
+        "cohere2_moe", moe(num_hidden_layers=3, sliding_window_pattern=2, num_experts=4, num_shared_experts=1,
+        head_dim=8, sliding_window=8, logit_scale=0.5, layer_norm_eps=1e-5, tie_word_embeddings=True,
+        first_k_dense_replace=1, prefix_dense_intermediate_size=32, rope_parameters=rope(theta=50000.0)), routed=True),
     # Granite 4 without recurrent layers.
-    "granite4_dense": family("granitemoehybrid", small(
-        layer_types=["attention", "attention"], num_local_experts=0, shared_intermediate_size=48, position_embedding_type="rope",
-        mamba_n_heads=8, embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=4.0,
-        tie_word_embeddings=True)),
+    "granite4_dense": family(
+        "granitemoehybrid", small(layer_types=["attention", "attention"], num_local_experts=0,
+        shared_intermediate_size=48, position_embedding_type="rope", mamba_n_heads=8, embedding_multiplier=6.0,
+        residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=4.0, tie_word_embeddings=True),
+        spelled={"layer_types": ["attention", "attention"], "num_experts_per_tok": 0, "time_step_limit": DROP}),
+    # The converter drops the position_embedding_type.
+    "granite4_dense-nope": family(
+        "granitemoehybrid", small(layer_types=["attention", "attention"], num_local_experts=0,
+        shared_intermediate_size=48, position_embedding_type="nope", mamba_n_heads=8, embedding_multiplier=6.0,
+        residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=4.0), spelled={"layer_types": ["attention",
+        "attention"], "num_experts_per_tok": 0, "time_step_limit": DROP}, gguf=False),
 
     # ---- gpt-oss ----
     "gpt_oss": family("gpt_oss", gpt_oss(), routed=True),
@@ -271,31 +327,37 @@ FAMILIES = {
     "gpt_oss-mxfp4": family("gpt_oss", gpt_oss(intermediate_size=64), routed=True, mxfp4=True),
 
     # ---- latent attention ----
-    "deepseek_v2": family("deepseek_v2", mla(
-        q_lora_rank=24, n_routed_experts=6, n_group=3, topk_group=2, topk_method="group_limited_greedy", n_shared_experts=1,
-        first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=2.0,
-        rope_parameters=yarn(mscale=0.707, mscale_all_dim=0.707)), routed=True, spelled={"scoring_func": "softmax"}),
-    "deepseek_v2-lite": family("deepseek_v2", mla(
-        q_lora_rank=None, n_routed_experts=4, topk_method="greedy", n_shared_experts=2, first_k_dense_replace=1,
-        norm_topk_prob=False, routed_scaling_factor=1.0, rope_parameters=yarn(mscale=0.707, mscale_all_dim=0.707)),
-        routed=True, spelled={"scoring_func": "softmax"}),
-    "deepseek_v3": family("deepseek_v3", mla(
-        q_lora_rank=16, n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1, first_k_dense_replace=1,
-        norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
-        routed=True, spare=True, spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}),
-    "kimi_k2": family("deepseek_v3", mla(
-        q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1, first_k_dense_replace=1,
-        norm_topk_prob=True, routed_scaling_factor=2.827, num_mtp_layers=0, rope_parameters=yarn(theta=50000.0, mscale=1.0, mscale_all_dim=1.0)),
-        routed=True, spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}, renamed="kimi_k2"),
-    "glm4_moe_lite": family("glm4_moe_lite", mla(
-        q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1, norm_topk_prob=True, rms_norm_eps=1e-5,
-        routed_scaling_factor=1.8, rope_parameters=rope(theta=1000000.0)), routed=True,
-        spelled={"mlp_layer_types": DROP, "first_k_dense_replace": 1, "topk_method": "noaux_tc", "num_nextn_predict_layers": 1}, spare=True),
-    # As Mistral Small 4 is released.
-    "mistral4": family("mistral3", wrapper(mla(
-        model_type="mistral4", q_lora_rank=24, n_routed_experts=3, n_group=1, topk_group=1, n_shared_experts=1, norm_topk_prob=True,
-        first_k_dense_replace=0, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
-        tower(model_type="pixtral", head_dim=8), image_token_index=200), routed=True, old=False),
+    "deepseek_v2": family(
+        "deepseek_v2", mla(q_lora_rank=24, n_routed_experts=6, n_group=3, topk_group=2,
+        topk_method="group_limited_greedy", n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=False,
+        routed_scaling_factor=2.0, rope_parameters=yarn(mscale=0.707, mscale_all_dim=0.707)), routed=True,
+        spelled={"scoring_func": "softmax"}),
+    "deepseek_v2-lite": family(
+        "deepseek_v2", mla(q_lora_rank=None, n_routed_experts=4, topk_method="greedy", n_shared_experts=2,
+        first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=1.0, rope_parameters=yarn(mscale=0.707,
+        mscale_all_dim=0.707)), routed=True, spelled={"scoring_func": "softmax"}),
+    "deepseek_v3": family(
+        "deepseek_v3", mla(q_lora_rank=16, n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1,
+        first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters=yarn(mscale=1.0,
+        mscale_all_dim=1.0)), routed=True, spare=True, spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}),
+    "kimi_k2": family(
+        "deepseek_v3", mla(q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1,
+        first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.827, num_mtp_layers=0,
+        rope_parameters={**yarn(theta=50000.0, mscale=1.0, mscale_all_dim=1.0), "beta_fast": 1.0}), routed=True,
+        spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}, renamed="kimi_k2"),
+    # The GGUF does not state that scores are sigmoids: exp_probs_b tells. llama.cpp goes by the number of layers.
+    "glm4_moe_lite": family(
+        "glm4_moe_lite", mla(q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1,
+        norm_topk_prob=True, rms_norm_eps=1e-5, routed_scaling_factor=1.8, rope_parameters=rope(theta=1000000.0)),
+        routed=True, spelled={"mlp_layer_types": DROP, "first_k_dense_replace": 1, "topk_method": "noaux_tc",
+        "num_nextn_predict_layers": 1}, spare=True),
+    # As Mistral Small 4 is released. The converter drops the temperature, which is 1 up to the original length.
+    "mistral4": family(
+        "mistral3", mistral4(yarn(original=128, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), routed=True,
+        old=False),
+    "mistral4-temperature": family(
+        "mistral3", mistral4(yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), routed=True, old=False,
+        gguf=False),
 }
 
 
@@ -307,8 +369,8 @@ def seeded(name):
 
 
 def exact(rng, shape, deviation):
-    """Random values that bf16, f16 and Q8_0 hold exactly: multiples k of a power of two with |k| <= 127, and one of them
-    127 in every 32 along the last two axes."""
+    """Random values that bf16, f16 and Q8_0 hold exactly: multiples k of a power of two with |k| <= 127, one of which
+    is +-127 in every 32 along each of the last two axes."""
     unit = 2.0 ** math.floor(math.log2(deviation / 30))
     k = np.clip(np.rint(rng.standard_normal(shape) * deviation / unit), -127, 127)
     if len(shape) > 1:
@@ -317,14 +379,19 @@ def exact(rng, shape, deviation):
     return (k * unit).astype(np.float32)
 
 
+def filled(model):
+    """The tensors with weights: routers' biases are no parameters to some classes."""
+    return sorted([*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)])
+
+
 def fill(model, name, offset):
     """Weights large enough that every part of the model moves the logits."""
     rng, config = seeded(name), model.config.get_text_config()
-    multiplier = config.hidden_size ** 0.5 if config.model_type == "gemma" else getattr(config, "embedding_multiplier", 1.0)
+    multiplier = config.hidden_size**0.5 if config.model_type == "gemma" else getattr(config, "embedding_multiplier", 1)
     tied = model.config.tie_word_embeddings or config.tie_word_embeddings
-    tensors = sorted([*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)])
+    embedding = (0.3 if tied else 0.7) / multiplier  # larger ones, tied, would predict the last token again
     with torch.no_grad():
-        for key, p in tensors:
+        for key, p in filled(model):
             shape, last = tuple(p.shape), ".".join(key.split(".")[-3:])
             if "norm" in last and last.endswith("weight") or ".ln_" in key and key.endswith("weight"):
                 values = np.rint((rng.standard_normal(shape) * 0.2 + 1 - offset) * 128) / 128
@@ -333,7 +400,7 @@ def fill(model, name, offset):
             elif "sinks" in last:
                 values = np.rint(rng.standard_normal(shape) * 32) / 32
             elif "embed" in last or ".wte." in key or ".wpe." in key:
-                values = exact(rng, shape, (0.3 if tied else 0.7) / multiplier)  # else the last token answers for itself
+                values = exact(rng, shape, embedding)
             else:
                 clamped = config.model_type == "gpt_oss" and "gate_up" in last  # some beyond swiglu_limit
                 values = exact(rng, shape, (4.0 if clamped else 1.2) / math.sqrt(shape[-1]))
@@ -341,8 +408,8 @@ def fill(model, name, offset):
 
 
 def store_mxfp4(directory, name):
-    """Puts experts of random MXFP4 blocks in the file, as gpt-oss is released: rows are outputs, the first of two values in
-    the low half of a byte. transformers unpacks them."""
+    """Puts experts of random MXFP4 blocks in the file, as gpt-oss is released: rows are outputs, and the first of two
+    values is in the low half of a byte. transformers unpacks them."""
     rng, path = seeded(name + " mxfp4"), directory / "model.safetensors"
     tensors = load_file(path)
     for key in [k for k in tensors if k.endswith(("gate_up_proj", "down_proj"))]:
@@ -359,13 +426,22 @@ def store_mxfp4(directory, name):
     path.write_text(json.dumps(config, indent=1))
 
 
+def rename_and_transpose(path, prefix, transposed):
+    tensors = {key.removeprefix(prefix or ""): x for key, x in load_file(path).items()}
+    for key, x in tensors.items():
+        if transposed and "experts." in key:
+            tensors[key] = x.transpose(1, 2).contiguous()
+    save_file(tensors, path, {"format": "pt"})
+
+
 def add_spare_layer(directory, config):
     """Some of the tensors of a layer after the last, for multi-token prediction, as models are released."""
     path, size, above = directory / "model.safetensors", config.hidden_size, f"model.layers.{config.num_hidden_layers}."
     tensors = load_file(path)
     for key in "enorm", "hnorm", "shared_head.norm", "input_layernorm", "post_attention_layernorm":
         tensors[f"{above}{key}.weight"] = torch.ones(size, dtype=torch.bfloat16)
-    tensors[f"{above}eh_proj.weight"] = torch.from_numpy(exact(seeded(directory.name), (size, 2 * size), 0.2)).bfloat16()
+    projection = exact(seeded(directory.name), (size, 2 * size), 0.2)
+    tensors[f"{above}eh_proj.weight"] = torch.from_numpy(projection).bfloat16()
     save_file(tensors, path, {"format": "pt"})
 
 
@@ -377,21 +453,21 @@ def old_spelling(config):
     for c in (config, config.get("text_config", {})):
         if "dtype" in c:
             c["torch_dtype"] = c.pop("dtype")
-        rope = c.pop("rope_parameters", None)
-        if rope is None:
+        stated = c.pop("rope_parameters", None)
+        if stated is None:
             continue
-        by_kind = "full_attention" in rope or c["model_type"] == "gpt_oss"  # whose releases say rope_type, not type
-        rope = dict(rope.get("full_attention", rope))
-        c["rope_theta"] = rope.pop("rope_theta")
-        if "partial_rotary_factor" in rope:
-            c["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
-        kind = rope.pop("rope_type")
-        rope.pop("type", None)
-        if "mrope_interleaved" in rope:
-            by_kind = True
-        elif "mrope_section" in rope:
+        key = "rope_type" if "full_attention" in stated or c["model_type"] == "gpt_oss" else "type"
+        stated = dict(stated.get("full_attention", stated))
+        c["rope_theta"] = stated.pop("rope_theta")
+        if "partial_rotary_factor" in stated:
+            c["partial_rotary_factor"] = stated.pop("partial_rotary_factor")
+        kind = stated.pop("rope_type")
+        stated.pop("type", None)
+        if "mrope_interleaved" in stated:  # Qwen3-VL
+            key = "rope_type"
+        elif "mrope_section" in stated:
             kind = "mrope"
-        c["rope_scaling"] = {"rope_type" if by_kind else "type": kind, **rope} if kind != "default" or rope else None
+        c["rope_scaling"] = {key: kind, **stated} if kind != "default" or stated else None
     return config
 
 
@@ -429,7 +505,7 @@ def load(directory, config, dtype=torch.float32):
     for what in "missing_keys", "mismatched_keys", "unexpected_keys":
         if wrong := [key for key in told[what] if not key.startswith(spare)]:
             raise SystemExit(f"{directory.name}: {what}: {wrong}")
-    # Of Llama 4, whose wrapper fails without an image.
+    # Llama 4's wrapper fails without an image.
     return (model.language_model if config.model_type == "llama4" else model).eval()
 
 
@@ -448,7 +524,7 @@ def check_every_part(name, model, ids, logits):
     """Every tensor of the language model and every expert moves the logits when it is zeroed."""
     spread = logits.std()
     with torch.no_grad():
-        for key, p in [*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)]:
+        for key, p in filled(model):
             if "vision" in key or "visual" in key or "projector" in key or "connector" in key:
                 continue
             for part in p if "experts." in key and p.dim() == 3 else [p]:
@@ -473,6 +549,8 @@ def make(name, row, converter):
     (directory / "generation_config.json").unlink(missing_ok=True)
     if row["mxfp4"]:
         store_mxfp4(directory, name)
+    if row["prefix"] or row["transposed"]:
+        rename_and_transpose(directory / "model.safetensors", row["prefix"], row["transposed"])
     if row["spare"]:
         add_spare_layer(directory, config)
     (directory / "model.safetensors").chmod(0o644)
@@ -493,7 +571,7 @@ def make(name, row, converter):
         difference = np.abs(reference.logits_of(again, ids) - expected).max()
         assert difference < 1e-5 * spread, f"{name}: the respelled config means something else, by {difference}"
     if row["renamed"]:  # which transformers does not know
-        path.write_text(path.read_text().replace(f'"model_type": "{row["model_type"]}"', f'"model_type": "{row["renamed"]}"'))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": row["renamed"]}, indent=1) + "\n")
     write(directory, row, prompts, logits, continuation)
     ahead = margin(model, prompts[0], continuation) / spread
     note = convert(name, row, converter) if row["gguf"] else "no GGUF"
@@ -508,7 +586,8 @@ def write(directory, row, prompts, logits, continuation):
     more = {"second": reference.described(prompts[1], logits[1], 2, rows[1])}
     if row["routed"]:
         more["routed"] = True
-    reference.write(directory / "reference.json", PROVENANCE, prompts[0], logits[0], 2, rows[0], 1, continuation, **more)
+    path = directory / "reference.json"
+    reference.write(path, PROVENANCE, prompts[0], logits[0], 2, rows[0], 1, continuation, **more)
 
 
 # ---- GGUF ----
@@ -542,7 +621,8 @@ def converter_of(source):
 
 
 def run_converter(converter, directory, out, kind):
-    arguments, sys.argv = sys.argv, ["", str(directory), "--outfile", str(out), "--outtype", kind, "--model-name", out.stem]
+    arguments = sys.argv
+    sys.argv = ["", str(directory), "--outfile", str(out), "--outtype", kind, "--model-name", out.stem]
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):

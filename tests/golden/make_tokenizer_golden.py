@@ -69,6 +69,15 @@ CORPUS = [
     "Größe, naïve café, Москва и мир, 東京 日本語, 你好世界, नमस्ते, 😀👍🏽 1,234.56 and 2024-11-21",
     "We've seen that they'll say I'm here; don't they? YES THEY DO. hello hello hello world world   spaces\n\nlines\t",
 ] * 4
+# Where the patterns of the pre-tokenizers differ: cases, digits, scripts, white space, line breaks, slashes, contractions.
+SPLIT_TEXTS = [
+    "HTMLParser camelCase ÀÉîÖ ǅungla ʰªº ABCdef's THEY'LL don'T I'M we'ſ o'clock l'été 'tis''",
+    "1 12 123 1234 12345 1234567 1234567x 1,234.5678 0x1F ２０２４ ٣٤٥٦ ½12345 ⅫⅧ x²³ 2024-11-21T10:00",
+    "a/b//c /usr/bin\n/ ./x !!\n\n?? --\r\n==  \n \t\n   end  \r\n\r\n  x   ",
+    "日本語 々〇〡 漢字と仮名カナﾊﾝ 한국어 ㄱㅎ 조선말！，。、「中文」 ㄅㄆ 我在apple工作1314151天～ ไทยລາວខ្មែរမြန်မာ \uf900\u9fa6\u3400",
+    "e\u0301a\u0323\u0301 नमस्ते क्षत्रिय שָׁלוֹם مرحبا x\u20ddy \u3099か 👍🏽👨‍👩‍👧 🇩🇪 ▁x a_b__c $9.99 €5 C++ <tag> \u00a0\u2003z\u2028",
+    "one two three four, five. the dog, the dog the dog  the dog\nthe dog\n\n\nthe dog",
+]
 
 
 def train(kind):
@@ -78,6 +87,10 @@ def train(kind):
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet, size, special = pre_tokenizers.ByteLevel.alphabet(), 420, []
         corpus = CORPUS
+    elif kind == "unsplit":  # merges across every boundary, which ids then show
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        alphabet, size, special = pre_tokenizers.ByteLevel.alphabet(), 700, []
+        corpus = SPLIT_TEXTS * 2
     else:
         size, special = 600, ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
         corpus = [t.replace(" ", "▁") for t in CORPUS]
@@ -193,6 +206,12 @@ def cases():
     yield "no fuse", "pieces", {**p, "normalizer": REPLACE, "byte_fallback": False, "fuse_unk": False}, ends
     yield "no unknown", "pieces", {**p, "normalizer": REPLACE, "byte_fallback": False, "unk_token": None}, ends
     yield "no spaces", "pieces", {**p}, ends
+    for name, pipeline in tokenizer_reference.PIPELINES.items():
+        scratch = Tokenizer(models.BPE())
+        tokenizer_reference.set_pipeline(scratch, pipeline)
+        stages = json.loads(scratch.to_str())
+        yield f"pre {name}", "unsplit", {k: stages[k] for k in ("normalizer", "pre_tokenizer", "decoder")} | {
+            "ignore_merges": pipeline.ignore_merges}, []  # fmt: skip
 
 
 def build(model, stages):
@@ -204,7 +223,7 @@ def build(model, stages):
 
 
 def write_synthetic():
-    bases = {"bytes": train("bytes"), "pieces": train("pieces")}
+    bases = {kind: train(kind) for kind in ("bytes", "pieces", "unsplit")}
     common = ["The quick brown fox", " hello  world ", "Hello\n\nworld\t \n x", "don't we'll I'VE 123456", "<|im_start|>user\n"
               "Fox and foxes<|im_end|>  \n dog dogs dog  <|left|>", "<tool>call <tool> called", "éé e\u0301 Ünit ünit ÜNIT",
               "İstanbul ẞ ﬁ ½ Ⅷ", "<s>▁x</s> <unk> </s>", "", " ", "日本語 1２३ 👍🏽👨‍👩‍👧", "a\u0323\u0301\u0e3a\u0eba"]  # fmt: skip
@@ -218,13 +237,15 @@ def write_synthetic():
         names = [t.content for t in added]
         texts = common + [t.decode("utf-8", "replace") for t in make_texts(30, names, ["the", " fox", "hello"], rng.random())
                           if len(t) < 120][10:20]  # fmt: skip
+        if base == "unsplit":
+            texts = SPLIT_TEXTS
         rows = []
         for text in texts:
             plain = tokenizer.encode(text, add_special_tokens=False).ids
             rows.append({"text": text, "ids": plain, "with_special": tokenizer.encode(text).ids,
                          "decoded": decode(tokenizer, plain)})  # fmt: skip
         size, decodes = tokenizer.get_vocab_size(), []
-        for _ in range(8):
+        for _ in range(0 if base == "unsplit" else 8):
             ids = [rng.randrange(size) if rng.random() < 0.6 or base == "bytes" else rng.randrange(3, 259)
                    for _ in range(rng.randint(1, 12))]  # fmt: skip
             decodes.append({"ids": ids, "all": decode(tokenizer, ids), "skipped": decode(tokenizer, ids, skip=True)})

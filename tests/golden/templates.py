@@ -196,6 +196,9 @@ def prepared(messages, template, source):
         if null and not (takes_none and message["role"] == "assistant"):
             turn["content"] = ""
         thought = next((turn[key] for key in ("reasoning_content", "thinking", "reasoning") if key in turn), None)
+        if thought and turn["content"] and "tool_calls" in turn and "<|channel|>analysis" in source:
+            thought, turn["content"] = f"{thought}\n\n{turn['content']}", ""
+            turn |= {"thinking": thought} if "thinking" in turn else {}
         turns.append(turn if thought is None else {"thinking": thought} | turn | {"reasoning_content": thought})
     return turns
 

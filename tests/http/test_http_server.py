@@ -13,13 +13,16 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+from soak import cases  # noqa: E402
+
 SERVER = os.environ["HTTP_TEST_SERVER"]
-SOAK = "HEARTH_SOAK" in os.environ
 HANG = 60  # seconds after which a client that gets nothing is taken for hung
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="hearth-http-"))
 unittest.addModuleCleanup(shutil.rmtree, SCRATCH, ignore_errors=True)
@@ -423,7 +426,7 @@ class Limits(HttpTest):
         self.becomes(lambda: self.ask(server, request())[0], 200)
 
     def test_many_idle_connections(self):
-        wanted = 10000 if SOAK else 1000
+        wanted = cases(1000, 10000)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         n = min(wanted, hard - 100)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, n + 100), hard))
@@ -448,7 +451,8 @@ class Limits(HttpTest):
                 self.check_slow_readers(path, total)
 
     def check_slow_readers(self, path, total):
-        n, bound = (30, 65536) if not SOAK else (1000, 262144)
+        n = cases(30, 1000)
+        bound = 65536 if n == 30 else 262144
         server = self.serve(f"stream_bytes={bound}")
         before = self.stats(server)["peak_kib"]
         clients = [server.connect(receive_bytes=4096) for _ in range(n)]

@@ -1,6 +1,8 @@
 /* Attention over KV caches: against a naive one in double, and bit for bit the same however the work is cut. */
 #include "base/half.h"
 #include "cpu/kv.h"
+#include "models/forward.h"
+#include "support/arrays.h"
 #include "support/attend_texts.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -70,9 +72,11 @@ static double worst_difference(const texts *t, const held *of, int s, const floa
         int in_page = i % HT_KV_PAGE;
         if (i % 29 != 0 && in_page != 0 && in_page != 1 && in_page != 255 && i != c->length[s] - 1) continue;
         int first = c->window > 0 && i >= c->window ? i - (int)c->window + 1 : 0;
+        if (c->chunked) first = i / (int)c->window * (int)c->window;
         for (int h = 0; h < c->n_heads; h++) {
-            double max = -INFINITY, sum = 0.0;
+            double max = c->sinks ? (double)t->sinks[h] : -INFINITY, sum = 0.0;
             for (int j = first; j <= i; j++) max = fmax(max, w[j] = score_of(t, of, s, i, h, j));
+            if (c->sinks) sum = exp((double)t->sinks[h] - max);
             for (int j = first; j <= i; j++) sum += w[j] = exp(w[j] - max);
             for (int d = 0; d < c->head_dim; d++) {
                 double y = 0.0;
@@ -90,20 +94,29 @@ static double worst_difference(const texts *t, const held *of, int s, const floa
 /* ---- cases ---- */
 
 static const attend_case cases[] = {
-    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}},
-    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0.0f, 1, {300}},
-    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0.0f, 1, {513}},
-    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {700, 90}},
-    {"window of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {2100, 511}},
-    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {1100}},
-    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5.0f, 3, {257, 1, 255}},
-    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50.0f, 1, {512}},
-    {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.0f, 1, {511}},
-    {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.0f, 1, {513}},
-    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.0f, 2, {600, 259}},
-    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.0f, 1, {700}},
-    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 5.0f, 2, {257, 3}},
-    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.0f, 1, {300}},
+    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false},
+    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false},
+    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0.0f, 1, {513}, NO_SINKS, false},
+    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {700, 90}, NO_SINKS, false},
+    {"window of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {2100, 511}, NO_SINKS, false},
+    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {1100}, NO_SINKS, false},
+    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5.0f, 3, {257, 1, 255}, NO_SINKS, false},
+    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50.0f, 1, {512}, NO_SINKS, false},
+    {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.0f, 1, {511}, NO_SINKS, false},
+    {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.0f, 1, {513}, NO_SINKS, false},
+    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.0f, 2, {600, 259}, NO_SINKS, false},
+    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.0f, 1, {700}, NO_SINKS, false},
+    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 5.0f, 2, {257, 3}, NO_SINKS, false},
+    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.0f, 1, {300}, NO_SINKS, false},
+    {"sinks, SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0.0f, 2, {600, 259}, FAR_SINKS, false},
+    {"sinks, window of a few keys, bf16", 8, 2, 16, HT_BF16, 5, 3, 0.0f, 1, {800}, NEAR_SINKS, false},
+    {"sinks, 8 bits, window, softcap", 8, 2, 72, HT_I8, 100, 3, 5.0f, 1, {520}, FAR_SINKS, false},
+    {"sinks, odd head_dim 6, f32", 3, 3, 6, HT_F32, 0, 0, 0.0f, 3, {257, 1, 255}, NEAR_SINKS, false},
+    {"chunks of 100, growing", 4, 2, 32, HT_F16, 100, 0, 0.0f, 2, {601, 90}, NO_SINKS, true},
+    {"chunks of a page, ring reused", 4, 2, 32, HT_F16, 256, 4, 0.0f, 2, {1300, 513}, NO_SINKS, true},
+    {"chunks of 7, ring reused, sinks, bf16", 2, 2, 16, HT_BF16, 7, 3, 0.0f, 1, {800}, FAR_SINKS, true},
+    {"chunks of 300, 8 bits, softcap", 4, 2, 40, HT_I8, 300, 4, 5.0f, 1, {1201}, NO_SINKS, true},
+    {"chunks of one key, f32", 2, 1, 8, HT_F32, 1, 0, 0.0f, 1, {300}, NEAR_SINKS, true},
 };
 
 /* Whether a case is cut in that way: in all of them in a soak, else in two of twelve, other ones on each instruction set, and
@@ -202,11 +215,64 @@ UNIT_TEST(missing_page_is_an_error) {
     for (int d = 0; d < n; d++) expect_missing_page(devices[d]);
 }
 
+/* ht_attend in a cached and in a plain pass, with sinks and chunks: both reach the operations. */
+UNIT_TEST(passes_attend_alike) {
+    enum { T = 70, HEADS = 4, KV_HEADS = 2, DIM = 16, ALL = T * HEADS * DIM, KV = T * KV_HEADS * DIM };
+    static const ht_layer_kv kv = {{KV_HEADS, DIM, HT_F32}, 30, true};
+    const int64_t q_shape[] = {T, HEADS, DIM}, kv_shape[] = {T, KV_HEADS, DIM}, n = T, n_heads = HEADS;
+    uint64_t seed = 5;
+    float *of_q = test_random_floats(ALL, 4, &seed), *of_k = test_random_floats(KV, 2, &seed),
+          *of_v = test_random_floats(KV, 1, &seed), *cached = malloc(ALL * sizeof *cached),
+          *plain = malloc(ALL * sizeof *plain), *without = malloc(ALL * sizeof *without);
+    int32_t pos[T];
+    ht_error err = {0};
+    ht_kv_page *page;
+    ht_scope *s = ht_scope_new(test_stream);
+    assert_int_equal(ht_kv_page_new(test_device(), &kv.shape, NULL, &page, &err), HT_OK);
+    for (int32_t i = 0; i < T; i++) pos[i] = i;
+    ht_kv_layer layer = {.shape = kv.shape, .window = kv.window, .chunked = true, .n_pages = 1, .pages = &page};
+    ht_cache cache = {.n_layers = 1, .layer = &layer}, *all[] = {&cache};
+    const ht_batch batch = {
+        .n_tok = T, .n_seq = 1, .pos = pos, .seq_start = (int32_t[]){0, T}, .kv_len = (int32_t[]){T}};
+    const ht_step step = {.batch = &batch, .kv = all};
+    ht_array *keys, *values;
+    const ht_plain_pass pass = {.own = ht_arange(s, 0, T, 1, HT_I32),
+                                .first = ht_zeros(s, HT_I32, &n, 1),
+                                .kv = &kv,
+                                .keys = &keys,
+                                .values = &values};
+    ht_ctx in_cache = {.s = s, .step = &step}, in_plain = {.s = s, .pass = &pass};
+    ht_array *q = ht_array_from(s, of_q, HT_F32, q_shape, 3), *k = ht_array_from(s, of_k, HT_F32, kv_shape, 3),
+             *v = ht_array_from(s, of_v, HT_F32, kv_shape, 3);
+    ht_attention how = {.scale = 0.25f, .softcap = 20};
+    ht_array *y = ht_attend(&in_plain, q, k, v, 0, &how);
+    assert_int_equal(ht_array_read(s, y, without, ALL * sizeof *without, &err), HT_OK);
+    how.sinks = ht_array_from(s, (float[]){1, -2, 5, 0}, HT_F32, &n_heads, 1);
+    y = ht_attend(&in_plain, q, k, v, 0, &how);
+    assert_int_equal(ht_array_read(s, y, plain, ALL * sizeof *plain, &err), HT_OK);
+    y = ht_attend(&in_cache, q, k, v, 0, &how);
+    assert_int_equal(ht_array_read(s, y, cached, ALL * sizeof *cached, &err), HT_OK);
+    for (int i = 0; i < ALL; i++) assert_true(fabsf(cached[i] - plain[i]) < 2e-5f);
+    /* A row that begins a chunk has one key, whose weight without a sink is 1. */
+    for (int d = 0; d < DIM; d++) {
+        const int64_t at = (30 * HEADS + 2) * DIM + d, of = (30 * KV_HEADS + 1) * DIM + d;
+        assert_true(fabsf(without[at] - of_v[of]) < 2e-6f);
+        assert_true(fabsf(plain[at]) <= fabsf(of_v[of]));
+    }
+    assert_memory_not_equal(plain, without, ALL * sizeof *plain);
+    y = ht_attend(&in_cache, q, k, v, 0, &(ht_attention){.scale = 1, .sinks = pass.own});
+    assert_true(!y && strstr(ht_scope_error(s)->message, "sinks"));
+    ht_scope_free(s);
+    ht_kv_page_release(test_device(), &kv.shape, page);
+    free(of_q), free(of_k), free(of_v), free(cached), free(plain), free(without);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_however_cut),
         cmocka_unit_test(eight_bit_blocks),
         cmocka_unit_test(missing_page_is_an_error),
+        cmocka_unit_test(passes_attend_alike),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

@@ -1,6 +1,7 @@
 /* Norms, position embeddings, attention and products of every instruction set against the plain ones: odd sizes, tails, any
  * strides, extreme values, one thread and several. */
 #include "cpu/element.h"
+#include "support/attend_texts.h"
 #include "support/operands.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -206,9 +207,8 @@ static void compare_gradient(const comparison *attention, ht_op_id gradient) {
     test_run_ok(devices[0], c.op, c.params, c.n_in, c.in, &result.view, NULL);
     int64_t size = ht_view_size(&c.in[0]) + ht_view_size(&c.in[1]) + ht_view_size(&c.in[2]);
     c.op = gradient;
-    c.n_in = 7;
-    c.in[5] = result.view;
-    c.in[6] = grad.view;
+    c.in[c.n_in++] = result.view;
+    c.in[c.n_in++] = grad.view;
     c.tolerance = c.out.dtype == HT_F64 ? 1e-12 : 5e-4;
     c.what = "gradient of attention";
     c.out = test_view(NULL, c.out.dtype, 1, &size);
@@ -224,10 +224,19 @@ UNIT_TEST(attention_of_rows) {
         int64_t length[SEQUENCES];
         int step; /* queries are every step-th row and the last one of each sequence */
         ht_attend_rows_params p;
-    } cases[] = {{2, 3, 6, 9, {5, 1, 7, 0}, 1, {0.4f, 0, 0}},      {1, 1, 16, 16, {130, 140, 3, 65}, 1, {0.2f, 0, 0}},
-                 {3, 3, 64, 64, {70, 33, 0, 0}, 1, {0.1f, 0, 16}}, {1, 2, 16, 20, {200, 150, 40, 0}, 3, {0.3f, 2, 0}},
-                 {2, 1, 33, 16, {1, 1, 1, 1}, 1, {0.3f, 5, 1}},    {1, 4, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 30}},
-                 {1, 1, 48, 48, {300, 2, 0, 0}, 299, {0.3f, 0, 0}}};
+        sinks_kind sinks;
+    } cases[] = {{2, 3, 6, 9, {5, 1, 7, 0}, 1, {0.4f, 0, 0, false}, NO_SINKS},
+                 {1, 1, 16, 16, {130, 140, 3, 65}, 1, {0.2f, 0, 0, false}, NO_SINKS},
+                 {3, 3, 64, 64, {70, 33, 0, 0}, 1, {0.1f, 0, 16, false}, NO_SINKS},
+                 {1, 2, 16, 20, {200, 150, 40, 0}, 3, {0.3f, 2, 0, false}, NO_SINKS},
+                 {2, 1, 33, 16, {1, 1, 1, 1}, 1, {0.3f, 5, 1, false}, NO_SINKS},
+                 {1, 4, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 30, false}, NO_SINKS},
+                 {1, 1, 48, 48, {300, 2, 0, 0}, 299, {0.3f, 0, 0, false}, NO_SINKS},
+                 {2, 3, 6, 9, {140, 1, 7, 0}, 1, {0.4f, 0, 0, false}, NEAR_SINKS},
+                 {1, 8, 16, 16, {130, 30, 0, 0}, 3, {0.3f, 2, 30, false}, FAR_SINKS},
+                 {1, 2, 16, 20, {200, 150, 40, 0}, 1, {0.3f, 0, 64, true}, NO_SINKS},
+                 {2, 2, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 7, true}, NEAR_SINKS},
+                 {1, 1, 16, 16, {300, 2, 0, 0}, 5, {0.3f, 0, 150, true}, NO_SINKS}};
     for (EACH(i, cases))
         for (int how = 0; how < LAYOUT_COUNT; how++) {
             if (!test_takes((int)i + how, TEST_SLOW ? 2 : 1)) continue;
@@ -245,21 +254,25 @@ UNIT_TEST(attention_of_rows) {
             const int64_t heads = cases[i].group * cases[i].kv_heads;
             const int64_t q[3] = {n, heads, cases[i].d}, k[3] = {rows, cases[i].kv_heads, cases[i].d};
             const int64_t v[3] = {rows, cases[i].kv_heads, cases[i].dv}, out[3] = {n, heads, cases[i].dv};
-            operand in[3] = {test_operand(HT_F32, 3, q, (layout)how, ORDINARY, &seed),
+            operand in[4] = {test_operand(HT_F32, 3, q, (layout)how, ORDINARY, &seed),
                              test_operand(HT_F32, 3, k, (layout)how, ORDINARY, &seed),
-                             test_operand(HT_F32, 3, v, (layout)how, ORDINARY, &seed)};
+                             test_operand(HT_F32, 3, v, (layout)how, ORDINARY, &seed),
+                             test_operand(HT_F32, 1, &heads, (layout)how, ORDINARY, &seed)};
             comparison c = {.op = HT_OP_ATTEND_ROWS,
                             .params = &cases[i].p,
-                            .n_in = 5,
+                            .n_in = 6,
                             .tolerance = 2e-5,
                             .what = "attention of rows"};
             for (int a = 0; a < 3; a++) c.in[a] = in[a].view;
             c.in[3] = test_view(own, HT_I32, 1, &n);
             c.in[4] = test_view(first, HT_I32, 1, &n);
+            c.in[5] = cases[i].sinks ? in[3].view : test_absent();
+            if (cases[i].sinks == FAR_SINKS)
+                for (int64_t h = 0; h < heads; h++) ((float *)in[3].view.data)[h * in[3].view.stride[0]] = far_sink(h);
             c.out = test_view(NULL, HT_F32, 3, out);
             test_compare(&c);
             compare_gradient(&c, HT_OP_ATTEND_ROWS_GRAD);
-            for (int a = 0; a < 3; a++) free(in[a].memory);
+            for (int a = 0; a < 4; a++) free(in[a].memory);
         }
 }
 

@@ -5,7 +5,7 @@ import unittest
 
 from dialects import HELLO, Anthropic, Ollama, OpenAI, Responses
 from support import ServeTest, tiny_model
-from tool_model import MODEL
+from tool_model import MESSAGES_MODEL, MODEL
 
 PARAMETERS = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"], "additionalProperties": False}
 SCHEMA = {"type": "object", "properties": {"sky": {"enum": ["clear", "grey"]}}, "required": ["sky"], "additionalProperties": False}
@@ -19,11 +19,8 @@ def biases(dislikes):
     return {str(i): -100 for i in disliked} | {str(tiny_model.vocabulary().index(end)): 100 for end in ("}", "<|im_end|>")}
 
 
-CALL, TEXT = biases("{"), biases("<")
-
-
-class CallsOrText(ServeTest):
-    model = MODEL
+class Rounds:
+    """Of a model, and biases with which it calls a tool, writes a text, writes one where calls are off, and calls where it has to."""
 
     def answer(self, dialect, messages, bias, choice="auto"):
         """(text, calls), the same whole and as a stream; the answer is not cut."""
@@ -53,15 +50,20 @@ class CallsOrText(ServeTest):
     def test_a_call_and_then_text(self):
         for dialect in OpenAI(), Responses(), Anthropic(), Ollama():
             with self.subTest(dialect.path):
-                first = self.answer(dialect, [HELLO], CALL)
+                first = self.answer(dialect, [HELLO], self.call)
                 self.check_call(first)
-                self.check_text(self.answer(dialect, dialect.history(first[1]), TEXT))
+                self.check_text(self.answer(dialect, dialect.history(first[1]), self.text))
 
     def test_choices(self):
         for dialect in OpenAI(), Responses(), Anthropic():
             with self.subTest(dialect.path):
-                self.check_text(self.answer(dialect, [HELLO], CALL, "none"))
-                self.check_call(self.answer(dialect, [HELLO], TEXT, "required"))
+                self.check_text(self.answer(dialect, [HELLO], self.no_call, "none"))
+                self.check_call(self.answer(dialect, [HELLO], self.only_call, "required"))
+
+
+class CallsOrText(Rounds, ServeTest):
+    model, call, text = MODEL, biases("{"), biases("<")
+    no_call, only_call = call, text
 
     def test_every_way_to_ask_for_a_text(self):
         body = OpenAI().body(PARAMETERS, "auto", 200)
@@ -106,6 +108,13 @@ class CallsOrText(ServeTest):
         body = f'{{"messages": [{json.dumps(HELLO)}], "response_format": {schema}, "reasoning_effort": "none", "max_tokens": 200}}'
         content = self.ok(OpenAI.path, body)["choices"][0]["message"]["content"]
         self.assertEqual("".join(content.split()), numbers[:-7].replace(" ", "") + "]")
+
+
+class Messages(Rounds, ServeTest):
+    """Reasoning, calls and text are messages with headers: no message of reasoning here, and the header's channel decides."""
+
+    model, call, text = MESSAGES_MODEL, biases("{fa"), biases("ca")
+    no_call, only_call = biases("{a"), call
 
 
 if __name__ == "__main__":

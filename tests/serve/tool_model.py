@@ -17,9 +17,25 @@ TEMPLATE = r"""{%- if tools %}<|im_start|>system
 
 {% endif %}{% endif %}"""
 
+# As gpt-oss: an answer is several messages.
+MESSAGES_TEMPLATE = r"""<|start|>system<|message|>{{ reasoning_effort }}{{ tools | tojson if tools }}<|end|>
+{%- for m in messages %}
+    {%- if m.tool_calls %}
+        {%- set call = m.tool_calls[0].function %}
+        {{- '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' if m.thinking }}
+        {{- '<|start|>assistant to=functions.' + call.name + '<|channel|>commentary json<|message|>' }}
+        {{- call.arguments | tojson + '<|call|>' }}
+    {%- else %}
+        {{- '<|start|>' + m.role + '<|channel|>final<|message|>' + m.content + '<|end|>' }}
+    {%- endif %}
+{%- endfor %}
+{{- '<|start|>assistant' if add_generation_prompt }}"""
+
 CONTEXT = 4096
 MODEL = SCRATCH / "tools.gguf"
 tiny_model.write(MODEL, context=CONTEXT, template=TEMPLATE)
+MESSAGES_MODEL = SCRATCH / "messages.gguf"
+tiny_model.write(MESSAGES_MODEL, context=CONTEXT, template=MESSAGES_TEMPLATE)
 
 
 def call(name, arguments):

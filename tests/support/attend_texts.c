@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+float far_sink(int64_t head) {
+    static const float far[] = {-INFINITY, 0, 300, -3e38F, 3e38F, -200, 2, 1e4F};
+    return far[head % 8];
+}
+
 texts texts_make(const attend_case *c) {
     texts t = {.c = c};
     uint64_t seed = 7;
@@ -15,11 +20,14 @@ texts texts_make(const attend_case *c) {
         t.k[s] = test_random_floats(kv, 2, &seed);
         t.v[s] = test_random_floats(kv, 1, &seed);
     }
+    t.sinks = test_random_floats(c->n_heads, 4, &seed);
+    for (int h = 0; h < c->n_heads && c->sinks == FAR_SINKS; h++) t.sinks[h] = far_sink(h);
     return t;
 }
 
 void texts_free(texts *t) {
     for (int s = 0; s < MOST_TEXTS; s++) free(t->q[s]), free(t->k[s]), free(t->v[s]);
+    free(t->sinks);
 }
 
 void caches_make(ht_device *d, const attend_case *c, caches *out) {
@@ -29,6 +37,7 @@ void caches_make(ht_device *d, const attend_case *c, caches *out) {
         ht_kv_layer *l = &out->layer[s];
         *l = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype},
                            .window = c->window,
+                           .chunked = c->chunked,
                            .ring_pages = c->ring_pages,
                            .n_pages = c->ring_pages ? c->ring_pages : (c->length[s] + HT_KV_PAGE - 1) / HT_KV_PAGE,
                            .pages = out->page[s]};
@@ -65,7 +74,7 @@ void results_free(const attend_case *c, float *out[]) {
 
 /* Rows `first` and every `every`th behind it alone: sequences of a few rows may have none of them. */
 static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params *params, const ht_view *q,
-                        const float *whole, int32_t first, int32_t every) {
+                        const ht_view *sinks, const float *whole, int32_t first, int32_t every) {
     const int64_t per_q = q->shape[1] * q->shape[2];
     ht_batch batch = *of->batch;
     int32_t *row = test_room((size_t)batch.n_tok * sizeof *row);
@@ -78,11 +87,11 @@ static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params 
     }
     batch.out_row = row;
     const int64_t dims[3] = {batch.n_out, q->shape[1], q->shape[2]};
-    const ht_view in[3] = {test_view(asked, HT_F32, 3, dims), test_absent(), test_absent()};
+    const ht_view in[4] = {test_view(asked, HT_F32, 3, dims), test_absent(), test_absent(), *sinks};
     const ht_view to = test_view(y, HT_F32, 3, dims);
     ht_attend_params narrowed = *params;
     narrowed.asked = true;
-    test_run_ok(d, HT_OP_ATTEND, &narrowed, 3, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
+    test_run_ok(d, HT_OP_ATTEND, &narrowed, 4, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
     for (int32_t i = 0; i < batch.n_out; i++)
         assert_memory_equal(y + i * per_q, whole + row[i] * per_q, (size_t)per_q * sizeof *y);
     free(row), free(asked), free(y);
@@ -118,12 +127,13 @@ static void attend_step(caches *kv, const texts *t, const int *begin, const int 
     const ht_batch batch = {.n_tok = (int32_t)rows, .n_seq = n_seq, .pos = pos, .seq_start = start, .kv_len = kv_len};
     const ht_step step = {.batch = &batch, .kv = pointer};
     const ht_attend_params params = {.scale = 1 / sqrtf((float)c->head_dim), .softcap = c->softcap};
-    const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim}),
+    const ht_view in[4] = {test_view(q, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim}),
                            test_view(k, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
-                           test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim})};
+                           test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim}),
+                           c->sinks ? test_view(t->sinks, HT_F32, 1, (int64_t[]){c->n_heads}) : test_absent()};
     const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim});
-    test_run_ok(kv->d, HT_OP_ATTEND, &params, 3, in, &to, &step);
-    for (int i = 0; i < n_asked; i++) check_asked(kv->d, &step, &params, &in[0], y, asked[i][0], asked[i][1]);
+    test_run_ok(kv->d, HT_OP_ATTEND, &params, 4, in, &to, &step);
+    for (int i = 0; i < n_asked; i++) check_asked(kv->d, &step, &params, &in[0], &in[3], y, asked[i][0], asked[i][1]);
     for (int i = 0; i < n_seq; i++)
         memcpy(out[which[i]] + begin[which[i]] * per_q, y + start[i] * per_q,
                (size_t)((end[which[i]] - begin[which[i]]) * per_q) * sizeof *y);
@@ -150,17 +160,17 @@ void attend_texts(caches *kv, const texts *t, attend_cut cut, float *const out[]
 }
 
 void expect_missing_page(ht_device *d) {
-    const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 0, 1, {256}};
+    const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 0, 1, {256}, NO_SINKS, false};
     caches kv;
     caches_make(d, &c, &kv);
     float q[16] = {0}, k[8] = {0}, y[16];
     int32_t pos = 256, start[2] = {0, 1}, kv_len = 257;
     const ht_batch batch = {.n_tok = 1, .n_seq = 1, .pos = &pos, .seq_start = start, .kv_len = &kv_len};
-    const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){1, 2, 8}), test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8}),
-                           test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8})};
+    const ht_view in[4] = {test_view(q, HT_F32, 3, (int64_t[]){1, 2, 8}), test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8}),
+                           test_view(k, HT_F32, 3, (int64_t[]){1, 1, 8}), test_absent()};
     const ht_view out = test_view(y, HT_F32, 3, (int64_t[]){1, 2, 8});
     ht_error err = {0};
-    assert_int_equal(test_run(d, HT_OP_ATTEND, &(ht_attend_params){.scale = 1}, 3, in, &out,
+    assert_int_equal(test_run(d, HT_OP_ATTEND, &(ht_attend_params){.scale = 1}, 4, in, &out,
                               &(ht_step){.batch = &batch, .kv = (ht_cache *[]){&kv.cache[0]}}, &err),
                      HT_ERR_INTERNAL);
     assert_non_null(strstr(err.message, "256"));

@@ -6,6 +6,10 @@
 
 enum { MOST_TEXTS = 3, MOST_PAGES = 12 };
 
+/* Sinks of a case's heads: none; near the scores; among them some that take no weight, or all of it. */
+typedef enum sinks_kind { NO_SINKS, NEAR_SINKS, FAR_SINKS } sinks_kind;
+float far_sink(int64_t head);
+
 /* Scores are divided by the square root of head_dim. */
 typedef struct attend_case {
     const char *name;
@@ -14,12 +18,15 @@ typedef struct attend_case {
     int64_t window, ring_pages; /* 0: all keys; growing */
     float softcap;
     int n_seq, length[MOST_TEXTS];
+    sinks_kind sinks;
+    bool chunked; /* kind of window */
 } attend_case;
 
-/* q, k and v of every position of every sequence. */
+/* q, k and v of every position of every sequence, and the sinks of all heads. */
 typedef struct texts {
     const attend_case *c;
     float *q[MOST_TEXTS], *k[MOST_TEXTS], *v[MOST_TEXTS];
+    float *sinks; /* [n_heads] */
 } texts;
 texts texts_make(const attend_case *c);
 void texts_free(texts *t);

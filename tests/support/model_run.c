@@ -13,7 +13,7 @@ static void check(ht_status status, const ht_error *err) {
 
 static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int64_t capacity, int32_t chunk) {
     ht_error err = {0};
-    *l = (ht_kv_layer){.shape = kv->shape, .window = kv->window};
+    *l = (ht_kv_layer){.shape = kv->shape, .window = kv->window, .chunked = kv->chunked};
     l->n_pages = (capacity + HT_KV_PAGE - 1) / HT_KV_PAGE;
     if (kv->window) {
         /* The window of a chunk's first row up to its last row, at any offset in a page. */

@@ -6,8 +6,10 @@ SHARE, FIRST = map(int, os.environ["HEARTH_SOAK"].split()) if "HEARTH_SOAK" in o
 
 
 def cases(usual, soak):
-    """A number of cases."""
-    return max(usual, soak // SHARE) if SHARE else usual
+    """A number of cases, or other values, of which `soak` are all."""
+    if not SHARE or not isinstance(soak, int):
+        return soak if SHARE else usual
+    return max(usual, soak // SHARE) if soak > usual else min(usual, soak * SHARE)  # a step is less in a soak
 
 
 def takes(i, n):

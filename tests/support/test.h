@@ -74,7 +74,9 @@ static inline int test_soak_share(int64_t *first) {
 static inline int test_cases(int usual, int soak) {
     int64_t first;
     const int share = test_soak_share(&first);
-    return share && soak / share > usual ? soak / share : usual;
+    if (!share) return usual;
+    const int some = soak > usual ? soak / share : soak * share; /* a step is less in a soak */
+    return (some > usual) == (soak > usual) ? some : usual;
 }
 
 /* Whether a test runs case `i` of similar ones: every `n`th, and those that scripts/soak asks for. Of nested loops, `i` is

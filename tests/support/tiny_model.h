@@ -9,6 +9,7 @@
 
 typedef struct tiny_options {   /* zero: the default */
     int64_t window;             /* 0: llama, all layers grow; else gemma3, five layers of six slide */
+    bool chunked;               /* the windows restart at every multiple of `window`; set after loading */
     int64_t context;            /* 4096 */
     ht_weight_type type;        /* HT_W_F32; or HT_W_Q8_0 */
     int n_threads;              /* 2 */

@@ -159,6 +159,10 @@ static void expect_call_pieces(const char *source, const char *answer, const cha
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
 #define DSEP     "<" BAR "tool" LOW "sep" BAR ">"
 #define DSML     BAR "DSML" BAR
+#define HARMONY  "<|channel|>analysis"
+#define START    "<|start|>assistant"
+#define ANALYSIS "<|channel|>analysis<|message|>"
+#define FINAL    "<|channel|>final<|message|>"
 
 static const struct {
     const char *source, *answer, *expected;
@@ -337,6 +341,81 @@ static const struct {
      "T(p)C(stop {})T(q)"},
     {"<|tool_call|>", "<|tool_call|>[{\"name\": \"stop\", \"arguments\": {}}]", "C(stop {})"},
     {"<|function_call|>", "g<|function_call|>{\"name\": \"stop\", \"arguments\": {}}", "T(g)C(stop {})"},
+    /* OLMo 3, Command R, HY3, Hunyuan, Llama 4 */
+    {"<function_calls>",
+     "o\n<function_calls>\nweather(city='Paris', days=3)\nweather(city=\"Rome\", days=1)\n</function_calls>",
+     "T(o" BOTH},
+    {"<function_calls>", "<function_calls>\nstop(a=true, b=null, c=[1, {'d': False}])\n</function_calls>",
+     "C(stop {\"a\": true, \"b\": null, \"c\": [1, {\"d\": false}]})"},
+    {"Action:\\n```json",
+     "I'll see.\nAction:\n```json\n[\n    {\n        \"tool_name\": \"weather\",\n        \"parameters\": " PARIS
+     "\n    },\n    {\n        \"tool_name\": \"weather\",\n        \"parameters\": " ROME "\n    }\n]```",
+     "T(I'll see." BOTH},
+    {"Action:\\n```json", "Action:\n```json\n{}\n``` Action: one", "T(Action:\n```json\n{}\n``` Action: one)"},
+    {"<|/tool|>", "p<|tool_call|>[{\"name\": \"stop\", \"arguments\": {}}]<|/tool_call|>", "T(p)C(stop {})"},
+    {"<tool_calls{}></think{}>",
+     "<think:opensource>hm</think:opensource>h<tool_calls:opensource>\n<tool_call:opensource>weather"
+     "<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris"
+     "</arg_value:opensource>\n<arg_key:opensource>days</arg_key:opensource>\n<arg_value:opensource>3"
+     "</arg_value:opensource>\n</tool_call:opensource>\n<tool_call:opensource>stop<tool_sep:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>",
+     "H(hm)T(h)C(weather " PARIS ")C(stop {})"},
+    {"<tool_calls>[{",
+     "<tool_calls>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
+     "}]</tool_calls>",
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"<answer><tool_calls>```json",
+     "<think>\nhm\n</think>\n<tool_calls>\n<tool_call>weather\n```json\n" PARIS
+     "\n```</tool_call>\n<tool_call>weather\n"
+     "```json" ROME "```</tool_call></tool_calls>",
+     "H(hm)C(weather " PARIS ")C(weather " ROME ")"},
+    {"[func_name1(param", "\n[weather(city=\"Paris\", days=3), weather(city='Rome', days=1)]",
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"[func_name1(param", "[other(a=1)]", "T([other(a=1)])"},
+    {"[func_name1(param", "[1] says [stop()]", "T([1] says [stop()])"},
+    /* Marks around the text: Hunyuan, ERNIE 4.5 and Granite 3.3, Cohere */
+    {"<answer>", "<think>\nhm\n</think>\n<answer>\na <b>\n</answer>\n", "H(hm)T(a <b>)"},
+    {"<answer>", "<think>hm</think>\nno marks </answer>", "H(hm)T(no marks </answer>)"},
+    {"<answer><tool_calls>[{",
+     "<think>hm</think>\n<answer>So:\n<tool_calls>[{\"name\": \"stop\", \"arguments\": {}}]</tool_calls>\n</answer>",
+     "H(hm)T(So:)C(stop {})"},
+    {"<answer>", "<answer>a <answer> </answer> b", "T(a <answer>b)"},
+    {"<answer>", "a <answer>b</answer>", "T(a <answer>b</answer>)"},
+    {"<answer>", "<answer>a</ans", "T(a</ans)"},
+    {"<answer>", "<ans", "T(<ans)"},
+    {"<response>\\n", "hm</think>\n\n<response>\na\n</response>\n", "T(hm</think>\n\n<response>\na\n</response>\n)"},
+    {"<response>\\n", "<think>hm</think>\n\n<response>\na\n</response>\n", "H(hm)T(a)"},
+    {"<response></response>", "<think>hm</think><response>a</response>", "H(hm)T(a)"},
+    {"<|START_RESPONSE|>", "<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>a<|END_RESPONSE|>", "H(hm)T(a)"},
+    {"<|START_TEXT|>", "<|START_THINKING|>hm<|END_THINKING|><|START_TEXT|>a<|END_TEXT|>", "H(hm)T(a)"},
+    /* gpt-oss: the recipient of a call before the channel, after it, and as models write it otherwise */
+    {HARMONY,
+     START ANALYSIS "hm 1 < 2\n\nso<|end|>" START " to=functions.weather<|channel|>commentary json<|message|>" PARIS,
+     "H(hm 1 < 2\n\nso)C(weather " PARIS ")"},
+    {HARMONY,
+     "<|channel|>commentary<|message|>Let me see.<|end|>" START
+     "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" PARIS "<|call|>",
+     "T(Let me see.)C(weather " PARIS ")"},
+    {HARMONY,
+     ANALYSIS "a<|end|>" START
+              "<|channel|>analysis to=functions.stop code<|message|>{\"a\": \"<|end|> \\\"}\"}<|call|>" START
+              "<|channel|>commentary to=stop<|message|>{}<|end|>" START FINAL "Done.<|return|>",
+     "H(a)C(stop {\"a\": \"<|end|> \\\"}\"})C(stop {})T(Done.)"},
+    {HARMONY,
+     ANALYSIS "a<|end|>" START ANALYSIS "b<|end|>" START "<|channel|>commentary<|message|>c<|end|>" START FINAL "d",
+     "H(a\n\nb)T(c\n\nd)"},
+    {HARMONY, ANALYSIS "no end", "H(no end)"},
+    {HARMONY, "plain <b> text", "T(plain <b> text)"},
+    {HARMONY, FINAL " a <|chan ", "T( a <|chan )"},
+    {HARMONY, "<|channel|>final <|constrain|>json<|message|>{\"a\": 1}<|return|>", "T({\"a\": 1})"},
+    {HARMONY, ANALYSIS "a" FINAL "b", "H(a)T(b)"}, /* without an end */
+    {HARMONY, ANALYSIS "a<|end|>" START "<|channel|>fin", "H(a)"},
+    {HARMONY, "<|channel|>analysis to=python code<|message|>print(1)<|end|>" START FINAL "1", "H(print(1))T(1)"},
+    {HARMONY, "<|channel|>commentary to=functions.stop code<|message|>print(1)<|call|>", "T(print(1))"},
+    {HARMONY, FINAL "a<|end|><|start|>user<|message|>b", "T(a\n\n<|start|>user<|message|>b)"},
+    {HARMONY, ANALYSIS "a<|end|>" START "b", "H(a)T(b)"},
+    {HARMONY, ANALYSIS "a<|end|>" START START "<|message|>b", "H(a)T(b)"},
+    {HARMONY, FINAL "<|end|>", ""},
     /* Whatever the template: thoughts at the beginning, and text. */
     {"", " \n<think>a</think>b", "H(a)T(b)"},
     {"", "b <think>a</think>", "T(b <think>a</think>)"},
@@ -582,6 +661,37 @@ UNIT_TEST(closing_marks_that_are_cut) {
         "C(stop {} functions.stop:0)");
 }
 
+/* The last message of the prompt has begun the answer. */
+UNIT_TEST(messages_that_the_prompt_began) {
+    static const char user[] = "<|start|>user<|message|><|channel|>x<|end|>";
+    static const struct {
+        const char *prompt, *answer, *expected;
+    } cases[] = {
+        {START, ANALYSIS "a<|end|>" START FINAL "b", "H(a)T(b)"},
+        {START, " to=functions.stop<|channel|>commentary json<|message|>{}", "C(stop {})"},
+        {START, "<|message|>a", "T(a)"},
+        {START, "to be", "T(to be)"},
+        {START, "to", "T(to)"},
+        {START, "assistant", "T(assistant)"},
+        {START, "Well<|end|>", "T(Well)"},
+        {START, "", ""},
+        {START ANALYSIS, "a<|end|>" START FINAL "b", "H(a)T(b)"},
+        {START "<|channel|>ana", "lysis<|message|>a", "H(a)"},
+        {START FINAL "so", " far<|return|>", "T( far)"},
+        {START ANALYSIS "a<|end|>", START FINAL "b", "T(b)"},
+        {"", "so far " FINAL "b", "T(so far \n\nb)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char prompt[200];
+        snprintf(prompt, sizeof prompt, "%s%s", *cases[i].prompt ? user : "", cases[i].prompt);
+        expect_parts(HARMONY, true, prompt, cases[i].answer, cases[i].expected);
+        expect_answer(HARMONY, true, prompt, cases[i].answer, cases[i].expected, true);
+    }
+    /* Tools that are none are no recipients. */
+    expect_parts(HARMONY, false, START, "<|channel|>commentary to=stop<|message|>{}", "T({})");
+    expect_parts(HARMONY, false, START, "<|channel|>commentary to=functions.stop<|message|>{}", "C(stop {})");
+}
+
 UNIT_TEST(thoughts_that_the_prompt_opened) {
     expect_parts("", false, "user: x\n<think>\n", "a\n</think>\n\nb", "H(a)T(b)");
     expect_parts("", false, "user: x\n<think>", "a", "H(a)");
@@ -711,6 +821,7 @@ int main(void) {
         cmocka_unit_test(arguments_come_early),
         cmocka_unit_test(calls_that_are_cut),
         cmocka_unit_test(closing_marks_that_are_cut),
+        cmocka_unit_test(messages_that_the_prompt_began),
         cmocka_unit_test(thoughts_that_the_prompt_opened),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(calls_that_are_over),

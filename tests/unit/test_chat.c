@@ -429,6 +429,39 @@ UNIT_TEST(calls_without_content) {
                 "False2");
 }
 
+/* Templates of messages write one text before a call. */
+UNIT_TEST(reasoning_and_text_before_a_call) {
+#define PARTS "{% for m in messages %}{{ m.thinking }}:{{ m.reasoning_content }}:{{ m.content }};{% endfor %}"
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    for (int i = 0; i < 3; i++) {
+        char json[400];
+        snprintf(json, sizeof json,
+                 "{'messages': [{'role': 'assistant', 'content': 'b', '%s': 'a', 'tool_calls': [" CALL(
+                     "1", "{}") "]}, "
+                                "{'role': 'assistant', 'content': 'd', '%s': 'c'}]}",
+                 names[i], names[i]);
+        expect_text(PARTS "{# <|channel|>analysis #}", from_json(json), "a\n\nb:a\n\nb:;c:c:d;");
+        expect_text(PARTS, from_json(json), "a:a:b;c:c:d;");
+    }
+}
+
+/* Templates that write the tools of a system message get them there, with a message of their own if there is none. */
+UNIT_TEST(tools_of_a_system_message) {
+    static const char source[] =
+        "{% for message in messages %}{{ message['role'] + ':' + message['content'] }}{% if 'tools' in message "
+        "%}{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}{% endif %};{% endfor %}";
+#define TOOLS "'tools': [{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}, {'name': 'g'}]}"
+#define FLAT  "<|tool|>[{\"name\": \"f\", \"parameters\": {}}, {\"name\": \"g\"}]<|/tool|>"
+    static const char *const cases[][2] = {
+        {"{'messages': [{'role': 'system', 'content': 'a'}, {'role': 'user', 'content': 'b'}], " TOOLS,
+         "system:a" FLAT ";user:b;"},
+        {"{'messages': [{'role': 'user', 'content': 'b'}], " TOOLS, "system:" FLAT ";user:b;"},
+        {"{'messages': [{'role': 'user', 'content': 'b'}], 'tools': []}", "user:b;"},
+        {"{'messages': [{'role': 'user', 'content': 'b'}]}", "user:b;"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_text(source, from_json(cases[i][0]), cases[i][1]);
+}
+
 UNIT_TEST(results_come_in_the_order_of_the_calls) {
 #define RESULT(id) "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" id "\"}"
     static const char *const cases[][2] = {{RESULT("2") "," RESULT("1"), "12"},
@@ -508,6 +541,8 @@ int main(void) {
         cmocka_unit_test(what_came_from_the_user),
         cmocka_unit_test(calls_are_given_as_the_template_takes_them),
         cmocka_unit_test(calls_without_content),
+        cmocka_unit_test(reasoning_and_text_before_a_call),
+        cmocka_unit_test(tools_of_a_system_message),
         cmocka_unit_test(results_come_in_the_order_of_the_calls),
         cmocka_unit_test(json_that_is_no_conversation),
     };

@@ -74,8 +74,9 @@ UNIT_TEST(formats) {
 }
 
 UNIT_TEST(stop_ids) {
-    const char *const specials[] = {"</s>", "<|im_end|>", "<other>", "<end_of_turn>", "<|eot_id|>", "<|endoftext|>"};
-    ht_tokenizer *t = tokenizer_of(specials, 6, NULL);
+    const char *const specials[] = {"</s>",       "<|im_end|>",    "<other>", "<end_of_turn>",
+                                    "<|eot_id|>", "<|endoftext|>", "<|end|>", "<|call|>"};
+    ht_tokenizer *t = tokenizer_of(specials, 8, NULL);
     ht_config config = {.eos = {3, 27}, .n_eos = 2};
     int32_t *ids;
     int n;
@@ -86,14 +87,51 @@ UNIT_TEST(stop_ids) {
         assert_false(seen[ids[i]]); /* once each */
         seen[ids[i]] = true;
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     assert_true(seen[3] && seen[26] && seen[27] && seen[29] && seen[30] && seen[31] && !seen[28]);
+    assert_true(seen[33] && !seen[32]); /* <|end|> ends messages of gpt-oss, not its answers */
     free(ids);
     ht_tokenizer_free(t);
 
     assert_int_equal(ht_chat_detect_stop_ids(&config, NULL, &ids, &n, &err), HT_OK);
     assert_true(n == 2 && ids[0] == 3 && ids[1] == 27);
     free(ids);
+}
+
+/* The stops of a family's vocabulary: exactly those of `specials` that `stops` lists by their places. */
+static void check_stops(const char *const *specials, const char *stops) {
+    int n_specials = 0, n;
+    while (specials[n_specials]) n_specials++;
+    ht_tokenizer *t = tokenizer_of(specials, n_specials, NULL);
+    const ht_config config = {.n_eos = 0};
+    int32_t *ids;
+    ht_error err = {0};
+    char found[64] = "";
+    assert_int_equal(ht_chat_detect_stop_ids(&config, t, &ids, &n, &err), HT_OK);
+    for (int place = 0; place < n_specials; place++)
+        for (int i = 0; i < n; i++)
+            if (ids[i] == 26 + place) snprintf(found + strlen(found), 4, "%d ", place);
+    assert_string_equal(found, stops);
+    free(ids);
+    ht_tokenizer_free(t);
+}
+
+/* Token 0 is the file's EOS. */
+#define SPECIALS(...) ((const char *const[]){__VA_ARGS__, NULL})
+UNIT_TEST(stops_of_families) {
+    check_stops(SPECIALS("<|endoftext|>", "<|user|>", "<|assistant|>", "<|end|>", "<|system|>"), "0 3 "); /* Phi */
+    check_stops(SPECIALS("<|return|>", "<|end|>", "<|call|>", "<|channel|>", "<|message|>", "<|endoftext|>"),
+                "0 2 5 "); /* gpt-oss */
+    check_stops(SPECIALS("<|endoftext|>", "[gMASK]", "<|user|>", "<|assistant|>", "<|observation|>"),
+                "0 2 4 "); /* GLM */
+    check_stops(SPECIALS("<|endoftext|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>"), "0 1 ");
+    check_stops(SPECIALS("<|end_of_text|>", "<|eom|>", "<|eot|>", "<|header_start|>"), "0 1 2 "); /* Llama 4 */
+    check_stops(SPECIALS("<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"), "0 ");       /* Granite */
+    check_stops(SPECIALS("<pad>", "[|endofturn|]", "[|user|]"), "0 1 ");
+    check_stops(SPECIALS("<seed:pad>", "<seed:bos>", "<seed:eos>"), "0 2 ");
+    check_stops(SPECIALS("<pad>", "]~b]", "[e~["), "0 2 ");
+    check_stops(SPECIALS("[BOS]", "[EOS]", "<|im_end|>", "[EOT]"), "0 1 2 3 "); /* Kimi K2 */
+    check_stops(SPECIALS("<pad>", "</s>"), "0 1 ");
 }
 
 /* A GGUF file of a llama without weights: metadata, and one token per letter; eos < 0 and NULL leave a value out. */
@@ -181,6 +219,6 @@ UNIT_TEST(files_beside_a_gguf) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(formats), cmocka_unit_test(stop_ids),
-                                       in_scratch(files_beside_a_gguf)};
+                                       cmocka_unit_test(stops_of_families), in_scratch(files_beside_a_gguf)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,7 @@
 #define Q {4, {2, 4, M, 5}, -2, 2, HT_BOOL}
 #define KV {4, {2, 2, N, 5}, -2, 2, HT_BOOL}
 #define SCORES {4, {2, 4, M, N}, -2, 2, HT_BOOL}
+#define SINKS {1, {4}, -1, 1, HT_F32}
 #define FLAT(heads) {3, {9, heads, 4}, -2, 2, HT_F32}
 #define ATTENTION(X)                                                                         \
     X(SDPA, attention, attended(s, x, y, z, HT_NONE, HT_NONE, false, 0), 32, 64, 0, SOME, 3, Q, KV, KV) \
@@ -139,10 +140,13 @@
     X(SDPA_GRAD, attention_grad, sdpa_grad(s, x, y, z, w, HT_NONE, false), 64, 128, 0, NARROW_STEPS | SOME, 4, Q, KV, KV, Q) \
     X(SDPA_GRAD, attention_grad_of_one, sdpa_grad(s, x, x, x, y, HT_NONE, true), 64, 128, 0, NARROW_STEPS, 2, {4, {1, 2, M, 3}, -2, 2, HT_BOOL}, {4, {1, 2, M, 3}, -2, 2, HT_BOOL}) \
     X(SDPA_GRAD, attention_grad_hidden, sdpa_grad(s, x, y, y, z, seen(s, w), false), 64, 128, 0, NARROW_STEPS | SOME | ONCE, 4, Q, KV, Q, SCORES) \
-    X(ATTEND_ROWS, attend_rows, rows(s, x, y, z, 0, 0), 32, 0, 0, ONLY_F32 | FIXED, 3, FLAT(4), FLAT(2), FLAT(2)) \
-    X(ATTEND_ROWS, attend_rows_window, rows(s, x, y, z, 2, 1.5f), 32, 0, 0, ONLY_F32 | FIXED, 3, FLAT(4), FLAT(2), FLAT(2)) \
-    X(ATTEND_ROWS_GRAD, attend_rows_grad, rows_grad(s, in, 0, 0), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4)) \
-    X(ATTEND_ROWS_GRAD, attend_rows_grad_window, rows_grad(s, in, 3, 2), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4))
+    X(ATTEND_ROWS, attend_rows, rows_of(s, in, HT_NONE, NULL, &everything), 32, 0, 0, ONLY_F32 | FIXED, 3, FLAT(4), FLAT(2), FLAT(2)) \
+    X(ATTEND_ROWS, attend_rows_window, rows_of(s, in, HT_NONE, NULL, &short_window), 32, 0, 0, ONLY_F32 | FIXED, 3, FLAT(4), FLAT(2), FLAT(2)) \
+    X(ATTEND_ROWS, attend_rows_sinks, rows_of(s, in, w, NULL, &short_window), 32, 0, 0, ONLY_F32 | FIXED, 4, FLAT(4), FLAT(2), FLAT(2), SINKS) \
+    X(ATTEND_ROWS, attend_rows_chunks, rows_of(s, in, w, NULL, &chunks), 32, 0, 0, ONLY_F32 | FIXED, 4, FLAT(4), FLAT(2), FLAT(2), SINKS) \
+    X(ATTEND_ROWS_GRAD, attend_rows_grad, rows_of(s, in, HT_NONE, w, &everything), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4)) \
+    X(ATTEND_ROWS_GRAD, attend_rows_grad_window, rows_of(s, in, HT_NONE, w, &long_window), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4)) \
+    X(ATTEND_ROWS_GRAD, attend_rows_grad_chunks, rows_of(s, in, some_sinks(s), w, &chunks), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4))
 
 #define DEEP {2, {M, 64}, -1, 1, HT_BOOL}
 #define OF_K(n) {2, {M, n}, -1, 1, HT_F32}
@@ -213,31 +217,35 @@ static ht_array *sdpa_grad(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, h
     return ht_apply(s, HT_OP_SDPA_GRAD, &p, (ht_array *[]){q, k, v, mask, HT_NONE, y, grad}, 7);
 }
 
-/* Two sequences, of which the second has five rows. */
-static ht_array *rows_of(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, ht_array *grad, int64_t window,
-                         float softcap) {
+static const ht_attend_rows_params everything = {0.6f, 0, 0, false}, short_window = {0.6f, 1.5f, 2, false},
+                                   long_window = {0.6f, 2, 3, false}, chunks = {0.6f, 2, 3, true};
+
+static ht_array *some_sinks(ht_scope *s) {
+    const int64_t n = 4;
+    return ht_array_from(s, (float[]){-1, 0.5f, 1, 2}, HT_F32, &n, 1);
+}
+
+/* q, k and v of two sequences, of which the second has five rows; or with `grad` the gradients of the three. */
+static ht_array *rows_of(ht_scope *s, ht_array *const *in, ht_array *sinks, ht_array *grad,
+                         const ht_attend_rows_params *p) {
     static const int32_t first[9] = {0, 0, 0, 0, 4, 4, 4, 4, 4};
-    const ht_attend_rows_params p = {0.6f, softcap, window};
     const int64_t n = 9;
     ht_array *own = ht_arange(s, 0, 9, 1, HT_I32), *begin = ht_array_from(s, first, HT_I32, &n, 1);
-    ht_array *y = ht_apply(s, HT_OP_ATTEND_ROWS, &p, (ht_array *[]){q, k, v, own, begin}, 5);
+    ht_array *all[8] = {in[0], in[1], in[2], own, begin, sinks};
+    ht_array *y = ht_apply(s, HT_OP_ATTEND_ROWS, p, all, 6);
     if (!grad) return y;
-    return ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, &p, (ht_array *[]){q, k, v, own, begin, y, grad}, 7);
-}
-static ht_array *rows(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, int64_t window, float softcap) {
-    return rows_of(s, q, k, v, NULL, window, softcap);
-}
-static ht_array *rows_grad(ht_scope *s, ht_array *const *in, int64_t window, float softcap) {
-    return rows_of(s, in[0], in[1], in[2], in[3], window, softcap);
+    all[6] = y;
+    all[7] = grad;
+    return ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, p, all, 8);
 }
 
 /* One query at row `own` of a sequence that begins at row `first`, of two rows of keys. */
 static ht_array *rows_at(ht_scope *s, int32_t own, int32_t first) {
-    const ht_attend_rows_params p = {1, 0, 0};
+    const ht_attend_rows_params p = {.scale = 1};
     const int64_t n = 1;
     ht_array *q = ht_ones(s, HT_F32, (int64_t[]){1, 1, 4}, 3), *k = ht_ones(s, HT_F32, (int64_t[]){2, 1, 4}, 3);
     ht_array *at = ht_full(s, own, HT_I32, &n, 1), *begin = ht_full(s, first, HT_I32, &n, 1);
-    return ht_apply(s, HT_OP_ATTEND_ROWS, &p, (ht_array *[]){q, k, k, at, begin}, 5);
+    return ht_apply(s, HT_OP_ATTEND_ROWS, &p, (ht_array *[]){q, k, k, at, begin, HT_NONE}, 6);
 }
 
 /* By a matrix [3, 64], or two of two. */

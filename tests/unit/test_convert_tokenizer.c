@@ -5,6 +5,7 @@
 #include "support/scratch.h"
 #include "support/tokenizers.h"
 #include "support/warnings.h"
+#include "tokenizer/gguf_stages.h"
 #include "tokenizer/save.h"
 
 #include <stdio.h>
@@ -117,10 +118,41 @@ UNIT_TEST(json_keeps_every_stage) {
 /* Cases that GGUF has a name for; all others must be refused. */
 static const char *const expressible[] = {"gpt2", "gpt2 as split", "qwen2", "llama3", "smollm", "falcon", NULL};
 
-static bool is_listed(const char *name, const char *const *list) {
-    for (; *list; list++)
-        if (!strcmp(name, *list)) return true;
-    return false;
+/* The name of the pre-tokenizer that a case is made for, or NULL. */
+static const char *pre_of(const char *name) { return strncmp(name, "pre ", 4) == 0 ? name + 4 : NULL; }
+
+static bool is_expressible(const char *name) {
+    for (const char *const *known = expressible; *known; known++)
+        if (!strcmp(name, *known)) return true;
+    return pre_of(name);
+}
+
+static bool same_stages(const ht_gguf_stages *a, const ht_gguf_stages *b) {
+    for (int i = 0; i < HT_GGUF_STAGES && (a->steps[i] || b->steps[i]); i++)
+        if (!a->steps[i] || !b->steps[i] || strcmp(a->steps[i], b->steps[i]) != 0) return false;
+    return a->nfc == b->nfc && a->ignore_merges == b->ignore_merges;
+}
+
+/* The name that a tokenizer.json gets stands for the same stages as the name of the case. */
+UNIT_TEST(pre_tokenizers_keep_their_names) {
+    const ht_json *c;
+    size_t i;
+    int n = 0;
+    ht_json_array_foreach(tokenizer_cases(), i, c) {
+        const char *pre = pre_of(tokenizer_case_name(c));
+        if (!pre) continue;
+        ht_tokenizer *t = open_case(c);
+        ht_json *metadata = ht_json_new_object();
+        assert_works(ht_tokenizer_save_gguf, t, t->vocab.n, false, metadata);
+        const char *given = ht_json_string_value(ht_json_object_get(metadata, "tokenizer.ggml.pre"));
+        const ht_gguf_stages *found = ht_gguf_stages_named((ht_bytes){given, strlen(given)}),
+                             *wanted = ht_gguf_stages_named((ht_bytes){pre, strlen(pre)});
+        if (!found || !wanted || !same_stages(found, wanted)) fail_msg("%s is written as %s", pre, given);
+        n++;
+        ht_json_decref(metadata);
+        ht_tokenizer_free(t);
+    }
+    assert_true(n > 20);
 }
 
 UNIT_TEST(gguf_keeps_or_refuses) {
@@ -134,7 +166,7 @@ UNIT_TEST(gguf_keeps_or_refuses) {
         warnings_begin();
         ht_tokenizer *read = through_gguf(t, t->vocab.n + 3, false, &err);
         if (!read) {
-            if (is_listed(name, expressible)) fail_msg("%s: %s", name, err.message);
+            if (is_expressible(name)) fail_msg("%s: %s", name, err.message);
             assert_error(err.status, &err, HT_ERR_UNSUPPORTED, "tokenizer.json");
         } else {
             n_kept++;
@@ -168,10 +200,10 @@ static void refuse_gguf(const char *json, int64_t n_rows, ht_status status, cons
 UNIT_TEST(what_gguf_cannot_say_is_named) {
 #define V "{\"a\":0,\"b\":1,\"ab\":2}"
 #define M "[[\"a\",\"b\"]]"
-    refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"lstrip\":true}]}", 9,
-                HT_ERR_UNSUPPORTED, "`<x>` has `lstrip`");
+    refuse_gguf(MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"single_word\":true}]}", 9,
+                HT_ERR_UNSUPPORTED, "`<x>` has `single_word`");
     refuse_gguf(MODEL("", V, M) ",\"normalizer\":{\"type\":\"Lowercase\"}}", 9, HT_ERR_UNSUPPORTED, "`normalizer`");
-    refuse_gguf(MODEL("\"ignore_merges\":true,", V, M) "}", 9, HT_ERR_UNSUPPORTED, "ignore_merges");
+    refuse_gguf(MODEL("\"ignore_merges\":true,", V, "[]") "}", 9, HT_ERR_UNSUPPORTED, "ignore_merges");
     refuse_gguf(MODEL("", V, M) ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
                                 "\"id\":\"a\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"a\",\"type_id\":0}},{"
                                 "\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"a\":{\"id\":\"a\","
@@ -190,6 +222,43 @@ UNIT_TEST(what_gguf_cannot_say_is_named) {
     assert_non_null(read);
     assert_non_null(strstr(warnings_end(1), "1 added token is left out"));
     assert_int_equal(read->vocab.n, 3);
+    ht_tokenizer_free(read);
+    ht_tokenizer_free(t);
+}
+
+/* ignore_merges of the file and of the name may differ where every token is what its own text merges to. */
+UNIT_TEST(whole_tokens_without_effect) {
+#define SMOLLM(vocab, merges)                                                                                          \
+    "{\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":" vocab ",\"merges\":" merges                       \
+    "},\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"    \
+    "\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}}"
+    ht_error err;
+    ht_tokenizer *t = tokenizer_of(
+                     SMOLLM("{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4}", "[[\"a\",\"b\"],[\"ab\",\"c\"]]")),
+                 *read = through_gguf(t, 5, false, &err);
+    assert_non_null(read);
+    same_ids("merges suffice", t, read, "abcab a", 7);
+    ht_tokenizer_free(read);
+    ht_tokenizer_free(t);
+    refuse_gguf(SMOLLM("{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4}", "[[\"a\",\"b\"]]"), 5, HT_ERR_UNSUPPORTED,
+                "ignore_merges");
+}
+
+UNIT_TEST(added_tokens_keep_their_strips) {
+    ht_tokenizer *t = tokenizer_of(
+        MODEL("", V, M) ",\"added_tokens\":[{\"id\":3,\"content\":\"<l>\",\"lstrip\":true,\"normalized\":false},"
+                        "{\"id\":4,\"content\":\"<r>\",\"rstrip\":true,\"normalized\":false},{\"id\":5,\"content\":"
+                        "\"<n>\",\"normalized\":false}]}");
+    ht_error err;
+    warnings_begin();
+    ht_tokenizer *read = through_gguf(t, t->vocab.n, false, &err);
+    assert_non_null(strstr(warnings_end(2), "1 added token has `rstrip`"));
+    assert_non_null(read);
+    static const char *const texts[] = {"a <l> b", "a <r>  b", "a <n> b", "<r> <l> <r>\n\n<n> a"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) same_ids("strips", t, read, texts[i], strlen(texts[i]));
+    size_t n;
+    free(tokenizer_ids(read, "a <l>b", 6, 0, &n));
+    assert_int_equal(n, 3);
     ht_tokenizer_free(read);
     ht_tokenizer_free(t);
 }
@@ -336,9 +405,11 @@ UNIT_TEST(real_vocabularies) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_keeps_every_stage),        cmocka_unit_test(gguf_keeps_or_refuses),
-        cmocka_unit_test(what_gguf_cannot_say_is_named), cmocka_unit_test(scores_are_written_where_they_do),
-        cmocka_unit_test(equal_texts_are_refused),       cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(json_keeps_every_stage),          cmocka_unit_test(gguf_keeps_or_refuses),
+        cmocka_unit_test(what_gguf_cannot_say_is_named),   cmocka_unit_test(scores_are_written_where_they_do),
+        cmocka_unit_test(added_tokens_keep_their_strips),  cmocka_unit_test(whole_tokens_without_effect),
+        cmocka_unit_test(equal_texts_are_refused),         cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(pre_tokenizers_keep_their_names),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -22,32 +22,43 @@
 /* ---- attention over pages ---- */
 
 static const attend_case attend_cases[] = {
-    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0, 2, {300, 259}},
-    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0, 1, {270}},
-    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0, 1, {258}},
-    {"heads of 512, f32", 2, 1, 512, HT_F32, 0, 0, 0, 1, {40}},
-    {"heads of 520, f32", 1, 1, 520, HT_F32, 0, 0, 0, 1, {12}},
-    {"heads of 776, 8 bits", 8, 1, 776, HT_I8, 0, 0, 0, 1, {5}},
-    {"heads of 1280, f16", 2, 1, 1280, HT_F16, 0, 0, 0, 1, {12}},
-    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0, 2, {400, 90}},
-    {"window, ring reused", 4, 2, 32, HT_F16, 256, 4, 0, 2, {1100, 301}},
-    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0, 1, {800}},
-    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5, 3, {257, 1, 255}},
-    {"odd head_dim 5, 8 bits", 4, 2, 5, HT_I8, 0, 0, 5, 2, {257, 3}},
-    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50, 1, {300}},
-    {"more queries than a tile takes", 24, 1, 8, HT_F32, 0, 0, 0, 1, {257}},
-    {"8 bits", 9, 3, 64, HT_I8, 0, 0, 0, 2, {300, 259}},
-    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0, 1, {600}},
-    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0, 1, {258}},
-    {"many pages", 2, 1, 8, HT_F16, 0, 0, 0, 1, {1300}},
-    {"Llama's heads, f16", 8, 2, 128, HT_F16, 0, 0, 0, 2, {330, 20}},
-    {"Llama's heads, bf16", 4, 1, 128, HT_BF16, 0, 0, 0, 1, {270}},
-    {"heads of 96, 8 bits, softcap", 8, 2, 96, HT_I8, 0, 0, 20, 1, {290}},
-    {"heads of 112, 8 bits", 3, 1, 112, HT_I8, 0, 0, 0, 1, {261}},
-    {"heads of 256, f16, window, softcap", 4, 2, 256, HT_F16, 60, 0, 30, 1, {300}},
-    {"heads of 512, f16", 2, 1, 512, HT_F16, 0, 0, 0, 1, {270}},
-    {"heads of 192, 8 bits", 2, 1, 192, HT_I8, 0, 0, 0, 1, {258}},
-    {"window of a few keys, f16", 8, 1, 64, HT_F16, 7, 0, 0, 1, {530}},
+    {"SmolLM2's heads, f16", 9, 3, 64, HT_F16, 0, 0, 0, 2, {300, 259}, NO_SINKS, false},
+    {"one KV head of 256, bf16", 4, 1, 256, HT_BF16, 0, 0, 0, 1, {270}, NO_SINKS, false},
+    {"Qwen's heads, f32", 14, 2, 64, HT_F32, 0, 0, 0, 1, {258}, NO_SINKS, false},
+    {"heads of 512, f32", 2, 1, 512, HT_F32, 0, 0, 0, 1, {40}, NO_SINKS, false},
+    {"heads of 520, f32", 1, 1, 520, HT_F32, 0, 0, 0, 1, {12}, NO_SINKS, false},
+    {"heads of 776, 8 bits", 8, 1, 776, HT_I8, 0, 0, 0, 1, {5}, NO_SINKS, false},
+    {"heads of 1280, f16", 2, 1, 1280, HT_F16, 0, 0, 0, 1, {12}, NO_SINKS, false},
+    {"window, growing", 4, 2, 32, HT_F16, 100, 0, 0, 2, {400, 90}, NO_SINKS, false},
+    {"window, ring reused", 4, 2, 32, HT_F16, 256, 4, 0, 2, {1100, 301}, NO_SINKS, false},
+    {"window of a few keys, ring reused", 2, 2, 16, HT_BF16, 5, 3, 0, 1, {800}, NO_SINKS, false},
+    {"odd head_dim 6, softcap", 4, 2, 6, HT_F16, 0, 0, 5, 3, {257, 1, 255}, NO_SINKS, false},
+    {"odd head_dim 5, 8 bits", 4, 2, 5, HT_I8, 0, 0, 5, 2, {257, 3}, NO_SINKS, false},
+    {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 50, 1, {300}, NO_SINKS, false},
+    {"more queries than a tile takes", 24, 1, 8, HT_F32, 0, 0, 0, 1, {257}, NO_SINKS, false},
+    {"8 bits", 9, 3, 64, HT_I8, 0, 0, 0, 2, {300, 259}, NO_SINKS, false},
+    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0, 1, {600}, NO_SINKS, false},
+    {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0, 1, {258}, NO_SINKS, false},
+    {"many pages", 2, 1, 8, HT_F16, 0, 0, 0, 1, {1300}, NO_SINKS, false},
+    {"Llama's heads, f16", 8, 2, 128, HT_F16, 0, 0, 0, 2, {330, 20}, NO_SINKS, false},
+    {"Llama's heads, bf16", 4, 1, 128, HT_BF16, 0, 0, 0, 1, {270}, NO_SINKS, false},
+    {"heads of 96, 8 bits, softcap", 8, 2, 96, HT_I8, 0, 0, 20, 1, {290}, NO_SINKS, false},
+    {"heads of 112, 8 bits", 3, 1, 112, HT_I8, 0, 0, 0, 1, {261}, NO_SINKS, false},
+    {"heads of 256, f16, window, softcap", 4, 2, 256, HT_F16, 60, 0, 30, 1, {300}, NO_SINKS, false},
+    {"heads of 512, f16", 2, 1, 512, HT_F16, 0, 0, 0, 1, {270}, NO_SINKS, false},
+    {"heads of 192, 8 bits", 2, 1, 192, HT_I8, 0, 0, 0, 1, {258}, NO_SINKS, false},
+    {"window of a few keys, f16", 8, 1, 64, HT_F16, 7, 0, 0, 1, {530}, NO_SINKS, false},
+    {"sinks, f16, streamed", 8, 1, 64, HT_F16, 0, 0, 0, 2, {330, 20}, FAR_SINKS, false},
+    {"sinks, bf16, window", 9, 3, 64, HT_BF16, 70, 0, 0, 2, {300, 259}, NEAR_SINKS, false},
+    {"sinks, 8 bits, softcap", 8, 2, 72, HT_I8, 0, 0, 5, 1, {270}, FAR_SINKS, false},
+    {"sinks, f32", 8, 2, 24, HT_F32, 0, 0, 0, 2, {600, 3}, FAR_SINKS, false},
+    {"sinks, heads of 256", 4, 1, 256, HT_F16, 100, 0, 30, 1, {300}, NEAR_SINKS, false},
+    {"sinks, many pages", 2, 1, 8, HT_F16, 0, 0, 0, 1, {1300}, NEAR_SINKS, false},
+    {"chunks of 100, f16", 8, 1, 64, HT_F16, 100, 0, 0, 2, {330, 20}, NO_SINKS, true},
+    {"chunks of 256, ring reused", 4, 2, 32, HT_F16, 256, 4, 0, 2, {1100, 301}, NO_SINKS, true},
+    {"chunks of 7, ring reused, sinks", 2, 2, 16, HT_BF16, 7, 3, 0, 1, {800}, FAR_SINKS, true},
+    {"chunks of 270, 8 bits", 4, 2, 40, HT_I8, 270, 0, 5, 1, {600}, NO_SINKS, true},
+    {"chunks of 30, f32", 2, 1, 72, HT_F32, 30, 0, 0, 1, {300}, NEAR_SINKS, true},
 };
 
 /* What the pages hold in their saved form, and that they take it back. */
@@ -129,8 +140,9 @@ UNIT_TEST(attention_over_pages) {
     if (!beside_device[GPU]) skip();
     for (int i = 0; i < (int)(sizeof attend_cases / sizeof *attend_cases); i++) {
         attend_case c = attend_cases[i];
-        if (i > 16 && !test_takes(i, 3)) continue; /* more heads of the same kinds */
-        if (!test_takes(i, 9)) {                   /* the heads of one KV head are enough of most */
+        const bool plain = !c.sinks && !c.chunked;
+        if (i > 16 && plain && !test_takes(i, 3)) continue; /* more heads of the same kinds */
+        if (!test_takes(i, 9)) {                            /* the heads of one KV head are enough of most */
             c.n_heads /= c.n_kv_heads;
             c.n_kv_heads = 1;
         }
@@ -143,7 +155,7 @@ UNIT_TEST(numbers_that_are_none) {
     if (!beside_device[GPU]) skip();
     static const ht_dtype dtypes[] = {HT_F16, HT_I8, HT_F32, HT_BF16};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        const attend_case c = {"", 4, 2, 40, dtypes[i], 0, 0, 0, 1, {20}};
+        const attend_case c = {"", 4, 2, 40, dtypes[i], 0, 0, 0, 1, {20}, NO_SINKS, false};
         texts t = texts_make(&c);
         t.k[0][5 * 80 + 3] = NAN;
         t.v[0][9 * 80 + 70] = INFINITY;
@@ -172,15 +184,21 @@ UNIT_TEST(long_contexts) {
     if (!beside_device[GPU]) skip();
     enum { HEADS = 2, DIM = 8, PAGES = 4, N = 2 };
     static const int32_t pos[N] = {70000, 66001}, start[N + 1] = {0, 1, 2}, kv_len[N] = {70001, 66002};
-    const attend_case c = {"", HEADS, 1, DIM, HT_F16, 0, 0, 0, N, {PAGES * HT_KV_PAGE, PAGES * HT_KV_PAGE}};
+    const attend_case c = {.n_heads = HEADS,
+                           .n_kv_heads = 1,
+                           .head_dim = DIM,
+                           .dtype = HT_F16,
+                           .n_seq = N,
+                           .length = {PAGES * HT_KV_PAGE, PAGES * HT_KV_PAGE}};
     const ht_batch batch = {.n_tok = N, .n_seq = N, .pos = pos, .seq_start = start, .kv_len = kv_len};
     uint64_t seed = 13;
     uint16_t saved[HT_KV_PAGE * 2 * DIM];
     float *q = test_random_floats(N * HEADS * DIM, 4, &seed), *k = test_random_floats(N * DIM, 1, &seed),
           y[2][N * HEADS * DIM];
-    const ht_view in[3] = {test_view(q, HT_F32, 3, (int64_t[]){N, HEADS, DIM}),
-                           test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}),
-                           test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM})};
+    float sinks[HEADS] = {0.5f, 6};
+    const ht_view in[4] = {
+        test_view(q, HT_F32, 3, (int64_t[]){N, HEADS, DIM}), test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}),
+        test_view(k, HT_F32, 3, (int64_t[]){N, 1, DIM}), test_view(sinks, HT_F32, 1, (int64_t[]){HEADS})};
     for (int of = 0; of < DEVICES; of++) {
         caches kv;
         ht_kv_page *pages[N][70000 / HT_KV_PAGE + 1];
@@ -199,7 +217,7 @@ UNIT_TEST(long_contexts) {
                 pages[s][p] = kv.page[s][p == l->n_pages - 1 ? PAGES - 1 : p % (PAGES - 1)];
         }
         const ht_view to = test_view(y[of], HT_F32, 3, (int64_t[]){N, HEADS, DIM});
-        test_run_ok(kv.d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 3, in, &to,
+        test_run_ok(kv.d, HT_OP_ATTEND, &(ht_attend_params){.scale = 0.5f}, 4, in, &to,
                     &(ht_step){.batch = &batch, .kv = (ht_cache *[]){&kv.cache[0], &kv.cache[1]}});
         for (int s = 0; s < N; s++) kv.layer[s].n_pages = PAGES;
         caches_free(&kv);
@@ -353,6 +371,7 @@ typedef struct rows_case {
     int n;
     int rows[4], skipped[4]; /* of each sequence: queries, and keys before the first one's own */
     layout how;
+    bool sinks, chunked;
 } rows_case;
 
 static void rows_case_of(const rows_case *c, int number) {
@@ -368,27 +387,33 @@ static void rows_case_of(const rows_case *c, int number) {
     }
     const int64_t q[3] = {n, c->heads, c->d}, k[3] = {keys, c->kv_heads, c->d}, v[3] = {keys, c->kv_heads, c->dv},
                   out[3] = {n, c->heads, c->dv};
-    const ht_attend_rows_params p = {(float)(1 / sqrt((double)c->d)), c->softcap, c->window};
-    operand of[4] = {
+    const ht_attend_rows_params p = {(float)(1 / sqrt((double)c->d)), c->softcap, c->window, c->chunked};
+    operand of[5] = {
         test_operand(HT_F32, 3, q, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, k, c->how, ORDINARY, &seed),
-        test_operand(HT_F32, 3, v, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, out, c->how, ORDINARY, &seed)};
-    ht_view in[7] = {of[0].view, of[1].view, of[2].view, test_view(own, HT_I32, 1, &n),
-                     test_view(first, HT_I32, 1, &n)};
+        test_operand(HT_F32, 3, v, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, out, c->how, ORDINARY, &seed),
+        test_operand(HT_F32, 1, &c->heads, c->how, ORDINARY, &seed)};
+    ht_view in[8] = {of[0].view,
+                     of[1].view,
+                     of[2].view,
+                     test_view(own, HT_I32, 1, &n),
+                     test_view(first, HT_I32, 1, &n),
+                     c->sinks ? of[4].view : test_absent()};
     char what[64];
     snprintf(what, sizeof what, "rows %d", number);
-    compare(what, HT_OP_ATTEND_ROWS, &p, 5, in, test_view(NULL, HT_F32, 3, out), 2e-5);
-    in[5] = test_view(calloc((size_t)(n * c->heads * c->dv) + 1, 4), HT_F32, 3, out);
-    in[6] = of[3].view;
-    test_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &in[5], NULL);
+    compare(what, HT_OP_ATTEND_ROWS, &p, 6, in, test_view(NULL, HT_F32, 3, out), 2e-5);
+    in[6] = test_view(calloc((size_t)(n * c->heads * c->dv) + 1, 4), HT_F32, 3, out);
+    in[7] = of[3].view;
+    test_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 6, in, &in[6], NULL);
     const int64_t all = ht_view_size(&in[0]) + ht_view_size(&in[1]) + ht_view_size(&in[2]);
-    compare(what, HT_OP_ATTEND_ROWS_GRAD, &p, 7, in, test_view(NULL, HT_F32, 1, &all), 4e-4);
+    compare(what, HT_OP_ATTEND_ROWS_GRAD, &p, 8, in, test_view(NULL, HT_F32, 1, &all), 4e-4);
     /* The last sequence alone has the bits of all together. */
     const int s = c->n - 1;
     const int64_t mine = c->rows[s], per = c->heads * c->dv, skipped = n - mine,
                   none = keys - c->rows[s] - c->skipped[s];
     float *alone = calloc((size_t)(mine * per) + 1, sizeof *alone);
-    ht_view last[5] = {in[0], in[1], in[2], test_view(own + skipped, HT_I32, 1, &mine),
-                       test_view(first + skipped, HT_I32, 1, &mine)};
+    ht_view last[6] = {
+        in[0], in[1], in[2], test_view(own + skipped, HT_I32, 1, &mine), test_view(first + skipped, HT_I32, 1, &mine),
+        in[5]};
     for (int i = 0; i < 3; i++) {
         const int64_t rows = i ? none : skipped;
         last[i].data = (float *)last[i].data + rows * last[i].stride[0];
@@ -399,19 +424,21 @@ static void rows_case_of(const rows_case *c, int number) {
         first[i] -= (int32_t)none;
     }
     const ht_view to = test_view(alone, HT_F32, 3, (int64_t[]){mine, c->heads, c->dv});
-    test_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, last, &to, NULL);
-    assert_memory_equal(alone, (const float *)in[5].data + skipped * per, (size_t)(mine * per) * sizeof *alone);
-    free(alone), free(in[5].data);
-    for (int i = 0; i < 4; i++) free(of[i].memory);
+    test_run_ok(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 6, last, &to, NULL);
+    assert_memory_equal(alone, (const float *)in[6].data + skipped * per, (size_t)(mine * per) * sizeof *alone);
+    free(alone), free(in[6].data);
+    for (int i = 0; i < 5; i++) free(of[i].memory);
 }
 
 UNIT_TEST(attention_of_flat_rows) {
     if (!beside_device[GPU]) skip();
     static const rows_case rows_cases[] = {
-        {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS},
-        {4, 2, 20, 24, 0, 0, 4, {3, 70, 1, 40}, {0, 0, 5, 100}, SHIFTED},
-        {2, 2, 64, 64, 0, 5, 2, {100, 90}, {0, 0}, CONTIGUOUS},
-        {2, 1, 9, 140, 13, 0, 3, {80, 50, 5}, {3, 0, 40}, BACKWARDS},
+        {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS, false, false},
+        {4, 2, 20, 24, 0, 0, 4, {3, 70, 1, 40}, {0, 0, 5, 100}, SHIFTED, false, false},
+        {2, 2, 64, 64, 0, 5, 2, {100, 90}, {0, 0}, CONTIGUOUS, true, false},
+        {2, 1, 9, 140, 13, 0, 3, {80, 50, 5}, {3, 0, 40}, BACKWARDS, true, false},
+        {2, 1, 16, 16, 50, 0, 3, {80, 70, 5}, {3, 0, 40}, CONTIGUOUS, true, true},
+        {4, 2, 8, 20, 7, 5, 3, {40, 30, 9}, {3, 0, 40}, SHIFTED, false, true},
     };
     for (size_t i = 0; i < sizeof rows_cases / sizeof *rows_cases; i++) rows_case_of(&rows_cases[i], (int)i);
 }
@@ -421,9 +448,9 @@ UNIT_TEST(rows_that_go_back) {
     float x[12] = {0}, y[12];
     const int64_t n = 3, dims[3] = {3, 1, 4};
     int32_t own[3] = {0, 2, 1}, first[3] = {0, 0, 0};
-    const ht_attend_rows_params p = {1, 0, 0};
+    const ht_attend_rows_params p = {.scale = 1};
     const ht_view xs = test_view(x, HT_F32, 3, dims), out = test_view(y, HT_F32, 3, dims);
-    const ht_view in[5] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n)};
+    const ht_view in[6] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n), test_absent()};
     ht_error ours = {0}, theirs = {0};
     for (int i = 0; i < 3; i++, own[2] = i == 1 ? 3 : 2, first[2] = i == 2 ? -1 : 0) {
         assert_int_equal(test_run(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, &ours),

@@ -399,20 +399,51 @@ static ht_array *exact_linear_gather_back(ht_scope *s, ht_array *const *in) {
     return ht_square(s, ht_matmul(s, in[0], ht_expand_dims(s, matrix_array(s), 0), false));
 }
 
-/* x [5, 4] as queries, its squares as keys, its double as values. */
-static ht_array *attend_rows(ht_scope *s, ht_array *const *in) {
-    const ht_attend_rows_params p = {0.5f, 0, 3};
-    const int64_t n = 5, shape[] = {5, 1, 4};
-    ht_array *x = ht_reshape(s, in[0], shape, 3);
+/* x [5, 4] as the queries of two heads, its squares as keys, its double as values. */
+static ht_array *attend_rows_with(ht_scope *s, ht_array *x, ht_array *sinks, const ht_attend_rows_params *p) {
+    const int64_t n = 5, shape[] = {5, 2, 2};
+    x = ht_reshape(s, x, shape, 3);
     ht_array *own = ht_arange(s, 0, 5, 1, HT_I32), *first = ht_zeros(s, HT_I32, &n, 1);
-    return ht_apply(s, HT_OP_ATTEND_ROWS, &p, (ht_array *[]){x, ht_square(s, x), ht_scale(s, x, 2), own, first}, 5);
+    ht_array *in[] = {x, ht_square(s, x), ht_scale(s, x, 2), own, first, sinks};
+    return ht_apply(s, HT_OP_ATTEND_ROWS, p, in, 6);
+}
+
+static ht_array *attend_rows(ht_scope *s, ht_array *const *in) {
+    return attend_rows_with(s, in[0], HT_NONE, &(ht_attend_rows_params){0.5f, 0, 3, false});
+}
+
+/* The first elements of x are the sinks, too. */
+static ht_array *first_two(ht_scope *s, ht_array *x) {
+    return ht_reshape(s, ht_slice(s, x, (int64_t[]){0, 0}, (int64_t[]){1, 2}, NULL), (int64_t[]){2}, 1);
+}
+
+static ht_array *attend_rows_sinks(ht_scope *s, ht_array *const *in) {
+    return attend_rows_with(s, in[0], first_two(s, in[0]), &(ht_attend_rows_params){0.5f, 0, 3, false});
+}
+
+static ht_array *attend_rows_chunks(ht_scope *s, ht_array *const *in) {
+    return attend_rows_with(s, in[0], first_two(s, in[0]), &(ht_attend_rows_params){0.5f, 0, 3, true});
+}
+
+static ht_array *exactly_attended(ht_scope *s, ht_array *x, ht_array *mask, ht_array *sinks, int64_t window) {
+    const ht_attention_config how = {.scale = 0.5f, .causal = true, .window = window};
+    x = ht_swapaxes(s, ht_reshape(s, x, (int64_t[]){1, 5, 2, 2}, 4), 1, 2);
+    ht_array *y = ht_scaled_dot_product_attention(s, x, ht_square(s, x), ht_scale(s, x, 2), mask, sinks, &how);
+    return ht_reshape(s, ht_swapaxes(s, y, 1, 2), (int64_t[]){5, 2, 2}, 3);
 }
 
 static ht_array *exact_attend_rows(ht_scope *s, ht_array *const *in) {
-    const ht_attention_config how = {.scale = 0.5f, .causal = true, .window = 3};
-    ht_array *x = ht_reshape(s, in[0], (int64_t[]){1, 1, 5, 4}, 4);
-    ht_array *y = ht_scaled_dot_product_attention(s, x, ht_square(s, x), ht_scale(s, x, 2), HT_NONE, HT_NONE, &how);
-    return ht_reshape(s, y, (int64_t[]){5, 1, 4}, 3);
+    return exactly_attended(s, in[0], HT_NONE, HT_NONE, 3);
+}
+
+static ht_array *exact_attend_rows_sinks(ht_scope *s, ht_array *const *in) {
+    return exactly_attended(s, in[0], HT_NONE, first_two(s, in[0]), 3);
+}
+
+static ht_array *exact_attend_rows_chunks(ht_scope *s, ht_array *const *in) {
+    static const bool chunk_of_three[25] = {1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1};
+    ht_array *mask = ht_array_from(s, chunk_of_three, HT_BOOL, (int64_t[]){1, 1, 5, 5}, 4);
+    return exactly_attended(s, in[0], mask, first_two(s, in[0]), 0);
 }
 
 UNIT_TEST(gradients_of_packed_matrices) {
@@ -441,6 +472,10 @@ UNIT_TEST(gradients_of_packed_matrices) {
 UNIT_TEST(gradients_of_rows) {
     test_gradient_of_f32(test_stream, &(gradient_case){"attend_rows", attend_rows, 1, {{2, {5, 4}, -1.5, 1.5}}},
                          exact_attend_rows);
+    test_gradient_of_f32(test_stream, &(gradient_case){"sinks", attend_rows_sinks, 1, {{2, {5, 4}, -1.5, 1.5}}},
+                         exact_attend_rows_sinks);
+    test_gradient_of_f32(test_stream, &(gradient_case){"chunks", attend_rows_chunks, 1, {{2, {5, 4}, -1.5, 1.5}}},
+                         exact_attend_rows_chunks);
 }
 
 UNIT_TEST(gradients_of_what_computes_in_f32) {

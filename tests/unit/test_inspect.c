@@ -159,6 +159,11 @@ static void check_layer(const ht_session *s, int32_t layer, const ht_inspected_l
     free(saved);
 }
 
+static int64_t first_key(const ht_inspected_layer *l, int64_t row) {
+    if (l->chunked) return row / l->window * l->window;
+    return l->window && row >= l->window ? row - l->window + 1 : 0;
+}
+
 /* Each row sums to 1; what is masked is 0. */
 static void check_weights(const ht_inspected_layer *l, int64_t n) {
     for (int64_t h = 0; h < l->n_heads; h++)
@@ -166,7 +171,7 @@ static void check_weights(const ht_inspected_layer *l, int64_t n) {
             double sum = 0;
             for (int64_t key = 0; key < n; key++) {
                 const float w = l->attention[(h * n + row) * n + key];
-                if (key > row || (l->window && row - key >= l->window))
+                if (key > row || key < first_key(l, row))
                     assert_true(w == 0);
                 else
                     assert_true(w >= 0 && w <= 1);
@@ -208,12 +213,13 @@ UNIT_TEST(keys_are_those_of_the_cache) {
         }
 }
 
-/* Weights of a row from its query and the keys, in double. */
-static void check_row(const ht_config *c, const ht_inspected_layer *l, int64_t n, int64_t head, int64_t row) {
+/* Weights of a row from its query, the keys and the head's sink (-INFINITY: none), in double. */
+static void check_row(const ht_config *c, const ht_inspected_layer *l, int64_t n, int64_t head, int64_t row,
+                      double sink) {
     const float *q = l->q + (head * n + row) * l->head_dim;
     const float *k = l->k + head / (l->n_heads / l->n_kv_heads) * n * l->head_dim;
-    const int64_t first = l->window && row >= l->window ? row - l->window + 1 : 0;
-    double *score = calloc((size_t)n, sizeof *score), top = -INFINITY, sum = 0;
+    const int64_t first = first_key(l, row);
+    double *score = calloc((size_t)n, sizeof *score), top = sink, sum = 0;
     assert_non_null(score);
     for (int64_t key = first; key <= row; key++) {
         double x = 0;
@@ -224,6 +230,7 @@ static void check_row(const ht_config *c, const ht_inspected_layer *l, int64_t n
         top = fmax(top, x);
     }
     for (int64_t key = first; key <= row; key++) sum += score[key] = exp(score[key] - top);
+    sum += exp(sink - top);
     for (int64_t key = first; key <= row; key++)
         assert_true(fabs(score[key] / sum - (double)l->attention[(head * n + row) * n + key]) < 1e-5);
     free(score);
@@ -247,9 +254,93 @@ UNIT_TEST(long_prompts) {
         for (int32_t l = 0; l < i->n_layers; l++) {
             check_weights(&i->layers[l], N);
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-                for (int64_t h = 0; h < i->layers[l].n_heads; h++) check_row(m->config, &i->layers[l], N, h, rows[r]);
+                for (int64_t h = 0; h < i->layers[l].n_heads; h++)
+                    check_row(m->config, &i->layers[l], N, h, rows[r], (double)-INFINITY);
         }
         if (cases[c].sliding) assert_int_equal(i->layers[0].window, cases[c].sliding);
+        ht_inspection_free(i);
+        free(ids);
+        ht_model_free(m);
+    }
+}
+
+/* A layer that attends to chunks, in a ring. */
+UNIT_TEST(chunks) {
+    enum { N = 600, CHUNK = 70 };
+    static const int64_t rows[] = {0, 1, 69, 70, 71, 255, 256, 419, 420, N - 1};
+    ht_model *m = tiny_load(&(tiny_options){.window = CHUNK, .chunked = true, .kv = HT_F32});
+    int32_t ids[N];
+    tiny_ids(ids, N, 3);
+    ht_inspection *i = inspect_all(m, ids, N);
+    assert_true(i->layers[0].window == CHUNK && i->layers[0].chunked && !i->layers[5].chunked);
+    check_against_session(m, NULL, i);
+    for (int32_t l = 0; l < i->n_layers; l++) {
+        check_weights(&i->layers[l], N);
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            for (int64_t h = 0; h < i->layers[l].n_heads; h++)
+                check_row(m->config, &i->layers[l], N, h, rows[r], (double)-INFINITY);
+    }
+    ht_inspection_free(i);
+    ht_model_free(m);
+}
+
+/* ---- sinks: an observer between the model and the inspection, which adds them to every attention ---- */
+
+enum { MOST_HEADS = 16 };
+static const float sinks[MOST_HEADS] = {0.5f, -1, 3, -INFINITY, 0, 20, 1, -40, 2, 2, 2, 2, 2, 2, 2, 2};
+
+typedef struct between {
+    ht_observer observer; /* first */
+    ht_observer *inspection;
+} between;
+
+static ht_forward_fn *real_forward;
+
+static bool attends_with_sinks(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
+                               const ht_attention *how, ht_array *result) {
+    ht_observer *inspection = ((between *)o)->inspection;
+    const int64_t n = ht_array_dim(q, 1);
+    ht_attention with = *how;
+    with.sinks = ht_array_from(c->s, sinks, HT_F32, &n, 1);
+    return inspection->attends(inspection, c, q, k, v, kv_layer, &with, result);
+}
+
+static ht_array *layer_between(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,
+                               ht_array *const *in) {
+    ht_observer *inspection = ((between *)o)->inspection;
+    return inspection->layer(inspection, c, layer, model, index, in);
+}
+
+static ht_array *forward_with_sinks(ht_ctx *c, const void *model) {
+    between b = {{.attends = attends_with_sinks, .layer = layer_between}, c->observer};
+    c->observer = &b.observer;
+    ht_array *h = real_forward(c, model);
+    c->observer = b.inspection;
+    return h;
+}
+
+/* Weights beside sinks, of several heads that share keys; a row then sums to less than 1. */
+UNIT_TEST(weights_beside_sinks) {
+    enum { N = 60 };
+    static const char *const names[] = {"llama-f32", "gemma2-f32", "gemma4-shared-bf16"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        ht_model *m = load(names[k], HT_PRECISION_HIGH, HT_F32);
+        ht_config config = *m->config;
+        ht_config *real = m->config;
+        ht_family family = *real->family;
+        real_forward = family.forward;
+        family.forward = forward_with_sinks;
+        config.family = &family;
+        m->config = &config;
+        int32_t *ids = checkpoint_ids(m, N, 0);
+        ht_inspection *i = inspect_all(m, ids, N);
+        m->config = real;
+        for (int32_t l = 0; l < i->n_layers; l++) {
+            assert_true(i->layers[l].n_heads <= MOST_HEADS);
+            for (int64_t row = 0; row < N; row += 7)
+                for (int64_t h = 0; h < i->layers[l].n_heads; h++)
+                    check_row(m->config, &i->layers[l], N, h, row, (double)sinks[h]);
+        }
         ht_inspection_free(i);
         free(ids);
         ht_model_free(m);
@@ -584,6 +675,8 @@ int main(void) {
         cmocka_unit_test(golden),
         cmocka_unit_test(keys_are_those_of_the_cache),
         cmocka_unit_test(long_prompts),
+        cmocka_unit_test(chunks),
+        cmocka_unit_test(weights_beside_sinks),
         cmocka_unit_test(several_threads),
         cmocka_unit_test(adapters_change_keys),
         cmocka_unit_test(parts_are_those_of_the_whole),

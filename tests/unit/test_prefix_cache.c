@@ -22,7 +22,7 @@ enum {
     ENTRIES = 4000,   /* of the list in a case, those that have gone included */
     FEWEST = 8,       /* tokens that are worth a page */
     REMEMBERED = 256, /* nodes that have gone */
-    N_MODELS = 3
+    N_MODELS = 4
 };
 
 static ht_model *models[N_MODELS];
@@ -40,6 +40,7 @@ static int setup(void **state) {
     models[0] = tiny_load(&(tiny_options){0});
     models[1] = tiny_load(&(tiny_options){.window = 40});               /* rings of two pages */
     models[2] = tiny_load(&(tiny_options){.window = 300, .kv = HT_I8}); /* of three */
+    models[3] = tiny_load(&(tiny_options){.window = 300, .chunked = true});
     return 0;
 }
 
@@ -131,6 +132,7 @@ static void write_positions(const sequence *q, int64_t first, int64_t end) {
 }
 
 static int64_t first_needed(const ht_kv_layer *l, int64_t n) {
+    if (l->chunked) return ht_max_i64(0, n % l->window ? n / l->window * l->window : n - 1);
     return l->ring_pages ? ht_max_i64(0, n - ht_max_i64(1, l->window - 1)) : 0;
 }
 

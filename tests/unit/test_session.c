@@ -12,8 +12,8 @@
 
 enum { TOKENS = 1300, WINDOW = 40 };
 
-/* A growing and a sliding model, in integer and in float arithmetic. */
-enum { N_MODELS = 3 };
+/* A growing and a sliding model, in integer and in float arithmetic, and one whose windows are chunks. */
+enum { CHUNKED = 3, N_MODELS };
 static ht_model *models[N_MODELS];
 static int32_t ids[TOKENS];
 static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
@@ -31,6 +31,7 @@ static int setup(void **state) {
     models[0] = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     models[1] = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
     models[2] = tiny_load(&(tiny_options){.window = WINDOW, .kv = HT_F32});
+    models[CHUNKED] = tiny_load(&(tiny_options){.window = WINDOW, .chunked = true, .type = HT_W_Q8_0});
     tiny_ids(ids, TOKENS, 7);
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s = tiny_session(models[m], 512);
@@ -234,16 +235,18 @@ UNIT_TEST(rewinding_gives_the_same_bits) {
 UNIT_TEST(rings_refuse_what_they_lost) {
     enum { CHUNK = 100, PAGES = 2, LENGTH = 1200 }; /* 139 adjacent positions lie in at most 2 pages */
     enum { HELD = 768 };                            /* 1200 positions end in page 4: the ring holds pages 3 and 4 */
-    static const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, HELD + WINDOW - 1, 0};
     ht_error err = {0};
     float *rows = tiny_rows(TOKENS);
     for (int m = 1; m < N_MODELS; m++) {
+        /* The first position whose window the ring holds: a chunk begins there, or it is the last of its window. */
+        const int64_t least = m == CHUNKED ? (HELD + WINDOW - 1) / WINDOW * WINDOW : HELD + WINDOW - 1;
+        const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, least, 0};
         ht_session *s = tiny_session(models[m], CHUNK);
         assert_int_equal(s->cache->layer[0].ring_pages, PAGES);
         assert_int_equal(s->cache->layer[5].ring_pages, 0);
         for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
             tiny_forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
-            for (int64_t place = 1; place < HELD + WINDOW - 1; place++) {
+            for (int64_t place = 1; place < least; place++) {
                 assert_int_equal(ht_session_truncate(s, place, &err), HT_ERR_LIMIT);
                 assert_true(strstr(err.message, "from position") && strstr(err.message, "from 768 on"));
             }

@@ -47,7 +47,8 @@ static const tiny_options kinds[] = {{.type = HT_W_Q8_0},
                                      {.type = HT_W_Q8_0, .window = WINDOW},
                                      {.window = WINDOW, .kv = HT_F32},
                                      {.type = HT_W_Q4_0, .kv = HT_I8},
-                                     {.type = HT_W_Q4_0, .kv = HT_BF16, .window = WINDOW}};
+                                     {.type = HT_W_Q4_0, .kv = HT_BF16, .window = WINDOW},
+                                     {.type = HT_W_Q8_0, .window = WINDOW, .chunked = true}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 UNIT_TEST(restored_sessions_go_on_with_the_same_bits) {

@@ -281,6 +281,24 @@ UNIT_TEST(as_the_template_writes) {
     ht_model_free(m);
 }
 
+/* After a message of reasoning another one begins. */
+UNIT_TEST(as_messages) {
+    static const char template[] = TURNS "{{ m.content }}<|im_end|>\n{% endfor %}<|start|>assistant{{ "
+                                         "'<|channel|>analysis<|message|>' if opened is defined }}";
+    static const char *const messages[] = {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", NULL},
+                             *const headers[] = {"analysis", "final", NULL};
+    ht_model *m = tiny_load(&(tiny_options){.chat_template = template, .special = messages, .words = headers});
+    answer a = SAY(m, true, 1, "a", "<|channel|>", "final", "<|message|>", "y");
+    expect(&a, true, "a", "y");
+    assert_true(has_text_at(m, &a, 1, "<|end|><|start|>assistant"));
+    a = SAY(m, false, 0, "<|channel|>", "analysis", "<|message|>", "y");
+    expect(&a, true, "", "y");
+    assert_true(has_text_at(m, &a, 3, "<|end|><|start|>assistant"));
+    a = SAY(m, false, 0, "<|channel|>", "final", "<|message|>", "y");
+    expect(&a, false, "", "y");
+    ht_model_free(m);
+}
+
 static ht_generate_options sampled(ht_sampler_options *sampler, uint64_t seed, int32_t budget) {
     /* A mark that random weights would hardly write, now and then; and no end within the answer. */
     static const ht_logit_bias some[] = {{TINY_MORE, 6}, {TINY_MORE + 1, 2}, {TINY_IM_END, -100}, {TINY_EOS, -100}};
@@ -669,6 +687,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(several_thoughts, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(guesses_across_an_opening, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(as_the_template_writes, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(as_messages, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(beginnings_are_the_same, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(stops_within_the_end, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(engines_give_the_same, scratch_start, scratch_finish),

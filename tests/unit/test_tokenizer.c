@@ -84,10 +84,11 @@ UNIT_TEST(follows_the_reference) {
     }
 }
 
-/* Two patterns in different words, one scanned by hand and one matched by PCRE2. */
+/* The scanner of a pattern and PCRE2. */
 UNIT_TEST(scanners_agree_with_pcre2) {
-    static const char *const pairs[][2] = {
-        {"gpt2 as split", "gpt2 by pcre2"}, {"llama3", "llama3 by pcre2"}, {"qwen2", "qwen2 by pcre2"}};
+    static const char *const cases[] = {"gpt2 as split",  "llama3",         "qwen2",          "pre qwen35",
+                                        "pre seed-coder", "pre exaone-moe", "pre bailingmoe", "pre minicpm5",
+                                        "pre gpt-4o",     "pre tekken",     "pre kimi-k2",    "pre youtu"};
     static const char *const parts[] = {" ",
                                         "  ",
                                         "\n",
@@ -117,13 +118,23 @@ UNIT_TEST(scanners_agree_with_pcre2) {
                                         "\xE0\xA5\x8D",
                                         "<|",
                                         "$",
-                                        "\xE2\x85\xA6"};
+                                        "\xE2\x85\xA6",
+                                        "AB",
+                                        "\xC7\x85",     /* title case */
+                                        "\xCA\xB0",     /* a modifier letter */
+                                        "\xE3\x80\x85", /* a modifier letter, and Han */
+                                        "\xE3\x80\xA1", /* a number, and Han */
+                                        "\xE2\xBA\x80", /* a symbol, and Han */
+                                        "\xED\x95\x9C",
+                                        "/"};
     uint32_t seed = 12345;
-    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
-        ht_tokenizer *a = tokenizer_named(pairs[p][0]), *b = tokenizer_named(pairs[p][1]);
-        a->ignore_merges = false;
-        a->n_normalizer = 0;
-        assert_true(a->pre[0].scan && !a->pre[0].regex && !b->pre[0].scan && b->pre[0].regex);
+    for (size_t p = 0; p < sizeof cases / sizeof *cases; p++) {
+        ht_tokenizer *t = tokenizer_named(cases[p]);
+        const ht_pre_step *step = &t->pre[t->n_pre - 2]; /* before ByteLevel */
+        ht_regex *regex;
+        ht_regex_work *w = ht_regex_work_new();
+        assert_true(step->scan && !step->regex && w);
+        assert_works(ht_regex_new, step->pattern, step->n_pattern, &regex);
         for (int round = 0; round < 3000; round++) {
             ht_text text = {0};
             for (int i = 0; i < 12; i++) {
@@ -132,19 +143,17 @@ UNIT_TEST(scanners_agree_with_pcre2) {
             }
             for (size_t at = 0, end; at < text.len; at = end) {
                 ht_regex_match match;
-                ht_regex_work *w = ht_regex_work_new();
-                end = a->pre[0].scan(text.data, text.len, at);
-                assert_works(ht_regex_find, b->pre[0].regex, w, text.data, text.len, at, &match);
-                ht_regex_work_free(w);
+                end = step->scan(text.data, text.len, at);
+                assert_works(ht_regex_find, regex, w, text.data, text.len, at, &match);
                 if (!match.found || match.begin != at || match.end != end)
-                    fail_msg("%s at %zu of \"%s\": scanned to %zu, matched %zu-%zu", pairs[p][0], at, text.data, end,
+                    fail_msg("%s at %zu of \"%s\": scanned to %zu, matched %zu-%zu", cases[p], at, text.data, end,
                              match.begin, match.end);
             }
             ht_text_discard(&text);
         }
-        a->n_normalizer = 1; /* as it was, for ht_tokenizer_free */
-        ht_tokenizer_free(a);
-        ht_tokenizer_free(b);
+        ht_regex_free(regex);
+        ht_regex_work_free(w);
+        ht_tokenizer_free(t);
     }
 }
 
@@ -226,6 +235,31 @@ UNIT_TEST(long_texts_are_like_short_ones) {
     ht_tokenizer_free(whole);
 }
 
+/* Runs that patterns match with much backtracking, or again from each of their characters. */
+UNIT_TEST(long_runs_are_split) {
+    static const char *const cases[] = {"pre gpt-4o",   "pre kimi-k2",    "pre cohere2moe",
+                                        "pre superbpe", "pre exaone-moe", "pre deepseek-v3"};
+    enum { LENGTH = 200000 };
+    char *text = malloc(LENGTH), *decoded;
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_tokenizer *t = tokenizer_named(cases[i]);
+        for (const char *c = "A 1"; *c; c++) {
+            memset(text, *c, LENGTH);
+            text[LENGTH - 1] = 'x';
+            size_t n, n_decoded;
+            int32_t *ids = tokenizer_ids(t, text, LENGTH, 0, &n);
+            assert_works(ht_tokenizer_decode, t, ids, n, false, &decoded, &n_decoded);
+            assert_int_equal(n_decoded, LENGTH);
+            assert_memory_equal(decoded, text, LENGTH);
+            free(decoded);
+            free(ids);
+        }
+        ht_tokenizer_free(t);
+    }
+    free(text);
+}
+
 UNIT_TEST(long_runs_of_marks_are_ordered) {
     enum { MARKS = 100000 };
     ht_text text = {0}, out = {0};
@@ -292,10 +326,15 @@ UNIT_TEST(byte_tokens_are_streamed) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_tokens_are_streamed),  cmocka_unit_test(follows_the_reference),
-        cmocka_unit_test(scanners_agree_with_pcre2), cmocka_unit_test(bos_is_never_doubled),
-        cmocka_unit_test(invalid_text_is_repaired),  cmocka_unit_test(long_texts_are_like_short_ones),
-        cmocka_unit_test(answers_questions),         cmocka_unit_test(long_runs_of_marks_are_ordered),
+        cmocka_unit_test(byte_tokens_are_streamed),
+        cmocka_unit_test(follows_the_reference),
+        cmocka_unit_test(scanners_agree_with_pcre2),
+        cmocka_unit_test(bos_is_never_doubled),
+        cmocka_unit_test(invalid_text_is_repaired),
+        cmocka_unit_test(long_texts_are_like_short_ones),
+        cmocka_unit_test(answers_questions),
+        cmocka_unit_test(long_runs_are_split),
+        cmocka_unit_test(long_runs_of_marks_are_ordered),
     };
     return cmocka_run_group_tests(tests, tokenizer_cases_open, tokenizer_cases_close);
 }

@@ -3,6 +3,7 @@
 #include "support/scratch.h"
 #include "support/tokenizers.h"
 #include "support/warnings.h"
+#include "tokenizer/gguf_stages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +35,9 @@ UNIT_TEST(unknown_things_are_named) {
            "`end_of_word_suffix`");
     refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MODEL "}",
            unsupported, "`Odd`");
-    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\bx\"},\"behavior\":\"Isolated\"}," MODEL
+    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\Bx\"},\"behavior\":\"Isolated\"}," MODEL
            "}",
-           unsupported, "\\b");
+           unsupported, "\\B");
     refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL
            "}",
            unsupported, "&&");
@@ -229,6 +230,11 @@ UNIT_TEST(what_stands_for_the_file_is_named) {
     static const char json[] = "{" MODEL "}";
     char says[64];
     scratch_make();
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds neither a tokenizer.json nor a .gguf file");
+    scratch_write("tiktoken.model", "IQ== 0\n", 7);
+    refuse_file(scratch_directory(), HT_ERR_IO, "its tiktoken.model lacks the pattern that splits texts; use a GGUF");
+    scratch_write("tekken.json", "{}", 2);
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, and its tekken.json is not read");
     scratch_write("tokenizer.model", "\n\4", 2);
     refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, and its tokenizer.model is not read");
     scratch_write("tokenizer.json", pointer, sizeof pointer - 1);
@@ -310,6 +316,22 @@ UNIT_TEST(merges_by_score) {
     ht_tokenizer_free(t);
 }
 
+/* Phi-3's special tokens take the spaces after them, except <unk>, <s> and <|endoftext|>. */
+UNIT_TEST(special_tokens_of_phi3) {
+    for (int phi3 = 0; phi3 < 2; phi3++) {
+        gguf_writer w = sentencepiece();
+        gguf_put_str(&w, "general.architecture", phi3 ? "phi3" : "llama");
+        ht_tokenizer *t = load_gguf(w);
+        const int32_t taken[] = {2, 9}, kept[] = {2, 10, 8}, begin[] = {1, 10, 8};
+        if (phi3)
+            expect(t, "</s> ab", HT_ENCODE_PARSE_SPECIAL, 2, taken);
+        else
+            expect(t, "</s> ab", HT_ENCODE_PARSE_SPECIAL, 3, kept);
+        expect(t, "<s> ab", HT_ENCODE_PARSE_SPECIAL, 3, begin);
+        ht_tokenizer_free(t);
+    }
+}
+
 #define SPACED_A                                                                                                       \
     "\xC4\xA0"                                                                                                         \
     "a" /* one token in two literals: \xA0a would be one escape */
@@ -328,15 +350,18 @@ static gguf_writer byte_level(const char *pre) {
 }
 
 UNIT_TEST(pre_tokenizers_by_name) {
-    static const char *const known[] = {"gpt-2",   "mpt",          "smollm",         "command-r",   "llama-bpe",
-                                        "glm4",    "qwen2",        "qwen35",         "tekken",      "gpt-4o",
-                                        "default", "deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon",
-                                        "llama3",  "starcoder",    "refact",         "dbrx",        NULL};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        ht_tokenizer *t = load_gguf(byte_level(known[i]));
-        expect(t, "ab ab<|end|>", HT_ENCODE_PARSE_SPECIAL, 4, (int32_t[]){4, 3, 4, 0});
-        ht_tokenizer_free(t);
+    const ht_gguf_stages *row;
+    int n = 0;
+    for (size_t i = 0; (row = ht_gguf_stages_at(i)); i++) {
+        for (const char *at = row->names + 1; *at; at += strcspn(at, " ") + 1, n++) {
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+            ht_tokenizer *t = load_gguf(byte_level(name));
+            expect(t, "ab ab<|end|>", HT_ENCODE_PARSE_SPECIAL, 4, (int32_t[]){4, 3, 4, 0});
+            ht_tokenizer_free(t);
+        }
     }
+    assert_true(n > 70);
     refuse_gguf(byte_level("qwen3000"), HT_ERR_UNSUPPORTED, "`qwen3000`");
     refuse_gguf(byte_level(" "), HT_ERR_UNSUPPORTED, "");
 }
@@ -466,6 +491,7 @@ int main(void) {
         cmocka_unit_test(the_post_processor_decides_what_is_added),
         cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
+        cmocka_unit_test(special_tokens_of_phi3),
         cmocka_unit_test(pre_tokenizers_by_name),
         cmocka_unit_test(unused_tokens_are_no_text),
         cmocka_unit_test(broken_metadata_is_refused),

@@ -30,6 +30,7 @@ static const char tools_json[] =
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
 #define DSEP     "<" BAR "tool" LOW "sep" BAR ">"
 #define DSML     BAR "DSML" BAR
+#define HARMONY  "<|channel|>analysis<|message|>"
 
 /* What the template's source holds, and tokens of the model; the first of them opens a call. */
 static const struct {
@@ -72,6 +73,16 @@ static const struct {
     {"<|tool_call|><|/tool_call|>", {"<|tool_call|>", "<|/tool_call|>"}},
     {"<|tool_call|>", {"<|tool_call|>"}},
     {"<|function_call|>", {"<|function_call|>"}},
+    {"<function_calls>", {"<function_calls>"}},
+    {"'Action:\\n```json'", {NULL}},
+    {"<|/tool|>", {"<|tool_call|>", "<|/tool_call|>"}},
+    {"<tool_calls{}></think{}>",
+     {"<tool_calls:opensource>", "<tool_call:opensource>", "<tool_sep:opensource>", "</tool_call:opensource>",
+      "</tool_calls:opensource>", "<think:opensource>", "</think:opensource>"}},
+    {"<tool_calls>```json", {"<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"}},
+    {"<tool_calls>[{", {"<tool_calls>", "</tool_calls>"}},
+    {"[func_name1(param", {NULL}},
+    {HARMONY, {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -240,7 +251,7 @@ UNIT_TEST(free_answers) {
     for (int i = 0; i < N_FORMATS; i++) {
         if (!formats[i].tokens[0]) continue;
         ht_model *m = load(i, true);
-        const char *open = formats[i].tokens[0];
+        const char *open = strcmp(formats[i].source, HARMONY) == 0 ? "to=functions." : formats[i].tokens[0];
         const uint64_t first = 100 * (uint64_t)i; /* the weights of all models are the same */
         for (uint64_t seed = first; seed < first + (uint64_t)test_cases(1, 50); seed++) {
             ht_chat *chat[3];
@@ -533,21 +544,26 @@ UNIT_TEST(calls_in_pieces) {
         fail_msg("%d formats with calls, %d with text", n_calls, n_texts);
 }
 
-/* How many bytes of a text the grammar of an answer allows. */
-static size_t allowed_bytes(ht_model *m, ht_tool_choice choice, bool parallel, const char *text) {
-    ht_chat *chat = conversation(choice, NULL, parallel);
-    ht_grammar *g;
+/* How many bytes of a text the grammars of an answer allow. */
+static size_t bytes_of(ht_grammar *g, ht_grammar *calls, ht_grammar_start start, const char *text) {
     ht_answer_matcher *matcher;
     size_t n = 0;
     bool allowed = true;
-    assert_int_equal(ht_tool_cache_find(m, chat, false, &g, NULL), HT_OK);
-    assert_int_equal(ht_answer_matcher_new(g, NULL, HT_START_ANSWER, &matcher, NULL), HT_OK);
+    assert_works(ht_answer_matcher_new, g, calls, start, &matcher);
     for (; text[n]; n++) {
-        const int32_t id = text[n] == '\n' ? 198 : text[n] - '!'; /* GPT-2's order of bytes */
-        assert_int_equal(ht_answer_matcher_accept(matcher, id, &allowed, NULL), HT_OK);
+        const int32_t id = text[n] == '\n' ? 198 : text[n] == ' ' ? 220 : text[n] - '!'; /* GPT-2's order of bytes */
+        assert_works(ht_answer_matcher_accept, matcher, id, &allowed);
         if (!allowed) break;
     }
     ht_answer_matcher_free(matcher);
+    return n;
+}
+
+static size_t allowed_bytes(ht_model *m, ht_tool_choice choice, bool parallel, const char *text) {
+    ht_chat *chat = conversation(choice, NULL, parallel);
+    ht_grammar *g;
+    assert_works(ht_tool_cache_find, m, chat, false, &g);
+    const size_t n = bytes_of(g, NULL, HT_START_ANSWER, text);
     ht_grammar_free(g);
     ht_chat_free(chat);
     return n;
@@ -562,6 +578,122 @@ UNIT_TEST(calls_without_opening_mark) {
         assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_AUTO, parallel, other), strlen("<function="));
         assert_int_equal(allowed_bytes(m, HT_TOOL_CHOICE_NONE, parallel, other), strlen("<function"));
     }
+    ht_model_free(m);
+}
+
+#define START    "<|start|>assistant"
+#define FINAL    "<|channel|>final<|message|>"
+#define ANALYSIS HARMONY "1 < 2<|end|>" START
+#define BY_ROLE  " to=functions.stop<|channel|>commentary "
+#define IN_WORD  "\n" /* in a text: the grammar allows what comes before, and not what follows */
+
+/* Checks that a text is allowed as a whole, or up to the IN_WORD in it. */
+static void check_bytes(const char *allowed_text, size_t (*count)(const char *text, void *user), void *user) {
+    char text[400];
+    const size_t n = strcspn(allowed_text, IN_WORD);
+    snprintf(text, sizeof text, "%.*s%s", (int)n, allowed_text, allowed_text[n] ? allowed_text + n + 1 : "");
+    const size_t found = count(text, user);
+    if (found != n) fail_msg("%s: %zu bytes are allowed, expected %zu", text, found, n);
+}
+
+typedef struct message_grammar {
+    ht_model *m;
+    ht_tool_choice choice;
+    ht_grammar *g, *calls;
+    ht_grammar_start start;
+} message_grammar;
+
+static size_t count_of_choice(const char *text, void *user) {
+    const message_grammar *g = user;
+    return allowed_bytes(g->m, g->choice, true, text);
+}
+
+static size_t count_of_grammar(const char *text, void *user) {
+    const message_grammar *g = user;
+    return bytes_of(g->g, g->calls, g->start, text);
+}
+
+/* gpt-oss answers in messages: headers and marks belong to an answer's grammar, and only tools' calls have recipients. */
+UNIT_TEST(messages) {
+    static const struct {
+        ht_tool_choice choice;
+        const char *text;
+    } choices[] = {
+        {HT_TOOL_CHOICE_REQUIRED, BY_ROLE "json<|message|>{}" IN_WORD "<|end|>"},
+        {HT_TOOL_CHOICE_REQUIRED, ANALYSIS ANALYSIS BY_ROLE "<|constrain|>json<|message|>{}"},
+        {HT_TOOL_CHOICE_REQUIRED, ANALYSIS "<|channel|>commentary to=functions.stop <|constrain|>json<|message|>{}"},
+        {HT_TOOL_CHOICE_REQUIRED, BY_ROLE "json<|message|>{" IN_WORD "\"a\": 1}"},
+        {HT_TOOL_CHOICE_REQUIRED, ANALYSIS "<|channel|>" IN_WORD "final"},
+        {HT_TOOL_CHOICE_REQUIRED, "<|channel|>commentary" IN_WORD "<|message|>"},
+        {HT_TOOL_CHOICE_REQUIRED, " to=functions." IN_WORD "other"},
+        {HT_TOOL_CHOICE_AUTO,
+         ANALYSIS "<|channel|>commentary<|message|>So:<|end|>" START BY_ROLE "json<|message|>{}" IN_WORD "x"},
+        {HT_TOOL_CHOICE_AUTO,
+         ANALYSIS "<|channel|>commentary to=functions.stop <|constrain|>json<|message|>{" IN_WORD "x"},
+        {HT_TOOL_CHOICE_AUTO, ANALYSIS FINAL "to=functions.other {1 < 2} to=functions.other"},
+        {HT_TOOL_CHOICE_AUTO, "<|channel|>commentary to=" IN_WORD "python code"},
+        {HT_TOOL_CHOICE_AUTO, ANALYSIS "<|channel|>analysis to" IN_WORD "=functions.stop"},
+        {HT_TOOL_CHOICE_AUTO, ANALYSIS " to=functions." IN_WORD "other"},
+        {HT_TOOL_CHOICE_NONE, ANALYSIS FINAL "to=functions.stop"},
+        {HT_TOOL_CHOICE_NONE, " to" IN_WORD "=functions.stop"},
+        {HT_TOOL_CHOICE_NONE, ANALYSIS "<|channel|>commentary to" IN_WORD "=functions.stop"},
+    };
+    static const struct {
+        ht_grammar_start start;
+        bool beside_calls;
+        const char *text;
+    } texts[] = {
+        {HT_START_TEXT, false, "xy!"},
+        {HT_START_ANSWER, false, IN_WORD "xy!"},
+        {HT_START_ANSWER, false, FINAL "xy!" IN_WORD "!"},
+        {HT_START_ANSWER, false, FINAL IN_WORD "a"},
+        {HT_START_ANSWER, false, ANALYSIS ANALYSIS "<|channel|>final <|constrain|>json<|message|>xy!"},
+        {HT_START_ANSWER, false, ANALYSIS "<|channel|>" IN_WORD "commentary<|message|>"},
+        {HT_START_IN_REASONING, false, "hm<|end|>" START FINAL "xy!"},
+        {HT_START_ANSWER, true, ANALYSIS FINAL "xy!" IN_WORD "!"},
+        {HT_START_ANSWER, true, ANALYSIS BY_ROLE "json<|message|>{}" IN_WORD "x"},
+        {HT_START_ANSWER, true, "<|channel|>commentary" IN_WORD "<|message|>"},
+    };
+    int format = 0;
+    while (strcmp(formats[format].source, HARMONY) != 0) format++;
+    message_grammar g = {.m = load(format, false)};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        g.choice = choices[i].choice;
+        check_bytes(choices[i].text, count_of_choice, &g);
+    }
+    ht_chat *chat = conversation(HT_TOOL_CHOICE_AUTO, NULL, true);
+    ht_grammar *calls;
+    g.g = grammar_of(g.m, 0);
+    assert_works(ht_tool_cache_find, g.m, chat, true, &calls);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        g.start = texts[i].start;
+        g.calls = texts[i].beside_calls ? calls : NULL;
+        check_bytes(texts[i].text, count_of_grammar, &g);
+    }
+    ht_grammar_free(calls);
+    ht_grammar_free(g.g);
+    ht_chat_free(chat);
+    ht_model_free(g.m);
+}
+
+/* Marks around an answer's text are left to the model, before and after the text of a grammar. */
+UNIT_TEST(marks_of_texts) {
+    static const struct {
+        ht_grammar_start start;
+        const char *text;
+    } texts[] = {
+        {HT_START_TEXT, "xy!" IN_WORD "<"},           {HT_START_TEXT, IN_WORD "<answer>"},
+        {HT_START_ANSWER, "xy!" IN_WORD "</answer>"}, {HT_START_ANSWER, "<answer> xy! </answer>" IN_WORD "x"},
+        {HT_START_ANSWER, "<answer> " IN_WORD "a"},   {HT_START_ANSWER, "<think>hm</think> <answer>xy!</answer>"},
+        {HT_START_IN_REASONING, "hm</think> xy!"},    {HT_START_IN_REASONING, "hm</think><answer>xy!</answer>"},
+    };
+    ht_model *m = tiny_load(&(tiny_options){.chat_template = "{{ messages[0].content }}{# <think><answer> #}"});
+    message_grammar g = {.m = m, .g = grammar_of(m, 0)};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        g.start = texts[i].start;
+        check_bytes(texts[i].text, count_of_grammar, &g);
+    }
+    ht_grammar_free(g.g);
     ht_model_free(m);
 }
 
@@ -744,6 +876,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_alone, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_without_opening_mark, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(messages, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(marks_of_texts, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(many_complex_tools, scratch_start, scratch_finish),

@@ -87,8 +87,7 @@ static void validate(ht_trainer *t) {
 UNIT_TEST(memory_stays) {
     if (TEST_SLOW) skip(); /* sanitizers keep what was freed, and find leaks themselves */
     const int steps = test_cases(400, 2000), first = test_cases(200, 600), apart = test_cases(20, 50);
-    /* The allocator counts what its threads keep at hand, which takes a thousand steps to fill up: by then some 14 KiB. */
-    const size_t most_heap = 22 << 10, most_pages = 1 << 20;
+    const size_t most_heap = 4 << 10, most_pages = 1 << 20;
     ht_trainer *t = open_trainer(steps);
     size_t heap = 0, pages = 0;
     for (int i = 1; i <= steps; i++) {

@@ -19,8 +19,8 @@ static double score(const ht_call *call, int64_t query, int64_t query_stride, co
     return p->softcap > 0.0f ? (double)p->softcap * tanh(dot / (double)p->softcap) : dot;
 }
 
-/* Online softmax for one row and query head: sums are rescaled whenever the maximum grows. `sum` has head_dim
- * elements. */
+/* Online softmax for one row and query head: sums are rescaled whenever the maximum grows. The sink comes last. `sum`
+ * has head_dim elements. */
 static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum) {
     const ht_view *q = &call->in[0], *out = &call->out;
     const ht_batch *b = call->step->batch;
@@ -40,6 +40,13 @@ static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum
         double weight = exp(s - max);
         for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] += weight * (double)ht_kv_value(l, kv_head, j, d);
         total += weight;
+    }
+    const ht_view *sinks = &call->in[3];
+    if (!ht_view_absent(sinks)) {
+        const double sink = ht_get_f64(sinks->dtype, sinks->data, h * sinks->stride[0]);
+        const double shrink = sink > max ? exp(max - sink) : 1.0;
+        for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] *= shrink;
+        total = total * shrink + (sink > max ? 1.0 : exp(sink - max));
     }
     for (int64_t d = 0; d < l->shape.head_dim; d++)
         ht_set_f64(out->dtype, out->data, (row * n_heads + h) * l->shape.head_dim + d, sum[d] / total);

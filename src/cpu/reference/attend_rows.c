@@ -5,6 +5,7 @@
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "device/params.h"
+#include "device/window.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,9 +26,8 @@ typedef struct keys_of {
 
 static keys_of visible(const ht_call *call, const ht_ragged *runs, int64_t i) {
     const ht_attend_rows_params *p = call->params;
-    keys_of keys = {runs->first[i], runs->own[i] + 1};
-    if (p->window > 0 && keys.end - keys.begin > p->window) keys.begin = keys.end - p->window;
-    return keys;
+    const int64_t first = runs->first[i], own = runs->own[i];
+    return (keys_of){first + ht_first_visible(p->window, p->chunked, own - first), own + 1};
 }
 
 /* Softmax weights of the visible keys, and the derivatives of their scores by q.k. */
@@ -37,7 +37,10 @@ static void softmax_weights(const ht_call *call, const ht_ragged *runs, int64_t 
     const keys_of keys = visible(call, runs, i);
     const int64_t group = call->in[0].shape[1] / call->in[1].shape[1];
     const double cap = (double)p->softcap;
-    double max = (double)-INFINITY, sum = 0;
+    const ht_view *sinks = &call->in[5];
+    const double sink =
+        ht_view_absent(sinks) ? (double)-INFINITY : (double)((const float *)sinks->data)[head * sinks->stride[0]];
+    double max = sink, sum = 0;
     for (int64_t j = keys.begin; j < keys.end; j++) {
         double score = (double)p->scale * dot(&call->in[0], i, head, &call->in[1], j, head / group);
         slope[j] = (double)p->scale;
@@ -50,6 +53,7 @@ static void softmax_weights(const ht_call *call, const ht_ragged *runs, int64_t 
         if (score > max) max = score;
     }
     for (int64_t j = keys.begin; j < keys.end; j++) sum += weight[j] = exp(weight[j] - max);
+    if (!ht_view_absent(sinks)) sum += exp(sink - max);
     for (int64_t j = keys.begin; j < keys.end; j++) weight[j] /= sum;
 }
 
@@ -62,7 +66,7 @@ static size_t doubles(const ht_call *call, bool gradient) {
 }
 
 size_t ht_plain_attend_rows_scratch(const ht_call *call) {
-    return ht_ragged_bytes(call) + doubles(call, call->n_in > 5) * sizeof(double);
+    return ht_ragged_bytes(call) + doubles(call, call->n_in > 6) * sizeof(double);
 }
 
 ht_status ht_plain_attend_rows(const ht_call *call, ht_error *err) {
@@ -89,7 +93,7 @@ ht_status ht_plain_attend_rows(const ht_call *call, ht_error *err) {
 
 static void query_gradient(const ht_call *call, const ht_ragged *runs, int64_t i, int64_t head, double *scratch,
                            float *dq) {
-    const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *result = &call->in[5], *grad = &call->in[6];
+    const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *result = &call->in[6], *grad = &call->in[7];
     const int64_t n_k = k->shape[0], d = k->shape[2], dv = v->shape[2], kv = head / (q->shape[1] / k->shape[1]);
     double *weight = scratch, *slope = weight + n_k, *dk = slope + n_k, *dval = dk + ht_view_size(k);
     const keys_of keys = visible(call, runs, i);

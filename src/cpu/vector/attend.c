@@ -163,6 +163,15 @@ static float *out_of(const attend_job *job, const attend_tile *t, int64_t i) {
     return (float *)job->call->out.data + ((t->row + i / job->group) * job->n_heads + head) * job->head_dim;
 }
 
+/* Divides the tile's query i by its sum; `total` is its running max and sum. */
+static void finish(const attend_job *job, const attend_tile *t, int64_t i, const float *total) {
+    const ht_view *sinks = &job->call->in[3];
+    const float *sink = NULL;
+    if (!ht_view_absent(sinks))
+        sink = (const float *)sinks->data + (t->kv_head * job->group + i % job->group) * sinks->stride[0];
+    HT_ISA_NAME(ht_attend_finish)(out_of(job, t, i), job->head_dim, total[0], total[1], sink);
+}
+
 /* Size of the next query group. Groups are balanced: 7 queries are split into 4 and 3. */
 static int next_group(int64_t left) {
     int64_t groups = ht_ceil_div_i64(left, ATTEND_QUERIES);
@@ -219,8 +228,7 @@ static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
         pack_queries(job, &t, scratch.q);
         memset(scratch.totals, 0, (size_t)queries * 2 * sizeof(float));
         for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &scratch, page, &next);
-        for (int64_t i = 0; i < queries; i++)
-            HT_ISA_NAME(ht_attend_finish)(out_of(job, &t, i), job->head_dim, scratch.totals[2 * i + 1]);
+        for (int64_t i = 0; i < queries; i++) finish(job, &t, i, scratch.totals + 2 * i);
     }
 }
 
@@ -287,8 +295,7 @@ static void attend_split(const attend_job *job, int64_t n_tiles, int64_t most_pa
     }
     for (int64_t tile = 0; tile < n_tiles; tile++) {
         attend_tile t = tile_at(job, tile);
-        for (int64_t q = 0; q < job->group; q++) HT_ISA_NAME(ht_attend_finish)
-        (out_of(job, &t, q), job->head_dim, job->totals[2 * (tile * job->group + q) + 1]);
+        for (int64_t q = 0; q < job->group; q++) finish(job, &t, q, job->totals + 2 * (tile * job->group + q));
     }
 }
 

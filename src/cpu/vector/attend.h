@@ -3,8 +3,8 @@
  * Summation order, which fixes the bits of a result: a score is one sequence of fused multiply-adds over the dimensions
  * in order; a page's weights are exp(score - largest visible score of the page), summed per lane (key mod 16), then
  * across lanes; a page's output is one sequence of fused multiply-adds over its visible keys in order; pages are merged
- * in order (attend_merge). Nothing depends on the register blocking, the number of keys loaded at once, or the thread
- * that computes a page. */
+ * in order (attend_merge), and the sink, if there is one, last (attend_finish). Nothing depends on the register
+ * blocking, the number of keys loaded at once, or the thread that computes a page. */
 #ifndef HT_CPU_VECTOR_ATTEND_H
 #define HT_CPU_VECTOR_ATTEND_H
 
@@ -63,7 +63,7 @@ void HT_ISA_NAME(ht_attend_convert)(const attend_page *from, int first, int end,
 void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t head_dim, bool fresh, float page_max,
                                   float page_sum, const float *page_out);
 
-/* Divides `out` by `sum`. */
-void HT_ISA_NAME(ht_attend_finish)(float *out, int64_t head_dim, float sum);
+/* Divides `out` by `sum`, to which the query's sink is added; NULL: none. */
+void HT_ISA_NAME(ht_attend_finish)(float *out, int64_t head_dim, float max, float sum, const float *sink);
 
 #endif

@@ -342,8 +342,15 @@ void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t he
     }
 }
 
-void HT_ISA_NAME(ht_attend_finish)(float *out, int64_t head_dim, float sum) {
-    v16f factor = v16f_set1(1.0f / sum);
+/* Inverse of `sum` and the weight of a sink. Both are relative to the larger of the scores `max` and `sink`. */
+static float inverse_with_sink(float max, float sum, float sink) {
+    const bool grows = sink > max;
+    const float shrink = ht_exp_f32(grows ? max - sink : sink - max);
+    return grows ? shrink / __builtin_fmaf(sum, shrink, 1.0f) : 1.0f / (sum + shrink);
+}
+
+void HT_ISA_NAME(ht_attend_finish)(float *out, int64_t head_dim, float max, float sum, const float *sink) {
+    v16f factor = v16f_set1(sink ? inverse_with_sink(max, sum, *sink) : 1.0f / sum);
     for (int64_t d = 0; d < head_dim; d += 16) {
         int n = lanes_count(head_dim - d);
         v16f_store_n(out + d, v16f_mul(v16f_load_n(out + d, n), factor), n);

@@ -13,6 +13,7 @@
 #include "cpu/vector/simd_int.h"
 #include "device/kernel.h"
 #include "device/params.h"
+#include "device/window.h"
 
 #include <float.h>
 #include <math.h>
@@ -33,6 +34,7 @@ typedef struct sdpa_shape {
     const int32_t *own; /* each query's own key, `base` keys into the flat rows; NULL: queries are at the last keys */
     int64_t base;
     float softcap; /* of scores, in log2 units; 0: none */
+    bool chunked;  /* kind of window */
 } sdpa_shape;
 
 HT_INLINE int64_t sdpa_padded(int64_t n) { return (n + 15) / 16 * 16; }
@@ -97,7 +99,7 @@ HT_INLINE int64_t sdpa_last(const sdpa_shape *s, int64_t i) {
 }
 /* First key visible to query i. */
 HT_INLINE int64_t sdpa_first(const sdpa_shape *s, int64_t i) {
-    return s->params->window > 0 ? ht_max_i64(0, sdpa_last(s, i) - s->params->window + 1) : 0;
+    return ht_first_visible(s->params->window, s->chunked, sdpa_last(s, i));
 }
 
 /* Range of keys visible to any query of the tile. All keys if a query may see none, since the softmax is then over all
@@ -300,7 +302,8 @@ static inline void sdpa_running_init(const sdpa_shape *s, const sdpa_tile *t, sd
         float values[16];
         v16f_store(values,
                    lanes_load(sinks->dtype, sinks->data, sdpa_head(s, t, t->first + r) * sinks->stride[0], 1, 1));
-        run->max[r] = values[0] * HT_LOG2_E;
+        const float sink = values[0] * HT_LOG2_E;
+        run->max[r] = sink > FLT_MAX ? FLT_MAX : sink; /* an infinite maximum would make all weights NaN */
         run->sum[r] = 1.0f;
     }
 }

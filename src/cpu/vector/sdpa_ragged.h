@@ -24,7 +24,8 @@ HT_INLINE ht_view sdpa_row_range(const ht_view *v, int64_t first, int64_t n) {
     return of;
 }
 
-/* Fills `to` with run i of the queries: in[5] and in[6] of a gradient are rows of queries, too. `out` has the flat results. */
+/* Fills `to` with run i of the queries: the result and the gradient, in[6] and in[7] of a flat gradient, are rows of
+ * queries, too. `out` has the flat results. */
 static inline void sdpa_sequence_of(const ht_call *flat, const ht_ragged *runs, int64_t i, const ht_view *out,
                                     int n_out, sdpa_sequence *to) {
     const ht_attend_rows_params *p = flat->params;
@@ -34,15 +35,18 @@ static inline void sdpa_sequence_of(const ht_call *flat, const ht_ragged *runs, 
     to->params = (ht_sdpa_params){p->scale, true, p->window};
     to->call = *flat;
     to->call.params = &to->params;
+    to->call.n_in = flat->n_in - 1;
     to->call.in = to->in;
     to->in[0] = sdpa_row_range(&flat->in[0], q, n_q);
     for (int a = 1; a < 3; a++) to->in[a] = sdpa_row_range(&flat->in[a], k, n_k);
-    to->in[3] = to->in[4] = absent;
-    for (int a = 5; a < flat->n_in; a++) to->in[a] = sdpa_row_range(&flat->in[a], q, n_q);
+    to->in[3] = absent;
+    to->in[4] = flat->in[5]; /* sinks */
+    for (int a = 5; a < to->call.n_in; a++) to->in[a] = sdpa_row_range(&flat->in[a + 1], q, n_q);
     to->shape = sdpa_shape_of(&to->call);
     to->shape.own = runs->own + q;
     to->shape.base = k;
     to->shape.softcap = p->softcap * HT_LOG2_E;
+    to->shape.chunked = p->chunked;
     for (int a = 0; a < n_out; a++) to->shape.out[a] = sdpa_row_range(&out[a], a ? k : q, a ? n_k : n_q);
 }
 

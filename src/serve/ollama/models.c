@@ -2,6 +2,7 @@
 #include "serve/ollama/ollama.h"
 #include "serve/sampling.h"
 
+#include <hearth/chat.h>
 #include <hearth/template.h>
 
 #include <openssl/evp.h>
@@ -12,25 +13,27 @@
 
 #define TOOL "weather_in_place"
 
+static ht_status set_question(ht_chat *chat, bool tool, bool thinks) {
+    static const char tools[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"" TOOL "\",\"description\":\"Weather\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{\"place\":{\"type\":\"string\","
+        "\"description\":\"Place\"}},\"required\":[\"place\"]}}}]";
+    ht_status status = ht_chat_add(chat, "user", "Hello", NULL);
+    if (!status) status = ht_chat_set_variable(chat, "bos_token", "\"\"", 2, NULL);
+    if (!status) status = ht_chat_set_variable(chat, "eos_token", "\"\"", 2, NULL);
+    if (!status) status = ht_chat_set_thinking(chat, thinks, NULL);
+    if (!status && tool) status = ht_chat_set_tools(chat, tools, sizeof tools - 1, NULL);
+    return status;
+}
+
 /* Renders one question, with or without a tool, with reasoning on or off; NULL: the template rejects it. */
 static char *render(const ht_chat_template *t, bool tool, bool thinks) {
-    static const char messages[] = "[{\"role\":\"user\",\"content\":\"Hello\"}]",
-                      tools[] =
-                          "[{\"type\":\"function\",\"function\":{\"name\":\"" TOOL "\",\"description\":\"Weather\","
-                          "\"parameters\":{\"type\":\"object\",\"properties\":{\"place\":{\"type\":\"string\","
-                          "\"description\":\"Place\"}},\"required\":[\"place\"]}}}]";
-    const char *flag = thinks ? "true" : "false";
-    const ht_template_variable variables[] = {{"messages", messages, sizeof messages - 1},
-                                              {"add_generation_prompt", "true", 4},
-                                              {"bos_token", "\"\"", 2},
-                                              {"eos_token", "\"\"", 2},
-                                              {"enable_thinking", flag, strlen(flag)},
-                                              {"thinking", flag, strlen(flag)},
-                                              {"tools", tools, sizeof tools - 1}};
-    const size_t n = sizeof variables / sizeof *variables;
+    ht_chat *chat;
     char *text = NULL;
-    size_t length = 0;
-    if (ht_chat_template_render(t, variables, tool ? n : n - 1, &text, &length, NULL)) return NULL;
+    size_t n;
+    if (ht_chat_new(&chat, NULL)) return NULL;
+    if (set_question(chat, tool, thinks) || ht_chat_render(t, NULL, chat, &text, &n, NULL)) text = NULL;
+    ht_chat_free(chat);
     return text;
 }
 
