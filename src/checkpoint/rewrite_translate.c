@@ -124,7 +124,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
 
 /* ---- other weights ---- */
 
-/* One head of a norm with a gain for each head: rows of one tensor in GGUF, tensors of their own in directories. */
+/* One head of a norm with a gain for each head: a row of one tensor in GGUF, a separate tensor in directories. */
 static ht_status add_head(translation *of, const ht_stored_weight *w, int64_t head, int64_t n_heads, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
     ht_stored_weight one = *w;
