@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/adapter_file.h"
-#include "checkpoint/config.h"
+#include "checkpoint/family.h"
 #include "formats/json.h"
 #include "tokenizer/regex.h"
 
@@ -304,19 +304,20 @@ ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* The prefix of modules: PEFT's own, and that of the text model in a multimodal one (transformers 5). */
+/* The prefix of modules in layers: PEFT's own, and that of the text model in a multimodal one (transformers 5). */
 static const char *prefix_of(const ht_adapter_writing *w) {
-    return w->wrapped ? "base_model.model.model.language_model." : "base_model.model.model.";
+    if (w->m && w->m->config->family->layers_name) return "base_model.model.transformer.h."; /* GPT-2 */
+    return w->wrapped ? "base_model.model.model.language_model.layers." : "base_model.model.model.layers.";
 }
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
                            ht_error *err) {
     char name[HT_ADAPTER_NAME];
     if (expert < 0)
-        snprintf(name, sizeof name, "%slayers.%lld.%s", prefix_of(w), (long long)layer, rest);
+        snprintf(name, sizeof name, "%s%lld.%s", prefix_of(w), (long long)layer, rest);
     else
-        snprintf(name, sizeof name, "%slayers.%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer,
-                 (long long)expert, strchr(rest, '.') + 1);
+        snprintf(name, sizeof name, "%s%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer, (long long)expert,
+                 strchr(rest, '.') + 1);
     return ht_adapter_put(w, name, l, NULL, &(ht_adapter_layout){.ends = peft_ends, .expert = expert, .shares = 1},
                           err);
 }
@@ -326,8 +327,7 @@ static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, cons
                                ht_error *err) {
     const int64_t shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
     char name[HT_ADAPTER_NAME];
-    snprintf(name, sizeof name, "%slayers.%lld.experts%s", prefix_of(w), (long long)layer,
-             shares == 2 ? ".base_layer" : "");
+    snprintf(name, sizeof name, "%s%lld.experts%s", prefix_of(w), (long long)layer, shares == 2 ? ".base_layer" : "");
     return ht_adapter_put(w, name, first, second,
                           &(ht_adapter_layout){.ends = peft_ends, .is_fused = true, .expert = -1, .shares = shares},
                           err);

@@ -39,9 +39,11 @@ bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool
     for (bool any = true; any;) {
         bool language = strip(&name, "language_model");
         *wrapped = *wrapped || language;
-        any = language || strip(&name, "base_model") || strip(&name, "model") || strip(&name, "text_model");
+        any = language || strip(&name, "base_model") || strip(&name, "model") || strip(&name, "text_model") ||
+              strip(&name, "transformer");
     }
-    if (!strip(&name, "layers") || !read_index(&name, layer)) return false;
+    /* GPT-2: transformer.h.0.attn.c_attn */
+    if ((!strip(&name, "layers") && !strip(&name, "h")) || !read_index(&name, layer)) return false;
     *rest = name;
     return true;
 }

@@ -47,6 +47,20 @@ void ht_config_set_field(ht_config *c, const ht_config_field *f, double value) {
     }
 }
 
+double ht_config_get_field(const ht_config *c, const ht_config_field *f) {
+    const char *at = (const char *)c + f->offset;
+    const double value = f->type == HT_FIELD_I64   ? (double)*(const int64_t *)(const void *)at
+                         : f->type == HT_FIELD_F32 ? (double)*(const float *)(const void *)at
+                                                   : (double)*(const bool *)(const void *)at;
+    return f->is_inverse && value != 0 ? (double)(float)(1 / value) : value;
+}
+
+const ht_config_field *ht_config_field_of(const ht_family *f, size_t offset) {
+    for (const ht_config_field *field = f->fields; field && (field->json || field->gguf); field++)
+        if (field->offset == offset) return field;
+    return NULL;
+}
+
 void ht_config_fill_layers(ht_config *c) {
     for (int64_t i = 0; i < c->n_layers; i++)
         c->layer[i] = (ht_layer_config){

@@ -139,10 +139,18 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
 /* Adds an EOS id once, ignoring ids outside the vocabulary. False when the list is full. */
 bool ht_config_add_eos(ht_config *c, int64_t id);
 
+enum { HT_CONFIG_DIFFERENCE = 192 }; /* bytes */
+/* Describes the first setting of `a` with another effect than in `b`, as in "queries have no bias": "" when both compute
+ * the same. Names and EOS ids do not count. Returns `text`. */
+const char *ht_config_difference(const ht_config *a, const ht_config *b, char text[HT_CONFIG_DIFFERENCE]);
+
 typedef struct ht_config_field ht_config_field; /* family.h */
 /* Sets the family's constants and the defaults of optional parts; c->family and the sizes are known. */
 void ht_config_begin(ht_config *c);
 void ht_config_set_field(ht_config *c, const ht_config_field *f, double value);
+double ht_config_get_field(const ht_config *c, const ht_config_field *f); /* as in the files */
+/* The family's row of the value at `offset` in ht_config; NULL: none. */
+const ht_config_field *ht_config_field_of(const ht_family *f, size_t offset);
 
 /* Initialises every layer from the model-wide fields, with its own K and V. */
 void ht_config_fill_layers(ht_config *c);

@@ -213,12 +213,13 @@ static void read_rope(ht_config *c, ht_meta *m) {
 /* The family's own fields. */
 static void read_fields(ht_config *c, ht_meta *m) {
     for (const ht_config_field *f = c->family->fields; f && (f->json || f->gguf); f++) {
-        double value = f->fallback;
-        if (f->gguf && f->type == HT_FIELD_I64)
+        double value;
+        if (!f->gguf) continue;
+        if (f->type == HT_FIELD_I64)
             value = (double)ht_meta_i64(m, f->gguf, (int64_t)f->fallback);
-        else if (f->gguf && f->type == HT_FIELD_BOOL)
+        else if (f->type == HT_FIELD_BOOL)
             value = ht_meta_bool(m, f->gguf, f->fallback != 0);
-        else if (f->gguf)
+        else
             value = ht_meta_f64(m, f->gguf, f->fallback);
         ht_config_set_field(c, f, value);
     }

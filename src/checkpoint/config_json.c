@@ -112,13 +112,14 @@ static void read_fields(ht_config *c, ht_json_reader *r, const ht_json *o) {
         double value = f->fallback;
         bool is_set = f->fallback != 0;
         int64_t whole;
-        if (f->json && ht_json_is_null(ht_json_object_get(o, f->json)))
+        if (!f->json) continue;
+        if (ht_json_is_null(ht_json_object_get(o, f->json)))
             value = 0;
-        else if (f->json && f->type == HT_FIELD_BOOL)
+        else if (f->type == HT_FIELD_BOOL)
             value = ht_json_bool(r, o, f->json, &is_set) ? is_set : f->fallback;
-        else if (f->json && f->type == HT_FIELD_I64)
+        else if (f->type == HT_FIELD_I64)
             value = ht_json_i64(r, o, f->json, &whole) ? (double)whole : f->fallback;
-        else if (f->json)
+        else
             ht_json_f64(r, o, f->json, &value);
         ht_config_set_field(c, f, value);
     }

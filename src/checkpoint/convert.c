@@ -51,7 +51,7 @@ static const quantize_mix *mix_named(const char *name) {
 /* Whether to round a tensor of this name: routers and auxiliary matrices stay exact. */
 static bool is_rounded(const char *name) {
     static const char *const kept[] = {"ffn_gate_inp",  "altup",       "laurel", "per_layer_model_proj",
-                                       "position_embd", "token_types", NULL};
+                                       "position_embd", "token_types", "_norm.", NULL};
     return !ht_contains_any(name, kept);
 }
 
@@ -241,7 +241,7 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     ht_rewrite_plan *plan = user;
     if (!w->projection) return HT_OK;
     ht_rewrite_tensor *t = &plan->tensor[w->stored.number];
-    t->is_weight = is_rounded(w->projection->gguf);
+    t->is_weight = is_rounded(w->projection->gguf) && !w->spec->transposed; /* readers would transpose the groups */
     t->n_shares = (int)w->n_shares;
     snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;

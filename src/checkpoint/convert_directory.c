@@ -1,6 +1,6 @@
 /* The JSON documents of a directory made from a GGUF file: config.json, generation_config.json and the tokenizer's.
- * config.json uses the spelling of transformers that mlx-lm reads too: rope_theta with rope_scaling, and Gemma 4's
- * rope_parameters. */
+ * config.json uses the spelling of transformers that mlx-lm reads too: rope_theta with rope_scaling. It is read back
+ * before it is returned, so that what it cannot express is refused. */
 #include "base/error.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/convert_metadata.h"
@@ -18,37 +18,22 @@
 typedef struct writer {
     ht_document d;
     const ht_config *config;
-    const ht_rope_spec *rope; /* of full-attention layers, with the tensor of divisors applied */
 } writer;
 
 static void set(writer *w, const char *key, ht_json *value) { ht_document_set(&w->d, key, value); }
 static void set_i64(writer *w, const char *key, int64_t value) { set(w, key, ht_json_integer(value)); }
 static void set_bool(writer *w, const char *key, bool value) { set(w, key, ht_json_boolean(value)); }
-static void set_text(writer *w, const char *key, const char *value) { set(w, key, ht_json_string(value)); }
-
-static void refuse(writer *w, const char *what) {
-    if (!w->d.status)
-        w->d.status = ht_fail(w->d.err, HT_ERR_UNSUPPORTED, "config.json of %s models cannot express that %s",
-                              w->config->family->architecture, what);
-}
-
 static ht_json *short_number(double value) { return ht_json_real(ht_short_decimal(value)); }
-
 static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
 
-/* Sets a softcap; null without one. */
-static void set_cap(writer *w, const char *key, float cap) {
-    set(w, key, cap > 0 ? short_number((double)cap) : ht_json_null());
-}
-
-/* One RoPE object; NULL when out of memory. Gemma 4 requires one object, including theta, per layer type. */
-static ht_json *rope_object(const writer *w, const ht_rope_spec *r, bool has_theta) {
+/* One RoPE object; NULL when out of memory. */
+static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err) {
     static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
                                         [HT_ROPE_LINEAR] = "linear",
                                         [HT_ROPE_LLAMA3] = "llama3",
                                         [HT_ROPE_YARN] = "yarn",
                                         [HT_ROPE_PROPORTIONAL] = "proportional"};
-    ht_document d = {ht_json_new_object(), "config.json", HT_OK, w->d.err};
+    ht_document d = {ht_json_new_object(), "config.json", HT_OK, err};
     ht_document_set(&d, "rope_type", ht_json_string(names[r->kind]));
     if (r->kind != HT_ROPE_PLAIN && r->factor > 0) ht_document_set(&d, "factor", short_number(r->factor));
     if (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN)
@@ -60,6 +45,7 @@ static ht_json *rope_object(const writer *w, const ht_rope_spec *r, bool has_the
     if (r->kind == HT_ROPE_YARN) {
         ht_document_set(&d, "beta_fast", short_number(r->beta_fast));
         ht_document_set(&d, "beta_slow", short_number(r->beta_slow));
+        if (r->no_truncate) ht_document_set(&d, "truncate", ht_json_boolean(false));
         if (r->attention_factor > 0) ht_document_set(&d, "attention_factor", short_number(r->attention_factor));
         if (r->mscale_all_dim != 0) {
             ht_document_set(&d, "mscale", short_number(r->mscale));
@@ -72,43 +58,55 @@ static ht_json *rope_object(const writer *w, const ht_rope_spec *r, bool has_the
     return ht_document_take(&d);
 }
 
+/* A share of the head of which transformers rotates `dims` values, rounding down. */
+static double share_of(int64_t dims, int64_t head_dim) {
+    const double share = (double)dims / (double)head_dim;
+    return (int64_t)(share * (double)head_dim) == dims ? share : ((double)dims + 0.5) / (double)head_dim;
+}
+
 static void set_rope(writer *w) {
-    set_number(w, "rope_theta", w->rope->theta);
-    set(w, "rope_scaling", w->rope->kind == HT_ROPE_PLAIN ? ht_json_null() : rope_object(w, w->rope, false));
-    if (w->rope->original_context != floor(w->rope->original_context) || w->rope->original_context > 1e15)
-        refuse(w, "RoPE is scaled for a context of no whole number of positions");
-    if (w->rope->kind == HT_ROPE_PROPORTIONAL) refuse(w, "some pairs of a head are not rotated");
-    if (w->config->has_local_rope) set_number(w, "rope_local_base_freq", w->config->local_rope.theta);
+    const ht_config *c = w->config;
+    const ht_rope_spec *r = &c->rope;
+    /* A temperature that config.json has no field for is among the settings of RoPE (Ministral 3). */
+    const ht_config_field *beta = ht_config_field_of(c->family, offsetof(ht_config, query_beta));
+    const bool is_tempered = beta && !beta->json;
+    if (c->family->rope_by_type) {
+        set(w, "rope_parameters",
+            ht_json_pack("{s:o, s:o}", "full_attention", rope_object(r, true, w->d.err), "sliding_attention",
+                         rope_object(&c->local_rope, true, w->d.err)));
+        return;
+    }
+    ht_json *scaling = r->kind == HT_ROPE_PLAIN && !is_tempered ? ht_json_null() : rope_object(r, false, w->d.err);
+    if (is_tempered) {
+        ht_document d = {scaling, "config.json", HT_OK, w->d.err};
+        ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
+        ht_document_set(&d, "original_max_position_embeddings",
+                        ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
+        scaling = ht_document_take(&d);
+    }
+    set_number(w, "rope_theta", r->theta);
+    set(w, "rope_scaling", scaling);
+    if (r->dims) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
+    if (c->family->defaults.local_rope_theta > 0) set_number(w, "rope_local_base_freq", c->local_rope.theta);
 }
 
 static void set_sizes(writer *w) {
     const ht_config *c = w->config;
+    const ht_config_defaults *d = &c->family->defaults;
     set_i64(w, "vocab_size", c->vocab);
     set_i64(w, "hidden_size", c->hidden);
     set_i64(w, "num_hidden_layers", c->n_layers);
     set_i64(w, "num_attention_heads", c->n_heads);
-    set_i64(w, "intermediate_size", c->feed_forward);
-    set_i64(w, "max_position_embeddings", c->context);
-    set_number(w, "rms_norm_eps", (double)c->norm_eps);
-    set_text(w, c->family->defaults.activation_field, c->family->defaults.activation);
-    set_bool(w, "tie_word_embeddings", c->tied_head);
-    set_bool(w, "use_cache", true);
-    set_number(w, "attention_dropout", 0);
-    set_number(w, "initializer_range", 0.02);
-}
-
-/* Writes the model's sizes; all layers must have them. */
-static void set_uniform(writer *w) {
-    const ht_config *c = w->config;
     set_i64(w, "num_key_value_heads", c->n_kv_heads);
     set_i64(w, "head_dim", c->head_dim);
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        const ht_layer_config *l = &c->layer[i];
-        if (l->n_kv_heads != c->n_kv_heads || l->head_dim != c->head_dim)
-            refuse(w, "layers have different attention heads");
-        if (l->feed_forward != c->feed_forward && !(l->has_experts && l->feed_forward == 0))
-            refuse(w, "layers have feed-forwards of different sizes");
-    }
+    set_i64(w, "intermediate_size", d->n_experts && !d->expert_feed_forward ? c->expert_feed_forward : c->feed_forward);
+    set_i64(w, "max_position_embeddings", c->context);
+    set_number(w, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", (double)c->norm_eps);
+    set(w, d->activation_field, ht_json_string(d->activation));
+    set_bool(w, "tie_word_embeddings", c->tied_head);
+    set_bool(w, "use_cache", true);
+    if (!ht_config_field_of(c->family, offsetof(ht_config, q_bias))) set_bool(w, "attention_bias", c->q_bias);
+    if (!ht_config_field_of(c->family, offsetof(ht_config, mlp_bias))) set_bool(w, "mlp_bias", c->mlp_bias);
 }
 
 static void set_layer_types(writer *w) {
@@ -119,190 +117,84 @@ static void set_layer_types(writer *w) {
     set(w, "layer_types", types);
 }
 
-/* One field for all attention biases, in families where they are optional. */
-static void set_attention_bias(writer *w) {
-    if (w->config->q_bias != w->config->out_bias)
-        refuse(w, w->config->q_bias ? "queries have a bias, but attention outputs none"
-                                    : "attention outputs have a bias, but queries none");
-    set_bool(w, "attention_bias", w->config->q_bias);
-}
-
-static void refuse_scale(writer *w) {
-    const ht_config *c = w->config;
-    if (c->attention_scale != (float)(1 / sqrt((double)c->head_dim)))
-        refuse(w, "the attention scale is not 1 / sqrt(head_dim)");
-}
-
-/* ---- families ---- */
-
-static void set_llama(writer *w) {
-    set_text(w, "model_type", "llama");
-    set_uniform(w);
-    set_rope(w);
-    set_attention_bias(w);
-    set_bool(w, "mlp_bias", w->config->mlp_bias);
-    refuse_scale(w);
-}
-
-static void set_qwen(writer *w) {
-    const ht_config *c = w->config;
-    const bool is_qwen2 = c->family->form == HT_CONFIG_QWEN2;
-    set_text(w, "model_type", c->family->model_types[0]);
-    set_uniform(w);
-    set_rope(w);
-    set_bool(w, "use_sliding_window", false);
-    set(w, "sliding_window", ht_json_null());
-    set_i64(w, "max_window_layers", c->n_layers);
-    if (!is_qwen2) set_attention_bias(w);
-    if (is_qwen2 && (!c->q_bias || c->out_bias)) refuse(w, "queries have no bias, or attention outputs have one");
-    if (c->mlp_bias) refuse(w, "feed-forwards have biases");
-    refuse_scale(w);
-}
-
-static void set_qwen3_moe(writer *w) {
-    const ht_config *c = w->config;
-    ht_json *dense = ht_json_new_array();
+void ht_convert_set_mlp_types(const ht_config *c, ht_document *d) {
+    ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
-        if (!c->layer[i].has_experts) ht_list_append(&dense, ht_json_integer(i));
-    set_qwen(w);
-    set_i64(w, "num_experts", c->n_experts);
-    set_i64(w, "num_experts_per_tok", c->experts_used);
-    set_i64(w, "moe_intermediate_size", c->expert_feed_forward);
-    set_bool(w, "norm_topk_prob", c->routing.normalized);
-    set_i64(w, "decoder_sparse_step", 1);
-    set_bool(w, "output_router_logits", false);
-    set(w, "mlp_only_layers", dense);
+        ht_list_append(&types, ht_json_string(c->layer[i].has_experts ? "sparse" : "dense"));
+    ht_document_set(d, "mlp_layer_types", types);
 }
 
-/* query_pre_attn_scalar is 1 / scale^2: a whole number in all models. */
-static void set_query_scalar(writer *w) {
-    const float scale = w->config->attention_scale;
-    const double exact = 1 / ((double)scale * (double)scale), whole = round(exact);
-    if ((float)(1 / sqrt(whole)) == scale)
-        set_i64(w, "query_pre_attn_scalar", (int64_t)whole);
-    else
-        set(w, "query_pre_attn_scalar", ht_json_real(exact));
-}
-
-static void set_gemma(writer *w) {
+/* A mixture of experts; the family's own function lists the layers that have them. */
+static void set_experts(writer *w) {
     const ht_config *c = w->config;
-    set_text(w, "model_type", c->family->model_types[0]);
-    set_uniform(w);
-    set_rope(w);
-    set_text(w, "hidden_act", c->family->defaults.activation);
-    set_query_scalar(w);
-    set_i64(w, "sliding_window", c->window > 0 ? c->window : c->context);
-    set_layer_types(w);
-    set_attention_bias(w);
-    set_cap(w, "final_logit_softcapping", c->final_softcap);
-    set_cap(w, "attn_logit_softcapping", c->attention_softcap);
-    if (c->mlp_bias) refuse(w, "feed-forwards have biases");
-}
-
-/* n if only every n-th layer has full attention; else 0. */
-static int64_t pattern_of(const ht_config *c) {
-    int64_t pattern = 1;
-    while (pattern <= c->n_layers && c->layer[pattern - 1].slides) pattern++;
-    for (int64_t i = 0; i < c->n_layers; i++)
-        if (c->layer[i].slides != ((i + 1) % pattern != 0)) return 0;
-    return pattern;
-}
-
-static void set_gemma3(writer *w) {
-    const int64_t pattern = pattern_of(w->config);
-    set_gemma(w);
-    if (pattern) set_i64(w, "sliding_window_pattern", pattern);
-    set_bool(w, "use_bidirectional_attention", false);
-}
-
-/* ---- Gemma 4 ---- */
-
-/* A layer that represents the sliding layers, or the others; NULL if there are none. */
-static const ht_layer_config *example_of(const ht_config *c, bool slides) {
-    for (int64_t i = 0; i < c->n_layers; i++)
-        if (c->layer[i].slides == slides) return &c->layer[i];
-    return NULL;
-}
-
-static void set_gemma4_attention(writer *w) {
-    const ht_config *c = w->config;
-    const ht_layer_config *local = example_of(c, true), *full = example_of(c, false);
-    if (!full) full = local;
-    if (!local) local = full;
-    int64_t n_shared = 0;
-    bool v_is_k = false;
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        const ht_layer_config *l = &c->layer[i], *like = l->slides ? local : full;
-        n_shared += l->kv_layer != i;
-        v_is_k |= l->v_is_k;
-        if (l->n_kv_heads != like->n_kv_heads || l->head_dim != like->head_dim)
-            refuse(w, "layers of one type have different attention heads");
-        if (l->v_is_k && l->slides) refuse(w, "keys are values in a sliding layer");
+    const ht_config_defaults *d = &c->family->defaults;
+    const ht_routing *r = &c->routing;
+    int64_t n_dense = 0;
+    set_i64(w, d->experts_field ? d->experts_field : "num_experts", c->n_experts);
+    set_i64(w, d->experts_used_field ? d->experts_used_field : "num_experts_per_tok", c->experts_used);
+    set_bool(w, "norm_topk_prob", r->normalized);
+    if (d->expert_feed_forward) set_i64(w, "moe_intermediate_size", c->expert_feed_forward);
+    if (d->shared_field && strstr(d->shared_field, "size"))
+        set_i64(w, d->shared_field, c->shared_feed_forward);
+    else if (d->shared_field)
+        set_i64(w, d->shared_field, c->shared_feed_forward / c->expert_feed_forward);
+    if (d->n_dense) {
+        while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
+        set_i64(w, "first_k_dense_replace", n_dense);
     }
-    for (int64_t i = 0; i < c->n_layers; i++)
-        if (v_is_k && !c->layer[i].slides && c->layer[i].kv_layer == i && !c->layer[i].v_is_k)
-            refuse(w, "keys are values in some layers of full attention alone");
-    if (!v_is_k && full->n_kv_heads != local->n_kv_heads)
-        refuse(w, "layers of full attention have other K/V heads, but values of their own");
-    if (c->layer[c->n_layers - 1].slides) refuse(w, "the last layer has a sliding window");
-    set_i64(w, "num_key_value_heads", local->n_kv_heads);
-    set_i64(w, "head_dim", local->head_dim);
-    set_i64(w, "global_head_dim", full->head_dim);
-    set(w, "num_global_key_value_heads", v_is_k ? ht_json_integer(full->n_kv_heads) : ht_json_null());
-    set_bool(w, "attention_k_eq_v", v_is_k);
-    set_i64(w, "num_kv_shared_layers", n_shared);
-    set_i64(w, "sliding_window", c->window);
-    set_layer_types(w);
-    set_attention_bias(w);
+    if (d->routing.scale == 0) return; /* a family without these settings */
+    set_number(w, "routed_scaling_factor", (double)r->scale);
+    set_i64(w, "n_group", r->groups ? r->groups : 1);
+    set_i64(w, "topk_group", r->groups ? r->groups_used : 1);
 }
 
-static void set_gemma4_mlp(writer *w) {
-    const ht_config *c = w->config;
-    int64_t n_wide = 0, n_shared = 0, n_experts = 0;
-    const int64_t narrow = c->layer[0].feed_forward;
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        const ht_layer_config *l = &c->layer[i];
-        const bool wide = l->kv_layer != i && l->feed_forward == 2 * narrow;
-        n_wide += wide;
-        n_shared += l->kv_layer != i;
-        n_experts += l->has_experts;
-        if (!wide && l->feed_forward != narrow) refuse(w, "layers have feed-forwards of different sizes");
+/* The family's own fields; a number 0 means none. */
+static void set_fields(writer *w) {
+    for (const ht_config_field *f = w->config->family->fields; f && (f->json || f->gguf); f++) {
+        const double value = ht_config_get_field(w->config, f);
+        if (f->json)
+            set(w, f->json,
+                f->type == HT_FIELD_BOOL  ? ht_json_boolean(value != 0)
+                : value == 0              ? ht_json_null()
+                : f->type == HT_FIELD_I64 ? ht_json_integer((int64_t)value)
+                                          : short_number(value));
     }
-    if (n_wide && n_wide != n_shared) refuse(w, "some layers alone have a feed-forward of twice the size");
-    if (n_experts && n_experts != c->n_layers) refuse(w, "some layers alone have experts");
-    set_bool(w, "use_double_wide_mlp", n_wide > 0);
-    set_bool(w, "enable_moe_block", n_experts > 0);
-    set(w, "num_experts", n_experts ? ht_json_integer(c->n_experts) : ht_json_null());
-    set(w, "top_k_experts", n_experts ? ht_json_integer(c->experts_used) : ht_json_null());
-    set(w, "moe_intermediate_size", n_experts ? ht_json_integer(c->expert_feed_forward) : ht_json_null());
-    set_i64(w, "hidden_size_per_layer_input", c->layer_input);
-    set_i64(w, "vocab_size_per_layer_input", c->layer_input ? c->layer_input_vocab : c->vocab);
 }
 
-static void set_gemma4(writer *w) {
-    set_text(w, "model_type", w->config->family->model_types[0]);
-    set(w, "rope_parameters",
-        ht_json_pack("{s:o, s:o}", "full_attention", rope_object(w, w->rope, true), "sliding_attention",
-                     rope_object(w, &w->config->local_rope, true)));
-    set_gemma4_attention(w);
-    set_gemma4_mlp(w);
-    set_cap(w, "final_logit_softcapping", w->config->final_softcap);
-    set(w, "use_bidirectional_attention", ht_json_null());
+/* Reads the object as its readers will: HT_ERR_UNSUPPORTED, with what is different, if it is another configuration. */
+static ht_status check_written(const ht_config *config, const ht_json *object, ht_error *err) {
+    static const ht_config_hints no_tensors;
+    const char *architecture = config->family->architecture;
+    char *text = ht_json_dump(object, HT_JSON_REAL_PRECISION(17)), difference[HT_CONFIG_DIFFERENCE];
+    ht_config *read = malloc(sizeof *read);
+    ht_status status = text && read ? HT_OK : ht_fail_memory(err, sizeof *read, "config.json");
+    if (!status)
+        status = ht_config_from_json((ht_json_text){text, strlen(text)}, (ht_json_text){0}, &no_tensors, read, err);
+    if (!status && read->family != config->family)
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written", architecture);
+    if (!status && *ht_config_difference(config, read, difference))
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "config.json of %s models cannot express that %s", architecture,
+                         difference);
+    free(text);
+    free(read);
+    return status;
 }
 
-ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err) {
-    static void (*const set_form[])(writer * w) = {
-        [HT_CONFIG_LLAMA] = set_llama,         [HT_CONFIG_QWEN2] = set_qwen,   [HT_CONFIG_QWEN3] = set_qwen,
-        [HT_CONFIG_QWEN3_MOE] = set_qwen3_moe, [HT_CONFIG_GEMMA2] = set_gemma, [HT_CONFIG_GEMMA3] = set_gemma3,
-        [HT_CONFIG_GEMMA4] = set_gemma4};
+ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_error *err) {
     const ht_family *f = config->family;
+    writer w = {{ht_json_new_object(), "config.json", HT_OK, err}, config};
     *out = NULL;
-    if (f->form == HT_CONFIG_NONE)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written", f->architecture);
-    writer w = {{ht_json_new_object(), "config.json", HT_OK, err}, config, rope};
-    set(&w, "architectures", ht_json_pack("[s]", f->class_name));
+    if (!f->class_name)
+        w.d.status = ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written", f->architecture);
+    set(&w, "architectures", ht_json_pack("[s]", f->class_name ? f->class_name : ""));
+    set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
-    set_form[f->form](&w);
+    set_rope(&w);
+    if (config->window > 0 || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
+    if (f->defaults.n_experts) set_experts(&w);
+    set_fields(&w);
+    if (f->write_json) f->write_json(config, &w.d);
+    if (!w.d.status) w.d.status = check_written(config, w.d.object, err);
     *out = ht_document_take(&w.d);
     return w.d.status;
 }
@@ -366,26 +258,28 @@ static void set_ids(const converter *v, ht_document *d) {
 
 /* ---- config.json, generation_config.json ---- */
 
-/* RoPE settings of full-attention layers, including those that the divisors tensor encodes. */
-static ht_status find_rope(const converter *v, ht_rope_spec *rope) {
+/* Applies the settings that the tensor of divisors encodes. */
+static ht_status apply_factors(const converter *v, ht_config *config) {
     ht_stored_tensor t;
-    *rope = v->config->rope;
     if (!ht_checkpoint_find(v->c, HT_ROPE_FACTORS, &t)) return HT_OK;
-    const int64_t n = ht_config_head_dim(v->config, false) / 2;
+    const int64_t n = (config->rope.dims ? config->rope.dims : ht_config_head_dim(config, false)) / 2;
     float *values = malloc((size_t)n * sizeof *values);
     if (!values) return ht_fail_memory(v->err, (size_t)n * sizeof *values, HT_ROPE_FACTORS);
     ht_status status = ht_checkpoint_need(v->c, HT_ROPE_FACTORS, &n, 1, &t, v->err);
     if (!status) status = ht_tensor_read_f32(&t, n, values, v->err);
-    if (!status) status = ht_rope_from_factors(values, n, rope, v->err);
+    if (!status) status = ht_rope_from_factors(values, n, &config->rope, v->err);
     free(values);
     return status;
 }
 
 static ht_status add_config(converter *v, const char *dtype) {
-    ht_rope_spec rope;
     ht_document d = {NULL, documents, HT_OK, v->err};
-    d.status = find_rope(v, &rope);
-    if (!d.status) d.status = ht_convert_config_to_json(v->config, &rope, &d.object, v->err);
+    ht_config *config = malloc(sizeof *config);
+    if (!config) return ht_fail_memory(v->err, sizeof *config, documents);
+    *config = *v->config;
+    d.status = apply_factors(v, config);
+    if (!d.status) d.status = ht_convert_config_to_json(config, &d.object, v->err);
+    free(config);
     ht_document_set(&d, "torch_dtype", ht_json_string(dtype)); /* readers accept this and the newer `dtype` */
     set_ids(v, &d);
     return add_document(v, "config.json", &d);

@@ -1,7 +1,10 @@
 /* GGUF metadata made from a directory: the model, its configuration in the keys that config_gguf.c and the families
- * read, and its tokenizer with chat templates. */
+ * read, and its tokenizer with chat templates. The configuration is read back, so that what the keys cannot express is
+ * refused. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/plural.h"
 #include "base/text.h"
@@ -9,6 +12,8 @@
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/family.h"
 #include "checkpoint/sampling.h"
+#include "checkpoint/stored_weights.h"
+#include "formats/gguf_write.h"
 #include "tokenizer/save.h"
 
 #include <ctype.h>
@@ -22,7 +27,6 @@ enum { JSON_LIMIT = 16 << 20 };
 typedef struct writer {
     ht_document metadata;
     const ht_config *config;
-    const char *architecture;
     const ht_tokenizer *t;                 /* NULL: the directory has none */
     ht_json *tokenizer_file, *config_file; /* tokenizer_config.json, NULL when it does not exist; config.json */
 } writer;
@@ -30,20 +34,15 @@ typedef struct writer {
 /* ---- configuration ---- */
 
 /* Sets architecture.name to a value and takes ownership of it. */
-static void set(writer *w, const char *name, ht_json *value) {
-    char key[160];
-    snprintf(key, sizeof key, "%s.%s", w->architecture, name);
-    ht_document_set(&w->metadata, key, value);
-}
+static void set(writer *w, const char *name, ht_json *value) { ht_gguf_put(&w->metadata, w->config, name, value); }
 
 static void set_i64(writer *w, const char *name, int64_t value) { set(w, name, ht_gguf_u32(value)); }
 static void set_f64(writer *w, const char *name, double value) { set(w, name, ht_gguf_f32(value)); }
 
-static void refuse(writer *w, const char *what) {
-    ht_document *d = &w->metadata;
+static void refuse(ht_document *d, const ht_config *c, const char *what) {
     if (!d->status)
-        d->status =
-            ht_fail(d->err, HT_ERR_UNSUPPORTED, "config.json: GGUF's %s cannot express that %s", w->architecture, what);
+        d->status = ht_fail(d->err, HT_ERR_UNSUPPORTED, "config.json: GGUF's %s cannot express that %s",
+                            ht_family_gguf_architecture(c->family), what);
 }
 
 typedef int64_t layer_value(const ht_config *config, int64_t layer);
@@ -51,10 +50,15 @@ typedef int64_t layer_value(const ht_config *config, int64_t layer);
 static int64_t kv_heads_of(const ht_config *c, int64_t i) { return c->layer[i].n_kv_heads; }
 static int64_t slides(const ht_config *c, int64_t i) { return c->layer[i].slides; }
 static int64_t shares_kv(const ht_config *c, int64_t i) { return c->layer[i].kv_layer != i; }
+static int64_t rotates(const ht_config *c, int64_t i) { return !c->layer[i].no_rope; }
 
-/* Layers with only experts have no dense feed-forward size; the model's is used. */
+/* Layers with only experts have no dense feed-forward size; that of other layers or the model's is used. */
 static int64_t feed_forward_of(const ht_config *c, int64_t i) {
-    return c->layer[i].feed_forward > 0 ? c->layer[i].feed_forward : c->feed_forward;
+    for (int64_t k = -1; k < c->n_layers; k++) {
+        const int64_t size = c->layer[k < 0 ? i : k].feed_forward;
+        if (size > 0) return size;
+    }
+    return c->feed_forward;
 }
 
 static int64_t sum_of(const ht_config *c, layer_value *value) {
@@ -84,34 +88,58 @@ static void set_layers(writer *w, const char *name, layer_value *value) {
         set_list(w, name, "i32", value);
 }
 
-/* Head size of the layers with or without a sliding window. */
-static int64_t head_dim_of(writer *w, bool sliding) {
-    const int64_t dim = ht_config_head_dim(w->config, sliding);
-    for (int64_t i = 0; i < w->config->n_layers; i++)
-        if (w->config->layer[i].slides == sliding && w->config->layer[i].head_dim != dim)
-            refuse(w, "layers of one type have heads of different sizes");
-    return dim;
+/* Writes the sizes of a head of layers with or without a sliding window, and of its part that is rotated. */
+static void set_head(writer *w, bool sliding) {
+    static const char *const names[][3] = {
+        {"attention.key_length", "attention.value_length", "rope.dimension_count"},
+        {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}};
+    const ht_config *c = w->config;
+    const int64_t dim = ht_config_head_dim(c, sliding), rotated = sliding ? c->local_rope.dims : c->rope.dims;
+    set_i64(w, names[sliding][0], dim);
+    set_i64(w, names[sliding][1], dim);
+    if (sum_of(c, rotates)) set_i64(w, names[sliding][2], rotated ? rotated : dim);
 }
 
 static void set_sizes(writer *w) {
     const ht_config *c = w->config;
-    const int64_t head_dim = head_dim_of(w, false);
+    set_i64(w, "context_length", c->context);
     set_i64(w, "block_count", c->n_layers);
     set_i64(w, "embedding_length", c->hidden);
     set_layers(w, "feed_forward_length", feed_forward_of);
     set_i64(w, "attention.head_count", c->n_heads);
     set_layers(w, "attention.head_count_kv", kv_heads_of);
-    set_i64(w, "attention.key_length", head_dim);
-    set_i64(w, "attention.value_length", head_dim);
-    set_f64(w, "attention.layer_norm_rms_epsilon", (double)c->norm_eps);
+    set_head(w, false);
+    if (c->has_local_rope) set_head(w, true);
+    if (c->has_local_rope) set_i64(w, "attention.shared_kv_layers", sum_of(c, shares_kv));
+    set_f64(w, c->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+            (double)c->norm_eps);
     set_i64(w, "vocab_size", c->vocab);
-    set_i64(w, "rope.dimension_count", head_dim);
-    if (c->n_experts == 0) return;
+    /* Readers derive the scale of Gemma's largest models from their number of layers. */
+    if (c->attention_scale != (float)(1 / sqrt((double)c->head_dim)) || c->family->scaled_embedding)
+        set_f64(w, "attention.scale", (double)c->attention_scale);
+}
+
+static void set_experts(writer *w) {
+    const ht_config *c = w->config;
+    const ht_routing *r = &c->routing;
+    int64_t n_dense = 0, step = 1;
+    while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
     set_i64(w, "expert_count", c->n_experts);
     set_i64(w, "expert_used_count", c->experts_used);
     set_i64(w, "expert_feed_forward_length", c->expert_feed_forward);
-    if (!c->routing.normalized)
-        refuse(w, "the weights of the chosen experts stay unscaled (`norm_topk_prob` is false)");
+    if (n_dense) set_i64(w, "leading_dense_block_count", n_dense);
+    while (n_dense + step < c->n_layers && !c->layer[n_dense + step].has_experts) step++;
+    set_i64(w, "interleave_moe_layer_step", step);
+    if (r->scores == HT_ROUTER_SIGMOID) set_i64(w, "expert_gating_func", 2);
+    if (c->shared_feed_forward) {
+        set_i64(w, "expert_shared_count", c->shared_feed_forward / c->expert_feed_forward);
+        set_i64(w, "expert_shared_feed_forward_length", c->shared_feed_forward);
+    }
+    if (c->family->defaults.routing.scale == 0) return; /* a family without these settings */
+    set(w, "expert_weights_norm", ht_gguf_bool(r->normalized));
+    set_f64(w, "expert_weights_scale", r->scale != 0 ? (double)r->scale : 1);
+    set_i64(w, "expert_group_count", r->groups ? r->groups : 1);
+    set_i64(w, "expert_group_used_count", r->groups ? r->groups_used : 1);
 }
 
 /* Writes yarn's magnitude if the factor does not imply it. */
@@ -124,80 +152,134 @@ static void set_yarn(writer *w) {
     (void)ht_rope_prepare(r, 2, &how, factors);
     (void)ht_rope_prepare(&bare, 2, &implied, factors);
     set_i64(w, "rope.scaling.original_context_length", (int64_t)r->original_context);
-    if (r->original_context != floor(r->original_context) || r->original_context > INT32_MAX)
-        refuse(w, "yarn's `original_max_position_embeddings` is no whole number of positions");
     set_f64(w, "rope.scaling.yarn_beta_fast", r->beta_fast);
     set_f64(w, "rope.scaling.yarn_beta_slow", r->beta_slow);
-    if (how.magnitude != implied.magnitude) set_f64(w, "rope.scaling.yarn_attn_factor", (double)how.magnitude);
-    if (r->no_truncate) refuse(w, "the bounds of yarn's ramp are not rounded (`truncate` is false)");
+    if (how.magnitude == implied.magnitude) return;
+    if (r->attention_factor == 0 && r->mscale == 1)
+        set_f64(w, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
+    else
+        set_f64(w, "rope.scaling.yarn_attn_factor", (double)how.magnitude);
 }
 
 static void set_rope(writer *w) {
     const ht_rope_spec *r = &w->config->rope;
+    if (!sum_of(w->config, rotates)) return;
     set_f64(w, "rope.freq_base", r->theta);
     if (r->kind == HT_ROPE_LINEAR || r->kind == HT_ROPE_YARN) {
         set(w, "rope.scaling.type", ht_json_string(r->kind == HT_ROPE_YARN ? "yarn" : "linear"));
         set_f64(w, "rope.scaling.factor", r->factor);
     }
     if (r->kind == HT_ROPE_YARN) set_yarn(w);
-    if (w->config->has_local_rope) {
-        set_f64(w, "rope.freq_base_swa", w->config->local_rope.theta);
-        if (w->config->local_rope.kind != HT_ROPE_PLAIN) refuse(w, "sliding layers have a RoPE scaling");
+    if (w->config->has_local_rope) set_f64(w, "rope.freq_base_swa", w->config->local_rope.theta);
+    if (r->dims && w->config->family->gguf_interleaves)
+        refuse(&w->metadata, w->config, "a part of each head is rotated (`partial_rotary_factor`)");
+}
+
+/* The family's own fields; a number 0 means none. */
+static void set_fields(writer *w) {
+    for (const ht_config_field *f = w->config->family->fields; f && (f->json || f->gguf); f++) {
+        const double value = ht_config_get_field(w->config, f);
+        if (!f->gguf || (value == 0 && f->fallback == 0 && f->type != HT_FIELD_BOOL)) continue;
+        if (f->type == HT_FIELD_F32)
+            set_f64(w, f->gguf, value);
+        else if (f->type == HT_FIELD_I64)
+            set_i64(w, f->gguf, (int64_t)value);
+        else
+            set(w, f->gguf, ht_gguf_bool(value != 0));
     }
 }
 
-/* Only Gemma has keys for a window. For other families, limiting the context to the window gives the same attention. */
-static void set_context(writer *w, bool has_window) {
-    const ht_config *c = w->config;
-    const bool limits = !has_window && sum_of(c, slides) && c->window < c->context;
-    if (limits)
-        ht_log_write(
-            HT_LOG_WARNING,
-            "config.json: GGUF's %s has no sliding window; the context is the window of %lld position%s, not %lld",
-            w->architecture, (long long)c->window, ht_plural(c->window), (long long)c->context);
-    set_i64(w, "context_length", limits ? c->window : c->context);
-    if (!has_window) return;
-    set_i64(w, "attention.sliding_window", c->window);
-    set_list(w, "attention.sliding_window_pattern", "bool", slides);
-}
-
-static void set_gemma4(writer *w) {
-    const ht_config *c = w->config;
-    const int64_t local = head_dim_of(w, true);
-    set_i64(w, "attention.key_length_swa", local);
-    set_i64(w, "attention.value_length_swa", local);
-    set_i64(w, "rope.dimension_count_swa", local);
-    set_i64(w, "attention.shared_kv_layers", sum_of(c, shares_kv));
-    set_i64(w, "embedding_length_per_layer_input", c->layer_input);
-    if (c->layer_input && c->layer_input_vocab != c->vocab)
-        refuse(w, "`vocab_size_per_layer_input` is another number than `vocab_size`");
-}
-
-static void set_family(writer *w) {
-    const ht_config *c = w->config;
-    const bool is_gemma2 = c->family->form == HT_CONFIG_GEMMA2, is_gemma3 = c->family->form == HT_CONFIG_GEMMA3,
-               is_gemma4 = c->family->form == HT_CONFIG_GEMMA4, has_window = is_gemma2 || is_gemma3 || is_gemma4;
-    set_context(w, has_window);
-    if (is_gemma4) set_gemma4(w);
-    if (!is_gemma2 && c->attention_softcap > 0) refuse(w, "attention scores are capped");
-    if (has_window ? !is_gemma4 : c->attention_scale != (float)(1 / sqrt((double)c->head_dim)))
-        set_f64(w, "attention.scale", (double)c->attention_scale);
-    if (is_gemma2) set_f64(w, "attn_logit_softcapping", (double)c->attention_softcap);
-    if (is_gemma2 || (has_window && c->final_softcap > 0))
-        set_f64(w, "final_logit_softcapping", (double)c->final_softcap);
+static bool has_window(const ht_config *c) {
+    const ht_config_field *f = c->family->fields;
+    while (f && (f->json || f->gguf) && (f->offset != offsetof(ht_config, window) || !f->gguf)) f++;
+    return f && f->gguf;
 }
 
 static void set_config(writer *w) {
+    ht_document_set(&w->metadata, "general.architecture",
+                    ht_json_string(ht_family_gguf_architecture(w->config->family)));
     set_sizes(w);
+    if (w->config->n_experts) set_experts(w);
     set_rope(w);
-    set_family(w);
+    set_fields(w);
+    if (has_window(w->config) && w->config->window > 0) set_list(w, "attention.sliding_window_pattern", "bool", slides);
+    if (w->config->family->write_gguf) w->config->family->write_gguf(w->config, &w->metadata);
+}
+
+/* ---- check ---- */
+
+/* Tensors of one element with the names of the model's. */
+typedef struct name_list {
+    ht_tensor_output *tensor; /* [n] */
+    int n;
+    bool failed;
+} name_list;
+
+static void add_name(const char *name, void *user) {
+    static const int64_t one = 1;
+    name_list *l = user;
+    char *copy = strdup(name);
+    l->failed = l->failed || !copy || !HT_GROW_ONE(l->tensor, l->n);
+    if (l->failed)
+        free(copy);
+    else
+        l->tensor[l->n++] = (ht_tensor_output){copy, "F32", 1, &one, sizeof(float)};
+}
+
+/* Reads metadata as a file's, with the tensors that the configuration implies. */
+static ht_status read_metadata(const ht_config *config, ht_json *metadata, ht_config *out, ht_error *err) {
+    name_list list = {0};
+    unsigned char *bytes = NULL;
+    size_t size;
+    ht_gguf *gguf = NULL;
+    ht_gguf_names_visit(config, add_name, &list);
+    ht_status status = list.failed ? ht_fail_memory(err, 0, "GGUF metadata") : HT_OK;
+    if (!status) status = ht_gguf_write_zeros(list.tensor, list.n, metadata, &bytes, &size, err);
+    if (!status) status = ht_gguf_parse(bytes, size, "GGUF metadata", &gguf, err);
+    if (!status) status = ht_config_from_gguf(gguf, "GGUF metadata", out, err);
+    ht_gguf_free(gguf);
+    free(bytes);
+    for (int i = 0; i < list.n; i++) free((char *)(uintptr_t)list.tensor[i].name);
+    free(list.tensor);
+    return status;
+}
+
+static void check_written(ht_document *d, const ht_config *config) {
+    char difference[HT_CONFIG_DIFFERENCE];
+    ht_config *both = calloc(2, sizeof *both), *wanted = both, *read = both + 1;
+    if (!both) {
+        d->status = ht_fail_memory(d->err, 2 * sizeof *both, d->name);
+        return;
+    }
+    *wanted = *config;
+    if (wanted->rope.kind == HT_ROPE_LLAMA3 || wanted->rope.kind == HT_ROPE_PROPORTIONAL)
+        wanted->rope.kind = HT_ROPE_PLAIN; /* the tensor of divisors says the rest */
+    d->status = read_metadata(config, d->object, read, d->err);
+    if (!d->status && *ht_config_difference(wanted, read, difference)) refuse(d, config, difference);
+    free(both);
+}
+
+/* A family without a key for the window: limiting the context to the window gives the same attention. */
+static void limit_context(ht_config *c) {
+    if (has_window(c) || !sum_of(c, slides)) return;
+    if (c->window < c->context)
+        ht_log_write(
+            HT_LOG_WARNING,
+            "config.json: GGUF's %s has no sliding window; the context is the window of %lld position%s, not %lld",
+            ht_family_gguf_architecture(c->family), (long long)c->window, ht_plural(c->window), (long long)c->context);
+    c->context = ht_min_i64(c->window, c->context);
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = false;
 }
 
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err) {
-    writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err},
-                .config = config,
-                .architecture = ht_family_gguf_architecture(config->family)};
+    ht_config *limited = malloc(sizeof *limited);
+    if (!limited) return ht_fail_memory(err, sizeof *limited, "GGUF metadata");
+    *limited = *config;
+    limit_context(limited);
+    writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
     set_config(&w);
+    if (!w.metadata.status) check_written(&w.metadata, limited);
+    free(limited);
     return w.metadata.status;
 }
 
@@ -340,16 +422,14 @@ ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *con
     if (c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a GGUF file already", c->name);
     ht_tokenizer *t = NULL;
     ht_sampling sampling;
-    writer w = {.metadata = {ht_json_new_object(), "GGUF metadata", HT_OK, err},
-                .config = config,
-                .architecture = ht_family_gguf_architecture(config->family)};
+    writer w = {.metadata = {ht_json_new_object(), "GGUF metadata", HT_OK, err}, .config = config};
     ht_document *d = &w.metadata;
-    ht_document_set(d, "general.architecture", ht_json_string(w.architecture));
+    ht_document_set(d, "general.architecture", ht_json_string(ht_family_gguf_architecture(config->family)));
     ht_document_set(d, "general.type", ht_json_string("model"));
     ht_document_set(d, "general.name", name_of(c, config));
     if (!d->status) d->status = ht_sampling_read(c, &sampling, err);
     if (!d->status) ht_sampling_to_gguf(&sampling, d);
-    if (!d->status) set_config(&w);
+    if (!d->status) d->status = ht_convert_config_to_gguf(config, d->object, err);
     if (!d->status) d->status = ht_chat_detect_tokenizer(c, &t, err);
     if (!d->status) d->status = set_tokenizer(&w, c, t, err);
     ht_json_decref(w.tokenizer_file);
@@ -365,7 +445,7 @@ ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t 
     *values = NULL;
     *n = 0;
     if (config->rope.kind != HT_ROPE_LLAMA3 && config->rope.kind != HT_ROPE_PROPORTIONAL) return HT_OK;
-    const int64_t dims = ht_config_head_dim(config, false);
+    const int64_t dims = config->rope.dims ? config->rope.dims : ht_config_head_dim(config, false);
     ht_rope_config how;
     float *factors = malloc((size_t)dims / 2 * sizeof *factors);
     if (!factors) return ht_fail_memory(err, (size_t)dims / 2 * sizeof *factors, HT_ROPE_FACTORS);

@@ -5,7 +5,10 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/family.h"
 #include "formats/json.h"
+
+#include <stdio.h>
 
 /* ---- JSON object builder with a sticky error ---- */
 
@@ -42,6 +45,17 @@ static inline void ht_list_append(ht_json **list, ht_json *value) {
 static inline ht_json *ht_gguf_u32(int64_t value) { return ht_json_pack("{s:s, s:I}", "dtype", "u32", "value", value); }
 static inline ht_json *ht_gguf_f32(double value) { return ht_json_pack("{s:s, s:f}", "dtype", "f32", "value", value); }
 
+/* Sets architecture.NAME of GGUF metadata and takes ownership of the value. */
+static inline void ht_gguf_put(ht_document *d, const ht_config *c, const char *name, ht_json *value) {
+    char key[160];
+    snprintf(key, sizeof key, "%s.%s", ht_family_gguf_architecture(c->family), name);
+    ht_document_set(d, key, value);
+}
+static inline ht_json *ht_gguf_bool(bool value) { return ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value); }
+
+/* mlp_layer_types of config.json: the layers with experts. */
+void ht_convert_set_mlp_types(const ht_config *c, ht_document *d);
+
 /* ---- directory to GGUF ---- */
 
 /* All metadata of a GGUF file except keys that depend on tensors (general.file_type, general.quantization_version,
@@ -74,7 +88,8 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
                                     ht_directory_documents *out, ht_error *err);
 void ht_directory_documents_free(ht_directory_documents *d);
 
-/* config.json without the ids of special tokens. `rope` replaces config->rope. The caller releases *out. */
-ht_status ht_convert_config_to_json(const ht_config *config, const ht_rope_spec *rope, ht_json **out, ht_error *err);
+/* config.json without the ids of special tokens. HT_ERR_UNSUPPORTED if it would be read as another configuration. The caller
+ * releases *out. */
+ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_error *err);
 
 #endif

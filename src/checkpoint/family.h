@@ -8,6 +8,7 @@
 #include "formats/json.h"
 
 struct ht_array;
+struct ht_document; /* convert_metadata.h */
 struct ht_scope;
 struct ht_ctx;
 
@@ -114,6 +115,7 @@ typedef struct ht_tensor_spec {
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
     bool transposed;       /* safetensors hold the matrix [columns, rows] */
+    ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd places */
 } ht_tensor_spec;
@@ -130,7 +132,7 @@ typedef struct ht_config_field {
     const char *gguf; /* key in GGUF after the architecture's name; NULL: not there */
     enum { HT_FIELD_I64, HT_FIELD_F32, HT_FIELD_BOOL } type;
     size_t offset;   /* in ht_config */
-    double fallback; /* value when the key is missing; a null is 0 */
+    double fallback; /* value when the key is missing; a null is 0. Without a key, the value stays. */
     bool is_inverse; /* the files hold 1 / value */
 } ht_config_field;
 
@@ -138,18 +140,6 @@ typedef struct ht_config_field {
 #define HT_FIELD(kind, member, json_key, gguf_key, value)                                                              \
     .json = json_key, .gguf = gguf_key, .type = HT_FIELD_##kind, .offset = offsetof(ht_config, member),                \
     .fallback = value
-
-/* How to write a configuration: the fields of the family's configuration class and of GGUF's loaders. */
-typedef enum ht_config_form {
-    HT_CONFIG_NONE, /* not written */
-    HT_CONFIG_LLAMA,
-    HT_CONFIG_QWEN2,
-    HT_CONFIG_QWEN3,
-    HT_CONFIG_QWEN3_MOE,
-    HT_CONFIG_GEMMA2,
-    HT_CONFIG_GEMMA3,
-    HT_CONFIG_GEMMA4
-} ht_config_form;
 
 /* Defaults of the family's configuration class in `transformers`, for fields that config.json omits. */
 typedef struct ht_config_defaults {
@@ -159,6 +149,9 @@ typedef struct ht_config_defaults {
     int64_t feed_forward, vocab, context;
     double norm_eps;
     const char *norm_eps_field; /* config.json key; NULL: rms_norm_eps */
+    /* config.json keys of the number of experts (NULL: num_experts), of those per token (NULL: num_experts_per_tok), and
+     * of the shared expert: its size if the name ends with `size`, else the number of expert sizes in it (NULL: none). */
+    const char *experts_field, *experts_used_field, *shared_field;
     double rope_theta;
     double rotated_share;    /* partial_rotary_factor; 0: 1 */
     double local_rope_theta; /* of sliding layers; 0: same as rope_theta */
@@ -182,21 +175,31 @@ typedef enum ht_head_norm {
     HT_HEAD_NORM_PLAIN  /* of each head, without a gain, on layers with RoPE */
 } ht_head_norm;
 
+/* Where directories for transformers have the experts; stored_weights.c has the names. */
+typedef enum ht_expert_layout {
+    HT_EXPERTS_MLP,     /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE, /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,  /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR   /* block_sparse_moe.input_linear and output_linear, stacked */
+} ht_expert_layout;
+
 struct ht_family {
     const char *architecture;      /* general.architecture of GGUF, Hearth's name of the family */
     const char *gguf_architecture; /* general.architecture of written files; NULL: `architecture` */
     const char *model_types[8];    /* config.json's model_type, NULL-terminated */
     const char *gguf_aliases[4];   /* other architectures in GGUF with the same meaning, NULL-terminated */
-    const char *class_name;        /* class of transformers, written to config.json */
-    ht_config_form form;
+    const char *class_name;        /* class of transformers, written to config.json; NULL: not written */
     ht_config_defaults defaults;
     const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
     /* Reads the family's other own fields, after `fields`. NULL: none. */
     void (*read_json)(ht_config *c, ht_json_reader *r, const ht_json *object);
     /* Reads the family's own per-layer fields, after layer_types. NULL: none. */
     void (*read_json_layers)(ht_config *c, ht_json_reader *r, const ht_json *object);
-    /* Reads the family's own GGUF keys, after the common ones. NULL: none. */
+    /* Writes to config.json what read_json and read_json_layers read. NULL: nothing. */
+    void (*write_json)(const ht_config *c, struct ht_document *d);
+    /* Reads the family's own GGUF keys, after the common ones, and writes them. NULL: none. */
     void (*read_gguf)(ht_config *c, ht_meta *g);
+    void (*write_gguf)(const ht_config *c, struct ht_document *d);
 
     /* Gate activation of the feed-forward, activate(gate) * up; `combine` replaces that product. */
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
@@ -205,12 +208,14 @@ struct ht_family {
     bool layer_norm;           /* ht_config.layer_norm */
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
+    bool rope_by_type;         /* config.json has one RoPE object for each type of layers */
     bool interleaved_rope;     /* RoPE rotates pairs (2 i, 2 i + 1) in both containers */
     bool parallel;             /* ht_config.parallel */
     bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
+    ht_expert_layout experts;  /* in directories */
     float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
     bool normed_values;        /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */

@@ -43,7 +43,9 @@ typedef struct ht_rewrite_change {
 typedef struct ht_rewrite_piece {
     size_t tensor;     /* of the checkpoint */
     int64_t first_row; /* of it, whose axes but the last one are all rows */
+    int row_step;      /* 2: every second row of the tensor, or value of a vector */
     int n_shares;      /* weights that share the rows of an expert */
+    bool transposed;   /* its rows are the stored tensor's columns */
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {
@@ -61,6 +63,7 @@ typedef struct ht_rewrite_tensor {
     float offset;                        /* pieces: added to the values */
     float *given;                        /* f32 values that are not stored in a tensor; NULL: none */
     bool is_mixed;                       /* pieces of several types */
+    bool by_value;                       /* pieces: rows are single values of a vector, in another order */
     bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
     bool is_weight;                      /* worth rounding to few bits */
     int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */

@@ -39,30 +39,33 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
 }
 
 /* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it
- * keeps the prefix. */
+ * keeps the prefix. Families with other names of layers, as GPT-2, are released without one. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
-    return plan->to_gguf ? "" : plan->to_other ? "model." : plan->c->prefix;
+    if (plan->to_gguf) return "";
+    return !plan->to_other ? plan->c->prefix : plan->config->family->layers_name ? "" : "model.";
 }
 
 /* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
-static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t n, int64_t n_experts,
-                            ht_error *err) {
+static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t rows, int64_t columns, int64_t n,
+                            int64_t n_experts, ht_error *err) {
     t->piece = calloc((size_t)n, sizeof *t->piece);
     if (!t->piece) return ht_fail_memory(err, (size_t)n * sizeof *t->piece, "pieces of a tensor");
     t->n_pieces = n;
-    t->piece_rows = w->rows;
-    t->from.n_dims = w->is_vector ? 1 : n_experts ? 3 : 2;
+    t->piece_rows = rows;
+    t->from.n_dims = w->is_vector && !w->row_length ? 1 : n_experts ? 3 : 2;
     int64_t *dims = t->from.dims;
     if (n_experts) *dims++ = n_experts;
-    if (!w->is_vector) *dims++ = w->rows * n / (n_experts ? n_experts : 1);
-    *dims = w->columns;
+    if (t->from.n_dims > 1) *dims++ = rows * n / (n_experts ? n_experts : 1);
+    *dims = columns;
     return HT_OK;
 }
 
-/* Sets piece `i` to the stored rows of w; marks the tensor as mixed if types differ. */
-static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
+/* Sets piece `i` to the stored rows of w, or its columns; marks the tensor as mixed if types differ. */
+static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t i) {
     const ht_stored_tensor *stored = &w->stored;
-    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, (int)w->n_shares};
+    const bool alternates = w->is_vector && stored->column_step != 0,
+               transposed = !alternates && (stored->column_step != 0) != by_column;
+    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, w->row_step, (int)w->n_shares, transposed};
     if (!t->from.type_name) {
         t->from.type = stored->type;
         t->from.type_name = stored->type_name;
@@ -85,7 +88,7 @@ static ht_expert_naming naming_of(const ht_rewrite_plan *plan) {
 
 /* The output form of a part of the experts. */
 static const ht_expert_form *form_of(const ht_rewrite_plan *plan, ht_expert_part part) {
-    return ht_expert_form_named(naming_of(plan), plan->config->family->gguf_fuses_experts, part);
+    return ht_expert_form_named(naming_of(plan), plan->config->family, part);
 }
 
 /* Name in GGUF, for importance weights. */
@@ -107,18 +110,50 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
     ht_status status = HT_OK;
     if (!t || strcmp(t->name, name) != 0) {
         status = add_tensor(plan, name, &t, err);
-        if (!status) status = set_pieces(t, w, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
+        if (!status)
+            status = set_pieces(t, w, w->rows, w->columns, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
         if (status) return status;
         t->is_weight = true;
         t->n_shares = f->n_shares;
-        const bool fuses = plan->config->family->gguf_fuses_experts;
-        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, fuses, w->spec->expert)->name, w->layer);
+        const ht_family *family = plan->config->family;
+        set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, family, w->spec->expert)->name, w->layer);
     }
-    put_piece(t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
+    put_piece(t, w, false, f->stacked ? w->expert * f->n_shares + f->share : 0);
     return HT_OK;
 }
 
 /* ---- other weights ---- */
+
+/* One head of a norm with a gain for each head: a row of one tensor in GGUF, a separate tensor in directories. */
+static ht_status add_head(translation *of, const ht_stored_weight *w, int64_t head, int64_t n_heads, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    ht_stored_weight one = *w;
+    char name[NAME_SIZE];
+    if (plan->to_gguf)
+        snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)w->layer, w->spec->gguf);
+    else
+        snprintf(name, sizeof name, "%slayers.%lld.%s.norms.%lld.weight", prefix_of(plan), (long long)w->layer,
+                 w->spec->safetensors, (long long)head);
+    one.row_length = plan->to_gguf ? w->columns : 0;
+    one.first_row += plan->to_gguf ? 0 : head;
+    ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    ht_status status = HT_OK;
+    if (!t || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, &one, 1, w->columns, plan->to_gguf ? n_heads : 1, 0, err);
+    }
+    if (!status) put_piece(t, &one, false, plan->to_gguf ? head : 0);
+    return status;
+}
+
+static ht_status add_heads(translation *of, const ht_stored_weight *w, ht_error *err) {
+    if (of->plan->to_gguf) return add_head(of, w, w->part, w->n_parts, err);
+    ht_stored_weight one = *w;
+    ht_status status = HT_OK;
+    one.columns = of->plan->config->layer[w->layer].head_dim;
+    for (int64_t i = 0; !status && i < w->columns / one.columns; i++) status = add_head(of, &one, i, 1, err);
+    return status;
+}
 
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
@@ -127,19 +162,32 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s models cannot be written in the other container",
                        plan->config->family->architecture);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
+    if (w->spec->per_head) return add_heads(of, w, err);
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
              plan->to_gguf ? w->gguf : w->safetensors);
     ht_rewrite_tensor *t;
     ht_status status = add_tensor(plan, name, &t, err);
-    if (!status) status = set_pieces(t, w, 1, 0, err);
+    const bool by_column = !plan->to_gguf && w->spec->transposed && !w->is_vector;
+    int64_t rows = w->rows, columns = w->columns;
+    if (by_column) rows = w->columns, columns = w->rows;
+    if (w->row_length) rows = w->columns / w->row_length, columns = w->row_length;
+    if (by_column && !ht_weight_is_float(w->stored.type))
+        return ht_fail(
+            err, HT_ERR_UNSUPPORTED,
+            "%s: tensor `%.*s` is of type %s; %s models in directories have their matrices transposed, which "
+            "only floats can be",
+            w->stored.file_name, (int)w->stored.name_len, w->stored.name, w->stored.type_name,
+            plan->config->family->architecture);
+    if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
-    put_piece(t, w, 0);
+    put_piece(t, w, by_column, 0);
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
-    if (w->is_vector && t->stored_head_rows + t->head_rows)
-        t->piece_rows = w->columns;                                     /* single elements are reordered */
-    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp"); /* routers choose, so they stay exact */
+    t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
+    if (t->by_value) t->piece_rows = w->columns;
+    /* Routers choose, so they stay exact. */
+    t->is_weight = w->is_quantized && !by_column && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;
@@ -171,7 +219,7 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
 
 /* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
 static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
-    return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") != NULL;
+    return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
 }
 
 /* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */

@@ -93,10 +93,19 @@ static void scale_row(const ht_weight_source *s, int64_t row, float *x) {
     }
 }
 
+/* Rows of one matrix as blocks. */
+static ht_status read_blocks(const ht_weight_source *s, int64_t first, int64_t n, void *out, void *scratch,
+                             ht_error *err) {
+    ht_stored_tensor t = s->t;
+    const int64_t skipped = t.column_step ? first / s->n_rows * s->n_rows : 0; /* matrices transposed one by one */
+    t.offset += ht_tensor_size(&t, skipped * s->k);
+    return ht_tensor_read(&t, (first - skipped) * s->k, n * s->k, out, scratch, err);
+}
+
 static ht_status read_source(const ht_weight_source *s, int64_t first, int64_t n, float *out, void *scratch,
                              ht_error *err) {
     const size_t bytes = ht_tensor_size(&s->t, n * s->k);
-    ht_status status = ht_tensor_read(&s->t, first * s->k, n * s->k, scratch, (unsigned char *)scratch + bytes, err);
+    ht_status status = read_blocks(s, first, n, scratch, (unsigned char *)scratch + bytes, err);
     if (status) return status;
     ht_dequantize((ht_weight_type)s->t.type, scratch, n * s->k, out);
     for (int64_t i = 0; i < n; i++) scale_row(s, first + i, out + i * s->k);
@@ -128,9 +137,18 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
         ht_stored_tensor stored;
         if (i && sorted[i].tensor == sorted[i - 1].tensor) continue;
         ht_checkpoint_tensor_at(plan->c, sorted[i].tensor, &stored);
-        if (t->from.n_dims == 1 && t->head_rows + t->stored_head_rows) { /* single elements are reordered */
-            stored.n_dims = 2;
+        if (sorted[i].transposed)
+            stored = ht_tensor_transposed(&stored);
+        else if (t->piece && n == 1 &&
+                 ht_elements(stored.dims, stored.n_dims) ==
+                     ht_elements(t->from.dims, t->from.n_dims)) { /* a vector may be stored in rows */
+            stored.n_dims = t->from.n_dims;
+            memcpy(stored.dims, t->from.dims, sizeof stored.dims);
+        }
+        if (t->by_value) {
+            stored.dims[0] = ht_elements(stored.dims, stored.n_dims);
             stored.dims[1] = 1;
+            stored.n_dims = 2;
         }
         status = open_source(plan, &stored, sorted[i].n_shares, &out->source[out->n_sources++], err);
     }
@@ -141,11 +159,11 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                               ht_error *err) {
     const ht_stored_tensor *from = &t->from;
-    *out = (ht_weight_rows){.of = t, .whole = {from->number, 0, t->n_shares}};
+    *out = (ht_weight_rows){.of = t, .whole = {from->number, 0, 1, t->n_shares, false}};
     matrices_of(from, &out->n_matrices, &out->n_rows, &out->k);
-    if (t->piece && from->n_dims == 1 && t->head_rows + t->stored_head_rows) {
-        out->n_rows = out->k;
-        out->k = 1;
+    if (t->by_value) {
+        out->n_rows = ht_elements(from->dims, from->n_dims);
+        out->n_matrices = out->k = 1;
     }
     return open_pieces(plan, t, out, err);
 }
@@ -197,7 +215,7 @@ static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor)
 static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
     row = canonical_row(row, r->of->head_rows);
     if (r->of->stored_head_rows) row = ht_interleaved_row(row, r->of->stored_head_rows);
-    return p->first_row + row;
+    return p->first_row + row * p->row_step;
 }
 
 /* The piece that contains output row `row`, as its row *within. */
@@ -219,13 +237,13 @@ static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, i
 static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
                             unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
-    const bool interleaved = r->of->stored_head_rows || r->of->head_rows;
+    const bool interleaved = r->of->stored_head_rows || r->of->head_rows || p->row_step > 1;
     const int64_t at_once = interleaved ? 1 : n;
     const size_t bytes = blocks ? ht_tensor_size(&s->t, at_once * r->k) : (size_t)(at_once * r->k) * sizeof(float);
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < n; i += at_once, out += bytes) {
         const int64_t row = stored_row(r, p, first + i);
-        status = blocks ? ht_tensor_read(&s->t, row * s->k, at_once * s->k, out, scratch, err)
+        status = blocks ? read_blocks(s, row, at_once, out, scratch, err)
                         : read_source(s, row, at_once, (float *)(void *)out, scratch, err);
     }
     return status;

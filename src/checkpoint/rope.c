@@ -122,6 +122,21 @@ bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, f
 
 static bool close_to(double a, double b) { return fabs(a - b) <= 2e-5 * fabs(b); }
 
+bool ht_rope_is_same(const ht_rope_spec *a, const ht_rope_spec *b, int32_t head_dim) {
+    enum { MOST = 2048 };
+    float x[MOST], y[MOST];
+    int32_t dims = a->dims ? (int32_t)a->dims : head_dim;
+    if (dims != (b->dims ? (int32_t)b->dims : head_dim)) return false;
+    if (dims > 2 * MOST) dims = 2 * MOST; /* settings that are the same for these are the same */
+    ht_rope_config one, other;
+    const bool any = ht_rope_prepare(a, dims, &one, x);
+    bool same = ht_rope_prepare(b, dims, &other, y) == any && one.interleaved == other.interleaved &&
+                close_to((double)one.theta, (double)other.theta) && close_to((double)one.scale, (double)other.scale) &&
+                close_to((double)one.magnitude, (double)other.magnitude);
+    for (int32_t i = 0; same && any && i < dims / 2; i++) same = x[i] == y[i] || close_to((double)x[i], (double)y[i]);
+    return same;
+}
+
 /* Whether these settings produce the divisors. */
 static bool gives(const ht_rope_spec *rope, const float *values, int64_t n, float *scratch) {
     ht_rope_config how;

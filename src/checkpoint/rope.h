@@ -47,6 +47,9 @@ double ht_rope_yarn_mscale(const ht_rope_spec *r, double mscale);
  * frequency, written to factors[dims / 2]; otherwise `factors` is unchanged. */
 bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors);
 
+/* Whether two settings rotate heads of `head_dim` values alike. */
+bool ht_rope_is_same(const ht_rope_spec *a, const ht_rope_spec *b, int32_t head_dim);
+
 /* GGUF's tensor of the divisors per frequency, and the value for the infinite divisor of a pair that is not rotated. */
 #define HT_ROPE_FACTORS     "rope_freqs.weight"
 #define HT_ROPE_NOT_ROTATED 1e30f

@@ -41,6 +41,7 @@ static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight")
                                        STACKED("mlp.experts.", ""),
                                        STACKED("mlp.experts.", ".weight"),
                                        APART(false, true, "mlp.switch_mlp.", "_proj.weight"),
+                                       APART(false, true, "block_sparse_moe.switch_mlp.", "_proj.weight"),
                                        STACKED("experts.", ""),
                                        STACKED("experts.", ".weight"),
                                        APART(false, false, "experts.%d.", "_proj.weight"),
@@ -72,16 +73,19 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
     ht_expert_tensor_name(c->gguf ? "" : c->prefix, f, layer, expert, out, size);
 }
 
-const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part) {
-    static const char *const stems[][2] = {{"ffn_", "ffn_"}, /* by naming, and whether they are outside */
-                                           {"mlp.experts.%d.", "experts."},
-                                           {"mlp.switch_mlp.", "experts.switch_glu."}};
-    const char *stem = stems[naming][outside];
-    const int n_shares = outside && naming != HT_EXPERTS_MLX && part != HT_EXPERT_DOWN ? 2 : 1;
+const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
+    static const char *const stems[][4] = {
+        {"ffn_", "ffn_", "ffn_", "ffn_"}, /* by naming and layout */
+        {"mlp.experts.%d.", "experts.", "block_sparse_moe.experts.%d.", "block_sparse_moe."},
+        {"mlp.switch_mlp.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.", "block_sparse_moe.switch_mlp."}};
+    const char *stem = stems[naming][family->experts];
+    const bool joined = family->experts == HT_EXPERTS_OUTSIDE || family->experts == HT_EXPERTS_LINEAR,
+               stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
+               shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];
-        if (f->part == part && f->gguf == (naming == HT_EXPERTS_GGUF) && f->n_shares == n_shares &&
-            !strncmp(f->name, stem, strlen(stem)))
+        if (f->part == part && f->gguf == (naming == HT_EXPERTS_GGUF) && f->stacked == stacked &&
+            f->n_shares == (shares && part != HT_EXPERT_DOWN ? 2 : 1) && !strncmp(f->name, stem, strlen(stem)))
             return f;
     }
     return NULL; /* unreachable: the table is complete */
@@ -282,6 +286,8 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
     if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, at->spec->alternate - 1, at->columns, 1);
     at->n_shares = 1;
+    at->row_step = 1;
+    if (alternates) at->row_step = 2, at->first_row = at->spec->alternate - 1;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
     if (!status && !at->is_vector)
@@ -371,6 +377,7 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
                                  .layer = layer,
                                  .rows = 1,
                                  .columns = n,
+                                 .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
                                  .is_vector = true,
                                  .is_gain = !p->bare};
     if (p->per_head && !w->c->gguf) return visit_heads(w, at);
@@ -403,7 +410,8 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
         const int alternate = f->n_shares > 1 && !w->c->gguf ? at.spec->alternate : 0;
         at.stored = expert_slice(&all, &range, alternate, at.expert, at.rows);
-        at.first_row = at.expert * range.all + range.first;
+        at.first_row = at.expert * range.all + (alternate ? f->share : range.first);
+        at.row_step = alternate ? 2 : 1;
         at.scale_matrix = is_flat ? 0 : at.expert;
         at.scale_row = is_flat ? at.first_row : range.first;
         at.product_scale = at.has_product_scale ? scales[is_flat ? 0 : at.expert] : 1;
@@ -500,6 +508,29 @@ static ht_status visit_outside(const walk *w) {
     if (!status && !c->tied_head) status = visit_spec(w, "weight", logits);
     if (!status && c->head_bias) status = visit_spec(w, "bias", bias_of(logits));
     return status || !c->family->around ? status : visit_table(w, c->family->around, HT_OUTSIDE_LAYERS);
+}
+
+/* ---- names ---- */
+
+void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, void *user), void *user) {
+    const ht_family *f = config->family;
+    char name[HT_WEIGHT_NAME];
+    fn("output_norm.weight", user);
+    if (config->norm_bias) fn("output_norm.bias", user);
+    if (!config->tied_head) fn("output.weight", user);
+    if (config->head_bias) fn("output.bias", user);
+    for (int64_t layer = f->around ? HT_OUTSIDE_LAYERS : 0; layer < config->n_layers; layer++) {
+        const ht_tensor_spec *const around[] = {f->around, NULL};
+        for (const ht_tensor_spec *const *table = layer < 0 ? around : f->layer; *table; table++)
+            for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+                if (p->has && !p->has(config, ht_max_i64(layer, 0))) continue;
+                name_in(true, "", "blk", p, layer, "weight", name);
+                fn(name, user);
+                if (!has_bias(config, p->bias)) continue;
+                name_in(true, "", "blk", p, layer, "bias", name);
+                fn(name, user);
+            }
+    }
 }
 
 /* ---- tensors that no weight is in ---- */

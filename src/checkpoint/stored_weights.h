@@ -37,6 +37,7 @@ typedef struct ht_stored_weight {
     const ht_tensor_spec *spec;
     int64_t layer;           /* HT_OUTSIDE_LAYERS, or the layer */
     int64_t rows, columns;   /* of one matrix; a vector has one row */
+    int64_t row_length;      /* of a vector stored in rows; else 0 */
     const char *name;        /* in this checkpoint */
     const char *gguf;        /* whole name in GGUF: "blk.3.attn_q.weight"; NULL for experts */
     const char *safetensors; /* after the text model's prefix: "layers.3.self_attn.q_proj.weight"; NULL for experts */
@@ -51,6 +52,7 @@ typedef struct ht_stored_weight {
     bool is_transposed;       /* a head's matrix that is stored transposed: rows and columns are those of the store */
     ht_stored_tensor stored;  /* its rows */
     int64_t first_row;        /* of stored.number, whose axes but the last one are all rows */
+    int row_step;             /* 2: every second row of stored.number, or value of a vector; else 1 */
     int64_t n_shares;         /* weights that share an expert's rows: 2 for gate and up */
     int64_t head_rows;        /* rows of a head if GGUF files of the family store them for interleaved RoPE; else 0 */
     int64_t stored_head_rows; /* the same if this checkpoint stores rows interleaved; else 0 */
@@ -70,6 +72,8 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
+/* Calls fn with the names in GGUF of all tensors that the configuration implies, except the embedding's. */
+void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, void *user), void *user);
 /* Reads the product factors of a tensor's matrices (scheme.h), except those that are a vector of the family. Without
  * factors, *found is false and `out` unspecified. *number is set to the tensor with the factors, if that belongs to
  * no weight. */
@@ -89,8 +93,8 @@ typedef struct ht_expert_form {
 
 /* Tensor names of experts in GGUF, transformers or mlx-lm. */
 typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
-/* The form in which a part is written; `outside`: the family has experts outside the feed-forward (Gemma 4). */
-const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, bool outside, ht_expert_part part);
+/* The form in which a part of a family's experts is written. */
+const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */
 void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                            size_t size);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "formats/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4, HEADER = 4 + 4 + 8 + 8 };
@@ -13,7 +14,8 @@ static const char alignment_key[] = "general.alignment";
 
 /* Output with a sticky error. */
 typedef struct sink {
-    ht_writer *w; /* NULL: only counts bytes */
+    ht_writer *w;          /* NULL: into memory, */
+    unsigned char *memory; /* or NULL: only counts bytes */
     const char *path;
     size_t n, alignment;
     ht_status status;
@@ -22,6 +24,7 @@ typedef struct sink {
 
 static void put(sink *s, const void *bytes, size_t n) {
     if (!s->status && n && s->w) s->status = ht_writer_put(s->w, bytes, n, s->err);
+    if (s->memory && n) memcpy(s->memory + s->n, bytes, n);
     s->n += n;
 }
 
@@ -253,18 +256,22 @@ typedef struct contents {
     void *user;
 } contents;
 
+static void put_header(sink *s, const contents *c) {
+    put(s, "GGUF", 4);
+    put_number(s, VERSION, 4);
+    put_number(s, (uint64_t)c->n, 8);
+    put_number(s, count_values(s, c->from, c->metadata, c->is_part), 8);
+    put_values(s, c->from, c->metadata, c->is_part);
+    put_directory(s, c->tensors, c->n);
+    pad(s);
+}
+
 static ht_status write_file(const char *path, const contents *c, ht_error *err) {
     sink s = {.path = path, .alignment = ht_gguf_alignment(c->from), .err = err};
     ht_status st = check_tensors(path, c->tensors, c->n, err);
     if (!st) st = ht_writer_open(path, &s.w, err);
     if (st) return st;
-    put(&s, "GGUF", 4);
-    put_number(&s, VERSION, 4);
-    put_number(&s, (uint64_t)c->n, 8);
-    put_number(&s, count_values(&s, c->from, c->metadata, c->is_part), 8);
-    put_values(&s, c->from, c->metadata, c->is_part);
-    put_directory(&s, c->tensors, c->n);
-    pad(&s);
+    put_header(&s, c);
     for (int i = 0; i < c->n && !s.status; i++) {
         const void *bytes;
         s.status = c->values(c->user, i, &bytes, err);
@@ -290,6 +297,20 @@ ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, ht_json *change
 ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, ht_json *metadata, const ht_tensor_output *tensors,
                              int n, ht_tensor_values *values, void *user, ht_error *err) {
     return write_file(path, &(contents){first, metadata, true, tensors, n, values, user}, err);
+}
+
+ht_status ht_gguf_write_zeros(const ht_tensor_output *tensors, int n, ht_json *metadata, unsigned char **out,
+                              size_t *size, ht_error *err) {
+    const contents all = {NULL, metadata, false, tensors, n, NULL, NULL};
+    sink count = {.path = "GGUF metadata", .alignment = ALIGNMENT, .err = err};
+    put_header(&count, &all);
+    *size = count.n;
+    for (int i = 0; i < n; i++) *size += (tensors[i].n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    *out = count.status ? NULL : calloc(*size, 1);
+    if (!*out) return count.status ? count.status : ht_fail_memory(err, *size, count.path);
+    sink s = {.path = count.path, .alignment = ALIGNMENT, .memory = *out, .err = err};
+    put_header(&s, &all);
+    return HT_OK;
 }
 
 /* ---- sizes ---- */

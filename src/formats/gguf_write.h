@@ -22,6 +22,10 @@ ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, ht_json *change
 ht_status ht_gguf_write_part(const char *path, const ht_gguf *first, ht_json *metadata, const ht_tensor_output *tensors,
                              int n, ht_tensor_values *values, void *user, ht_error *err);
 
+/* A file of ht_gguf_write in memory, whose values are all 0. The caller frees *out. */
+ht_status ht_gguf_write_zeros(const ht_tensor_output *tensors, int n, ht_json *metadata, unsigned char **out,
+                              size_t *size, ht_error *err);
+
 /* The bytes before the tensors' entries of a file that ht_gguf_rewrite writes with these changes, or ht_gguf_write with `metadata`
  * where `from` is NULL, or ht_gguf_write_part where `is_part`. */
 ht_status ht_gguf_metadata_bytes(const ht_gguf *from, ht_json *metadata, bool is_part, size_t *out, ht_error *err);

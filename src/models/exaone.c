@@ -37,6 +37,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 const ht_family ht_family_exaone4 = {
     .architecture = "exaone4",
     .model_types = {"exaone4"},
+    .class_name = "Exaone4ForCausalLM",
     .defaults = {HT_LLAMA_SIZES, .feed_forward = 16384, .vocab = 102400, .context = 2048, HT_LLAMA_LIKE("silu"),
                  .norm_eps = 1e-5, .rope_theta = 10000},
     .fields = fields,

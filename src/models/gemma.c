@@ -1,5 +1,6 @@
 /* Gemma 2 and 3: pre- and post-norms around attention and feed-forward, sliding-window layers. Gemma 2 softcaps
  * attention scores; Gemma 3 has q and k norms and a separate RoPE base for sliding layers. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -10,17 +11,18 @@ enum { PATTERN_2 = 2, PATTERN_3 = 6 };
 
 enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* Gemma 2's defaults */
 
-/* Reads a softcap: null is none, absent is `fallback`. */
-static float read_cap(ht_json_reader *r, const ht_json *object, const char *key, double fallback) {
-    double cap = ht_json_object_get(object, key) ? 0 : fallback;
-    ht_json_f64(r, object, key, &cap);
-    return (float)cap;
-}
+static const ht_config_field
+    fields_2[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 4096)},
+                  {HT_FIELD(F32, attention_softcap, "attn_logit_softcapping", "attn_logit_softcapping", CAP_OF_SCORES)},
+                  {HT_FIELD(F32, final_softcap, "final_logit_softcapping", "final_logit_softcapping", CAP_OF_LOGITS)},
+                  {.json = NULL}},
+    fields_3[] = {{HT_FIELD(I64, window, "sliding_window", NULL, 4096)},
+                  {HT_FIELD(I64, window, NULL, "attention.sliding_window", 0)},
+                  {HT_FIELD(F32, final_softcap, "final_logit_softcapping", "final_logit_softcapping", 0)},
+                  {.json = NULL}};
 
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->mlp_bias = false;
-    c->window = 4096;
-    ht_json_i64(r, object, "sliding_window", &c->window);
     double scalar = 256;
     ht_json_f64(r, object, "query_pre_attn_scalar", &scalar);
     if (!(scalar > 0))
@@ -34,14 +36,11 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
 
 static void read_json_2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
-    c->attention_softcap = read_cap(r, object, "attn_logit_softcapping", CAP_OF_SCORES);
-    c->final_softcap = read_cap(r, object, "final_logit_softcapping", CAP_OF_LOGITS);
     ht_config_slide_by_pattern(c, PATTERN_2);
 }
 
 static void read_json_3(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
-    c->final_softcap = read_cap(r, object, "final_logit_softcapping", 0);
     int64_t pattern = PATTERN_3;
     ht_json_i64(r, object, "sliding_window_pattern", &pattern);
     if (pattern < 1)
@@ -49,6 +48,30 @@ static void read_json_3(ht_config *c, ht_json_reader *r, const ht_json *object) 
                      (long long)pattern);
     else
         ht_config_slide_by_pattern(c, pattern);
+}
+
+/* Some readers want the activation under the usual key. */
+static void write_activation(const ht_config *c, ht_document *d) {
+    ht_document_set(d, "hidden_act", ht_json_string(c->family->defaults.activation));
+}
+
+/* query_pre_attn_scalar is 1 / scale^2: a whole number in all models. */
+static void write_json(const ht_config *c, ht_document *d) {
+    const double exact = 1 / ((double)c->attention_scale * (double)c->attention_scale), whole = round(exact);
+    const bool is_whole = (float)(1 / sqrt(whole)) == c->attention_scale;
+    ht_document_set(d, "query_pre_attn_scalar", is_whole ? ht_json_integer((int64_t)whole) : ht_json_real(exact));
+    write_activation(c, d);
+}
+
+/* With sliding_window_pattern if the layers with full attention are at equal distances. */
+static void write_json_3(const ht_config *c, ht_document *d) {
+    int64_t pattern = 1;
+    bool is_regular = true;
+    while (pattern <= c->n_layers && c->layer[pattern - 1].slides) pattern++;
+    for (int64_t i = 0; i < c->n_layers; i++) is_regular &= c->layer[i].slides == ((i + 1) % pattern != 0);
+    write_json(c, d);
+    if (is_regular) ht_document_set(d, "sliding_window_pattern", ht_json_integer(pattern));
+    ht_document_set(d, "use_bidirectional_attention", ht_json_boolean(false));
 }
 
 /* Reads the sliding pattern: one number, or a boolean per layer. */
@@ -84,22 +107,14 @@ static void read_gguf(ht_config *c, ht_meta *m, int64_t layers_of_27b, int64_t p
     read_pattern(c, m, pattern);
 }
 
-static void read_gguf_2(ht_config *c, ht_meta *m) {
-    c->attention_softcap = (float)ht_meta_f64(m, "attn_logit_softcapping", CAP_OF_SCORES);
-    c->final_softcap = (float)ht_meta_f64(m, "final_logit_softcapping", CAP_OF_LOGITS);
-    c->window = ht_meta_i64(m, "attention.sliding_window", 4096);
-    read_gguf(c, m, 46, PATTERN_2);
-}
+static void read_gguf_2(ht_config *c, ht_meta *m) { read_gguf(c, m, 46, PATTERN_2); }
 
-static void read_gguf_3(ht_config *c, ht_meta *m) {
-    c->final_softcap = (float)ht_meta_f64(m, "final_logit_softcapping", 0);
-    c->window = ht_meta_i64(m, "attention.sliding_window", 0);
-    read_gguf(c, m, 62, PATTERN_3);
-}
+static void read_gguf_3(ht_config *c, ht_meta *m) { read_gguf(c, m, 62, PATTERN_3); }
 
 /* Gemma 1: pre-norms only, no softcaps and no windows. Old files name the exact GELU, but are computed with the other. */
 const ht_family ht_family_gemma = {.architecture = "gemma",
                                    .model_types = {"gemma"},
+                                   .class_name = "GemmaForCausalLM",
                                    .defaults = {.n_layers = 28,
                                                 .hidden = 3072,
                                                 .n_heads = 16,
@@ -113,6 +128,7 @@ const ht_family ht_family_gemma = {.architecture = "gemma",
                                                 .tied_head = true,
                                                 .activation_field = "hidden_activation",
                                                 .activation = "gelu_pytorch_tanh"},
+                                   .write_json = write_activation,
                                    .norm_offset = 1,
                                    HT_GEMMA_RUNS(ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs),
                                    HT_DECODER_RUNS};
@@ -121,9 +137,10 @@ const ht_family ht_family_gemma2 = {
     .architecture = "gemma2",
     .model_types = {"gemma2"},
     .class_name = "Gemma2ForCausalLM",
-    .form = HT_CONFIG_GEMMA2,
     .defaults = {.n_layers = 26, .vocab = 256000, .context = 8192, .rope_theta = 10000, HT_GEMMA_DEFAULTS},
+    .fields = fields_2,
     .read_json = read_json_2,
+    .write_json = write_json,
     .read_gguf = read_gguf_2,
     .norm_offset = 1,
     HT_GEMMA_RUNS(ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs),
@@ -133,9 +150,10 @@ const ht_family ht_family_gemma3 = {
     .architecture = "gemma3",
     .model_types = {"gemma3_text", "gemma3"},
     .class_name = "Gemma3ForCausalLM",
-    .form = HT_CONFIG_GEMMA3,
     .defaults = {.n_layers = 26, .vocab = 262208, .context = 131072, HT_GEMMA3_THETAS, HT_GEMMA_DEFAULTS},
+    .fields = fields_3,
     .read_json = read_json_3,
+    .write_json = write_json_3,
     .read_gguf = read_gguf_3,
     .norm_offset = 1,
     HT_GEMMA_RUNS(ht_decoder_head_norm_specs, ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs),

@@ -1,6 +1,7 @@
 /* Gemma 4: Gemma 3's blocks with plain norms, value norms, wider heads with partial RoPE on full-attention layers, and
  * an output scale per layer. Some sizes share K and V of earlier layers and have per-layer inputs from a second
  * embedding; some have experts in addition to the feed-forward. */
+#include "checkpoint/convert_metadata.h"
 #include "checkpoint/kv_size.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -80,23 +81,21 @@ static bool share_keys(ht_config *c, int64_t n) {
     return true;
 }
 
+static const ht_config_field fields[] = {
+    {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 512)},
+    {HT_FIELD(F32, final_softcap, "final_logit_softcapping", "final_logit_softcapping", 0)},
+    {HT_FIELD(I64, layer_input, "hidden_size_per_layer_input", NULL, 256)},
+    {HT_FIELD(I64, layer_input, NULL, "embedding_length_per_layer_input", 0)},
+    {HT_FIELD(I64, layer_input_vocab, "vocab_size_per_layer_input", NULL, 262144)},
+    {.json = NULL}};
+
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    double cap = 0;
-    ht_json_f64(r, object, "final_logit_softcapping", &cap);
-    c->final_softcap = (float)cap;
     c->attention_scale = 1;
     c->mlp_bias = false;
-    c->window = 512;
-    ht_json_i64(r, object, "sliding_window", &c->window);
     ht_config_slide_by_pattern(c, PATTERN);
     c->layer[c->n_layers - 1].slides = false;
     c->rope.kind = HT_ROPE_PROPORTIONAL;
     c->rope.share = 0.25;
-    c->layer_input = 256;
-    c->layer_input_vocab = 262144;
-    if (ht_json_is_null(ht_json_object_get(object, "hidden_size_per_layer_input"))) c->layer_input = 0;
-    ht_json_i64(r, object, "hidden_size_per_layer_input", &c->layer_input);
-    ht_json_i64(r, object, "vocab_size_per_layer_input", &c->layer_input_vocab);
     const char *both_ways = NULL;
     const ht_json *direction = ht_json_object_get(object, "use_bidirectional_attention");
     if (ht_json_is_string(direction)) both_ways = ht_json_string_value(direction);
@@ -154,12 +153,40 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
         if (c->layer[i].kv_layer != i && c->feed_forward <= INT32_MAX) c->layer[i].feed_forward *= 2;
 }
 
+static void set_number(ht_document *d, const char *key, bool is_set, int64_t value) {
+    ht_document_set(d, key, is_set ? ht_json_integer(value) : ht_json_null());
+}
+
+static void write_json(const ht_config *c, ht_document *d) {
+    const ht_layer_config *local = NULL, *full = NULL; /* one layer of each type */
+    int64_t n_shared = 0;
+    bool v_is_k = false, is_wide = false, has_experts = c->n_experts > 0;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const ht_layer_config *l = &c->layer[i];
+        *(l->slides ? &local : &full) = l;
+        n_shared += l->kv_layer != i;
+        v_is_k |= l->kv_layer == i && l->v_is_k;
+        is_wide |= l->kv_layer != i && l->feed_forward == 2 * c->feed_forward;
+    }
+    if (!local) local = full;
+    if (!full) full = local;
+    set_number(d, "num_key_value_heads", true, local->n_kv_heads);
+    set_number(d, "head_dim", true, local->head_dim);
+    set_number(d, "global_head_dim", true, full->head_dim);
+    set_number(d, "num_global_key_value_heads", v_is_k, full->n_kv_heads);
+    ht_document_set(d, "attention_k_eq_v", ht_json_boolean(v_is_k));
+    set_number(d, "num_kv_shared_layers", true, n_shared);
+    ht_document_set(d, "use_double_wide_mlp", ht_json_boolean(is_wide));
+    ht_document_set(d, "enable_moe_block", ht_json_boolean(has_experts));
+    set_number(d, "num_experts", has_experts, c->n_experts);
+    set_number(d, "top_k_experts", has_experts, c->experts_used);
+    set_number(d, "moe_intermediate_size", has_experts, c->expert_feed_forward);
+    ht_document_set(d, "use_bidirectional_attention", ht_json_null());
+}
+
 static void read_gguf(ht_config *c, ht_meta *m) {
     c->attention_scale = 1;
     c->mlp_bias = false;
-    c->final_softcap = (float)ht_meta_f64(m, "final_logit_softcapping", 0);
-    c->window = ht_meta_i64(m, "attention.sliding_window", 512);
-    c->layer_input = ht_meta_i64(m, "embedding_length_per_layer_input", 0);
     c->layer_input_vocab = c->vocab;
     c->routing.normalized = true;
     int64_t local_head_dim = ht_meta_i64(m, "attention.key_length_swa", c->head_dim);
@@ -275,13 +302,16 @@ const ht_family ht_family_gemma4 = {
     .architecture = "gemma4",
     .model_types = {"gemma4_text", "gemma4"},
     .class_name = "Gemma4ForCausalLM",
-    .form = HT_CONFIG_GEMMA4,
     .defaults = {.n_layers = 30, .vocab = 262144, .context = 131072, HT_GEMMA3_THETAS, HT_GEMMA_DEFAULTS},
+    .fields = fields,
     .read_json = read_json,
     .read_json_layers = read_json_layers,
+    .write_json = write_json,
     .read_gguf = read_gguf,
+    .rope_by_type = true,
     .routed = true,
     .gguf_fuses_experts = true,
+    .experts = HT_EXPERTS_OUTSIDE,
     .normed_values = true,
     HT_GEMMA_RUNS(ht_decoder_head_norm_specs, ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs,
                   ht_decoder_expert_specs, layer_specs),

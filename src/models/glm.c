@@ -20,6 +20,7 @@ static const ht_tensor_spec glm4moe_specs[] = {
 const ht_family ht_family_glm4 = {
     .architecture = "glm4",
     .model_types = {"glm4"},
+    .class_name = "Glm4ForCausalLM",
     .defaults = {.n_layers = 40,
                  .hidden = 4096,
                  .n_heads = 32,
@@ -41,12 +42,9 @@ const ht_family ht_family_glm4 = {
 
 static const ht_config_field glm4moe_fields[] = {{HT_FIELD(BOOL, head_norms, "use_qk_norm", NULL, 0)}, {.json = NULL}};
 
-static void read_glm4moe_gguf(ht_config *c, ht_meta *m) {
-    c->head_norms = ht_gguf_find_tensor(m->gguf, "blk.0.attn_q_norm.weight") != NULL;
-}
-
 const ht_family ht_family_glm4moe = {.architecture = "glm4moe",
                                      .model_types = {"glm4_moe"},
+                                     .class_name = "Glm4MoeForCausalLM",
                                      .defaults = {.n_layers = 46,
                                                   .hidden = 4096,
                                                   .n_heads = 96,
@@ -63,10 +61,11 @@ const ht_family ht_family_glm4moe = {.architecture = "glm4moe",
                                                   .expert_feed_forward = 1408,
                                                   .n_shared = 1,
                                                   .n_dense = 1,
+                                                  .experts_field = "n_routed_experts",
+                                                  .shared_field = "n_shared_experts",
                                                   .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 1}},
                                      .fields = glm4moe_fields,
                                      .read_json = ht_decoder_read_q_bias,
-                                     .read_gguf = read_glm4moe_gguf,
                                      .activate = ht_silu,
                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, glm4moe_specs,
                                                ht_decoder_mlp_specs, ht_decoder_router_specs, ht_decoder_expert_specs,

@@ -15,11 +15,11 @@ static const ht_tensor_spec specs[] = {
     {AT(expert_down), "experts.down_proj", "ffn_down_exps", HT_EXTENT_HIDDEN, HT_EXTENT_EXPERT_FEED_FORWARD,
      .expert = HT_EXPERT_DOWN},
     {AT(expert_gate.bias), "mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias",
-     .rows = HT_EXTENT_EXPERTS_FEED_FORWARD, .bare = true, .alternate = 1},
+     .rows = HT_EXTENT_EXPERTS_FEED_FORWARD, .bare = true, .alternate = 1, .row = HT_EXTENT_EXPERT_FEED_FORWARD},
     {AT(expert_up.bias), "mlp.experts.gate_up_proj_bias", "ffn_up_exps.bias", .rows = HT_EXTENT_EXPERTS_FEED_FORWARD,
-     .bare = true, .alternate = 2},
+     .bare = true, .alternate = 2, .row = HT_EXTENT_EXPERT_FEED_FORWARD},
     {AT(expert_down.bias), "mlp.experts.down_proj_bias", "ffn_down_exps.bias", .rows = HT_EXTENT_EXPERTS_HIDDEN,
-     .bare = true},
+     .bare = true, .row = HT_EXTENT_HIDDEN},
     {.gguf = NULL}};
 #undef AT
 

@@ -1,5 +1,6 @@
 /* Granite: Llama's blocks with multipliers of embeddings, attention, residuals and logits; with experts in its MoE
  * variant. Granite 4 without recurrent layers joins gate and up in one matrix, in safetensors. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -16,6 +17,7 @@ static const ht_config_field fields[] = {
 
 const ht_family ht_family_granite = {.architecture = "granite",
                                      .model_types = {"granite"},
+                                     .class_name = "GraniteForCausalLM",
                                      .defaults = {SIZES},
                                      .fields = fields,
                                      .gguf_interleaves = true,
@@ -44,16 +46,19 @@ static const ht_tensor_spec shared_mlp[] = {
     {.gguf = NULL}};
 #undef AT
 
-const ht_family ht_family_granitemoe = {
-    .architecture = "granitemoe",
-    .model_types = {"granitemoe"},
-    .defaults = {SIZES, .n_experts = 8, .experts_used = 2, .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
-    .fields = fields,
-    .gguf_interleaves = true,
-    .activate = ht_silu,
-    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, router,
-              ht_decoder_expert_specs},
-    HT_DECODER_RUNS};
+const ht_family ht_family_granitemoe = {.architecture = "granitemoe",
+                                        .model_types = {"granitemoe"},
+                                        .class_name = "GraniteMoeForCausalLM",
+                                        .defaults = {SIZES, .n_experts = 8, .experts_used = 2,
+                                                     .experts_field = "num_local_experts",
+                                                     .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
+                                        .fields = fields,
+                                        .gguf_interleaves = true,
+                                        .experts = HT_EXPERTS_LINEAR,
+                                        .activate = ht_silu,
+                                        .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                                  ht_decoder_mlp_norm_specs, router, ht_decoder_expert_specs},
+                                        HT_DECODER_RUNS};
 
 static void set_rope(ht_config *c, bool has_rope) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = !has_rope;
@@ -74,6 +79,10 @@ static void read_dense(ht_config *c, ht_json_reader *r, const ht_json *object) {
 
 static void read_dense_gguf(ht_config *c, ht_meta *m) { set_rope(c, ht_meta_bool(m, "rope.scaling.finetuned", true)); }
 
+static void write_dense_gguf(const ht_config *c, ht_document *d) {
+    ht_gguf_put(d, c, "rope.scaling.finetuned", ht_gguf_bool(!c->layer[0].no_rope));
+}
+
 const ht_family ht_family_granitehybrid = {
     .architecture = "granitehybrid",
     .model_types = {"granitemoehybrid"},
@@ -81,6 +90,7 @@ const ht_family ht_family_granitehybrid = {
     .fields = fields,
     .read_json = read_dense,
     .read_gguf = read_dense_gguf,
+    .write_gguf = write_dense_gguf,
     .gguf_interleaves = true,
     .activate = ht_silu,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, shared_mlp},

@@ -1,5 +1,7 @@
 /* Hunyuan: Llama's blocks with norms of q and k per head after RoPE; with experts and a shared one in its MoE variant.
  * HY 3: norms of q and k before RoPE, a dense first layer, and experts chosen with a bias. */
+#include "checkpoint/convert_metadata.h"
+#include "checkpoint/sampling.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -31,6 +33,7 @@ static const ht_tensor_spec v3_router[] = {
 
 const ht_family ht_family_hunyuan_dense = {.architecture = "hunyuan-dense",
                                            .model_types = {"hunyuan_v1_dense"},
+                                           .class_name = "HunYuanDenseV1ForCausalLM",
                                            .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .vocab = 290943,
                                                         .context = 2048, HT_LLAMA_LIKE("silu"), .norm_eps = 1e-5,
                                                         .rope_theta = 10000},
@@ -43,8 +46,10 @@ const ht_family ht_family_hunyuan_dense = {.architecture = "hunyuan-dense",
 const ht_family ht_family_hunyuan_moe = {
     .architecture = "hunyuan-moe",
     .model_types = {"hunyuan_v1_moe"},
+    .class_name = "HunYuanMoEV1ForCausalLM",
     .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .vocab = 290943, .context = 2048, HT_LLAMA_LIKE("silu"),
                  .norm_eps = 1e-5, .rope_theta = 10000, .n_experts = 1, .experts_used = 1, .n_shared = 1,
+                 .experts_used_field = "moe_topk", .shared_field = "num_shared_expert",
                  .routing = {.normalized = true}},
     .activate = ht_silu,
     .head_norm_after_rope = true,
@@ -52,8 +57,14 @@ const ht_family ht_family_hunyuan_moe = {
               ht_decoder_expert_specs, shared_mlp},
     HT_DECODER_RUNS};
 
+static void write_v3(const ht_config *c, ht_document *d) {
+    ht_document_set(d, "router_scaling_factor", ht_json_real(ht_short_decimal((double)c->routing.scale)));
+    ht_convert_set_mlp_types(c, d);
+}
+
 const ht_family ht_family_hy_v3 = {.architecture = "hy_v3",
                                    .model_types = {"hy_v3"},
+                                   .class_name = "HYV3ForCausalLM",
                                    .defaults = {.n_layers = 80,
                                                 .hidden = 4096,
                                                 .n_heads = 64,
@@ -70,7 +81,9 @@ const ht_family ht_family_hy_v3 = {.architecture = "hy_v3",
                                                 .expert_feed_forward = 1536,
                                                 .n_shared = 1,
                                                 .n_dense = 1,
+                                                .shared_field = "num_shared_experts",
                                                 .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 2.826f}},
+                                   .write_json = write_v3,
                                    .activate = ht_silu,
                                    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                              ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs,

@@ -1,4 +1,5 @@
 /* Families of LayerNorm blocks: StableLM, StarCoder2, Nemotron and GPT-2. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -23,21 +24,18 @@ static const ht_tensor_spec stablelm_head_norms[] = {
 
 static const ht_config_field stablelm_fields[] = {
     {HT_FIELD(BOOL, head_norms, "qk_layernorm", NULL, 0)},
-
     {HT_FIELD(BOOL, parallel, "use_parallel_residual", "use_parallel_residual", 0)},
+    {HT_FIELD(BOOL, q_bias, "use_qkv_bias", NULL, 0)},
     {.json = NULL}};
 
 static void read_stablelm(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    ht_json_bool(r, object, "use_qkv_bias", &c->q_bias);
+    (void)r, (void)object;
     c->out_bias = c->mlp_bias = false;
-}
-
-static void read_stablelm_gguf(ht_config *c, ht_meta *m) {
-    c->head_norms = ht_gguf_find_tensor(m->gguf, "blk.0.attn_q_norm.weight") != NULL;
 }
 
 const ht_family ht_family_stablelm = {.architecture = "stablelm",
                                       .model_types = {"stablelm", "stablelm_epoch"},
+                                      .class_name = "StableLmForCausalLM",
                                       .defaults = {.n_layers = 32,
                                                    .hidden = 2560,
                                                    .n_heads = 32,
@@ -52,7 +50,6 @@ const ht_family ht_family_stablelm = {.architecture = "stablelm",
                                                    .norm_bias = true},
                                       .fields = stablelm_fields,
                                       .read_json = read_stablelm,
-                                      .read_gguf = read_stablelm_gguf,
                                       .head_norm = HT_HEAD_NORM_OWN,
                                       .activate = ht_silu,
                                       .layer_norm = true,
@@ -69,17 +66,16 @@ static const ht_tensor_spec starcoder2_mlp[] = {
 #undef AT
 
 static const ht_config_field starcoder2_fields[] = {
-    {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)}, {.json = NULL}};
-
-static void read_starcoder2(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    bool biased = true;
-    ht_json_bool(r, object, "use_bias", &biased);
-    c->q_bias = c->out_bias = c->mlp_bias = biased;
-}
+    {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)},
+    {HT_FIELD(BOOL, q_bias, "use_bias", NULL, 1)},
+    {HT_FIELD(BOOL, out_bias, "use_bias", NULL, 1)},
+    {HT_FIELD(BOOL, mlp_bias, "use_bias", NULL, 1)},
+    {.json = NULL}};
 
 const ht_family ht_family_starcoder2 = {
     .architecture = "starcoder2",
     .model_types = {"starcoder2"},
+    .class_name = "Starcoder2ForCausalLM",
     .defaults = {.n_layers = 30,
                  .hidden = 3072,
                  .n_heads = 24,
@@ -94,7 +90,6 @@ const ht_family ht_family_starcoder2 = {
                  .rope_theta = 10000,
                  .norm_bias = true},
     .fields = starcoder2_fields,
-    .read_json = read_starcoder2,
     .slides_everywhere = true,
     .activate = ht_gelu_tanh,
     .layer_norm = true,
@@ -105,6 +100,7 @@ const ht_family ht_family_starcoder2 = {
 
 const ht_family ht_family_nemotron = {.architecture = "nemotron",
                                       .model_types = {"nemotron"},
+                                      .class_name = "NemotronForCausalLM",
                                       .defaults = {.n_layers = 32,
                                                    .hidden = 6144,
                                                    .n_heads = 48,
@@ -152,6 +148,15 @@ static void read_gpt2(ht_config *c, ht_json_reader *r, const ht_json *object) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = true;
 }
 
+static void write_gpt2(const ht_config *c, ht_document *d) {
+    ht_document_set(d, "n_layer", ht_json_integer(c->n_layers));
+    ht_document_set(d, "n_embd", ht_json_integer(c->hidden));
+    ht_document_set(d, "n_head", ht_json_integer(c->n_heads));
+    ht_document_set(d, "n_inner", ht_json_integer(c->feed_forward));
+    ht_document_set(d, "n_positions", ht_json_integer(c->context));
+    ht_document_set(d, "n_ctx", ht_json_integer(c->context));
+}
+
 static void read_gpt2_gguf(ht_config *c, ht_meta *m) {
     (void)m;
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].no_rope = true;
@@ -167,6 +172,7 @@ static ht_array *forward_gpt2(ht_ctx *c, const void *model) {
 
 const ht_family ht_family_gpt2 = {.architecture = "gpt2",
                                   .model_types = {"gpt2"},
+                                  .class_name = "GPT2LMHeadModel",
                                   .defaults = {.n_layers = 12,
                                                .hidden = 768,
                                                .n_heads = 12,
@@ -183,6 +189,7 @@ const ht_family ht_family_gpt2 = {.architecture = "gpt2",
                                                .mlp_bias = true,
                                                .norm_bias = true},
                                   .read_json = read_gpt2,
+                                  .write_json = write_gpt2,
                                   .read_gguf = read_gpt2_gguf,
                                   .activate = ht_gelu_tanh,
                                   .layer_norm = true,

@@ -1,5 +1,6 @@
 /* Llama: pre-norm blocks of grouped-query attention with RoPE and a SwiGLU feed-forward; and families that differ from
  * it in one part. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -7,7 +8,6 @@ const ht_family ht_family_llama = {
     .architecture = "llama",
     .model_types = {"llama", "smolvlm", "idefics3"},
     .class_name = "LlamaForCausalLM",
-    .form = HT_CONFIG_LLAMA,
     .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .vocab = 32000, .context = 2048, HT_LLAMA_DEFAULTS},
     .gguf_interleaves = true,
     HT_LLAMA_RUNS};
@@ -33,6 +33,12 @@ static void read_smollm3(ht_config *c, ht_json_reader *r, const ht_json *object)
         ht_json_i64(r, object, "sliding_window", &c->window);
 }
 
+static void write_smollm3(const ht_config *c, ht_document *d) {
+    ht_json *rotates = ht_json_new_array();
+    for (int64_t i = 0; i < c->n_layers; i++) ht_list_append(&rotates, ht_json_integer(!c->layer[i].no_rope));
+    ht_document_set(d, "no_rope_layers", rotates);
+}
+
 static void read_smollm3_gguf(ht_config *c, ht_meta *m) {
     (void)m;
     skip_rope(c, 4);
@@ -40,6 +46,7 @@ static void read_smollm3_gguf(ht_config *c, ht_meta *m) {
 
 const ht_family ht_family_smollm3 = {.architecture = "smollm3",
                                      .model_types = {"smollm3"},
+                                     .class_name = "SmolLM3ForCausalLM",
                                      .defaults = {.n_layers = 36,
                                                   .hidden = 2048,
                                                   .n_heads = 16,
@@ -52,6 +59,7 @@ const ht_family ht_family_smollm3 = {.architecture = "smollm3",
                                                   .norm_eps = 1e-6,
                                                   .rope_theta = 2000000},
                                      .read_json = read_smollm3,
+                                     .write_json = write_smollm3,
                                      .read_gguf = read_smollm3_gguf,
                                      .gguf_interleaves = true,
                                      HT_LLAMA_RUNS};
@@ -59,6 +67,7 @@ const ht_family ht_family_smollm3 = {.architecture = "smollm3",
 /* Arcee: relu(x)^2 without a gate. */
 const ht_family ht_family_arcee = {.architecture = "arcee",
                                    .model_types = {"arcee"},
+                                   .class_name = "ArceeForCausalLM",
                                    .defaults = {.n_layers = 32,
                                                 .hidden = 2560,
                                                 .n_heads = 32,
@@ -76,10 +85,8 @@ const ht_family ht_family_arcee = {.architecture = "arcee",
                                    HT_DECODER_RUNS};
 
 /* Seed-OSS: biases of q, k and v; the output's is optional. */
-static void read_seed_oss(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    c->out_bias = false;
-    ht_json_bool(r, object, "attention_out_bias", &c->out_bias);
-}
+static const ht_config_field seed_oss_fields[] = {{HT_FIELD(BOOL, out_bias, "attention_out_bias", NULL, 0)},
+                                                  {.json = NULL}};
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec seed_oss_norm[] = {
@@ -89,6 +96,7 @@ static const ht_tensor_spec seed_oss_norm[] = {
 const ht_family ht_family_seed_oss = {
     .architecture = "seed_oss",
     .model_types = {"seed_oss"},
+    .class_name = "SeedOssForCausalLM",
     .defaults = {.n_layers = 64,
                  .hidden = 4096,
                  .n_heads = 80,
@@ -99,7 +107,7 @@ const ht_family ht_family_seed_oss = {
                  .context = 524288,
                  .q_bias = true,
                  HT_LLAMA_DEFAULTS},
-    .read_json = read_seed_oss,
+    .fields = seed_oss_fields,
     .activate = ht_silu,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, seed_oss_norm, ht_decoder_mlp_specs},
     HT_DECODER_RUNS};

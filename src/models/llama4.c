@@ -61,6 +61,8 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
 
 static void read_gguf(ht_config *c, ht_meta *m) {
     (void)m;
+    c->query_beta = 0.1f; /* GGUF does not state the temperature */
+    c->query_period = 8192;
     c->head_norms = c->n_experts < 128; /* not in Maverick's models */
     set_layers(c);
 }

@@ -7,9 +7,8 @@
 
 #define SIZES HT_LLAMA_SIZES, .n_kv_heads = 8, .feed_forward = 14336, .context = 131072
 
-static const ht_config_field
-    window_of_4096[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 4096)}, {.json = NULL}},
-    window_if_stated[] = {{HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)}, {.json = NULL}};
+static const ht_config_field window_of_4096[] = {{HT_FIELD(I64, window, "sliding_window", NULL, 4096)}, {.json = NULL}},
+                             window_if_stated[] = {{HT_FIELD(I64, window, "sliding_window", NULL, 0)}, {.json = NULL}};
 
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     (void)r, (void)object;
@@ -20,6 +19,7 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
 const ht_family ht_family_mistral = {.architecture = "mistral",
                                      .gguf_architecture = "llama",
                                      .model_types = {"mistral", "ministral"},
+                                     .class_name = "MistralForCausalLM",
                                      .defaults = {SIZES, .vocab = 32000, HT_LLAMA_DEFAULTS},
                                      .fields = window_of_4096,
                                      .read_json = read_json,
@@ -40,8 +40,8 @@ void ht_decoder_read_temperature(ht_config *c, ht_json_reader *r, const ht_json 
     if (!rope) rope = ht_json_object(r, object, "rope_scaling");
     ht_json_f64(r, rope, "llama_4_scaling_beta", &beta);
     c->query_beta = (float)beta;
-    c->query_period = c->context;
-    ht_json_i64(r, rope, "original_max_position_embeddings", &c->query_period);
+    if (beta != 0) c->query_period = c->context;
+    if (beta != 0) ht_json_i64(r, rope, "original_max_position_embeddings", &c->query_period);
 }
 
 static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -51,6 +51,7 @@ static void read_ministral3(ht_config *c, ht_json_reader *r, const ht_json *obje
 
 const ht_family ht_family_mistral3 = {.architecture = "mistral3",
                                       .model_types = {"ministral3"},
+                                      .class_name = "Ministral3ForCausalLM",
                                       .defaults = {.n_layers = 34,
                                                    .hidden = 4096,
                                                    .n_heads = 32,
@@ -75,17 +76,19 @@ static const ht_tensor_spec mixtral_router[] = {{AT(router), "block_sparse_moe.g
 #undef AT
 
 /* In GGUF, the architecture llama with experts. */
-const ht_family ht_family_mixtral = {.architecture = "mixtral",
-                                     .gguf_architecture = "llama",
-                                     .model_types = {"mixtral"},
-                                     .defaults = {SIZES, .vocab = 32000, HT_LLAMA_LIKE("silu"), .norm_eps = 1e-5,
-                                                  .rope_theta = 1000000, .n_experts = 8, .experts_used = 2,
-                                                  .routing = {.normalized = true}},
-                                     .fields = window_if_stated,
-                                     .read_json = read_json,
-                                     .gguf_interleaves = true,
-                                     .slides_everywhere = true,
-                                     .activate = ht_silu,
-                                     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
-                                               ht_decoder_mlp_norm_specs, mixtral_router, ht_decoder_expert_specs},
-                                     HT_DECODER_RUNS};
+const ht_family ht_family_mixtral = {
+    .architecture = "mixtral",
+    .gguf_architecture = "llama",
+    .model_types = {"mixtral"},
+    .class_name = "MixtralForCausalLM",
+    .defaults = {SIZES, .vocab = 32000, HT_LLAMA_LIKE("silu"), .norm_eps = 1e-5, .rope_theta = 1000000, .n_experts = 8,
+                 .experts_used = 2, .experts_field = "num_local_experts", .routing = {.normalized = true}},
+    .fields = window_if_stated,
+    .read_json = read_json,
+    .gguf_interleaves = true,
+    .slides_everywhere = true,
+    .experts = HT_EXPERTS_SPARSE,
+    .activate = ht_silu,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, mixtral_router,
+              ht_decoder_expert_specs},
+    HT_DECODER_RUNS};

@@ -1,5 +1,6 @@
 /* OLMo 2 and 3: norms after attention and feed-forward instead of before, and over the whole of q and k. OLMo 3 slides in
  * most layers, where RoPE is not scaled. OLMoE: pre-norms, and experts. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -20,6 +21,12 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
     c->has_local_rope = c->window > 0;
 }
 
+static void write_json(const ht_config *c, ht_document *d) {
+    if (c->window == 0) return;
+    ht_document_set(d, "architectures", ht_json_pack("[s]", "Olmo3ForCausalLM"));
+    ht_document_set(d, "model_type", ht_json_string("olmo3"));
+}
+
 static void read_gguf(ht_config *c, ht_meta *m) {
     for (int64_t i = 0; i < c->n_layers; i++)
         c->layer[i].slides =
@@ -31,10 +38,12 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 
 const ht_family ht_family_olmo2 = {.architecture = "olmo2",
                                    .model_types = {"olmo2", "olmo3"},
+                                   .class_name = "Olmo2ForCausalLM",
                                    .defaults = {HT_LLAMA_SIZES, .feed_forward = 11008, .context = 2048, SIZES},
                                    .fields = fields,
                                    .read_json = read_json,
                                    .read_json_layers = read_json_layers,
+                                   .write_json = write_json,
                                    .read_gguf = read_gguf,
                                    .activate = ht_silu,
                                    .head_norm = HT_HEAD_NORM_WHOLE,
@@ -51,6 +60,7 @@ static void read_olmoe(ht_config *c, ht_json_reader *r, const ht_json *object) {
 
 const ht_family ht_family_olmoe = {.architecture = "olmoe",
                                    .model_types = {"olmoe"},
+                                   .class_name = "OlmoeForCausalLM",
                                    .defaults = {.n_layers = 16,
                                                 .hidden = 2048,
                                                 .n_heads = 16,

@@ -24,6 +24,7 @@ static void read_phi2(ht_config *c, ht_json_reader *r, const ht_json *object) {
 
 const ht_family ht_family_phi2 = {.architecture = "phi2",
                                   .model_types = {"phi", "phi-msft"},
+                                  .class_name = "PhiForCausalLM",
                                   .defaults = {.n_layers = 24,
                                                .hidden = 2048,
                                                .n_heads = 32,
@@ -54,6 +55,7 @@ static const ht_config_field phi3_fields[] = {{HT_FIELD(I64, window, "sliding_wi
 const ht_family ht_family_phi3 = {
     .architecture = "phi3",
     .model_types = {"phi3"},
+    .class_name = "Phi3ForCausalLM",
     .defaults = {.n_layers = 32,
                  .hidden = 3072,
                  .n_heads = 32,

@@ -1,5 +1,6 @@
 /* Qwen: Llama's layers, the last ones with an optional sliding window. Qwen2 has q, k and v biases; Qwen3 q and k
  * norms, and experts instead of the feed-forward in its MoE variant. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -38,7 +39,6 @@ const ht_family ht_family_qwen2 = {
     .model_types = {"qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"},
     .gguf_aliases = {"qwen2vl"},
     .class_name = "Qwen2ForCausalLM",
-    .form = HT_CONFIG_QWEN2,
     .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .feed_forward = 22016, .vocab = 151936, .context = 32768,
                  HT_LLAMA_DEFAULTS},
     .read_json = read_qwen2,
@@ -54,7 +54,6 @@ const ht_family ht_family_qwen3 = {.architecture = "qwen3",
                                    .model_types = {"qwen3", "qwen3_vl", "qwen3_vl_text"},
                                    .gguf_aliases = {"qwen3vl"},
                                    .class_name = "Qwen3ForCausalLM",
-                                   .form = HT_CONFIG_QWEN3,
                                    .defaults = {HT_LLAMA_SIZES, .n_kv_heads = 32, .head_dim = 128,
                                                 .feed_forward = 22016, .vocab = 151936, .context = 32768,
                                                 HT_LLAMA_DEFAULTS},
@@ -84,10 +83,18 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *o
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].feed_forward = c->layer[i].has_experts ? 0 : c->feed_forward;
 }
 
+static void write_sparse_layers(const ht_config *c, ht_document *d) {
+    ht_json *dense = ht_json_new_array();
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (!c->layer[i].has_experts) ht_list_append(&dense, ht_json_integer(i));
+    ht_document_set(d, "decoder_sparse_step", ht_json_integer(1));
+    ht_document_set(d, "mlp_only_layers", dense);
+}
+
 static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
     const char *type = "";
     ht_json_str(r, object, "model_type", &type);
-    if (strstr(type, "vl") && !ht_json_object_get(object, "norm_topk_prob")) c->routing.normalized = true;
+    if (!strncmp(type, "qwen3_vl_", 9)) c->routing.normalized = true; /* whatever norm_topk_prob says */
     c->mlp_bias = false;
     read_window(c, r, object, 0);
     read_sparse_layers(c, r, object);
@@ -112,10 +119,10 @@ static const ht_tensor_spec qwen2_shared_specs[] = {
     {.gguf = NULL}};
 #undef AT
 
+static const ht_config_field qwen2_moe_fields[] = {{HT_FIELD(BOOL, q_bias, "qkv_bias", NULL, 1)}, {.json = NULL}};
+
 static void read_qwen2_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    c->q_bias = true;
     c->out_bias = c->mlp_bias = false;
-    ht_json_bool(r, object, "qkv_bias", &c->q_bias);
     read_window(c, r, object, max_window_layers(r, object));
     read_sparse_layers(c, r, object);
 }
@@ -135,8 +142,11 @@ const ht_family ht_family_qwen2moe = {.architecture = "qwen2moe",
                                                    .experts_used = 4,
                                                    .expert_feed_forward = 1408,
                                                    .n_shared = 4,
+                                                   .shared_field = "shared_expert_intermediate_size",
                                                    HT_LLAMA_DEFAULTS},
+                                      .fields = qwen2_moe_fields,
                                       .read_json = read_qwen2_moe,
+                                      .write_json = write_sparse_layers,
                                       .activate = ht_silu,
                                       .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                                 ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs,
@@ -147,7 +157,6 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .model_types = {"qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"},
                                       .gguf_aliases = {"qwen3vlmoe"},
                                       .class_name = "Qwen3MoeForCausalLM",
-                                      .form = HT_CONFIG_QWEN3_MOE,
                                       .defaults = {.n_layers = 24,
                                                    .hidden = 2048,
                                                    .n_heads = 32,
@@ -160,5 +169,6 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                                    .expert_feed_forward = 768,
                                                    HT_LLAMA_DEFAULTS},
                                       .read_json = read_qwen3_moe,
+                                      .write_json = write_sparse_layers,
                                       .read_gguf = read_qwen3_moe_gguf,
                                       HT_QWEN3_RUNS(ht_decoder_router_specs, ht_decoder_expert_specs)};

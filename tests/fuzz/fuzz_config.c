@@ -62,7 +62,7 @@ static void convert(const ht_config *c) {
         free(values);
     }
     if (status) check_error(status, &err);
-    status = ht_convert_config_to_json(c, &c->rope, &config, &err);
+    status = ht_convert_config_to_json(c, &config, &err);
     if (refused(status, &err, config)) return;
     static const ht_config_hints no_tensors;
     char *text = ht_json_dump(config, 0);

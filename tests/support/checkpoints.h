@@ -9,8 +9,14 @@
 
 /* tests/golden/tiny/NAME, valid until the 16th call after this one. */
 const char *tiny_checkpoint(const char *name);
+/* Fails unless the error is the one of a checkpoint that the other container has no words for. */
+void checkpoint_may_refuse(const char *path, const ht_error *err);
 /* Calls fn for all of tests/golden/tiny, GGUF files and directories, by their names. */
 void tiny_checkpoints_each(void (*fn)(const char *name, bool is_file, void *user), void *user);
+/* Whether a list of names, separated by commas, has the name, or its beginning up to `-` or `.`. */
+bool checkpoint_is_listed(const char *list, const char *name);
+/* The same for tests/golden/families, by their paths; HEARTH_TEST_FAMILIES selects some. */
+void family_checkpoints_each(void (*fn)(const char *path, bool is_file, void *user), void *user);
 /* Loads tests/golden/tiny/NAME on a CPU device of so many threads; NULL: the defaults. A failure ends the test. */
 ht_model *tiny_checkpoint_load(const char *name, int n_threads, const ht_model_options *o);
 /* n ids of the model's vocabulary; the caller frees them. */

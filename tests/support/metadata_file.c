@@ -1,7 +1,7 @@
 #include "support/metadata_file.h"
 
 #include "checkpoint/convert_metadata.h"
-#include "checkpoint/family.h"
+#include "checkpoint/stored_weights.h"
 #include "formats/gguf_write.h"
 #include "support/test.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS_MAX = 256, NAME_SIZE = 64 };
+enum { TENSORS_MAX = 512, NAME_SIZE = 64 };
 
 typedef struct tensor_list {
     char name[TENSORS_MAX][NAME_SIZE];
@@ -32,24 +32,13 @@ static void add(tensor_list *list, const char *name, int64_t rows, int64_t colum
                                          .n_bytes = (size_t)((rows ? rows : 1) * columns) * sizeof(float)};
 }
 
-static void add_layer(tensor_list *list, int64_t layer, const char *what) {
-    char name[NAME_SIZE];
-    snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, what);
-    add(list, name, 0, 1);
-}
+static void add_name(const char *name, void *list) { add(list, name, 0, 1); }
 
 static void list_tensors(tensor_list *list, const ht_config *c) {
     int64_t n_factors = 0;
     ht_error err = {0};
     add(list, "token_embd.weight", c->vocab, 1);
-    if (!c->tied_head) add(list, "output.weight", 1, 1);
-    if (c->q_bias) add_layer(list, 0, "attn_q.bias");
-    if (c->out_bias) add_layer(list, 0, "attn_output.bias");
-    if (c->mlp_bias) add_layer(list, 0, "ffn_up.bias");
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        if (c->layer[i].has_experts) add_layer(list, i, "ffn_gate_inp.weight");
-        if (c->layer[i].kv_layer == i && !c->layer[i].v_is_k) add_layer(list, i, "attn_v.weight");
-    }
+    ht_gguf_names_visit(c, add_name, list);
     if (ht_gguf_rope_factors(c, &list->factors, &n_factors, &err)) fail_msg("%s", err.message);
     if (list->factors) add(list, HT_ROPE_FACTORS, 0, n_factors);
 }

@@ -57,8 +57,7 @@ static void check_equal(const ht_adapter *a, const ht_adapter *b) {
     }
 }
 
-static void travel(void **state) {
-    ht_model *m = load_model(*state);
+static void travel_for(ht_model *m) {
     ht_adapter *a = make_adapter(m, 4, 2), *last = ht_adapter_retain(a);
     static const ht_adapter_format formats[] = {HT_ADAPTER_PEFT, HT_ADAPTER_MLX,  HT_ADAPTER_GGUF, HT_ADAPTER_MLX,
                                                 HT_ADAPTER_PEFT, HT_ADAPTER_GGUF, HT_ADAPTER_PEFT};
@@ -85,6 +84,26 @@ static void travel(void **state) {
     ht_adapter_free(last);
     ht_adapter_free(a);
     ht_model_free(m);
+}
+
+static void travel(void **state) { travel_for(load_model(*state)); }
+
+/* Slots of all families, also of q, k and v or of gate and up in one matrix. */
+static void travel_family(const char *path, bool is_file, void *user) {
+    ht_model_options how = OPTIONS(ht_model_options);
+    ht_model *m;
+    (void)is_file, (void)user;
+    assert_works(ht_device_open, "cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1), &how.device);
+    assert_works(ht_model_load, path, &how, &m);
+    ht_device_free(how.device);
+    travel_for(m);
+    scratch_remove();
+    scratch_make();
+}
+
+static void every_family(void **state) {
+    (void)state;
+    family_checkpoints_each(travel_family, NULL);
 }
 
 /* Pairs with ranks and scales of their own come out with one of each, and mean the same. */
@@ -496,6 +515,7 @@ int main(void) {
         TRAVEL("gemma4-experts-bf16"),
         TRAVEL("gemma4-experts-q8_0.gguf"),
         TRAVEL("gemma4-k-is-v-f16-shards"),
+        in_scratch(every_family),
         in_scratch(one_rank_and_scale),
         in_scratch(orientation_is_of_the_format),
         in_scratch(peft_scales),

@@ -1,6 +1,7 @@
 /* Tiny random checkpoints of the model families, safetensors and GGUF, against float32 transformers
  * (tests/golden/make_families.py). HEARTH_TEST_FAMILIES selects some by name, separated by commas: `phi3` selects phi3,
  * phi3.gguf and phi3-longrope. */
+#include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/golden.h"
 #include "support/options.h"
@@ -116,16 +117,6 @@ static void check_high(void **state) {
     golden_close(&g);
 }
 
-/* Whether an item of the list is the name, or its beginning up to `-` or `.`. */
-static bool listed(const char *list, const char *name) {
-    for (const char *item = list; *item;) {
-        size_t n = strcspn(item, ",");
-        if (n && !strncmp(name, item, n) && strchr("-.", name[n])) return true;
-        item += n + (item[n] == ',');
-    }
-    return false;
-}
-
 static int by_name(const void *a, const void *b) {
     return strcmp(((const checkpoint *)a)->name, ((const checkpoint *)b)->name);
 }
@@ -134,7 +125,7 @@ static void find_checkpoints(void) {
     const char *list = getenv("HEARTH_TEST_FAMILIES");
     DIR *d = opendir(directory);
     for (const struct dirent *e; d && (e = readdir(d));) {
-        if (*e->d_name == '.' || (list && !listed(list, e->d_name)) || n_checkpoints == MAX) continue;
+        if (*e->d_name == '.' || (list && !checkpoint_is_listed(list, e->d_name)) || n_checkpoints == MAX) continue;
         const char *dot = strrchr(e->d_name, '.');
         int stem = (int)(dot && !strcmp(dot, ".gguf") ? (size_t)(dot - e->d_name) : strlen(e->d_name));
         checkpoint *c = &checkpoints[n_checkpoints++];
