@@ -268,8 +268,11 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
     ht_meta_sizes(&m, out);
     if (!m.status) read_layers(out, &m);
-    const double eps = ht_meta_f64(&m, "attention.layer_norm_epsilon", out->family->defaults.norm_eps);
-    out->norm_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", eps);
+    /* Some files have both: that of the family's kind of norm counts. */
+    static const char *const keys[] = {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"};
+    const bool subtracts = out->family->layer_norm;
+    const double eps = ht_meta_f64(&m, keys[!subtracts], out->family->defaults.norm_eps);
+    out->norm_eps = (float)ht_meta_f64(&m, keys[subtracts], eps);
     ht_config_begin(out);
     out->norm_offset = 0; /* GGUF stores the sum */
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;

@@ -394,9 +394,11 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
                   swapped[] = {n, at.columns, range.all}, flat[] = {n * range.all, at.columns};
     const bool is_flat = ht_part_is_of_head(f->part) && f->n_shares > 1; /* rows of all heads in a matrix */
     ht_stored_tensor all;
-    /* Some families store experts transposed, which only the shape tells. */
-    const bool transposed = ht_checkpoint_find(w->c, at.name, &all) && all.n_dims == 3 && dims[1] != dims[2] &&
-                            !memcmp(all.dims, swapped, sizeof swapped) && !w->c->gguf;
+    /* Some families store experts transposed, which the shape tells, unless it is square. */
+    const bool is_found = ht_checkpoint_find(w->c, at.name, &all) && all.n_dims == 3 && !w->c->gguf,
+               is_square = dims[1] == dims[2],
+               transposed = is_found && !memcmp(all.dims, swapped, sizeof swapped) &&
+                            (!is_square || (at.spec->transposed && ht_weight_is_float(all.type)));
     float *scales = malloc((size_t)n * sizeof *scales);
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
     ht_status status =

@@ -134,6 +134,7 @@ static void read_cohere2_moe_gguf(ht_config *c, ht_meta *m) {
     const bool sigmoid = c->routing.scores == HT_ROUTER_SIGMOID;
     read_cohere2_gguf(c, m);
     c->layer_norm = !ht_meta_has(m, "attention.layer_norm_rms_epsilon");
+    if (!c->layer_norm) c->norm_eps = (float)ht_meta_f64(m, "attention.layer_norm_rms_epsilon", 0);
     for (int64_t i = 0; i < c->n_layers; i++) {
         c->layer[i].slides =
             c->window > 0 && ht_meta_layer_i64(m, "attention.sliding_window_pattern", i, (i + 1) % PATTERN != 0);
