@@ -295,8 +295,10 @@ ht_status ht_family_unknown(const char *file, const char *name, ht_error *err) {
                     nearest = (*f)->architecture;
                 }
     }
-    return ht_fail(
-        err, HT_ERR_UNSUPPORTED,
-        "%s: architecture `%.60s` is not supported; the nearest name that is: `%s`. `hearth formats` lists all", file,
-        name, nearest);
+    if (least > strlen(name) / 2)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: architecture `%.60s` is not supported; `hearth formats` lists those that are", file, name);
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%s: architecture `%.60s` is not supported; the nearest that is: `%s` (`hearth formats` lists all)",
+                   file, name, nearest);
 }

@@ -125,7 +125,7 @@ static void read_fields(ht_config *c, ht_json_reader *r, const ht_json *o) {
     }
 }
 
-/* The first of several spellings that is there: a number, or a list of equal numbers for all layers. */
+/* The first of several spellings in the file: a number, or a list of equal numbers for all layers. */
 static bool read_first(ht_json_reader *r, const ht_json *o, const char *const *keys, int64_t *out) {
     for (; *keys; keys++) {
         const ht_json *list = ht_json_object_get(o, *keys);

@@ -117,7 +117,7 @@ typedef struct ht_tensor_spec {
     bool transposed;       /* safetensors hold the matrix [columns, rows] */
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd places */
+    int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd positions */
 } ht_tensor_spec;
 
 /* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */
@@ -136,7 +136,7 @@ typedef struct ht_config_field {
     bool is_inverse; /* the files hold 1 / value */
 } ht_config_field;
 
-/* A row: HT_FIELD(type, member of ht_config, JSON key, GGUF key, fallback). */
+/* A row: HT_FIELD(type, field of ht_config, JSON key, GGUF key, fallback). */
 #define HT_FIELD(kind, member, json_key, gguf_key, value)                                                              \
     .json = json_key, .gguf = gguf_key, .type = HT_FIELD_##kind, .offset = offsetof(ht_config, member),                \
     .fallback = value

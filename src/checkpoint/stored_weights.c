@@ -356,7 +356,7 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     return status;
 }
 
-/* A vector of all heads, each with a tensor of its own. */
+/* A vector that is stored as one tensor per head. */
 static ht_status visit_heads(const walk *w, ht_stored_weight at) {
     ht_status status = HT_OK;
     const int64_t head_dim = w->config->layer[at.layer].head_dim;
@@ -394,7 +394,7 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
                   swapped[] = {n, at.columns, range.all}, flat[] = {n * range.all, at.columns};
     const bool is_flat = ht_part_is_of_head(f->part) && f->n_shares > 1; /* rows of all heads in a matrix */
     ht_stored_tensor all;
-    /* Some families store experts transposed, which the shape tells, unless it is square. */
+    /* Some families store experts transposed, which the shape shows, unless it is square. */
     const bool is_found = ht_checkpoint_find(w->c, at.name, &all) && all.n_dims == 3 && !w->c->gguf,
                is_square = dims[1] == dims[2],
                transposed = is_found && !memcmp(all.dims, swapped, sizeof swapped) &&

@@ -331,7 +331,7 @@ ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
 /* The output rows of x. */
 static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
 
-/* What a sublayer adds to the residual stream. */
+/* A sublayer's result, scaled for the residual stream. */
 static ht_array *addition(ht_ctx *c, const ht_config *cfg, ht_array *y) {
     return cfg->residual_scale != 1 ? ht_scale(c->s, y, cfg->residual_scale) : y;
 }

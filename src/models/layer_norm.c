@@ -3,7 +3,7 @@
 #include "models/decoder.h"
 #include "models/registry.h"
 
-/* ---- StableLM: a gated feed-forward, behind attention or beside it; RoPE of a part of each head ---- */
+/* ---- StableLM: a gated feed-forward, after attention or parallel to it; RoPE of a part of each head ---- */
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static bool is_sequential(const ht_config *c, int64_t layer) {

@@ -127,7 +127,7 @@ static void read_qwen2_moe(ht_config *c, ht_json_reader *r, const ht_json *objec
     read_sparse_layers(c, r, object);
 }
 
-/* The shared expert has a gate of its own. */
+/* The shared expert has a gate. */
 const ht_family ht_family_qwen2moe = {.architecture = "qwen2moe",
                                       .model_types = {"qwen2_moe"},
                                       .class_name = "Qwen2MoeForCausalLM",

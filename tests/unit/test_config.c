@@ -317,7 +317,8 @@ static void end_ids_outside_the_vocabulary(void **state) {
 
 static void unknown_things(void **state) {
     (void)state;
-    REFUSED("{'model_type': 'mamba2'}", HT_ERR_UNSUPPORTED, "config.json", "`mamba2`", "llama", "qwen2", "gemma3");
+    REFUSED("{'model_type': 'mamba2'}", HT_ERR_UNSUPPORTED, "config.json", "`mamba2`", "hearth formats");
+    REFUSED("{'model_type': 'qwen3_mou'}", HT_ERR_UNSUPPORTED, "`qwen3_mou`", "the nearest that is: `qwen3moe`");
     REFUSED("{}", HT_ERR_FORMAT, "model_type");
     REFUSED(LLAMA("'hidden_act': 'relu'"), HT_ERR_UNSUPPORTED, "hidden_act", "relu", "silu");
     REFUSED("{'model_type': 'gemma3_text', 'hidden_activation': 'silu'}", HT_ERR_UNSUPPORTED, "gelu_pytorch_tanh");
