@@ -324,8 +324,8 @@ static void unknown_things(void **state) {
     REFUSED("{'model_type': 'gemma3_text', 'hidden_activation': 'silu'}", HT_ERR_UNSUPPORTED, "gelu_pytorch_tanh");
     REFUSED(LLAMA("'rope_scaling': {'type': 'dynamic', 'factor': 2}"), HT_ERR_UNSUPPORTED, "dynamic", "yarn");
     REFUSED(LLAMA("'rope_parameters': {'rope_type': 'longrope'}"), HT_ERR_UNSUPPORTED, "longrope");
-    REFUSED(LLAMA("'partial_rotary_factor': 0.5"), HT_ERR_UNSUPPORTED, "partial_rotary_factor");
-    REFUSED(LLAMA("'rope_parameters': {'partial_rotary_factor': 0.5}"), HT_ERR_UNSUPPORTED, "partial_rotary_factor");
+    REFUSED(LLAMA("'partial_rotary_factor': 0"), HT_ERR_FORMAT, "partial_rotary_factor");
+    REFUSED(LLAMA("'rope_parameters': {'partial_rotary_factor': 1.5}"), HT_ERR_FORMAT, "partial_rotary_factor");
     REFUSED(LLAMA("'quantization_config': {'quant_method': 'gptq'}"), HT_ERR_UNSUPPORTED, "gptq");
     REFUSED("{'model_type': 'gemma3_text', 'use_bidirectional_attention': true}", HT_ERR_UNSUPPORTED,
             "use_bidirectional_attention");

@@ -168,7 +168,7 @@ static void refusals(void **state) {
     w = gguf_writer_new();
     gguf_put_str(&w, "general.architecture", "llama");
     refused(&w, HT_ERR_FORMAT, "block_count");
-    REFUSED(gguf_put_u32, "llama", "llama.expert_count", 8, HT_ERR_UNSUPPORTED, "experts");
+    REFUSED(gguf_put_u32, "qwen2", "qwen2.expert_count", 8, HT_ERR_UNSUPPORTED, "experts");
     REFUSED(gguf_put_u32, "llama", "llama.attention.head_count_kv", 3, HT_ERR_FORMAT, "3 K/V heads");
     REFUSED(gguf_put_u32, "llama", "llama.attention.head_count_kv", 0, HT_ERR_FORMAT, "K/V heads");
     REFUSED(gguf_put_str, "llama", "llama.attention.head_count_kv", "two", HT_ERR_FORMAT, "expected an integer");
@@ -176,7 +176,7 @@ static void refusals(void **state) {
     gguf_put_u32(&w, "llama.attention.key_length", 32);
     gguf_put_u32(&w, "llama.attention.value_length", 16);
     refused(&w, HT_ERR_UNSUPPORTED, "heads of V 16");
-    REFUSED(gguf_put_u32, "llama", "llama.rope.dimension_count", 8, HT_ERR_UNSUPPORTED, "8 of the 16");
+    REFUSED(gguf_put_u32, "llama", "llama.rope.dimension_count", 7, HT_ERR_FORMAT, "7 of the 16");
     REFUSED(gguf_put_str, "llama", "llama.rope.scaling.type", "longrope", HT_ERR_UNSUPPORTED, "longrope");
     REFUSED(gguf_put_bool, "qwen3", "qwen3.attention.causal", false, HT_ERR_UNSUPPORTED,
             "`qwen3.attention.causal` is false");
