@@ -788,7 +788,7 @@ class Randomly(Pull):
     KINDS = ["reset", "truncate", "short-length", "chunked", "drop", "garbage", "500", "503", "429", "408", "416", "no-range", "bad-range",
              "other-total", "long-length", "wrong", "too-much"]  # fmt: skip
     CASES = cases(12, 60)
-    LEAST = 2 * CASES
+    LEAST = 24 if CASES == 12 else CASES * 10 // 3
 
     def test_faults(self):
         numbers = random.Random(20261127)
