@@ -43,6 +43,7 @@ For each call write
 </tool_call>{% endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
+SEED = ("--seed", "1")  # the same texts in every run
 CLOSING = {str(3 + ord('"') - ord("!")): 3}  # texts of a random model come to their end
 NO_BLANKS = {str(i): -100 for i, token in enumerate(tiny_model.vocabulary()) if token[0] in (tiny_model.byte_alphabet()[ord(c)] for c in " \t\r\n")}
 CALLING = SCRATCH / "calling.gguf"
@@ -67,7 +68,7 @@ class Choice(pydantic.BaseModel, extra="forbid"):
 
 
 class OpenAI(ServeTest):
-    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096"), ("key-of-the-test",)
+    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096", *SEED), ("key-of-the-test",)
 
     @property
     def client(self):
@@ -191,7 +192,7 @@ class OpenAI(ServeTest):
 
 @unittest.skipIf(missing("anthropic"), "skipped: anthropic is not installed")
 class Anthropic(ServeTest):
-    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096"), ("key-of-the-test",)
+    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096", *SEED), ("key-of-the-test",)
 
     @property
     def client(self):
@@ -293,7 +294,7 @@ class Anthropic(ServeTest):
 
 @unittest.skipIf(missing("ollama"), "skipped: ollama is not installed")
 class Ollama(ServeTest):
-    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096"), ("key-of-the-test",)
+    model, options, keys = CALLING, ("--alias", "tiny", "--context", "4096", *SEED), ("key-of-the-test",)
 
     @property
     def client(self):
@@ -355,7 +356,7 @@ class Ollama(ServeTest):
 
 @unittest.skipIf(missing("langchain_openai"), "skipped: langchain-openai is not installed")
 class LangChain(ServeTest):
-    model, options = CALLING, ("--alias", "tiny")
+    model, options = CALLING, ("--alias", "tiny", *SEED)
 
     def test_chat_embeddings_and_structured_output(self):
         import langchain_openai
@@ -465,7 +466,7 @@ ENDING = {**CLOSING, "2": 6}  # and so do its answers
 
 @unittest.skipIf(missing("agents"), "skipped: openai-agents is not installed")
 class OpenAIAgents(ServeTest):
-    model, options = CALLING, ("--alias", "tiny", "--context", "8192")
+    model, options = CALLING, ("--alias", "tiny", "--context", "8192", *SEED)
 
     def agent(self, kind, called):
         import agents
@@ -516,7 +517,7 @@ class OpenAIAgents(ServeTest):
 
 @unittest.skipIf(missing("pydantic_ai"), "skipped: pydantic-ai is not installed")
 class PydanticAI(ServeTest):
-    model, options = CALLING, ("--alias", "tiny", "--context", "8192")
+    model, options = CALLING, ("--alias", "tiny", "--context", "8192", *SEED)
 
     def models(self):
         from pydantic_ai.models.anthropic import AnthropicModel
