@@ -109,7 +109,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
                        r->path, name, c->family->architecture);
     ht_status status = ht_adapter_need_axes(r, &t, name, spec->expert ? 3 : 2, err);
     if (status) return status;
-    (void)ht_adapter_slot(p.slot, layer, spec->safetensors);
+    (void)ht_adapter_slot(p.slot, layer, ht_spec_slot(spec));
     const int64_t *dims = t.dims + (spec->expert ? 1 : 0);
     p.n_experts = spec->expert ? t.dims[0] : 0;
     p.rank = dims[p.is_b];

@@ -105,7 +105,7 @@ typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_r
  * or ".bias" to names. */
 typedef struct ht_tensor_spec {
     size_t offset;           /* in the family's layer struct, or in its struct of weights outside the layers */
-    const char *safetensors; /* after "model.layers.N.", or after "model."; also the slot */
+    const char *safetensors; /* after "model.layers.N.", or after "model." */
     const char *gguf;        /* after "blk.N.", or the full name */
     ht_extent rows, columns;
     ht_bias_rule bias;
@@ -118,7 +118,11 @@ typedef struct ht_tensor_spec {
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd positions */
+    const char *module; /* the slot and the module of transformers, where it is not `safetensors`; NULL: it is */
 } ht_tensor_spec;
+
+/* The end of the weight's slot. */
+static inline const char *ht_spec_slot(const ht_tensor_spec *p) { return p->module ? p->module : p->safetensors; }
 
 /* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */
 typedef struct ht_norm_weights {

@@ -25,7 +25,8 @@ const ht_family ht_family_granite = {.architecture = "granite",
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.router.layer", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts,
+                                         .module = "block_sparse_moe.router"},
                                         {.gguf = NULL}};
 
 static bool is_fused(const ht_config *c, int64_t layer) {

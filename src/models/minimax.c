@@ -4,7 +4,7 @@
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts, .module = "mlp.gate"},
                                         {AT(router_bias), "block_sparse_moe.e_score_correction_bias",
                                          "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS, .bare = true},
                                         {.gguf = NULL}};

@@ -71,7 +71,7 @@ const ht_family ht_family_mistral3 = {.architecture = "mistral3",
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec mixtral_router[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                                 HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+                                                 HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts, .module = "mlp.gate"},
                                                 {.gguf = NULL}};
 #undef AT
 
