@@ -49,9 +49,10 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
                                           .expert = w->expert,
                                           .scale = (s->scales ? s->scales[i] : 1) * l->scale};
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status && w->stored.column_step)
+        if (!status && (w->stored.column_step || w->row_step != 1))
             status = ht_fail(err, HT_ERR_UNSUPPORTED,
-                             "%s: tensor `%s` is stored transposed; fuse into a GGUF file made of the checkpoint",
+                             "%s: tensor `%s` is stored transposed, or with gate and up in turns; fuse into a GGUF file "
+                             "made of the checkpoint",
                              w->stored.file_name, w->name);
         if (!status) status = add_change(s->plan, w->stored.number, &change, err);
     }

@@ -1,11 +1,14 @@
 /* Gradients and steps of training of every model family, safetensors and GGUF, against those of torch and PEFT
  * (tests/golden/make_train_families.py). HEARTH_TEST_FAMILIES selects some by name, separated by commas. */
+#include "array/eval_forecast.h"
 #include "models/adapter.h"
 #include "models/weights.h"
 #include "support/checkpoints.h"
 #include "support/options.h"
 #include "support/test.h"
 #include "support/train_run.h"
+
+#include <hearth/memory.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -111,6 +114,46 @@ static void check_gradients(const char *name, const train_run *r, const ht_train
     free(grads);
 }
 
+/* The batch several times over, in memory that the caller frees. */
+static int32_t *repeated(const ht_train_batch *b, ht_train_batch *out) {
+    enum { TIMES = 12 };
+    const size_t n = TIMES * (size_t)b->n_tok, n_seq = TIMES * (size_t)b->n_seq;
+    int32_t *id = malloc((3 * n + n_seq + 1) * sizeof *id), *pos = id + n, *target = pos + n, *start = target + n;
+    assert_non_null(id);
+    for (size_t i = 0; i < n; i++) {
+        const size_t from = i % (size_t)b->n_tok;
+        id[i] = b->id[from], pos[i] = b->pos[from], target[i] = b->target[from];
+    }
+    for (size_t q = 0; q <= n_seq; q++)
+        start[q] = (int32_t)(q / (size_t)b->n_seq) * b->n_tok + b->seq_start[q % (size_t)b->n_seq];
+    *out = (ht_train_batch){(int32_t)n, (int32_t)n_seq, id, pos, start, target, TIMES * b->n_learned};
+    return id;
+}
+
+/* The forecast of a trainer, on which checkpointing and a refusal depend, beside the memory that the gradients take. */
+static void check_forecast(const char *name, const train_run *r, const ht_trainable *t, ht_model *m,
+                           bool checkpointing) {
+    const int n = ht_trainable_count(t);
+    ht_array **made = calloc((size_t)n + 1, sizeof *made);
+    assert_non_null(made);
+    ht_scope *s = ht_scope_new(m->stream);
+    ht_train_batch batch;
+    int32_t *rows = repeated(&r->batch, &batch);
+    assert_works(ht_trainable_gradients, t, s, &batch, HT_NONE, checkpointing, &made[n], made);
+    size_t forecast;
+    assert_works(ht_eval_forecast, s, made, n + 1, &forecast);
+    ht_memory_reset_peak(m->device);
+    const size_t before = ht_memory_get(m->device).active_bytes;
+    assert_works(ht_array_eval, s, made, n + 1);
+    const size_t taken = ht_memory_get(m->device).peak_bytes - before;
+    /* It counts the graph as well, which is not in the device's memory; that is much of so small models. */
+    if (!(forecast >= taken && (double)forecast <= 1.35 * (double)taken))
+        fail_msg("%s: a forecast of %zu bytes for %zu", name, forecast, taken);
+    ht_scope_free(s);
+    free(rows);
+    free(made);
+}
+
 static void check_steps(const char *name, const train_run *r, ht_trainable *t, ht_stream *stream, bool checkpointing,
                         const char *run) {
     const ht_json *wanted = ht_json_object_get(r->document, run);
@@ -190,6 +233,7 @@ static void torch_and_peft(void **state) {
     ht_trainable *t = trainable_of(m, &r, slot, n);
     check_gradients(name, &r, t, m->stream, c->checkpointing);
     if (!c->is_file) {
+        check_forecast(name, &r, t, m, c->checkpointing);
         check_steps(name, &r, t, m->stream, !c->checkpointing, "losses");
         check_targets(name, m, NULL, of_default, n_default);
         ht_trainable *d = trainable_of(m, &r, of_default, n_default);
