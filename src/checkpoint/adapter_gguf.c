@@ -69,8 +69,7 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
 static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (p->columns != HT_EXTENT_NONE &&
-                !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
+            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
                 return p;
     return NULL;
 }

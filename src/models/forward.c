@@ -146,8 +146,7 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     for (int i = 0; i < 2; i++) {
         const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
         y[i] = scale_by(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
-        y[i] = add_step_adapters(c, y[i], x, ids, experts[i]->slot,
-                                 &(ht_lora_params){.n_experts = experts[i]->list.n});
+        y[i] = add_step_adapters(c, y[i], x, ids, experts[i]->slot, &(ht_lora_params){.n_experts = experts[i]->list.n});
         y[i] = adapt_experts(c, y[i], x, experts[i], ids);
     }
 }

@@ -153,8 +153,9 @@ UNIT_TEST(unknown_experts_are_refused) {
         float x[8] = {0};
         expect_unknown_expert(d[i]);
         const ht_view v = test_view(x, HT_F32, 2, (int64_t[]){1, 8}), in[] = {v, v, test_absent()};
-        assert_int_equal(test_run(d[i], HT_OP_LORA, &(ht_lora_params){.projection = LORA_PROJECTION}, 3, in, &v, NULL, &err),
-                         HT_ERR_INTERNAL);
+        assert_int_equal(
+            test_run(d[i], HT_OP_LORA, &(ht_lora_params){.projection = LORA_PROJECTION}, 3, in, &v, NULL, &err),
+            HT_ERR_INTERNAL);
     }
 }
 

@@ -266,10 +266,12 @@ static void check_lora(const lora_shape *s, const sequences *q) {
 UNIT_TEST(adapters_of_a_step) {
     if (!beside_device[GPU]) skip();
     static const lora_shape lora_shapes[] = {
-        {1, 1, 1, 0, 1, false, 1, 0, 0, false},      {7, 33, 2, 0, 1, false, 1, 0, 0, false},    {256, 16, 8, 0, 1, false, 1, 0, 0, false},
-        {257, 300, 15, 0, 1, false, 1, 0, 0, false}, {600, 47, 16, 0, 1, false, 2, 0, 0, false}, {65, 513, 33, 0, 1, false, 1, 0, 0, false},
-        {40, 20, 140, 0, 1, false, 1, 0, 0, false},  {33, 17, 5, 4, 2, false, 1, 0, 0, false},   {33, 270, 40, 4, 3, true, 2, 0, 0, false},
-        {64, 33, 5, 3, 3, true, 1, 57, 24, false}, {24, 64, 19, 3, 3, true, 1, 57, 0, true},
+        {1, 1, 1, 0, 1, false, 1, 0, 0, false},     {7, 33, 2, 0, 1, false, 1, 0, 0, false},
+        {256, 16, 8, 0, 1, false, 1, 0, 0, false},  {257, 300, 15, 0, 1, false, 1, 0, 0, false},
+        {600, 47, 16, 0, 1, false, 2, 0, 0, false}, {65, 513, 33, 0, 1, false, 1, 0, 0, false},
+        {40, 20, 140, 0, 1, false, 1, 0, 0, false}, {33, 17, 5, 4, 2, false, 1, 0, 0, false},
+        {33, 270, 40, 4, 3, true, 2, 0, 0, false},  {64, 33, 5, 3, 3, true, 1, 57, 24, false},
+        {24, 64, 19, 3, 3, true, 1, 57, 0, true},
     };
     for (size_t i = 0; i < sizeof lora_shapes / sizeof *lora_shapes; i++)
         for (size_t k = 0; k < LORA_MIXES; k++)
