@@ -2,7 +2,8 @@
  *
  * The cache keeps one key per token: the normed latent vector, then the rotated values that all heads share; the latent
  * is also the value. Queries are therefore projected to the latent's space, and the results back from there, by every
- * head's own matrices; so that prefill and decoding compute the same. */
+ * head's own matrices; so that prefill and decoding compute the same. A plain pass, which keeps nothing, projects the
+ * latents to keys and values instead. */
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -61,6 +62,29 @@ static ht_array *latent_norm(ht_ctx *c, ht_array *x, const ht_norm_weights *norm
     return ht_rms_norm(c->s, x, norm->weight, LATENT_EPS, 0);
 }
 
+/* x plus elements [first, first + n) of every head's keys and values [T, n_heads * (key_dim + value_dim)]. */
+static ht_array *plus_part(ht_ctx *c, const ht_config *cfg, ht_array *x, ht_array *of_heads, int64_t first, int64_t n) {
+    if (of_heads == HT_NONE) return x;
+    const int64_t shape[] = {-1, cfg->n_heads, ht_latent_head_rows(&cfg->latent)};
+    return ht_add(c->s, x, part(c, ht_reshape(c->s, of_heads, shape, 3), first, n));
+}
+
+/* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1, rank],
+ * rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
+static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int layer,
+                                 const ht_attention *how, ht_array *q, ht_array *latent, ht_array *rotated_k) {
+    const ht_latent *of = &cfg->latent;
+    if (!latent || !rotated_k) return NULL;
+    const int64_t t = ht_array_dim(latent, 0), latents[] = {t, cfg->n_heads, of->rank},
+                  rotated[] = {t, cfg->n_heads, of->rope_dim};
+    ht_array *x = ht_broadcast_to(c->s, latent, latents, 3);
+    ht_array *more = ht_linear_adapter(c, ht_squeeze(c->s, latent, 1), l->value_heads.slot);
+    ht_array *k = ht_linear_heads(c, x, &l->key_heads, false), *v = ht_linear_heads(c, x, &l->value_heads, false);
+    k = joined(c, plus_part(c, cfg, k, more, 0, of->key_dim), ht_broadcast_to(c->s, rotated_k, rotated, 3));
+    v = plus_part(c, cfg, v, more, of->key_dim, of->value_dim);
+    return ht_attend(c, q, k, v, layer, how);
+}
+
 ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
                               ht_array *pos) {
     const ht_config *cfg = m->config;
@@ -68,16 +92,25 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
     ht_scope *s = c->s;
     ht_array *q = l->q_a.matrix ? latent_norm(c, ht_linear(c, x, &l->q_a), &l->q_a_norm) : x;
     q = ht_reshape(s, ht_linear(c, q, &l->q), (int64_t[]){-1, cfg->n_heads, of->key_dim + of->rope_dim}, 3);
-    ht_array *latent_q = ht_linear_heads(c, part(c, q, 0, of->key_dim), &l->key_heads); /* [T, n_heads, rank] */
+    ht_array *q_part = part(c, q, 0, of->key_dim);
+    if (!c->pass) q_part = ht_linear_heads(c, q_part, &l->key_heads, true); /* [T, n_heads, rank] */
     ht_array *rotated_q = ht_rope(s, part(c, q, of->key_dim, of->rope_dim), pos, m->rope_factors, &m->rope);
-    q = ht_decoder_tempered(c, cfg, joined(c, latent_q, rotated_q), pos);
+    q = ht_decoder_tempered(c, cfg, joined(c, q_part, rotated_q), pos);
 
     ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
     ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
-    ht_array *k = joined(c, latent, ht_rope(s, part(c, kv, of->rank, of->rope_dim), pos, m->rope_factors, &m->rope));
-    const ht_attention how = {.scale = cfg->attention_scale, .layer = index, .v_dim = (int32_t)of->rank};
-    ht_array *o = ht_attend(c, q, k, HT_NONE, (int)cfg->layer[index].kv_layer, &how); /* [T, n_heads, rank] */
-    o = ht_linear_heads(c, o, &l->value_heads);                                       /* [T, n_heads, value_dim] */
+    ht_array *rotated_k = ht_rope(s, part(c, kv, of->rank, of->rope_dim), pos, m->rope_factors, &m->rope), *o;
+    ht_attention how = {.scale = cfg->attention_scale, .layer = index};
+    const int layer = (int)cfg->layer[index].kv_layer;
+    if (!ht_observe_input(c, latent, l->value_heads.slot)) return NULL;
+    if (c->pass)
+        o = attend_expanded(c, cfg, l, layer, &how, q, latent, rotated_k);
+    else {
+        how.v_dim = (int32_t)of->rank;
+        o = ht_attend(c, q, joined(c, latent, rotated_k), HT_NONE, layer, &how); /* [T, n_heads, rank] */
+        o = ht_linear_heads(c, o, &l->value_heads, false);
+    }
+    /* o: [T, n_heads, value_dim] */
     return ht_linear(c, ht_reshape(s, o, (int64_t[]){-1, cfg->n_heads * of->value_dim}, 2), &l->out);
 }
 
