@@ -9,6 +9,7 @@
 #include "formats/affine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,28 +33,65 @@ static ht_status add_change(ht_rewrite_plan *plan, size_t tensor, const ht_rewri
     return HT_OK;
 }
 
+/* The change of a head's matrix, whose outputs in the projection of all heads are those of the key, then of the value.
+ * Matrices of keys are stored transposed where they are apart. */
+static ht_rewrite_change head_change(const ht_stored_weight *w, const ht_latent *of) {
+    const bool is_key = w->spec->expert == HT_HEAD_KEY;
+    const int64_t first = w->expert * ht_latent_head_rows(of) + (is_key ? 0 : of->key_dim);
+    return (ht_rewrite_change){.first_row = w->first_row,
+                               .n_rows = w->rows,
+                               .first_output = first,
+                               .is_transposed = is_key && !w->is_transposed,
+                               .column_step = 1,
+                               .n_columns = of->key_dim};
+}
+
+/* The change of a projection, or of an expert's. Where it is stored transposed, its rows are columns: of an expert, gate
+ * and up share them. */
+static ht_rewrite_change projection_change(const ht_stored_weight *w, const ht_adapter *a) {
+    ht_rewrite_change change = {.first_row = w->first_row,
+                                .n_rows = w->rows,
+                                .head_rows = w->stored_head_rows,
+                                .lora_head_rows = a->interleaved ? w->projection->head_rows : 0,
+                                .expert = w->expert};
+    if (!w->stored.column_step) return change;
+    change.is_transposed = true;
+    change.first_row = w->expert * w->columns;
+    change.n_rows = w->columns;
+    change.first_column = w->first_row % (w->rows * w->n_shares);
+    change.column_step = w->row_step;
+    change.n_columns = w->rows;
+    return change;
+}
+
+/* HT_ERR_UNSUPPORTED for rows that cannot be written as they are stored. */
+static ht_status check_stored(const ht_stored_weight *w, const ht_adapter *a, ht_error *err) {
+    const bool transposed = w->stored.column_step;
+    if ((transposed ? ht_weight_is_float(w->stored.type) && !a->interleaved : w->row_step == 1)) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%s: tensor `%s` is quantised and stored transposed, or with gate and up in turns; fuse into a GGUF "
+                   "file made of the checkpoint",
+                   w->stored.file_name, w->name);
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
+    const bool of_head = w->role == HT_ROLE_EXPERT && ht_part_is_of_head(w->spec->expert);
+    char slot[HT_WEIGHT_NAME];
     ht_status status = HT_OK;
-    if (!p) return HT_OK;
-    s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
+    if (!p && !of_head) return HT_OK;
+    snprintf(slot, sizeof slot, "model.layers.%lld." HT_HEADS_SLOT, (long long)w->layer);
+    if (!of_head) s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
-        const ht_lora *l = ht_adapter_find(a, p->slot);
+        const ht_lora *l = ht_adapter_find(a, of_head ? slot : p->slot);
         if (!l) continue;
-        const ht_rewrite_change change = {.first_row = w->first_row,
-                                          .head_rows = w->stored_head_rows,
-                                          .lora_head_rows = a->interleaved ? p->head_rows : 0,
-                                          .lora = l,
-                                          .expert = w->expert,
-                                          .scale = (s->scales ? s->scales[i] : 1) * l->scale};
-        status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status && (w->stored.column_step || w->row_step != 1))
-            status = ht_fail(err, HT_ERR_UNSUPPORTED,
-                             "%s: tensor `%s` is stored transposed, or with gate and up in turns; fuse into a GGUF file "
-                             "made of the checkpoint",
-                             w->stored.file_name, w->name);
+        ht_rewrite_change change = of_head ? head_change(w, &s->plan->config->latent) : projection_change(w, a);
+        change.lora = l;
+        change.scale = (s->scales ? s->scales[i] : 1) * l->scale;
+        if (p) status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
+        if (!status) status = check_stored(w, a, err);
         if (!status) status = add_change(s->plan, w->stored.number, &change, err);
     }
     return status;

@@ -62,13 +62,21 @@ def check_peft(hearth, name, adapter, expected, work):
     return good & compare(f"{name}, written by Hearth, in PEFT", logits_in_peft(name, there), expected, expected.std())
 
 
+# Quantised gates and ups of the first take turns; the second has them in two tensors, where the directory has one.
+REFUSED = "gpt_oss-mxfp4", "granite4_dense.gguf"
+
+
 def check_fuse(hearth, name, adapter, expected, work):
     good = True
     for base in make_families.HERE / name, make_families.HERE / f"{name}.gguf":
         if base.exists():
             out = work / f"fused{base.suffix}"
+            if base.name in REFUSED:
+                continue
             engines.run(hearth, "fuse", base, "--adapter", adapter, out, "--dtype", "f32")
             good &= compare(f"{base.name}, fused, in Hearth", hearth_logits(hearth, out, work), expected, expected.std())
+    if name in REFUSED:
+        return good
     logits = engines.torch_logits(load(name, work / "fused"), IDS)
     return good & compare(f"{name}, fused, in transformers", logits, expected, expected.std())
 
