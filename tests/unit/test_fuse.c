@@ -203,6 +203,31 @@ UNIT_TEST(fused_models_answer_like_adapters) {
     }
 }
 
+/* Transposed matrices, gate and up in turns, heads of latent attention. */
+static void check_family(const char *path, bool is_file, void *user) {
+    (void)is_file, (void)user;
+    const char *out = out_of(strrchr(path, '/') + 1, "out");
+    ht_model *m = load(path);
+    ht_adapter *a = test_adapter_for(m, 3, 1, 5);
+    const ht_fuse_options options = as(HT_F32);
+    if (!strcmp(path, "tests/golden/families/gpt_oss-mxfp4"))
+        assert_fails(HT_ERR_UNSUPPORTED, "with gate and up in turns", ht_fuse, path, &a, NULL, 1, out, &options);
+    else {
+        fuse(path, &a, NULL, 1, out, options);
+        float *base = run(m, NULL, NULL, 0), *want = run(m, &a, NULL, 1), *got = run_path(out);
+        const double off = test_difference(got, want, n_logits(m)), moved = test_difference(want, base, n_logits(m));
+        if (!(off < 1e-5 && moved > 1e-2)) fail_msg("%s: moved %.1e, off %.1e", path, moved, off);
+        free(base);
+        free(want);
+        free(got);
+    }
+    ht_adapter_free(a);
+    ht_model_free(m);
+    empty_scratch();
+}
+
+UNIT_TEST(fused_families_answer_like_adapters) { family_checkpoints_each(check_family, NULL); }
+
 /* ---- metadata and files ---- */
 
 static ht_adapter *adapter_for(const char *model, int64_t every) {
@@ -648,6 +673,7 @@ UNIT_TEST(what_fails_leaves_nothing) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(fused_models_answer_like_adapters),
+                                       in_scratch(fused_families_answer_like_adapters),
                                        in_scratch(metadata_and_order_are_kept),
                                        in_scratch(shards_and_files_are_kept),
                                        in_scratch(directories_of_gguf_stay_such),
