@@ -586,7 +586,8 @@ static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error 
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     block_name(w, l, rest, block);
-    snprintf(name, sizeof name, "%smodel.layers.%lld.%s", w->text ? "language_model." : "", (long long)layer, block);
+    snprintf(name, sizeof name, "%smodel.%s.%lld.%s", w->text ? "language_model." : "",
+             w->family && w->family->layers_name ? w->family->layers_name : "layers", (long long)layer, block);
     return ht_adapter_put(
         w, name, l, NULL,
         &(ht_adapter_layout){.ends = mlx_ends, .a_rank_last = !l->n_experts, .expert = -1, .shares = 1}, err);
