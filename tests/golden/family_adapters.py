@@ -152,7 +152,7 @@ def tensors_of(path):
 
 def check_llama(hearth, name, adapter, expected, work, source):
     base, file = FAMILIES / f"{name}.gguf", work / "adapter.gguf"
-    if not base.exists() or name == "gpt2":
+    if not base.exists() or name.startswith(("gpt2", "mistral3", "mistral4")):  # the last two want a tokenizer
         return True
     if not write_modules(name, attach(load(name)), adapter):
         expected = hearth_logits(hearth, base.with_suffix(""), work, adapter)
