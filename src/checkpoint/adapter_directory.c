@@ -440,7 +440,9 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     }
     if (!w->text) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
     /* Towers of a multimodal model have projections of the same names. */
-    snprintf(name, sizeof name, "%s%lld.%s", prefix_of(w), (long long)layer, rest);
+    const char *prefix = prefix_of(w);
+    if (!strncmp(prefix, "model.", strlen("model."))) prefix += strlen("model.");
+    snprintf(name, sizeof name, "%s%lld.%s", prefix, (long long)layer, rest);
     return ht_json_array_append_new(t->modules, ht_json_string(name)) == 0;
 }
 

@@ -2,7 +2,7 @@
 
     python tests/golden/family_adapters.py HEARTH peft|fuse [NAME...]
     python tests/golden/family_adapters.py HEARTH mlx [NAME...]
-    python tests/golden/family_adapters.py HEARTH llama.cpp --llama-cpp SOURCE [NAME...]
+    python tests/golden/family_adapters.py HEARTH llama.cpp [NAME...] --llama-cpp SOURCE
 
 peft: adapters of every projection that PEFT saves answer in Hearth as in PEFT, and those that Hearth writes in PEFT.
 fuse: checkpoints fused by Hearth answer in transformers, and GGUF files in Hearth, as with the adapter.
