@@ -62,8 +62,9 @@ static const ht_tool_call_format formats[] = {
      .call = INVOKE(""),
      .separator = "",
      NAMED("parameter")},
-    /* Nemotron 2 */
+    /* Nemotron 2; Nemotron Mini */
     {MARKS("<TOOLCALL>", "</TOOLCALL>"), LIST(OBJECT("arguments"))},
+    {MARKS("<toolcall>", "</toolcall>"), .call = OBJECT("arguments")},
     /* LFM2 */
     {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), PYTHON},
     /* OLMo 3 */
@@ -116,6 +117,14 @@ static const ht_tool_call_format formats[] = {
      .separator = "%s;",
      .once = true,
      .at_start = true},
+    /* GLM 4 of April 2025 */
+    {.mark = "<|observation|>",
+     .also = "metadata",
+     .open = "<|assistant|>",
+     .call = "%n\n%a",
+     .separator = "<|assistant|>",
+     .once = true,
+     .at_start = true},
     /* gpt-oss: of a call's header the reader leaves the name */
     {.mark = HARMONY("analysis"), .open = HARMONY_BEGIN HARMONY_ROLE, .call = "%n" HARMONY_BODY "%a", .once = true},
 };
@@ -143,7 +152,8 @@ const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
 
 char ht_tool_call_format_first(const ht_tool_call_format *format) {
     const char *text = format->begin ? format->begin : format->call;
-    return strncmp(text, "%s", 2) == 0 ? text[2] : text[0];
+    if (strncmp(text, "%s", 2) == 0) text += 2;
+    return *text == '%' ? '\0' : *text;
 }
 
 /* ---- reasoning ---- */

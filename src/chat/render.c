@@ -18,6 +18,7 @@ typedef struct preparation {
     bool has_developer; /* the template knows the role */
     bool has_messages;  /* the template writes one message before that of a call */
     bool has_tools;     /* the template writes the tools of a system message, as JSON text */
+    bool has_metadata;  /* the template writes a call as a message with metadata, and its result as an observation */
 } preparation;
 
 static bool is_blank(const ht_jinja_string *s) { return strspn(s->text, " \t\r\n") == s->n; }
@@ -71,6 +72,8 @@ static ht_jinja_value field_for(const preparation *p, const char *key, bool from
         return ht_jinja_text_value(p->a, "");
     if (strcmp(key, "role") == 0 && !p->has_developer && ht_jinja_string_is(v.string, "developer"))
         return ht_jinja_text_value(p->a, "system");
+    if (strcmp(key, "role") == 0 && p->has_metadata && ht_jinja_string_is(v.string, "tool"))
+        return ht_jinja_text_value(p->a, "observation");
     return strcmp(key, "tool_calls") == 0 && v.kind == HT_VALUE_LIST ? calls_for(p, v.list) : v;
 }
 
@@ -128,11 +131,37 @@ static ht_jinja_value system_message(ht_jinja_arena *a) {
     return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
 }
 
+/* Appends a message whose calls are messages: their metadata are the names, their contents the arguments as JSON text. */
+static void append_calls(const preparation *p, ht_jinja_list *all, ht_jinja_value message, const ht_jinja_list *calls) {
+    const ht_jinja_value *content = ht_jinja_dict_find_text(message.dict, "content", 7);
+    if (content && ht_jinja_is_string(*content) && content->string->n) ht_jinja_list_append(p->a, all, message);
+    for (size_t i = 0; i < calls->n && !p->a->status; i++) {
+        const ht_jinja_value *call = ht_tool_description(&calls->items[i]), *name = ht_tool_field(call, "name"),
+                             *arguments = ht_tool_field(call, "arguments");
+        ht_jinja_dict *d = ht_jinja_dict_new(p->a);
+        const bool is_object = arguments && arguments->kind == HT_VALUE_DICT && !p->a->status;
+        ht_jinja_dict_set_text(p->a, d, "role", ht_jinja_text_value(p->a, "assistant"));
+        ht_jinja_dict_set_text(p->a, d, "metadata", name ? *name : ht_jinja_text_value(p->a, ""));
+        ht_jinja_dict_set_text(p->a, d, "content",
+                               is_object   ? ht_jinja_string_value(ht_tool_json(p->a, *arguments))
+                               : arguments ? *arguments
+                                           : ht_jinja_text_value(p->a, "{}"));
+        ht_jinja_list_append(p->a, all, (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d});
+    }
+}
+
 static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_chat *chat) {
     const ht_jinja_list *messages = chat->messages;
-    const preparation p = {a, setup, ht_chat_template_mentions(setup->template, "developer"),
-                           ht_message_format_of(ht_chat_template_source(setup->template)) != NULL,
-                           strstr(ht_chat_template_source(setup->template), "message['tools']") != NULL};
+    const ht_chat_template *t = setup->template;
+    const preparation p = {
+        .a = a,
+        .setup = setup,
+        .has_developer = ht_chat_template_mentions(t, "developer"),
+        .has_messages = ht_message_format_of(ht_chat_template_source(t)),
+        .has_tools = ht_chat_template_mentions(t, "message['tools']"),
+        .has_metadata = ht_chat_template_mentions(t, "metadata") && ht_chat_template_mentions(t, "<|observation|>") &&
+                        !ht_chat_template_mentions(t, "tool_calls"),
+    };
     ht_jinja_list *all = ht_jinja_list_new(a, messages->n + 1);
     const ht_jinja_list *tools = p.has_tools && chat->tools.kind == HT_VALUE_LIST ? chat->tools.list : NULL;
     for (size_t i = 0; i < messages->n && !a->status; i++) {
@@ -142,7 +171,11 @@ static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup
             const ht_jinja_value system = with_tools(a, is_system ? v : system_message(a), tools);
             if (!is_system) ht_jinja_list_append(a, all, system);
         }
-        ht_jinja_list_append(a, all, v);
+        const ht_jinja_value *calls = p.has_metadata && !a->status ? ht_tool_field(&v, "tool_calls") : NULL;
+        if (calls && calls->kind == HT_VALUE_LIST)
+            append_calls(&p, all, v, calls->list);
+        else
+            ht_jinja_list_append(a, all, v);
     }
     return ht_jinja_list_value(HT_VALUE_LIST, all);
 }

@@ -200,7 +200,19 @@ def prepared(messages, template, source):
             thought, turn["content"] = f"{thought}\n\n{turn['content']}", ""
             turn |= {"thinking": thought} if "thinking" in turn else {}
         turns.append(turn if thought is None else {"thinking": thought} | turn | {"reasoning_content": thought})
-    return turns
+    with_metadata = "metadata" in source and "<|observation|>" in source and "tool_calls" not in source
+    return [part for turn in turns for part in as_metadata(turn)] if with_metadata else turns
+
+
+def as_metadata(turn):
+    """Messages of GLM 4 of April 2025, which writes a call as one with its name as metadata."""
+    calls = [call.get("function", call) for call in turn.get("tool_calls") or []]
+    if calls and turn["content"] or not calls and turn.get("tool_calls") is None:
+        yield turn | {"role": {"tool": "observation"}.get(turn["role"], turn["role"])}
+    for call in calls:
+        arguments = call.get("arguments", "{}")
+        yield {"role": "assistant", "metadata": call.get("name", ""),
+               "content": arguments if isinstance(arguments, str) else tojson(arguments)}  # fmt: skip
 
 
 # ---- the matrix of conversations and options ----

@@ -429,6 +429,26 @@ UNIT_TEST(calls_without_content) {
                 "False2");
 }
 
+/* GLM 4 of April 2025: calls and results are messages without the fields that others have. */
+UNIT_TEST(calls_as_messages_with_metadata) {
+    static const char source[] =
+        "{% for m in messages %}{% if m.role == 'observation' %}<|observation|>{% endif %}{{ m.role }}:{{ "
+        "m.get('metadata', '') }}:{{ m.content }};{% endfor %}";
+    static const char talk[] = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"%s\", \"tool_calls\": [" CALL(
+        "1", "{\"a\": 1}") ", " CALL("2", "\"{}\"") "]}, {\"role\": \"tool\", \"tool_call_id\": \"1\", "
+                                                    "\"content\": \"x\"}, {\"role\": \"assistant\", "
+                                                    "\"content\": \"y\"}]}";
+    static const char calls[] = "assistant:f:{\"a\": 1};assistant:f:{};<|observation|>observation::x;assistant::y;";
+    for (int with_text = 0; with_text < 2; with_text++) {
+        char json[512], expected[256];
+        snprintf(json, sizeof json, talk, with_text ? "b" : "");
+        snprintf(expected, sizeof expected, "%s%s", with_text ? "assistant::b;" : "", calls);
+        expect_text(source, from_json(json), expected);
+    }
+    expect_text("{# <|observation|> metadata tool_calls #}{% for m in messages %}{{ m.role }};{% endfor %}",
+                from_json("{'messages': [{'role': 'tool', 'content': 'x'}]}"), "tool;");
+}
+
 /* Templates of messages write one text before a call. */
 UNIT_TEST(reasoning_and_text_before_a_call) {
 #define PARTS "{% for m in messages %}{{ m.thinking }}:{{ m.reasoning_content }}:{{ m.content }};{% endfor %}"
@@ -541,6 +561,7 @@ int main(void) {
         cmocka_unit_test(what_came_from_the_user),
         cmocka_unit_test(calls_are_given_as_the_template_takes_them),
         cmocka_unit_test(calls_without_content),
+        cmocka_unit_test(calls_as_messages_with_metadata),
         cmocka_unit_test(reasoning_and_text_before_a_call),
         cmocka_unit_test(tools_of_a_system_message),
         cmocka_unit_test(results_come_in_the_order_of_the_calls),

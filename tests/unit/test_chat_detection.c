@@ -130,7 +130,8 @@ UNIT_TEST(stops_of_families) {
     check_stops(SPECIALS("<pad>", "[|endofturn|]", "[|user|]"), "0 1 ");
     check_stops(SPECIALS("<seed:pad>", "<seed:bos>", "<seed:eos>"), "0 2 ");
     check_stops(SPECIALS("<pad>", "]~b]", "[e~["), "0 2 ");
-    check_stops(SPECIALS("[BOS]", "[EOS]", "<|im_end|>", "[EOT]"), "0 1 2 3 "); /* Kimi K2 */
+    check_stops(SPECIALS("</s>", "<extra_id_0>", "<extra_id_1>", "<extra_id_2>"), "0 2 "); /* Nemotron */
+    check_stops(SPECIALS("[BOS]", "[EOS]", "<|im_end|>", "[EOT]"), "0 1 2 3 ");            /* Kimi K2 */
     check_stops(SPECIALS("<pad>", "</s>"), "0 1 ");
 }
 
