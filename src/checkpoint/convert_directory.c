@@ -113,7 +113,9 @@ static void set_layer_types(writer *w) {
     const ht_config *c = w->config;
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
-        ht_list_append(&types, ht_json_string(c->layer[i].slides ? "sliding_attention" : "full_attention"));
+        ht_list_append(&types, ht_json_string(c->layer[i].chunked  ? "chunked_attention"
+                                              : c->layer[i].slides ? "sliding_attention"
+                                                                   : "full_attention"));
     set(w, "layer_types", types);
 }
 
