@@ -196,6 +196,7 @@ struct ht_family {
     const char *model_types[8];    /* config.json's model_type, NULL-terminated */
     const char *gguf_aliases[4];   /* other architectures in GGUF with the same meaning, NULL-terminated */
     const char *class_name;        /* class of transformers, written to config.json; NULL: not written */
+    const char *mlx_wrapper;       /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     ht_config_defaults defaults;
     const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
     /* Reads the family's other own fields, after `fields`. NULL: none. */

@@ -45,7 +45,13 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     const bool bare = plan->config->family->layers_name;
     if (plan->to_gguf) return "";
     if (bare && plan->to_mlx) return "model.";
-    return !plan->to_other ? plan->c->prefix : bare ? "" : "model.";
+    if (!plan->to_other) return plan->c->prefix;
+    return bare ? "" : plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+}
+
+/* Prefix of the output head's name. */
+static const char *outside_of(const ht_rewrite_plan *plan) {
+    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model." : "";
 }
 
 /* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
@@ -204,7 +210,8 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (w->spec->per_head) return add_heads(of, w, err);
     if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
+    const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
+    snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
              plan->to_gguf ? w->gguf : w->safetensors);
     ht_rewrite_tensor *t;
     ht_status status = add_tensor(plan, name, &t, err);

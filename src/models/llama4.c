@@ -75,7 +75,8 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
 
 static void write_json(const ht_config *c, ht_document *d) {
     ht_json *rotates = ht_json_new_array(), *moe = ht_json_new_array();
-    int64_t wide = c->feed_forward;
+    int64_t wide = c->feed_forward, step = 1;
+    while (step < c->n_layers && !c->layer[step - 1].has_experts) step++;
     for (int64_t i = 0; i < c->n_layers; i++) {
         ht_list_append(&rotates, ht_json_integer(!c->layer[i].no_rope));
         if (c->layer[i].has_experts)
@@ -85,6 +86,7 @@ static void write_json(const ht_config *c, ht_document *d) {
     }
     ht_document_set(d, "no_rope_layers", rotates);
     ht_document_set(d, "moe_layers", moe);
+    ht_document_set(d, "interleave_moe_layer_step", ht_json_integer(step)); /* mlx-lm reads this one */
     ht_document_set(d, "intermediate_size_mlp", ht_json_integer(wide));
     ht_document_set(d, "attn_temperature_tuning", ht_json_boolean(c->query_beta != 0));
 }
@@ -101,6 +103,7 @@ const ht_family ht_family_llama4 = {
     .architecture = "llama4",
     .model_types = {"llama4_text", "llama4"},
     .class_name = "Llama4ForCausalLM",
+    .mlx_wrapper = "llama4",
     .defaults = {.n_layers = 48,
                  .hidden = 5120,
                  .n_heads = 40,
