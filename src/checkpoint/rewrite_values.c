@@ -473,10 +473,29 @@ static size_t row_bytes_of(const ht_rewrite_values *v) {
     return (size_t)(v->rows.k / info->block) * info->block_bytes;
 }
 
-/* Destination of rounded rows from `first` on: `out`, or a worker's blocks, which are split later. */
+static bool is_spread(const ht_rewrite_tensor *t) { return t->transposes || t->alternates; }
+
+/* Destination of rounded rows from `first` on: `out`, or a worker's blocks, which are split or spread later. */
 static uint8_t *blocks_of(const ht_rewrite_values *v, const worker *w, int64_t first) {
-    return ht_rewrite_in_parts(v->plan, v->t) ? w->blocks.data
-                                              : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
+    return ht_rewrite_in_parts(v->plan, v->t) || is_spread(v->t)
+               ? w->blocks.data
+               : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
+}
+
+/* Writes n rows of floats to where they are in a tensor that has its matrices transposed, or its rows by turns. */
+static void spread_floats(ht_rewrite_values *v, const uint8_t *floats, int64_t first, int64_t n) {
+    const ht_rewrite_tensor *t = v->t;
+    const size_t size = ht_weight_type_info_of(t->type)->block_bytes;
+    const int64_t k = v->rows.k, n_rows = v->rows.n_rows;
+    if (!is_spread(t)) return;
+    for (int64_t row = first; row < first + n; row++) {
+        const int64_t begin = row / n_rows * n_rows,
+                      within = t->alternates ? ht_interleaved_row(row - begin, t->alternates) : row - begin;
+        for (int64_t column = 0; column < k; column++, floats += size) {
+            const int64_t at = t->transposes ? begin * k + column * n_rows + within : (begin + within) * k + column;
+            memcpy((uint8_t *)v->out[0].data + (size_t)at * size, floats, size);
+        }
+    }
 }
 
 /* Splits n rows of joined MLX groups into their tensors. */
@@ -542,6 +561,7 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
         status = measure(v, x, delta, count, stored, own, err);
     }
     split_groups(v, to, first, n);
+    spread_floats(v, to, first, n);
     return status;
 }
 
