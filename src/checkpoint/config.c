@@ -127,6 +127,12 @@ static ht_status check_routing(const ht_config *c, const char *file, ht_error *e
     if (!isfinite(r->scale) || r->scale < 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the factor on router weights is %g, expected a positive number", file,
                        (double)r->scale);
+    if (!isfinite(r->jitter) || r->jitter < 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: `router_jitter_noise` is %g, expected 0 or more", file,
+                       (double)r->jitter);
+    if (r->scores == HT_ROUTER_SPARSE_MIXER && c->experts_used != 2)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: %lld experts per token; %s models use 2", file,
+                       (long long)c->experts_used, c->family->architecture);
     if (r->groups < 2) return HT_OK;
     const int64_t size = c->n_experts / r->groups, eligible = size * r->groups_used;
     if (c->n_experts % r->groups || size < (r->best_of_group ? 1 : 2) || r->groups_used < 1 ||

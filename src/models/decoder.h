@@ -57,8 +57,10 @@ extern const ht_tensor_spec ht_decoder_norm_specs[], ht_decoder_mlp_norm_specs[]
 extern const ht_tensor_spec ht_decoder_attention_specs[], ht_decoder_qkv_specs[];
 /* Feed-forwards: gate, up and down; gate and up in one matrix; without a gate. */
 extern const ht_tensor_spec ht_decoder_mlp_specs[], ht_decoder_gate_up_specs[], ht_decoder_ungated_mlp_specs[];
-/* Mixtures: the experts; the router named mlp.gate; the shared expert named mlp.shared_experts. */
-extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_shared_expert_specs[];
+/* Mixtures: the experts; the router named mlp.gate, or block_sparse_moe.gate; the shared expert named
+ * mlp.shared_experts. */
+extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_sparse_router_specs[],
+    ht_decoder_shared_expert_specs[];
 /* For ht_family.read_json: `attention_bias` is of q, k and v alone. */
 void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object);
 /* For ht_family.read_json: the temperature of queries, of the later Mistral families. */
