@@ -206,6 +206,12 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
         if (!isfinite(caps[i]) || caps[i] < 0)
             return ht_fail(err, HT_ERR_FORMAT, "%s: the cap of the %s is %g, expected a positive number or none", file,
                            i ? "logits" : "attention scores", (double)caps[i]);
+    const int64_t rotated = c->rope.dims ? c->rope.dims : ht_config_head_dim(c, false);
+    if (c->rope.kind == HT_ROPE_LONG && c->rope.n_divisors && c->rope.n_divisors != rotated / 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: longrope has %d divisors for %lld rotated values of a head", file,
+                       (int)c->rope.n_divisors, (long long)rotated);
+    if (c->local_rope.kind == HT_ROPE_LONG)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: longrope in sliding layers alone is not supported", file);
     const char *problem = ht_rope_problem(&c->rope);
     if (!*problem) problem = ht_rope_problem(&c->local_rope);
     if (*problem) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", file, problem);

@@ -177,6 +177,13 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
     *v = shape->v_is_k ? *k : ht_linear(c, x, &l->v);
 }
 
+ht_array *ht_decoder_rotated(ht_ctx *c, const ht_decoder_weights *m, bool slides, ht_array *x, ht_array *pos) {
+    const ht_rotation *r = slides && m->config->has_local_rope ? &m->local_rope
+                           : c->is_long                        ? &m->rope[HT_ROPE_OF_LONG]
+                                                               : &m->rope[HT_ROPE_OF_SHORT];
+    return ht_rope(c->s, x, pos, r->factors, &r->how);
+}
+
 ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
     ht_scope *s = c->s;
     if (cfg->query_beta == 0) return q;
@@ -192,11 +199,9 @@ static ht_array *positioned(ht_ctx *c, const ht_decoder_weights *m, int index, h
                             int64_t n, ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
-    const ht_rope_config *rope = shape->slides ? &m->local_rope : &m->rope;
-    ht_array *factors = shape->slides ? m->local_rope_factors : m->rope_factors;
     const bool late = cfg->family->head_norm_after_rope;
     x = late ? split_heads(c, x, n, shape->head_dim) : normed_heads(c, cfg, x, norm, n, shape->head_dim);
-    if (!shape->no_rope) x = ht_rope(c->s, x, pos, factors, rope);
+    if (!shape->no_rope) x = ht_decoder_rotated(c, m, shape->slides, x, pos);
     if (!late) return x;
     if (cfg->family->head_norm != HT_HEAD_NORM_PLAIN) return ht_decoder_norm(c, cfg, x, norm);
     return shape->no_rope || !cfg->head_norms ? x : ht_rms_norm(c->s, x, HT_NONE, cfg->norm_eps, 0);

@@ -83,6 +83,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
 /* The same by latent attention, which ht_decoder_attention calls in models that have it. */
 ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
                               ht_array *pos);
+/* RoPE of x [T, n, *] at the positions pos i32 [T], as in layers with or without a sliding window. */
+ht_array *ht_decoder_rotated(ht_ctx *c, const ht_decoder_weights *m, bool slides, ht_array *x, ht_array *pos);
 /* Queries q [T, n_heads, *] after RoPE, multiplied by the temperature of their position, if the model has one. */
 ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *config, ht_array *q, ht_array *pos);
 /* Feed-forward with the family's activation, with or without a gate: x [T, hidden] -> [T, hidden]. */
