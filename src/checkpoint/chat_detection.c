@@ -123,7 +123,7 @@ static const struct ending {
     {.text = "<|eom|>"},
     {.text = "<|endoftext|>"},
     {.text = "<|end_of_text|>"},
-    {.text = "<|end|>", .unless = {"<|call|>", "<|calls|>"}}, /* in harmony it ends a message, not the answer */
+    {.text = "<|end|>", .unless = {"<|channel|>", "<|calls|>"}}, /* in harmony it ends a message, not the answer */
     {.text = "<|return|>"},
     {.text = "<|call|>"},
     {.text = "<|calls|>"},

@@ -29,6 +29,8 @@ void checkpoint_may_refuse(const char *path, const ht_error *err) {
     } refusals[] = {{"qwen3-moe", "norm_topk_prob"},
                     {"gemma4", "vocab_size_per_layer_input"},
                     {"gpt2.gguf", "transposed"},
+                    {"", "models cannot be written in the other container"}, /* latent attention */
+                    {"", "cannot express that the attention scale"},
                     {"gpt_oss", "a config.json of gpt-oss models cannot be written"},
                     {"llama4", "a config.json of llama4 models cannot be written"},
                     {"llama4", "cannot express that the period of the temperature"},

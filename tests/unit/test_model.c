@@ -195,8 +195,8 @@ static void tensors(void **state) {
         {{"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL}, "`blk.0.ffn_up.weight` is missing"},
         {{"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL},
          "tensor `blk.0.ffn_up.weight` is [65, 32], its metadata implies [64, 32]"},
-        {{"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32, NULL},
-         "`blk.0.ffn_norm.weight` is [1, 32], its metadata implies [32]"},
+        {{"blk.0.ffn_norm.weight", {32, 2}, HT_W_F32, NULL},
+         "`blk.0.ffn_norm.weight` is [2, 32], its metadata implies [32]"},
         {{"blk.0.attn_q.weight", {32, 0}, HT_W_F32, NULL},
          "`blk.0.attn_q.weight` is [32], its metadata implies [32, 32]"},
         {{"rope_freqs.weight", {4, 0}, HT_W_F32, NULL}, "`rope_freqs.weight` holds 0, expected positive numbers"},
@@ -204,6 +204,7 @@ static void tensors(void **state) {
         {{"blk.0.attn_q.bias", {31, 0}, HT_W_F32, NULL}, "`blk.0.attn_q.bias` is [31]"},
         {{"blk.0.attn_q.bias", {32, 0}, HT_W_F32, NULL}, "`blk.0.attn_k.bias` is missing"},
         {{"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL}, "`blk.0.ffn_gate.bias`, but its metadata implies none"},
+        {{"output.bias", {32, 0}, HT_W_F32, NULL}, "`output.bias` is [32], its metadata implies [40]"},
         {{"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL}, NULL},
         {{"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"},
          "`blk.0.ffn_down.scale` holds 0, expected a finite"},
@@ -235,12 +236,8 @@ static void take_note(ht_log_level level, const char *message, void *user) {
 /* Tensors that the family does not have would change the results: they are an error. Others are named once. */
 static void extra_tensors(void **state) {
     (void)state;
-    static const char *const wrong[] = {"blk.0.attn_sinks.weight",
-                                        "blk.0.attn_q_norm.weight",
-                                        "blk.0.attn_norm.bias",
-                                        "blk.0.attn_z.weight",
-                                        "output.bias",
-                                        "token_embd_norm.weight"};
+    static const char *const wrong[] = {"blk.0.attn_sinks.weight", "blk.0.attn_q_norm.weight", "blk.0.attn_norm.bias",
+                                        "blk.0.attn_z.weight", "token_embd_norm.weight"};
     static const char *const harmless[] = {"blk.0.nextn.eh_proj.weight", "blk.0.attn_rot_embd", "v.blk.0.ln1.weight",
                                            "cls.output.weight", "blk.1.attn_norm.weight"};
     const char *path = scratch_path("t.gguf");
@@ -318,7 +315,8 @@ static void config_and_tensors(void **state) {
     REFUSED(scratch_directory(), HT_ERR_FORMAT,
             "`model.layers.0.self_attn.q_proj.bias` is missing, which config.json implies");
     copy_changed(config, "config.json", "\"model_type\": \"llama\"", "\"model_type\": \"lamna\"");
-    REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "`lamna`", "llama, mistral, ");
+    REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "`lamna`",
+            "the nearest that is: `llama` (`hearth formats` lists all)");
     remove(scratch_path("config.json"));
     remove(scratch_path("model.safetensors"));
 }
