@@ -232,14 +232,14 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     return HT_OK;
 }
 
-/* Adds the tensor of RoPE divisors; a directory has them in its configuration. */
-static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
+/* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
+static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_error *err) {
     float *values;
     int64_t n;
     ht_rewrite_tensor *t;
-    ht_status status = ht_gguf_rope_factors(plan->config, &values, &n, err);
+    ht_status status = ht_gguf_rope_factors(plan->config, name, &values, &n, err);
     if (status || !values) return status;
-    status = add_tensor(plan, HT_ROPE_FACTORS, &t, err);
+    status = add_tensor(plan, name, &t, err);
     if (status) {
         free(values);
         return status;
@@ -354,7 +354,9 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
     translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
     plan->config->fused_gate_up = false; /* where gate and up have a common matrix, it is made of both */
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, true, add_weight, &of, err);
-    if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
+    if (!status && plan->to_gguf) status = add_rope_factors(plan, HT_ROPE_FACTORS, err);
+    for (int k = 0; !status && plan->to_gguf && k < HT_ROPE_LENGTHS; k++)
+        status = add_rope_factors(plan, ht_rope_length_factors[k], err);
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
     if (status || plan->to_gguf) return status;

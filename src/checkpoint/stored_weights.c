@@ -607,6 +607,7 @@ static bool is_expected(const char *name) {
                                         "rotary_emb.inv_freq",
                                         "attn_rot_embd",
                                         "rope_freqs.weight",
+                                        "rope_factors_",
                                         "attn.masked_bias",
                                         ".scales",
                                         ".biases",

@@ -69,12 +69,12 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
     ht_array *q = l->q_a.matrix ? latent_norm(c, ht_linear(c, x, &l->q_a), &l->q_a_norm) : x;
     q = ht_reshape(s, ht_linear(c, q, &l->q), (int64_t[]){-1, cfg->n_heads, of->key_dim + of->rope_dim}, 3);
     ht_array *latent_q = ht_linear_heads(c, part(c, q, 0, of->key_dim), &l->key_heads); /* [T, n_heads, rank] */
-    ht_array *rotated_q = ht_rope(s, part(c, q, of->key_dim, of->rope_dim), pos, m->rope_factors, &m->rope);
+    ht_array *rotated_q = ht_decoder_rotated(c, m, false, part(c, q, of->key_dim, of->rope_dim), pos);
     q = ht_decoder_tempered(c, cfg, joined(c, latent_q, rotated_q), pos);
 
     ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
     ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
-    ht_array *k = joined(c, latent, ht_rope(s, part(c, kv, of->rank, of->rope_dim), pos, m->rope_factors, &m->rope));
+    ht_array *k = joined(c, latent, ht_decoder_rotated(c, m, false, part(c, kv, of->rank, of->rope_dim), pos));
     const ht_attention how = {.scale = cfg->attention_scale, .layer = index, .v_dim = (int32_t)of->rank};
     ht_array *o = ht_attend(c, q, k, HT_NONE, (int)cfg->layer[index].kv_layer, &how); /* [T, n_heads, rank] */
     o = ht_linear_heads(c, o, &l->value_heads);                                       /* [T, n_heads, value_dim] */
