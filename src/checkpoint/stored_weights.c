@@ -218,6 +218,13 @@ static void name_in(bool gguf, const char *prefix, const char *layers, const ht_
                  part);
 }
 
+/* The slot of a weight, of which a table outside the layers has none. */
+static void slot_of(const ht_tensor_spec *p, int64_t layer, char out[HT_WEIGHT_NAME]) {
+    ht_tensor_spec named = *p;
+    named.safetensors = ht_spec_slot(p);
+    name_in(false, "model.", "layers", &named, layer, "", out);
+}
+
 /* The name in this checkpoint; whether it is the one for transformers alone. */
 static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
     const bool gguf = w->c->gguf != NULL;
@@ -366,7 +373,7 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     const bool outside = layer == HT_OUTSIDE_LAYERS;
     char slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], bias[HT_WEIGHT_NAME];
     ht_stored_tensor unwanted;
-    name_in(false, "model.", "layers", p, layer, "", slot);
+    slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
     stored_name(w, p, layer, "bias", bias);
     const ht_projection projection = {.slot = slot,
@@ -374,7 +381,8 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                                       .layer = layer,
                                       .n_out = rows,
                                       .n_in = columns,
-                                      .head_rows = permuted_rows(c, p, of)};
+                                      .head_rows = permuted_rows(c, p, of),
+                                      .is_router = p->rows == HT_EXTENT_EXPERTS};
     const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
                                  .spec = p,
                                  .layer = layer,
@@ -471,7 +479,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
-    name_in(false, "model.", "layers", p, layer, "", slot);
+    slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
     const ht_projection projection = {
         .slot = slot,

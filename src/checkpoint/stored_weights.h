@@ -16,6 +16,7 @@ typedef struct ht_projection {
     int64_t n_out, n_in;
     int64_t n_experts; /* 0: dense */
     int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
+    bool is_router;    /* its outputs are the scores of experts */
     bool fused;        /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
 } ht_projection;
 
