@@ -74,12 +74,14 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
 }
 
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const char *const stems[][4] = {
-        {"ffn_", "ffn_", "ffn_", "ffn_"}, /* by naming and layout */
-        {"mlp.experts.%d.", "experts.", "block_sparse_moe.experts.%d.", "block_sparse_moe."},
-        {"mlp.switch_mlp.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.", "block_sparse_moe.switch_mlp."}};
+    static const char *const stems[][5] = {
+        {"ffn_", "ffn_", "ffn_", "ffn_", "ffn_"}, /* by naming and layout */
+        {"mlp.experts.%d.", "experts.", "block_sparse_moe.experts.%d.", "block_sparse_moe.", "mlp.experts."},
+        {"mlp.switch_mlp.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.", "block_sparse_moe.switch_mlp.",
+         "mlp.switch_mlp."}};
     const char *stem = stems[naming][family->experts];
-    const bool joined = family->experts == HT_EXPERTS_OUTSIDE || family->experts == HT_EXPERTS_LINEAR,
+    const bool joined = family->experts == HT_EXPERTS_OUTSIDE || family->experts == HT_EXPERTS_LINEAR ||
+                        family->experts == HT_EXPERTS_STACKED,
                stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
