@@ -67,10 +67,6 @@ ht_adapter *ht_adapter_retain(ht_adapter *a);
 ht_digest ht_adapter_digest(ht_adapter *a);
 /* The pair of a slot, or NULL. */
 const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot);
-/* The pairs in the form that steps of a device use, [n], in the order of a->lora, with values in its memory. Made on
- * the first call and lent as long as the adapter lives. Thread-safe. */
-ht_status ht_adapter_transposed(ht_adapter *a, ht_device *d, const ht_lora_pair **out, ht_error *err);
-
 /* The properties of a base model that adapter files depend on. */
 typedef struct ht_adapter_base {
     const ht_config *config;
@@ -89,6 +85,10 @@ ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *ar
 
 /* Whether the rows of gate and up alternate in transformers' tensor of both. `family` may be NULL. */
 bool ht_adapter_alternates(const ht_family *family);
+/* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its memory.
+ * Made on the first call and lent as long as the adapter lives. Thread-safe. */
+ht_status ht_adapter_transposed(ht_adapter *a, const ht_adapter_base *m, ht_device *d, const ht_lora_pair **out,
+                                ht_error *err);
 
 /* Reads an adapter's file or directory and checks it against model `m` (may be NULL). */
 ht_status ht_adapter_read(const char *path, const ht_adapter_base *m, ht_adapter **out, ht_error *err);

@@ -70,7 +70,8 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
 static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if ((p->columns != HT_EXTENT_NONE || p->expert) && !strcmp(p->gguf, name)) return p;
+            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
+                return p;
     return NULL;
 }
 
@@ -108,11 +109,12 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
                        "norms cannot have adapters",
                        r->path, name, c->family->architecture);
-    ht_status status = ht_adapter_need_axes(r, &t, name, spec->expert ? 3 : 2, err);
+    const bool of_heads = ht_part_is_of_head(spec->expert), stacked = spec->expert && !of_heads;
+    ht_status status = ht_adapter_need_axes(r, &t, name, stacked ? 3 : 2, err);
     if (status) return status;
-    (void)ht_adapter_slot(p.slot, layer, ht_spec_slot(spec));
-    const int64_t *dims = t.dims + (spec->expert ? 1 : 0);
-    p.n_experts = spec->expert ? t.dims[0] : 0;
+    (void)ht_adapter_slot(p.slot, layer, of_heads ? HT_HEADS_SLOT : ht_spec_slot(spec));
+    const int64_t *dims = t.dims + (stacked ? 1 : 0);
+    p.n_experts = stacked ? t.dims[0] : 0;
     p.rank = dims[p.is_b];
     p.features = dims[!p.is_b];
     p.scale = c->alpha != 0 ? c->alpha / (double)p.rank : 1;

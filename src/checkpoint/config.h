@@ -52,6 +52,8 @@ typedef struct ht_latent {
     /* Sizes of a head: the part of q and k that is not rotated, the part that is, and v. */
     int64_t key_dim, rope_dim, value_dim;
 } ht_latent;
+/* Rows of a head in the projection of latents to keys and values: those of its key, then those of its value. */
+static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_dim + l->value_dim; }
 
 typedef struct ht_config {
     const ht_family *family;

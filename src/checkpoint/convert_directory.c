@@ -73,9 +73,9 @@ static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err
     return ht_document_take(&d);
 }
 
-/* A share of the head of which transformers rotates `dims` values, rounding down. */
+/* A share of the head of which transformers rotates `dims` values, rounding down; of few digits if they suffice. */
 static double share_of(int64_t dims, int64_t head_dim) {
-    const double share = (double)dims / (double)head_dim;
+    const double share = round(1e9 * (double)dims / (double)head_dim) / 1e9;
     return (int64_t)(share * (double)head_dim) == dims ? share : ((double)dims + 0.5) / (double)head_dim;
 }
 
@@ -96,6 +96,9 @@ static void set_rope(writer *w) {
         ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
         ht_document_set(&d, "original_max_position_embeddings",
                         ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
+        if (c->latent.rank)
+            ht_document_set(&d, "partial_rotary_factor",
+                            ht_json_real(share_of(r->dims, c->latent.key_dim + c->latent.rope_dim)));
         set(w, "rope_parameters", ht_document_take(&d));
     } else {
         set_number(w, "rope_theta", r->theta);
@@ -103,7 +106,7 @@ static void set_rope(writer *w) {
     }
     /* Phi-3's own field overrides the one of rope_scaling, even by its default. */
     if (r->kind == HT_ROPE_LONG) set_i64(w, "original_max_position_embeddings", (int64_t)r->original_context);
-    if (r->dims) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
+    if (r->dims && !c->latent.rank) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
     if (c->family->defaults.local_rope_theta > 0) set_number(w, "rope_local_base_freq", c->local_rope.theta);
 }
 
@@ -114,8 +117,8 @@ static void set_sizes(writer *w) {
     set_i64(w, "hidden_size", c->hidden);
     set_i64(w, "num_hidden_layers", c->n_layers);
     set_i64(w, "num_attention_heads", c->n_heads);
-    set_i64(w, "num_key_value_heads", c->n_kv_heads);
-    set_i64(w, "head_dim", c->head_dim);
+    set_i64(w, "num_key_value_heads", c->latent.rank ? c->n_heads : c->n_kv_heads);
+    if (!c->latent.rank) set_i64(w, "head_dim", c->head_dim);
     set_i64(w, "intermediate_size", d->n_experts && !d->expert_feed_forward ? c->expert_feed_forward : c->feed_forward);
     set_i64(w, "max_position_embeddings", c->context);
     set_number(w, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", (double)c->norm_eps);

@@ -474,6 +474,19 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     return status;
 }
 
+/* The projection of all heads' keys and values from latents, however the checkpoint divides it; writes its names. */
+static ht_projection projection_of_heads(const ht_config *c, int64_t layer, char slot[HT_WEIGHT_NAME],
+                                         char gguf[HT_WEIGHT_NAME]) {
+    snprintf(slot, HT_WEIGHT_NAME, "model.layers.%lld." HT_HEADS_SLOT, (long long)layer);
+    snprintf(gguf, HT_WEIGHT_NAME, "blk.%lld." HT_HEADS_GGUF, (long long)layer);
+    return (ht_projection){.slot = slot,
+                           .gguf = gguf,
+                           .layer = layer,
+                           .n_out = c->n_heads * ht_latent_head_rows(&c->latent),
+                           .n_in = c->latent.rank,
+                           .of_heads = true};
+}
+
 static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
@@ -481,15 +494,16 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
     slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
-    const ht_projection projection = {
-        .slot = slot,
-        .gguf = gguf,
-        .layer = layer,
-        .n_out = rows,
-        .n_in = columns,
-        .n_experts = c->n_experts,
-        .fused = p->expert != HT_EXPERT_DOWN &&
-                 (f->naming == HT_EXPERTS_GGUF ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
+    ht_projection projection = {.slot = slot,
+                                .gguf = gguf,
+                                .layer = layer,
+                                .n_out = rows,
+                                .n_in = columns,
+                                .n_experts = c->n_experts,
+                                .fused =
+                                    p->expert != HT_EXPERT_DOWN &&
+                                    (f->naming == HT_EXPERTS_GGUF ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
+    if (ht_part_is_of_head(p->expert)) projection = projection_of_heads(c, layer, slot, gguf);
     ht_stored_weight at = {.role = HT_ROLE_EXPERT,
                            .spec = p,
                            .layer = layer,
@@ -497,7 +511,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = ht_part_is_of_head(p->expert) ? NULL : &projection,
+                           .projection = p->expert == HT_HEAD_KEY ? NULL : &projection,
                            .is_quantized = true};
     ht_status status = HT_OK;
     if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */

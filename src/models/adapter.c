@@ -26,6 +26,11 @@ ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err
     return ht_adapter_check_base(a, &base, err);
 }
 
+ht_status ht_adapter_pairs(ht_adapter *a, const ht_model *m, const ht_lora_pair **out, ht_error *err) {
+    const ht_adapter_base base = base_of(m);
+    return ht_adapter_transposed(a, &base, m->device, out, err);
+}
+
 static ht_status warn(ht_adapter *a, const ht_model *m, bool refuse, ht_error *err) {
     char fingerprint[HT_FINGERPRINT_SIZE] = "", hash[HT_FINGERPRINT_SIZE];
     ht_status status = a->origin.fingerprint ? ht_model_fingerprint(m, fingerprint, err) : HT_OK;

@@ -185,7 +185,7 @@ static void directory_round_trip(const char *path) {
     if (config.family != &ht_family_mistral && config.family->class_name) {
         const ht_config back = read_documents(file, &as_read);
         same_config(path, &config, &back, has_window_in_gguf(&config));
-        assert_ptr_equal(back.family, config.family);
+        assert_ptr_equal(back.family, as_read.family); /* some families share an architecture in GGUF */
     }
     ht_checkpoint_close(file);
     ht_checkpoint_close(c);
