@@ -102,7 +102,7 @@ ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *pi
 bool ht_adapter_alternates(const ht_family *family) {
     for (const ht_tensor_spec *const *table = family ? family->layer : NULL; table && *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (p->expert == HT_EXPERT_GATE && p->alternate) return true;
+            if (p->expert == HT_EXPERT_GATE && p->alternates) return true;
     return false;
 }
 

@@ -114,10 +114,15 @@ typedef struct ht_tensor_spec {
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
-    bool transposed;       /* safetensors hold the matrix [columns, rows] */
+    bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd positions */
+    bool optional;         /* files of other programs leave the vector out */
+    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs; NULL: the same. There the weight is
+     * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
+    const char *transformers;
+    int share, n_shares;
+    bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */
     const char *module; /* the slot and the module of transformers, where it is not `safetensors`; NULL: it is */
 } ht_tensor_spec;
 
@@ -181,10 +186,12 @@ typedef enum ht_head_norm {
 
 /* Where directories for transformers have the experts; stored_weights.c has the names. */
 typedef enum ht_expert_layout {
-    HT_EXPERTS_MLP,     /* mlp.experts.N.gate_proj, up_proj, down_proj */
-    HT_EXPERTS_OUTSIDE, /* experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_SPARSE,  /* block_sparse_moe.experts.N.w1, w3, w2 */
-    HT_EXPERTS_LINEAR   /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_MLP,         /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE,     /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
 } ht_expert_layout;
 
 struct ht_family {
@@ -193,6 +200,7 @@ struct ht_family {
     const char *model_types[8];    /* config.json's model_type, NULL-terminated */
     const char *gguf_aliases[4];   /* other architectures in GGUF with the same meaning, NULL-terminated */
     const char *class_name;        /* class of transformers, written to config.json; NULL: not written */
+    const char *mlx_wrapper;       /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     ht_config_defaults defaults;
     const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
     /* Reads the family's other own fields, after `fields`. NULL: none. */

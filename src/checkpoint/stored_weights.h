@@ -89,16 +89,17 @@ ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config
 /* ---- experts: one tensor per expert, with its index in the name, or one stacked tensor [n_experts, rows, columns],
  * where gate and up may share the rows ---- */
 
+/* Tensor names of experts in GGUF, transformers or mlx-lm. */
+typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
+
 typedef struct ht_expert_form {
     ht_expert_part part;
-    bool gguf;           /* GGUF name, else safetensors */
+    ht_expert_naming naming;
     bool stacked;        /* all experts in one tensor [n_experts, rows, columns] */
     const char *name;    /* tensor name after the layer's prefix; %d: expert index */
     int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
-/* Tensor names of experts in GGUF, transformers or mlx-lm. */
-typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
 /* The form in which a part of a family's experts is written. */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */

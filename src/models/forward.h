@@ -57,6 +57,7 @@ typedef struct ht_ctx {
     const ht_adapters *adapters; /* NULL: none */
     /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
     const struct ht_weights *lora;
+    bool is_long;                 /* the sequences are long ones (ht_model_is_long) */
     bool hidden;                  /* returns hidden states after the final norm, [n_out, hidden], instead of logits */
     struct ht_taps *taps;         /* of a trace: taps for probes (models/taps.h); NULL: none */
     struct ht_observer *observer; /* of an eager pass; NULL: none, as in all plans */

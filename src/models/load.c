@@ -94,6 +94,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_layer_kv_of(c, i, m->kv_dtype);
     ht_status status = choose_context(m, o, name, err);
     if (!status && o->sliding) make_sliding(m);
+    m->short_length = c->rope.kind == HT_ROPE_LONG ? (int64_t)c->rope.original_context : INT64_MAX;
     return status;
 }
 
@@ -147,6 +148,7 @@ static ht_array *trace(ht_scope *s, void *user) {
     const ht_model *m = f->model;
     ht_ctx c = {.s = s,
                 .lora = f->form & HT_PLAN_ADAPTERS ? m->weights : NULL,
+                .is_long = (f->form & HT_PLAN_LONG) != 0,
                 .hidden = (f->form & HT_PLAN_HIDDEN) != 0,
                 .taps = f->form & HT_PLAN_TAPS ? &f->taps : NULL};
     ht_array *y = m->config->family->forward(&c, ht_weights_decoder(m->weights));
