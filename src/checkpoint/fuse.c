@@ -37,17 +37,26 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
     const ht_projection *p = w->projection;
     ht_status status = HT_OK;
     if (!p) return HT_OK;
-    s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
+    const ht_latent *latent = &s->plan->config->latent;
+    const bool is_key = w->spec->expert == HT_HEAD_KEY;
+    if (!p->of_heads) s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
         const ht_lora *l = ht_adapter_find(a, p->slot);
         if (!l) continue;
-        const ht_rewrite_change change = {.first_row = w->first_row,
-                                          .head_rows = w->stored_head_rows,
-                                          .lora_head_rows = a->interleaved ? p->head_rows : 0,
-                                          .lora = l,
-                                          .expert = w->expert,
-                                          .scale = (s->scales ? s->scales[i] : 1) * l->scale};
+        ht_rewrite_change change = {.first_row = w->first_row,
+                                    .n_rows = l->n_out,
+                                    .head_rows = w->stored_head_rows,
+                                    .lora_head_rows = a->interleaved ? p->head_rows : 0,
+                                    .lora = l,
+                                    .expert = w->expert,
+                                    .scale = (s->scales ? s->scales[i] : 1) * l->scale};
+        if (p->of_heads) {
+            change.expert = 0;
+            change.n_rows = w->rows;
+            change.b_row = w->expert * ht_latent_head_rows(latent) + (is_key ? 0 : latent->key_dim);
+            change.transposed = is_key && !w->is_transposed;
+        }
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
         if (!status && w->stored.column_step)
             status = ht_fail(err, HT_ERR_UNSUPPORTED,

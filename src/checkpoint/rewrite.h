@@ -36,7 +36,9 @@ typedef struct ht_rewrite_change {
     int64_t lora_head_rows; /* the same for B's rows */
     const ht_lora *lora;
     int64_t expert;
-    float scale; /* factor on B A */
+    int64_t n_rows, b_row; /* rows of the tensor, and the first one of the expert's B that changes them */
+    bool transposed;       /* its rows are columns of B A: row i is column i */
+    float scale;           /* factor on B A */
 } ht_rewrite_change;
 
 /* Stored rows that become part of a tensor. */
