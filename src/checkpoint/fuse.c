@@ -9,7 +9,6 @@
 #include "formats/affine.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,20 +76,17 @@ static ht_status check_stored(const ht_stored_weight *w, const ht_adapter *a, ht
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
-    const bool of_head = w->role == HT_ROLE_EXPERT && ht_part_is_of_head(w->spec->expert);
-    char slot[HT_WEIGHT_NAME];
     ht_status status = HT_OK;
-    if (!p && !of_head) return HT_OK;
-    snprintf(slot, sizeof slot, "model.layers.%lld." HT_HEADS_SLOT, (long long)w->layer);
-    if (!of_head) s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
+    if (!p) return HT_OK;
+    if (!p->of_heads) s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
-        const ht_lora *l = ht_adapter_find(a, of_head ? slot : p->slot);
+        const ht_lora *l = ht_adapter_find(a, p->slot);
         if (!l) continue;
-        ht_rewrite_change change = of_head ? head_change(w, &s->plan->config->latent) : projection_change(w, a);
+        ht_rewrite_change change = p->of_heads ? head_change(w, &s->plan->config->latent) : projection_change(w, a);
         change.lora = l;
         change.scale = (s->scales ? s->scales[i] : 1) * l->scale;
-        if (p) status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
+        status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
         if (!status) status = check_stored(w, a, err);
         if (!status) status = add_change(s->plan, w->stored.number, &change, err);
     }

@@ -36,7 +36,8 @@ static const char *const models[] = {
     "qwen3-moe-mxfp8", "qwen2-nvfp4", "gemma4-experts-compressed-nvfp4", "gemma4-experts-compressed-nvfp4-stacked",
     "gemma4-experts-fp8-rows", "gemma4-experts-modelopt-nvfp4", "llama-compressed-fp8-channel", "llama-fp8-blocks",
     "llama-fp8-whole", "llama-modelopt-nvfp4", "mistral-compressed-mixed", "qwen3-moe-compressed-nvfp4",
-    "qwen3-moe-fp8-blocks", "qwen3-moe-modelopt-fp8", "qwen3-moe-modelopt-nvfp4-stacked"};
+    "qwen3-moe-fp8-blocks", "qwen3-moe-modelopt-fp8", "qwen3-moe-modelopt-nvfp4-stacked", "../families/deepseek_v3",
+    "../families/deepseek_v3.gguf"};
 /* clang-format on */
 enum { N_MODELS = sizeof models / sizeof *models };
 
@@ -82,8 +83,8 @@ static float *run_path(const char *path) {
 /* The name of what is fused: a file when the model is one. */
 static const char *out_of(const char *name, const char *out) {
     char file[32];
-    const char *dot = strrchr(name, '.');
-    snprintf(file, sizeof file, "%s%s", out, dot ? dot : "");
+    const char *end = strstr(name, ".gguf");
+    snprintf(file, sizeof file, "%s%s", out, end ? end : "");
     return scratch_path(file);
 }
 
