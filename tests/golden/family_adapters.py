@@ -9,7 +9,7 @@ fuse: checkpoints fused by Hearth answer in transformers, and GGUF files in Hear
 mlx: adapters that Hearth trains answer in mlx-lm as in Hearth, and those that mlx-lm trains in Hearth.
 llama.cpp: what its convert_lora_to_gguf.py makes of PEFT's files answers in Hearth as in PEFT, and Hearth writes the same
 names. It knows experts only as modules, which PEFT wrote before transformers 5; Hearth reads them, too. It cannot divide
-kv_b_proj, and turns A and B of GPT-2's transposed matrices round.
+kv_b_proj.
 """
 
 import argparse
@@ -99,9 +99,12 @@ def check_fuse(hearth, name, adapter, expected, work):
 
 
 # Names of an expert's gate, up and down in releases that have a module for each.
-MODULES = {"mixtral": "block_sparse_moe.experts.{}.{}", "minimax_m2": "block_sparse_moe.experts.{}.{}"}
+MODULES = {name: "block_sparse_moe.experts.{}.{}" for name in ("mixtral", "minimax_m2", "phimoe")}
 PARTS = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 WITHOUT_MODULES = "gpt_oss", "llama4", "granitemoe"
+# The converter turns A and B round in the first, wants a tokenizer for three, and states another architecture than the
+# model's converter for the last.
+UNCONVERTED = "gpt2", "mistral3", "ministral3", "mistral4", "granite4_dense"
 
 
 def write_modules(name, model, folder):
@@ -152,7 +155,7 @@ def tensors_of(path):
 
 def check_llama(hearth, name, adapter, expected, work, source):
     base, file = FAMILIES / f"{name}.gguf", work / "adapter.gguf"
-    if not base.exists() or name.startswith(("gpt2", "mistral3", "mistral4")):  # the last two want a tokenizer
+    if not base.exists() or name.startswith(UNCONVERTED):
         return True
     if not write_modules(name, attach(load(name)), adapter):
         expected = hearth_logits(hearth, base.with_suffix(""), work, adapter)
