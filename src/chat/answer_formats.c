@@ -82,7 +82,8 @@ static const ht_tool_call_format formats[] = {
      MARKS("<|tool_calls|>", "<|calls|>"),
      .call = "<|tool_call:begin|>%i<|tool_call:name|>%n<|tool_call:args|>%a<|tool_call:end|>",
      .separator = ""},
-    /* Phi-4-mini, whose own template has the marks of tools alone; Granite 3; GigaChat */
+    /* Phi-4-mini: the words of common templates; its own template has the marks of tools alone; Granite 3; GigaChat */
+    {MARKS("functools[", "]"), .call = OBJECT("arguments"), .separator = "%s,", .once = true},
     {.mark = "<|/tool_call|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
     {.mark = "<|/tool|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
     {.open = "<|tool_call|>", LIST(OBJECT("arguments")), .once = true},
@@ -109,9 +110,10 @@ static const ht_tool_call_format formats[] = {
     /* functionary v3.1, Llama 3.1 with custom tools */
     {MARKS("<function=", "</function>"), .also = "<parameter=", .call = "%n>%p", PARAMETER},
     {MARKS("<function=", "</function>"), .call = "%n>%a"},
-    /* Llama 3.2 and 4 with calls as in Python; 3.1 to 3.3; 3.2 and 4 without the mark */
+    /* Llama 3.2 and 4 with calls as in Python; 3.1 to 3.3; 4; 3.2 without the mark */
     {.mark = "[func_name1(param", LIST("%s%n(%p)"), PYTHON, .once = true, .at_start = true},
     {.open = "<|python_tag|>", .call = OBJECT("parameters"), .separator = "%s;", .once = true, .at_start = true},
+    {.mark = "<|python_end|>", .call = OBJECT("parameters"), .separator = "%s", .once = true, .at_start = true},
     {.mark = "\"parameters\": dictionary",
      .call = OBJECT("parameters"),
      .separator = "%s;",
@@ -177,7 +179,13 @@ static const ht_reasoning_format reasoning[] = {
      .anywhere = true,
      .behind = HARMONY_BEGIN HARMONY_ROLE},
     {.mark = "[BEGIN FINAL RESPONSE]", .open = "Here are my reasoning steps:", .close = "[BEGIN FINAL RESPONSE]"},
-    /* Granite 3.3; ERNIE 4.5; Hunyuan */
+    /* Llama 4; Granite 3.3; ERNIE 4.5; Hunyuan */
+    {.mark = "<|python_end|>",
+     THINK,
+     .before = "\n",
+     .behind = "\n\n",
+     .text = "<|python_start|>",
+     .text_end = "<|python_end|>"},
     {.mark = "<response></response>", RESPONSE},
     {.mark = "<response>\\n", RESPONSE},
     {.mark = "<answer>", THINK, .before = "\n", .behind = "\n", .text = "<answer>", .text_end = "</answer>"},

@@ -83,6 +83,8 @@ static const struct {
     {"<tool_calls>```json", {"<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"}},
     {"<tool_calls>[{", {"<tool_calls>", "</tool_calls>"}},
     {"[func_name1(param", {NULL}},
+    {"<|python_end|>", {NULL}},
+    {"functools[", {"functools["}},
     {"<|observation|>metadata", {"<|assistant|>"}},
     {HARMONY, {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"}},
 };
