@@ -239,7 +239,7 @@ static const struct {
     {"<|python_tag|>", "<think>a</think>b {\"name\": \"stop\"}", "H(a)T(b {\"name\": \"stop\"})"},
     /* GLM 4 of April 2025: a tool's name and an object begin the answer */
     {"<|observation|>metadata", "weather\n" PARIS, "C(weather " PARIS ")"},
-    {"<|observation|>metadata", "weather\n" PARIS "<|assistant|>weather\n" ROME,
+    {"<|observation|>metadata", "weather\n" PARIS "<|assistant|><|assistant|>weather\n" ROME,
      "C(weather " PARIS ")C(weather " ROME ")"},
     {"<|observation|>metadata", "\nSo:<|assistant|>weather\n" PARIS "<|assistant|>weather\n" ROME, "T(\nSo:" BOTH},
     {"<|observation|>metadata", "\n<think>a</think>\nstop \n{}", "H(a)C(stop {})"},
@@ -531,6 +531,8 @@ UNIT_TEST(calls_in_pieces) {
         {"<TOOLCALL>",
          "<TOOLCALL>[{\"name\": \"stop\", \"arguments\": {}}, {\"arguments\": {}, \"name\": \"weather\"}]</TOOLCALL> x",
          "C(stop {})C(weather {})T(x)"},
+        /* a mark twice */
+        {"<|observation|>metadata", "stop\n{}<|assistant|><|assistant|>stop\n{}x", "C(stop {})C(stop {})"},
         {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"</tool_call>\\\"\"}}</tool_call>b",
          "C(stop {\"a\": \"</tool_call>\\\"\"})T(b)"},
     };
