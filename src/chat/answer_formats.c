@@ -201,7 +201,8 @@ const ht_reasoning_format *ht_reasoning_format_of(const char *source) {
 const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t) {
     const char *source = ht_chat_template_source(t);
     const ht_reasoning_format *f = ht_reasoning_format_of(source);
-    return *f->mark || strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
+    const bool is_marked = *f->mark && !f->text; /* else the mark may be that of texts alone */
+    return is_marked || strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
 }
 
 bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size_t n, bool *with_title) {
