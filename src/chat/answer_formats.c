@@ -94,8 +94,8 @@ static const ht_tool_call_format formats[] = {
      .call = "%s" HY("tool_call") "%n" HY("tool_sep") "%p%s" HY_END("tool_call"),
      .separator = "",
      TAG("%s" HY("arg_key") "%k" HY_END("arg_key") "%s" HY("arg_value") "%v" HY_END("arg_value"))},
-    {MARKS("<tool_calls>", "</tool_calls>"), .also = "```json", .call = "<tool_call>%n\n```json\n%a\n```</tool_call>",
-     .separator = "%s"},
+    {MARKS("<tool_calls>", "</tool_calls>"), .also = "```json", .call = "%s<tool_call>%n\n```json\n%a\n```</tool_call>",
+     .separator = ""},
     {MARKS("<tool_calls>", "</tool_calls>"), .also = "<tool_calls>[", LIST(OBJECT("arguments"))},
     {MARKS("<tool_calls>", "</tool_calls>"), .call = OBJECT("arguments"), .separator = ""},
     /* Qwen3-Coder, Nemotron 3; GLM 4.5; Hermes, Qwen 2.5 and 3, Granite 4, SmolLM3 */
