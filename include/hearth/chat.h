@@ -123,7 +123,9 @@ HT_API void ht_chat_set_time(ht_chat *chat, int64_t seconds);
  * model makes them by rendering a call. Arguments are objects, but JSON text (unchanged if they came as text) for
  * templates that fail on objects or write them as Python does. Null content is "", but stays null for templates that
  * write the call only with null, or with less text. gpt-oss' template writes one text before a call: reasoning and
- * content become that text. Templates such as Phi-4-mini's write the tools of a system message: they get them there.
+ * content become that text. Templates such as Phi-4-mini's write the tools of a system message: they get them there;
+ * SmolLM3's reads them as `xml_tools`. Templates without a field for calls get them in their tool-call format at the
+ * end of the text; GLM 4's gets each as a message, with the name as `metadata`, and results as "observation".
  *
  * The caller frees *text with ht_text_free. HT_ERR_UNSUPPORTED if the model has no tokenizer, or neither a chat
  * template nor a built-in format; HT_ERR_ARGUMENT for messages that the template rejects; HT_ERR_FORMAT for a broken
