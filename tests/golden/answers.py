@@ -25,7 +25,7 @@ import templates
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from soak import cases, takes  # noqa: E402
 
-# Prefixes of names; formats of models that Hearth does not run.
+# Prefixes of names of templates with formats that Hearth does not read.
 OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "meetkai-functionary-medium-v3.2", "GigaChat3-10B")
 
 
