@@ -62,9 +62,9 @@ static const ht_tool_call_format formats[] = {
      .call = INVOKE(""),
      .separator = "",
      NAMED("parameter")},
-    /* Nemotron 2; Nemotron Mini */
+    /* Nemotron 2; Nemotron Mini, whose template has the marks of turns alone */
     {MARKS("<TOOLCALL>", "</TOOLCALL>"), LIST(OBJECT("arguments"))},
-    {MARKS("<toolcall>", "</toolcall>"), .call = OBJECT("arguments")},
+    {.mark = "<extra_id_1>", MARKS("<toolcall>", "</toolcall>"), .call = OBJECT("arguments")},
     /* LFM2 */
     {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), PYTHON},
     /* OLMo 3 */

@@ -53,7 +53,7 @@ COMMA = "{{ ', ' if not loop.last }}"
 LINE = "{{ '\n' if not loop.last }}"
 PYTHON = "{{ c.name }}({% for k, v in c.arguments | items %}{{ k }}={{ v | tojson }}{{ ', ' if not loop.last }}{% endfor %})"
 SKETCHES = {
-    "Nemotron Mini": sketch("CALLS", call=f"<toolcall> {OBJECT} </toolcall>{LINE}"),
+    "Nemotron Mini": sketch("CALLS", call=f"<toolcall> {OBJECT} </toolcall>{LINE}", more="<extra_id_1>"),
     "Phi-4-mini": sketch("functools[CALLS]", call=OBJECT + COMMA),
     "EXAONE 4": sketch("CALLS", call=f"<tool_call>{OBJECT}</tool_call>{LINE}"),
     "ERNIE 4.5": sketch("CALLS", text=r"<response>\n{}\n</response>\n", call=f"<tool_call>\n{OBJECT}\n</tool_call>\n"),

@@ -32,7 +32,7 @@ FAMILIES = {
                        BEGUN, DONE, "}\n]", "<|END_ACTION|>", "<|END_OF_TURN_TOKEN|>"]),
     "Llama 4": ("", ["<|python_start|>", "I look.", "<|python_end|>", '{"name": "weather", "parameters": ', BEGUN, DONE, "}", "<|eot|>"]),
     "Phi-4-mini": ("", ["I look.", "<|tool_call|>", '[{"name": "weather", "arguments": ', BEGUN, DONE, "}]", "<|/tool_call|>", "<|end|>"]),
-    "Nemotron Mini": ("<toolcall></toolcall>", ["I look.\n", '<toolcall> {"name": "weather", "arguments": ', BEGUN, DONE, "} </toolcall>", "<extra_id_1>"]),
+    "Nemotron Mini": ("", ["I look.\n", '<toolcall> {"name": "weather", "arguments": ', BEGUN, DONE, "} </toolcall>", "<extra_id_1>"]),
     "Hunyuan": ("```json <answer></answer>", ["<think>", "\nHm.\n", "</think>", "\n", "<answer>", "\nI look.\n", "</answer>", "\n ", "<tool_calls>", "\n  ", "<tool_call>",
                                               "weather\n```json\n", BEGUN, DONE, "\n```", "</tool_call>", " \n", "</tool_calls>", "<|eos|>"]),
     "OLMo 3": ("", ["I look.", "<function_calls>", 'weather(city="Pa', 'ris")', "</function_calls>", "<|endoftext|>"]),

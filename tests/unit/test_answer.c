@@ -336,7 +336,7 @@ static const struct {
      "n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
      "}]</TOOLCALL>",
      "T(n" BOTH},
-    {"<toolcall>",
+    {"<extra_id_1>",
      "n<toolcall> {\"name\": \"weather\", \"arguments\": " PARIS
      "} </toolcall> <toolcall> {\"name\": \"weather\", \"arguments\": " ROME "} </toolcall>",
      "T(n" BOTH},

@@ -63,7 +63,7 @@ static const struct {
     {"<function=<parameter=", {"<function="}},
     {"<|tool_call_start|>", {"<|tool_call_start|>", "<|tool_call_end|>"}},
     {"<TOOLCALL>", {"<TOOLCALL>", "</TOOLCALL>"}},
-    {"<toolcall>", {"<toolcall>", "</toolcall>"}},
+    {"<extra_id_1>", {"<toolcall>", "</toolcall>"}},
     {"<|START_THINKING|><|START_ACTION|>",
      {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_THINKING|>", "<|END_THINKING|>"}},
     {"<|inner_prefix|><|tools_prefix|>",
