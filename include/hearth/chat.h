@@ -78,7 +78,7 @@ HT_API ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht
  * Hearth sets under the same name. "tools" is as in ht_chat_set_tools; "messages" is HT_ERR_ARGUMENT. */
 HT_API ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const char *json, size_t n, ht_error *err);
 /* Turns reasoning on or off where the template supports it, through the variables that templates use
- * (`enable_thinking`, `thinking`). By default the template decides. */
+ * (`enable_thinking`, `thinking`; off also `thinking_budget` and `reasoning`). By default the template decides. */
 HT_API ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err);
 /* Which calls of its tools an answer makes. */
 typedef enum ht_tool_choice {
