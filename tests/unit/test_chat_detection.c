@@ -74,9 +74,9 @@ UNIT_TEST(formats) {
 }
 
 UNIT_TEST(stop_ids) {
-    const char *const specials[] = {"</s>",       "<|im_end|>",    "<|channel|>", "<end_of_turn>",
-                                    "<|eot_id|>", "<|endoftext|>", "<|end|>",     "<|call|>"};
-    ht_tokenizer *t = tokenizer_of(specials, 8, NULL);
+    const char *const specials[] = {"</s>",          "<|im_end|>", "<other>",  "<end_of_turn>", "<|eot_id|>",
+                                    "<|endoftext|>", "<|end|>",    "<|call|>", "<|channel|>"};
+    ht_tokenizer *t = tokenizer_of(specials, 9, NULL);
     ht_config config = {.eos = {3, 27}, .n_eos = 2};
     int32_t *ids;
     int n;
