@@ -68,7 +68,7 @@ typedef struct ht_rewrite_tensor {
     bool by_column;                      /* pieces: some are columns of stored rows, which only values can be */
     bool by_value;                       /* pieces: rows are single values of a vector, in another order */
     bool transposes;                     /* pieces: each matrix is written [columns, rows] */
-    int64_t alternates; /* pieces: of so many rows, or values, two halves are written by turns; else 0 */
+    int64_t alternates; /* pieces: of this many rows, or values, two halves are written by turns; else 0 */
     bool repacks;       /* pieces: stored blocks become blocks of `type` with the same values */
     bool is_weight;     /* worth rounding to few bits */
     int file;           /* index in the plan's files; before that, the checkpoint's safetensors file */
