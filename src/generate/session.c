@@ -363,7 +363,9 @@ static ht_status prepare_together(ht_session *s, int32_t id, float *logits, cons
     s->token[s->n_tokens] = id;
     const int64_t end = s->n_tokens + 1;
     status = ht_session_prepare(s, end, s->n_tokens, err);
-    while (!status && s->job.end + 1 < end) { /* where all tokens are pending: all but the last chunk */
+    /* A step of several sequences may compute only some rows of a prompt, and thus of tokens that are all pending. */
+    while (!status && s->cache->length + 2 < end) {
+        s->job.end = ht_min_i64(s->job.end, s->n_tokens);
         s->job.cancel = cancel;
         status = ht_session_run(s, err);
         if (!status) status = ht_session_prepare(s, end, s->n_tokens, err);
