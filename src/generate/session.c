@@ -103,8 +103,10 @@ void ht_session_free(ht_session *s) {
 
 void ht_session_reset(ht_session *s) {
     (void)ht_cache_truncate(s->cache, 0, NULL);
-    s->n_tokens = 0;
+    s->n_tokens = s->announced = 0;
 }
+
+void ht_session_announce(ht_session *s, int64_t n) { s->announced = n; }
 
 ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
     if (n < 0 || n > s->n_tokens)
@@ -257,7 +259,7 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
 /* ---- running tokens ---- */
 
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err) {
-    ht_cache_begin(s->cache, end);
+    ht_cache_begin(s->cache, ht_max_i64(end, s->announced));
     end = ht_min_i64(end, s->cache->length + s->chunk);
     s->job = (ht_step_job){.cache = s->cache,
                            .token = s->token,

@@ -133,6 +133,21 @@ UNIT_TEST(together) {
     }
 }
 
+/* A sequence in parts, announced, is computed as one that is given at once. */
+UNIT_TEST(parts) {
+    float *whole = tiny_rows(MOST), *rows = tiny_rows(MOST);
+    ht_session *s = tiny_session(model, 512);
+    tiny_forward(s, ids, MOST, true, whole);
+    ht_session_reset(s);
+    ht_session_announce(s, MOST);
+    for (int n = 0; n < MOST; n += MOST / 4) tiny_forward(s, ids + n, MOST / 4, true, rows);
+    assert_memory_equal(rows, whole, (size_t)MOST * TINY_VOCAB * sizeof *rows);
+    ht_session_reset(s);
+    go_on(s, 20);
+    ht_session_free(s);
+    free(rows), free(whole);
+}
+
 UNIT_TEST(truncation) {
     ht_session *s = tiny_session(model, 64);
     go_on(s, SHORT + 50);
@@ -342,6 +357,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_goes_by_the_length),
                                        cmocka_unit_test(one_token_after_the_other),
                                        cmocka_unit_test(together),
+                                       cmocka_unit_test(parts),
                                        cmocka_unit_test(truncation),
                                        cmocka_unit_test(forks),
                                        cmocka_unit_test(states),
