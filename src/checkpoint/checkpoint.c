@@ -288,6 +288,7 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .has_q_norm = exists(c, "layers.0.self_attn.q_norm.weight"),
                              .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),
                              .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
+                             .has_gate = exists(c, "layers.0.mlp.gate_proj.weight"),
                              .has_head = c->head != NULL};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];

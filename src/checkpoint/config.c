@@ -41,7 +41,7 @@ void ht_config_set_field(ht_config *c, const ht_config_field *f, double value) {
     void *at = (char *)c + f->offset;
     if (f->is_inverse && value != 0) value = 1 / value;
     switch (f->type) {
-    case HT_FIELD_I64: *(int64_t *)at = (int64_t)value; break;
+    case HT_FIELD_I64: *(int64_t *)at = value < 0x1p63 ? (int64_t)value : INT64_MAX; break;
     case HT_FIELD_F32: *(float *)at = (float)value; break;
     case HT_FIELD_BOOL: *(bool *)at = value != 0; break;
     }

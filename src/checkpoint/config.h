@@ -52,6 +52,8 @@ typedef struct ht_latent {
     /* Sizes of a head: the part of q and k that is not rotated, the part that is, and v. */
     int64_t key_dim, rope_dim, value_dim;
 } ht_latent;
+/* Rows of a head in the projection of latents to keys and values: those of its key, then those of its value. */
+static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_dim + l->value_dim; }
 
 typedef struct ht_config {
     const ht_family *family;
@@ -78,7 +80,7 @@ typedef struct ht_config {
     bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
     bool norm_bias, head_bias;       /* of the norms; of the output head */
     bool head_norms;                 /* q and k have norms, in families where that is optional */
-    bool fused_gate_up;              /* gate and up are one matrix, in families where the container decides */
+    bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
     /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
@@ -115,6 +117,7 @@ typedef struct ht_config_hints {
     bool has_q_norm;     /* layer 0 */
     bool has_q_bias;     /* layer 0 */
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
+    bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;

@@ -39,7 +39,6 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                 YES_OF(ht_config, mlp_bias, "feed-forwards have %s bias"),
                                 YES_OF(ht_config, norm_bias, "norms have %s bias"),
                                 YES_OF(ht_config, head_bias, "the output head has %s bias"),
-                                YES_OF(ht_config, fused_gate_up, "gate and up have %s common matrix"),
                                 YES_OF(ht_config, parallel, "layers have %s feed-forward parallel to attention"),
                                 {NO, offsetof(ht_config, tied_head), "there is %s output head besides the embedding"},
                                 NUMBER_OF(ht_config, layer_input, "the width of per-layer inputs"),

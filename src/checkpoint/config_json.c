@@ -345,6 +345,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     read_fields(c, r, o);
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
+    if (hints->has_tensors && hints->has_gate) c->fused_gate_up = false;
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);

@@ -73,9 +73,9 @@ static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err
     return ht_document_take(&d);
 }
 
-/* A share of the head of which transformers rotates `dims` values, rounding down. */
+/* A share of the head of which transformers rotates `dims` values, rounding down; of few digits if they suffice. */
 static double share_of(int64_t dims, int64_t head_dim) {
-    const double share = (double)dims / (double)head_dim;
+    const double share = round(1e9 * (double)dims / (double)head_dim) / 1e9;
     return (int64_t)(share * (double)head_dim) == dims ? share : ((double)dims + 0.5) / (double)head_dim;
 }
 
@@ -91,19 +91,22 @@ static void set_rope(writer *w) {
                          rope_object(&c->local_rope, true, w->d.err)));
         return;
     }
-    ht_json *scaling = r->kind == HT_ROPE_PLAIN && !is_tempered ? ht_json_null() : rope_object(r, false, w->d.err);
-    if (is_tempered) {
-        ht_document d = {scaling, "config.json", HT_OK, w->d.err};
+    if (is_tempered) { /* these families came after rope_scaling */
+        ht_document d = {rope_object(r, true, w->d.err), "config.json", HT_OK, w->d.err};
         ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
         ht_document_set(&d, "original_max_position_embeddings",
                         ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
-        scaling = ht_document_take(&d);
+        if (c->latent.rank)
+            ht_document_set(&d, "partial_rotary_factor",
+                            ht_json_real(share_of(r->dims, c->latent.key_dim + c->latent.rope_dim)));
+        set(w, "rope_parameters", ht_document_take(&d));
+    } else {
+        set_number(w, "rope_theta", r->theta);
+        set(w, "rope_scaling", r->kind == HT_ROPE_PLAIN ? ht_json_null() : rope_object(r, false, w->d.err));
     }
-    set_number(w, "rope_theta", r->theta);
-    set(w, "rope_scaling", scaling);
     /* Phi-3's own field overrides the one of rope_scaling, even by its default. */
     if (r->kind == HT_ROPE_LONG) set_i64(w, "original_max_position_embeddings", (int64_t)r->original_context);
-    if (r->dims) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
+    if (r->dims && !c->latent.rank) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
     if (c->family->defaults.local_rope_theta > 0) set_number(w, "rope_local_base_freq", c->local_rope.theta);
 }
 
@@ -114,8 +117,8 @@ static void set_sizes(writer *w) {
     set_i64(w, "hidden_size", c->hidden);
     set_i64(w, "num_hidden_layers", c->n_layers);
     set_i64(w, "num_attention_heads", c->n_heads);
-    set_i64(w, "num_key_value_heads", c->n_kv_heads);
-    set_i64(w, "head_dim", c->head_dim);
+    set_i64(w, "num_key_value_heads", c->latent.rank ? c->n_heads : c->n_kv_heads);
+    if (!c->latent.rank) set_i64(w, "head_dim", c->head_dim);
     set_i64(w, "intermediate_size", d->n_experts && !d->expert_feed_forward ? c->expert_feed_forward : c->feed_forward);
     set_i64(w, "max_position_embeddings", c->context);
     set_number(w, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", (double)c->norm_eps);
@@ -130,7 +133,9 @@ static void set_layer_types(writer *w) {
     const ht_config *c = w->config;
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
-        ht_list_append(&types, ht_json_string(c->layer[i].slides ? "sliding_attention" : "full_attention"));
+        ht_list_append(&types, ht_json_string(c->layer[i].chunked  ? "chunked_attention"
+                                              : c->layer[i].slides ? "sliding_attention"
+                                                                   : "full_attention"));
     set(w, "layer_types", types);
 }
 
@@ -223,6 +228,7 @@ static const char documents[] = "the documents of a directory";
 typedef struct converter {
     const ht_checkpoint_files *c;
     const ht_config *config;
+    bool for_mlx;               /* the reader is mlx-lm */
     ht_tokenizer *t;            /* NULL: the file has none */
     int32_t bos, eos, pad, unk; /* -1: none */
     int32_t *stops;             /* [n_stops] stop ids */
@@ -297,6 +303,8 @@ static ht_status add_config(converter *v, const char *dtype) {
     d.status = apply_factors(v, config);
     if (!d.status) d.status = ht_convert_config_to_json(config, &d.object, v->err);
     free(config);
+    if (v->for_mlx && v->config->family->mlx_wrapper)
+        d.object = ht_json_pack("{s:s, s:o}", "model_type", v->config->family->mlx_wrapper, "text_config", d.object);
     ht_document_set(&d, "torch_dtype", ht_json_string(dtype)); /* readers accept this and the newer `dtype` */
     set_ids(v, &d);
     return add_document(v, "config.json", &d);
@@ -410,11 +418,11 @@ static ht_status add_tokenizer(converter *v) {
 
 /* ---- all ---- */
 
-ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, const char *dtype,
-                                    ht_directory_documents *out, ht_error *err) {
+ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
+                                    const char *dtype, ht_directory_documents *out, ht_error *err) {
     *out = (ht_directory_documents){0};
     if (!c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a directory already", c->path);
-    converter v = {.c = c, .config = config, .out = out, .err = err};
+    converter v = {.c = c, .config = config, .for_mlx = for_mlx, .out = out, .err = err};
     ht_status status = ht_chat_detect_tokenizer(c, &v.t, err);
     if (status) return status; /* the error names the file */
     status = find_specials(&v);

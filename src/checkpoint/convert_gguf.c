@@ -115,7 +115,8 @@ static void set_sizes(writer *w) {
             (double)c->norm_eps);
     set_i64(w, "vocab_size", c->vocab);
     /* Readers derive the scale of Gemma's largest models from their number of layers. */
-    if (c->attention_scale != (float)(1 / sqrt((double)c->head_dim)) || c->family->scaled_embedding)
+    if (!c->latent.rank &&
+        (c->attention_scale != (float)(1 / sqrt((double)c->head_dim)) || c->family->scaled_embedding))
         set_f64(w, "attention.scale", (double)c->attention_scale);
 }
 
@@ -154,6 +155,10 @@ static void set_yarn(writer *w) {
     set_i64(w, "rope.scaling.original_context_length", (int64_t)r->original_context);
     set_f64(w, "rope.scaling.yarn_beta_fast", r->beta_fast);
     set_f64(w, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    if (w->config->latent.rank && r->attention_factor == 0 && r->mscale == r->mscale_all_dim) {
+        if (r->mscale != 0) set_f64(w, "rope.scaling.yarn_log_multiplier", r->mscale / 10); /* also of the scores */
+        return;
+    }
     if (how.magnitude == implied.magnitude) return;
     if (r->attention_factor == 0 && r->mscale == 1)
         set_f64(w, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);

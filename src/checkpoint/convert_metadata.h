@@ -85,8 +85,8 @@ typedef struct ht_directory_documents {
 /* config.json, generation_config.json and, if the GGUF file has a tokenizer, tokenizer.json, tokenizer_config.json
  * and chat_template.jinja. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the
  * documents, even after a failure. */
-ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, const char *dtype,
-                                    ht_directory_documents *out, ht_error *err);
+ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
+                                    const char *dtype, ht_directory_documents *out, ht_error *err);
 void ht_directory_documents_free(ht_directory_documents *d);
 
 /* config.json without the ids of special tokens. HT_ERR_UNSUPPORTED if it would be read as another configuration. The caller

@@ -49,10 +49,12 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
                                           .expert = w->expert,
                                           .scale = (s->scales ? s->scales[i] : 1) * l->scale};
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status && w->stored.column_step)
-            status = ht_fail(err, HT_ERR_UNSUPPORTED,
-                             "%s: tensor `%s` is stored transposed; fuse into a GGUF file made of the checkpoint",
-                             w->stored.file_name, w->name);
+        if (!status && (w->stored.column_step || w->row_step != 1))
+            status =
+                ht_fail(err, HT_ERR_UNSUPPORTED,
+                        "%s: tensor `%s` is stored transposed, or with gate and up in turns; fuse into a GGUF file "
+                        "made of the checkpoint",
+                        w->stored.file_name, w->name);
         if (!status) status = add_change(s->plan, w->stored.number, &change, err);
     }
     return status;
@@ -72,6 +74,12 @@ static ht_status check_used(const search *s, const ht_adapter *a, ht_error *err)
 static ht_status list_changes(ht_rewrite_plan *plan, ht_adapter *const *adapters, const float *scales, int n,
                               ht_error *err) {
     search s = {plan, adapters, scales, n};
+    for (int i = 0; i < n; i++)
+        if (adapters[i]->halved && ht_adapter_alternates(plan->config->family))
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "the adapter has gate and up of experts in one tensor, where their rows alternate; convert it "
+                "to another format, with the model, and fuse that");
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
     for (int i = 0; !status && i < n; i++) status = check_used(&s, adapters[i], err);
     if (!status && !plan->n_changes)

@@ -41,11 +41,13 @@ typedef struct ht_rewrite_change {
 
 /* Stored rows that become part of a tensor. */
 typedef struct ht_rewrite_piece {
-    size_t tensor;     /* of the checkpoint */
-    int64_t first_row; /* of it, whose axes but the last one are all rows */
-    int row_step;      /* 2: every second row of the tensor, or value of a vector */
-    int n_shares;      /* weights that share the rows of an expert */
-    bool transposed;   /* its rows are the stored tensor's columns */
+    size_t tensor;      /* of the checkpoint */
+    int64_t first_row;  /* of it, whose axes but the last one are all rows */
+    int row_step;       /* 2: every second row of the tensor, or value of a vector */
+    int n_shares;       /* weights that share the rows of an expert */
+    bool transposed;    /* its rows are the stored tensor's columns */
+    int64_t block_rows; /* not 0: its rows are columns of rows [first_row, first_row + block_rows) alone, */
+    int64_t column;     /* from this one on */
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {
@@ -63,10 +65,13 @@ typedef struct ht_rewrite_tensor {
     float offset;                        /* pieces: added to the values */
     float *given;                        /* f32 values that are not stored in a tensor; NULL: none */
     bool is_mixed;                       /* pieces of several types */
+    bool by_column;                      /* pieces: some are columns of stored rows, which only values can be */
     bool by_value;                       /* pieces: rows are single values of a vector, in another order */
-    bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
-    bool is_weight;                      /* worth rounding to few bits */
-    int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
+    bool transposes;                     /* pieces: each matrix is written [columns, rows] */
+    int64_t alternates; /* pieces: of so many rows, or values, two halves are written by turns; else 0 */
+    bool repacks;       /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;     /* worth rounding to few bits */
+    int file;           /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, if different; else NULL */
@@ -81,7 +86,7 @@ typedef struct ht_rewrite_plan {
     bool to_gguf;       /* the container of the output */
     bool to_mlx;        /* a directory with the names of mlx-lm */
     bool to_other;      /* the container changes, so tensors are made of pieces */
-    bool restacks;      /* some experts are restacked: ht_rewrite_plan_restack */
+    bool restacks;      /* some weights are restacked: ht_rewrite_plan_restack */
     bool copies_files;  /* the checkpoint is a directory; its other files are copied to the output */
     bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only if it cannot be written */
     const char *verb;   /* for messages: "fusing" */
@@ -113,8 +118,9 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
  * values. `floats`: the type of float weights and of weights that cannot stay quantised; HT_DTYPE_NONE: floats stay,
  * others become f32. keeps_quantized: weights stay quantised if the container can represent their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
-/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers. Drops those in
- * another layout and adds them in the expected one, unquantised, in the types of ht_rewrite_plan_translate. */
+/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers, and what else the two
+ * name or transpose differently. Drops those in another layout and adds them in the expected one, unquantised, in the
+ * types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
  * outputs. */
@@ -167,6 +173,7 @@ typedef struct ht_weight_rows {
     int64_t n_matrices, n_rows, k; /* rows of one matrix, as written */
     ht_weight_source *source;      /* [n_sources], by their numbers */
     int64_t n_sources;
+    int64_t most_block_rows; /* of the pieces */
 } ht_weight_rows;
 
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,

@@ -231,7 +231,8 @@ static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_
 /* Sets the output of a weight in one tensor: floats, or a GGUF file's blocks. */
 static ht_status put_weight(ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
-    ht_status status = put_output(t, info->name, t->from.n_dims, t->from.dims, info->block_bytes, err);
+    const ht_stored_tensor as = t->transposes ? ht_tensor_transposed(&t->from) : t->from;
+    ht_status status = put_output(t, info->name, as.n_dims, as.dims, info->block_bytes, err);
     t->to.n_bytes /= (size_t)info->block;
     return status;
 }

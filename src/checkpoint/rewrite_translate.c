@@ -38,11 +38,20 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     return HT_OK;
 }
 
-/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it
- * keeps the prefix. Families with other names of layers, as GPT-2, are released without one. */
+/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames few weights, so it keeps
+ * the prefix. GPT-2 has other names of layers and is released without one; mlx-lm adds it to matrices that it has
+ * transposed back. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
+    const bool bare = plan->config->family->layers_name;
     if (plan->to_gguf) return "";
-    return !plan->to_other ? plan->c->prefix : plan->config->family->layers_name ? "" : "model.";
+    if (bare && plan->to_mlx) return "model.";
+    if (!plan->to_other) return plan->c->prefix;
+    return bare ? "" : plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+}
+
+/* Prefix of the output head's name. */
+static const char *outside_of(const ht_rewrite_plan *plan) {
+    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model." : "";
 }
 
 /* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
@@ -60,12 +69,15 @@ static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int
     return HT_OK;
 }
 
-/* Sets piece `i` to the stored rows of w, or its columns; marks the tensor as mixed if types differ. */
-static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t i) {
+/* Sets piece `i` to the stored rows of w; marks the tensor as mixed if types differ. */
+static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
     const ht_stored_tensor *stored = &w->stored;
-    const bool alternates = w->is_vector && stored->column_step != 0,
-               transposed = !alternates && (stored->column_step != 0) != by_column;
-    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, w->row_step, (int)w->n_shares, transposed};
+    const bool transposed = stored->column_step != 0 && !w->is_vector;
+    t->piece[i] = (ht_rewrite_piece){.tensor = stored->number,
+                                     .first_row = w->first_row,
+                                     .row_step = w->row_step,
+                                     .n_shares = (int)w->n_shares,
+                                     .transposed = transposed};
     if (!t->from.type_name) {
         t->from.type = stored->type;
         t->from.type_name = stored->type_name;
@@ -79,6 +91,8 @@ static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_c
     }
     t->quantized = t->quantized || !ht_weight_is_float(stored->type);
 }
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
 /* ---- experts ---- */
 
@@ -115,10 +129,13 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         if (status) return status;
         t->is_weight = true;
         t->n_shares = f->n_shares;
+        t->transposes = w->spec->transposed && f->naming == HT_EXPERTS_TRANSFORMERS;
+        if (w->spec->alternates && f->n_shares > 1 && f->naming == HT_EXPERTS_TRANSFORMERS)
+            t->alternates = f->n_shares * w->rows;
         const ht_family *family = plan->config->family;
         set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, family, w->spec->expert)->name, w->layer);
     }
-    put_piece(t, w, false, f->stacked ? w->expert * f->n_shares + f->share : 0);
+    put_piece(t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
     return HT_OK;
 }
 
@@ -142,7 +159,7 @@ static ht_status add_head(translation *of, const ht_stored_weight *w, int64_t he
         status = add_tensor(plan, name, &t, err);
         if (!status) status = set_pieces(t, &one, 1, w->columns, plan->to_gguf ? n_heads : 1, 0, err);
     }
-    if (!status) put_piece(t, &one, false, plan->to_gguf ? head : 0);
+    if (!status) put_piece(t, &one, plan->to_gguf ? head : 0);
     return status;
 }
 
@@ -155,39 +172,118 @@ static ht_status add_heads(translation *of, const ht_stored_weight *w, ht_error 
     return status;
 }
 
+/* Name of a weight whose names for mlx-lm and transformers differ. */
+static void share_name(const ht_rewrite_plan *plan, const ht_stored_weight *w, bool for_mlx, char name[NAME_SIZE]) {
+    const ht_tensor_spec *p = w->spec;
+    snprintf(name, NAME_SIZE, "%slayers.%lld.%s%s", prefix_of(plan), (long long)w->layer,
+             for_mlx ? p->safetensors : p->transformers, p->bare ? "" : ".weight");
+}
+
+/* A weight that is a share of a tensor for transformers; the shares are visited one after another. */
+static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    const ht_tensor_spec *p = w->spec;
+    const int64_t n = p->n_shares ? p->n_shares : 1, columns = w->row_length ? w->row_length : w->columns,
+                  rows = w->rows * w->columns / columns;
+    char name[NAME_SIZE];
+    share_name(plan, w, false, name);
+    ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    ht_status status = HT_OK;
+    if (!t || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, w, rows, columns, n, 0, err);
+        if (status) return status;
+        t->is_weight = w->is_quantized;
+        t->by_value = w->is_vector && n > 1;
+        if (t->by_value) { /* joined value by value, row by row */
+            t->piece_rows = w->columns;
+            t->from.dims[0] = rows;
+            t->from.dims[1] = n * columns;
+        }
+        t->alternates = p->alternates ? n * t->piece_rows : 0;
+    }
+    put_piece(t, w, p->share);
+    return HT_OK;
+}
+
+/* ---- heads of latent attention: a matrix of keys, transposed, and one of values in GGUF; rows of one matrix in
+ * directories ---- */
+
+/* Starts or continues the tensor `name` of n pieces of [rows, columns]; n_heads: its first axis, 0: none. */
+static ht_status tensor_of_heads(translation *of, const ht_stored_weight *w, const char *name, int64_t rows,
+                                 int64_t columns, int64_t n, int64_t n_heads, ht_rewrite_tensor **out, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    ht_rewrite_tensor *t = *out = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    if (t && !strcmp(t->name, name)) return HT_OK;
+    ht_status status = add_tensor(plan, name, out, err);
+    if (!status) status = set_pieces(*out, w, rows, columns, n, n_heads, err);
+    if (!status) (*out)->is_weight = true;
+    return status;
+}
+
+/* Adds a piece whose `rows` rows are rows of the head's stored matrix from `first` on, or columns of it. */
+static void put_head_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t first, int64_t i) {
+    put_piece(t, w, i);
+    ht_rewrite_piece *p = &t->piece[i];
+    p->n_shares = 1; /* a factor is one of the whole tensor */
+    if (by_column)
+        p->block_rows = w->rows, p->column = first, t->by_column = true;
+    else
+        p->first_row += first;
+}
+
+static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_error *err) {
+    const ht_config *c = of->plan->config;
+    const ht_latent *l = &c->latent;
+    const bool is_key = w->spec->expert == HT_HEAD_KEY;
+    ht_rewrite_tensor *t;
+    char name[NAME_SIZE];
+    if (of->plan->to_gguf) {
+        snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)w->layer, w->spec->gguf);
+        ht_status status = is_key
+                               ? tensor_of_heads(of, w, name, l->rank, l->key_dim, c->n_heads, c->n_heads, &t, err)
+                               : tensor_of_heads(of, w, name, l->value_dim, l->rank, c->n_heads, c->n_heads, &t, err);
+        if (status) return status;
+        set_importance(t, w->spec->gguf, w->layer);
+        put_head_piece(t, w, is_key && w->is_transposed, 0, w->expert);
+        return HT_OK;
+    }
+    /* Pieces of as many rows as divide those of keys and of values. The values follow all keys: their tensor is the last. */
+    const int64_t rows = common_divisor(l->key_dim, l->value_dim), of_head = ht_latent_head_rows(l) / rows,
+                  own = (is_key ? l->key_dim : l->value_dim) / rows,
+                  before = w->expert * of_head + (is_key ? 0 : l->key_dim / rows);
+    snprintf(name, sizeof name, "%slayers.%lld." HT_HEADS_SLOT ".weight", prefix_of(of->plan), (long long)w->layer);
+    ht_status status = tensor_of_heads(of, w, name, rows, l->rank, c->n_heads * of_head, 0, &t, err);
+    for (int64_t i = 0; !status && i < own; i++)
+        put_head_piece(t, w, is_key && !w->is_transposed, i * rows, before + i);
+    return status;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (ht_part_is_of_head(w->spec->expert))
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s models cannot be written in the other container",
-                       plan->config->family->architecture);
+    if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
+    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
+    const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
+    snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
              plan->to_gguf ? w->gguf : w->safetensors);
     ht_rewrite_tensor *t;
     ht_status status = add_tensor(plan, name, &t, err);
-    const bool by_column = !plan->to_gguf && w->spec->transposed && !w->is_vector;
     int64_t rows = w->rows, columns = w->columns;
-    if (by_column) rows = w->columns, columns = w->rows;
     if (w->row_length) rows = w->columns / w->row_length, columns = w->row_length;
-    if (by_column && !ht_weight_is_float(w->stored.type))
-        return ht_fail(
-            err, HT_ERR_UNSUPPORTED,
-            "%s: tensor `%.*s` is of type %s; %s models in directories have their matrices transposed, which "
-            "only floats can be",
-            w->stored.file_name, (int)w->stored.name_len, w->stored.name, w->stored.type_name,
-            plan->config->family->architecture);
     if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
-    put_piece(t, w, by_column, 0);
+    put_piece(t, w, 0);
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
     t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
+    t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
     /* Routers choose, so they stay exact. */
-    t->is_weight = w->is_quantized && !by_column && !strstr(w->gguf, "ffn_gate_inp");
+    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;
@@ -258,7 +354,8 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
 /* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
-    if (!t->is_weight || t->is_mixed || ht_repack_type((ht_weight_type)t->from.type, 0) < 0) return HT_OK;
+    if (!t->is_weight || t->is_mixed || t->by_column || ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
+        return HT_OK;
     ht_status status = ht_weight_rows_open(plan, t, &rows, err);
     int to;
     for (int i = 0; !status && !t->repacks && (to = ht_repack_type((ht_weight_type)t->from.type, i)) >= 0; i++) {
@@ -313,6 +410,7 @@ static ht_dtype main_dtype(const translation *of) {
 
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
     translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
+    plan->config->fused_gate_up = false; /* where gate and up have a common matrix, it is made of both */
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, true, add_weight, &of, err);
     if (!status && plan->to_gguf) status = add_rope_factors(plan, HT_ROPE_FACTORS, err);
     for (int k = 0; !status && plan->to_gguf && k < HT_ROPE_LENGTHS; k++)
@@ -325,24 +423,29 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
     return status;
 }
 
-/* ---- experts for the other reader of directories ---- */
+/* ---- experts and other weights for the other reader of directories ---- */
 
-/* Whether the reader accepts the expert in its stored tensor. */
+/* Whether the reader accepts the weight in its stored tensor. */
 static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
-    const ht_expert_form *f = form_of(plan, w->spec->expert);
+    const ht_tensor_spec *p = w->spec;
     char name[NAME_SIZE];
     ht_stored_tensor t;
-    ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    if (ht_part_is_of_head(p->expert)) return true;
+    if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
+    if (!p->expert && !p->transformers) return true;
+    if (p->expert)
+        ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);
+    else
+        share_name(plan, w, plan->to_mlx, name);
     return ht_checkpoint_find(plan->c, name, &t) && t.number == w->stored.number;
 }
 
-static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
+static ht_status restack(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    const ht_expert_part part = w->spec->expert;
-    if (part == HT_EXPERT_NONE || ht_part_is_of_head(part) || is_in_place(plan, w)) return HT_OK;
+    if (is_in_place(plan, w)) return HT_OK;
     const size_t n = plan->n;
-    ht_status status = add_expert(of, w, err);
+    ht_status status = add_weight(w, of, err);
     if (status) return status;
     ht_rewrite_tensor *stored = &plan->tensor[w->stored.number];
     if (plan->n > n) plan->tensor[n].file = stored->file;
@@ -354,7 +457,8 @@ static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error 
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
     translation of = {plan, floats, false};
     const size_t n = plan->n;
-    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, restack_expert, &of, err);
+    plan->config->fused_gate_up = false;
+    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, restack, &of, err);
     for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
     return status;
 }

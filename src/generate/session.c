@@ -162,7 +162,7 @@ static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale
                              ht_error *err) {
     const ht_lora_pair *pair;
     ht_status status = ht_adapter_check(adapter, m, err);
-    if (!status) status = ht_adapter_transposed(adapter, m->device, &pair, err);
+    if (!status) status = ht_adapter_pairs(adapter, m, &pair, err);
     if (status) return status;
     for (int64_t i = 0; i < adapter->n; i++) {
         const float factor = adapter->lora[i].scale * scale;

@@ -78,7 +78,7 @@ const ht_tensor_spec ht_decoder_router_specs[] = {
 
 const ht_tensor_spec ht_decoder_sparse_router_specs[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp",
                                                           HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN,
-                                                          .has = ht_decoder_has_experts},
+                                                          .has = ht_decoder_has_experts, .module = "mlp.gate"},
                                                          {.gguf = NULL}};
 
 bool ht_decoder_has_shared_expert(const ht_config *c, int64_t layer) {

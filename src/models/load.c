@@ -236,7 +236,9 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!m->config) return ht_fail_memory(err, sizeof *m->config, "a model");
     ht_status status = ht_checkpoint_config(c, m->config, err);
     if (!status) status = ht_sampling_read(c, &m->sampling, err);
-    m->wrapped = c->prefix && strstr(c->prefix, "language_model");
+    if (c->prefix && strstr(c->prefix, "text_model")) m->text = HT_TEXT_TEXT_MODEL;
+    if (!status && c->prefix && strstr(c->prefix, "language_model"))
+        m->text = m->config->family->has_causal_text ? HT_TEXT_CAUSAL_MODEL : HT_TEXT_LANGUAGE_MODEL;
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
     if (!status) status = check_device(m, ht_base_name(c->path), err);

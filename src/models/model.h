@@ -3,6 +3,7 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
+#include "checkpoint/adapter.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/kv_size.h"
 #include "checkpoint/sampling.h"
@@ -28,7 +29,7 @@ struct ht_model {
     ht_tokenizer *tokenizer;  /* NULL: none */
     const char *no_tokenizer; /* without a tokenizer, the reason; see ht_chat_detect_no_tokenizer */
     const char *architecture;
-    bool wrapped; /* the text model of a multimodal checkpoint, whose modules are in `language_model` */
+    ht_text_module text;
     ht_precision precision;
     ht_dtype kv_dtype;
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */

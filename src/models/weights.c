@@ -178,7 +178,12 @@ static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts
     if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
     out->list = (ht_matrix_list){matrix, (int32_t)n, 0};
     out->scale = HT_NONE;
-    out->transposed = at->is_transposed;
+    if (ht_part_is_of_head(at->spec->expert)) {
+        const bool is_key = at->spec->expert == HT_HEAD_KEY;
+        out->head_rows = ht_latent_head_rows(&l->config->latent);
+        out->first_row = is_key ? 0 : l->config->latent.key_dim;
+        out->as_rows = !is_key || at->is_transposed;
+    }
     l->any_expert_scale = false;
     return keep_slot(l, at, &out->slot);
 }

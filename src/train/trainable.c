@@ -188,19 +188,44 @@ static const char *last_name(const char *slot) {
     return dot ? dot + 1 : slot;
 }
 
-/* Routers are adapted only when named: adapting one changes the choice of experts. */
-static bool is_router(const char *slot) { return strstr(slot, "router.") || !strcmp(last_name(slot), "gate"); }
-
-/* Whether `slot` matches target text[0 .. n): the slot or its end after a dot, a pattern with *, or all-linear. */
-static bool is_target(const char *slot, const char *text, size_t n) {
-    char target[256];
-    if (n >= sizeof target) return false;
-    memcpy(target, text, n);
-    target[n] = '\0';
-    if (!strcmp(target, "all-linear")) return !is_router(slot);
+/* Whether a projection matches a target: its slot or the slot's end after a dot, a pattern with *, or all-linear.
+ * Routers are adapted only when named: adapting one changes the choice of experts. */
+static bool is_target(const ht_projection *p, const char *target) {
+    const char *slot = p->slot;
+    if (!strcmp(target, "all-linear")) return !p->is_router;
     if (strchr(target, '*')) return fnmatch(target, slot, 0) == 0;
-    const size_t length = strlen(slot);
+    const size_t length = strlen(slot), n = strlen(target);
     return length >= n && !strcmp(slot + length - n, target) && (length == n || slot[length - n - 1] == '.');
+}
+
+/* Chooses the matches in the layers from `first` on; false if no layer has any. */
+static bool choose_target(const ht_projection *all, int64_t n, const char *target, int64_t first, bool *chosen) {
+    bool any = false;
+    for (int64_t i = 0; i < n; i++)
+        if (is_target(&all[i], target)) {
+            any = true;
+            if (all[i].layer >= first) chosen[i] = true;
+        }
+    return any;
+}
+
+/* Matrices that have the outputs of several projections, which their names therefore choose as well; or, in latent
+ * attention, the last of two matrices. */
+static const struct {
+    const char *name, *joined[4];
+} joined_names[] = {{"q_proj", {"qkv_proj", "c_attn", "q_b_proj"}},
+                    {"k_proj", {"qkv_proj", "c_attn", "kv_b_proj"}},
+                    {"v_proj", {"qkv_proj", "c_attn", "kv_b_proj"}},
+                    {"gate_proj", {"gate_up_proj", "input_linear"}},
+                    {"up_proj", {"gate_up_proj", "input_linear"}}};
+
+static bool choose_joined(const ht_projection *all, int64_t n, const char *target, int64_t first, bool *chosen) {
+    bool any = false;
+    for (size_t i = 0; i < sizeof joined_names / sizeof *joined_names; i++)
+        for (const char *const *joined = joined_names[i].joined; !strcmp(joined_names[i].name, target) && *joined;
+             joined++)
+            any |= choose_target(all, n, *joined, first, chosen);
+    return any;
 }
 
 /* Next target of a comma-separated list, without surrounding blanks; NULL at the end. */
@@ -235,17 +260,14 @@ static ht_status choose_targets(const ht_model *m, const ht_lora_options *o, boo
     char names[NAMES_SIZE];
     list_names(all, n, names);
     while ((target = next_target(&text, &length))) {
-        bool any = false;
-        for (int64_t i = 0; i < n; i++)
-            if (is_target(all[i].slot, target, length)) {
-                any = true;
-                if (all[i].layer >= first) chosen[i] = true;
-            }
-        if (!any)
-            return ht_fail(
-                err, HT_ERR_ARGUMENT,
-                "no projection of this %s model is named `%.*s`; there are %s, and all-linear for all of them",
-                m->architecture, (int)length, target, names);
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)ht_min_size(length, sizeof name), target);
+        if (strlen(name) == length &&
+            (choose_target(all, n, name, first, chosen) || choose_joined(all, n, name, first, chosen)))
+            continue;
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "no projection of this %s model is named `%.*s`; there are %s, and all-linear for all of them",
+                       m->architecture, (int)length, target, names);
     }
     for (int64_t i = 0; i < n; i++)
         if (chosen[i]) return HT_OK;
