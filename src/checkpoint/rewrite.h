@@ -65,10 +65,10 @@ typedef struct ht_rewrite_tensor {
     bool is_mixed;                       /* pieces of several types */
     bool by_value;                       /* pieces: rows are single values of a vector, in another order */
     bool transposes;                     /* pieces: each matrix is written [columns, rows] */
-    int64_t alternates; /* pieces: of so many rows, or values, two halves are written by turns; else 0 */
-    bool repacks;       /* pieces: stored blocks become blocks of `type` with the same values */
-    bool is_weight;     /* worth rounding to few bits */
-    int file;           /* index in the plan's files; before that, the checkpoint's safetensors file */
+    int64_t alternates;                  /* pieces: rows, or values, whose two halves are written alternately; else 0 */
+    bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;                      /* worth rounding to few bits */
+    int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, if different; else NULL */
