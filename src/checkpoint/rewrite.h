@@ -7,6 +7,7 @@
 #define HT_CHECKPOINT_REWRITE_H
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/stored_weights.h"
 #include "device/device.h"
 #include "formats/safetensors_write.h"
 
@@ -50,6 +51,7 @@ typedef struct ht_rewrite_piece {
 
 typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
+    size_t moved;          /* number, from 1, of the tensor that replaces a restacked one; 0: none */
     size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
@@ -119,6 +121,10 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
  * name or transpose differently. Drops those in another layout and adds them in the expected one, unquantised, in the
  * types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
+/* Restacks only the tensors [n of the checkpoint] that `only` selects, under the names for transformers. */
+ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
+/* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
+bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
  * outputs. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);
