@@ -86,6 +86,7 @@ typedef struct ht_rewrite_plan {
     bool to_mlx;        /* a directory with the names of mlx-lm */
     bool to_other;      /* the container changes, so tensors are made of pieces */
     bool restacks;      /* some weights are restacked: ht_rewrite_plan_restack */
+    bool renames;       /* all names get the prefix that the other reader expects */
     bool copies_files;  /* the checkpoint is a directory; its other files are copied to the output */
     bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only if it cannot be written */
     const char *verb;   /* for messages: "fusing" */

@@ -40,14 +40,12 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
 }
 
 /* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames few weights, so it keeps
- * the prefix. GPT-2 has other names of layers and is released without one; mlx-lm adds it to matrices that it has
- * transposed back. */
+ * the prefix; except for GPT-2, which has other names of layers, is released without one, and has one in mlx-lm. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
-    const bool bare = plan->config->family->layers_name;
     if (plan->to_gguf) return "";
-    if (bare && plan->to_mlx) return "model.";
-    if (!plan->to_other) return plan->c->prefix;
-    return bare ? "" : plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+    if (!plan->to_other && !plan->renames) return plan->c->prefix;
+    if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
 }
 
 /* Prefix of the output head's name. */
@@ -397,6 +395,19 @@ static ht_status restack(const ht_stored_weight *w, void *user, ht_error *err) {
     return HT_OK;
 }
 
+static ht_status rename_all(ht_rewrite_plan *plan, ht_error *err) {
+    char name[NAME_SIZE];
+    for (size_t i = 0; i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        const char *bare = ht_checkpoint_bare_name(t->name);
+        if (!strncmp(bare, "lm_head.", 8)) continue;
+        if (snprintf(name, sizeof name, "%s%s", prefix_of(plan), bare) >= NAME_SIZE || !strcmp(name, t->name)) continue;
+        t->renamed = strdup(name);
+        if (!t->renamed) return ht_fail_memory(err, strlen(name) + 1, "a name");
+    }
+    return HT_OK;
+}
+
 bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
     const bool is_joined = !plan->c->gguf && !plan->c->quantization; /* mlx-lm's directories have whole rows */
     return !w->is_vector && (w->stored.column_step || w->row_step > 1 ||
@@ -411,7 +422,9 @@ ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, 
     translation of = {plan, floats, false, only};
     const size_t n = plan->n;
     if (!only) plan->config->fused_gate_up = false;
-    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, restack, &of, err);
+    plan->renames = !only && plan->config->family->layers_name;
+    ht_status status = plan->renames ? rename_all(plan, err) : HT_OK;
+    if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, restack, &of, err);
     for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
     return status;
 }
