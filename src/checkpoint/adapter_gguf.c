@@ -27,7 +27,7 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
     (void)ht_meta_text(r->gguf, "general.architecture", name, sizeof name);
     c->family = ht_family_of_architecture(name);
     if (!c->family) return ht_family_unknown(r->path, name, err);
-    if (r->m && strcmp(name, ht_family_gguf_architecture(r->m->config->family)) != 0)
+    if (r->m && !ht_family_has_architecture(r->m->config->family, name))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
                        r->path, name, r->m->config->family->architecture);
     if (r->m) c->family = r->m->config->family;
@@ -161,7 +161,9 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
 static ht_json *make_metadata(const ht_adapter_writing *w, ht_error *err) {
     ht_document d = {ht_json_new_object(), w->path, HT_OK, err};
     ht_document_set(&d, "general.type", ht_json_string("adapter"));
-    ht_document_set(&d, "general.architecture", ht_json_string(ht_family_gguf_architecture(w->m->config->family)));
+    const ht_config *c = w->m->config;
+    ht_document_set(&d, "general.architecture",
+                    ht_json_string(*c->architecture ? c->architecture : ht_family_gguf_architecture(c->family)));
     ht_document_set(&d, "adapter.type", ht_json_string("lora"));
     ht_document_set(&d, "adapter.lora.alpha", ht_gguf_f32(w->scale * (double)w->rank));
     ht_document_set(&d, "general.file_type", ht_gguf_u32(0));

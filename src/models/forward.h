@@ -76,7 +76,7 @@ typedef struct ht_experts {
     ht_array *scale;     /* f32 [n], factor on each expert's output; or HT_NONE */
     ht_array *bias;      /* f32 [n * n_rows], added to each expert's output; NULL: none */
     const char *slot;    /* adapter key: "model.layers.3.experts.gate_proj" */
-    /* For heads: rows [h * head_rows + first_row, ...) of a projection are the matrix of head h. */
+    /* Matrices of heads: rows [h * head_rows + first_row, ...) of a projection are the matrix of head h. */
     int64_t head_rows, first_row;
     bool as_rows; /* these rows as they are, else transposed */
 } ht_experts;

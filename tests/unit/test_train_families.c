@@ -205,8 +205,6 @@ static const char **slots_of(const ht_json *of, int *n) {
 
 /* A GGUF file whose matrices are cut otherwise than the directory's, so that its slots have other names. */
 static const char *const apart[] = {"granite4_dense.gguf"};
-/* Families of latent attention, whose kv_b_proj takes no adapter yet. */
-static const char latent[] = "deepseek_v2,deepseek_v3,kimi_k2,glm4_moe_lite,mistral4";
 
 typedef struct checkpoint {
     char path[NAME_SIZE];
@@ -251,7 +249,7 @@ static void add_checkpoint(const char *path, bool is_file, void *user) {
     (void)user;
     assert_true(n_checkpoints < MAX);
     const char *name = strrchr(path, '/') + 1;
-    if (!strcmp(name, apart[0]) || checkpoint_is_listed(latent, name)) return;
+    if (!strcmp(name, apart[0])) return;
     checkpoint *c = &checkpoints[n_checkpoints];
     *c = (checkpoint){.is_file = is_file, .checkpointing = n_checkpoints % 2};
     slot_name(c->path, path, "");
