@@ -62,8 +62,9 @@ static const ht_tool_call_format formats[] = {
      .call = INVOKE(""),
      .separator = "",
      NAMED("parameter")},
-    /* Nemotron 2 */
+    /* Nemotron 2; Nemotron Mini */
     {MARKS("<TOOLCALL>", "</TOOLCALL>"), LIST(OBJECT("arguments"))},
+    {MARKS("<toolcall>", "</toolcall>"), .call = OBJECT("arguments")},
     /* LFM2 */
     {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), PYTHON},
     /* OLMo 3 */
@@ -94,7 +95,7 @@ static const ht_tool_call_format formats[] = {
      TAG("%s" HY("arg_key") "%k" HY_END("arg_key") "%s" HY("arg_value") "%v" HY_END("arg_value"))},
     {MARKS("<tool_calls>", "</tool_calls>"), .also = "```json", .call = "<tool_call>%n\n```json\n%a\n```</tool_call>",
      .separator = "%s"},
-    {MARKS("<tool_calls>", "</tool_calls>"), .also = "<tool_calls>[{", LIST(OBJECT("arguments"))},
+    {MARKS("<tool_calls>", "</tool_calls>"), .also = "<tool_calls>[", LIST(OBJECT("arguments"))},
     {MARKS("<tool_calls>", "</tool_calls>"), .call = OBJECT("arguments"), .separator = ""},
     /* Qwen3-Coder, Nemotron 3; GLM 4.5; Hermes, Qwen 2.5 and 3, Granite 4, SmolLM3 */
     {MARKS("<tool_call>", "</tool_call>"), .also = "<parameter=", .call = FUNCTION, LINE_PARAMETER,
@@ -114,6 +115,14 @@ static const ht_tool_call_format formats[] = {
     {.mark = "\"parameters\": dictionary",
      .call = OBJECT("parameters"),
      .separator = "%s;",
+     .once = true,
+     .at_start = true},
+    /* GLM 4 of April 2025 */
+    {.mark = "<|observation|>",
+     .also = "metadata",
+     .open = "<|assistant|>",
+     .call = "%n\n%a",
+     .separator = "<|assistant|>",
      .once = true,
      .at_start = true},
     /* gpt-oss: of a call's header the reader leaves the name */
@@ -143,7 +152,8 @@ const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
 
 char ht_tool_call_format_first(const ht_tool_call_format *format) {
     const char *text = format->begin ? format->begin : format->call;
-    return strncmp(text, "%s", 2) == 0 ? text[2] : text[0];
+    if (strncmp(text, "%s", 2) == 0) text += 2;
+    return *text == '%' ? '\0' : *text;
 }
 
 /* ---- reasoning ---- */

@@ -126,20 +126,24 @@ static void transpose(const float *from, int64_t n_matrices, int64_t rows, int64
             for (int64_t r = 0; r < rows; r++) to[c * rows + r] = from[r * columns + c];
 }
 
-/* A and B in one allocation, each followed by the padding that kernels may read. */
-static ht_status transpose_pair(const ht_lora *from, ht_memory *memory, ht_lora_pair *to, size_t *bytes,
+/* A and B in one allocation, each followed by the padding that kernels may read; `of_heads`: also as they are. */
+static ht_status transpose_pair(const ht_lora *from, bool of_heads, ht_memory *memory, ht_lora_pair *to, size_t *bytes,
                                 ht_error *err) {
     const int64_t n = ht_max_i64(1, from->n_experts);
     const size_t a = (size_t)(n * from->rank * from->n_in), b = (size_t)(n * from->rank * from->n_out);
     size_t floats = 2 * HT_LORA_SPARE;
     if (!ht_add_size(floats, a, &floats) || !ht_add_size(floats, b, &floats) ||
-        !ht_mul_size(floats, sizeof(float), bytes))
+        !ht_mul_size(floats, of_heads ? 2 * sizeof(float) : sizeof(float), bytes))
         return ht_fail(err, HT_ERR_LIMIT, "adapter of `%s`: its values do not fit in memory", from->slot);
     void *there;
     float *values = calloc(1, *bytes);
     if (!values) return ht_fail_memory(err, *bytes, "an adapter");
     transpose(from->a, n, from->rank, from->n_in, values);
     transpose(from->b, n, from->n_out, from->rank, values + a + HT_LORA_SPARE);
+    if (of_heads) {
+        memcpy(values + floats, from->a, a * sizeof *values);
+        memcpy(values + floats + a + HT_LORA_SPARE, from->b, b * sizeof *values);
+    }
     ht_status status = ht_memory_alloc(memory, *bytes, "an adapter", &there, err);
     if (!status) {
         *to = (ht_lora_pair){.n_experts = from->n_experts,
@@ -148,13 +152,15 @@ static ht_status transpose_pair(const ht_lora *from, ht_memory *memory, ht_lora_
                              .n_out = from->n_out,
                              .a = there,
                              .b = (float *)there + a + HT_LORA_SPARE};
+        if (of_heads) to->a_rows = to->a + floats, to->b_rows = to->b + floats;
         status = ht_memory_write(memory, there, values, *bytes, err);
     }
     free(values);
     return status;
 }
 
-static ht_status new_form(const ht_adapter *a, ht_device *d, ht_adapter_form **out, ht_error *err) {
+static ht_status new_form(const ht_adapter *a, const ht_adapter_base *m, ht_device *d, ht_adapter_form **out,
+                          ht_error *err) {
     const size_t n = (size_t)a->n;
     ht_adapter_form *f = calloc(1, sizeof *f + n * sizeof f->pair[0]);
     if (f) f->bytes = calloc(n + 1, sizeof *f->bytes);
@@ -165,8 +171,10 @@ static ht_status new_form(const ht_adapter *a, ht_device *d, ht_adapter_form **o
     f->memory = d->memory;
     f->device = ht_device_retain(d);
     ht_status status = HT_OK;
-    for (int64_t i = 0; !status && i < a->n; i++, f->n++)
-        status = transpose_pair(&a->lora[i], f->memory, &f->pair[i], &f->bytes[i], err);
+    for (int64_t i = 0; !status && i < a->n; i++, f->n++) {
+        const ht_projection *p = ht_adapter_base_find(m, a->lora[i].slot);
+        status = transpose_pair(&a->lora[i], p && p->of_heads, f->memory, &f->pair[i], &f->bytes[i], err);
+    }
     if (status)
         free_form(f);
     else
@@ -174,11 +182,12 @@ static ht_status new_form(const ht_adapter *a, ht_device *d, ht_adapter_form **o
     return status;
 }
 
-ht_status ht_adapter_transposed(ht_adapter *a, ht_device *d, const ht_lora_pair **out, ht_error *err) {
+ht_status ht_adapter_transposed(ht_adapter *a, const ht_adapter_base *m, ht_device *d, const ht_lora_pair **out,
+                                ht_error *err) {
     pthread_mutex_lock(&a->lock);
     ht_adapter_form **at = &a->transposed;
     while (*at && (*at)->memory != d->memory) at = &(*at)->next;
-    const ht_status status = *at ? HT_OK : new_form(a, d, at, err);
+    const ht_status status = *at ? HT_OK : new_form(a, m, d, at, err);
     *out = status ? NULL : (*at)->pair;
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -209,6 +218,8 @@ const ht_projection *ht_adapter_base_find(const ht_adapter_base *m, const char *
 ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, ht_error *err) {
     if (a->interleaved)
         return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
+    if (a->halved && ht_adapter_alternates(m->config->family))
+        return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read without its model, in which gate and up alternate");
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < a->n; i++)
         status =

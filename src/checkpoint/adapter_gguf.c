@@ -31,6 +31,7 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
                        r->path, name, r->m->config->family->architecture);
     if (r->m) c->family = r->m->config->family;
+    r->origin.family = c->family;
     return HT_OK;
 }
 
@@ -69,7 +70,8 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
 static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if ((p->columns != HT_EXTENT_NONE || p->expert) && !strcmp(p->gguf, name)) return p;
+            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
+                return p;
     return NULL;
 }
 
@@ -107,11 +109,12 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
                        "norms cannot have adapters",
                        r->path, name, c->family->architecture);
-    ht_status status = ht_adapter_need_axes(r, &t, name, spec->expert ? 3 : 2, err);
+    const bool of_heads = ht_part_is_of_head(spec->expert), stacked = spec->expert && !of_heads;
+    ht_status status = ht_adapter_need_axes(r, &t, name, stacked ? 3 : 2, err);
     if (status) return status;
-    (void)ht_adapter_slot(p.slot, layer, spec->safetensors);
-    const int64_t *dims = t.dims + (spec->expert ? 1 : 0);
-    p.n_experts = spec->expert ? t.dims[0] : 0;
+    (void)ht_adapter_slot(p.slot, layer, of_heads ? HT_HEADS_SLOT : ht_spec_slot(spec));
+    const int64_t *dims = t.dims + (stacked ? 1 : 0);
+    p.n_experts = stacked ? t.dims[0] : 0;
     p.rank = dims[p.is_b];
     p.features = dims[!p.is_b];
     p.scale = c->alpha != 0 ? c->alpha / (double)p.rank : 1;
@@ -124,8 +127,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
             "of a head",
             r->path, name, (long long)p.features, (long long)p.head_rows);
     if (!joined) return ht_adapter_add_piece(r, &p, err);
-    r->origin.experts_outside = true;
-    return ht_adapter_add_joined(r, p, name, layer, err);
+    return ht_adapter_add_joined(r, p, false, name, layer, err);
 }
 
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
@@ -137,16 +139,15 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* Writes a pair, or gate and up together: models with experts outside the feed-forward store them joined. */
+/* Writes a pair, or gate and up together, as some families have them in one tensor. */
 static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
     bool is_up = false;
     const char *rest;
     char name[HT_ADAPTER_NAME];
-    const ht_lora *other = w->experts_outside ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
-    bool joined = l->n_experts && w->experts_outside && !strstr(l->slot, "down_proj");
     const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* exists: ht_adapter_check_base */
+    const ht_lora *other = p->fused ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
     ht_adapter_layout how = {.ends = ends, .expert = -1, .shares = 1, .scale = 1};
-    if (!joined) {
+    if (!p->fused) {
         how.head_rows = p->head_rows;
         return ht_adapter_put(w, p->gguf, l, NULL, &how, err);
     }

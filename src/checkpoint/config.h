@@ -28,7 +28,8 @@ typedef enum ht_router_scores {
     HT_ROUTER_SOFTMAX,        /* over all experts */
     HT_ROUTER_SIGMOID,        /* of each expert */
     HT_ROUTER_CHOSEN_SOFTMAX, /* over the chosen experts */
-    HT_ROUTER_CHOSEN_SIGMOID  /* of the chosen experts, which have the highest logits */
+    HT_ROUTER_CHOSEN_SIGMOID, /* of the chosen experts, which have the highest logits */
+    HT_ROUTER_SPARSE_MIXER    /* two experts; the weight of each is a softmax over the logits near its own */
 } ht_router_scores;
 
 typedef struct ht_routing {
@@ -37,6 +38,7 @@ typedef struct ht_routing {
     bool on_input;       /* an expert's input is multiplied by its weight, else its output */
     float scale;         /* factor on the weights; 0 means 1 */
     float shared_scale;  /* factor on the sum of the experts and the shared one; 0 means 1 */
+    float jitter;        /* sparse mixer: half the relative distance within which logits are near */
     int64_t groups;      /* equal groups of consecutive experts, of which `groups_used` are eligible; 0: no groups */
     int64_t groups_used; /* by the sum of each group's two best scores, */
     bool best_of_group;  /* or by its best score */
@@ -50,6 +52,8 @@ typedef struct ht_latent {
     /* Sizes of a head: the part of q and k that is not rotated, the part that is, and v. */
     int64_t key_dim, rope_dim, value_dim;
 } ht_latent;
+/* Rows of a head in the projection of latents to keys and values: those of its key, then those of its value. */
+static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_dim + l->value_dim; }
 
 typedef struct ht_config {
     const ht_family *family;

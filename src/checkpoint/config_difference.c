@@ -58,6 +58,7 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                          "router weights have %s normalization (`norm_topk_prob`)"),
                                   YES_OF(ht_config, routing.on_input, "inputs of experts have %s weight"),
                                   REAL_OF(routing.shared_scale, "the factor on all experts"),
+                                  REAL_OF(routing.jitter, "`router_jitter_noise`"),
                                   {.text = NULL}},
                      groups[] = {NUMBER_OF(ht_config, routing.groups, "the number of groups of experts"),
                                  NUMBER_OF(ht_config, routing.groups_used, "the number of chosen groups of experts"),

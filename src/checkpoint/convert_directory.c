@@ -26,17 +26,31 @@ static void set_bool(writer *w, const char *key, bool value) { set(w, key, ht_js
 static ht_json *short_number(double value) { return ht_json_real(ht_short_decimal(value)); }
 static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
 
+/* Two lists of divisors, and their factors under the names of Phi-3.5 MoE, or the one for both. */
+static void set_longrope(ht_document *d, const ht_rope_spec *r) {
+    static const char *const keys[][2] = {{"short_factor", "short_mscale"}, {"long_factor", "long_mscale"}};
+    const bool one = r->length_factor[HT_ROPE_OF_SHORT] == r->length_factor[HT_ROPE_OF_LONG];
+    if (one) ht_document_set(d, "attention_factor", short_number(r->length_factor[0]));
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++) {
+        ht_json *list = ht_json_new_array();
+        for (int32_t i = 0; i < r->n_divisors; i++) ht_list_append(&list, short_number((double)r->divisor[k][i]));
+        ht_document_set(d, keys[k][0], list);
+        ht_document_set(d, keys[k][1], short_number(r->length_factor[k]));
+    }
+}
+
 /* One RoPE object; NULL when out of memory. */
 static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err) {
     static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
                                         [HT_ROPE_LINEAR] = "linear",
                                         [HT_ROPE_LLAMA3] = "llama3",
                                         [HT_ROPE_YARN] = "yarn",
-                                        [HT_ROPE_PROPORTIONAL] = "proportional"};
+                                        [HT_ROPE_PROPORTIONAL] = "proportional",
+                                        [HT_ROPE_LONG] = "longrope"};
     ht_document d = {ht_json_new_object(), "config.json", HT_OK, err};
     ht_document_set(&d, "rope_type", ht_json_string(names[r->kind]));
     if (r->kind != HT_ROPE_PLAIN && r->factor > 0) ht_document_set(&d, "factor", short_number(r->factor));
-    if (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN)
+    if (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN || r->kind == HT_ROPE_LONG)
         ht_document_set(&d, "original_max_position_embeddings", ht_json_integer((int64_t)r->original_context));
     if (r->kind == HT_ROPE_LLAMA3) {
         ht_document_set(&d, "low_freq_factor", ht_json_real(r->low_freq_factor));
@@ -54,13 +68,14 @@ static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err
     }
     if (r->kind == HT_ROPE_PROPORTIONAL)
         ht_document_set(&d, "partial_rotary_factor", ht_json_real(r->share > 0 ? r->share : 1));
+    if (r->kind == HT_ROPE_LONG) set_longrope(&d, r);
     if (has_theta) ht_document_set(&d, "rope_theta", short_number(r->theta));
     return ht_document_take(&d);
 }
 
-/* A share of the head of which transformers rotates `dims` values, rounding down. */
+/* A share of the head of which transformers rotates `dims` values, rounding down; of few digits if they suffice. */
 static double share_of(int64_t dims, int64_t head_dim) {
-    const double share = (double)dims / (double)head_dim;
+    const double share = round(1e9 * (double)dims / (double)head_dim) / 1e9;
     return (int64_t)(share * (double)head_dim) == dims ? share : ((double)dims + 0.5) / (double)head_dim;
 }
 
@@ -81,12 +96,17 @@ static void set_rope(writer *w) {
         ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
         ht_document_set(&d, "original_max_position_embeddings",
                         ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
+        if (c->latent.rank)
+            ht_document_set(&d, "partial_rotary_factor",
+                            ht_json_real(share_of(r->dims, c->latent.key_dim + c->latent.rope_dim)));
         set(w, "rope_parameters", ht_document_take(&d));
     } else {
         set_number(w, "rope_theta", r->theta);
         set(w, "rope_scaling", r->kind == HT_ROPE_PLAIN ? ht_json_null() : rope_object(r, false, w->d.err));
     }
-    if (r->dims) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
+    /* Phi-3's own field overrides the one of rope_scaling, even by its default. */
+    if (r->kind == HT_ROPE_LONG) set_i64(w, "original_max_position_embeddings", (int64_t)r->original_context);
+    if (r->dims && !c->latent.rank) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
     if (c->family->defaults.local_rope_theta > 0) set_number(w, "rope_local_base_freq", c->local_rope.theta);
 }
 
@@ -97,8 +117,8 @@ static void set_sizes(writer *w) {
     set_i64(w, "hidden_size", c->hidden);
     set_i64(w, "num_hidden_layers", c->n_layers);
     set_i64(w, "num_attention_heads", c->n_heads);
-    set_i64(w, "num_key_value_heads", c->n_kv_heads);
-    set_i64(w, "head_dim", c->head_dim);
+    set_i64(w, "num_key_value_heads", c->latent.rank ? c->n_heads : c->n_kv_heads);
+    if (!c->latent.rank) set_i64(w, "head_dim", c->head_dim);
     set_i64(w, "intermediate_size", d->n_experts && !d->expert_feed_forward ? c->expert_feed_forward : c->feed_forward);
     set_i64(w, "max_position_embeddings", c->context);
     set_number(w, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", (double)c->norm_eps);

@@ -1,5 +1,5 @@
 /* Configuration and tokenizer of a checkpoint for the other container: GGUF metadata from a directory, and a
- * directory's JSON documents from a GGUF file. Handles no tensors but that of RoPE divisors, which is configuration. */
+ * directory's JSON documents from a GGUF file. Handles no tensors but those of RoPE divisors, which are configuration. */
 #ifndef HT_CHECKPOINT_CONVERT_METADATA_H
 #define HT_CHECKPOINT_CONVERT_METADATA_H
 
@@ -63,8 +63,9 @@ void ht_convert_set_mlp_types(const ht_config *c, ht_document *d);
  * A sliding window without a GGUF key limits the context instead, with a warning. */
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err);
 
-/* Values of HT_ROPE_FACTORS, f32 [*n]; *values is NULL if the model has none. The caller frees them. */
-ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err);
+/* Values of HT_ROPE_FACTORS or of one of ht_rope_length_factors, f32 [*n]; *values is NULL if the model has none. The
+ * caller frees them. */
+ht_status ht_gguf_rope_factors(const ht_config *config, const char *name, float **values, int64_t *n, ht_error *err);
 
 /* The configuration's part of ht_gguf_metadata_of. */
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err);

@@ -105,7 +105,7 @@ typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_r
  * or ".bias" to names. */
 typedef struct ht_tensor_spec {
     size_t offset;           /* in the family's layer struct, or in its struct of weights outside the layers */
-    const char *safetensors; /* after "model.layers.N.", or after "model."; also the slot */
+    const char *safetensors; /* after "model.layers.N.", or after "model." */
     const char *gguf;        /* after "blk.N.", or the full name */
     ht_extent rows, columns;
     ht_bias_rule bias;
@@ -122,8 +122,12 @@ typedef struct ht_tensor_spec {
      * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
     int share, n_shares;
-    bool alternates; /* the shares alternate row by row or value by value; for experts, those of their form */
+    bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */
+    const char *module; /* the slot and the module of transformers, where it is not `safetensors`; NULL: it is */
 } ht_tensor_spec;
+
+/* The end of the weight's slot. */
+static inline const char *ht_spec_slot(const ht_tensor_spec *p) { return p->module ? p->module : p->safetensors; }
 
 /* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */
 typedef struct ht_norm_weights {
@@ -224,8 +228,14 @@ struct ht_family {
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
-    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;        /* values have an RMS norm per head, without weight */
+    /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
+     * mlp.experts and mlp.switch_mlp. */
+    const char *expert_module, *mlx_expert_module;
+    bool experts_are_modules; /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
+    bool has_causal_text;     /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
+    bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
+    float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;       /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */

@@ -107,6 +107,12 @@ static ht_status check_used(const search *s, const ht_adapter *a, ht_error *err)
 static ht_status list_changes(ht_rewrite_plan *plan, ht_adapter *const *adapters, const float *scales, int n, bool all,
                               ht_error *err) {
     search s = {plan, adapters, scales, n, .all = all};
+    for (int i = 0; i < n; i++)
+        if (adapters[i]->halved && ht_adapter_alternates(plan->config->family))
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "the adapter has gate and up of experts in one tensor, where their rows alternate; convert it "
+                "to another format, with the model, and fuse that");
     ht_status status = restack(&s, err);
     if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
     for (int i = 0; !status && i < n; i++) status = check_used(&s, adapters[i], err);

@@ -42,11 +42,13 @@ typedef struct ht_rewrite_change {
 
 /* Stored rows that become part of a tensor. */
 typedef struct ht_rewrite_piece {
-    size_t tensor;     /* of the checkpoint */
-    int64_t first_row; /* of it, whose axes but the last one are all rows */
-    int row_step;      /* 2: every second row of the tensor, or value of a vector */
-    int n_shares;      /* weights that share the rows of an expert */
-    bool transposed;   /* its rows are the stored tensor's columns */
+    size_t tensor;      /* of the checkpoint */
+    int64_t first_row;  /* of it, whose axes but the last one are all rows */
+    int row_step;       /* 2: every second row of the tensor, or value of a vector */
+    int n_shares;       /* weights that share the rows of an expert */
+    bool transposed;    /* its rows are the stored tensor's columns */
+    int64_t block_rows; /* not 0: its rows are columns of rows [first_row, first_row + block_rows) alone, */
+    int64_t column;     /* from this one on */
 } ht_rewrite_piece;
 
 typedef struct ht_rewrite_tensor {
@@ -65,6 +67,7 @@ typedef struct ht_rewrite_tensor {
     float offset;                        /* pieces: added to the values */
     float *given;                        /* f32 values that are not stored in a tensor; NULL: none */
     bool is_mixed;                       /* pieces of several types */
+    bool by_column;                      /* pieces: some are columns of stored rows, which only values can be */
     bool by_value;                       /* pieces: rows are single values of a vector, in another order */
     bool transposes;                     /* pieces: each matrix is written [columns, rows] */
     int64_t alternates;                  /* pieces: rows, or values, whose two halves are written alternately; else 0 */
@@ -177,6 +180,7 @@ typedef struct ht_weight_rows {
     int64_t n_matrices, n_rows, k; /* rows of one matrix, as written */
     ht_weight_source *source;      /* [n_sources], by their numbers */
     int64_t n_sources;
+    int64_t most_block_rows; /* of the pieces */
 } ht_weight_rows;
 
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,

@@ -72,7 +72,11 @@ static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int
 static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
     const ht_stored_tensor *stored = &w->stored;
     const bool transposed = stored->column_step != 0 && !w->is_vector;
-    t->piece[i] = (ht_rewrite_piece){stored->number, w->first_row, w->row_step, (int)w->n_shares, transposed};
+    t->piece[i] = (ht_rewrite_piece){.tensor = stored->number,
+                                     .first_row = w->first_row,
+                                     .row_step = w->row_step,
+                                     .n_shares = (int)w->n_shares,
+                                     .transposed = transposed};
     if (!t->from.type_name) {
         t->from.type = stored->type;
         t->from.type_name = stored->type_name;
@@ -86,6 +90,8 @@ static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i
     }
     t->quantized = t->quantized || !ht_weight_is_float(stored->type);
 }
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
 /* ---- experts ---- */
 
@@ -199,12 +205,63 @@ static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error 
     return HT_OK;
 }
 
+/* ---- heads of latent attention: a matrix of keys, transposed, and one of values in GGUF; rows of one matrix in
+ * directories ---- */
+
+/* Starts or continues the tensor `name` of n pieces of [rows, columns]; n_heads: its first axis, 0: none. */
+static ht_status tensor_of_heads(translation *of, const ht_stored_weight *w, const char *name, int64_t rows,
+                                 int64_t columns, int64_t n, int64_t n_heads, ht_rewrite_tensor **out, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    ht_rewrite_tensor *t = *out = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    if (t && !strcmp(t->name, name)) return HT_OK;
+    ht_status status = add_tensor(plan, name, out, err);
+    if (!status) status = set_pieces(*out, w, rows, columns, n, n_heads, err);
+    if (!status) (*out)->is_weight = true;
+    return status;
+}
+
+/* Adds a piece whose `rows` rows are rows of the head's stored matrix from `first` on, or columns of it. */
+static void put_head_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t first, int64_t i) {
+    put_piece(t, w, i);
+    ht_rewrite_piece *p = &t->piece[i];
+    p->n_shares = 1; /* a factor is one of the whole tensor */
+    if (by_column)
+        p->block_rows = w->rows, p->column = first, t->by_column = true;
+    else
+        p->first_row += first;
+}
+
+static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_error *err) {
+    const ht_config *c = of->plan->config;
+    const ht_latent *l = &c->latent;
+    const bool is_key = w->spec->expert == HT_HEAD_KEY;
+    ht_rewrite_tensor *t;
+    char name[NAME_SIZE];
+    if (of->plan->to_gguf) {
+        snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)w->layer, w->spec->gguf);
+        ht_status status = is_key
+                               ? tensor_of_heads(of, w, name, l->rank, l->key_dim, c->n_heads, c->n_heads, &t, err)
+                               : tensor_of_heads(of, w, name, l->value_dim, l->rank, c->n_heads, c->n_heads, &t, err);
+        if (status) return status;
+        set_importance(t, w->spec->gguf, w->layer);
+        put_head_piece(t, w, is_key && w->is_transposed, 0, w->expert);
+        return HT_OK;
+    }
+    /* Pieces of as many rows as divide those of keys and of values. The values follow all keys: their tensor is the last. */
+    const int64_t rows = common_divisor(l->key_dim, l->value_dim), of_head = ht_latent_head_rows(l) / rows,
+                  own = (is_key ? l->key_dim : l->value_dim) / rows,
+                  before = w->expert * of_head + (is_key ? 0 : l->key_dim / rows);
+    snprintf(name, sizeof name, "%slayers.%lld." HT_HEADS_SLOT ".weight", prefix_of(of->plan), (long long)w->layer);
+    ht_status status = tensor_of_heads(of, w, name, rows, l->rank, c->n_heads * of_head, 0, &t, err);
+    for (int64_t i = 0; !status && i < own; i++)
+        put_head_piece(t, w, is_key && !w->is_transposed, i * rows, before + i);
+    return status;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (ht_part_is_of_head(w->spec->expert))
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s models cannot be written in the other container",
-                       plan->config->family->architecture);
+    if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
     if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
@@ -231,14 +288,14 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     return HT_OK;
 }
 
-/* Adds the tensor of RoPE divisors; a directory has them in its configuration. */
-static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
+/* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
+static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_error *err) {
     float *values;
     int64_t n;
     ht_rewrite_tensor *t;
-    ht_status status = ht_gguf_rope_factors(plan->config, &values, &n, err);
+    ht_status status = ht_gguf_rope_factors(plan->config, name, &values, &n, err);
     if (status || !values) return status;
-    status = add_tensor(plan, HT_ROPE_FACTORS, &t, err);
+    status = add_tensor(plan, name, &t, err);
     if (status) {
         free(values);
         return status;
@@ -296,7 +353,8 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
 /* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
-    if (!t->is_weight || t->is_mixed || ht_repack_type((ht_weight_type)t->from.type, 0) < 0) return HT_OK;
+    if (!t->is_weight || t->is_mixed || t->by_column || ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
+        return HT_OK;
     ht_status status = ht_weight_rows_open(plan, t, &rows, err);
     int to;
     for (int i = 0; !status && !t->repacks && (to = ht_repack_type((ht_weight_type)t->from.type, i)) >= 0; i++) {
@@ -353,7 +411,9 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
     translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx), NULL};
     plan->config->fused_gate_up = false; /* where gate and up have a common matrix, it is made of both */
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, true, add_weight, &of, err);
-    if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
+    if (!status && plan->to_gguf) status = add_rope_factors(plan, HT_ROPE_FACTORS, err);
+    for (int k = 0; !status && plan->to_gguf && k < HT_ROPE_LENGTHS; k++)
+        status = add_rope_factors(plan, ht_rope_length_factors[k], err);
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
     if (status || plan->to_gguf) return status;

@@ -145,6 +145,7 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
             stored.n_dims = t->from.n_dims;
             memcpy(stored.dims, t->from.dims, sizeof stored.dims);
         }
+        if (sorted[i].block_rows) out->most_block_rows = ht_max_i64(out->most_block_rows, sorted[i].block_rows);
         if (t->by_value) {
             stored.dims[0] = ht_elements(stored.dims, stored.n_dims);
             stored.dims[1] = 1;
@@ -159,7 +160,7 @@ static ht_status open_pieces(const ht_rewrite_plan *plan, const ht_rewrite_tenso
 ht_status ht_weight_rows_open(const ht_rewrite_plan *plan, const ht_rewrite_tensor *t, ht_weight_rows *out,
                               ht_error *err) {
     const ht_stored_tensor *from = &t->from;
-    *out = (ht_weight_rows){.of = t, .whole = {from->number, 0, 1, t->n_shares, false}};
+    *out = (ht_weight_rows){.of = t, .whole = {.tensor = from->number, .row_step = 1, .n_shares = t->n_shares}};
     matrices_of(from, &out->n_matrices, &out->n_rows, &out->k);
     if (t->by_value) {
         out->n_rows = ht_elements(from->dims, from->n_dims);
@@ -194,7 +195,9 @@ size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n) {
     size_t most = 0;
     for (int64_t i = 0; i < r->n_sources; i++) {
         const ht_stored_tensor *t = &r->source[i].t;
-        most = ht_max_size(most, ht_tensor_size(t, n * r->k) + ht_tensor_read_scratch(t, n * r->k));
+        const int64_t block = r->most_block_rows * r->source[i].k, elements = ht_max_i64(n * r->k, block);
+        most = ht_max_size(most, (size_t)block * sizeof(float) + ht_tensor_size(t, elements) +
+                                     ht_tensor_read_scratch(t, elements));
     }
     return most;
 }
@@ -225,18 +228,30 @@ static const ht_rewrite_piece *piece_at(const ht_weight_rows *r, int64_t row, in
     return t->piece ? &t->piece[row / t->piece_rows] : &r->whole;
 }
 
-/* The stored tensor and row that output row `row` is read from; lent. */
-static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, int64_t *at) {
+/* The stored tensor and row that output row `row` is read from, lent; *column becomes that of the stored row. */
+static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, int64_t *at, int64_t *column) {
     int64_t within;
     const ht_rewrite_piece *p = piece_at(r, row, &within);
-    *at = stored_row(r, p, within);
+    *at = p->block_rows ? p->first_row + *column : stored_row(r, p, within);
+    if (p->block_rows) *column = p->column + within;
     return &source_of(r, p->tensor)->t;
+}
+
+/* Values of rows [first, first + n) of a piece whose rows are columns of some stored rows. */
+static ht_status read_columns(const ht_weight_source *s, const ht_rewrite_piece *p, int64_t first, int64_t n,
+                              float *out, void *scratch, ht_error *err) {
+    float *rows = scratch;
+    ht_status status = read_source(s, p->first_row, p->block_rows, rows, rows + p->block_rows * s->k, err);
+    for (int64_t i = 0; !status && i < n; i++)
+        for (int64_t c = 0; c < p->block_rows; c++) out[i * p->block_rows + c] = rows[c * s->k + p->column + first + i];
+    return status;
 }
 
 /* Rows [first, first + n) of one piece, as blocks or as values. */
 static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t first, int64_t n, bool blocks,
                             unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
+    if (p->block_rows) return read_columns(s, p, first, n, (float *)(void *)out, scratch, err); /* never as blocks */
     const bool interleaved = r->of->stored_head_rows || r->of->head_rows || p->row_step > 1;
     const int64_t at_once = interleaved ? 1 : n;
     const size_t bytes = blocks ? ht_tensor_size(&s->t, at_once * r->k) : (size_t)(at_once * r->k) * sizeof(float);
@@ -303,9 +318,9 @@ static ht_status check_rows(const ht_rewrite_plan *plan, const ht_weight_rows *r
     if (ht_weight_is_float((int)t->type) && !plan->checks_values) return HT_OK;
     const int64_t i = first_damaged(HT_W_F32, x, n * rows->k, is_bound(t->name), &value);
     if (i < 0) return HT_OK;
-    int64_t row;
-    const ht_stored_tensor *stored = origin_of(rows, first + i / rows->k, &row);
-    return not_finite(stored->file_name, stored->name, stored->name_len, value, row, i % rows->k, err);
+    int64_t row, column = i % rows->k;
+    const ht_stored_tensor *stored = origin_of(rows, first + i / rows->k, &row, &column);
+    return not_finite(stored->file_name, stored->name, stored->name_len, value, row, column, err);
 }
 
 typedef struct buffer {

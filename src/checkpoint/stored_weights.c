@@ -218,6 +218,13 @@ static void name_in(bool gguf, const char *prefix, const char *layers, const ht_
                  part);
 }
 
+/* The slot of a weight, of which a table outside the layers has none. */
+static void slot_of(const ht_tensor_spec *p, int64_t layer, char out[HT_WEIGHT_NAME]) {
+    ht_tensor_spec named = *p;
+    named.safetensors = ht_spec_slot(p);
+    name_in(false, "model.", "layers", &named, layer, "", out);
+}
+
 /* The name in this checkpoint; whether it is the one for transformers alone. */
 static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
     const bool gguf = w->c->gguf != NULL;
@@ -366,7 +373,7 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     const bool outside = layer == HT_OUTSIDE_LAYERS;
     char slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], bias[HT_WEIGHT_NAME];
     ht_stored_tensor unwanted;
-    name_in(false, "model.", "layers", p, layer, "", slot);
+    slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
     stored_name(w, p, layer, "bias", bias);
     const ht_projection projection = {.slot = slot,
@@ -374,7 +381,8 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                                       .layer = layer,
                                       .n_out = rows,
                                       .n_in = columns,
-                                      .head_rows = permuted_rows(c, p, of)};
+                                      .head_rows = permuted_rows(c, p, of),
+                                      .is_router = p->rows == HT_EXTENT_EXPERTS};
     const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
                                  .spec = p,
                                  .layer = layer,
@@ -466,22 +474,36 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     return status;
 }
 
+/* The projection of all heads' keys and values from latents, however the checkpoint divides it; writes its names. */
+static ht_projection projection_of_heads(const ht_config *c, int64_t layer, char slot[HT_WEIGHT_NAME],
+                                         char gguf[HT_WEIGHT_NAME]) {
+    snprintf(slot, HT_WEIGHT_NAME, "model.layers.%lld." HT_HEADS_SLOT, (long long)layer);
+    snprintf(gguf, HT_WEIGHT_NAME, "blk.%lld." HT_HEADS_GGUF, (long long)layer);
+    return (ht_projection){.slot = slot,
+                           .gguf = gguf,
+                           .layer = layer,
+                           .n_out = c->n_heads * ht_latent_head_rows(&c->latent),
+                           .n_in = c->latent.rank,
+                           .of_heads = true};
+}
+
 static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
-    name_in(false, "model.", "layers", p, layer, "", slot);
+    slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
-    const ht_projection projection = {
-        .slot = slot,
-        .gguf = gguf,
-        .layer = layer,
-        .n_out = rows,
-        .n_in = columns,
-        .n_experts = c->n_experts,
-        .fused = p->expert != HT_EXPERT_DOWN &&
-                 (f->naming == HT_EXPERTS_GGUF ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
+    ht_projection projection = {.slot = slot,
+                                .gguf = gguf,
+                                .layer = layer,
+                                .n_out = rows,
+                                .n_in = columns,
+                                .n_experts = c->n_experts,
+                                .fused =
+                                    p->expert != HT_EXPERT_DOWN &&
+                                    (f->naming == HT_EXPERTS_GGUF ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
+    if (ht_part_is_of_head(p->expert)) projection = projection_of_heads(c, layer, slot, gguf);
     ht_stored_weight at = {.role = HT_ROLE_EXPERT,
                            .spec = p,
                            .layer = layer,
@@ -489,7 +511,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = ht_part_is_of_head(p->expert) ? NULL : &projection,
+                           .projection = p->expert == HT_HEAD_KEY ? NULL : &projection,
                            .is_quantized = true};
     ht_status status = HT_OK;
     if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */
@@ -607,6 +629,7 @@ static bool is_expected(const char *name) {
                                         "rotary_emb.inv_freq",
                                         "attn_rot_embd",
                                         "rope_freqs.weight",
+                                        "rope_factors_",
                                         "attn.masked_bias",
                                         ".scales",
                                         ".biases",

@@ -16,6 +16,8 @@ typedef struct ht_projection {
     int64_t n_out, n_in;
     int64_t n_experts; /* 0: dense */
     int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
+    bool is_router;    /* its outputs are the scores of experts */
+    bool of_heads;     /* its heads' matrices are apart, in lists of ht_experts: latent attention */
     bool fused;        /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
 } ht_projection;
 
@@ -81,6 +83,10 @@ void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, v
  * no weight. */
 ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config *config, const ht_product_scales *of,
                                    float *out, bool *found, size_t *number, ht_error *err);
+
+/* Names in a layer of the projection of latents to all heads' keys and values (ht_projection.of_heads). */
+#define HT_HEADS_SLOT "self_attn.kv_b_proj"
+#define HT_HEADS_GGUF "attn_kv_b"
 
 /* ---- experts: one tensor per expert, with its index in the name, or one stacked tensor [n_experts, rows, columns],
  * where gate and up may share the rows ---- */

@@ -165,15 +165,17 @@ static void put_rows(const lora_job *job, const tile_rows *r) {
 typedef struct slice {
     const ht_lora_pair *pair;
     const float *a, *b;
-    int64_t ranks;
+    int64_t ranks, b_row;
     float scale;
 } slice;
 
-static slice slice_of(const ht_lora_use *use, int64_t expert, int64_t rank) {
+static slice slice_of(const lora_job *job, const ht_lora_use *use, int64_t expert, int64_t rank) {
     const ht_lora_pair *p = use->pair;
+    const ht_lora_matrices m = ht_lora_matrices_of(p, job->p);
     return (slice){.pair = p,
-                   .a = p->a + expert * p->rank * p->n_in + rank,
-                   .b = p->b + (expert * p->rank + rank) * p->n_out,
+                   .a = m.a + expert * m.a_step + rank,
+                   .b = m.b + expert * m.b_step + rank * m.b_row,
+                   .b_row = m.b_row,
                    .ranks = ht_min_i64(HT_LORA_RANKS, p->rank - rank),
                    .scale = use->scale};
 }
@@ -201,7 +203,7 @@ static void multiply_up(const lora_job *job, const tile_rows *r, const slice *s,
                                     .n_out = n,
                                     .ranks = s->ranks,
                                     .y_row = r->y_row,
-                                    .b_row = job->n_out});
+                                    .b_row = s->b_row});
 }
 
 static void scale_low(const slice *s, int64_t n, float *low) {
@@ -211,7 +213,8 @@ static void scale_low(const slice *s, int64_t n, float *low) {
 
 /* Prefetches B while `down` waits for A: one row has too few multiply-adds to hide the latency of B. */
 static void fetch_b(const lora_job *job, const slice *s) {
-    for (int64_t i = 0; i < s->ranks * job->n_out; i += 16) __builtin_prefetch(s->b + i);
+    for (int64_t r = 0; r < s->ranks; r++)
+        for (int64_t i = 0; i < job->n_out; i += 16) __builtin_prefetch(s->b + r * s->b_row + i);
 }
 
 static void multiply_tiles(void *arg, int64_t begin, int64_t end, int worker) {
@@ -222,7 +225,7 @@ static void multiply_tiles(void *arg, int64_t begin, int64_t end, int worker) {
         const tile_rows r = bring_rows(job, t, low + t->n * HT_LORA_RANKS);
         for (int32_t i = 0; i < t->n_uses; i++)
             for (int64_t rank = 0; t->use[i].pair && rank < t->use[i].pair->rank; rank += HT_LORA_RANKS) {
-                const slice s = slice_of(&t->use[i], t->expert, rank);
+                const slice s = slice_of(job, &t->use[i], t->expert, rank);
                 if (t->n == 1) fetch_b(job, &s);
                 multiply_down(job, &r, &s, 0, job->n_in, low);
                 scale_low(&s, t->n, low);
@@ -276,7 +279,7 @@ static void multiply_split(const lora_job *job, const tile *t) {
     ht_pool *pool = ht_call_pool(job->call);
     for (int32_t i = 0; i < t->n_uses; i++)
         for (int64_t rank = 0; t->use[i].pair && rank < t->use[i].pair->rank; rank += HT_LORA_RANKS) {
-            split w = {job, &r, slice_of(&t->use[i], t->expert, rank)};
+            split w = {job, &r, slice_of(job, &t->use[i], t->expert, rank)};
             ht_pool_run(pool, ht_ceil_div_i64(job->n_in, HT_LORA_CHUNK), 1, split_down, &w);
             join_chunks(&w);
             ht_pool_run(pool, ht_ceil_div_i64(job->n_out, SPLIT_COLUMNS), 1, split_up, &w);

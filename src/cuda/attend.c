@@ -257,7 +257,7 @@ static ht_status append(attend_job *job, ht_error *err) {
     if (ht_view_absent(&job->call->in[1]) || job->a.appends) return HT_OK;
     const ht_cuda_page_form *f = &job->a.form;
     const int64_t items = (int64_t)job->n_rows * f->n_kv_heads * (f->dtype == HT_I8 ? f->blocks : f->chunks);
-    const ht_cuda_shape shape = {.grid = {(unsigned)ht_ceil_div_i64(items, APPEND_THREADS), 2},
+    const ht_cuda_shape shape = {.grid = {(unsigned)ht_ceil_div_i64(items, APPEND_THREADS), f->keys_only ? 1 : 2},
                                  .block = {APPEND_THREADS}};
     return ht_cuda_launch(ht_cuda_of(job->call->device), HT_CUDA_ID_ht_cuda_append, &shape, &job->a, err);
 }
@@ -391,7 +391,8 @@ static void describe(attend_job *job) {
                                         .chunked = l->chunked,
                                         .scale = job->p->scale,
                                         .softcap = job->p->softcap,
-                                        .n_heads = (int32_t)call->in[0].shape[1]};
+                                        .n_heads = (int32_t)call->in[0].shape[1],
+                                        .out_dim = (int32_t)call->out.shape[2]};
     job->a.group = job->a.n_heads / l->shape.n_kv_heads;
     job->shared_most = ht_cuda_of(call->device)->most_shared_of_block;
     job->tensor = l->shape.dtype != HT_F32 && l->shape.head_dim <= HT_CUDA_TENSOR_HEAD &&
@@ -402,7 +403,7 @@ static void describe(attend_job *job) {
     }
     if (ht_view_absent(&call->in[1])) return;
     job->a.k = ht_cuda_view_of(&call->in[1]);
-    job->a.v = ht_cuda_view_of(&call->in[2]);
+    if (!l->shape.keys_only) job->a.v = ht_cuda_view_of(&call->in[2]);
 }
 
 static ht_status run_attend(const ht_call *call, ht_error *err) {

@@ -59,12 +59,13 @@ typedef struct ht_cuda_attend_row {
 typedef struct ht_cuda_attend_arguments {
     ht_cuda_page_form form;
     ht_cuda_view q, k, v; /* [rows, heads, head_dim] */
-    float *out;           /* [rows, n_heads, head_dim] */
+    float *out;           /* [rows, n_heads, out_dim] */
     const float *sinks;   /* of head h at h * sinks_stride; NULL: none */
     int64_t sinks_stride;
     int64_t window; /* 0: none */
     float scale, softcap;
     int32_t n_heads, group;
+    int32_t out_dim;              /* first elements of the values that are results: head_dim, or less of keys alone */
     int32_t chunked;              /* kind of window */
     int32_t tile;                 /* queries at most */
     int32_t first_tile, end_tile; /* of this launch */

@@ -301,11 +301,11 @@ template <class A, int N> static __device__ void attend_stream(const ht_cuda_att
         for (int d = 0; d < N; d++) {
             const int dim = d * 8 + 2 * t;
             const floats2 x = {{result_of(merged[d][2 * half], inverse), result_of(merged[d][2 * half + 1], inverse)}};
-            if (a.form.head_dim % 2 == 0) {
-                if (dim < a.form.head_dim) *(floats2 *)(to + dim) = x;
+            if (a.out_dim % 2 == 0) {
+                if (dim < a.out_dim) *(floats2 *)(to + dim) = x;
             } else {
                 for (int e = 0; e < 2; e++)
-                    if (dim + e < a.form.head_dim) to[dim + e] = x.f[e];
+                    if (dim + e < a.out_dim) to[dim + e] = x.f[e];
             }
         }
     }

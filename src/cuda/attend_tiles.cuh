@@ -10,11 +10,12 @@ enum { PAGE_STEPS = HT_CUDA_KEYS / STEP_KEYS, SCORES_BYTES = HT_CUDA_WEIGHTS_STR
 /* Appends the rows of the tile that are in the block's page. */
 static __device__ void append_rows(const ht_cuda_attend_arguments &a, const unit &u) {
     const int first = u.tile.query / a.group, rows = u.tile.n / a.group, items = append_items(a.form);
-    for (int i = threadIdx.x; i < rows * 2 * items; i += TENSOR_THREADS) {
-        const int row = first + i / (2 * items);
+    const int of_row = (a.form.keys_only ? 1 : 2) * items;
+    for (int i = threadIdx.x; i < rows * of_row; i += TENSOR_THREADS) {
+        const int row = first + i / of_row;
         const int64_t pos = row_of(a, row).pos;
         if (pos < u.begin || pos >= u.begin + HT_CUDA_KEYS) continue;
-        append_item(a, (char *)u.page, i / items % 2 == 0, row, u.head, pos, i % items);
+        append_item(a, (char *)u.page, i % of_row < items, row, u.head, pos, i % items);
     }
 }
 
@@ -278,7 +279,7 @@ template <class A, int M> static __device__ void attend_tile(const ht_cuda_atten
                 const int d = 8 * (2 * (warp + TENSOR_WARPS * (j / 2)) + j % 2) + 2 * t;
                 for (int e = 0; e < 2; e++) {
                     const float x = sum[j / 2][i][j % 2][2 * half + e];
-                    if (d + e < a.form.head_dim)
+                    if (d + e < (is_alone ? a.out_dim : a.form.head_dim))
                         to[d + e] = is_alone ? result_of(fmaf(0.0f, mine, x * its), inverse) : x;
                 }
             }

@@ -211,7 +211,7 @@ static __device__ int64_t pos_of(const ht_cuda_attend_arguments &a, int query) {
 }
 
 static __device__ float *out_of(const ht_cuda_attend_arguments &a, int query, int64_t head) {
-    return a.out + ((int64_t)(query / a.group) * a.n_heads + head * a.group + query % a.group) * a.form.head_dim;
+    return a.out + ((int64_t)(query / a.group) * a.n_heads + head * a.group + query % a.group) * a.out_dim;
 }
 
 /* ---- merging ---- */
@@ -314,7 +314,7 @@ template <bool OF_E> static __device__ void finish(const ht_cuda_attend_argument
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    const int n_dims = a.form.head_dim;
+    const int n_dims = a.out_dim;
     for (int at = threadIdx.x; at < u.tile.n * n_dims; at += blockDim.x) merge<OF_E>(a, u, at / n_dims, at % n_dims);
 }
 
@@ -442,9 +442,9 @@ static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, c
     for (int i = threadIdx.x; i < f.chunks * STEP_KEYS; i += TENSOR_THREADS) {
         char *at = to + key * value_bytes + c * 16;
         if (A::SCALED)
-            *(words4 *)at = widened(*(const words2 *)(from + i * 8));
+            *(words4 *)at = widened(*(const words2 *)(from + key * f.v_key + c * f.v_chunk));
         else if (first + key >= low && first + key < high)
-            ht_copy<16>(at, from + i * 16);
+            ht_copy<16>(at, from + key * f.v_key + c * f.v_chunk);
         else
             put_zeros(at);
         key += keys_on;
@@ -454,7 +454,12 @@ static __device__ __forceinline__ void load_values(const ht_cuda_page_form &f, c
             key++;
         }
     }
-    if (A::SCALED)
+    if (!A::SCALED) return;
+    if (f.keys_only) /* their scales are in the order of keys */
+        for (int i = threadIdx.x; i < f.blocks * STEP_KEYS; i += TENSOR_THREADS)
+            *(uint16_t *)(to + elements + i * 2) =
+                *(const uint16_t *)(page + ht_cuda_v_scale(&f, head, first + i / f.blocks, i % f.blocks));
+    else
         for (int i = threadIdx.x; i < f.blocks * STEP_KEYS / 8; i += TENSOR_THREADS)
             ht_copy<16>(to + elements + i * 16, page + ht_cuda_v_scale(&f, head, first, 0) + i * 16);
 }

@@ -40,8 +40,10 @@ static void fill(lora_job *job) {
         for (int32_t i = 0; i < r.n_uses; i++) {
             const ht_lora_pair *pair = r.use[i].pair;
             if (!pair) continue;
+            const ht_lora_matrices m = ht_lora_matrices_of(pair, job->p);
             if (uses)
-                uses[n_uses] = (ht_cuda_lora_use){pair->a, pair->b, (int32_t)pair->rank, to.ranks, r.use[i].scale};
+                uses[n_uses] = (ht_cuda_lora_use){
+                    m.a, m.b, m.a_step, m.b_step, m.b_row, (int32_t)pair->rank, to.ranks, r.use[i].scale};
             n_uses++;
             to.ranks += (int32_t)pair->rank;
             to.n_uses++;

@@ -92,7 +92,7 @@ HT_CUDA_KERNEL(ht_cuda_lora_down, ht_cuda_lora_arguments) {
     int width = 1;
     while (width < which.n) width *= 2;
     const int r = (int)threadIdx.x % width, slice = (int)threadIdx.x / width, n_slices = THREADS / width;
-    const float *matrix = use.a + expert * use.rank * a.n_in + which.rank + r;
+    const float *matrix = use.a + expert * use.a_step + which.rank + r;
     const int64_t step = a.x.stride[a.x.n_dims - 1];
     const float *x[TILE];
     float sum[TILE];
@@ -136,7 +136,7 @@ HT_CUDA_KERNEL(ht_cuda_lora_up, ht_cuda_lora_arguments) {
             const ht_cuda_lora_use use = uses_of(a)[t.run.use + u];
             for (int rank = 0; rank < use.rank; rank += SLAB) {
                 const int n = use.rank - rank < SLAB ? use.rank - rank : SLAB;
-                const float *b = use.b + (expert * use.rank + rank) * a.n_out + j;
+                const float *b = use.b + expert * use.b_step + rank * use.b_row + j;
                 __syncthreads();
                 for (int at = (int)threadIdx.x; at < t.n * n; at += THREADS)
                     low[at / n][at % n] = low_of(a, t, at / n)[use.low + rank + at % n];
@@ -144,7 +144,7 @@ HT_CUDA_KERNEL(ht_cuda_lora_up, ht_cuda_lora_arguments) {
                 if (j >= a.n_out) continue;
                 float sum[TILE] = {};
                 for (int r = 0; r < n; r++) {
-                    const float m = b[r * a.n_out];
+                    const float m = b[r * use.b_row];
 #pragma unroll
                     for (int i = 0; i < TILE; i++) sum[i] = fmaf(low[i][r], m, sum[i]);
                 }

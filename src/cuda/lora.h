@@ -19,7 +19,9 @@ enum {
 };
 
 typedef struct ht_cuda_lora_use {
-    const float *a, *b; /* [n_in, rank], [rank, n_out], of all experts one after another */
+    const float *a, *b;     /* [n_in, rank], [rank, n_out] of the first expert */
+    int64_t a_step, b_step; /* floats from one expert's matrix to the next one's */
+    int64_t b_row;          /* floats from one row of B to the next */
     int32_t rank;
     int32_t low; /* ranks of the uses before it */
     float scale;

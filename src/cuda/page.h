@@ -6,7 +6,9 @@
  *
  * 8-bit pages also hold the bf16 scales of all blocks of 32 dimensions:
  *   K [n_kv_heads][blocks][256 keys]
- *   V [n_kv_heads][256 keys][blocks] */
+ *   V [n_kv_heads][256 keys][blocks]
+ *
+ * Pages of keys alone hold K; V is the same memory with K's strides. */
 #ifndef HT_CUDA_PAGE_H
 #define HT_CUDA_PAGE_H
 
@@ -21,6 +23,9 @@ typedef struct ht_cuda_page_form {
     int32_t chunks, blocks;      /* of a vector */
     int64_t head_bytes;          /* of the keys of a head, and of its values */
     int64_t v, k_scale, v_scale; /* bytes from the beginning of a page */
+    /* Strides of V: bytes between keys and between chunks, scales between keys and between blocks. */
+    int32_t v_key, v_chunk, v_scale_key, v_scale_block;
+    bool keys_only;
 } ht_cuda_page_form;
 
 /* Bytes from the beginning of a page to chunk c of a key and of a value. */
@@ -28,14 +33,14 @@ HT_CUDA_BOTH int64_t ht_cuda_k_chunk(const ht_cuda_page_form *f, int64_t head, i
     return head * f->head_bytes + (c * HT_CUDA_KEYS + key) * f->chunk_bytes;
 }
 HT_CUDA_BOTH int64_t ht_cuda_v_chunk(const ht_cuda_page_form *f, int64_t head, int64_t key, int64_t c) {
-    return f->v + head * f->head_bytes + (key * f->chunks + c) * f->chunk_bytes;
+    return f->v + head * f->head_bytes + key * f->v_key + c * f->v_chunk;
 }
 /* And to the scale of block b. */
 HT_CUDA_BOTH int64_t ht_cuda_k_scale(const ht_cuda_page_form *f, int64_t head, int64_t key, int64_t b) {
     return f->k_scale + 2 * ((head * f->blocks + b) * HT_CUDA_KEYS + key);
 }
 HT_CUDA_BOTH int64_t ht_cuda_v_scale(const ht_cuda_page_form *f, int64_t head, int64_t key, int64_t b) {
-    return f->v_scale + 2 * ((head * HT_CUDA_KEYS + key) * f->blocks + b);
+    return f->v_scale + 2 * (head * HT_CUDA_KEYS * f->blocks + key * f->v_scale_key + b * f->v_scale_block);
 }
 
 #endif

@@ -1,7 +1,15 @@
+#include "device/params.h"
 #include "device/step.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+
+ht_lora_matrices ht_lora_matrices_of(const ht_lora_pair *l, const ht_lora_params *p) {
+    if (!p->head_rows) return (ht_lora_matrices){l->a, l->b, l->rank * l->n_in, l->rank * l->n_out, .b_row = l->n_out};
+    if (!p->transposed) return (ht_lora_matrices){l->a, l->b + p->first_row, 0, p->head_rows, .b_row = l->n_out};
+    return (ht_lora_matrices){l->b_rows + p->first_row * l->rank, l->a_rows, p->head_rows * l->rank, 0,
+                              .b_row = l->n_in};
+}
 
 static const ht_lora_use *uses_of(const ht_lora_set *set, int64_t projection, int32_t *n) {
     *n = set ? set->n : 0;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct ht_step;
+struct ht_lora_params;
 
 enum { HT_LORA_SPARE = 16 }; /* readable floats after the last value of A and of B; kernels ignore their values */
 
@@ -16,7 +17,18 @@ typedef struct ht_lora_pair {
     int64_t rank, n_in, n_out;
     const float *a; /* [n_in, rank] */
     const float *b; /* [rank, n_out] */
+    /* A [rank, n_in] and B [n_out, rank], for projections of heads, which also multiply transposed; else NULL. */
+    const float *a_rows, *b_rows;
 } ht_lora_pair;
+
+/* The matrices of an operation with a pair: x times A [k, rank], then times B [rank, n]. */
+typedef struct ht_lora_matrices {
+    const float *a, *b;
+    int64_t a_step, b_step; /* floats from one expert's or head's matrix to the next one's */
+    int64_t b_row;          /* floats from one row of B to the next */
+} ht_lora_matrices;
+
+ht_lora_matrices ht_lora_matrices_of(const ht_lora_pair *pair, const struct ht_lora_params *p);
 
 /* One adapter at one projection. */
 typedef struct ht_lora_use {

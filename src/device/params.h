@@ -130,10 +130,14 @@ typedef struct ht_linear_gather_params {
 
 /* LORA(y f32 [T, n], x f32 [T, k], none) -> f32 [T, n]: y plus the adapters of each row's sequence at a projection
  * (device/lora.h); rows of sequences without any are copied bit for bit. With experts: y [T, m, n], x [T, k] or [T, m, k],
- * ids i32 [T, m], as LINEAR_GATHER. T is the number of rows of the step or of its output rows. */
+ * ids i32 [T, m], as LINEAR_GATHER. T is the number of rows of the step or of its output rows.
+ * With head_rows, the experts are heads of a dense projection: rows [h * head_rows + first_row, ...) of its B are those
+ * of head h. With `transposed`, the head's product is transposed: y plus scale * A^T (B_h^T x). */
 typedef struct ht_lora_params {
     int64_t projection; /* index in ht_lora_set.use */
-    int64_t n_experts;  /* 0: dense */
+    int64_t n_experts;  /* or heads; 0: dense */
+    int64_t head_rows, first_row;
+    bool transposed;
 } ht_lora_params;
 
 /* TOP_K(x f32 [..., n]) -> i32 [..., k]: indices of the k largest elements in descending order, ties by ascending

@@ -118,7 +118,7 @@ ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept) {
     size_t common = 0;
     while (common + 1 < n && (int64_t)common < s->n_tokens && s->token[common] == ids[common]) common++;
-    if (ht_session_truncate(s, (int64_t)common, NULL) != HT_OK) {
+    if (!ht_cache_is_for(s->cache, (int64_t)n) || ht_session_truncate(s, (int64_t)common, NULL) != HT_OK) {
         ht_session_reset(s);
         common = 0;
     }
@@ -160,7 +160,7 @@ static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale
                              ht_error *err) {
     const ht_lora_pair *pair;
     ht_status status = ht_adapter_check(adapter, m, err);
-    if (!status) status = ht_adapter_transposed(adapter, m->device, &pair, err);
+    if (!status) status = ht_adapter_pairs(adapter, m, &pair, err);
     if (status) return status;
     for (int64_t i = 0; i < adapter->n; i++) {
         const float factor = adapter->lora[i].scale * scale;
@@ -257,6 +257,7 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
 /* ---- running tokens ---- */
 
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err) {
+    ht_cache_begin(s->cache, end);
     end = ht_min_i64(end, s->cache->length + s->chunk);
     s->job = (ht_step_job){.cache = s->cache,
                            .token = s->token,
@@ -292,11 +293,11 @@ static ht_status read_forward_options(ht_forward_options *o, const ht_forward_op
 /* One chunk of the tokens below `total`. The user's function reads the executor's own memory, and may use the model. */
 static ht_status run_chunk(ht_session *s, int64_t total, int64_t first_out, int32_t rows, const ht_cancel *cancel,
                            ht_logits_fn *fn, void *user, ht_error *err) {
-    const int64_t end = ht_min_i64(total, s->cache->length + ht_min_i64(rows, s->chunk));
-    ht_status status = ht_session_prepare(s, end, first_out, err);
+    ht_status status = ht_session_prepare(s, total, first_out, err);
     if (status) return status;
+    s->job.end = ht_min_i64(s->job.end, s->cache->length + rows);
     s->job.cancel = cancel;
-    s->job.alone = end > first_out;
+    s->job.alone = s->job.end > first_out;
     status = ht_session_run(s, err);
     if (status) return status;
     s->n_tokens = ht_max_i64(s->n_tokens, s->cache->length);
@@ -360,11 +361,16 @@ static ht_status prepare_together(ht_session *s, int32_t id, float *logits, cons
     ht_status status = ht_session_make_room(s, s->n_tokens + 1, err);
     if (status) return status;
     s->token[s->n_tokens] = id;
-    const int64_t end = s->n_tokens + 1, begin = s->cache->length;
+    const int64_t end = s->n_tokens + 1;
     status = ht_session_prepare(s, end, s->n_tokens, err);
+    while (!status && s->job.end + 1 < end) { /* where all tokens are pending: all but the last chunk */
+        s->job.cancel = cancel;
+        status = ht_session_run(s, err);
+        if (!status) status = ht_session_prepare(s, end, s->n_tokens, err);
+    }
     if (!status && s->job.end < end) status = ht_cache_reserve(s->cache, end, err);
     s->job.end = end;
-    s->job.most_rows = ht_max_i32(s->chunk, (int32_t)(end - begin));
+    s->job.most_rows = ht_max_i32(s->chunk, (int32_t)(end - s->cache->length));
     s->job.logits = logits;
     s->job.consume = logits ? NULL : choose;
     s->job.top_k = logits ? 0 : 1;

@@ -55,12 +55,13 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
 /* Reserves capacity for n tokens in total. */
 ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
 /* Makes s->job compute pending tokens below `end`, at most a chunk, with logits from `first_out` on, and prepares
- * the cache. The caller fills in the rest of the job. */
+ * the cache: all tokens are pending once where a sequence of `end` tokens needs it (ht_cache_begin). The caller fills in
+ * the rest of the job. */
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err);
 /* Runs s->job. */
 ht_status ht_session_run(ht_session *s, ht_error *err);
 /* Truncates the session to its common prefix with ids, at most n - 1 tokens; *kept is the length. If the cache
- * cannot be truncated to it, the session is emptied. */
+ * cannot be truncated to it, or is not for n tokens, the session is emptied. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);
 
 #endif

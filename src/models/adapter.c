@@ -16,7 +16,7 @@
 #include <string.h>
 
 static ht_adapter_base base_of(const ht_model *m) {
-    ht_adapter_base base = {.config = m->config, .wrapped = m->wrapped};
+    ht_adapter_base base = {.config = m->config, .text = m->text};
     base.projection = ht_weights_projections(m->weights, &base.n);
     return base;
 }
@@ -24,6 +24,11 @@ static ht_adapter_base base_of(const ht_model *m) {
 ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err) {
     const ht_adapter_base base = base_of(m);
     return ht_adapter_check_base(a, &base, err);
+}
+
+ht_status ht_adapter_pairs(ht_adapter *a, const ht_model *m, const ht_lora_pair **out, ht_error *err) {
+    const ht_adapter_base base = base_of(m);
+    return ht_adapter_transposed(a, &base, m->device, out, err);
 }
 
 static ht_status warn(ht_adapter *a, const ht_model *m, bool refuse, ht_error *err) {

@@ -2,7 +2,9 @@
  *
  * The cache keeps one key per token: the normed latent vector, then the rotated values that all heads share; the latent
  * is also the value. Queries are therefore projected to the latent's space, and the results back from there, by every
- * head's own matrices; so that prefill and decoding compute the same. */
+ * head's own matrices; so that prefill and decoding compute the same. A plain pass, which keeps nothing, projects the
+ * latents to keys and values instead. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -61,6 +63,29 @@ static ht_array *latent_norm(ht_ctx *c, ht_array *x, const ht_norm_weights *norm
     return ht_rms_norm(c->s, x, norm->weight, LATENT_EPS, 0);
 }
 
+/* x plus elements [first, first + n) of every head's keys and values [T, n_heads * (key_dim + value_dim)]. */
+static ht_array *plus_part(ht_ctx *c, const ht_config *cfg, ht_array *x, ht_array *of_heads, int64_t first, int64_t n) {
+    if (of_heads == HT_NONE) return x;
+    const int64_t shape[] = {-1, cfg->n_heads, ht_latent_head_rows(&cfg->latent)};
+    return ht_add(c->s, x, part(c, ht_reshape(c->s, of_heads, shape, 3), first, n));
+}
+
+/* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1, rank],
+ * rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
+static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int layer,
+                                 const ht_attention *how, ht_array *q, ht_array *latent, ht_array *rotated_k) {
+    const ht_latent *of = &cfg->latent;
+    if (!latent || !rotated_k) return NULL;
+    const int64_t t = ht_array_dim(latent, 0), latents[] = {t, cfg->n_heads, of->rank},
+                  rotated[] = {t, cfg->n_heads, of->rope_dim};
+    ht_array *x = ht_broadcast_to(c->s, latent, latents, 3);
+    ht_array *more = ht_linear_adapter(c, ht_squeeze(c->s, latent, 1), l->value_heads.slot);
+    ht_array *k = ht_linear_heads(c, x, &l->key_heads, false), *v = ht_linear_heads(c, x, &l->value_heads, false);
+    k = joined(c, plus_part(c, cfg, k, more, 0, of->key_dim), ht_broadcast_to(c->s, rotated_k, rotated, 3));
+    v = plus_part(c, cfg, v, more, of->key_dim, of->value_dim);
+    return ht_attend(c, q, k, v, layer, how);
+}
+
 ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
                               ht_array *pos) {
     const ht_config *cfg = m->config;
@@ -68,16 +93,25 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
     ht_scope *s = c->s;
     ht_array *q = l->q_a.matrix ? latent_norm(c, ht_linear(c, x, &l->q_a), &l->q_a_norm) : x;
     q = ht_reshape(s, ht_linear(c, q, &l->q), (int64_t[]){-1, cfg->n_heads, of->key_dim + of->rope_dim}, 3);
-    ht_array *latent_q = ht_linear_heads(c, part(c, q, 0, of->key_dim), &l->key_heads); /* [T, n_heads, rank] */
-    ht_array *rotated_q = ht_rope(s, part(c, q, of->key_dim, of->rope_dim), pos, m->rope_factors, &m->rope);
-    q = ht_decoder_tempered(c, cfg, joined(c, latent_q, rotated_q), pos);
+    ht_array *q_part = part(c, q, 0, of->key_dim);
+    if (!c->pass) q_part = ht_linear_heads(c, q_part, &l->key_heads, true); /* [T, n_heads, rank] */
+    ht_array *rotated_q = ht_decoder_rotated(c, m, false, part(c, q, of->key_dim, of->rope_dim), pos);
+    q = ht_decoder_tempered(c, cfg, joined(c, q_part, rotated_q), pos);
 
     ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
     ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
-    ht_array *k = joined(c, latent, ht_rope(s, part(c, kv, of->rank, of->rope_dim), pos, m->rope_factors, &m->rope));
-    const ht_attention how = {.scale = cfg->attention_scale, .layer = index, .v_dim = (int32_t)of->rank};
-    ht_array *o = ht_attend(c, q, k, HT_NONE, (int)cfg->layer[index].kv_layer, &how); /* [T, n_heads, rank] */
-    o = ht_linear_heads(c, o, &l->value_heads);                                       /* [T, n_heads, value_dim] */
+    ht_array *rotated_k = ht_decoder_rotated(c, m, false, part(c, kv, of->rank, of->rope_dim), pos), *o;
+    ht_attention how = {.scale = cfg->attention_scale, .layer = index};
+    const int layer = (int)cfg->layer[index].kv_layer;
+    if (!ht_observe_input(c, latent, l->value_heads.slot)) return NULL;
+    if (c->pass)
+        o = attend_expanded(c, cfg, l, layer, &how, q, latent, rotated_k);
+    else {
+        how.v_dim = (int32_t)of->rank;
+        o = ht_attend(c, q, joined(c, latent, rotated_k), HT_NONE, layer, &how); /* [T, n_heads, rank] */
+        o = ht_linear_heads(c, o, &l->value_heads, false);
+    }
+    /* o: [T, n_heads, value_dim] */
     return ht_linear(c, ht_reshape(s, o, (int64_t[]){-1, cfg->n_heads * of->value_dim}, 2), &l->out);
 }
 
@@ -150,7 +184,7 @@ static void read_gguf_latent(ht_config *c, ht_meta *m) {
     const int64_t key = ht_meta_i64(m, "attention.key_length_mla", ht_meta_i64(m, "attention.key_length", 0));
     l->value_dim = ht_meta_i64(m, "attention.value_length_mla", ht_meta_i64(m, "attention.value_length", 0));
     l->key_dim = bounded(key) - bounded(l->rope_dim);
-    c->rope.mscale_all_dim *= 10; /* the key holds a tenth */
+    c->rope.mscale_all_dim = (double)(float)(c->rope.mscale_all_dim * 10); /* the key holds a tenth */
     c->rope.mscale = c->rope.mscale_all_dim;
     set_heads(c);
 }
@@ -171,14 +205,38 @@ static void read_gguf(ht_config *c, ht_meta *m) {
     r->normalized = ht_meta_bool(m, "expert_weights_norm", false);
 }
 
+/* The layers before the first with experts. */
+static int64_t leading_dense(const ht_config *c) {
+    int64_t n = 0;
+    while (n < c->n_layers && !c->layer[n].has_experts) n++;
+    return n;
+}
+
+static void write_json(const ht_config *c, ht_document *d) {
+    const bool is_v2 = c->routing.scores == HT_ROUTER_SOFTMAX && c->routing.best_of_group;
+    ht_document_set(d, "first_k_dense_replace", ht_json_integer(leading_dense(c)));
+    ht_document_set(d, "rope_interleave", ht_json_boolean(c->rope.interleaved));
+    if (is_v2) ht_document_set(d, "topk_method", ht_json_string(c->routing.groups ? "group_limited_greedy" : "greedy"));
+}
+
+static void write_gguf(const ht_config *c, ht_document *d) {
+    const ht_latent *l = &c->latent;
+    ht_gguf_put(d, c, "attention.value_length", ht_gguf_u32(l->rank));
+    ht_gguf_put(d, c, "attention.key_length_mla", ht_gguf_u32(l->key_dim + l->rope_dim));
+    ht_gguf_put(d, c, "attention.value_length_mla", ht_gguf_u32(l->value_dim));
+    ht_gguf_put(d, c, "leading_dense_block_count", ht_gguf_u32(leading_dense(c)));
+}
+
 /* ---- families ---- */
 
 /* head_dim is not used; it is set from the latent's sizes. */
 #define SIZES(layers, width, heads, eps)                                                                               \
     HT_LLAMA_LIKE("silu"), .n_layers = layers, .hidden = width, .n_heads = heads, .head_dim = 128, .norm_eps = eps,    \
-                           .rope_theta = 10000
+                           .rope_theta = 10000, .experts_field = "n_routed_experts",                                   \
+                           .shared_field = "n_shared_experts"
 #define LATENT_RUNS(router_specs)                                                                                      \
-    .read_json_layers = read_json_layers, .interleaved_rope = true, .activate = ht_silu, HT_DECODER_RUNS,              \
+    .read_json_layers = read_json_layers, .write_json = write_json, .write_gguf = write_gguf,                          \
+    .interleaved_rope = true, .activate = ht_silu, HT_DECODER_RUNS,                                                    \
     .layer = {ht_decoder_norm_specs,         latent_specs, ht_decoder_mlp_norm_specs,                                  \
               ht_decoder_mlp_specs,          router_specs, ht_decoder_expert_specs,                                    \
               ht_decoder_shared_expert_specs}
@@ -187,6 +245,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 const ht_family ht_family_deepseek2 = {
     .architecture = "deepseek2",
     .model_types = {"deepseek_v3", "kimi_k2"},
+    .class_name = "DeepseekV3ForCausalLM",
     .defaults = {SIZES(61, 7168, 128, 1e-6), .feed_forward = 18432, .vocab = 129280, .context = 4096, .n_experts = 256,
                  .experts_used = 8, .expert_feed_forward = 2048, .n_shared = 1, .n_dense = 3,
                  .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 2.5, .groups = 8, .groups_used = 4}},
@@ -199,6 +258,7 @@ const ht_family ht_family_deepseek_v2 = {
     .architecture = "deepseek_v2",
     .gguf_architecture = "deepseek2",
     .model_types = {"deepseek_v2"},
+    .class_name = "DeepseekV2ForCausalLM",
     .defaults = {SIZES(32, 4096, 32, 1e-6), .feed_forward = 11008, .vocab = 32000, .context = 2048, .n_experts = 64,
                  .experts_used = 6, .expert_feed_forward = 1407, .n_shared = 2,
                  .routing = {HT_ROUTER_SOFTMAX, .scale = 1, .best_of_group = true}},
@@ -211,6 +271,7 @@ const ht_family ht_family_glm4_moe_lite = {
     .architecture = "glm4_moe_lite",
     .gguf_architecture = "deepseek2",
     .model_types = {"glm4_moe_lite"},
+    .class_name = "Glm4MoeLiteForCausalLM",
     .defaults = {SIZES(47, 2048, 20, 1e-5), .feed_forward = 10240, .vocab = 154880, .context = 202752, .n_experts = 64,
                  .experts_used = 4, .expert_feed_forward = 1536, .n_shared = 1, .n_dense = 1,
                  .routing = {HT_ROUTER_SIGMOID, .normalized = true, .scale = 1.8f}},
@@ -221,11 +282,13 @@ const ht_family ht_family_glm4_moe_lite = {
 /* Mistral Small 4, with the temperature of queries of Ministral 3. */
 const ht_family ht_family_mistral4 = {.architecture = "mistral4",
                                       .model_types = {"mistral4"},
+                                      .class_name = "Mistral4ForCausalLM",
                                       .defaults = {SIZES(36, 4096, 32, 1e-6), .feed_forward = 12288, .vocab = 131072,
                                                    .context = 1048576, .n_experts = 128, .experts_used = 4,
                                                    .expert_feed_forward = 2048, .n_shared = 1,
                                                    .routing = {HT_ROUTER_SOFTMAX, .normalized = true, .scale = 1}},
                                       .gguf_fuses_experts = true,
+                                      .experts = HT_EXPERTS_STACKED,
                                       .fields = mistral4_fields,
                                       .read_json = read_json_mistral4,
                                       .read_gguf = read_gguf_latent,

@@ -61,11 +61,12 @@ static ht_array *dropped(ht_ctx *c, ht_array *x, const ht_adapter_pair *pair) {
 }
 
 /* Adds each sequence's adapters for a slot; ids are HT_NONE for a dense projection. */
-static ht_array *add_step_adapters(ht_ctx *c, ht_array *y, ht_array *x, ht_array *ids, const char *slot) {
+static ht_array *add_step_adapters(ht_ctx *c, ht_array *y, ht_array *x, ht_array *ids, const char *slot,
+                                   const ht_lora_params *how) {
     const int64_t projection = c->lora && slot ? ht_weights_find_projection(c->lora, slot) : -1;
     if (projection < 0) return y;
-    int64_t n;
-    const ht_lora_params p = {projection, ht_weights_projections(c->lora, &n)[projection].n_experts};
+    ht_lora_params p = *how;
+    p.projection = projection;
     y = ht_apply(c->s, HT_OP_LORA, &p, (ht_array *[]){y, x, ids}, 3);
     if (y) y->step = c->step;
     return y;
@@ -77,6 +78,8 @@ static bool observed(ht_ctx *c, ht_array *x, ht_array *ids, const char *slot) {
     return !c->observer || !c->observer->projects || c->observer->projects(c->observer, c, slot, x, ids);
 }
 
+bool ht_observe_input(ht_ctx *c, ht_array *x, const char *slot) { return observed(c, x, HT_NONE, slot); }
+
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     if (!observed(c, x, HT_NONE, w->slot)) return NULL;
     const ht_linear_params p = {.matrix = w->matrix};
@@ -86,11 +89,16 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
         y = ht_scale(c->s, y, w->scale);
         if (bias != HT_NONE) y = ht_add(c->s, y, bias);
     }
-    y = add_step_adapters(c, y, x, HT_NONE, w->slot);
-    const ht_adapter_pair *pair = adapter_for(c, w->slot);
-    if (!pair || !y) return y;
+    y = add_step_adapters(c, y, x, HT_NONE, w->slot, &(ht_lora_params){0});
+    ht_array *more = ht_linear_adapter(c, x, w->slot);
+    return more == HT_NONE ? y : ht_add(c->s, y, more);
+}
+
+ht_array *ht_linear_adapter(ht_ctx *c, ht_array *x, const char *slot) {
+    const ht_adapter_pair *pair = adapter_for(c, slot);
+    if (!pair) return HT_NONE;
     ht_array *low = ht_matmul(c->s, dropped(c, x, pair), pair->a, true); /* [..., rank] */
-    return ht_add(c->s, y, ht_matmul(c->s, ht_scale(c->s, low, pair->scale), pair->b, true));
+    return ht_matmul(c->s, ht_scale(c->s, low, pair->scale), pair->b, true);
 }
 
 /* y [T, m, n] plus the adapter's products with the chosen experts: x [T, k] or [T, m, k], ids i32 [T, m]. */
@@ -125,7 +133,7 @@ ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht
     if (!observed(c, x, ids, experts->slot)) return NULL;
     const ht_linear_gather_params p = {{&experts->list}, 1};
     ht_array *y = scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
-    y = add_step_adapters(c, y, x, ids, experts->slot);
+    y = add_step_adapters(c, y, x, ids, experts->slot, &(ht_lora_params){.n_experts = experts->list.n});
     return adapt_experts(c, y, x, experts, ids);
 }
 
@@ -138,18 +146,23 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     for (int i = 0; i < 2; i++) {
         const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
         y[i] = scale_by(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
-        y[i] = add_step_adapters(c, y[i], x, ids, experts[i]->slot);
+        y[i] = add_step_adapters(c, y[i], x, ids, experts[i]->slot, &(ht_lora_params){.n_experts = experts[i]->list.n});
         y[i] = adapt_experts(c, y[i], x, experts[i], ids);
     }
 }
 
-ht_array *ht_linear_heads(ht_ctx *c, ht_array *x, const ht_experts *heads) {
+ht_array *ht_linear_heads(ht_ctx *c, ht_array *x, const ht_experts *heads, bool transposed) {
     if (!x) return NULL;
     const int64_t all[] = {ht_array_dim(x, 0), heads->list.n};
     ht_array *ids = ht_broadcast_to(c->s, ht_arange(c->s, 0, heads->list.n, 1, HT_I32), all, 2);
     const ht_linear_gather_params p = {{&heads->list}, 1};
-    const ht_op_id op = heads->transposed ? HT_OP_LINEAR_GATHER_BACK : HT_OP_LINEAR_GATHER;
-    return scale_by(c, ht_apply(c->s, op, &p, (ht_array *[]){x, ids}, 2), heads, ids);
+    const ht_op_id op = transposed == heads->as_rows ? HT_OP_LINEAR_GATHER_BACK : HT_OP_LINEAR_GATHER;
+    ht_array *y = scale_by(c, ht_apply(c->s, op, &p, (ht_array *[]){x, ids}, 2), heads, ids);
+    const ht_lora_params how = {.n_experts = heads->list.n,
+                                .head_rows = heads->head_rows,
+                                .first_row = heads->first_row,
+                                .transposed = transposed};
+    return add_step_adapters(c, y, x, ids, heads->slot, &how);
 }
 
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale) {

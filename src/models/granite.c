@@ -25,7 +25,8 @@ const ht_family ht_family_granite = {.architecture = "granite",
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.router.layer", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts,
+                                         .module = "block_sparse_moe.router"},
                                         {.gguf = NULL}};
 
 static bool is_fused(const ht_config *c, int64_t layer) {
@@ -59,6 +60,8 @@ const ht_family ht_family_granitemoe = {.architecture = "granitemoe",
                                         .fields = fields,
                                         .gguf_interleaves = true,
                                         .experts = HT_EXPERTS_LINEAR,
+                                        .expert_module = "block_sparse_moe.experts",
+                                        .mlx_expert_module = "block_sparse_moe.switch_mlp",
                                         .activate = ht_silu,
                                         .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                                   ht_decoder_mlp_norm_specs, router, ht_decoder_expert_specs},

@@ -5,7 +5,7 @@
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts, .module = "mlp.gate"},
                                         {AT(router_bias), "block_sparse_moe.e_score_correction_bias",
                                          "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS, .bare = true},
                                         {.gguf = NULL}};
@@ -40,6 +40,7 @@ const ht_family ht_family_minimax_m2 = {.architecture = "minimax-m2",
                                         .fields = fields,
                                         .write_json = write_json,
                                         .experts = HT_EXPERTS_SPARSE,
+                                        .mlx_expert_module = "block_sparse_moe.switch_mlp",
                                         .activate = ht_silu,
                                         .head_norm = HT_HEAD_NORM_WHOLE,
                                         .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,

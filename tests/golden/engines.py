@@ -27,7 +27,10 @@ def transformers_model(path):
     import torch
     import transformers
 
-    model, told = transformers.AutoModelForCausalLM.from_pretrained(
+    config = transformers.AutoConfig.from_pretrained(path)
+    known = type(config) in transformers.AutoModelForCausalLM._model_mapping  # else only its wrapper is
+    kind = transformers.AutoModelForCausalLM if known else getattr(transformers, config.architectures[0])
+    model, told = kind.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
     for what in "missing_keys", "unexpected_keys", "mismatched_keys":
         if told[what]:

@@ -1,6 +1,6 @@
 """Makes tests/golden/adapters: adapters saved by PEFT and by mlx-lm for tiny checkpoints, and what they are and do there.
 
-    python tests/golden/make_adapters.py peft|mlx     # needs peft, torch and transformers, or mlx-lm
+    python tests/golden/make_adapters.py peft|mlx [NAME...]   # needs peft, torch and transformers, or mlx-lm
 
 `reference.json` has float32 logits of the checkpoint with the adapter (reference.py), `deltas.json` the checkpoint's name and
 for each projection u'Dv, D being what its own library adds to the matrix, with u and v as `bilinear` has them; for each expert
@@ -29,6 +29,7 @@ PEFT = {
                        ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
     "peft-gemma4-experts": ("gemma4-experts-bf16", {"target_modules": ["q_proj"], "target_parameters":
                             ["experts.gate_up_proj", "experts.down_proj"]}),
+    "peft-deepseek": ("../families/deepseek_v3", {"target_modules": "all-linear"}),
 }
 MLX = {
     "mlx-llama": ("llama-f32", None),
@@ -51,7 +52,7 @@ def finish(folder, provenance, base, logits, deltas):
     (folder / "deltas.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def make_peft():
+def make_peft(names):
     import peft
     import torch
     import transformers
@@ -59,6 +60,8 @@ def make_peft():
     provenance = f"tests/golden/make_adapters.py with peft {peft.__version__}, transformers {transformers.__version__}, " \
                  f"torch {torch.__version__}: float32 logits"
     for name, (base, how) in PEFT.items():
+        if names and name not in names:
+            continue
         torch.manual_seed(0)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             TINY / base, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
@@ -87,7 +90,7 @@ def make_peft():
         finish(OUT / name, provenance, base, logits, deltas)
 
 
-def make_mlx():
+def make_mlx(names):
     import mlx.core as mx
     import mlx_lm
     from mlx.utils import tree_flatten, tree_map
@@ -97,6 +100,8 @@ def make_mlx():
     provenance = f"tests/golden/make_adapters.py with mlx-lm {mlx_lm.__version__}, mlx {mx.__version__}: float32 logits"
     mx.set_default_device(mx.cpu)
     for name, (base, keys) in MLX.items():
+        if names and name not in names:
+            continue
         mx.random.seed(0)
         model, _ = load_model(TINY / base)
         model.update(tree_map(lambda p: p.astype(mx.float32) if mx.issubdtype(p.dtype, mx.floating) else p,
@@ -127,4 +132,6 @@ def make_mlx():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("library", choices=["peft", "mlx"])
-    {"peft": make_peft, "mlx": make_mlx}[parser.parse_args().library]()
+    parser.add_argument("name", nargs="*", help="all, or those named")
+    asked = parser.parse_args()
+    {"peft": make_peft, "mlx": make_mlx}[asked.library](asked.name)

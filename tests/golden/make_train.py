@@ -51,6 +51,7 @@ CASES = {
     "gemma4-k-is-v": ("gemma4-k-is-v-f16-shards", {"target_modules": ["q_proj", "k_proj", "v_proj"]}),
     "gemma4-experts-router": ("gemma4-experts-bf16", {"target_modules": ["q_proj", "router.proj"],
                                                       "target_parameters": GEMMA_EXPERTS}),
+    "deepseek": ("../families/deepseek_v3", {"target_modules": "all-linear"}),
 }
 
 
@@ -129,7 +130,7 @@ def attach(model, seed, rank=RANK, alpha=ALPHA, dtype=torch.float32, **how):
 def pieces(path, layer, a, b):
     """The pairs that PEFT would store of a layer, each expert by itself: A and B are parameters or gradients."""
     path = path.replace(".base_layer", "")
-    if not isinstance(layer, ParamWrapper):
+    if not isinstance(layer, ParamWrapper) or layer.num_experts == 1:  # a router is a parameter too
         yield path, a, b
         return
     n, r = layer.num_experts, layer.r["default"]

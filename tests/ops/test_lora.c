@@ -22,15 +22,22 @@ static void expect_item(const adapters *f, int set, int64_t expert, const float 
         const ht_lora_use *use = &f->set[set].use[LORA_PROJECTION * f->set[set].n + i];
         if (!use->pair) continue;
         const ht_lora_pair *p = use->pair;
+        const int64_t row = expert * s->head_rows + s->first_row; /* of a head in B */
         for (int64_t r = 0; r < p->rank; r++) {
             double low = 0, sum = 0;
-            for (int64_t k = 0; k < p->n_in; k++) {
-                const double term = (double)x[k * s->x_step] * (double)p->a[(expert * p->n_in + k) * p->rank + r];
+            for (int64_t k = 0; k < s->n_in; k++) {
+                const float a = s->transposed  ? p->b_rows[(row + k) * p->rank + r]
+                                : s->head_rows ? p->a[k * p->rank + r]
+                                               : p->a[(expert * p->n_in + k) * p->rank + r];
+                const double term = (double)x[k * s->x_step] * (double)a;
                 low += term;
                 sum += fabs(term);
             }
-            for (int64_t j = 0; j < p->n_out; j++) {
-                const double b = (double)use->scale * (double)p->b[(expert * p->rank + r) * p->n_out + j];
+            for (int64_t j = 0; j < s->n_out; j++) {
+                const float of_b = s->transposed  ? p->a_rows[r * s->n_out + j]
+                                   : s->head_rows ? p->b[r * p->n_out + row + j]
+                                                  : p->b[(expert * p->rank + r) * p->n_out + j];
+                const double b = (double)use->scale * (double)of_b;
                 want[j] += b * low;
                 size[j] += fabs(b) * sum;
             }
@@ -120,6 +127,24 @@ UNIT_TEST(experts) {
           &lora_mixes[3]);
 }
 
+UNIT_TEST(heads_of_a_dense_pair) {
+    static const int64_t ranks[] = {1, 8, 19};
+    for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++) {
+        const lora_shape values = {.n_in = 64,
+                                   .n_out = 33,
+                                   .rank = ranks[r],
+                                   .n_experts = 3,
+                                   .per_row = 3,
+                                   .x_of_items = true,
+                                   .head_rows = 57,
+                                   .first_row = 24};
+        lora_shape keys = values;
+        keys.n_in = 24, keys.n_out = 64, keys.first_row = 0, keys.transposed = true;
+        check_mixes(&values);
+        check_mixes(&keys);
+    }
+}
+
 UNIT_TEST(unknown_experts_are_refused) {
     ht_device *d[TEST_MAX_DEVICES];
     const int n = test_devices(1, d);
@@ -128,8 +153,9 @@ UNIT_TEST(unknown_experts_are_refused) {
         float x[8] = {0};
         expect_unknown_expert(d[i]);
         const ht_view v = test_view(x, HT_F32, 2, (int64_t[]){1, 8}), in[] = {v, v, test_absent()};
-        assert_int_equal(test_run(d[i], HT_OP_LORA, &(ht_lora_params){LORA_PROJECTION, 0}, 3, in, &v, NULL, &err),
-                         HT_ERR_INTERNAL);
+        assert_int_equal(
+            test_run(d[i], HT_OP_LORA, &(ht_lora_params){.projection = LORA_PROJECTION}, 3, in, &v, NULL, &err),
+            HT_ERR_INTERNAL);
     }
 }
 
@@ -140,6 +166,7 @@ int main(void) {
         cmocka_unit_test(large),
         cmocka_unit_test(strided),
         cmocka_unit_test(experts),
+        cmocka_unit_test(heads_of_a_dense_pair),
         cmocka_unit_test(unknown_experts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

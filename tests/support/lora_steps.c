@@ -26,9 +26,18 @@ void adapters_make(adapters *f, ht_device *d, const lora_shape *s) {
     *f = (adapters){.d = d, .s = *s};
     if (f->s.x_step == 0) f->s.x_step = 1;
     for (int i = 0; i < LORA_PAIRS; i++) {
-        f->values[i][0] = values_on(d, n * rank[i] * s->n_in, &seed, &f->bytes[i][0]);
-        f->values[i][1] = values_on(d, n * rank[i] * s->n_out, &seed, &f->bytes[i][1]);
-        f->pair[i] = (ht_lora_pair){s->n_experts, rank[i], s->n_in, s->n_out, f->values[i][0], f->values[i][1]};
+        const int64_t of_a = s->head_rows ? (s->transposed ? s->n_out : s->n_in) : n * s->n_in,
+                      of_b = n * (s->head_rows ? s->head_rows : s->n_out);
+        const float *a = f->values[i][0] = values_on(d, rank[i] * of_a, &seed, &f->bytes[i][0]),
+                    *b = f->values[i][1] = values_on(d, rank[i] * of_b, &seed, &f->bytes[i][1]);
+        f->pair[i] = (ht_lora_pair){.n_experts = s->head_rows ? 0 : s->n_experts,
+                                    .rank = rank[i],
+                                    .n_in = s->head_rows ? of_a : s->n_in,
+                                    .n_out = s->head_rows ? of_b : s->n_out};
+        if (s->transposed)
+            f->pair[i].a_rows = a, f->pair[i].b_rows = b;
+        else
+            f->pair[i].a = a, f->pair[i].b = b;
     }
     f->use[0][LORA_PROJECTION] = f->use[3][LORA_PROJECTION] = (ht_lora_use){&f->pair[0], 0.75f};
     f->use[1][2 * LORA_PROJECTION] = (ht_lora_use){&f->pair[1], -1.5f};
@@ -84,7 +93,7 @@ ht_status lora_run(const adapters *f, const sequences *q, const lora_data *v, fl
     const ht_batch batch = {
         .n_tok = start[q->n], .n_seq = q->n, .n_out = (int32_t)v->n, .seq_start = start, .out_row = out_row};
     const ht_step step = {.batch = &batch, .lora = lora};
-    const ht_lora_params p = {LORA_PROJECTION, s->n_experts};
+    const ht_lora_params p = {LORA_PROJECTION, s->n_experts, s->head_rows, s->first_row, s->transposed};
     const int64_t m = s->per_row, n = v->n;
     ht_view in[3] = {test_view(v->y, HT_F32, 2, (int64_t[]){n, s->n_out}),
                      {v->x, HT_F32, 2, {n, s->n_in}, {v->x_row, s->x_step}},
@@ -130,7 +139,7 @@ void lora_run_all(const adapters *f, const sequences *q, const lora_data *v, flo
 
 void expect_unknown_expert(ht_device *d) {
     adapters f;
-    adapters_make(&f, d, &(lora_shape){8, 8, 2, 3, 2, false, 1});
+    adapters_make(&f, d, &(lora_shape){8, 8, 2, 3, 2, false, 1, 0, 0, false});
     float x[64] = {0}, y[64] = {0}, out[64];
     int32_t ids[4] = {0, 2, 1, 3};
     ht_error err = {0};

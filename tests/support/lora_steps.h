@@ -8,9 +8,11 @@ enum { LORA_PAIRS = 3, LORA_SETS = 4, LORA_PROJECTIONS = 2, LORA_PROJECTION = 1,
 
 typedef struct lora_shape {
     int64_t n_in, n_out, rank;
-    int64_t n_experts, per_row; /* 0 and 1: dense */
-    bool x_of_items;            /* of experts: x [T, m, k] */
-    int64_t x_step;             /* stride of x within a row; 0: 1 */
+    int64_t n_experts, per_row;   /* 0 and 1: dense */
+    bool x_of_items;              /* of experts: x [T, m, k] */
+    int64_t x_step;               /* stride of x within a row; 0: 1 */
+    int64_t head_rows, first_row; /* the experts are heads of a dense pair, as in ht_lora_params; 0: they are none */
+    bool transposed;
 } lora_shape;
 
 /* Pairs of three ranks; sets of one adapter, of two, of one that leaves the projection alone, and the first once more. */

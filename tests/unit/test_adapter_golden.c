@@ -1,17 +1,21 @@
 /* Adapters that PEFT and mlx-lm have saved (tests/golden/make_adapters.py) mean here what they mean there, and still do when
- * they have been through every format. */
+ * they have been through every format; with them, models give the logits that they give there. */
 #include "formats/json.h"
 #include "models/adapter.h"
+#include "support/golden.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
+
+#include <hearth/session.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"peft-llama", "peft-qwen2-patterns", "peft-qwen3-moe",    "peft-gemma4-experts",
-                                    "mlx-llama",  "mlx-qwen3-moe",       "mlx-gemma4-experts"};
+static const char *const names[] = {"peft-llama", "peft-qwen2-patterns", "peft-qwen3-moe",     "peft-gemma4-experts",
+                                    "mlx-llama",  "mlx-qwen3-moe",       "mlx-gemma4-experts", "peft-deepseek"};
 
 /* u' scale B A v of an expert, with u_i = cos(i) and v_j = sin(j + 1). */
 static double bilinear(const ht_lora *l, int64_t expert) {
@@ -41,6 +45,29 @@ static void check_deltas(const ht_adapter *a, const ht_json *deltas) {
     }
 }
 
+static bool keep_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *to) {
+    memcpy((float *)to + first * vocab, logits, (size_t)(n_rows * vocab) * sizeof *logits);
+    return true;
+}
+
+static void check_logits(ht_model *m, ht_adapter *a, const char *name) {
+    char path[160];
+    snprintf(path, sizeof path, "tests/golden/adapters/%s/reference.json", name);
+    golden g = golden_open(path);
+    float *logits = calloc((size_t)(g.n * g.vocab), sizeof *logits);
+    ht_session *s;
+    assert_non_null(logits);
+    assert_works(ht_session_new, m, NULL, &s);
+    assert_works(ht_session_set_adapters, s, &a, NULL, 1);
+    assert_works(ht_session_forward, s, g.ids, (size_t)g.n, OPTIONS_AT(ht_forward_options, with.all_rows = true),
+                 keep_rows, logits);
+    const double difference = golden_difference(&g, logits);
+    if (!(difference < 2e-4)) fail_msg("%s: logits differ by %.2e of the deviation", name, difference);
+    ht_session_free(s);
+    free(logits);
+    golden_close(&g);
+}
+
 static void check_adapter(const char *name) {
     char path[160];
     ht_error err = {0};
@@ -50,7 +77,8 @@ static void check_adapter(const char *name) {
     const ht_json *deltas = ht_json_object_get(document, "deltas");
     ht_model *m;
     snprintf(path, sizeof path, "tests/golden/tiny/%s", ht_json_string_value(ht_json_object_get(document, "base")));
-    if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
+    assert_works(ht_model_load, path,
+                 OPTIONS_AT(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32), &m);
     snprintf(path, sizeof path, "tests/golden/adapters/%s", name);
     static const ht_adapter_format formats[] = {HT_ADAPTER_GGUF, HT_ADAPTER_PEFT, HT_ADAPTER_MLX};
     for (size_t i = 0; i < 4; i++) {
@@ -60,6 +88,7 @@ static void check_adapter(const char *name) {
         ht_adapter_describe(a, &info);
         assert_string_equal(info.base, ht_json_string_value(ht_json_object_get(document, "base")));
         check_deltas(a, deltas);
+        if (i == 0) check_logits(m, a, name);
         if (i < 3) {
             snprintf(path, sizeof path, "%s/%s-%zu", scratch_directory(), name, i);
             if (ht_adapter_save(a, m, path, formats[i], &err)) fail_msg("%s", err.message);

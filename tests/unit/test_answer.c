@@ -237,6 +237,17 @@ static const struct {
     {"<|python_tag|>", "<think>a</think>\n{\"name\": \"stop\", \"parameters\": {}}", "H(a)C(stop {})"},
     {"<|python_tag|>", "<think>a</think>\n{a set} ", "H(a)T({a set} )"},
     {"<|python_tag|>", "<think>a</think>b {\"name\": \"stop\"}", "H(a)T(b {\"name\": \"stop\"})"},
+    /* GLM 4 of April 2025: a tool's name and an object begin the answer */
+    {"<|observation|>metadata", "weather\n" PARIS, "C(weather " PARIS ")"},
+    {"<|observation|>metadata", "weather\n" PARIS "<|assistant|>weather\n" ROME,
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"<|observation|>metadata", "\nSo:<|assistant|>weather\n" PARIS "<|assistant|>weather\n" ROME, "T(\nSo:" BOTH},
+    {"<|observation|>metadata", "\n<think>a</think>\nstop \n{}", "H(a)C(stop {})"},
+    {"<|observation|>metadata", "\nstop", "T(\nstop)"},
+    {"<|observation|>metadata", "stop\n", "T(stop\n)"},
+    {"<|observation|>metadata", "stop\nit {", "T(stop\nit {)"},
+    {"<|observation|>metadata", "stopped\n{}", "T(stopped\n{})"},
+    {"<|observation|>metadata", "\nI stop\n{}", "T(\nI stop\n{})"},
     /* Mistral */
     {"[TOOL_CALLS]",
      "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " PARIS
@@ -324,6 +335,10 @@ static const struct {
     {"<TOOLCALL>",
      "n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
      "}]</TOOLCALL>",
+     "T(n" BOTH},
+    {"<toolcall>",
+     "n<toolcall> {\"name\": \"weather\", \"arguments\": " PARIS
+     "} </toolcall> <toolcall> {\"name\": \"weather\", \"arguments\": " ROME "} </toolcall>",
      "T(n" BOTH},
     {"<|START_THINKING|><|START_ACTION|>",
      "<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"stop\", "

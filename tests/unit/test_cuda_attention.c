@@ -59,6 +59,14 @@ static const attend_case attend_cases[] = {
     {"chunks of 7, ring reused, sinks", 2, 2, 16, HT_BF16, 7, 3, 0, 1, {800}, FAR_SINKS, true, 0},
     {"chunks of 270, 8 bits", 4, 2, 40, HT_I8, 270, 0, 5, 1, {600}, NO_SINKS, true, 0},
     {"chunks of 30, f32", 2, 1, 72, HT_F32, 30, 0, 0, 1, {300}, NEAR_SINKS, true, 0},
+    {"DeepSeek's latents, f16", 5, 1, 576, HT_F16, 0, 0, 0, 1, {262}, NO_SINKS, false, 512},
+    {"DeepSeek's latents, 8 bits", 9, 1, 576, HT_I8, 0, 0, 0, 2, {40, 3}, NO_SINKS, false, 512},
+    {"Mistral's latents, bf16", 4, 1, 320, HT_BF16, 0, 0, 0, 1, {270}, NO_SINKS, false, 256},
+    {"Mistral's latents, 8 bits", 4, 1, 320, HT_I8, 0, 0, 0, 1, {270}, NO_SINKS, false, 256},
+    {"latents, f16, streamed", 8, 1, 72, HT_F16, 0, 0, 0, 2, {330, 20}, NO_SINKS, false, 64},
+    {"latents of odd sizes, 8 bits, streamed", 9, 1, 72, HT_I8, 0, 0, 0, 2, {300, 3}, NO_SINKS, false, 67},
+    {"latents of odd sizes, f32, sinks", 5, 1, 30, HT_F32, 0, 0, 5, 2, {257, 3}, NEAR_SINKS, false, 21},
+    {"latents of two heads, ring reused", 6, 2, 24, HT_F16, 100, 3, 0, 1, {600}, NO_SINKS, false, 17},
 };
 
 /* What the pages hold in their saved form, and that they take it back. */
@@ -90,7 +98,7 @@ static double tolerance_of_pages(ht_dtype dtype) { return dtype == HT_F16 ? 2e-3
 static void compare_texts(const attend_case *c, float *const got[], float *const expected[], bool bits,
                           const char *how) {
     for (int s = 0; s < c->n_seq; s++) {
-        const int64_t n = (int64_t)c->length[s] * c->n_heads * c->head_dim;
+        const int64_t n = (int64_t)c->length[s] * c->n_heads * attend_values(c);
         for (int64_t i = 0; i < n; i++) {
             const double off = fabs((double)got[s][i] - (double)expected[s][i]);
             if (bits ? memcmp(&got[s][i], &expected[s][i], 4) != 0 : !(off < tolerance_of_pages(c->dtype)))
@@ -140,7 +148,7 @@ UNIT_TEST(attention_over_pages) {
     if (!beside_device[GPU]) skip();
     for (int i = 0; i < (int)(sizeof attend_cases / sizeof *attend_cases); i++) {
         attend_case c = attend_cases[i];
-        const bool plain = !c.sinks && !c.chunked;
+        const bool plain = !c.sinks && !c.chunked && !c.v_dim;
         if (i > 16 && plain && !test_takes(i, 3)) continue; /* more heads of the same kinds */
         if (!test_takes(i, 9)) {                            /* the heads of one KV head are enough of most */
             c.n_heads /= c.n_kv_heads;
@@ -258,9 +266,12 @@ static void check_lora(const lora_shape *s, const sequences *q) {
 UNIT_TEST(adapters_of_a_step) {
     if (!beside_device[GPU]) skip();
     static const lora_shape lora_shapes[] = {
-        {1, 1, 1, 0, 1, false, 1},      {7, 33, 2, 0, 1, false, 1},    {256, 16, 8, 0, 1, false, 1},
-        {257, 300, 15, 0, 1, false, 1}, {600, 47, 16, 0, 1, false, 2}, {65, 513, 33, 0, 1, false, 1},
-        {40, 20, 140, 0, 1, false, 1},  {33, 17, 5, 4, 2, false, 1},   {33, 270, 40, 4, 3, true, 2},
+        {1, 1, 1, 0, 1, false, 1, 0, 0, false},     {7, 33, 2, 0, 1, false, 1, 0, 0, false},
+        {256, 16, 8, 0, 1, false, 1, 0, 0, false},  {257, 300, 15, 0, 1, false, 1, 0, 0, false},
+        {600, 47, 16, 0, 1, false, 2, 0, 0, false}, {65, 513, 33, 0, 1, false, 1, 0, 0, false},
+        {40, 20, 140, 0, 1, false, 1, 0, 0, false}, {33, 17, 5, 4, 2, false, 1, 0, 0, false},
+        {33, 270, 40, 4, 3, true, 2, 0, 0, false},  {64, 33, 5, 3, 3, true, 1, 57, 24, false},
+        {24, 64, 19, 3, 3, true, 1, 57, 0, true},
     };
     for (size_t i = 0; i < sizeof lora_shapes / sizeof *lora_shapes; i++)
         for (size_t k = 0; k < LORA_MIXES; k++)

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 48, SAVED = 29, CHUNK = 7, ANSWER = 24 };
+enum { TOKENS = 48, SAVED = 29, BEGUN = SAVED + 1, CHUNK = 7, ANSWER = 24 };
 
 static ht_model *load(const char *path) {
     ht_model *m;
@@ -62,18 +62,19 @@ static float *rows_of(ht_model *m, const int32_t *ids, int64_t n) {
 
 /* ---- the same bits ---- */
 
-/* A family's model and the logits [TOKENS, vocab] of a plain run. */
+/* A family's model, the logits [TOKENS, vocab] of a plain run, and those of a run of the first BEGUN ids. */
 typedef struct family_run {
     const char *path;
     ht_model *m;
     int32_t *ids;
-    float *rows;
+    float *rows, *begun;
     int64_t accepted; /* of all families: draft tokens */
 } family_run;
 
 static void check_rows(const family_run *r, const char *what, const float *rows, int64_t first, int64_t n) {
     const size_t at = (size_t)(first * r->m->vocab), bytes = (size_t)(n * r->m->vocab) * sizeof *rows;
-    if (memcmp(rows + at, r->rows + at, bytes) != 0) fail_msg("%s: %s has other bits", r->path, what);
+    const float *wanted = first + n <= BEGUN ? r->begun : r->rows;
+    if (memcmp(rows + at, wanted + at, bytes) != 0) fail_msg("%s: %s has other bits", r->path, what);
 }
 
 /* The rest of the ids in a session that has the first `from`. */
@@ -167,7 +168,7 @@ static void check_embeddings(const family_run *r) {
 static bool check_class(const ht_classification *c, void *user) {
     const family_run *r = user;
     const int64_t vocab = r->m->vocab, row = (c->index ? SAVED : TOKENS) - 1;
-    const float *wanted = r->rows + row * vocab;
+    const float *wanted = (row < BEGUN ? r->begun : r->rows) + row * vocab;
     if (c->status) fail_msg("%s: %s", r->path, c->message);
     if (memcmp(c->logits, wanted, (size_t)vocab * sizeof *wanted) != 0) fail_msg("%s: a class differs", r->path);
     for (int64_t i = 0; i < vocab; i++) assert_true(wanted[i] <= wanted[c->token]);
@@ -220,6 +221,11 @@ static void try_family(const char *path, bool is_file, void *user) {
     r->m = load(path);
     r->ids = checkpoint_ids(r->m, TOKENS, 3);
     r->rows = rows_of(r->m, r->ids, TOKENS);
+    r->begun = rows_of(r->m, r->ids, BEGUN);
+    /* With longrope, RoPE depends on the length. */
+    const size_t bytes = (size_t)(BEGUN * r->m->vocab) * sizeof *r->rows;
+    if (!memcmp(r->begun, r->rows, bytes) == (r->m->config->rope.kind == HT_ROPE_LONG))
+        fail_msg("%s: a longer run has wrong bits", path);
     if (!is_file) {
         check_sessions(r);
         check_together(r);
@@ -230,6 +236,7 @@ static void try_family(const char *path, bool is_file, void *user) {
     }
     check_quantised(r, ht_ends_with(path, "-mlx4") ? "8:32" : "4:32", scratch_path_apart("mlx"));
     free(r->rows);
+    free(r->begun);
     free(r->ids);
     ht_model_free(r->m);
 }

@@ -63,6 +63,7 @@ static const struct {
     {"<function=<parameter=", {"<function="}},
     {"<|tool_call_start|>", {"<|tool_call_start|>", "<|tool_call_end|>"}},
     {"<TOOLCALL>", {"<TOOLCALL>", "</TOOLCALL>"}},
+    {"<toolcall>", {"<toolcall>", "</toolcall>"}},
     {"<|START_THINKING|><|START_ACTION|>",
      {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_THINKING|>", "<|END_THINKING|>"}},
     {"<|inner_prefix|><|tools_prefix|>",
@@ -82,6 +83,7 @@ static const struct {
     {"<tool_calls>```json", {"<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"}},
     {"<tool_calls>[{", {"<tool_calls>", "</tool_calls>"}},
     {"[func_name1(param", {NULL}},
+    {"<|observation|>metadata", {"<|assistant|>"}},
     {HARMONY, {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };

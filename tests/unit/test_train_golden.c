@@ -15,7 +15,8 @@ static const char *const names[] = {"llama",           "llama-rslora",
                                     "qwen3",           "qwen3-moe",
                                     "gemma2",          "gemma3",
                                     "gemma4",          "gemma4-shared",
-                                    "gemma4-k-is-v",   "gemma4-experts-router"};
+                                    "gemma4-k-is-v",   "gemma4-experts-router",
+                                    "deepseek"};
 
 enum { PATH_SIZE = 160, MOST_STEPS = 20 };
 
