@@ -82,12 +82,18 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
 }
 
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const char *const stems[][6] = {{"ffn_", "ffn_", "ffn_", "ffn_", "ffn_", "ffn_"}, /* by naming and layout */
-                                           {"mlp.experts.%d.", "experts.", "block_sparse_moe.experts.%d.",
-                                            "block_sparse_moe.", "mlp.experts.", "feed_forward.experts."},
-                                           {"mlp.switch_mlp.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.",
-                                            "block_sparse_moe.switch_mlp.", "mlp.experts.", "feed_forward.experts."}};
-    const char *stem = stems[naming][family->experts];
+    static const struct {
+        const char *transformers, *mlx;
+    } stems[] = {[HT_EXPERTS_MLP] = {"mlp.experts.%d.", "mlp.switch_mlp."},
+                 [HT_EXPERTS_OUTSIDE] = {"experts.", "experts.switch_glu."},
+                 [HT_EXPERTS_SPARSE] = {"block_sparse_moe.experts.%d.", "block_sparse_moe.switch_mlp."},
+                 [HT_EXPERTS_LINEAR] = {"block_sparse_moe.", "block_sparse_moe.switch_mlp."},
+                 [HT_EXPERTS_STACKED] = {"mlp.experts.", "mlp.switch_mlp."},
+                 [HT_EXPERTS_UNSWITCHED] = {"mlp.experts.", "mlp.experts."},
+                 [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts.", "feed_forward.experts."}};
+    const char *stem = naming == HT_EXPERTS_GGUF           ? "ffn_"
+                       : naming == HT_EXPERTS_TRANSFORMERS ? stems[family->experts].transformers
+                                                           : stems[family->experts].mlx;
     const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
                stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
