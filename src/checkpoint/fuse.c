@@ -46,18 +46,28 @@ static ht_rewrite_change head_change(const ht_stored_weight *w, const ht_latent 
                                .is_transposed = is_key && !w->is_transposed};
 }
 
+/* Where a weight's rows are: the stored tensor, or the one that replaces it with this piece. */
+static size_t find_rows(const ht_rewrite_plan *plan, const ht_stored_weight *w, int64_t *first_row) {
+    const size_t stored = w->stored.number;
+    *first_row = w->first_row;
+    for (size_t i = plan->tensor[stored].moved; i && i <= plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i - 1];
+        for (int64_t k = 0; k < t->n_pieces; k++)
+            if (t->piece[k].tensor == stored && t->piece[k].first_row == w->first_row) {
+                *first_row = k * t->piece_rows;
+                return i - 1;
+            }
+    }
+    return stored;
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
     ht_status status = HT_OK;
     if (!p) return HT_OK;
-    size_t tensor = w->stored.number;
-    int64_t first_row = w->first_row;
-    if (s->plan->tensor[tensor].moved) {
-        const int64_t all = w->n_shares * w->rows, within = w->first_row % all;
-        first_row += w->row_step > 1 ? within * (w->rows - 1) : 0; /* shares follow each other there */
-        tensor = s->plan->tensor[tensor].moved - 1;
-    }
+    int64_t first_row;
+    const size_t tensor = find_rows(s->plan, w, &first_row);
     if (!p->of_heads) s->plan->tensor[tensor].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];

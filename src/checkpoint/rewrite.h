@@ -55,7 +55,7 @@ typedef struct ht_rewrite_piece {
 
 typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
-    size_t moved;          /* number, from 1, of the tensor that replaces a restacked one; 0: none */
+    size_t moved;          /* number, from 1, of the first tensor that replaces a restacked one; 0: none */
     size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
