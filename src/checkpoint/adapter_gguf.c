@@ -66,7 +66,7 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
     return status;
 }
 
-/* A projection of the family's tables by its name in a block, that of the model if several have the name; NULL when
+/* A projection of the family's tables by its name in a block; the model's own where several have the name; NULL when
  * there is none. `of` may be NULL. */
 static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *of, int64_t layer, const char *name) {
     const ht_tensor_spec *any = NULL;

@@ -46,7 +46,7 @@ static ht_rewrite_change head_change(const ht_stored_weight *w, const ht_latent 
                                .is_transposed = is_key && !w->is_transposed};
 }
 
-/* Where a weight's rows are: the stored tensor, or the one that replaces it with this piece. */
+/* The tensor that has a weight's rows: the stored one, or another with the piece that replaces them. */
 static size_t find_rows(const ht_rewrite_plan *plan, const ht_stored_weight *w, int64_t *first_row) {
     const size_t stored = w->stored.number;
     *first_row = w->first_row;
