@@ -66,13 +66,19 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
     return status;
 }
 
-/* A projection of the family's tables by its name in a block; NULL when there is none. */
-static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
+/* A projection of the family's tables by its name in a block; the model's own where several have the name; NULL when
+ * there is none. `of` may be NULL. */
+static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *of, int64_t layer, const char *name) {
+    const ht_tensor_spec *any = NULL;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
-        for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
-                return p;
-    return NULL;
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            if (p->columns == HT_EXTENT_NONE ||
+                strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name) != 0)
+                continue;
+            if (of && layer < of->n_layers && (!p->has || p->has(of, layer))) return p;
+            if (!any) any = p;
+        }
+    return any;
 }
 
 /* Rows of a head if the file stores q or k for interleaved RoPE and the model gives the head size. */
@@ -103,7 +109,8 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     ht_adapter_piece p = {.tensor = i};
     int64_t layer = 0;
     bool known = parse_name(name, &layer, block, &p.is_b), joined = known && !strcmp(block, gate_up);
-    const ht_tensor_spec *spec = known ? spec_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
+    const ht_tensor_spec *spec =
+        known ? spec_of(c->family, r->m ? r->m->config : NULL, layer, joined ? "ffn_gate_exps" : block) : NULL;
     if (!spec)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "

@@ -350,7 +350,9 @@ static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o
     if (plan->to_other) return ht_rewrite_plan_translate(plan, o->dtype, !o->type, err);
     ht_status status = ht_rewrite_plan_list(plan, err);
     if (status || plan->to_gguf) return status;
-    const bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    /* Directories that other programs than mlx-lm have quantised are for transformers. */
+    bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    for (size_t i = 0; i < plan->n && !plan->c->quantization; i++) has_reader = has_reader || plan->tensor[i].quantized;
     return has_reader ? ht_rewrite_plan_restack(plan, o->dtype, err) : HT_OK;
 }
 

@@ -191,6 +191,7 @@ typedef enum ht_expert_layout {
     HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
     HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
     HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
     HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
 } ht_expert_layout;
 

@@ -1,6 +1,7 @@
 /* Gradients and steps of training of every model family, safetensors and GGUF, against those of torch and PEFT
  * (tests/golden/make_train_families.py). HEARTH_TEST_FAMILIES selects some by name, separated by commas. */
 #include "array/eval_forecast.h"
+#include "base/text.h"
 #include "models/adapter.h"
 #include "models/weights.h"
 #include "support/checkpoints.h"
@@ -249,7 +250,7 @@ static void add_checkpoint(const char *path, bool is_file, void *user) {
     (void)user;
     assert_true(n_checkpoints < MAX);
     const char *name = strrchr(path, '/') + 1;
-    if (!strcmp(name, apart[0])) return;
+    if (!strcmp(name, apart[0]) || ht_ends_with(name, "-mlx4")) return; /* mlx-lm's, which PEFT does not read */
     checkpoint *c = &checkpoints[n_checkpoints];
     *c = (checkpoint){.is_file = is_file, .checkpointing = n_checkpoints % 2};
     slot_name(c->path, path, "");
