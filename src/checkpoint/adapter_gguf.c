@@ -66,13 +66,20 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
     return status;
 }
 
-/* A projection of the family's tables by its name in a block; NULL when there is none. */
-static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
+/* A projection of the family's tables by its name in a block; NULL when there is none. Of several, the one that the
+ * model has. */
+static const ht_tensor_spec *spec_of(const ht_adapter_reading *r, const ht_family *family, int64_t layer,
+                                     const char *name) {
+    const ht_config *own = r->m && layer < r->m->config->n_layers ? r->m->config : NULL;
+    const ht_tensor_spec *found = NULL;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
-        for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
-                return p;
-    return NULL;
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            const char *gguf = ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf;
+            if (p->columns == HT_EXTENT_NONE || strcmp(gguf, name) != 0) continue;
+            if (!p->has || (own && p->has(own, layer))) return p;
+            if (!found) found = p;
+        }
+    return found;
 }
 
 /* Rows of a head if the file stores q or k for interleaved RoPE and the model gives the head size. */
@@ -103,7 +110,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     ht_adapter_piece p = {.tensor = i};
     int64_t layer = 0;
     bool known = parse_name(name, &layer, block, &p.is_b), joined = known && !strcmp(block, gate_up);
-    const ht_tensor_spec *spec = known ? spec_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
+    const ht_tensor_spec *spec = known ? spec_of(r, c->family, layer, joined ? "ffn_gate_exps" : block) : NULL;
     if (!spec)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "

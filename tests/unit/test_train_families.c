@@ -251,7 +251,8 @@ static void add_checkpoint(const char *path, bool is_file, void *user) {
     (void)user;
     assert_true(n_checkpoints < MAX);
     const char *name = strrchr(path, '/') + 1;
-    if (!strcmp(name, apart[0]) || checkpoint_is_listed(latent, name)) return;
+    /* Torch has no gradients of mlx-lm's groups. */
+    if (!strcmp(name, apart[0]) || checkpoint_is_listed(latent, name) || strstr(name, "-mlx4")) return;
     checkpoint *c = &checkpoints[n_checkpoints];
     *c = (checkpoint){.is_file = is_file, .checkpointing = n_checkpoints % 2};
     slot_name(c->path, path, "");
