@@ -243,8 +243,9 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     if (w->role == HT_ROLE_EMBEDDING) t->is_weight = true;
     if (!w->projection) return HT_OK;
     t->is_weight = is_rounded(w->projection->gguf) && !w->stored.column_step; /* groups are along the stored columns */
-    t->n_shares = (int)w->n_shares;
-    snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
+    if (!w->projection->of_heads) t->n_shares = (int)w->n_shares;
+    if (!w->projection->of_heads || t->from.n_dims == 2) /* else it is of one head's matrix */
+        snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;
 }
 

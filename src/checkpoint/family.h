@@ -252,6 +252,8 @@ extern const ht_family ht_family_llama, ht_family_mixtral;
 extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
+/* Whether GGUF files of the family may have this architecture. */
+bool ht_family_has_architecture(const ht_family *f, const char *architecture);
 const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_family_gguf_architecture(const ht_family *f) {

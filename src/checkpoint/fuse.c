@@ -35,29 +35,52 @@ static ht_status add_change(ht_rewrite_plan *plan, size_t tensor, const ht_rewri
     return HT_OK;
 }
 
+/* The change of a head's matrix, whose outputs in the projection of all heads are those of the key, then of the value.
+ * Matrices of keys are stored transposed where they are apart. */
+static ht_rewrite_change head_change(const ht_stored_weight *w, const ht_latent *of) {
+    const bool is_key = w->spec->expert == HT_HEAD_KEY;
+    const int64_t first = w->expert * ht_latent_head_rows(of) + (is_key ? 0 : of->key_dim);
+    return (ht_rewrite_change){.first_row = w->first_row,
+                               .n_rows = w->rows,
+                               .first_output = first,
+                               .is_transposed = is_key && !w->is_transposed};
+}
+
+/* The tensor that has a weight's rows: the stored one, or another with the piece that replaces them. */
+static size_t find_rows(const ht_rewrite_plan *plan, const ht_stored_weight *w, int64_t *first_row) {
+    const size_t stored = w->stored.number;
+    *first_row = w->first_row;
+    for (size_t i = plan->tensor[stored].moved; i && i <= plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i - 1];
+        for (int64_t k = 0; k < t->n_pieces; k++)
+            if (t->piece[k].tensor == stored && t->piece[k].first_row == w->first_row) {
+                *first_row = k * t->piece_rows;
+                return i - 1;
+            }
+    }
+    return stored;
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
     ht_status status = HT_OK;
     if (!p) return HT_OK;
-    size_t tensor = w->stored.number;
-    int64_t first_row = w->first_row;
-    if (s->plan->tensor[tensor].moved) {
-        const int64_t all = w->n_shares * w->rows, within = w->first_row % all;
-        first_row += w->row_step > 1 ? within * (w->rows - 1) : 0; /* shares follow each other there */
-        tensor = s->plan->tensor[tensor].moved - 1;
-    }
-    s->plan->tensor[tensor].n_shares = (int)w->n_shares;
+    int64_t first_row;
+    const size_t tensor = find_rows(s->plan, w, &first_row);
+    if (!p->of_heads) s->plan->tensor[tensor].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
         const ht_lora *l = ht_adapter_find(a, p->slot);
         if (!l) continue;
-        const ht_rewrite_change change = {.first_row = first_row,
-                                          .head_rows = w->stored_head_rows,
-                                          .lora_head_rows = a->interleaved ? p->head_rows : 0,
-                                          .lora = l,
-                                          .expert = w->expert,
-                                          .scale = (s->scales ? s->scales[i] : 1) * l->scale};
+        ht_rewrite_change change = {.first_row = first_row,
+                                    .n_rows = w->rows,
+                                    .head_rows = w->stored_head_rows,
+                                    .lora_head_rows = a->interleaved ? p->head_rows : 0,
+                                    .expert = w->expert};
+        if (p->of_heads) change = head_change(w, &s->plan->config->latent);
+        change.lora = l;
+        change.scale = (s->scales ? s->scales[i] : 1) * l->scale;
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
         if (!status) status = add_change(s->plan, tensor, &change, err);
     }

@@ -31,10 +31,12 @@ typedef enum ht_rewrite_action {
 
 /* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
-    size_t next;            /* number of the tensor's next change in the plan, from 1; 0: none */
-    int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
-    int64_t head_rows;      /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
-    int64_t lora_head_rows; /* the same for B's rows */
+    size_t next;               /* number of the tensor's next change in the plan, from 1; 0: none */
+    int64_t first_row, n_rows; /* of the tensor, whose axes but the last one are all rows */
+    int64_t first_output;      /* the first of the pair's outputs, whose number is n_rows unless is_transposed */
+    bool is_transposed;        /* the tensor's rows are the pair's inputs, and the columns its outputs */
+    int64_t head_rows;         /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
+    int64_t lora_head_rows;    /* the same for B's rows */
     const ht_lora *lora;
     int64_t expert;
     float scale; /* factor on B A */
@@ -53,7 +55,7 @@ typedef struct ht_rewrite_piece {
 
 typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
-    size_t moved;          /* number, from 1, of the tensor that replaces a restacked one; 0: none */
+    size_t moved;          /* number, from 1, of the first tensor that replaces a restacked one; 0: none */
     size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */

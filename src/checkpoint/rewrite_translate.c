@@ -448,7 +448,7 @@ static ht_status restack(const ht_stored_weight *w, void *user, ht_error *err) {
     ht_status status = add_weight(w, of, err);
     if (status) return status;
     ht_rewrite_tensor *stored = &plan->tensor[w->stored.number];
-    stored->moved = plan->n;
+    if (!stored->moved) stored->moved = plan->n > n ? n + 1 : plan->n;
     if (plan->n > n) plan->tensor[n].file = stored->file;
     stored->action = HT_REWRITE_DROP;
     plan->restacks = true;

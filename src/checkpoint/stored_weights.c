@@ -517,7 +517,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = p->expert == HT_HEAD_KEY ? NULL : &projection,
+                           .projection = &projection,
                            .is_quantized = true};
     ht_status status = HT_OK;
     if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */

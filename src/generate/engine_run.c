@@ -340,6 +340,7 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
 static ht_status follow_length(ht_engine_answer *a, ht_error *err) {
     if (ht_cache_is_for(a->s->cache, a->g.total)) return HT_OK;
     unlock_prefix(a);
+    a->kept_pages = 0;
     return find_prefix(a, err);
 }
 

@@ -302,8 +302,9 @@ static chosen choose(ht_scheduler *s) {
     const kept_waiting waiting = who_waits(s, &c, like);
     for (const ht_step_job *job = s->first; job; job = job->next)
         if (go_together(job, like)) most = ht_max_i64(most, job->most_rows);
-    const int64_t budget =
+    int64_t budget =
         ht_prefill_budget_rows(&s->budget, waiting.prefill_budget, waiting.rows, ht_max_i64(1, most - c.few));
+    if (c.n == 0) budget = ht_max_i64(budget, 1); /* where the rows to measure alone are in another kind of step */
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;

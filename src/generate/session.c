@@ -103,8 +103,10 @@ void ht_session_free(ht_session *s) {
 
 void ht_session_reset(ht_session *s) {
     (void)ht_cache_truncate(s->cache, 0, NULL);
-    s->n_tokens = 0;
+    s->n_tokens = s->announced = 0;
 }
+
+void ht_session_announce(ht_session *s, int64_t n) { s->announced = n; }
 
 ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
     if (n < 0 || n > s->n_tokens)
@@ -257,7 +259,7 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
 /* ---- running tokens ---- */
 
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err) {
-    ht_cache_begin(s->cache, end);
+    ht_cache_begin(s->cache, ht_max_i64(end, s->announced));
     end = ht_min_i64(end, s->cache->length + s->chunk);
     s->job = (ht_step_job){.cache = s->cache,
                            .token = s->token,
@@ -363,7 +365,9 @@ static ht_status prepare_together(ht_session *s, int32_t id, float *logits, cons
     s->token[s->n_tokens] = id;
     const int64_t end = s->n_tokens + 1;
     status = ht_session_prepare(s, end, s->n_tokens, err);
-    while (!status && s->job.end + 1 < end) { /* where all tokens are pending: all but the last chunk */
+    /* A step of several sequences may compute only some rows of a prompt, and thus of tokens that are all pending. */
+    while (!status && s->cache->length + 2 < end) {
+        s->job.end = ht_min_i64(s->job.end, s->n_tokens);
         s->job.cancel = cancel;
         status = ht_session_run(s, err);
         if (!status) status = ht_session_prepare(s, end, s->n_tokens, err);

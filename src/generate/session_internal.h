@@ -28,6 +28,7 @@ struct ht_session {
     int32_t *token;
     int64_t n_tokens;
     size_t token_capacity, together_capacity;
+    int64_t announced;             /* tokens that it will hold (ht_session_announce); 0: those it is given */
     ht_session_adapters *adapters; /* NULL: none */
     ht_step_job job;               /* what is being computed */
     ht_session *draft;             /* of the draft model that was last used; NULL: none */
@@ -47,6 +48,10 @@ ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_ca
 ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, const float *scales, int n,
                                   ht_session_adapters **out, ht_error *err);
 void ht_session_adapters_free(ht_session_adapters *a); /* one reference; NULL is fine */
+
+/* Announces that the session will hold n tokens, until it is reset: a sequence that is given in parts is then computed as
+ * one given at once (ht_model_is_long). */
+void ht_session_announce(ht_session *s, int64_t n);
 
 /* Checks that n more tokens fit the context and are tokens. */
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);

@@ -113,7 +113,7 @@ static ht_array *losses_of_both(ht_scope *s, const ht_model *m, const ht_train_b
     ht_array *loss[2];
     int32_t *order = memory, *arrays = order + b->n_tok, next[2] = {0, 0};
     int n = 0;
-    for (int k = 0; k < 2; k++, arrays += 3 * b->n_tok + b->n_seq + 1) {
+    for (int k = 0; k < 2; k++, arrays += 3 * (size_t)b->n_tok + (size_t)b->n_seq + 1) {
         const ht_train_batch part = part_of(m, b, k == 1, arrays);
         if (part.n_learned) loss[n++] = losses_of(s, m, &part, k == 1, adapters, checkpointing);
         if (k == 0) next[1] = (int32_t)part.n_learned;
