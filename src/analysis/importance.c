@@ -67,6 +67,19 @@ static void name_projection(const ht_projection *p, matrix_site *out) {
         snprintf(out->name, sizeof out->name, "%s.weight", p->gguf);
 }
 
+/* Lists a matrix of gate and up, which GGUF has apart, under both names. */
+static void name_apart(matrix_site *both, matrix_sites *out) {
+    static const char gate[] = "ffn_gate.weight", up[] = "ffn_up.weight";
+    char *end = strstr(both->name, "ffn_gate_up.weight");
+    if (!end) return;
+    matrix_site *second = &out->site[out->n++];
+    memcpy(end, up, sizeof up);
+    *second = *both;
+    second->slot = ""; /* no matrix of the model */
+    second->same_as = both;
+    memcpy(end, gate, sizeof gate);
+}
+
 /* The extents of matrices outside the layers are those of the hidden state. */
 static void add_around(const ht_model *m, const ht_tensor_spec *spec, matrix_sites *out) {
     if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || (spec->has && !spec->has(m->config, 0))) return;
@@ -78,10 +91,11 @@ static void add_around(const ht_model *m, const ht_tensor_spec *spec, matrix_sit
 static ht_status find_sites(const ht_model *m, matrix_sites *out, ht_error *err) {
     int64_t n;
     const ht_projection *projections = ht_weights_projections(m->weights, &n);
-    const size_t room = (size_t)(n + count_around(m->config->family) + 1);
+    const size_t room = (size_t)(2 * n + count_around(m->config->family) + 1);
     *out = (matrix_sites){.site = calloc(room, sizeof *out->site)};
     if (!out->site) return ht_fail_memory(err, room * sizeof *out->site, "importance weights");
     for (; out->n < n; out->n++) name_projection(&projections[out->n], &out->site[out->n]);
+    for (int64_t i = 0; i < n; i++) name_apart(&out->site[i], out);
     for (const ht_tensor_spec *p = m->config->family->around; p && p->gguf; p++) add_around(m, p, out);
     matrix_site *head = &out->site[out->n++];
     *head = (matrix_site){
@@ -184,7 +198,8 @@ static ht_status prepare(gathering *g, ht_error *err) {
 /* ---- the result ---- */
 
 static ht_status keep_site(const matrix_site *s, ht_importance *into, ht_error *err) {
-    const matrix_site *from = s->same_as ? s->same_as : s;
+    const matrix_site *from = s;
+    while (from->same_as) from = from->same_as;
     if (!*s->name || !from->sum) return HT_OK;
     ht_importance_row *row;
     ht_status status = ht_importance_add(into, s->name, strlen(s->name), s->n_columns, s->n_experts, &row, err);

@@ -1,4 +1,5 @@
 /* Checkpoints through their other container: Hearth's own logits are the same bits before and after. */
+#include "base/text.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/options.h"
@@ -98,6 +99,36 @@ static void every_tiny_checkpoint(void **state) {
 static void every_family(void **state) {
     (void)state;
     family_checkpoints_each(convert_family, NULL);
+}
+
+/* The tensors of a directory that mlx-lm has made are also in what is quantised of the same checkpoint. mlx-lm reads the
+ * heads of latent attention in one tensor, too, and Hearth keeps routers as they are. */
+static void has_names_of_mlx_lm(const char *path, bool is_file, void *user) {
+    static const char *const other[] = {"embed_q", "unembed_out", ".scales", ".biases", NULL};
+    static const char end[] = "-mlx4";
+    int *n = user;
+    if (is_file || !ht_ends_with(path, end)) return;
+    char from[512];
+    ht_error err = {0};
+    const char *to = scratch_path_apart("mlx");
+    snprintf(from, sizeof from, "%.*s", (int)(strlen(path) - strlen(end)), path);
+    if (convert(from, to, HT_CONTAINER_SAME, "4:32", HT_DTYPE_NONE, NULL, &err)) fail_msg("%s: %s", from, err.message);
+    ht_checkpoint_files *theirs = checkpoint_files(path), *ours = checkpoint_files(to);
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(theirs); i++) {
+        const char *name = ht_safetensors_at(theirs->tensors, i)->name;
+        if (!ht_contains_any(name, other) && !ht_safetensors_find(ours->tensors, name))
+            fail_msg("%s: no `%s`", from, name);
+    }
+    ht_checkpoint_close(theirs);
+    ht_checkpoint_close(ours);
+    ++*n;
+}
+
+static void directories_have_names_of_mlx_lm(void **state) {
+    (void)state;
+    int n = 0;
+    family_checkpoints_each(has_names_of_mlx_lm, &n);
+    assert_true(n > 5 || getenv("HEARTH_TEST_FAMILIES"));
 }
 
 /* ---- types ---- */
@@ -231,10 +262,13 @@ static void nothing_is_left_of_a_failure(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        in_scratch(every_tiny_checkpoint),         in_scratch(every_family),
-        in_scratch(quantised_weights_stay_packed), in_scratch(floats_come_back_as_they_were),
-        in_scratch(quantising_goes_over),          in_scratch(floats_of_another_type),
-        in_scratch(nothing_is_left_of_a_failure)};
+    const struct CMUnitTest tests[] = {in_scratch(every_tiny_checkpoint),
+                                       in_scratch(every_family),
+                                       in_scratch(directories_have_names_of_mlx_lm),
+                                       in_scratch(quantised_weights_stay_packed),
+                                       in_scratch(floats_come_back_as_they_were),
+                                       in_scratch(quantising_goes_over),
+                                       in_scratch(floats_of_another_type),
+                                       in_scratch(nothing_is_left_of_a_failure)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

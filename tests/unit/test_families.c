@@ -1,6 +1,7 @@
 /* What sessions, engines and files do with the checkpoints of every family (tests/golden/families): saved and forked
  * sessions, batches, the prefix cache and speculation have the bits of a plain run; vectors and classes are those of its
- * last position; quantised copies are close. test_golden_families.c has the values, test_convert.c the containers. */
+ * last position; copies quantised by importance weights are close. test_golden_families.c has the values, test_convert.c
+ * the containers. */
 #include "base/text.h"
 #include "models/model.h"
 #include "support/checkpoints.h"
@@ -13,6 +14,7 @@
 #include <hearth/classify.h>
 #include <hearth/convert.h>
 #include <hearth/embed.h>
+#include <hearth/importance.h>
 #include <hearth/state.h>
 
 #include <math.h>
@@ -193,16 +195,31 @@ static double correlation(const float *x, const float *y, int64_t n) {
     return xy / sqrt(xx * yy);
 }
 
+/* Importance weights of the directory have the names of the file's tensors; those of latent attention's heads the name of
+ * both parts. */
+static void check_names(const ht_importance *importance, const char *file) {
+    ht_checkpoint_files *c = checkpoint_files(file);
+    const int64_t n = ht_importance_get_info(importance).n_entries;
+    ht_stored_tensor t;
+    assert_true(n > 4);
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = ht_importance_entry_at(importance, i).name;
+        if (!ht_checkpoint_find(c, name, &t) && !strstr(name, ".attn_kv_b.")) fail_msg("%s: no `%s`", file, name);
+    }
+    ht_checkpoint_close(c);
+}
+
 /* A few bits of random weights of 32 columns cost much, more where they choose other experts. */
-static void check_quantised(const family_run *r, const char *type, const char *to) {
+static void check_quantised(const family_run *r, const char *type, const char *to, const ht_importance *importance) {
     ht_convert_report report;
     ht_error err = {0};
-    const ht_convert_options o =
-        OPTIONS(ht_convert_options, with.type = type, with.report = &report, with.n_threads = 2);
+    const ht_convert_options o = OPTIONS(ht_convert_options, with.type = type, with.importance = importance,
+                                         with.report = &report, with.n_threads = 2);
     if (ht_convert(r->path, to, &o, &err)) {
         checkpoint_may_refuse(r->path, &err);
         return;
     }
+    if (importance) check_names(importance, to);
     if (report.n_rounded < 2) fail_msg("%s: %d tensors as %s", r->path, (int)report.n_rounded, type);
     ht_model *m = load(to);
     /* A window that GGUF cannot express limits the context instead. */
@@ -232,9 +249,12 @@ static void try_family(const char *path, bool is_file, void *user) {
         check_answers(r);
         check_embeddings(r);
         check_classes(r);
-        check_quantised(r, "Q4_K_M", scratch_path_apart("model.gguf"));
+        ht_importance *importance;
+        assert_works(ht_importance_gather_ids, r->m, r->ids, TOKENS, NULL, &importance);
+        check_quantised(r, "Q4_K_M", scratch_path_apart("model.gguf"), importance);
+        ht_importance_free(importance);
     }
-    check_quantised(r, ht_ends_with(path, "-mlx4") ? "8:32" : "4:32", scratch_path_apart("mlx"));
+    check_quantised(r, ht_ends_with(path, "-mlx4") ? "8:32" : "4:32", scratch_path_apart("mlx"), NULL);
     free(r->rows);
     free(r->begun);
     free(r->ids);
