@@ -2,8 +2,8 @@
 
     python3 bench/make_large.py [--bf16] [--layers N] SHAPE FILE.gguf
 
-with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b and qwen3-30b-a3b (a mixture of experts, of which
-12 layers are 4.9 GB).
+with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, qwen3-30b-a3b (a mixture of experts, of which
+12 layers are 4.9 GB) and glm-4.7-flash (experts and latent attention, of which 8 layers are 3.0 GB).
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
 Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256; or all of them in BF16. 0.1 to 4.9 GB, or 16, in some
@@ -31,6 +31,9 @@ SHAPES = {
                         context=131072, theta=5e5),
     "qwen3-30b-a3b": dict(arch="qwen3moe", layers=48, hidden=2048, inner=6144, heads=32, kv=4, head_dim=128, vocab=151936,
                           context=40960, theta=1e6, experts=128, used=8, expert_inner=768),
+    "glm-4.7-flash": dict(arch="deepseek2", layers=47, hidden=2048, inner=10240, heads=20, kv=1, head_dim=576, vocab=154880,
+                          context=202752, theta=1e6, experts=64, used=4, expert_inner=1536, dense=1, q_rank=768, rank=512,
+                          key=192, rope=64, value=256),
 }
 ALIGNMENT, PIECE = 32, 1 << 16  # of tensors in the file, in bytes; blocks drawn at a time
 U32, F32, STRING, ARRAY = 4, 6, 8, 9  # GGUF's types of metadata
@@ -132,21 +135,41 @@ def has_more_bits(i, n):
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
+def put_latent_attention(w, c, p):
+    heads, hidden, rank, key, rope, value = (c[k] for k in ("heads", "hidden", "rank", "key", "rope", "value"))
+    w.put(f"{p}attn_q_a.weight", "Q4_K", c["q_rank"], hidden)
+    w.put(f"{p}attn_q_a_norm.weight", "F32", c["q_rank"])
+    w.put(f"{p}attn_q_b.weight", "Q4_K", heads * (key + rope), c["q_rank"])
+    w.put(f"{p}attn_kv_a_mqa.weight", "Q4_K", rank + rope, hidden)
+    w.put(f"{p}attn_kv_a_norm.weight", "F32", rank)
+    w.put(f"{p}attn_k_b.weight", "Q4_K", heads, rank, key)
+    w.put(f"{p}attn_v_b.weight", "Q4_K", heads, value, rank)
+    w.put(f"{p}attn_output.weight", "Q4_K", hidden, heads * value)
+
+
 def put_layer(w, c, i):
     p, hidden, q, kv = f"blk.{i}.", c["hidden"], c["heads"] * c["head_dim"], c["kv"] * c["head_dim"]
     better = "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
     norms = ["attn_norm", "ffn_norm"] + (["post_attention_norm", "post_ffw_norm"] if c["arch"] == "gemma3" else [])
     for norm in norms:
         w.put(f"{p}{norm}.weight", "F32", hidden)
-    if c["arch"] != "llama":
-        w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
-        w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
-    w.put(f"{p}attn_q.weight", "Q4_K", q, hidden)
-    w.put(f"{p}attn_k.weight", "Q4_K", kv, hidden)
-    w.put(f"{p}attn_v.weight", better, kv, hidden)
-    w.put(f"{p}attn_output.weight", "Q4_K", hidden, q)
-    if "experts" in c:
+    if "rank" in c:
+        put_latent_attention(w, c, p)
+    else:
+        if c["arch"] != "llama":
+            w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
+            w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
+        w.put(f"{p}attn_q.weight", "Q4_K", q, hidden)
+        w.put(f"{p}attn_k.weight", "Q4_K", kv, hidden)
+        w.put(f"{p}attn_v.weight", better, kv, hidden)
+        w.put(f"{p}attn_output.weight", "Q4_K", hidden, q)
+    if "experts" in c and i >= c.get("dense", 0):
         n, inner = c["experts"], c["expert_inner"]
+        if "dense" in c:
+            w.put(f"{p}exp_probs_b.bias", "F32", n)
+            w.put(f"{p}ffn_gate_shexp.weight", "Q4_K", inner, hidden)
+            w.put(f"{p}ffn_up_shexp.weight", "Q4_K", inner, hidden)
+            w.put(f"{p}ffn_down_shexp.weight", better, hidden, inner)
         w.put(f"{p}ffn_gate_inp.weight", "F32", n, hidden)
         w.put(f"{p}ffn_gate_exps.weight", "Q4_K", n, inner, hidden)
         w.put(f"{p}ffn_up_exps.weight", "Q4_K", n, inner, hidden)
@@ -188,14 +211,21 @@ def make(name, path, only=None, layers=None):
     if "experts" in c:
         metadata |= {f"{arch}.expert_count": c["experts"], f"{arch}.expert_used_count": c["used"],
                      f"{arch}.expert_feed_forward_length": c["expert_inner"]}
+    if "rank" in c:
+        metadata |= {f"{arch}.{key}": v for key, v in {
+            "attention.q_lora_rank": c["q_rank"], "attention.kv_lora_rank": c["rank"], "attention.value_length": c["rank"],
+            "attention.key_length_mla": c["key"] + c["rope"], "attention.value_length_mla": c["value"],
+            "rope.dimension_count": c["rope"], "leading_dense_block_count": c["dense"], "expert_shared_count": 1,
+            "expert_gating_func": 2, "expert_weights_scale": 1.8}.items()}
     if "window" in c:
         metadata[f"{arch}.attention.sliding_window"] = c["window"]
-    tied = arch != "llama"
+    tied = arch not in ("llama", "deepseek2")
     w.put("token_embd.weight", "Q6_K" if tied else "Q4_K", c["vocab"], c["hidden"])
     w.put("output_norm.weight", "F32", c["hidden"])
     if not tied:
-        metadata[f"{arch}.rope.dimension_count"] = c["head_dim"]
         w.put("output.weight", "Q6_K", c["vocab"], c["hidden"])
+    if arch == "llama":
+        metadata[f"{arch}.rope.dimension_count"] = c["head_dim"]
         w.put("rope_freqs.weight", "F32", c["head_dim"] // 2)
     for i in range(c["layers"]):
         put_layer(w, c, i)
