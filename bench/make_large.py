@@ -2,8 +2,9 @@
 
     python3 bench/make_large.py [--bf16] [--layers N] SHAPE FILE.gguf
 
-with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, phi4-mini, and of two mixtures of experts:
-qwen3-30b-a3b, of which 12 layers are 4.9 GB, and gpt-oss-20b, of which 8 are 4.9 GB.
+with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, phi4-mini, and of three mixtures of
+experts: qwen3-30b-a3b, of which 12 layers are 4.9 GB, gpt-oss-20b, of which 8 are 4.9 GB, and glm-4.7-flash (with latent
+attention), of which 8 are 3.0 GB.
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
 Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256 (gpt-oss: experts in MXFP4, all else in
@@ -35,6 +36,9 @@ SHAPES = {
                       context=4096, theta=1e4, rotated=96),
     "gpt-oss-20b": dict(arch="gpt-oss", layers=24, hidden=2880, inner=2880, heads=64, kv=8, head_dim=64, vocab=201088,
                         context=131072, window=128, theta=1.5e5, experts=32, used=4, expert_inner=2880, trained=4096),
+    "glm-4.7-flash": dict(arch="deepseek2", layers=47, hidden=2048, inner=10240, heads=20, kv=1, head_dim=576, vocab=154880,
+                          context=202752, theta=1e6, experts=64, used=4, expert_inner=1536, dense=1, q_rank=768, rank=512,
+                          key=192, rope=64, value=256),
 }
 ALIGNMENT, PIECE = 32, 1 << 16  # of tensors in the file, in bytes; blocks drawn at a time
 U32, F32, STRING, ARRAY = 4, 6, 8, 9  # GGUF's types of metadata
@@ -142,28 +146,49 @@ def has_more_bits(i, n):
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
+def put_latent_attention(w, c, p):
+    heads, hidden, rank, key, rope, value = (c[k] for k in ("heads", "hidden", "rank", "key", "rope", "value"))
+    w.put(f"{p}attn_q_a.weight", "Q4_K", c["q_rank"], hidden)
+    w.put(f"{p}attn_q_a_norm.weight", "F32", c["q_rank"])
+    w.put(f"{p}attn_q_b.weight", "Q4_K", heads * (key + rope), c["q_rank"])
+    w.put(f"{p}attn_kv_a_mqa.weight", "Q4_K", rank + rope, hidden)
+    w.put(f"{p}attn_kv_a_norm.weight", "F32", rank)
+    w.put(f"{p}attn_k_b.weight", "Q4_K", heads, rank, key)
+    w.put(f"{p}attn_v_b.weight", "Q4_K", heads, value, rank)
+    w.put(f"{p}attn_output.weight", "Q4_K", hidden, heads * value)
+
+
 def put_layer(w, c, i):
     p, hidden, q, kv, arch = f"blk.{i}.", c["hidden"], c["heads"] * c["head_dim"], c["kv"] * c["head_dim"], c["arch"]
     is_oss = arch == "gpt-oss"
     usual = "Q8_0" if is_oss else "Q4_K"
     better = usual if is_oss else "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
+    matrices = []
     norms = ["attn_norm", "post_attention_norm" if is_oss else "ffn_norm"]
     for norm in norms + (["post_attention_norm", "post_ffw_norm"] if arch == "gemma3" else []):
         w.put(f"{p}{norm}.weight", "F32", hidden)
     if arch in ("gemma3", "qwen3", "qwen3moe"):
         w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
         w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
-    matrices = [("attn_q", usual, q, hidden), ("attn_k", usual, kv, hidden), ("attn_v", better, kv, hidden)]
-    if arch == "phi3":
+    if "rank" in c:
+        put_latent_attention(w, c, p)
+    elif arch == "phi3":
         matrices = [("attn_qkv", "Q5_K", q + 2 * kv, hidden)]
-    for name, kind, *shape in [*matrices, ("attn_output", usual, hidden, q)]:
+    else:
+        matrices = [("attn_q", usual, q, hidden), ("attn_k", usual, kv, hidden), ("attn_v", better, kv, hidden)]
+    for name, kind, *shape in [*matrices, ("attn_output", usual, hidden, q)] if matrices else []:
         w.put(f"{p}{name}.weight", kind, *shape)
         if is_oss:
             w.put(f"{p}{name}.bias", "F32", shape[0])
     if is_oss:
         w.put(f"{p}attn_sinks.weight", "F32", c["heads"])
-    if "experts" in c:
+    if "experts" in c and i >= c.get("dense", 0):
         n, inner = c["experts"], c["expert_inner"]
+        if "dense" in c:
+            w.put(f"{p}exp_probs_b.bias", "F32", n)
+            w.put(f"{p}ffn_gate_shexp.weight", "Q4_K", inner, hidden)
+            w.put(f"{p}ffn_up_shexp.weight", "Q4_K", inner, hidden)
+            w.put(f"{p}ffn_down_shexp.weight", better, hidden, inner)
         w.put(f"{p}ffn_gate_inp.weight", "F32", n, hidden)
         if is_oss:
             w.put(f"{p}ffn_gate_inp.bias", "F32", n)
@@ -211,12 +236,18 @@ def make(name, path, only=None, layers=None):
     if "experts" in c:
         metadata |= {f"{arch}.expert_count": c["experts"], f"{arch}.expert_used_count": c["used"],
                      f"{arch}.expert_feed_forward_length": c["expert_inner"]}
+    if "rank" in c:
+        metadata |= {f"{arch}.{key}": v for key, v in {
+            "attention.q_lora_rank": c["q_rank"], "attention.kv_lora_rank": c["rank"], "attention.value_length": c["rank"],
+            "attention.key_length_mla": c["key"] + c["rope"], "attention.value_length_mla": c["value"],
+            "rope.dimension_count": c["rope"], "leading_dense_block_count": c["dense"], "expert_shared_count": 1,
+            "expert_gating_func": 2, "expert_weights_scale": 1.8}.items()}
     if "window" in c:
         metadata[f"{arch}.attention.sliding_window"] = c["window"]
     if "trained" in c:
         metadata |= {f"{arch}.rope.scaling.type": "yarn", f"{arch}.rope.scaling.factor": c["context"] / c["trained"],
                      f"{arch}.rope.scaling.original_context_length": c["trained"]}
-    tied, is_oss = arch not in ("llama", "gpt-oss"), arch == "gpt-oss"
+    tied, is_oss = arch not in ("llama", "gpt-oss", "deepseek2"), arch == "gpt-oss"
     w.put("token_embd.weight", "Q8_0" if is_oss else "Q6_K" if tied else "Q4_K", c["vocab"], c["hidden"])
     w.put("output_norm.weight", "F32", c["hidden"])
     if arch in ("llama", "phi3"):

@@ -189,6 +189,12 @@ static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts
 }
 
 static ht_status load_expert(loader *l, const ht_stored_weight *at, ht_experts *out) {
+    ht_stored_weight turned = *at;
+    if (at->is_transposed && ht_weight_is_float(at->stored.type)) { /* products by rows are faster than by columns */
+        turned.stored = ht_tensor_transposed(&at->stored);
+        turned.is_transposed = false;
+        at = &turned;
+    }
     if (!l->into) return add_matrix(l, at, false, NULL);
     const int64_t n = ht_part_count(l->config, at->spec->expert);
     ht_status status = at->expert ? HT_OK : begin_experts(l, at, out);

@@ -116,8 +116,9 @@ static void put_embedding(gguf_writer *w, const tiny_options *o, uint64_t *rando
 }
 
 static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t *random) {
-    enum { ALL, PLAIN, GEMMA, LATENT };
+    enum { ALL, PLAIN, GEMMA, LATENT, JOINED, APART };
     const int kind = o->latent ? LATENT : o->window ? GEMMA : PLAIN, attends = o->latent ? LATENT : PLAIN;
+    const int heads = o->type == HT_W_Q8_0 ? JOINED : APART; /* as older files have them, or as newer ones */
     static const struct {
         const char *name;
         int64_t rows, k;
@@ -130,8 +131,9 @@ static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t
                     {"attn_q_a", RANK, HIDDEN, LATENT, 0},
                     {"attn_q_b", HEADS * (KEY + ROPE), RANK, LATENT, 0},
                     {"attn_kv_a_mqa", RANK + ROPE, HIDDEN, LATENT, 0},
-                    {"attn_k_b", RANK, KEY, LATENT, HEADS},
-                    {"attn_v_b", VALUE, RANK, LATENT, HEADS},
+                    {"attn_kv_b", HEADS * (KEY + VALUE), RANK, JOINED, 0},
+                    {"attn_k_b", RANK, KEY, APART, HEADS},
+                    {"attn_v_b", VALUE, RANK, APART, HEADS},
                     {"attn_output", HIDDEN, HEADS * VALUE, LATENT, 0},
                     {"ffn_gate", FEED_FORWARD, HIDDEN, ALL, 0},
                     {"ffn_up", FEED_FORWARD, HIDDEN, ALL, 0},
@@ -150,7 +152,7 @@ static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t
                    {"post_ffw_norm", HIDDEN, GEMMA}};
     char name[64];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        if (matrices[i].of && matrices[i].of != attends) continue;
+        if (matrices[i].of && matrices[i].of != attends && !(o->latent && matrices[i].of == heads)) continue;
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
         put_matrices(w, name, o->type, matrices[i].many ? matrices[i].many : 1, matrices[i].rows, matrices[i].k,
                      random);

@@ -51,7 +51,7 @@ SCOPE_TEST(choice_and_weights) {
     int shared = 0;
     fill();
     ht_ctx c = {.s = s};
-    ht_array *x = ht_placeholder(s, ht_array_from(s, logits, HT_F32, shape, 2)), *weights, *gradient;
+    ht_array *x = ht_placeholder(s, ht_array_from(s, logits, HT_F32, shape, 2)), *weights, *gradient = NULL;
     ht_array *ids = ht_decoder_route(&c, &config, x, NULL, &weights);
     ht_array *loss = ht_sum(s, ht_multiply(s, weights, ht_array_from(s, factor, HT_F32, &two, 1)), NULL, 0, false);
     ht_array *one = ht_full(s, 1, HT_F32, NULL, 0);
