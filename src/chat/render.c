@@ -293,6 +293,23 @@ static ht_status cut_at_tag(ht_chat_text *out, ht_error *err) {
     return HT_OK;
 }
 
+static void set_default(ht_jinja_arena *a, ht_jinja_dict *names, const char *name, ht_jinja_value v) {
+    if (!a->status && !ht_jinja_dict_find_text(names, name, strlen(name))) ht_jinja_dict_set_text(a, names, name, v);
+}
+
+/* Other names of what is set, for templates with this text: SmolLM3's of the tools, Seed's and Cohere's of reasoning that is off. */
+static void set_other_names(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat_template *t,
+                            const ht_jinja_value *tools) {
+    const ht_jinja_value *thinks = a->status ? NULL : ht_jinja_dict_find_text(names, "enable_thinking", 15);
+    const bool is_off = thinks && thinks->kind == HT_VALUE_BOOL && !thinks->boolean;
+    if (tools->kind == HT_VALUE_LIST && ht_chat_template_mentions(t, "xml_tools"))
+        set_default(a, names, "xml_tools", *tools);
+    if (is_off && ht_chat_template_mentions(t, "thinking_budget"))
+        set_default(a, names, "thinking_budget", ht_jinja_integer(0));
+    if (is_off && ht_chat_template_mentions(t, "reasoning is not undefined"))
+        set_default(a, names, "reasoning", ht_jinja_boolean(false));
+}
+
 static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat_setup *setup, const char *bos,
                           const char *eos, const ht_chat *chat) {
     set_token(a, names, "bos_token", bos);
@@ -307,10 +324,7 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
     }
     ht_jinja_dict_set_text(a, names, "messages", messages);
     ht_jinja_dict_set_text(a, names, "tools", chat->tools);
-    /* SmolLM3's name of them. */
-    if (chat->tools.kind == HT_VALUE_LIST && ht_chat_template_mentions(setup->template, "xml_tools") && !a->status &&
-        !ht_jinja_dict_find_text(names, "xml_tools", 9))
-        ht_jinja_dict_set_text(a, names, "xml_tools", chat->tools);
+    set_other_names(a, names, setup->template, &chat->tools);
 }
 
 /* ---- text and ids ---- */

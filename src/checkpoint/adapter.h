@@ -85,6 +85,7 @@ ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *ar
 
 /* Whether the rows of gate and up alternate in transformers' tensor of both. `family` may be NULL. */
 bool ht_adapter_alternates(const ht_family *family);
+
 /* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its memory.
  * Made on the first call and lent as long as the adapter lives. Thread-safe. */
 ht_status ht_adapter_transposed(ht_adapter *a, const ht_adapter_base *m, ht_device *d, const ht_lora_pair **out,

@@ -440,7 +440,9 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     }
     if (!w->text) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
     /* Towers of a multimodal model have projections of the same names. */
-    snprintf(name, sizeof name, "%s%lld.%s", prefix_of(w), (long long)layer, rest);
+    const char *prefix = prefix_of(w);
+    if (!strncmp(prefix, "model.", strlen("model."))) prefix += strlen("model.");
+    snprintf(name, sizeof name, "%s%lld.%s", prefix, (long long)layer, rest);
     return ht_json_array_append_new(t->modules, ht_json_string(name)) == 0;
 }
 
@@ -586,7 +588,8 @@ static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error 
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     block_name(w, l, rest, block);
-    snprintf(name, sizeof name, "%smodel.layers.%lld.%s", w->text ? "language_model." : "", (long long)layer, block);
+    snprintf(name, sizeof name, "%smodel.%s.%lld.%s", w->text ? "language_model." : "",
+             w->family && w->family->layers_name ? w->family->layers_name : "layers", (long long)layer, block);
     return ht_adapter_put(
         w, name, l, NULL,
         &(ht_adapter_layout){.ends = mlx_ends, .a_rank_last = !l->n_experts, .expert = -1, .shares = 1}, err);

@@ -27,7 +27,7 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
     (void)ht_meta_text(r->gguf, "general.architecture", name, sizeof name);
     c->family = ht_family_of_architecture(name);
     if (!c->family) return ht_family_unknown(r->path, name, err);
-    if (r->m && strcmp(name, ht_family_gguf_architecture(r->m->config->family)) != 0)
+    if (r->m && !ht_family_has_architecture(r->m->config->family, name))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
                        r->path, name, r->m->config->family->architecture);
     if (r->m) c->family = r->m->config->family;
@@ -66,13 +66,19 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
     return status;
 }
 
-/* A projection of the family's tables by its name in a block; NULL when there is none. */
-static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
+/* A projection of the family's tables by its name in a block; the model's own where several have the name; NULL when
+ * there is none. `of` may be NULL. */
+static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *of, int64_t layer, const char *name) {
+    const ht_tensor_spec *any = NULL;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
-        for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
-                return p;
-    return NULL;
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            if (p->columns == HT_EXTENT_NONE ||
+                strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name) != 0)
+                continue;
+            if (of && layer < of->n_layers && (!p->has || p->has(of, layer))) return p;
+            if (!any) any = p;
+        }
+    return any;
 }
 
 /* Rows of a head if the file stores q or k for interleaved RoPE and the model gives the head size. */
@@ -103,7 +109,8 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     ht_adapter_piece p = {.tensor = i};
     int64_t layer = 0;
     bool known = parse_name(name, &layer, block, &p.is_b), joined = known && !strcmp(block, gate_up);
-    const ht_tensor_spec *spec = known ? spec_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
+    const ht_tensor_spec *spec =
+        known ? spec_of(c->family, r->m ? r->m->config : NULL, layer, joined ? "ffn_gate_exps" : block) : NULL;
     if (!spec)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
@@ -161,7 +168,9 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
 static ht_json *make_metadata(const ht_adapter_writing *w, ht_error *err) {
     ht_document d = {ht_json_new_object(), w->path, HT_OK, err};
     ht_document_set(&d, "general.type", ht_json_string("adapter"));
-    ht_document_set(&d, "general.architecture", ht_json_string(ht_family_gguf_architecture(w->m->config->family)));
+    const ht_config *c = w->m->config;
+    ht_document_set(&d, "general.architecture",
+                    ht_json_string(*c->architecture ? c->architecture : ht_family_gguf_architecture(c->family)));
     ht_document_set(&d, "adapter.type", ht_json_string("lora"));
     ht_document_set(&d, "adapter.lora.alpha", ht_gguf_f32(w->scale * (double)w->rank));
     ht_document_set(&d, "general.file_type", ht_gguf_u32(0));

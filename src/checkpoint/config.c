@@ -270,6 +270,11 @@ const ht_family *ht_family_of_architecture(const char *architecture) {
     return NULL;
 }
 
+bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
+    return !strcmp(architecture, f->architecture) || !strcmp(architecture, ht_family_gguf_architecture(f)) ||
+           is_listed(f->gguf_aliases, architecture);
+}
+
 const ht_family *ht_family_of_model_type(const char *model_type) {
     for (const ht_family *const *f = ht_families; *f; f++)
         if (is_listed((*f)->model_types, model_type)) return *f;

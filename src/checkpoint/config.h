@@ -57,7 +57,8 @@ static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_di
 
 typedef struct ht_config {
     const ht_family *family;
-    char name[128]; /* the checkpoint's model name, or "" */
+    char name[128];        /* the checkpoint's model name, or "" */
+    char architecture[64]; /* general.architecture of a GGUF file, which may be an alias of the family's; or "" */
 
     int64_t n_layers, hidden, n_heads;
     int64_t n_kv_heads, head_dim, feed_forward; /* of most layers; `layer` is authoritative */

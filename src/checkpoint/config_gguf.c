@@ -270,6 +270,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
                            file, ht_name_shown(name.data, name.len), name.data);
         return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
     }
+    snprintf(out->architecture, sizeof out->architecture, "%s", m.architecture);
     out->family = ht_family_of_architecture(m.architecture);
     if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
     if (!out->family) return ht_family_unknown(file, m.architecture, err);

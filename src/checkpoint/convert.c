@@ -243,8 +243,9 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     if (w->role == HT_ROLE_EMBEDDING) t->is_weight = true;
     if (!w->projection) return HT_OK;
     t->is_weight = is_rounded(w->projection->gguf) && !w->stored.column_step; /* groups are along the stored columns */
-    t->n_shares = (int)w->n_shares;
-    snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
+    if (!w->projection->of_heads) t->n_shares = (int)w->n_shares;
+    if (!w->projection->of_heads || t->from.n_dims == 2) /* else it is of one head's matrix */
+        snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;
 }
 
@@ -349,7 +350,9 @@ static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o
     if (plan->to_other) return ht_rewrite_plan_translate(plan, o->dtype, !o->type, err);
     ht_status status = ht_rewrite_plan_list(plan, err);
     if (status || plan->to_gguf) return status;
-    const bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    /* Directories that other programs than mlx-lm have quantised are for transformers. */
+    bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    for (size_t i = 0; i < plan->n && !plan->c->quantization; i++) has_reader = has_reader || plan->tensor[i].quantized;
     return has_reader ? ht_rewrite_plan_restack(plan, o->dtype, err) : HT_OK;
 }
 

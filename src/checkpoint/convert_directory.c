@@ -49,6 +49,7 @@ static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err
                                         [HT_ROPE_LONG] = "longrope"};
     ht_document d = {ht_json_new_object(), "config.json", HT_OK, err};
     ht_document_set(&d, "rope_type", ht_json_string(names[r->kind]));
+    if (r->kind == HT_ROPE_LONG) ht_document_set(&d, "type", ht_json_string(names[r->kind])); /* mlx-lm reads this */
     if (r->kind != HT_ROPE_PLAIN && r->factor > 0) ht_document_set(&d, "factor", short_number(r->factor));
     if (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN || r->kind == HT_ROPE_LONG)
         ht_document_set(&d, "original_max_position_embeddings", ht_json_integer((int64_t)r->original_context));

@@ -191,6 +191,7 @@ typedef enum ht_expert_layout {
     HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
     HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
     HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
     HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
 } ht_expert_layout;
 
@@ -251,6 +252,8 @@ extern const ht_family ht_family_llama, ht_family_mixtral;
 extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
+/* Whether GGUF files of the family may have this architecture. */
+bool ht_family_has_architecture(const ht_family *f, const char *architecture);
 const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_family_gguf_architecture(const ht_family *f) {

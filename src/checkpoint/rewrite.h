@@ -7,6 +7,7 @@
 #define HT_CHECKPOINT_REWRITE_H
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/stored_weights.h"
 #include "device/device.h"
 #include "formats/safetensors_write.h"
 
@@ -30,10 +31,12 @@ typedef enum ht_rewrite_action {
 
 /* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
-    size_t next;            /* number of the tensor's next change in the plan, from 1; 0: none */
-    int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
-    int64_t head_rows;      /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
-    int64_t lora_head_rows; /* the same for B's rows */
+    size_t next;               /* number of the tensor's next change in the plan, from 1; 0: none */
+    int64_t first_row, n_rows; /* of the tensor, whose axes but the last one are all rows */
+    int64_t first_output;      /* the first of the pair's outputs, whose number is n_rows unless is_transposed */
+    bool is_transposed;        /* the tensor's rows are the pair's inputs, and the columns its outputs */
+    int64_t head_rows;         /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
+    int64_t lora_head_rows;    /* the same for B's rows */
     const ht_lora *lora;
     int64_t expert;
     float scale; /* factor on B A */
@@ -52,6 +55,7 @@ typedef struct ht_rewrite_piece {
 
 typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
+    size_t moved;          /* number, from 1, of the first tensor that replaces a restacked one; 0: none */
     size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
@@ -68,10 +72,10 @@ typedef struct ht_rewrite_tensor {
     bool by_column;                      /* pieces: some are columns of stored rows, which only values can be */
     bool by_value;                       /* pieces: rows are single values of a vector, in another order */
     bool transposes;                     /* pieces: each matrix is written [columns, rows] */
-    int64_t alternates; /* pieces: of so many rows, or values, two halves are written by turns; else 0 */
-    bool repacks;       /* pieces: stored blocks become blocks of `type` with the same values */
-    bool is_weight;     /* worth rounding to few bits */
-    int file;           /* index in the plan's files; before that, the checkpoint's safetensors file */
+    int64_t alternates;                  /* pieces: rows, or values, whose two halves are written alternately; else 0 */
+    bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;                      /* worth rounding to few bits */
+    int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, if different; else NULL */
@@ -87,6 +91,7 @@ typedef struct ht_rewrite_plan {
     bool to_mlx;        /* a directory with the names of mlx-lm */
     bool to_other;      /* the container changes, so tensors are made of pieces */
     bool restacks;      /* some weights are restacked: ht_rewrite_plan_restack */
+    bool renames;       /* all names get the prefix that the other reader expects */
     bool copies_files;  /* the checkpoint is a directory; its other files are copied to the output */
     bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only if it cannot be written */
     const char *verb;   /* for messages: "fusing" */
@@ -122,6 +127,10 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
  * name or transpose differently. Drops those in another layout and adds them in the expected one, unquantised, in the
  * types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
+/* Restacks only the tensors [n of the checkpoint] that `only` selects, under the names for transformers. */
+ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
+/* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
+bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
  * outputs. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);

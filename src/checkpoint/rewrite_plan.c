@@ -139,13 +139,13 @@ static void keep_output(const ht_rewrite_plan *plan, size_t i, ht_rewrite_tensor
     const bool itself = !plan->c->gguf && !t->given;
     const ht_stored_tensor from = itself ? ht_stored_of_safetensors(plan->c->tensors, i) : t->from;
     memcpy(t->shape, from.dims, sizeof t->shape);
-    t->to = (ht_tensor_output){t->name, from.type_name, from.n_dims, t->shape, from.n_bytes};
+    t->to = (ht_tensor_output){t->renamed ? t->renamed : t->name, from.type_name, from.n_dims, t->shape, from.n_bytes};
 }
 
 /* Renames a weight packed by compressed-tensors. transformers names stacked experts after their module. */
 static ht_status rename_packed(ht_rewrite_tensor *t, ht_error *err) {
     static const char packed[] = "_packed", weight[] = ".weight_packed";
-    if (!ht_ends_with(t->name, weight)) return HT_OK;
+    if (t->renamed || !ht_ends_with(t->name, weight)) return HT_OK;
     size_t n = strlen(t->name) - (t->from.n_dims == 3 ? sizeof weight : sizeof packed) + 1;
     t->renamed = strndup(t->name, n);
     return t->renamed ? HT_OK : ht_fail_memory(err, n + 1, "a name");

@@ -16,8 +16,9 @@ enum { NAME_SIZE = 192 };
 
 typedef struct translation {
     ht_rewrite_plan *plan;
-    ht_dtype floats; /* HT_DTYPE_NONE: as they are */
-    bool repacks;    /* quantised weights stay quantised if possible */
+    ht_dtype floats;  /* HT_DTYPE_NONE: as they are */
+    bool repacks;     /* quantised weights stay quantised if possible */
+    const bool *only; /* [tensors of the checkpoint] to restack; NULL: those that the reader expects elsewhere */
 } translation;
 
 /* ---- tensors ---- */
@@ -39,14 +40,12 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
 }
 
 /* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames few weights, so it keeps
- * the prefix. GPT-2 has other names of layers and is released without one; mlx-lm adds it to matrices that it has
- * transposed back. */
+ * the prefix; except for GPT-2, which has other names of layers, is released without one, and has one in mlx-lm. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
-    const bool bare = plan->config->family->layers_name;
     if (plan->to_gguf) return "";
-    if (bare && plan->to_mlx) return "model.";
-    if (!plan->to_other) return plan->c->prefix;
-    return bare ? "" : plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+    if (!plan->to_other && !plan->renames) return plan->c->prefix;
+    if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
 }
 
 /* Prefix of the output head's name. */
@@ -122,7 +121,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
     ht_rewrite_tensor *t =
         plan->n ? &plan->tensor[plan->n - 1] : NULL; /* experts of a stacked tensor are visited consecutively */
     ht_status status = HT_OK;
-    if (!t || strcmp(t->name, name) != 0) {
+    if (!t || !t->piece || strcmp(t->name, name) != 0) {
         status = add_tensor(plan, name, &t, err);
         if (!status)
             status = set_pieces(t, w, w->rows, w->columns, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
@@ -189,7 +188,7 @@ static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error 
     share_name(plan, w, false, name);
     ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
     ht_status status = HT_OK;
-    if (!t || strcmp(t->name, name) != 0) {
+    if (!t || !t->piece || strcmp(t->name, name) != 0) {
         status = add_tensor(plan, name, &t, err);
         if (!status) status = set_pieces(t, w, rows, columns, n, 0, err);
         if (status) return status;
@@ -409,7 +408,7 @@ static ht_dtype main_dtype(const translation *of) {
 }
 
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
-    translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
+    translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx), NULL};
     plan->config->fused_gate_up = false; /* where gate and up have a common matrix, it is made of both */
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, true, add_weight, &of, err);
     if (!status && plan->to_gguf) status = add_rope_factors(plan, HT_ROPE_FACTORS, err);
@@ -431,6 +430,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     char name[NAME_SIZE];
     ht_stored_tensor t;
     if (ht_part_is_of_head(p->expert)) return true;
+    if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
     if (!p->expert && !p->transformers) return true;
     if (p->expert)
@@ -443,22 +443,48 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
 static ht_status restack(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    if (is_in_place(plan, w)) return HT_OK;
+    if (of->only ? !of->only[w->stored.number] || w->is_vector : is_in_place(plan, w)) return HT_OK;
     const size_t n = plan->n;
     ht_status status = add_weight(w, of, err);
     if (status) return status;
     ht_rewrite_tensor *stored = &plan->tensor[w->stored.number];
+    if (!stored->moved) stored->moved = plan->n > n ? n + 1 : plan->n;
     if (plan->n > n) plan->tensor[n].file = stored->file;
     stored->action = HT_REWRITE_DROP;
     plan->restacks = true;
     return HT_OK;
 }
 
+static ht_status rename_all(ht_rewrite_plan *plan, ht_error *err) {
+    char name[NAME_SIZE];
+    for (size_t i = 0; i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        const char *bare = ht_checkpoint_bare_name(t->name);
+        if (!strncmp(bare, "lm_head.", 8)) continue;
+        if (snprintf(name, sizeof name, "%s%s", prefix_of(plan), bare) >= NAME_SIZE || !strcmp(name, t->name)) continue;
+        t->renamed = strdup(name);
+        if (!t->renamed) return ht_fail_memory(err, strlen(name) + 1, "a name");
+    }
+    return HT_OK;
+}
+
+bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
+    const bool is_joined = !plan->c->gguf && !plan->c->quantization; /* mlx-lm's directories have whole rows */
+    return !w->is_vector && (w->stored.column_step || w->row_step > 1 ||
+                             (is_joined && w->spec->transposed && !ht_weight_is_float(w->stored.type)));
+}
+
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
-    translation of = {plan, floats, false};
+    return ht_rewrite_plan_restack_some(plan, NULL, floats, err);
+}
+
+ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err) {
+    translation of = {plan, floats, false, only};
     const size_t n = plan->n;
-    plan->config->fused_gate_up = false;
-    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, restack, &of, err);
+    if (!only) plan->config->fused_gate_up = false;
+    plan->renames = !only && plan->config->family->layers_name;
+    ht_status status = plan->renames ? rename_all(plan, err) : HT_OK;
+    if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, restack, &of, err);
     for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
     return status;
 }

@@ -385,11 +385,25 @@ static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
 
 /* ---- changes ---- */
 
+/* Adds a row of k values of scale * (B A)^T, that of input `input`. */
+static void add_transposed(const ht_rewrite_change *c, int64_t input, int64_t k, float *delta) {
+    const ht_lora *l = c->lora;
+    const float *b = l->b + (c->expert * l->n_out + c->first_output) * l->rank;
+    const float *a = l->a + c->expert * l->rank * l->n_in + input;
+    for (int64_t i = 0; i < l->rank; i++, a += l->n_in, b++)
+        for (int64_t o = 0; o < k; o++) delta[o] += c->scale * b[o * l->rank] * *a;
+}
+
 /* Adds scale * B A to row `row` of the tensor. */
-static void add_change(const ht_rewrite_change *c, int64_t row, float *delta) {
+static void add_change(const ht_rewrite_change *c, int64_t row, int64_t k, float *delta) {
+    if (c->is_transposed) {
+        add_transposed(c, row - c->first_row, k, delta);
+        return;
+    }
     const ht_lora *l = c->lora;
     int64_t b_row = canonical_row(row - c->first_row, c->head_rows);
     if (c->lora_head_rows) b_row = ht_interleaved_row(b_row, c->lora_head_rows);
+    b_row += c->first_output;
     const float *b = l->b + (c->expert * l->n_out + b_row) * l->rank, *a = l->a + c->expert * l->rank * l->n_in;
     for (int64_t i = 0; i < l->rank; i++, a += l->n_in) {
         const float factor = c->scale * b[i];
@@ -403,9 +417,8 @@ static void change_rows(const ht_rewrite_values *v, int64_t first, int64_t n, in
     memset(delta, 0, (size_t)(n * k) * sizeof *delta);
     for (size_t i = v->t->change; i; i = c->next) {
         c = &v->plan->change[i - 1];
-        const int64_t begin = ht_max_i64(first, c->first_row),
-                      end = ht_min_i64(first + n, c->first_row + c->lora->n_out);
-        for (int64_t row = begin; row < end; row++) add_change(c, row, delta + (row - first) * k);
+        const int64_t begin = ht_max_i64(first, c->first_row), end = ht_min_i64(first + n, c->first_row + c->n_rows);
+        for (int64_t row = begin; row < end; row++) add_change(c, row, k, delta + (row - first) * k);
     }
 }
 

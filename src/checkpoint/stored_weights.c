@@ -82,12 +82,18 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
 }
 
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const char *const stems[][6] = {{"ffn_", "ffn_", "ffn_", "ffn_", "ffn_", "ffn_"}, /* by naming and layout */
-                                           {"mlp.experts.%d.", "experts.", "block_sparse_moe.experts.%d.",
-                                            "block_sparse_moe.", "mlp.experts.", "feed_forward.experts."},
-                                           {"mlp.switch_mlp.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.",
-                                            "block_sparse_moe.switch_mlp.", "mlp.experts.", "feed_forward.experts."}};
-    const char *stem = stems[naming][family->experts];
+    static const struct {
+        const char *transformers, *mlx;
+    } stems[] = {[HT_EXPERTS_MLP] = {"mlp.experts.%d.", "mlp.switch_mlp."},
+                 [HT_EXPERTS_OUTSIDE] = {"experts.", "experts.switch_glu."},
+                 [HT_EXPERTS_SPARSE] = {"block_sparse_moe.experts.%d.", "block_sparse_moe.switch_mlp."},
+                 [HT_EXPERTS_LINEAR] = {"block_sparse_moe.", "block_sparse_moe.switch_mlp."},
+                 [HT_EXPERTS_STACKED] = {"mlp.experts.", "mlp.switch_mlp."},
+                 [HT_EXPERTS_UNSWITCHED] = {"mlp.experts.", "mlp.experts."},
+                 [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts.", "feed_forward.experts."}};
+    const char *stem = naming == HT_EXPERTS_GGUF           ? "ffn_"
+                       : naming == HT_EXPERTS_TRANSFORMERS ? stems[family->experts].transformers
+                                                           : stems[family->experts].mlx;
     const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
                stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
@@ -511,7 +517,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = p->expert == HT_HEAD_KEY ? NULL : &projection,
+                           .projection = &projection,
                            .is_quantized = true};
     ht_status status = HT_OK;
     if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */
@@ -717,11 +723,31 @@ static void note(const ht_checkpoint_files *c, name_list *others, size_t n_tower
         ht_log_write(HT_LOG_INFO, "%s: %s", where, towers);
 }
 
+/* Multi-token prediction: layers that draft tokens, stored after the model's layers or separately. */
+static const char *const prediction[] = {"nextn", "mtp", NULL};
+
+int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config) {
+    static const char *const words[] = {"nextn", "mtp", "eh_proj", NULL};
+    int64_t n = 0;
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
+        char name[512];
+        const char *rest, *bare = name;
+        int64_t layer = 0;
+        snprintf(name, sizeof name, "%.*s", (int)ht_min_size(c->stored[i].name_len, sizeof name - 1),
+                 c->stored[i].name);
+        if (!ht_contains_any(name, words) || is_of_tower(c, name)) continue;
+        if (!c->gguf) bare = ht_checkpoint_bare_name(name);
+        if (layer_of(bare, c->gguf ? "blk" : layers_of(config), &layer, &rest))
+            n = ht_max_i64(n, layer - config->n_layers + 1);
+        else /* "mtp.layers.0.", or one layer without a number */
+            n = ht_max_i64(n, 1 + strtoll(name + strcspn(name, "0123456789"), NULL, 10));
+    }
+    return ht_min_i64(n, HT_MAX_LAYERS);
+}
+
 /* HT_ERR_UNSUPPORTED, with the name, for a tensor of the text model that no weight uses: the model needs an
  * operation that Hearth lacks. `notes`: logs the other unused tensors in one line. */
 static ht_status check_unused(const walk *w, bool notes) {
-    /* Multi-token prediction: layers that draft tokens, stored after the model's layers or separately. */
-    static const char *const prediction[] = {"nextn", "mtp", NULL};
     const ht_checkpoint_files *c = w->c;
     name_list missed = {0}, others = {0};
     size_t n_towers = 0;

@@ -74,6 +74,8 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
+/* Layers of multi-token prediction among the tensors: they draft tokens and belong to no weight. */
+int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config);
 /* Calls fn with the names in GGUF of all tensors that the configuration implies, except the embedding's. */
 void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, void *user), void *user);
 /* Reads the product factors of a tensor's matrices (scheme.h), except those that are a vector of the family. Without

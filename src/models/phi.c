@@ -83,6 +83,13 @@ static void write_phimoe(const ht_config *c, ht_document *d) {
     ht_gguf_put(d, c, "attention.layer_norm_rms_epsilon", ht_gguf_f32((double)c->norm_eps));
 }
 
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec phimoe_router[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
+                                                HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts,
+                                                .module = "mlp.router"},
+                                               {.gguf = NULL}};
+#undef AT
+
 const ht_family ht_family_phimoe = {.architecture = "phimoe",
                                     .model_types = {"phimoe"},
                                     .class_name = "PhiMoEForCausalLM",
@@ -106,8 +113,8 @@ const ht_family ht_family_phimoe = {.architecture = "phimoe",
                                     .slides_everywhere = true,
                                     .layer_norm = true,
                                     .experts = HT_EXPERTS_SPARSE,
+                                    .mlx_expert_module = "block_sparse_moe.switch_mlp",
                                     .activate = ht_silu,
                                     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
-                                              ht_decoder_mlp_norm_specs, ht_decoder_sparse_router_specs,
-                                              ht_decoder_expert_specs},
+                                              ht_decoder_mlp_norm_specs, phimoe_router, ht_decoder_expert_specs},
                                     HT_DECODER_RUNS};

@@ -4,7 +4,7 @@ grammars of tool calls have to accept the answers, and no others.
     python tests/golden/answers.py [--hearth build/release/bin/hearth] [--check build/release/bin/answer_check]
                                    [--templates DIR]... [--show K]
 
-The templates are those of templates.py. Each writes conversations that end in an answer with thoughts, text and calls of tools,
+The templates are those of templates.py, and SKETCHES for families that have none there. Each writes conversations that end in an answer with thoughts, text and calls of tools,
 in several combinations; what stands behind the prompt is the answer as its model would have generated it. An answer counts as
 written only if the template has put all of the names and values into it: some write one call, no text beside calls, or no
 thoughts. OTHERS are templates with unknown tool-call formats; their calls must stay text. WRONG are calls that the schemas do not
@@ -25,9 +25,56 @@ import templates
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from soak import cases, takes  # noqa: E402
 
-# Prefixes of names; formats of models that Hearth does not run.
-OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "meetkai-functionary-medium-v3.2", "GigaChat3-10B",
-          "fireworks-ai-llama-3-firefunction")  # fmt: skip
+# Prefixes of names of templates with formats that Hearth does not read.
+OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "meetkai-functionary-medium-v3.2", "GigaChat3-10B")
+
+
+def sketch(calls, thought=r"<think>\n{}\n</think>\n\n", text="{}", call="", more="", beside=True):
+    """A template that writes answers in the format of a family without a template in the package. A call is c, its arguments are a
+    as JSON. beside: text comes before calls."""
+    part = lambda words, value: words.replace("{}", "' + " + value + " + '")  # noqa: E731
+    return (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
+        f"{{{{ '{part(thought, 'm.reasoning_content')}' if m.reasoning_content }}}}{{{{ '{part(text, 'm.content')}' if m.content and ({beside} or not m.tool_calls) }}}}"
+        f"{{% if m.tool_calls %}}{calls.replace('CALLS', calls_of(call))}{{% endif %}}"
+        "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+        f"{{% if add_generation_prompt %}}<|im_start|>assistant\n{{% endif %}}{{# {more} #}}"
+    )
+
+
+def calls_of(call):
+    return (
+        "{% for t in m.tool_calls %}{% set c = t.function %}{% set a = c.arguments | tojson %}" + call + "{% endfor %}"
+    )
+
+
+OBJECT = '{"name": "{{ c.name }}", "arguments": {{ a }}}'
+COMMA = "{{ ', ' if not loop.last }}"
+LINE = "{{ '\n' if not loop.last }}"
+PYTHON = "{{ c.name }}({% for k, v in c.arguments | items %}{{ k }}={{ v | tojson }}{{ ', ' if not loop.last }}{% endfor %})"
+SKETCHES = {
+    "Nemotron Mini": sketch("CALLS", call=f"<toolcall> {OBJECT} </toolcall>{LINE}", more="<extra_id_1>"),
+    "Phi-4-mini": sketch("functools[CALLS]", call=OBJECT + COMMA),
+    "EXAONE 4": sketch("CALLS", call=f"<tool_call>{OBJECT}</tool_call>{LINE}"),
+    "ERNIE 4.5": sketch("CALLS", text=r"<response>\n{}\n</response>\n", call=f"<tool_call>\n{OBJECT}\n</tool_call>\n"),
+    "OLMo 3": sketch("<function_calls>CALLS</function_calls>", call=PYTHON + LINE),
+    "Hunyuan": sketch(
+        "<tool_calls>\nCALLS</tool_calls>", thought=r"<think>\n{}\n</think>\n", text=r"<answer>\n{}\n</answer>\n",
+        call="<tool_call>{{ c.name }}\n```json\n{{ a }}\n```</tool_call>\n"
+    ),
+    "Llama 4": sketch(
+        "CALLS", text="<|python_start|>{}<|python_end|>", call='{"name": "{{ c.name }}", "parameters": {{ a }}}'
+    ),
+    "Llama 4, Python": sketch("[CALLS]", call=PYTHON + COMMA, more="[func_name1(params_name1=params_value1)]", beside=False),
+    "Mistral Small 4": sketch("CALLS", thought="[THINK]{}[/THINK]", call="[TOOL_CALLS]{{ c.name }}[ARGS]{{ a }}"),
+    "Command A": sketch(
+        "<|START_ACTION|>[\nCALLS\n]<|END_ACTION|>", thought="<|START_THINKING|>{}<|END_THINKING|>",
+        call='    {"tool_call_id": "{{ loop.index0 }}", "tool_name": "{{ c.name }}", "parameters": {{ a }}}{{ ",\n" if not loop.last }}'
+    ),
+    "GLM 4": sketch(
+        "CALLS", call="{{ '<|assistant|>' if not loop.first or m.content }}{{ c.name }}\n{{ a }}", more="metadata <|observation|>"
+    ),
+}  # fmt: skip
 
 # Around thoughts, and what may follow an answer.
 MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"),
@@ -236,7 +283,7 @@ def main():
     total = good = 0
     grammars = Grammars(options.check)
     with tempfile.TemporaryDirectory() as directory:
-        for name, source in templates.templates_in(directories):
+        for name, source in [*templates.templates_in(directories), *SKETCHES.items()]:
             written, read, different = check(name, source, options.hearth, grammars, pathlib.Path(directory))
             total, good = total + written, good + read
             if different:

@@ -45,6 +45,9 @@ PROVENANCE = (f"tests/golden/make_train_families.py with peft {peft.__version__}
               f"torch {torch.__version__}, float32")
 
 
+make_families.choose_by_length()
+
+
 def values(name, n):
     """n values in [-1, 1) that depend on a name and their index."""
     seed = 2166136261  # FNV-1a

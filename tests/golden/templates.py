@@ -1337,6 +1337,9 @@ class Reference:
         values = {"tools": TOOLS.get(case.tools), "documents": None, "add_generation_prompt": case.prompt, **case.variables}
         if case.tools and "xml_tools" in case.source:
             values.setdefault("xml_tools", TOOLS[case.tools])
+        if values.get("enable_thinking") is False:
+            others = {"thinking_budget": ("thinking_budget", 0), "reasoning is not undefined": ("reasoning", False)}
+            values = dict(other for mark, other in others.items() if mark in case.source) | values
         try:
             values["messages"] = prepared(MESSAGES[case.messages], self.compiled(case.source), case.source)
             values = json.loads(json.dumps(values))  # a copy, which the template may change

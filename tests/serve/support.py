@@ -66,8 +66,9 @@ def saying_model(path, pieces, special, **how):
     variant(path, special=special, words=["".join(alphabet[byte] for byte in word.encode()) for word in words], **how)
     first_word = len(tiny_model.vocabulary()) + len(special)
     ids = [len(tiny_model.SPECIAL) + special.index(piece) if piece in special else first_word + words.index(piece) for piece in pieces]
-    # A piece that was said is less likely than those after it.
-    return ["--temperature=0", "--presence-penalty=100", *(f"--logit-bias={token}={100 - 8 * i}" for i, token in enumerate(ids))]
+    # A piece that was said is less likely than those after it, and each of them is likelier than all other tokens.
+    biases = (f"--logit-bias={token}={100 - 80 * i / len(ids)}" for i, token in enumerate(ids))
+    return ["--temperature=0", "--presence-penalty=100", *biases]
 
 
 def until(true):

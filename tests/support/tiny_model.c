@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, FEED_FORWARD = 96 };
+enum { RANK = 32, KEY = 32, ROPE = 16, VALUE = 32 }; /* latent attention */
 
 static const char *const merges[] = {"t h", "th e", "i n", "e r", "a n", "o n", "Ġ t", "r e"};
 enum { N_MERGES = sizeof merges / sizeof *merges };
@@ -71,10 +72,10 @@ static void put_tokenizer(gguf_writer *w, const tiny_options *o) {
 }
 
 /* Weights of a size that keeps the activations near 1: the numbers of the blocks alone would grow from layer to layer. */
-static void put_matrix(gguf_writer *w, const char *name, ht_weight_type type, int64_t rows, int64_t k,
-                       uint64_t *random) {
+static void put_matrices(gguf_writer *w, const char *name, ht_weight_type type, int64_t many, int64_t rows, int64_t k,
+                         uint64_t *random) {
     enum { BLOCK = 32 };
-    int64_t n = rows * k;
+    int64_t n = many * rows * k;
     unsigned char *stored = malloc((size_t)n * sizeof(float));
     for (int64_t i = 0; type == HT_W_F32 && i < n; i++) {
         float x = 0.35f * test_random_float(random);
@@ -86,8 +87,13 @@ static void put_matrix(gguf_writer *w, const char *name, ht_weight_type type, in
         memcpy(block, &scale, sizeof scale);
         for (int i = 0; i < BLOCK; i++) block[2 + i] = (unsigned char)(test_random(random) >> 3);
     }
-    gguf_put_tensor(w, name, type, 2, (int64_t[]){k, rows}, stored);
+    gguf_put_tensor(w, name, type, many > 1 ? 3 : 2, (int64_t[]){k, rows, many}, stored);
     free(stored);
+}
+
+static void put_matrix(gguf_writer *w, const char *name, ht_weight_type type, int64_t rows, int64_t k,
+                       uint64_t *random) {
+    put_matrices(w, name, type, 1, rows, k, random);
 }
 
 static void put_vector(gguf_writer *w, const char *name, int64_t n, uint64_t *random) {
@@ -110,27 +116,47 @@ static void put_embedding(gguf_writer *w, const tiny_options *o, uint64_t *rando
 }
 
 static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t *random) {
+    enum { ALL, PLAIN, GEMMA, LATENT };
+    const int kind = o->latent ? LATENT : o->window ? GEMMA : PLAIN, attends = o->latent ? LATENT : PLAIN;
     static const struct {
         const char *name;
         int64_t rows, k;
-    } matrices[] = {{"attn_q", HEADS * HEAD_DIM, HIDDEN},    {"attn_k", KV_HEADS * HEAD_DIM, HIDDEN},
-                    {"attn_v", KV_HEADS * HEAD_DIM, HIDDEN}, {"attn_output", HIDDEN, HEADS * HEAD_DIM},
-                    {"ffn_gate", FEED_FORWARD, HIDDEN},      {"ffn_up", FEED_FORWARD, HIDDEN},
-                    {"ffn_down", HIDDEN, FEED_FORWARD}};
+        int of;
+        int64_t many; /* 0: one */
+    } matrices[] = {{"attn_q", HEADS * HEAD_DIM, HIDDEN, PLAIN, 0},
+                    {"attn_k", KV_HEADS * HEAD_DIM, HIDDEN, PLAIN, 0},
+                    {"attn_v", KV_HEADS * HEAD_DIM, HIDDEN, PLAIN, 0},
+                    {"attn_output", HIDDEN, HEADS * HEAD_DIM, PLAIN, 0},
+                    {"attn_q_a", RANK, HIDDEN, LATENT, 0},
+                    {"attn_q_b", HEADS * (KEY + ROPE), RANK, LATENT, 0},
+                    {"attn_kv_a_mqa", RANK + ROPE, HIDDEN, LATENT, 0},
+                    {"attn_k_b", RANK, KEY, LATENT, HEADS},
+                    {"attn_v_b", VALUE, RANK, LATENT, HEADS},
+                    {"attn_output", HIDDEN, HEADS * VALUE, LATENT, 0},
+                    {"ffn_gate", FEED_FORWARD, HIDDEN, ALL, 0},
+                    {"ffn_up", FEED_FORWARD, HIDDEN, ALL, 0},
+                    {"ffn_down", HIDDEN, FEED_FORWARD, ALL, 0}};
     static const struct {
         const char *name;
         int64_t n;
-        bool gemma;
-    } vectors[] = {{"attn_norm", HIDDEN, false},          {"ffn_norm", HIDDEN, false},
-                   {"attn_q_norm", HEAD_DIM, true},       {"attn_k_norm", HEAD_DIM, true},
-                   {"post_attention_norm", HIDDEN, true}, {"post_ffw_norm", HIDDEN, true}};
+        int of;
+    } vectors[] = {{"attn_norm", HIDDEN, ALL},
+                   {"ffn_norm", HIDDEN, ALL},
+                   {"attn_q_norm", HEAD_DIM, GEMMA},
+                   {"attn_k_norm", HEAD_DIM, GEMMA},
+                   {"attn_q_a_norm", RANK, LATENT},
+                   {"attn_kv_a_norm", RANK, LATENT},
+                   {"post_attention_norm", HIDDEN, GEMMA},
+                   {"post_ffw_norm", HIDDEN, GEMMA}};
     char name[64];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        if (matrices[i].of && matrices[i].of != attends) continue;
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
-        put_matrix(w, name, o->type, matrices[i].rows, matrices[i].k, random);
+        put_matrices(w, name, o->type, matrices[i].many ? matrices[i].many : 1, matrices[i].rows, matrices[i].k,
+                     random);
     }
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
-        if (vectors[i].gemma && !o->window) continue;
+        if (vectors[i].of && vectors[i].of != kind) continue;
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, vectors[i].name);
         put_vector(w, name, vectors[i].n, random);
     }
@@ -155,11 +181,16 @@ static void put_longrope(gguf_writer *w, const char *architecture, int64_t short
 }
 
 const char *tiny_write(const tiny_options *o) {
-    const char *architecture = o->window ? "gemma3" : "llama";
+    const char *architecture = o->latent ? "deepseek2" : o->window ? "gemma3" : "llama";
     const struct {
         const char *key;
         uint32_t value;
-    } values[] = {{"block_count", o->window ? 6 : 2},
+    } latents[] = {{"attention.q_lora_rank", RANK},
+                   {"attention.kv_lora_rank", RANK},
+                   {"attention.key_length_mla", KEY + ROPE},
+                   {"attention.value_length_mla", VALUE},
+                   {"rope.dimension_count", ROPE}},
+      values[] = {{"block_count", o->window ? 6 : 2},
                   {"embedding_length", HIDDEN},
                   {"attention.head_count", HEADS},
                   {"attention.head_count_kv", KV_HEADS},
@@ -175,6 +206,10 @@ const char *tiny_write(const tiny_options *o) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         snprintf(key, sizeof key, "%s.%s", architecture, values[i].key);
         gguf_put_u32(&w, key, values[i].value);
+    }
+    for (size_t i = 0; o->latent && i < sizeof latents / sizeof *latents; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, latents[i].key);
+        gguf_put_u32(&w, key, latents[i].value);
     }
     if (!o->unsettled) { /* the temperature's alone would not do where a test sets one */
         gguf_put_f32(&w, "general.sampling.temp", 0);

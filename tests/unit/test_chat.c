@@ -485,6 +485,21 @@ UNIT_TEST(tools_by_another_name) {
     expect_text(source, chat, "1[{\"name\": \"f\"}]");
 }
 
+/* Seed's template and Cohere's have their own names of reasoning that is off. */
+UNIT_TEST(reasoning_off_by_other_names) {
+    static const char source[] = "{{ thinking_budget is defined }}{{ reasoning is not undefined }}";
+    static const char *const expected[] = {"FalseFalse", "TrueTrue", "FalseFalse"};
+    for (int i = 0; i < 3; i++) {
+        ht_chat *chat = from_json("{'messages': [{'role': 'user', 'content': 'a'}]}");
+        if (i) assert_works(ht_chat_set_thinking, chat, i == 2);
+        expect_text(source, chat, expected[i]);
+    }
+    ht_chat *chat = from_json("{'messages': [{'role': 'user', 'content': 'a'}]}");
+    assert_works(ht_chat_set_thinking, chat, false);
+    assert_works(ht_chat_set_variable, chat, "thinking_budget", "9", 1);
+    expect_text("{{ thinking_budget }}{{ reasoning is defined }}", chat, "9False");
+}
+
 /* Templates of messages write one text before a call. */
 UNIT_TEST(reasoning_and_text_before_a_call) {
 #define PARTS "{% for m in messages %}{{ m.thinking }}:{{ m.reasoning_content }}:{{ m.content }};{% endfor %}"
@@ -600,6 +615,7 @@ int main(void) {
         cmocka_unit_test(calls_as_messages_with_metadata),
         cmocka_unit_test(calls_in_the_text),
         cmocka_unit_test(tools_by_another_name),
+        cmocka_unit_test(reasoning_off_by_other_names),
         cmocka_unit_test(reasoning_and_text_before_a_call),
         cmocka_unit_test(tools_of_a_system_message),
         cmocka_unit_test(results_come_in_the_order_of_the_calls),

@@ -26,7 +26,8 @@ static const tiny_options kinds[] = {{.type = HT_W_Q8_0},
                                      {.type = HT_W_Q8_0, .window = WINDOW},
                                      {.window = 300, .kv = HT_F32},
                                      {.type = HT_W_Q8_0, .kv = HT_I8},
-                                     {.kv = HT_BF16, .window = WINDOW}};
+                                     {.kv = HT_BF16, .window = WINDOW},
+                                     {.kv = HT_BF16, .latent = true}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static int32_t ids[MOST], other[MOST];

@@ -580,6 +580,30 @@ static void info_of_quantised_weights(void **state) {
     }
 }
 
+/* Chunks are no sliding windows; layers of multi-token prediction are counted apart from the model's. */
+static void info_of_families(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        int64_t n_layers, n_prediction, n_chunked, n_sliding;
+    } cases[] = {{"tests/golden/families/llama4", 4, 0, 3, 3},
+                 {"tests/golden/families/gpt_oss", 2, 0, 0, 1},
+                 {"tests/golden/families/deepseek_v3", 2, 1, 0, 0},
+                 {"tests/golden/families/glm4_moe", 2, 1, 0, 0},
+                 {"tests/golden/families/glm4_moe.gguf", 2, 1, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_model_info *in;
+        int64_t n_chunked = 0;
+        assert_works(ht_model_info_read, cases[i].path, &in);
+        for (int64_t l = 0; l < in->n_layers; l++) n_chunked += in->layers[l].is_chunked;
+        assert_int_equal(in->n_layers, cases[i].n_layers);
+        assert_int_equal(in->n_prediction_layers, cases[i].n_prediction);
+        assert_int_equal(n_chunked, cases[i].n_chunked);
+        assert_int_equal(in->n_sliding_layers, cases[i].n_sliding);
+        ht_model_info_free(in);
+    }
+}
+
 static void info(void **state) {
     (void)state;
     ht_error err = {0};
@@ -697,6 +721,7 @@ int main(void) {
                                        cmocka_unit_test(opened_again_and_again),
                                        cmocka_unit_test(info),
                                        cmocka_unit_test(info_of_quantised_weights),
+                                       cmocka_unit_test(info_of_families),
                                        cmocka_unit_test(memory_of_a_cache),
                                        cmocka_unit_test(architectures)};
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -22,7 +22,7 @@ enum {
     ENTRIES = 4000,   /* of the list in a case, those that have gone included */
     FEWEST = 8,       /* tokens that are worth a page */
     REMEMBERED = 256, /* nodes that have gone */
-    N_MODELS = 4
+    N_MODELS = 5
 };
 
 static ht_model *models[N_MODELS];
@@ -41,6 +41,7 @@ static int setup(void **state) {
     models[1] = tiny_load(&(tiny_options){.window = 40});               /* rings of two pages */
     models[2] = tiny_load(&(tiny_options){.window = 300, .kv = HT_I8}); /* of three */
     models[3] = tiny_load(&(tiny_options){.window = 300, .chunked = true});
+    models[4] = tiny_load(&(tiny_options){.latent = true, .kv = HT_I8});
     return 0;
 }
 

