@@ -1,5 +1,6 @@
 /* Longrope: the divisors of RoPE's frequencies go by the length of a sequence. Whatever a session has computed before, its
  * logits are those of a fresh one with the same tokens, to the bit. */
+#include "generate/prefill.h"
 #include "generate/session_internal.h"
 #include "support/adapters.h"
 #include "support/engine_run.h"
@@ -337,20 +338,39 @@ UNIT_TEST(many_answers) {
 
 /* ---- passes without generation ---- */
 
-/* Sequences with a common beginning, all at once, again with those of the previous call, and each alone. */
-UNIT_TEST(embeddings) {
-    enum { N = 6 };
-    static const size_t lengths[N] = {SHORT + 1, 20, SHORT, MOST, SHORT - 1, SHORT + 40};
-    const int32_t *sequence[N];
-    ht_embeddings *all, *one;
-    for (int i = 0; i < N; i++) sequence[i] = ids;
-    assert_works(ht_embed_ids, model, sequence, lengths, N, NULL, &all);
-    for (int i = 0; i < N; i++) {
-        assert_works(ht_embed_ids, model, &sequence[i], &lengths[i], 1, NULL, &one);
-        assert_memory_equal(all->embeddings[i].values, one->values, (size_t)all->hidden * sizeof(float));
-        ht_embeddings_free(one);
+enum { N_SEQUENCES = 6 };
+
+static void take_row(void *user, const float *logits, int64_t position, const int32_t *sequence, int32_t n,
+                     float *block_max) {
+    float(*rows)[TINY_VOCAB] = user;
+    (void)position, (void)block_max;
+    for (int32_t i = 0; i < n; i++) memcpy(rows[sequence[i]], logits, sizeof *rows);
+}
+
+static void fail_sequence(void *user, int32_t sequence, const ht_error *err) {
+    (void)user;
+    fail_msg("sequence %d: %s", (int)sequence, err->message);
+}
+
+static bool keep_on(void *user) { return user != NULL; }
+
+/* Sequences with a common beginning, all at once, and then those of one kind, which begin as the previous ones. */
+UNIT_TEST(sequences_at_once) {
+    static const int64_t lengths[N_SEQUENCES] = {SHORT + 1, 20, SHORT, MOST, SHORT - 1, SHORT + 40};
+    static float rows[N_SEQUENCES][TINY_VOCAB];
+    const ht_prefill_calls calls = {take_row, fail_sequence, keep_on, rows};
+    ht_prefill *p;
+    assert_works(ht_prefill_new, model, &(ht_prefill_options){.n_adapters = 0}, &p);
+    for (int kinds = 0; kinds < 4; kinds++) {
+        ht_prefill_sequence some[N_SEQUENCES];
+        int n = 0;
+        for (int i = 0; i < N_SEQUENCES; i++)
+            if (kinds % 3 == 0 || (kinds == 1) == (lengths[i] > SHORT))
+                some[n++] = (ht_prefill_sequence){.token = ids, .n = lengths[i], .first_out = lengths[i] - 1};
+        assert_works(ht_prefill_run, p, some, n, &calls, NULL);
+        for (int i = 0; i < n; i++) same_as_fresh(rows[i], ids, some[i].n, NULL);
     }
-    ht_embeddings_free(all);
+    ht_prefill_free(p);
 }
 
 int main(void) {
@@ -364,6 +384,6 @@ int main(void) {
                                        cmocka_unit_test(guesses),
                                        cmocka_unit_test(prefixes),
                                        cmocka_unit_test(many_answers),
-                                       cmocka_unit_test(embeddings)};
+                                       cmocka_unit_test(sequences_at_once)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
