@@ -268,10 +268,77 @@ static void every_family(void **state) {
     assert_true(r.accepted > 0);
 }
 
+/* ---- damaged configurations ---- */
+
+typedef struct numbers {
+    int64_t turn;
+    int n[2]; /* loaded, refused */
+} numbers;
+
+/* Loads the scratch directory's model and computes some tokens: whatever its numbers are, an error or logits. */
+static bool load_and_run(const char *what) {
+    static const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    ht_error err = {0};
+    ht_model *m;
+    const ht_model_options o = OPTIONS(ht_model_options, with.device = cpu_device);
+    if (ht_model_load(scratch_directory(), &o, &m, &err)) {
+        if (!err.message[0]) fail_msg("%s: an error without a message", what);
+        return false;
+    }
+    ht_session *s;
+    if (!ht_session_new(m, NULL, &s, &err)) {
+        (void)ht_session_forward(s, ids, sizeof ids / sizeof *ids, NULL, NULL, NULL, &err);
+        ht_session_free(s);
+    }
+    ht_model_free(m);
+    return true;
+}
+
+/* Another value for each number and boolean of config.json, one at a time. */
+static void change_numbers(const char *path, bool is_file, void *user) {
+    static const char *const values[] = {"-1",   "0",     "1",    "-2",  "3", "7", "1000000000", "9007199254740993",
+                                         "-0.5", "1e300", "true", "null"};
+    numbers *all = user;
+    if (is_file) return;
+    char name[300], weights[300];
+    snprintf(name, sizeof name, "%s/config.json", path);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", path);
+    size_t size, n;
+    char *text = file_bytes(name, &size), *tensors = file_bytes(weights, &n);
+    char *changed = malloc(size + 64);
+    assert_non_null(changed);
+    scratch_write("model.safetensors", tensors, n);
+    for (size_t at = 1, end; at < size; at = end + 1) {
+        at += strcspn(text + at, ":[,");
+        at += strspn(text + at, ":[, \n");
+        end = at + strcspn(text + at, ",]}\n");
+        if (at >= size || !strchr("-0123456789tf", text[at])) continue;
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+            if (!test_takes(all->turn++, 60)) continue;
+            char what[400];
+            snprintf(what, sizeof what, "%s at byte %zu: %s", name, at, values[i]);
+            const int k = sprintf(changed, "%.*s%s%s", (int)at, text, values[i], text + end);
+            scratch_write("config.json", changed, (size_t)k);
+            all->n[!load_and_run(what)]++;
+        }
+    }
+    free(changed);
+    free(tensors);
+    free(text);
+}
+
+static void other_numbers(void **state) {
+    (void)state;
+    numbers all = {0};
+    family_checkpoints_each(change_numbers, &all);
+    print_message("%d loaded, %d refused\n", all.n[0], all.n[1]);
+    assert_true(all.n[0] > 0 && all.n[1] > 0);
+}
+
 static int open_all(void **state) { return scratch_start(state) || cpu_device_open(state); }
 static int close_all(void **state) { return cpu_device_close(state) || scratch_finish(state); }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family), cmocka_unit_test(other_numbers)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
