@@ -2,9 +2,8 @@
 
     python3 bench/make_large.py [--bf16] [--layers N] SHAPE FILE.gguf
 
-with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, phi4-mini, and of three mixtures of
-experts: qwen3-30b-a3b, of which 12 layers are 4.9 GB, gpt-oss-20b, of which 8 are 4.9 GB, and glm-4.7-flash (with latent
-attention), of which 8 are 3.0 GB.
+with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, phi4-mini, and of mixtures of experts:
+qwen3-30b-a3b, of which 12 layers are 4.9 GB, gpt-oss-20b, of which 8 are 4.9 GB, and glm-4.7-flash, of which 8 are 3.2 GB.
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
 Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256 (gpt-oss: experts in MXFP4, all else in
@@ -146,37 +145,28 @@ def has_more_bits(i, n):
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
-def put_latent_attention(w, c, p):
-    heads, hidden, rank, key, rope, value = (c[k] for k in ("heads", "hidden", "rank", "key", "rope", "value"))
-    w.put(f"{p}attn_q_a.weight", "Q4_K", c["q_rank"], hidden)
-    w.put(f"{p}attn_q_a_norm.weight", "F32", c["q_rank"])
-    w.put(f"{p}attn_q_b.weight", "Q4_K", heads * (key + rope), c["q_rank"])
-    w.put(f"{p}attn_kv_a_mqa.weight", "Q4_K", rank + rope, hidden)
-    w.put(f"{p}attn_kv_a_norm.weight", "F32", rank)
-    w.put(f"{p}attn_k_b.weight", "Q4_K", heads, rank, key)
-    w.put(f"{p}attn_v_b.weight", "Q4_K", heads, value, rank)
-    w.put(f"{p}attn_output.weight", "Q4_K", hidden, heads * value)
-
-
 def put_layer(w, c, i):
     p, hidden, q, kv, arch = f"blk.{i}.", c["hidden"], c["heads"] * c["head_dim"], c["kv"] * c["head_dim"], c["arch"]
     is_oss = arch == "gpt-oss"
     usual = "Q8_0" if is_oss else "Q4_K"
     better = usual if is_oss else "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
-    matrices = []
     norms = ["attn_norm", "post_attention_norm" if is_oss else "ffn_norm"]
     for norm in norms + (["post_attention_norm", "post_ffw_norm"] if arch == "gemma3" else []):
         w.put(f"{p}{norm}.weight", "F32", hidden)
     if arch in ("gemma3", "qwen3", "qwen3moe"):
         w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
         w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
-    if "rank" in c:
-        put_latent_attention(w, c, p)
-    elif arch == "phi3":
+    matrices = [("attn_q", usual, q, hidden), ("attn_k", usual, kv, hidden), ("attn_v", better, kv, hidden)]
+    if arch == "phi3":
         matrices = [("attn_qkv", "Q5_K", q + 2 * kv, hidden)]
-    else:
-        matrices = [("attn_q", usual, q, hidden), ("attn_k", usual, kv, hidden), ("attn_v", better, kv, hidden)]
-    for name, kind, *shape in [*matrices, ("attn_output", usual, hidden, q)] if matrices else []:
+    if "rank" in c:
+        heads, rank, key, q = c["heads"], c["rank"], c["key"], c["heads"] * c["value"]
+        w.put(f"{p}attn_q_a_norm.weight", "F32", c["q_rank"])
+        w.put(f"{p}attn_kv_a_norm.weight", "F32", rank)
+        matrices = [("attn_q_a", usual, c["q_rank"], hidden), ("attn_q_b", usual, heads * (key + c["rope"]), c["q_rank"]),
+                    ("attn_kv_a_mqa", usual, rank + c["rope"], hidden), ("attn_k_b", usual, heads, rank, key),
+                    ("attn_v_b", usual, heads, c["value"], rank)]
+    for name, kind, *shape in [*matrices, ("attn_output", usual, hidden, q)]:
         w.put(f"{p}{name}.weight", kind, *shape)
         if is_oss:
             w.put(f"{p}{name}.bias", "F32", shape[0])
