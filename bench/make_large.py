@@ -2,12 +2,12 @@
 
     python3 bench/make_large.py [--bf16] [--layers N] SHAPE FILE.gguf
 
-with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, qwen3-30b-a3b (a mixture of experts, of which
-12 layers are 4.9 GB) and glm-4.7-flash (experts and latent attention, of which 8 layers are 3.0 GB).
+with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, phi4-mini, and of mixtures of experts:
+qwen3-30b-a3b, of which 12 layers are 4.9 GB, gpt-oss-20b, of which 8 are 4.9 GB, and glm-4.7-flash, of which 8 are 3.2 GB.
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
-Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256; or all of them in BF16. 0.1 to 4.9 GB, or 16, in some
-seconds. The vocabulary has as many tokens, which are words of no language. Needs numpy.
+Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256 (gpt-oss: experts in MXFP4, all else in
+Q8_0); or all of them in BF16. 0.1 to 4.9 GB, or 16, in some seconds. The vocabulary has as many tokens, which are words of no language. Needs numpy.
 """
 
 import argparse
@@ -31,6 +31,10 @@ SHAPES = {
                         context=131072, theta=5e5),
     "qwen3-30b-a3b": dict(arch="qwen3moe", layers=48, hidden=2048, inner=6144, heads=32, kv=4, head_dim=128, vocab=151936,
                           context=40960, theta=1e6, experts=128, used=8, expert_inner=768),
+    "phi4-mini": dict(arch="phi3", layers=32, hidden=3072, inner=8192, heads=24, kv=8, head_dim=128, vocab=200064,
+                      context=4096, theta=1e4, rotated=96),
+    "gpt-oss-20b": dict(arch="gpt-oss", layers=24, hidden=2880, inner=2880, heads=64, kv=8, head_dim=64, vocab=201088,
+                        context=131072, window=128, theta=1.5e5, experts=32, used=4, expert_inner=2880, trained=4096),
     "glm-4.7-flash": dict(arch="deepseek2", layers=47, hidden=2048, inner=10240, heads=20, kv=1, head_dim=576, vocab=154880,
                           context=202752, theta=1e6, experts=64, used=4, expert_inner=1536, dense=1, q_rank=768, rank=512,
                           key=192, rope=64, value=256),
@@ -38,14 +42,17 @@ SHAPES = {
 ALIGNMENT, PIECE = 32, 1 << 16  # of tensors in the file, in bytes; blocks drawn at a time
 U32, F32, STRING, ARRAY = 4, 6, 8, 9  # GGUF's types of metadata
 
-# Name: number in the file, weights and bytes of a block, where its f16 scales are with what they are of 1 / sqrt(columns).
+# Name: number in the file, weights and bytes of a block, where its scales are (f16; MXFP4: an exponent) with what they are of
+# 1 / sqrt(columns).
 TYPES = {
     "F32": (0, 1, 4, {}),
     "Q5_0": (6, 32, 22, {0: 1 / 9.2}),
     "Q8_0": (8, 32, 34, {0: 1 / 74}),
     "Q4_K": (12, 256, 144, {0: 1 / 165, 2: 7.5 / 165}),
+    "Q5_K": (13, 256, 176, {0: 1 / 330, 2: 15.5 / 330}),
     "Q6_K": (14, 256, 210, {208: 1 / 1370}),
     "BF16": (30, 1, 2, {}),
+    "MXFP4": (39, 32, 17, {0: 1 / 2.9}),
 }
 
 
@@ -74,6 +81,9 @@ class Blocks:
     def write(self, f, n, columns):
         pool = self.pool
         for at, share in self.scales.items():
+            if self.bytes == 17:  # a power of two, by its exponent
+                pool[:, at] = 127 + round(math.log2(share / math.sqrt(columns)))
+                continue
             pool[:, at:at + 2] = np.frombuffer(np.float16(share / math.sqrt(columns)).tobytes(), np.uint8)
         while n:
             first = int(self.rng.integers(PIECE))
@@ -135,34 +145,33 @@ def has_more_bits(i, n):
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
-def put_latent_attention(w, c, p):
-    heads, hidden, rank, key, rope, value = (c[k] for k in ("heads", "hidden", "rank", "key", "rope", "value"))
-    w.put(f"{p}attn_q_a.weight", "Q4_K", c["q_rank"], hidden)
-    w.put(f"{p}attn_q_a_norm.weight", "F32", c["q_rank"])
-    w.put(f"{p}attn_q_b.weight", "Q4_K", heads * (key + rope), c["q_rank"])
-    w.put(f"{p}attn_kv_a_mqa.weight", "Q4_K", rank + rope, hidden)
-    w.put(f"{p}attn_kv_a_norm.weight", "F32", rank)
-    w.put(f"{p}attn_k_b.weight", "Q4_K", heads, rank, key)
-    w.put(f"{p}attn_v_b.weight", "Q4_K", heads, value, rank)
-    w.put(f"{p}attn_output.weight", "Q4_K", hidden, heads * value)
-
-
 def put_layer(w, c, i):
-    p, hidden, q, kv = f"blk.{i}.", c["hidden"], c["heads"] * c["head_dim"], c["kv"] * c["head_dim"]
-    better = "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
-    norms = ["attn_norm", "ffn_norm"] + (["post_attention_norm", "post_ffw_norm"] if c["arch"] == "gemma3" else [])
-    for norm in norms:
+    p, hidden, q, kv, arch = f"blk.{i}.", c["hidden"], c["heads"] * c["head_dim"], c["kv"] * c["head_dim"], c["arch"]
+    is_oss = arch == "gpt-oss"
+    usual = "Q8_0" if is_oss else "Q4_K"
+    better = usual if is_oss else "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
+    norms = ["attn_norm", "post_attention_norm" if is_oss else "ffn_norm"]
+    for norm in norms + (["post_attention_norm", "post_ffw_norm"] if arch == "gemma3" else []):
         w.put(f"{p}{norm}.weight", "F32", hidden)
+    if arch in ("gemma3", "qwen3", "qwen3moe"):
+        w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
+        w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
+    matrices = [("attn_q", usual, q, hidden), ("attn_k", usual, kv, hidden), ("attn_v", better, kv, hidden)]
+    if arch == "phi3":
+        matrices = [("attn_qkv", "Q5_K", q + 2 * kv, hidden)]
     if "rank" in c:
-        put_latent_attention(w, c, p)
-    else:
-        if c["arch"] != "llama":
-            w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
-            w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
-        w.put(f"{p}attn_q.weight", "Q4_K", q, hidden)
-        w.put(f"{p}attn_k.weight", "Q4_K", kv, hidden)
-        w.put(f"{p}attn_v.weight", better, kv, hidden)
-        w.put(f"{p}attn_output.weight", "Q4_K", hidden, q)
+        heads, rank, key, q = c["heads"], c["rank"], c["key"], c["heads"] * c["value"]
+        w.put(f"{p}attn_q_a_norm.weight", "F32", c["q_rank"])
+        w.put(f"{p}attn_kv_a_norm.weight", "F32", rank)
+        matrices = [("attn_q_a", usual, c["q_rank"], hidden), ("attn_q_b", usual, heads * (key + c["rope"]), c["q_rank"]),
+                    ("attn_kv_a_mqa", usual, rank + c["rope"], hidden), ("attn_k_b", usual, heads, rank, key),
+                    ("attn_v_b", usual, heads, c["value"], rank)]
+    for name, kind, *shape in [*matrices, ("attn_output", usual, hidden, q)]:
+        w.put(f"{p}{name}.weight", kind, *shape)
+        if is_oss:
+            w.put(f"{p}{name}.bias", "F32", shape[0])
+    if is_oss:
+        w.put(f"{p}attn_sinks.weight", "F32", c["heads"])
     if "experts" in c and i >= c.get("dense", 0):
         n, inner = c["experts"], c["expert_inner"]
         if "dense" in c:
@@ -171,12 +180,18 @@ def put_layer(w, c, i):
             w.put(f"{p}ffn_up_shexp.weight", "Q4_K", inner, hidden)
             w.put(f"{p}ffn_down_shexp.weight", better, hidden, inner)
         w.put(f"{p}ffn_gate_inp.weight", "F32", n, hidden)
-        w.put(f"{p}ffn_gate_exps.weight", "Q4_K", n, inner, hidden)
-        w.put(f"{p}ffn_up_exps.weight", "Q4_K", n, inner, hidden)
-        w.put(f"{p}ffn_down_exps.weight", better, n, hidden, inner)
+        if is_oss:
+            w.put(f"{p}ffn_gate_inp.bias", "F32", n)
+        for name, kind, *shape in ("gate", "Q4_K", inner, hidden), ("up", "Q4_K", inner, hidden), ("down", better, hidden, inner):
+            w.put(f"{p}ffn_{name}_exps.weight", "MXFP4" if is_oss else kind, n, *shape)
+            if is_oss:
+                w.put(f"{p}ffn_{name}_exps.bias", "F32", n, shape[0])
         return
-    w.put(f"{p}ffn_gate.weight", "Q4_K", c["inner"], hidden)
-    w.put(f"{p}ffn_up.weight", "Q4_K", c["inner"], hidden)
+    if arch == "phi3":
+        w.put(f"{p}ffn_up.weight", "Q4_K", 2 * c["inner"], hidden)
+    else:
+        w.put(f"{p}ffn_gate.weight", "Q4_K", c["inner"], hidden)
+        w.put(f"{p}ffn_up.weight", "Q4_K", c["inner"], hidden)
     w.put(f"{p}ffn_down.weight", better, hidden, c["inner"])
 
 
@@ -192,7 +207,7 @@ def tokenizer(c):
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]  # GPT-2's alphabet of bytes
     letters = [chr(b) for b in shown] + [chr(0x100 + i) for i in range(256 - len(shown))]
     tokens = letters + ["wo"] + [f"word{i}" for i in range(c["vocab"] - 259)] + ["<|begin|>", "<|end|>"]
-    return {"model": "gpt2", "pre": "llama-bpe" if c["arch"] == "llama" else "qwen2", "tokens": tokens,
+    return {"model": "gpt2", "pre": {"llama": "llama-bpe", "phi3": "gpt-4o", "gpt-oss": "gpt-4o"}.get(c["arch"], "qwen2"), "tokens": tokens,
             "token_type": [1] * (c["vocab"] - 2) + [3, 3], "merges": ["w o"], "bos_token_id": c["vocab"] - 2,
             "eos_token_id": c["vocab"] - 1}
 
@@ -219,13 +234,17 @@ def make(name, path, only=None, layers=None):
             "expert_gating_func": 2, "expert_weights_scale": 1.8}.items()}
     if "window" in c:
         metadata[f"{arch}.attention.sliding_window"] = c["window"]
-    tied = arch not in ("llama", "deepseek2")
-    w.put("token_embd.weight", "Q6_K" if tied else "Q4_K", c["vocab"], c["hidden"])
+    if "trained" in c:
+        metadata |= {f"{arch}.rope.scaling.type": "yarn", f"{arch}.rope.scaling.factor": c["context"] / c["trained"],
+                     f"{arch}.rope.scaling.original_context_length": c["trained"]}
+    tied, is_oss = arch not in ("llama", "gpt-oss", "deepseek2"), arch == "gpt-oss"
+    w.put("token_embd.weight", "Q8_0" if is_oss else "Q6_K" if tied else "Q4_K", c["vocab"], c["hidden"])
     w.put("output_norm.weight", "F32", c["hidden"])
+    if arch in ("llama", "phi3"):
+        metadata[f"{arch}.rope.dimension_count"] = c.get("rotated", c["head_dim"])
     if not tied:
-        w.put("output.weight", "Q6_K", c["vocab"], c["hidden"])
+        w.put("output.weight", "Q8_0" if is_oss else "Q6_K", c["vocab"], c["hidden"])
     if arch == "llama":
-        metadata[f"{arch}.rope.dimension_count"] = c["head_dim"]
         w.put("rope_freqs.weight", "F32", c["head_dim"] // 2)
     for i in range(c["layers"]):
         put_layer(w, c, i)

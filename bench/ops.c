@@ -164,7 +164,7 @@ static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t dep
     size_t page_bytes = (size_t)(2 * kv * HT_KV_PAGE) * ht_dtype_bytes(dtype);
     ht_kv_layer *layer = allocate((size_t)m->layers * sizeof *layer);
     for (int32_t l = 0; l < m->layers; l++) {
-        layer[l] = (ht_kv_layer){.shape = {m->n_kv_heads, m->head_dim, dtype},
+        layer[l] = (ht_kv_layer){.shape = {.n_kv_heads = m->n_kv_heads, .head_dim = m->head_dim, .dtype = dtype},
                                  .window = m->window,
                                  .n_pages = pages,
                                  .pages = allocate((size_t)pages * sizeof(ht_kv_page *))};

@@ -53,11 +53,21 @@ def too_long(path, text):
                     yield f"has a paragraph of {len(part.split())} words, expected at most {PARAGRAPH_WORDS}: {part[:60]}"
 
 
+def untrue_examples(text):
+    """Examples of Hearth's own code that its sources do not have."""
+    sources = [" ".join(path.read_text().split()) for path in ROOT.glob("src/**/*.c")]
+    for example in re.findall(r"^```c\n(.*?)^```$", text, re.S | re.M):
+        if not any(" ".join(example.split()) in source for source in sources):
+            yield f"has an example that is in no file of src/: {example.splitlines()[0]}"
+
+
 def main():
     wrong = [f"no comment: {declaration}" for declaration in api_docs.make_pages()[1]]
     for path in DOCUMENTS:
         text = path.read_text()
         wrong += [f"{path.relative_to(ROOT)} {what}" for check in (broken_links, too_long) for what in check(path, text)]
+    contributing = ROOT / "docs/contributing.md"
+    wrong += [f"docs/contributing.md {what}" for what in untrue_examples(contributing.read_text())]
     words = sum(len(path.read_text().split()) for path in ROOT.glob("docs/**/*.md"))
     if words > ALL_WORDS:
         wrong.append(f"docs/ has {words} words, expected at most {ALL_WORDS}")

@@ -28,15 +28,19 @@ static ht_status compute_needs(const options *o, const ht_model_info *info, need
     return HT_OK;
 }
 
+static const char *type_of(const ht_layer_info *l) {
+    return l->is_chunked ? "chunked" : l->slides ? "sliding" : "full";
+}
+
 /* One object per layer. */
 static ht_json *json_layers(const ht_model_info *i) {
     ht_json *list = ht_json_new_array();
     for (int64_t n = 0; i->layers && n < i->n_layers; n++) {
         const ht_layer_info *l = &i->layers[n];
-        ht_json_array_append_new(list, ht_json_pack("{ss sI sI sI sI sb}", "type", l->slides ? "sliding" : "full",
-                                                    "kv_heads", (int64_t)l->n_kv_heads, "head_dim",
-                                                    (int64_t)l->head_dim, "feed_forward", (int64_t)l->feed_forward,
-                                                    "kv_layer", (int64_t)l->kv_layer, "experts", (int)l->has_experts));
+        ht_json_array_append_new(list, ht_json_pack("{ss sI sI sI sI sb}", "type", type_of(l), "kv_heads",
+                                                    (int64_t)l->n_kv_heads, "head_dim", (int64_t)l->head_dim,
+                                                    "feed_forward", (int64_t)l->feed_forward, "kv_layer",
+                                                    (int64_t)l->kv_layer, "experts", (int)l->has_experts));
     }
     return list;
 }
@@ -72,11 +76,12 @@ static void print_json(const options *o, const ht_model_info *i, const needs *n)
                                  (int64_t)i->n_experts, "experts_used", (int64_t)i->n_experts_used, "bos",
                                  (int)i->bos_id, "eos", (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
     ht_json *sizes = ht_json_pack(
-        "{sI sI sI sI sI sI sI sI sI sI sI sI sI}", "layers", (int64_t)i->n_layers, "hidden", (int64_t)i->hidden,
-        "heads", (int64_t)i->n_heads, "kv_heads", (int64_t)i->n_kv_heads, "head_dim", (int64_t)i->head_dim,
-        "feed_forward", (int64_t)i->feed_forward, "vocab", (int64_t)i->vocab, "weight_bytes", (int64_t)i->weight_bytes,
-        "memory_bytes", (int64_t)i->memory_bytes, "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position,
-        "kv_positions", (int64_t)n->context, "kv_bytes", (int64_t)n->kv_bytes, "total_bytes", (int64_t)n->total_bytes);
+        "{sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "layers", (int64_t)i->n_layers, "prediction_layers",
+        (int64_t)i->n_prediction_layers, "hidden", (int64_t)i->hidden, "heads", (int64_t)i->n_heads, "kv_heads",
+        (int64_t)i->n_kv_heads, "head_dim", (int64_t)i->head_dim, "feed_forward", (int64_t)i->feed_forward, "vocab",
+        (int64_t)i->vocab, "weight_bytes", (int64_t)i->weight_bytes, "memory_bytes", (int64_t)i->memory_bytes,
+        "kv_bytes_per_position", (int64_t)n->kv_bytes_per_position, "kv_positions", (int64_t)n->context, "kv_bytes",
+        (int64_t)n->kv_bytes, "total_bytes", (int64_t)n->total_bytes);
     json_output(json_merge(json_merge(value, more), sizes));
 }
 
@@ -105,14 +110,15 @@ typedef struct run { /* of identical layers */
 
 /* Summarises the layer types as runs: "3 x (5 sliding, 1 full), 2 sliding". */
 static void layers_text(const ht_model_info *i, char *out, size_t size) {
-    static const char *const kinds[] = {"full", "sliding", "full with experts", "sliding with experts"};
+    static const char *const kinds[] = {"full",    "sliding", "full with experts",   "sliding with experts",
+                                        "chunked", NULL,      "chunked with experts"};
     bool mixed = false;
     run *runs = calloc((size_t)i->n_layers + 2, sizeof *runs); /* zeroed entries terminate it */
     size_t n_runs = 0, n = 0;
     if (!runs) return;
     for (int64_t l = 1; l < i->n_layers; l++) mixed = mixed || i->layers[l].has_experts != i->layers[0].has_experts;
     for (int64_t l = 0; l < i->n_layers; l++) {
-        int kind = i->layers[l].slides + 2 * (mixed && i->layers[l].has_experts);
+        int kind = (i->layers[l].is_chunked ? 4 : i->layers[l].slides) + 2 * (mixed && i->layers[l].has_experts);
         n_runs += !l || kind != runs[n_runs - 1].kind;
         runs[n_runs - 1].kind = kind;
         runs[n_runs - 1].n++;
@@ -155,6 +161,9 @@ static void print_layers(const ht_model_info *i) {
     layers_text(i, text, sizeof text);
     output_field("layers", "%lld: %s", (long long)i->n_layers, text);
     print_unlike_layers(i);
+    if (i->n_prediction_layers)
+        output_field("skipped", "%lld layer%s of multi-token prediction", (long long)i->n_prediction_layers,
+                     plural(i->n_prediction_layers));
 }
 
 /* Values that are off by default are shown only where the checkpoint sets them. */
@@ -186,6 +195,12 @@ static void print_memory(const options *o, const ht_model_info *i) {
     if (n) output_field("memory", "%s positions", list);
 }
 
+static bool is_chunked(const ht_model_info *i) {
+    for (int64_t l = 0; i->layers && l < i->n_layers; l++)
+        if (i->layers[l].is_chunked) return true;
+    return false;
+}
+
 static void print_text(const options *o, const ht_model_info *i, const needs *n) {
     const double mb = 1e6;
     output_field("architecture", "%s%s", i->architecture,
@@ -212,7 +227,8 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     output_field("context", "%lld position%s", (long long)i->context, plural(i->context));
     if (*i->pooling) output_field("pooling", "%s", i->pooling);
     if (i->sliding_window)
-        output_field("sliding window", "%lld position%s", (long long)i->sliding_window, plural(i->sliding_window));
+        output_field(is_chunked(i) ? "chunks" : "sliding window", "%s%lld position%s", is_chunked(i) ? "of " : "",
+                     (long long)i->sliding_window, plural(i->sliding_window));
     if (i->memory_bytes < i->weight_bytes)
         output_field("weights", "%.1f MB, %.1f MB of them in memory", (double)i->weight_bytes / mb,
                      (double)i->memory_bytes / mb);

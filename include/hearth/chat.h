@@ -78,7 +78,7 @@ HT_API ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht
  * Hearth sets under the same name. "tools" is as in ht_chat_set_tools; "messages" is HT_ERR_ARGUMENT. */
 HT_API ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const char *json, size_t n, ht_error *err);
 /* Turns reasoning on or off where the template supports it, through the variables that templates use
- * (`enable_thinking`, `thinking`). By default the template decides. */
+ * (`enable_thinking`, `thinking`; off also `thinking_budget` and `reasoning`). By default the template decides. */
 HT_API ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err);
 /* Which calls of its tools an answer makes. */
 typedef enum ht_tool_choice {
@@ -123,7 +123,9 @@ HT_API void ht_chat_set_time(ht_chat *chat, int64_t seconds);
  * model makes them by rendering a call. Arguments are objects, but JSON text (unchanged if they came as text) for
  * templates that fail on objects or write them as Python does. Null content is "", but stays null for templates that
  * write the call only with null, or with less text. gpt-oss' template writes one text before a call: reasoning and
- * content become that text. Templates such as Phi-4-mini's write the tools of a system message: they get them there.
+ * content become that text. Templates such as Phi-4-mini's write the tools of a system message: they get them there;
+ * SmolLM3's reads them as `xml_tools`. Templates without a field for calls get them in their tool-call format at the
+ * end of the text; GLM 4's gets each as a message, with the name as `metadata`, and results as "observation".
  *
  * The caller frees *text with ht_text_free. HT_ERR_UNSUPPORTED if the model has no tokenizer, or neither a chat
  * template nor a built-in format; HT_ERR_ARGUMENT for messages that the template rejects; HT_ERR_FORMAT for a broken

@@ -85,6 +85,7 @@ typedef struct ht_layer_info {
     bool slides;      /* attends to the last `sliding_window` positions only */
     bool has_experts; /* mixture of experts, with or instead of a dense feed-forward part */
     bool is_latent;   /* latent attention: the values of all heads are the first elements of its one key */
+    bool is_chunked;  /* slides, but attends to its chunk of `sliding_window` positions instead of to the last */
     int64_t n_kv_heads, head_dim;
     int64_t feed_forward; /* width of the dense part; 0: experts only */
     int64_t kv_layer;     /* layer whose keys and values this one uses: itself, or an earlier one that shares them */
@@ -124,6 +125,7 @@ typedef struct ht_model_info {
     const char *pooling; /* of embeddings, as the files state it: "last", "mean", "cls", "none", "rank" ...; or "" */
     int32_t n_sampling;
     const ht_sampling_value *sampling; /* [n_sampling] as ht_model_sampling */
+    int64_t n_prediction_layers;       /* further layers, of multi-token prediction, which are not used */
 } ht_model_info;
 
 /* Bytes of the KV cache of a session with default options and `positions` positions, stored as `dtype` (a kv_dtype of

@@ -3,7 +3,11 @@
  *
  * A session belongs to one thread at a time; any number of sessions may share a model. On one instruction set
  * logits depend, to the bit, on the model and the tokens: not on threads, batch or cache. Bits may differ across
- * instruction sets. */
+ * instruction sets.
+ *
+ * Models with longrope (Phi-3, Phi-3.5, Phi-4-mini) have a second setting of RoPE for sequences beyond their original
+ * context. As in `transformers`, all tokens that a session holds after a call count, and the setting holds for all of its
+ * rows. A session that reaches the limit computes its tokens once more; one that is truncated below it, likewise. */
 #ifndef HEARTH_SESSION_H
 #define HEARTH_SESSION_H
 

@@ -27,7 +27,8 @@ typedef struct ht_lora_options {
     bool rslora;    /* alpha / sqrt(rank) instead (Kalajdzievski, 2023); default false */
     double dropout; /* share of a projection's inputs that A does not see, in [0, 1); default 0 */
     /* Projections, as names separated by commas: the end of a slot ("q_proj", "self_attn.q_proj"), a pattern with *
-     * ("*.mlp.*"), or all-linear for all but routers. Default "q_proj,v_proj". */
+     * ("*.mlp.*"), or all-linear for all but routers. q_proj, k_proj, v_proj, gate_proj and up_proj are also names of
+     * the matrix with their outputs in models that have one for several. Default "q_proj,v_proj". */
     const char *targets;
     int64_t layers;   /* only the last ones; default 0: all */
     ht_dtype dtype;   /* of A and B: HT_F32 or HT_BF16; default HT_F32 */

@@ -813,6 +813,7 @@ class ht_inspected_layer(Structure):
         ("n_kv_heads", c_int32),
         ("head_dim", c_int32),
         ("window", c_int64),
+        ("chunked", c_bool),
         ("k", c_void_p),
         ("v", c_void_p),
         ("q", c_void_p),

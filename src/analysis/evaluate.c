@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/plural.h"
 #include "device/device.h"
+#include "generate/session_internal.h"
 #include "models/model.h"
 
 #include <hearth/evaluate.h>
@@ -124,7 +125,11 @@ static ht_status run_rows(evaluation *e, int64_t at, int64_t n, ht_error *err) {
 /* The last token of a window is predicted but not read. */
 static ht_status run_window(evaluation *e, int64_t n_input, ht_error *err) {
     ht_session_reset(e->session);
-    if (e->reference) ht_session_reset(e->reference_session);
+    ht_session_announce(e->session, n_input - 1);
+    if (e->reference) {
+        ht_session_reset(e->reference_session);
+        ht_session_announce(e->reference_session, n_input - 1);
+    }
     ht_status status = HT_OK;
     for (int64_t at = 0; at < n_input - 1 && !status; at += e->rows_kept)
         status = run_rows(e, at, ht_min_i64(e->rows_kept, n_input - 1 - at), err);

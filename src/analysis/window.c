@@ -60,7 +60,11 @@ static ht_status run_step(ht_window_pass *p, const int32_t *ids, ht_error *err) 
     if (status) return status;
     ht_scope *s = ht_scope_new(p->model->stream);
     if (!s) return ht_fail_memory(err, sizeof(void *), "a scope");
-    ht_ctx c = {.s = s, .step = &step, .lora = p->lora ? p->model->weights : NULL, .observer = &p->observer};
+    ht_ctx c = {.s = s,
+                .step = &step,
+                .lora = p->lora ? p->model->weights : NULL,
+                .is_long = p->cache->is_long,
+                .observer = &p->observer};
     const ht_array *logits = p->model->config->family->forward(&c, ht_weights_decoder(p->model->weights));
     if (!logits || ht_scope_error(s))
         status = ht_scope_status(s, err);
@@ -73,6 +77,7 @@ static ht_status run_step(ht_window_pass *p, const int32_t *ids, ht_error *err) 
 
 ht_status ht_window_pass_run(ht_window_pass *p, const int32_t *ids, int64_t n, int32_t rows, ht_error *err) {
     ht_status status = ht_cache_truncate(p->cache, 0, err);
+    ht_cache_begin(p->cache, n);
     for (p->begin = 0; !status && p->begin < n; p->begin += p->rows) {
         p->rows = (int32_t)ht_min_i64(rows, n - p->begin);
         status = run_step(p, ids, err);

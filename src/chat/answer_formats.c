@@ -62,8 +62,9 @@ static const ht_tool_call_format formats[] = {
      .call = INVOKE(""),
      .separator = "",
      NAMED("parameter")},
-    /* Nemotron 2 */
+    /* Nemotron 2; Nemotron Mini, whose template has the marks of turns alone */
     {MARKS("<TOOLCALL>", "</TOOLCALL>"), LIST(OBJECT("arguments"))},
+    {.mark = "<extra_id_1>", MARKS("<toolcall>", "</toolcall>"), .call = OBJECT("arguments")},
     /* LFM2 */
     {MARKS("<|tool_call_start|>", "<|tool_call_end|>"), LIST("%s%n(%p)"), PYTHON},
     /* OLMo 3 */
@@ -81,7 +82,8 @@ static const ht_tool_call_format formats[] = {
      MARKS("<|tool_calls|>", "<|calls|>"),
      .call = "<|tool_call:begin|>%i<|tool_call:name|>%n<|tool_call:args|>%a<|tool_call:end|>",
      .separator = ""},
-    /* Phi-4-mini, whose own template has the marks of tools alone; Granite 3; GigaChat */
+    /* Phi-4-mini: the words of common templates; its own template has the marks of tools alone; Granite 3; GigaChat */
+    {MARKS("functools[", "]"), .call = OBJECT("arguments"), .separator = "%s,", .once = true},
     {.mark = "<|/tool_call|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
     {.mark = "<|/tool|>", MARKS("<|tool_call|>", "<|/tool_call|>"), LIST(OBJECT("arguments"))},
     {.open = "<|tool_call|>", LIST(OBJECT("arguments")), .once = true},
@@ -92,9 +94,9 @@ static const ht_tool_call_format formats[] = {
      .call = "%s" HY("tool_call") "%n" HY("tool_sep") "%p%s" HY_END("tool_call"),
      .separator = "",
      TAG("%s" HY("arg_key") "%k" HY_END("arg_key") "%s" HY("arg_value") "%v" HY_END("arg_value"))},
-    {MARKS("<tool_calls>", "</tool_calls>"), .also = "```json", .call = "<tool_call>%n\n```json\n%a\n```</tool_call>",
-     .separator = "%s"},
-    {MARKS("<tool_calls>", "</tool_calls>"), .also = "<tool_calls>[{", LIST(OBJECT("arguments"))},
+    {MARKS("<tool_calls>", "</tool_calls>"), .also = "```json", .call = "%s<tool_call>%n\n```json\n%a\n```</tool_call>",
+     .separator = ""},
+    {MARKS("<tool_calls>", "</tool_calls>"), .also = "<tool_calls>[", LIST(OBJECT("arguments"))},
     {MARKS("<tool_calls>", "</tool_calls>"), .call = OBJECT("arguments"), .separator = ""},
     /* Qwen3-Coder, Nemotron 3; GLM 4.5; Hermes, Qwen 2.5 and 3, Granite 4, SmolLM3 */
     {MARKS("<tool_call>", "</tool_call>"), .also = "<parameter=", .call = FUNCTION, LINE_PARAMETER,
@@ -108,12 +110,21 @@ static const ht_tool_call_format formats[] = {
     /* functionary v3.1, Llama 3.1 with custom tools */
     {MARKS("<function=", "</function>"), .also = "<parameter=", .call = "%n>%p", PARAMETER},
     {MARKS("<function=", "</function>"), .call = "%n>%a"},
-    /* Llama 3.2 and 4 with calls as in Python; 3.1 to 3.3; 3.2 and 4 without the mark */
+    /* Llama 3.2 and 4 with calls as in Python; 3.1 to 3.3; 4; 3.2 without the mark */
     {.mark = "[func_name1(param", LIST("%s%n(%p)"), PYTHON, .once = true, .at_start = true},
     {.open = "<|python_tag|>", .call = OBJECT("parameters"), .separator = "%s;", .once = true, .at_start = true},
+    {.mark = "<|python_end|>", .call = OBJECT("parameters"), .separator = "%s", .once = true, .at_start = true},
     {.mark = "\"parameters\": dictionary",
      .call = OBJECT("parameters"),
      .separator = "%s;",
+     .once = true,
+     .at_start = true},
+    /* GLM 4 of April 2025 */
+    {.mark = "<|observation|>",
+     .also = "metadata",
+     .open = "<|assistant|>",
+     .call = "%n\n%a",
+     .separator = "<|assistant|>",
      .once = true,
      .at_start = true},
     /* gpt-oss: of a call's header the reader leaves the name */
@@ -143,7 +154,8 @@ const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format) {
 
 char ht_tool_call_format_first(const ht_tool_call_format *format) {
     const char *text = format->begin ? format->begin : format->call;
-    return strncmp(text, "%s", 2) == 0 ? text[2] : text[0];
+    if (strncmp(text, "%s", 2) == 0) text += 2;
+    return *text == '%' ? '\0' : *text;
 }
 
 /* ---- reasoning ---- */
@@ -167,7 +179,13 @@ static const ht_reasoning_format reasoning[] = {
      .anywhere = true,
      .behind = HARMONY_BEGIN HARMONY_ROLE},
     {.mark = "[BEGIN FINAL RESPONSE]", .open = "Here are my reasoning steps:", .close = "[BEGIN FINAL RESPONSE]"},
-    /* Granite 3.3; ERNIE 4.5; Hunyuan */
+    /* Llama 4; Granite 3.3; ERNIE 4.5; Hunyuan */
+    {.mark = "<|python_end|>",
+     THINK,
+     .before = "\n",
+     .behind = "\n\n",
+     .text = "<|python_start|>",
+     .text_end = "<|python_end|>"},
     {.mark = "<response></response>", RESPONSE},
     {.mark = "<response>\\n", RESPONSE},
     {.mark = "<answer>", THINK, .before = "\n", .behind = "\n", .text = "<answer>", .text_end = "</answer>"},
@@ -183,7 +201,8 @@ const ht_reasoning_format *ht_reasoning_format_of(const char *source) {
 const ht_reasoning_format *ht_reasoning_format_in(const ht_chat_template *t) {
     const char *source = ht_chat_template_source(t);
     const ht_reasoning_format *f = ht_reasoning_format_of(source);
-    return *f->mark || strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
+    const bool is_marked = *f->mark && !f->text; /* else the mark may be that of texts alone */
+    return is_marked || strstr(source, f->open) || strstr(source, f->close) ? f : NULL;
 }
 
 bool ht_reasoning_is_open(const ht_reasoning_format *f, const char *prompt, size_t n, bool *with_title) {

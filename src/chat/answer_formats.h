@@ -47,7 +47,7 @@ const ht_tool_call_format *ht_tool_call_format_next(const ht_tool_call_format *f
 bool ht_tool_call_format_marks_strings(const ht_tool_call_format *format);
 /* The literal text in which `bare` calls end. */
 const char *ht_tool_call_format_bare_end(const ht_tool_call_format *format);
-/* The character that begins calls of `at_start`, after white space. */
+/* The character that begins calls of `at_start`, after white space; NUL: a tool's name begins them. */
 char ht_tool_call_format_first(const ht_tool_call_format *format);
 
 /* ---- reasoning: how models mark it in their answers ---- */

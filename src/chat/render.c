@@ -18,6 +18,8 @@ typedef struct preparation {
     bool has_developer; /* the template knows the role */
     bool has_messages;  /* the template writes one message before that of a call */
     bool has_tools;     /* the template writes the tools of a system message, as JSON text */
+    bool has_metadata;  /* the template writes a call as a message with metadata, and its result as an observation */
+    const ht_tool_call_format *in_text; /* the template leaves calls to the text of messages; NULL: it does not */
 } preparation;
 
 static bool is_blank(const ht_jinja_string *s) { return strspn(s->text, " \t\r\n") == s->n; }
@@ -71,6 +73,8 @@ static ht_jinja_value field_for(const preparation *p, const char *key, bool from
         return ht_jinja_text_value(p->a, "");
     if (strcmp(key, "role") == 0 && !p->has_developer && ht_jinja_string_is(v.string, "developer"))
         return ht_jinja_text_value(p->a, "system");
+    if (strcmp(key, "role") == 0 && p->has_metadata && ht_jinja_string_is(v.string, "tool"))
+        return ht_jinja_text_value(p->a, "observation");
     return strcmp(key, "tool_calls") == 0 && v.kind == HT_VALUE_LIST ? calls_for(p, v.list) : v;
 }
 
@@ -128,11 +132,105 @@ static ht_jinja_value system_message(ht_jinja_arena *a) {
     return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
 }
 
+/* A call's name, and its arguments as JSON text. */
+typedef struct written_call {
+    const ht_jinja_string *name, *arguments;
+} written_call;
+
+static written_call written_call_of(ht_jinja_arena *a, const ht_jinja_value *call) {
+    call = ht_tool_description(call);
+    const ht_jinja_value *name = ht_tool_field(call, "name"), *arguments = ht_tool_field(call, "arguments");
+    const bool is_text = arguments && ht_jinja_is_string(*arguments) && !is_blank(arguments->string);
+    const bool is_object = arguments && arguments->kind == HT_VALUE_DICT;
+    return (written_call){.name =
+                              name && ht_jinja_is_string(*name) ? name->string : ht_jinja_string_new(a, "", 0, false),
+                          .arguments = is_text                   ? arguments->string
+                                       : is_object && !a->status ? ht_tool_json(a, *arguments)
+                                                                 : ht_jinja_string_new(a, "{}", 2, false)};
+}
+
+/* Appends a message whose calls are messages: their metadata are the names, their contents the arguments. */
+static void append_calls(const preparation *p, ht_jinja_list *all, ht_jinja_value message, const ht_jinja_list *calls) {
+    const ht_jinja_value *content = ht_jinja_dict_find_text(message.dict, "content", 7);
+    if (content && ht_jinja_is_string(*content) && content->string->n) ht_jinja_list_append(p->a, all, message);
+    for (size_t i = 0; i < calls->n && !p->a->status; i++) {
+        const written_call c = written_call_of(p->a, &calls->items[i]);
+        ht_jinja_dict *d = ht_jinja_dict_new(p->a);
+        if (p->a->status) return;
+        ht_jinja_dict_set_text(p->a, d, "role", ht_jinja_text_value(p->a, "assistant"));
+        ht_jinja_dict_set_text(p->a, d, "metadata", ht_jinja_string_value(c.name));
+        ht_jinja_dict_set_text(p->a, d, "content", ht_jinja_string_value(c.arguments));
+        ht_jinja_list_append(p->a, all, (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d});
+    }
+}
+
+/* Whether names and arguments are all that a format's calls have. */
+static bool can_write(const ht_tool_call_format *f) {
+    if (!f || !f->open || f->at_start) return false;
+    const char *const parts[] = {f->begin, f->call, f->separator, f->end};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (const char *at = parts[i]; at && (at = strchr(at, '%')); at += 2)
+            if (!strchr("snam", at[1])) return false;
+    return true;
+}
+
+/* Writes a part of a format; `call` may be NULL where it has no fields. White space is a space after commas and colons. */
+static void put_part(ht_jinja_builder *b, const char *part, const written_call *call) {
+    for (const char *at = part ? part : ""; *at;) {
+        const size_t n = strcspn(at, "%");
+        ht_jinja_put(b, at, n, false);
+        at += n;
+        if (!*at) return;
+        if (strchr("sa", at[1]) && n && strchr(",:", at[-1])) ht_jinja_put(b, " ", 1, false);
+        if (at[1] == 'n') ht_jinja_put_string(b, call->name);
+        if (at[1] == 'a') ht_jinja_put_string(b, call->arguments);
+        at += 2;
+    }
+}
+
+/* Moves the calls of a message to the end of its text. */
+static void put_calls_in_text(const preparation *p, ht_jinja_value message, const ht_jinja_list *calls) {
+    const ht_tool_call_format *f = p->in_text;
+    const ht_jinja_value *content = ht_jinja_dict_find_text(message.dict, "content", 7);
+    const char *line = f->close && !f->begin ? "\n" : "";
+    ht_jinja_builder b = {.arena = p->a};
+    if (content && ht_jinja_is_string(*content) && content->string->n) {
+        ht_jinja_put_string(&b, content->string);
+        ht_jinja_put_text(&b, "\n");
+    }
+    for (size_t i = 0; i < calls->n && !p->a->status; i++) {
+        const written_call call = written_call_of(p->a, &calls->items[i]);
+        const bool first = i == 0 || !f->separator, last = i == calls->n - 1 || !f->separator;
+        if (p->a->status) return;
+        if (i && first) ht_jinja_put_text(&b, "\n");
+        if (first) ht_jinja_put_text(&b, f->open);
+        if (first) ht_jinja_put_text(&b, line);
+        put_part(&b, first ? f->begin : f->separator, NULL);
+        if (!first) ht_jinja_put_text(&b, " ");
+        put_part(&b, f->call, &call);
+        if (last) put_part(&b, f->end, NULL);
+        if (last) ht_jinja_put_text(&b, line);
+        if (last && f->close) ht_jinja_put_text(&b, f->close);
+    }
+    const ht_jinja_string *text = p->a->status ? NULL : ht_jinja_built(&b);
+    if (text) ht_jinja_dict_set_text(p->a, message.dict, "content", ht_jinja_string_value(text));
+}
+
 static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup, const ht_chat *chat) {
     const ht_jinja_list *messages = chat->messages;
-    const preparation p = {a, setup, ht_chat_template_mentions(setup->template, "developer"),
-                           ht_message_format_of(ht_chat_template_source(setup->template)) != NULL,
-                           strstr(ht_chat_template_source(setup->template), "message['tools']") != NULL};
+    const ht_chat_template *t = setup->template;
+    const ht_tool_call_format *format = ht_tool_call_format_of(ht_chat_template_source(t));
+    const bool has_calls = ht_chat_template_mentions(t, "tool_calls");
+    const preparation p = {
+        .a = a,
+        .setup = setup,
+        .has_developer = ht_chat_template_mentions(t, "developer"),
+        .has_messages = ht_message_format_of(ht_chat_template_source(t)),
+        .has_tools = ht_chat_template_mentions(t, "message['tools']"),
+        .has_metadata =
+            !has_calls && ht_chat_template_mentions(t, "metadata") && ht_chat_template_mentions(t, "<|observation|>"),
+        .in_text = !has_calls && !ht_message_format_of(ht_chat_template_source(t)) && can_write(format) ? format : NULL,
+    };
     ht_jinja_list *all = ht_jinja_list_new(a, messages->n + 1);
     const ht_jinja_list *tools = p.has_tools && chat->tools.kind == HT_VALUE_LIST ? chat->tools.list : NULL;
     for (size_t i = 0; i < messages->n && !a->status; i++) {
@@ -142,7 +240,13 @@ static ht_jinja_value messages_for(ht_jinja_arena *a, const ht_chat_setup *setup
             const ht_jinja_value system = with_tools(a, is_system ? v : system_message(a), tools);
             if (!is_system) ht_jinja_list_append(a, all, system);
         }
-        ht_jinja_list_append(a, all, v);
+        const ht_jinja_value *calls = has_calls || a->status ? NULL : ht_tool_field(&v, "tool_calls");
+        const bool any = calls && calls->kind == HT_VALUE_LIST && calls->list->n;
+        if (any && p.in_text) put_calls_in_text(&p, v, calls->list);
+        if (any && p.has_metadata)
+            append_calls(&p, all, v, calls->list);
+        else
+            ht_jinja_list_append(a, all, v);
     }
     return ht_jinja_list_value(HT_VALUE_LIST, all);
 }
@@ -189,6 +293,23 @@ static ht_status cut_at_tag(ht_chat_text *out, ht_error *err) {
     return HT_OK;
 }
 
+static void set_default(ht_jinja_arena *a, ht_jinja_dict *names, const char *name, ht_jinja_value v) {
+    if (!a->status && !ht_jinja_dict_find_text(names, name, strlen(name))) ht_jinja_dict_set_text(a, names, name, v);
+}
+
+/* Other names of what is set, for templates with this text: SmolLM3's of the tools, Seed's and Cohere's of reasoning that is off. */
+static void set_other_names(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat_template *t,
+                            const ht_jinja_value *tools) {
+    const ht_jinja_value *thinks = a->status ? NULL : ht_jinja_dict_find_text(names, "enable_thinking", 15);
+    const bool is_off = thinks && thinks->kind == HT_VALUE_BOOL && !thinks->boolean;
+    if (tools->kind == HT_VALUE_LIST && ht_chat_template_mentions(t, "xml_tools"))
+        set_default(a, names, "xml_tools", *tools);
+    if (is_off && ht_chat_template_mentions(t, "thinking_budget"))
+        set_default(a, names, "thinking_budget", ht_jinja_integer(0));
+    if (is_off && ht_chat_template_mentions(t, "reasoning is not undefined"))
+        set_default(a, names, "reasoning", ht_jinja_boolean(false));
+}
+
 static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat_setup *setup, const char *bos,
                           const char *eos, const ht_chat *chat) {
     set_token(a, names, "bos_token", bos);
@@ -203,6 +324,7 @@ static void set_variables(ht_jinja_arena *a, ht_jinja_dict *names, const ht_chat
     }
     ht_jinja_dict_set_text(a, names, "messages", messages);
     ht_jinja_dict_set_text(a, names, "tools", chat->tools);
+    set_other_names(a, names, setup->template, &chat->tools);
 }
 
 /* ---- text and ids ---- */

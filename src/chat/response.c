@@ -162,17 +162,32 @@ static size_t before_a_beginning(const ht_response_reader *r, size_t blank) {
     return close < to && close == blank ? close : to;
 }
 
+/* Whether text begins calls of `at_start`: with their first character, or with a tool's name before an object. *may: more
+ * text can decide it. */
+static bool begins_calls(const ht_response_reader *r, const char *text, size_t n, bool *may) {
+    const char first = ht_tool_call_format_first(r->calls);
+    size_t name = 0;
+    while (!first && name < n && !ht_is_blank(text[name])) name++;
+    const size_t after = name + ht_blanks_after(text + name, n - name);
+    *may = !first && after == n &&
+           (name == n ? ht_tool_name_begins(r->tools, text, n) : ht_tool_find(r->tools, text, name) != NULL);
+    if (first) return n && *text == first;
+    return after < n && text[after] == '{' && ht_tool_find(r->tools, text, name);
+}
+
 /* Reads text up to the next mark, if any; `end`: the answer ends here. */
 static bool read_text(ht_response_reader *r, bool end) {
     const ht_reasoning_format *t = r->reasoning;
     const ht_tool_call_format *c = r->calls;
     const char *text = r->held.data;
     const size_t n = r->held.len, blank = r->fresh ? ht_blanks_after(text, n) : 0, from = r->first ? 0 : blank;
-    if (c && c->at_start && r->fresh && blank < n && text[blank] == ht_tool_call_format_first(c) && has_tools(r)) {
+    bool may_be_call = false;
+    if (c && c->at_start && r->fresh && has_tools(r) && begins_calls(r, text + blank, n - blank, &may_be_call)) {
         if (!r->first) show(r, HT_ANSWER_TEXT, 0, 0, blank);
         enter_call(r, AT_START);
         return true;
     }
+    if (may_be_call && !end) return false;
     /* The closing mark of calls that had no opening mark. */
     if (r->unopened && blank < n &&
         (ht_mark_is_at(text + blank, n - blank, c->close) || (end && ht_mark_beginning(text, n, c->close) == blank))) {

@@ -200,11 +200,22 @@ static ht_symbol groups(answer_rules *a) {
     return all;
 }
 
+/* Text between its marks, after which calls of `at_start` come; HT_RE_NONE: the format has no such marks. `is_empty`: no text. */
+static ht_re text_before_calls(const answer_rules *a, bool is_empty) {
+    ht_regexes *re = a->calls.r->re;
+    const ht_reasoning_format *t = a->reasoning;
+    if (!a->format->at_start || !t->text) return HT_RE_NONE;
+    const ht_re end = is_empty ? text_of(re, t->text_end) : until(re, t->text_end, NULL, 0, HT_RE_NONE);
+    return ht_re_concat(re, text_of(re, t->text), end);
+}
+
 static void make_alone(answer_rules *a, bool *has_text) {
     ht_rules *r = a->calls.r;
+    const ht_re marks = text_before_calls(a, true);
     const ht_symbol blank = blank_lexeme(r, HT_BLANKS_MOST);
     const ht_symbol calls = groups(a), body = rule_of(r, &calls, 1);
     if (!a->messages) ht_rules_add(r, body, (ht_symbol[]){blank, calls}, 2);
+    if (marks != HT_RE_NONE) ht_rules_add(r, body, (ht_symbol[]){ht_rules_lexeme(r, marks), calls}, 2);
     ht_rules_finish(r, body, has_text);
 }
 
@@ -357,6 +368,9 @@ static void make_auto(answer_rules *a, bool *has_text) {
         ht_rules_add(r, all, &inside, 1);
         ht_rules_add(r, all, (ht_symbol[]){blank, inside}, 2);
     }
+    const ht_re before = text_before_calls(a, false);
+    if (before != HT_RE_NONE)
+        ht_rules_add(r, all, (ht_symbol[]){ht_rules_free_lexeme(r, before, true, false), inside}, 2);
     finish_free(a, all, add_reasoning(a, all, all), has_text);
 }
 
@@ -410,6 +424,7 @@ static ht_status make(answer_rules *a, ht_tool_list *tools, bool *again, ht_erro
     ht_tool_calls_begin(&a->calls, r, tools, q->parallel, a->format);
     a->bare =
         a->format->at_start ? ht_tool_calls_beginning(&a->calls, white_space(r->re, HT_RE_UNBOUNDED)) : HT_RE_NONE;
+    a->bare = ht_re_either(r->re, a->bare, ht_re_concat(r->re, text_before_calls(a, false), a->bare));
     if (are_alone)
         make_alone(a, &has_text);
     else if (a->messages)

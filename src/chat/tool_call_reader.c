@@ -601,9 +601,9 @@ static match read_head(ht_call_stream *c, ht_span *s) {
 static match seek(ht_call_stream *c, ht_span s, const char *text) {
     const ht_tool_call_format *f = c->format;
     span_skip_any(&s, " \t\r\n,;");
-    if (!f->close && f->open) {
+    for (bool more = !f->close && f->open; more; span_skip_blanks(&s)) {
         if (s.n && s.n < strlen(f->open) && memcmp(s.p, f->open, s.n) == 0) return TRUNCATED;
-        while (span_accept(&s, f->open)) span_skip_blanks(&s);
+        more = span_accept(&s, f->open);
     }
     if (s.n && *s.p == '[') span_skip(&s, 1);
     const match m = read_head(c, &s);

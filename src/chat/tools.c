@@ -25,6 +25,15 @@ const ht_jinja_value *ht_tool_find(ht_jinja_value tools, const char *name, size_
     return NULL;
 }
 
+bool ht_tool_name_begins(ht_jinja_value tools, const char *text, size_t n) {
+    for (size_t i = 0; tools.kind == HT_VALUE_LIST && i < tools.list->n; i++) {
+        const ht_jinja_value *name = ht_tool_field(ht_tool_description(&tools.list->items[i]), "name");
+        if (name && ht_jinja_is_string(*name) && name->string->n >= n && memcmp(name->string->text, text, n) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* ---- types of schemas ---- */
 
 enum { SCHEMA_PARTS = 1000, POINTER_BYTES = 256 }; /* limit: references may be cyclic */

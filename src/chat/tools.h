@@ -11,6 +11,8 @@ const ht_jinja_value *ht_tool_field(const ht_jinja_value *v, const char *key);
 const ht_jinja_value *ht_tool_description(const ht_jinja_value *tool);
 /* The description of the tool of that name in a list; NULL: none. */
 const ht_jinja_value *ht_tool_find(ht_jinja_value tools, const char *name, size_t n);
+/* Whether n bytes begin the name of a tool in a list. */
+bool ht_tool_name_begins(ht_jinja_value tools, const char *text, size_t n);
 
 /* Types that `schema`, a part of `root`, allows by type, enum, const, $ref, anyOf, oneOf and allOf; HT_TYPE_ALL:
  * any. With `text` of n unquoted bytes: types of which it may be a value; listed strings must equal it. */

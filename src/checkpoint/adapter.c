@@ -218,6 +218,8 @@ const ht_projection *ht_adapter_base_find(const ht_adapter_base *m, const char *
 ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, ht_error *err) {
     if (a->interleaved)
         return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
+    if (a->halved && ht_adapter_alternates(m->config->family))
+        return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read without its model, in which gate and up alternate");
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < a->n; i++)
         status =

@@ -5,6 +5,7 @@
 #define HT_CHECKPOINT_ADAPTER_H
 
 #include "base/digest.h"
+#include "checkpoint/family.h"
 #include "checkpoint/stored_weights.h"
 #include "device/device.h"
 #include "device/lora.h"
@@ -24,13 +25,21 @@ typedef struct ht_lora {
     float scale; /* alpha / rank, or alpha / sqrt(rank) */
 } ht_lora;
 
+/* The place of the text model's modules in transformers. */
+typedef enum ht_text_module {
+    HT_TEXT_WHOLE,          /* model: not in a multimodal model */
+    HT_TEXT_LANGUAGE_MODEL, /* model.language_model */
+    HT_TEXT_TEXT_MODEL,     /* model.text_model */
+    HT_TEXT_CAUSAL_MODEL    /* language_model.model */
+} ht_text_module;
+
 /* The model that an adapter was trained on, as its files state it. Strings are owned; NULL: not stated. */
 typedef struct ht_adapter_origin {
-    char *base;           /* name or path of the base model */
-    char *fingerprint;    /* ht_model_fingerprint of the base model */
-    char *template_hash;  /* ht_model_template_hash of the base model */
-    bool wrapped;         /* the base is the text model of a multimodal one; its modules are in `language_model` */
-    bool experts_outside; /* the base's experts are outside `mlp`, in addition to it (Gemma 4) */
+    char *base;          /* name or path of the base model */
+    char *fingerprint;   /* ht_model_fingerprint of the base model */
+    char *template_hash; /* ht_model_template_hash of the base model */
+    ht_text_module text;
+    const ht_family *family; /* whose names of experts the files have; NULL: the usual ones */
 } ht_adapter_origin;
 
 struct ht_adapter {
@@ -39,10 +48,13 @@ struct ht_adapter {
     ht_lora *lora; /* [n], sorted by slot */
     ht_adapter_origin origin;
     ht_adapter_format format; /* of the files it was read from */
-    bool interleaved;         /* B of q and k is in GGUF's row order, as the heads are unknown; cannot be applied */
-    char *warning;            /* ht_adapter_warning */
-    pthread_mutex_t lock;     /* protects `transposed`, `digest` and `has_digest` */
-    ht_digest digest;         /* ht_adapter_digest, once `has_digest` */
+    /* The rows of gate and up were taken for halves of one tensor, as the model is not known. Where they alternate in
+     * the model, the adapter cannot be applied. */
+    bool halved;
+    bool interleaved;     /* B of q and k is in GGUF's row order, as the heads are unknown; cannot be applied */
+    char *warning;        /* ht_adapter_warning */
+    pthread_mutex_t lock; /* protects `transposed`, `digest` and `has_digest` */
+    ht_digest digest;     /* ht_adapter_digest, once `has_digest` */
     bool has_digest;
     struct ht_adapter_form *transposed; /* results of ht_adapter_transposed, one per memory */
 };
@@ -60,7 +72,7 @@ typedef struct ht_adapter_base {
     const ht_config *config;
     const ht_projection *projection; /* [n] */
     int64_t n;
-    bool wrapped;                                                              /* ht_adapter_origin.wrapped */
+    ht_text_module text;
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
 } ht_adapter_base;
 
@@ -70,6 +82,9 @@ const ht_projection *ht_adapter_base_find(const ht_adapter_base *m, const char *
 ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, ht_error *err);
 /* Like ht_adapter_check_base for one pair; `p` is the projection of its slot, or NULL if the model has none. */
 ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *architecture, ht_error *err);
+
+/* Whether the rows of gate and up alternate in transformers' tensor of both. `family` may be NULL. */
+bool ht_adapter_alternates(const ht_family *family);
 
 /* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its memory.
  * Made on the first call and lent as long as the adapter lives. Thread-safe. */

@@ -209,14 +209,32 @@ static ht_status refuse_peft(const char *path, const char *name, ht_error *err) 
 /* Which expert weights a module in a layer holds. */
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
+/* The family whose adapters have experts in this module, if it is not the usual one; NULL: none, or any. */
+static const ht_family *family_of_module(const char *module, bool mlx) {
+    for (const ht_family *const *f = ht_families; *f; f++) {
+        const char *named = mlx ? (*f)->mlx_expert_module : (*f)->expert_module;
+        if (named && !strcmp(named, module)) return *f;
+    }
+    return NULL;
+}
+
+/* Projections of an expert as slots spell them: some families' files have other names. */
+static const char *expert_projection(const char *name) {
+    static const char *const names[][2] = {{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(names[i][0], name)) return names[i][1];
+    return name;
+}
+
 /* Parses `rest`, a module's name after the layer; writes the projection as slots spell it. */
 static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_t *expert,
-                                  char projection[HT_ADAPTER_SLOT], bool *outside) {
-    static const char *const places[] = {"experts", "mlp.experts", "moe.experts"};
-    for (int i = 0; i < 3; i++) {
+                                  char projection[HT_ADAPTER_SLOT], const ht_family **family) {
+    static const char *const places[] = {"mlp.experts", "experts", "moe.experts", "block_sparse_moe.experts",
+                                         "feed_forward.experts"};
+    for (int i = 0; i < 5; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || (rest[n] != '.' && rest[n] != '\0')) continue;
-        *outside = i != 1;
+        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", false);
         const char *behind = rest + n + (rest[n] == '.');
         snprintf(projection, HT_ADAPTER_SLOT, "experts.down_proj");
         if (!*behind) return c->only_parameter && !strcmp(c->only_parameter, "gate_up_proj") ? GATE_UP : DOWN;
@@ -224,7 +242,7 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
         char *end;
         *expert = strtoll(behind, &end, 10);
         if (*behind < '0' || *behind > '9' || *end != '.' || *expert >= 1 << 20) return NO_EXPERT;
-        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", end + 1);
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", expert_projection(end + 1));
         return ONE_EXPERT;
     }
     return NO_EXPERT;
@@ -234,7 +252,7 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
 static ht_status module_of(ht_adapter_reading *r, const char *name, size_t n, char module[HT_ADAPTER_NAME],
                            int64_t *layer, const char **rest, ht_error *err) {
     snprintf(module, HT_ADAPTER_NAME, "%.*s", (int)n, name);
-    if (ht_adapter_module(module, layer, rest, &r->origin.wrapped)) return HT_OK;
+    if (ht_adapter_module(module, layer, rest, &r->origin.text)) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED,
                    "%s: tensor `%s` is of no layer of a text model; embeddings, heads and towers of other kinds cannot "
                    "have adapters",
@@ -258,8 +276,11 @@ static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t
     p.expert_stride = p.is_b ? 1 : p.rank * p.features;
     p.rank_stride = p.is_b ? p.n_experts : p.features;
     p.feature_stride = p.is_b ? both : 1;
+    const ht_family *family = r->m ? r->m->config->family : r->origin.family;
+    if (family && family->swaps_expert_axes) p.is_b = !p.is_b;
     if (!gate_up) return ht_adapter_add_piece(r, &p, err);
-    return ht_adapter_add_joined(r, p, name, layer, err);
+    r->halved = !family;
+    return ht_adapter_add_joined(r, p, ht_adapter_alternates(family), name, layer, err);
 }
 
 static const char *const peft_ends[] = {".lora_A.weight", ".lora_B.weight"};
@@ -277,7 +298,9 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     status = module_of(r, name, n, module, &layer, &rest, err);
     if (status) return status;
     snprintf(projection, sizeof projection, "%.120s", rest);
-    expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &r->origin.experts_outside);
+    const ht_family *family = NULL;
+    expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &family);
+    if (family && kind != ONE_EXPERT) r->origin.family = family;
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     char *base_layer = kind == GATE_UP ? strstr(module, ".base_layer") : NULL;
@@ -304,20 +327,33 @@ ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* The prefix of modules in layers: PEFT's own, and that of the text model in a multimodal one (transformers 5). */
+/* The prefix of modules in layers (transformers 5), to which PEFT's files add `base_model.model.`. */
 static const char *prefix_of(const ht_adapter_writing *w) {
-    if (w->m && w->m->config->family->layers_name) return "base_model.model.transformer.h."; /* GPT-2 */
-    return w->wrapped ? "base_model.model.model.language_model.layers." : "base_model.model.model.layers.";
+    static const char *const prefixes[] = {[HT_TEXT_WHOLE] = "model.layers.",
+                                           [HT_TEXT_LANGUAGE_MODEL] = "model.language_model.layers.",
+                                           [HT_TEXT_TEXT_MODEL] = "model.text_model.layers.",
+                                           [HT_TEXT_CAUSAL_MODEL] = "language_model.model.layers."};
+    if (w->m && w->m->config->family->layers_name) return "transformer.h."; /* GPT-2 */
+    return prefixes[w->text];
+}
+
+/* Whether experts are written as parameters, which PEFT adapts as such, and not as modules that it converts. */
+static bool has_parameters(const ht_adapter_writing *w) {
+    return w->family && (!w->family->experts_are_modules || w->text);
+}
+
+static const char *module_of_experts(const ht_adapter_writing *w) {
+    return w->family && w->family->expert_module ? w->family->expert_module : "mlp.experts";
 }
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
                            ht_error *err) {
     char name[HT_ADAPTER_NAME];
     if (expert < 0)
-        snprintf(name, sizeof name, "%s%lld.%s", prefix_of(w), (long long)layer, rest);
+        snprintf(name, sizeof name, "base_model.model.%s%lld.%s", prefix_of(w), (long long)layer, rest);
     else
-        snprintf(name, sizeof name, "%s%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer, (long long)expert,
-                 strchr(rest, '.') + 1);
+        snprintf(name, sizeof name, "base_model.model.%s%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer,
+                 (long long)expert, strchr(rest, '.') + 1);
     return ht_adapter_put(w, name, l, NULL, &(ht_adapter_layout){.ends = peft_ends, .expert = expert, .shares = 1},
                           err);
 }
@@ -327,17 +363,22 @@ static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, cons
                                ht_error *err) {
     const int64_t shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
     char name[HT_ADAPTER_NAME];
-    snprintf(name, sizeof name, "%s%lld.experts%s", prefix_of(w), (long long)layer, shares == 2 ? ".base_layer" : "");
-    return ht_adapter_put(w, name, first, second,
-                          &(ht_adapter_layout){.ends = peft_ends, .is_fused = true, .expert = -1, .shares = shares},
-                          err);
+    snprintf(name, sizeof name, "base_model.model.%s%lld.%s%s", prefix_of(w), (long long)layer, module_of_experts(w),
+             shares == 2 ? ".base_layer" : "");
+    const ht_adapter_layout how = {.ends = peft_ends,
+                                   .is_fused = true,
+                                   .is_swapped = w->family->swaps_expert_axes,
+                                   .alternates = shares == 2 && ht_adapter_alternates(w->family),
+                                   .expert = -1,
+                                   .shares = shares};
+    return ht_adapter_put(w, name, first, second, &how, err);
 }
 
 static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     if (!l->n_experts) return put_dense(w, l, layer, rest, -1, err);
-    if (w->experts_outside) {
+    if (has_parameters(w)) {
         bool is_up = false;
         const ht_lora *other = ht_adapter_partner(w->a, l->slot, &is_up);
         if (other && is_up) return HT_OK; /* with its gate */
@@ -373,16 +414,36 @@ static bool add_layer(ht_json *layers, int64_t layer) {
     return ht_json_array_insert_new(layers, k, ht_json_integer(layer)) == 0;
 }
 
+/* Whether PEFT must adapt a dense projection as a parameter, in a model with experts. Routers are parameters there. PEFT
+ * converts modules with the names that experts' modules had before transformers 5, also those of a shared expert. */
+static bool is_parameter(const ht_adapter_writing *w, const ht_lora *l, const char *leaf) {
+    static const char *const taken[] = {"gate", "gate_proj", "up_proj", "down_proj"};
+    if (!has_parameters(w) || !w->family->defaults.n_experts) return false;
+    const ht_projection *p = w->m ? ht_adapter_base_find(w->m, l->slot) : NULL;
+    bool is_taken = p && p->is_router;
+    for (int i = 0; i < 4; i++) is_taken = is_taken || !strcmp(leaf, taken[i]);
+    return is_taken;
+}
+
 static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
     const char *rest, *leaf = strrchr(l->slot, '.') + 1;
+    char name[HT_ADAPTER_NAME];
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
-    if (l->n_experts && w->experts_outside)
-        return append_once(t->parameters, strcmp(leaf, "down_proj") ? "experts.gate_up_proj" : "experts.down_proj");
-    if (!w->wrapped) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
+    if (l->n_experts && has_parameters(w)) {
+        snprintf(name, sizeof name, "%s.%s", module_of_experts(w),
+                 strcmp(leaf, "down_proj") ? "gate_up_proj" : "down_proj");
+        return append_once(t->parameters, name);
+    }
+    if (is_parameter(w, l, leaf)) {
+        snprintf(name, sizeof name, "%s%lld.%s.weight", prefix_of(w), (long long)layer, rest);
+        return append_once(t->parameters, name);
+    }
+    if (!w->text) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
     /* Towers of a multimodal model have projections of the same names. */
-    char module[HT_ADAPTER_NAME];
-    snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
-    return ht_json_array_append_new(t->modules, ht_json_string(module)) == 0;
+    const char *prefix = prefix_of(w);
+    if (!strncmp(prefix, "model.", strlen("model."))) prefix += strlen("model.");
+    snprintf(name, sizeof name, "%s%lld.%s", prefix, (long long)layer, rest);
+    return ht_json_array_append_new(t->modules, ht_json_string(name)) == 0;
 }
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
@@ -408,7 +469,7 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
                             t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
                             "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,
                             "layers_to_transform",
-                            any || w->wrapped || all_layers ? ht_json_null() : ht_json_incref(t.layers))
+                            any || w->text || all_layers ? ht_json_null() : ht_json_incref(t.layers))
              : NULL;
     if (root && any && !add_parameters_to(root, w, t.parameters)) {
         ht_json_decref(root);
@@ -462,15 +523,15 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
-/* Experts of a layer: mlp.switch_mlp inside the feed-forward, experts.switch_glu outside it. Writes the projection
- * as slots spell it. */
-static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], bool *outside) {
-    static const char *const places[] = {"mlp.switch_mlp.", "experts.switch_glu."};
-    for (int i = 0; i < 2; i++) {
+/* Experts of a layer. Writes the projection as slots spell it. */
+static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], const ht_family **family) {
+    static const char *const places[] = {"mlp.switch_mlp", "experts.switch_glu", "block_sparse_moe.switch_mlp",
+                                         "mlp.experts", "feed_forward.experts"};
+    for (int i = 0; i < 5; i++) {
         size_t n = strlen(places[i]);
-        if (strncmp(rest, places[i], n) != 0) continue;
-        *outside = i == 1;
-        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n);
+        if (strncmp(rest, places[i], n) != 0 || rest[n] != '.') continue;
+        if (i) *family = family_of_module(places[i], true);
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n + 1);
         return true;
     }
     snprintf(projection, HT_ADAPTER_SLOT, "%.120s", rest);
@@ -489,7 +550,7 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
     const char *rest;
     ht_status status = module_of(r, name, n, module, &layer, &rest, err);
     if (status) return status;
-    bool experts = mlx_expert_of(rest, projection, &r->origin.experts_outside);
+    bool experts = mlx_expert_of(rest, projection, &r->origin.family);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
@@ -517,7 +578,8 @@ static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char
     if (!l->n_experts)
         snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
     else
-        snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s", w->experts_outside ? "experts.switch_glu" : "mlp.switch_mlp",
+        snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s",
+                 w->family && w->family->mlx_expert_module ? w->family->mlx_expert_module : "mlp.switch_mlp",
                  strchr(rest, '.') + 1);
 }
 
@@ -526,7 +588,8 @@ static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error 
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     block_name(w, l, rest, block);
-    snprintf(name, sizeof name, "%smodel.layers.%lld.%s", w->wrapped ? "language_model." : "", (long long)layer, block);
+    snprintf(name, sizeof name, "%smodel.%s.%lld.%s", w->text ? "language_model." : "",
+             w->family && w->family->layers_name ? w->family->layers_name : "layers", (long long)layer, block);
     return ht_adapter_put(
         w, name, l, NULL,
         &(ht_adapter_layout){.ends = mlx_ends, .a_rank_last = !l->n_experts, .expert = -1, .shares = 1}, err);

@@ -35,11 +35,12 @@ static bool read_index(const char **at, int64_t *out) {
     return true;
 }
 
-bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool *wrapped) {
+bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, ht_text_module *text) {
     for (bool any = true; any;) {
-        bool language = strip(&name, "language_model");
-        *wrapped = *wrapped || language;
-        any = language || strip(&name, "base_model") || strip(&name, "model") || strip(&name, "text_model") ||
+        const bool language = strip(&name, "language_model"), text_model = !language && strip(&name, "text_model");
+        if (language) *text = HT_TEXT_LANGUAGE_MODEL;
+        if (text_model) *text = HT_TEXT_TEXT_MODEL;
+        any = language || text_model || strip(&name, "base_model") || strip(&name, "model") ||
               strip(&name, "transformer");
     }
     /* GPT-2: transformer.h.0.attn.c_attn */
@@ -98,19 +99,28 @@ ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *pi
     return HT_OK;
 }
 
-ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
-                                ht_error *err) {
+bool ht_adapter_alternates(const ht_family *family) {
+    for (const ht_tensor_spec *const *table = family ? family->layer : NULL; table && *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
+            if (p->expert == HT_EXPERT_GATE && p->alternates) return true;
+    return false;
+}
+
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, bool alternates, const char *name,
+                                int64_t layer, ht_error *err) {
     static const char *const halves[] = {"experts.gate_proj", "experts.up_proj"};
     if (piece.is_b && piece.features % 2)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` has %lld rows, which cannot be as many for gate as for up",
                        r->path, name, (long long)piece.features);
     piece.joined = true;
+    const int64_t row = piece.feature_stride;
     if (piece.is_b) piece.features /= 2;
+    if (piece.is_b && alternates) piece.feature_stride *= 2;
     ht_status status = HT_OK;
     for (int i = 0; !status && i < 2; i++) {
         (void)ht_adapter_slot(piece.slot, layer, halves[i]);
         status = ht_adapter_add_piece(r, &piece, err);
-        if (piece.is_b) piece.at += piece.features * piece.feature_stride;
+        if (piece.is_b) piece.at += alternates ? row : piece.features * row;
     }
     return status;
 }
@@ -334,6 +344,7 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, ht_ad
         r->origin = (ht_adapter_origin){0};
         a->format = format;
         a->interleaved = r->interleaved;
+        a->halved = r->halved;
     }
     if (status)
         ht_adapter_free(a);
@@ -441,10 +452,12 @@ typedef struct ht_adapter_tensor_out {
     const ht_lora *lora[2]; /* the pair of each piece */
 } ht_adapter_tensor_out;
 
-static ht_status put_half(ht_adapter_writing *w, const char *name, bool is_b, const ht_lora *const pair[2],
+/* The tensor in the place of A, or of B. */
+static ht_status put_half(ht_adapter_writing *w, const char *name, bool second, const ht_lora *const pair[2],
                           const ht_adapter_layout *how, ht_error *err) {
     const ht_lora *any = pair[0] ? pair[0] : pair[1];
-    const bool rank_last = is_b != how->a_rank_last, stacked = any->n_experts && how->expert < 0 && !how->is_fused;
+    const bool is_b = second != how->is_swapped, rank_last = second != how->a_rank_last,
+               stacked = any->n_experts && how->expert < 0 && !how->is_fused;
     const int64_t features = is_b ? any->n_out : any->n_in, fused = how->is_fused ? any->n_experts : 1;
     ht_adapter_piece p = {.is_b = is_b,
                           .expert = ht_max_i64(how->expert, 0),
@@ -456,7 +469,7 @@ static ht_status put_half(ht_adapter_writing *w, const char *name, bool is_b, co
     if (!HT_GROW_ONE(w->tensor, w->n_tensors)) return ht_fail_memory(err, w->n_tensors * sizeof *w->tensor, w->path);
     ht_adapter_tensor_out *t = &w->tensor[w->n_tensors++];
     *t = (ht_adapter_tensor_out){.rank = 2 + stacked, .shape = {p.n_experts}};
-    snprintf(t->name, sizeof t->name, "%s%s", name, how->ends[is_b]);
+    snprintf(t->name, sizeof t->name, "%s%s", name, how->ends[second]);
     t->shape[stacked + rank_last] = p.rank * fused;
     t->shape[stacked + !rank_last] = p.features;
     ht_adapter_lay_out(&p, rank_last);
@@ -465,12 +478,14 @@ static ht_status put_half(ht_adapter_writing *w, const char *name, bool is_b, co
         p.rank_stride *= fused;
         p.feature_stride *= fused;
     }
+    const int64_t row = p.feature_stride;
+    if (is_b && how->alternates) p.feature_stride *= 2;
     for (int i = 0; i < 2; i++) {
         if (pair[i]) {
             t->lora[t->n_pieces] = pair[i];
             t->piece[t->n_pieces++] = p;
         }
-        p.at = w->rank * p.rank_stride + (is_b ? features * p.feature_stride : 0);
+        p.at = w->rank * p.rank_stride + (is_b ? (how->alternates ? row : features * row) : 0);
     }
     return HT_OK;
 }
@@ -561,12 +576,8 @@ static void choose_form(ht_adapter_writing *w) {
         if (fabs((double)a->lora[i].scale) > fabs(w->scale)) w->scale = (double)a->lora[i].scale;
     }
     if (w->scale == 0) w->scale = 1;
-    w->wrapped = a->origin.wrapped || (w->m && w->m->wrapped);
-    w->experts_outside = a->origin.experts_outside;
-    for (int64_t i = 0; w->m && i < w->m->config->n_layers; i++) {
-        const ht_layer_config *l = &w->m->config->layer[i];
-        if (l->has_experts) w->experts_outside = l->feed_forward > 0;
-    }
+    w->text = w->m && w->m->text ? w->m->text : a->origin.text;
+    w->family = w->m ? w->m->config->family : a->origin.family;
 }
 
 static void choose_origin(ht_adapter_writing *w) {
@@ -584,6 +595,11 @@ static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "the adapter was read from a GGUF file, where the rows of q and k depend on the model's heads: "
                        "load it for its model");
+    if (a->halved && !m && format != HT_ADAPTER_PEFT)
+        return ht_fail(
+            err, HT_ERR_ARGUMENT,
+            "the adapter has gate and up of experts in one tensor, whose order of rows depends on the model: "
+            "load it for its model");
     if (format == HT_ADAPTER_GGUF && !m)
         return ht_fail(err, HT_ERR_ARGUMENT, "adapters in GGUF name the tensors of their model, which was not given");
     return m ? ht_adapter_check_base(a, m, err) : HT_OK;

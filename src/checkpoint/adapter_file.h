@@ -25,9 +25,9 @@ typedef struct ht_adapter_piece {
 } ht_adapter_piece;
 
 /* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to.
- * Parts of the prefix that wrappers add (base_model, language_model) are accepted; *wrapped when language_model was
- * among them. False for a module that is in no layer of the text model. */
-bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, bool *wrapped);
+ * Parts of the prefix that wrappers add (base_model, language_model) are accepted and set *text. False for a module
+ * that is in no layer of the text model. */
+bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, ht_text_module *text);
 /* Writes the slot of a projection; false when it is too long. */
 bool ht_adapter_slot(char out[HT_ADAPTER_SLOT], int64_t layer, const char *rest);
 /* Whether a tensor's name has the ending of A (ends[0]) or B (ends[1]), of equal length; *n is the length before it. */
@@ -47,7 +47,7 @@ typedef struct ht_adapter_reading {
     ht_adapter_piece *piece;
     size_t n_pieces;
     ht_adapter_origin origin;
-    bool interleaved;
+    bool interleaved, halved;
 } ht_adapter_reading;
 
 /* List the pieces of all tensors; a tensor without a piece is an error. */
@@ -56,9 +56,10 @@ ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
-/* Adds both pieces of a tensor that holds gate and up: their shared A, or B with the rows of both. */
-ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, const char *name, int64_t layer,
-                                ht_error *err);
+/* Adds both pieces of a tensor that holds gate and up: their shared A, or B with the rows of both, which are halves or
+ * alternate. */
+ht_status ht_adapter_add_joined(ht_adapter_reading *r, ht_adapter_piece piece, bool alternates, const char *name,
+                                int64_t layer, ht_error *err);
 size_t ht_adapter_n_tensors(const ht_adapter_reading *r);
 /* Tensor i, with its name in `name`. */
 ht_stored_tensor ht_adapter_tensor(const ht_adapter_reading *r, size_t i, char name[HT_ADAPTER_NAME]);
@@ -76,7 +77,8 @@ typedef struct ht_adapter_writing {
     const char *path;         /* file or directory to write */
     int64_t rank;             /* of all pairs in the file, except joined ones */
     double scale;             /* of all pairs: B is multiplied by the pair's scale / this scale */
-    bool wrapped, experts_outside;
+    ht_text_module text;
+    const ht_family *family; /* whose names of experts are written; NULL: the usual ones */
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
     const char *base;                                                          /* NULL: not known */
     struct ht_adapter_tensor_out *tensor;
@@ -93,6 +95,8 @@ typedef struct ht_adapter_layout {
     const char *const *ends; /* [2] name endings of A and B */
     bool a_rank_last;        /* the rank is A's last axis and B's first one, else A's first and B's last */
     bool is_fused;           /* experts have no axis: A [experts * rank, in], B [out, rank * experts] */
+    bool is_swapped;         /* A is in B's place, with the names and shapes that B has, and B in A's */
+    bool alternates;         /* the rows of two shares alternate */
     int64_t expert;          /* the only one; -1: all */
     int64_t shares;          /* 2: gate and up in one tensor with separate ranks; B is 0 at the other's ranks */
     double scale;            /* factor on B; 0: none */

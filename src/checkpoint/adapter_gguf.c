@@ -27,10 +27,11 @@ static ht_status read_family(ht_adapter_reading *r, config *c, ht_error *err) {
     (void)ht_meta_text(r->gguf, "general.architecture", name, sizeof name);
     c->family = ht_family_of_architecture(name);
     if (!c->family) return ht_family_unknown(r->path, name, err);
-    if (r->m && strcmp(name, ht_family_gguf_architecture(r->m->config->family)) != 0)
+    if (r->m && !ht_family_has_architecture(r->m->config->family, name))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the adapter is for another model: for a %s, and the model is a %s",
                        r->path, name, r->m->config->family->architecture);
     if (r->m) c->family = r->m->config->family;
+    r->origin.family = c->family;
     return HT_OK;
 }
 
@@ -65,13 +66,19 @@ static ht_status read_config(ht_adapter_reading *r, config *c, ht_error *err) {
     return status;
 }
 
-/* A projection of the family's tables by its name in a block; NULL when there is none. */
-static const ht_tensor_spec *spec_of(const ht_family *family, const char *name) {
+/* A projection of the family's tables by its name in a block; the model's own where several have the name; NULL when
+ * there is none. `of` may be NULL. */
+static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *of, int64_t layer, const char *name) {
+    const ht_tensor_spec *any = NULL;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
-        for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (p->columns != HT_EXTENT_NONE && !strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name))
-                return p;
-    return NULL;
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            if (p->columns == HT_EXTENT_NONE ||
+                strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name) != 0)
+                continue;
+            if (of && layer < of->n_layers && (!p->has || p->has(of, layer))) return p;
+            if (!any) any = p;
+        }
+    return any;
 }
 
 /* Rows of a head if the file stores q or k for interleaved RoPE and the model gives the head size. */
@@ -102,7 +109,8 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     ht_adapter_piece p = {.tensor = i};
     int64_t layer = 0;
     bool known = parse_name(name, &layer, block, &p.is_b), joined = known && !strcmp(block, gate_up);
-    const ht_tensor_spec *spec = known ? spec_of(c->family, joined ? "ffn_gate_exps" : block) : NULL;
+    const ht_tensor_spec *spec =
+        known ? spec_of(c->family, r->m ? r->m->config : NULL, layer, joined ? "ffn_gate_exps" : block) : NULL;
     if (!spec)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
@@ -111,7 +119,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     const bool of_heads = ht_part_is_of_head(spec->expert), stacked = spec->expert && !of_heads;
     ht_status status = ht_adapter_need_axes(r, &t, name, stacked ? 3 : 2, err);
     if (status) return status;
-    (void)ht_adapter_slot(p.slot, layer, of_heads ? HT_HEADS_SLOT : spec->safetensors);
+    (void)ht_adapter_slot(p.slot, layer, of_heads ? HT_HEADS_SLOT : ht_spec_slot(spec));
     const int64_t *dims = t.dims + (stacked ? 1 : 0);
     p.n_experts = stacked ? t.dims[0] : 0;
     p.rank = dims[p.is_b];
@@ -126,8 +134,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
             "of a head",
             r->path, name, (long long)p.features, (long long)p.head_rows);
     if (!joined) return ht_adapter_add_piece(r, &p, err);
-    r->origin.experts_outside = true;
-    return ht_adapter_add_joined(r, p, name, layer, err);
+    return ht_adapter_add_joined(r, p, false, name, layer, err);
 }
 
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
@@ -139,16 +146,15 @@ ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* Writes a pair, or gate and up together: models with experts outside the feed-forward store them joined. */
+/* Writes a pair, or gate and up together, as some families have them in one tensor. */
 static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
     bool is_up = false;
     const char *rest;
     char name[HT_ADAPTER_NAME];
-    const ht_lora *other = w->experts_outside ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
-    bool joined = l->n_experts && w->experts_outside && !strstr(l->slot, "down_proj");
     const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* exists: ht_adapter_check_base */
+    const ht_lora *other = p->fused ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
     ht_adapter_layout how = {.ends = ends, .expert = -1, .shares = 1, .scale = 1};
-    if (!joined) {
+    if (!p->fused) {
         how.head_rows = p->head_rows;
         return ht_adapter_put(w, p->gguf, l, NULL, &how, err);
     }
@@ -162,7 +168,9 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
 static ht_json *make_metadata(const ht_adapter_writing *w, ht_error *err) {
     ht_document d = {ht_json_new_object(), w->path, HT_OK, err};
     ht_document_set(&d, "general.type", ht_json_string("adapter"));
-    ht_document_set(&d, "general.architecture", ht_json_string(ht_family_gguf_architecture(w->m->config->family)));
+    const ht_config *c = w->m->config;
+    ht_document_set(&d, "general.architecture",
+                    ht_json_string(*c->architecture ? c->architecture : ht_family_gguf_architecture(c->family)));
     ht_document_set(&d, "adapter.type", ht_json_string("lora"));
     ht_document_set(&d, "adapter.lora.alpha", ht_gguf_f32(w->scale * (double)w->rank));
     ht_document_set(&d, "general.file_type", ht_gguf_u32(0));

@@ -123,7 +123,7 @@ static const struct ending {
     {.text = "<|eom|>"},
     {.text = "<|endoftext|>"},
     {.text = "<|end_of_text|>"},
-    {.text = "<|end|>", .unless = {"<|call|>", "<|calls|>"}}, /* in harmony it ends a message, not the answer */
+    {.text = "<|end|>", .unless = {"<|channel|>", "<|calls|>"}}, /* in harmony it ends a message, not the answer */
     {.text = "<|return|>"},
     {.text = "<|call|>"},
     {.text = "<|calls|>"},
@@ -142,6 +142,7 @@ static const struct ending {
     {.text = DEEPSEEK("hy_place\xE2\x96\x81holder\xE2\x96\x81no\xE2\x96\x81"
                       "2")},
     {.text = DEEPSEEK("hy_eos:opensource")},
+    {.text = "<extra_id_1>", .only_special = true}, /* Nemotron writes it before each turn */
     {.text = "</s>", .only_special = true},
     {.text = "[EOS]", .only_special = true},
     {.text = "[EOT]", .only_special = true},

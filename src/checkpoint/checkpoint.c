@@ -260,15 +260,35 @@ static ht_status read_pooling(const char *directory, ht_config *out, ht_error *e
     return r.status;
 }
 
+/* Reads longrope's divisors, which GGUF files hold as tensors. */
+static ht_status read_divisors(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
+    ht_rope_spec *r = &config->rope;
+    if (r->kind != HT_ROPE_LONG) return HT_OK;
+    const int64_t n = (r->dims ? r->dims : ht_config_head_dim(config, false)) / 2;
+    ht_status status = HT_OK;
+    ht_stored_tensor t;
+    if (n > HT_ROPE_MOST_DIVISORS)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: longrope has %lld divisors; at most %d are supported", c->name,
+                       (long long)n, HT_ROPE_MOST_DIVISORS);
+    for (int k = 0; !status && k < HT_ROPE_LENGTHS; k++) {
+        status = ht_checkpoint_need(c, ht_rope_length_factors[k], &n, 1, &t, err);
+        if (!status) status = ht_tensor_read_f32(&t, n, r->divisor[k], err);
+    }
+    r->n_divisors = (int32_t)n;
+    return status ? status : ht_config_check(config, c->name, err);
+}
+
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
+        if (!status) status = read_divisors(c, out, err);
         return status ? status : find_eos(c, out, err);
     }
     ht_config_hints hints = {.has_tensors = true,
                              .has_q_norm = exists(c, "layers.0.self_attn.q_norm.weight"),
                              .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),
                              .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
+                             .has_gate = exists(c, "layers.0.mlp.gate_proj.weight"),
                              .has_head = c->head != NULL};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];

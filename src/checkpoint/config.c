@@ -41,7 +41,7 @@ void ht_config_set_field(ht_config *c, const ht_config_field *f, double value) {
     void *at = (char *)c + f->offset;
     if (f->is_inverse && value != 0) value = 1 / value;
     switch (f->type) {
-    case HT_FIELD_I64: *(int64_t *)at = (int64_t)value; break;
+    case HT_FIELD_I64: *(int64_t *)at = value < 0x1p63 ? (int64_t)value : INT64_MAX; break;
     case HT_FIELD_F32: *(float *)at = (float)value; break;
     case HT_FIELD_BOOL: *(bool *)at = value != 0; break;
     }
@@ -127,6 +127,12 @@ static ht_status check_routing(const ht_config *c, const char *file, ht_error *e
     if (!isfinite(r->scale) || r->scale < 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the factor on router weights is %g, expected a positive number", file,
                        (double)r->scale);
+    if (!isfinite(r->jitter) || r->jitter < 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: `router_jitter_noise` is %g, expected 0 or more", file,
+                       (double)r->jitter);
+    if (r->scores == HT_ROUTER_SPARSE_MIXER && c->experts_used != 2)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: %lld experts per token; %s models use 2", file,
+                       (long long)c->experts_used, c->family->architecture);
     if (r->groups < 2) return HT_OK;
     const int64_t size = c->n_experts / r->groups, eligible = size * r->groups_used;
     if (c->n_experts % r->groups || size < (r->best_of_group ? 1 : 2) || r->groups_used < 1 ||
@@ -200,6 +206,12 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
         if (!isfinite(caps[i]) || caps[i] < 0)
             return ht_fail(err, HT_ERR_FORMAT, "%s: the cap of the %s is %g, expected a positive number or none", file,
                            i ? "logits" : "attention scores", (double)caps[i]);
+    const int64_t rotated = c->rope.dims ? c->rope.dims : ht_config_head_dim(c, false);
+    if (c->rope.kind == HT_ROPE_LONG && c->rope.n_divisors && c->rope.n_divisors != rotated / 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: longrope has %d divisors for %lld rotated values of a head", file,
+                       (int)c->rope.n_divisors, (long long)rotated);
+    if (c->local_rope.kind == HT_ROPE_LONG)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: longrope in sliding layers alone is not supported", file);
     const char *problem = ht_rope_problem(&c->rope);
     if (!*problem) problem = ht_rope_problem(&c->local_rope);
     if (*problem) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", file, problem);
@@ -256,6 +268,11 @@ const ht_family *ht_family_of_architecture(const char *architecture) {
     for (const ht_family *const *f = ht_families; *f; f++)
         if (!strcmp(architecture, (*f)->architecture) || is_listed((*f)->gguf_aliases, architecture)) return *f;
     return NULL;
+}
+
+bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
+    return !strcmp(architecture, f->architecture) || !strcmp(architecture, ht_family_gguf_architecture(f)) ||
+           is_listed(f->gguf_aliases, architecture);
 }
 
 const ht_family *ht_family_of_model_type(const char *model_type) {

@@ -28,7 +28,8 @@ typedef enum ht_router_scores {
     HT_ROUTER_SOFTMAX,        /* over all experts */
     HT_ROUTER_SIGMOID,        /* of each expert */
     HT_ROUTER_CHOSEN_SOFTMAX, /* over the chosen experts */
-    HT_ROUTER_CHOSEN_SIGMOID  /* of the chosen experts, which have the highest logits */
+    HT_ROUTER_CHOSEN_SIGMOID, /* of the chosen experts, which have the highest logits */
+    HT_ROUTER_SPARSE_MIXER    /* two experts; the weight of each is a softmax over the logits near its own */
 } ht_router_scores;
 
 typedef struct ht_routing {
@@ -37,6 +38,7 @@ typedef struct ht_routing {
     bool on_input;       /* an expert's input is multiplied by its weight, else its output */
     float scale;         /* factor on the weights; 0 means 1 */
     float shared_scale;  /* factor on the sum of the experts and the shared one; 0 means 1 */
+    float jitter;        /* sparse mixer: half the relative distance within which logits are near */
     int64_t groups;      /* equal groups of consecutive experts, of which `groups_used` are eligible; 0: no groups */
     int64_t groups_used; /* by the sum of each group's two best scores, */
     bool best_of_group;  /* or by its best score */
@@ -55,7 +57,8 @@ static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_di
 
 typedef struct ht_config {
     const ht_family *family;
-    char name[128]; /* the checkpoint's model name, or "" */
+    char name[128];        /* the checkpoint's model name, or "" */
+    char architecture[64]; /* general.architecture of a GGUF file, which may be an alias of the family's; or "" */
 
     int64_t n_layers, hidden, n_heads;
     int64_t n_kv_heads, head_dim, feed_forward; /* of most layers; `layer` is authoritative */
@@ -78,7 +81,7 @@ typedef struct ht_config {
     bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
     bool norm_bias, head_bias;       /* of the norms; of the output head */
     bool head_norms;                 /* q and k have norms, in families where that is optional */
-    bool fused_gate_up;              /* gate and up are one matrix, in families where the container decides */
+    bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
     /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
@@ -115,6 +118,7 @@ typedef struct ht_config_hints {
     bool has_q_norm;     /* layer 0 */
     bool has_q_bias;     /* layer 0 */
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
+    bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;

@@ -192,7 +192,8 @@ static void read_rope(ht_config *c, ht_meta *m) {
         r->factor = ht_meta_f64(m, "rope.scale_linear", 0);
     }
     if (*kind && !ht_rope_kind_from_name(kind, &r->kind))
-        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "RoPE scaling `%s` is not supported; none, linear and yarn are", kind);
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "RoPE scaling `%s` is not supported; none, linear, yarn and longrope are",
+                     kind);
     r->original_context = ht_meta_f64(m, "rope.scaling.original_context_length", (double)c->context);
     r->beta_fast = ht_meta_f64(m, "rope.scaling.yarn_beta_fast", 32);
     r->beta_slow = ht_meta_f64(m, "rope.scaling.yarn_beta_slow", 1);
@@ -200,12 +201,19 @@ static void read_rope(ht_config *c, ht_meta *m) {
     r->mscale_all_dim = ht_meta_f64(m, "rope.scaling.yarn_log_multiplier", 0);
     r->mscale = 1;
     static const char *const ones[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor"};
-    for (int i = 0; i < 2; i++) {
+    if (ht_gguf_find_tensor(m->gguf, ht_rope_length_factors[HT_ROPE_OF_LONG]))
+        r->kind = HT_ROPE_LONG;
+    else if (r->kind == HT_ROPE_LONG)
+        ht_meta_fail(m, HT_ERR_FORMAT, "RoPE scaling `%s` without a tensor `%s`", kind,
+                     ht_rope_length_factors[HT_ROPE_OF_LONG]);
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++) r->length_factor[k] = ht_meta_f64(m, ones[0], 1);
+    for (int i = r->kind == HT_ROPE_LONG; i < 2; i++) {
         double value = ht_meta_f64(m, ones[i], 1);
         if (value != 1)
             ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.%s` is %g, expected 1", m->architecture, ones[i], value);
     }
-    /* llama3 scaling is a tensor in GGUF: rope_freqs.weight, one divisor per frequency. */
+    /* llama3 scaling is a tensor in GGUF: rope_freqs.weight, one divisor per frequency. The values of longrope's two
+     * tensors are read with the other tensors (checkpoint.c). */
     double local_theta = c->family->defaults.local_rope_theta;
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
 }
@@ -262,6 +270,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
                            file, ht_name_shown(name.data, name.len), name.data);
         return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
     }
+    snprintf(out->architecture, sizeof out->architecture, "%s", m.architecture);
     out->family = ht_family_of_architecture(m.architecture);
     if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
     if (!out->family) return ht_family_unknown(file, m.architecture, err);

@@ -51,6 +51,31 @@ static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const ht_
                      share);
 }
 
+/* Longrope's divisors for one length. */
+static void read_divisors(ht_rope_spec *rope, ht_rope_length length, ht_json_reader *r, const ht_json *o) {
+    static const char *const keys[] = {"short_factor", "long_factor"};
+    const ht_json *list = ht_json_array(r, o, keys[length]);
+    const size_t n = ht_json_array_size(list);
+    if (!list) ht_json_missing(r, keys[length], "the divisors of RoPE's frequencies");
+    if (n < 1 || n > HT_ROPE_MOST_DIVISORS || (length && n != (size_t)rope->n_divisors)) {
+        ht_json_fail(r, HT_ERR_FORMAT, "`%s` lists %zu numbers, expected %d", keys[length], n,
+                     length ? (int)rope->n_divisors : HT_ROPE_MOST_DIVISORS);
+        return;
+    }
+    rope->n_divisors = (int32_t)n;
+    for (size_t i = 0; i < n; i++) rope->divisor[length][i] = (float)ht_json_number_value(ht_json_array_get(list, i));
+}
+
+/* Longrope: two lists of divisors, and their factors on cos and sin, which some files state for each. */
+static void read_longrope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o) {
+    static const char *const factors[] = {"short_mscale", "long_mscale"};
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++) {
+        read_divisors(rope, (ht_rope_length)k, r, o);
+        if (!ht_json_f64(r, o, "attention_factor", &rope->length_factor[k]))
+            ht_json_f64(r, o, factors[k], &rope->length_factor[k]);
+    }
+}
+
 /* Reads one RoPE object: {"rope_type" or "type", "rope_theta", "factor", ...}. */
 static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, const ht_config *c) {
     const int64_t context = c->context;
@@ -62,9 +87,13 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, c
         kind = "default";
         if (c->head_dim > 2) rope->theta *= pow(alpha, (double)c->head_dim / (double)(c->head_dim - 2));
     }
+    if (!strcmp(kind, "yarn") && ht_json_object_get(o, "long_factor")) kind = "longrope"; /* the first Phi-3 files */
     if (!ht_rope_kind_from_name(kind, &rope->kind))
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
-                     "RoPE scaling `%.40s` is not supported; default, linear, llama3, yarn and proportional are", kind);
+                     "RoPE scaling `%.40s` is not supported; default, linear, llama3, yarn, longrope and proportional "
+                     "are",
+                     kind);
+    if (rope->kind == HT_ROPE_LONG) read_longrope(rope, r, o);
     read_partial_rotary(rope, r, o, c->head_dim);
     rope->original_context = (double)context;
     ht_json_f64(r, o, "original_max_position_embeddings", &rope->original_context);
@@ -83,6 +112,13 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const ht_json *o, c
     bool truncate = true;
     ht_json_bool(r, o, "truncate", &truncate);
     rope->no_truncate = !truncate;
+}
+
+/* Derives the factors of longrope that the file does not state from the extension of the context. */
+static void finish_longrope(ht_rope_spec *rope, const ht_config *c) {
+    const double extension = rope->factor > 0 ? rope->factor : (double)c->context / rope->original_context;
+    for (int k = 0; k < HT_ROPE_LENGTHS && rope->kind == HT_ROPE_LONG; k++)
+        if (rope->length_factor[k] == 0) rope->length_factor[k] = ht_rope_long_magnitude(rope, extension);
 }
 
 /* Reads rope_theta + rope_scaling, or the newer rope_parameters (flat, or one object per layer type). Scaling without a
@@ -104,6 +140,8 @@ static void read_ropes(ht_config *c, ht_json_reader *r, const ht_json *o) {
     else if (parameters && !full && !local)
         read_rope(&c->rope, r, parameters, c);
     if (!full) ht_json_f64(r, o, "original_max_position_embeddings", &c->rope.original_context);
+    finish_longrope(&c->rope, c);
+    finish_longrope(&c->local_rope, c);
 }
 
 /* The family's own fields. A null is 0: none. */
@@ -307,6 +345,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     read_fields(c, r, o);
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
+    if (hints->has_tensors && hints->has_gate) c->fused_gate_up = false;
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);

@@ -239,9 +239,10 @@ static ht_status parse_target(const char *name, target *out, ht_error *err) {
 static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_error *err) {
     (void)err;
     ht_rewrite_plan *plan = user;
-    if (!w->projection) return HT_OK;
     ht_rewrite_tensor *t = &plan->tensor[w->stored.number];
-    t->is_weight = is_rounded(w->projection->gguf) && !w->spec->transposed; /* readers would transpose the groups */
+    if (w->role == HT_ROLE_EMBEDDING) t->is_weight = true;
+    if (!w->projection) return HT_OK;
+    t->is_weight = is_rounded(w->projection->gguf) && !w->stored.column_step; /* groups are along the stored columns */
     if (!w->projection->of_heads) t->n_shares = (int)w->n_shares;
     if (!w->projection->of_heads || t->from.n_dims == 2) /* else it is of one head's matrix */
         snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
@@ -348,8 +349,10 @@ static bool names_groups(const char *type) { return names_affine_groups(type) ||
 static ht_status list_tensors(ht_rewrite_plan *plan, const ht_convert_options *o, ht_error *err) {
     if (plan->to_other) return ht_rewrite_plan_translate(plan, o->dtype, !o->type, err);
     ht_status status = ht_rewrite_plan_list(plan, err);
-    if (status || plan->to_gguf || !plan->config->n_experts) return status;
-    const bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    if (status || plan->to_gguf) return status;
+    /* Directories that other programs than mlx-lm have quantised are for transformers. */
+    bool has_reader = plan->to_mlx || o->container == HT_CONTAINER_SAFETENSORS;
+    for (size_t i = 0; i < plan->n && !plan->c->quantization; i++) has_reader = has_reader || plan->tensor[i].quantized;
     return has_reader ? ht_rewrite_plan_restack(plan, o->dtype, err) : HT_OK;
 }
 

@@ -26,17 +26,32 @@ static void set_bool(writer *w, const char *key, bool value) { set(w, key, ht_js
 static ht_json *short_number(double value) { return ht_json_real(ht_short_decimal(value)); }
 static void set_number(writer *w, const char *key, double value) { set(w, key, short_number(value)); }
 
+/* Two lists of divisors, and their factors under the names of Phi-3.5 MoE, or the one for both. */
+static void set_longrope(ht_document *d, const ht_rope_spec *r) {
+    static const char *const keys[][2] = {{"short_factor", "short_mscale"}, {"long_factor", "long_mscale"}};
+    const bool one = r->length_factor[HT_ROPE_OF_SHORT] == r->length_factor[HT_ROPE_OF_LONG];
+    if (one) ht_document_set(d, "attention_factor", short_number(r->length_factor[0]));
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++) {
+        ht_json *list = ht_json_new_array();
+        for (int32_t i = 0; i < r->n_divisors; i++) ht_list_append(&list, short_number((double)r->divisor[k][i]));
+        ht_document_set(d, keys[k][0], list);
+        ht_document_set(d, keys[k][1], short_number(r->length_factor[k]));
+    }
+}
+
 /* One RoPE object; NULL when out of memory. */
 static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err) {
     static const char *const names[] = {[HT_ROPE_PLAIN] = "default",
                                         [HT_ROPE_LINEAR] = "linear",
                                         [HT_ROPE_LLAMA3] = "llama3",
                                         [HT_ROPE_YARN] = "yarn",
-                                        [HT_ROPE_PROPORTIONAL] = "proportional"};
+                                        [HT_ROPE_PROPORTIONAL] = "proportional",
+                                        [HT_ROPE_LONG] = "longrope"};
     ht_document d = {ht_json_new_object(), "config.json", HT_OK, err};
     ht_document_set(&d, "rope_type", ht_json_string(names[r->kind]));
+    if (r->kind == HT_ROPE_LONG) ht_document_set(&d, "type", ht_json_string(names[r->kind])); /* mlx-lm reads this */
     if (r->kind != HT_ROPE_PLAIN && r->factor > 0) ht_document_set(&d, "factor", short_number(r->factor));
-    if (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN)
+    if (r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_YARN || r->kind == HT_ROPE_LONG)
         ht_document_set(&d, "original_max_position_embeddings", ht_json_integer((int64_t)r->original_context));
     if (r->kind == HT_ROPE_LLAMA3) {
         ht_document_set(&d, "low_freq_factor", ht_json_real(r->low_freq_factor));
@@ -54,6 +69,7 @@ static ht_json *rope_object(const ht_rope_spec *r, bool has_theta, ht_error *err
     }
     if (r->kind == HT_ROPE_PROPORTIONAL)
         ht_document_set(&d, "partial_rotary_factor", ht_json_real(r->share > 0 ? r->share : 1));
+    if (r->kind == HT_ROPE_LONG) set_longrope(&d, r);
     if (has_theta) ht_document_set(&d, "rope_theta", short_number(r->theta));
     return ht_document_take(&d);
 }
@@ -76,19 +92,21 @@ static void set_rope(writer *w) {
                          rope_object(&c->local_rope, true, w->d.err)));
         return;
     }
-    ht_json *scaling = r->kind == HT_ROPE_PLAIN && !is_tempered ? ht_json_null() : rope_object(r, false, w->d.err);
-    if (is_tempered) {
-        ht_document d = {scaling, "config.json", HT_OK, w->d.err};
+    if (is_tempered) { /* these families came after rope_scaling */
+        ht_document d = {rope_object(r, true, w->d.err), "config.json", HT_OK, w->d.err};
         ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
         ht_document_set(&d, "original_max_position_embeddings",
                         ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
         if (c->latent.rank)
             ht_document_set(&d, "partial_rotary_factor",
                             ht_json_real(share_of(r->dims, c->latent.key_dim + c->latent.rope_dim)));
-        scaling = ht_document_take(&d);
+        set(w, "rope_parameters", ht_document_take(&d));
+    } else {
+        set_number(w, "rope_theta", r->theta);
+        set(w, "rope_scaling", r->kind == HT_ROPE_PLAIN ? ht_json_null() : rope_object(r, false, w->d.err));
     }
-    set_number(w, "rope_theta", r->theta);
-    set(w, "rope_scaling", scaling);
+    /* Phi-3's own field overrides the one of rope_scaling, even by its default. */
+    if (r->kind == HT_ROPE_LONG) set_i64(w, "original_max_position_embeddings", (int64_t)r->original_context);
     if (r->dims && !c->latent.rank) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
     if (c->family->defaults.local_rope_theta > 0) set_number(w, "rope_local_base_freq", c->local_rope.theta);
 }
@@ -116,7 +134,9 @@ static void set_layer_types(writer *w) {
     const ht_config *c = w->config;
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
-        ht_list_append(&types, ht_json_string(c->layer[i].slides ? "sliding_attention" : "full_attention"));
+        ht_list_append(&types, ht_json_string(c->layer[i].chunked  ? "chunked_attention"
+                                              : c->layer[i].slides ? "sliding_attention"
+                                                                   : "full_attention"));
     set(w, "layer_types", types);
 }
 
@@ -209,6 +229,7 @@ static const char documents[] = "the documents of a directory";
 typedef struct converter {
     const ht_checkpoint_files *c;
     const ht_config *config;
+    bool for_mlx;               /* the reader is mlx-lm */
     ht_tokenizer *t;            /* NULL: the file has none */
     int32_t bos, eos, pad, unk; /* -1: none */
     int32_t *stops;             /* [n_stops] stop ids */
@@ -283,6 +304,8 @@ static ht_status add_config(converter *v, const char *dtype) {
     d.status = apply_factors(v, config);
     if (!d.status) d.status = ht_convert_config_to_json(config, &d.object, v->err);
     free(config);
+    if (v->for_mlx && v->config->family->mlx_wrapper)
+        d.object = ht_json_pack("{s:s, s:o}", "model_type", v->config->family->mlx_wrapper, "text_config", d.object);
     ht_document_set(&d, "torch_dtype", ht_json_string(dtype)); /* readers accept this and the newer `dtype` */
     set_ids(v, &d);
     return add_document(v, "config.json", &d);
@@ -396,11 +419,11 @@ static ht_status add_tokenizer(converter *v) {
 
 /* ---- all ---- */
 
-ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, const char *dtype,
-                                    ht_directory_documents *out, ht_error *err) {
+ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
+                                    const char *dtype, ht_directory_documents *out, ht_error *err) {
     *out = (ht_directory_documents){0};
     if (!c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a directory already", c->path);
-    converter v = {.c = c, .config = config, .out = out, .err = err};
+    converter v = {.c = c, .config = config, .for_mlx = for_mlx, .out = out, .err = err};
     ht_status status = ht_chat_detect_tokenizer(c, &v.t, err);
     if (status) return status; /* the error names the file */
     status = find_specials(&v);

@@ -150,8 +150,8 @@ static void set_yarn(writer *w) {
     ht_rope_config how, implied;
     float factors[2];
     bare.attention_factor = bare.mscale = bare.mscale_all_dim = 0;
-    (void)ht_rope_prepare(r, 2, &how, factors);
-    (void)ht_rope_prepare(&bare, 2, &implied, factors);
+    (void)ht_rope_prepare(r, HT_ROPE_OF_SHORT, 2, &how, factors);
+    (void)ht_rope_prepare(&bare, HT_ROPE_OF_SHORT, 2, &implied, factors);
     set_i64(w, "rope.scaling.original_context_length", (int64_t)r->original_context);
     set_f64(w, "rope.scaling.yarn_beta_fast", r->beta_fast);
     set_f64(w, "rope.scaling.yarn_beta_slow", r->beta_slow);
@@ -175,6 +175,10 @@ static void set_rope(writer *w) {
         set_f64(w, "rope.scaling.factor", r->factor);
     }
     if (r->kind == HT_ROPE_YARN) set_yarn(w);
+    if (r->kind == HT_ROPE_LONG) { /* the tensors of divisors say the rest */
+        set_i64(w, "rope.scaling.original_context_length", (int64_t)r->original_context);
+        set_f64(w, "rope.scaling.attn_factor", r->length_factor[HT_ROPE_OF_SHORT]);
+    }
     if (w->config->has_local_rope) set_f64(w, "rope.freq_base_swa", w->config->local_rope.theta);
     if (r->dims && w->config->family->gguf_interleaves)
         refuse(&w->metadata, w->config, "a part of each head is rotated (`partial_rotary_factor`)");
@@ -238,6 +242,8 @@ static ht_status read_metadata(const ht_config *config, ht_json *metadata, ht_co
     size_t size;
     ht_gguf *gguf = NULL;
     ht_gguf_names_visit(config, add_name, &list);
+    for (int k = 0; k < HT_ROPE_LENGTHS && config->rope.kind == HT_ROPE_LONG; k++)
+        add_name(ht_rope_length_factors[k], &list);
     ht_status status = list.failed ? ht_fail_memory(err, 0, "GGUF metadata") : HT_OK;
     if (!status) status = ht_gguf_write_zeros(list.tensor, list.n, metadata, &bytes, &size, err);
     if (!status) status = ht_gguf_parse(bytes, size, "GGUF metadata", &gguf, err);
@@ -259,6 +265,7 @@ static void check_written(ht_document *d, const ht_config *config) {
     *wanted = *config;
     if (wanted->rope.kind == HT_ROPE_LLAMA3 || wanted->rope.kind == HT_ROPE_PROPORTIONAL)
         wanted->rope.kind = HT_ROPE_PLAIN; /* the tensor of divisors says the rest */
+    wanted->rope.n_divisors = 0;
     d->status = read_metadata(config, d->object, read, d->err);
     if (!d->status && *ht_config_difference(wanted, read, difference)) refuse(d, config, difference);
     free(both);
@@ -446,15 +453,21 @@ ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *con
 
 /* ---- RoPE's divisors ---- */
 
-ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err) {
+static bool has_rope_factors(const ht_rope_spec *r, bool of_length) {
+    if (of_length) return r->kind == HT_ROPE_LONG;
+    return r->kind == HT_ROPE_LLAMA3 || r->kind == HT_ROPE_PROPORTIONAL;
+}
+
+ht_status ht_gguf_rope_factors(const ht_config *config, const char *name, float **values, int64_t *n, ht_error *err) {
+    const bool is_long = !strcmp(name, ht_rope_length_factors[HT_ROPE_OF_LONG]);
     *values = NULL;
     *n = 0;
-    if (config->rope.kind != HT_ROPE_LLAMA3 && config->rope.kind != HT_ROPE_PROPORTIONAL) return HT_OK;
+    if (!has_rope_factors(&config->rope, strcmp(name, HT_ROPE_FACTORS) != 0)) return HT_OK;
     const int64_t dims = config->rope.dims ? config->rope.dims : ht_config_head_dim(config, false);
     ht_rope_config how;
     float *factors = malloc((size_t)dims / 2 * sizeof *factors);
-    if (!factors) return ht_fail_memory(err, (size_t)dims / 2 * sizeof *factors, HT_ROPE_FACTORS);
-    (void)ht_rope_prepare(&config->rope, (int32_t)dims, &how, factors);
+    if (!factors) return ht_fail_memory(err, (size_t)dims / 2 * sizeof *factors, name);
+    (void)ht_rope_prepare(&config->rope, is_long ? HT_ROPE_OF_LONG : HT_ROPE_OF_SHORT, (int32_t)dims, &how, factors);
     for (int64_t i = 0; i < dims / 2; i++)
         if (isinf(factors[i])) factors[i] = HT_ROPE_NOT_ROTATED;
     *values = factors;

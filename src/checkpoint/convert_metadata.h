@@ -1,5 +1,5 @@
 /* Configuration and tokenizer of a checkpoint for the other container: GGUF metadata from a directory, and a
- * directory's JSON documents from a GGUF file. Handles no tensors but that of RoPE divisors, which is configuration. */
+ * directory's JSON documents from a GGUF file. Handles no tensors but those of RoPE divisors, which are configuration. */
 #ifndef HT_CHECKPOINT_CONVERT_METADATA_H
 #define HT_CHECKPOINT_CONVERT_METADATA_H
 
@@ -63,8 +63,9 @@ void ht_convert_set_mlp_types(const ht_config *c, ht_document *d);
  * A sliding window without a GGUF key limits the context instead, with a warning. */
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err);
 
-/* Values of HT_ROPE_FACTORS, f32 [*n]; *values is NULL if the model has none. The caller frees them. */
-ht_status ht_gguf_rope_factors(const ht_config *config, float **values, int64_t *n, ht_error *err);
+/* Values of HT_ROPE_FACTORS or of one of ht_rope_length_factors, f32 [*n]; *values is NULL if the model has none. The
+ * caller frees them. */
+ht_status ht_gguf_rope_factors(const ht_config *config, const char *name, float **values, int64_t *n, ht_error *err);
 
 /* The configuration's part of ht_gguf_metadata_of. */
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err);
@@ -84,8 +85,8 @@ typedef struct ht_directory_documents {
 /* config.json, generation_config.json and, if the GGUF file has a tokenizer, tokenizer.json, tokenizer_config.json
  * and chat_template.jinja. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the
  * documents, even after a failure. */
-ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, const char *dtype,
-                                    ht_directory_documents *out, ht_error *err);
+ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
+                                    const char *dtype, ht_directory_documents *out, ht_error *err);
 void ht_directory_documents_free(ht_directory_documents *d);
 
 /* config.json without the ids of special tokens. HT_ERR_UNSUPPORTED if it would be read as another configuration. The caller

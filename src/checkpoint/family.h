@@ -105,7 +105,7 @@ typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_r
  * or ".bias" to names. */
 typedef struct ht_tensor_spec {
     size_t offset;           /* in the family's layer struct, or in its struct of weights outside the layers */
-    const char *safetensors; /* after "model.layers.N.", or after "model."; also the slot */
+    const char *safetensors; /* after "model.layers.N.", or after "model." */
     const char *gguf;        /* after "blk.N.", or the full name */
     ht_extent rows, columns;
     ht_bias_rule bias;
@@ -114,11 +114,20 @@ typedef struct ht_tensor_spec {
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
-    bool transposed;       /* safetensors hold the matrix [columns, rows] */
+    bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    int alternate; /* 1 or 2: safetensors hold the rows of an expert, or the values, at the even or odd positions */
+    bool optional;         /* files of other programs leave the vector out */
+    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs; NULL: the same. There the weight is
+     * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
+    const char *transformers;
+    int share, n_shares;
+    bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */
+    const char *module; /* the slot and the module of transformers, where it is not `safetensors`; NULL: it is */
 } ht_tensor_spec;
+
+/* The end of the weight's slot. */
+static inline const char *ht_spec_slot(const ht_tensor_spec *p) { return p->module ? p->module : p->safetensors; }
 
 /* The gain and the bias of a norm; a spec with HT_BIAS_NORM fills in both. */
 typedef struct ht_norm_weights {
@@ -177,11 +186,13 @@ typedef enum ht_head_norm {
 
 /* Where directories for transformers have the experts; stored_weights.c has the names. */
 typedef enum ht_expert_layout {
-    HT_EXPERTS_MLP,     /* mlp.experts.N.gate_proj, up_proj, down_proj */
-    HT_EXPERTS_OUTSIDE, /* experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_SPARSE,  /* block_sparse_moe.experts.N.w1, w3, w2 */
-    HT_EXPERTS_LINEAR,  /* block_sparse_moe.input_linear and output_linear, stacked */
-    HT_EXPERTS_STACKED  /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_MLP,         /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE,     /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
+    HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
 } ht_expert_layout;
 
 struct ht_family {
@@ -190,6 +201,7 @@ struct ht_family {
     const char *model_types[8];    /* config.json's model_type, NULL-terminated */
     const char *gguf_aliases[4];   /* other architectures in GGUF with the same meaning, NULL-terminated */
     const char *class_name;        /* class of transformers, written to config.json; NULL: not written */
+    const char *mlx_wrapper;       /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     ht_config_defaults defaults;
     const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
     /* Reads the family's other own fields, after `fields`. NULL: none. */
@@ -217,8 +229,14 @@ struct ht_family {
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
-    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;        /* values have an RMS norm per head, without weight */
+    /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
+     * mlp.experts and mlp.switch_mlp. */
+    const char *expert_module, *mlx_expert_module;
+    bool experts_are_modules; /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
+    bool has_causal_text;     /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
+    bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
+    float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;       /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */
@@ -234,6 +252,8 @@ extern const ht_family ht_family_llama, ht_family_mixtral;
 extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
+/* Whether GGUF files of the family may have this architecture. */
+bool ht_family_has_architecture(const ht_family *f, const char *architecture);
 const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_family_gguf_architecture(const ht_family *f) {

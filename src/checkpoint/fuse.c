@@ -19,6 +19,9 @@ typedef struct search {
     ht_adapter *const *adapters;
     const float *scales;
     int n;
+    bool all; /* quantised weights become floats, also unchanged ones */
+    bool any_quantized, any_reordered;
+    bool *reordered; /* [tensors of the checkpoint] */
 } search;
 
 /* Changes of one tensor keep their order, in which they are summed. */
@@ -32,38 +35,84 @@ static ht_status add_change(ht_rewrite_plan *plan, size_t tensor, const ht_rewri
     return HT_OK;
 }
 
+/* The change of a head's matrix, whose outputs in the projection of all heads are those of the key, then of the value.
+ * Matrices of keys are stored transposed where they are apart. */
+static ht_rewrite_change head_change(const ht_stored_weight *w, const ht_latent *of) {
+    const bool is_key = w->spec->expert == HT_HEAD_KEY;
+    const int64_t first = w->expert * ht_latent_head_rows(of) + (is_key ? 0 : of->key_dim);
+    return (ht_rewrite_change){.first_row = w->first_row,
+                               .n_rows = w->rows,
+                               .first_output = first,
+                               .is_transposed = is_key && !w->is_transposed};
+}
+
+/* The tensor that has a weight's rows: the stored one, or another with the piece that replaces them. */
+static size_t find_rows(const ht_rewrite_plan *plan, const ht_stored_weight *w, int64_t *first_row) {
+    const size_t stored = w->stored.number;
+    *first_row = w->first_row;
+    for (size_t i = plan->tensor[stored].moved; i && i <= plan->n; i++) {
+        const ht_rewrite_tensor *t = &plan->tensor[i - 1];
+        for (int64_t k = 0; k < t->n_pieces; k++)
+            if (t->piece[k].tensor == stored && t->piece[k].first_row == w->first_row) {
+                *first_row = k * t->piece_rows;
+                return i - 1;
+            }
+    }
+    return stored;
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
     ht_status status = HT_OK;
     if (!p) return HT_OK;
-    const ht_latent *latent = &s->plan->config->latent;
-    const bool is_key = w->spec->expert == HT_HEAD_KEY;
-    if (!p->of_heads) s->plan->tensor[w->stored.number].n_shares = (int)w->n_shares;
+    int64_t first_row;
+    const size_t tensor = find_rows(s->plan, w, &first_row);
+    if (!p->of_heads) s->plan->tensor[tensor].n_shares = (int)w->n_shares;
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
         const ht_lora *l = ht_adapter_find(a, p->slot);
         if (!l) continue;
-        ht_rewrite_change change = {.first_row = w->first_row,
-                                    .n_rows = l->n_out,
+        ht_rewrite_change change = {.first_row = first_row,
+                                    .n_rows = w->rows,
                                     .head_rows = w->stored_head_rows,
                                     .lora_head_rows = a->interleaved ? p->head_rows : 0,
-                                    .lora = l,
-                                    .expert = w->expert,
-                                    .scale = (s->scales ? s->scales[i] : 1) * l->scale};
-        if (p->of_heads) {
-            change.expert = 0;
-            change.n_rows = w->rows;
-            change.b_row = w->expert * ht_latent_head_rows(latent) + (is_key ? 0 : latent->key_dim);
-            change.transposed = is_key && !w->is_transposed;
-        }
+                                    .expert = w->expert};
+        if (p->of_heads) change = head_change(w, &s->plan->config->latent);
+        change.lora = l;
+        change.scale = (s->scales ? s->scales[i] : 1) * l->scale;
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status && w->stored.column_step)
-            status = ht_fail(err, HT_ERR_UNSUPPORTED,
-                             "%s: tensor `%s` is stored transposed; fuse into a GGUF file made of the checkpoint",
-                             w->stored.file_name, w->name);
-        if (!status) status = add_change(s->plan, w->stored.number, &change, err);
+        if (!status) status = add_change(s->plan, tensor, &change, err);
     }
+    return status;
+}
+
+/* Marks the tensors that are changed, or become floats, and are stored in another order than rows. */
+static ht_status mark_reordered(const ht_stored_weight *w, void *user, ht_error *err) {
+    search *s = user;
+    bool changes = s->all && !ht_weight_is_float(w->stored.type);
+    (void)err;
+    for (int i = 0; w->projection && i < s->n; i++)
+        changes = changes || ht_adapter_find(s->adapters[i], w->projection->slot);
+    if (!changes) return HT_OK;
+    s->any_quantized = s->any_quantized || !ht_weight_is_float(w->stored.type);
+    if (ht_rewrite_is_reordered(s->plan, w)) s->any_reordered = s->reordered[w->stored.number] = true;
+    return HT_OK;
+}
+
+/* Restacks tensors whose rows are not apart, as changes and rounding go by rows. */
+static ht_status restack(search *s, ht_error *err) {
+    ht_rewrite_plan *plan = s->plan;
+    s->reordered = calloc(plan->n + 1, sizeof *s->reordered);
+    if (!s->reordered) return ht_fail_memory(err, plan->n, "a list of tensors");
+    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, mark_reordered, s, err);
+    if (!status && s->any_quantized && !s->all && !plan->c->gguf && !plan->c->quantization) { /* all become floats */
+        s->all = true;
+        status = ht_stored_weights_visit(plan->c, plan->config, false, mark_reordered, s, err);
+    }
+    if (!status && s->any_reordered) status = ht_rewrite_plan_restack_some(plan, s->reordered, HT_DTYPE_NONE, err);
+    free(s->reordered);
+    s->reordered = NULL;
     return status;
 }
 
@@ -78,10 +127,17 @@ static ht_status check_used(const search *s, const ht_adapter *a, ht_error *err)
     return HT_OK;
 }
 
-static ht_status list_changes(ht_rewrite_plan *plan, ht_adapter *const *adapters, const float *scales, int n,
+static ht_status list_changes(ht_rewrite_plan *plan, ht_adapter *const *adapters, const float *scales, int n, bool all,
                               ht_error *err) {
-    search s = {plan, adapters, scales, n};
-    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
+    search s = {plan, adapters, scales, n, .all = all};
+    for (int i = 0; i < n; i++)
+        if (adapters[i]->halved && ht_adapter_alternates(plan->config->family))
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "the adapter has gate and up of experts in one tensor, where their rows alternate; convert it "
+                "to another format, with the model, and fuse that");
+    ht_status status = restack(&s, err);
+    if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, find_changes, &s, err);
     for (int i = 0; !status && i < n; i++) status = check_used(&s, adapters[i], err);
     if (!status && !plan->n_changes)
         status = ht_fail(err, HT_ERR_ARGUMENT, "the adapters change nothing: they have no pairs");
@@ -123,12 +179,13 @@ static ht_status choose(const ht_fuse_options *o, ht_dtype own, bool all, ht_rew
 static ht_status make_plan(ht_rewrite_plan *plan, const ht_fuse_options *options, ht_adapter *const *adapters,
                            const float *scales, int n, ht_error *err) {
     ht_dtype own;
-    ht_status status = list_changes(plan, adapters, scales, n, err);
-    if (!status) status = ht_rewrite_float_type(plan, &own, err);
+    ht_status status = ht_rewrite_float_type(plan, &own, err);
+    if (!status) status = list_changes(plan, adapters, scales, n, options->dense, err);
     bool all = options->dense;
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].change && plan->tensor[i].quantized && !plan->c->gguf && !plan->c->quantization) all = true;
-    for (size_t i = 0; !status && i < plan->n; i++) status = choose(options, own, all, &plan->tensor[i], err);
+    for (size_t i = 0; !status && i < plan->n; i++)
+        if (plan->tensor[i].action != HT_REWRITE_DROP) status = choose(options, own, all, &plan->tensor[i], err);
     return status;
 }
 

@@ -123,6 +123,7 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
         in->layers[i] = (ht_layer_info){.slides = l->slides,
                                         .has_experts = l->has_experts,
                                         .is_latent = c->latent.rank > 0,
+                                        .is_chunked = l->slides && l->chunked,
                                         .n_kv_heads = l->n_kv_heads,
                                         .head_dim = l->head_dim,
                                         .feed_forward = l->feed_forward,
@@ -130,6 +131,7 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
     }
     p->layers = in->layers;
     if (p->n_sliding_layers) p->sliding_window = c->window;
+    p->n_prediction_layers = ht_prediction_layers(from, c);
 }
 
 static void describe_files(info *in, const ht_checkpoint_files *c) {

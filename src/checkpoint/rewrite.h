@@ -7,6 +7,7 @@
 #define HT_CHECKPOINT_REWRITE_H
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/stored_weights.h"
 #include "device/device.h"
 #include "formats/safetensors_write.h"
 
@@ -30,15 +31,15 @@ typedef enum ht_rewrite_action {
 
 /* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
-    size_t next;            /* number of the tensor's next change in the plan, from 1; 0: none */
-    int64_t first_row;      /* of the tensor, whose axes but the last one are all rows */
-    int64_t head_rows;      /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
-    int64_t lora_head_rows; /* the same for B's rows */
+    size_t next;               /* number of the tensor's next change in the plan, from 1; 0: none */
+    int64_t first_row, n_rows; /* of the tensor, whose axes but the last one are all rows */
+    int64_t first_output;      /* the first of the pair's outputs, whose number is n_rows unless is_transposed */
+    bool is_transposed;        /* the tensor's rows are the pair's inputs, and the columns its outputs */
+    int64_t head_rows;         /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
+    int64_t lora_head_rows;    /* the same for B's rows */
     const ht_lora *lora;
     int64_t expert;
-    int64_t n_rows, b_row; /* rows of the tensor, and the first one of the expert's B that changes them */
-    bool transposed;       /* its rows are columns of B A: row i is column i */
-    float scale;           /* factor on B A */
+    float scale; /* factor on B A */
 } ht_rewrite_change;
 
 /* Stored rows that become part of a tensor. */
@@ -54,6 +55,7 @@ typedef struct ht_rewrite_piece {
 
 typedef struct ht_rewrite_tensor {
     ht_stored_tensor from; /* the stored tensor, or all pieces together; unspecified for new scales and biases */
+    size_t moved;          /* number, from 1, of the first tensor that replaces a restacked one; 0: none */
     size_t owner;          /* the weight that this scale belongs to; itself if it is no scale */
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
@@ -69,6 +71,8 @@ typedef struct ht_rewrite_tensor {
     bool is_mixed;                       /* pieces of several types */
     bool by_column;                      /* pieces: some are columns of stored rows, which only values can be */
     bool by_value;                       /* pieces: rows are single values of a vector, in another order */
+    bool transposes;                     /* pieces: each matrix is written [columns, rows] */
+    int64_t alternates;                  /* pieces: rows, or values, whose two halves are written alternately; else 0 */
     bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
     bool is_weight;                      /* worth rounding to few bits */
     int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
@@ -86,7 +90,8 @@ typedef struct ht_rewrite_plan {
     bool to_gguf;       /* the container of the output */
     bool to_mlx;        /* a directory with the names of mlx-lm */
     bool to_other;      /* the container changes, so tensors are made of pieces */
-    bool restacks;      /* some experts are restacked: ht_rewrite_plan_restack */
+    bool restacks;      /* some weights are restacked: ht_rewrite_plan_restack */
+    bool renames;       /* all names get the prefix that the other reader expects */
     bool copies_files;  /* the checkpoint is a directory; its other files are copied to the output */
     bool checks_values; /* HT_ERR_FORMAT for every value that is not finite; else only if it cannot be written */
     const char *verb;   /* for messages: "fusing" */
@@ -118,9 +123,14 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
  * values. `floats`: the type of float weights and of weights that cannot stay quantised; HT_DTYPE_NONE: floats stay,
  * others become f32. keeps_quantized: weights stay quantised if the container can represent their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
-/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers. Drops those in
- * another layout and adds them in the expected one, unquantised, in the types of ht_rewrite_plan_translate. */
+/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers, and what else the two
+ * name or transpose differently. Drops those in another layout and adds them in the expected one, unquantised, in the
+ * types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
+/* Restacks only the tensors [n of the checkpoint] that `only` selects, under the names for transformers. */
+ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
+/* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
+bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all
  * outputs. */
 ht_status ht_rewrite_plan_finish(ht_rewrite_plan *plan, ht_error *err);

@@ -425,7 +425,7 @@ static ht_status copy_file(const char *from_directory, const char *to_directory,
 static ht_status write_documents(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
     ht_directory_documents all;
     const char *dtype = plan->dtype == HT_F16 ? "float16" : plan->dtype == HT_BF16 ? "bfloat16" : "float32";
-    ht_status status = ht_directory_documents_of(plan->c, plan->config, dtype, &all, err);
+    ht_status status = ht_directory_documents_of(plan->c, plan->config, plan->to_mlx, dtype, &all, err);
     for (int i = 0; !status && i < all.n; i++) {
         const char *name = all.document[i].name, *text = all.document[i].text;
         char *changed = NULL;

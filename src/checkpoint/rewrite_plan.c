@@ -139,13 +139,13 @@ static void keep_output(const ht_rewrite_plan *plan, size_t i, ht_rewrite_tensor
     const bool itself = !plan->c->gguf && !t->given;
     const ht_stored_tensor from = itself ? ht_stored_of_safetensors(plan->c->tensors, i) : t->from;
     memcpy(t->shape, from.dims, sizeof t->shape);
-    t->to = (ht_tensor_output){t->name, from.type_name, from.n_dims, t->shape, from.n_bytes};
+    t->to = (ht_tensor_output){t->renamed ? t->renamed : t->name, from.type_name, from.n_dims, t->shape, from.n_bytes};
 }
 
 /* Renames a weight packed by compressed-tensors. transformers names stacked experts after their module. */
 static ht_status rename_packed(ht_rewrite_tensor *t, ht_error *err) {
     static const char packed[] = "_packed", weight[] = ".weight_packed";
-    if (!ht_ends_with(t->name, weight)) return HT_OK;
+    if (t->renamed || !ht_ends_with(t->name, weight)) return HT_OK;
     size_t n = strlen(t->name) - (t->from.n_dims == 3 ? sizeof weight : sizeof packed) + 1;
     t->renamed = strndup(t->name, n);
     return t->renamed ? HT_OK : ht_fail_memory(err, n + 1, "a name");
@@ -231,7 +231,8 @@ static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_
 /* Sets the output of a weight in one tensor: floats, or a GGUF file's blocks. */
 static ht_status put_weight(ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
-    ht_status status = put_output(t, info->name, t->from.n_dims, t->from.dims, info->block_bytes, err);
+    const ht_stored_tensor as = t->transposes ? ht_tensor_transposed(&t->from) : t->from;
+    ht_status status = put_output(t, info->name, as.n_dims, as.dims, info->block_bytes, err);
     t->to.n_bytes /= (size_t)info->block;
     return status;
 }

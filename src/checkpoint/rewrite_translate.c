@@ -16,8 +16,9 @@ enum { NAME_SIZE = 192 };
 
 typedef struct translation {
     ht_rewrite_plan *plan;
-    ht_dtype floats; /* HT_DTYPE_NONE: as they are */
-    bool repacks;    /* quantised weights stay quantised if possible */
+    ht_dtype floats;  /* HT_DTYPE_NONE: as they are */
+    bool repacks;     /* quantised weights stay quantised if possible */
+    const bool *only; /* [tensors of the checkpoint] to restack; NULL: those that the reader expects elsewhere */
 } translation;
 
 /* ---- tensors ---- */
@@ -38,11 +39,18 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
     return HT_OK;
 }
 
-/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames only its experts, so it
- * keeps the prefix. Families with other names of layers, as GPT-2, are released without one. */
+/* Prefix of the text model's tensor names; "" in GGUF. A directory for another reader renames few weights, so it keeps
+ * the prefix; except for GPT-2, which has other names of layers, is released without one, and has one in mlx-lm. */
 static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
-    return !plan->to_other ? plan->c->prefix : plan->config->family->layers_name ? "" : "model.";
+    if (!plan->to_other && !plan->renames) return plan->c->prefix;
+    if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+}
+
+/* Prefix of the output head's name. */
+static const char *outside_of(const ht_rewrite_plan *plan) {
+    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model." : "";
 }
 
 /* Allocates n pieces of [rows, columns] and sets the joined shape; n_experts: first axis of a stacked tensor, or 0. */
@@ -60,11 +68,10 @@ static ht_status set_pieces(ht_rewrite_tensor *t, const ht_stored_weight *w, int
     return HT_OK;
 }
 
-/* Sets piece `i` to the stored rows of w, or its columns; marks the tensor as mixed if types differ. */
-static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t i) {
+/* Sets piece `i` to the stored rows of w; marks the tensor as mixed if types differ. */
+static void put_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, int64_t i) {
     const ht_stored_tensor *stored = &w->stored;
-    const bool alternates = w->is_vector && stored->column_step != 0,
-               transposed = !alternates && (stored->column_step != 0) != by_column;
+    const bool transposed = stored->column_step != 0 && !w->is_vector;
     t->piece[i] = (ht_rewrite_piece){.tensor = stored->number,
                                      .first_row = w->first_row,
                                      .row_step = w->row_step,
@@ -114,17 +121,20 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
     ht_rewrite_tensor *t =
         plan->n ? &plan->tensor[plan->n - 1] : NULL; /* experts of a stacked tensor are visited consecutively */
     ht_status status = HT_OK;
-    if (!t || strcmp(t->name, name) != 0) {
+    if (!t || !t->piece || strcmp(t->name, name) != 0) {
         status = add_tensor(plan, name, &t, err);
         if (!status)
             status = set_pieces(t, w, w->rows, w->columns, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
         if (status) return status;
         t->is_weight = true;
         t->n_shares = f->n_shares;
+        t->transposes = w->spec->transposed && f->naming == HT_EXPERTS_TRANSFORMERS;
+        if (w->spec->alternates && f->n_shares > 1 && f->naming == HT_EXPERTS_TRANSFORMERS)
+            t->alternates = f->n_shares * w->rows;
         const ht_family *family = plan->config->family;
         set_importance(t, ht_expert_form_named(HT_EXPERTS_GGUF, family, w->spec->expert)->name, w->layer);
     }
-    put_piece(t, w, false, f->stacked ? w->expert * f->n_shares + f->share : 0);
+    put_piece(t, w, f->stacked ? w->expert * f->n_shares + f->share : 0);
     return HT_OK;
 }
 
@@ -148,7 +158,7 @@ static ht_status add_head(translation *of, const ht_stored_weight *w, int64_t he
         status = add_tensor(plan, name, &t, err);
         if (!status) status = set_pieces(t, &one, 1, w->columns, plan->to_gguf ? n_heads : 1, 0, err);
     }
-    if (!status) put_piece(t, &one, false, plan->to_gguf ? head : 0);
+    if (!status) put_piece(t, &one, plan->to_gguf ? head : 0);
     return status;
 }
 
@@ -159,6 +169,40 @@ static ht_status add_heads(translation *of, const ht_stored_weight *w, ht_error 
     one.columns = of->plan->config->layer[w->layer].head_dim;
     for (int64_t i = 0; !status && i < w->columns / one.columns; i++) status = add_head(of, &one, i, 1, err);
     return status;
+}
+
+/* Name of a weight whose names for mlx-lm and transformers differ. */
+static void share_name(const ht_rewrite_plan *plan, const ht_stored_weight *w, bool for_mlx, char name[NAME_SIZE]) {
+    const ht_tensor_spec *p = w->spec;
+    snprintf(name, NAME_SIZE, "%slayers.%lld.%s%s", prefix_of(plan), (long long)w->layer,
+             for_mlx ? p->safetensors : p->transformers, p->bare ? "" : ".weight");
+}
+
+/* A weight that is a share of a tensor for transformers; the shares are visited one after another. */
+static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    const ht_tensor_spec *p = w->spec;
+    const int64_t n = p->n_shares ? p->n_shares : 1, columns = w->row_length ? w->row_length : w->columns,
+                  rows = w->rows * w->columns / columns;
+    char name[NAME_SIZE];
+    share_name(plan, w, false, name);
+    ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    ht_status status = HT_OK;
+    if (!t || !t->piece || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, w, rows, columns, n, 0, err);
+        if (status) return status;
+        t->is_weight = w->is_quantized;
+        t->by_value = w->is_vector && n > 1;
+        if (t->by_value) { /* joined value by value, row by row */
+            t->piece_rows = w->columns;
+            t->from.dims[0] = rows;
+            t->from.dims[1] = n * columns;
+        }
+        t->alternates = p->alternates ? n * t->piece_rows : 0;
+    }
+    put_piece(t, w, p->share);
+    return HT_OK;
 }
 
 /* ---- heads of latent attention: a matrix of keys, transposed, and one of values in GGUF; rows of one matrix in
@@ -178,7 +222,7 @@ static ht_status tensor_of_heads(translation *of, const ht_stored_weight *w, con
 
 /* Adds a piece whose `rows` rows are rows of the head's stored matrix from `first` on, or columns of it. */
 static void put_head_piece(ht_rewrite_tensor *t, const ht_stored_weight *w, bool by_column, int64_t first, int64_t i) {
-    put_piece(t, w, false, i);
+    put_piece(t, w, i);
     ht_rewrite_piece *p = &t->piece[i];
     p->n_shares = 1; /* a factor is one of the whole tensor */
     if (by_column)
@@ -220,44 +264,38 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
+    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%s%s", w->role == HT_ROLE_HEAD ? "" : prefix_of(plan),
+    const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
+    snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
              plan->to_gguf ? w->gguf : w->safetensors);
     ht_rewrite_tensor *t;
     ht_status status = add_tensor(plan, name, &t, err);
-    const bool by_column = !plan->to_gguf && w->spec->transposed && !w->is_vector;
     int64_t rows = w->rows, columns = w->columns;
-    if (by_column) rows = w->columns, columns = w->rows;
     if (w->row_length) rows = w->columns / w->row_length, columns = w->row_length;
-    if (by_column && !ht_weight_is_float(w->stored.type))
-        return ht_fail(
-            err, HT_ERR_UNSUPPORTED,
-            "%s: tensor `%.*s` is of type %s; %s models in directories have their matrices transposed, which "
-            "only floats can be",
-            w->stored.file_name, (int)w->stored.name_len, w->stored.name, w->stored.type_name,
-            plan->config->family->architecture);
     if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
-    put_piece(t, w, by_column, 0);
+    put_piece(t, w, 0);
     t->stored_head_rows = w->stored_head_rows;
     t->head_rows = plan->to_gguf ? w->head_rows : 0;
     t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
+    t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
     /* Routers choose, so they stay exact. */
-    t->is_weight = w->is_quantized && !by_column && !strstr(w->gguf, "ffn_gate_inp");
+    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;
 }
 
-/* Adds the tensor of RoPE divisors; a directory has them in its configuration. */
-static ht_status add_rope_factors(ht_rewrite_plan *plan, ht_error *err) {
+/* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
+static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_error *err) {
     float *values;
     int64_t n;
     ht_rewrite_tensor *t;
-    ht_status status = ht_gguf_rope_factors(plan->config, &values, &n, err);
+    ht_status status = ht_gguf_rope_factors(plan->config, name, &values, &n, err);
     if (status || !values) return status;
-    status = add_tensor(plan, HT_ROPE_FACTORS, &t, err);
+    status = add_tensor(plan, name, &t, err);
     if (status) {
         free(values);
         return status;
@@ -370,9 +408,12 @@ static ht_dtype main_dtype(const translation *of) {
 }
 
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err) {
-    translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx)};
+    translation of = {plan, floats, keeps_quantized && (plan->to_gguf || plan->to_mlx), NULL};
+    plan->config->fused_gate_up = false; /* where gate and up have a common matrix, it is made of both */
     ht_status status = ht_stored_weights_visit(plan->c, plan->config, true, add_weight, &of, err);
-    if (!status && plan->to_gguf) status = add_rope_factors(plan, err);
+    if (!status && plan->to_gguf) status = add_rope_factors(plan, HT_ROPE_FACTORS, err);
+    for (int k = 0; !status && plan->to_gguf && k < HT_ROPE_LENGTHS; k++)
+        status = add_rope_factors(plan, ht_rope_length_factors[k], err);
     for (size_t i = 0; !status && i < plan->n; i++)
         if (plan->tensor[i].piece) status = choose_type(&of, &plan->tensor[i], err);
     if (status || plan->to_gguf) return status;
@@ -381,36 +422,69 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
     return status;
 }
 
-/* ---- experts for the other reader of directories ---- */
+/* ---- experts and other weights for the other reader of directories ---- */
 
-/* Whether the reader accepts the expert in its stored tensor. */
+/* Whether the reader accepts the weight in its stored tensor. */
 static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
-    const ht_expert_form *f = form_of(plan, w->spec->expert);
+    const ht_tensor_spec *p = w->spec;
     char name[NAME_SIZE];
     ht_stored_tensor t;
-    ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
+    if (ht_part_is_of_head(p->expert)) return true;
+    if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
+    if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
+    if (!p->expert && !p->transformers) return true;
+    if (p->expert)
+        ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);
+    else
+        share_name(plan, w, plan->to_mlx, name);
     return ht_checkpoint_find(plan->c, name, &t) && t.number == w->stored.number;
 }
 
-static ht_status restack_expert(const ht_stored_weight *w, void *user, ht_error *err) {
+static ht_status restack(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
-    const ht_expert_part part = w->spec->expert;
-    if (part == HT_EXPERT_NONE || ht_part_is_of_head(part) || is_in_place(plan, w)) return HT_OK;
+    if (of->only ? !of->only[w->stored.number] || w->is_vector : is_in_place(plan, w)) return HT_OK;
     const size_t n = plan->n;
-    ht_status status = add_expert(of, w, err);
+    ht_status status = add_weight(w, of, err);
     if (status) return status;
     ht_rewrite_tensor *stored = &plan->tensor[w->stored.number];
+    if (!stored->moved) stored->moved = plan->n > n ? n + 1 : plan->n;
     if (plan->n > n) plan->tensor[n].file = stored->file;
     stored->action = HT_REWRITE_DROP;
     plan->restacks = true;
     return HT_OK;
 }
 
+static ht_status rename_all(ht_rewrite_plan *plan, ht_error *err) {
+    char name[NAME_SIZE];
+    for (size_t i = 0; i < plan->n; i++) {
+        ht_rewrite_tensor *t = &plan->tensor[i];
+        const char *bare = ht_checkpoint_bare_name(t->name);
+        if (!strncmp(bare, "lm_head.", 8)) continue;
+        if (snprintf(name, sizeof name, "%s%s", prefix_of(plan), bare) >= NAME_SIZE || !strcmp(name, t->name)) continue;
+        t->renamed = strdup(name);
+        if (!t->renamed) return ht_fail_memory(err, strlen(name) + 1, "a name");
+    }
+    return HT_OK;
+}
+
+bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
+    const bool is_joined = !plan->c->gguf && !plan->c->quantization; /* mlx-lm's directories have whole rows */
+    return !w->is_vector && (w->stored.column_step || w->row_step > 1 ||
+                             (is_joined && w->spec->transposed && !ht_weight_is_float(w->stored.type)));
+}
+
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err) {
-    translation of = {plan, floats, false};
+    return ht_rewrite_plan_restack_some(plan, NULL, floats, err);
+}
+
+ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err) {
+    translation of = {plan, floats, false, only};
     const size_t n = plan->n;
-    ht_status status = ht_stored_weights_visit(plan->c, plan->config, false, restack_expert, &of, err);
+    if (!only) plan->config->fused_gate_up = false;
+    plan->renames = !only && plan->config->family->layers_name;
+    ht_status status = plan->renames ? rename_all(plan, err) : HT_OK;
+    if (!status) status = ht_stored_weights_visit(plan->c, plan->config, false, restack, &of, err);
     for (size_t i = n; !status && i < plan->n; i++) status = choose_type(&of, &plan->tensor[i], err);
     return status;
 }

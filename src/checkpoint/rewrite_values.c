@@ -385,21 +385,26 @@ static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
 
 /* ---- changes ---- */
 
-/* The same for a tensor with a head's matrix transposed, whose rows have k values. */
-static void add_transposed(const ht_rewrite_change *c, int64_t row, int64_t k, float *delta) {
+/* Adds a row of k values of scale * (B A)^T, that of input `input`. */
+static void add_transposed(const ht_rewrite_change *c, int64_t input, int64_t k, float *delta) {
     const ht_lora *l = c->lora;
-    const float *a = l->a + row - c->first_row, *b = l->b + c->b_row * l->rank;
-    for (int64_t col = 0; col < k; col++, b += l->rank)
-        for (int64_t i = 0; i < l->rank; i++) delta[col] += c->scale * b[i] * a[i * l->n_in];
+    const float *b = l->b + (c->expert * l->n_out + c->first_output) * l->rank;
+    const float *a = l->a + c->expert * l->rank * l->n_in + input;
+    for (int64_t i = 0; i < l->rank; i++, a += l->n_in, b++)
+        for (int64_t o = 0; o < k; o++) delta[o] += c->scale * b[o * l->rank] * *a;
 }
 
 /* Adds scale * B A to row `row` of the tensor. */
-static void add_change(const ht_rewrite_change *c, int64_t row, float *delta) {
+static void add_change(const ht_rewrite_change *c, int64_t row, int64_t k, float *delta) {
+    if (c->is_transposed) {
+        add_transposed(c, row - c->first_row, k, delta);
+        return;
+    }
     const ht_lora *l = c->lora;
     int64_t b_row = canonical_row(row - c->first_row, c->head_rows);
     if (c->lora_head_rows) b_row = ht_interleaved_row(b_row, c->lora_head_rows);
-    const float *b = l->b + (c->expert * l->n_out + c->b_row + b_row) * l->rank,
-                *a = l->a + c->expert * l->rank * l->n_in;
+    b_row += c->first_output;
+    const float *b = l->b + (c->expert * l->n_out + b_row) * l->rank, *a = l->a + c->expert * l->rank * l->n_in;
     for (int64_t i = 0; i < l->rank; i++, a += l->n_in) {
         const float factor = c->scale * b[i];
         for (int64_t col = 0; col < l->n_in; col++) delta[col] += factor * a[col];
@@ -413,11 +418,7 @@ static void change_rows(const ht_rewrite_values *v, int64_t first, int64_t n, in
     for (size_t i = v->t->change; i; i = c->next) {
         c = &v->plan->change[i - 1];
         const int64_t begin = ht_max_i64(first, c->first_row), end = ht_min_i64(first + n, c->first_row + c->n_rows);
-        for (int64_t row = begin; row < end; row++)
-            if (c->transposed)
-                add_transposed(c, row, k, delta + (row - first) * k);
-            else
-                add_change(c, row, delta + (row - first) * k);
+        for (int64_t row = begin; row < end; row++) add_change(c, row, k, delta + (row - first) * k);
     }
 }
 
@@ -500,10 +501,29 @@ static size_t row_bytes_of(const ht_rewrite_values *v) {
     return (size_t)(v->rows.k / info->block) * info->block_bytes;
 }
 
-/* Destination of rounded rows from `first` on: `out`, or a worker's blocks, which are split later. */
+static bool is_spread(const ht_rewrite_tensor *t) { return t->transposes || t->alternates; }
+
+/* Destination of rounded rows from `first` on: `out`, or a worker's blocks, which are split or spread later. */
 static uint8_t *blocks_of(const ht_rewrite_values *v, const worker *w, int64_t first) {
-    return ht_rewrite_in_parts(v->plan, v->t) ? w->blocks.data
-                                              : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
+    return ht_rewrite_in_parts(v->plan, v->t) || is_spread(v->t)
+               ? w->blocks.data
+               : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
+}
+
+/* Writes n rows of floats to where they are in a tensor that has its matrices transposed, or its rows by turns. */
+static void spread_floats(ht_rewrite_values *v, const uint8_t *floats, int64_t first, int64_t n) {
+    const ht_rewrite_tensor *t = v->t;
+    const size_t size = ht_weight_type_info_of(t->type)->block_bytes;
+    const int64_t k = v->rows.k, n_rows = v->rows.n_rows;
+    if (!is_spread(t)) return;
+    for (int64_t row = first; row < first + n; row++) {
+        const int64_t begin = row / n_rows * n_rows,
+                      within = t->alternates ? ht_interleaved_row(row - begin, t->alternates) : row - begin;
+        for (int64_t column = 0; column < k; column++, floats += size) {
+            const int64_t at = t->transposes ? begin * k + column * n_rows + within : (begin + within) * k + column;
+            memcpy((uint8_t *)v->out[0].data + (size_t)at * size, floats, size);
+        }
+    }
 }
 
 /* Splits n rows of joined MLX groups into their tensors. */
@@ -569,6 +589,7 @@ static ht_status round_rows(ht_rewrite_values *v, worker *w, int64_t first, int6
         status = measure(v, x, delta, count, stored, own, err);
     }
     split_groups(v, to, first, n);
+    spread_floats(v, to, first, n);
     return status;
 }
 

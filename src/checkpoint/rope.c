@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const ht_rope_length_factors[HT_ROPE_LENGTHS] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+
 static const double two_pi = 6.283185307179586476925286766559;
 
 bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out) {
@@ -18,7 +20,9 @@ bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out) {
                  {"linear", HT_ROPE_LINEAR},
                  {"llama3", HT_ROPE_LLAMA3},
                  {"yarn", HT_ROPE_YARN},
-                 {"proportional", HT_ROPE_PROPORTIONAL}};
+                 {"proportional", HT_ROPE_PROPORTIONAL},
+                 {"longrope", HT_ROPE_LONG},
+                 {"su", HT_ROPE_LONG}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(name, kinds[i].name)) {
             *out = kinds[i].kind;
@@ -29,9 +33,20 @@ bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out) {
 
 static bool positive(double x) { return isfinite(x) && x > 0 && x <= 1e12; }
 
+static const char *long_problem(const ht_rope_spec *r) {
+    if (!positive(r->original_context)) return "longrope needs a positive original_max_position_embeddings";
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++) {
+        if (!positive(r->length_factor[k])) return "the attention factor of longrope must be a positive number";
+        for (int32_t i = 0; i < r->n_divisors; i++)
+            if (!positive((double)r->divisor[k][i])) return "the divisors of longrope must be positive numbers";
+    }
+    return "";
+}
+
 const char *ht_rope_problem(const ht_rope_spec *r) {
     if (!positive(r->theta) || r->theta <= 1) return "the RoPE base (rope_theta) must be a number above 1";
     if (r->kind == HT_ROPE_PLAIN) return "";
+    if (r->kind == HT_ROPE_LONG) return long_problem(r);
     if (r->kind == HT_ROPE_PROPORTIONAL) {
         if (r->factor != 0 && !positive(r->factor)) return "the RoPE scaling factor must be a positive number";
         return r->share >= 0 && r->share <= 1 ? "" : "the share of a head that RoPE turns must be between 0 and 1";
@@ -91,22 +106,29 @@ static double yarn_magnitude(const ht_rope_spec *r) {
     return ht_rope_yarn_mscale(r, 1);
 }
 
+double ht_rope_long_magnitude(const ht_rope_spec *r, double factor) {
+    return factor <= 1 ? 1 : sqrt(1 + log(factor) / log(r->original_context));
+}
+
 static int32_t turning_pairs(const ht_rope_spec *r, int32_t dims) {
     return r->share > 0 ? (int32_t)(r->share * dims / 2) : dims / 2;
 }
 
-bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors) {
+bool ht_rope_prepare(const ht_rope_spec *r, ht_rope_length length, int32_t dims, ht_rope_config *how, float *factors) {
     *how = (ht_rope_config){
         .theta = (float)r->theta, .scale = 1, .magnitude = 1, .dims = dims, .interleaved = r->interleaved};
     if (r->kind == HT_ROPE_LINEAR) how->scale = (float)(1 / r->factor);
     if (r->kind == HT_ROPE_PLAIN || r->kind == HT_ROPE_LINEAR) return false;
     double low = 0, high = 0;
+    if (r->kind == HT_ROPE_LONG) how->magnitude = (float)r->length_factor[length];
     if (r->kind == HT_ROPE_YARN) {
         yarn_ramp(r, dims, &low, &high);
         how->magnitude = (float)yarn_magnitude(r);
     }
     for (int32_t i = 0; i < dims / 2; i++) {
-        if (r->kind == HT_ROPE_PROPORTIONAL) {
+        if (r->kind == HT_ROPE_LONG) {
+            factors[i] = i < r->n_divisors ? r->divisor[length][i] : 1;
+        } else if (r->kind == HT_ROPE_PROPORTIONAL) {
             factors[i] = i < turning_pairs(r, dims) ? (float)(r->factor > 0 ? r->factor : 1) : INFINITY;
         } else if (r->kind == HT_ROPE_LLAMA3) {
             factors[i] = (float)llama3_factor(r, pow(r->theta, -2.0 * i / dims));
@@ -122,25 +144,33 @@ bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, f
 
 static bool close_to(double a, double b) { return fabs(a - b) <= 2e-5 * fabs(b); }
 
-bool ht_rope_is_same(const ht_rope_spec *a, const ht_rope_spec *b, int32_t head_dim) {
+static bool rotates_alike(const ht_rope_spec *a, const ht_rope_spec *b, ht_rope_length length, int32_t dims) {
     enum { MOST = 2048 };
     float x[MOST], y[MOST];
-    int32_t dims = a->dims ? (int32_t)a->dims : head_dim;
-    if (dims != (b->dims ? (int32_t)b->dims : head_dim)) return false;
     if (dims > 2 * MOST) dims = 2 * MOST; /* settings that are the same for these are the same */
     ht_rope_config one, other;
-    const bool any = ht_rope_prepare(a, dims, &one, x);
-    bool same = ht_rope_prepare(b, dims, &other, y) == any && one.interleaved == other.interleaved &&
+    const bool any = ht_rope_prepare(a, length, dims, &one, x);
+    bool same = ht_rope_prepare(b, length, dims, &other, y) == any && one.interleaved == other.interleaved &&
                 close_to((double)one.theta, (double)other.theta) && close_to((double)one.scale, (double)other.scale) &&
                 close_to((double)one.magnitude, (double)other.magnitude);
     for (int32_t i = 0; same && any && i < dims / 2; i++) same = x[i] == y[i] || close_to((double)x[i], (double)y[i]);
     return same;
 }
 
+bool ht_rope_is_same(const ht_rope_spec *a, const ht_rope_spec *b, int32_t head_dim) {
+    const int32_t dims = a->dims ? (int32_t)a->dims : head_dim;
+    const bool is_long = a->kind == HT_ROPE_LONG;
+    if (dims != (b->dims ? (int32_t)b->dims : head_dim) || is_long != (b->kind == HT_ROPE_LONG)) return false;
+    if (is_long && (a->original_context != b->original_context || !rotates_alike(a, b, HT_ROPE_OF_LONG, dims)))
+        return false;
+    return rotates_alike(a, b, HT_ROPE_OF_SHORT, dims);
+}
+
 /* Whether these settings produce the divisors. */
 static bool gives(const ht_rope_spec *rope, const float *values, int64_t n, float *scratch) {
     ht_rope_config how;
-    if (*ht_rope_problem(rope) || !ht_rope_prepare(rope, (int32_t)(2 * n), &how, scratch)) return false;
+    if (*ht_rope_problem(rope) || !ht_rope_prepare(rope, HT_ROPE_OF_SHORT, (int32_t)(2 * n), &how, scratch))
+        return false;
     for (int64_t i = 0; i < n; i++)
         if (isinf(scratch[i]) ? values[i] < 0.5f * HT_ROPE_NOT_ROTATED
                               : !close_to((double)values[i], (double)scratch[i]))

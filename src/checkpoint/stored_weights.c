@@ -13,48 +13,55 @@
 /* ---- experts ---- */
 
 /* Separate gate, up and down; one tensor shared by gate and up; and its stacked down. */
-#define APART(gguf, stacked, before, after)                                                                            \
-    {HT_EXPERT_GATE, gguf, stacked, before "gate" after, 0, 1},                                                        \
-        {HT_EXPERT_UP, gguf, stacked, before "up" after, 0, 1}, {                                                      \
-        HT_EXPERT_DOWN, gguf, stacked, before "down" after, 0, 1                                                       \
+#define GGUF HT_EXPERTS_GGUF
+#define HUB  HT_EXPERTS_TRANSFORMERS
+#define MLX  HT_EXPERTS_MLX
+#define APART(naming, stacked, before, after)                                                                          \
+    {HT_EXPERT_GATE, naming, stacked, before "gate" after, 0, 1},                                                      \
+        {HT_EXPERT_UP, naming, stacked, before "up" after, 0, 1}, {                                                    \
+        HT_EXPERT_DOWN, naming, stacked, before "down" after, 0, 1                                                     \
     }
-#define SHARED(gguf, name)                                                                                             \
-    {HT_EXPERT_GATE, gguf, true, name, 0, 2}, { HT_EXPERT_UP, gguf, true, name, 1, 2 }
+#define SHARED(naming, name)                                                                                           \
+    {HT_EXPERT_GATE, naming, true, name, 0, 2}, { HT_EXPERT_UP, naming, true, name, 1, 2 }
 #define STACKED(before, after)                                                                                         \
-    SHARED(false, before "gate_up_proj" after), { HT_EXPERT_DOWN, false, true, before "down_proj" after, 0, 1 }
+    SHARED(HUB, before "gate_up_proj" after), { HT_EXPERT_DOWN, HUB, true, before "down_proj" after, 0, 1 }
 
 #define W1_W3_W2(before)                                                                                               \
-    {HT_EXPERT_GATE, false, false, before "w1.weight", 0, 1}, {HT_EXPERT_UP, false, false, before "w3.weight", 0, 1},  \
-    {                                                                                                                  \
-        HT_EXPERT_DOWN, false, false, before "w2.weight", 0, 1                                                         \
+    {HT_EXPERT_GATE, HUB, false, before "w1.weight", 0, 1}, {HT_EXPERT_UP, HUB, false, before "w3.weight", 0, 1}, {    \
+        HT_EXPERT_DOWN, HUB, false, before "w2.weight", 0, 1                                                           \
     }
 
 /* The first row of a part and format names the tensor in messages when none exists. */
-static const ht_expert_form forms[] = {APART(true, true, "ffn_", "_exps.weight"),
-                                       SHARED(true, "ffn_gate_up_exps.weight"),
-                                       APART(false, false, "mlp.experts.%d.", "_proj.weight"),
+static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight"),
+                                       SHARED(GGUF, "ffn_gate_up_exps.weight"),
+                                       APART(HUB, false, "mlp.experts.%d.", "_proj.weight"),
                                        W1_W3_W2("block_sparse_moe.experts.%d."),
                                        STACKED("feed_forward.experts.", ""),
-                                       {HT_EXPERT_GATE, false, true, "block_sparse_moe.input_linear.weight", 0, 2},
-                                       {HT_EXPERT_UP, false, true, "block_sparse_moe.input_linear.weight", 1, 2},
-                                       {HT_EXPERT_DOWN, false, true, "block_sparse_moe.output_linear.weight", 0, 1},
+                                       APART(MLX, true, "feed_forward.experts.", "_proj.weight"),
+                                       {HT_EXPERT_GATE, HUB, true, "block_sparse_moe.input_linear.weight", 0, 2},
+                                       {HT_EXPERT_UP, HUB, true, "block_sparse_moe.input_linear.weight", 1, 2},
+                                       {HT_EXPERT_DOWN, HUB, true, "block_sparse_moe.output_linear.weight", 0, 1},
                                        STACKED("mlp.experts.", ""),
+                                       APART(MLX, true, "mlp.experts.", "_proj.weight"),
                                        STACKED("mlp.experts.", ".weight"),
-                                       APART(false, true, "mlp.switch_mlp.", "_proj.weight"),
-                                       APART(false, true, "block_sparse_moe.switch_mlp.", "_proj.weight"),
+                                       APART(MLX, true, "mlp.switch_mlp.", "_proj.weight"),
+                                       APART(MLX, true, "block_sparse_moe.switch_mlp.", "_proj.weight"),
                                        STACKED("experts.", ""),
                                        STACKED("experts.", ".weight"),
-                                       APART(false, false, "experts.%d.", "_proj.weight"),
-                                       APART(false, false, "moe.experts.%d.", "_proj.weight"),
-                                       APART(false, true, "experts.switch_glu.", "_proj.weight"),
-                                       {HT_HEAD_KEY, true, true, "attn_kv_b.weight", 0, 2},
-                                       {HT_HEAD_VALUE, true, true, "attn_kv_b.weight", 1, 2},
-                                       {HT_HEAD_KEY, true, true, "attn_k_b.weight", 0, 1},
-                                       {HT_HEAD_VALUE, true, true, "attn_v_b.weight", 0, 1},
-                                       {HT_HEAD_KEY, false, true, "self_attn.kv_b_proj.weight", 0, 2},
-                                       {HT_HEAD_VALUE, false, true, "self_attn.kv_b_proj.weight", 1, 2},
-                                       {HT_HEAD_KEY, false, true, "self_attn.embed_q.weight", 0, 1},
-                                       {HT_HEAD_VALUE, false, true, "self_attn.unembed_out.weight", 0, 1}};
+                                       APART(HUB, false, "experts.%d.", "_proj.weight"),
+                                       APART(HUB, false, "moe.experts.%d.", "_proj.weight"),
+                                       APART(MLX, true, "experts.switch_glu.", "_proj.weight"),
+                                       {HT_HEAD_KEY, GGUF, true, "attn_kv_b.weight", 0, 2},
+                                       {HT_HEAD_VALUE, GGUF, true, "attn_kv_b.weight", 1, 2},
+                                       {HT_HEAD_KEY, GGUF, true, "attn_k_b.weight", 0, 1},
+                                       {HT_HEAD_VALUE, GGUF, true, "attn_v_b.weight", 0, 1},
+                                       {HT_HEAD_KEY, HUB, true, "self_attn.kv_b_proj.weight", 0, 2},
+                                       {HT_HEAD_VALUE, HUB, true, "self_attn.kv_b_proj.weight", 1, 2},
+                                       {HT_HEAD_KEY, MLX, true, "self_attn.embed_q.weight", 0, 1},
+                                       {HT_HEAD_VALUE, MLX, true, "self_attn.unembed_out.weight", 0, 1}};
+#undef GGUF
+#undef HUB
+#undef MLX
 
 void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                            size_t size) {
@@ -65,7 +72,8 @@ void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t 
         const char *number = strstr(f->name, "%d");
         snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
     }
-    snprintf(out, size, "%s%s.%lld.%s", prefix, f->gguf ? "blk" : "layers", (long long)layer, part);
+    snprintf(out, size, "%s%s.%lld.%s", prefix, f->naming == HT_EXPERTS_GGUF ? "blk" : "layers", (long long)layer,
+             part);
 }
 
 static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
@@ -74,19 +82,24 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
 }
 
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const char *const stems[][5] = {
-        {"ffn_", "ffn_", "ffn_", "ffn_", "ffn_"}, /* by naming and layout */
-        {"mlp.experts.%d.", "experts.", "block_sparse_moe.experts.%d.", "block_sparse_moe.", "mlp.experts."},
-        {"mlp.switch_mlp.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.", "block_sparse_moe.switch_mlp.",
-         "mlp.switch_mlp."}};
-    const char *stem = stems[naming][family->experts];
-    const bool joined = family->experts == HT_EXPERTS_OUTSIDE || family->experts == HT_EXPERTS_LINEAR ||
-                        family->experts == HT_EXPERTS_STACKED,
+    static const struct {
+        const char *transformers, *mlx;
+    } stems[] = {[HT_EXPERTS_MLP] = {"mlp.experts.%d.", "mlp.switch_mlp."},
+                 [HT_EXPERTS_OUTSIDE] = {"experts.", "experts.switch_glu."},
+                 [HT_EXPERTS_SPARSE] = {"block_sparse_moe.experts.%d.", "block_sparse_moe.switch_mlp."},
+                 [HT_EXPERTS_LINEAR] = {"block_sparse_moe.", "block_sparse_moe.switch_mlp."},
+                 [HT_EXPERTS_STACKED] = {"mlp.experts.", "mlp.switch_mlp."},
+                 [HT_EXPERTS_UNSWITCHED] = {"mlp.experts.", "mlp.experts."},
+                 [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts.", "feed_forward.experts."}};
+    const char *stem = naming == HT_EXPERTS_GGUF           ? "ffn_"
+                       : naming == HT_EXPERTS_TRANSFORMERS ? stems[family->experts].transformers
+                                                           : stems[family->experts].mlx;
+    const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
                stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];
-        if (f->part == part && f->gguf == (naming == HT_EXPERTS_GGUF) && f->stacked == stacked &&
+        if (f->part == part && f->naming == naming && f->stacked == stacked &&
             f->n_shares == (shares && part != HT_EXPERT_DOWN ? 2 : 1) && !strncmp(f->name, stem, strlen(stem)))
             return f;
     }
@@ -98,7 +111,7 @@ static const ht_expert_form *form_of(const ht_checkpoint_files *c, ht_expert_par
     const ht_expert_form *first = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];
-        if (f->part != part || f->gguf != (c->gguf != NULL)) continue;
+        if (f->part != part || (f->naming == HT_EXPERTS_GGUF) != (c->gguf != NULL)) continue;
         char name[HT_WEIGHT_NAME];
         ht_stored_tensor t;
         expert_name(c, f, layer, 0, name, sizeof name);
@@ -120,22 +133,23 @@ static row_range rows_of(const ht_config *c, const ht_expert_form *f, int64_t ro
     return (row_range){rows * f->n_shares, f->share * rows};
 }
 
-/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`; `alternate` as in ht_tensor_spec. */
-static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const row_range *range, int alternate, int64_t expert,
-                                     int64_t rows) {
-    if (!all->column_step && !alternate) return ht_tensor_rows(all, expert * range->all + range->first, rows);
+/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`; `alternates` as in ht_tensor_spec. */
+static ht_stored_tensor expert_slice(const ht_stored_tensor *all, const row_range *range, bool alternates,
+                                     int64_t expert, int64_t rows) {
+    if (!all->column_step && !alternates) return ht_tensor_rows(all, expert * range->all + range->first, rows);
     ht_stored_tensor one = *all;
     one.row_step = 0;
     one = ht_tensor_rows(&one, expert * all->dims[1], all->dims[1]);
     one.row_step = all->row_step;
-    return alternate ? ht_tensor_alternate(&one, alternate - 1, rows, all->dims[2])
-                     : ht_tensor_rows(&one, range->first, rows);
+    return alternates ? ht_tensor_alternate(&one, range->first > 0, rows, all->dims[2])
+                      : ht_tensor_rows(&one, range->first, rows);
 }
 
 typedef struct walk {
     const ht_checkpoint_files *c;
     const ht_config *config;
-    bool *used; /* [n_tensors] of the checkpoint; NULL: not recorded */
+    bool *used;    /* [n_tensors] of the checkpoint; NULL: not recorded */
+    bool straight; /* a directory whose matrices mlx-lm has transposed back */
     ht_stored_weight_fn *fn;
     void *user;
     ht_error *err;
@@ -210,9 +224,22 @@ static void name_in(bool gguf, const char *prefix, const char *layers, const ht_
                  part);
 }
 
-static void stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
+/* The slot of a weight, of which a table outside the layers has none. */
+static void slot_of(const ht_tensor_spec *p, int64_t layer, char out[HT_WEIGHT_NAME]) {
+    ht_tensor_spec named = *p;
+    named.safetensors = ht_spec_slot(p);
+    name_in(false, "model.", "layers", &named, layer, "", out);
+}
+
+/* The name in this checkpoint; whether it is the one for transformers alone. */
+static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
     const bool gguf = w->c->gguf != NULL;
+    ht_stored_tensor t;
     name_in(gguf, gguf ? "" : w->c->prefix, layers_of(w->config), p, layer, part, out);
+    if (gguf || !p->transformers || ht_checkpoint_find(w->c, out, &t)) return false;
+    const ht_tensor_spec shared = {.safetensors = p->transformers, .bare = p->bare};
+    name_in(false, w->c->prefix, layers_of(w->config), &shared, layer, part, out);
+    return true;
 }
 
 /* ---- tensors ---- */
@@ -264,10 +291,28 @@ static ht_status find_scales(const walk *w, const ht_stored_tensor *t, const cha
 
 static ht_status visit(const walk *w, const ht_stored_weight *at) { return w->fn ? w->fn(at, w->user, w->err) : HT_OK; }
 
-/* Finds the tensor of a weight whose names and shape the caller has filled in. */
-static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
+/* Whether the first matrix that transformers hold transposed, and that is not square, is not. */
+static bool is_straight(const ht_checkpoint_files *c, const ht_config *config) {
+    const walk w = {.c = c, .config = config};
+    for (const ht_tensor_spec *const *table = config->family->layer; !c->gguf && *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            const int64_t rows = extent(config, p->rows, 0), columns = extent(config, p->columns, 0);
+            char name[HT_WEIGHT_NAME];
+            ht_stored_tensor t;
+            if (!p->transposed || p->expert || rows == columns) continue;
+            stored_name(&w, p, 0, "weight", name);
+            return ht_checkpoint_find(c, name, &t) && t.n_dims == 2 && t.dims[0] == rows && t.dims[1] == columns;
+        }
+    return false;
+}
+
+/* Finds the tensor of a weight whose names and shape the caller has filled in; `shared`: it has those of its spec's
+ * n_shares weights. */
+static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) {
     /* One row may be stored as a vector or as a matrix, and a gain of each head in rows. */
-    const int64_t dims[] = {at->rows, at->columns}, swapped[] = {at->columns, at->rows};
+    const ht_tensor_spec *p = at->spec;
+    const int64_t n_shares = shared && p->n_shares ? p->n_shares : 1, dims[] = {n_shares * at->rows, at->columns},
+                  swapped[] = {at->columns, at->rows};
     ht_stored_tensor t;
     const bool is_found = ht_checkpoint_find(w->c, at->name, &t),
                reshaped = is_found && at->rows == 1 && t.n_dims == (at->is_vector ? 2 : 1) &&
@@ -275,9 +320,9 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
     int n_dims = at->is_vector ? 1 : 2;
     const int64_t *shape = at->is_vector ? dims + 1 : dims;
     if (reshaped) n_dims = t.n_dims, shape = t.dims;
-    const bool transposed = at->spec->transposed && !w->c->gguf && !at->is_vector;
-    const bool alternates = at->spec->alternate && is_found && !w->c->gguf && at->is_vector &&
-                            ht_elements(t.dims, t.n_dims) == 2 * at->columns;
+    const bool transposed = p->transposed && !w->c->gguf && !w->straight && !at->is_vector;
+    const bool alternates =
+        shared && p->alternates && is_found && at->is_vector && ht_elements(t.dims, t.n_dims) == n_shares * at->columns;
     if (transposed) shape = swapped;
     if (alternates) n_dims = t.n_dims, shape = t.dims;
     ht_status status = look_up(w, at->name, shape, n_dims, &at->stored);
@@ -286,12 +331,16 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
         memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
     }
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
-    if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, at->spec->alternate - 1, at->columns, 1);
+    if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, p->share, at->columns, 1);
     at->n_shares = 1;
     at->row_step = 1;
-    if (alternates) at->row_step = 2, at->first_row = at->spec->alternate - 1;
+    if (alternates) at->row_step = 2, at->first_row = p->share;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
+    if (!status && n_shares > 1 && !at->is_vector) {
+        at->first_row = at->scale_row = p->share * at->rows;
+        at->stored = ht_tensor_rows(&at->stored, at->first_row, at->rows);
+    }
     if (!status && !at->is_vector)
         status =
             read_product_scales(w, &(ht_product_scales){at->name, 1, 0, 1}, &at->product_scale, &at->has_product_scale);
@@ -301,14 +350,14 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at) {
 /* Like visit_tensor, for a row of a table or its bias. */
 static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at) {
     char stored[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], safetensors[HT_WEIGHT_NAME];
-    stored_name(w, at.spec, at.layer, part, stored);
+    const bool shared = stored_name(w, at.spec, at.layer, part, stored);
     name_in(true, "", "blk", at.spec, at.layer, part, gguf);
     name_in(false, "", layers_of(w->config), at.spec, at.layer, part, safetensors);
     at.name = stored;
     at.gguf = gguf;
     at.safetensors = safetensors;
     if (at.role == HT_ROLE_HEAD && !w->c->gguf) at.name = w->c->head ? w->c->head : safetensors;
-    return visit_tensor(w, &at);
+    return visit_tensor(w, &at, shared);
 }
 
 /* The bias of a matrix, as many values as rows, or of a norm. */
@@ -330,7 +379,7 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     const bool outside = layer == HT_OUTSIDE_LAYERS;
     char slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME], bias[HT_WEIGHT_NAME];
     ht_stored_tensor unwanted;
-    name_in(false, "model.", "layers", p, layer, "", slot);
+    slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
     stored_name(w, p, layer, "bias", bias);
     const ht_projection projection = {.slot = slot,
@@ -338,7 +387,8 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                                       .layer = layer,
                                       .n_out = rows,
                                       .n_in = columns,
-                                      .head_rows = permuted_rows(c, p, of)};
+                                      .head_rows = permuted_rows(c, p, of),
+                                      .is_router = p->rows == HT_EXTENT_EXPERTS};
     const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
                                  .spec = p,
                                  .layer = layer,
@@ -382,6 +432,10 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
                                  .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
                                  .is_vector = true,
                                  .is_gain = !p->bare};
+    char name[HT_WEIGHT_NAME];
+    ht_stored_tensor t;
+    stored_name(w, p, layer, "weight", name);
+    if (p->optional && !ht_checkpoint_find(w->c, name, &t)) return HT_OK;
     if (p->per_head && !w->c->gguf) return visit_heads(w, at);
     ht_status status = visit_spec(w, "weight", at);
     return status || !has_bias(w->config, p->bias) ? status : visit_spec(w, "bias", bias_of(at));
@@ -400,7 +454,8 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     const bool is_found = ht_checkpoint_find(w->c, at.name, &all) && all.n_dims == 3 && !w->c->gguf,
                is_square = dims[1] == dims[2],
                transposed = is_found && !memcmp(all.dims, swapped, sizeof swapped) &&
-                            (!is_square || (at.spec->transposed && ht_weight_is_float(all.type)));
+                            (!is_square || (at.spec->transposed && f->naming == HT_EXPERTS_TRANSFORMERS &&
+                                            ht_weight_is_float(all.type)));
     float *scales = malloc((size_t)n * sizeof *scales);
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
     ht_status status =
@@ -412,10 +467,10 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     if (!status) status = read_product_scales(w, &factors, scales, &at.has_product_scale);
     at.n_shares = f->n_shares;
     for (at.expert = 0; !status && at.expert < n; at.expert++) {
-        const int alternate = f->n_shares > 1 && !w->c->gguf ? at.spec->alternate : 0;
-        at.stored = expert_slice(&all, &range, alternate, at.expert, at.rows);
-        at.first_row = at.expert * range.all + (alternate ? f->share : range.first);
-        at.row_step = alternate ? 2 : 1;
+        const bool alternates = f->n_shares > 1 && !w->c->gguf && at.spec->alternates;
+        at.stored = expert_slice(&all, &range, alternates, at.expert, at.rows);
+        at.first_row = at.expert * range.all + (alternates ? f->share : range.first);
+        at.row_step = alternates ? 2 : 1;
         at.scale_matrix = is_flat ? 0 : at.expert;
         at.scale_row = is_flat ? at.first_row : range.first;
         at.product_scale = at.has_product_scale ? scales[is_flat ? 0 : at.expert] : 1;
@@ -443,7 +498,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
-    name_in(false, "model.", "layers", p, layer, "", slot);
+    slot_of(p, layer, slot);
     name_in(true, "", "blk", p, layer, "", gguf);
     ht_projection projection = {.slot = slot,
                                 .gguf = gguf,
@@ -451,8 +506,9 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                                 .n_out = rows,
                                 .n_in = columns,
                                 .n_experts = c->n_experts,
-                                .fused = p->expert != HT_EXPERT_DOWN &&
-                                         (f->gguf ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
+                                .fused =
+                                    p->expert != HT_EXPERT_DOWN &&
+                                    (f->naming == HT_EXPERTS_GGUF ? f->n_shares > 1 : c->family->gguf_fuses_experts)};
     if (ht_part_is_of_head(p->expert)) projection = projection_of_heads(c, layer, slot, gguf);
     ht_stored_weight at = {.role = HT_ROLE_EXPERT,
                            .spec = p,
@@ -473,7 +529,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     if (f->stacked) return visit_stacked(w, f, at);
     for (at.expert = 0; !status && at.expert < c->n_experts; at.expert++) {
         expert_name(w->c, f, layer, at.expert, name, sizeof name);
-        status = visit_tensor(w, &at);
+        status = visit_tensor(w, &at, false);
     }
     return status;
 }
@@ -579,6 +635,7 @@ static bool is_expected(const char *name) {
                                         "rotary_emb.inv_freq",
                                         "attn_rot_embd",
                                         "rope_freqs.weight",
+                                        "rope_factors_",
                                         "attn.masked_bias",
                                         ".scales",
                                         ".biases",
@@ -666,11 +723,31 @@ static void note(const ht_checkpoint_files *c, name_list *others, size_t n_tower
         ht_log_write(HT_LOG_INFO, "%s: %s", where, towers);
 }
 
+/* Multi-token prediction: layers that draft tokens, stored after the model's layers or separately. */
+static const char *const prediction[] = {"nextn", "mtp", NULL};
+
+int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config) {
+    static const char *const words[] = {"nextn", "mtp", "eh_proj", NULL};
+    int64_t n = 0;
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
+        char name[512];
+        const char *rest, *bare = name;
+        int64_t layer = 0;
+        snprintf(name, sizeof name, "%.*s", (int)ht_min_size(c->stored[i].name_len, sizeof name - 1),
+                 c->stored[i].name);
+        if (!ht_contains_any(name, words) || is_of_tower(c, name)) continue;
+        if (!c->gguf) bare = ht_checkpoint_bare_name(name);
+        if (layer_of(bare, c->gguf ? "blk" : layers_of(config), &layer, &rest))
+            n = ht_max_i64(n, layer - config->n_layers + 1);
+        else /* "mtp.layers.0.", or one layer without a number */
+            n = ht_max_i64(n, 1 + strtoll(name + strcspn(name, "0123456789"), NULL, 10));
+    }
+    return ht_min_i64(n, HT_MAX_LAYERS);
+}
+
 /* HT_ERR_UNSUPPORTED, with the name, for a tensor of the text model that no weight uses: the model needs an
  * operation that Hearth lacks. `notes`: logs the other unused tensors in one line. */
 static ht_status check_unused(const walk *w, bool notes) {
-    /* Multi-token prediction: layers that draft tokens, stored after the model's layers or separately. */
-    static const char *const prediction[] = {"nextn", "mtp", NULL};
     const ht_checkpoint_files *c = w->c;
     name_list missed = {0}, others = {0};
     size_t n_towers = 0;
@@ -701,13 +778,13 @@ static ht_status check_unused(const walk *w, bool notes) {
 
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err) {
-    const walk w = {.c = c, .config = config, .fn = fn, .user = user, .err = err};
+    const walk w = {.c = c, .config = config, .straight = is_straight(c, config), .fn = fn, .user = user, .err = err};
     return visit_outside(&w);
 }
 
 ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config *config, bool notes,
                                   ht_stored_weight_fn *fn, void *user, ht_error *err) {
-    walk w = {.c = c, .config = config, .fn = fn, .user = user, .err = err};
+    walk w = {.c = c, .config = config, .straight = is_straight(c, config), .fn = fn, .user = user, .err = err};
     const size_t n = ht_checkpoint_n_tensors(c);
     w.used = calloc(n + 1, sizeof *w.used);
     if (!w.used) return ht_fail_memory(err, n, "a list of tensors");

@@ -16,6 +16,7 @@ typedef struct ht_projection {
     int64_t n_out, n_in;
     int64_t n_experts; /* 0: dense */
     int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
+    bool is_router;    /* its outputs are the scores of experts */
     bool of_heads;     /* its heads' matrices are apart, in lists of ht_experts: latent attention */
     bool fused;        /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
 } ht_projection;
@@ -73,6 +74,8 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
+/* Layers of multi-token prediction among the tensors: they draft tokens and belong to no weight. */
+int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config);
 /* Calls fn with the names in GGUF of all tensors that the configuration implies, except the embedding's. */
 void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, void *user), void *user);
 /* Reads the product factors of a tensor's matrices (scheme.h), except those that are a vector of the family. Without
@@ -88,16 +91,17 @@ ht_status ht_stored_product_scales(const ht_checkpoint_files *c, const ht_config
 /* ---- experts: one tensor per expert, with its index in the name, or one stacked tensor [n_experts, rows, columns],
  * where gate and up may share the rows ---- */
 
+/* Tensor names of experts in GGUF, transformers or mlx-lm. */
+typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
+
 typedef struct ht_expert_form {
     ht_expert_part part;
-    bool gguf;           /* GGUF name, else safetensors */
+    ht_expert_naming naming;
     bool stacked;        /* all experts in one tensor [n_experts, rows, columns] */
     const char *name;    /* tensor name after the layer's prefix; %d: expert index */
     int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
-/* Tensor names of experts in GGUF, transformers or mlx-lm. */
-typedef enum ht_expert_naming { HT_EXPERTS_GGUF, HT_EXPERTS_TRANSFORMERS, HT_EXPERTS_MLX } ht_expert_naming;
 /* The form in which a part of a family's experts is written. */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */

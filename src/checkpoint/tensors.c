@@ -273,9 +273,9 @@ static ht_status read_transposed(const ht_stored_tensor *t, int64_t first, int64
 
 ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *scratch, ht_error *err) {
     if (t->column_step) return read_transposed(t, first, n, out, err);
-    const int64_t k = t->dims[t->n_dims - 1];
     ht_status status = HT_OK;
-    if (t->row_step && t->row_step != k && n > 0) { /* rows apart: one by one */
+    if (t->row_step && t->row_step != t->dims[t->n_dims - 1] && n > 0) { /* rows apart: one by one */
+        const int64_t k = t->dims[t->n_dims - 1];
         for (int64_t i = first; !status && i < first + n;) {
             const int64_t row = i / k, m = ht_min_i64(first + n, (row + 1) * k) - i;
             ht_stored_tensor one = ht_tensor_rows(t, row, 1);

@@ -40,6 +40,7 @@ typedef struct ht_cache {
     int32_t n_layers;
     ht_kv_layer *layer;
     int64_t length;
+    bool is_long;                 /* of a long sequence (models/model.h) */
     struct ht_cache_owner *owner; /* allocator of the pages; unused by kernels */
 } ht_cache;
 

@@ -13,6 +13,7 @@
 struct ht_cache_owner {
     ht_device *device;      /* held */
     ht_kv_account *account; /* of its pages; NULL: none */
+    int64_t short_length;   /* of the model */
     int64_t reserved;       /* positions for which there are pages */
     int64_t written;        /* a step may have written positions up to this - 1: what the rings hold ends here */
     int64_t *capacity;      /* [n_layers] of the page tables */
@@ -205,6 +206,16 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     return HT_OK;
 }
 
+/* ---- short and long sequences ---- */
+
+bool ht_cache_is_for(const ht_cache *c, int64_t n) { return c->is_long == (n > c->owner->short_length); }
+
+void ht_cache_begin(ht_cache *c, int64_t n) {
+    if (ht_cache_is_for(c, n)) return;
+    (void)ht_cache_truncate(c, 0, NULL);
+    c->is_long = !c->is_long;
+}
+
 /* ---- life ---- */
 
 /* Layers without pages. */
@@ -234,6 +245,7 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
     ht_cache *c;
     ht_status status = new_cache(m->device, m->n_kv_layers, &c, err);
     *out = NULL;
+    if (!status) c->owner->short_length = m->short_length;
     for (int32_t i = 0; !status && i < m->n_kv_layers; i++) {
         const ht_layer_kv *kv = &m->kv[i];
         c->layer[i] = (ht_kv_layer){.shape = kv->shape,
@@ -273,6 +285,8 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
         return status;
     }
     c->length = c->owner->reserved = from->length;
+    c->is_long = from->is_long;
+    c->owner->short_length = from->owner->short_length;
     c->owner->written = from->owner->written;
     c->owner->account = from->owner->account;
     memcpy(c->owner->first, from->owner->first, (size_t)c->n_layers * sizeof *c->owner->first);

@@ -14,6 +14,12 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
 ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err);
 void ht_cache_free(ht_cache *c); /* NULL is fine */
 
+/* Whether the cache's positions are those of a sequence of n tokens: see ht_model_is_long. */
+bool ht_cache_is_for(const ht_cache *c, int64_t n);
+/* Prepares for computing positions of a sequence of n tokens, counting those that are computed next: empties the cache
+ * unless it is for that. */
+void ht_cache_begin(ht_cache *c, int64_t n);
+
 /* Counts all pages that the cache allocates from now on. */
 void ht_cache_set_account(ht_cache *c, ht_kv_account *account);
 

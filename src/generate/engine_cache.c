@@ -2,7 +2,8 @@
  * before their children.
  *
  *   bytes 0 .. 7   number of the parent's node, plus one; 0: its tokens are the first
- *   8 .. 15        tokens n and adapters k, u16 each, and bytes of the salt, u32; a child has its parent's key, and none here
+ *   8 .. 15        tokens n, plus 2^15 if they are of a long sequence (ht_model_is_long), and adapters k, u16 each, and bytes
+ *                  of the salt, u32; a child has its parent's key, and none here
  *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for each layer, 1
  *                  if the layer has a page
  *   then           for each page its n positions, in the format of device/kv.h
@@ -27,6 +28,7 @@ enum {
     ADAPTER_BYTES = 20, /* digest and scale */
     FIRST_NODE = 2,     /* section index, after origin and cache */
     MOST_NODES = HT_STATE_MOST_SECTIONS - FIRST_NODE,
+    OF_LONG = 1 << 15,
     NODES_AT_ONCE = 16 /* read in one job of the device's threads; then steps may run */
 };
 
@@ -39,6 +41,7 @@ typedef struct node {
     ht_digest *adapter; /* [n_adapters] */
     float *scale;
     int n_adapters;
+    bool is_long;
     ht_kv_page **page; /* [n_layers], retained; NULL: no page */
     /* While it is loaded. */
     bool *has;    /* [n_layers] */
@@ -99,7 +102,7 @@ static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *
         return ht_fail(err, HT_ERR_LIMIT, "a prefix cache's file has at most %d adapters of an answer, not %d",
                        UINT16_MAX, key->n_adapters);
     node *x = &s->node[s->n++];
-    *x = (node){.parent = entry->parent, .first = entry->first, .n = entry->n};
+    *x = (node){.parent = entry->parent, .first = entry->first, .n = entry->n, .is_long = key->is_long};
     const size_t bytes = (size_t)x->n * sizeof *x->token;
     x->token = malloc(bytes);
     x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
@@ -137,7 +140,7 @@ static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *
     unsigned char *head = malloc(bytes), *at = head;
     if (!head) return no_memory(bytes, err);
     ht_state_put_number(at, (uint64_t)(x->parent + 1), 8);
-    ht_state_put_number(at + 8, (uint64_t)x->n, 2);
+    ht_state_put_number(at + 8, (uint64_t)(x->n + (x->is_long ? OF_LONG : 0)), 2);
     ht_state_put_number(at + 10, (uint64_t)x->n_adapters, 2);
     ht_state_put_number(at + 12, salt, 4);
     at += NODE_HEAD;
@@ -286,14 +289,17 @@ static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
     x->sum = ht_state_sum_begin(section->kind, section->index);
     ht_status status = ht_state_file_read(&s->file, section, 0, first, sizeof first, &x->sum, err);
     if (status) return status;
-    const uint64_t parent = ht_state_get_number(first, 8), n = ht_state_get_number(first + 8, 2),
-                   adapters = ht_state_get_number(first + 10, 2), salt = ht_state_get_number(first + 12, 4),
-                   key = salt + ADAPTER_BYTES * adapters;
+    const uint64_t parent = ht_state_get_number(first, 8), length = ht_state_get_number(first + 8, 2),
+                   n = length % OF_LONG, adapters = ht_state_get_number(first + 10, 2),
+                   salt = ht_state_get_number(first + 12, 4), key = salt + ADAPTER_BYTES * adapters;
     status = check_sizes(s, i, parent, n, key, err);
     if (status) return status;
     x->parent = (int64_t)parent - 1;
     x->first = parent ? s->node[parent - 1].first + HT_KV_PAGE : 0;
     x->n = (int32_t)n;
+    x->is_long = length >= OF_LONG;
+    if (parent && x->is_long != s->node[parent - 1].is_long)
+        return ht_state_damaged(&s->file, "a node is of another length than its parent", err);
     x->head_bytes = NODE_HEAD + (size_t)key + 4 * (size_t)n + (size_t)s->m->n_kv_layers;
     unsigned char *rest = malloc(x->head_bytes);
     if (!rest) return no_memory(x->head_bytes, err);
@@ -383,7 +389,7 @@ static ht_status add_nodes(nodes *s, ht_error *err) {
     for (int64_t i = 0; i < s->n && !status; i++) {
         const node *x = &s->node[i];
         ht_prefix_node *parent = x->parent < 0 ? NULL : made[x->parent];
-        const ht_prefix_key key = {x->salt, x->adapter, x->scale, x->n_adapters};
+        const ht_prefix_key key = {x->salt, x->adapter, x->scale, x->n_adapters, x->is_long};
         if (x->skipped || (x->parent >= 0 && !parent)) continue;
         ht_kv_page *const *page = x->fits && count_pages(s, x) ? x->page : NULL;
         status = ht_prefix_cache_add(s->e->prefix, &key, parent, x->token, x->n, page, &made[i], err);

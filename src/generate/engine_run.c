@@ -53,12 +53,20 @@ static ht_metrics final_metrics(const ht_engine_answer *a) {
     return m;
 }
 
+/* The key of the positions that the answer's cache holds, or will hold. */
+static ht_prefix_key key_of(const ht_engine_answer *a) {
+    ht_prefix_key key = a->request->key;
+    key.is_long = a->s->cache->is_long;
+    return key;
+}
+
 static void keep_prefix(ht_engine_answer *a, bool tail) {
     ht_engine *e = a->engine;
     const int64_t n = a->s->cache->length, pages = n / HT_KV_PAGE;
+    const ht_prefix_key key = key_of(a);
     if (!e->prefix || (!tail && pages <= a->kept_pages)) return;
     pthread_mutex_lock(&e->prefix_lock);
-    ht_prefix_cache_keep(e->prefix, &a->request->key, a->s->token, n, a->s->cache, tail);
+    ht_prefix_cache_keep(e->prefix, &key, a->s->token, n, a->s->cache, tail);
     pthread_mutex_unlock(&e->prefix_lock);
     a->kept_pages = pages;
 }
@@ -278,7 +286,9 @@ static ht_status begin(ht_engine_answer *a, ht_error *err) {
 static bool share_first(ht_engine_answer *a, ht_error *err) {
     const ht_engine_answer *first = &a->request->answer[0];
     const int64_t n = (int64_t)a->request->ids.n;
-    if (a == first || n < 2 || first->state != HT_ENGINE_RUNNING || first->s->cache->length < n) return false;
+    if (a == first || n < 2 || first->state != HT_ENGINE_RUNNING || first->s->cache->length < n ||
+        !ht_cache_is_for(first->s->cache, a->g.total))
+        return false;
     ht_cache *cache;
     if (ht_cache_share(first->s->cache, &cache, err)) return false;
     if (ht_cache_truncate(cache, n - 1, NULL)) { /* a ring that has gone on too far */
@@ -301,6 +311,7 @@ static void set_reuse(ht_engine_answer *a, ht_reuse reuse) {
 static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
     ht_engine *e = a->engine;
     ht_session *s = a->s;
+    ht_cache_begin(s->cache, a->g.total);
     if (share_first(a, err)) {
         set_reuse(a, (ht_reuse){.cached = a->g.total, .reused = s->cache->length, .end = HT_REUSE_ALL});
         return HT_OK;
@@ -310,8 +321,9 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
         return HT_OK;
     }
     ht_prefix_found found;
+    const ht_prefix_key key = key_of(a);
     pthread_mutex_lock(&e->prefix_lock);
-    ht_status status = ht_prefix_cache_find(e->prefix, &a->request->key, s->token, a->g.total, s->cache, &found, err);
+    ht_status status = ht_prefix_cache_find(e->prefix, &key, s->token, a->g.total, s->cache, &found, err);
     pthread_mutex_unlock(&e->prefix_lock);
     a->lock = found.lock;
     a->kept_pages = found.used / HT_KV_PAGE;
@@ -322,6 +334,14 @@ static ht_status find_prefix(ht_engine_answer *a, ht_error *err) {
                             .token = found.token,
                             .kept_token = found.kept});
     return status;
+}
+
+/* An answer that makes a short sequence long recomputes all tokens; other answers may have cached the first ones. */
+static ht_status follow_length(ht_engine_answer *a, ht_error *err) {
+    if (ht_cache_is_for(a->s->cache, a->g.total)) return HT_OK;
+    unlock_prefix(a);
+    a->kept_pages = 0;
+    return find_prefix(a, err);
 }
 
 /* Begins or resumes a waiting answer. HT_ERR_BUSY when there is no memory for it yet. */
@@ -423,7 +443,8 @@ static bool ask(ht_engine_answer *a) {
         return false;
     }
     if (behind) return false;
-    status = ht_generation_guess(&a->g, &err);
+    status = follow_length(a, &err);
+    if (!status) status = ht_generation_guess(&a->g, &err);
     const int64_t end = ht_min_i64(a->g.total + a->g.n_guesses, a->s->cache->length + a->s->chunk);
     if (!status && !make_room(a, end)) return false;
     if (!status) status = ht_generation_ask(&a->g, &err);

@@ -285,6 +285,7 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_guesses = 0;
     g->forced = false;
+    ht_cache_begin(s->cache, g->total);
     const bool may_force = g->matcher && !g->probing, may_end = g->budget && !g->probing;
     if (g->budget) {
         const ht_status status = ht_thinking_budget_prepare(g->budget, s->token, g->total, err);
@@ -294,6 +295,7 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
         return HT_OK;
     int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
     room = ht_min_i64(ht_min_i64(room, HT_DRAFT_TOKENS_MAX), s->chunk - 1);
+    room = ht_min_i64(room, ht_model_growth(s->model, g->total)); /* a step's rows are of one kind of sequence */
     ht_status status = ht_session_make_room(s, g->total + HT_DRAFT_TOKENS_MAX, err);
     if (status || room <= 0 || (may_end && guess_ending(g, (int32_t)room))) return status;
     if (g->budget) room = ht_thinking_budget_guesses(g->budget, (int32_t)room);

@@ -13,7 +13,7 @@
 /* Maximum output of a step: a row of logits is as long as the vocabulary. */
 enum { STEP_OUTPUT_BYTES = 32 << 20 };
 
-/* Sequences [lo, hi) of the sorted ones, which are the same up to `end`. */
+/* Sequences [lo, hi) of the sorted ones, which are the same up to `end`, and all short or all long. */
 typedef struct branch {
     int32_t lo, hi;
     int32_t lowest; /* of these sequences, as they were given */
@@ -120,6 +120,7 @@ static int64_t agree(const ht_prefill_sequence *a, const ht_prefill_sequence *b,
 
 static int by_tokens(const void *x, const void *y) {
     const ht_prefill_sequence *const a = *(ht_prefill_sequence *const *)x, *const b = *(ht_prefill_sequence *const *)y;
+    if (a->is_long != b->is_long) return a->is_long - b->is_long;
     const int64_t same = agree(a, b, 0);
     if (same < a->n && same < b->n) return a->token[same] < b->token[same] ? -1 : 1;
     return a->n != b->n ? (a->n > b->n) - (a->n < b->n) : (a > b) - (a < b);
@@ -181,13 +182,13 @@ static void expand(ht_prefill *p, int32_t lo, int32_t hi, int64_t from, ht_cache
 
 /* ---- the common prefix ---- */
 
-/* A cache of the prefix that the sequences share with those of the previous run, or an empty one. */
-static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
+/* A cache of the prefix that sequences [lo, hi) share with those of the previous run, or an empty one. */
+static ht_status first_cache(ht_prefill *p, int32_t lo, int32_t hi, ht_cache **out, ht_error *err) {
     int64_t same = 0, most = INT64_MAX;
-    for (int32_t i = 0; i < p->n; i++) most = ht_min_i64(most, p->sequence[i].first_out);
-    if (p->kept) {
+    for (int32_t i = lo; i < hi; i++) most = ht_min_i64(most, p->order[i]->first_out);
+    if (p->kept && ht_cache_is_for(p->kept, p->order[lo]->n)) {
         const ht_prefill_sequence kept = {.token = p->kept_token, .n = p->kept->length};
-        same = ht_min_i64(agree(&kept, p->order[0], 0), agree(&kept, p->order[p->n - 1], 0));
+        same = ht_min_i64(agree(&kept, p->order[lo], 0), agree(&kept, p->order[hi - 1], 0));
     }
     same = ht_min_i64(same, most);
     if (same > 0 && ht_cache_share(p->kept, out, NULL) == HT_OK) {
@@ -195,7 +196,10 @@ static ht_status first_cache(ht_prefill *p, ht_cache **out, ht_error *err) {
         ht_cache_free(*out); /* sliding layers have gone too far */
     }
     const ht_status status = ht_session_new_cache(p->model, p->chunk, out, err);
-    if (!status) ht_cache_set_account(*out, &p->account);
+    if (!status) {
+        ht_cache_set_account(*out, &p->account);
+        ht_cache_begin(*out, p->order[lo]->n);
+    }
     return status;
 }
 
@@ -320,15 +324,18 @@ ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t 
     p->calls = calls;
     p->cancel = cancel;
     p->n_stack = 0;
-    ht_cache *cache;
     ht_status status = make_room(p, err);
-    if (!status) {
-        for (int32_t i = 0; i < n; i++) p->order[i] = &p->sequence[i];
-        qsort(p->order, (size_t)n, sizeof(ht_prefill_sequence *), by_tokens);
-        status = first_cache(p, &cache, err);
+    for (int32_t i = 0; i < n && !status; i++) {
+        p->order[i] = &p->sequence[i];
+        p->sequence[i].is_long = ht_model_is_long(p->model, p->sequence[i].n);
     }
-    if (!status) {
-        expand(p, 0, n, cache->length, cache);
+    if (!status) qsort(p->order, (size_t)n, sizeof(ht_prefill_sequence *), by_tokens);
+    for (int32_t lo = 0, hi; lo < n && !status; lo = hi) {
+        ht_cache *cache;
+        for (hi = lo + 1; hi < n && p->order[hi]->is_long == p->order[lo]->is_long;) hi++;
+        status = first_cache(p, lo, hi, &cache, err);
+        if (status) break;
+        expand(p, lo, hi, cache->length, cache);
         status = run_steps(p, err);
     }
     for (int32_t i = 0; i < p->n_stack; i++) ht_cache_free(p->stack[i].cache);

@@ -30,6 +30,7 @@ typedef struct ht_prefill_sequence {
     /* Results. */
     bool done;        /* all its rows have been taken, or it has failed */
     int64_t computed; /* positions, without those shared with an earlier sequence */
+    bool is_long;     /* see ht_model_is_long; such sequences share nothing with others */
 } ht_prefill_sequence;
 
 typedef struct ht_prefill_calls {

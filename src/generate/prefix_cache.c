@@ -17,6 +17,7 @@ typedef struct root {
     ht_digest *adapter; /* [n] */
     float *scale;
     int n;
+    bool is_long;
     ht_prefix_node *child;
     struct root *next;
 } root;
@@ -92,7 +93,7 @@ static bool same_adapters(const root *r, const ht_prefix_key *key) {
 
 static root *find_root(const ht_prefix_cache *c, const ht_prefix_key *key) {
     for (root *r = c->roots; r; r = r->next)
-        if (strcmp(r->salt, salt_of(key)) == 0 && same_adapters(r, key)) return r;
+        if (strcmp(r->salt, salt_of(key)) == 0 && same_adapters(r, key) && r->is_long == key->is_long) return r;
     return NULL;
 }
 
@@ -120,6 +121,7 @@ static root *make_root(ht_prefix_cache *c, const ht_prefix_key *key) {
         r->adapter[r->n] = key->adapters[r->n];
         r->scale[r->n] = key->scales ? key->scales[r->n] : 1;
     }
+    r->is_long = key->is_long;
     r->next = c->roots;
     c->roots = r;
     return r;
@@ -244,9 +246,10 @@ ht_prefix_figures ht_prefix_cache_get_figures(const ht_prefix_cache *c) { return
 
 /* ---- digests of evicted nodes ---- */
 
-static ht_digest key_digest(const char *salt, const ht_digest *adapter, const float *scale, int n) {
+static ht_digest key_digest(const char *salt, const ht_digest *adapter, const float *scale, int n, bool is_long) {
     ht_digest d = {21, 22};
     ht_digest_text(&d, salt);
+    ht_digest_word(&d, is_long);
     for (int i = 0; i < n; i++) {
         const float factor = scale ? scale[i] : 1;
         ht_digest_word(&d, adapter[i].a);
@@ -266,7 +269,7 @@ static void add_tokens(ht_digest *d, const ht_prefix_node *x) {
 static void remember(ht_prefix_cache *c, const ht_prefix_node *x) {
     const root *r = x->root;
     ghost *g = &c->ghost[c->next_ghost];
-    *g = (ghost){key_digest(r->salt, r->adapter, r->scale, r->n), no_tokens, x->first + x->n};
+    *g = (ghost){key_digest(r->salt, r->adapter, r->scale, r->n, r->is_long), no_tokens, x->first + x->n};
     add_tokens(&g->tokens, x);
     c->next_ghost = (c->next_ghost + 1) % GHOSTS;
 }
@@ -274,7 +277,7 @@ static void remember(ht_prefix_cache *c, const ht_prefix_node *x) {
 /* Whether more of the n tokens than `matched` were cached once. */
 static bool was_evicted(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
                         int64_t matched) {
-    const ht_digest k = key_digest(salt_of(key), key->adapters, key->scales, key->n_adapters);
+    const ht_digest k = key_digest(salt_of(key), key->adapters, key->scales, key->n_adapters, key->is_long);
     const ghost *maybe[GHOSTS];
     int n_maybe = 0;
     for (int g = 0; g < GHOSTS; g++)
@@ -503,7 +506,7 @@ ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn,
     int64_t number = 0;
     for (ht_prefix_node *x = c->newest; x && !status; x = x->older) {
         const root *r = x->root;
-        const ht_prefix_key key = {r->salt, r->adapter, r->scale, r->n};
+        const ht_prefix_key key = {r->salt, r->adapter, r->scale, r->n, r->is_long};
         const ht_prefix_entry entry = {&key,   x->parent ? x->parent->number : -1, x->token, x->n, x->first, x->locks,
                                        x->page};
         x->number = number++;

@@ -22,6 +22,7 @@ typedef struct ht_prefix_key {
     const ht_digest *adapters; /* [n_adapters], of ht_adapter_digest */
     const float *scales;       /* [n_adapters]; NULL: 1 */
     int n_adapters;
+    bool is_long; /* of long sequences (ht_model_is_long) */
 } ht_prefix_key;
 
 /* Result of a lookup. */

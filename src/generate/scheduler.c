@@ -34,7 +34,7 @@ typedef struct executor {
     int32_t rows, out; /* limits */
 } executor;
 
-/* Generated rows that keep a step short: those in it, in the other kind of step, or between two tokens. */
+/* Generated rows that keep a step short: those in it, in other kinds of steps, or between two tokens. */
 typedef struct kept_waiting {
     int64_t rows;
     double prefill_budget; /* strictest limit of these rows; 1: none */
@@ -237,6 +237,11 @@ typedef struct chosen {
     int64_t few, prompt; /* rows of jobs with few rows; rows of the others */
 } chosen;
 
+/* Whether two jobs can share a step. */
+static bool go_together(const ht_step_job *a, const ht_step_job *b) {
+    return !a->alone && !b->alone && a->hidden == b->hidden && a->cache->is_long == b->cache->is_long;
+}
+
 static void take(ht_scheduler *s, chosen *c, ht_step_job *job, int64_t rows) {
     unlink_job(s, job);
     job->rows = rows;
@@ -266,11 +271,12 @@ static void keep_waiting(kept_waiting *w, int64_t rows, double prefill_budget) {
         w->prefill_budget = prefill_budget;
 }
 
-static kept_waiting who_waits(const ht_scheduler *s, const chosen *c, bool hidden) {
+static kept_waiting who_waits(const ht_scheduler *s, const chosen *c, const ht_step_job *like) {
     kept_waiting w = s->between;
     for (int i = 0; i < c->n; i++) keep_waiting(&w, s->taken[i]->rows, s->taken[i]->prefill_budget);
     for (const ht_step_job *job = s->first; job; job = job->next)
-        if (job->hidden != hidden && !job->alone && is_few(job)) keep_waiting(&w, rows_left(job), job->prefill_budget);
+        if (!go_together(job, like) && !job->alone && is_few(job))
+            keep_waiting(&w, rows_left(job), job->prefill_budget);
     return w;
 }
 
@@ -284,24 +290,25 @@ static chosen choose(ht_scheduler *s) {
         c.prompt = job->rows;
         return c;
     }
-    const bool hidden = s->first->hidden;
+    const ht_step_job *like = s->first;
     /* A prompt at the head of the queue gets a place in the step, however many short jobs wait. */
     const int32_t room = is_few(s->first) ? s->sequences : s->sequences - 1;
     for (ht_step_job *job = s->first, *next; job && c.n < room; job = next) {
         next = job->next;
-        if (job->alone || job->hidden != hidden || !is_few(job)) continue;
+        if (!go_together(job, like) || !is_few(job)) continue;
         c.few += rows_left(job);
         take(s, &c, job, rows_left(job));
     }
-    const kept_waiting waiting = who_waits(s, &c, hidden);
+    const kept_waiting waiting = who_waits(s, &c, like);
     for (const ht_step_job *job = s->first; job; job = job->next)
-        if (!job->alone && job->hidden == hidden) most = ht_max_i64(most, job->most_rows);
-    const int64_t budget =
+        if (go_together(job, like)) most = ht_max_i64(most, job->most_rows);
+    int64_t budget =
         ht_prefill_budget_rows(&s->budget, waiting.prefill_budget, waiting.rows, ht_max_i64(1, most - c.few));
+    if (c.n == 0) budget = ht_max_i64(budget, 1); /* where the rows to measure alone are in another kind of step */
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;
-        if (job->alone || job->hidden != hidden || is_few(job)) continue;
+        if (!go_together(job, like) || is_few(job)) continue;
         take(s, &c, job, 0);
     }
     if (c.n > n_few) share_rows(s, &c, n_few, budget);
@@ -360,6 +367,7 @@ typedef struct needs {
 
 static needs needs_of(const ht_model *m, ht_step_job *const *job, int n) {
     needs w = {.direct = true, .form = job[0]->hidden ? HT_PLAN_HIDDEN : 0};
+    if (job[0]->cache->is_long) w.form |= HT_PLAN_LONG;
     bool all = false;
     w.width = ht_model_row_width(m, w.form);
     for (int i = 0; i < n; i++) {
@@ -451,6 +459,7 @@ static ht_status run_step(ht_scheduler *s, ht_step_job *const *job, int n, ht_er
         job[0]->exec = e->exec;
         job[0]->exec_rows = e->rows;
         job[0]->exec_out = e->out;
+        job[0]->exec_form = w.form;
         *e = (executor){0};
         return HT_OK;
     }
@@ -542,7 +551,7 @@ void ht_scheduler_return_output(ht_scheduler *s, ht_step_job *job) {
     job->exec = NULL;
     job->output = NULL;
     pthread_mutex_lock(&s->lock);
-    executor *place = &s->executor[job->lora ? HT_PLAN_ADAPTERS : 0];
+    executor *place = &s->executor[job->exec_form];
     /* A thread that runs a step owns the executors. */
     const bool keep =
         !s->running && !place->exec && (size_t)e.out * (size_t)s->model->vocab * sizeof(float) <= KEEP_BYTES;

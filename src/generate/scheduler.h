@@ -3,7 +3,7 @@
  * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for jobs
  * run the steps, one at a time, so a single sequence never changes threads. A step takes jobs in order of arrival:
  * first those of few rows (generated and draft tokens), then prompt rows within the prefill budget. Hidden states
- * and logits need different steps. A row's bits do not depend on the rest of the batch. Thread-safe. */
+ * and logits need different steps, and so do short and long sequences (models/model.h). A row's bits do not depend on the rest of the batch. Thread-safe. */
 #ifndef HT_GENERATE_SCHEDULER_H
 #define HT_GENERATE_SCHEDULER_H
 
@@ -50,6 +50,7 @@ typedef struct ht_step_job {
     struct ht_step_job *next;
     ht_exec *exec; /* lent to the owner */
     int32_t exec_rows, exec_out;
+    unsigned exec_form;
     int64_t rows; /* in the present step */
     uint64_t awaited_in;
 } ht_step_job;

@@ -103,8 +103,10 @@ void ht_session_free(ht_session *s) {
 
 void ht_session_reset(ht_session *s) {
     (void)ht_cache_truncate(s->cache, 0, NULL);
-    s->n_tokens = 0;
+    s->n_tokens = s->announced = 0;
 }
+
+void ht_session_announce(ht_session *s, int64_t n) { s->announced = n; }
 
 ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
     if (n < 0 || n > s->n_tokens)
@@ -118,7 +120,7 @@ ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept) {
     size_t common = 0;
     while (common + 1 < n && (int64_t)common < s->n_tokens && s->token[common] == ids[common]) common++;
-    if (ht_session_truncate(s, (int64_t)common, NULL) != HT_OK) {
+    if (!ht_cache_is_for(s->cache, (int64_t)n) || ht_session_truncate(s, (int64_t)common, NULL) != HT_OK) {
         ht_session_reset(s);
         common = 0;
     }
@@ -257,6 +259,7 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
 /* ---- running tokens ---- */
 
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err) {
+    ht_cache_begin(s->cache, ht_max_i64(end, s->announced));
     end = ht_min_i64(end, s->cache->length + s->chunk);
     s->job = (ht_step_job){.cache = s->cache,
                            .token = s->token,
@@ -292,11 +295,11 @@ static ht_status read_forward_options(ht_forward_options *o, const ht_forward_op
 /* One chunk of the tokens below `total`. The user's function reads the executor's own memory, and may use the model. */
 static ht_status run_chunk(ht_session *s, int64_t total, int64_t first_out, int32_t rows, const ht_cancel *cancel,
                            ht_logits_fn *fn, void *user, ht_error *err) {
-    const int64_t end = ht_min_i64(total, s->cache->length + ht_min_i64(rows, s->chunk));
-    ht_status status = ht_session_prepare(s, end, first_out, err);
+    ht_status status = ht_session_prepare(s, total, first_out, err);
     if (status) return status;
+    s->job.end = ht_min_i64(s->job.end, s->cache->length + rows);
     s->job.cancel = cancel;
-    s->job.alone = end > first_out;
+    s->job.alone = s->job.end > first_out;
     status = ht_session_run(s, err);
     if (status) return status;
     s->n_tokens = ht_max_i64(s->n_tokens, s->cache->length);
@@ -360,11 +363,18 @@ static ht_status prepare_together(ht_session *s, int32_t id, float *logits, cons
     ht_status status = ht_session_make_room(s, s->n_tokens + 1, err);
     if (status) return status;
     s->token[s->n_tokens] = id;
-    const int64_t end = s->n_tokens + 1, begin = s->cache->length;
+    const int64_t end = s->n_tokens + 1;
     status = ht_session_prepare(s, end, s->n_tokens, err);
+    /* A step of several sequences may compute only some rows of a prompt, and thus of tokens that are all pending. */
+    while (!status && s->cache->length + 2 < end) {
+        s->job.end = ht_min_i64(s->job.end, s->n_tokens);
+        s->job.cancel = cancel;
+        status = ht_session_run(s, err);
+        if (!status) status = ht_session_prepare(s, end, s->n_tokens, err);
+    }
     if (!status && s->job.end < end) status = ht_cache_reserve(s->cache, end, err);
     s->job.end = end;
-    s->job.most_rows = ht_max_i32(s->chunk, (int32_t)(end - begin));
+    s->job.most_rows = ht_max_i32(s->chunk, (int32_t)(end - s->cache->length));
     s->job.logits = logits;
     s->job.consume = logits ? NULL : choose;
     s->job.top_k = logits ? 0 : 1;

@@ -28,6 +28,7 @@ struct ht_session {
     int32_t *token;
     int64_t n_tokens;
     size_t token_capacity, together_capacity;
+    int64_t announced;             /* tokens that it will hold (ht_session_announce); 0: those it is given */
     ht_session_adapters *adapters; /* NULL: none */
     ht_step_job job;               /* what is being computed */
     ht_session *draft;             /* of the draft model that was last used; NULL: none */
@@ -48,6 +49,10 @@ ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, cons
                                   ht_session_adapters **out, ht_error *err);
 void ht_session_adapters_free(ht_session_adapters *a); /* one reference; NULL is fine */
 
+/* Announces that the session will hold n tokens, until it is reset: a sequence that is given in parts is then computed as
+ * one given at once (ht_model_is_long). */
+void ht_session_announce(ht_session *s, int64_t n);
+
 /* Checks that n more tokens fit the context and are tokens. */
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);
 /* Adds one token without computing it. */
@@ -55,12 +60,13 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
 /* Reserves capacity for n tokens in total. */
 ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
 /* Makes s->job compute pending tokens below `end`, at most a chunk, with logits from `first_out` on, and prepares
- * the cache. The caller fills in the rest of the job. */
+ * the cache: all tokens are pending once where a sequence of `end` tokens needs it (ht_cache_begin). The caller fills in
+ * the rest of the job. */
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err);
 /* Runs s->job. */
 ht_status ht_session_run(ht_session *s, ht_error *err);
 /* Truncates the session to its common prefix with ids, at most n - 1 tokens; *kept is the length. If the cache
- * cannot be truncated to it, the session is emptied. */
+ * cannot be truncated to it, or is not for n tokens, the session is emptied. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);
 
 #endif

@@ -215,6 +215,7 @@ static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int3
                        int32_t *out, int32_t *n_guesses, ht_error *err) {
     ht_session *d = s->draft;
     room = (int32_t)ht_min_i64(room, d->model->context - n);
+    room = (int32_t)ht_min_i64(room, ht_model_growth(d->model, n)); /* or wrong guesses would cost a recomputation */
     const int32_t k = room > 0 ? how_many(s, &s->by_draft, room, s->draft_seconds) : 0;
     if (k == 0) return HT_OK;
     size_t kept;

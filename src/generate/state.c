@@ -16,12 +16,18 @@
 
 enum { TOKENS_HEAD = 16, PAGES_HEAD = 8 };
 
+/* Positions to save: none if the session will recompute them (ht_cache_begin). The number of tokens then implies the kind
+ * of sequence that the saved positions are of. */
+static int64_t saved_length(const ht_session *s) {
+    return ht_cache_is_for(s->cache, s->n_tokens) ? s->cache->length : 0;
+}
+
 /* Numbers of positions computed and of tokens, then the tokens. */
 static ht_status save_tokens(const ht_session *s, ht_state_writer *w, ht_error *err) {
     const size_t n = (size_t)s->n_tokens, bytes = TOKENS_HEAD + 4 * n;
     unsigned char *section = malloc(bytes);
     if (!section) return ht_fail_memory(err, bytes, "a state file");
-    ht_state_put_number(section, (uint64_t)s->cache->length, 8);
+    ht_state_put_number(section, (uint64_t)saved_length(s), 8);
     ht_state_put_number(section + 8, n, 8);
     for (size_t i = 0; i < n; i++) ht_state_put_number(section + TOKENS_HEAD + 4 * i, (uint32_t)s->token[i], 4);
     ht_status status = ht_state_writer_begin(w, HT_STATE_TOKENS, 0, err);
@@ -33,15 +39,15 @@ static ht_status save_tokens(const ht_session *s, ht_state_writer *w, ht_error *
 /* The first position of a layer that the cache holds, then all from there on. */
 static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, char *room, ht_error *err) {
     const ht_kv_layer *l = &s->cache->layer[i];
-    const int64_t first = ht_cache_first(s->cache, i);
+    const int64_t length = saved_length(s), first = length ? ht_cache_first(s->cache, i) : 0;
     const size_t each = ht_kv_saved_bytes(&l->shape);
     ht_device *d = s->model->device;
     unsigned char head[PAGES_HEAD];
     ht_state_put_number(head, (uint64_t)first, 8);
     ht_status status = ht_state_writer_begin(w, HT_STATE_PAGES, (uint64_t)i, err);
     if (!status) status = ht_state_writer_put(w, head, sizeof head, err);
-    for (int64_t pos = first, n; !status && pos < s->cache->length; pos += n) {
-        n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, s->cache->length - pos);
+    for (int64_t pos = first, n; !status && pos < length; pos += n) {
+        n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, length - pos);
         status = d->kv->read(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
         if (!status) status = ht_state_writer_put(w, room, (size_t)n * each, err);
     }
@@ -176,6 +182,7 @@ static ht_status load_piece(void *arg, int64_t i, int worker, ht_error *err) {
 static ht_status load_cache(restored *r, const ht_session *s, ht_error *err) {
     ht_device *d = s->model->device;
     ht_status status = ht_session_new_cache(s->model, s->chunk, &r->cache, err);
+    if (!status) ht_cache_begin(r->cache, r->n_tokens);
     if (!status) status = ht_cache_reserve(r->cache, r->length, err);
     if (status) return status;
     r->device = d;

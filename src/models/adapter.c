@@ -16,7 +16,7 @@
 #include <string.h>
 
 static ht_adapter_base base_of(const ht_model *m) {
-    ht_adapter_base base = {.config = m->config, .wrapped = m->wrapped};
+    ht_adapter_base base = {.config = m->config, .text = m->text};
     base.projection = ht_weights_projections(m->weights, &base.n);
     return base;
 }

@@ -76,6 +76,11 @@ const ht_tensor_spec ht_decoder_router_specs[] = {
     {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
     {.gguf = NULL}};
 
+const ht_tensor_spec ht_decoder_sparse_router_specs[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp",
+                                                          HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN,
+                                                          .has = ht_decoder_has_experts, .module = "mlp.gate"},
+                                                         {.gguf = NULL}};
+
 bool ht_decoder_has_shared_expert(const ht_config *c, int64_t layer) {
     return c->layer[layer].has_experts && c->shared_feed_forward > 0;
 }
@@ -172,6 +177,13 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
     *v = shape->v_is_k ? *k : ht_linear(c, x, &l->v);
 }
 
+ht_array *ht_decoder_rotated(ht_ctx *c, const ht_decoder_weights *m, bool slides, ht_array *x, ht_array *pos) {
+    const ht_rotation *r = slides && m->config->has_local_rope ? &m->local_rope
+                           : c->is_long                        ? &m->rope[HT_ROPE_OF_LONG]
+                                                               : &m->rope[HT_ROPE_OF_SHORT];
+    return ht_rope(c->s, x, pos, r->factors, &r->how);
+}
+
 ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *cfg, ht_array *q, ht_array *pos) {
     ht_scope *s = c->s;
     if (cfg->query_beta == 0) return q;
@@ -187,11 +199,9 @@ static ht_array *positioned(ht_ctx *c, const ht_decoder_weights *m, int index, h
                             int64_t n, ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
-    const ht_rope_config *rope = shape->slides ? &m->local_rope : &m->rope;
-    ht_array *factors = shape->slides ? m->local_rope_factors : m->rope_factors;
     const bool late = cfg->family->head_norm_after_rope;
     x = late ? split_heads(c, x, n, shape->head_dim) : normed_heads(c, cfg, x, norm, n, shape->head_dim);
-    if (!shape->no_rope) x = ht_rope(c->s, x, pos, factors, rope);
+    if (!shape->no_rope) x = ht_decoder_rotated(c, m, shape->slides, x, pos);
     if (!late) return x;
     if (cfg->family->head_norm != HT_HEAD_NORM_PLAIN) return ht_decoder_norm(c, cfg, x, norm);
     return shape->no_rope || !cfg->head_norms ? x : ht_rms_norm(c->s, x, HT_NONE, cfg->norm_eps, 0);
@@ -257,6 +267,28 @@ static ht_array *within_groups(ht_ctx *c, const ht_config *cfg, ht_array *scores
     return ht_reshape(s, masked, (int64_t[]){-1, cfg->n_experts}, 2);
 }
 
+/* The weight [T, 1] of the expert id [T, 1], which has the highest of the logits [T, n_experts] that are not `taken`: a
+ * softmax over those of the others that are at most 2 jitter below it, relative to the larger magnitude of the two. */
+static ht_array *mixed_weight(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *taken, ht_array *id) {
+    ht_scope *s = c->s;
+    ht_array *highest = ht_take_along_axis(s, logits, id, -1); /* [T, 1] */
+    ht_array *distance = ht_divide(s, ht_subtract(s, highest, logits), ht_maximum(s, ht_abs(s, logits), highest));
+    ht_array *masked = ht_greater(s, distance, ht_full(s, 2 * (double)config->routing.jitter, HT_F32, NULL, 0));
+    if (taken) masked = ht_logical_or(s, masked, taken);
+    ht_array *near = ht_where(s, masked, ht_full(s, -INFINITY, HT_F32, NULL, 0), logits);
+    return ht_take_along_axis(s, ht_softmax(s, near, -1), id, -1);
+}
+
+/* Weights [T, 2] of the experts with the two highest logits, ids [T, 2]. In training, `transformers` draws the experts
+ * at random; here, the choice is always that of generation. */
+static ht_array *mixed_weights(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *ids) {
+    ht_scope *s = c->s;
+    ht_array *first = columns(c, ids, 0, 1), *second = columns(c, ids, 1, 1);
+    ht_array *taken = ht_equal(s, ht_arange(s, 0, (double)config->n_experts, 1, HT_I32), first);
+    ht_array *w[] = {mixed_weight(c, config, logits, NULL, first), mixed_weight(c, config, logits, taken, second)};
+    return ht_concatenate(s, w, 2, -1);
+}
+
 ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *bias, ht_array **weights) {
     ht_scope *s = c->s;
     const ht_routing *r = &config->routing;
@@ -266,7 +298,8 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits,
     ht_array *choice = bias ? ht_add(s, scores, bias) : scores;
     if (r->groups > 1) choice = within_groups(c, config, choice);
     ht_array *ids = ht_argtopk(s, choice, (int32_t)config->experts_used);
-    ht_array *w = ht_take_along_axis(s, scores, ids, -1);
+    ht_array *w = r->scores == HT_ROUTER_SPARSE_MIXER ? mixed_weights(c, config, logits, ids)
+                                                      : ht_take_along_axis(s, scores, ids, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SOFTMAX) w = ht_softmax(s, w, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SIGMOID) w = ht_sigmoid(s, w);
     if (r->normalized) w = ht_divide(s, w, ht_sum(s, w, (int[]){-1}, 1, true));

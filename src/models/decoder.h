@@ -57,8 +57,10 @@ extern const ht_tensor_spec ht_decoder_norm_specs[], ht_decoder_mlp_norm_specs[]
 extern const ht_tensor_spec ht_decoder_attention_specs[], ht_decoder_qkv_specs[];
 /* Feed-forwards: gate, up and down; gate and up in one matrix; without a gate. */
 extern const ht_tensor_spec ht_decoder_mlp_specs[], ht_decoder_gate_up_specs[], ht_decoder_ungated_mlp_specs[];
-/* Mixtures: the experts; the router named mlp.gate; the shared expert named mlp.shared_experts. */
-extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_shared_expert_specs[];
+/* Mixtures: the experts; the router named mlp.gate, or block_sparse_moe.gate; the shared expert named
+ * mlp.shared_experts. */
+extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_sparse_router_specs[],
+    ht_decoder_shared_expert_specs[];
 /* For ht_family.read_json: `attention_bias` is of q, k and v alone. */
 void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object);
 /* For ht_family.read_json: the temperature of queries, of the later Mistral families. */
@@ -81,6 +83,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
 /* The same by latent attention, which ht_decoder_attention calls in models that have it. */
 ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
                               ht_array *pos);
+/* RoPE of x [T, n, *] at the positions pos i32 [T], as in layers with or without a sliding window. */
+ht_array *ht_decoder_rotated(ht_ctx *c, const ht_decoder_weights *m, bool slides, ht_array *x, ht_array *pos);
 /* Queries q [T, n_heads, *] after RoPE, multiplied by the temperature of their position, if the model has one. */
 ht_array *ht_decoder_tempered(ht_ctx *c, const ht_config *config, ht_array *q, ht_array *pos);
 /* Feed-forward with the family's activation, with or without a gate: x [T, hidden] -> [T, hidden]. */

@@ -95,12 +95,12 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
     q = ht_reshape(s, ht_linear(c, q, &l->q), (int64_t[]){-1, cfg->n_heads, of->key_dim + of->rope_dim}, 3);
     ht_array *q_part = part(c, q, 0, of->key_dim);
     if (!c->pass) q_part = ht_linear_heads(c, q_part, &l->key_heads, true); /* [T, n_heads, rank] */
-    ht_array *rotated_q = ht_rope(s, part(c, q, of->key_dim, of->rope_dim), pos, m->rope_factors, &m->rope);
+    ht_array *rotated_q = ht_decoder_rotated(c, m, false, part(c, q, of->key_dim, of->rope_dim), pos);
     q = ht_decoder_tempered(c, cfg, joined(c, q_part, rotated_q), pos);
 
     ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
     ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
-    ht_array *rotated_k = ht_rope(s, part(c, kv, of->rank, of->rope_dim), pos, m->rope_factors, &m->rope), *o;
+    ht_array *rotated_k = ht_decoder_rotated(c, m, false, part(c, kv, of->rank, of->rope_dim), pos), *o;
     ht_attention how = {.scale = cfg->attention_scale, .layer = index};
     const int layer = (int)cfg->layer[index].kv_layer;
     if (!ht_observe_input(c, latent, l->value_heads.slot)) return NULL;

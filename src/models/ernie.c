@@ -27,10 +27,10 @@ const ht_family ht_family_ernie4_5 = {.architecture = "ernie4_5",
                                       HT_LLAMA_RUNS};
 
 #define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_tensor_spec choice_bias[] = {{AT(router_bias), "mlp.moe_statics.e_score_correction_bias",
-                                              "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS,
-                                              .has = ht_decoder_has_experts, .bare = true, .row = HT_EXTENT_EXPERTS},
-                                             {.gguf = NULL}};
+static const ht_tensor_spec choice_bias[] = {
+    {AT(router_bias), "mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", .rows = HT_EXTENT_EXPERTS,
+     .has = ht_decoder_has_experts, .bare = true, .optional = true, .row = HT_EXTENT_EXPERTS},
+    {.gguf = NULL}};
 #undef AT
 
 static void read_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {

@@ -1,5 +1,6 @@
 /* EXAONE 4: norms after attention and feed-forward instead of before, and of q and k per head. Models with sliding
  * layers have RoPE only there. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -15,12 +16,20 @@ static void skip_rope(ht_config *c) {
 /* sliding_window_pattern: a number, or "LLLG" with a letter for each layer of the period. */
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     const ht_json *pattern = ht_json_object_get(object, "sliding_window_pattern");
+    const size_t n = ht_json_is_string(pattern) ? ht_json_string_length(pattern) : 0;
     int64_t period = PATTERN;
-    if (ht_json_is_string(pattern))
-        period = (int64_t)ht_json_string_length(pattern);
-    else
-        ht_json_i64(r, object, "sliding_window_pattern", &period);
+    if (!ht_json_is_string(pattern)) ht_json_i64(r, object, "sliding_window_pattern", &period);
     ht_config_slide_by_pattern(c, period > 0 ? period : PATTERN);
+    for (int64_t i = 0; n && i < c->n_layers; i++)
+        c->layer[i].slides = c->window > 0 && ht_json_string_value(pattern)[(size_t)i % n] == 'L';
+}
+
+/* mlx-lm reads the pattern, transformers layer_types. */
+static void write_json(const ht_config *c, ht_document *d) {
+    char letters[HT_MAX_LAYERS + 1] = "";
+    for (int64_t i = 0; i < c->n_layers; i++) letters[i] = c->layer[i].slides ? 'L' : 'G';
+    letters[c->n_layers] = '\0';
+    ht_document_set(d, "sliding_window_pattern", c->window > 0 ? ht_json_string(letters) : ht_json_null());
 }
 
 static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -43,6 +52,7 @@ const ht_family ht_family_exaone4 = {
     .fields = fields,
     .read_json = read_json,
     .read_json_layers = read_json_layers,
+    .write_json = write_json,
     .read_gguf = read_gguf,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_specs, ht_decoder_head_norm_specs, ht_decoder_post_norm_specs, ht_decoder_mlp_specs},

@@ -57,6 +57,7 @@ typedef struct ht_ctx {
     const ht_adapters *adapters; /* NULL: none */
     /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
     const struct ht_weights *lora;
+    bool is_long;                 /* the sequences are long ones (ht_model_is_long) */
     bool hidden;                  /* returns hidden states after the final norm, [n_out, hidden], instead of logits */
     struct ht_taps *taps;         /* of a trace: taps for probes (models/taps.h); NULL: none */
     struct ht_observer *observer; /* of an eager pass; NULL: none, as in all plans */
@@ -75,7 +76,7 @@ typedef struct ht_experts {
     ht_array *scale;     /* f32 [n], factor on each expert's output; or HT_NONE */
     ht_array *bias;      /* f32 [n * n_rows], added to each expert's output; NULL: none */
     const char *slot;    /* adapter key: "model.layers.3.experts.gate_proj" */
-    /* Matrices of heads: that of head h is rows [h * head_rows + first_row, ...) of a projection. */
+    /* Matrices of heads: rows [h * head_rows + first_row, ...) of a projection are the matrix of head h. */
     int64_t head_rows, first_row;
     bool as_rows; /* these rows as they are, else transposed */
 } ht_experts;
@@ -90,7 +91,7 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
 ht_array *ht_linear_heads(ht_ctx *c, ht_array *x, const ht_experts *heads, bool transposed);
 /* Shows an observer the input x of a matrix that other products are in place of; false if it failed, or x is NULL. */
 bool ht_observe_input(ht_ctx *c, ht_array *x, const char *slot);
-/* The adapter's part of the product of x [..., k] with the matrix of a slot, in a plain pass; HT_NONE: no adapter. */
+/* The addition of a plain pass's adapter to the product of x [..., k] with the matrix of a slot; HT_NONE: nothing. */
 ht_array *ht_linear_adapter(ht_ctx *c, ht_array *x, const char *slot);
 
 /* Embedding lookup: rows of `table` at ids i32 [T], times `scale` and table->scale -> f32 [T, k]. */

@@ -25,7 +25,8 @@ const ht_family ht_family_granite = {.architecture = "granite",
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec router[] = {{AT(router), "block_sparse_moe.router.layer", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+                                         HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts,
+                                         .module = "block_sparse_moe.router"},
                                         {.gguf = NULL}};
 
 static bool is_fused(const ht_config *c, int64_t layer) {
@@ -37,12 +38,16 @@ static bool is_apart(const ht_config *c, int64_t layer) {
     return !c->fused_gate_up;
 }
 
+#define INPUT "shared_mlp.input_linear"
 static const ht_tensor_spec shared_mlp[] = {
-    {AT(gate_up), "shared_mlp.input_linear", "ffn_gate_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .has = is_fused},
-    {AT(gate), "shared_mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = is_apart},
-    {AT(up), "shared_mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = is_apart},
-    {AT(down), "shared_mlp.output_linear", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD,
-     .has = ht_decoder_is_dense},
+    {AT(gate_up), INPUT, "ffn_gate_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .has = is_fused},
+    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = is_apart,
+     .transformers = INPUT, .share = 0, .n_shares = 2},
+    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .has = is_apart, .transformers = INPUT,
+     .share = 1, .n_shares = 2},
+    {AT(down), "shared_mlp.output_linear", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .has = is_fused},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .has = is_apart,
+     .transformers = "shared_mlp.output_linear"},
     {.gguf = NULL}};
 #undef AT
 
@@ -51,10 +56,12 @@ const ht_family ht_family_granitemoe = {.architecture = "granitemoe",
                                         .class_name = "GraniteMoeForCausalLM",
                                         .defaults = {SIZES, .n_experts = 8, .experts_used = 2,
                                                      .experts_field = "num_local_experts",
-                                                     .routing = {HT_ROUTER_CHOSEN_SOFTMAX}},
+                                                     .routing = {.scores = HT_ROUTER_CHOSEN_SOFTMAX}},
                                         .fields = fields,
                                         .gguf_interleaves = true,
                                         .experts = HT_EXPERTS_LINEAR,
+                                        .expert_module = "block_sparse_moe.experts",
+                                        .mlx_expert_module = "block_sparse_moe.switch_mlp",
                                         .activate = ht_silu,
                                         .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                                   ht_decoder_mlp_norm_specs, router, ht_decoder_expert_specs},
@@ -83,13 +90,25 @@ static void write_dense_gguf(const ht_config *c, ht_document *d) {
     ht_gguf_put(d, c, "rope.scaling.finetuned", ht_gguf_bool(!c->layer[0].no_rope));
 }
 
+static void write_dense(const ht_config *c, ht_document *d) {
+    ht_json *types = ht_json_new_array();
+    for (int64_t i = 0; i < c->n_layers; i++) ht_list_append(&types, ht_json_string("attention"));
+    ht_document_set(d, "layer_types", types);
+    ht_document_set(d, "shared_intermediate_size", ht_json_integer(c->feed_forward));
+    ht_document_set(d, "position_embedding_type", ht_json_string(c->layer[0].no_rope ? "nope" : "rope"));
+    ht_document_set(d, "num_local_experts", ht_json_integer(0));
+    ht_document_set(d, "num_experts_per_tok", ht_json_integer(0));
+}
+
 const ht_family ht_family_granitehybrid = {
     .architecture = "granitehybrid",
     .model_types = {"granitemoehybrid"},
+    .class_name = "GraniteMoeHybridForCausalLM",
     .defaults = {SIZES},
     .fields = fields,
     .read_json = read_dense,
     .read_gguf = read_dense_gguf,
+    .write_json = write_dense,
     .write_gguf = write_dense_gguf,
     .gguf_interleaves = true,
     .activate = ht_silu,

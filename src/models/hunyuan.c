@@ -20,15 +20,24 @@ static const ht_tensor_spec shared_mlp[] = {
      .has = ht_decoder_has_shared_expert},
     {.gguf = NULL}};
 
+static const ht_tensor_spec v3_shared_mlp[] = {
+    {AT(shared_gate), "mlp.shared_mlp.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_shared_expert, .module = "mlp.shared_experts.gate_proj"},
+    {AT(shared_up), "mlp.shared_mlp.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_shared_expert, .module = "mlp.shared_experts.up_proj"},
+    {AT(shared_down), "mlp.shared_mlp.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = ht_decoder_has_shared_expert, .module = "mlp.shared_experts.down_proj"},
+    {.gguf = NULL}};
+
 static const ht_tensor_spec moe_router[] = {
     {AT(router), "mlp.gate.wg", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
     {.gguf = NULL}};
 
-static const ht_tensor_spec v3_router[] = {
-    {AT(router), "mlp.router.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
-    {AT(router_bias), "mlp.expert_bias", "exp_probs_b", .rows = HT_EXTENT_EXPERTS, .has = ht_decoder_has_experts,
-     .bare = true},
-    {.gguf = NULL}};
+static const ht_tensor_spec v3_router[] = {{AT(router), "mlp.router.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
+                                            HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts, .module = "mlp.gate"},
+                                           {AT(router_bias), "mlp.expert_bias", "exp_probs_b",
+                                            .rows = HT_EXTENT_EXPERTS, .has = ht_decoder_has_experts, .bare = true},
+                                           {.gguf = NULL}};
 #undef AT
 
 const ht_family ht_family_hunyuan_dense = {.architecture = "hunyuan-dense",
@@ -87,5 +96,5 @@ const ht_family ht_family_hy_v3 = {.architecture = "hy_v3",
                                    .activate = ht_silu,
                                    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
                                              ht_decoder_head_norm_specs, ht_decoder_mlp_norm_specs,
-                                             ht_decoder_mlp_specs, v3_router, ht_decoder_expert_specs, shared_mlp},
+                                             ht_decoder_mlp_specs, v3_router, ht_decoder_expert_specs, v3_shared_mlp},
                                    HT_DECODER_RUNS};

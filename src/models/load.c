@@ -94,6 +94,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_layer_kv_of(c, i, m->kv_dtype);
     ht_status status = choose_context(m, o, name, err);
     if (!status && o->sliding) make_sliding(m);
+    m->short_length = c->rope.kind == HT_ROPE_LONG ? (int64_t)c->rope.original_context : INT64_MAX;
     return status;
 }
 
@@ -147,6 +148,7 @@ static ht_array *trace(ht_scope *s, void *user) {
     const ht_model *m = f->model;
     ht_ctx c = {.s = s,
                 .lora = f->form & HT_PLAN_ADAPTERS ? m->weights : NULL,
+                .is_long = (f->form & HT_PLAN_LONG) != 0,
                 .hidden = (f->form & HT_PLAN_HIDDEN) != 0,
                 .taps = f->form & HT_PLAN_TAPS ? &f->taps : NULL};
     ht_array *y = m->config->family->forward(&c, ht_weights_decoder(m->weights));
@@ -234,7 +236,9 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!m->config) return ht_fail_memory(err, sizeof *m->config, "a model");
     ht_status status = ht_checkpoint_config(c, m->config, err);
     if (!status) status = ht_sampling_read(c, &m->sampling, err);
-    m->wrapped = c->prefix && strstr(c->prefix, "language_model");
+    if (c->prefix && strstr(c->prefix, "text_model")) m->text = HT_TEXT_TEXT_MODEL;
+    if (!status && c->prefix && strstr(c->prefix, "language_model"))
+        m->text = m->config->family->has_causal_text ? HT_TEXT_CAUSAL_MODEL : HT_TEXT_LANGUAGE_MODEL;
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
     if (!status) status = check_device(m, ht_base_name(c->path), err);

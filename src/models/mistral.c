@@ -69,12 +69,6 @@ const ht_family ht_family_mistral3 = {.architecture = "mistral3",
                                       .slides_everywhere = true,
                                       HT_LLAMA_RUNS};
 
-#define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_tensor_spec mixtral_router[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
-                                                 HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
-                                                {.gguf = NULL}};
-#undef AT
-
 /* In GGUF, the architecture llama with experts. */
 const ht_family ht_family_mixtral = {
     .architecture = "mixtral",
@@ -88,7 +82,8 @@ const ht_family ht_family_mixtral = {
     .gguf_interleaves = true,
     .slides_everywhere = true,
     .experts = HT_EXPERTS_SPARSE,
+    .mlx_expert_module = "block_sparse_moe.switch_mlp",
     .activate = ht_silu,
-    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, mixtral_router,
-              ht_decoder_expert_specs},
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs,
+              ht_decoder_sparse_router_specs, ht_decoder_expert_specs},
     HT_DECODER_RUNS};

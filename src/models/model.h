@@ -3,6 +3,7 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
+#include "checkpoint/adapter.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/kv_size.h"
 #include "checkpoint/sampling.h"
@@ -18,7 +19,8 @@ enum {
     HT_PLAN_ADAPTERS = 1, /* a LORA operation after every projection */
     HT_PLAN_HIDDEN = 2,   /* hidden states of the output rows after the final norm instead of logits */
     HT_PLAN_TAPS = 4,     /* taps of the layers (models/taps.h) as a second result */
-    HT_PLAN_FORMS = 6
+    HT_PLAN_LONG = 8,     /* positions of long sequences (ht_model_is_long) */
+    HT_PLAN_FORMS = 14    /* hidden states come without taps */
 };
 
 struct ht_model {
@@ -27,11 +29,12 @@ struct ht_model {
     ht_tokenizer *tokenizer;  /* NULL: none */
     const char *no_tokenizer; /* without a tokenizer, the reason; see ht_chat_detect_no_tokenizer */
     const char *architecture;
-    bool wrapped; /* the text model of a multimodal checkpoint, whose modules are in `language_model` */
+    ht_text_module text;
     ht_precision precision;
     ht_dtype kv_dtype;
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */
     int64_t trained_context; /* the checkpoint's context length */
+    int64_t short_length;    /* longest sequence that is not a long one; INT64_MAX without longrope */
     int32_t step_rows;       /* default rows of a prefill step: the device's, or fewer if memory is short */
     int32_t vocab;
     int32_t n_kv_layers; /* the first layers, which have their own K and V; later layers share them */
@@ -60,6 +63,14 @@ ht_status ht_model_plan(ht_model *m, unsigned form, const ht_plan **out, ht_erro
 /* Trie of the bytes of all tokens, built on the first call; lent as long as the model lives. Thread-safe.
  * HT_ERR_UNSUPPORTED for a model without a tokenizer. */
 ht_status ht_model_token_trie(ht_model *m, const struct ht_token_trie **out, ht_error *err);
+/* Whether a sequence of n tokens is a long one. Longrope has other divisors of RoPE's frequencies for them: every
+ * position of the sequence is computed with these, its first ones too. A sequence that grows beyond the limit is
+ * recomputed, so that its logits are those of a fresh one. */
+static inline bool ht_model_is_long(const ht_model *m, int64_t n) { return n > m->short_length; }
+/* Tokens by which a sequence of n can grow before ht_model_is_long changes. */
+static inline int64_t ht_model_growth(const ht_model *m, int64_t n) {
+    return ht_model_is_long(m, n) ? INT64_MAX : m->short_length - n;
+}
 /* Floats in an output row of a form. */
 int64_t ht_model_row_width(const ht_model *m, unsigned form);
 /* "high", "fast" or "reference". A constant. */

@@ -1,5 +1,6 @@
-/* Phi-3, Phi-3.5 and Phi-4: Llama's blocks with q, k and v in one matrix, gate and up in another. Phi-2: attention and
- * an ungated feed-forward side by side, after one LayerNorm. */
+/* Phi-3, Phi-3.5 and Phi-4: Llama's blocks with q, k and v in one matrix, gate and up in another. Phi-3.5 MoE: LayerNorms,
+ * and experts chosen by a sparse mixer. Phi-2: attention and an ungated feed-forward side by side, after one LayerNorm. */
+#include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 
@@ -70,3 +71,50 @@ const ht_family ht_family_phi3 = {
     .activate = ht_silu,
     .layer = {ht_decoder_norm_specs, ht_decoder_qkv_specs, ht_decoder_mlp_norm_specs, ht_decoder_gate_up_specs},
     HT_DECODER_RUNS};
+
+static const ht_config_field phimoe_fields[] = {
+    {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 0)},
+    {HT_FIELD(BOOL, head_bias, "lm_head_bias", NULL, 0)},
+    {HT_FIELD(F32, routing.jitter, "router_jitter_noise", NULL, 0.01)},
+    {.json = NULL}};
+
+/* The key of files that hold the epsilon of these LayerNorms. */
+static void write_phimoe(const ht_config *c, ht_document *d) {
+    ht_gguf_put(d, c, "attention.layer_norm_rms_epsilon", ht_gguf_f32((double)c->norm_eps));
+}
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec phimoe_router[] = {{AT(router), "block_sparse_moe.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS,
+                                                HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts,
+                                                .module = "mlp.router"},
+                                               {.gguf = NULL}};
+#undef AT
+
+const ht_family ht_family_phimoe = {.architecture = "phimoe",
+                                    .model_types = {"phimoe"},
+                                    .class_name = "PhiMoEForCausalLM",
+                                    .defaults = {.n_layers = 32,
+                                                 .hidden = 4096,
+                                                 .n_heads = 32,
+                                                 .n_kv_heads = 8,
+                                                 .feed_forward = 6400,
+                                                 .vocab = 32064,
+                                                 .context = 131072,
+                                                 HT_LLAMA_LIKE("silu"),
+                                                 .norm_eps = 1e-5,
+                                                 .rope_theta = 1000000,
+                                                 .n_experts = 16,
+                                                 .experts_used = 2,
+                                                 .experts_field = "num_local_experts",
+                                                 .routing = {HT_ROUTER_SPARSE_MIXER, .jitter = 0.01f},
+                                                 .norm_bias = true},
+                                    .fields = phimoe_fields,
+                                    .write_gguf = write_phimoe,
+                                    .slides_everywhere = true,
+                                    .layer_norm = true,
+                                    .experts = HT_EXPERTS_SPARSE,
+                                    .mlx_expert_module = "block_sparse_moe.switch_mlp",
+                                    .activate = ht_silu,
+                                    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
+                                              ht_decoder_mlp_norm_specs, phimoe_router, ht_decoder_expert_specs},
+                                    HT_DECODER_RUNS};

@@ -171,4 +171,5 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .read_json = read_qwen3_moe,
                                       .write_json = write_sparse_layers,
                                       .read_gguf = read_qwen3_moe_gguf,
+                                      .experts_are_modules = true,
                                       HT_QWEN3_RUNS(ht_decoder_router_specs, ht_decoder_expert_specs)};

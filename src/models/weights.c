@@ -233,13 +233,13 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
 }
 
 /* Divisors of the RoPE frequencies, from the configuration's scheme or a tensor of a GGUF file. */
-static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool slides, ht_rope_config *how,
-                              ht_array **factors) {
+static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, ht_rope_length length, bool slides,
+                              ht_rotation *out) {
     const int32_t dims = (int32_t)(rope->dims ? rope->dims : ht_config_head_dim(l->config, slides));
-    *factors = HT_NONE;
+    out->factors = HT_NONE;
     float *values = malloc((size_t)dims * sizeof *values);
     if (!values) return ht_fail_memory(l->err, (size_t)dims * sizeof *values, "rotary embedding");
-    bool any = ht_rope_prepare(rope, dims, how, values);
+    bool any = ht_rope_prepare(rope, length, dims, &out->how, values);
     ht_status status = HT_OK;
     ht_stored_tensor t;
     if (!slides && l->from->gguf && ht_checkpoint_find(l->from, HT_ROPE_FACTORS, &t)) {
@@ -251,7 +251,7 @@ static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool slides, 
                                  t.file_name, (double)values[i]);
         any = true;
     }
-    if (!status && any) status = keep_array(l, values, dims / 2, factors);
+    if (!status && any) status = keep_array(l, values, dims / 2, &out->factors);
     free(values);
     return status;
 }
@@ -292,11 +292,9 @@ static ht_status fill(loader *l) {
     ht_decoder_weights *d = &l->into->decoder;
     ht_status status = ht_stored_weights_visit(l->from, l->config, false, load, l, l->err);
     const ht_config *c = l->config;
-    if (!status) status = prepare_rope(l, &c->rope, false, &d->rope, &d->rope_factors);
-    d->local_rope = d->rope;
-    d->local_rope_factors = d->rope_factors;
-    if (!status && c->has_local_rope)
-        status = prepare_rope(l, &c->local_rope, true, &d->local_rope, &d->local_rope_factors);
+    for (int k = 0; !status && k < (c->rope.kind == HT_ROPE_LONG ? HT_ROPE_LENGTHS : 1); k++)
+        status = prepare_rope(l, &c->rope, (ht_rope_length)k, false, &d->rope[k]);
+    if (!status && c->has_local_rope) status = prepare_rope(l, &c->local_rope, HT_ROPE_OF_SHORT, true, &d->local_rope);
     return status;
 }
 

@@ -12,17 +12,22 @@
 
 /* ---- weights of every decoder outside its layers ---- */
 
+typedef struct ht_rotation {
+    ht_rope_config how;
+    ht_array *factors; /* f32 [rotated dimensions / 2] or HT_NONE */
+} ht_rotation;
+
 typedef struct ht_decoder_weights {
     const ht_config *config;
     ht_weight embedding;        /* [vocab, hidden] */
     ht_weight head;             /* [vocab, hidden]; the embedding's matrix when the head is tied */
     ht_norm_weights final_norm; /* f32 [hidden] */
-    ht_rope_config rope;        /* of full-attention layers */
-    ht_array *rope_factors;     /* f32 [head_dim / 2] or HT_NONE */
-    ht_rope_config local_rope;  /* of sliding layers */
-    ht_array *local_rope_factors;
-    void *layers; /* [n_layers] of the family's layer struct */
-    void *around; /* the family's struct of its other weights outside the layers */
+    /* In full-attention layers, and in others without local_rope: in short sequences, and in long ones (ht_ctx.is_long)
+     * if the model distinguishes them. */
+    ht_rotation rope[HT_ROPE_LENGTHS];
+    ht_rotation local_rope; /* in sliding layers, if config->has_local_rope */
+    void *layers;           /* [n_layers] of the family's layer struct */
+    void *around;           /* the family's struct of its other weights outside the layers */
 } ht_decoder_weights;
 
 /* ---- loading ---- */

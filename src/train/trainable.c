@@ -59,8 +59,9 @@ static void fill_rows(ht_scope *s, const ht_train_batch *b, int32_t *memory, ht_
     pass->out_first = ids(s, out_first, n_out);
 }
 
-ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
-                             bool checkpointing) {
+/* The losses of sequences that are all short or all long (ht_model_is_long). */
+static ht_array *losses_of(ht_scope *s, const ht_model *m, const ht_train_batch *batch, bool is_long,
+                           const ht_adapters *adapters, bool checkpointing) {
     const int64_t n_kv = m->n_kv_layers;
     int32_t *rows = malloc(5 * (size_t)batch->n_tok * sizeof *rows);
     ht_layer_kv *kv = malloc((size_t)n_kv * sizeof *kv);
@@ -73,13 +74,66 @@ ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batc
                               .checkpointing = checkpointing};
         fill_rows(s, batch, rows, &pass);
         for (int64_t i = 0; i < n_kv; i++) kv[i] = ht_layer_kv_of(m->config, i, HT_F32);
-        ht_ctx c = {.s = s, .pass = &pass, .adapters = adapters};
+        ht_ctx c = {.s = s, .pass = &pass, .adapters = adapters, .is_long = is_long};
         loss = m->config->family->forward(&c, ht_weights_decoder(m->weights));
     } else
         ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
     free(rows);
     free(kv);
     free(keys);
+    return loss;
+}
+
+static bool is_long_sequence(const ht_model *m, const ht_train_batch *b, int32_t q) {
+    return ht_model_is_long(m, b->seq_start[q + 1] - b->seq_start[q]);
+}
+
+/* The long sequences of a batch, or the others; `memory` holds its arrays, 3 n_tok + n_seq + 1 numbers. */
+static ht_train_batch part_of(const ht_model *m, const ht_train_batch *b, bool is_long, int32_t *memory) {
+    int32_t *id = memory, *pos = id + b->n_tok, *target = pos + b->n_tok, *seq_start = target + b->n_tok;
+    ht_train_batch part = {0, 0, id, pos, seq_start, target, 0};
+    seq_start[0] = 0;
+    for (int32_t q = 0; q < b->n_seq; q++) {
+        if (is_long_sequence(m, b, q) != is_long) continue;
+        for (int32_t i = b->seq_start[q]; i < b->seq_start[q + 1]; i++, part.n_tok++) {
+            id[part.n_tok] = b->id[i];
+            pos[part.n_tok] = b->pos[i];
+            target[part.n_tok] = b->target[i];
+            part.n_learned += b->target[i] >= 0;
+        }
+        seq_start[++part.n_seq] = part.n_tok;
+    }
+    return part;
+}
+
+/* The losses of a batch with short and long sequences, from a pass for each kind. `memory` holds 7 n_tok + 2 n_seq + 2
+ * numbers. */
+static ht_array *losses_of_both(ht_scope *s, const ht_model *m, const ht_train_batch *b, int32_t *memory,
+                                const ht_adapters *adapters, bool checkpointing) {
+    ht_array *loss[2];
+    int32_t *order = memory, *arrays = order + b->n_tok, next[2] = {0, 0};
+    int n = 0;
+    for (int k = 0; k < 2; k++, arrays += 3 * (size_t)b->n_tok + (size_t)b->n_seq + 1) {
+        const ht_train_batch part = part_of(m, b, k == 1, arrays);
+        if (part.n_learned) loss[n++] = losses_of(s, m, &part, k == 1, adapters, checkpointing);
+        if (k == 0) next[1] = (int32_t)part.n_learned;
+    }
+    int64_t n_learned = 0;
+    for (int32_t q = 0; q < b->n_seq; q++)
+        for (int32_t i = b->seq_start[q]; i < b->seq_start[q + 1]; i++)
+            if (b->target[i] >= 0) order[n_learned++] = next[is_long_sequence(m, b, q)]++;
+    return ht_take(s, ht_concatenate(s, loss, n, 0), ids(s, order, n_learned), 0);
+}
+
+ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
+                             bool checkpointing) {
+    bool has[2] = {false, false};
+    for (int32_t q = 0; q < batch->n_seq; q++) has[is_long_sequence(m, batch, q)] = true;
+    if (!has[0] || !has[1]) return losses_of(s, m, batch, has[1], adapters, checkpointing);
+    int32_t *memory = malloc((7 * (size_t)batch->n_tok + 2 * (size_t)batch->n_seq + 2) * sizeof *memory);
+    if (!memory) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
+    ht_array *loss = losses_of_both(s, m, batch, memory, adapters, checkpointing);
+    free(memory);
     return loss;
 }
 
@@ -134,19 +188,44 @@ static const char *last_name(const char *slot) {
     return dot ? dot + 1 : slot;
 }
 
-/* Routers are adapted only when named: adapting one changes the choice of experts. */
-static bool is_router(const char *slot) { return strstr(slot, "router.") || !strcmp(last_name(slot), "gate"); }
-
-/* Whether `slot` matches target text[0 .. n): the slot or its end after a dot, a pattern with *, or all-linear. */
-static bool is_target(const char *slot, const char *text, size_t n) {
-    char target[256];
-    if (n >= sizeof target) return false;
-    memcpy(target, text, n);
-    target[n] = '\0';
-    if (!strcmp(target, "all-linear")) return !is_router(slot);
+/* Whether a projection matches a target: its slot or the slot's end after a dot, a pattern with *, or all-linear.
+ * Routers are adapted only when named: adapting one changes the choice of experts. */
+static bool is_target(const ht_projection *p, const char *target) {
+    const char *slot = p->slot;
+    if (!strcmp(target, "all-linear")) return !p->is_router;
     if (strchr(target, '*')) return fnmatch(target, slot, 0) == 0;
-    const size_t length = strlen(slot);
+    const size_t length = strlen(slot), n = strlen(target);
     return length >= n && !strcmp(slot + length - n, target) && (length == n || slot[length - n - 1] == '.');
+}
+
+/* Chooses the matches in the layers from `first` on; false if no layer has any. */
+static bool choose_target(const ht_projection *all, int64_t n, const char *target, int64_t first, bool *chosen) {
+    bool any = false;
+    for (int64_t i = 0; i < n; i++)
+        if (is_target(&all[i], target)) {
+            any = true;
+            if (all[i].layer >= first) chosen[i] = true;
+        }
+    return any;
+}
+
+/* Matrices that have the outputs of several projections, which their names therefore choose as well; or, in latent
+ * attention, the last of two matrices. */
+static const struct {
+    const char *name, *joined[4];
+} joined_names[] = {{"q_proj", {"qkv_proj", "c_attn", "q_b_proj"}},
+                    {"k_proj", {"qkv_proj", "c_attn", "kv_b_proj"}},
+                    {"v_proj", {"qkv_proj", "c_attn", "kv_b_proj"}},
+                    {"gate_proj", {"gate_up_proj", "input_linear"}},
+                    {"up_proj", {"gate_up_proj", "input_linear"}}};
+
+static bool choose_joined(const ht_projection *all, int64_t n, const char *target, int64_t first, bool *chosen) {
+    bool any = false;
+    for (size_t i = 0; i < sizeof joined_names / sizeof *joined_names; i++)
+        for (const char *const *joined = joined_names[i].joined; !strcmp(joined_names[i].name, target) && *joined;
+             joined++)
+            any |= choose_target(all, n, *joined, first, chosen);
+    return any;
 }
 
 /* Next target of a comma-separated list, without surrounding blanks; NULL at the end. */
@@ -181,17 +260,14 @@ static ht_status choose_targets(const ht_model *m, const ht_lora_options *o, boo
     char names[NAMES_SIZE];
     list_names(all, n, names);
     while ((target = next_target(&text, &length))) {
-        bool any = false;
-        for (int64_t i = 0; i < n; i++)
-            if (is_target(all[i].slot, target, length)) {
-                any = true;
-                if (all[i].layer >= first) chosen[i] = true;
-            }
-        if (!any)
-            return ht_fail(
-                err, HT_ERR_ARGUMENT,
-                "no projection of this %s model is named `%.*s`; there are %s, and all-linear for all of them",
-                m->architecture, (int)length, target, names);
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)ht_min_size(length, sizeof name), target);
+        if (strlen(name) == length &&
+            (choose_target(all, n, name, first, chosen) || choose_joined(all, n, name, first, chosen)))
+            continue;
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "no projection of this %s model is named `%.*s`; there are %s, and all-linear for all of them",
+                       m->architecture, (int)length, target, names);
     }
     for (int64_t i = 0; i < n; i++)
         if (chosen[i]) return HT_OK;

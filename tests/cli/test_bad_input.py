@@ -1,10 +1,12 @@
 """Bad input: one clear sentence, the right exit status, nothing half-written."""
 
 import ctypes
+import json
 import os
 import pathlib
 import resource
 import shutil
+import struct
 import subprocess
 import unittest
 
@@ -206,13 +208,22 @@ class Models(CommandTest):
             self.assertTrue(self.succeeds(*words).json["model"].endswith("/odd\ufffd.gguf"))
 
     def test_unknown_architecture(self):
-        path = self.tiny("odd.gguf", architecture="mamba")
-        known = ["mamba", "llama", "qwen2", "gemma3"]
+        path = self.tiny("odd.gguf", architecture="qwen3nexd")
+        known = "architecture `qwen3nexd` is not supported; the nearest that is: `qwen3` (`hearth formats` lists all)"
         self.fails(1, "run", path, "x", says=known)
         self.fails(1, "bench", path, says=known)
         self.fails(1, "logits", path, "--ids", "1", "--out", self.folder / "x.npy", says=known)
         self.assertIn("cannot run", self.succeeds("info", path).text)
         self.assertEqual(os.listdir(self.folder), ["odd.gguf"])
+        far = "architecture `mamba` is not supported; `hearth formats` lists those that are"
+        self.fails(1, "run", self.tiny("far.gguf", architecture="mamba"), "x", says=far)
+
+    def test_unknown_model_type(self):
+        for name, says in [("qwen3nexd", "the nearest that is: `qwen3` (`hearth"), ("mamba", "`hearth formats` lists those")]:
+            config = self.write(f"{name}/config.json", json.dumps({"model_type": name}))
+            header = json.dumps({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+            self.write(f"{name}/model.safetensors", struct.pack("<Q", len(header)) + header + bytes(4))
+            self.fails(1, "run", config.parent, "x", says=[f"architecture `{name}` is not supported; ", says])
 
     def test_vocabulary_only(self):
         path = self.tiny("vocab.gguf", with_weights=False)

@@ -36,6 +36,9 @@ static const char *const sources[] = {
     "[func_name1(param",
     "Action:\\n```json",
     "<tool_calls{}></think{}>",
+    "<|observation|>metadata",
+    "<|python_end|>",
+    "functools[",
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 

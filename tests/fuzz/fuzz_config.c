@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void check_rope(const ht_rope_spec *rope, int64_t dims) {
+static void check_rope(const ht_rope_spec *rope, ht_rope_length length, int64_t dims) {
     float factors[2048];
     ht_rope_config how;
     if (dims > 4096) return;
-    bool any = ht_rope_prepare(rope, (int32_t)dims, &how, factors);
+    bool any = ht_rope_prepare(rope, length, (int32_t)dims, &how, factors);
     check(isfinite(how.theta) && isfinite(how.scale) && isfinite(how.magnitude));
     for (int64_t k = 0; any && k < dims / 2; k++) check(factors[k] > 0); /* infinity: the pair stays where it is */
 }
@@ -27,7 +27,8 @@ static void check_layer(const ht_config *c, const ht_layer_config *l, int64_t i)
     check(l->kv_layer >= 0 && l->kv_layer <= i && c->layer[l->kv_layer].kv_layer == l->kv_layer);
     check(c->layer[l->kv_layer].slides == l->slides && c->layer[l->kv_layer].head_dim == l->head_dim);
     if (l->has_experts) check(c->experts_used >= 1 && c->experts_used <= c->n_experts && c->expert_feed_forward >= 1);
-    check_rope(l->slides ? &c->local_rope : &c->rope, l->head_dim);
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++)
+        check_rope(l->slides && c->has_local_rope ? &c->local_rope : &c->rope, (ht_rope_length)k, l->head_dim);
 }
 
 /* What loading relies on without looking again. */
@@ -55,7 +56,7 @@ static void convert(const ht_config *c) {
     ht_status status = object ? ht_convert_config_to_gguf(c, object, &err) : HT_OK;
     if (status) check_error(status, &err);
     ht_json_decref(object);
-    status = ht_gguf_rope_factors(c, &values, &n, &err);
+    status = ht_gguf_rope_factors(c, HT_ROPE_FACTORS, &values, &n, &err);
     if (!status && values) {
         ht_rope_spec rope = {.theta = c->rope.theta};
         status = ht_rope_from_factors(values, n, &rope, &err);

@@ -26,6 +26,8 @@ def through(hearth, work, home, other):
     for name_of, base, source in engines.golden_adapters(home):
         reference = json.loads((source / "reference.json").read_text())
         for how, model in ("by names alone", None), ("with the model", base):
+            if model is None and name_of == "peft-qwen3-moe":  # gate and up in one tensor, whose order is the model's
+                continue
             name = f"{name_of} {how}"
             there = converted(hearth, source, work / f"{name} there", other, model)
             yield name, base, converted(hearth, there, work / name, home, model), reference

@@ -22,7 +22,7 @@ static void assume_values(const ht_checkpoint_files *c, ht_config *config) {
 static void write_documents(const ht_checkpoint_files *c, const ht_config *config, const char *directory) {
     ht_directory_documents d;
     ht_error err = {0};
-    if (ht_directory_documents_of(c, config, "float32", &d, &err)) fail_msg("%s", err.message);
+    if (ht_directory_documents_of(c, config, false, "float32", &d, &err)) fail_msg("%s", err.message);
     for (int i = 0; i < d.n; i++) {
         char path[4096];
         snprintf(path, sizeof path, "%s/%s", directory, d.document[i].name);

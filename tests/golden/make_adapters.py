@@ -10,6 +10,7 @@ where there are some.
 import argparse
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -30,6 +31,13 @@ PEFT = {
     "peft-gemma4-experts": ("gemma4-experts-bf16", {"target_modules": ["q_proj"], "target_parameters":
                             ["experts.gate_up_proj", "experts.down_proj"]}),
     "peft-deepseek": ("../families/deepseek_v3", {"target_modules": "all-linear"}),
+    # Experts stored transposed: gate and up take turns in the first; PEFT takes inputs for outputs in the second.
+    "peft-gpt-oss": ("../families/gpt_oss", {"target_modules": ["q_proj"], "target_parameters":
+                     ["mlp.experts.gate_up_proj", "mlp.experts.down_proj", "mlp.router.weight"]}),
+    "peft-llama4": ("../families/llama4", {"target_modules": ["v_proj", "shared_expert.up_proj"], "target_parameters":
+                    ["feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"]}),
+    "peft-granite-moe": ("../families/granitemoe", {"target_modules": ["o_proj"], "target_parameters":
+                         ["block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj"]}),
 }
 MLX = {
     "mlx-llama": ("llama-f32", None),
@@ -44,10 +52,10 @@ def bilinear(delta):
     return np.atleast_1d(u @ delta @ v).tolist()
 
 
-def finish(folder, provenance, base, logits, deltas):
+def finish(folder, provenance, base, ids, logits, deltas):
     for extra in folder.glob("README.md"):
         extra.unlink()
-    reference.write(folder / "reference.json", provenance, IDS, logits, 5, range(0, len(IDS), 6))
+    reference.write(folder / "reference.json", provenance, ids, logits, 5, range(0, len(ids), 6))
     answer = {"provenance": provenance, "base": base, "deltas": dict(sorted(deltas.items()))}
     (folder / "deltas.json").write_text(json.dumps(answer, indent=1) + "\n")
 
@@ -74,20 +82,25 @@ def make_peft(names):
         for path, module in model.named_modules():
             if not isinstance(module, peft.tuners.lora.LoraLayer):
                 continue
-            slot = path.removeprefix("base_model.model.").replace(".base_layer", "").replace("mlp.experts", "experts")
+            slot = re.sub(r"\w+\.experts", "experts", path.removeprefix("base_model.model.").replace(".base_layer", ""))
+            experts = module.get_base_layer()
             delta = module.get_delta_weight("default").detach().numpy()
             parameter = getattr(module, "parameter_name", "weight")
+            if delta.ndim == 3 and (getattr(experts, "is_transposed", False) or "Llama4" in type(experts).__name__):
+                delta = delta.swapaxes(1, 2)
             if parameter == "gate_up_proj":
                 half = delta.shape[1] // 2
-                deltas[slot + ".gate_proj"] = bilinear(delta[:, :half])
-                deltas[slot + ".up_proj"] = bilinear(delta[:, half:])
+                in_turns = not getattr(experts, "is_concatenated", True)
+                deltas[slot + ".gate_proj"] = bilinear(delta[:, ::2] if in_turns else delta[:, :half])
+                deltas[slot + ".up_proj"] = bilinear(delta[:, 1::2] if in_turns else delta[:, half:])
             else:
                 deltas[slot + (".down_proj" if parameter == "down_proj" else "")] = bilinear(delta)
+        ids = [i % model.config.get_text_config().vocab_size for i in IDS]
         with torch.no_grad():
-            logits = model(torch.tensor([IDS])).logits[0].numpy()
+            logits = model(torch.tensor([ids])).logits[0].numpy()
         shutil.rmtree(OUT / name, ignore_errors=True)
         model.save_pretrained(OUT / name)
-        finish(OUT / name, provenance, base, logits, deltas)
+        finish(OUT / name, provenance, base, ids, logits, deltas)
 
 
 def make_mlx(names):
@@ -126,7 +139,7 @@ def make_mlx(names):
         mx.save_safetensors(str(OUT / name / "adapters.safetensors"), lora)
         config = {"fine_tune_type": "lora", "lora_parameters": how, "model": base, "num_layers": -1}
         (OUT / name / "adapter_config.json").write_text(json.dumps(config, indent=4) + "\n")
-        finish(OUT / name, provenance, base, logits, deltas)
+        finish(OUT / name, provenance, base, IDS, logits, deltas)
 
 
 if __name__ == "__main__":

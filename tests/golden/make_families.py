@@ -12,6 +12,7 @@ enough. Released config.json files have the spelling of older versions of `trans
 
 import argparse
 import contextlib
+import functools
 import io
 import json
 import math
@@ -26,6 +27,7 @@ import torch
 import transformers
 
 from safetensors.torch import load_file, save_file
+from transformers.models.phimoe import modeling_phimoe
 
 import reference
 
@@ -498,6 +500,19 @@ def model_class(config):
     return transformers.AutoModelForImageTextToText
 
 
+def choose_by_length():
+    """transformers 5 rotates by the factors of short sequences in Phi-3.5 MoE, however long they are. Its version 4, the
+    code of the release and llama.cpp go by the length, and so does transformers 5 itself in all other models."""
+    kind, init = modeling_phimoe.PhimoeRotaryEmbedding, modeling_phimoe.ROPE_INIT_FUNCTIONS["longrope"]
+    forward = kind.forward
+
+    def by_length(self, x, position_ids):
+        self.rope_init_fn = functools.partial(init, seq_len=int(position_ids.max()) + 1)
+        return forward(self, x, position_ids)
+
+    kind.forward = by_length
+
+
 def load(directory, config, dtype=torch.float32):
     model, told = model_class(config).from_pretrained(directory, dtype=dtype, attn_implementation="eager",
                                                       experts_implementation="eager", output_loading_info=True)
@@ -665,6 +680,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     converter = converter_of(args.llama_cpp)
+    choose_by_length()
     for name in args.names or FAMILIES:
         make(name, FAMILIES[name], converter)
     total = sum(f.stat().st_size for f in HERE.rglob("*") if f.is_file())

@@ -200,7 +200,39 @@ def prepared(messages, template, source):
             thought, turn["content"] = f"{thought}\n\n{turn['content']}", ""
             turn |= {"thinking": thought} if "thinking" in turn else {}
         turns.append(turn if thought is None else {"thinking": thought} | turn | {"reasoning_content": thought})
-    return turns
+    if "tool_calls" in source:
+        return turns
+    if "<tool_call>" in source or "<|tool_call|>" in source:
+        return [turn | {"content": text_with_calls(turn, source)} for turn in turns]
+    with_metadata = "metadata" in source and "<|observation|>" in source
+    return [part for turn in turns for part in as_metadata(turn)] if with_metadata else turns
+
+
+def text_with_calls(turn, source):
+    """The text of a message with its calls, for templates that write no calls: in the formats of Qwen and of Granite 3."""
+    calls = [call.get("function", call) for call in turn.get("tool_calls") or []]
+    written = []
+    for call in calls:
+        given = call.get("arguments", "{}")
+        arguments = tojson(given) if isinstance(given, dict) else given if given.strip() else "{}"
+        written.append(f'{{"name": "{call.get("name", "")}", "arguments": {arguments}}}')
+    if not calls:
+        return turn["content"]
+    text = "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written) if "<tool_call>" in source else (
+        f"<|tool_call|>[{', '.join(written)}]"
+    )
+    return f"{turn['content']}\n{text}" if turn["content"] else text
+
+
+def as_metadata(turn):
+    """Messages of GLM 4 of April 2025, which writes a call as one with its name as metadata."""
+    calls = [call.get("function", call) for call in turn.get("tool_calls") or []]
+    if calls and turn["content"] or not calls and turn.get("tool_calls") is None:
+        yield turn | {"role": {"tool": "observation"}.get(turn["role"], turn["role"])}
+    for call in calls:
+        arguments = call.get("arguments") or "{}"
+        yield {"role": "assistant", "metadata": call.get("name", ""),
+               "content": arguments if isinstance(arguments, str) else tojson(arguments)}  # fmt: skip
 
 
 # ---- the matrix of conversations and options ----
@@ -1303,6 +1335,11 @@ class Reference:
 
     def render(self, case):
         values = {"tools": TOOLS.get(case.tools), "documents": None, "add_generation_prompt": case.prompt, **case.variables}
+        if case.tools and "xml_tools" in case.source:
+            values.setdefault("xml_tools", TOOLS[case.tools])
+        if values.get("enable_thinking") is False:
+            others = {"thinking_budget": ("thinking_budget", 0), "reasoning is not undefined": ("reasoning", False)}
+            values = dict(other for mark, other in others.items() if mark in case.source) | values
         try:
             values["messages"] = prepared(MESSAGES[case.messages], self.compiled(case.source), case.source)
             values = json.loads(json.dumps(values))  # a copy, which the template may change

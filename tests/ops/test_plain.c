@@ -162,6 +162,24 @@ UNIT_TEST(packed_weights) {
     free(m.packed);
 }
 
+/* Rows that are equally far apart are read in place: also the same row again and again, but not a row per pair. */
+UNIT_TEST(rows_in_place) {
+    static const struct {
+        int64_t shape[3], stride[3];
+        int64_t ld; /* -1: no such rows */
+    } cases[] = {{{2, 3, 4}, {12, 4, 1}, 4},  {{2, 3, 4}, {24, 8, 1}, 8}, {{2, 1, 4}, {5, 0, 1}, 5},
+                 {{2, 3, 4}, {0, 0, 1}, 0},   {{2, 3, 4}, {4, 0, 1}, -1}, {{2, 3, 4}, {0, 4, 1}, -1},
+                 {{2, 3, 4}, {13, 4, 1}, -1}, {{1, 3, 4}, {0, 0, 1}, 0},  {{2, 3, 4}, {12, 4, 2}, -1}};
+    float x[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_view v = test_view(x, HT_F32, 3, cases[i].shape);
+        memcpy(v.stride, cases[i].stride, sizeof cases[i].stride);
+        int64_t ld;
+        const bool has = ht_view_has_rows(&v, &ld);
+        if (has != (cases[i].ld >= 0) || (has && ld != cases[i].ld)) fail_msg("case %zu: %d", i, (int)has);
+    }
+}
+
 UNIT_TEST(unknown_instruction_sets_are_named) {
     ht_device *d = plain;
     ht_error err = {0};
@@ -179,6 +197,7 @@ int main(void) {
         cmocka_unit_test(casts_saturate),
         cmocka_unit_test(reduces),
         cmocka_unit_test(packed_weights),
+        cmocka_unit_test(rows_in_place),
         cmocka_unit_test(unknown_instruction_sets_are_named),
     };
     return cmocka_run_group_tests(tests, start, stop);

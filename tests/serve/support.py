@@ -58,6 +58,19 @@ def speaking_model(path, text):
     return [f"--logit-bias={len(tiny_model.vocabulary())}=100"]
 
 
+def saying_model(path, pieces, special, **how):
+    """Writes a model with a token for each piece, and returns options by which all its answers are these pieces in order. A piece
+    that is one of `special` is a special token."""
+    words = [piece for piece in pieces if piece not in special]
+    alphabet = tiny_model.byte_alphabet()
+    variant(path, special=special, words=["".join(alphabet[byte] for byte in word.encode()) for word in words], **how)
+    first_word = len(tiny_model.vocabulary()) + len(special)
+    ids = [len(tiny_model.SPECIAL) + special.index(piece) if piece in special else first_word + words.index(piece) for piece in pieces]
+    # A piece that was said is less likely than those after it, and each of them is likelier than all other tokens.
+    biases = (f"--logit-bias={token}={100 - 80 * i / len(ids)}" for i, token in enumerate(ids))
+    return ["--temperature=0", "--presence-penalty=100", *biases]
+
+
 def until(true):
     """Asks until something is true."""
     end = time.monotonic() + HANG

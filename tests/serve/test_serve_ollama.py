@@ -240,6 +240,11 @@ class Tools(PlainTest):
         wrong = [*HELLO, call, {"role": "tool", "content": "sunny", "tool_name": "clock"}]
         self.assertIn("no call", self.server.post("/api/chat", messages=wrong, **body).json["error"])
 
+    def test_marks_of_reasoning(self):
+        for i, mark in enumerate(("<|channel|>analysis", "[THINK]", "</seed:think>", "<|START_THINKING|>", "")):
+            server = self.serve(variant(f"marks{i}.gguf", template=f"{{{{ messages[0].content }}}}{{# {mark} #}}"))
+            self.assertEqual("thinking" in server.post("/api/show", model=f"marks{i}").json["capabilities"], mark != "")
+
     def test_thinking_is_chosen(self):
         def tokens(**think):
             body = {"model": "tools", "messages": HELLO, "stream": False, "options": {"num_predict": 1}}

@@ -22,7 +22,8 @@ MESSAGES_TEMPLATE = r"""<|start|>system<|message|>{{ reasoning_effort }}{{ tools
 {%- for m in messages %}
     {%- if m.tool_calls %}
         {%- set call = m.tool_calls[0].function %}
-        {{- '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' if m.thinking }}
+        {%- set answered = messages[loop.index:] | selectattr('role', 'equalto', 'assistant') | rejectattr('tool_calls') | list %}
+        {{- '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' if m.thinking and not answered }}
         {{- '<|start|>assistant to=functions.' + call.name + '<|channel|>commentary json<|message|>' }}
         {{- call.arguments | tojson + '<|call|>' }}
     {%- else %}

@@ -9,15 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS_MAX = 512, NAME_SIZE = 64 };
+enum { TENSORS_MAX = 512, NAME_SIZE = 64, FACTORS = HT_ROPE_LENGTHS + 1 };
 
 typedef struct tensor_list {
     char name[TENSORS_MAX][NAME_SIZE];
     int64_t shape[TENSORS_MAX][2];
     ht_tensor_output tensor[TENSORS_MAX];
     int n;
-    float *factors, *zeros;
+    float *factors[FACTORS], *zeros;
 } tensor_list;
+
+/* The tensors of RoPE divisors. */
+static const char *factors_name(int k) { return k < HT_ROPE_LENGTHS ? ht_rope_length_factors[k] : HT_ROPE_FACTORS; }
 
 static void add(tensor_list *list, const char *name, int64_t rows, int64_t columns) {
     assert_true(list->n < TENSORS_MAX);
@@ -35,18 +38,22 @@ static void add(tensor_list *list, const char *name, int64_t rows, int64_t colum
 static void add_name(const char *name, void *list) { add(list, name, 0, 1); }
 
 static void list_tensors(tensor_list *list, const ht_config *c) {
-    int64_t n_factors = 0;
-    ht_error err = {0};
     add(list, "token_embd.weight", c->vocab, 1);
     ht_gguf_names_visit(c, add_name, list);
-    if (ht_gguf_rope_factors(c, &list->factors, &n_factors, &err)) fail_msg("%s", err.message);
-    if (list->factors) add(list, HT_ROPE_FACTORS, 0, n_factors);
+    for (int k = 0; k < FACTORS; k++) {
+        int64_t n = 0;
+        ht_error err = {0};
+        if (ht_gguf_rope_factors(c, factors_name(k), &list->factors[k], &n, &err)) fail_msg("%s", err.message);
+        if (list->factors[k]) add(list, factors_name(k), 0, n);
+    }
 }
 
 static ht_status values_of(void *user, int i, const void **bytes, ht_error *err) {
     const tensor_list *list = user;
     (void)err;
-    *bytes = strcmp(list->name[i], HT_ROPE_FACTORS) ? list->zeros : list->factors;
+    *bytes = list->zeros;
+    for (int k = 0; k < FACTORS; k++)
+        if (!strcmp(list->name[i], factors_name(k))) *bytes = list->factors[k];
     return HT_OK;
 }
 
@@ -60,7 +67,7 @@ void metadata_file_write(const char *path, ht_json *metadata, const ht_config *c
     }
     ht_error err = {0};
     if (ht_gguf_write(path, list->tensor, list->n, metadata, values_of, list, &err)) fail_msg("%s", err.message);
-    free(list->factors);
+    for (int k = 0; k < FACTORS; k++) free(list->factors[k]);
     free(list->zeros);
     free(list);
 }

@@ -31,6 +31,7 @@ static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int6
 model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
     model_run r = {.model = m, .capacity = capacity, .chunk = chunk, .rows = 2 * chunk};
     ht_error err = {0};
+    r.cache.is_long = r.eager = ht_model_is_long(m, capacity); /* the first plan is that of short sequences */
     check(ht_exec_new(m->plan[0], r.rows, r.rows, &r.exec, &err), &err);
     r.cache.n_layers = m->n_kv_layers;
     r.cache.layer = calloc((size_t)m->n_kv_layers, sizeof *r.cache.layer);
@@ -62,7 +63,7 @@ static void compute(const model_run *host, const ht_step *step, float *logits) {
         return;
     }
     ht_scope *s = ht_scope_new(m->stream);
-    ht_ctx c = {.s = s, .step = step, .lora = step->lora ? m->weights : NULL};
+    ht_ctx c = {.s = s, .step = step, .lora = step->lora ? m->weights : NULL, .is_long = host->cache.is_long};
     ht_array *y = m->config->family->forward(&c, ht_weights_decoder(m->weights));
     check(ht_array_data(s, y, &output, &err), &err);
     memcpy(logits, output, bytes);

@@ -14,7 +14,7 @@ typedef struct model_run {
     bool eager;              /* evaluate the forward function at every step instead of running the plan */
 } model_run;
 
-/* For up to `capacity` positions, fed at most `chunk` at a time. Failures end the test. */
+/* For `capacity` positions, or fewer without longrope, fed at most `chunk` at a time. Failures end the test. */
 model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk);
 void model_run_close(model_run *r);
 

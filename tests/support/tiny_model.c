@@ -164,6 +164,24 @@ static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t
     }
 }
 
+/* Longrope: the original context, and divisors for sequences within it and for longer ones. */
+static void put_longrope(gguf_writer *w, const char *architecture, int64_t short_length) {
+    static const int64_t n = HEAD_DIM / 2;
+    float divisors[2][HEAD_DIM / 2];
+    char key[64];
+    if (!short_length) return;
+    for (int i = 0; i < HEAD_DIM / 2; i++) {
+        divisors[0][i] = 1 + 0.1f * (float)i;
+        divisors[1][i] = 1.25f + 0.7f * (float)i;
+    }
+    snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", architecture);
+    gguf_put_u32(w, key, (uint32_t)short_length);
+    snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", architecture);
+    gguf_put_f32(w, key, 1.2f);
+    gguf_put_tensor(w, "rope_factors_short.weight", HT_W_F32, 1, &n, divisors[0]);
+    gguf_put_tensor(w, "rope_factors_long.weight", HT_W_F32, 1, &n, divisors[1]);
+}
+
 const char *tiny_write(const tiny_options *o) {
     const char *architecture = o->latent ? "deepseek2" : o->window ? "gemma3" : "llama";
     const struct {
@@ -200,6 +218,7 @@ const char *tiny_write(const tiny_options *o) {
         gguf_put_f32(&w, "general.sampling.top_p", 1);
         gguf_put_f32(&w, "general.sampling.min_p", 0);
     }
+    put_longrope(&w, architecture, o->short_length);
     put_tokenizer(&w, o);
     put_embedding(&w, o, &random);
     put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);

@@ -20,6 +20,7 @@ typedef struct tiny_options {   /* zero: the default */
     const char *const *special; /* NULL-terminated, tokens from TINY_MORE on that are special; and behind them */
     const char *const *words;   /* tokens of so much text, at most TINY_MORE_MOST in all */
     bool unsettled;             /* without sampling values; else it takes the most likely token */
+    int64_t short_length;       /* longest sequence with longrope's divisors for short ones; 0: no longrope */
     bool latent;                /* deepseek2, without experts: the cache holds keys alone */
     int32_t nan_token;          /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;

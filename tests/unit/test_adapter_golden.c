@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"peft-llama", "peft-qwen2-patterns", "peft-qwen3-moe",     "peft-gemma4-experts",
-                                    "mlx-llama",  "mlx-qwen3-moe",       "mlx-gemma4-experts", "peft-deepseek"};
+static const char *const names[] = {"peft-llama",   "peft-qwen2-patterns", "peft-qwen3-moe",     "peft-gemma4-experts",
+                                    "mlx-llama",    "mlx-qwen3-moe",       "mlx-gemma4-experts", "peft-deepseek",
+                                    "peft-gpt-oss", "peft-llama4",         "peft-granite-moe"};
 
 /* u' scale B A v of an expert, with u_i = cos(i) and v_j = sin(j + 1). */
 static double bilinear(const ht_lora *l, int64_t expert) {

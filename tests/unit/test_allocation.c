@@ -111,7 +111,7 @@ static ht_tokenizer *convert_tokenizer;
 
 static ht_status convert_to_documents(ht_error *err) {
     ht_directory_documents d;
-    ht_status st = ht_directory_documents_of(to_convert, &convert_config, "float32", &d, err);
+    ht_status st = ht_directory_documents_of(to_convert, &convert_config, false, "float32", &d, err);
     ht_directory_documents_free(&d);
     return st;
 }
@@ -492,7 +492,7 @@ UNIT_TEST(converting) {
     if (ht_tokenizer_load(to_convert->path, &convert_tokenizer, &err)) fail_msg("%s", err.message);
     assert_true(try_every_failure(convert_to_documents, NOTHING_ELSE) > 100);
     assert_true(try_every_failure(save_metadata, NOTHING_ELSE) > 100);
-    if (ht_directory_documents_of(to_convert, &convert_config, "float32", &d, &err)) fail_msg("%s", err.message);
+    if (ht_directory_documents_of(to_convert, &convert_config, false, "float32", &d, &err)) fail_msg("%s", err.message);
     char folder[512];
     snprintf(folder, sizeof folder, "%s", scratch_path("converted"));
     assert_int_equal(mkdir(folder, 0777), 0);

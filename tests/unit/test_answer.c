@@ -237,6 +237,17 @@ static const struct {
     {"<|python_tag|>", "<think>a</think>\n{\"name\": \"stop\", \"parameters\": {}}", "H(a)C(stop {})"},
     {"<|python_tag|>", "<think>a</think>\n{a set} ", "H(a)T({a set} )"},
     {"<|python_tag|>", "<think>a</think>b {\"name\": \"stop\"}", "H(a)T(b {\"name\": \"stop\"})"},
+    /* GLM 4 of April 2025: a tool's name and an object begin the answer */
+    {"<|observation|>metadata", "weather\n" PARIS, "C(weather " PARIS ")"},
+    {"<|observation|>metadata", "weather\n" PARIS "<|assistant|><|assistant|>weather\n" ROME,
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"<|observation|>metadata", "\nSo:<|assistant|>weather\n" PARIS "<|assistant|>weather\n" ROME, "T(\nSo:" BOTH},
+    {"<|observation|>metadata", "\n<think>a</think>\nstop \n{}", "H(a)C(stop {})"},
+    {"<|observation|>metadata", "\nstop", "T(\nstop)"},
+    {"<|observation|>metadata", "stop\n", "T(stop\n)"},
+    {"<|observation|>metadata", "stop\nit {", "T(stop\nit {)"},
+    {"<|observation|>metadata", "stopped\n{}", "T(stopped\n{})"},
+    {"<|observation|>metadata", "\nI stop\n{}", "T(\nI stop\n{})"},
     /* Mistral */
     {"[TOOL_CALLS]",
      "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " PARIS
@@ -325,6 +336,10 @@ static const struct {
      "n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
      "}]</TOOLCALL>",
      "T(n" BOTH},
+    {"<extra_id_1>",
+     "n<toolcall> {\"name\": \"weather\", \"arguments\": " PARIS
+     "} </toolcall> <toolcall> {\"name\": \"weather\", \"arguments\": " ROME "} </toolcall>",
+     "T(n" BOTH},
     {"<|START_THINKING|><|START_ACTION|>",
      "<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"stop\", "
      "\"parameters\": {}}\n]<|END_ACTION|>",
@@ -371,6 +386,19 @@ static const struct {
      "H(hm)C(weather " PARIS ")C(weather " ROME ")"},
     {"[func_name1(param", "\n[weather(city=\"Paris\", days=3), weather(city='Rome', days=1)]",
      "C(weather " PARIS ")C(weather " ROME ")"},
+    {"<|python_end|>",
+     "<|python_start|>Let me see.<|python_end|>{\"name\": \"weather\", \"parameters\": " PARIS
+     "}{\"name\": \"weather\", \"parameters\": " ROME "}",
+     "T(Let me see." BOTH},
+    {"<|python_end|>", "<|python_start|><|python_end|>{\"name\": \"stop\", \"parameters\": {}}", "C(stop {})"},
+    {"<|python_end|>", "{\"name\": \"stop\", \"parameters\": {}}", "C(stop {})"},
+    {"<|python_end|>", "<|python_start|>print(1)<|python_end|>", "T(print(1))"},
+    {"functools[",
+     "p functools[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME "}]",
+     "T(p" BOTH},
+    {"functools[", "functools[{\"name\": \"stop\", \"arguments\": {\"a\": [1, \"]\"]}}]",
+     "C(stop {\"a\": [1, \"]\"]})"},
+    {"functools[", "functools[0]", "T(functools[0])"},
     {"[func_name1(param", "[other(a=1)]", "T([other(a=1)])"},
     {"[func_name1(param", "[1] says [stop()]", "T([1] says [stop()])"},
     /* Marks around the text: Hunyuan, ERNIE 4.5 and Granite 3.3, Cohere */
@@ -503,6 +531,8 @@ UNIT_TEST(calls_in_pieces) {
         {"<TOOLCALL>",
          "<TOOLCALL>[{\"name\": \"stop\", \"arguments\": {}}, {\"arguments\": {}, \"name\": \"weather\"}]</TOOLCALL> x",
          "C(stop {})C(weather {})T(x)"},
+        /* a mark twice */
+        {"<|observation|>metadata", "stop\n{}<|assistant|><|assistant|>stop\n{}x", "C(stop {})C(stop {})"},
         {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"</tool_call>\\\"\"}}</tool_call>b",
          "C(stop {\"a\": \"</tool_call>\\\"\"})T(b)"},
     };

@@ -429,6 +429,77 @@ UNIT_TEST(calls_without_content) {
                 "False2");
 }
 
+/* GLM 4 of April 2025: calls and results are messages without the fields that others have. */
+UNIT_TEST(calls_as_messages_with_metadata) {
+    static const char source[] =
+        "{% for m in messages %}{% if m.role == 'observation' %}<|observation|>{% endif %}{{ m.role }}:{{ "
+        "m.get('metadata', '') }}:{{ m.content }};{% endfor %}";
+    static const char talk[] = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"%s\", \"tool_calls\": [" CALL(
+        "1", "{\"a\": 1}") ", " CALL("2", "\"{}\"") "]}, {\"role\": \"tool\", \"tool_call_id\": \"1\", "
+                                                    "\"content\": \"x\"}, {\"role\": \"assistant\", "
+                                                    "\"content\": \"y\"}]}";
+    static const char calls[] = "assistant:f:{\"a\": 1};assistant:f:{};<|observation|>observation::x;assistant::y;";
+    for (int with_text = 0; with_text < 2; with_text++) {
+        char json[512], expected[256];
+        snprintf(json, sizeof json, talk, with_text ? "b" : "");
+        snprintf(expected, sizeof expected, "%s%s", with_text ? "assistant::b;" : "", calls);
+        expect_text(source, from_json(json), expected);
+    }
+    expect_text("{# <|observation|> metadata tool_calls #}{% for m in messages %}{{ m.role }};{% endfor %}",
+                from_json("{'messages': [{'role': 'tool', 'content': 'x'}]}"), "tool;");
+}
+
+/* SmolLM3 and Granite 3 have no fields of calls: they are text. Formats with parameters one by one are not written. */
+UNIT_TEST(calls_in_the_text) {
+#define CONTENTS "{% for m in messages %}{{ m.content }};{% endfor %}"
+#define F        "{\"name\": \"f\", \"arguments\": {}}"
+#define G        "{\"name\": \"f\", \"arguments\": {\"a\": 1}}"
+    static const char *const cases[][3] = {
+        {CONTENTS "<tool_call>", "", "<tool_call>\n" F "\n</tool_call>\n<tool_call>\n" G "\n</tool_call>;<tool_call>"},
+        {CONTENTS "<tool_call>", "b",
+         "b\n<tool_call>\n" F "\n</tool_call>\n<tool_call>\n" G "\n</tool_call>;<tool_call>"},
+        {CONTENTS "<|tool_call|>", "", "<|tool_call|>[" F ", " G "];<|tool_call|>"},
+        {CONTENTS "<|tool_call_start|>", "b", "b;<|tool_call_start|>"},
+        {CONTENTS "<tool_call>{# tool_calls #}", "b", "b;<tool_call>"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        snprintf(json, sizeof json,
+                 "{\"messages\": [{\"role\": \"assistant\", \"content\": \"%s\", \"tool_calls\": [" CALL(
+                     "1", "{}") ", " CALL("2", "{\"a\": 1}") "]}]}",
+                 cases[i][1]);
+        expect_text(cases[i][0], from_json(json), cases[i][2]);
+    }
+}
+
+/* SmolLM3's template has its own name of the tools, unless a variable has it. */
+UNIT_TEST(tools_by_another_name) {
+    static const char source[] = "{{ xml_tools | tojson }}{{ tools | tojson }}", talk[] =
+                                                                                     "'messages': [{'role': 'user', "
+                                                                                     "'content': 'a'}]";
+    char json[200];
+    snprintf(json, sizeof json, "{%s, 'tools': [{'name': 'f'}]}", talk);
+    expect_text(source, from_json(json), "[{\"name\": \"f\"}][{\"name\": \"f\"}]");
+    ht_chat *chat = from_json(json);
+    assert_works(ht_chat_set_variable, chat, "xml_tools", "1", 1);
+    expect_text(source, chat, "1[{\"name\": \"f\"}]");
+}
+
+/* Seed's template and Cohere's have their own names of reasoning that is off. */
+UNIT_TEST(reasoning_off_by_other_names) {
+    static const char source[] = "{{ thinking_budget is defined }}{{ reasoning is not undefined }}";
+    static const char *const expected[] = {"FalseFalse", "TrueTrue", "FalseFalse"};
+    for (int i = 0; i < 3; i++) {
+        ht_chat *chat = from_json("{'messages': [{'role': 'user', 'content': 'a'}]}");
+        if (i) assert_works(ht_chat_set_thinking, chat, i == 2);
+        expect_text(source, chat, expected[i]);
+    }
+    ht_chat *chat = from_json("{'messages': [{'role': 'user', 'content': 'a'}]}");
+    assert_works(ht_chat_set_thinking, chat, false);
+    assert_works(ht_chat_set_variable, chat, "thinking_budget", "9", 1);
+    expect_text("{{ thinking_budget }}{{ reasoning is defined }}", chat, "9False");
+}
+
 /* Templates of messages write one text before a call. */
 UNIT_TEST(reasoning_and_text_before_a_call) {
 #define PARTS "{% for m in messages %}{{ m.thinking }}:{{ m.reasoning_content }}:{{ m.content }};{% endfor %}"
@@ -541,6 +612,10 @@ int main(void) {
         cmocka_unit_test(what_came_from_the_user),
         cmocka_unit_test(calls_are_given_as_the_template_takes_them),
         cmocka_unit_test(calls_without_content),
+        cmocka_unit_test(calls_as_messages_with_metadata),
+        cmocka_unit_test(calls_in_the_text),
+        cmocka_unit_test(tools_by_another_name),
+        cmocka_unit_test(reasoning_off_by_other_names),
         cmocka_unit_test(reasoning_and_text_before_a_call),
         cmocka_unit_test(tools_of_a_system_message),
         cmocka_unit_test(results_come_in_the_order_of_the_calls),

@@ -74,9 +74,9 @@ UNIT_TEST(formats) {
 }
 
 UNIT_TEST(stop_ids) {
-    const char *const specials[] = {"</s>",       "<|im_end|>",    "<other>", "<end_of_turn>",
-                                    "<|eot_id|>", "<|endoftext|>", "<|end|>", "<|call|>"};
-    ht_tokenizer *t = tokenizer_of(specials, 8, NULL);
+    const char *const specials[] = {"</s>",          "<|im_end|>", "<other>",  "<end_of_turn>", "<|eot_id|>",
+                                    "<|endoftext|>", "<|end|>",    "<|call|>", "<|channel|>"};
+    ht_tokenizer *t = tokenizer_of(specials, 9, NULL);
     ht_config config = {.eos = {3, 27}, .n_eos = 2};
     int32_t *ids;
     int n;
@@ -130,7 +130,8 @@ UNIT_TEST(stops_of_families) {
     check_stops(SPECIALS("<pad>", "[|endofturn|]", "[|user|]"), "0 1 ");
     check_stops(SPECIALS("<seed:pad>", "<seed:bos>", "<seed:eos>"), "0 2 ");
     check_stops(SPECIALS("<pad>", "]~b]", "[e~["), "0 2 ");
-    check_stops(SPECIALS("[BOS]", "[EOS]", "<|im_end|>", "[EOT]"), "0 1 2 3 "); /* Kimi K2 */
+    check_stops(SPECIALS("</s>", "<extra_id_0>", "<extra_id_1>", "<extra_id_2>"), "0 2 "); /* Nemotron */
+    check_stops(SPECIALS("[BOS]", "[EOS]", "<|im_end|>", "[EOT]"), "0 1 2 3 ");            /* Kimi K2 */
     check_stops(SPECIALS("<pad>", "</s>"), "0 1 ");
 }
 

@@ -150,7 +150,8 @@ static void gemma_defaults(void **state) {
 static void same_rope(const ht_rope_spec *a, const ht_rope_spec *b) {
     ht_rope_config how_a, how_b;
     float factors_a[32] = {0}, factors_b[32] = {0};
-    assert_int_equal(ht_rope_prepare(a, 64, &how_a, factors_a), ht_rope_prepare(b, 64, &how_b, factors_b));
+    assert_int_equal(ht_rope_prepare(a, HT_ROPE_OF_SHORT, 64, &how_a, factors_a),
+                     ht_rope_prepare(b, HT_ROPE_OF_SHORT, 64, &how_b, factors_b));
     assert_true(how_a.theta == how_b.theta && how_a.scale == how_b.scale && how_a.magnitude == how_b.magnitude);
     assert_memory_equal(factors_a, factors_b, sizeof factors_a);
 }
@@ -203,7 +204,7 @@ static void rope_factors(void **state) {
                            .original_context = 8192};
     ht_rope_config how;
     float f[32];
-    assert_true(ht_rope_prepare(&llama3, 64, &how, f));
+    assert_true(ht_rope_prepare(&llama3, HT_ROPE_OF_SHORT, 64, &how, f));
     assert_true(f[0] == 1 && f[10] == 1 && f[31] == 32);
     int between = 0;
     for (int i = 1; i < 32; i++) {
@@ -215,20 +216,20 @@ static void rope_factors(void **state) {
 
     ht_rope_spec yarn = {
         .kind = HT_ROPE_YARN, .theta = 10000, .factor = 4, .original_context = 32768, .beta_fast = 32, .beta_slow = 1};
-    assert_true(ht_rope_prepare(&yarn, 64, &how, f));
+    assert_true(ht_rope_prepare(&yarn, HT_ROPE_OF_SHORT, 64, &how, f));
     assert_true(fabsf(how.magnitude - 1.1386294f) < 1e-6f); /* 0.1 ln 4 + 1 */
     assert_true(f[0] == 1 && f[31] == 4);
     yarn.attention_factor = 1.5;
-    ht_rope_prepare(&yarn, 64, &how, f);
+    ht_rope_prepare(&yarn, HT_ROPE_OF_SHORT, 64, &how, f);
     assert_true(how.magnitude == 1.5f);
     yarn.attention_factor = 0;
     yarn.mscale = 1;
     yarn.mscale_all_dim = 1;
-    ht_rope_prepare(&yarn, 64, &how, f);
+    ht_rope_prepare(&yarn, HT_ROPE_OF_SHORT, 64, &how, f);
     assert_true(how.magnitude == 1);
 
     ht_rope_spec linear = {.kind = HT_ROPE_LINEAR, .theta = 10000, .factor = 8};
-    assert_false(ht_rope_prepare(&linear, 64, &how, f));
+    assert_false(ht_rope_prepare(&linear, HT_ROPE_OF_SHORT, 64, &how, f));
     assert_true(how.scale == 0.125f);
 }
 
@@ -323,7 +324,6 @@ static void unknown_things(void **state) {
     REFUSED(LLAMA("'hidden_act': 'relu'"), HT_ERR_UNSUPPORTED, "hidden_act", "relu", "silu");
     REFUSED("{'model_type': 'gemma3_text', 'hidden_activation': 'silu'}", HT_ERR_UNSUPPORTED, "gelu_pytorch_tanh");
     REFUSED(LLAMA("'rope_scaling': {'type': 'dynamic', 'factor': 2}"), HT_ERR_UNSUPPORTED, "dynamic", "yarn");
-    REFUSED(LLAMA("'rope_parameters': {'rope_type': 'longrope'}"), HT_ERR_UNSUPPORTED, "longrope");
     REFUSED(LLAMA("'partial_rotary_factor': 0"), HT_ERR_FORMAT, "partial_rotary_factor");
     REFUSED(LLAMA("'rope_parameters': {'partial_rotary_factor': 1.5}"), HT_ERR_FORMAT, "partial_rotary_factor");
     REFUSED(LLAMA("'quantization_config': {'quant_method': 'gptq'}"), HT_ERR_UNSUPPORTED, "gptq");
@@ -444,6 +444,50 @@ UNIT_TEST(latent_attention) {
     REFUSED("{'model_type': 'kimi_k2', 'moe_layer_freq': 2}", HT_ERR_UNSUPPORTED, "moe_layer_freq");
 }
 
+#define PHI3(more)                                                                                                     \
+    "{'model_type': 'phi3', 'hidden_size': 32, 'num_attention_heads': 2, 'max_position_embeddings': 128, "             \
+    "'partial_rotary_factor': 0.25, 'original_max_position_embeddings': 32, 'rope_scaling': {" more "}}"
+#define DIVISORS "'short_factor': [1, 1.5], 'long_factor': [2.5, 30]"
+
+/* Two divisors, as 4 values of a head are rotated. */
+UNIT_TEST(longrope) {
+    static const char *const alike[] = {PHI3("'type': 'longrope', " DIVISORS), PHI3("'type': 'su', " DIVISORS),
+                                        PHI3("'type': 'yarn', " DIVISORS),
+                                        PHI3("'type': 'longrope', 'factor': 4, " DIVISORS)};
+    const float factor = (float)sqrt(1 + log(4) / log(32));
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+        const ht_config c = read_ok(alike[i]);
+        ht_rope_config how;
+        float f[2];
+        assert_true(ht_rope_prepare(&c.rope, HT_ROPE_OF_SHORT, 4, &how, f));
+        assert_true(f[0] == 1 && f[1] == 1.5f && how.magnitude == factor);
+        assert_true(ht_rope_prepare(&c.rope, HT_ROPE_OF_LONG, 4, &how, f));
+        assert_true(f[0] == 2.5f && f[1] == 30 && how.magnitude == factor);
+        assert_true(c.rope.original_context == 32);
+    }
+    ht_config c = read_ok(PHI3("'type': 'longrope', 'short_mscale': 1.25, 'long_mscale': 1.5, " DIVISORS));
+    assert_true(c.rope.length_factor[HT_ROPE_OF_SHORT] == 1.25 && c.rope.length_factor[HT_ROPE_OF_LONG] == 1.5);
+    c = read_ok(PHI3("'type': 'longrope', 'attention_factor': 1.75, " DIVISORS));
+    assert_true(c.rope.length_factor[HT_ROPE_OF_SHORT] == 1.75 && c.rope.length_factor[HT_ROPE_OF_LONG] == 1.75);
+    REFUSED(PHI3("'type': 'longrope'"), HT_ERR_FORMAT, "short_factor");
+    REFUSED(PHI3("'type': 'longrope', 'short_factor': [1, 2]"), HT_ERR_FORMAT, "long_factor");
+    REFUSED(PHI3("'type': 'longrope', 'short_factor': [], 'long_factor': []"), HT_ERR_FORMAT, "short_factor", "0");
+    REFUSED(PHI3("'type': 'longrope', 'short_factor': [1, 2], 'long_factor': [1]"), HT_ERR_FORMAT, "long_factor", "2");
+    REFUSED(PHI3("'type': 'longrope', 'short_factor': [1], 'long_factor': [1]"), HT_ERR_FORMAT, "1 divisors",
+            "4 rotated");
+    REFUSED(PHI3("'type': 'longrope', 'short_factor': [1, 2], 'long_factor': [1, '2']"), HT_ERR_FORMAT, "divisors");
+    REFUSED(PHI3("'type': 'longrope', 'long_mscale': -1, " DIVISORS), HT_ERR_FORMAT, "attention factor");
+}
+
+UNIT_TEST(sparse_mixer) {
+    ht_config c = read_ok("{'model_type': 'phimoe'}");
+    assert_true(c.routing.jitter == 0.01f && c.experts_used == 2 && c.layer_norm && c.norm_bias && !c.head_bias);
+    c = read_ok("{'model_type': 'phimoe', 'router_jitter_noise': 0.25, 'lm_head_bias': true, 'attention_bias': true}");
+    assert_true(c.routing.jitter == 0.25f && c.head_bias && c.q_bias && c.out_bias);
+    REFUSED("{'model_type': 'phimoe', 'num_experts_per_tok': 3}", HT_ERR_UNSUPPORTED, "3 experts per token", "2");
+    REFUSED("{'model_type': 'phimoe', 'router_jitter_noise': -0.1}", HT_ERR_FORMAT, "router_jitter_noise");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(class_defaults),
                                        cmocka_unit_test(kv_heads_default),
@@ -462,6 +506,8 @@ int main(void) {
                                        cmocka_unit_test(as_python_writes_it),
                                        cmocka_unit_test(bad_numbers),
                                        cmocka_unit_test(every_truncation_and_bit_flip),
-                                       cmocka_unit_test(latent_attention)};
+                                       cmocka_unit_test(latent_attention),
+                                       cmocka_unit_test(longrope),
+                                       cmocka_unit_test(sparse_mixer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,7 +177,8 @@ static void refusals(void **state) {
     gguf_put_u32(&w, "llama.attention.value_length", 16);
     refused(&w, HT_ERR_UNSUPPORTED, "heads of V 16");
     REFUSED(gguf_put_u32, "llama", "llama.rope.dimension_count", 7, HT_ERR_FORMAT, "7 of the 16");
-    REFUSED(gguf_put_str, "llama", "llama.rope.scaling.type", "longrope", HT_ERR_UNSUPPORTED, "longrope");
+    REFUSED(gguf_put_str, "llama", "llama.rope.scaling.type", "dynamic", HT_ERR_UNSUPPORTED, "dynamic");
+    REFUSED(gguf_put_str, "llama", "llama.rope.scaling.type", "longrope", HT_ERR_FORMAT, "rope_factors_long.weight");
     REFUSED(gguf_put_bool, "qwen3", "qwen3.attention.causal", false, HT_ERR_UNSUPPORTED,
             "`qwen3.attention.causal` is false");
     REFUSED(gguf_put_str, "llama", "llama.attention.causal", "no", HT_ERR_FORMAT,

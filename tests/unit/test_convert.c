@@ -70,6 +70,20 @@ static void convert_both_ways(const char *path, bool is_file, void *user) {
         directory_to_gguf(path);
 }
 
+/* Through the names of mlx-lm: some families' weights are stacked, split, transposed or renamed there. */
+static void directory_through_mlx(const char *path) {
+    const char *to = scratch_path_apart("mlx"), *back = scratch_path_apart("back");
+    must_convert(path, to, HT_CONTAINER_MLX, NULL);
+    checkpoints_same_logits(path, to, cpu_device, 0);
+    must_convert(to, back, HT_CONTAINER_SAFETENSORS, NULL);
+    checkpoints_same_logits(to, back, cpu_device, 0);
+}
+
+static void convert_family(const char *path, bool is_file, void *user) {
+    convert_both_ways(path, is_file, user);
+    if (!is_file) directory_through_mlx(path);
+}
+
 static void convert_tiny(const char *name, bool is_file, void *user) {
     convert_both_ways(tiny_checkpoint(name), is_file, user);
 }
@@ -83,7 +97,7 @@ static void every_tiny_checkpoint(void **state) {
 
 static void every_family(void **state) {
     (void)state;
-    family_checkpoints_each(convert_both_ways, NULL);
+    family_checkpoints_each(convert_family, NULL);
 }
 
 /* ---- types ---- */

@@ -23,12 +23,13 @@ static void open_config(const char *path, ht_checkpoint_files **c, ht_config *co
     if ((double)a->field != (double)b->field)                                                                          \
     fail_msg("%s: " #field " is %g, was %g", name, (double)b->field, (double)a->field)
 
-static void same_rope(const char *name, const ht_rope_spec *a, const ht_rope_spec *b, int64_t dims) {
+static void same_rope(const char *name, const ht_rope_spec *a, const ht_rope_spec *b, ht_rope_length length,
+                      int64_t dims) {
     ht_rope_config x, y;
     float *p = calloc((size_t)dims, sizeof *p), *q = calloc((size_t)dims, sizeof *q);
     assert_true(p && q);
-    const bool any = ht_rope_prepare(a, (int32_t)dims, &x, p);
-    if (ht_rope_prepare(b, (int32_t)dims, &y, q) != any) fail_msg("%s: another RoPE scheme", name);
+    const bool any = ht_rope_prepare(a, length, (int32_t)dims, &x, p);
+    if (ht_rope_prepare(b, length, (int32_t)dims, &y, q) != any) fail_msg("%s: another RoPE scheme", name);
     if (x.theta != y.theta || x.scale != y.scale || fabsf(x.magnitude - y.magnitude) > 1e-6f)
         fail_msg("%s: RoPE has theta %g, scale %g, magnitude %g; was %g, %g, %g", name, (double)y.theta,
                  (double)y.scale, (double)y.magnitude, (double)x.theta, (double)x.scale, (double)x.magnitude);
@@ -82,6 +83,7 @@ static void same_config(const char *name, const ht_config *a, const ht_config *b
         SAME(routing.normalized);
         SAME(routing.on_input);
         SAME(routing.shared_scale);
+        SAME(routing.jitter);
         if (fmaxf(a->routing.scale, b->routing.scale) != 1) SAME(routing.scale); /* 0 means 1 */
         if (a->routing.groups > 1) SAME(routing.groups_used);
     }
@@ -97,8 +99,10 @@ static void same_config(const char *name, const ht_config *a, const ht_config *b
     int64_t full = 0;
     for (int64_t i = a->n_layers - 1; i >= 0; i--)
         if (!a->layer[i].slides) full = i;
-    same_rope(name, &a->rope, &b->rope, a->layer[full].head_dim);
-    if (a->family->defaults.local_rope_theta > 0) same_rope(name, &a->local_rope, &b->local_rope, 16);
+    for (int k = 0; k < HT_ROPE_LENGTHS; k++)
+        same_rope(name, &a->rope, &b->rope, (ht_rope_length)k, a->layer[full].head_dim);
+    if (a->rope.kind == HT_ROPE_LONG) SAME(rope.original_context);
+    if (a->family->defaults.local_rope_theta > 0) same_rope(name, &a->local_rope, &b->local_rope, HT_ROPE_OF_SHORT, 16);
     for (int i = 0; i < a->n_eos && i < 3; i++) {
         bool found = false;
         for (int k = 0; k < b->n_eos; k++) found |= a->eos[i] == b->eos[k];
@@ -112,7 +116,7 @@ static void same_config(const char *name, const ht_config *a, const ht_config *b
 static ht_config read_documents(const ht_checkpoint_files *c, const ht_config *config) {
     ht_directory_documents d;
     ht_error err = {0};
-    if (ht_directory_documents_of(c, config, "float32", &d, &err)) fail_msg("%s", err.message);
+    if (ht_directory_documents_of(c, config, false, "float32", &d, &err)) fail_msg("%s", err.message);
     assert_true(d.n >= 2);
     assert_string_equal(d.document[0].name, "config.json");
     assert_string_equal(d.document[1].name, "generation_config.json");
@@ -143,7 +147,8 @@ static void gguf_round_trip(const char *path) {
     open_config(path, &c, &config);
     if (!config.family->class_name) {
         ht_directory_documents d;
-        assert_fails(HT_ERR_UNSUPPORTED, "cannot be written", ht_directory_documents_of, c, &config, "float32", &d);
+        assert_fails(HT_ERR_UNSUPPORTED, "cannot be written", ht_directory_documents_of, c, &config, false, "float32",
+                     &d);
         ht_checkpoint_close(c);
         return;
     }
@@ -225,9 +230,9 @@ static void llama3(double factor, double low, double high, double context, doubl
     ht_rope_config how;
     ht_error err = {0};
     float values[256];
-    assert_true(ht_rope_prepare(&spec, (int32_t)dims, &how, values));
+    assert_true(ht_rope_prepare(&spec, HT_ROPE_OF_SHORT, (int32_t)dims, &how, values));
     if (ht_rope_from_factors(values, dims / 2, &found, &err)) fail_msg("%s", err.message);
-    same_rope("llama3", &spec, &found, dims);
+    same_rope("llama3", &spec, &found, HT_ROPE_OF_SHORT, dims);
     if (low == 1 && high == 4 && dims >= 64) {
         assert_true(found.high_freq_factor == high && found.original_context == context && found.factor == factor);
     }
@@ -256,7 +261,7 @@ static void proportional_shares_are_found(void **state) {
             if (ht_rope_from_factors(values, n, &found, &err))
                 fail_msg("%d of %d: %s", (int)turning, (int)n, err.message);
             assert_int_equal(found.kind, HT_ROPE_PROPORTIONAL);
-            assert_true(ht_rope_prepare(&found, (int32_t)(2 * n), &how, values));
+            assert_true(ht_rope_prepare(&found, HT_ROPE_OF_SHORT, (int32_t)(2 * n), &how, values));
             for (int64_t i = 0; i < n; i++) assert_true(i < turning ? values[i] == 1 : isinf(values[i]));
         }
 }
@@ -314,7 +319,7 @@ static void refuse_json(const char *path, void (*change)(ht_config *c), const ch
     ht_error err = {0};
     open_config(path, &c, &config);
     change(&config);
-    assert_int_equal(ht_directory_documents_of(c, &config, "float32", &d, &err), HT_ERR_UNSUPPORTED);
+    assert_int_equal(ht_directory_documents_of(c, &config, false, "float32", &d, &err), HT_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, says));
     assert_non_null(strstr(err.message, ".gguf"));
     ht_directory_documents_free(&d);
@@ -338,7 +343,7 @@ static void what_config_json_cannot_say_is_named(void **state) {
     ht_json *metadata;
     ht_error err = {0};
     open_config("tests/golden/tiny/llama-f32", &c, &config);
-    assert_int_equal(ht_directory_documents_of(c, &config, "float32", &d, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_directory_documents_of(c, &config, false, "float32", &d, &err), HT_ERR_ARGUMENT);
     ht_checkpoint_close(c);
     open_config("tests/golden/tiny/llama-f32.gguf", &c, &config);
     assert_int_equal(ht_gguf_metadata_of(c, &config, &metadata, &err), HT_ERR_ARGUMENT);

@@ -174,7 +174,7 @@ typedef struct trip {
 static void begin(trip *t, gguf_writer *w, const char *dtype) {
     ht_error err = {0};
     t->c = open_written(w, &t->config);
-    if (ht_directory_documents_of(t->c, &t->config, dtype, &t->d, &err)) fail_msg("%s", err.message);
+    if (ht_directory_documents_of(t->c, &t->config, false, dtype, &t->d, &err)) fail_msg("%s", err.message);
     write_directory(&t->d);
     if (ht_checkpoint_open(scratch_directory(), &t->back, &err) || ht_checkpoint_config(t->back, &t->read, &err))
         fail_msg("%s", err.message);
@@ -246,7 +246,7 @@ static void refuse_file(gguf_writer *w, ht_status status, const char *says) {
     ht_directory_documents d;
     ht_error err = {0};
     ht_checkpoint_files *c = open_written(w, &config);
-    assert_int_equal(ht_directory_documents_of(c, &config, "bfloat16", &d, &err), status);
+    assert_int_equal(ht_directory_documents_of(c, &config, false, "bfloat16", &d, &err), status);
     assert_non_null(strstr(err.message, says));
     assert_non_null(strstr(err.message, "model.gguf"));
     ht_directory_documents_free(&d);

@@ -155,15 +155,15 @@ static int n_quantized(const char *path) {
 
 /* ---- values ---- */
 
-static void check_values(const char *name, int64_t every) {
+static void check_values(const char *path, int64_t every) {
     static const float scales[2] = {1, -0.75f};
-    const char *exact = out_of(name, "exact"), *own = out_of(name, "own"), *dense = out_of(name, "dense");
-    ht_model *m = load(tiny_checkpoint(name));
+    const char *exact = out_of(path, "exact"), *own = out_of(path, "own"), *dense = out_of(path, "dense");
+    ht_model *m = load(path);
     ht_adapter *a[2] = {test_adapter_for(m, 3, every, 5), test_adapter_for(m, 20, 3 * every, 6)};
     float *base = run(m, NULL, NULL, 0), *want = run(m, a, scales, 2);
     const size_t n = n_logits(m);
 
-    const ht_fuse_report r = fuse(tiny_checkpoint(name), a, scales, 2, exact, as(HT_F32));
+    const ht_fuse_report r = fuse(path, a, scales, 2, exact, as(HT_F32));
     float *got = run_path(exact);
     const double off = test_difference(got, want, n), moved = test_difference(want, base, n);
     assert_true(off < 1e-5);
@@ -171,10 +171,10 @@ static void check_values(const char *name, int64_t every) {
     assert_true(r.n_changed > 0 && r.noise < 1e-6 && fabs(r.kept - 1) < 1e-6);
     free(got);
 
-    const ht_fuse_report r_own = fuse(tiny_checkpoint(name), a, scales, 2, own, as(HT_DTYPE_NONE));
+    const ht_fuse_report r_own = fuse(path, a, scales, 2, own, as(HT_DTYPE_NONE));
     got = run_path(own);
     const double off_own = test_difference(got, want, n);
-    print_message("%-40s moved %.1e, off %.1e, in its own type %.1e\n", name, moved, off, off_own);
+    print_message("%-40s moved %.1e, off %.1e, in its own type %.1e\n", strrchr(path, '/') + 1, moved, off, off_own);
     assert_true(off_own < moved / 10);
     assert_true(r_own.n_changed == r.n_changed && r_own.n_dense == r.n_dense);
     check_rounding(exact, own);
@@ -182,7 +182,7 @@ static void check_values(const char *name, int64_t every) {
 
     ht_fuse_options options = as(HT_F32);
     options.dense = true;
-    const ht_fuse_report r_dense = fuse(tiny_checkpoint(name), a, scales, 2, dense, options);
+    const ht_fuse_report r_dense = fuse(path, a, scales, 2, dense, options);
     got = run_path(dense);
     assert_true(test_difference(got, want, n) < 1e-5);
     assert_int_equal(n_quantized(dense), 0);
@@ -198,11 +198,32 @@ static void check_values(const char *name, int64_t every) {
 UNIT_TEST(fused_models_answer_like_adapters) {
     for (int i = 0; i < N_MODELS; i++) {
         if (TEST_SLOW && i % 5) continue;
-        check_values(models[i], i % 2 ? 2 : 1);
+        check_values(tiny_checkpoint(models[i]), i % 2 ? 2 : 1);
         assert_int_equal(scratch_count(), 3); /* nothing but what was asked for */
         empty_scratch();
     }
 }
+
+/* Transposed matrices, gate and up in turns, heads of latent attention. */
+static void check_family(const char *path, bool is_file, void *user) {
+    (void)is_file, (void)user;
+    const char *out = out_of(strrchr(path, '/') + 1, "out");
+    ht_model *m = load(path);
+    ht_adapter *a = test_adapter_for(m, 3, 1, 5);
+    const ht_fuse_options options = as(HT_F32);
+    fuse(path, &a, NULL, 1, out, options);
+    float *base = run(m, NULL, NULL, 0), *want = run(m, &a, NULL, 1), *got = run_path(out);
+    const double off = test_difference(got, want, n_logits(m)), moved = test_difference(want, base, n_logits(m));
+    if (!(off < 1e-5 && moved > 1e-2)) fail_msg("%s: moved %.1e, off %.1e", path, moved, off);
+    free(base);
+    free(want);
+    free(got);
+    ht_adapter_free(a);
+    ht_model_free(m);
+    empty_scratch();
+}
+
+UNIT_TEST(fused_families_answer_like_adapters) { family_checkpoints_each(check_family, NULL); }
 
 /* ---- metadata and files ---- */
 
@@ -649,6 +670,7 @@ UNIT_TEST(what_fails_leaves_nothing) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(fused_models_answer_like_adapters),
+                                       in_scratch(fused_families_answer_like_adapters),
                                        in_scratch(metadata_and_order_are_kept),
                                        in_scratch(shards_and_files_are_kept),
                                        in_scratch(directories_of_gguf_stay_such),

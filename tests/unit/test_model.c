@@ -195,8 +195,8 @@ static void tensors(void **state) {
         {{"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL}, "`blk.0.ffn_up.weight` is missing"},
         {{"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL},
          "tensor `blk.0.ffn_up.weight` is [65, 32], its metadata implies [64, 32]"},
-        {{"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32, NULL},
-         "`blk.0.ffn_norm.weight` is [1, 32], its metadata implies [32]"},
+        {{"blk.0.ffn_norm.weight", {32, 2}, HT_W_F32, NULL},
+         "`blk.0.ffn_norm.weight` is [2, 32], its metadata implies [32]"},
         {{"blk.0.attn_q.weight", {32, 0}, HT_W_F32, NULL},
          "`blk.0.attn_q.weight` is [32], its metadata implies [32, 32]"},
         {{"rope_freqs.weight", {4, 0}, HT_W_F32, NULL}, "`rope_freqs.weight` holds 0, expected positive numbers"},
@@ -204,6 +204,7 @@ static void tensors(void **state) {
         {{"blk.0.attn_q.bias", {31, 0}, HT_W_F32, NULL}, "`blk.0.attn_q.bias` is [31]"},
         {{"blk.0.attn_q.bias", {32, 0}, HT_W_F32, NULL}, "`blk.0.attn_k.bias` is missing"},
         {{"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL}, "`blk.0.ffn_gate.bias`, but its metadata implies none"},
+        {{"output.bias", {32, 0}, HT_W_F32, NULL}, "`output.bias` is [32], its metadata implies [40]"},
         {{"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL}, NULL},
         {{"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"},
          "`blk.0.ffn_down.scale` holds 0, expected a finite"},
@@ -235,12 +236,8 @@ static void take_note(ht_log_level level, const char *message, void *user) {
 /* Tensors that the family does not have would change the results: they are an error. Others are named once. */
 static void extra_tensors(void **state) {
     (void)state;
-    static const char *const wrong[] = {"blk.0.attn_sinks.weight",
-                                        "blk.0.attn_q_norm.weight",
-                                        "blk.0.attn_norm.bias",
-                                        "blk.0.attn_z.weight",
-                                        "output.bias",
-                                        "token_embd_norm.weight"};
+    static const char *const wrong[] = {"blk.0.attn_sinks.weight", "blk.0.attn_q_norm.weight", "blk.0.attn_norm.bias",
+                                        "blk.0.attn_z.weight", "token_embd_norm.weight"};
     static const char *const harmless[] = {"blk.0.nextn.eh_proj.weight", "blk.0.attn_rot_embd", "v.blk.0.ln1.weight",
                                            "cls.output.weight", "blk.1.attn_norm.weight"};
     const char *path = scratch_path("t.gguf");
@@ -318,7 +315,8 @@ static void config_and_tensors(void **state) {
     REFUSED(scratch_directory(), HT_ERR_FORMAT,
             "`model.layers.0.self_attn.q_proj.bias` is missing, which config.json implies");
     copy_changed(config, "config.json", "\"model_type\": \"llama\"", "\"model_type\": \"lamna\"");
-    REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "`lamna`", "llama, mistral, ");
+    REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "`lamna`",
+            "the nearest that is: `llama` (`hearth formats` lists all)");
     remove(scratch_path("config.json"));
     remove(scratch_path("model.safetensors"));
 }
@@ -582,6 +580,30 @@ static void info_of_quantised_weights(void **state) {
     }
 }
 
+/* Chunks are no sliding windows; layers of multi-token prediction are counted apart from the model's. */
+static void info_of_families(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        int64_t n_layers, n_prediction, n_chunked, n_sliding;
+    } cases[] = {{"tests/golden/families/llama4", 4, 0, 3, 3},
+                 {"tests/golden/families/gpt_oss", 2, 0, 0, 1},
+                 {"tests/golden/families/deepseek_v3", 2, 1, 0, 0},
+                 {"tests/golden/families/glm4_moe", 2, 1, 0, 0},
+                 {"tests/golden/families/glm4_moe.gguf", 2, 1, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_model_info *in;
+        int64_t n_chunked = 0;
+        assert_works(ht_model_info_read, cases[i].path, &in);
+        for (int64_t l = 0; l < in->n_layers; l++) n_chunked += in->layers[l].is_chunked;
+        assert_int_equal(in->n_layers, cases[i].n_layers);
+        assert_int_equal(in->n_prediction_layers, cases[i].n_prediction);
+        assert_int_equal(n_chunked, cases[i].n_chunked);
+        assert_int_equal(in->n_sliding_layers, cases[i].n_sliding);
+        ht_model_info_free(in);
+    }
+}
+
 static void info(void **state) {
     (void)state;
     ht_error err = {0};
@@ -699,6 +721,7 @@ int main(void) {
                                        cmocka_unit_test(opened_again_and_again),
                                        cmocka_unit_test(info),
                                        cmocka_unit_test(info_of_quantised_weights),
+                                       cmocka_unit_test(info_of_families),
                                        cmocka_unit_test(memory_of_a_cache),
                                        cmocka_unit_test(architectures)};
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -17,7 +17,7 @@ enum {
     CHUNK = 64,       /* of a step */
     SEQUENCES = 6,    /* at once */
     OPERATIONS = 60,  /* of a case */
-    KEYS = 6,         /* two salts, each with adapters and without */
+    KEYS = 7,         /* two salts, each with adapters and without, and long sequences */
     LAYERS = 6,       /* of a model, at most */
     ENTRIES = 4000,   /* of the list in a case, those that have gone included */
     FEWEST = 8,       /* tokens that are worth a page */
@@ -57,21 +57,26 @@ static const struct {
     const char *salt;
     int adapter; /* -1: none */
     const float *scale;
-} keys[KEYS] = {{NULL, -1, NULL}, {"b", -1, NULL}, {"", 0, NULL}, {"", 0, &half}, {"b", 0, &one}, {NULL, 1, &one}};
+    bool is_long;
+} keys[KEYS] = {{NULL, -1, NULL, false}, {"b", -1, NULL, false}, {"", 0, NULL, false},  {"", 0, &half, false},
+                {"b", 0, &one, true},    {NULL, 1, &one, false}, {NULL, -1, NULL, true}};
 
 static ht_prefix_key key_of(int k) {
     const int a = keys[k].adapter;
-    return (ht_prefix_key){keys[k].salt, a < 0 ? NULL : &adapters[a], keys[k].scale, a >= 0};
+    return (ht_prefix_key){keys[k].salt, a < 0 ? NULL : &adapters[a], keys[k].scale, a >= 0, keys[k].is_long};
 }
 
 static bool same_salt(int a, int b) {
     return strcmp(keys[a].salt ? keys[a].salt : "", keys[b].salt ? keys[b].salt : "") == 0;
 }
 
+static bool same_adapters(int a, int b) { return keys[a].adapter == keys[b].adapter && keys[a].scale == keys[b].scale; }
+
 static int number_of(const ht_prefix_key *key) {
     for (int k = 0; k < KEYS; k++) {
         const ht_prefix_key want = key_of(k);
         if (strcmp(key->salt, want.salt ? want.salt : "") == 0 && key->n_adapters == want.n_adapters &&
+            key->is_long == want.is_long &&
             (!key->n_adapters || (ht_digest_same(key->adapters[0], want.adapters[0]) &&
                                   *key->scales == (want.scales ? *want.scales : 1)))) /* exact: as they were given */
             return k;
@@ -358,7 +363,7 @@ static bool is_remembered(const sequence *q, int64_t n, int64_t matched) {
 static bool others_have(const sequence *q, int64_t n) {
     for (int i = 0; i < list.n; i++) {
         const entry *x = &list.entry[i];
-        if (x->there && x->first == 0 && x->key != q->key && same_salt(x->key, q->key) &&
+        if (x->there && x->first == 0 && !same_adapters(x->key, q->key) && same_salt(x->key, q->key) &&
             common(x, q->token, n) >= ht_min_i64(n, FEWEST))
             return true;
     }

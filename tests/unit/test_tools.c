@@ -63,6 +63,7 @@ static const struct {
     {"<function=<parameter=", {"<function="}},
     {"<|tool_call_start|>", {"<|tool_call_start|>", "<|tool_call_end|>"}},
     {"<TOOLCALL>", {"<TOOLCALL>", "</TOOLCALL>"}},
+    {"<extra_id_1>", {"<toolcall>", "</toolcall>"}},
     {"<|START_THINKING|><|START_ACTION|>",
      {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_THINKING|>", "<|END_THINKING|>"}},
     {"<|inner_prefix|><|tools_prefix|>",
@@ -82,6 +83,9 @@ static const struct {
     {"<tool_calls>```json", {"<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>"}},
     {"<tool_calls>[{", {"<tool_calls>", "</tool_calls>"}},
     {"[func_name1(param", {NULL}},
+    {"<|python_end|>", {NULL}},
+    {"functools[", {"functools["}},
+    {"<|observation|>metadata", {"<|assistant|>"}},
     {HARMONY, {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
@@ -676,6 +680,31 @@ UNIT_TEST(messages) {
     ht_model_free(g.m);
 }
 
+/* Llama 4 marks text before its calls, and the marks alone. */
+UNIT_TEST(calls_after_marked_text) {
+#define STOP  "{\"name\": \"stop\", \"parameters\": {"
+#define EMPTY "<|python_start|><|python_end|>"
+    static const struct {
+        ht_tool_choice choice;
+        const char *text;
+    } choices[] = {
+        {HT_TOOL_CHOICE_REQUIRED, STOP "}}"},
+        {HT_TOOL_CHOICE_REQUIRED, EMPTY STOP IN_WORD "\"a\""},
+        {HT_TOOL_CHOICE_REQUIRED, "<|python_start|>" IN_WORD "So."},
+        {HT_TOOL_CHOICE_AUTO, "<|python_start|>So.<|python_end|>" STOP IN_WORD "\"a\""},
+        {HT_TOOL_CHOICE_AUTO, EMPTY STOP "}}"},
+        {HT_TOOL_CHOICE_AUTO, "<|python_start|>So.<|python_end|>{\"name\": \"other\"} So"},
+    };
+    int format = 0;
+    while (strcmp(formats[format].source, "<|python_end|>") != 0) format++;
+    message_grammar g = {.m = load(format, false)};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        g.choice = choices[i].choice;
+        check_bytes(choices[i].text, count_of_choice, &g);
+    }
+    ht_model_free(g.m);
+}
+
 /* Marks around an answer's text are left to the model, before and after the text of a grammar. */
 UNIT_TEST(marks_of_texts) {
     static const struct {
@@ -877,6 +906,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(calls_in_pieces, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(calls_without_opening_mark, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(messages, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(calls_after_marked_text, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(marks_of_texts, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(what_cannot_be, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(schemas_that_are_refused, scratch_start, scratch_finish),

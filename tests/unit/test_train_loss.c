@@ -44,7 +44,9 @@ static const char *const checkpoints[] = {"gemma2-f32",
                                           "gemma4-experts-q8_0.gguf",
                                           "../families/deepseek_v2",
                                           "../families/deepseek_v3.gguf",
-                                          "../families/mistral4"};
+                                          "../families/mistral4",
+                                          "../families/phi3-longrope",
+                                          "../families/phimoe.gguf"};
 
 enum { RANK = 3, LENGTHS = 3, N_TOK = 61 };
 static const int32_t lengths[LENGTHS] = {23, 1, 37};

@@ -46,7 +46,9 @@ static bool writes_tools(const ht_chat_template *t) {
 
 /* Whether the switch changes the output, or the template has reasoning markers, as for models that always reason. */
 static bool thinks(const ht_chat_template *t, const char *source) {
-    static const char *const marks[] = {"<think>", "</think>", "<|channel|>analysis", "<|channel>thought", "[THINK]"};
+    static const char *const marks[] = {"<think>",         "</think>",      "<|channel|>analysis", "<|channel>thought",
+                                        "[THINK]",         "</seed:think>", "</think{}>",          "<|START_THINKING|>",
+                                        "<|inner_prefix|>"};
     char *on = render(t, false, true), *off = render(t, false, false);
     bool found = on && off && strcmp(on, off) != 0;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) found = found || strstr(source, marks[i]);
