@@ -240,10 +240,10 @@ template <bool OF_E> struct running {
 template <bool OF_E>
 static __device__ float inverse_of(const ht_cuda_attend_arguments &a, int query, int64_t head, running<OF_E> of) {
     if (!a.sinks) return 1.0f / of.total;
-    const float sink = a.sinks[(head * a.group + query % a.group) * a.sinks_stride], log2 = sink * HT_LOG2_OF_E;
+    const float sink = a.sinks[(head * a.group + query % a.group) * a.sinks_stride];
+    const float score = OF_E ? sink : sink * HT_LOG2_OF_E;
     float mine, its;
-    /* An infinite maximum would make the result NaN. */
-    of.add(OF_E ? sink : log2 > FLT_MAX ? FLT_MAX : log2, 1.0f, &mine, &its);
+    of.add(score > FLT_MAX ? FLT_MAX : score, 1.0f, &mine, &its); /* an infinite maximum would make the result NaN */
     return mine / of.total;
 }
 
