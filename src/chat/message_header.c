@@ -87,7 +87,7 @@ ht_header_match ht_message_header_match(const ht_message_format *m, const char *
             h->is_reasoning = memmem(text, at, m->reasoning, strlen(m->reasoning));
             return HT_HEADER_WHOLE;
         }
-        if (!skip_field(m, text, n, &at, h, &cut)) return cut ? HT_HEADER_BEGUN : HT_HEADER_NONE;
+        if (!skip_field(m, text, n, &at, h, &cut)) return cut && n <= HEADER_MOST ? HT_HEADER_BEGUN : HT_HEADER_NONE;
     }
     return n <= HEADER_MOST ? HT_HEADER_BEGUN : HT_HEADER_NONE;
 }

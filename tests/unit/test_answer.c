@@ -722,6 +722,20 @@ UNIT_TEST(messages_that_the_prompt_began) {
     expect_parts(HARMONY, false, START, "<|channel|>commentary to=functions.stop<|message|>{}", "C(stop {})");
 }
 
+/* What goes on too long is no header, wherever the text was cut: its mark is text, and the next one may begin a header. */
+UNIT_TEST(long_headers) {
+    enum { FIELDS = 50, FITTING = 38 }; /* in 512 bytes, with the incomplete mark */
+    static const char field[] = "<|channel|>x ";
+    ht_text answer = {0}, expected = {0};
+    for (int i = 0; i < FIELDS; i++) ht_text_append_str(&answer, field);
+    ht_text_append_str(&answer, "<|mess");
+    for (int i = 0; i < FIELDS - FITTING; i++) ht_text_printf(&expected, "%s%s", i ? "\n\n" : "T(", field);
+    ht_text_append_str(&expected, ")");
+    expect_parts(HARMONY, true, "", answer.data, expected.data);
+    ht_text_discard(&answer);
+    ht_text_discard(&expected);
+}
+
 UNIT_TEST(thoughts_that_the_prompt_opened) {
     expect_parts("", false, "user: x\n<think>\n", "a\n</think>\n\nb", "H(a)T(b)");
     expect_parts("", false, "user: x\n<think>", "a", "H(a)");
@@ -852,6 +866,7 @@ int main(void) {
         cmocka_unit_test(calls_that_are_cut),
         cmocka_unit_test(closing_marks_that_are_cut),
         cmocka_unit_test(messages_that_the_prompt_began),
+        cmocka_unit_test(long_headers),
         cmocka_unit_test(thoughts_that_the_prompt_opened),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(calls_that_are_over),
