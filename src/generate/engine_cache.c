@@ -299,7 +299,8 @@ static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
     x->n = (int32_t)n;
     x->is_long = length >= OF_LONG;
     if (parent && x->is_long != s->node[parent - 1].is_long)
-        return ht_state_damaged(&s->file, "a node is of another length than its parent", err);
+        return ht_state_damaged(&s->file, "a node of a long sequence follows one of a short sequence, or the reverse",
+                                err);
     x->head_bytes = NODE_HEAD + (size_t)key + 4 * (size_t)n + (size_t)s->m->n_kv_layers;
     unsigned char *rest = malloc(x->head_bytes);
     if (!rest) return no_memory(x->head_bytes, err);

@@ -304,7 +304,8 @@ static chosen choose(ht_scheduler *s) {
         if (go_together(job, like)) most = ht_max_i64(most, job->most_rows);
     int64_t budget =
         ht_prefill_budget_rows(&s->budget, waiting.prefill_budget, waiting.rows, ht_max_i64(1, most - c.few));
-    if (c.n == 0) budget = ht_max_i64(budget, 1); /* where the rows to measure alone are in another kind of step */
+    /* Generated rows that keep prompts out may all be in another kind of step: this one must not be empty. */
+    if (c.n == 0) budget = ht_max_i64(budget, 1);
     const int n_few = c.n;
     for (ht_step_job *job = s->first, *next; job && c.n < s->sequences && c.n - n_few < budget; job = next) {
         next = job->next;

@@ -3,7 +3,8 @@
  * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for jobs
  * run the steps, one at a time, so a single sequence never changes threads. A step takes jobs in order of arrival:
  * first those of few rows (generated and draft tokens), then prompt rows within the prefill budget. Hidden states
- * and logits need different steps, and so do short and long sequences (models/model.h). A row's bits do not depend on the rest of the batch. Thread-safe. */
+ * and logits need different steps, and so do short and long sequences (ht_model_is_long). A row's bits do not depend
+ * on the rest of the batch. Thread-safe. */
 #ifndef HT_GENERATE_SCHEDULER_H
 #define HT_GENERATE_SCHEDULER_H
 

@@ -60,8 +60,8 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
 /* Reserves capacity for n tokens in total. */
 ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
 /* Makes s->job compute pending tokens below `end`, at most a chunk, with logits from `first_out` on, and prepares
- * the cache: all tokens are pending once where a sequence of `end` tokens needs it (ht_cache_begin). The caller fills in
- * the rest of the job. */
+ * the cache. If a sequence of `end` tokens needs other positions than the cache has, all tokens become pending
+ * (ht_cache_begin). The caller fills in the rest of the job. */
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err);
 /* Runs s->job. */
 ht_status ht_session_run(ht_session *s, ht_error *err);
