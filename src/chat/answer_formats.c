@@ -127,7 +127,7 @@ static const ht_tool_call_format formats[] = {
      .separator = "<|assistant|>",
      .once = true,
      .at_start = true},
-    /* gpt-oss: of a call's header the reader leaves the name */
+    /* gpt-oss: the reader reduces a call's header to the name */
     {.mark = HARMONY("analysis"), .open = HARMONY_BEGIN HARMONY_ROLE, .call = "%n" HARMONY_BODY "%a", .once = true},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };

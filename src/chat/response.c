@@ -253,7 +253,7 @@ static const char *called_name(const ht_response_reader *r, const ht_message_hea
                                                                               : NULL;
 }
 
-/* Leaves the name and `body` of a call's header, as the format reads calls. */
+/* Reduces a call's header to the name and `body`, as the tool-call format has them. */
 static void enter_message_call(ht_response_reader *r, const ht_message_header *h, const char *name, size_t n) {
     ht_text call = {0};
     ht_text_append(&call, name, n);
@@ -326,7 +326,7 @@ static bool read_header(ht_response_reader *r, bool end) {
     r->separated = r->shown & part_bit(HT_ANSWER_TEXT);
     show(r, HT_ANSWER_TEXT, 0, 0, n_head);
     if (match == HT_HEADER_BEGUN && (h.has_field || memchr(r->held.data, '<', r->held.len))) ht_text_clear(&r->held);
-    /* A mark that begins no message is text, lest it be taken for the next header. */
+    /* A mark that begins no message becomes text; else it would be read as the next header. */
     const char *const marks[] = {r->messages->begin, r->messages->fields[0]};
     const size_t blank = ht_blanks_after(r->held.data, r->held.len);
     for (int i = 0; i < 2 && !n_head; i++)

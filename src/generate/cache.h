@@ -16,8 +16,8 @@ void ht_cache_free(ht_cache *c); /* NULL is fine */
 
 /* Whether the cache's positions are those of a sequence of n tokens: see ht_model_is_long. */
 bool ht_cache_is_for(const ht_cache *c, int64_t n);
-/* Prepares for computing positions of a sequence of n tokens, counting those that are computed next: empties the cache
- * unless it is for that. */
+/* Prepares the cache for a sequence of n tokens, including those that are computed next: empties it if its positions are
+ * those of the other kind of sequence. */
 void ht_cache_begin(ht_cache *c, int64_t n);
 
 /* Counts all pages that the cache allocates from now on. */

@@ -15,7 +15,7 @@
 
 enum { HT_REASONING_BLANKS_MOST = 23 }; /* bytes on either side of a mark */
 
-/* White space around the closing mark, or what begins the next message; NUL-terminated. */
+/* White space around the closing mark, or the beginning of the next message; NUL-terminated. */
 typedef struct ht_reasoning_blanks {
     char before[HT_REASONING_BLANKS_MOST + 1], behind[HT_REASONING_BLANKS_MOST + 1];
 } ht_reasoning_blanks;

@@ -717,12 +717,12 @@ UNIT_TEST(messages_that_the_prompt_began) {
         expect_parts(HARMONY, true, prompt, cases[i].answer, cases[i].expected);
         expect_answer(HARMONY, true, prompt, cases[i].answer, cases[i].expected, true);
     }
-    /* Tools that are none are no recipients. */
+    /* Without tools a name alone is no recipient; `functions.` shows a call. */
     expect_parts(HARMONY, false, START, "<|channel|>commentary to=stop<|message|>{}", "T({})");
     expect_parts(HARMONY, false, START, "<|channel|>commentary to=functions.stop<|message|>{}", "C(stop {})");
 }
 
-/* What goes on too long is no header, wherever the text was cut: its mark is text, and the next one may begin a header. */
+/* A header of more than 512 bytes is text, wherever it was cut: its mark, up to the next one, which may begin a header. */
 UNIT_TEST(long_headers) {
     enum { FIELDS = 50, FITTING = 38 }; /* in 512 bytes, with the incomplete mark */
     static const char field[] = "<|channel|>x ";
