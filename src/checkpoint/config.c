@@ -101,8 +101,9 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
     if (c->n_heads % l->n_kv_heads)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
                        (long long)c->n_heads, (long long)l->n_kv_heads);
-    const int64_t rotated = c->rope.dims ? c->rope.dims : l->head_dim;
-    if (!l->no_rope && (rotated % 2 || rotated > l->head_dim))
+    const ht_rope_spec *rope = l->slides && c->has_local_rope ? &c->local_rope : &c->rope;
+    const int64_t rotated = rope->dims ? rope->dims : l->head_dim;
+    if ((rope->dims || !l->no_rope) && (rotated < 2 || rotated % 2 || rotated > l->head_dim))
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: rotary embedding of %lld of the %lld values of a head, expected an even number", file,
                        (long long)rotated, (long long)l->head_dim);
@@ -134,9 +135,9 @@ static ht_status check_routing(const ht_config *c, const char *file, ht_error *e
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: %lld experts per token; %s models use 2", file,
                        (long long)c->experts_used, c->family->architecture);
     if (r->groups < 2) return HT_OK;
-    const int64_t size = c->n_experts / r->groups, eligible = size * r->groups_used;
+    const int64_t size = c->n_experts / r->groups;
     if (c->n_experts % r->groups || size < (r->best_of_group ? 1 : 2) || r->groups_used < 1 ||
-        r->groups_used > r->groups || eligible < c->experts_used)
+        r->groups_used > r->groups || size * r->groups_used < c->experts_used)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld of %lld groups of %lld experts cannot give every token %lld", file,
                        (long long)r->groups_used, (long long)r->groups, (long long)c->n_experts,
                        (long long)c->experts_used);
