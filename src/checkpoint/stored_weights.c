@@ -168,7 +168,6 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_HEAD: return l->head_dim;
     case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
     case HT_EXTENT_GATE_UP: return 2 * l->feed_forward;
-    case HT_EXTENT_VOCAB: return c->vocab;
     case HT_EXTENT_ONE: return 1;
     case HT_EXTENT_HEADS: return c->n_heads;
     case HT_EXTENT_EXPERTS: return c->n_experts;
@@ -198,7 +197,6 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
     case HT_BIAS_OUT: return c->out_bias;
     case HT_BIAS_MLP: return c->mlp_bias;
     case HT_BIAS_NORM: return c->norm_bias;
-    case HT_BIAS_HEAD: return c->head_bias;
     }
     return false;
 }
