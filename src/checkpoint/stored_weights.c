@@ -360,7 +360,8 @@ static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at
 
 /* The bias of a matrix, as many values as rows, or of a norm. */
 static ht_stored_weight bias_of(ht_stored_weight matrix) {
-    matrix.role = HT_ROLE_BIAS;
+    /* A tied head is not visited, so that its bias follows another weight. */
+    matrix.role = matrix.role == HT_ROLE_HEAD ? HT_ROLE_HEAD_BIAS : HT_ROLE_BIAS;
     if (!matrix.is_vector) matrix.columns = matrix.rows;
     matrix.rows = 1;
     matrix.is_gain = false;
@@ -686,7 +687,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     if (layer_of(bare, gguf ? "blk" : layers_of(config), &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
     if (gguf) return strncmp(name, "cls.", 4) != 0;
-    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* a copy of the embedding */
+    if (config->tied_head && !strcmp(bare, "lm_head.weight")) return false; /* a copy of the embedding */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
     return false;

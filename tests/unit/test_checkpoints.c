@@ -281,6 +281,45 @@ static void pooling_of_a_directory(void **state) {
     }
 }
 
+/* The logits of the scratch directory with a value of its configuration replaced. */
+static checkpoint_logits logits_with(const char *config, const char *field, const char *value) {
+    char *text = strdup(config), *at = strstr(text, field);
+    assert_non_null(at);
+    const size_t n = strlen(field);
+    memset(at + n, ' ', strcspn(at + n, ",\n"));
+    memcpy(at + n, value, strlen(value));
+    scratch_write("config.json", text, strlen(text));
+    free(text);
+    return checkpoint_logits_of(scratch_directory(), cpu_device);
+}
+
+/* PhiMoE's head has a bias, which a tied one has, too. */
+static void a_tied_head_with_a_bias(void **state) {
+    (void)state;
+    const char *path = "tests/golden/families/phimoe";
+    char name[512];
+    size_t size, config_size;
+    snprintf(name, sizeof name, "%s/config.json", path);
+    char *config = file_bytes(name, &config_size), *text = strndup(config, config_size);
+    snprintf(name, sizeof name, "%s/model.safetensors", path);
+    char *file = file_bytes(name, &size);
+    ht_checkpoint_files *c = checkpoint_files(path);
+    ht_stored_tensor embedding, head;
+    assert_true(ht_checkpoint_find(c, "model.embed_tokens.weight", &embedding));
+    assert_true(ht_checkpoint_find(c, "lm_head.weight", &head));
+    memcpy(file + head.offset, file + embedding.offset, head.n_bytes);
+    ht_checkpoint_close(c);
+    scratch_write("model.safetensors", file, size);
+    checkpoint_logits apart = logits_with(text, "\"tie_word_embeddings\": ", "false"),
+                      tied = logits_with(text, "\"tie_word_embeddings\": ", "true");
+    checkpoint_same_logits("a tied head", &apart, &tied, 0);
+    free(apart.value);
+    free(tied.value);
+    free(config);
+    free(text);
+    free(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
                                        in_scratch(names_with_prefixes),
@@ -288,6 +327,7 @@ int main(void) {
                                        in_scratch(pooling_of_a_directory),
                                        cmocka_unit_test(committed_checkpoints),
                                        in_scratch(a_head_beside_a_tied_one),
+                                       in_scratch(a_tied_head_with_a_bias),
                                        cmocka_unit_test(real_checkpoints)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
