@@ -3,6 +3,7 @@
 #include "formats/safetensors_write.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
+#include "support/gguf_writer.h"
 #include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -329,6 +330,49 @@ static void groups_are_not_for_transformers(void **state) {
     assert_int_equal(scratch_count(), before);
 }
 
+static void put_value(gguf_writer *w, const ht_gguf_value *v) {
+    char key[64];
+    const size_t head = v->type == HT_GGUF_ARRAY ? 12 : 0;
+    unsigned char *bytes = calloc(1, head + v->items_bytes);
+    assert_non_null(bytes);
+    snprintf(key, sizeof key, "%.*s", (int)v->key.len, v->key.data);
+    if (head) bytes[0] = (unsigned char)v->item_type;
+    for (int i = 0; head && i < 8; i++) bytes[4 + i] = (unsigned char)(v->n_items >> 8 * i);
+    memcpy(bytes + head, v->items, v->items_bytes);
+    gguf_put_raw(w, key, v->type, bytes, head + v->items_bytes);
+    free(bytes);
+}
+
+/* Writes gpt-oss with factors of its experts to the scratch directory. */
+static void write_scaled(const char *name) {
+    static const char *const parts[] = {"gate", "up", "down"};
+    static const float factors[3] = {0.5f, 2, 4};
+    ht_checkpoint_files *c = checkpoint_files("tests/golden/families/gpt_oss.gguf");
+    gguf_writer w = gguf_writer_new();
+    for (size_t i = 0; i < ht_gguf_n_values(c->gguf); i++) put_value(&w, ht_gguf_value_at(c->gguf, i));
+    for (size_t i = 0; i < ht_gguf_n_tensors(c->gguf); i++) {
+        const ht_gguf_tensor *t = ht_gguf_tensor_at(c->gguf, i);
+        char tensor[64];
+        snprintf(tensor, sizeof tensor, "%.*s", (int)t->name.len, t->name.data);
+        gguf_put_tensor(&w, tensor, (ht_weight_type)t->type, t->n_dims, t->dims, t->data);
+    }
+    for (int i = 0; i < 3; i++) {
+        char tensor[64];
+        snprintf(tensor, sizeof tensor, "blk.1.ffn_%s_exps.scale", parts[i]);
+        gguf_put_tensor(&w, tensor, HT_W_F32, 1, (int64_t[]){3}, factors);
+    }
+    ht_checkpoint_close(c);
+    gguf_write(&w, name);
+}
+
+/* A factor is one of the product, to which the bias is added. Directories have it in the weights. */
+static void factors_and_biases(void **state) {
+    (void)state;
+    write_scaled("scaled.gguf");
+    convert(scratch_path("scaled.gguf"), scratch_path("floats"), HT_CONTAINER_SAFETENSORS, NULL, HT_F32);
+    answers_alike(scratch_path("scaled.gguf"), scratch_path("floats"), 1e-5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(values_go_both_ways),
                                        in_scratch(floats_come_back),
@@ -337,6 +381,7 @@ int main(void) {
                                        in_scratch(quantised_routers_become_floats),
                                        in_scratch(shards_stay),
                                        in_scratch(names_stay),
-                                       in_scratch(groups_are_not_for_transformers)};
+                                       in_scratch(groups_are_not_for_transformers),
+                                       in_scratch(factors_and_biases)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
