@@ -62,6 +62,8 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                   {.text = NULL}},
                      groups[] = {NUMBER_OF(ht_config, routing.groups, "the number of groups of experts"),
                                  NUMBER_OF(ht_config, routing.groups_used, "the number of chosen groups of experts"),
+                                 YES_OF(ht_config, routing.best_of_group,
+                                        "groups of experts have %s choice by their best score alone"),
                                  {.text = NULL}},
                      layers[] = {YES_OF(ht_layer_config, slides, "%s sliding window"),
                                  YES_OF(ht_layer_config, chunked, "%s chunk instead of a window"),
