@@ -304,6 +304,13 @@ static bool is_straight(const ht_checkpoint_files *c, const ht_config *config) {
     return false;
 }
 
+/* Blocks of several columns cannot be read column by column, nor value by value. */
+static ht_status need_single_values(const walk *w, const ht_stored_tensor *t) {
+    if (ht_tensor_unit(t) == 1) return HT_OK;
+    return ht_fail(w->err, HT_ERR_UNSUPPORTED, "%s: tensor `%.*s` is of type %s, expected floats, as it is transposed",
+                   t->file_name, (int)ht_name_shown(t->name, t->name_len), t->name, t->type_name);
+}
+
 /* Finds the tensor of a weight whose names and shape the caller has filled in; `shared`: it has those of its spec's
  * n_shares weights. */
 static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) {
@@ -328,6 +335,7 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) 
         at->stored.n_dims = at->is_vector ? 1 : 2;
         memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
     }
+    if (!status && (transposed || alternates)) status = need_single_values(w, &at->stored);
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
     if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, p->share, at->columns, 1);
     at->n_shares = 1;
@@ -459,6 +467,7 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
     ht_status status =
         is_flat ? look_up(w, at.name, flat, 2, &all) : look_up(w, at.name, transposed ? swapped : dims, 3, &all);
+    if (!status && transposed) status = need_single_values(w, &all);
     if (!status && transposed) all = ht_tensor_transposed(&all);
     if (!status) status = find_scales(w, &all, at.name, is_flat ? 0 : n, &at.scales);
     const ht_product_scales factors =

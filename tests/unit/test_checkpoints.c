@@ -2,6 +2,7 @@
  * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/stored_weights.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "support/checkpoints.h"
@@ -320,6 +321,28 @@ static void a_tied_head_with_a_bias(void **state) {
     free(file);
 }
 
+/* GPT-2's matrices are stored transposed, which those in blocks cannot be. */
+static void transposed_blocks(void **state) {
+    (void)state;
+    static const char text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 32, \"n_head\": 2, \"n_layer\": 1, "
+                               "\"vocab_size\": 4, \"n_positions\": 4}";
+    static const char *const vectors[] = {"ln_f.weight", "ln_f.bias", "h.0.ln_1.weight", "h.0.ln_1.bias"};
+    safetensors_writer w = {0};
+    safetensors_put(&w, "wte.weight", "F32", 2, (int64_t[]){4, 32}, NULL, 512);
+    safetensors_put(&w, "wpe.weight", "F32", 2, (int64_t[]){4, 32}, NULL, 512);
+    for (int i = 0; i < 4; i++) safetensors_put(&w, vectors[i], "F32", 1, (int64_t[]){32}, NULL, 128);
+    safetensors_put(&w, "h.0.attn.c_attn.weight_blocks", "U8", 3, (int64_t[]){32, 3, 16}, NULL, 1536);
+    safetensors_put(&w, "h.0.attn.c_attn.weight_scales", "U8", 2, (int64_t[]){32, 3}, NULL, 96);
+    safetensors_put(&w, "other_proj_blocks", "U8", 3, (int64_t[]){1, 1, 16}, NULL, 16);
+    safetensors_put(&w, "other_proj_scales", "U8", 2, (int64_t[]){1, 1}, NULL, 1);
+    safetensors_write(&w, "model.safetensors");
+    scratch_write("config.json", text, sizeof text - 1);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    assert_fails(HT_ERR_UNSUPPORTED, "`h.0.attn.c_attn.weight_blocks` is of type MXFP4, expected floats",
+                 ht_stored_weights_visit, c, scratch_config(), false, NULL, NULL);
+    ht_checkpoint_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
                                        in_scratch(names_with_prefixes),
@@ -328,6 +351,7 @@ int main(void) {
                                        cmocka_unit_test(committed_checkpoints),
                                        in_scratch(a_head_beside_a_tied_one),
                                        in_scratch(a_tied_head_with_a_bias),
+                                       in_scratch(transposed_blocks),
                                        cmocka_unit_test(real_checkpoints)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
