@@ -243,6 +243,10 @@ static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, c
 /* ---- tensors ---- */
 
 static ht_status look_up(const walk *w, const char *name, const int64_t *dims, int n_dims, ht_stored_tensor *t) {
+    for (int i = 0; i < n_dims; i++)
+        if (dims[i] < 1)
+            return ht_fail(w->err, HT_ERR_FORMAT, "%s: tensor `%s` has no elements by the sizes in %s",
+                           ht_base_name(w->c->path), name, ht_checkpoint_shape_source(w->c));
     ht_status status = ht_checkpoint_need(w->c, name, dims, n_dims, t, w->err);
     if (!status && w->used) w->used[t->number] = true;
     return status;
@@ -748,7 +752,7 @@ int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *conf
         if (layer_of(bare, c->gguf ? "blk" : layers_of(config), &layer, &rest))
             n = ht_max_i64(n, layer - config->n_layers + 1);
         else /* "mtp.layers.0.", or one layer without a number */
-            n = ht_max_i64(n, 1 + strtoll(name + strcspn(name, "0123456789"), NULL, 10));
+            n = ht_max_i64(n, 1 + ht_min_i64(strtoll(name + strcspn(name, "0123456789"), NULL, 10), HT_MAX_LAYERS));
     }
     return ht_min_i64(n, HT_MAX_LAYERS);
 }

@@ -343,6 +343,19 @@ static void transposed_blocks(void **state) {
     ht_checkpoint_close(c);
 }
 
+/* A number that is too large is one of very many layers. */
+static void prediction_layers(void **state) {
+    (void)state;
+    safetensors_writer w = {0};
+    safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){4, 8}, NULL, 128);
+    safetensors_put(&w, "mtp.99999999999999999999.weight", "F32", 1, (int64_t[]){1}, NULL, 4);
+    safetensors_write(&w, "model.safetensors");
+    scratch_write("config.json", "{\"model_type\": \"llama\"}", 23);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    assert_int_equal(ht_prediction_layers(c, scratch_config()), HT_MAX_LAYERS);
+    ht_checkpoint_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
                                        in_scratch(names_with_prefixes),
@@ -352,6 +365,7 @@ int main(void) {
                                        in_scratch(a_head_beside_a_tied_one),
                                        in_scratch(a_tied_head_with_a_bias),
                                        in_scratch(transposed_blocks),
+                                       in_scratch(prediction_layers),
                                        cmocka_unit_test(real_checkpoints)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
