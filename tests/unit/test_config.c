@@ -444,6 +444,15 @@ UNIT_TEST(latent_attention) {
     REFUSED("{'model_type': 'kimi_k2', 'moe_layer_freq': 2}", HT_ERR_UNSUPPORTED, "moe_layer_freq");
 }
 
+/* Layers whose feed-forward the family has no weights for. */
+UNIT_TEST(missing_feed_forwards) {
+    REFUSED("{'model_type': 'mixtral', 'num_local_experts': 0}", HT_ERR_FORMAT, "layer 0 has no experts");
+    REFUSED("{'model_type': 'gpt_oss', 'first_k_dense_replace': 1}", HT_ERR_FORMAT, "layer 0 has no experts");
+    REFUSED("{'model_type': 'olmoe', 'num_hidden_layers': 2, 'mlp_layer_types': ['sparse', 'dense']}", HT_ERR_FORMAT,
+            "layer 1 has no experts");
+    REFUSED("{'model_type': 'ernie4_5_moe', 'moe_num_experts': 0}", HT_ERR_FORMAT, "layer 1 has experts");
+}
+
 /* Sizes whose sums and products overflow, or that are negative. */
 UNIT_TEST(extreme_sizes) {
     REFUSED("{'model_type': 'deepseek_v3', 'topk_group': 9223372036854775807}", HT_ERR_FORMAT, "groups of 256 experts");
@@ -517,6 +526,7 @@ int main(void) {
                                        cmocka_unit_test(latent_attention),
                                        cmocka_unit_test(longrope),
                                        cmocka_unit_test(sparse_mixer),
-                                       cmocka_unit_test(extreme_sizes)};
+                                       cmocka_unit_test(extreme_sizes),
+                                       cmocka_unit_test(missing_feed_forwards)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
