@@ -5,6 +5,7 @@
 #include "support/cpu_device.h"
 #include "support/gguf_writer.h"
 #include "support/options.h"
+#include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -373,6 +374,51 @@ static void factors_and_biases(void **state) {
     answers_alike(scratch_path("scaled.gguf"), scratch_path("floats"), 1e-5);
 }
 
+/* Writes DeepSeek V3 with the latents' projection in fp8 to the scratch directory. Its scales are of 24 rows, but the
+ * heads' matrices in it have 10 and 12 rows, so that scales begin within matrices. */
+static void write_fp8_heads(const char *to) {
+    enum { HEIGHT = 24, WIDTH = 16 };
+    ht_checkpoint_files *c = checkpoint_files("tests/golden/families/deepseek_v3");
+    safetensors_writer w = {0};
+    char name[128], *text = malloc(c->config_size + 128);
+    assert_non_null(text);
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i);
+        unsigned char *bytes = checkpoint_bytes(c, t);
+        if (!strstr(t->name, "kv_b_proj.weight"))
+            safetensors_put(&w, t->name, t->dtype, t->rank, t->shape, bytes, t->n_bytes);
+        else {
+            const size_t n = (size_t)(t->shape[0] * t->shape[1]);
+            const int64_t blocks[] = {(t->shape[0] + HEIGHT - 1) / HEIGHT, (t->shape[1] + WIDTH - 1) / WIDTH};
+            float scales[64];
+            for (size_t k = 0; k < n; k++) bytes[k] = (unsigned char)((k * 37 % 2 << 7) | (0x20 + k * 29 % 24));
+            for (int64_t k = 0; k < blocks[0] * blocks[1]; k++) scales[k] = 0.25f + 0.125f * (float)(k * 5 % 7);
+            assert_true(blocks[0] * blocks[1] <= 64);
+            safetensors_put(&w, t->name, "F8_E4M3", 2, t->shape, bytes, n);
+            snprintf(name, sizeof name, "%s_scale_inv", t->name);
+            safetensors_put(&w, name, "F32", 2, blocks, scales, (size_t)(blocks[0] * blocks[1]) * sizeof *scales);
+        }
+        free(bytes);
+    }
+    const int n =
+        sprintf(text, "{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [24, 16]},%.*s",
+                (int)c->config_size - 1, c->config_text + 1);
+    assert_int_equal(mkdir(scratch_path(to), 0700), 0);
+    snprintf(name, sizeof name, "%s/model.safetensors", to);
+    safetensors_write(&w, name);
+    snprintf(name, sizeof name, "%s/config.json", to);
+    scratch_write(name, text, (size_t)n);
+    ht_checkpoint_close(c);
+    free(text);
+}
+
+static void latent_heads_in_fp8(void **state) {
+    (void)state;
+    write_fp8_heads("fp8");
+    convert(scratch_path("fp8"), scratch_path("floats"), HT_CONTAINER_SAFETENSORS, NULL, HT_F32);
+    answers_alike(scratch_path("fp8"), scratch_path("floats"), 1e-5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(values_go_both_ways),
                                        in_scratch(floats_come_back),
@@ -382,6 +428,7 @@ int main(void) {
                                        in_scratch(shards_stay),
                                        in_scratch(names_stay),
                                        in_scratch(groups_are_not_for_transformers),
-                                       in_scratch(factors_and_biases)};
+                                       in_scratch(factors_and_biases),
+                                       in_scratch(latent_heads_in_fp8)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
