@@ -179,10 +179,6 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
     const ht_plain_pass *pass = c->pass;
     const ht_layer_kv *kv = &pass->kv[layer];
     const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
-    if (k != HT_NONE && how->v_dim) {
-        const int64_t stop[] = {HT_OPEN, HT_OPEN, how->v_dim};
-        v = ht_slice(c->s, k, (int64_t[]){0, 0, 0}, stop, NULL);
-    }
     if (k != HT_NONE) {
         pass->keys[layer] = k;
         pass->values[layer] = v;
