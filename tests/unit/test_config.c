@@ -453,10 +453,11 @@ UNIT_TEST(missing_feed_forwards) {
     REFUSED("{'model_type': 'ernie4_5_moe', 'moe_num_experts': 0}", HT_ERR_FORMAT, "layer 1 has experts");
 }
 
-/* Sizes whose sums and products overflow, or that are negative. */
+/* Sizes whose sums and products overflow, or that are not positive. */
 UNIT_TEST(extreme_sizes) {
     REFUSED("{'model_type': 'deepseek_v3', 'topk_group': 9223372036854775807}", HT_ERR_FORMAT, "groups of 256 experts");
     REFUSED("{'model_type': 'gpt2', 'n_head': 16, 'n_embd': -9223372036854775808}", HT_ERR_FORMAT, "hidden size");
+    REFUSED("{'model_type': 'llama', 'intermediate_size': 0}", HT_ERR_FORMAT, "feed-forward size is 0");
     REFUSED("{'model_type': 'minimax_m2', 'rotary_dim': -2}", HT_ERR_FORMAT, "rotary embedding of -2");
     REFUSED("{'model_type': 'minimax_m2', 'rotary_dim': 8589934592}", HT_ERR_FORMAT, "rotary embedding of 8589934592");
 }
