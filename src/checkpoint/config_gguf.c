@@ -306,7 +306,8 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->interleaved_rows = out->family->gguf_interleaves;
     if (!m.status) read_experts(out, &m);
     read_fields(out, &m);
-    if (out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
+    /* The code below indexes layers. */
+    if (!m.status && out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
     return m.status ? m.status : ht_config_check(out, file, err);
 }

@@ -249,6 +249,8 @@ static void extreme_sizes(void **state) {
     gguf_put_u64(&w, "glm4moe.expert_feed_forward_length", 1 << 20);
     gguf_put_u64(&w, "glm4moe.expert_shared_count", INT64_MAX);
     refused(&w, HT_ERR_FORMAT, "shared expert");
+    w = usual("mistral3", 1 << 20);
+    refused(&w, HT_ERR_FORMAT, "block_count");
     w = usual("gpt2", 2);
     gguf_put_u64(&w, "gpt2.rope.dimension_count", UINT64_C(1) << 33);
     refused(&w, HT_ERR_FORMAT, "rotary embedding of 8589934592");
