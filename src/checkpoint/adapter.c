@@ -219,7 +219,9 @@ ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, h
     if (a->interleaved)
         return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
     if (a->halved && ht_adapter_alternates(m->config->family))
-        return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read without its model, in which gate and up alternate");
+        return ht_fail(
+            err, HT_ERR_ARGUMENT,
+            "the adapter was read without its model, in which rows of gate and up alternate: load it for its model");
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < a->n; i++)
         status =

@@ -101,11 +101,33 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
     if (c->n_heads % l->n_kv_heads)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
                        (long long)c->n_heads, (long long)l->n_kv_heads);
-    const int64_t rotated = c->rope.dims ? c->rope.dims : l->head_dim;
-    if (!l->no_rope && (rotated % 2 || rotated > l->head_dim))
+    const ht_rope_spec *rope = l->slides && c->has_local_rope ? &c->local_rope : &c->rope;
+    const int64_t rotated = rope->dims ? rope->dims : l->head_dim;
+    if ((rope->dims || !l->no_rope) && (rotated < 2 || rotated % 2 || rotated > l->head_dim))
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: rotary embedding of %lld of the %lld values of a head, expected an even number", file,
                        (long long)rotated, (long long)l->head_dim);
+    return HT_OK;
+}
+
+/* Whether the family has weights for the layer's feed-forward, dense or of experts. */
+static bool has_feed_forward(const ht_config *c, int64_t layer, bool of_experts) {
+    for (const ht_tensor_spec *const *table = c->family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
+            if ((of_experts ? p->expert == HT_EXPERT_DOWN : !p->expert && p->columns == HT_EXTENT_FEED_FORWARD) &&
+                (!p->has || p->has(c, layer)))
+                return true;
+    return false;
+}
+
+static ht_status check_feed_forward(const ht_config *c, int64_t layer, const char *file, ht_error *err) {
+    const ht_layer_config *l = &c->layer[layer];
+    if (l->has_experts && (c->n_experts == 0 || !has_feed_forward(c, layer, true)))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has experts, but the %s model has none", file,
+                       (long long)layer, c->family->architecture);
+    if (!l->has_experts && !has_feed_forward(c, layer, false))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has no experts, but layers of %s models must have some",
+                       file, (long long)layer, c->family->architecture);
     return HT_OK;
 }
 
@@ -134,9 +156,9 @@ static ht_status check_routing(const ht_config *c, const char *file, ht_error *e
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: %lld experts per token; %s models use 2", file,
                        (long long)c->experts_used, c->family->architecture);
     if (r->groups < 2) return HT_OK;
-    const int64_t size = c->n_experts / r->groups, eligible = size * r->groups_used;
+    const int64_t size = c->n_experts / r->groups;
     if (c->n_experts % r->groups || size < (r->best_of_group ? 1 : 2) || r->groups_used < 1 ||
-        r->groups_used > r->groups || eligible < c->experts_used)
+        r->groups_used > r->groups || size * r->groups_used < c->experts_used)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld of %lld groups of %lld experts cannot give every token %lld", file,
                        (long long)r->groups_used, (long long)r->groups, (long long)c->n_experts,
                        (long long)c->experts_used);
@@ -153,8 +175,8 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
         return ht_fail(err, HT_ERR_FORMAT, "%s: every token is to use %lld of %lld experts", file,
                        (long long)c->experts_used, (long long)c->n_experts);
     if (c->shared_feed_forward < 0 || c->shared_feed_forward > 1 << 26)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of the shared expert is %lld", file,
-                       (long long)c->shared_feed_forward);
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of the shared expert is %lld, expected 0 to %d",
+                       file, (long long)c->shared_feed_forward, 1 << 26);
     ht_status status = check_size("the feed-forward size of an expert", c->expert_feed_forward, 1 << 26, file, err);
     return status ? status : check_routing(c, file, err);
 }
@@ -183,7 +205,10 @@ static ht_status check_sharing(const ht_config *c, const char *file, ht_error *e
 ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
     if (!status) status = check_latent(c, file, err);
-    for (int64_t i = 0; !status && i < c->n_layers; i++) status = check_layer(c, &c->layer[i], file, err);
+    for (int64_t i = 0; !status && i < c->n_layers; i++) {
+        status = check_layer(c, &c->layer[i], file, err);
+        if (!status) status = check_feed_forward(c, i, file, err);
+    }
     if (!status) status = check_experts(c, file, err);
     if (!status) status = check_sharing(c, file, err);
     if (status) return status;
@@ -199,8 +224,9 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
             return ht_fail(err, HT_ERR_FORMAT, "%s: a factor of the model is %g, expected a positive number", file,
                            (double)scales[i]);
     if (c->query_beta != 0 && (c->query_period < 1 || c->query_period > INT32_MAX))
-        return ht_fail(err, HT_ERR_FORMAT, "%s: the temperature of queries changes every %lld positions", file,
-                       (long long)c->query_period);
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "%s: the temperature of queries changes every %lld positions, expected 1 to %d", file,
+                       (long long)c->query_period, INT32_MAX);
     const float caps[] = {c->attention_softcap, c->final_softcap};
     for (int i = 0; i < 2; i++)
         if (!isfinite(caps[i]) || caps[i] < 0)

@@ -62,6 +62,8 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                   {.text = NULL}},
                      groups[] = {NUMBER_OF(ht_config, routing.groups, "the number of groups of experts"),
                                  NUMBER_OF(ht_config, routing.groups_used, "the number of chosen groups of experts"),
+                                 YES_OF(ht_config, routing.best_of_group,
+                                        "groups of experts have %s choice by their best score alone"),
                                  {.text = NULL}},
                      layers[] = {YES_OF(ht_layer_config, slides, "%s sliding window"),
                                  YES_OF(ht_layer_config, chunked, "%s chunk instead of a window"),
@@ -128,13 +130,18 @@ static bool ropes_differ(const ht_config *a, const ht_config *b, char *text) {
 }
 
 static bool experts_differ(const ht_config *a, const ht_config *b, char *text) {
+    static const char *const scores[] = {[HT_ROUTER_SOFTMAX] = "a softmax over all experts",
+                                         [HT_ROUTER_SIGMOID] = "the sigmoids of all logits",
+                                         [HT_ROUTER_CHOSEN_SOFTMAX] = "a softmax over the chosen experts",
+                                         [HT_ROUTER_CHOSEN_SIGMOID] = "the sigmoids of the chosen experts' logits",
+                                         [HT_ROUTER_SPARSE_MIXER] = "those of a sparse mixer"};
     const ht_routing *r = &a->routing;
     if (a->n_experts == 0) return false;
     if (differ(experts, a, b, "", text) || ((r->groups > 1 || b->routing.groups > 1) && differ(groups, a, b, "", text)))
         return true;
     const float scale = r->scale != 0 ? r->scale : 1, other = b->routing.scale != 0 ? b->routing.scale : 1;
     if (scale == other && r->scores == b->routing.scores) return false;
-    snprintf(text, HT_CONFIG_DIFFERENCE, "router weights are %s", scale == other ? "of these scores" : "scaled");
+    snprintf(text, HT_CONFIG_DIFFERENCE, "router weights are %s", scale == other ? scores[r->scores] : "scaled");
     return true;
 }
 

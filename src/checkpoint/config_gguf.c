@@ -1,4 +1,5 @@
 /* Configuration from GGUF metadata; missing fields come from the tensors or the family's defaults. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "checkpoint/family.h"
 #include "formats/name_index.h"
@@ -113,9 +114,14 @@ void ht_gguf_file_type(const char *path, char out[16]) {
 }
 
 void ht_meta_sizes(ht_meta *m, ht_config *c) {
-    c->n_layers = ht_meta_i64(m, "block_count", 0);
     /* The last layers of multi-token prediction are not the model's. */
-    c->n_layers -= ht_meta_i64(m, "nextn_predict_layers", 0);
+    const int64_t n_blocks = ht_meta_i64(m, "block_count", 0), n_prediction = ht_meta_i64(m, "nextn_predict_layers", 0);
+    c->n_layers = n_blocks;
+    if (n_prediction < 0 || n_prediction > HT_MAX_LAYERS)
+        ht_meta_fail(m, HT_ERR_FORMAT, "`%s.nextn_predict_layers` is %lld, expected 0 to %d", m->architecture,
+                     (long long)n_prediction, HT_MAX_LAYERS);
+    else if (n_blocks > 0)
+        c->n_layers -= n_prediction;
     c->hidden = ht_meta_i64(m, "embedding_length", 0);
     c->n_heads = ht_meta_uniform_i64(m, "attention.head_count", 0);
     c->n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", 0, c->n_heads);
@@ -153,7 +159,8 @@ static void read_experts(ht_config *c, ht_meta *m) {
     ht_routing *r = &c->routing;
     if (!c->family->defaults.n_experts) return;
     if (c->expert_feed_forward == 0) c->expert_feed_forward = c->feed_forward;
-    c->shared_feed_forward = ht_meta_i64(m, "expert_shared_count", 0) * c->expert_feed_forward;
+    const int64_t n_shared = ht_meta_i64(m, "expert_shared_count", 0);
+    if (!ht_mul_i64(n_shared, c->expert_feed_forward, &c->shared_feed_forward)) c->shared_feed_forward = -1;
     c->shared_feed_forward = ht_meta_i64(m, "expert_shared_feed_forward_length", c->shared_feed_forward);
     const int64_t gating = ht_meta_i64(m, "expert_gating_func", 0);
     if (gating == 1 || gating == 2) r->scores = gating == 2 ? HT_ROUTER_SIGMOID : HT_ROUTER_SOFTMAX;
@@ -299,7 +306,8 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->interleaved_rows = out->family->gguf_interleaves;
     if (!m.status) read_experts(out, &m);
     read_fields(out, &m);
-    if (out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
+    /* The code below indexes layers. */
+    if (!m.status && out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
     return m.status ? m.status : ht_config_check(out, file, err);
 }

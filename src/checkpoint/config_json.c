@@ -279,7 +279,8 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     read_size(r, o, "intermediate_size", "n_inner", &c->feed_forward);
     ht_json_i64(r, o, "vocab_size", &c->vocab);
     read_size(r, o, "max_position_embeddings", "n_positions", &c->context);
-    if (c->feed_forward == 0 && c->hidden <= INT32_MAX) c->feed_forward = 4 * c->hidden;
+    if (d->feed_forward == 0 && c->feed_forward == 0 && c->hidden > 0 && c->hidden <= INT32_MAX)
+        c->feed_forward = 4 * c->hidden;
     /* Absent: the configuration class's default; null: n_heads. */
     bool is_null = ht_json_is_null(ht_json_object_get(o, "num_key_value_heads"));
     c->n_kv_heads = d->n_kv_heads && !is_null ? d->n_kv_heads : c->n_heads;

@@ -184,7 +184,7 @@ static void set_fields(writer *w) {
     }
 }
 
-/* Reads the object as its readers will: HT_ERR_UNSUPPORTED, with what is different, if it is another configuration. */
+/* Reads the written object back: HT_ERR_UNSUPPORTED, with the first difference, if it is another configuration. */
 static ht_status check_written(const ht_config *config, const ht_json *object, ht_error *err) {
     static const ht_config_hints no_tensors;
     const char *architecture = config->family->architecture;

@@ -67,7 +67,6 @@ typedef enum ht_extent {
     HT_EXTENT_HEAD,
     HT_EXTENT_FEED_FORWARD,
     HT_EXTENT_GATE_UP, /* two FEED_FORWARD */
-    HT_EXTENT_VOCAB,
     HT_EXTENT_ONE,
     HT_EXTENT_HEADS, /* n_heads */
     HT_EXTENT_EXPERTS,
@@ -93,8 +92,7 @@ typedef enum ht_bias_rule {
     HT_BIAS_Q,
     HT_BIAS_OUT,
     HT_BIAS_MLP,
-    HT_BIAS_NORM,
-    HT_BIAS_HEAD
+    HT_BIAS_NORM
 } ht_bias_rule; /* config flags */
 
 /* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */

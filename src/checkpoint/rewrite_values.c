@@ -510,7 +510,7 @@ static uint8_t *blocks_of(const ht_rewrite_values *v, const worker *w, int64_t f
                : (uint8_t *)v->out[0].data + (size_t)first * row_bytes_of(v);
 }
 
-/* Writes n rows of floats to where they are in a tensor that has its matrices transposed, or its rows by turns. */
+/* Writes n rows of floats to a tensor whose matrices are transposed, or whose rows alternate. */
 static void spread_floats(ht_rewrite_values *v, const uint8_t *floats, int64_t first, int64_t n) {
     const ht_rewrite_tensor *t = v->t;
     const size_t size = ht_weight_type_info_of(t->type)->block_bytes;

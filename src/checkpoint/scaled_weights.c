@@ -117,7 +117,7 @@ static ht_status complete_mxfp4(ht_checkpoint_files *c, const ht_safetensor *t, 
                                       : NULL;
     bool same =
         t->rank >= 3 && t->shape[last] == BLOCK / 2 && scales && scales->rank == last && !strcmp(scales->dtype, "U8");
-    for (int i = 0; same && i < last; i++) same = scales->shape[i] == t->shape[i];
+    for (int i = 0; same && i < last; i++) same = scales->shape[i] == t->shape[i] && t->shape[i] <= INT64_MAX / BLOCK;
     if (!same)
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is not MXFP4 blocks of 16 bytes, each with a scale in `%s`",
                        ht_checkpoint_file_of(c, t), t->name, name);

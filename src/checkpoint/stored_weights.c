@@ -168,7 +168,6 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_HEAD: return l->head_dim;
     case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
     case HT_EXTENT_GATE_UP: return 2 * l->feed_forward;
-    case HT_EXTENT_VOCAB: return c->vocab;
     case HT_EXTENT_ONE: return 1;
     case HT_EXTENT_HEADS: return c->n_heads;
     case HT_EXTENT_EXPERTS: return c->n_experts;
@@ -198,7 +197,6 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
     case HT_BIAS_OUT: return c->out_bias;
     case HT_BIAS_MLP: return c->mlp_bias;
     case HT_BIAS_NORM: return c->norm_bias;
-    case HT_BIAS_HEAD: return c->head_bias;
     }
     return false;
 }
@@ -245,6 +243,10 @@ static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, c
 /* ---- tensors ---- */
 
 static ht_status look_up(const walk *w, const char *name, const int64_t *dims, int n_dims, ht_stored_tensor *t) {
+    for (int i = 0; i < n_dims; i++)
+        if (dims[i] < 1)
+            return ht_fail(w->err, HT_ERR_FORMAT, "%s: tensor `%s` has no elements by the sizes in %s",
+                           ht_base_name(w->c->path), name, ht_checkpoint_shape_source(w->c));
     ht_status status = ht_checkpoint_need(w->c, name, dims, n_dims, t, w->err);
     if (!status && w->used) w->used[t->number] = true;
     return status;
@@ -306,6 +308,13 @@ static bool is_straight(const ht_checkpoint_files *c, const ht_config *config) {
     return false;
 }
 
+/* Blocks of several columns cannot be read column by column, nor value by value. */
+static ht_status need_single_values(const walk *w, const ht_stored_tensor *t) {
+    if (ht_tensor_unit(t) == 1) return HT_OK;
+    return ht_fail(w->err, HT_ERR_UNSUPPORTED, "%s: tensor `%.*s` is of type %s, expected floats, as it is transposed",
+                   t->file_name, (int)ht_name_shown(t->name, t->name_len), t->name, t->type_name);
+}
+
 /* Finds the tensor of a weight whose names and shape the caller has filled in; `shared`: it has those of its spec's
  * n_shares weights. */
 static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) {
@@ -330,6 +339,7 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) 
         at->stored.n_dims = at->is_vector ? 1 : 2;
         memcpy(at->stored.dims, at->is_vector ? dims + 1 : dims, (size_t)at->stored.n_dims * sizeof *dims);
     }
+    if (!status && (transposed || alternates)) status = need_single_values(w, &at->stored);
     if (!status && transposed) at->stored = ht_tensor_transposed(&at->stored);
     if (!status && alternates) at->stored = ht_tensor_alternate(&at->stored, p->share, at->columns, 1);
     at->n_shares = 1;
@@ -362,7 +372,8 @@ static ht_status visit_spec(const walk *w, const char *part, ht_stored_weight at
 
 /* The bias of a matrix, as many values as rows, or of a norm. */
 static ht_stored_weight bias_of(ht_stored_weight matrix) {
-    matrix.role = HT_ROLE_BIAS;
+    /* A tied head is not visited, so that its bias follows another weight. */
+    matrix.role = matrix.role == HT_ROLE_HEAD ? HT_ROLE_HEAD_BIAS : HT_ROLE_BIAS;
     if (!matrix.is_vector) matrix.columns = matrix.rows;
     matrix.rows = 1;
     matrix.is_gain = false;
@@ -460,6 +471,7 @@ static ht_status visit_stacked(const walk *w, const ht_expert_form *f, ht_stored
     if (!scales) return ht_fail_memory(w->err, (size_t)n * sizeof *scales, "scales");
     ht_status status =
         is_flat ? look_up(w, at.name, flat, 2, &all) : look_up(w, at.name, transposed ? swapped : dims, 3, &all);
+    if (!status && transposed) status = need_single_values(w, &all);
     if (!status && transposed) all = ht_tensor_transposed(&all);
     if (!status) status = find_scales(w, &all, at.name, is_flat ? 0 : n, &at.scales);
     const ht_product_scales factors =
@@ -688,7 +700,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     if (layer_of(bare, gguf ? "blk" : layers_of(config), &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
     if (gguf) return strncmp(name, "cls.", 4) != 0;
-    if (config->tied_head && !strncmp(bare, "lm_head.", 8)) return false; /* a copy of the embedding */
+    if (config->tied_head && !strcmp(bare, "lm_head.weight")) return false; /* a copy of the embedding */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
     return false;
@@ -740,7 +752,7 @@ int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *conf
         if (layer_of(bare, c->gguf ? "blk" : layers_of(config), &layer, &rest))
             n = ht_max_i64(n, layer - config->n_layers + 1);
         else /* "mtp.layers.0.", or one layer without a number */
-            n = ht_max_i64(n, 1 + strtoll(name + strcspn(name, "0123456789"), NULL, 10));
+            n = ht_max_i64(n, 1 + ht_min_i64(strtoll(name + strcspn(name, "0123456789"), NULL, 10), HT_MAX_LAYERS));
     }
     return ht_min_i64(n, HT_MAX_LAYERS);
 }

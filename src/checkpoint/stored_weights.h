@@ -25,8 +25,9 @@ typedef enum ht_weight_role {
     HT_ROLE_EMBEDDING,
     HT_ROLE_FINAL_NORM,
     HT_ROLE_HEAD, /* only where it is not the embedding */
+    HT_ROLE_HEAD_BIAS,
     HT_ROLE_MATRIX,
-    HT_ROLE_BIAS, /* of the matrix before it */
+    HT_ROLE_BIAS, /* of the matrix or the norm before it */
     HT_ROLE_VECTOR,
     HT_ROLE_EXPERT /* one expert's or head's matrix; those of a part are consecutive */
 } ht_weight_role;

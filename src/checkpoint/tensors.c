@@ -245,8 +245,8 @@ static void join(const ht_stored_tensor *t, const uint8_t *part[3], int64_t n_un
     }
 }
 
-/* Reads elements [first, first + n) of a matrix whose columns are apart in the file, which holds floats: of each column
- * the rows that are asked for, in pieces of at most `PIECE` bytes. */
+/* Reads elements [first, first + n) of a matrix of floats that is stored column by column: of each column those rows, in
+ * pieces of at most PIECE bytes. */
 static ht_status read_transposed(const ht_stored_tensor *t, int64_t first, int64_t n, unsigned char *out,
                                  ht_error *err) {
     enum { PIECE = 1 << 14 };

@@ -117,22 +117,23 @@ static ht_array *adapt_experts(ht_ctx *c, ht_array *y, ht_array *x, const ht_exp
 
 /* ---- experts ---- */
 
-/* Scales y [T, m, n] by the chosen experts' output scales. */
-static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
-    if (y && experts->bias) {
-        const int64_t shape[] = {experts->list.n, ht_array_dim(y, 2)};
-        y = ht_add(c->s, y, ht_take(c->s, ht_reshape(c->s, experts->bias, shape, 2), ids, 0));
+/* Multiplies the products y [T, m, n] by the chosen experts' factors, then adds their biases. */
+static ht_array *scaled_and_biased(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
+    if (y && experts->scale && experts->scale != HT_NONE) {
+        const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};
+        ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids, -1); /* [T, m] */
+        y = ht_multiply(c->s, y, ht_expand_dims(c->s, scale, -1));
     }
-    if (!y || !experts->scale || experts->scale == HT_NONE) return y;
-    const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};
-    ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids, -1); /* [T, m] */
-    return ht_multiply(c->s, y, ht_expand_dims(c->s, scale, -1));
+    if (!y || !experts->bias) return y;
+    const int64_t shape[] = {experts->list.n, ht_array_dim(y, 2)};
+    return ht_add(c->s, y, ht_take(c->s, ht_reshape(c->s, experts->bias, shape, 2), ids, 0));
 }
 
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
     if (!observed(c, x, ids, experts->slot)) return NULL;
     const ht_linear_gather_params p = {{&experts->list}, 1};
-    ht_array *y = scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
+    ht_array *y =
+        scaled_and_biased(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
     y = add_step_adapters(c, y, x, ids, experts->slot, &(ht_lora_params){.n_experts = experts->list.n});
     return adapt_experts(c, y, x, experts, ids);
 }
@@ -145,7 +146,7 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     int64_t t = ht_array_dim(both, 0), m = ht_array_dim(both, 1), n = ht_array_dim(both, 2) / 2;
     for (int i = 0; i < 2; i++) {
         const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
-        y[i] = scale_by(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
+        y[i] = scaled_and_biased(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
         y[i] = add_step_adapters(c, y[i], x, ids, experts[i]->slot, &(ht_lora_params){.n_experts = experts[i]->list.n});
         y[i] = adapt_experts(c, y[i], x, experts[i], ids);
     }
@@ -157,7 +158,7 @@ ht_array *ht_linear_heads(ht_ctx *c, ht_array *x, const ht_experts *heads, bool 
     ht_array *ids = ht_broadcast_to(c->s, ht_arange(c->s, 0, heads->list.n, 1, HT_I32), all, 2);
     const ht_linear_gather_params p = {{&heads->list}, 1};
     const ht_op_id op = transposed == heads->as_rows ? HT_OP_LINEAR_GATHER_BACK : HT_OP_LINEAR_GATHER;
-    ht_array *y = scale_by(c, ht_apply(c->s, op, &p, (ht_array *[]){x, ids}, 2), heads, ids);
+    ht_array *y = scaled_and_biased(c, ht_apply(c->s, op, &p, (ht_array *[]){x, ids}, 2), heads, ids);
     const ht_lora_params how = {.n_experts = heads->list.n,
                                 .head_rows = heads->head_rows,
                                 .first_row = heads->first_row,
@@ -178,10 +179,6 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
     const ht_plain_pass *pass = c->pass;
     const ht_layer_kv *kv = &pass->kv[layer];
     const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
-    if (k != HT_NONE && how->v_dim) {
-        const int64_t stop[] = {HT_OPEN, HT_OPEN, how->v_dim};
-        v = ht_slice(c->s, k, (int64_t[]){0, 0, 0}, stop, NULL);
-    }
     if (k != HT_NONE) {
         pass->keys[layer] = k;
         pass->values[layer] = v;

@@ -102,7 +102,7 @@ typedef struct ht_attention {
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
     int layer;     /* the attending layer, which differs from the layer of shared keys */
-    int32_t v_dim; /* values are the first v_dim elements of k, and v is HT_NONE; 0: v */
+    int32_t v_dim; /* values are the first v_dim elements of k, and v is HT_NONE; 0: v, as in plain passes */
     /* f32 [n_heads]: one more score of every query, without a value, in the sum of the softmax. NULL or HT_NONE: none.
      * A constant of a plain pass. */
     ht_array *sinks;

@@ -47,6 +47,10 @@ static ht_status add_place(ht_digest *d, const ht_pack_task *task, const ht_file
                                (int64_t)task->at,  task->head_rows,     t->unit,
                                (int64_t)t->offset, (int64_t)t->n_bytes, (int64_t)t->n_parts};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) ht_digest_word(d, (uint64_t)numbers[i]);
+    if (t->row_step || t->column_step) { /* only then, so that files of versions without such matrices stay valid */
+        ht_digest_word(d, (uint64_t)t->row_step);
+        ht_digest_word(d, (uint64_t)t->column_step);
+    }
     ht_status status = HT_OK;
     for (int i = -1; !status && i < t->n_parts; i++) {
         const ht_file *file = i < 0 ? t->file : t->part[i].file;

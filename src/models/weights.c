@@ -224,6 +224,7 @@ static ht_status load(const ht_stored_weight *at, void *user, ht_error *err) {
     case HT_ROLE_EMBEDDING: return load_embedding(l, at, d);
     case HT_ROLE_FINAL_NORM: return load_vector(l, at, &d->final_norm);
     case HT_ROLE_HEAD: return load_matrix(l, at, true, &d->head);
+    case HT_ROLE_HEAD_BIAS: return add_vector(l, at, &d->head.bias);
     case HT_ROLE_MATRIX: return load_matrix(l, at, false, to);
     case HT_ROLE_BIAS: return add_vector(l, at, l->into ? l->bias : to);
     case HT_ROLE_VECTOR: return load_vector(l, at, to);

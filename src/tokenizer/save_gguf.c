@@ -105,7 +105,8 @@ static bool same_pre_tokenizer(const ht_tokenizer *t, const ht_tokenizer *row) {
     return k == row->n_pre;
 }
 
-/* The first row with the tokenizer's stages. merges: model.ignore_merges makes no difference. NULL when there is none: *what is the difference to the nearest row. */
+/* The first row with the tokenizer's stages, or NULL: then *what is the difference to the nearest row. `merges`:
+ * model.ignore_merges may differ. */
 static ht_status find_stages(const ht_tokenizer *t, bool merges, const ht_gguf_stages **out, const char **what,
                              ht_error *err) {
     const ht_gguf_stages *row;

@@ -2,6 +2,7 @@
  * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/stored_weights.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "support/checkpoints.h"
@@ -281,6 +282,80 @@ static void pooling_of_a_directory(void **state) {
     }
 }
 
+/* The logits of the scratch directory with a value of its configuration replaced. */
+static checkpoint_logits logits_with(const char *config, const char *field, const char *value) {
+    char *text = strdup(config), *at = strstr(text, field);
+    assert_non_null(at);
+    const size_t n = strlen(field);
+    memset(at + n, ' ', strcspn(at + n, ",\n"));
+    memcpy(at + n, value, strlen(value));
+    scratch_write("config.json", text, strlen(text));
+    free(text);
+    return checkpoint_logits_of(scratch_directory(), cpu_device);
+}
+
+/* PhiMoE's head has a bias, which a tied one has, too. */
+static void a_tied_head_with_a_bias(void **state) {
+    (void)state;
+    const char *path = "tests/golden/families/phimoe";
+    char name[512];
+    size_t size, config_size;
+    snprintf(name, sizeof name, "%s/config.json", path);
+    char *config = file_bytes(name, &config_size), *text = strndup(config, config_size);
+    snprintf(name, sizeof name, "%s/model.safetensors", path);
+    char *file = file_bytes(name, &size);
+    ht_checkpoint_files *c = checkpoint_files(path);
+    ht_stored_tensor embedding, head;
+    assert_true(ht_checkpoint_find(c, "model.embed_tokens.weight", &embedding));
+    assert_true(ht_checkpoint_find(c, "lm_head.weight", &head));
+    memcpy(file + head.offset, file + embedding.offset, head.n_bytes);
+    ht_checkpoint_close(c);
+    scratch_write("model.safetensors", file, size);
+    checkpoint_logits apart = logits_with(text, "\"tie_word_embeddings\": ", "false"),
+                      tied = logits_with(text, "\"tie_word_embeddings\": ", "true");
+    checkpoint_same_logits("a tied head", &apart, &tied, 0);
+    free(apart.value);
+    free(tied.value);
+    free(config);
+    free(text);
+    free(file);
+}
+
+/* GPT-2's matrices are stored transposed, which those in blocks cannot be. */
+static void transposed_blocks(void **state) {
+    (void)state;
+    static const char text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 32, \"n_head\": 2, \"n_layer\": 1, "
+                               "\"vocab_size\": 4, \"n_positions\": 4}";
+    static const char *const vectors[] = {"ln_f.weight", "ln_f.bias", "h.0.ln_1.weight", "h.0.ln_1.bias"};
+    safetensors_writer w = {0};
+    safetensors_put(&w, "wte.weight", "F32", 2, (int64_t[]){4, 32}, NULL, 512);
+    safetensors_put(&w, "wpe.weight", "F32", 2, (int64_t[]){4, 32}, NULL, 512);
+    for (int i = 0; i < 4; i++) safetensors_put(&w, vectors[i], "F32", 1, (int64_t[]){32}, NULL, 128);
+    safetensors_put(&w, "h.0.attn.c_attn.weight_blocks", "U8", 3, (int64_t[]){32, 3, 16}, NULL, 1536);
+    safetensors_put(&w, "h.0.attn.c_attn.weight_scales", "U8", 2, (int64_t[]){32, 3}, NULL, 96);
+    safetensors_put(&w, "other_proj_blocks", "U8", 3, (int64_t[]){1, 1, 16}, NULL, 16);
+    safetensors_put(&w, "other_proj_scales", "U8", 2, (int64_t[]){1, 1}, NULL, 1);
+    safetensors_write(&w, "model.safetensors");
+    scratch_write("config.json", text, sizeof text - 1);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    assert_fails(HT_ERR_UNSUPPORTED, "`h.0.attn.c_attn.weight_blocks` is of type MXFP4, expected floats",
+                 ht_stored_weights_visit, c, scratch_config(), false, NULL, NULL);
+    ht_checkpoint_close(c);
+}
+
+/* A number that is too large is one of very many layers. */
+static void prediction_layers(void **state) {
+    (void)state;
+    safetensors_writer w = {0};
+    safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){4, 8}, NULL, 128);
+    safetensors_put(&w, "mtp.99999999999999999999.weight", "F32", 1, (int64_t[]){1}, NULL, 4);
+    safetensors_write(&w, "model.safetensors");
+    scratch_write("config.json", "{\"model_type\": \"llama\"}", 23);
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    assert_int_equal(ht_prediction_layers(c, scratch_config()), HT_MAX_LAYERS);
+    ht_checkpoint_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
                                        in_scratch(names_with_prefixes),
@@ -288,6 +363,9 @@ int main(void) {
                                        in_scratch(pooling_of_a_directory),
                                        cmocka_unit_test(committed_checkpoints),
                                        in_scratch(a_head_beside_a_tied_one),
+                                       in_scratch(a_tied_head_with_a_bias),
+                                       in_scratch(transposed_blocks),
+                                       in_scratch(prediction_layers),
                                        cmocka_unit_test(real_checkpoints)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

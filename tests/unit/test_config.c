@@ -444,6 +444,24 @@ UNIT_TEST(latent_attention) {
     REFUSED("{'model_type': 'kimi_k2', 'moe_layer_freq': 2}", HT_ERR_UNSUPPORTED, "moe_layer_freq");
 }
 
+/* Layers whose feed-forward the family has no weights for. */
+UNIT_TEST(missing_feed_forwards) {
+    REFUSED("{'model_type': 'mixtral', 'num_local_experts': 0}", HT_ERR_FORMAT, "layer 0 has no experts");
+    REFUSED("{'model_type': 'gpt_oss', 'first_k_dense_replace': 1}", HT_ERR_FORMAT, "layer 0 has no experts");
+    REFUSED("{'model_type': 'olmoe', 'num_hidden_layers': 2, 'mlp_layer_types': ['sparse', 'dense']}", HT_ERR_FORMAT,
+            "layer 1 has no experts");
+    REFUSED("{'model_type': 'ernie4_5_moe', 'moe_num_experts': 0}", HT_ERR_FORMAT, "layer 1 has experts");
+}
+
+/* Sizes whose sums and products overflow, or that are not positive. */
+UNIT_TEST(extreme_sizes) {
+    REFUSED("{'model_type': 'deepseek_v3', 'topk_group': 9223372036854775807}", HT_ERR_FORMAT, "groups of 256 experts");
+    REFUSED("{'model_type': 'gpt2', 'n_head': 16, 'n_embd': -9223372036854775808}", HT_ERR_FORMAT, "hidden size");
+    REFUSED("{'model_type': 'llama', 'intermediate_size': 0}", HT_ERR_FORMAT, "feed-forward size is 0");
+    REFUSED("{'model_type': 'minimax_m2', 'rotary_dim': -2}", HT_ERR_FORMAT, "rotary embedding of -2");
+    REFUSED("{'model_type': 'minimax_m2', 'rotary_dim': 8589934592}", HT_ERR_FORMAT, "rotary embedding of 8589934592");
+}
+
 #define PHI3(more)                                                                                                     \
     "{'model_type': 'phi3', 'hidden_size': 32, 'num_attention_heads': 2, 'max_position_embeddings': 128, "             \
     "'partial_rotary_factor': 0.25, 'original_max_position_embeddings': 32, 'rope_scaling': {" more "}}"
@@ -508,6 +526,8 @@ int main(void) {
                                        cmocka_unit_test(every_truncation_and_bit_flip),
                                        cmocka_unit_test(latent_attention),
                                        cmocka_unit_test(longrope),
-                                       cmocka_unit_test(sparse_mixer)};
+                                       cmocka_unit_test(sparse_mixer),
+                                       cmocka_unit_test(extreme_sizes),
+                                       cmocka_unit_test(missing_feed_forwards)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,6 +237,25 @@ static void older_linear_spelling(void **state) {
     assert_true(c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 4);
 }
 
+/* Sizes whose sums and products overflow, or that are negative. */
+static void extreme_sizes(void **state) {
+    (void)state;
+    gguf_writer w = usual("glm4moe", 2);
+    gguf_put_i32(&w, "glm4moe.nextn_predict_layers", -1);
+    refused(&w, HT_ERR_FORMAT, "nextn_predict_layers");
+    w = usual("glm4moe", 2);
+    gguf_put_u32(&w, "glm4moe.expert_count", 4);
+    gguf_put_u32(&w, "glm4moe.expert_used_count", 2);
+    gguf_put_u64(&w, "glm4moe.expert_feed_forward_length", 1 << 20);
+    gguf_put_u64(&w, "glm4moe.expert_shared_count", INT64_MAX);
+    refused(&w, HT_ERR_FORMAT, "shared expert");
+    w = usual("mistral3", 1 << 20);
+    refused(&w, HT_ERR_FORMAT, "block_count");
+    w = usual("gpt2", 2);
+    gguf_put_u64(&w, "gpt2.rope.dimension_count", UINT64_C(1) << 33);
+    refused(&w, HT_ERR_FORMAT, "rotary embedding of 8589934592");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(llama),
                                        cmocka_unit_test(pooling),
@@ -245,6 +264,7 @@ int main(void) {
                                        cmocka_unit_test(head_counts_per_layer),
                                        cmocka_unit_test(refusals),
                                        cmocka_unit_test(end_ids_outside_the_vocabulary),
-                                       cmocka_unit_test(older_linear_spelling)};
+                                       cmocka_unit_test(older_linear_spelling),
+                                       cmocka_unit_test(extreme_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

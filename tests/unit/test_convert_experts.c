@@ -3,7 +3,9 @@
 #include "formats/safetensors_write.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
+#include "support/gguf_writer.h"
 #include "support/options.h"
+#include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -329,6 +331,94 @@ static void groups_are_not_for_transformers(void **state) {
     assert_int_equal(scratch_count(), before);
 }
 
+static void put_value(gguf_writer *w, const ht_gguf_value *v) {
+    char key[64];
+    const size_t head = v->type == HT_GGUF_ARRAY ? 12 : 0;
+    unsigned char *bytes = calloc(1, head + v->items_bytes);
+    assert_non_null(bytes);
+    snprintf(key, sizeof key, "%.*s", (int)v->key.len, v->key.data);
+    if (head) bytes[0] = (unsigned char)v->item_type;
+    for (int i = 0; head && i < 8; i++) bytes[4 + i] = (unsigned char)(v->n_items >> 8 * i);
+    memcpy(bytes + head, v->items, v->items_bytes);
+    gguf_put_raw(w, key, v->type, bytes, head + v->items_bytes);
+    free(bytes);
+}
+
+/* Writes gpt-oss with factors of its experts to the scratch directory. */
+static void write_scaled(const char *name) {
+    static const char *const parts[] = {"gate", "up", "down"};
+    static const float factors[3] = {0.5f, 2, 4};
+    ht_checkpoint_files *c = checkpoint_files("tests/golden/families/gpt_oss.gguf");
+    gguf_writer w = gguf_writer_new();
+    for (size_t i = 0; i < ht_gguf_n_values(c->gguf); i++) put_value(&w, ht_gguf_value_at(c->gguf, i));
+    for (size_t i = 0; i < ht_gguf_n_tensors(c->gguf); i++) {
+        const ht_gguf_tensor *t = ht_gguf_tensor_at(c->gguf, i);
+        char tensor[64];
+        snprintf(tensor, sizeof tensor, "%.*s", (int)t->name.len, t->name.data);
+        gguf_put_tensor(&w, tensor, (ht_weight_type)t->type, t->n_dims, t->dims, t->data);
+    }
+    for (int i = 0; i < 3; i++) {
+        char tensor[64];
+        snprintf(tensor, sizeof tensor, "blk.1.ffn_%s_exps.scale", parts[i]);
+        gguf_put_tensor(&w, tensor, HT_W_F32, 1, (int64_t[]){3}, factors);
+    }
+    ht_checkpoint_close(c);
+    gguf_write(&w, name);
+}
+
+/* A factor is one of the product, to which the bias is added. Directories have it in the weights. */
+static void factors_and_biases(void **state) {
+    (void)state;
+    write_scaled("scaled.gguf");
+    convert(scratch_path("scaled.gguf"), scratch_path("floats"), HT_CONTAINER_SAFETENSORS, NULL, HT_F32);
+    answers_alike(scratch_path("scaled.gguf"), scratch_path("floats"), 1e-5);
+}
+
+/* Writes DeepSeek V3 with the latents' projection in fp8 to the scratch directory. Its scales are of 24 rows, but the
+ * heads' matrices in it have 10 and 12 rows, so that scales begin within matrices. */
+static void write_fp8_heads(const char *to) {
+    enum { HEIGHT = 24, WIDTH = 16 };
+    ht_checkpoint_files *c = checkpoint_files("tests/golden/families/deepseek_v3");
+    safetensors_writer w = {0};
+    char name[128], *text = malloc(c->config_size + 128);
+    assert_non_null(text);
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i);
+        unsigned char *bytes = checkpoint_bytes(c, t);
+        if (!strstr(t->name, "kv_b_proj.weight"))
+            safetensors_put(&w, t->name, t->dtype, t->rank, t->shape, bytes, t->n_bytes);
+        else {
+            const size_t n = (size_t)(t->shape[0] * t->shape[1]);
+            const int64_t blocks[] = {(t->shape[0] + HEIGHT - 1) / HEIGHT, (t->shape[1] + WIDTH - 1) / WIDTH};
+            float scales[64];
+            for (size_t k = 0; k < n; k++) bytes[k] = (unsigned char)((k * 37 % 2 << 7) | (0x20 + k * 29 % 24));
+            for (int64_t k = 0; k < blocks[0] * blocks[1]; k++) scales[k] = 0.25f + 0.125f * (float)(k * 5 % 7);
+            assert_true(blocks[0] * blocks[1] <= 64);
+            safetensors_put(&w, t->name, "F8_E4M3", 2, t->shape, bytes, n);
+            snprintf(name, sizeof name, "%s_scale_inv", t->name);
+            safetensors_put(&w, name, "F32", 2, blocks, scales, (size_t)(blocks[0] * blocks[1]) * sizeof *scales);
+        }
+        free(bytes);
+    }
+    const int n =
+        sprintf(text, "{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [24, 16]},%.*s",
+                (int)c->config_size - 1, c->config_text + 1);
+    assert_int_equal(mkdir(scratch_path(to), 0700), 0);
+    snprintf(name, sizeof name, "%s/model.safetensors", to);
+    safetensors_write(&w, name);
+    snprintf(name, sizeof name, "%s/config.json", to);
+    scratch_write(name, text, (size_t)n);
+    ht_checkpoint_close(c);
+    free(text);
+}
+
+static void latent_heads_in_fp8(void **state) {
+    (void)state;
+    write_fp8_heads("fp8");
+    convert(scratch_path("fp8"), scratch_path("floats"), HT_CONTAINER_SAFETENSORS, NULL, HT_F32);
+    answers_alike(scratch_path("fp8"), scratch_path("floats"), 1e-5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(values_go_both_ways),
                                        in_scratch(floats_come_back),
@@ -337,6 +427,8 @@ int main(void) {
                                        in_scratch(quantised_routers_become_floats),
                                        in_scratch(shards_stay),
                                        in_scratch(names_stay),
-                                       in_scratch(groups_are_not_for_transformers)};
+                                       in_scratch(groups_are_not_for_transformers),
+                                       in_scratch(factors_and_biases),
+                                       in_scratch(latent_heads_in_fp8)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
