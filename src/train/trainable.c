@@ -129,7 +129,7 @@ ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batc
                              bool checkpointing) {
     bool has[2] = {false, false};
     for (int32_t q = 0; q < batch->n_seq; q++) has[is_long_sequence(m, batch, q)] = true;
-    if (!has[0] || !has[1]) return losses_of(s, m, batch, has[1], adapters, checkpointing);
+    if (!has[0] || !has[1] || !batch->n_learned) return losses_of(s, m, batch, has[1], adapters, checkpointing);
     int32_t *memory = malloc((7 * (size_t)batch->n_tok + 2 * (size_t)batch->n_seq + 2) * sizeof *memory);
     if (!memory) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
     ht_array *loss = losses_of_both(s, m, batch, memory, adapters, checkpointing);
