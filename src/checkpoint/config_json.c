@@ -184,7 +184,7 @@ static bool read_first(ht_json_reader *r, const ht_json *o, const char *const *k
 static void read_expert_layers(ht_config *c, ht_json_reader *r, const ht_json *o) {
     int64_t n_dense = c->family->defaults.n_dense;
     const ht_json *types = ht_json_array(r, o, "mlp_layer_types");
-    ht_json_i64(r, o, "first_k_dense_replace", &n_dense);
+    if (!ht_json_i64(r, o, "first_k_dense_replace", &n_dense)) ht_json_i64(r, o, "num_dense_layers", &n_dense);
     for (int64_t i = 0; i < c->n_layers; i++) {
         const char *type = ht_json_string_value(ht_json_array_get(types, (size_t)i));
         c->layer[i].has_experts = c->n_experts > 0 && (types ? type && !strcmp(type, "sparse") : i >= n_dense);
@@ -218,7 +218,9 @@ static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
     ht_json_bool(r, o, "norm_topk_prob", &c->routing.normalized);
     ht_json_i64(r, o, "n_group", &c->routing.groups);
     ht_json_i64(r, o, "topk_group", &c->routing.groups_used);
-    if (ht_json_f64(r, o, "routed_scaling_factor", &scale) || ht_json_f64(r, o, "router_scaling_factor", &scale))
+    ht_json_bool(r, o, "route_norm", &c->routing.normalized);
+    if (ht_json_f64(r, o, "routed_scaling_factor", &scale) || ht_json_f64(r, o, "router_scaling_factor", &scale) ||
+        ht_json_f64(r, o, "route_scale", &scale))
         c->routing.scale = (float)scale;
     read_expert_layers(c, r, o);
 }

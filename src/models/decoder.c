@@ -227,7 +227,9 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
                               .asked = index >= ht_kv_layers(cfg),
                               .layer = index};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
-    return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
+    o = merge_heads(c, o, cfg->n_heads, shape->head_dim);
+    if (l->attention_gate.matrix) o = ht_multiply(c->s, o, ht_sigmoid(c->s, ht_linear(c, x, &l->attention_gate)));
+    return ht_linear(c, o, &l->out);
 }
 
 /* Gate and up together. */

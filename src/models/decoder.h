@@ -16,6 +16,7 @@ typedef struct ht_decoder_layer {
     ht_weight qkv;                  /* q, k and v in one matrix, instead of the next three */
     ht_weight q;                    /* [n_heads * head_dim, hidden] */
     ht_weight k, v;                 /* [n_kv_heads * head_dim, hidden] */
+    ht_weight attention_gate;       /* [n_heads * head_dim, hidden]: its sigmoid multiplies the attention's output */
     ht_weight out;                  /* [hidden, n_heads * head_dim] */
     ht_weight q_a, kv_a;            /* latent attention: see deepseek.c */
     ht_norm_weights q_a_norm, kv_a_norm;

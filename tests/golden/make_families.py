@@ -278,6 +278,9 @@ FAMILIES = {
         "glm4_moe", moe(num_hidden_layers=2, head_dim=12, n_routed_experts=4, moe_intermediate_size=16,
         n_shared_experts=1, routed_scaling_factor=1.5, first_k_dense_replace=1, use_qk_norm=True, attention_bias=True,
         intermediate_size=32, rope_parameters=rope(partial_rotary_factor=0.5)), routed=True, spare=True),
+    "afmoe": family(
+        "afmoe", moe(num_hidden_layers=4, num_experts=3, moe_intermediate_size=6, num_shared_experts=2, num_dense_layers=1,
+        num_key_value_heads=1, vocab_size=48, route_scale=1.5, sliding_window=8, head_dim=8, mup_enabled=True), routed=True, spelled={"route_norm": True}),
     "granitemoe": family(
         "granitemoe", moe(num_local_experts=4, intermediate_size=12, embedding_multiplier=6.0, residual_multiplier=0.4,
         attention_multiplier=0.2, logits_scaling=4.0, tie_word_embeddings=True), routed=True),
