@@ -1,13 +1,14 @@
-"""Makes the tiny random checkpoints under tests/golden/families and what float32 `transformers` answers to them.
+"""Makes the tiny random checkpoints under tests/golden/families and tests/golden/recurrent and what float32
+`transformers` answers to them.
 
     python tests/golden/make_families.py --llama-cpp SOURCE [NAME...]   # all, or those named
 
-It needs torch, transformers, safetensors and the source of llama.cpp. One row of FAMILIES is one checkpoint, with every
-switch that released models of the family use. NAME/ is written by `transformers`, under the tensor names of the
-releases; NAME.gguf is made from it by convert_hf_to_gguf.py. Every weight is exact in bf16, f16 and Q8_0, so that
-NAME/reference.json answers for both; the script checks that. float64 logits show that the float32 ones are exact
-enough. Released config.json files have the spelling of older versions of `transformers`, and so have most of these;
-`transformers` reads them back to show that they mean the same.
+It needs torch, transformers, safetensors and the source of llama.cpp. One row of FAMILIES or RECURRENT is one
+checkpoint, with every switch that released models of the family use. NAME/ is written by `transformers`, under the
+tensor names of the releases; NAME.gguf is made from it by convert_hf_to_gguf.py. Every weight is exact in bf16, f16 and
+Q8_0, so that NAME/reference.json answers for both; the script checks that. float64 logits show that the float32 ones
+are exact enough. Released config.json files have the spelling of older versions of `transformers`, and so have most of
+these; `transformers` reads them back to show that they mean the same.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import io
 import json
 import math
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -57,7 +59,7 @@ def small(**more):
                 tie_word_embeddings=False, rope_parameters=rope())
     if not more.keys() & {"layer_norm_eps", "norm_epsilon", "norm_eps"}:
         base["rms_norm_eps"] = 1e-6
-    return {**base, **more}
+    return {key: value for key, value in {**base, **more}.items() if value is not DROP}
 
 
 def deep(**more):
@@ -65,25 +67,28 @@ def deep(**more):
     return small(**{**dict(num_hidden_layers=4, intermediate_size=32, vocab_size=64), **more})
 
 
-def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare=False, mxfp4=False,
-           transposed=False, prefix=None, old=True, flat=False, spelled=None, renamed=None, gguf=True, told=None):
+def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, spare="", mxfp4=False,
+           stacked=False, transposed=False, prefix="", moved=("", ""), old=True, flat=False, spelled=None, renamed=None,
+           gguf=True, told=None, options=()):
     """A checkpoint.
     lengths: ids of the two prompts.
     offset: what norms add to their weights.
     seed: added to the name.
     routed: the model has experts.
-    spare: the files have a layer for multi-token prediction, which no logits use.
+    spare: what names of a layer for multi-token prediction begin with (SPARE), which no logits use.
     mxfp4: the experts are stored as gpt-oss is released.
+    stacked: the experts' matrices are stored as one tensor, not one by one.
     transposed: the experts' matrices are stored so.
     prefix: of names, left out in the file.
+    moved: a pattern of names that transformers writes otherwise than the releases, and what stands for it there.
     old: config.json has the fields of releases instead of rope_parameters and dtype.
     flat: the fields of the text model are among those of the wrapper.
     spelled: further fields of config.json, by path.
     renamed: the model_type of the release, where a class of another name computes it.
-    gguf: the converter knows the model; told: further fields of the config.json it reads."""
+    gguf: the converter knows the model; told: further fields of the config.json it reads; options: of the converter."""
     return dict(model_type=model_type, args=args, lengths=lengths, offset=offset, seed=seed, routed=routed, spare=spare,
-                mxfp4=mxfp4, transposed=transposed, prefix=prefix, old=old, flat=flat,
-                spelled=spelled or {}, renamed=renamed, gguf=gguf, told=told or {})
+                mxfp4=mxfp4, stacked=stacked, transposed=transposed, prefix=prefix, moved=moved, old=old, flat=flat,
+                spelled=spelled or {}, renamed=renamed, gguf=gguf, told=told or {}, options=options)
 
 
 def layers(*kinds):
@@ -145,6 +150,60 @@ def mistral4(rope_parameters):
     text = mla(model_type="mistral4", q_lora_rank=24, n_routed_experts=3, n_group=1, topk_group=1, n_shared_experts=1,
                norm_topk_prob=True, first_k_dense_replace=0, rope_parameters=rope_parameters)
     return wrapper(text, tower(model_type="pixtral", head_dim=8), image_token_index=200)
+
+
+def recurrent(**more):
+    return small(**{**dict(num_hidden_layers=3, num_key_value_heads=1, num_attention_heads=2, head_dim=16,
+                           intermediate_size=32, vocab_size=48), **more})
+
+
+def delta(**more):
+    """Gated delta layers; attention where (i + 1) % full_attention_interval is 0."""
+    return recurrent(**{**dict(
+        full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=8, linear_conv_kernel_dim=4, rope_parameters=rope(theta=10000000.0,
+        partial_rotary_factor=0.25)), **more})
+
+
+def delta_mrope():
+    return mrope(1, 1, 0, theta=10000000.0, mrope_interleaved=True, partial_rotary_factor=0.25)
+
+
+def granite_hybrid(**more):
+    return recurrent(**{**dict(
+        head_dim=DROP, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=24,
+        position_embedding_type="nope", mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1,
+        mamba_chunk_size=64, embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2,
+        logits_scaling=4.0, rms_norm_eps=1e-5), **more})
+
+
+def nemotron_h(pattern, **more):
+    """Heads that are not expand * hidden_size wide together, as in Nemotron Nano 2. In a prompt, transformers
+    raises time steps to time_step_min, but it does not when it decodes; llama.cpp and the release never do."""
+    return recurrent(**{**dict(
+        num_hidden_layers=DROP, rms_norm_eps=DROP, rope_parameters=DROP, layers_block_type=[BLOCKS[c] for c in pattern],
+        layer_norm_epsilon=1e-5, head_dim=12, expand=3, mamba_num_heads=8, mamba_head_dim=8, ssm_state_size=8,
+        n_groups=2, chunk_size=64, time_step_min=1e-30), **more})
+
+
+def nemotron(pattern, **more):
+    """The fields of releases up to Nemotron 3."""
+    return dict(hybrid_override_pattern=pattern, layers_block_type=DROP, num_hidden_layers=len(pattern),
+                time_step_limit=[0.0, math.inf], **more)
+
+
+BLOCKS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+
+
+def falcon_h1(**more):
+    """Multipliers of powers of two: the converter multiplies weights by them."""
+    return recurrent(**{**dict(
+        num_hidden_layers=2, intermediate_size=32, mamba_d_ssm=48, mamba_n_heads=6, mamba_d_head=8, mamba_d_state=8,
+        mamba_n_groups=1, mamba_chunk_size=64, mamba_norm_before_gate=False, embedding_multiplier=4.0,
+        lm_head_multiplier=0.25, key_multiplier=0.5, attention_in_multiplier=2.0, attention_out_multiplier=0.5,
+        ssm_in_multiplier=2.0, ssm_out_multiplier=0.25, mlp_multipliers=[0.5, 0.25],
+        ssm_multipliers=[0.5, 0.25, 0.5, 2.0, 0.5], rope_parameters=rope(theta=100000000000.0), rms_norm_eps=1e-5),
+        **more})
 
 
 FAMILIES = {
@@ -277,7 +336,7 @@ FAMILIES = {
     "glm4_moe": family(
         "glm4_moe", moe(num_hidden_layers=2, head_dim=12, n_routed_experts=4, moe_intermediate_size=16,
         n_shared_experts=1, routed_scaling_factor=1.5, first_k_dense_replace=1, use_qk_norm=True, attention_bias=True,
-        intermediate_size=32, rope_parameters=rope(partial_rotary_factor=0.5)), routed=True, spare=True),
+        intermediate_size=32, rope_parameters=rope(partial_rotary_factor=0.5)), routed=True, spare="model.layers."),
     "afmoe": family(
         "afmoe", moe(num_hidden_layers=4, num_experts=3, moe_intermediate_size=6, num_shared_experts=2, num_dense_layers=1,
         num_key_value_heads=1, vocab_size=48, route_scale=1.5, sliding_window=8, head_dim=8, mup_enabled=True), routed=True, spelled={"route_norm": True}),
@@ -302,7 +361,7 @@ FAMILIES = {
         told={"rope_scaling": None, "rope_theta": 10000.0 * 1000.0 ** (8 / 6)}),
     "hy_v3": family(
         "hy_v3", moe(num_experts=4, moe_intermediate_size=16, num_shared_experts=1, router_scaling_factor=1.5,
-        intermediate_size=32, head_dim=12), routed=True, spare=True, spelled={"num_nextn_predict_layers": 1,
+        intermediate_size=32, head_dim=12), routed=True, spare="model.layers.", spelled={"num_nextn_predict_layers": 1,
         "first_k_dense_replace": 1}),
     # GGUF files state neither chunks nor temperature: llama.cpp assumes the released 8,192 for both, and 0.1.
     "llama4": family("llama4", wrapper(llama4(), llama4_vision(), image_token_index=200), routed=True),
@@ -344,7 +403,7 @@ FAMILIES = {
     "deepseek_v3": family(
         "deepseek_v3", mla(q_lora_rank=16, n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1,
         first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters=yarn(mscale=1.0,
-        mscale_all_dim=1.0)), routed=True, spare=True, spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}),
+        mscale_all_dim=1.0)), routed=True, spare="model.layers.", spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}),
     "kimi_k2": family(
         "deepseek_v3", mla(q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1,
         first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.827, num_mtp_layers=0,
@@ -355,7 +414,7 @@ FAMILIES = {
         "glm4_moe_lite", mla(q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1,
         norm_topk_prob=True, rms_norm_eps=1e-5, routed_scaling_factor=1.8, rope_parameters=rope(theta=1000000.0)),
         routed=True, spelled={"mlp_layer_types": DROP, "first_k_dense_replace": 1, "topk_method": "noaux_tc",
-        "num_nextn_predict_layers": 1}, spare=True),
+        "num_nextn_predict_layers": 1}, spare="model.layers."),
     # As Mistral Small 4 is released. The converter drops the temperature, which is 1 up to the original length.
     "mistral4": family(
         "mistral3", mistral4(yarn(original=128, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), routed=True,
@@ -364,6 +423,91 @@ FAMILIES = {
         "mistral3", mistral4(yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), routed=True, old=False,
         gguf=False),
 }
+
+# Layers with a state of fixed size per sequence. One prompt is shorter than a chunk of their scans (64), one longer.
+RECURRENT = {
+    # ---- convolutions ----
+    "lfm2": family(
+        "lfm2", recurrent(num_attention_heads=4, num_key_value_heads=2, head_dim=DROP, intermediate_size=64,
+        block_multiple_of=16, full_attn_idxs=[1], layer_types=None, norm_eps=1e-5, tie_word_embeddings=True,
+        rope_parameters=rope(theta=1000000.0)), lengths=(40, 150), spelled={"layer_types": DROP, "block_ff_dim": 64,
+        "intermediate_size": DROP, "tie_word_embeddings": DROP}),
+    "lfm2_moe": family(
+        "lfm2_moe", recurrent(num_attention_heads=4, num_key_value_heads=2, head_dim=DROP, num_experts=4,
+        num_experts_per_tok=2, moe_intermediate_size=12, num_dense_layers=1, layer_types=["conv", "full_attention",
+        "conv"], norm_eps=1e-5, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0)), lengths=(40, 150),
+        routed=True),
+
+    # ---- gated delta ----
+    "qwen3_next": family(
+        "qwen3_next", delta(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8,
+        shared_expert_intermediate_size=8), lengths=(40, 150), offset=1, routed=True, spare="mtp.",
+        spelled={"layer_types": DROP, "full_attention_interval": 2}),
+    # Six value heads to two key heads: the order of GGUF files is not its own inverse.
+    "qwen3_5": family(
+        "qwen3_5", wrapper(delta(full_attention_interval=3, intermediate_size=16,
+        linear_num_value_heads=6, rope_parameters=delta_mrope(), tie_word_embeddings=True), dict(depth=1, hidden_size=8,
+        intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, num_position_embeddings=16), **IMAGE),
+        lengths=(40, 150), offset=1, seed="5", spare="mtp.", old=False, spelled={"text_config/mtp_num_hidden_layers": 1,
+        "text_config/full_attention_interval": 3}),
+    # Without the wrapper. Value heads as wide as a block of Q8_0, which GGUF files reorder as a whole.
+    "qwen3_5_text": family(
+        "qwen3_5_text", delta(num_hidden_layers=2, intermediate_size=16, linear_num_key_heads=2,
+        linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, rope_parameters=delta_mrope()),
+        lengths=(40, 150), offset=1, old=False, options=["--no-mtp"]),
+    "qwen3_5_moe": family(
+        "qwen3_5_moe", wrapper(delta(num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+        shared_expert_intermediate_size=8, rope_parameters=delta_mrope()), dict(depth=1, hidden_size=8,
+        intermediate_size=8, num_heads=1, patch_size=2, out_hidden_size=32, num_position_embeddings=16), **IMAGE),
+        lengths=(40, 150), offset=1, seed="3", routed=True, spare="mtp.", stacked=True, old=False,
+        spelled={"text_config/mtp_num_hidden_layers": 1}),
+    "kimi_linear": family(
+        "kimi_linear", recurrent(num_key_value_heads=2, head_dim=DROP, num_hidden_layers=3, intermediate_size=8,
+        moe_intermediate_size=8, num_local_experts=4, num_experts_per_tok=2, kv_lora_rank=20, qk_nope_head_dim=10,
+        qk_rope_head_dim=8, v_head_dim=12, linear_attn_config=dict(head_dim=16, num_heads=2, short_conv_kernel_size=4,
+        full_attn_layers=[2], kda_layers=[1, 3]), rope_parameters=DROP, rms_norm_eps=1e-5), lengths=(40, 150),
+        routed=True, spelled={"layer_types": DROP, "mlp_layer_types": DROP, "linear_head_dim": DROP,
+        "linear_num_heads": DROP, "linear_conv_kernel_dim": DROP, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+        "moe_router_activation_func": "sigmoid", "mla_use_nope": True, "use_grouped_topk": True, "rope_theta": 10000.0,
+        "rope_scaling": None, "num_nextn_predict_layers": 0},
+        moved=(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj")),
+
+    # ---- Mamba-2 ----
+    "granite4": family(
+        "granitemoehybrid", granite_hybrid(num_local_experts=0, tie_word_embeddings=True), lengths=(40, 150),
+        spelled={"layer_types": ["mamba", "attention", "mamba"], "num_experts_per_tok": 0, "time_step_limit": DROP}),
+    "granite4_moe": family(
+        "granitemoehybrid", granite_hybrid(num_local_experts=3, num_experts_per_tok=2, intermediate_size=8,
+        shared_intermediate_size=8, mamba_n_heads=4, mamba_d_head=16), lengths=(40, 150), routed=True,
+        spelled={"layer_types": ["mamba", "attention", "mamba"], "time_step_limit": DROP}),
+    "nemotron_h": family(
+        "nemotron_h", nemotron_h("M-*-M"), lengths=(40, 150), spelled=nemotron("M-*-M", **dict.fromkeys((
+        "num_experts_per_tok", "n_routed_experts", "n_shared_experts", "moe_intermediate_size", "moe_latent_size",
+        "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "norm_topk_prob", "n_group", "topk_group",
+        "routed_scaling_factor", "num_nextn_predict_layers", "mtp_layers_block_type"), DROP))),
+    "nemotron_h_moe": family(
+        "nemotron_h", nemotron_h("MEM*E", n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
+        moe_shared_expert_intermediate_size=20, n_shared_experts=1, routed_scaling_factor=2.5), lengths=(40, 150),
+        seed="2", routed=True, spelled=nemotron("MEM*E")),
+    "nemotron_h_latent": family(
+        "nemotron_h", nemotron_h("MEM*E", n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+        moe_shared_expert_intermediate_size=12, n_shared_experts=1, routed_scaling_factor=5.0, moe_latent_size=16,
+        num_nextn_predict_layers=1),
+        lengths=(40, 150), routed=True, spare="mtp.layers."),
+    "falcon_h1": family("falcon_h1", falcon_h1(), lengths=(40, 150)),
+    "falcon_h1-norm": family(
+        "falcon_h1", falcon_h1(mamba_rms_norm=True, mamba_n_groups=2), lengths=(40, 150), seed="2"),
+
+    # ---- AltUp ----
+    "gemma3n": family(
+        "gemma3n_text", recurrent(num_hidden_layers=4, head_dim=8, intermediate_size=16, hidden_size_per_layer_input=8,
+        vocab_size_per_layer_input=48, num_kv_shared_layers=2, laurel_rank=8, sliding_window=8,
+        layer_types=layers(*"sfsf"), activation_sparsity_pattern=[0.75, 0.0, 0.75, 0.0], tie_word_embeddings=True,
+        rope_parameters={"full_attention": rope(theta=1000000.0), "sliding_attention": rope()}), lengths=(40, 150)),
+}
+
+# The folder of each table's checkpoints.
+TABLES = {HERE: FAMILIES, HERE.parent / "recurrent": RECURRENT}
 
 
 # ---- weights ----
@@ -386,20 +530,30 @@ def exact(rng, shape, deviation):
 
 def filled(model):
     """The tensors with weights: routers' biases are no parameters to some classes."""
-    return sorted([*model.named_parameters(), *((k, b) for k, b in model.named_buffers() if "correction_bias" in k)])
+    return sorted([*model.named_parameters(), *((k, b) for k, b in model.named_buffers()
+                                                   if "correction_bias" in k or "expert_bias" in k)])
 
 
 def fill(model, name, offset):
     """Weights large enough that every part of the model moves the logits."""
     rng, config = seeded(name), model.config.get_text_config()
-    multiplier = config.hidden_size**0.5 if config.model_type == "gemma" else getattr(config, "embedding_multiplier", 1)
+    multiplier = getattr(config, "embedding_multiplier", 1)
+    if config.model_type in ("gemma", "gemma3n_text"):
+        multiplier = config.hidden_size**0.5
     tied = model.config.tie_word_embeddings or config.tie_word_embeddings
     embedding = (0.3 if tied else 0.7) / multiplier  # larger ones, tied, would predict the last token again
     with torch.no_grad():
         for key, p in filled(model):
             shape, last = tuple(p.shape), ".".join(key.split(".")[-3:])
             if "norm" in last and last.endswith("weight") or ".ln_" in key and key.endswith("weight"):
-                values = np.rint((rng.standard_normal(shape) * 0.2 + 1 - offset) * 128) / 128
+                plain = "linear_attn.norm" in key
+                values = np.rint((rng.standard_normal(shape) * 0.2 + 1 - (0 if plain else offset)) * 128) / 128
+            elif "A_log" in last:  # some heads remember few tokens, others hundreds
+                values = np.rint(rng.permutation(np.linspace(-5, -0.5, p.numel())).reshape(shape) * 32) / 32
+            elif "conv1d" in last or "conv.conv" in last:
+                values = np.rint(rng.standard_normal(shape) * 32) / 32
+            elif "output_scale" in last:
+                values = np.rint((rng.standard_normal(shape) * 0.2 + 1) * 128) / 128
             elif "bias" in last:
                 values = np.rint(rng.standard_normal(shape) * 0.2 * 128) / 128
             elif "sinks" in last:
@@ -431,22 +585,33 @@ def store_mxfp4(directory, name):
     path.write_text(json.dumps(config, indent=1))
 
 
-def rename_and_transpose(path, prefix, transposed):
-    tensors = {key.removeprefix(prefix or ""): x for key, x in load_file(path).items()}
+def rename_and_transpose(path, prefix, moved, transposed):
+    tensors = {re.sub(*moved, key.removeprefix(prefix)): x for key, x in load_file(path).items()}
     for key, x in tensors.items():
         if transposed and "experts." in key:
             tensors[key] = x.transpose(1, 2).contiguous()
     save_file(tensors, path, {"format": "pt"})
 
 
-def add_spare_layer(directory, config):
+# The projection of a layer for multi-token prediction and its norms, by the prefix of its tensors.
+SPARE = {
+    "model.layers.": ("eh_proj", "enorm", "hnorm", "shared_head.norm", "input_layernorm", "post_attention_layernorm"),
+    "mtp.": ("fc", "norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "layers.0.input_layernorm",
+             "layers.0.post_attention_layernorm"),
+    "mtp.layers.": ("0.eh_proj", "0.enorm", "0.hnorm", "0.norm", "1.norm", "1.final_layernorm"),
+}
+
+
+def add_spare_layer(directory, config, prefix):
     """Some of the tensors of a layer after the last, for multi-token prediction, as models are released."""
-    path, size, above = directory / "model.safetensors", config.hidden_size, f"model.layers.{config.num_hidden_layers}."
+    path, size = directory / "model.safetensors", config.hidden_size
+    projection, *norms = SPARE[prefix]
+    above = f"{prefix}{config.num_hidden_layers}." if prefix == "model.layers." else prefix
     tensors = load_file(path)
-    for key in "enorm", "hnorm", "shared_head.norm", "input_layernorm", "post_attention_layernorm":
+    for key in norms:
         tensors[f"{above}{key}.weight"] = torch.ones(size, dtype=torch.bfloat16)
-    projection = exact(seeded(directory.name), (size, 2 * size), 0.2)
-    tensors[f"{above}eh_proj.weight"] = torch.from_numpy(projection).bfloat16()
+    values = exact(seeded(directory.name), (size, 2 * size), 0.2)
+    tensors[f"{above}{projection}.weight"] = torch.from_numpy(values).bfloat16()
     save_file(tensors, path, {"format": "pt"})
 
 
@@ -521,15 +686,38 @@ def load(directory, config, dtype=torch.float32):
                                                       experts_implementation="eager", output_loading_info=True)
     spare = f"model.layers.{config.get_text_config().num_hidden_layers}."
     for what in "missing_keys", "mismatched_keys", "unexpected_keys":
-        if wrong := [key for key in told[what] if not key.startswith(spare)]:
+        if wrong := [key for key in told[what] if not key.startswith((spare, "mtp."))]:
             raise SystemExit(f"{directory.name}: {what}: {wrong}")
     # Llama 4's wrapper fails without an image.
     return (model.language_model if config.model_type == "llama4" else model).eval()
 
 
+@contextlib.contextmanager
+def doubles():
+    """Within it, classes compute in float64 also what they compute in float32 whatever their weights are, such as the
+    states of recurrent layers."""
+    single, to_single = torch.float32, torch.Tensor.float
+    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.Tensor.float = single, to_single
+
+
 def logits64(model, ids):
-    with torch.no_grad():
-        return model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
+    with torch.no_grad(), doubles():
+        return model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+
+
+def steps64(model, ids, first):
+    """The same from a cache: `first` ids at once, then one by one."""
+    with torch.no_grad(), doubles():
+        out = model(torch.tensor([ids[:first]]), use_cache=True)
+        rows = [out.logits[0]]
+        for i in ids[first:]:
+            out = model(torch.tensor([[i]]), use_cache=True, past_key_values=out.past_key_values)
+            rows.append(out.logits[0])
+    return torch.cat(rows).numpy()
 
 
 def margin(model, ids, continuation):
@@ -553,24 +741,24 @@ def check_every_part(name, model, ids, logits):
                 assert moved > 1e-2, f"{name}: {key} moves the logits only by {moved} of the spread"
 
 
-def make(name, row, converter):
-    directory = HERE / name
+def make(folder, name, row, converter):
+    directory = folder / name
     shutil.rmtree(directory, ignore_errors=True)
-    (HERE / f"{name}.gguf").unlink(missing_ok=True)
+    (folder / f"{name}.gguf").unlink(missing_ok=True)
     directory.mkdir(parents=True)
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(row["model_type"], **row["args"])
     model = model_class(config).from_config(config).float().eval()
     fill(model, name + row["seed"], row["offset"])
     model = model.to(torch.bfloat16)
-    model.save_pretrained(directory)
+    model.save_pretrained(directory, save_original_format=not row["stacked"])
     (directory / "generation_config.json").unlink(missing_ok=True)
     if row["mxfp4"]:
         store_mxfp4(directory, name)
-    if row["prefix"] or row["transposed"]:
-        rename_and_transpose(directory / "model.safetensors", row["prefix"], row["transposed"])
+    if row["prefix"] or row["moved"][0] or row["transposed"]:
+        rename_and_transpose(directory / "model.safetensors", row["prefix"], row["moved"], row["transposed"])
     if row["spare"]:
-        add_spare_layer(directory, config)
+        add_spare_layer(directory, config.get_text_config(), row["spare"])
     (directory / "model.safetensors").chmod(0o644)
     model = load(directory, config)
     vocab = config.get_text_config().vocab_size
@@ -578,8 +766,13 @@ def make(name, row, converter):
     logits = [reference.logits_of(model, ids) for ids in prompts]
     spread = logits[0].std()
     doubled = load(directory, config, torch.float64)
-    rounding = max(np.abs(logits64(doubled, ids) - l).max() for ids, l in zip(prompts, logits)) / spread
+    whole = [logits64(doubled, ids) for ids in prompts]
+    rounding = max(np.abs(w - l).max() for w, l in zip(whole, logits)) / spread
     assert rounding < 2e-5, f"{name}: float32 logits are {rounding} of the spread from the float64 ones"
+    if folder.name == "recurrent":
+        for first in 1, 20:
+            apart = np.abs(steps64(doubled, prompts[0], first) - whole[0]).max() / spread
+            assert apart < 1e-9, f"{name}: steps after {first} ids are {apart} of the spread from one pass"
     check_every_part(name, model, prompts[1], logits[1])
     continuation = reference.greedy(model, prompts[0], 64)
     path = directory / "config.json"
@@ -592,7 +785,7 @@ def make(name, row, converter):
         path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": row["renamed"]}, indent=1) + "\n")
     write(directory, row, prompts, logits, continuation)
     ahead = margin(model, prompts[0], continuation) / spread
-    note = convert(name, row, converter) if row["gguf"] else "no GGUF"
+    note = convert(directory, row, converter) if row["gguf"] else "no GGUF"
     size = sum(f.stat().st_size for f in directory.iterdir())
     print(f"{name}: {size} bytes, {note}; float64 {rounding:.1e}, greedy margin {ahead:.1e} of the spread", flush=True)
     assert size <= LIMIT, f"{name}: {size} bytes"
@@ -638,9 +831,9 @@ def converter_of(source):
     return convert_hf_to_gguf
 
 
-def run_converter(converter, directory, out, kind):
+def run_converter(converter, directory, out, kind, options):
     arguments = sys.argv
-    sys.argv = ["", str(directory), "--outfile", str(out), "--outtype", kind, "--model-name", out.stem]
+    sys.argv = ["", str(directory), "--outfile", str(out), "--outtype", kind, "--model-name", out.stem, *options]
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
@@ -658,15 +851,15 @@ def values_of(path):
     return {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(path).tensors}
 
 
-def convert(name, row, converter):
-    path = HERE / f"{name}.gguf"
+def convert(directory, row, converter):
+    name, path = directory.name, directory.with_name(f"{directory.name}.gguf")
     with tempfile.TemporaryDirectory() as folder:
         source, whole = pathlib.Path(folder) / name, pathlib.Path(folder) / "whole.gguf"
-        shutil.copytree(HERE / name, source)
+        shutil.copytree(directory, source)
         config = json.loads((source / "config.json").read_text())
         (source / "config.json").write_text(json.dumps({**config, **row["told"]}))
-        run_converter(converter, source, path, "q8_0")
-        run_converter(converter, source, whole, "f32")
+        run_converter(converter, source, path, "q8_0", row["options"])
+        run_converter(converter, source, whole, "f32", row["options"])
         stored, wanted = values_of(path), values_of(whole)
     for key, x in wanted.items():
         assert np.array_equal(stored[key].ravel(), x.ravel()), f"{name}.gguf: {key} is not exact"
@@ -684,11 +877,15 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     converter = converter_of(args.llama_cpp)
     choose_by_length()
-    for name in args.names or FAMILIES:
-        make(name, FAMILIES[name], converter)
-    total = sum(f.stat().st_size for f in HERE.rglob("*") if f.is_file())
+    unknown = set(args.names).difference(*TABLES.values())
+    assert not unknown, f"not in any table: {sorted(unknown)}"
+    for folder, table in TABLES.items():
+        for name, row in table.items():
+            if not args.names or name in args.names:
+                make(folder, name, row, converter)
+    total = sum(f.stat().st_size for folder in TABLES for f in folder.rglob("*") if f.is_file())
     print(f"{total} bytes in all")
-    assert total <= 6_000_000
+    assert total <= 8_000_000
 
 
 if __name__ == "__main__":
