@@ -403,7 +403,8 @@ FAMILIES = {
     "deepseek_v3": family(
         "deepseek_v3", mla(q_lora_rank=16, n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1,
         first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters=yarn(mscale=1.0,
-        mscale_all_dim=1.0)), routed=True, spare="model.layers.", spelled={"scoring_func": "sigmoid", "topk_method": "noaux_tc"}),
+        mscale_all_dim=1.0)), routed=True, spare="model.layers.", spelled={"scoring_func": "sigmoid",
+        "topk_method": "noaux_tc"}),
     "kimi_k2": family(
         "deepseek_v3", mla(q_lora_rank=24, n_routed_experts=4, n_group=1, topk_group=1, n_shared_experts=1,
         first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.827, num_mtp_layers=0,
@@ -474,17 +475,20 @@ RECURRENT = {
 
     # ---- Mamba-2 ----
     "granite4": family(
-        "granitemoehybrid", granite_hybrid(num_local_experts=0, tie_word_embeddings=True), lengths=(40, 150),
+        "granitemoehybrid", granite_hybrid(num_local_experts=0, intermediate_size=24, tie_word_embeddings=True),
+        lengths=(40, 150),
         spelled={"layer_types": ["mamba", "attention", "mamba"], "num_experts_per_tok": 0, "time_step_limit": DROP}),
     "granite4_moe": family(
         "granitemoehybrid", granite_hybrid(num_local_experts=3, num_experts_per_tok=2, intermediate_size=8,
         shared_intermediate_size=8, mamba_n_heads=4, mamba_d_head=16), lengths=(40, 150), routed=True,
         spelled={"layer_types": ["mamba", "attention", "mamba"], "time_step_limit": DROP}),
+    # The converter takes the defaults of transformers for a mixture of experts, unless it reads config.json by itself.
     "nemotron_h": family(
         "nemotron_h", nemotron_h("M-*-M"), lengths=(40, 150), spelled=nemotron("M-*-M", **dict.fromkeys((
         "num_experts_per_tok", "n_routed_experts", "n_shared_experts", "moe_intermediate_size", "moe_latent_size",
         "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "norm_topk_prob", "n_group", "topk_group",
-        "routed_scaling_factor", "num_nextn_predict_layers", "mtp_layers_block_type"), DROP))),
+        "routed_scaling_factor", "num_nextn_predict_layers", "mtp_layers_block_type"), DROP)),
+        told={"model_type": "unknown to transformers"}),
     "nemotron_h_moe": family(
         "nemotron_h", nemotron_h("MEM*E", n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         moe_shared_expert_intermediate_size=20, n_shared_experts=1, routed_scaling_factor=2.5), lengths=(40, 150),
