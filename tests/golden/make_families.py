@@ -178,12 +178,13 @@ def granite_hybrid(**more):
 
 
 def nemotron_h(pattern, **more):
-    """Heads that are not expand * hidden_size wide together, as in Nemotron Nano 2. In a prompt, transformers
-    raises time steps to time_step_min, but it does not when it decodes; llama.cpp and the release never do."""
+    """Heads that are not expand * hidden_size wide together, as in Nemotron Nano 2. In a prompt, transformers raises
+    time steps to time_step_min, but it does not when it decodes; llama.cpp never does. No time step here is so small:
+    steps from a cache give the same logits."""
     return recurrent(**{**dict(
         num_hidden_layers=DROP, rms_norm_eps=DROP, rope_parameters=DROP, layers_block_type=[BLOCKS[c] for c in pattern],
         layer_norm_epsilon=1e-5, head_dim=12, expand=3, mamba_num_heads=8, mamba_head_dim=8, ssm_state_size=8,
-        n_groups=2, chunk_size=64, time_step_min=1e-30), **more})
+        n_groups=2, chunk_size=64), **more})
 
 
 def nemotron(pattern, **more):
