@@ -201,9 +201,9 @@ def falcon_h1(**more):
     return recurrent(**{**dict(
         num_hidden_layers=2, intermediate_size=32, mamba_d_ssm=48, mamba_n_heads=6, mamba_d_head=8, mamba_d_state=8,
         mamba_n_groups=1, mamba_chunk_size=64, mamba_norm_before_gate=False, embedding_multiplier=4.0,
-        lm_head_multiplier=0.25, key_multiplier=0.5, attention_in_multiplier=2.0, attention_out_multiplier=0.5,
+        lm_head_multiplier=0.25, key_multiplier=0.25, attention_in_multiplier=2.0, attention_out_multiplier=0.5,
         ssm_in_multiplier=2.0, ssm_out_multiplier=0.25, mlp_multipliers=[0.5, 0.25],
-        ssm_multipliers=[0.5, 0.25, 0.5, 2.0, 0.5], rope_parameters=rope(theta=100000000000.0), rms_norm_eps=1e-5),
+        ssm_multipliers=[0.25, 0.5, 0.125, 2.0, 0.25], rope_parameters=rope(theta=100000000000.0), rms_norm_eps=1e-5),
         **more})
 
 
@@ -499,7 +499,7 @@ RECURRENT = {
         moe_shared_expert_intermediate_size=12, n_shared_experts=1, routed_scaling_factor=5.0, moe_latent_size=16,
         num_nextn_predict_layers=1),
         lengths=(40, 150), routed=True, spare="mtp.layers."),
-    "falcon_h1": family("falcon_h1", falcon_h1(), lengths=(40, 150)),
+    "falcon_h1": family("falcon_h1", falcon_h1(), lengths=(40, 150), spelled={"time_step_limit": DROP}),
     "falcon_h1-norm": family(
         "falcon_h1", falcon_h1(mamba_rms_norm=True, mamba_n_groups=2), lengths=(40, 150), seed="2"),
 
