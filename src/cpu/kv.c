@@ -131,6 +131,10 @@ static char *move_vector(const ht_kv_shape *s, char *values, int64_t at, uint16_
 
 static void move_positions(const ht_kv_shape *s, void *page, int64_t first, int64_t n, char *saved, bool save) {
     const ht_kv_layer l = {.shape = *s};
+    if (s->state) {
+        memcpy(save ? saved : page, save ? page : saved, ht_kv_saved_bytes(s));
+        return;
+    }
     uint16_t *scales = ht_kv_scales(&l, page);
     for (int64_t pos = first; pos < first + n; pos++) {
         for (int64_t h = 0; h < s->n_kv_heads; h++)

@@ -40,6 +40,7 @@ ht_cuda_page_form ht_cuda_page_form_of(const ht_kv_shape *s) {
 }
 
 static size_t page_bytes(const ht_kv_shape *s) {
+    if (s->state) return ht_kv_saved_page_bytes(s);
     const ht_cuda_page_form f = ht_cuda_page_form_of(s);
     const size_t vector = (size_t)f.chunks * (size_t)f.chunk_bytes + 2 * (size_t)f.blocks;
     size_t bytes;
@@ -85,11 +86,13 @@ static ht_status move_positions(ht_device *d, const ht_kv_shape *s, const ht_kv_
 
 static ht_status read_positions(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, int64_t first,
                                 int64_t n, void *out, ht_error *err) {
+    if (shape->state) return ht_memory_read(d->memory, out, page->data, page_bytes(shape), err);
     return move_positions(d, shape, page, first, n, out, true, err);
 }
 
 static ht_status write_positions(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
                                  const void *from, ht_error *err) {
+    if (shape->state) return ht_memory_write(d->memory, page->data, from, page_bytes(shape), err);
     return move_positions(d, shape, page, first, n, (char *)(uintptr_t)from, false, err);
 }
 

@@ -8,6 +8,7 @@
 
 size_t ht_kv_saved_page_bytes(const ht_kv_shape *s) {
     size_t vector, bytes;
+    if (s->state) return ht_mul_size((size_t)s->state, sizeof(float), &bytes) ? bytes : SIZE_MAX;
     bool fits = ht_mul_size((size_t)s->head_dim, ht_dtype_bytes(s->dtype), &vector);
     if (s->dtype == HT_I8) fits = fits && ht_add_size(vector, (size_t)ht_kv_blocks(s->head_dim) * 2, &vector);
     fits = fits && ht_mul_size((size_t)s->n_kv_heads, vector, &bytes) &&

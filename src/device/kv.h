@@ -1,5 +1,5 @@
-/* KV cache pages: keys and values of 256 positions of one layer of one sequence, in the device's layout,
- * reference-counted so that sequences can share them. */
+/* Cache pages: keys and values of 256 positions of one layer of one sequence, in the device's layout, or the state of a
+ * recurrent layer; reference-counted so that sequences can share them. */
 #ifndef HT_DEVICE_KV_H
 #define HT_DEVICE_KV_H
 
@@ -26,6 +26,7 @@ typedef struct ht_kv_shape {
     int32_t n_kv_heads, head_dim;
     ht_dtype dtype;
     bool keys_only; /* values are the first elements of the keys, and pages hold keys alone */
+    int64_t state;  /* f32 values of a recurrent layer's state, which pages hold instead; 0: keys and values */
 } ht_kv_shape;
 
 /* Bytes of pages; a shared page counts once. Must outlive its pages. */
@@ -42,7 +43,8 @@ typedef struct ht_kv_page {
 /* Page layout of a device. Kernels append to pages and read them (ATTEND); all other code calls these functions.
  *
  * Saved positions are independent of the device: for every position its keys, head by head, then its values, unless
- * the pages hold keys alone. A vector is head_dim elements of the dtype; 8-bit elements are followed by their scales. */
+ * the pages hold keys alone. A vector is head_dim elements of the dtype; 8-bit elements are followed by their scales.
+ * A page of a state is saved as it is, as one position. */
 typedef struct ht_kv_ops {
     size_t (*page_bytes)(const ht_kv_shape *shape); /* SIZE_MAX on overflow */
     /* Copy positions [first, first + n) of a page to and from host memory, ht_kv_saved_bytes for each, in the order of
@@ -65,9 +67,11 @@ static inline size_t ht_kv_vector_bytes(const ht_kv_shape *s) {
 static inline size_t ht_kv_parts(const ht_kv_shape *s) { return s->keys_only ? 1 : 2; }
 /* Bytes of a saved position. */
 static inline size_t ht_kv_saved_bytes(const ht_kv_shape *s) {
-    return ht_kv_parts(s) * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
+    return s->state ? (size_t)s->state * sizeof(float) : ht_kv_parts(s) * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
 }
 
+/* Saved positions of a whole page. */
+static inline int64_t ht_kv_page_positions(const ht_kv_shape *s) { return s->state ? 1 : HT_KV_PAGE; }
 /* Bytes of a saved page; SIZE_MAX on overflow. */
 size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
 

@@ -136,8 +136,9 @@
     X(ATTEND_ROWS, attend_rows) /* flat rows of many sequences, without caches */                                      \
     X(ATTEND_ROWS_GRAD, attend_rows_gradient)                                                                          \
     X(ROPE, rope)                                                                                                      \
-    X(ATTEND, attend) /* append K and V to the KV caches of the step, then attend */                                   \
-    X(LORA, lora)     /* add the adapters of each row's sequence to a projection */
+    X(ATTEND, attend)         /* append K and V to the KV caches of the step, then attend */                           \
+    X(SHORT_CONV, short_conv) /* causal convolution over rows, whose last inputs are in the state of the step */       \
+    X(LORA, lora)             /* add the adapters of each row's sequence to a projection */
 
 /* Operations on packed weights. */
 #define HT_OP_PACKED(X)                                                                                                \

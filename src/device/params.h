@@ -162,6 +162,32 @@ typedef struct ht_attend_params {
     int32_t v_dim; /* 0: values are apart from the keys */
 } ht_attend_params;
 
+/* SHORT_CONV(x f32 [T, n], w f32 [n, taps], bias f32 [n] or none) -> f32 [T, n]: a causal convolution of every channel over
+ * the rows of its sequence, y[t][c] = bias[c] + sum over j of w[c][j] * x[t - taps + 1 + j][c], by fma in order of j from bias[c] or 0. The inputs
+ * before the step's first row, and after it the last taps - 1 ones, are channels [first, first + n) of the `channels` at the
+ * beginning of the state of cache layer `layer` (device/step.h). */
+typedef struct ht_short_conv_params {
+    int32_t layer;
+    int64_t first, channels;
+} ht_short_conv_params;
+
+/* STATE_SCAN(q f32 [T, key_heads, key_dim], k like q, v f32 [T, heads, value_dim], decay f32 [T, heads] or [T, heads, key_dim],
+ * rate f32 [T, heads] or none) -> f32 [T, heads, value_dim]. Every head has a state S [key_dim, value_dim], at value `first` of
+ * the state of cache layer `layer`. For each row in turn, the rows of S are multiplied by its decay; d = v, or with a rate
+ * d = rate * (v - S^T k), the delta rule; k d^T is added to S; and the result is S^T q. Head h uses q and k of head
+ * h / (heads / key_heads), or with `keys_alternate` of head h mod key_heads.
+ *
+ * Per element, products of a sum over key_dim are added in order of the key's dimension, by fma.
+ *
+ * STATE_SCAN_ROWS(q, k, v, decay, rate, first i32 [T]) -> the same without a cache, for all sequences of a plain pass: S is
+ * zero before the row first[t] of the sequence of row t. STATE_SCAN_ROWS_GRAD(q, k, v, decay, rate, first, grad) -> the
+ * gradients of q, k, v, decay and the rate, if any, concatenated. */
+typedef struct ht_state_scan_params {
+    int32_t layer;
+    bool keys_alternate;
+    int64_t first;
+} ht_state_scan_params;
+
 /* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads]
  * or none) -> [B, heads, L, dv]: include/hearth/fast.h. All operands have one dtype, except a bool mask. SDPA_GRAD(q,
  * k, v, mask, sinks, result, grad) -> the gradients of q, k and v, concatenated. */

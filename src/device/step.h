@@ -22,9 +22,14 @@ typedef struct ht_batch {
     const int32_t *out_row;   /* [n_out] rows whose logits are computed, increasing */
 } ht_batch;
 
-/* KV pages of one layer of one sequence. A growing layer (ring_pages == 0) keeps every page: position p is in
+/* Pages of one cache layer of one sequence. A growing layer (ring_pages == 0) keeps every page: position p is in
  * pages[p / 256]. A ring of ring_pages pages, for sliding-window attention, has position p in
- * pages[(p / 256) % ring_pages]. */
+ * pages[(p / 256) % ring_pages].
+ *
+ * A layer of states (shape.state > 0) has two pages. pages[0] is the state after the cache's positions; a step writes the
+ * state after its own rows to pages[1], and once it has succeeded the two change places. A state holds the convolution's
+ * last inputs [taps - 1][channels], the latest one last, then that of the scan [heads][key_dim][value_dim]; it begins as
+ * zeros. */
 typedef struct ht_kv_layer {
     ht_kv_shape shape;
     int64_t window;     /* keys that a row attends to at most, its own included; 0: all */
@@ -67,6 +72,10 @@ static inline int64_t ht_kv_page_of(const ht_kv_layer *l, int64_t pos) {
     int64_t page = pos / HT_KV_PAGE;
     return l->ring_pages ? page % l->ring_pages : page;
 }
+
+/* The state of a sequence before a step's rows, and after them. */
+static inline const float *ht_state_before(const ht_kv_layer *l) { return l->pages[0]->data; }
+static inline float *ht_state_after(const ht_kv_layer *l) { return l->pages[1]->data; }
 
 /* First position that a row at position `pos` attends to. */
 static inline int64_t ht_kv_first_visible(const ht_kv_layer *l, int64_t pos) {

@@ -220,6 +220,19 @@ ht_status ht_shape_sdpa_grad(const ht_op_call *c, ht_result_type *out, ht_error 
     return HT_OK;
 }
 
+ht_status ht_shape_short_conv(const ht_op_call *c, ht_result_type *out, ht_error *err) {
+    const ht_array *x = c->in[0], *w = c->in[1], *bias = c->in[2];
+    char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
+    bool ok = x->dtype == HT_F32 && x->n_dims == 2 && w->dtype == HT_F32 && w->n_dims == 2;
+    ok = ok && w->shape[0] == x->shape[1] && w->shape[1] > 0;
+    if (ok && bias != HT_NONE) ok = bias->dtype == HT_F32 && bias->n_dims == 1 && bias->shape[0] == x->shape[1];
+    if (!ok)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x %s, w %s; expected f32 [T, n] and [n, taps], and a bias f32 [n]",
+                       c->op, ht_shape_text(x->shape, x->n_dims, tx), ht_shape_text(w->shape, w->n_dims, tw));
+    *out = (ht_result_type){HT_F32, 2, {x->shape[0], x->shape[1]}};
+    return HT_OK;
+}
+
 ht_status ht_shape_attend_rows(const ht_op_call *c, ht_result_type *out, ht_error *err) {
     const ht_array *q = c->in[0], *k = c->in[1], *v = c->in[2], *own = c->in[3], *first = c->in[4];
     bool ok = q->n_dims == 3 && k->n_dims == 3 && v->n_dims == 3 && own->n_dims == 1 && first->n_dims == 1;

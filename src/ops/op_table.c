@@ -149,6 +149,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_LINEAR_GATHER_BACK] = {RULES(linear_gather_back, linear_gather_back), PARAMS(linear_gather),
                                   COMPOSED(linear_gather_back)},
     [HT_OP_ATTEND] = {.shape = ht_shape_attend, PARAMS(attend), .effect = true},
+    [HT_OP_SHORT_CONV] = {.shape = ht_shape_short_conv, PARAMS(short_conv), .effect = true},
     [HT_OP_LORA] = {.shape = ht_shape_lora, PARAMS(lora), .updates = true},
 };
 
