@@ -74,6 +74,9 @@ static ht_status mark(const inspection *i, const int32_t *layers, int n, bool *m
         if (layers[k] < 0 || layers[k] >= n_layers)
             return ht_fail(err, HT_ERR_ARGUMENT, "the model has no layer %d: its layers are 0 to %lld", (int)layers[k],
                            (long long)n_layers - 1);
+        if (i->model->config->layer[layers[k]].no_attention)
+            return ht_fail(err, HT_ERR_ARGUMENT, "layer %d has no attention, and so neither keys nor queries",
+                           (int)layers[k]);
         marked[layers[k]] = true;
     }
     return HT_OK;
@@ -86,7 +89,7 @@ static ht_status mark_layers(inspection *i, ht_error *err) {
     i->listed = calloc((size_t)c->n_layers, sizeof *i->listed);
     i->weighed = calloc((size_t)c->n_layers, sizeof *i->weighed);
     if (!i->listed || !i->weighed) return ht_fail_memory(err, (size_t)c->n_layers, "the layers of an inspection");
-    for (int64_t l = 0; l < c->n_layers && o->n_layers == 0; l++) i->listed[l] = true;
+    for (int64_t l = 0; l < c->n_layers && o->n_layers == 0; l++) i->listed[l] = !c->layer[l].no_attention;
     ht_status status = mark(i, o->layers, o->n_layers, i->listed, err);
     if (!status) status = mark(i, o->attention, o->n_attention, i->weighed, err);
     i->last = -1;
@@ -190,14 +193,16 @@ static bool make_values(const inspection *i, int64_t layer) {
 static void describe_layer(const inspection *i, int64_t layer) {
     const ht_config *c = i->model->config;
     const ht_layer_config *shape = &c->layer[layer];
+    const ht_layer_kv none = {.window = 0},
+                      *kv = shape->no_attention ? &none : &i->model->kv[ht_cache_layer_of(c, shape->kv_layer, false)];
     const layer_values *own = &i->data->values[layer], *owner = &i->data->values[shape->kv_layer];
     const bool listed = i->listed[layer];
     i->data->layer[layer] = (ht_inspected_layer){.kv_layer = (int32_t)shape->kv_layer,
-                                                 .n_heads = (int32_t)c->n_heads,
+                                                 .n_heads = shape->no_attention ? 0 : (int32_t)c->n_heads,
                                                  .n_kv_heads = (int32_t)shape->n_kv_heads,
                                                  .head_dim = (int32_t)shape->head_dim,
-                                                 .window = i->model->kv[shape->kv_layer].window,
-                                                 .chunked = i->model->kv[shape->kv_layer].chunked,
+                                                 .window = kv->window,
+                                                 .chunked = kv->chunked,
                                                  .k = listed ? owner->k : NULL,
                                                  .v = listed ? owner->v : NULL,
                                                  .q = own->q,
@@ -283,8 +288,8 @@ static void read_vector(const ht_kv_shape *shape, const unsigned char *saved, fl
 }
 
 /* Keys of positions first .. end - 1 of a layer -> out [n_kv_heads, end - first, head_dim]. */
-static ht_status stored_keys(const pass *p, int kv_layer, int64_t first, int64_t end, float *out, ht_error *err) {
-    const ht_kv_layer *l = &p->window.cache->layer[kv_layer];
+static ht_status stored_keys(const pass *p, int cache_layer, int64_t first, int64_t end, float *out, ht_error *err) {
+    const ht_kv_layer *l = &p->window.cache->layer[cache_layer];
     const size_t each = ht_kv_saved_bytes(&l->shape), vector = ht_kv_vector_bytes(&l->shape);
     ht_device *d = p->window.model->device;
     unsigned char *saved = malloc(HT_KV_PAGE * each);
@@ -370,15 +375,16 @@ static ht_status weigh_group(const pass *p, ht_scope *outer, ht_array *q, const 
     return status;
 }
 
-static ht_status weigh(const pass *p, ht_scope *s, ht_array *q, int kv_layer, const ht_attention *how, ht_error *err) {
-    const ht_kv_layer *l = &p->window.cache->layer[kv_layer];
+static ht_status weigh(const pass *p, ht_scope *s, ht_array *q, int cache_layer, const ht_attention *how,
+                       ht_error *err) {
+    const ht_kv_layer *l = &p->window.cache->layer[cache_layer];
     const int64_t end = p->window.begin + p->window.rows, first = ht_kv_first_visible(l, p->window.begin);
     const span keys = {l, first, end - first};
     const int64_t n_groups = l->shape.n_kv_heads, of_group = keys.n_keys * l->shape.head_dim;
     const size_t bytes = (size_t)(n_groups * of_group) * sizeof(float); /* checked before the pass */
     float *stored = malloc(bytes);
-    ht_status status =
-        stored ? stored_keys(p, kv_layer, first, end, stored, err) : ht_fail_memory(err, bytes, "the keys of a layer");
+    ht_status status = stored ? stored_keys(p, cache_layer, first, end, stored, err)
+                              : ht_fail_memory(err, bytes, "the keys of a layer");
     for (int64_t g = 0; !status && g < n_groups; g++)
         status = weigh_group(p, s, q, stored + g * of_group, g, &keys, how, err);
     free(stored);
@@ -387,11 +393,11 @@ static ht_status weigh(const pass *p, ht_scope *s, ht_array *q, int kv_layer, co
 
 /* ---- the observer ---- */
 
-static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
+static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer,
                     const ht_attention *how, ht_array *result) {
     const pass *p = (const pass *)o;
     const layer_values *mine = &p->i->data->values[how->layer];
-    const bool owns = kv_layer == how->layer;
+    const bool owns = how->kv_layer == how->layer;
     ht_array *wanted[4];
     ht_error err = {0};
     int n = 0;
@@ -405,7 +411,7 @@ static bool attends(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_arra
     if (!status && owns && mine->k) status = copy_heads(p, c->s, k, mine->k, &err);
     if (!status && owns && mine->v) status = copy_heads(p, c->s, v, mine->v, &err);
     if (!status && mine->q) status = copy_heads(p, c->s, q, mine->q, &err);
-    if (!status && mine->attention) status = weigh(p, c->s, q, kv_layer, how, &err);
+    if (!status && mine->attention) status = weigh(p, c->s, q, cache_layer, how, &err);
     if (status) ht_scope_fail_with(c->s, &err);
     return !status;
 }

@@ -71,7 +71,7 @@ static ht_status run_step(ht_window_pass *p, const int32_t *ids, ht_error *err) 
     else if (p->flush)
         status = p->flush(p, s, NULL, err);
     ht_scope_free(s);
-    if (!status) p->cache->length = p->begin + p->rows;
+    if (!status) ht_cache_advance(p->cache, p->rows);
     return status;
 }
 

@@ -32,6 +32,7 @@ void ht_config_begin(ht_config *c) {
     c->norm_bias = d->norm_bias;
     c->head_bias = d->head_bias;
     c->routing = d->routing;
+    c->recurrence.kind = f->recurrence;
     c->head_norms = true;
     c->rope.interleaved = c->local_rope.interleaved = f->interleaved_rope;
     c->has_local_rope = d->local_rope_theta > 0;
@@ -67,6 +68,11 @@ void ht_config_fill_layers(ht_config *c) {
             .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .feed_forward = c->feed_forward, .kv_layer = i};
 }
 
+void ht_config_make_recurrent(ht_config *c, int64_t layer) {
+    c->layer[layer].recurrent = c->layer[layer].no_attention = true;
+    c->layer[layer].n_kv_heads = 0;
+}
+
 int64_t ht_config_head_dim(const ht_config *c, bool slides) {
     int64_t i = 0;
     while (i < c->n_layers && c->layer[i].slides != slides) i++;
@@ -93,10 +99,12 @@ static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err
 }
 
 static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const char *file, ht_error *err) {
-    ht_status status = check_size("K/V heads", l->n_kv_heads, 1 << 16, file, err);
-    if (!status) status = check_size("head size", l->head_dim, 1 << 16, file, err);
-    if (!status && !(l->has_experts && l->feed_forward == 0))
+    ht_status status = HT_OK;
+    if (!(l->has_experts && l->feed_forward == 0))
         status = check_size("feed-forward size", l->feed_forward, 1 << 26, file, err);
+    if (status || l->no_attention) return status;
+    status = check_size("K/V heads", l->n_kv_heads, 1 << 16, file, err);
+    if (!status) status = check_size("head size", l->head_dim, 1 << 16, file, err);
     if (status) return status;
     if (c->n_heads % l->n_kv_heads)
         return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
@@ -181,6 +189,21 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
     return status ? status : check_routing(c, file, err);
 }
 
+static ht_status check_recurrence(const ht_config *c, const char *file, ht_error *err) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    if (!r->kind) return HT_OK;
+    ht_status status = check_size("the width of the convolution", r->taps, 1 << 10, file, err);
+    if (status || r->kind == HT_RECURRENCE_CONV) return status;
+    status = check_size("key heads of the recurrence", r->key_heads, 1 << 16, file, err);
+    if (!status) status = check_size("heads of the recurrence", r->heads, 1 << 16, file, err);
+    if (!status) status = check_size("the key size of the recurrence", r->key_dim, 1 << 12, file, err);
+    if (!status) status = check_size("the value size of the recurrence", r->value_dim, 1 << 12, file, err);
+    if (!status && r->heads % r->key_heads)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %lld heads of the recurrence cannot share %lld key heads evenly", file,
+                       (long long)r->heads, (long long)r->key_heads);
+    return status;
+}
+
 /* Checks the window, and that layers sharing K and V agree on their shape. */
 static ht_status check_sharing(const ht_config *c, const char *file, ht_error *err) {
     bool slides = false;
@@ -205,6 +228,7 @@ static ht_status check_sharing(const ht_config *c, const char *file, ht_error *e
 ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
     if (!status) status = check_latent(c, file, err);
+    if (!status) status = check_recurrence(c, file, err);
     for (int64_t i = 0; !status && i < c->n_layers; i++) {
         status = check_layer(c, &c->layer[i], file, err);
         if (!status) status = check_feed_forward(c, i, file, err);
@@ -246,16 +270,47 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
 
 /* ---- keys and values ---- */
 
-ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype) {
-    const ht_layer_config *l = &c->layer[layer];
-    const ht_kv_shape shape = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, c->latent.rank > 0};
-    return (ht_layer_kv){shape, l->slides ? c->window : 0, l->slides && l->chunked};
+int64_t ht_conv_channels(const ht_config *c) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    return r->heads ? 2 * r->key_heads * r->key_dim + r->heads * r->value_dim : c->hidden;
 }
 
-int64_t ht_kv_layers(const ht_config *c) {
+int64_t ht_state_values(const ht_config *c) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    return (r->taps - 1) * ht_conv_channels(c) + r->heads * r->key_dim * r->value_dim;
+}
+
+static bool keeps_keys(const ht_config *c, int64_t layer) {
+    return c->layer[layer].kv_layer == layer && !c->layer[layer].no_attention;
+}
+
+int64_t ht_unshared_layers(const ht_config *c) {
     int64_t n = 0;
     while (n < c->n_layers && c->layer[n].kv_layer == n) n++;
     return n;
+}
+
+/* Cache layers of the model's first n layers. */
+static int64_t cache_layers_of(const ht_config *c, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += keeps_keys(c, i) + c->layer[i].recurrent;
+    return count;
+}
+
+int64_t ht_cache_layers(const ht_config *c) { return cache_layers_of(c, c->n_layers); }
+
+int64_t ht_cache_layer_of(const ht_config *c, int64_t layer, bool of_state) {
+    return cache_layers_of(c, layer) + (of_state && keeps_keys(c, layer));
+}
+
+ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t index, ht_dtype dtype) {
+    int64_t layer = 0;
+    for (; index >= keeps_keys(c, layer) + c->layer[layer].recurrent; layer++)
+        index -= keeps_keys(c, layer) + c->layer[layer].recurrent;
+    const ht_layer_config *l = &c->layer[layer];
+    if (index || !keeps_keys(c, layer)) return (ht_layer_kv){.shape = {.dtype = HT_F32, .state = ht_state_values(c)}};
+    const ht_kv_shape shape = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, c->latent.rank > 0, 0};
+    return (ht_layer_kv){shape, l->slides ? c->window : 0, l->slides && l->chunked};
 }
 
 int64_t ht_kv_ring_pages(int64_t window, int64_t chunk, int64_t context) {
@@ -270,13 +325,14 @@ int64_t ht_kv_pages(int64_t ring, int64_t positions) {
     return ring ? ht_min_i64(pages, ring) : pages;
 }
 
-size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_kv_layers, ht_dtype dtype, ht_kv_page_bytes_fn *page_bytes,
+size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_cache_layers, ht_dtype dtype, ht_kv_page_bytes_fn *page_bytes,
                    int64_t positions, int64_t chunk, int64_t context) {
     size_t total = 0;
-    for (int32_t i = 0; i < n_kv_layers; i++) {
+    for (int32_t i = 0; i < n_cache_layers; i++) {
         size_t pages = (size_t)ht_kv_pages(ht_kv_ring_pages(kv[i].window, chunk, context), positions), bytes;
         ht_kv_shape shape = kv[i].shape;
         shape.dtype = dtype;
+        if (shape.state) pages = positions ? HT_STATE_COPIES : 0;
         if (!ht_mul_size(page_bytes(&shape), pages, &bytes) || !ht_add_size(total, bytes, &total)) return SIZE_MAX;
     }
     return total;

@@ -18,9 +18,11 @@ typedef struct ht_layer_config {
     bool chunked; /* of a layer that slides: attends to its chunk of `window` positions instead (device/window.h) */
     bool no_rope; /* queries and keys are not rotated */
     int64_t n_kv_heads, head_dim, feed_forward;
-    int64_t kv_layer; /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
-    bool v_is_k;      /* values are the k projection's output, before norm and RoPE */
-    bool has_experts; /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
+    bool no_attention; /* the layer has a recurrence or a feed-forward alone, and no K and V: n_kv_heads is 0 */
+    bool recurrent;    /* it has ht_config.recurrence, instead of attention or beside it */
+    int64_t kv_layer;  /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
+    bool v_is_k;       /* values are the k projection's output, before norm and RoPE */
+    bool has_experts;  /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
 } ht_layer_config;
 
 /* How a router's scores choose experts and weight them. */
@@ -55,6 +57,25 @@ typedef struct ht_latent {
 /* Rows of a head in the projection of latents to keys and values: those of its key, then those of its value. */
 static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_dim + l->value_dim; }
 
+/* How a recurrent layer carries information from position to position. */
+typedef enum ht_recurrence_kind {
+    HT_RECURRENCE_NONE,
+    HT_RECURRENCE_CONV,  /* a short convolution between two gates */
+    HT_RECURRENCE_DELTA, /* the delta rule with a decay for each head */
+    HT_RECURRENCE_KDA,   /* the delta rule with a decay for each channel of the key */
+    HT_RECURRENCE_SSM    /* Mamba-2: a state space model with a decay for each head */
+} ht_recurrence_kind;
+
+/* The recurrence of all recurrent layers: a short convolution of several channels, and a scan with a state [key_dim, value_dim]
+ * for each of its heads (STATE_SCAN in device/params.h). */
+typedef struct ht_recurrence_spec {
+    ht_recurrence_kind kind;
+    int64_t taps;             /* inputs of the convolution, the current one included */
+    int64_t key_heads, heads; /* of the scan; none for a convolution alone */
+    int64_t key_dim, value_dim;
+    bool
+        keys_alternate; /* in GGUF files of Qwen3.5, head h has the keys of head h mod key_heads, not h / (heads / key_heads) */
+} ht_recurrence_spec;
 typedef struct ht_config {
     const ht_family *family;
     char name[128];        /* the checkpoint's model name, or "" */
@@ -99,6 +120,7 @@ typedef struct ht_config {
     ht_routing routing;
 
     ht_latent latent;
+    ht_recurrence_spec recurrence;
 
     /* Gemma 4's per-layer inputs: each layer adds a projection of its slice of a second embedding. */
     int64_t layer_input; /* width per layer; 0: none */
@@ -111,6 +133,11 @@ typedef struct ht_config {
     int32_t eos[HT_MAX_EOS]; /* EOS ids from the files */
     int n_eos;
 } ht_config;
+
+/* Channels of the convolution: q, k and v of the scan, or the hidden size. */
+int64_t ht_conv_channels(const ht_config *c);
+/* Values of a state: the convolution's last taps - 1 inputs, and the scan's matrices. */
+int64_t ht_state_values(const ht_config *c);
 
 /* Facts from a checkpoint's tensors that config.json may omit. */
 typedef struct ht_config_hints {
@@ -160,6 +187,8 @@ const ht_config_field *ht_config_field_of(const ht_family *f, size_t offset);
 
 /* Initialises every layer from the model-wide fields, with its own K and V. */
 void ht_config_fill_layers(ht_config *c);
+/* Gives a layer the recurrence instead of attention. */
+void ht_config_make_recurrent(ht_config *c, int64_t layer);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */
 int64_t ht_config_head_dim(const ht_config *c, bool slides);
 /* Marks all but every pattern-th layer as sliding, when there is a window. */

@@ -184,6 +184,8 @@ static void read_layers(ht_config *c, ht_meta *m) {
     ht_config_fill_layers(c);
     for (int64_t i = 0; i < c->n_layers && !m->status; i++) {
         c->layer[i].n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", i, c->n_heads);
+        if (c->n_kv_heads == 0) c->n_kv_heads = c->layer[i].n_kv_heads;
+        if (c->layer[i].n_kv_heads == 0 && c->family->recurrence) ht_config_make_recurrent(c, i);
         c->layer[i].feed_forward = ht_meta_layer_i64(m, "feed_forward_length", i, 0);
     }
 }
@@ -266,6 +268,17 @@ static void read_eos(ht_config *c, ht_meta *m) {
     }
 }
 
+/* Whether any layer has this tensor. */
+static bool layers_have(const ht_config *c, const ht_gguf *g, const char *tensor) {
+    bool found = false;
+    for (int64_t i = 0; i < c->n_layers && !found; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%lld.%s", (long long)i, tensor);
+        found = ht_gguf_find_tensor(g, name) != NULL;
+    }
+    return found;
+}
+
 ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out, ht_error *err) {
     *out = (ht_config){0};
     ht_meta m = {.gguf = g, .file = file, .err = err};
@@ -296,10 +309,10 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
     out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
     out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") != NULL;
-    out->head_norms = ht_gguf_find_tensor(g, "blk.0.attn_q_norm.weight") != NULL;
-    out->q_bias = ht_gguf_find_tensor(g, "blk.0.attn_q.bias") || ht_gguf_find_tensor(g, "blk.0.attn_qkv.bias");
-    out->out_bias = ht_gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
-    out->mlp_bias = ht_gguf_find_tensor(g, "blk.0.ffn_up.bias") != NULL;
+    out->head_norms = layers_have(out, g, "attn_q_norm.weight");
+    out->q_bias = layers_have(out, g, "attn_q.bias") || layers_have(out, g, "attn_qkv.bias");
+    out->out_bias = layers_have(out, g, "attn_output.bias");
+    out->mlp_bias = layers_have(out, g, "ffn_up.bias");
     read_rope(out, &m);
     read_embedding(out, &m);
     read_eos(out, &m);

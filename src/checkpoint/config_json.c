@@ -225,7 +225,15 @@ static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
     read_expert_layers(c, r, o);
 }
 
-/* Reads layer_types: sliding or full attention per layer. */
+/* Whether a type of layer_types, or of layers_block_type, is a recurrent layer. */
+static bool is_recurrent_type(const char *type) {
+    static const char *const names[] = {"conv", "linear_attention", "mamba"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(type, names[i])) return true;
+    return false;
+}
+
+/* Reads layer_types: sliding or full attention, or a recurrence, per layer. */
 static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) {
     const ht_json *list = ht_json_array(r, o, "layer_types");
     if (!list) return;
@@ -237,6 +245,10 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) 
     for (int64_t i = 0; i < c->n_layers; i++) {
         const char *type = ht_json_string_value(ht_json_array_get(list, (size_t)i));
         const bool chunked = type && !strcmp(type, "chunked_attention");
+        if (c->recurrence.kind && type && is_recurrent_type(type)) {
+            ht_config_make_recurrent(c, i);
+            continue;
+        }
         c->layer[i].chunked = chunked;
         c->layer[i].slides = chunked || (type && !strcmp(type, "sliding_attention"));
         if (!c->layer[i].slides && (!type || (strcmp(type, "full_attention") && strcmp(type, "attention"))))

@@ -132,11 +132,13 @@ static void set_sizes(writer *w) {
 
 static void set_layer_types(writer *w) {
     const ht_config *c = w->config;
+    const char *recurrent = c->recurrence.kind == HT_RECURRENCE_CONV ? "conv" : "linear_attention";
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
-        ht_list_append(&types, ht_json_string(c->layer[i].chunked  ? "chunked_attention"
-                                              : c->layer[i].slides ? "sliding_attention"
-                                                                   : "full_attention"));
+        ht_list_append(&types, ht_json_string(c->layer[i].no_attention ? recurrent
+                                              : c->layer[i].chunked    ? "chunked_attention"
+                                              : c->layer[i].slides     ? "sliding_attention"
+                                                                       : "full_attention"));
     set(w, "layer_types", types);
 }
 
@@ -213,7 +215,7 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
-    if (config->window > 0 || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
+    if (config->window > 0 || f->recurrence || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
     if (f->write_json) f->write_json(config, &w.d);

@@ -82,6 +82,10 @@ typedef enum ht_extent {
     HT_EXTENT_LATENT_KEY_HEAD, /* a head of k without its rotated values */
     HT_EXTENT_LATENT_VALUE,    /* a head of v */
     HT_EXTENT_LATENT_OUT,      /* n_heads of VALUE */
+    HT_EXTENT_TAPS,            /* of a short convolution: the weights of a channel */
+    HT_EXTENT_CONV,            /* its channels */
+    HT_EXTENT_CONV_WEIGHTS,    /* TAPS of CONV */
+    HT_EXTENT_GATED_CONV,      /* three HIDDEN: both gates and the input of a convolution */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -116,6 +120,7 @@ typedef struct ht_tensor_spec {
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     bool optional;         /* files of other programs leave the vector out */
+    bool is_logarithm;     /* a vector x <= 0 of which safetensors hold ln(-x) */
     /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs; NULL: the same. There the weight is
      * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
@@ -237,6 +242,8 @@ struct ht_family {
     bool normed_values;       /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
+    const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */
+    ht_recurrence_kind recurrence;   /* of its recurrent layers */
     const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;              /* size of the layer struct (decoder.h) */
     const ht_tensor_spec *around;    /* weight table of tensors outside the layers; NULL: none */

@@ -147,7 +147,7 @@ static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t ==
 /* Bytes of a layer's KV page; *ring is the ring's page count, 0 for a growing cache. */
 static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
     const ht_layer_info *l = &p->layers[layer];
-    const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, l->is_latent};
+    const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, l->is_latent, 0};
     *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_LEAST_STEP_ROWS, p->context) : 0;
     return l->kv_layer == layer ? ht_kv_saved_page_bytes(&kv) : 0;
 }

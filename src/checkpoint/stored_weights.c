@@ -183,6 +183,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_LATENT_KEY_HEAD: return c->latent.key_dim;
     case HT_EXTENT_LATENT_VALUE: return c->latent.value_dim;
     case HT_EXTENT_LATENT_OUT: return c->n_heads * c->latent.value_dim;
+    case HT_EXTENT_TAPS: return c->recurrence.taps;
+    case HT_EXTENT_CONV: return ht_conv_channels(c);
+    case HT_EXTENT_CONV_WEIGHTS: return c->recurrence.taps * ht_conv_channels(c);
+    case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -318,13 +322,14 @@ static ht_status need_single_values(const walk *w, const ht_stored_tensor *t) {
 /* Finds the tensor of a weight whose names and shape the caller has filled in; `shared`: it has those of its spec's
  * n_shares weights. */
 static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) {
-    /* One row may be stored as a vector or as a matrix, and a gain of each head in rows. */
+    /* One row may be stored as a vector or as a matrix; the gains of heads, and the weights of channels, in rows with any
+     * number of axes. */
     const ht_tensor_spec *p = at->spec;
     const int64_t n_shares = shared && p->n_shares ? p->n_shares : 1, dims[] = {n_shares * at->rows, at->columns},
                   swapped[] = {at->columns, at->rows};
     ht_stored_tensor t;
     const bool is_found = ht_checkpoint_find(w->c, at->name, &t),
-               reshaped = is_found && at->rows == 1 && t.n_dims == (at->is_vector ? 2 : 1) &&
+               reshaped = is_found && at->rows == 1 && (at->is_vector ? t.n_dims > 1 : t.n_dims == 1) &&
                           ht_elements(t.dims, t.n_dims) == at->columns;
     int n_dims = at->is_vector ? 1 : 2;
     const int64_t *shape = at->is_vector ? dims + 1 : dims;
@@ -566,7 +571,7 @@ static ht_status visit_outside(const walk *w) {
     const ht_tensor_spec embedding = {.safetensors = f->embedding_name ? f->embedding_name : "embed_tokens",
                                       .gguf = "token_embd"},
                          final_norm = {.safetensors = f->final_norm_name ? f->final_norm_name : "norm",
-                                       .gguf = "output_norm"},
+                                       .gguf = f->gguf_final_norm ? f->gguf_final_norm : "output_norm"},
                          head = {.safetensors = "lm_head", .gguf = "output"};
     const ht_stored_weight table = {.role = HT_ROLE_EMBEDDING,
                                     .spec = &embedding,
@@ -601,7 +606,8 @@ static ht_status visit_outside(const walk *w) {
 void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, void *user), void *user) {
     const ht_family *f = config->family;
     char name[HT_WEIGHT_NAME];
-    fn("output_norm.weight", user);
+    snprintf(name, sizeof name, "%s.weight", f->gguf_final_norm ? f->gguf_final_norm : "output_norm");
+    fn(name, user);
     if (config->norm_bias) fn("output_norm.bias", user);
     if (!config->tied_head) fn("output.weight", user);
     if (config->head_bias) fn("output.bias", user);

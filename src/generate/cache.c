@@ -16,6 +16,8 @@ struct ht_cache_owner {
     int64_t short_length;   /* of the model */
     int64_t reserved;       /* positions for which there are pages */
     int64_t written;        /* a step may have written positions up to this - 1: what the rings hold ends here */
+    bool has_states;        /* there are layers of states */
+    int64_t previous;       /* positions of the states in the second pages, those before the last step; -1: of none */
     int64_t *capacity;      /* [n_layers] of the page tables */
     int64_t *first;         /* [n_layers] position before which a restored ring holds nothing */
 };
@@ -23,7 +25,7 @@ struct ht_cache_owner {
 /* ---- sizes ---- */
 
 size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
-    return ht_kv_bytes(m->kv, m->n_kv_layers, m->kv_dtype, m->device->kv->page_bytes, positions, chunk, m->context);
+    return ht_kv_bytes(m->kv, m->n_cache_layers, m->kv_dtype, m->device->kv->page_bytes, positions, chunk, m->context);
 }
 
 static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device->kv->page_bytes(&c->layer[i].shape); }
@@ -36,10 +38,16 @@ size_t ht_cache_held_bytes(const ht_cache *c) {
 
 /* ---- pages ---- */
 
+/* Pages of a layer for `positions`. */
+static int64_t pages_for(const ht_kv_layer *l, int64_t positions) {
+    if (l->shape.state) return positions ? HT_STATE_COPIES : 0;
+    return ht_kv_pages(l->ring_pages, positions);
+}
+
 /* Gives back what the positions reserved do not need. */
 static void drop_pages(ht_cache *c, int32_t i) {
     ht_kv_layer *l = &c->layer[i];
-    int64_t keep = ht_kv_pages(l->ring_pages, l->ring_pages ? c->owner->written : c->owner->reserved);
+    const int64_t keep = pages_for(l, l->ring_pages ? c->owner->written : c->owner->reserved);
     while (l->n_pages > keep) ht_kv_page_release(c->owner->device, &l->shape, l->pages[--l->n_pages]);
 }
 
@@ -63,11 +71,23 @@ static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err)
     return status;
 }
 
+/* Replaces the state that the next step writes, if it is shared. */
+static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
+    ht_kv_page *own;
+    if (!ht_kv_page_is_shared(l->pages[1])) return HT_OK;
+    const ht_status status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &own, err);
+    if (status) return status;
+    ht_kv_page_release(c->owner->device, &l->shape, l->pages[1]);
+    l->pages[1] = own;
+    return HT_OK;
+}
+
 /* Replaces shared pages that the next step writes, up to position `end` - 1, with private copies. */
 static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
     ht_device *d = c->owner->device;
     ht_status status = HT_OK;
+    if (l->shape.state) return own_state(c, l, err);
     for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < end && status == HT_OK; pos += HT_KV_PAGE) {
         ht_kv_page **page = &l->pages[ht_kv_page_of(l, pos)], *own;
         if (!ht_kv_page_is_shared(*page)) continue;
@@ -91,7 +111,12 @@ size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
     size_t bytes = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
-        int64_t pages = ht_max_i64(0, ht_kv_pages(l->ring_pages, positions) - l->n_pages);
+        int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages);
+        if (l->shape.state) {
+            pages += l->n_pages > 1 && ht_kv_page_is_shared(l->pages[1]);
+            bytes += (size_t)pages * page_bytes(c, i);
+            continue;
+        }
         const int64_t first = c->length / HT_KV_PAGE * HT_KV_PAGE;
         const int64_t end = l->ring_pages ? ht_min_i64(positions, first + l->ring_pages * HT_KV_PAGE) : positions;
         for (int64_t pos = first; pos < end; pos += HT_KV_PAGE)
@@ -105,7 +130,7 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     ht_status status = HT_OK;
     int32_t i = 0;
     for (; i < c->n_layers && status == HT_OK; i++) {
-        int64_t pages = ht_kv_pages(c->layer[i].ring_pages, positions);
+        int64_t pages = pages_for(&c->layer[i], positions);
         status = add_pages(c, i, ht_max_i64(pages, c->layer[i].n_pages), err);
         if (status == HT_OK) status = own_pages(c, i, positions, err);
     }
@@ -116,7 +141,24 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     }
     c->owner->reserved = ht_max_i64(c->owner->reserved, positions);
     c->owner->written = ht_max_i64(c->owner->written, positions);
+    c->owner->previous = -1;
     return HT_OK;
+}
+
+static void swap_states(ht_cache *c) {
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        ht_kv_page **pages = c->layer[i].pages, *first;
+        if (!c->layer[i].shape.state) continue;
+        first = pages[0];
+        pages[0] = pages[1];
+        pages[1] = first;
+    }
+}
+
+void ht_cache_advance(ht_cache *c, int64_t rows) {
+    swap_states(c);
+    c->owner->previous = c->length;
+    c->length += rows;
 }
 
 /* ---- going back ---- */
@@ -134,6 +176,7 @@ int64_t ht_cache_first(const ht_cache *c, int32_t layer) {
 
 ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index) {
     const ht_kv_layer *l = &c->layer[layer];
+    if (l->shape.state) return NULL;
     const int64_t at = ht_kv_page_of(l, index * HT_KV_PAGE);
     if (at >= l->n_pages || index * HT_KV_PAGE < ht_cache_first(c, layer)) return NULL;
     return l->pages[at];
@@ -160,6 +203,7 @@ static ht_status adopt_layer(ht_cache *c, int32_t i, int64_t n, ht_cache_page_fn
 bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user) {
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
+        if (l->shape.state) return false;
         const int64_t needed = l->ring_pages ? ht_max_i64(0, ht_min_i64(ht_kv_first_visible(l, n), n - 1)) : 0;
         for (int64_t p = needed / HT_KV_PAGE; p * HT_KV_PAGE < n; p++)
             if (!page_of(user, i, p)) return false;
@@ -184,6 +228,12 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
     if (n < 0 || n > c->length)
         return ht_fail(err, HT_ERR_ARGUMENT, "keeping %lld position%s of a KV cache that holds %lld", (long long)n,
                        ht_plural(n), (long long)c->length);
+    if (c->owner->has_states && n < c->length) {
+        const bool goes_back = c->owner->previous >= 0 && c->owner->previous <= n;
+        if (goes_back) swap_states(c);
+        n = goes_back ? c->owner->previous : 0;
+        c->owner->previous = -1;
+    }
     bool wrapped = false;
     for (int32_t i = 0; i < c->n_layers && n > 0; i++) {
         const ht_kv_layer *l = &c->layer[i];
@@ -243,15 +293,16 @@ static ht_status new_cache(ht_device *d, int32_t n_layers, ht_cache **out, ht_er
 
 ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err) {
     ht_cache *c;
-    ht_status status = new_cache(m->device, m->n_kv_layers, &c, err);
+    ht_status status = new_cache(m->device, m->n_cache_layers, &c, err);
     *out = NULL;
-    if (!status) c->owner->short_length = m->short_length;
-    for (int32_t i = 0; !status && i < m->n_kv_layers; i++) {
+    if (!status) c->owner->short_length = m->short_length, c->owner->previous = -1;
+    for (int32_t i = 0; !status && i < m->n_cache_layers; i++) {
         const ht_layer_kv *kv = &m->kv[i];
         c->layer[i] = (ht_kv_layer){.shape = kv->shape,
                                     .window = kv->window,
                                     .chunked = kv->chunked,
                                     .ring_pages = ht_kv_ring_pages(kv->window, chunk, m->context)};
+        c->owner->has_states |= kv->shape.state > 0;
         if (page_bytes(c, i) == SIZE_MAX)
             status =
                 ht_fail(err, HT_ERR_LIMIT, "layer %d has %d KV heads of %d values: no page of that size can be held",
@@ -275,7 +326,8 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
                            .window = theirs->window,
                            .chunked = theirs->chunked,
                            .ring_pages = theirs->ring_pages};
-        const int64_t pages = l->ring_pages ? theirs->n_pages : ht_kv_pages(0, from->length);
+        int64_t pages = l->ring_pages ? theirs->n_pages : ht_kv_pages(0, from->length);
+        if (l->shape.state) pages = from->length > 0;
         status = grow_table(l, &c->owner->capacity[i], pages, err);
         for (; !status && l->n_pages < pages; l->n_pages++)
             l->pages[l->n_pages] = ht_kv_page_retain(theirs->pages[l->n_pages]);
@@ -287,6 +339,8 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
     c->length = c->owner->reserved = from->length;
     c->is_long = from->is_long;
     c->owner->short_length = from->owner->short_length;
+    c->owner->has_states = from->owner->has_states;
+    c->owner->previous = -1;
     c->owner->written = from->owner->written;
     c->owner->account = from->owner->account;
     memcpy(c->owner->first, from->owner->first, (size_t)c->n_layers * sizeof *c->owner->first);

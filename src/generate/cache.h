@@ -33,7 +33,10 @@ size_t ht_cache_growth(const ht_cache *c, int64_t positions);
 /* Reserves pages for a step that writes positions below `positions`. On failure the cache is unchanged. */
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
 
-/* Keeps the first n <= length positions. HT_ERR_LIMIT, with the numbers, when a ring has overwritten positions that
+/* Takes over what a step has written: `rows` more positions. */
+void ht_cache_advance(ht_cache *c, int64_t rows);
+
+/* Keeps the first n <= length positions, or with layers of states the most up to n to which these can go back. HT_ERR_LIMIT, with the numbers, when a ring has overwritten positions that
  * the next one attends to; the cache is then unchanged. n = 0 always works. */
 ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
 

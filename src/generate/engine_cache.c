@@ -68,7 +68,7 @@ typedef struct nodes {
 static void free_nodes(nodes *s) {
     for (int64_t i = 0; s->node && i < s->n; i++) {
         node *x = &s->node[i];
-        for (int32_t l = 0; x->page && l < s->m->n_kv_layers; l++)
+        for (int32_t l = 0; x->page && l < s->m->n_cache_layers; l++)
             ht_kv_page_release(s->m->device, &s->m->kv[l].shape, x->page[l]);
         free(x->page);
         free(x->token);
@@ -96,7 +96,7 @@ static bool make_key(node *x, int n_adapters, const char *salt, size_t n_salt) {
 /* A node of the tree. */
 static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *err) {
     nodes *s = user;
-    const int32_t layers = s->m->n_kv_layers;
+    const int32_t layers = s->m->n_cache_layers;
     const ht_prefix_key *key = entry->key;
     if (key->n_adapters > UINT16_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "a prefix cache's file has at most %d adapters of an answer, not %d",
@@ -133,7 +133,7 @@ static ht_status copy_tree(nodes *s, ht_error *err) {
 
 static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *room, ht_error *err) {
     const node *x = &s->node[i];
-    const int32_t layers = s->m->n_kv_layers;
+    const int32_t layers = s->m->n_cache_layers;
     const size_t salt = x->salt ? strlen(x->salt) : 0,
                  bytes = NODE_HEAD + salt + ADAPTER_BYTES * (size_t)x->n_adapters + 4 * (size_t)x->n + (size_t)layers;
     if (salt > UINT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "a salt of %zu bytes", salt);
@@ -169,7 +169,7 @@ static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *
 
 static ht_status save_to(const nodes *s, ht_state_writer *w, ht_error *err) {
     unsigned char count[CACHE_BYTES];
-    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_kv_layers);
+    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_cache_layers);
     void *room = malloc(room_bytes);
     ht_status status = room ? ht_state_put_origin(w, s->m, NULL, NULL, 0, err) : no_memory(room_bytes, err);
     if (!status) status = ht_state_writer_begin(w, HT_STATE_CACHE, 0, err);
@@ -218,7 +218,7 @@ static ht_status check_sizes(const nodes *s, int64_t i, uint64_t parent, uint64_
     if (parent > (uint64_t)i || (parent && s->node[parent - 1].n < HT_KV_PAGE))
         return ht_state_damaged(&s->file, "a node follows none that can come before it", err);
     if (parent && key) return ht_state_damaged(&s->file, "a node has another salt or other adapters", err);
-    if (NODE_HEAD + key + 4 * n + (uint64_t)s->m->n_kv_layers > section_of(s, i)->bytes)
+    if (NODE_HEAD + key + 4 * n + (uint64_t)s->m->n_cache_layers > section_of(s, i)->bytes)
         return ht_state_damaged(&s->file, "a node is shorter than what it is to hold", err);
     return HT_OK;
 }
@@ -241,7 +241,7 @@ static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
 static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapters, const unsigned char *at,
                            ht_error *err) {
     node *x = &s->node[i];
-    const int32_t layers = s->m->n_kv_layers;
+    const int32_t layers = s->m->n_cache_layers;
     x->token = malloc((size_t)x->n * sizeof *x->token);
     x->has = calloc((size_t)layers + 1, sizeof *x->has);
     x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
@@ -271,7 +271,7 @@ static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapter
 /* Whether the node's pages fit, after its parent's did. */
 static bool takes_room(nodes *s, const node *x) {
     size_t bytes = 0;
-    for (int32_t l = 0; l < s->m->n_kv_layers; l++)
+    for (int32_t l = 0; l < s->m->n_cache_layers; l++)
         if (x->has[l]) bytes += s->m->device->kv->page_bytes(&s->m->kv[l].shape);
     if (x->skipped || bytes > s->left || x->first + x->n > s->m->context ||
         (x->parent >= 0 && !s->node[x->parent].fits))
@@ -301,7 +301,7 @@ static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
     if (parent && x->is_long != s->node[parent - 1].is_long)
         return ht_state_damaged(&s->file, "a node of a long sequence follows one of a short sequence, or the reverse",
                                 err);
-    x->head_bytes = NODE_HEAD + (size_t)key + 4 * (size_t)n + (size_t)s->m->n_kv_layers;
+    x->head_bytes = NODE_HEAD + (size_t)key + 4 * (size_t)n + (size_t)s->m->n_cache_layers;
     unsigned char *rest = malloc(x->head_bytes);
     if (!rest) return no_memory(x->head_bytes, err);
     status = ht_state_file_read(&s->file, section, NODE_HEAD, rest, x->head_bytes - NODE_HEAD, &x->sum, err);
@@ -340,12 +340,12 @@ static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) 
     node *x = &s->node[s->done + piece];
     const ht_state_section *section = section_of(s, s->done + piece);
     ht_device *d = s->m->device;
-    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_kv_layers);
+    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_cache_layers);
     void *room = malloc(room_bytes);
     ht_status status = room ? HT_OK : no_memory(room_bytes, err);
     uint64_t at = x->head_bytes;
     (void)worker;
-    for (int32_t l = 0; l < s->m->n_kv_layers && !status; l++) {
+    for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++) {
         const ht_kv_shape *shape = &s->m->kv[l].shape;
         if (!x->has[l]) continue;
         const size_t bytes = (size_t)x->n * ht_kv_saved_bytes(shape);
@@ -374,10 +374,10 @@ static ht_status read_nodes(nodes *s, ht_error *err) {
 static bool count_pages(const nodes *s, const node *x) {
     ht_device *d = s->m->device;
     size_t bytes = 0;
-    for (int32_t l = 0; l < s->m->n_kv_layers; l++)
+    for (int32_t l = 0; l < s->m->n_cache_layers; l++)
         if (x->page[l]) bytes += d->kv->page_bytes(&s->m->kv[l].shape);
     if (!ht_cache_fits(&s->e->account, s->e->o.kv_bytes, bytes)) return false;
-    for (int32_t l = 0; l < s->m->n_kv_layers; l++)
+    for (int32_t l = 0; l < s->m->n_cache_layers; l++)
         if (x->page[l]) ht_kv_page_count(d, &s->m->kv[l].shape, x->page[l], &s->e->account);
     return true;
 }

@@ -221,14 +221,14 @@ static ht_prefix_node *best_child(root *r, ht_prefix_node *parent, const int32_t
 
 ht_status ht_prefix_cache_new(const ht_model *m, size_t budget, ht_prefix_cache **out, ht_error *err) {
     ht_prefix_cache *c = *out = calloc(1, sizeof *c);
-    if (c) c->shape = calloc((size_t)m->n_kv_layers + 1, sizeof *c->shape);
+    if (c) c->shape = calloc((size_t)m->n_cache_layers + 1, sizeof *c->shape);
     if (!c || !c->shape) {
         free(c);
         *out = NULL;
         return ht_fail_memory(err, sizeof *c, "a prefix cache");
     }
     c->device = ht_device_retain(m->device);
-    c->n_layers = m->n_kv_layers;
+    c->n_layers = m->n_cache_layers;
     for (int32_t i = 0; i < c->n_layers; i++) c->shape[i] = m->kv[i].shape;
     c->figures.budget = budget;
     return HT_OK;

@@ -7,6 +7,7 @@
 #include "base/plural.h"
 #include "base/system.h"
 #include "device/device.h"
+#include "generate/cache.h"
 #include "models/model.h"
 #include "models/taps.h"
 
@@ -452,7 +453,7 @@ static ht_status run_step(ht_scheduler *s, ht_step_job *const *job, int n, ht_er
     status = ht_exec_run(e->exec, &at, &logits, err);
     if (status) return status;
     for (int i = 0; i < n; i++) {
-        job[i]->cache->length += job[i]->rows;
+        ht_cache_advance(job[i]->cache, job[i]->rows);
         job[i]->status = HT_OK;
     }
     if (job[0]->alone) {

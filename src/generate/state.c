@@ -55,7 +55,7 @@ static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, 
 }
 
 static ht_status save_to(const ht_session *s, ht_state_writer *w, ht_error *err) {
-    const size_t room_bytes = ht_state_page_room(s->model->kv, s->model->n_kv_layers);
+    const size_t room_bytes = ht_state_page_room(s->model->kv, s->model->n_cache_layers);
     const ht_session_adapters none = {0}, *a = s->adapters ? s->adapters : &none;
     char *room = malloc(room_bytes);
     ht_status status = room ? HT_OK : ht_fail_memory(err, room_bytes, "a state file");

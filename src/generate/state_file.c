@@ -301,9 +301,13 @@ static ht_status make_origin(const ht_model *m, ht_adapter *const *adapters, con
     ht_text_printf(&text, "model %s %s\ntokenizer %016llx\nprecision %s\nkeys and values %s\n", m->architecture,
                    fingerprint, (unsigned long long)tokenizer_digest(m->tokenizer), ht_precision_name(m->precision),
                    ht_dtype_name(m->kv_dtype));
-    for (int32_t i = 0; i < m->n_kv_layers; i++)
-        ht_text_printf(&text, "layer %d of %d heads of %d, %s %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,
-                       (int)m->kv[i].shape.head_dim, m->kv[i].chunked ? "chunk" : "window", (long long)m->kv[i].window);
+    for (int32_t i = 0; i < m->n_cache_layers; i++)
+        if (m->kv[i].shape.state)
+            ht_text_printf(&text, "layer %d of a state of %lld\n", (int)i, (long long)m->kv[i].shape.state);
+        else
+            ht_text_printf(&text, "layer %d of %d heads of %d, %s %lld\n", (int)i, (int)m->kv[i].shape.n_kv_heads,
+                           (int)m->kv[i].shape.head_dim, m->kv[i].chunked ? "chunk" : "window",
+                           (long long)m->kv[i].window);
     for (int i = 0; i < n; i++) {
         const ht_digest d = ht_adapter_digest(adapters[i]);
         ht_text_printf(&text, "adapter %016llx times %.9g\n", (unsigned long long)(d.a ^ d.b), (double)scales[i]);
@@ -353,6 +357,7 @@ ht_status ht_state_check_origin(const ht_state_file *f, const ht_model *m, ht_ad
 
 size_t ht_state_page_room(const ht_layer_kv *kv, int32_t n_layers) {
     size_t most = 1;
-    for (int32_t i = 0; i < n_layers; i++) most = ht_max_size(most, HT_KV_PAGE * ht_kv_saved_bytes(&kv[i].shape));
+    for (int32_t i = 0; i < n_layers; i++)
+        most = ht_max_size(most, (size_t)ht_kv_page_positions(&kv[i].shape) * ht_kv_saved_bytes(&kv[i].shape));
     return most;
 }

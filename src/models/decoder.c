@@ -8,13 +8,16 @@
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 
-static bool keeps_keys(const ht_config *c, int64_t layer) { return c->layer[layer].kv_layer == layer; }
+bool ht_decoder_has_attention(const ht_config *c, int64_t layer) { return !c->layer[layer].no_attention; }
+bool ht_decoder_is_recurrent(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent; }
+static bool keeps_keys(const ht_config *c, int64_t layer) {
+    return c->layer[layer].kv_layer == layer && !c->layer[layer].no_attention;
+}
 static bool projects_values(const ht_config *c, int64_t layer) {
     return keeps_keys(c, layer) && !c->layer[layer].v_is_k;
 }
 bool ht_decoder_has_head_norms(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->head_norms;
+    return c->head_norms && !c->layer[layer].no_attention;
 }
 static bool norms_keys(const ht_config *c, int64_t layer) { return c->head_norms && keeps_keys(c, layer); }
 
@@ -23,11 +26,13 @@ const ht_tensor_spec ht_decoder_norm_specs[] = {
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_attention_specs[] = {
-    {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_Q},
+    {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_Q,
+     .has = ht_decoder_has_attention},
     {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_KV,
      .has = keeps_keys},
     {AT(v), "self_attn.v_proj", "attn_v", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .has = projects_values},
-    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT},
+    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT,
+     .has = ht_decoder_has_attention},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_head_norm_specs[] = {
@@ -224,9 +229,11 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     const ht_attention how = {.scale = cfg->attention_scale,
                               .softcap = cfg->attention_softcap,
                               .sinks = l->sinks,
-                              .asked = index >= ht_kv_layers(cfg),
-                              .layer = index};
-    ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
+                              .asked = index >= ht_unshared_layers(cfg),
+                              .layer = index,
+                              .kv_layer = (int)shape->kv_layer};
+    ht_array *o =
+        ht_attend(c, q, k, v, (int)ht_cache_layer_of(cfg, shape->kv_layer, false), &how); /* [T, n_heads, head_dim] */
     o = merge_heads(c, o, cfg->n_heads, shape->head_dim);
     if (l->attention_gate.matrix) o = ht_multiply(c->s, o, ht_sigmoid(c->s, ht_linear(c, x, &l->attention_gate)));
     return ht_linear(c, o, &l->out);
@@ -378,7 +385,8 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     const ht_decoder_layer *l = (const ht_decoder_layer *)m->layers + i;
     const bool is_last = i == cfg->n_layers - 1; /* rows are independent after its attention: the output rows suffice */
     ht_array *h = in[0], *x = ht_decoder_norm(c, cfg, h, &l->attention_norm), *f;
-    ht_array *a = ht_decoder_attention(c, m, l, i, x, in[1]);
+    ht_array *a =
+        cfg->layer[i].recurrent ? ht_decoder_recurrence(c, m, l, i, x) : ht_decoder_attention(c, m, l, i, x, in[1]);
     a = addition(c, cfg, ht_decoder_norm(c, cfg, a, &l->after_attention_norm));
     if (cfg->parallel) {
         if (is_last) h = cut(c, h), a = cut(c, a), x = cut(c, x);

@@ -8,6 +8,22 @@
 #include "checkpoint/family.h"
 #include "models/weights.h"
 
+/* Weights of a recurrence; heads, keys and values are those of the scan. */
+typedef struct ht_recurrence_weights {
+    ht_weight in;          /* what it begins with, in one matrix */
+    ht_weight qkv;         /* the convolution's channels: q and k [key_heads * key_dim], v [heads * value_dim] */
+    ht_weight gate;        /* [heads * value_dim, hidden], of the output */
+    ht_weight decay, rate; /* [heads, hidden]: what decay and rate of the delta rule are computed from */
+    ht_weight rate_decay;  /* [2 heads, hidden]: both in one matrix */
+    ht_weight out;         /* [hidden, heads * value_dim, or hidden] */
+    ht_array *conv;        /* f32 [channels * taps]: weights of the short convolution */
+    ht_array *conv_bias;   /* f32 [channels]; NULL: none */
+    ht_array *a;           /* f32 [heads]: the decay is exp(a * time step) */
+    ht_array *time_bias;   /* f32 [heads], or [heads * key_dim]: added to the time step */
+    ht_array *skip;        /* f32 [heads]: share of the input in the output; NULL: none */
+    ht_norm_weights norm;  /* of the output */
+} ht_recurrence_weights;
+
 typedef struct ht_decoder_layer {
     ht_norm_weights attention_norm, mlp_norm; /* pre-norms, f32 [hidden]; none in families with post-norms only */
     ht_norm_weights after_attention_norm, after_mlp_norm; /* post-norms, f32 [hidden] */
@@ -21,6 +37,7 @@ typedef struct ht_decoder_layer {
     ht_weight q_a, kv_a;            /* latent attention: see deepseek.c */
     ht_norm_weights q_a_norm, kv_a_norm;
     ht_experts key_heads, value_heads;
+    ht_recurrence_weights recurrence;
     ht_weight gate_up;                 /* gate and up in one matrix [2 * feed_forward, hidden] */
     ht_weight gate;                    /* [feed_forward, hidden]; absent: activation(up) without a gate */
     ht_weight up;                      /* [feed_forward, hidden] */
@@ -77,13 +94,16 @@ ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h);
 /* The family's norm over the last axis, RMS or LayerNorm, with the model's epsilon and offset; returns x when there is
  * no such norm. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm);
-/* Grouped-query attention with RoPE: x [T, hidden], pos i32 [T] -> [T, hidden]. In layers beyond ht_kv_layers, which
+/* Grouped-query attention with RoPE: x [T, hidden], pos i32 [T] -> [T, hidden]. In layers from ht_unshared_layers on, which
  * share all K and V, x and pos have the output rows only. */
 ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                ht_array *x, ht_array *pos);
 /* The same by latent attention, which ht_decoder_attention calls in models that have it. */
 ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
                               ht_array *pos);
+/* The recurrence of a layer, of the model's kind: x [T, hidden] -> [T, hidden] (recurrence.c). */
+ht_array *ht_decoder_recurrence(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
+                                ht_array *x);
 /* RoPE of x [T, n, *] at the positions pos i32 [T], as in layers with or without a sliding window. */
 ht_array *ht_decoder_rotated(ht_ctx *c, const ht_decoder_weights *m, bool slides, ht_array *x, ht_array *pos);
 /* Queries q [T, n_heads, *] after RoPE, multiplied by the temperature of their position, if the model has one. */
@@ -102,6 +122,9 @@ bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
 bool ht_decoder_is_dense(const ht_config *c, int64_t layer);
 /* Predicate: layer `layer` has experts and a shared one. */
 bool ht_decoder_has_shared_expert(const ht_config *c, int64_t layer);
+/* Predicates: layer `layer` has attention; it has the recurrence. */
+bool ht_decoder_has_attention(const ht_config *c, int64_t layer);
+bool ht_decoder_is_recurrent(const ht_config *c, int64_t layer);
 /* Predicate: q and k have norms. */
 bool ht_decoder_has_head_norms(const ht_config *c, int64_t layer);
 

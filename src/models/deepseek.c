@@ -72,7 +72,7 @@ static ht_array *plus_part(ht_ctx *c, const ht_config *cfg, ht_array *x, ht_arra
 
 /* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1, rank],
  * rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
-static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int layer,
+static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int cache_layer,
                                  const ht_attention *how, ht_array *q, ht_array *latent, ht_array *rotated_k) {
     const ht_latent *of = &cfg->latent;
     if (!latent || !rotated_k) return NULL;
@@ -83,7 +83,7 @@ static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decod
     ht_array *k = ht_linear_heads(c, x, &l->key_heads, false), *v = ht_linear_heads(c, x, &l->value_heads, false);
     k = joined(c, plus_part(c, cfg, k, more, 0, of->key_dim), ht_broadcast_to(c->s, rotated_k, rotated, 3));
     v = plus_part(c, cfg, v, more, of->key_dim, of->value_dim);
-    return ht_attend(c, q, k, v, layer, how);
+    return ht_attend(c, q, k, v, cache_layer, how);
 }
 
 ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index, ht_array *x,
@@ -101,14 +101,14 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
     ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
     ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
     ht_array *rotated_k = ht_decoder_rotated(c, m, false, part(c, kv, of->rank, of->rope_dim), pos), *o;
-    ht_attention how = {.scale = cfg->attention_scale, .layer = index};
-    const int layer = (int)cfg->layer[index].kv_layer;
+    ht_attention how = {.scale = cfg->attention_scale, .layer = index, .kv_layer = (int)cfg->layer[index].kv_layer};
+    const int cache_layer = (int)ht_cache_layer_of(cfg, how.kv_layer, false);
     if (!ht_observe_input(c, latent, l->value_heads.slot)) return NULL;
     if (c->pass)
-        o = attend_expanded(c, cfg, l, layer, &how, q, latent, rotated_k);
+        o = attend_expanded(c, cfg, l, cache_layer, &how, q, latent, rotated_k);
     else {
         how.v_dim = (int32_t)of->rank;
-        o = ht_attend(c, q, joined(c, latent, rotated_k), HT_NONE, layer, &how); /* [T, n_heads, rank] */
+        o = ht_attend(c, q, joined(c, latent, rotated_k), HT_NONE, cache_layer, &how); /* [T, n_heads, rank] */
         o = ht_linear_heads(c, o, &l->value_heads, false);
     }
     /* o: [T, n_heads, value_dim] */

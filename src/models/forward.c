@@ -175,27 +175,62 @@ ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale
 
 static ht_array *sinks_of(const ht_attention *how) { return how->sinks ? how->sinks : HT_NONE; }
 
-static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
+static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer,
+                              const ht_attention *how) {
     const ht_plain_pass *pass = c->pass;
-    const ht_layer_kv *kv = &pass->kv[layer];
+    const ht_layer_kv *kv = &pass->kv[cache_layer];
     const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
     if (k != HT_NONE) {
-        pass->keys[layer] = k;
-        pass->values[layer] = v;
+        pass->keys[cache_layer] = k;
+        pass->values[cache_layer] = v;
     }
     ht_array *own = how->asked ? ht_batch_out_rows(c) : pass->own, *first = how->asked ? pass->out_first : pass->first;
-    ht_array *in[] = {q, pass->keys[layer], pass->values[layer], own, first, sinks_of(how)};
+    ht_array *in[] = {q, pass->keys[cache_layer], pass->values[cache_layer], own, first, sinks_of(how)};
     return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 6);
 }
 
-ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
-    if (c->pass) return attend_plain(c, q, k, v, layer, how);
-    const ht_attend_params p = {layer, how->scale, how->softcap, how->asked, how->v_dim};
+ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer, const ht_attention *how) {
+    if (c->pass) return attend_plain(c, q, k, v, cache_layer, how);
+    const ht_attend_params p = {cache_layer, how->scale, how->softcap, how->asked, how->v_dim};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v, sinks_of(how)}, 4);
     if (a) a->step = c->step;
     const ht_observer *o = c->observer;
-    if (a && o && o->attends && !o->attends(c->observer, c, q, k, v, layer, how, a)) return NULL;
+    if (a && o && o->attends && !o->attends(c->observer, c, q, k, v, cache_layer, how, a)) return NULL;
     return a;
+}
+
+/* ---- recurrences ---- */
+
+/* x [T, n] moved down by `rows` rows within each sequence, with zeros before its first row. */
+static ht_array *moved_down(ht_ctx *c, ht_array *x, int64_t rows) {
+    ht_scope *s = c->s;
+    const ht_plain_pass *pass = c->pass;
+    ht_array *from = ht_subtract(s, pass->own, ht_full(s, (double)rows, HT_I32, NULL, 0));
+    ht_array *is_there = ht_greater_equal(s, from, pass->first);
+    ht_array *moved = ht_take(s, x, ht_where(s, is_there, from, pass->own), 0);
+    return ht_where(s, ht_expand_dims(s, is_there, 1), moved, ht_full(s, 0, HT_F32, NULL, 0));
+}
+
+static ht_array *convolve_plain(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias) {
+    ht_scope *s = c->s;
+    if (!x || !w) return NULL;
+    const int64_t n = ht_array_dim(w, 0), taps = ht_array_dim(w, 1);
+    ht_array *y = bias;
+    for (int64_t j = 0; j < taps; j++) {
+        ht_array *tap = ht_reshape(s, ht_slice(s, w, (int64_t[]){0, j}, (int64_t[]){n, j + 1}, NULL), &n, 1);
+        ht_array *part = ht_multiply(s, j + 1 < taps ? moved_down(c, x, taps - 1 - j) : x, tap);
+        y = y == HT_NONE ? part : ht_add(s, y, part);
+    }
+    return y;
+}
+
+ht_array *ht_short_conv(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias, int cache_layer, int64_t first,
+                        int64_t channels) {
+    if (c->pass) return convolve_plain(c, x, w, bias);
+    const ht_short_conv_params p = {cache_layer, first, channels};
+    ht_array *y = ht_apply(c->s, HT_OP_SHORT_CONV, &p, (ht_array *[]){x, w, bias}, 3);
+    if (y) y->step = c->step;
+    return y;
 }
 
 /* ---- losses ---- */

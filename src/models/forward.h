@@ -43,8 +43,8 @@ typedef struct ht_plain_pass {
     ht_array *target;          /* i32 [n_out] the token that follows each of them */
     ht_array *own, *first;     /* i32 [n_tok] each row's own number, and the first of its sequence */
     ht_array *out_first;       /* i32 [n_out] the first row of each output row's sequence */
-    const ht_layer_kv *kv;     /* [n_kv_layers] windows */
-    ht_array **keys, **values; /* [n_kv_layers] of the layers so far */
+    const ht_layer_kv *kv;     /* [n_cache_layers] windows */
+    ht_array **keys, **values; /* [n_cache_layers] of the layers so far */
     bool shares_keys;          /* some layers attend to keys of earlier ones */
     bool checkpointing;        /* layers keep only their inputs and are recomputed for the gradient */
 } ht_plain_pass;
@@ -101,17 +101,23 @@ typedef struct ht_attention {
     float scale;   /* factor on q.k */
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
-    int layer;     /* the attending layer, which differs from the layer of shared keys */
+    /* The attending layer, and that of the keys, which differ where keys are shared. */
+    int layer, kv_layer;
     int32_t v_dim; /* values are the first v_dim elements of k, and v is HT_NONE; 0: v, as in plain passes */
     /* f32 [n_heads]: one more score of every query, without a value, in the sum of the softmax. NULL or HT_NONE: none.
      * A constant of a plain pass. */
     ht_array *sinks;
 } ht_attention;
 
-/* Appends k, v [T, n_kv_heads, head_dim] to the cache of layer `layer`, then attends with q [T, n_heads, head_dim],
+/* Appends k, v [T, n_kv_heads, head_dim] to cache layer `cache_layer`, then attends with q [T, n_heads, head_dim],
  * causally and within the layer's window -> [T, n_heads, head_dim or v_dim]. With k = v = HT_NONE, attends to the keys appended
- * by that layer earlier in the step. */
-ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
+ * to it earlier in the step. */
+ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer, const ht_attention *how);
+
+/* Causal convolution of each of the n channels of x [T, n] over its sequence: w f32 [n, taps], bias f32 [n] or HT_NONE (SHORT_CONV
+ * in device/params.h). They are channels [first, first + n) of the `channels` in the state of cache layer `cache_layer`. */
+ht_array *ht_short_conv(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias, int cache_layer, int64_t first,
+                        int64_t channels);
 
 /* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out]; `softcap` caps logits (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
@@ -130,7 +136,7 @@ typedef struct ht_observer ht_observer;
 struct ht_observer {
     /* The operands of an ht_attend, and its result, not evaluated yet. False, with an error in c->s, fails the pass.
      * NULL: not observed. */
-    bool (*attends)(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int kv_layer,
+    bool (*attends)(ht_observer *o, ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer,
                     const ht_attention *how, ht_array *result);
     /* Calls `layer` instead of ht_layer and returns its result in the scope c->s. */
     ht_array *(*layer)(ht_observer *o, ht_ctx *c, ht_layer_fn *layer, const void *model, int index,

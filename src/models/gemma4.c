@@ -268,7 +268,7 @@ static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in)
     const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
-    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* after its attention, output rows suffice */
+    const int64_t last_keys = ht_unshared_layers(cfg) - 1; /* after its attention, output rows suffice */
     ht_array *h = in[0], *input = cfg->layer_input ? in[2] : NULL;
     ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, &l->base.attention_norm), in[1]);
     h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, &l->base.after_attention_norm));
@@ -288,7 +288,7 @@ static ht_array *forward(ht_ctx *c, const void *model) {
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
     ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;
     for (int i = 0; i < cfg->n_layers; i++) {
-        if (i == ht_kv_layers(cfg)) {
+        if (i == ht_unshared_layers(cfg)) {
             pos = cut(c, pos);
             if (inputs) inputs = cut(c, inputs); /* [n_out, n_layers, layer_input] */
         }

@@ -57,11 +57,19 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
-/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. */
-static void make_sliding(ht_model *m) {
-    for (int32_t i = 0; i < m->n_kv_layers; i++)
+/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. Beside states,
+ * which remember everything, only layers that slide anyway may forget. */
+static ht_status make_sliding(ht_model *m, const char *name, ht_error *err) {
+    const bool recurrent = m->config->recurrence.kind;
+    for (int32_t i = 0; i < m->n_cache_layers; i++) {
+        if (m->kv[i].shape.state) continue;
+        if (recurrent && !m->kv[i].window)
+            return ht_fail(err, HT_ERR_UNSUPPORTED,
+                           "%s has recurrent layers beside attention to all positions, which cannot slide", name);
         if (!m->kv[i].window || (m->kv[i].window > m->context && !m->kv[i].chunked)) m->kv[i].window = m->context;
+    }
     m->context = INT32_MAX;
+    return HT_OK;
 }
 
 /* Fails if the model needs an operation that the device lacks. */
@@ -88,12 +96,12 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
         return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16, f32 and i8 can",
                        ht_dtype_name(m->kv_dtype));
     m->vocab = (int32_t)c->vocab;
-    m->n_kv_layers = (int32_t)ht_kv_layers(c);
-    m->kv = calloc((size_t)m->n_kv_layers, sizeof *m->kv);
-    if (!m->kv) return ht_fail_memory(err, (size_t)m->n_kv_layers * sizeof *m->kv, "a model");
-    for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_layer_kv_of(c, i, m->kv_dtype);
+    m->n_cache_layers = (int32_t)ht_cache_layers(c);
+    m->kv = calloc((size_t)m->n_cache_layers, sizeof *m->kv);
+    if (!m->kv) return ht_fail_memory(err, (size_t)m->n_cache_layers * sizeof *m->kv, "a model");
+    for (int32_t i = 0; i < m->n_cache_layers; i++) m->kv[i] = ht_layer_kv_of(c, i, m->kv_dtype);
     ht_status status = choose_context(m, o, name, err);
-    if (!status && o->sliding) make_sliding(m);
+    if (!status && o->sliding) status = make_sliding(m, name, err);
     m->short_length = c->rope.kind == HT_ROPE_LONG ? (int64_t)c->rope.original_context : INT64_MAX;
     return status;
 }
@@ -123,7 +131,7 @@ static ht_status check_room(ht_model *m, const ht_checkpoint_files *c, const ht_
                                      .where = is_host ? NULL : m->device->name,
                                      .weight_bytes = weight_bytes,
                                      .kv = m->kv,
-                                     .n_kv_layers = m->n_kv_layers,
+                                     .n_cache_layers = m->n_cache_layers,
                                      .kv_dtype = m->kv_dtype,
                                      .page_bytes = m->device->kv->page_bytes,
                                      .context = m->context,

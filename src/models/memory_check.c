@@ -131,7 +131,7 @@ bool ht_memory_available(size_t *bytes) {
 
 /* KV cache bytes for `positions`, in whole pages. */
 static size_t kv_bytes(const ht_memory_check_wanted *w, ht_dtype dtype, int64_t positions) {
-    return ht_kv_bytes(w->kv, w->n_kv_layers, dtype, w->page_bytes, positions, w->step_rows, w->context);
+    return ht_kv_bytes(w->kv, w->n_cache_layers, dtype, w->page_bytes, positions, w->step_rows, w->context);
 }
 
 const char *ht_memory_check_text(size_t bytes, char out[32]) {

@@ -23,7 +23,7 @@ typedef struct ht_memory_check_wanted {
     size_t weight_bytes;
     size_t arena_bytes; /* of the largest step; 0: not counted */
     const ht_layer_kv *kv;
-    int32_t n_kv_layers;
+    int32_t n_cache_layers;
     ht_dtype kv_dtype;
     ht_kv_page_bytes_fn *page_bytes; /* of the device */
     int64_t positions;               /* KV cache size to check; 0: weights only */

@@ -37,8 +37,8 @@ struct ht_model {
     int64_t short_length;    /* longest sequence that is not a long one; INT64_MAX without longrope */
     int32_t step_rows;       /* default rows of a prefill step: the device's, or fewer if memory is short */
     int32_t vocab;
-    int32_t n_kv_layers; /* the first layers, which have their own K and V; later layers share them */
-    ht_layer_kv *kv;     /* [n_kv_layers] */
+    int32_t n_cache_layers; /* checkpoint/kv_size.h */
+    ht_layer_kv *kv;        /* [n_cache_layers] */
     struct ht_config *config;
     struct ht_weights *weights;   /* owns the weights that the plan refers to */
     ht_plan *plan[HT_PLAN_FORMS]; /* the first is traced at load, the others by ht_model_plan; NULL: not traced yet */

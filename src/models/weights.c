@@ -95,7 +95,7 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     ht_status status = ht_matrix_new(l->device, &kind, at->name, &m, l->err);
     if (status) return status;
     l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_head_rows, offset};
-    w->use[w->n_matrices].late = at->layer >= ht_kv_layers(l->config);
+    w->use[w->n_matrices].late = at->layer >= ht_unshared_layers(l->config);
     w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert);
     w->matrices[w->n_matrices++] = m;
     *out = m;
@@ -127,6 +127,8 @@ static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **ou
     if (!values) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *values, at->name);
     float *ordered = values + n;
     ht_status status = ht_tensor_read_f32(&at->stored, n, values, l->err);
+    if (at->spec->is_logarithm && !l->from->gguf)
+        for (int64_t i = 0; !status && i < n; i++) values[i] = -expf(values[i]);
     for (int64_t i = 0; !status && head_rows && i < n; i++) ordered[i] = values[ht_interleaved_row(i, head_rows)];
     if (!status) status = keep_array(l, head_rows ? ordered : values, n, out);
     free(values);

@@ -62,7 +62,7 @@ static void fill_rows(ht_scope *s, const ht_train_batch *b, int32_t *memory, ht_
 /* The losses of sequences that are all short or all long (ht_model_is_long). */
 static ht_array *losses_of(ht_scope *s, const ht_model *m, const ht_train_batch *batch, bool is_long,
                            const ht_adapters *adapters, bool checkpointing) {
-    const int64_t n_kv = m->n_kv_layers;
+    const int64_t n_kv = m->n_cache_layers;
     int32_t *rows = malloc(5 * (size_t)batch->n_tok * sizeof *rows);
     ht_layer_kv *kv = malloc((size_t)n_kv * sizeof *kv);
     ht_array **keys = calloc(2 * (size_t)n_kv, sizeof *keys), *loss = NULL;
@@ -70,7 +70,7 @@ static ht_array *losses_of(ht_scope *s, const ht_model *m, const ht_train_batch 
         ht_plain_pass pass = {.kv = kv,
                               .keys = keys,
                               .values = keys + n_kv,
-                              .shares_keys = n_kv < m->config->n_layers,
+                              .shares_keys = ht_unshared_layers(m->config) < m->config->n_layers,
                               .checkpointing = checkpointing};
         fill_rows(s, batch, rows, &pass);
         for (int64_t i = 0; i < n_kv; i++) kv[i] = ht_layer_kv_of(m->config, i, HT_F32);

@@ -17,7 +17,7 @@ ht_engine *engine_open(ht_model *m, int32_t step_tokens, size_t prefix_bytes) {
 
 size_t engine_node_bytes(const ht_model *m) {
     size_t bytes = 0;
-    for (int32_t l = 0; l < m->n_kv_layers; l++) bytes += m->device->kv->page_bytes(&m->kv[l].shape);
+    for (int32_t l = 0; l < m->n_cache_layers; l++) bytes += m->device->kv->page_bytes(&m->kv[l].shape);
     return bytes;
 }
 

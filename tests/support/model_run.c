@@ -33,10 +33,10 @@ model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
     ht_error err = {0};
     r.cache.is_long = r.eager = ht_model_is_long(m, capacity); /* the first plan is that of short sequences */
     check(ht_exec_new(m->plan[0], r.rows, r.rows, &r.exec, &err), &err);
-    r.cache.n_layers = m->n_kv_layers;
-    r.cache.layer = calloc((size_t)m->n_kv_layers, sizeof *r.cache.layer);
+    r.cache.n_layers = m->n_cache_layers;
+    r.cache.layer = calloc((size_t)m->n_cache_layers, sizeof *r.cache.layer);
     assert_non_null(r.cache.layer);
-    for (int32_t i = 0; i < m->n_kv_layers; i++) open_layer(m->device, &r.cache.layer[i], &m->kv[i], capacity, chunk);
+    for (int32_t i = 0; i < m->n_cache_layers; i++) open_layer(m->device, &r.cache.layer[i], &m->kv[i], capacity, chunk);
     return r;
 }
 

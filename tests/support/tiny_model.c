@@ -244,7 +244,7 @@ ht_model *tiny_load(const tiny_options *o) {
     if (o->kv) how.kv_dtype = o->kv;
     if (o->reference) how.precision = HT_PRECISION_REFERENCE;
     if (ht_model_load(tiny_write(o), &how, &m, &err)) fail_msg("%s", err.message);
-    for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i].chunked = o->chunked && m->kv[i].window;
+    for (int32_t i = 0; i < m->n_cache_layers; i++) m->kv[i].chunked = o->chunked && m->kv[i].window;
     ht_device_free(device);
     return m;
 }

@@ -187,7 +187,7 @@ static void check_against_session(ht_model *m, ht_adapter *adapter, const ht_ins
     assert_works(ht_session_new, m, OPTIONS_AT(ht_session_options, with.chunk = 37), &s);
     assert_works(ht_session_set_adapters, s, &adapter, NULL, adapter != NULL);
     assert_works(ht_session_forward, s, i->tokens, (size_t)n, NULL, NULL, NULL);
-    for (int32_t l = 0; l < m->n_kv_layers; l++) check_layer(s, l, &i->layers[l], n);
+    for (int32_t l = 0; l < m->n_cache_layers; l++) check_layer(s, l, &i->layers[l], n);
     ht_session_free(s);
 }
 

@@ -116,7 +116,7 @@ UNIT_TEST(refusals) {
     ht_memory_check_wanted w = {.name = "m.gguf",
                                 .weight_bytes = 10000000,
                                 .kv = kv,
-                                .n_kv_layers = 1,
+                                .n_cache_layers = 1,
                                 .kv_dtype = HT_F16,
                                 .page_bytes = ht_kv_saved_page_bytes,
                                 .context = 1 << 20,
@@ -142,7 +142,7 @@ UNIT_TEST(refusals) {
 UNIT_TEST(rings_are_as_long_as_steps) {
     ht_memory_check_wanted w = {.name = "m.gguf",
                                 .kv = kv + 1,
-                                .n_kv_layers = 1,
+                                .n_cache_layers = 1,
                                 .kv_dtype = HT_F16,
                                 .page_bytes = ht_kv_saved_page_bytes,
                                 .positions = 1 << 16,

@@ -201,7 +201,7 @@ static int by_address(const void *a, const void *b) {
 static size_t bytes_held(int sequences) {
     static ht_kv_page *page[ENTRIES * 4];
     size_t bytes = 0;
-    for (int32_t l = 0; l < now.m->n_kv_layers; l++) {
+    for (int32_t l = 0; l < now.m->n_cache_layers; l++) {
         size_t n = 0;
         for (int i = 0; i < list.n; i++)
             if (list.entry[i].there && list.entry[i].page[l]) page[n++] = list.entry[i].page[l];
@@ -281,7 +281,7 @@ static void list_keep_budget(void) {
 }
 
 static bool is_whole(const entry *x) {
-    for (int32_t l = 0; l < now.m->n_kv_layers; l++)
+    for (int32_t l = 0; l < now.m->n_cache_layers; l++)
         if (!x->page[l]) return false;
     return true;
 }
@@ -293,7 +293,7 @@ static void list_drop_shorter(const entry *x) {
             common(y, x->token, x->end) < y->end)
             continue;
         bool has_all = true;
-        for (int32_t l = 0; l < now.m->n_kv_layers; l++) has_all = has_all && (x->page[l] || !y->page[l]);
+        for (int32_t l = 0; l < now.m->n_cache_layers; l++) has_all = has_all && (x->page[l] || !y->page[l]);
         if (has_all) take_out(y);
     }
 }
@@ -323,7 +323,7 @@ static void list_keep(const sequence *q, bool tail) {
         const int64_t end = ht_min_i64(n, pos + HT_KV_PAGE);
         last = list_node(q->key, q->token, pos, end);
         entry *x = &list.entry[last];
-        for (int32_t l = 0; l < now.m->n_kv_layers && x->end == end; l++)
+        for (int32_t l = 0; l < now.m->n_cache_layers && x->end == end; l++)
             if (!x->page[l]) x->page[l] = ht_cache_page(q->cache, l, pos / HT_KV_PAGE);
         if (x->end == end) list_drop_shorter(x);
     }
@@ -557,7 +557,7 @@ static ht_status check_entry(const ht_prefix_entry *e, void *user, ht_error *err
     assert_true(i < list.n);
     const entry *x = &list.entry[i];
     assert_int_equal(e->locks, x->locks);
-    for (int32_t l = 0; l < now.m->n_kv_layers; l++) assert_ptr_equal(e->page[l], x->page[l]);
+    for (int32_t l = 0; l < now.m->n_cache_layers; l++) assert_ptr_equal(e->page[l], x->page[l]);
     assert_true(v->n == 0 || x->used < v->used);
     v->used = x->used;
     v->place[v->n++] = i;
@@ -607,7 +607,7 @@ UNIT_TEST(random_operations) {
     int64_t hits = 0, evicted = 0;
     for (int i = 0, n = test_cases(TEST_SLOW ? 60 : 300, 30000); i < n; i++) {
         const ht_model *m = models[i % N_MODELS];
-        const size_t page = m->device->kv->page_bytes(&m->kv[0].shape) * (size_t)m->n_kv_layers;
+        const size_t page = m->device->kv->page_bytes(&m->kv[0].shape) * (size_t)m->n_cache_layers;
         static const size_t pages[] = {0, 1, 4, 10, 30, 1000};
         seed = (uint64_t)i;
         random_case(m, pages[draw(6)] * page + draw(3) * page / 3);

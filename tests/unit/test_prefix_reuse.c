@@ -47,7 +47,7 @@ typedef struct shared {
 
 static shared open_shared(ht_model *m, size_t nodes) {
     shared s = {.m = m};
-    for (int32_t l = 0; l < m->n_kv_layers; l++) s.node += m->device->kv->page_bytes(&m->kv[l].shape);
+    for (int32_t l = 0; l < m->n_cache_layers; l++) s.node += m->device->kv->page_bytes(&m->kv[l].shape);
     assert_int_equal(ht_prefix_cache_new(m, nodes * s.node, &s.c, NULL), HT_OK);
     return s;
 }

@@ -342,7 +342,7 @@ UNIT_TEST(memory_of_a_step) {
         print_message("%s: %.2f streams in memory, %.2f with taps\n", checkpoints[c], before / stream, with / stream);
         assert_true(before > stream);
         /* Inputs of layers that share keys are cut in another order, which has its own need of memory. */
-        if (m->n_kv_layers == m->config->n_layers) assert_true(with < 1.25 * before);
+        if (m->n_cache_layers == m->config->n_layers) assert_true(with < 1.25 * before);
         ht_model_free(m);
     }
 }
