@@ -86,6 +86,10 @@ typedef enum ht_extent {
     HT_EXTENT_CONV,            /* its channels */
     HT_EXTENT_CONV_WEIGHTS,    /* TAPS of CONV */
     HT_EXTENT_GATED_CONV,      /* three HIDDEN: both gates and the input of a convolution */
+    HT_EXTENT_GATED_Q,         /* two Q: each head's query, then the gate of its output */
+    HT_EXTENT_STATE_HEADS,     /* heads of a scan */
+    HT_EXTENT_STATE_VALUE,     /* the values of one of them */
+    HT_EXTENT_STATE_VALUES,    /* of all */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -240,6 +244,7 @@ struct ht_family {
     bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
     float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
     bool normed_values;       /* values have an RMS norm per head, without weight */
+    bool gated_queries;       /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */

@@ -187,6 +187,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_CONV: return ht_conv_channels(c);
     case HT_EXTENT_CONV_WEIGHTS: return c->recurrence.taps * ht_conv_channels(c);
     case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
+    case HT_EXTENT_GATED_Q: return 2 * c->n_heads * l->head_dim;
+    case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
+    case HT_EXTENT_STATE_VALUE: return c->recurrence.value_dim;
+    case HT_EXTENT_STATE_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
