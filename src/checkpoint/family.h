@@ -103,8 +103,15 @@ typedef enum ht_bias_rule {
     HT_BIAS_NORM
 } ht_bias_rule; /* config flags */
 
-/* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
-typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
+/* Heads that a weight's rows or columns belong to, for weights that GGUF files store in another order: rows for interleaved
+ * RoPE, or heads of a scan dealt out to its key heads. */
+typedef enum ht_heads_rule {
+    HT_HEADS_NONE,
+    HT_HEADS_Q,
+    HT_HEADS_KV,
+    HT_HEADS_STATE,        /* rows, those of a convolution after its queries and keys */
+    HT_HEADS_STATE_COLUMNS /* columns */
+} ht_heads_rule;
 
 /* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
  * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
@@ -234,6 +241,7 @@ struct ht_family {
     bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
+    bool gguf_deals_heads;     /* GGUF orders the heads of scans so that head h uses key head h mod key_heads */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
     /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:

@@ -11,7 +11,6 @@ enum { INTERVAL = 4 }; /* attention in every fourth layer */
 #define AT(field)    offsetof(ht_decoder_layer, field)
 #define ON_RECURRENT .has = ht_decoder_is_recurrent
 #define ON_ATTENTION .has = ht_decoder_has_attention
-#define FROM_HIDDEN  .columns = HT_EXTENT_HIDDEN
 static const ht_tensor_spec block_specs[] = {
     {AT(attention_norm), "input_layernorm", "attn_norm", .rows = HT_EXTENT_HIDDEN},
     {AT(mlp_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
@@ -24,21 +23,26 @@ static const ht_tensor_spec block_specs[] = {
 /* What both generations have in recurrent layers. */
 static const ht_tensor_spec delta_specs[] = {
     {AT(recurrence.conv), "linear_attn.conv1d.weight", "ssm_conv1d.weight", .rows = HT_EXTENT_CONV_WEIGHTS,
-     .row = HT_EXTENT_TAPS, .bare = true, ON_RECURRENT},
+     .row = HT_EXTENT_TAPS, .bare = true, ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.a), "linear_attn.A_log", "ssm_a", .rows = HT_EXTENT_STATE_HEADS, .bare = true, .is_logarithm = true,
-     ON_RECURRENT},
+     ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.time_bias), "linear_attn.dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_STATE_HEADS, .bare = true,
-     ON_RECURRENT},
+     ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.norm), "linear_attn.norm.weight", "ssm_norm.weight", .rows = HT_EXTENT_STATE_VALUE, .bare = true,
      ON_RECURRENT},
-    {AT(recurrence.out), "linear_attn.out_proj", "ssm_out", HT_EXTENT_HIDDEN, HT_EXTENT_STATE_VALUES, ON_RECURRENT},
+    {AT(recurrence.out), "linear_attn.out_proj", "ssm_out", HT_EXTENT_HIDDEN, HT_EXTENT_STATE_VALUES, ON_RECURRENT,
+     .heads = HT_HEADS_STATE_COLUMNS},
     {.gguf = NULL}};
 
 static const ht_tensor_spec apart_specs[] = {
-    {AT(recurrence.qkv), "linear_attn.in_proj_qkv", "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, ON_RECURRENT},
-    {AT(recurrence.gate), "linear_attn.in_proj_z", "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, ON_RECURRENT},
-    {AT(recurrence.rate), "linear_attn.in_proj_b", "ssm_beta", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT},
-    {AT(recurrence.decay), "linear_attn.in_proj_a", "ssm_alpha", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT},
+    {AT(recurrence.qkv), "linear_attn.in_proj_qkv", "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, ON_RECURRENT,
+     .heads = HT_HEADS_STATE},
+    {AT(recurrence.gate), "linear_attn.in_proj_z", "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, ON_RECURRENT,
+     .heads = HT_HEADS_STATE},
+    {AT(recurrence.rate), "linear_attn.in_proj_b", "ssm_beta", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT,
+     .heads = HT_HEADS_STATE},
+    {AT(recurrence.decay), "linear_attn.in_proj_a", "ssm_alpha", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT,
+     .heads = HT_HEADS_STATE},
     {.gguf = NULL}};
 #undef AT
 #undef ON_RECURRENT
@@ -75,8 +79,8 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 }
 
 #define RUNS(...)                                                                                                      \
-    .recurrence = HT_RECURRENCE_DELTA, .gated_queries = true, .norm_offset = 1, .fields = fields,                      \
-    .read_gguf = read_gguf, .activate = ht_silu, HT_DECODER_RUNS,                                                      \
+    .recurrence = HT_RECURRENCE_DELTA, .gguf_deals_heads = true, .gated_queries = true, .norm_offset = 1,              \
+    .fields = fields, .read_gguf = read_gguf, .activate = ht_silu, HT_DECODER_RUNS,                                    \
     .layer = {block_specs, ht_decoder_head_norm_specs, delta_specs, __VA_ARGS__}
 
 const ht_family ht_family_qwen35 = {.architecture = "qwen35",
