@@ -90,6 +90,8 @@ typedef enum ht_extent {
     HT_EXTENT_STATE_HEADS,     /* heads of a scan */
     HT_EXTENT_STATE_VALUE,     /* the values of one of them */
     HT_EXTENT_STATE_VALUES,    /* of all */
+    HT_EXTENT_STATE_INPUTS,    /* CONV and STATE_VALUES: what a scan begins with, and its gates */
+    HT_EXTENT_STATE_RATES,     /* two STATE_HEADS */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -113,6 +115,14 @@ typedef enum ht_heads_rule {
     HT_HEADS_STATE_COLUMNS /* columns */
 } ht_heads_rule;
 
+/* Matrices that GGUF files have instead of Qwen3-Next's joined projection, in which the queries of a key head, its key, and
+ * the values and gates of its heads follow each other. Both have the slot of the joined one. */
+typedef enum ht_part_rule {
+    HT_PART_NONE,
+    HT_PART_QKV, /* the queries of all key heads, then all keys, then all values */
+    HT_PART_GATE /* all gates */
+} ht_part_rule;
+
 /* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
  * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
  * or ".bias" to names. */
@@ -126,12 +136,13 @@ typedef struct ht_tensor_spec {
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
-    bool looked_up;        /* a matrix for row lookups only: it stays in the file */
-    bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
-    ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
-    bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    bool optional;         /* files of other programs leave the vector out */
-    bool is_logarithm;     /* a vector x <= 0 of which safetensors hold ln(-x) */
+    ht_part_rule part;
+    bool looked_up;    /* a matrix for row lookups only: it stays in the file */
+    bool transposed;   /* directories for transformers hold the matrix [columns, rows] */
+    ht_extent row;     /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
+    bool optional;     /* files of other programs leave the vector out */
+    bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
     /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs; NULL: the same. There the weight is
      * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
