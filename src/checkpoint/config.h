@@ -73,8 +73,6 @@ typedef struct ht_recurrence_spec {
     int64_t taps;             /* inputs of the convolution, the current one included */
     int64_t key_heads, heads; /* of the scan; none for a convolution alone */
     int64_t key_dim, value_dim;
-    bool
-        keys_alternate; /* in GGUF files of Qwen3.5, head h has the keys of head h mod key_heads, not h / (heads / key_heads) */
 } ht_recurrence_spec;
 typedef struct ht_config {
     const ht_family *family;
@@ -105,8 +103,9 @@ typedef struct ht_config {
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
-    /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
-    bool interleaved_rows;
+    /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
+     * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
+    bool is_gguf;
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
     ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */

@@ -86,6 +86,12 @@ typedef enum ht_extent {
     HT_EXTENT_CONV,            /* its channels */
     HT_EXTENT_CONV_WEIGHTS,    /* TAPS of CONV */
     HT_EXTENT_GATED_CONV,      /* three HIDDEN: both gates and the input of a convolution */
+    HT_EXTENT_GATED_Q,         /* two Q: each head's query, then the gate of its output */
+    HT_EXTENT_STATE_HEADS,     /* heads of a scan */
+    HT_EXTENT_STATE_VALUE,     /* the values of one of them */
+    HT_EXTENT_STATE_VALUES,    /* of all */
+    HT_EXTENT_STATE_INPUTS,    /* CONV and STATE_VALUES: what a scan begins with, and its gates */
+    HT_EXTENT_STATE_RATES,     /* two STATE_HEADS */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -99,8 +105,23 @@ typedef enum ht_bias_rule {
     HT_BIAS_NORM
 } ht_bias_rule; /* config flags */
 
-/* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
-typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
+/* Heads that a weight's rows or columns belong to, for weights that GGUF files store in another order: rows for interleaved
+ * RoPE, or heads of a scan dealt out to its key heads. */
+typedef enum ht_heads_rule {
+    HT_HEADS_NONE,
+    HT_HEADS_Q,
+    HT_HEADS_KV,
+    HT_HEADS_STATE,        /* rows, those of a convolution after its queries and keys */
+    HT_HEADS_STATE_COLUMNS /* columns */
+} ht_heads_rule;
+
+/* Matrices that GGUF files have instead of Qwen3-Next's joined projection, in which the queries of a key head, its key, and
+ * the values and gates of its heads follow each other. Both have the slot of the joined one. */
+typedef enum ht_part_rule {
+    HT_PART_NONE,
+    HT_PART_QKV, /* the queries of all key heads, then all keys, then all values */
+    HT_PART_GATE /* all gates */
+} ht_part_rule;
 
 /* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
  * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
@@ -115,12 +136,13 @@ typedef struct ht_tensor_spec {
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
-    bool looked_up;        /* a matrix for row lookups only: it stays in the file */
-    bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
-    ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
-    bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    bool optional;         /* files of other programs leave the vector out */
-    bool is_logarithm;     /* a vector x <= 0 of which safetensors hold ln(-x) */
+    ht_part_rule part;
+    bool looked_up;    /* a matrix for row lookups only: it stays in the file */
+    bool transposed;   /* directories for transformers hold the matrix [columns, rows] */
+    ht_extent row;     /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
+    bool optional;     /* files of other programs leave the vector out */
+    bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
     /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs; NULL: the same. There the weight is
      * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
@@ -230,6 +252,7 @@ struct ht_family {
     bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
+    bool gguf_deals_heads;     /* GGUF orders the heads of scans so that head h uses key head h mod key_heads */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
     /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
@@ -240,6 +263,7 @@ struct ht_family {
     bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
     float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
     bool normed_values;       /* values have an RMS norm per head, without weight */
+    bool gated_queries;       /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */

@@ -99,6 +99,17 @@ const ht_tensor_spec ht_decoder_shared_expert_specs[] = {
      .has = ht_decoder_has_shared_expert},
     {.gguf = NULL}};
 
+const ht_tensor_spec ht_decoder_gated_shared_expert_specs[] = {
+    {AT(shared_gate), "mlp.shared_expert.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_up), "mlp.shared_expert.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_down), "mlp.shared_expert.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = ht_decoder_has_experts},
+    {AT(shared_router), "mlp.shared_expert_gate", "ffn_gate_inp_shexp", HT_EXTENT_ONE, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {.gguf = NULL}};
+
 const ht_tensor_spec ht_decoder_mlp_specs[] = {{AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD,
                                                 HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = ht_decoder_is_dense},
                                                {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD,
@@ -137,6 +148,11 @@ static ht_array *merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim
     return ht_reshape(c->s, x, (int64_t[]){-1, n * head_dim}, 2);
 }
 
+/* Heads `first`, first + 2, ... of x [T, n, head_dim]. */
+static ht_array *every_second(ht_ctx *c, ht_array *x, int64_t first) {
+    return ht_slice(c->s, x, (int64_t[]){0, first, 0}, (int64_t[]){HT_OPEN, HT_OPEN, HT_OPEN}, (int64_t[]){1, 2, 1});
+}
+
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm) {
     if (!norm->weight) return x;
     if (!config->layer_norm) return ht_rms_norm(c->s, x, norm->weight, config->norm_eps, config->norm_offset);
@@ -157,8 +173,7 @@ static ht_array *normed_heads(ht_ctx *c, const ht_config *cfg, ht_array *x, cons
     return ht_multiply(c->s, ht_layer_norm(c->s, x, HT_NONE, HT_NONE, cfg->norm_eps), gain);
 }
 
-/* Columns [first, first + n) of x [T, *]. */
-static ht_array *columns(ht_ctx *c, ht_array *x, int64_t first, int64_t n) {
+ht_array *ht_decoder_columns(ht_ctx *c, ht_array *x, int64_t first, int64_t n) {
     return ht_slice(c->s, x, (int64_t[]){0, first}, (int64_t[]){HT_OPEN, first + n}, NULL);
 }
 
@@ -171,9 +186,9 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
     if (l->qkv.matrix) {
         const int64_t n_q = cfg->n_heads * shape->head_dim, n_kv = shape->n_kv_heads * shape->head_dim;
         ht_array *all = ht_linear(c, x, &l->qkv);
-        *q = columns(c, all, 0, n_q);
-        *k = columns(c, all, n_q, n_kv);
-        *v = columns(c, all, n_q + n_kv, n_kv);
+        *q = ht_decoder_columns(c, all, 0, n_q);
+        *k = ht_decoder_columns(c, all, n_q, n_kv);
+        *v = ht_decoder_columns(c, all, n_q + n_kv, n_kv);
         return;
     }
     *q = ht_linear(c, x, &l->q);
@@ -217,8 +232,13 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
     if (cfg->latent.rank) return ht_latent_attention(c, m, l, index, x, pos);
-    ht_array *q, *k, *v;
+    ht_array *q, *k, *v, *gate = NULL;
     project(c, cfg, l, index, x, &q, &k, &v);
+    if (cfg->family->gated_queries) { /* [T, n_heads * 2 head_dim] */
+        ht_array *both = split_heads(c, q, 2 * cfg->n_heads, shape->head_dim);
+        q = merge_heads(c, every_second(c, both, 0), cfg->n_heads, shape->head_dim);
+        gate = merge_heads(c, every_second(c, both, 1), cfg->n_heads, shape->head_dim);
+    }
     if (keeps_keys(cfg, index)) {
         v = split_heads(c, v, shape->n_kv_heads, shape->head_dim); /* [T, n_kv_heads, head_dim] */
         if (cfg->family->normed_values) v = ht_rms_norm(c->s, v, HT_NONE, cfg->norm_eps, 0);
@@ -235,7 +255,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     ht_array *o =
         ht_attend(c, q, k, v, (int)ht_cache_layer_of(cfg, shape->kv_layer, false), &how); /* [T, n_heads, head_dim] */
     o = merge_heads(c, o, cfg->n_heads, shape->head_dim);
-    if (l->attention_gate.matrix) o = ht_multiply(c->s, o, ht_sigmoid(c->s, ht_linear(c, x, &l->attention_gate)));
+    if (l->attention_gate.matrix) gate = ht_linear(c, x, &l->attention_gate);
+    if (gate) o = ht_multiply(c->s, o, ht_sigmoid(c->s, gate));
     return ht_linear(c, o, &l->out);
 }
 
@@ -257,7 +278,8 @@ ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decode
     if (!l->gate_up.matrix) return feed_forward(c, cfg, &l->gate, &l->up, &l->down, x);
     const int64_t n = l->gate_up.matrix->n_rows / 2;
     ht_array *both = ht_linear(c, x, &l->gate_up);
-    return ht_linear(c, combined(c, cfg->family, columns(c, both, 0, n), columns(c, both, n, n)), &l->down);
+    return ht_linear(c, combined(c, cfg->family, ht_decoder_columns(c, both, 0, n), ht_decoder_columns(c, both, n, n)),
+                     &l->down);
 }
 
 /* scores [T, n_experts], with those outside the chosen groups replaced by -inf. */
@@ -292,7 +314,7 @@ static ht_array *mixed_weight(ht_ctx *c, const ht_config *config, ht_array *logi
  * at random; here, the choice is always that of generation. */
 static ht_array *mixed_weights(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *ids) {
     ht_scope *s = c->s;
-    ht_array *first = columns(c, ids, 0, 1), *second = columns(c, ids, 1, 1);
+    ht_array *first = ht_decoder_columns(c, ids, 0, 1), *second = ht_decoder_columns(c, ids, 1, 1);
     ht_array *taken = ht_equal(s, ht_arange(s, 0, (double)config->n_experts, 1, HT_I32), first);
     ht_array *w[] = {mixed_weight(c, config, logits, NULL, first), mixed_weight(c, config, logits, taken, second)};
     return ht_concatenate(s, w, 2, -1);
