@@ -192,13 +192,14 @@ typedef enum ht_head_norm {
 
 /* Where directories for transformers have the experts; stored_weights.c has the names. */
 typedef enum ht_expert_layout {
-    HT_EXPERTS_MLP,         /* mlp.experts.N.gate_proj, up_proj, down_proj */
-    HT_EXPERTS_OUTSIDE,     /* experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
-    HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
-    HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
-    HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_MLP,          /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE,      /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,       /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR,       /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_STACKED,      /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,   /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
+    HT_EXPERTS_FEED_FORWARD, /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_LFM2          /* feed_forward.experts.N.w1, w3, w2 */
 } ht_expert_layout;
 
 struct ht_family {
