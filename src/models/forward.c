@@ -233,6 +233,15 @@ ht_array *ht_short_conv(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias, int
     return y;
 }
 
+ht_array *ht_state_scan(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, ht_array *decay, ht_array *rate,
+                        const ht_state_scan_params *how) {
+    ht_array *in[] = {q, k, v, decay, rate, c->pass ? c->pass->first : NULL};
+    if (c->pass) return ht_apply(c->s, HT_OP_STATE_SCAN_ROWS, how, in, 6);
+    ht_array *o = ht_apply(c->s, HT_OP_STATE_SCAN, how, in, 5);
+    if (o) o->step = c->step;
+    return o;
+}
+
 /* ---- losses ---- */
 
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap) {

@@ -7,6 +7,7 @@
 
 #include "checkpoint/kv_size.h"
 #include "device/matrix.h"
+#include "device/params.h"
 #include "device/step.h"
 
 #include <hearth/index.h>
@@ -118,6 +119,12 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_
  * in device/params.h). They are channels [first, first + n) of the `channels` in the state of cache layer `cache_layer`. */
 ht_array *ht_short_conv(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias, int cache_layer, int64_t first,
                         int64_t channels);
+
+/* Scan of the heads' states over each sequence: q and k f32 [T, key_heads, key_dim], v [T, heads, value_dim], decay [T, heads]
+ * or [T, heads, key_dim], rate [T, heads] or HT_NONE -> [T, heads, value_dim] (STATE_SCAN in device/params.h). A plain pass
+ * begins each sequence with states of zeros and needs no cache layer. */
+ht_array *ht_state_scan(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, ht_array *decay, ht_array *rate,
+                        const ht_state_scan_params *how);
 
 /* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out]; `softcap` caps logits (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
