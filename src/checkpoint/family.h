@@ -137,9 +137,12 @@ typedef struct ht_tensor_spec {
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
     ht_part_rule part;
-    bool looked_up;    /* a matrix for row lookups only: it stays in the file */
-    bool transposed;   /* directories for transformers hold the matrix [columns, rows] */
-    ht_extent row;     /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    bool looked_up;  /* a matrix for row lookups only: it stays in the file */
+    bool transposed; /* directories for transformers hold the matrix [columns, rows] */
+    ht_extent row;   /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    /* Axes of such a vector in directories, in those of mlx-lm, and in GGUF: r rows, c values of a row, v all values. NULL:
+     * "rc", in mlx-lm's those of others. Files with other axes are read, too. */
+    const char *axes, *mlx_axes, *gguf_axes;
     bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     bool optional;     /* files of other programs leave the vector out */
     bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
@@ -211,13 +214,14 @@ typedef enum ht_head_norm {
 
 /* Where directories for transformers have the experts; stored_weights.c has the names. */
 typedef enum ht_expert_layout {
-    HT_EXPERTS_MLP,         /* mlp.experts.N.gate_proj, up_proj, down_proj */
-    HT_EXPERTS_OUTSIDE,     /* experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
-    HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
-    HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
-    HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_MLP,          /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE,      /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,       /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR,       /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_STACKED,      /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,   /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
+    HT_EXPERTS_FEED_FORWARD, /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_LFM2          /* feed_forward.experts.N.w1, w3, w2 */
 } ht_expert_layout;
 
 struct ht_family {
@@ -255,15 +259,12 @@ struct ht_family {
     bool gguf_deals_heads;     /* GGUF orders the heads of scans so that head h uses key head h mod key_heads */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
-    /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
-     * mlp.experts and mlp.switch_mlp. */
-    const char *expert_module, *mlx_expert_module;
-    bool experts_are_modules; /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
-    bool has_causal_text;     /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
-    bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
-    float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;       /* values have an RMS norm per head, without weight */
-    bool gated_queries;       /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
+    bool experts_are_modules;  /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
+    bool has_causal_text;      /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
+    bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
+    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;        /* values have an RMS norm per head, without weight */
+    bool gated_queries;        /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */

@@ -36,6 +36,7 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        SHARED(GGUF, "ffn_gate_up_exps.weight"),
                                        APART(HUB, false, "mlp.experts.%d.", "_proj.weight"),
                                        W1_W3_W2("block_sparse_moe.experts.%d."),
+                                       W1_W3_W2("feed_forward.experts.%d."),
                                        STACKED("feed_forward.experts.", ""),
                                        APART(MLX, true, "feed_forward.experts.", "_proj.weight"),
                                        {HT_EXPERT_GATE, HUB, true, "block_sparse_moe.input_linear.weight", 0, 2},
@@ -46,6 +47,7 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        STACKED("mlp.experts.", ".weight"),
                                        APART(MLX, true, "mlp.switch_mlp.", "_proj.weight"),
                                        APART(MLX, true, "block_sparse_moe.switch_mlp.", "_proj.weight"),
+                                       APART(MLX, true, "feed_forward.switch_mlp.", "_proj.weight"),
                                        STACKED("experts.", ""),
                                        STACKED("experts.", ".weight"),
                                        APART(HUB, false, "experts.%d.", "_proj.weight"),
@@ -81,21 +83,30 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
     ht_expert_tensor_name(c->gguf ? "" : c->prefix, f, layer, expert, out, size);
 }
 
+/* Modules of all experts, and the stems of their tensors in transformers, whose modules differ from its files. In
+ * mlx-lm the stem is the module. */
+static const struct {
+    const char *module, *mlx_module, *stem;
+} layouts[] = {
+    [HT_EXPERTS_MLP] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts.%d."},
+    [HT_EXPERTS_OUTSIDE] = {"experts", "experts.switch_glu", "experts."},
+    [HT_EXPERTS_SPARSE] = {"mlp.experts", "block_sparse_moe.switch_mlp", "block_sparse_moe.experts.%d."},
+    [HT_EXPERTS_LINEAR] = {"block_sparse_moe.experts", "block_sparse_moe.switch_mlp", "block_sparse_moe."},
+    [HT_EXPERTS_STACKED] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts."},
+    [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
+    [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
+    [HT_EXPERTS_LFM2] = {"feed_forward.experts", "feed_forward.switch_mlp", "feed_forward.experts.%d."},
+};
+
+const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout) {
+    return naming == HT_EXPERTS_MLX ? layouts[layout].mlx_module : layouts[layout].module;
+}
+
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const struct {
-        const char *transformers, *mlx;
-    } stems[] = {[HT_EXPERTS_MLP] = {"mlp.experts.%d.", "mlp.switch_mlp."},
-                 [HT_EXPERTS_OUTSIDE] = {"experts.", "experts.switch_glu."},
-                 [HT_EXPERTS_SPARSE] = {"block_sparse_moe.experts.%d.", "block_sparse_moe.switch_mlp."},
-                 [HT_EXPERTS_LINEAR] = {"block_sparse_moe.", "block_sparse_moe.switch_mlp."},
-                 [HT_EXPERTS_STACKED] = {"mlp.experts.", "mlp.switch_mlp."},
-                 [HT_EXPERTS_UNSWITCHED] = {"mlp.experts.", "mlp.experts."},
-                 [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts.", "feed_forward.experts."}};
-    const char *stem = naming == HT_EXPERTS_GGUF           ? "ffn_"
-                       : naming == HT_EXPERTS_TRANSFORMERS ? stems[family->experts].transformers
-                                                           : stems[family->experts].mlx;
-    const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
-               stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
+    const char *stem = naming == HT_EXPERTS_GGUF  ? "ffn_"
+                       : naming == HT_EXPERTS_MLX ? layouts[family->experts].mlx_module
+                                                  : layouts[family->experts].stem;
+    const bool stacked = naming != HT_EXPERTS_TRANSFORMERS || !strchr(layouts[family->experts].stem, '%'),
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];
