@@ -287,6 +287,9 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->vocab = d->vocab;
     c->context = d->context;
     c->head_dim = d->head_dim;
+    /* transformers 5 counts Nemotron's layers by their list. */
+    if (!ht_json_object_get(o, "num_hidden_layers") && ht_json_object_get(o, "layers_block_type"))
+        c->n_layers = (int64_t)ht_json_array_size(ht_json_array(r, o, "layers_block_type"));
     read_size(r, o, "num_hidden_layers", "n_layer", &c->n_layers);
     read_size(r, o, "hidden_size", "n_embd", &c->hidden);
     read_size(r, o, "num_attention_heads", "n_head", &c->n_heads);
@@ -364,6 +367,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);
+    ht_config_end(c);
     read_eos(c, r, o);
     if (o != root) read_eos(c, r, root);
     const char *name = "";

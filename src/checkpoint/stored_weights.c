@@ -183,7 +183,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_EXPERTS_HIDDEN: return c->n_experts * c->hidden;
     case HT_EXTENT_EXPERTS_FEED_FORWARD: return c->n_experts * c->expert_feed_forward;
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
+    case HT_EXTENT_EXPERT_INPUT: return c->expert_latent ? c->expert_latent : c->hidden;
+    case HT_EXTENT_EXPERT_LATENT: return c->expert_latent;
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
+    case HT_EXTENT_SHARED_GATE_UP: return 2 * c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
     case HT_EXTENT_LATENT: return c->latent.rank;
     case HT_EXTENT_LATENT_KEY: return c->latent.rank + c->latent.rope_dim;
@@ -195,6 +198,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_TAPS: return c->recurrence.taps;
     case HT_EXTENT_CONV: return ht_conv_channels(c);
     case HT_EXTENT_CONV_WEIGHTS: return c->recurrence.taps * ht_conv_channels(c);
+    case HT_EXTENT_SCAN_HEADS: return c->recurrence.heads;
+    case HT_EXTENT_SCAN_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_SCAN_GROUP: return c->recurrence.heads / c->recurrence.key_heads * c->recurrence.value_dim;
+    case HT_EXTENT_SSM_IN: return ht_ssm_rows_before(c, HT_SSM_SEGMENTS);
     case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
@@ -247,7 +254,8 @@ static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, c
     const bool gguf = w->c->gguf != NULL;
     ht_stored_tensor t;
     name_in(gguf, gguf ? "" : w->c->prefix, layers_of(w->config), p, layer, part, out);
-    if (gguf || !p->transformers || ht_checkpoint_find(w->c, out, &t)) return false;
+    if (gguf || !p->transformers) return false;
+    if (!ht_spec_is_shared_by_all(p) && ht_checkpoint_find(w->c, out, &t)) return false;
     const ht_tensor_spec shared = {.safetensors = p->transformers, .bare = p->bare};
     name_in(false, w->c->prefix, layers_of(w->config), &shared, layer, part, out);
     return true;
@@ -707,8 +715,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
 /* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors
  * all tensors outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
-    static const char *const around[] = {
-        "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
+    static const char *const around[] = {"embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.",
+                                         "norm_f.",          "final_layernorm.",  "lm_head.",        NULL};
     const bool gguf = c->gguf != NULL;
     const char *bare = gguf ? name : ht_checkpoint_bare_name(name), *rest;
     int64_t layer;

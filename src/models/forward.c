@@ -91,7 +91,8 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     }
     y = add_step_adapters(c, y, x, HT_NONE, w->slot, &(ht_lora_params){0});
     ht_array *more = ht_linear_adapter(c, x, w->slot);
-    return more == HT_NONE ? y : ht_add(c->s, y, more);
+    if (more != HT_NONE) y = ht_add(c->s, y, more);
+    return w->multiplier ? ht_multiply(c->s, y, w->multiplier) : y;
 }
 
 ht_array *ht_linear_adapter(ht_ctx *c, ht_array *x, const char *slot) {
