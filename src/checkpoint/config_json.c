@@ -235,7 +235,7 @@ static bool is_recurrent_type(const char *type) {
 
 /* Reads layer_types: sliding or full attention, or a recurrence, per layer. */
 static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) {
-    const ht_json *list = ht_json_array(r, o, "layer_types");
+    const ht_json *list = c->family->one_block ? NULL : ht_json_array(r, o, "layer_types");
     if (!list) return;
     if ((int64_t)ht_json_array_size(list) != c->n_layers) {
         ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layer%s, `num_hidden_layers` says %lld",

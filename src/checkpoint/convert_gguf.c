@@ -54,6 +54,7 @@ static int64_t rotates(const ht_config *c, int64_t i) { return !c->layer[i].no_r
 
 /* Layers with only experts have no dense feed-forward size; that of other layers or the model's is used. */
 static int64_t feed_forward_of(const ht_config *c, int64_t i) {
+    if (c->family->one_block) return c->layer[i].has_experts ? c->expert_feed_forward : c->layer[i].feed_forward;
     for (int64_t k = -1; k < c->n_layers; k++) {
         const int64_t size = c->layer[k < 0 ? i : k].feed_forward;
         if (size > 0) return size;

@@ -203,13 +203,14 @@ typedef enum ht_head_norm {
 
 /* Where directories for transformers have the experts; stored_weights.c has the names. */
 typedef enum ht_expert_layout {
-    HT_EXPERTS_MLP,         /* mlp.experts.N.gate_proj, up_proj, down_proj */
-    HT_EXPERTS_OUTSIDE,     /* experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
-    HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
-    HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
-    HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_MLP,          /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE,      /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,       /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR,       /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_STACKED,      /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,   /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
+    HT_EXPERTS_FEED_FORWARD, /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_MIXER         /* mixer.experts.N.up_proj, down_proj, without a gate */
 } ht_expert_layout;
 
 struct ht_family {
@@ -255,6 +256,7 @@ struct ht_family {
     bool normed_values;        /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
+    const char *prefix;              /* of the text model in safetensors of both readers; NULL: "model." */
     const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */
     ht_recurrence_kind recurrence;   /* of its recurrent layers */
     const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */

@@ -45,6 +45,7 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    if (plan->config->family->prefix) return plan->config->family->prefix;
     return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
 }
 

@@ -51,6 +51,10 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        APART(HUB, false, "experts.%d.", "_proj.weight"),
                                        APART(HUB, false, "moe.experts.%d.", "_proj.weight"),
                                        APART(MLX, true, "experts.switch_glu.", "_proj.weight"),
+                                       {HT_EXPERT_UP, HUB, false, "mixer.experts.%d.up_proj.weight", 0, 1},
+                                       {HT_EXPERT_DOWN, HUB, false, "mixer.experts.%d.down_proj.weight", 0, 1},
+                                       {HT_EXPERT_UP, MLX, true, "mixer.switch_mlp.fc1.weight", 0, 1},
+                                       {HT_EXPERT_DOWN, MLX, true, "mixer.switch_mlp.fc2.weight", 0, 1},
                                        {HT_HEAD_KEY, GGUF, true, "attn_kv_b.weight", 0, 2},
                                        {HT_HEAD_VALUE, GGUF, true, "attn_kv_b.weight", 1, 2},
                                        {HT_HEAD_KEY, GGUF, true, "attn_k_b.weight", 0, 1},
@@ -93,6 +97,7 @@ static const struct {
     [HT_EXPERTS_STACKED] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts."},
     [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
     [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
+    [HT_EXPERTS_MIXER] = {"mixer.experts", "mixer.switch_mlp", "mixer.experts.%d."},
 };
 
 const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout) {
@@ -103,7 +108,7 @@ const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_fam
     const char *stem = naming == HT_EXPERTS_GGUF  ? "ffn_"
                        : naming == HT_EXPERTS_MLX ? layouts[family->experts].mlx_module
                                                   : layouts[family->experts].stem;
-    const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
+    const bool joined = !strstr(layouts[family->experts].stem, "%d"),
                stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {

@@ -71,7 +71,11 @@ void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, 
     static const char *const biases[] = {"mamba_proj_bias", "projectors_bias", "use_bias"};
     const ht_json *limit = ht_json_array(r, object, "time_step_limit"), *head = ht_json_object_get(object, head_key);
     const char *automatic = ht_json_string_value(head);
+    const char *activation = "silu";
     ht_recurrence_spec *of = &c->recurrence;
+    ht_json_str(r, object, "mamba_hidden_act", &activation);
+    if (strcmp(activation, "silu"))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`mamba_hidden_act` is `%.40s`; silu is supported", activation);
     of->value_dim = of->heads > 0 && width > 0 ? width / of->heads : 0;
     if (!automatic || strcmp(automatic, "auto")) ht_json_i64(r, object, head_key, &of->value_dim);
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++) {
