@@ -814,6 +814,14 @@ static ht_status check_unused(const walk *w, bool notes) {
     return HT_OK;
 }
 
+float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row) {
+    const ht_family *f = config->family;
+    if (!f->multiplier) return 1;
+    if (w->role == HT_ROLE_EMBEDDING) return config->embedding_scale;
+    if (w->role == HT_ROLE_HEAD) return config->logit_scale;
+    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, w->spec->offset, row) : 1;
+}
+
 /* ---- all ---- */
 
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,

@@ -75,6 +75,8 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
+/* The model's factor on row `row` of the products of a weight (ht_family.multiplier); 1 without one. */
+float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row);
 /* Layers of multi-token prediction among the tensors: they draft tokens and belong to no weight. */
 int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config);
 /* Calls fn with the names in GGUF of all tensors that the configuration implies, except the embedding's. */
