@@ -80,8 +80,6 @@ typedef struct ht_recurrence_spec {
     bool conv_bias;        /* of the convolution; Mamba-2 */
     bool normed;           /* its output, multiplied by its gate, has an RMS norm of each key head's values; Mamba-2 */
     bool norm_before_gate; /* the norm is of the output alone, before that product */
-    bool
-        keys_alternate; /* in GGUF files of Qwen3.5, head h has the keys of head h mod key_heads, not h / (heads / key_heads) */
 } ht_recurrence_spec;
 
 /* Factors on the products of matrices, of Falcon-H1: on all of x W^T, an adapter's part included. 1 in other families, and in
@@ -122,8 +120,9 @@ typedef struct ht_config {
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
-    /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
-    bool interleaved_rows;
+    /* The rows of some weights, and the columns of some, are in the order of GGUF, which is another one in this family (see
+     * ht_heads_rule). Loading restores the order of transformers. */
+    bool gguf_order;
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
     ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */

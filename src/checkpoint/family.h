@@ -90,11 +90,13 @@ typedef enum ht_extent {
     HT_EXTENT_TAPS,            /* of a short convolution: the weights of a channel */
     HT_EXTENT_CONV,            /* its channels */
     HT_EXTENT_CONV_WEIGHTS,    /* TAPS of CONV */
-    HT_EXTENT_SCAN_HEADS,      /* heads of a scan */
-    HT_EXTENT_SCAN_VALUES,     /* SCAN_HEADS heads of v */
-    HT_EXTENT_SCAN_GROUP,      /* SCAN_VALUES of a key head */
+    HT_EXTENT_STATE_GROUP,     /* STATE_VALUES of a key head */
     HT_EXTENT_SSM_IN,          /* all segments of Mamba-2's input projection */
     HT_EXTENT_GATED_CONV,      /* three HIDDEN: both gates and the input of a convolution */
+    HT_EXTENT_GATED_Q,         /* two Q: each head's query, then the gate of its output */
+    HT_EXTENT_STATE_HEADS,     /* heads of a scan */
+    HT_EXTENT_STATE_VALUE,     /* the values of one of them */
+    HT_EXTENT_STATE_VALUES,    /* of all */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -108,8 +110,15 @@ typedef enum ht_bias_rule {
     HT_BIAS_NORM
 } ht_bias_rule; /* config flags */
 
-/* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
-typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
+/* Heads that a weight's rows or columns belong to, for weights that GGUF files store in another order: rows for interleaved
+ * RoPE, or heads of a scan dealt out to its key heads. */
+typedef enum ht_heads_rule {
+    HT_HEADS_NONE,
+    HT_HEADS_Q,
+    HT_HEADS_KV,
+    HT_HEADS_STATE,        /* rows, those of a convolution after its queries and keys */
+    HT_HEADS_STATE_COLUMNS /* columns */
+} ht_heads_rule;
 
 /* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
  * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
@@ -247,6 +256,7 @@ struct ht_family {
     bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
+    bool gguf_deals_heads;     /* GGUF orders the heads of scans so that head h uses key head h mod key_heads */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
     bool experts_are_modules;  /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
@@ -254,6 +264,7 @@ struct ht_family {
     bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
     float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
     bool normed_values;        /* values have an RMS norm per head, without weight */
+    bool gated_queries;        /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const char *prefix;              /* of the text model in safetensors of both readers; NULL: "model." */

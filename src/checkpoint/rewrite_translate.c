@@ -279,9 +279,13 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
     put_piece(t, w, 0);
-    t->stored_head_rows = w->stored_head_rows;
-    t->head_rows = plan->to_gguf ? w->head_rows : 0;
-    t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
+    t->stored_rows = w->stored_rows;
+    t->stored_columns = w->stored_columns;
+    if (plan->to_gguf)
+        t->rows = w->gguf_rows, t->columns = w->gguf_columns;
+    else
+        t->importance_columns = w->gguf_columns;
+    t->by_value = w->is_vector && (t->stored_rows.group || t->rows.group || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
     /* Routers choose, so they stay exact. */
@@ -348,7 +352,8 @@ static ht_status keeps_values(const ht_rewrite_plan *plan, const ht_weight_rows 
 static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
                             ht_error *err) {
     const ht_weight_type from = (ht_weight_type)rows->of->from.type;
-    *out = rows->k % ht_repack_unit(from, to) == 0;
+    const int64_t unit = ht_repack_unit(from, to);
+    *out = rows->k % unit == 0 && rows->of->stored_columns.block % unit == 0 && rows->of->columns.block % unit == 0;
     for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
     return *out && from != to ? keeps_values(plan, rows, to, true, out, err) : HT_OK;
 }

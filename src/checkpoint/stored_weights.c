@@ -203,11 +203,13 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_TAPS: return c->recurrence.taps;
     case HT_EXTENT_CONV: return ht_conv_channels(c);
     case HT_EXTENT_CONV_WEIGHTS: return c->recurrence.taps * ht_conv_channels(c);
-    case HT_EXTENT_SCAN_HEADS: return c->recurrence.heads;
-    case HT_EXTENT_SCAN_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
-    case HT_EXTENT_SCAN_GROUP: return c->recurrence.heads / c->recurrence.key_heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_GROUP: return c->recurrence.heads / c->recurrence.key_heads * c->recurrence.value_dim;
     case HT_EXTENT_SSM_IN: return ht_ssm_rows_before(c, HT_SSM_SEGMENTS);
     case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
+    case HT_EXTENT_GATED_Q: return 2 * c->n_heads * l->head_dim;
+    case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
+    case HT_EXTENT_STATE_VALUE: return c->recurrence.value_dim;
+    case HT_EXTENT_STATE_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -226,9 +228,18 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
     return false;
 }
 
-/* Rows of a head, for a matrix that GGUF files of this family store for interleaved RoPE. */
-static int64_t permuted_rows(const ht_config *c, const ht_tensor_spec *p, int64_t layer) {
-    return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
+/* The order in GGUF of a weight's n rows, or of its n columns. */
+static ht_order order_in_gguf(const ht_config *c, const ht_tensor_spec *p, int64_t layer, bool of_columns, int64_t n) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    const bool is_rope = p->heads == HT_HEADS_Q || p->heads == HT_HEADS_KV;
+    if (is_rope && c->family->gguf_interleaves && !of_columns) return ht_order_of_halves(c->layer[layer].head_dim);
+    if (!c->family->gguf_deals_heads || r->heads == r->key_heads ||
+        p->heads != (of_columns ? HT_HEADS_STATE_COLUMNS : HT_HEADS_STATE))
+        return (ht_order){0};
+    int64_t first = 0; /* rows of queries and keys */
+    if (p->rows == HT_EXTENT_CONV || p->rows == HT_EXTENT_CONV_WEIGHTS)
+        first = n / ht_conv_channels(c) * 2 * r->key_heads * r->key_dim;
+    return (ht_order){first, n - first, r->key_heads, (n - first) / r->heads};
 }
 
 /* ---- names ---- */
@@ -402,6 +413,7 @@ static ht_stored_weight bias_of(ht_stored_weight matrix) {
     /* A tied head is not visited, so that its bias follows another weight. */
     matrix.role = matrix.role == HT_ROLE_HEAD ? HT_ROLE_HEAD_BIAS : HT_ROLE_BIAS;
     if (!matrix.is_vector) matrix.columns = matrix.rows;
+    matrix.gguf_columns = matrix.stored_columns = (ht_order){0};
     matrix.rows = 1;
     matrix.is_gain = false;
     matrix.is_vector = true;
@@ -425,19 +437,21 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                                       .layer = layer,
                                       .n_out = rows,
                                       .n_in = columns,
-                                      .head_rows = permuted_rows(c, p, of),
+                                      .rows = order_in_gguf(c, p, of, false, rows),
+                                      .columns = order_in_gguf(c, p, of, true, columns),
                                       .is_router = p->rows == HT_EXTENT_EXPERTS};
-    const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
-                                 .spec = p,
-                                 .layer = layer,
-                                 .rows = rows,
-                                 .columns = columns,
-                                 .slot = slot,
-                                 .projection = outside ? NULL : &projection,
-                                 .is_table = p->looked_up,
-                                 .is_quantized = !outside || p->looked_up,
-                                 .head_rows = projection.head_rows,
-                                 .stored_head_rows = c->interleaved_rows ? projection.head_rows : 0};
+    ht_stored_weight at = {.role = HT_ROLE_MATRIX,
+                           .spec = p,
+                           .layer = layer,
+                           .rows = rows,
+                           .columns = columns,
+                           .slot = slot,
+                           .projection = outside ? NULL : &projection,
+                           .is_table = p->looked_up,
+                           .is_quantized = !outside || p->looked_up,
+                           .gguf_rows = projection.rows,
+                           .gguf_columns = projection.columns};
+    if (c->gguf_order) at.stored_rows = at.gguf_rows, at.stored_columns = at.gguf_columns;
     ht_status status = visit_spec(w, "weight", at);
     if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
@@ -462,14 +476,16 @@ static ht_status visit_heads(const walk *w, ht_stored_weight at) {
 
 static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const int64_t n = extent(w->config, p->rows, ht_max_i64(layer, 0));
-    const ht_stored_weight at = {.role = HT_ROLE_VECTOR,
-                                 .spec = p,
-                                 .layer = layer,
-                                 .rows = 1,
-                                 .columns = n,
-                                 .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
-                                 .is_vector = true,
-                                 .is_gain = !p->bare};
+    ht_stored_weight at = {.role = HT_ROLE_VECTOR,
+                           .spec = p,
+                           .layer = layer,
+                           .rows = 1,
+                           .columns = n,
+                           .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
+                           .gguf_rows = order_in_gguf(w->config, p, ht_max_i64(layer, 0), false, n),
+                           .is_vector = true,
+                           .is_gain = !p->bare};
+    if (w->config->gguf_order) at.stored_rows = at.gguf_rows;
     char name[HT_WEIGHT_NAME];
     ht_stored_tensor t;
     stored_name(w, p, layer, "weight", name);

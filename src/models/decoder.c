@@ -102,6 +102,17 @@ const ht_tensor_spec ht_decoder_shared_expert_specs[] = {
      .has = ht_decoder_has_shared_expert},
     {.gguf = NULL}};
 
+const ht_tensor_spec ht_decoder_gated_shared_expert_specs[] = {
+    {AT(shared_gate), "mlp.shared_expert.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_up), "mlp.shared_expert.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_down), "mlp.shared_expert.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = ht_decoder_has_experts},
+    {AT(shared_router), "mlp.shared_expert_gate", "ffn_gate_inp_shexp", HT_EXTENT_ONE, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {.gguf = NULL}};
+
 const ht_tensor_spec ht_decoder_mlp_specs[] = {{AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD,
                                                 HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = ht_decoder_is_dense},
                                                {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD,
@@ -138,6 +149,11 @@ static ht_array *split_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim
 /* x [T, n, head_dim] -> [T, n * head_dim] */
 static ht_array *merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim) {
     return ht_reshape(c->s, x, (int64_t[]){-1, n * head_dim}, 2);
+}
+
+/* Heads `first`, first + 2, ... of x [T, n, head_dim]. */
+static ht_array *every_second(ht_ctx *c, ht_array *x, int64_t first) {
+    return ht_slice(c->s, x, (int64_t[]){0, first, 0}, (int64_t[]){HT_OPEN, HT_OPEN, HT_OPEN}, (int64_t[]){1, 2, 1});
 }
 
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm) {
@@ -219,8 +235,13 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
     if (cfg->latent.rank) return ht_latent_attention(c, m, l, index, x, pos);
-    ht_array *q, *k, *v;
+    ht_array *q, *k, *v, *gate = NULL;
     project(c, cfg, l, index, x, &q, &k, &v);
+    if (cfg->family->gated_queries) { /* [T, n_heads * 2 head_dim] */
+        ht_array *both = split_heads(c, q, 2 * cfg->n_heads, shape->head_dim);
+        q = merge_heads(c, every_second(c, both, 0), cfg->n_heads, shape->head_dim);
+        gate = merge_heads(c, every_second(c, both, 1), cfg->n_heads, shape->head_dim);
+    }
     if (keeps_keys(cfg, index)) {
         v = split_heads(c, v, shape->n_kv_heads, shape->head_dim); /* [T, n_kv_heads, head_dim] */
         if (cfg->family->normed_values) v = ht_rms_norm(c->s, v, HT_NONE, cfg->norm_eps, 0);
@@ -237,7 +258,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     ht_array *o =
         ht_attend(c, q, k, v, (int)ht_cache_layer_of(cfg, shape->kv_layer, false), &how); /* [T, n_heads, head_dim] */
     o = merge_heads(c, o, cfg->n_heads, shape->head_dim);
-    if (l->attention_gate.matrix) o = ht_multiply(c->s, o, ht_sigmoid(c->s, ht_linear(c, x, &l->attention_gate)));
+    if (l->attention_gate.matrix) gate = ht_linear(c, x, &l->attention_gate);
+    if (gate) o = ht_multiply(c->s, o, ht_sigmoid(c->s, gate));
     return ht_linear(c, o, &l->out);
 }
 

@@ -30,7 +30,7 @@ typedef struct ht_decoder_layer {
     ht_array *sinks;                /* f32 [n_heads]: scores in the softmax without a key; NULL: none */
     ht_norm_weights q_norm, k_norm; /* see ht_head_norm */
     ht_weight qkv;                  /* q, k and v in one matrix, instead of the next three */
-    ht_weight q;                    /* [n_heads * head_dim, hidden] */
+    ht_weight q;                    /* [n_heads * head_dim, hidden]; twice as many rows with ht_family.gated_queries */
     ht_weight k, v;                 /* [n_kv_heads * head_dim, hidden] */
     ht_weight attention_gate;       /* [n_heads * head_dim, hidden]: its sigmoid multiplies the attention's output */
     ht_weight out;                  /* [hidden, n_heads * head_dim] */
@@ -82,6 +82,11 @@ extern const ht_tensor_spec ht_decoder_mlp_specs[], ht_decoder_gate_up_specs[], 
  * mlp.shared_experts. */
 extern const ht_tensor_spec ht_decoder_expert_specs[], ht_decoder_router_specs[], ht_decoder_sparse_router_specs[],
     ht_decoder_shared_expert_specs[];
+/* The shared expert of Qwen's mixtures, which has a gate. */
+extern const ht_tensor_spec ht_decoder_gated_shared_expert_specs[];
+/* Layers with experts: every decoder_sparse_step-th, except mlp_only_layers. Reads and writes these fields. */
+void ht_decoder_read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *object);
+void ht_decoder_write_sparse_layers(const ht_config *c, struct ht_document *d);
 /* For ht_family.read_json: `attention_bias` is of q, k and v alone. */
 void ht_decoder_read_q_bias(ht_config *c, ht_json_reader *r, const ht_json *object);
 /* For ht_family.read_json: the temperature of queries, of the later Mistral families. */
@@ -108,9 +113,12 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
 ht_array *ht_decoder_recurrence(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                 ht_array *x);
 /* Mamba-2, which ht_decoder_recurrence calls (mamba.c). */
-ht_array *ht_decoder_ssm(ht_ctx *c, const ht_config *cfg, const ht_recurrence_weights *w, int index, ht_array *x);
-/* The short convolution of a recurrent layer's channels, all at once: x [T, channels]. */
-ht_array *ht_decoder_convolved(ht_ctx *c, const ht_config *cfg, const ht_recurrence_weights *w, int index, ht_array *x);
+ht_array *ht_mamba2(ht_ctx *c, const ht_config *cfg, const ht_recurrence_weights *w, int index, ht_array *x);
+/* The same by the gated delta rule (delta.c). */
+ht_array *ht_gated_delta(ht_ctx *c, const ht_config *config, const ht_recurrence_weights *w, int index, ht_array *x);
+/* The short convolution of all channels of a layer's recurrence: x [T, channels] -> [T, channels]. */
+ht_array *ht_decoder_convolved(ht_ctx *c, const ht_config *config, const ht_recurrence_weights *w, int index,
+                               ht_array *x);
 /* Columns [first, first + n) of x [T, *]. */
 ht_array *ht_decoder_columns(ht_ctx *c, ht_array *x, int64_t first, int64_t n);
 /* RoPE of x [T, n, *] at the positions pos i32 [T], as in layers with or without a sliding window. */

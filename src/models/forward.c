@@ -80,11 +80,19 @@ static bool observed(ht_ctx *c, ht_array *x, ht_array *ids, const char *slot) {
 
 bool ht_observe_input(ht_ctx *c, ht_array *x, const char *slot) { return observed(c, x, HT_NONE, slot); }
 
+/* x [T, k] with its columns in a stored order. */
+static ht_array *in_order(ht_ctx *c, ht_array *x, const ht_order *o) {
+    if (!o->group || !x) return x;
+    const int64_t apart[] = {-1, o->parts, o->group / (o->parts * o->block), o->block}, whole[] = {-1, o->group};
+    return ht_reshape(c->s, ht_swapaxes(c->s, ht_reshape(c->s, x, apart, 4), 1, 2), whole, 2);
+}
+
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     if (!observed(c, x, HT_NONE, w->slot)) return NULL;
     const ht_linear_params p = {.matrix = w->matrix};
     ht_array *bias = w->bias ? w->bias : HT_NONE;
-    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){x, w->scale != 0 ? HT_NONE : bias}, 2);
+    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p,
+                           (ht_array *[]){in_order(c, x, &w->columns), w->scale != 0 ? HT_NONE : bias}, 2);
     if (w->scale != 0) {
         y = ht_scale(c->s, y, w->scale);
         if (bias != HT_NONE) y = ht_add(c->s, y, bias);

@@ -6,6 +6,7 @@
 #define HT_MODELS_FORWARD_H
 
 #include "checkpoint/kv_size.h"
+#include "checkpoint/tensors.h"
 #include "device/matrix.h"
 #include "device/params.h"
 #include "device/step.h"
@@ -19,6 +20,7 @@ typedef struct ht_weight {
     ht_array *bias;    /* f32 [n_rows], or HT_NONE */
     const char *slot;  /* adapter key, stable over formats: "model.layers.3.mlp.up_proj" */
     float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
+    ht_order columns;  /* in which the matrix has its columns */
     ht_array *
         multiplier; /* f32 [1] or [n_rows]: factor of the model on the product, bias and adapters included; NULL: none */
 } ht_weight;

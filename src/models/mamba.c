@@ -33,7 +33,7 @@ static ht_array *normed(ht_ctx *c, const ht_config *cfg, const ht_recurrence_wei
     return ht_reshape(c->s, y, (int64_t[]){-1, all}, 2);
 }
 
-ht_array *ht_decoder_ssm(ht_ctx *c, const ht_config *cfg, const ht_recurrence_weights *w, int index, ht_array *x) {
+ht_array *ht_mamba2(ht_ctx *c, const ht_config *cfg, const ht_recurrence_weights *w, int index, ht_array *x) {
     ht_scope *s = c->s;
     const ht_recurrence_spec *r = &cfg->recurrence;
     const int64_t n_values = r->heads * r->value_dim, n_keys = r->key_heads * r->key_dim,

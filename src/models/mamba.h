@@ -17,12 +17,12 @@ struct ht_document;
          .row = HT_EXTENT_TAPS, .has = ht_decoder_is_recurrent},                                                       \
         {HT_MAMBA_AT(conv_bias), module ".conv1d.bias",         "ssm_conv1d.bias",                                     \
          .rows = HT_EXTENT_CONV, .has = ht_mamba_has_conv_bias, .bare = true},                                         \
-        {HT_MAMBA_AT(time_bias),         module ".dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_SCAN_HEADS,               \
+        {HT_MAMBA_AT(time_bias),         module ".dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_STATE_HEADS,              \
          .has = ht_decoder_is_recurrent, .bare = true},                                                                \
         {HT_MAMBA_AT(a),                                                                                               \
          module ".A_log",                                                                                              \
          "ssm_a",                                                                                                      \
-         .rows = HT_EXTENT_SCAN_HEADS,                                                                                 \
+         .rows = HT_EXTENT_STATE_HEADS,                                                                                \
          .row = HT_EXTENT_ONE,                                                                                         \
          .has = ht_decoder_is_recurrent,                                                                               \
          .bare = true,                                                                                                 \
@@ -30,14 +30,18 @@ struct ht_document;
         {HT_MAMBA_AT(skip),                                                                                            \
          module ".D",                                                                                                  \
          "ssm_d",                                                                                                      \
-         .rows = HT_EXTENT_SCAN_HEADS,                                                                                 \
+         .rows = HT_EXTENT_STATE_HEADS,                                                                                \
          .row = HT_EXTENT_ONE,                                                                                         \
          .has = ht_decoder_is_recurrent,                                                                               \
          .bare = true},                                                                                                \
-        {HT_MAMBA_AT(norm),           module ".norm",          "ssm_norm", .rows = HT_EXTENT_SCAN_VALUES,              \
-         .row = HT_EXTENT_SCAN_GROUP, .has = ht_mamba_has_norm},                                                       \
+        {HT_MAMBA_AT(norm),                                                                                            \
+         module ".norm",                                                                                               \
+         "ssm_norm",                                                                                                   \
+         .rows = HT_EXTENT_STATE_VALUES,                                                                               \
+         .row = HT_EXTENT_STATE_GROUP,                                                                                 \
+         .has = ht_mamba_has_norm},                                                                                    \
     {                                                                                                                  \
-        HT_MAMBA_AT(out), module ".out_proj", "ssm_out", HT_EXTENT_HIDDEN, HT_EXTENT_SCAN_VALUES,                      \
+        HT_MAMBA_AT(out), module ".out_proj", "ssm_out", HT_EXTENT_HIDDEN, HT_EXTENT_STATE_VALUES,                     \
             .has = ht_decoder_is_recurrent                                                                             \
     }
 bool ht_mamba_has_conv_bias(const ht_config *c, int64_t layer);

@@ -22,6 +22,9 @@ static ht_array *gated_convolution(ht_ctx *c, const ht_config *cfg, const ht_rec
 ht_array *ht_decoder_recurrence(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                 ht_array *x) {
     const ht_config *cfg = m->config;
-    if (cfg->recurrence.kind == HT_RECURRENCE_SSM) return ht_decoder_ssm(c, cfg, &l->recurrence, index, x);
-    return gated_convolution(c, cfg, &l->recurrence, index, x);
+    switch (cfg->recurrence.kind) {
+    case HT_RECURRENCE_DELTA: return ht_gated_delta(c, cfg, &l->recurrence, index, x);
+    case HT_RECURRENCE_SSM: return ht_mamba2(c, cfg, &l->recurrence, index, x);
+    default: return gated_convolution(c, cfg, &l->recurrence, index, x);
+    }
 }
