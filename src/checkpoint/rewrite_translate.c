@@ -45,6 +45,7 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    if (plan->config->family->prefix) return plan->config->family->prefix;
     return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
 }
 
@@ -271,7 +272,9 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
-    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
+    if (w->spec->transformers && (naming_of(plan) == HT_EXPERTS_TRANSFORMERS ||
+                                  (naming_of(plan) == HT_EXPERTS_MLX && ht_spec_is_shared_by_all(w->spec))))
+        return add_share(of, w, err);
     char name[NAME_SIZE];
     const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
     snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),

@@ -53,6 +53,10 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        APART(HUB, false, "experts.%d.", "_proj.weight"),
                                        APART(HUB, false, "moe.experts.%d.", "_proj.weight"),
                                        APART(MLX, true, "experts.switch_glu.", "_proj.weight"),
+                                       {HT_EXPERT_UP, HUB, false, "mixer.experts.%d.up_proj.weight", 0, 1},
+                                       {HT_EXPERT_DOWN, HUB, false, "mixer.experts.%d.down_proj.weight", 0, 1},
+                                       {HT_EXPERT_UP, MLX, true, "mixer.switch_mlp.fc1.weight", 0, 1},
+                                       {HT_EXPERT_DOWN, MLX, true, "mixer.switch_mlp.fc2.weight", 0, 1},
                                        {HT_HEAD_KEY, GGUF, true, "attn_kv_b.weight", 0, 2},
                                        {HT_HEAD_VALUE, GGUF, true, "attn_kv_b.weight", 1, 2},
                                        {HT_HEAD_KEY, GGUF, true, "attn_k_b.weight", 0, 1},
@@ -96,6 +100,7 @@ static const struct {
     [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
     [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
     [HT_EXPERTS_LFM2] = {"feed_forward.experts", "feed_forward.switch_mlp", "feed_forward.experts.%d."},
+    [HT_EXPERTS_MIXER] = {"mixer.experts", "mixer.switch_mlp", "mixer.experts.%d."},
 };
 
 const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout) {
@@ -185,7 +190,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_EXPERTS_HIDDEN: return c->n_experts * c->hidden;
     case HT_EXTENT_EXPERTS_FEED_FORWARD: return c->n_experts * c->expert_feed_forward;
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
+    case HT_EXTENT_EXPERT_INPUT: return c->expert_latent ? c->expert_latent : c->hidden;
+    case HT_EXTENT_EXPERT_LATENT: return c->expert_latent;
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
+    case HT_EXTENT_SHARED_GATE_UP: return 2 * c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
     case HT_EXTENT_LATENT: return c->latent.rank;
     case HT_EXTENT_LATENT_KEY: return c->latent.rank + c->latent.rope_dim;
@@ -197,6 +205,8 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_TAPS: return c->recurrence.taps;
     case HT_EXTENT_CONV: return ht_conv_channels(c);
     case HT_EXTENT_CONV_WEIGHTS: return c->recurrence.taps * ht_conv_channels(c);
+    case HT_EXTENT_STATE_GROUP: return c->recurrence.heads / c->recurrence.key_heads * c->recurrence.value_dim;
+    case HT_EXTENT_SSM_IN: return ht_ssm_rows_before(c, HT_SSM_SEGMENTS);
     case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
     case HT_EXTENT_GATED_Q: return 2 * c->n_heads * l->head_dim;
     case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
@@ -278,7 +288,8 @@ static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, c
     const bool gguf = w->c->gguf != NULL;
     ht_stored_tensor t;
     name_in(gguf, gguf ? "" : w->c->prefix, layers_of(w->config), p, layer, part, out);
-    if (gguf || !p->transformers || ht_checkpoint_find(w->c, out, &t)) return false;
+    if (gguf || !p->transformers) return false;
+    if (!ht_spec_is_shared_by_all(p) && ht_checkpoint_find(w->c, out, &t)) return false;
     const ht_tensor_spec shared = {.safetensors = p->transformers, .bare = p->bare};
     name_in(false, w->c->prefix, layers_of(w->config), &shared, layer, part, out);
     return true;
@@ -744,8 +755,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
 /* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors
  * all tensors outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
-    static const char *const around[] = {
-        "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
+    static const char *const around[] = {"embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.",
+                                         "norm_f.",          "final_layernorm.",  "lm_head.",        NULL};
     const bool gguf = c->gguf != NULL;
     const char *bare = gguf ? name : ht_checkpoint_bare_name(name), *rest;
     int64_t layer;
@@ -836,6 +847,14 @@ static ht_status check_unused(const walk *w, bool notes) {
                        w->config->family->architecture, missed.text);
     if (notes) note(c, &others, n_towers);
     return HT_OK;
+}
+
+float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row) {
+    const ht_family *f = config->family;
+    if (!f->multiplier) return 1;
+    if (w->role == HT_ROLE_EMBEDDING) return config->embedding_scale;
+    if (w->role == HT_ROLE_HEAD) return config->logit_scale;
+    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, w->spec->offset, row) : 1;
 }
 
 /* ---- all ---- */
