@@ -119,6 +119,7 @@ typedef enum ht_heads_rule {
  * the values and gates of its heads follow each other. Both have the slot of the joined one. */
 typedef enum ht_part_rule {
     HT_PART_NONE,
+    HT_PART_ALL, /* the joined projection itself */
     HT_PART_QKV, /* the queries of all key heads, then all keys, then all values */
     HT_PART_GATE /* all gates */
 } ht_part_rule;
@@ -258,12 +259,16 @@ struct ht_family {
     /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
      * mlp.experts and mlp.switch_mlp. */
     const char *expert_module, *mlx_expert_module;
-    bool experts_are_modules; /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
-    bool has_causal_text;     /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
-    bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
-    float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;       /* values have an RMS norm per head, without weight */
-    bool gated_queries;       /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
+    bool experts_are_modules;  /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
+    bool has_causal_text;      /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
+    bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
+    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;        /* values have an RMS norm per head, without weight */
+    bool mlx_adds_norm_offset; /* mlx-lm's directories hold the gains of norms with norm_offset added */
+    /* RoPE of three axes, which are equal in text: config.json has one object for all of RoPE, and files state how many pairs
+     * each axis rotates. */
+    bool rope_sections;
+    bool gated_queries; /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */

@@ -232,7 +232,14 @@ static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_
 static ht_status put_weight(ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
     const ht_stored_tensor as = t->transposes ? ht_tensor_transposed(&t->from) : t->from;
-    ht_status status = put_output(t, info->name, as.n_dims, as.dims, info->block_bytes, err);
+    int64_t dims[HT_SAFETENSORS_RANK_MAX];
+    int n = 0;
+    for (int i = 0; i < as.n_dims; i++) {
+        if (t->extra_axis && i == t->extra_axis) dims[n++] = 1;
+        dims[n++] = as.dims[i];
+    }
+    if (t->extra_axis && n == t->extra_axis) dims[n++] = 1;
+    ht_status status = put_output(t, info->name, n, dims, info->block_bytes, err);
     t->to.n_bytes /= (size_t)info->block;
     return status;
 }
