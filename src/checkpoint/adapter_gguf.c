@@ -179,7 +179,7 @@ static ht_json *make_metadata(const ht_adapter_writing *w, ht_error *err) {
     ht_document_set(&d, "general.type", ht_json_string("adapter"));
     const ht_config *c = w->m->config;
     ht_document_set(&d, "general.architecture",
-                    ht_json_string(*c->architecture ? c->architecture : ht_family_gguf_architecture(c->family)));
+                    ht_json_string(*c->architecture ? c->architecture : ht_gguf_architecture_of(c)));
     ht_document_set(&d, "adapter.type", ht_json_string("lora"));
     ht_document_set(&d, "adapter.lora.alpha", ht_gguf_f32(w->scale * (double)w->rank));
     ht_document_set(&d, "general.file_type", ht_gguf_u32(0));

@@ -45,6 +45,7 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    if (plan->config->family->prefix) return plan->config->family->prefix;
     return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
 }
 
@@ -264,9 +265,6 @@ static float written_offset(const ht_rewrite_plan *plan) {
     return plan->to_gguf || (plan->to_mlx && family->mlx_adds_norm_offset) ? 0 : family->norm_offset;
 }
 
-/* Weights of a convolution are [channels, 1, taps] for transformers and [channels, taps, 1] for mlx-lm. */
-static int axis_of_conv(const ht_rewrite_plan *plan) { return plan->to_mlx ? 2 : 1; }
-
 /* ---- Qwen3-Next's joined projection: two matrices in GGUF ---- */
 
 /* Adds the rows of a weight to one of the tensors, in pieces of as many rows as stay together. */
@@ -314,6 +312,13 @@ static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error 
     return status;
 }
 
+/* Axes of a vector in the output. */
+static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p) {
+    const ht_expert_naming naming = naming_of(plan);
+    if (naming == HT_EXPERTS_GGUF) return p->gguf_axes;
+    return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
@@ -321,7 +326,9 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
     if (w->spec->part && plan->to_gguf != (plan->c->gguf != NULL)) return add_parts(of, w, err);
-    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
+    if (w->spec->transformers && (naming_of(plan) == HT_EXPERTS_TRANSFORMERS ||
+                                  (naming_of(plan) == HT_EXPERTS_MLX && ht_spec_is_shared_by_all(w->spec))))
+        return add_share(of, w, err);
     char name[NAME_SIZE];
     const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
     snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
@@ -342,13 +349,13 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     t->by_value = w->is_vector && (t->stored_rows.group || t->rows.group || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
+    t->is_vector = w->is_vector;
+    t->axes = axes_of(plan, w->spec);
     /* Routers choose, so they stay exact. */
     t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - written_offset(plan);
     if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
         t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
-    if (w->spec->row == HT_EXTENT_TAPS && !plan->to_gguf) t->extra_axis = axis_of_conv(plan);
-    t->is_vector = w->is_vector;
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return HT_OK;
 }
@@ -379,7 +386,7 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_er
 
 /* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
 static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
-    return t->is_vector || t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
+    return t->from.n_dims < 2 || t->is_vector || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
 }
 
 /* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */
@@ -500,8 +507,12 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
     if (w->is_gain && plan->config->family->mlx_adds_norm_offset)
         return plan->config->norm_offset == written_offset(plan);
-    if (p->row == HT_EXTENT_TAPS && ht_checkpoint_find(plan->c, w->name, &t))
-        return t.n_dims != 3 || t.dims[axis_of_conv(plan)] == 1;
+    if (!p->expert && p->mlx_axes) {
+        int64_t dims[HT_SAFETENSORS_RANK_MAX];
+        ht_checkpoint_tensor_at(plan->c, w->stored.number, &t);
+        const int n = ht_rewrite_axes(axes_of(plan, p), w->columns / w->row_length, w->row_length, dims);
+        return t.n_dims == n && !memcmp(t.dims, dims, (size_t)n * sizeof *dims);
+    }
     if (!p->expert && !p->transformers) return true;
     if (p->expert)
         ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);

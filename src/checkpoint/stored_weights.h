@@ -78,6 +78,8 @@ ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
 /* Row `row` of a part as a row of the joined projection; *run: rows from it on that stay together there. */
 int64_t ht_part_row(const ht_recurrence_spec *r, ht_part_rule part, int64_t row, int64_t *run);
+/* The model's factor on row `row` of the products of a weight (ht_family.multiplier); 1 without one. */
+float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row);
 /* Layers of multi-token prediction among the tensors: they draft tokens and belong to no weight. */
 int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config);
 /* Calls fn with the names in GGUF of all tensors that the configuration implies, except the embedding's. */
@@ -106,6 +108,9 @@ typedef struct ht_expert_form {
     int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
+/* The module in a layer that has all experts: in mlx-lm, or in transformers, which has their matrices as parameters.
+ * HT_EXPERTS_MLP is also the layout of families without experts. */
+const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout);
 /* The form in which a part of a family's experts is written. */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */

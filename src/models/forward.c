@@ -108,7 +108,8 @@ ht_array *ht_adapted(ht_ctx *c, ht_array *y, ht_array *x, const char *slot) {
 
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     if (!observed(c, x, HT_NONE, w->slot)) return NULL;
-    return ht_adapted(c, ht_linear_base(c, x, w), x, w->slot);
+    ht_array *y = ht_adapted(c, ht_linear_base(c, x, w), x, w->slot);
+    return w->multiplier ? ht_multiply(c->s, y, w->multiplier) : y;
 }
 
 ht_array *ht_linear_adapter(ht_ctx *c, ht_array *x, const char *slot) {

@@ -21,6 +21,8 @@ typedef struct ht_weight {
     const char *slot;  /* adapter key, stable over formats: "model.layers.3.mlp.up_proj" */
     float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
     ht_order columns;  /* in which the matrix has its columns */
+    ht_array *
+        multiplier; /* f32 [1] or [n_rows]: factor of the model on the product, bias and adapters included; NULL: none */
 } ht_weight;
 
 /* LoRA pair of a slot as arrays: y += scale * B (A x), A [rank, k], B [n_rows, rank], f32 or bf16; of a slot with
@@ -70,7 +72,8 @@ ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
 ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step, all times
+ * the multiplier. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 
 /* The matrix product alone, without adapters. */

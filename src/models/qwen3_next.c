@@ -23,7 +23,7 @@ static const ht_tensor_spec block_specs[] = {
 /* What both generations have in recurrent layers. */
 static const ht_tensor_spec delta_specs[] = {
     {AT(recurrence.conv), "linear_attn.conv1d.weight", "ssm_conv1d.weight", .rows = HT_EXTENT_CONV_WEIGHTS,
-     .row = HT_EXTENT_TAPS, .bare = true, ON_RECURRENT, .heads = HT_HEADS_STATE},
+     .row = HT_EXTENT_TAPS, .axes = "r1c", .mlx_axes = "rc1", .bare = true, ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.a), "linear_attn.A_log", "ssm_a", .rows = HT_EXTENT_STATE_HEADS, .bare = true, .is_logarithm = true,
      ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.time_bias), "linear_attn.dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_STATE_HEADS, .bare = true,

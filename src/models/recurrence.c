@@ -1,4 +1,4 @@
-/* Recurrences of layers that have them instead of attention, or beside it. */
+/* Recurrences of layers that have them instead of attention, or in addition to it. */
 #include "checkpoint/kv_size.h"
 #include "models/decoder.h"
 
@@ -21,7 +21,10 @@ static ht_array *gated_convolution(ht_ctx *c, const ht_config *cfg, const ht_rec
 
 ht_array *ht_decoder_recurrence(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int index,
                                 ht_array *x) {
-    if (m->config->recurrence.kind == HT_RECURRENCE_DELTA)
-        return ht_gated_delta(c, m->config, &l->recurrence, index, x);
-    return gated_convolution(c, m->config, &l->recurrence, index, x);
+    const ht_config *cfg = m->config;
+    switch (cfg->recurrence.kind) {
+    case HT_RECURRENCE_DELTA: return ht_gated_delta(c, cfg, &l->recurrence, index, x);
+    case HT_RECURRENCE_SSM: return ht_mamba2(c, cfg, &l->recurrence, index, x);
+    default: return gated_convolution(c, cfg, &l->recurrence, index, x);
+    }
 }

@@ -138,8 +138,25 @@ static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **ou
 
 /* ---- weights in the structs of the model ---- */
 
+/* Loads the model's factors on the product's rows: one if all are the same, none if they are 1. */
+static ht_status load_multiplier(loader *l, const ht_stored_weight *at, ht_array **out) {
+    const float first = ht_stored_multiplier(l->config, at, 0);
+    bool same = true;
+    *out = NULL;
+    if (at->role != HT_ROLE_MATRIX) return HT_OK; /* the others' are factors on embeddings and logits */
+    for (int64_t i = 1; i < at->rows; i++) same = same && ht_stored_multiplier(l->config, at, i) == first;
+    if (same) return first == 1 ? HT_OK : keep_array(l, &first, 1, out);
+    float *values = malloc((size_t)at->rows * sizeof *values);
+    if (!values) return ht_fail_memory(l->err, (size_t)at->rows * sizeof *values, at->name);
+    for (int64_t i = 0; i < at->rows; i++) values[i] = ht_stored_multiplier(l->config, at, i);
+    ht_status status = keep_array(l, values, at->rows, out);
+    free(values);
+    return status;
+}
+
 static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head, ht_weight *w) {
     ht_status status = at->is_table ? add_table(l, at, &w->matrix) : add_matrix(l, at, is_head, &w->matrix);
+    if (!status && l->into) status = load_multiplier(l, at, &w->multiplier);
     if (status || !l->into) return status;
     w->bias = HT_NONE;
     w->columns = at->stored_columns;
