@@ -305,9 +305,11 @@ static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error 
     for (const ht_tensor_spec *const *table = plan->config->family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; !status && p->gguf; p++) {
             if (p->part != HT_PART_QKV && p->part != HT_PART_GATE) continue;
-            snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)w->layer, p->gguf);
+            char stem[48];
+            snprintf(stem, sizeof stem, "%.32s.weight", p->gguf);
+            snprintf(name, sizeof name, "blk.%lld.%s", (long long)w->layer, stem);
             status = add_part(of, w, p->part, name, p->part == HT_PART_GATE ? n_values : w->rows - n_values, err);
-            if (!status) set_importance(&plan->tensor[plan->n - 1], name, -1);
+            if (!status) set_importance(&plan->tensor[plan->n - 1], stem, w->layer);
         }
     return status;
 }
