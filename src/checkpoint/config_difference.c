@@ -66,9 +66,17 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                  YES_OF(ht_config, routing.best_of_group,
                                         "groups of experts have %s choice by their best score alone"),
                                  {.text = NULL}},
+                     recurrence[] = {NUMBER_OF(ht_config, recurrence.taps, "the width of the convolution"),
+                                     NUMBER_OF(ht_config, recurrence.key_heads, "the number of the scan's key heads"),
+                                     NUMBER_OF(ht_config, recurrence.heads, "the number of the scan's heads"),
+                                     NUMBER_OF(ht_config, recurrence.key_dim, "the key size of the scan"),
+                                     NUMBER_OF(ht_config, recurrence.value_dim, "the value size of the scan"),
+                                     {.text = NULL}},
                      layers[] = {YES_OF(ht_layer_config, slides, "%s sliding window"),
                                  YES_OF(ht_layer_config, chunked, "%s chunk instead of a window"),
                                  {NO, offsetof(ht_layer_config, no_rope), "%s rotary embedding"},
+                                 YES_OF(ht_layer_config, recurrent, "%s recurrence"),
+                                 {NO, offsetof(ht_layer_config, no_attention), "%s attention"},
                                  YES_OF(ht_layer_config, has_experts, "%s mixture of experts"),
                                  NUMBER_OF(ht_layer_config, n_kv_heads, "the number of K/V heads"),
                                  NUMBER_OF(ht_layer_config, head_dim, "the head size"),
@@ -152,6 +160,7 @@ const char *ht_config_difference(const ht_config *a, const ht_config *b, char te
     if (differ(model, a, b, "", text) || layers_differ(a, b, text) || experts_differ(a, b, text)) return text;
     for (int64_t i = 0; i < a->n_layers; i++) slides = slides || a->layer[i].slides;
     if ((slides && differ(window, a, b, "", text)) || (a->query_beta != 0 && differ(period, a, b, "", text)) ||
+        (a->recurrence.kind && differ(recurrence, a, b, "", text)) ||
         (a->layer_input && differ(inputs, a, b, "", text)) ||
         (ht_config_field_of(a->family, offsetof(ht_config, head_norms)) && differ(norms, a, b, "", text)))
         return text;
