@@ -218,6 +218,16 @@ static const ht_family *family_of_module(const char *module, ht_expert_naming na
     return NULL;
 }
 
+/* Whether other families have experts in the same module, of which PEFT takes the inputs for the outputs, or not. */
+static bool is_ambiguous(const ht_family *family) {
+    const char *module = ht_expert_module(HT_EXPERTS_TRANSFORMERS, family->experts);
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if ((*f)->swaps_expert_axes != family->swaps_expert_axes &&
+            !strcmp(ht_expert_module(HT_EXPERTS_TRANSFORMERS, (*f)->experts), module))
+            return true;
+    return false;
+}
+
 /* Projections of an expert as slots spell them: some families' files have other names. */
 static const char *expert_projection(const char *name) {
     static const char *const names[][2] = {{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
@@ -301,6 +311,10 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     const ht_family *family = NULL;
     expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &family);
     if (family && kind != ONE_EXPERT) r->origin.family = family;
+    if (!r->m && family && kind != ONE_EXPERT && is_ambiguous(family))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: the axes of `%s` depend on the model, which was not given: load the adapter for its model",
+                       r->path, name);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     char *base_layer = kind == GATE_UP ? strstr(module, ".base_layer") : NULL;
@@ -523,11 +537,31 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
+/* The spec of a dense weight by its name in mlx-lm, or in slots; NULL: none. */
+static const ht_tensor_spec *dense_spec(const ht_family *family, const char *name, bool by_slot) {
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
+            if (!p->expert && !strcmp(by_slot ? ht_spec_slot(p) : p->safetensors, name)) return p;
+    return NULL;
+}
+
+/* Writes the slot of a dense weight by its name in mlx-lm. False if it depends on the family, which is NULL. */
+static bool mlx_slot(const ht_family *family, const char *name, char slot[HT_ADAPTER_SLOT]) {
+    const char *found = NULL;
+    for (const ht_family *const *f = ht_families; *f; f++) {
+        const ht_tensor_spec *p = family && *f != family ? NULL : dense_spec(*f, name, false);
+        if (p && found && strcmp(found, ht_spec_slot(p)) != 0) return false;
+        if (p) found = ht_spec_slot(p);
+    }
+    snprintf(slot, HT_ADAPTER_SLOT, "%.120s", found ? found : name);
+    return true;
+}
+
 /* Experts of a layer. Writes the projection as slots spell it. */
 static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], const ht_family **family) {
-    static const char *const places[] = {"mlp.switch_mlp", "experts.switch_glu", "block_sparse_moe.switch_mlp",
-                                         "mlp.experts", "feed_forward.experts"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const places[] = {"mlp.switch_mlp", "experts.switch_glu",   "block_sparse_moe.switch_mlp",
+                                         "mlp.experts",    "feed_forward.experts", "feed_forward.switch_mlp"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || rest[n] != '.') continue;
         if (i) *family = family_of_module(places[i], HT_EXPERTS_MLX);
@@ -551,6 +585,10 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
     ht_status status = module_of(r, name, n, module, &layer, &rest, err);
     if (status) return status;
     bool experts = mlx_expert_of(rest, projection, &r->origin.family);
+    if (!experts && !mlx_slot(r->m ? r->m->config->family : NULL, rest, projection))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: what `%s` adapts depends on the model, which was not given: load the adapter for its model",
+                       r->path, name);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
@@ -575,8 +613,9 @@ ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {
 
 /* A projection's name in a block of mlx-lm. */
 static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
+    const ht_tensor_spec *dense = l->n_experts || !w->family ? NULL : dense_spec(w->family, rest, true);
     if (!l->n_experts)
-        snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
+        snprintf(out, HT_ADAPTER_SLOT, "%s", dense ? dense->safetensors : rest);
     else
         snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s",
                  ht_expert_module(HT_EXPERTS_MLX, w->family ? w->family->experts : HT_EXPERTS_MLP),

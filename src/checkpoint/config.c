@@ -102,6 +102,12 @@ void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
 }
 
+int64_t ht_config_leading_dense(const ht_config *c) {
+    int64_t n = 0;
+    while (n < c->n_layers && !c->layer[n].has_experts) n++;
+    return n;
+}
+
 /* Upper bounds are far above any real model and keep products of two sizes within int64_t. */
 static ht_status check_size(const char *what, int64_t value, int64_t most, const char *file, ht_error *err) {
     if (value >= 1 && value <= most) return HT_OK;

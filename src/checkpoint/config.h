@@ -38,6 +38,8 @@ typedef enum ht_router_scores {
 typedef struct ht_routing {
     ht_router_scores scores;
     bool normalized;     /* the weights of the chosen experts are divided by their sum */
+    float least_sum;     /* which this is added to */
+    bool unbiased;       /* the choice adds no bias to the scores, in families where that is optional */
     bool on_input;       /* an expert's input is multiplied by its weight, else its output */
     float scale;         /* factor on the weights; 0 means 1 */
     float shared_scale;  /* factor on the sum of the experts and the shared one; 0 means 1 */
@@ -217,6 +219,8 @@ void ht_config_end(ht_config *c);
 void ht_config_clear_multipliers(ht_config *c);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */
 int64_t ht_config_head_dim(const ht_config *c, bool slides);
+/* Number of layers before the first with experts. */
+int64_t ht_config_leading_dense(const ht_config *c);
 /* Marks all but every pattern-th layer as sliding, when there is a window. */
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
 

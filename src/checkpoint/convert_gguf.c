@@ -124,8 +124,8 @@ static void set_sizes(writer *w) {
 static void set_experts(writer *w) {
     const ht_config *c = w->config;
     const ht_routing *r = &c->routing;
-    int64_t n_dense = 0, step = 1;
-    while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
+    const int64_t n_dense = ht_config_leading_dense(c);
+    int64_t step = 1;
     set_i64(w, "expert_count", c->n_experts);
     set_i64(w, "expert_used_count", c->experts_used);
     set_i64(w, "expert_feed_forward_length", c->expert_feed_forward);

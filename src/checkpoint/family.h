@@ -136,9 +136,12 @@ typedef struct ht_tensor_spec {
     bool looked_up;        /* a matrix for row lookups only: it stays in the file */
     bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
     ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
-    bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    bool optional;         /* files of other programs leave the vector out */
-    bool is_logarithm;     /* a vector x <= 0 of which safetensors hold ln(-x) */
+    /* Axes of such a vector in directories, in those of mlx-lm, and in GGUF: r rows, c values of a row, v all values. NULL:
+     * "rc", in mlx-lm's those of others. Files with other axes are read, too. */
+    const char *axes, *mlx_axes, *gguf_axes;
+    bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
+    bool optional;     /* files of other programs leave the vector out */
+    bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
     /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There
      * the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
@@ -219,6 +222,7 @@ typedef enum ht_expert_layout {
     HT_EXPERTS_STACKED,      /* mlp.experts.gate_up_proj and down_proj, stacked */
     HT_EXPERTS_UNSWITCHED,   /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
     HT_EXPERTS_FEED_FORWARD, /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_LFM2,         /* feed_forward.experts.N.w1, w3, w2 */
     HT_EXPERTS_MIXER         /* mixer.experts.N.up_proj, down_proj, without a gate */
 } ht_expert_layout;
 

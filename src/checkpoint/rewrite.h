@@ -76,6 +76,8 @@ typedef struct ht_rewrite_tensor {
     int64_t alternates;               /* pieces: rows, or values, whose two halves are written alternately; else 0 */
     bool repacks;                     /* pieces: stored blocks become blocks of `type` with the same values */
     bool is_weight;                   /* worth rounding to few bits */
+    bool is_vector;                   /* pieces: a vector, which may be stored in rows */
+    const char *axes;                 /* pieces: as in ht_tensor_spec; NULL: those of `from` */
     int file;                         /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
     ht_order importance_columns;            /* of these weights, other than that of the columns */
@@ -131,6 +133,8 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Restacks only the tensors [n of the checkpoint] that `only` selects, under the names for transformers. */
 ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
+/* Writes the axes that a pattern of ht_tensor_spec gives a vector of rows; returns their number. */
+int ht_rewrite_axes(const char *pattern, int64_t rows, int64_t columns, int64_t *dims);
 /* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
 bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all

@@ -259,6 +259,13 @@ static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_
     return status;
 }
 
+/* Axes of a vector in the output. */
+static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p) {
+    const ht_expert_naming naming = naming_of(plan);
+    if (naming == HT_EXPERTS_GGUF) return p->gguf_axes;
+    return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
@@ -288,6 +295,8 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     t->by_value = w->is_vector && (t->stored_rows.group || t->rows.group || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
+    t->is_vector = w->is_vector;
+    t->axes = axes_of(plan, w->spec);
     /* Routers choose, so they stay exact. */
     t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
@@ -321,7 +330,7 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_er
 
 /* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
 static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
-    return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
+    return t->from.n_dims < 2 || t->is_vector || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
 }
 
 /* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */
@@ -440,6 +449,12 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     if (ht_part_is_of_head(p->expert)) return true;
     if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
+    if (!p->expert && p->mlx_axes) {
+        int64_t dims[HT_SAFETENSORS_RANK_MAX];
+        ht_checkpoint_tensor_at(plan->c, w->stored.number, &t);
+        const int n = ht_rewrite_axes(axes_of(plan, p), w->columns / w->row_length, w->row_length, dims);
+        return t.n_dims == n && !memcmp(t.dims, dims, (size_t)n * sizeof *dims);
+    }
     if (!p->expert && !p->transformers) return true;
     if (p->expert)
         ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);

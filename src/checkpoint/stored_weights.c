@@ -36,6 +36,7 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        SHARED(GGUF, "ffn_gate_up_exps.weight"),
                                        APART(HUB, false, "mlp.experts.%d.", "_proj.weight"),
                                        W1_W3_W2("block_sparse_moe.experts.%d."),
+                                       W1_W3_W2("feed_forward.experts.%d."),
                                        STACKED("feed_forward.experts.", ""),
                                        APART(MLX, true, "feed_forward.experts.", "_proj.weight"),
                                        {HT_EXPERT_GATE, HUB, true, "block_sparse_moe.input_linear.weight", 0, 2},
@@ -46,6 +47,7 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        STACKED("mlp.experts.", ".weight"),
                                        APART(MLX, true, "mlp.switch_mlp.", "_proj.weight"),
                                        APART(MLX, true, "block_sparse_moe.switch_mlp.", "_proj.weight"),
+                                       APART(MLX, true, "feed_forward.switch_mlp.", "_proj.weight"),
                                        STACKED("experts.", ""),
                                        STACKED("experts.", ".weight"),
                                        APART(HUB, false, "experts.%d.", "_proj.weight"),
@@ -97,6 +99,7 @@ static const struct {
     [HT_EXPERTS_STACKED] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts."},
     [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
     [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
+    [HT_EXPERTS_LFM2] = {"feed_forward.experts", "feed_forward.switch_mlp", "feed_forward.experts.%d."},
     [HT_EXPERTS_MIXER] = {"mixer.experts", "mixer.switch_mlp", "mixer.experts.%d."},
 };
 
@@ -108,8 +111,7 @@ const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_fam
     const char *stem = naming == HT_EXPERTS_GGUF  ? "ffn_"
                        : naming == HT_EXPERTS_MLX ? layouts[family->experts].mlx_module
                                                   : layouts[family->experts].stem;
-    const bool joined = !strstr(layouts[family->experts].stem, "%d"),
-               stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
+    const bool stacked = naming != HT_EXPERTS_TRANSFORMERS || !strchr(layouts[family->experts].stem, '%'),
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];

@@ -337,7 +337,11 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits,
                                                       : ht_take_along_axis(s, scores, ids, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SOFTMAX) w = ht_softmax(s, w, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SIGMOID) w = ht_sigmoid(s, w);
-    if (r->normalized) w = ht_divide(s, w, ht_sum(s, w, (int[]){-1}, 1, true));
+    if (r->normalized) {
+        ht_array *sum = ht_sum(s, w, (int[]){-1}, 1, true);
+        if (r->least_sum != 0) sum = ht_add(s, sum, ht_full(s, (double)r->least_sum, HT_F32, NULL, 0));
+        w = ht_divide(s, w, sum);
+    }
     *weights = r->scale != 0 && r->scale != 1 ? ht_scale(s, w, r->scale) : w;
     if (c->taps && !ht_taps_add_route(c, ids, *weights)) return NULL;
     return ids;
