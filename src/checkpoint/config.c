@@ -370,6 +370,12 @@ int64_t ht_kv_pages(int64_t ring, int64_t positions) {
     return ring ? ht_min_i64(pages, ring) : pages;
 }
 
+int64_t ht_state_pages(int64_t positions) {
+    int64_t pages = positions ? HT_STATE_COPIES : 0;
+    for (int64_t unit = HT_KV_PAGE; unit < positions; unit *= 2) pages++;
+    return pages;
+}
+
 size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_cache_layers, ht_dtype dtype, ht_kv_page_bytes_fn *page_bytes,
                    int64_t positions, int64_t chunk, int64_t context) {
     size_t total = 0;
@@ -377,7 +383,7 @@ size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_cache_layers, ht_dtype dtype
         size_t pages = (size_t)ht_kv_pages(ht_kv_ring_pages(kv[i].window, chunk, context), positions), bytes;
         ht_kv_shape shape = kv[i].shape;
         shape.dtype = dtype;
-        if (shape.state) pages = positions ? HT_STATE_COPIES : 0;
+        if (shape.state) pages = (size_t)ht_state_pages(positions);
         if (!ht_mul_size(page_bytes(&shape), pages, &bytes) || !ht_add_size(total, bytes, &total)) return SIZE_MAX;
     }
     return total;

@@ -122,9 +122,9 @@ typedef struct ht_config {
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
-    /* The rows of some weights, and the columns of some, are in the order of GGUF, which is another one in this family (see
-     * ht_heads_rule). Loading restores the order of transformers. */
-    bool gguf_order;
+    /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
+     * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
+    bool is_gguf;
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
     ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */

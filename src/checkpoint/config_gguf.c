@@ -317,7 +317,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     read_rope(out, &m);
     read_embedding(out, &m);
     read_eos(out, &m);
-    out->gguf_order = out->family->gguf_interleaves || out->family->gguf_deals_heads;
+    out->is_gguf = true;
     if (!m.status) read_experts(out, &m);
     read_fields(out, &m);
     /* The code below indexes layers. */

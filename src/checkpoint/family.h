@@ -97,6 +97,8 @@ typedef enum ht_extent {
     HT_EXTENT_STATE_HEADS,     /* heads of a scan */
     HT_EXTENT_STATE_VALUE,     /* the values of one of them */
     HT_EXTENT_STATE_VALUES,    /* of all */
+    HT_EXTENT_STATE_INPUTS,    /* CONV and STATE_VALUES: what a scan begins with, and its gates */
+    HT_EXTENT_STATE_RATES,     /* two STATE_HEADS */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -120,6 +122,14 @@ typedef enum ht_heads_rule {
     HT_HEADS_STATE_COLUMNS /* columns */
 } ht_heads_rule;
 
+/* Matrices that GGUF files have instead of Qwen3-Next's joined projection, in which the queries of a key head, its key, and
+ * the values and gates of its heads follow each other. Both have the slot of the joined one. */
+typedef enum ht_part_rule {
+    HT_PART_NONE,
+    HT_PART_QKV, /* the queries of all key heads, then all keys, then all values */
+    HT_PART_GATE /* all gates */
+} ht_part_rule;
+
 /* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
  * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
  * or ".bias" to names. */
@@ -133,9 +143,10 @@ typedef struct ht_tensor_spec {
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
-    bool looked_up;        /* a matrix for row lookups only: it stays in the file */
-    bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
-    ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    ht_part_rule part;
+    bool looked_up;  /* a matrix for row lookups only: it stays in the file */
+    bool transposed; /* directories for transformers hold the matrix [columns, rows] */
+    ht_extent row;   /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
     /* Axes of such a vector in directories, in those of mlx-lm, and in GGUF: r rows, c values of a row, v all values. NULL:
      * "rc", in mlx-lm's those of others. Files with other axes are read, too. */
     const char *axes, *mlx_axes, *gguf_axes;

@@ -212,6 +212,8 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
     case HT_EXTENT_STATE_VALUE: return c->recurrence.value_dim;
     case HT_EXTENT_STATE_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_INPUTS: return ht_conv_channels(c) + c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_RATES: return 2 * c->recurrence.heads;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -242,6 +244,20 @@ static ht_order order_in_gguf(const ht_config *c, const ht_tensor_spec *p, int64
     if (p->rows == HT_EXTENT_CONV || p->rows == HT_EXTENT_CONV_WEIGHTS)
         first = n / ht_conv_channels(c) * 2 * r->key_heads * r->key_dim;
     return (ht_order){first, n - first, r->key_heads, (n - first) / r->heads};
+}
+
+int64_t ht_part_row(const ht_recurrence_spec *r, ht_part_rule part, int64_t row, int64_t *run) {
+    const int64_t values = r->heads / r->key_heads * r->value_dim, all = 2 * (r->key_dim + values),
+                  n_keys = r->key_heads * r->key_dim;
+    int64_t before = 2 * r->key_dim + values, size = values; /* in the rows of a key head */
+    if (part == HT_PART_QKV) {
+        const int64_t which = row < n_keys ? 0 : row < 2 * n_keys ? 1 : 2; /* query, key, values */
+        row -= which * n_keys;
+        before = which * r->key_dim;
+        if (which < 2) size = r->key_dim;
+    }
+    *run = size - row % size;
+    return row / size * all + before + row % size;
 }
 
 /* ---- names ---- */
@@ -437,8 +453,9 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     const ht_projection projection = {.slot = slot,
                                       .gguf = gguf,
                                       .layer = layer,
-                                      .n_out = rows,
+                                      .n_out = p->part ? extent(c, HT_EXTENT_STATE_INPUTS, of) : rows,
                                       .n_in = columns,
+                                      .part = p->part,
                                       .rows = order_in_gguf(c, p, of, false, rows),
                                       .columns = order_in_gguf(c, p, of, true, columns),
                                       .is_router = p->rows == HT_EXTENT_EXPERTS};
@@ -453,7 +470,7 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                            .is_quantized = !outside || p->looked_up,
                            .gguf_rows = projection.rows,
                            .gguf_columns = projection.columns};
-    if (c->gguf_order) at.stored_rows = at.gguf_rows, at.stored_columns = at.gguf_columns;
+    if (c->is_gguf) at.stored_rows = at.gguf_rows, at.stored_columns = at.gguf_columns;
     ht_status status = visit_spec(w, "weight", at);
     if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
@@ -487,7 +504,7 @@ static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t la
                            .gguf_rows = order_in_gguf(w->config, p, ht_max_i64(layer, 0), false, n),
                            .is_vector = true,
                            .is_gain = !p->bare};
-    if (w->config->gguf_order) at.stored_rows = at.gguf_rows;
+    if (w->config->is_gguf) at.stored_rows = at.gguf_rows;
     char name[HT_WEIGHT_NAME];
     ht_stored_tensor t;
     stored_name(w, p, layer, "weight", name);

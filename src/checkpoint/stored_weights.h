@@ -16,6 +16,7 @@ typedef struct ht_projection {
     int64_t n_out, n_in;
     int64_t n_experts;      /* 0: dense */
     ht_order rows, columns; /* of outputs and inputs in GGUF files of this family */
+    ht_part_rule part;      /* this is a part of the slot's projection, whose n_out are of all parts */
     bool is_router;         /* its outputs are the scores of experts */
     bool of_heads;          /* its heads' matrices are apart, in lists of ht_experts: latent attention */
     bool fused;             /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
@@ -75,6 +76,8 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
+/* Row `row` of a part as a row of the joined projection; *run: rows from it on that stay together there. */
+int64_t ht_part_row(const ht_recurrence_spec *r, ht_part_rule part, int64_t row, int64_t *run);
 /* The model's factor on row `row` of the products of a weight (ht_family.multiplier); 1 without one. */
 float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row);
 /* Layers of multi-token prediction among the tensors: they draft tokens and belong to no weight. */

@@ -76,6 +76,13 @@ ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
  * the multiplier. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 
+/* The matrix product alone, without adapters. */
+ht_array *ht_linear_base(ht_ctx *c, ht_array *x, const ht_weight *w);
+/* y [T, n_rows], the product of x with a slot's matrices, plus the slot's adapters of the context and the step. */
+ht_array *ht_adapted(ht_ctx *c, ht_array *y, ht_array *x, const char *slot);
+/* Whether ht_adapted may change anything. */
+bool ht_is_adapted(const ht_ctx *c, const char *slot);
+
 /* One weight matrix of all experts of a layer. */
 typedef struct ht_experts {
     ht_matrix_list list; /* [n][n_rows, k] */

@@ -44,6 +44,19 @@ static const ht_tensor_spec apart_specs[] = {
     {AT(recurrence.decay), "linear_attn.in_proj_a", "ssm_alpha", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT,
      .heads = HT_HEADS_STATE},
     {.gguf = NULL}};
+/* Qwen3-Next's inputs are joined, except in GGUF files. */
+static bool is_joined(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && !c->is_gguf; }
+static bool is_apart(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && c->is_gguf; }
+#define JOINED "linear_attn.in_proj_qkvz"
+static const ht_tensor_spec joined_specs[] = {
+    {AT(recurrence.in), JOINED, "", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined},
+    {AT(recurrence.qkv), JOINED, "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, .has = is_apart, .part = HT_PART_QKV},
+    {AT(recurrence.gate), JOINED, "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, .has = is_apart,
+     .part = HT_PART_GATE},
+    {AT(recurrence.rate_decay), "linear_attn.in_proj_ba", "ssm_ba", HT_EXTENT_STATE_RATES, HT_EXTENT_HIDDEN,
+     ON_RECURRENT},
+    {.gguf = NULL}};
+#undef JOINED
 #undef AT
 #undef ON_RECURRENT
 #undef ON_ATTENTION
@@ -79,8 +92,8 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 }
 
 #define RUNS(...)                                                                                                      \
-    .recurrence = HT_RECURRENCE_DELTA, .gguf_deals_heads = true, .gated_queries = true, .norm_offset = 1,              \
-    .fields = fields, .read_gguf = read_gguf, .activate = ht_silu, HT_DECODER_RUNS,                                    \
+    .recurrence = HT_RECURRENCE_DELTA, .gated_queries = true, .norm_offset = 1, .fields = fields,                      \
+    .read_gguf = read_gguf, .activate = ht_silu, HT_DECODER_RUNS,                                                      \
     .layer = {block_specs, ht_decoder_head_norm_specs, delta_specs, __VA_ARGS__}
 
 const ht_family ht_family_qwen35 = {.architecture = "qwen35",
@@ -96,6 +109,7 @@ const ht_family ht_family_qwen35 = {.architecture = "qwen35",
                                                  .context = 32768,
                                                  .rotated_share = 0.25,
                                                  HT_LLAMA_DEFAULTS},
+                                    .gguf_deals_heads = true,
                                     .read_json = read_json,
                                     RUNS(apart_specs, ht_decoder_mlp_specs)};
 
@@ -126,5 +140,34 @@ const ht_family ht_family_qwen35moe = {
                  ROUTING,
                  HT_LLAMA_DEFAULTS},
     .experts = HT_EXPERTS_STACKED,
+    .gguf_deals_heads = true,
     .read_json = read_moe_json,
     RUNS(apart_specs, ht_decoder_router_specs, ht_decoder_expert_specs, ht_decoder_gated_shared_expert_specs)};
+
+static void read_next_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    read_json(c, r, object);
+    ht_decoder_read_sparse_layers(c, r, object);
+}
+
+const ht_family ht_family_qwen3next = {.architecture = "qwen3next",
+                                       .model_types = {"qwen3_next"},
+                                       .class_name = "Qwen3NextForCausalLM",
+                                       .defaults = {.n_layers = 48,
+                                                    .hidden = 2048,
+                                                    .n_heads = 16,
+                                                    .n_kv_heads = 2,
+                                                    .head_dim = 256,
+                                                    .feed_forward = 5632,
+                                                    .vocab = 151936,
+                                                    .context = 32768,
+                                                    .rotated_share = 0.25,
+                                                    .n_experts = 512,
+                                                    .experts_used = 10,
+                                                    .expert_feed_forward = 512,
+                                                    .n_shared = 1,
+                                                    ROUTING,
+                                                    HT_LLAMA_DEFAULTS},
+                                       .read_json = read_next_json,
+                                       .write_json = ht_decoder_write_sparse_layers,
+                                       RUNS(joined_specs, ht_decoder_mlp_specs, ht_decoder_router_specs,
+                                            ht_decoder_expert_specs, ht_decoder_gated_shared_expert_specs)};

@@ -63,7 +63,8 @@ static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array 
 /* Sets a weight's slot; a weight in a layer becomes a projection for adapters. */
 static ht_status keep_slot(loader *l, const ht_stored_weight *at, const char **slot) {
     ht_status status = keep_name(l, at->slot, slot);
-    if (status || !at->projection || at->spec->expert == HT_HEAD_KEY) return status; /* which the values' is, too */
+    if (status || !at->projection || at->spec->expert == HT_HEAD_KEY || at->spec->part == HT_PART_GATE)
+        return status; /* the projection is that of the values, or of the other part, too */
     ht_projection *kept = &l->into->projections[l->into->n_projections];
     *kept = *at->projection;
     kept->slot = *slot;
