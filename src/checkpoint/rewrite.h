@@ -68,6 +68,7 @@ typedef struct ht_rewrite_tensor {
     ht_order stored_rows, rows;       /* pieces: the order of their rows as stored, as written */
     ht_order stored_columns, columns; /* pieces: of their columns */
     float offset;                     /* pieces: added to the values */
+    float *factors;                   /* [rows] pieces: on the values of each row; NULL: none */
     float *given;                     /* f32 values that are not stored in a tensor; NULL: none */
     bool is_mixed;                    /* pieces of several types */
     bool by_column;                   /* pieces: some are columns of stored rows, which only values can be */
