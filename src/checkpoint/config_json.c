@@ -359,6 +359,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     ht_json_f64(r, o, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", &eps);
     c->norm_eps = (float)eps;
     ht_config_begin(c);
+    if (hints->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
     if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
