@@ -85,6 +85,28 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                  {.text = NULL}},
                      values[] = {{NO, offsetof(ht_layer_config, v_is_k), "%s projection of values"}, {.text = NULL}};
 
+/* Settings of Mamba-2 and Nemotron, and factors of Falcon-H1. */
+static const setting ssm[] = {YES_OF(ht_config, recurrence.conv_bias, "the convolution has %s bias"),
+                              YES_OF(ht_config, recurrence.normed, "the recurrence has %s norm of its output"),
+                              {.text = NULL}},
+                     gated_norm[] = {YES_OF(ht_config, recurrence.norm_before_gate,
+                                            "the recurrence has %s norm before its gate"),
+                                     {.text = NULL}},
+                     latent[] = {NUMBER_OF(ht_config, expert_latent, "the latent size of experts"), {.text = NULL}},
+                     multipliers[] = {REAL_OF(multipliers.attention_in, "`attention_in_multiplier`"),
+                                      REAL_OF(multipliers.attention_out, "`attention_out_multiplier`"),
+                                      REAL_OF(multipliers.key, "`key_multiplier`"),
+                                      REAL_OF(multipliers.gate, "the first of `mlp_multipliers`"),
+                                      REAL_OF(multipliers.down, "the second of `mlp_multipliers`"),
+                                      REAL_OF(multipliers.ssm_in, "`ssm_in_multiplier`"),
+                                      REAL_OF(multipliers.ssm_out, "`ssm_out_multiplier`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_Z], "the first of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_X], "the second of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_B], "the third of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_C], "the fourth of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_DT], "the fifth of `ssm_multipliers`"),
+                                      {.text = NULL}};
+
 static double value_of(const setting *s, const void *of) {
     const char *at = (const char *)of + s->offset;
     return s->type == NUMBER ? (double)*(const int64_t *)(const void *)at
@@ -164,6 +186,10 @@ const char *ht_config_difference(const ht_config *a, const ht_config *b, char te
         (a->layer_input && differ(inputs, a, b, "", text)) ||
         (ht_config_field_of(a->family, offsetof(ht_config, head_norms)) && differ(norms, a, b, "", text)))
         return text;
+    if (a->recurrence.kind == HT_RECURRENCE_SSM &&
+        (differ(ssm, a, b, "", text) || (a->recurrence.normed && differ(gated_norm, a, b, "", text))))
+        return text;
+    if ((a->n_experts && differ(latent, a, b, "", text)) || differ(multipliers, a, b, "", text)) return text;
     ropes_differ(a, b, text);
     return text;
 }

@@ -154,8 +154,8 @@ typedef struct ht_tensor_spec {
     bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     bool optional;     /* files of other programs leave the vector out */
     bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
-    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There the weight is
-     * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
+    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There
+     * the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
     int share, n_shares;
     bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */

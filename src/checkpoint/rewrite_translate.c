@@ -321,6 +321,19 @@ static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p)
     return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
 }
 
+/* The model's factors on the rows, which GGUF files have in the weights. */
+static ht_status set_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w, ht_rewrite_tensor *t,
+                             ht_error *err) {
+    bool any = false;
+    if (!plan->to_gguf || w->is_vector) return HT_OK;
+    for (int64_t i = 0; i < w->rows; i++) any = any || ht_stored_multiplier(plan->config, w, i) != 1;
+    if (!any) return HT_OK;
+    t->factors = malloc((size_t)w->rows * sizeof *t->factors);
+    if (!t->factors) return ht_fail_memory(err, (size_t)w->rows * sizeof *t->factors, "factors");
+    for (int64_t i = 0; i < w->rows; i++) t->factors[i] = ht_stored_multiplier(plan->config, w, i);
+    return HT_OK;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
@@ -359,7 +372,7 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
         t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
     if (t->is_weight) set_importance(t, w->gguf, -1);
-    return HT_OK;
+    return set_factors(plan, w, t, err);
 }
 
 /* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
@@ -428,7 +441,8 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
 /* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
-    if (!t->is_weight || t->is_mixed || t->by_column || ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
+    if (!t->is_weight || t->is_mixed || t->by_column || t->factors ||
+        ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
         return HT_OK;
     ht_status status = ht_weight_rows_open(plan, t, &rows, err);
     int to;
