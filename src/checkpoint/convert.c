@@ -250,6 +250,7 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     if (!w->projection) return HT_OK;
     t->is_weight = is_rounded(w->projection->gguf) && !w->stored.column_step; /* groups are along the stored columns */
     if (!w->projection->of_heads) t->n_shares = (int)w->n_shares;
+    if (!plan->c->gguf) t->importance_columns = w->gguf_columns;
     if (!w->projection->of_heads || t->from.n_dims == 2) /* else it is of one head's matrix */
         snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;

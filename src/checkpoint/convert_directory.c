@@ -211,7 +211,8 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
-    if (config->window > 0 || f->recurrence || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
+    if (config->window > 0 || (f->recurrence && !f->one_block) || ht_config_field_of(f, offsetof(ht_config, window)))
+        set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
     if (f->write_json) f->write_json(config, &w.d);

@@ -45,6 +45,7 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    if (plan->config->family->prefix) return plan->config->family->prefix;
     if (!plan->to_mlx || !plan->config->family->mlx_wrapper) return "model.";
     return plan->config->family->mlx_prefix ? plan->config->family->mlx_prefix : "language_model.model.";
 }
@@ -272,7 +273,9 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
-    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
+    if (w->spec->transformers && (naming_of(plan) == HT_EXPERTS_TRANSFORMERS ||
+                                  (naming_of(plan) == HT_EXPERTS_MLX && ht_spec_is_shared_by_all(w->spec))))
+        return add_share(of, w, err);
     char name[NAME_SIZE];
     const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
     snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
@@ -284,9 +287,13 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
     put_piece(t, w, 0);
-    t->stored_head_rows = w->stored_head_rows;
-    t->head_rows = plan->to_gguf ? w->head_rows : 0;
-    t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
+    t->stored_rows = w->stored_rows;
+    t->stored_columns = w->stored_columns;
+    if (plan->to_gguf)
+        t->rows = w->gguf_rows, t->columns = w->gguf_columns;
+    else
+        t->importance_columns = w->gguf_columns;
+    t->by_value = w->is_vector && (t->stored_rows.group || t->rows.group || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
     t->is_vector = w->is_vector;
@@ -355,7 +362,8 @@ static ht_status keeps_values(const ht_rewrite_plan *plan, const ht_weight_rows 
 static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
                             ht_error *err) {
     const ht_weight_type from = (ht_weight_type)rows->of->from.type;
-    *out = rows->k % ht_repack_unit(from, to) == 0;
+    const int64_t unit = ht_repack_unit(from, to);
+    *out = rows->k % unit == 0 && rows->of->stored_columns.block % unit == 0 && rows->of->columns.block % unit == 0;
     for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
     return *out && from != to ? keeps_values(plan, rows, to, true, out, err) : HT_OK;
 }

@@ -6,6 +6,7 @@
 #define HT_MODELS_FORWARD_H
 
 #include "checkpoint/kv_size.h"
+#include "checkpoint/tensors.h"
 #include "device/matrix.h"
 #include "device/params.h"
 #include "device/step.h"
@@ -19,6 +20,9 @@ typedef struct ht_weight {
     ht_array *bias;    /* f32 [n_rows], or HT_NONE */
     const char *slot;  /* adapter key, stable over formats: "model.layers.3.mlp.up_proj" */
     float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
+    ht_order columns;  /* in which the matrix has its columns */
+    ht_array *
+        multiplier; /* f32 [1] or [n_rows]: factor of the model on the product, bias and adapters included; NULL: none */
 } ht_weight;
 
 /* LoRA pair of a slot as arrays: y += scale * B (A x), A [rank, k], B [n_rows, rank], f32 or bf16; of a slot with
@@ -68,8 +72,16 @@ ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
 ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step, all times
+ * the multiplier. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
+
+/* The matrix product alone, without adapters. */
+ht_array *ht_linear_base(ht_ctx *c, ht_array *x, const ht_weight *w);
+/* y [T, n_rows], the product of x with a slot's matrices, plus the slot's adapters of the context and the step. */
+ht_array *ht_adapted(ht_ctx *c, ht_array *y, ht_array *x, const char *slot);
+/* Whether ht_adapted may change anything. */
+bool ht_is_adapted(const ht_ctx *c, const char *slot);
 
 /* One weight matrix of all experts of a layer. */
 typedef struct ht_experts {

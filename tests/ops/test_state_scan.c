@@ -158,8 +158,9 @@ static void states_free(sequences *s) {
     for (int i = 0; i < s->n_seq; i++) free(s->out[i]), free(s->page[i][0]), free(s->page[i][1]);
 }
 
-/* Rows begin[i] .. end[i] - 1 of each sequence i. */
-static void run_step(ht_device *d, sequences *s, run_fn *run, const void *c, const int *begin, const int *end) {
+/* Rows begin[i] .. end[i] - 1 of each sequence i. With `many`, the cache has as many layers as do not fit the processor's. */
+static void run_step(ht_device *d, sequences *s, run_fn *run, const void *c, const int *begin, const int *end,
+                     bool many) {
     ht_kv_page page[MOST][2];
     ht_kv_page *pages[MOST][2];
     ht_kv_layer layer[MOST];
@@ -172,7 +173,7 @@ static void run_step(ht_device *d, sequences *s, run_fn *run, const void *c, con
             pages[n][p] = &page[n][p];
         }
         layer[n] = (ht_kv_layer){.shape = {.state = s->state}, .n_pages = 2, .pages = pages[n]};
-        cache[n] = (ht_cache){.n_layers = 1, .layer = &layer[n]};
+        cache[n] = (ht_cache){.n_layers = many ? 1 << 20 : 1, .layer = &layer[n]};
         kv[n] = &cache[n];
         start[n + 1] = start[n] + end[i] - begin[i];
         which[n++] = i;
@@ -207,7 +208,7 @@ static void run_steps(ht_device *d, sequences *s, run_fn *run, const void *c, in
                 end[i] = end[i] + chunk < s->length[i] ? end[i] + chunk : s->length[i];
                 more |= end[i] < s->length[i];
             }
-            run_step(d, s, run, c, begin, end);
+            run_step(d, s, run, c, begin, end, together);
         }
     }
 }
