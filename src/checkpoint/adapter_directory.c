@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/family.h"
+#include "checkpoint/stored_weights.h"
 #include "formats/json.h"
 #include "tokenizer/regex.h"
 
@@ -210,12 +211,21 @@ static ht_status refuse_peft(const char *path, const char *name, ht_error *err) 
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
 /* The family whose adapters have experts in this module, if it is not the usual one; NULL: none, or any. */
-static const ht_family *family_of_module(const char *module, bool mlx) {
-    for (const ht_family *const *f = ht_families; *f; f++) {
-        const char *named = mlx ? (*f)->mlx_expert_module : (*f)->expert_module;
-        if (named && !strcmp(named, module)) return *f;
-    }
+static const ht_family *family_of_module(const char *module, ht_expert_naming naming) {
+    if (!strcmp(ht_expert_module(naming, HT_EXPERTS_MLP), module)) return NULL;
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if (!strcmp(ht_expert_module(naming, (*f)->experts), module)) return *f;
     return NULL;
+}
+
+/* Whether other families have experts in the same module, of which PEFT takes the inputs for the outputs, or not. */
+static bool is_ambiguous(const ht_family *family) {
+    const char *module = ht_expert_module(HT_EXPERTS_TRANSFORMERS, family->experts);
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if ((*f)->swaps_expert_axes != family->swaps_expert_axes &&
+            !strcmp(ht_expert_module(HT_EXPERTS_TRANSFORMERS, (*f)->experts), module))
+            return true;
+    return false;
 }
 
 /* Projections of an expert as slots spell them: some families' files have other names. */
@@ -234,7 +244,7 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
     for (int i = 0; i < 5; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || (rest[n] != '.' && rest[n] != '\0')) continue;
-        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", false);
+        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", HT_EXPERTS_TRANSFORMERS);
         const char *behind = rest + n + (rest[n] == '.');
         snprintf(projection, HT_ADAPTER_SLOT, "experts.down_proj");
         if (!*behind) return c->only_parameter && !strcmp(c->only_parameter, "gate_up_proj") ? GATE_UP : DOWN;
@@ -301,6 +311,10 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     const ht_family *family = NULL;
     expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &family);
     if (family && kind != ONE_EXPERT) r->origin.family = family;
+    if (!r->m && family && kind != ONE_EXPERT && is_ambiguous(family))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: the axes of `%s` depend on the model, which was not given: load the adapter for its model",
+                       r->path, name);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     char *base_layer = kind == GATE_UP ? strstr(module, ".base_layer") : NULL;
@@ -343,7 +357,7 @@ static bool has_parameters(const ht_adapter_writing *w) {
 }
 
 static const char *module_of_experts(const ht_adapter_writing *w) {
-    return w->family && w->family->expert_module ? w->family->expert_module : "mlp.experts";
+    return ht_expert_module(HT_EXPERTS_TRANSFORMERS, w->family ? w->family->experts : HT_EXPERTS_MLP);
 }
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
@@ -523,14 +537,34 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
+/* The spec of a dense weight by its name in mlx-lm, or in slots; NULL: none. */
+static const ht_tensor_spec *dense_spec(const ht_family *family, const char *name, bool by_slot) {
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
+            if (!p->expert && !strcmp(by_slot ? ht_spec_slot(p) : p->safetensors, name)) return p;
+    return NULL;
+}
+
+/* Writes the slot of a dense weight by its name in mlx-lm. False if it depends on the family, which is NULL. */
+static bool mlx_slot(const ht_family *family, const char *name, char slot[HT_ADAPTER_SLOT]) {
+    const char *found = NULL;
+    for (const ht_family *const *f = ht_families; *f; f++) {
+        const ht_tensor_spec *p = family && *f != family ? NULL : dense_spec(*f, name, false);
+        if (p && found && strcmp(found, ht_spec_slot(p)) != 0) return false;
+        if (p) found = ht_spec_slot(p);
+    }
+    snprintf(slot, HT_ADAPTER_SLOT, "%.120s", found ? found : name);
+    return true;
+}
+
 /* Experts of a layer. Writes the projection as slots spell it. */
 static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], const ht_family **family) {
-    static const char *const places[] = {"mlp.switch_mlp", "experts.switch_glu", "block_sparse_moe.switch_mlp",
-                                         "mlp.experts", "feed_forward.experts"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const places[] = {"mlp.switch_mlp", "experts.switch_glu",   "block_sparse_moe.switch_mlp",
+                                         "mlp.experts",    "feed_forward.experts", "feed_forward.switch_mlp"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || rest[n] != '.') continue;
-        if (i) *family = family_of_module(places[i], true);
+        if (i) *family = family_of_module(places[i], HT_EXPERTS_MLX);
         snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n + 1);
         return true;
     }
@@ -551,6 +585,10 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
     ht_status status = module_of(r, name, n, module, &layer, &rest, err);
     if (status) return status;
     bool experts = mlx_expert_of(rest, projection, &r->origin.family);
+    if (!experts && !mlx_slot(r->m ? r->m->config->family : NULL, rest, projection))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: what `%s` adapts depends on the model, which was not given: load the adapter for its model",
+                       r->path, name);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
@@ -575,11 +613,12 @@ ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {
 
 /* A projection's name in a block of mlx-lm. */
 static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
+    const ht_tensor_spec *dense = l->n_experts || !w->family ? NULL : dense_spec(w->family, rest, true);
     if (!l->n_experts)
-        snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
+        snprintf(out, HT_ADAPTER_SLOT, "%s", dense ? dense->safetensors : rest);
     else
         snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s",
-                 w->family && w->family->mlx_expert_module ? w->family->mlx_expert_module : "mlp.switch_mlp",
+                 ht_expert_module(HT_EXPERTS_MLX, w->family ? w->family->experts : HT_EXPERTS_MLP),
                  strchr(rest, '.') + 1);
 }
 

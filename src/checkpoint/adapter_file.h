@@ -20,8 +20,8 @@ typedef struct ht_adapter_piece {
     double scale;
     size_t tensor;                                          /* its number in the file */
     int64_t at, expert_stride, rank_stride, feature_stride; /* in elements */
-    int64_t head_rows; /* rows of a head if B's rows are interleaved for RoPE; else 0 */
-    bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
+    ht_order order;                                         /* of the features in the tensor */
+    bool joined; /* the tensor holds gate and up, whose ranks may be disjoint */
 } ht_adapter_piece;
 
 /* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to.
@@ -47,7 +47,7 @@ typedef struct ht_adapter_reading {
     ht_adapter_piece *piece;
     size_t n_pieces;
     ht_adapter_origin origin;
-    bool interleaved, halved;
+    bool gguf_order, halved;
 } ht_adapter_reading;
 
 /* List the pieces of all tensors; a tensor without a piece is an error. */
@@ -100,7 +100,7 @@ typedef struct ht_adapter_layout {
     int64_t expert;          /* the only one; -1: all */
     int64_t shares;          /* 2: gate and up in one tensor with separate ranks; B is 0 at the other's ranks */
     double scale;            /* factor on B; 0: none */
-    int64_t head_rows;       /* of B */
+    ht_order rows, columns;  /* of B's rows and A's columns */
 } ht_adapter_layout;
 
 /* Adds the tensors of a pair, whose names begin with `name`; either gate or up may be NULL. */

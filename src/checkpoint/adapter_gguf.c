@@ -81,12 +81,13 @@ static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *o
     return any;
 }
 
-/* Rows of a head if the file stores q or k for interleaved RoPE and the model gives the head size. */
-static int64_t head_rows(ht_adapter_reading *r, const config *c, const ht_tensor_spec *p, const char *slot) {
-    if (!c->family->gguf_interleaves || p->heads == HT_HEADS_NONE) return 0;
-    if (!r->m) r->interleaved = true;
-    const ht_projection *of = r->m ? ht_adapter_base_find(r->m, slot) : NULL;
-    return of ? of->head_rows : 0;
+/* The order of B's rows, or of A's columns, if the model, which tells it, is known. */
+static ht_order order_of(ht_adapter_reading *r, const config *c, const ht_tensor_spec *p,
+                         const ht_adapter_piece *piece) {
+    const ht_projection *of = r->m ? ht_adapter_base_find(r->m, piece->slot) : NULL;
+    if (!r->m && p->heads != HT_HEADS_NONE && (c->family->gguf_interleaves || c->family->gguf_deals_heads))
+        r->gguf_order = true;
+    return !of ? (ht_order){0} : piece->is_b ? of->rows : of->columns;
 }
 
 static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
@@ -126,13 +127,13 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
     p.features = dims[!p.is_b];
     p.scale = c->alpha != 0 ? c->alpha / (double)p.rank : 1;
     ht_adapter_lay_out(&p, p.is_b);
-    if (p.is_b) p.head_rows = head_rows(r, c, spec, p.slot);
-    if (p.head_rows && p.features % p.head_rows)
+    p.order = order_of(r, c, spec, &p);
+    if (p.order.group && (p.features < p.order.first || (p.features - p.order.first) % p.order.group))
         return ht_fail(
             err, HT_ERR_ARGUMENT,
             "%s: the adapter is for another model: tensor `%s` has %lld rows, no multiple of the model's %lld "
             "of a head",
-            r->path, name, (long long)p.features, (long long)p.head_rows);
+            r->path, name, (long long)p.features, (long long)p.order.group);
     if (!joined) return ht_adapter_add_piece(r, &p, err);
     return ht_adapter_add_joined(r, p, false, name, layer, err);
 }
@@ -155,7 +156,8 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     const ht_lora *other = p->fused ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
     ht_adapter_layout how = {.ends = ends, .expert = -1, .shares = 1, .scale = 1};
     if (!p->fused) {
-        how.head_rows = p->head_rows;
+        how.rows = p->rows;
+        how.columns = p->columns;
         return ht_adapter_put(w, p->gguf, l, NULL, &how, err);
     }
     if (other && is_up) return HT_OK; /* with its gate */
@@ -170,7 +172,7 @@ static ht_json *make_metadata(const ht_adapter_writing *w, ht_error *err) {
     ht_document_set(&d, "general.type", ht_json_string("adapter"));
     const ht_config *c = w->m->config;
     ht_document_set(&d, "general.architecture",
-                    ht_json_string(*c->architecture ? c->architecture : ht_family_gguf_architecture(c->family)));
+                    ht_json_string(*c->architecture ? c->architecture : ht_gguf_architecture_of(c)));
     ht_document_set(&d, "adapter.type", ht_json_string("lora"));
     ht_document_set(&d, "adapter.lora.alpha", ht_gguf_f32(w->scale * (double)w->rank));
     ht_document_set(&d, "general.file_type", ht_gguf_u32(0));

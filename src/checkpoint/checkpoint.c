@@ -68,8 +68,11 @@ static char *prefixed(const ht_checkpoint_files *c, const char *name, const char
 
 /* Finds the prefix of most tensor names, which is longer in multimodal checkpoints, and the output head. */
 static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
-    static const char head[] = "lm_head.weight", embedding[] = "embed_tokens.weight", gpt2[] = "wte.weight";
-    c->prefix = prefixed(c, ht_checkpoint_elements(c, gpt2) ? gpt2 : embedding, "", "model.");
+    static const char head[] = "lm_head.weight", *const embeddings[] = {"wte.weight", "embeddings.weight",
+                                                                        "embed_tokens.weight"};
+    int i = 0;
+    while (i < 2 && !ht_checkpoint_elements(c, embeddings[i])) i++;
+    c->prefix = prefixed(c, embeddings[i], "", "model.");
     c->head = prefixed(c, head, head, "");
     if (!c->prefix || !c->head) return ht_fail_memory(err, sizeof head, "a name");
     if (*c->head) return HT_OK;

@@ -33,6 +33,8 @@ void ht_config_begin(ht_config *c) {
     c->head_bias = d->head_bias;
     c->routing = d->routing;
     c->recurrence.kind = f->recurrence;
+    c->recurrence.normed = true;
+    ht_config_clear_multipliers(c);
     c->head_norms = true;
     c->rope.interleaved = c->local_rope.interleaved = f->interleaved_rope;
     c->has_local_rope = d->local_rope_theta > 0;
@@ -68,9 +70,26 @@ void ht_config_fill_layers(ht_config *c) {
             .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .feed_forward = c->feed_forward, .kv_layer = i};
 }
 
-void ht_config_make_recurrent(ht_config *c, int64_t layer) {
-    c->layer[layer].recurrent = c->layer[layer].no_attention = true;
+void ht_config_remove_attention(ht_config *c, int64_t layer) {
+    c->layer[layer].no_attention = true;
     c->layer[layer].n_kv_heads = 0;
+}
+
+void ht_config_make_recurrent(ht_config *c, int64_t layer) {
+    ht_config_remove_attention(c, layer);
+    c->layer[layer].recurrent = true;
+}
+
+void ht_config_end(ht_config *c) {
+    bool any = false;
+    for (int64_t i = 0; i < c->n_layers; i++) any = any || c->layer[i].recurrent;
+    if (!any) c->recurrence.kind = HT_RECURRENCE_NONE;
+}
+
+void ht_config_clear_multipliers(ht_config *c) {
+    ht_multipliers *m = &c->multipliers;
+    *m = (ht_multipliers){1, 1, 1, 1, 1, 1, 1, {0}};
+    for (int i = 0; i < HT_SSM_SEGMENTS; i++) m->ssm[i] = 1;
 }
 
 int64_t ht_config_head_dim(const ht_config *c, bool slides) {
@@ -81,6 +100,12 @@ int64_t ht_config_head_dim(const ht_config *c, bool slides) {
 
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
+}
+
+int64_t ht_config_leading_dense(const ht_config *c) {
+    int64_t n = 0;
+    while (n < c->n_layers && !c->layer[n].has_experts) n++;
+    return n;
 }
 
 /* Upper bounds are far above any real model and keep products of two sizes within int64_t. */
@@ -100,7 +125,8 @@ static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err
 
 static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const char *file, ht_error *err) {
     ht_status status = HT_OK;
-    if (!(l->has_experts && l->feed_forward == 0))
+    const bool is_bare = c->family->one_block && l->recurrent + !l->no_attention > 0;
+    if (l->feed_forward != 0 || !(l->has_experts || is_bare))
         status = check_size("feed-forward size", l->feed_forward, 1 << 26, file, err);
     if (status || l->no_attention) return status;
     status = check_size("K/V heads", l->n_kv_heads, 1 << 16, file, err);
@@ -133,7 +159,11 @@ static ht_status check_feed_forward(const ht_config *c, int64_t layer, const cha
     if (l->has_experts && (c->n_experts == 0 || !has_feed_forward(c, layer, true)))
         return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has experts, but the %s model has none", file,
                        (long long)layer, c->family->architecture);
-    if (!l->has_experts && !has_feed_forward(c, layer, false))
+    if (c->family->one_block && l->recurrent + !l->no_attention + l->has_experts + (l->feed_forward > 0) != 1)
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "%s: layer %lld of %s models must be one of attention, recurrence, feed-forward and experts",
+                       file, (long long)layer, c->family->architecture);
+    if (!l->has_experts && l->feed_forward > 0 && !has_feed_forward(c, layer, false))
         return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has no experts, but layers of %s models must have some",
                        file, (long long)layer, c->family->architecture);
     return HT_OK;
@@ -186,6 +216,8 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
         return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of the shared expert is %lld, expected 0 to %d",
                        file, (long long)c->shared_feed_forward, 1 << 26);
     ht_status status = check_size("the feed-forward size of an expert", c->expert_feed_forward, 1 << 26, file, err);
+    if (!status && c->expert_latent)
+        status = check_size("the latent size of experts", c->expert_latent, 1 << 24, file, err);
     return status ? status : check_routing(c, file, err);
 }
 
@@ -275,6 +307,19 @@ int64_t ht_conv_channels(const ht_config *c) {
     return r->heads ? 2 * r->key_heads * r->key_dim + r->heads * r->value_dim : c->hidden;
 }
 
+int64_t ht_ssm_rows(const ht_config *c, int segment) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    return segment == HT_SSM_DT                         ? r->heads
+           : segment == HT_SSM_B || segment == HT_SSM_C ? r->key_heads * r->key_dim
+                                                        : r->heads * r->value_dim;
+}
+
+int64_t ht_ssm_rows_before(const ht_config *c, int segment) {
+    int64_t n = 0;
+    for (int i = 0; i < segment; i++) n += ht_ssm_rows(c, i);
+    return n;
+}
+
 int64_t ht_state_values(const ht_config *c) {
     const ht_recurrence_spec *r = &c->recurrence;
     return (r->taps - 1) * ht_conv_channels(c) + r->heads * r->key_dim * r->value_dim;
@@ -359,8 +404,10 @@ const ht_family *ht_family_of_architecture(const char *architecture) {
 }
 
 bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
-    return !strcmp(architecture, f->architecture) || !strcmp(architecture, ht_family_gguf_architecture(f)) ||
-           is_listed(f->gguf_aliases, architecture);
+    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture};
+    for (int i = 0; i < 3; i++)
+        if (own[i] && !strcmp(architecture, own[i])) return true;
+    return is_listed(f->gguf_aliases, architecture);
 }
 
 const ht_family *ht_family_of_model_type(const char *model_type) {

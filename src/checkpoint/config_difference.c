@@ -56,6 +56,7 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                   NUMBER_OF(ht_config, shared_feed_forward, "the size of the shared expert"),
                                   YES_OF(ht_config, routing.normalized,
                                          "router weights have %s normalization (`norm_topk_prob`)"),
+                                  {NO, offsetof(ht_config, routing.unbiased), "the choice of experts has %s bias"},
                                   YES_OF(ht_config, routing.on_input, "inputs of experts have %s weight"),
                                   REAL_OF(routing.shared_scale, "the factor on all experts"),
                                   REAL_OF(routing.jitter, "`router_jitter_noise`"),

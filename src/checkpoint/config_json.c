@@ -235,7 +235,7 @@ static bool is_recurrent_type(const char *type) {
 
 /* Reads layer_types: sliding or full attention, or a recurrence, per layer. */
 static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) {
-    const ht_json *list = ht_json_array(r, o, "layer_types");
+    const ht_json *list = c->family->one_block ? NULL : ht_json_array(r, o, "layer_types");
     if (!list) return;
     if ((int64_t)ht_json_array_size(list) != c->n_layers) {
         ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layer%s, `num_hidden_layers` says %lld",
@@ -287,6 +287,9 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->vocab = d->vocab;
     c->context = d->context;
     c->head_dim = d->head_dim;
+    /* transformers 5 counts Nemotron's layers by their list. */
+    if (!ht_json_object_get(o, "num_hidden_layers") && ht_json_object_get(o, "layers_block_type"))
+        c->n_layers = (int64_t)ht_json_array_size(ht_json_array(r, o, "layers_block_type"));
     read_size(r, o, "num_hidden_layers", "n_layer", &c->n_layers);
     read_size(r, o, "hidden_size", "n_embd", &c->hidden);
     read_size(r, o, "num_attention_heads", "n_head", &c->n_heads);
@@ -364,6 +367,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);
+    ht_config_end(c);
     read_eos(c, r, o);
     if (o != root) read_eos(c, r, root);
     const char *name = "";

@@ -154,7 +154,6 @@ static void set_experts(writer *w) {
     const ht_config *c = w->config;
     const ht_config_defaults *d = &c->family->defaults;
     const ht_routing *r = &c->routing;
-    int64_t n_dense = 0;
     set_i64(w, d->experts_field ? d->experts_field : "num_experts", c->n_experts);
     set_i64(w, d->experts_used_field ? d->experts_used_field : "num_experts_per_tok", c->experts_used);
     set_bool(w, "norm_topk_prob", r->normalized);
@@ -163,10 +162,7 @@ static void set_experts(writer *w) {
         set_i64(w, d->shared_field, c->shared_feed_forward);
     else if (d->shared_field)
         set_i64(w, d->shared_field, c->shared_feed_forward / c->expert_feed_forward);
-    if (d->n_dense) {
-        while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
-        set_i64(w, "first_k_dense_replace", n_dense);
-    }
+    if (d->n_dense) set_i64(w, "first_k_dense_replace", ht_config_leading_dense(c));
     if (d->routing.scale == 0) return; /* a family without these settings */
     set_number(w, "routed_scaling_factor", (double)r->scale);
     set_i64(w, "n_group", r->groups ? r->groups : 1);
@@ -215,7 +211,8 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
-    if (config->window > 0 || f->recurrence || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
+    if (config->window > 0 || (f->recurrence && !f->one_block) || ht_config_field_of(f, offsetof(ht_config, window)))
+        set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
     if (f->write_json) f->write_json(config, &w.d);

@@ -48,7 +48,7 @@ static inline ht_json *ht_gguf_f32(double value) { return ht_json_pack("{s:s, s:
 /* Sets architecture.NAME of GGUF metadata and takes ownership of the value. */
 static inline void ht_gguf_put(ht_document *d, const ht_config *c, const char *name, ht_json *value) {
     char key[160];
-    snprintf(key, sizeof key, "%s.%s", ht_family_gguf_architecture(c->family), name);
+    snprintf(key, sizeof key, "%s.%s", ht_gguf_architecture_of(c), name);
     ht_document_set(d, key, value);
 }
 static inline ht_json *ht_gguf_bool(bool value) { return ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value); }

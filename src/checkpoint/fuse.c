@@ -75,9 +75,10 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
         if (!l) continue;
         ht_rewrite_change change = {.first_row = first_row,
                                     .n_rows = w->rows,
-                                    .head_rows = w->stored_head_rows,
-                                    .lora_head_rows = a->interleaved ? p->head_rows : 0,
+                                    .rows = w->stored_rows,
+                                    .columns = w->stored_columns,
                                     .expert = w->expert};
+        if (a->gguf_order) change.lora_rows = p->rows, change.lora_columns = p->columns;
         if (p->of_heads) change = head_change(w, &s->plan->config->latent);
         change.lora = l;
         change.scale = (s->scales ? s->scales[i] : 1) * l->scale;

@@ -19,7 +19,7 @@ int64_t ht_unshared_layers(const ht_config *c);
  * any. Their number; and the index of the K and V, or of the state, of layer `layer`. */
 int64_t ht_cache_layers(const ht_config *c);
 int64_t ht_cache_layer_of(const ht_config *c, int64_t layer, bool of_state);
-/* What cache layer `index` holds, with keys and values of a dtype. */
+/* Keys and values of a dtype, or the state, of cache layer `index`. */
 ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t index, ht_dtype dtype);
 
 /* Pages of a sliding layer's ring: enough for the window of the first row of a `chunk`-row step, window - 1 + chunk

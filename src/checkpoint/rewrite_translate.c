@@ -45,6 +45,7 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    if (plan->config->family->prefix) return plan->config->family->prefix;
     return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
 }
 
@@ -258,13 +259,22 @@ static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_
     return status;
 }
 
+/* Axes of a vector in the output. */
+static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p) {
+    const ht_expert_naming naming = naming_of(plan);
+    if (naming == HT_EXPERTS_GGUF) return p->gguf_axes;
+    return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
-    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
+    if (w->spec->transformers && (naming_of(plan) == HT_EXPERTS_TRANSFORMERS ||
+                                  (naming_of(plan) == HT_EXPERTS_MLX && ht_spec_is_shared_by_all(w->spec))))
+        return add_share(of, w, err);
     char name[NAME_SIZE];
     const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
     snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
@@ -276,11 +286,17 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
     put_piece(t, w, 0);
-    t->stored_head_rows = w->stored_head_rows;
-    t->head_rows = plan->to_gguf ? w->head_rows : 0;
-    t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
+    t->stored_rows = w->stored_rows;
+    t->stored_columns = w->stored_columns;
+    if (plan->to_gguf)
+        t->rows = w->gguf_rows, t->columns = w->gguf_columns;
+    else
+        t->importance_columns = w->gguf_columns;
+    t->by_value = w->is_vector && (t->stored_rows.group || t->rows.group || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
+    t->is_vector = w->is_vector;
+    t->axes = axes_of(plan, w->spec);
     /* Routers choose, so they stay exact. */
     t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
     if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
@@ -314,7 +330,7 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_er
 
 /* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
 static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
-    return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
+    return t->from.n_dims < 2 || t->is_vector || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
 }
 
 /* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */
@@ -345,7 +361,8 @@ static ht_status keeps_values(const ht_rewrite_plan *plan, const ht_weight_rows 
 static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
                             ht_error *err) {
     const ht_weight_type from = (ht_weight_type)rows->of->from.type;
-    *out = rows->k % ht_repack_unit(from, to) == 0;
+    const int64_t unit = ht_repack_unit(from, to);
+    *out = rows->k % unit == 0 && rows->of->stored_columns.block % unit == 0 && rows->of->columns.block % unit == 0;
     for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
     return *out && from != to ? keeps_values(plan, rows, to, true, out, err) : HT_OK;
 }
@@ -432,6 +449,12 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     if (ht_part_is_of_head(p->expert)) return true;
     if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
+    if (!p->expert && p->mlx_axes) {
+        int64_t dims[HT_SAFETENSORS_RANK_MAX];
+        ht_checkpoint_tensor_at(plan->c, w->stored.number, &t);
+        const int n = ht_rewrite_axes(axes_of(plan, p), w->columns / w->row_length, w->row_length, dims);
+        return t.n_dims == n && !memcmp(t.dims, dims, (size_t)n * sizeof *dims);
+    }
     if (!p->expert && !p->transformers) return true;
     if (p->expert)
         ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);

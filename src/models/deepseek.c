@@ -205,16 +205,9 @@ static void read_gguf(ht_config *c, ht_meta *m) {
     r->normalized = ht_meta_bool(m, "expert_weights_norm", false);
 }
 
-/* The layers before the first with experts. */
-static int64_t leading_dense(const ht_config *c) {
-    int64_t n = 0;
-    while (n < c->n_layers && !c->layer[n].has_experts) n++;
-    return n;
-}
-
 static void write_json(const ht_config *c, ht_document *d) {
     const bool is_v2 = c->routing.scores == HT_ROUTER_SOFTMAX && c->routing.best_of_group;
-    ht_document_set(d, "first_k_dense_replace", ht_json_integer(leading_dense(c)));
+    ht_document_set(d, "first_k_dense_replace", ht_json_integer(ht_config_leading_dense(c)));
     ht_document_set(d, "rope_interleave", ht_json_boolean(c->rope.interleaved));
     if (is_v2) ht_document_set(d, "topk_method", ht_json_string(c->routing.groups ? "group_limited_greedy" : "greedy"));
 }
@@ -224,7 +217,7 @@ static void write_gguf(const ht_config *c, ht_document *d) {
     ht_gguf_put(d, c, "attention.value_length", ht_gguf_u32(l->rank));
     ht_gguf_put(d, c, "attention.key_length_mla", ht_gguf_u32(l->key_dim + l->rope_dim));
     ht_gguf_put(d, c, "attention.value_length_mla", ht_gguf_u32(l->value_dim));
-    ht_gguf_put(d, c, "leading_dense_block_count", ht_gguf_u32(leading_dense(c)));
+    ht_gguf_put(d, c, "leading_dense_block_count", ht_gguf_u32(ht_config_leading_dense(c)));
 }
 
 /* ---- families ---- */

@@ -57,8 +57,8 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
-/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. Beside states,
- * which remember everything, only layers that slide anyway may forget. */
+/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. A state
+ * keeps all positions, so that in models with states only layers with a window of their own may drop any. */
 static ht_status make_sliding(ht_model *m, const char *name, ht_error *err) {
     const bool recurrent = m->config->recurrence.kind;
     for (int32_t i = 0; i < m->n_cache_layers; i++) {

@@ -63,7 +63,8 @@ static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array 
 /* Sets a weight's slot; a weight in a layer becomes a projection for adapters. */
 static ht_status keep_slot(loader *l, const ht_stored_weight *at, const char **slot) {
     ht_status status = keep_name(l, at->slot, slot);
-    if (status || !at->projection || at->spec->expert == HT_HEAD_KEY) return status; /* which the values' is, too */
+    if (status || !at->projection || at->spec->expert == HT_HEAD_KEY || at->spec->part == HT_PART_GATE)
+        return status; /* the projection is that of the values, or of the other part, too */
     ht_projection *kept = &l->into->projections[l->into->n_projections];
     *kept = *at->projection;
     kept->slot = *slot;
@@ -94,7 +95,7 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     ht_matrix *m;
     ht_status status = ht_matrix_new(l->device, &kind, at->name, &m, l->err);
     if (status) return status;
-    l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_head_rows, offset};
+    l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_rows, offset};
     w->use[w->n_matrices].late = at->layer >= ht_unshared_layers(l->config);
     w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert);
     w->matrices[w->n_matrices++] = m;
@@ -120,7 +121,7 @@ static ht_status add_table(loader *l, const ht_stored_weight *at, ht_matrix **ou
 
 /* Vectors are few and small, so they become f32 arrays. */
 static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **out) {
-    const int64_t n = at->columns, head_rows = at->stored_head_rows;
+    const int64_t n = at->columns;
     l->bytes += (size_t)n * sizeof(float);
     if (!l->into) return HT_OK;
     float *values = malloc((size_t)n * 2 * sizeof *values);
@@ -129,18 +130,36 @@ static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **ou
     ht_status status = ht_tensor_read_f32(&at->stored, n, values, l->err);
     if (at->spec->is_logarithm && !l->from->gguf)
         for (int64_t i = 0; !status && i < n; i++) values[i] = -expf(values[i]);
-    for (int64_t i = 0; !status && head_rows && i < n; i++) ordered[i] = values[ht_interleaved_row(i, head_rows)];
-    if (!status) status = keep_array(l, head_rows ? ordered : values, n, out);
+    for (int64_t i = 0; !status && i < n; i++) ordered[i] = values[ht_order_stored(&at->stored_rows, i)];
+    if (!status) status = keep_array(l, ordered, n, out);
     free(values);
     return status;
 }
 
 /* ---- weights in the structs of the model ---- */
 
+/* Loads the model's factors on the product's rows: one if all are the same, none if they are 1. */
+static ht_status load_multiplier(loader *l, const ht_stored_weight *at, ht_array **out) {
+    const float first = ht_stored_multiplier(l->config, at, 0);
+    bool same = true;
+    *out = NULL;
+    if (at->role != HT_ROLE_MATRIX) return HT_OK; /* the others' are factors on embeddings and logits */
+    for (int64_t i = 1; i < at->rows; i++) same = same && ht_stored_multiplier(l->config, at, i) == first;
+    if (same) return first == 1 ? HT_OK : keep_array(l, &first, 1, out);
+    float *values = malloc((size_t)at->rows * sizeof *values);
+    if (!values) return ht_fail_memory(l->err, (size_t)at->rows * sizeof *values, at->name);
+    for (int64_t i = 0; i < at->rows; i++) values[i] = ht_stored_multiplier(l->config, at, i);
+    ht_status status = keep_array(l, values, at->rows, out);
+    free(values);
+    return status;
+}
+
 static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head, ht_weight *w) {
     ht_status status = at->is_table ? add_table(l, at, &w->matrix) : add_matrix(l, at, is_head, &w->matrix);
+    if (!status && l->into) status = load_multiplier(l, at, &w->multiplier);
     if (status || !l->into) return status;
     w->bias = HT_NONE;
+    w->columns = at->stored_columns;
     w->scale = at->has_product_scale && at->product_scale != 1 ? at->product_scale : 0;
     l->bias = &w->bias;
     return keep_slot(l, at, &w->slot);

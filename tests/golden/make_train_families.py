@@ -38,7 +38,7 @@ OUT = pathlib.Path(__file__).parent / "train" / "families"
 SETTINGS = {"steps": 10, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.0}
 RANK, ALPHA = 4, 8
 LENGTHS = 24, 37  # longer than the windows; the second one than the original length of longrope
-ROUTERS = re.compile(r"(mlp\.gate|router|router\.gate|gate\.wg|router\.layer)$")
+ROUTERS = re.compile(r"((mlp|feed_forward)\.gate|router|router\.gate|gate\.wg|router\.layer)$")
 DEFAULT = {"phi3": ["qkv_proj"], "gpt2": ["c_attn"]}
 LATENT = ["q_proj", "q_b_proj", "kv_b_proj"]
 PROVENANCE = (f"tests/golden/make_train_families.py with peft {peft.__version__}, transformers {transformers.__version__}, "
@@ -64,7 +64,7 @@ def values(name, n):
 
 def load(name, directory=None):
     """The model of a checkpoint, or of one that was made of it."""
-    row, directory = make_families.FAMILIES[name], directory or make_families.HERE / name
+    row, directory = make_families.ALL[name], directory or make_families.HERE / name
     config = json.loads((directory / "config.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / name
