@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/family.h"
+#include "checkpoint/stored_weights.h"
 #include "formats/json.h"
 #include "tokenizer/regex.h"
 
@@ -210,11 +211,10 @@ static ht_status refuse_peft(const char *path, const char *name, ht_error *err) 
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
 /* The family whose adapters have experts in this module, if it is not the usual one; NULL: none, or any. */
-static const ht_family *family_of_module(const char *module, bool mlx) {
-    for (const ht_family *const *f = ht_families; *f; f++) {
-        const char *named = mlx ? (*f)->mlx_expert_module : (*f)->expert_module;
-        if (named && !strcmp(named, module)) return *f;
-    }
+static const ht_family *family_of_module(const char *module, ht_expert_naming naming) {
+    if (!strcmp(ht_expert_module(naming, HT_EXPERTS_MLP), module)) return NULL;
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if (!strcmp(ht_expert_module(naming, (*f)->experts), module)) return *f;
     return NULL;
 }
 
@@ -234,7 +234,7 @@ static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_
     for (int i = 0; i < 5; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || (rest[n] != '.' && rest[n] != '\0')) continue;
-        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", false);
+        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", HT_EXPERTS_TRANSFORMERS);
         const char *behind = rest + n + (rest[n] == '.');
         snprintf(projection, HT_ADAPTER_SLOT, "experts.down_proj");
         if (!*behind) return c->only_parameter && !strcmp(c->only_parameter, "gate_up_proj") ? GATE_UP : DOWN;
@@ -343,7 +343,7 @@ static bool has_parameters(const ht_adapter_writing *w) {
 }
 
 static const char *module_of_experts(const ht_adapter_writing *w) {
-    return w->family && w->family->expert_module ? w->family->expert_module : "mlp.experts";
+    return ht_expert_module(HT_EXPERTS_TRANSFORMERS, w->family ? w->family->experts : HT_EXPERTS_MLP);
 }
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
@@ -530,7 +530,7 @@ static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], co
     for (int i = 0; i < 5; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || rest[n] != '.') continue;
-        if (i) *family = family_of_module(places[i], true);
+        if (i) *family = family_of_module(places[i], HT_EXPERTS_MLX);
         snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n + 1);
         return true;
     }
@@ -579,7 +579,7 @@ static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char
         snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
     else
         snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s",
-                 w->family && w->family->mlx_expert_module ? w->family->mlx_expert_module : "mlp.switch_mlp",
+                 ht_expert_module(HT_EXPERTS_MLX, w->family ? w->family->experts : HT_EXPERTS_MLP),
                  strchr(rest, '.') + 1);
 }
 

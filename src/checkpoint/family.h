@@ -227,14 +227,11 @@ struct ht_family {
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
-    /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
-     * mlp.experts and mlp.switch_mlp. */
-    const char *expert_module, *mlx_expert_module;
-    bool experts_are_modules; /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
-    bool has_causal_text;     /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
-    bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
-    float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;       /* values have an RMS norm per head, without weight */
+    bool experts_are_modules;  /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
+    bool has_causal_text;      /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
+    bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
+    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;        /* values have an RMS norm per head, without weight */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */

@@ -81,19 +81,28 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
     ht_expert_tensor_name(c->gguf ? "" : c->prefix, f, layer, expert, out, size);
 }
 
+/* Modules of all experts, and the stems of their tensors in transformers, whose modules differ from its files. In
+ * mlx-lm the stem is the module. */
+static const struct {
+    const char *module, *mlx_module, *stem;
+} layouts[] = {
+    [HT_EXPERTS_MLP] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts.%d."},
+    [HT_EXPERTS_OUTSIDE] = {"experts", "experts.switch_glu", "experts."},
+    [HT_EXPERTS_SPARSE] = {"mlp.experts", "block_sparse_moe.switch_mlp", "block_sparse_moe.experts.%d."},
+    [HT_EXPERTS_LINEAR] = {"block_sparse_moe.experts", "block_sparse_moe.switch_mlp", "block_sparse_moe."},
+    [HT_EXPERTS_STACKED] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts."},
+    [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
+    [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
+};
+
+const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout) {
+    return naming == HT_EXPERTS_MLX ? layouts[layout].mlx_module : layouts[layout].module;
+}
+
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const struct {
-        const char *transformers, *mlx;
-    } stems[] = {[HT_EXPERTS_MLP] = {"mlp.experts.%d.", "mlp.switch_mlp."},
-                 [HT_EXPERTS_OUTSIDE] = {"experts.", "experts.switch_glu."},
-                 [HT_EXPERTS_SPARSE] = {"block_sparse_moe.experts.%d.", "block_sparse_moe.switch_mlp."},
-                 [HT_EXPERTS_LINEAR] = {"block_sparse_moe.", "block_sparse_moe.switch_mlp."},
-                 [HT_EXPERTS_STACKED] = {"mlp.experts.", "mlp.switch_mlp."},
-                 [HT_EXPERTS_UNSWITCHED] = {"mlp.experts.", "mlp.experts."},
-                 [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts.", "feed_forward.experts."}};
-    const char *stem = naming == HT_EXPERTS_GGUF           ? "ffn_"
-                       : naming == HT_EXPERTS_TRANSFORMERS ? stems[family->experts].transformers
-                                                           : stems[family->experts].mlx;
+    const char *stem = naming == HT_EXPERTS_GGUF  ? "ffn_"
+                       : naming == HT_EXPERTS_MLX ? layouts[family->experts].mlx_module
+                                                  : layouts[family->experts].stem;
     const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
                stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;

@@ -312,8 +312,6 @@ const ht_family ht_family_gemma4 = {
     .routed = true,
     .gguf_fuses_experts = true,
     .experts = HT_EXPERTS_OUTSIDE,
-    .expert_module = "experts",
-    .mlx_expert_module = "experts.switch_glu",
     .normed_values = true,
     HT_GEMMA_RUNS(ht_decoder_head_norm_specs, ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs,
                   ht_decoder_expert_specs, layer_specs),
