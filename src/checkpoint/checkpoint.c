@@ -307,6 +307,9 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .is_of_mlx = has_channels_first(c)};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
+    ht_stored_tensor conv;
+    if (ht_checkpoint_find(c, "layers.0.mamba.conv1d.weight", &conv))
+        hints.has_mlx_conv = conv.n_dims == 3 && conv.dims[2] == 1 && conv.dims[1] > 1;
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);

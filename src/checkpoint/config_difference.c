@@ -40,6 +40,9 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                 YES_OF(ht_config, norm_bias, "norms have %s bias"),
                                 YES_OF(ht_config, head_bias, "the output head has %s bias"),
                                 YES_OF(ht_config, parallel, "layers have %s feed-forward parallel to attention"),
+                                NUMBER_OF(ht_config, altup.streams, "the number of streams"),
+                                NUMBER_OF(ht_config, altup.active, "the active stream"),
+                                {NO, offsetof(ht_config, altup.unscaled), "there is %s scale of the active stream"},
                                 {NO, offsetof(ht_config, tied_head), "there is %s output head besides the embedding"},
                                 NUMBER_OF(ht_config, layer_input, "the width of per-layer inputs"),
                                 NUMBER_OF(ht_config, n_experts, "the number of experts"),
@@ -82,8 +85,32 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                  NUMBER_OF(ht_layer_config, head_dim, "the head size"),
                                  NUMBER_OF(ht_layer_config, feed_forward, "the feed-forward size"),
                                  NUMBER_OF(ht_layer_config, kv_layer, "the layer of its keys and values"),
+                                 YES_OF(ht_layer_config, is_sparse, "%s cutoff of gates"),
+                                 {REAL, offsetof(ht_layer_config, cutoff), "the cutoff of gates"},
                                  {.text = NULL}},
                      values[] = {{NO, offsetof(ht_layer_config, v_is_k), "%s projection of values"}, {.text = NULL}};
+
+/* Settings of Mamba-2 and Nemotron, and factors of Falcon-H1. */
+static const setting ssm[] = {YES_OF(ht_config, recurrence.conv_bias, "the convolution has %s bias"),
+                              YES_OF(ht_config, recurrence.normed, "the recurrence has %s norm of its output"),
+                              {.text = NULL}},
+                     gated_norm[] = {YES_OF(ht_config, recurrence.norm_before_gate,
+                                            "the recurrence has %s norm before its gate"),
+                                     {.text = NULL}},
+                     latent[] = {NUMBER_OF(ht_config, expert_latent, "the latent size of experts"), {.text = NULL}},
+                     multipliers[] = {REAL_OF(multipliers.attention_in, "`attention_in_multiplier`"),
+                                      REAL_OF(multipliers.attention_out, "`attention_out_multiplier`"),
+                                      REAL_OF(multipliers.key, "`key_multiplier`"),
+                                      REAL_OF(multipliers.gate, "the first of `mlp_multipliers`"),
+                                      REAL_OF(multipliers.down, "the second of `mlp_multipliers`"),
+                                      REAL_OF(multipliers.ssm_in, "`ssm_in_multiplier`"),
+                                      REAL_OF(multipliers.ssm_out, "`ssm_out_multiplier`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_Z], "the first of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_X], "the second of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_B], "the third of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_C], "the fourth of `ssm_multipliers`"),
+                                      REAL_OF(multipliers.ssm[HT_SSM_DT], "the fifth of `ssm_multipliers`"),
+                                      {.text = NULL}};
 
 static double value_of(const setting *s, const void *of) {
     const char *at = (const char *)of + s->offset;
@@ -164,6 +191,10 @@ const char *ht_config_difference(const ht_config *a, const ht_config *b, char te
         (a->layer_input && differ(inputs, a, b, "", text)) ||
         (ht_config_field_of(a->family, offsetof(ht_config, head_norms)) && differ(norms, a, b, "", text)))
         return text;
+    if (a->recurrence.kind == HT_RECURRENCE_SSM &&
+        (differ(ssm, a, b, "", text) || (a->recurrence.normed && differ(gated_norm, a, b, "", text))))
+        return text;
+    if ((a->n_experts && differ(latent, a, b, "", text)) || differ(multipliers, a, b, "", text)) return text;
     ropes_differ(a, b, text);
     return text;
 }

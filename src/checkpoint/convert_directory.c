@@ -154,6 +154,12 @@ static void set_layer_types(writer *w) {
     set(w, "layer_types", types);
 }
 
+static bool lacks_attention(const ht_config *c) {
+    bool any = false;
+    for (int64_t i = 0; i < c->n_layers; i++) any = any || c->layer[i].no_attention;
+    return any;
+}
+
 void ht_convert_set_mlp_types(const ht_config *c, ht_document *d) {
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
@@ -223,7 +229,8 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
-    if (config->window > 0 || (f->recurrence && !f->one_block) || ht_config_field_of(f, offsetof(ht_config, window)))
+    if (config->window > 0 || (lacks_attention(config) && !f->one_block) ||
+        ht_config_field_of(f, offsetof(ht_config, window)))
         set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);

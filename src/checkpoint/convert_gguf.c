@@ -286,12 +286,20 @@ static void limit_context(ht_config *c) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = false;
 }
 
+/* GGUF files have a family's factors in the weights; those of a tied head would differ from the embedding's. */
+static void fold_multipliers(ht_config *c) {
+    if (!c->family->multiplier) return;
+    ht_config_clear_multipliers(c);
+    if (!c->tied_head) c->embedding_scale = c->logit_scale = 1;
+}
+
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err) {
     ht_config *limited = malloc(sizeof *limited);
     if (!limited) return ht_fail_memory(err, sizeof *limited, "GGUF metadata");
     *limited = *config;
     limited->is_gguf = true;
     limit_context(limited);
+    fold_multipliers(limited);
     writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
     set_config(&w);
     if (!w.metadata.status) check_written(&w.metadata, limited);

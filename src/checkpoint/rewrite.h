@@ -71,6 +71,7 @@ typedef struct ht_rewrite_tensor {
     ht_order stored_rows, rows;       /* pieces: the order of their rows as stored, as written */
     ht_order stored_columns, columns; /* pieces: of their columns */
     float offset;                     /* pieces: added to the values */
+    float *factors;                   /* [rows] pieces: on the values of each row; NULL: none */
     ht_value_map map;                 /* pieces: function of the values */
     float *given;                     /* f32 values that are not stored in a tensor; NULL: none */
     bool is_mixed;                    /* pieces of several types */

@@ -46,7 +46,8 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
     if (plan->config->family->prefix) return plan->config->family->prefix;
-    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+    if (!plan->to_mlx || !plan->config->family->mlx_wrapper) return "model.";
+    return plan->config->family->mlx_prefix ? plan->config->family->mlx_prefix : "language_model.model.";
 }
 
 /* Prefix of the output head's name. */
@@ -116,7 +117,7 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
     const ht_expert_form *f = form_of(plan, w->spec->expert);
-    const int64_t n = plan->config->n_experts;
+    const int64_t n = ht_part_count(plan->config, w->spec->expert);
     char name[NAME_SIZE];
     ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
@@ -127,7 +128,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         if (!status)
             status = set_pieces(t, w, w->rows, w->columns, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
         if (status) return status;
-        t->is_weight = true;
+        t->is_weight = w->is_quantized;
         t->n_shares = f->n_shares;
         t->transposes = w->spec->transposed && f->naming == HT_EXPERTS_TRANSFORMERS;
         if (w->spec->alternates && f->n_shares > 1 && f->naming == HT_EXPERTS_TRANSFORMERS)
@@ -321,6 +322,19 @@ static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p)
     return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
 }
 
+/* The model's factors on the rows, which GGUF files have in the weights. */
+static ht_status set_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w, ht_rewrite_tensor *t,
+                             ht_error *err) {
+    bool any = false;
+    if (!plan->to_gguf || w->is_vector) return HT_OK;
+    for (int64_t i = 0; i < w->rows; i++) any = any || ht_stored_multiplier(plan->config, w, i) != 1;
+    if (!any) return HT_OK;
+    t->factors = malloc((size_t)w->rows * sizeof *t->factors);
+    if (!t->factors) return ht_fail_memory(err, (size_t)w->rows * sizeof *t->factors, "factors");
+    for (int64_t i = 0; i < w->rows; i++) t->factors[i] = ht_stored_multiplier(plan->config, w, i);
+    return HT_OK;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
@@ -359,7 +373,7 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
         t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
     if (t->is_weight) set_importance(t, w->gguf, -1);
-    return HT_OK;
+    return set_factors(plan, w, t, err);
 }
 
 /* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
@@ -428,7 +442,8 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
 /* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
-    if (!t->is_weight || t->is_mixed || t->by_column || ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
+    if (!t->is_weight || t->is_mixed || t->by_column || t->factors ||
+        ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
         return HT_OK;
     ht_status status = ht_weight_rows_open(plan, t, &rows, err);
     int to;

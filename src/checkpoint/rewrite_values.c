@@ -316,6 +316,7 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
     ht_status status = read_rows(r, first, n, false, (unsigned char *)out, scratch, err);
     const float offset = r->of->offset;
     for (int64_t i = 0; !status && offset != 0 && i < n * r->k; i++) out[i] += offset;
+    for (int64_t i = 0; !status && r->of->factors && i < n * r->k; i++) out[i] *= r->of->factors[first + i / r->k];
     for (int64_t i = 0; !status && r->of->map && i < n * r->k; i++)
         out[i] = r->of->map == HT_VALUES_TO_EXPONENTIAL ? -expf(out[i]) : logarithm_of(out[i]);
     return status;
