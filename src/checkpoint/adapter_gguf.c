@@ -83,7 +83,7 @@ static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *o
     return any;
 }
 
-/* The order of B's rows, or of A's columns, if the model, which tells it, is known. */
+/* The order of B's rows, or of A's columns, if the model is known, on which it depends. */
 static ht_order order_of(ht_adapter_reading *r, const config *c, const ht_tensor_spec *p,
                          const ht_adapter_piece *piece) {
     const ht_projection *of = r->m ? ht_adapter_base_find(r->m, piece->slot) : NULL;
@@ -164,7 +164,7 @@ ht_status ht_adapter_merge_parts(const ht_adapter_reading *r, ht_adapter *a, ht_
         ht_lora *l = &a->lora[i], joined = {0};
         const ht_part_rule part = part_of(l);
         n = 1;
-        if (part && i + 1 < a->n && part_of(l + 1)) { /* of the same slot? */
+        if (part && i + 1 < a->n && part_of(l + 1)) { /* of the same slot */
             const size_t stem = strlen(l->slot) - strlen(part_ends[part]);
             n += !strncmp(l->slot, l[1].slot, stem) && strlen(l[1].slot) == stem + strlen(part_ends[part_of(l + 1)]);
         }
