@@ -110,7 +110,7 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
     if (layer >= 0)
         snprintf(t->importance, sizeof t->importance, "blk.%lld.%s", (long long)layer, gguf);
     else
-        snprintf(t->importance, sizeof t->importance, "%s", gguf);
+        snprintf(t->importance, sizeof t->importance, "%.*s", HT_REWRITE_NAME_MOST - 1, gguf);
 }
 
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {

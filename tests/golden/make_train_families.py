@@ -40,6 +40,8 @@ RANK, ALPHA = 4, 8
 LENGTHS = 24, 37  # longer than the windows; the second one than the original length of longrope
 ROUTERS = re.compile(r"((mlp|feed_forward)\.gate|router|router\.gate|gate\.wg|router\.layer)$")
 DEFAULT = {"phi3": ["qkv_proj"], "gpt2": ["c_attn"]}
+# PEFT refuses these models' projections from Mamba-2, whose kernels bypass their modules.
+WITHOUT_OUT = "falcon_h1", "nemotron_h"
 LATENT = ["q_proj", "q_b_proj", "kv_b_proj"]
 PROVENANCE = (f"tests/golden/make_train_families.py with peft {peft.__version__}, transformers {transformers.__version__}, "
               f"torch {torch.__version__}, float32")
@@ -88,10 +90,12 @@ def targets_of(model, names):
     for path, module in model.named_modules():
         if not in_layer(path) or ROUTERS.search(path):
             continue
+        if path.endswith("out_proj") and model.config.model_type in WITHOUT_OUT:
+            continue
         if isinstance(module, (torch.nn.Linear, Conv1D)) and (not names or path.rsplit(".", 1)[1] in names):
             modules.append(path)
         if path.endswith(".experts") and not names:
-            parameters += [f"{path}.gate_up_proj", f"{path}.down_proj"]
+            parameters += [f"{path}.{name}" for name in ("gate_up_proj", "up_proj", "down_proj") if hasattr(module, name)]
     return modules, parameters
 
 
@@ -105,8 +109,8 @@ def expert_halves(layer, a, b):
     experts = layer.get_base_layer()
     if type(experts).__name__ == "Llama4TextExperts":
         a, b = b.transpose(1, 2), a.transpose(1, 2)
-    if layer.parameter_name == "down_proj":
-        return {"down_proj": (a, b)}
+    if layer.parameter_name in ("up_proj", "down_proj"):
+        return {layer.parameter_name: (a, b)}
     half, of_gate = rank // 2, b.shape[1] // 2
     if getattr(experts, "is_concatenated", True):
         gate, up = b[:, :of_gate], b[:, of_gate:]
@@ -134,7 +138,7 @@ def halves(model, gradients=False):
 
 def attach(model, names=None):
     modules, parameters = targets_of(model, names)
-    both = {"gate_up_proj": 2 * RANK} if parameters else {}
+    both = {"gate_up_proj": 2 * RANK} if any(p.endswith("gate_up_proj") for p in parameters) else {}
     config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=modules, target_parameters=parameters or None,
                              rank_pattern=both, alpha_pattern={k: 2 * ALPHA for k in both})
     with unittest.mock.patch.object(transformers_weight_conversion, "convert_peft_config_for_transformers"):
