@@ -84,7 +84,8 @@ static void name_apart(matrix_site *both, matrix_sites *out) {
 
 /* The extents of matrices outside the layers are those of the hidden state. */
 static void add_around(const ht_model *m, const ht_tensor_spec *spec, matrix_sites *out) {
-    if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || (spec->has && !spec->has(m->config, 0))) return;
+    if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || spec->expert || (spec->has && !spec->has(m->config, 0)))
+        return;
     matrix_site *site = &out->site[out->n++];
     *site = (matrix_site){.slot = spec->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
     snprintf(site->name, sizeof site->name, "%s.weight", spec->gguf);

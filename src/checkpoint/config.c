@@ -102,6 +102,17 @@ void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
 }
 
+bool ht_config_share_keys(ht_config *c, int64_t n) {
+    if (n < 0 || n >= c->n_layers) return n == 0;
+    for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
+        int64_t from = c->n_layers - n - 1;
+        while (from >= 0 && c->layer[from].slides != c->layer[i].slides) from--;
+        if (from < 0) return false;
+        c->layer[i].kv_layer = from;
+    }
+    return true;
+}
+
 int64_t ht_config_leading_dense(const ht_config *c) {
     int64_t n = 0;
     while (n < c->n_layers && !c->layer[n].has_experts) n++;
@@ -180,6 +191,22 @@ static ht_status check_latent(const ht_config *c, const char *file, ht_error *er
     if (!status) status = check_size("key size", l->key_dim, 1 << 14, file, err);
     if (!status) status = check_size("rotated key size", l->rope_dim, 1 << 14, file, err);
     return status ? status : check_size("value size", l->value_dim, 1 << 14, file, err);
+}
+
+static ht_status check_altup(const ht_config *c, const char *file, ht_error *err) {
+    const ht_altup *a = &c->altup;
+    if (!a->streams) return HT_OK;
+    ht_status status = check_size("streams", a->streams, 64, file, err);
+    if (!status) status = check_size("the rank of the learned residual layer", a->laurel_rank, 1 << 20, file, err);
+    if (status || (a->streams > 1 && a->active >= 0 && a->active < a->streams)) return status;
+    return ht_fail(err, HT_ERR_FORMAT, "%s: stream %lld of %lld is active, expected one of 2 or more", file,
+                   (long long)a->active, (long long)a->streams);
+}
+
+static ht_status check_inputs(const ht_config *c, const char *file, ht_error *err) {
+    if (!c->layer_input) return HT_OK;
+    ht_status status = check_size("the width of per-layer inputs", c->layer_input, 1 << 20, file, err);
+    return status ? status : check_size("`vocab_size_per_layer_input`", c->layer_input_vocab, 1 << 28, file, err);
 }
 
 static ht_status check_routing(const ht_config *c, const char *file, ht_error *err) {
@@ -261,6 +288,8 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
     if (!status) status = check_latent(c, file, err);
     if (!status) status = check_recurrence(c, file, err);
+    if (!status) status = check_altup(c, file, err);
+    if (!status) status = check_inputs(c, file, err);
     for (int64_t i = 0; !status && i < c->n_layers; i++) {
         status = check_layer(c, &c->layer[i], file, err);
         if (!status) status = check_feed_forward(c, i, file, err);

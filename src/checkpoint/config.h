@@ -24,6 +24,9 @@ typedef struct ht_layer_config {
     int64_t kv_layer;     /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
     bool v_is_k;          /* values are the k projection's output, before norm and RoPE */
     bool has_experts;     /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
+    /* Gates of the feed-forward lose their mean and `cutoff` of their standard deviations, and are 0 below that. */
+    bool is_sparse;
+    float cutoff;
 } ht_layer_config;
 
 /* How a router's scores choose experts and weight them. */
@@ -59,6 +62,14 @@ typedef struct ht_latent {
 } ht_latent;
 /* Rows of a head in the projection of latents to keys and values: those of its key, then those of its value. */
 static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_dim + l->value_dim; }
+
+/* AltUp: layers compute one of several residual streams and predict the others. */
+typedef struct ht_altup {
+    int64_t streams;     /* 0: no AltUp */
+    int64_t active;      /* the stream that layers compute */
+    bool unscaled;       /* what the per-layer input is made of is not scaled by a vector */
+    int64_t laurel_rank; /* of the learned residual layer beside attention */
+} ht_altup;
 
 /* Segments of the input projection's rows in Mamba-2: gate z, input x, B and C, which are k and q of the scan, and time steps. */
 enum { HT_SSM_Z, HT_SSM_X, HT_SSM_B, HT_SSM_C, HT_SSM_DT, HT_SSM_SEGMENTS };
@@ -142,7 +153,9 @@ typedef struct ht_config {
     ht_recurrence_spec recurrence;
     ht_multipliers multipliers;
 
-    /* Gemma 4's per-layer inputs: each layer adds a projection of its slice of a second embedding. */
+    ht_altup altup;
+
+    /* Per-layer inputs of Gemma 3n and 4: each layer adds a projection of its slice of a second embedding. */
     int64_t layer_input; /* width per layer; 0: none */
     int64_t layer_input_vocab;
 
@@ -221,6 +234,9 @@ void ht_config_end(ht_config *c);
 void ht_config_clear_multipliers(ht_config *c);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */
 int64_t ht_config_head_dim(const ht_config *c, bool slides);
+/* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is
+ * missing. */
+bool ht_config_share_keys(ht_config *c, int64_t n);
 /* Number of layers before the first with experts. */
 int64_t ht_config_leading_dense(const ht_config *c);
 /* Marks all but every pattern-th layer as sliding, when there is a window. */

@@ -40,6 +40,9 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                 YES_OF(ht_config, norm_bias, "norms have %s bias"),
                                 YES_OF(ht_config, head_bias, "the output head has %s bias"),
                                 YES_OF(ht_config, parallel, "layers have %s feed-forward parallel to attention"),
+                                NUMBER_OF(ht_config, altup.streams, "the number of streams"),
+                                NUMBER_OF(ht_config, altup.active, "the active stream"),
+                                {NO, offsetof(ht_config, altup.unscaled), "there is %s scale of the active stream"},
                                 {NO, offsetof(ht_config, tied_head), "there is %s output head besides the embedding"},
                                 NUMBER_OF(ht_config, layer_input, "the width of per-layer inputs"),
                                 NUMBER_OF(ht_config, n_experts, "the number of experts"),
@@ -82,6 +85,8 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                  NUMBER_OF(ht_layer_config, head_dim, "the head size"),
                                  NUMBER_OF(ht_layer_config, feed_forward, "the feed-forward size"),
                                  NUMBER_OF(ht_layer_config, kv_layer, "the layer of its keys and values"),
+                                 YES_OF(ht_layer_config, is_sparse, "%s cutoff of gates"),
+                                 {REAL, offsetof(ht_layer_config, cutoff), "the cutoff of gates"},
                                  {.text = NULL}},
                      values[] = {{NO, offsetof(ht_layer_config, v_is_k), "%s projection of values"}, {.text = NULL}};
 

@@ -278,6 +278,20 @@ static void read_size(ht_json_reader *r, const ht_json *o, const char *key, cons
     if (!ht_json_i64(r, o, key, out)) ht_json_i64(r, o, gpt2_key, out);
 }
 
+/* intermediate_size as a list: the feed-forward size of every layer. */
+static void read_widths(ht_config *c, ht_json_reader *r, const ht_json *o) {
+    const char *key = "intermediate_size";
+    const ht_json *list = ht_json_object_get(o, key);
+    if (!ht_json_is_array(list)) return;
+    bool good = (int64_t)ht_json_array_size(list) == c->n_layers;
+    for (int64_t i = 0; good && i < c->n_layers; i++)
+        good = ht_json_whole(ht_json_array_get(list, (size_t)i), &c->layer[i].feed_forward);
+    if (!good)
+        ht_json_fail(r, HT_ERR_FORMAT, "`%s` is no list of a size for each of %lld layers", key,
+                     (long long)c->n_layers);
+    c->feed_forward = c->layer[0].feed_forward;
+}
+
 static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const ht_config_hints *hints) {
     const ht_config_defaults *d = &c->family->defaults;
     c->n_layers = d->n_layers;
@@ -293,7 +307,8 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     read_size(r, o, "num_hidden_layers", "n_layer", &c->n_layers);
     read_size(r, o, "hidden_size", "n_embd", &c->hidden);
     read_size(r, o, "num_attention_heads", "n_head", &c->n_heads);
-    read_size(r, o, "intermediate_size", "n_inner", &c->feed_forward);
+    if (!ht_json_is_array(ht_json_object_get(o, "intermediate_size")))
+        read_size(r, o, "intermediate_size", "n_inner", &c->feed_forward);
     ht_json_i64(r, o, "vocab_size", &c->vocab);
     read_size(r, o, "max_position_embeddings", "n_positions", &c->context);
     if (d->feed_forward == 0 && c->feed_forward == 0 && c->hidden > 0 && c->hidden <= INT32_MAX)
@@ -316,8 +331,10 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS)
         ht_json_fail(r, HT_ERR_FORMAT, "`num_hidden_layers` is %lld, expected 1 to %d", (long long)c->n_layers,
                      HT_MAX_LAYERS);
-    else
+    else {
         ht_config_fill_layers(c);
+        read_widths(c, r, o);
+    }
 }
 
 static void check_activation(const ht_config *c, ht_json_reader *r, const ht_json *o) {

@@ -50,13 +50,16 @@ typedef enum ht_expert_part {
     HT_EXPERT_GATE,
     HT_EXPERT_UP,
     HT_EXPERT_DOWN,
-    HT_HEAD_KEY,  /* keys to latents [latent rank, key_dim] */
-    HT_HEAD_VALUE /* latents to values [value_dim, latent rank] */
+    HT_STREAM_IN,  /* AltUp's matrices outside the layers, of every stream but the first: made of the embedding */
+    HT_STREAM_OUT, /* and before the sum of all streams */
+    HT_HEAD_KEY,   /* keys to latents [latent rank, key_dim] */
+    HT_HEAD_VALUE  /* latents to values [value_dim, latent rank] */
 } ht_expert_part;
 static inline bool ht_part_is_of_head(ht_expert_part part) { return part >= HT_HEAD_KEY; }
+static inline bool ht_part_is_of_stream(ht_expert_part part) { return part == HT_STREAM_IN || part == HT_STREAM_OUT; }
 /* Matrices in the list of a part. */
 static inline int64_t ht_part_count(const ht_config *c, ht_expert_part part) {
-    return ht_part_is_of_head(part) ? c->n_heads : c->n_experts;
+    return ht_part_is_of_head(part) ? c->n_heads : ht_part_is_of_stream(part) ? c->altup.streams - 1 : c->n_experts;
 }
 
 /* Sizes of the configuration that determine shapes. */
@@ -93,6 +96,9 @@ typedef enum ht_extent {
     HT_EXTENT_STATE_GROUP,     /* STATE_VALUES of a key head */
     HT_EXTENT_SSM_IN,          /* all segments of Mamba-2's input projection */
     HT_EXTENT_GATED_CONV,      /* three HIDDEN: both gates and the input of a convolution */
+    HT_EXTENT_STREAMS,         /* of AltUp */
+    HT_EXTENT_STREAM_PAIRS,    /* STREAMS of STREAMS */
+    HT_EXTENT_LAUREL,          /* laurel_rank */
     HT_EXTENT_GATED_Q,         /* two Q: each head's query, then the gate of its output */
     HT_EXTENT_STATE_HEADS,     /* heads of a scan */
     HT_EXTENT_STATE_VALUE,     /* the values of one of them */
@@ -246,6 +252,7 @@ struct ht_family {
     const char *gguf_aliases[4];       /* other architectures in GGUF with the same meaning, NULL-terminated */
     const char *class_name;            /* class of transformers, written to config.json; NULL: not written */
     const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
+    const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;
     const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
     /* Reads the family's other own fields, after `fields`. NULL: none. */

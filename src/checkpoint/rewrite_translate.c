@@ -46,7 +46,8 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
     if (plan->config->family->prefix) return plan->config->family->prefix;
-    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+    if (!plan->to_mlx || !plan->config->family->mlx_wrapper) return "model.";
+    return plan->config->family->mlx_prefix ? plan->config->family->mlx_prefix : "language_model.model.";
 }
 
 /* Prefix of the output head's name. */
@@ -116,7 +117,7 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
     const ht_expert_form *f = form_of(plan, w->spec->expert);
-    const int64_t n = plan->config->n_experts;
+    const int64_t n = ht_part_count(plan->config, w->spec->expert);
     char name[NAME_SIZE];
     ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
@@ -127,7 +128,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         if (!status)
             status = set_pieces(t, w, w->rows, w->columns, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
         if (status) return status;
-        t->is_weight = true;
+        t->is_weight = w->is_quantized;
         t->n_shares = f->n_shares;
         t->transposes = w->spec->transposed && f->naming == HT_EXPERTS_TRANSFORMERS;
         if (w->spec->alternates && f->n_shares > 1 && f->naming == HT_EXPERTS_TRANSFORMERS)
@@ -305,9 +306,11 @@ static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error 
     for (const ht_tensor_spec *const *table = plan->config->family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; !status && p->gguf; p++) {
             if (p->part != HT_PART_QKV && p->part != HT_PART_GATE) continue;
-            snprintf(name, sizeof name, "blk.%lld.%s.weight", (long long)w->layer, p->gguf);
+            char stem[48];
+            snprintf(stem, sizeof stem, "%.32s.weight", p->gguf);
+            snprintf(name, sizeof name, "blk.%lld.%s", (long long)w->layer, stem);
             status = add_part(of, w, p->part, name, p->part == HT_PART_GATE ? n_values : w->rows - n_values, err);
-            if (!status) set_importance(&plan->tensor[plan->n - 1], name, -1);
+            if (!status) set_importance(&plan->tensor[plan->n - 1], stem, w->layer);
         }
     return status;
 }

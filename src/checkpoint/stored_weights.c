@@ -53,6 +53,10 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        APART(HUB, false, "experts.%d.", "_proj.weight"),
                                        APART(HUB, false, "moe.experts.%d.", "_proj.weight"),
                                        APART(MLX, true, "experts.switch_glu.", "_proj.weight"),
+                                       {HT_STREAM_IN, GGUF, true, "altup_proj.weight", 0, 1},
+                                       {HT_STREAM_OUT, GGUF, true, "altup_unembd_proj.weight", 0, 1},
+                                       {HT_STREAM_IN, HUB, false, "altup_projections.%d.weight", 0, 1},
+                                       {HT_STREAM_OUT, HUB, false, "altup_unembed_projections.%d.weight", 0, 1},
                                        {HT_EXPERT_UP, HUB, false, "mixer.experts.%d.up_proj.weight", 0, 1},
                                        {HT_EXPERT_DOWN, HUB, false, "mixer.experts.%d.down_proj.weight", 0, 1},
                                        {HT_EXPERT_UP, MLX, true, "mixer.switch_mlp.fc1.weight", 0, 1},
@@ -78,8 +82,11 @@ void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t 
         const char *number = strstr(f->name, "%d");
         snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
     }
-    snprintf(out, size, "%s%s.%lld.%s", prefix, f->naming == HT_EXPERTS_GGUF ? "blk" : "layers", (long long)layer,
-             part);
+    if (layer == HT_OUTSIDE_LAYERS)
+        snprintf(out, size, "%s%s", prefix, part);
+    else
+        snprintf(out, size, "%s%s.%lld.%s", prefix, f->naming == HT_EXPERTS_GGUF ? "blk" : "layers", (long long)layer,
+                 part);
 }
 
 static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
@@ -115,6 +122,9 @@ const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_fam
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];
+        if (ht_part_is_of_stream(part) && f->part == part &&
+            (f->naming == HT_EXPERTS_GGUF) == (naming == HT_EXPERTS_GGUF))
+            return f;
         if (f->part == part && f->naming == naming && f->stacked == stacked &&
             f->n_shares == (shares && part != HT_EXPERT_DOWN ? 2 : 1) && !strncmp(f->name, stem, strlen(stem)))
             return f;
@@ -208,6 +218,9 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_STATE_GROUP: return c->recurrence.heads / c->recurrence.key_heads * c->recurrence.value_dim;
     case HT_EXTENT_SSM_IN: return ht_ssm_rows_before(c, HT_SSM_SEGMENTS);
     case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
+    case HT_EXTENT_STREAMS: return c->altup.streams;
+    case HT_EXTENT_STREAM_PAIRS: return c->altup.streams * c->altup.streams;
+    case HT_EXTENT_LAUREL: return c->altup.laurel_rank;
     case HT_EXTENT_GATED_Q: return 2 * c->n_heads * l->head_dim;
     case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
     case HT_EXTENT_STATE_VALUE: return c->recurrence.value_dim;
@@ -569,7 +582,9 @@ static ht_projection projection_of_heads(const ht_config *c, int64_t layer, char
 
 static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
-    const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
+    const bool outside = layer == HT_OUTSIDE_LAYERS;
+    const int64_t rows = extent(c, p->rows, ht_max_i64(layer, 0)),
+                  columns = extent(c, p->columns, ht_max_i64(layer, 0)), n = ht_part_count(c, p->expert);
     const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
     slot_of(p, layer, slot);
@@ -591,8 +606,8 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = &projection,
-                           .is_quantized = true};
+                           .projection = outside ? NULL : &projection,
+                           .is_quantized = !outside};
     ht_status status = HT_OK;
     if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */
         at.rows = columns;
@@ -601,7 +616,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     }
     expert_name(w->c, f, layer, 0, name, sizeof name);
     if (f->stacked) return visit_stacked(w, f, at);
-    for (at.expert = 0; !status && at.expert < c->n_experts; at.expert++) {
+    for (at.expert = 0; !status && at.expert < n; at.expert++) {
         expert_name(w->c, f, layer, at.expert, name, sizeof name);
         status = visit_tensor(w, &at, false);
     }

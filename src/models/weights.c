@@ -41,7 +41,7 @@ typedef struct loader {
     ht_pack_task *tasks;  /* one per matrix, executed at the end */
     ht_array **bias;      /* of the last weight: where the next bias belongs */
     float *parts;         /* the values so far of a vector in parts */
-    float *expert_scales; /* [n_experts] or [n_heads] of the current part */
+    float *expert_scales; /* of the matrices of the current part */
     bool any_expert_scale;
     ht_error *err;
 } loader;
@@ -97,7 +97,8 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     if (status) return status;
     l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_rows, offset};
     w->use[w->n_matrices].late = at->layer >= ht_unshared_layers(l->config);
-    w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert);
+    w->use[w->n_matrices].expert =
+        at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert) && !ht_part_is_of_stream(at->spec->expert);
     w->matrices[w->n_matrices++] = m;
     *out = m;
     return set_block_scales(at, m, l->err);
@@ -199,6 +200,7 @@ static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts
     if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
     out->list = (ht_matrix_list){matrix, (int32_t)n, 0};
     out->scale = HT_NONE;
+    out->as_rows = ht_part_is_of_stream(at->spec->expert);
     if (ht_part_is_of_head(at->spec->expert)) {
         const bool is_key = at->spec->expert == HT_HEAD_KEY;
         out->head_rows = ht_latent_head_rows(&l->config->latent);
@@ -293,7 +295,8 @@ static ht_weights *new_weights(const ht_config *config) {
     int64_t specs = 0, around = 0;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? ht_part_count(config, p->expert) : 1;
-    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
+    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++)
+        around += p->expert ? ht_part_count(config, p->expert) : 1;
     /* Every weight may have a bias; 8 covers the weights of all models. */
     const size_t n = 2 * (size_t)(specs * config->n_layers + around) + 8;
     w->decoder.config = config;
@@ -400,8 +403,9 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     l.into = new_weights(config);
     l.scope = ht_scope_new(options->stream);
     if (l.into) l.tasks = ht_arena_take(&l.scratch, (size_t)n_matrices, sizeof *l.tasks);
-    l.expert_scales =
-        ht_arena_take(&l.scratch, (size_t)ht_max_i64(config->n_experts, config->n_heads), sizeof *l.expert_scales);
+    l.expert_scales = ht_arena_take(
+        &l.scratch, (size_t)ht_max_i64(ht_max_i64(config->n_experts, config->n_heads), config->altup.streams),
+        sizeof *l.expert_scales);
     if (!l.into || !l.scope || !l.tasks || !l.expert_scales)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
     if (!status) {
