@@ -41,7 +41,7 @@ bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, ht_t
         if (language) *text = HT_TEXT_LANGUAGE_MODEL;
         if (text_model) *text = HT_TEXT_TEXT_MODEL;
         any = language || text_model || strip(&name, "base_model") || strip(&name, "model") ||
-              strip(&name, "transformer");
+              strip(&name, "transformer") || strip(&name, "backbone");
     }
     /* GPT-2: transformer.h.0.attn.c_attn */
     if ((!strip(&name, "layers") && !strip(&name, "h")) || !read_index(&name, layer)) return false;
