@@ -104,6 +104,11 @@ static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_N
     return true;
 }
 
+static ht_status refuse_part(const char *path, const char *slot, ht_error *err) {
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "%s: adapters of `%s`, of which GGUF has two parts, are supported in directories alone", path, slot);
+}
+
 static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht_error *err) {
     char name[HT_ADAPTER_NAME], block[HT_ADAPTER_NAME];
     ht_stored_tensor t = ht_adapter_tensor(r, i, name);
@@ -117,6 +122,7 @@ static ht_status add_tensor(ht_adapter_reading *r, const config *c, size_t i, ht
                        "%s: tensor `%s` is no lora_a or lora_b of a projection in a layer of %s; embeddings, heads and "
                        "norms cannot have adapters",
                        r->path, name, c->family->architecture);
+    if (spec->part) return refuse_part(r->path, ht_spec_slot(spec), err);
     const bool of_heads = ht_part_is_of_head(spec->expert), stacked = spec->expert && !of_heads;
     ht_status status = ht_adapter_need_axes(r, &t, name, stacked ? 3 : 2, err);
     if (status) return status;
@@ -154,6 +160,7 @@ static ht_status put_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err
     char name[HT_ADAPTER_NAME];
     const ht_projection *p = ht_adapter_base_find(w->m, l->slot); /* exists: ht_adapter_check_base */
     const ht_lora *other = p->fused ? ht_adapter_partner(w->a, l->slot, &is_up) : NULL;
+    if (p->part) return refuse_part(w->path, l->slot, err);
     ht_adapter_layout how = {.ends = ends, .expert = -1, .shares = 1, .scale = 1};
     if (!p->fused) {
         how.rows = p->rows;

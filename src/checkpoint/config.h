@@ -181,8 +181,10 @@ typedef struct ht_config_hints {
     bool has_q_norm;     /* layer 0 */
     bool has_q_bias;     /* layer 0 */
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
+    bool has_mlx_conv;   /* layer 0: a convolution with the axes of mlx-lm, which folds Falcon-H1's multipliers */
     bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
+    bool is_of_mlx;      /* weights of a convolution are stored [channels, taps, 1] */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;
 

@@ -272,7 +272,7 @@ static void read_eos(ht_config *c, ht_meta *m) {
 /* Whether any layer has this tensor. */
 static bool layers_have(const ht_config *c, const ht_gguf *g, const char *tensor) {
     bool found = false;
-    for (int64_t i = 0; i < c->n_layers && !found; i++) {
+    for (int64_t i = 0; i < ht_min_i64(c->n_layers, HT_MAX_LAYERS) && !found; i++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%lld.%s", (long long)i, tensor);
         found = ht_gguf_find_tensor(g, name) != NULL;

@@ -108,7 +108,10 @@ static void set_sizes(writer *w) {
     set_i64(w, "embedding_length", c->hidden);
     set_layers(w, "feed_forward_length", feed_forward_of);
     set_i64(w, "attention.head_count", c->n_heads);
-    set_layers(w, "attention.head_count_kv", kv_heads_of);
+    if (c->recurrence.kind == HT_RECURRENCE_DELTA) /* these families list the recurrent layers */
+        set_i64(w, "attention.head_count_kv", c->n_kv_heads);
+    else
+        set_layers(w, "attention.head_count_kv", kv_heads_of);
     set_head(w, false);
     if (c->has_local_rope) set_head(w, true);
     if (c->has_local_rope) set_i64(w, "attention.shared_kv_layers", sum_of(c, shares_kv));
@@ -283,11 +286,20 @@ static void limit_context(ht_config *c) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = false;
 }
 
+/* GGUF files have a family's factors in the weights; those of a tied head would differ from the embedding's. */
+static void fold_multipliers(ht_config *c) {
+    if (!c->family->multiplier) return;
+    ht_config_clear_multipliers(c);
+    if (!c->tied_head) c->embedding_scale = c->logit_scale = 1;
+}
+
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err) {
     ht_config *limited = malloc(sizeof *limited);
     if (!limited) return ht_fail_memory(err, sizeof *limited, "GGUF metadata");
     *limited = *config;
+    limited->is_gguf = true;
     limit_context(limited);
+    fold_multipliers(limited);
     writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
     set_config(&w);
     if (!w.metadata.status) check_written(&w.metadata, limited);

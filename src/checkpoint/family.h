@@ -136,6 +136,7 @@ typedef enum ht_heads_rule {
  * the values and gates of its heads follow each other. Both have the slot of the joined one. */
 typedef enum ht_part_rule {
     HT_PART_NONE,
+    HT_PART_ALL, /* the joined projection itself */
     HT_PART_QKV, /* the queries of all key heads, then all keys, then all values */
     HT_PART_GATE /* all gates */
 } ht_part_rule;
@@ -163,8 +164,8 @@ typedef struct ht_tensor_spec {
     bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     bool optional;     /* files of other programs leave the vector out */
     bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
-    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There the weight is
-     * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
+    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There
+     * the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
     int share, n_shares;
     bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */
@@ -291,7 +292,11 @@ struct ht_family {
     bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
     float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
     bool normed_values;        /* values have an RMS norm per head, without weight */
-    bool gated_queries;        /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
+    bool mlx_adds_norm_offset; /* mlx-lm's directories hold the gains of norms with norm_offset added */
+    /* RoPE of three axes, which are equal in text: config.json has one object for all of RoPE, and files state how many pairs
+     * each axis rotates. */
+    bool rope_sections;
+    bool gated_queries; /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
     const char *prefix;              /* of the text model in safetensors of both readers; NULL: "model." */

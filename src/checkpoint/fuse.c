@@ -61,6 +61,19 @@ static size_t find_rows(const ht_rewrite_plan *plan, const ht_stored_weight *w, 
     return stored;
 }
 
+/* The changes of a part of a joined projection, whose rows are runs of the projection's outputs. */
+static ht_status add_part_changes(search *s, size_t tensor, const ht_projection *p, ht_rewrite_change change,
+                                  ht_error *err) {
+    const int64_t first = change.first_row, n = change.n_rows;
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < n; i += change.n_rows) {
+        change.first_row = first + i;
+        change.first_output = ht_part_row(&s->plan->config->recurrence, p->part, i, &change.n_rows);
+        status = add_change(s->plan, tensor, &change, err);
+    }
+    return status;
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
@@ -83,7 +96,9 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
         change.lora = l;
         change.scale = (s->scales ? s->scales[i] : 1) * l->scale;
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status) status = add_change(s->plan, tensor, &change, err);
+        if (status) continue;
+        const bool is_part = p->part == HT_PART_QKV || p->part == HT_PART_GATE;
+        status = is_part ? add_part_changes(s, tensor, p, change, err) : add_change(s->plan, tensor, &change, err);
     }
     return status;
 }

@@ -29,6 +29,9 @@ typedef enum ht_rewrite_action {
     HT_REWRITE_ROUND /* written in a new type, or part of such a weight */
 } ht_rewrite_action;
 
+/* Functions of values, as is_logarithm of ht_tensor_spec requires. */
+typedef enum ht_value_map { HT_VALUES_SAME, HT_VALUES_TO_EXPONENTIAL, HT_VALUES_TO_LOGARITHM } ht_value_map;
+
 /* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
     size_t next;                      /* number of the tensor's next change in the plan, from 1; 0: none */
@@ -68,6 +71,8 @@ typedef struct ht_rewrite_tensor {
     ht_order stored_rows, rows;       /* pieces: the order of their rows as stored, as written */
     ht_order stored_columns, columns; /* pieces: of their columns */
     float offset;                     /* pieces: added to the values */
+    float *factors;                   /* [rows] pieces: on the values of each row; NULL: none */
+    ht_value_map map;                 /* pieces: function of the values */
     float *given;                     /* f32 values that are not stored in a tensor; NULL: none */
     bool is_mixed;                    /* pieces of several types */
     bool by_column;                   /* pieces: some are columns of stored rows, which only values can be */

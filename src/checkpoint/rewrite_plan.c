@@ -278,6 +278,7 @@ void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
         free(plan->tensor[i].name);
         free(plan->tensor[i].renamed);
         free(plan->tensor[i].piece);
+        free(plan->tensor[i].factors);
         free(plan->tensor[i].given);
     }
     for (int i = 0; plan->file && i < plan->n_files; i++) free(plan->file[i]);

@@ -269,12 +269,81 @@ static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_
     return status;
 }
 
+/* The offset that is added to gains as they are written. */
+static float written_offset(const ht_rewrite_plan *plan) {
+    const ht_family *family = plan->config->family;
+    return plan->to_gguf || (plan->to_mlx && family->mlx_adds_norm_offset) ? 0 : family->norm_offset;
+}
+
+/* ---- Qwen3-Next's joined projection: two matrices in GGUF ---- */
+
+/* Adds the rows of a weight to one of the tensors, in pieces of as many rows as stay together. */
+static ht_status add_part(translation *of, const ht_stored_weight *w, ht_part_rule part, const char *name, int64_t rows,
+                          ht_error *err) {
+    const ht_recurrence_spec *r = &of->plan->config->recurrence;
+    const int64_t unit = common_divisor(r->key_dim, r->heads / r->key_heads * r->value_dim),
+                  own = part == w->spec->part ? w->rows : rows;
+    ht_rewrite_plan *plan = of->plan;
+    ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    ht_status status = HT_OK;
+    if (!t || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, w, unit, w->columns, rows / unit, 0, err);
+        if (status) return status;
+        t->is_weight = true;
+    }
+    for (int64_t i = 0, run; i < own / unit; i++) {
+        const int64_t joined = ht_part_row(r, part, i * unit, &run);
+        const int64_t to = plan->to_gguf ? i : joined / unit, from = plan->to_gguf ? joined : i * unit;
+        put_piece(t, w, to);
+        t->piece[to].first_row += from;
+    }
+    return HT_OK;
+}
+
+static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    char name[NAME_SIZE];
+    ht_status status = HT_OK;
+    if (!plan->to_gguf) {
+        snprintf(name, sizeof name, "%s%s", prefix_of(plan), w->safetensors);
+        status = add_part(of, w, w->spec->part, name, w->projection->n_out, err);
+        if (!status) set_importance(&plan->tensor[plan->n - 1], w->gguf, -1);
+        return status;
+    }
+    const int64_t n_values = plan->config->recurrence.heads * plan->config->recurrence.value_dim;
+    for (const ht_tensor_spec *const *table = plan->config->family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; !status && p->gguf; p++) {
+            if (p->part != HT_PART_QKV && p->part != HT_PART_GATE) continue;
+            char stem[48];
+            snprintf(stem, sizeof stem, "%.32s.weight", p->gguf);
+            snprintf(name, sizeof name, "blk.%lld.%s", (long long)w->layer, stem);
+            status = add_part(of, w, p->part, name, p->part == HT_PART_GATE ? n_values : w->rows - n_values, err);
+            if (!status) set_importance(&plan->tensor[plan->n - 1], stem, w->layer);
+        }
+    return status;
+}
+
+/* The model's factors on the rows, which GGUF files have in the weights. */
+static ht_status set_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w, ht_rewrite_tensor *t,
+                             ht_error *err) {
+    bool any = false;
+    if (!plan->to_gguf || w->is_vector) return HT_OK;
+    for (int64_t i = 0; i < w->rows; i++) any = any || ht_stored_multiplier(plan->config, w, i) != 1;
+    if (!any) return HT_OK;
+    t->factors = malloc((size_t)w->rows * sizeof *t->factors);
+    if (!t->factors) return ht_fail_memory(err, (size_t)w->rows * sizeof *t->factors, "factors");
+    for (int64_t i = 0; i < w->rows; i++) t->factors[i] = ht_stored_multiplier(plan->config, w, i);
+    return HT_OK;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
+    if (w->spec->part && plan->to_gguf != (plan->c->gguf != NULL)) return add_parts(of, w, err);
     if (w->spec->transformers && (naming_of(plan) == HT_EXPERTS_TRANSFORMERS ||
                                   (naming_of(plan) == HT_EXPERTS_MLX && ht_spec_is_shared_by_all(w->spec))))
         return add_share(of, w, err);
@@ -302,9 +371,11 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     t->axes = axes_of(plan, w->spec);
     /* Routers choose, so they stay exact. */
     t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
-    if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
+    if (w->is_gain) t->offset = plan->config->norm_offset - written_offset(plan);
+    if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
+        t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
     if (t->is_weight) set_importance(t, w->gguf, -1);
-    return HT_OK;
+    return set_factors(plan, w, t, err);
 }
 
 /* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
@@ -373,7 +444,8 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
 /* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
-    if (!t->is_weight || t->is_mixed || t->by_column || ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
+    if (!t->is_weight || t->is_mixed || t->by_column || t->factors ||
+        ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
         return HT_OK;
     ht_status status = ht_weight_rows_open(plan, t, &rows, err);
     int to;
@@ -452,6 +524,8 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     if (ht_part_is_of_head(p->expert)) return true;
     if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
+    if (w->is_gain && plan->config->family->mlx_adds_norm_offset)
+        return plan->config->norm_offset == written_offset(plan);
     if (!p->expert && p->mlx_axes) {
         int64_t dims[HT_SAFETENSORS_RANK_MAX];
         ht_checkpoint_tensor_at(plan->c, w->stored.number, &t);

@@ -293,6 +293,19 @@ static ht_status read_rows(const ht_weight_rows *r, int64_t first, int64_t n, bo
     return status;
 }
 
+/* The roundest of the floats next to ln(-x) whose exponential is -x: bf16 comes back as it was. */
+static float logarithm_of(float x) {
+    const float y = logf(-x), near[] = {ht_bf16_to_f32(ht_f32_to_bf16(y)), ht_f16_to_f32(ht_f32_to_f16(y))};
+    for (int i = 0; i < 2; i++)
+        if (expf(near[i]) == -x) return near[i];
+    float below = y, above = y;
+    for (int i = 0; i < 4 && expf(below) != -x && expf(above) != -x; i++) {
+        below = nextafterf(below, -INFINITY);
+        above = nextafterf(above, INFINITY);
+    }
+    return expf(below) == -x ? below : expf(above) == -x ? above : y;
+}
+
 ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
                                      ht_error *err) {
     return read_rows(r, first, n, true, out, scratch, err);
@@ -303,6 +316,9 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
     ht_status status = read_rows(r, first, n, false, (unsigned char *)out, scratch, err);
     const float offset = r->of->offset;
     for (int64_t i = 0; !status && offset != 0 && i < n * r->k; i++) out[i] += offset;
+    for (int64_t i = 0; !status && r->of->factors && i < n * r->k; i++) out[i] *= r->of->factors[first + i / r->k];
+    for (int64_t i = 0; !status && r->of->map && i < n * r->k; i++)
+        out[i] = r->of->map == HT_VALUES_TO_EXPONENTIAL ? -expf(out[i]) : logarithm_of(out[i]);
     return status;
 }
 

@@ -872,7 +872,7 @@ static ht_status check_unused(const walk *w, bool notes) {
 float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row) {
     const ht_family *f = config->family;
     if (!f->multiplier) return 1;
-    if (w->role == HT_ROLE_EMBEDDING) return config->embedding_scale;
+    if (w->role == HT_ROLE_EMBEDDING) return config->tied_head ? 1 : config->embedding_scale;
     if (w->role == HT_ROLE_HEAD) return config->logit_scale;
     return w->role == HT_ROLE_MATRIX ? f->multiplier(config, w->spec->offset, row) : 1;
 }

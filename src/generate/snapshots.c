@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 
-/* Of the smallest intervals. */
+/* The smallest unit of intervals. */
 enum { LEAST_UNIT = 32 };
 
 /* The end of the interval of `position`, which belongs to it. */

@@ -21,7 +21,7 @@ static inline int64_t ht_snapshot_multiple(int64_t unit, int64_t end) {
  * `after` it, -1: none. */
 bool ht_snapshot_stays(int64_t position, int64_t before, int64_t after, int64_t end);
 
-/* A sequence that is to be computed up to `end`. */
+/* A sequence that will be computed up to `end`. */
 typedef struct ht_snapshot_plan {
     const int32_t *token; /* [end] */
     int64_t end;

@@ -1,5 +1,6 @@
 /* Falcon-H1: attention and Mamba-2 side by side after one norm, and factors on the products of most matrices. */
 #include "checkpoint/convert_metadata.h"
+#include "checkpoint/sampling.h"
 #include "models/mamba.h"
 #include "models/registry.h"
 
@@ -82,9 +83,10 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
 static void write_json(const ht_config *c, ht_document *d) {
     const ht_multipliers *m = &c->multipliers;
     ht_json *ssm = ht_json_new_array();
-    for (int i = 0; i < HT_SSM_SEGMENTS; i++) ht_list_append(&ssm, ht_json_real((double)m->ssm[i]));
+    for (int i = 0; i < HT_SSM_SEGMENTS; i++) ht_list_append(&ssm, ht_json_real(ht_short_decimal((double)m->ssm[i])));
     ht_document_set(d, "ssm_multipliers", ssm);
-    ht_document_set(d, "mlp_multipliers", ht_json_pack("[f, f]", (double)m->gate, (double)m->down));
+    ht_document_set(d, "mlp_multipliers",
+                    ht_json_pack("[f, f]", ht_short_decimal((double)m->gate), ht_short_decimal((double)m->down)));
     ht_document_set(d, "mamba_d_ssm", ht_json_integer(c->recurrence.heads * c->recurrence.value_dim));
     ht_document_set(d, "mamba_d_head", ht_json_integer(c->recurrence.value_dim));
     ht_document_set(d, "mamba_proj_bias", ht_json_boolean(false));

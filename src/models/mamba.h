@@ -7,43 +7,25 @@
 struct ht_document;
 
 /* Rows of a weight table (ht_tensor_spec), for a module of this name in layers of transformers. */
+/* clang-format off */
 #define HT_MAMBA_AT(field) offsetof(ht_decoder_layer, recurrence.field)
-#define HT_MAMBA_SPECS(module)                                                                                         \
-    {                                                                                                                  \
-        HT_MAMBA_AT(in),  module ".in_proj", "ssm_in",                                                                 \
-        HT_EXTENT_SSM_IN, HT_EXTENT_HIDDEN,  .has = ht_decoder_is_recurrent},                                          \
-        {HT_MAMBA_AT(conv),     module ".conv1d",                                                                      \
-         "ssm_conv1d",          .rows = HT_EXTENT_CONV_WEIGHTS,                                                        \
-         .row = HT_EXTENT_TAPS, .has = ht_decoder_is_recurrent},                                                       \
-        {HT_MAMBA_AT(conv_bias), module ".conv1d.bias",         "ssm_conv1d.bias",                                     \
-         .rows = HT_EXTENT_CONV, .has = ht_mamba_has_conv_bias, .bare = true},                                         \
-        {HT_MAMBA_AT(time_bias),         module ".dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_STATE_HEADS,              \
-         .has = ht_decoder_is_recurrent, .bare = true},                                                                \
-        {HT_MAMBA_AT(a),                                                                                               \
-         module ".A_log",                                                                                              \
-         "ssm_a",                                                                                                      \
-         .rows = HT_EXTENT_STATE_HEADS,                                                                                \
-         .row = HT_EXTENT_ONE,                                                                                         \
-         .has = ht_decoder_is_recurrent,                                                                               \
-         .bare = true,                                                                                                 \
-         .is_logarithm = true},                                                                                        \
-        {HT_MAMBA_AT(skip),                                                                                            \
-         module ".D",                                                                                                  \
-         "ssm_d",                                                                                                      \
-         .rows = HT_EXTENT_STATE_HEADS,                                                                                \
-         .row = HT_EXTENT_ONE,                                                                                         \
-         .has = ht_decoder_is_recurrent,                                                                               \
-         .bare = true},                                                                                                \
-        {HT_MAMBA_AT(norm),                                                                                            \
-         module ".norm",                                                                                               \
-         "ssm_norm",                                                                                                   \
-         .rows = HT_EXTENT_STATE_VALUES,                                                                               \
-         .row = HT_EXTENT_STATE_GROUP,                                                                                 \
-         .has = ht_mamba_has_norm},                                                                                    \
-    {                                                                                                                  \
-        HT_MAMBA_AT(out), module ".out_proj", "ssm_out", HT_EXTENT_HIDDEN, HT_EXTENT_STATE_VALUES,                     \
-            .has = ht_decoder_is_recurrent                                                                             \
-    }
+#define HT_MAMBA_SPECS(module) \
+    {HT_MAMBA_AT(in), module ".in_proj", "ssm_in", HT_EXTENT_SSM_IN, HT_EXTENT_HIDDEN, .has = ht_decoder_is_recurrent}, \
+    {HT_MAMBA_AT(conv), module ".conv1d", "ssm_conv1d", .rows = HT_EXTENT_CONV_WEIGHTS, .row = HT_EXTENT_TAPS, \
+     .axes = "r1c", .mlx_axes = "rc1", .has = ht_decoder_is_recurrent}, \
+    {HT_MAMBA_AT(conv_bias), module ".conv1d.bias", "ssm_conv1d.bias", .rows = HT_EXTENT_CONV, \
+     .has = ht_mamba_has_conv_bias, .bare = true}, \
+    {HT_MAMBA_AT(time_bias), module ".dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_STATE_HEADS, \
+     .has = ht_decoder_is_recurrent, .bare = true}, \
+    {HT_MAMBA_AT(a), module ".A_log", "ssm_a", .rows = HT_EXTENT_STATE_HEADS, .row = HT_EXTENT_ONE, .axes = "v", \
+     .has = ht_decoder_is_recurrent, .bare = true, .is_logarithm = true}, \
+    {HT_MAMBA_AT(skip), module ".D", "ssm_d", .rows = HT_EXTENT_STATE_HEADS, .row = HT_EXTENT_ONE, .axes = "v", \
+     .has = ht_decoder_is_recurrent, .bare = true}, \
+    {HT_MAMBA_AT(norm), module ".norm", "ssm_norm", .rows = HT_EXTENT_STATE_VALUES, .row = HT_EXTENT_STATE_GROUP, \
+     .axes = "v", .has = ht_mamba_has_norm}, \
+    {HT_MAMBA_AT(out), module ".out_proj", "ssm_out", HT_EXTENT_HIDDEN, HT_EXTENT_STATE_VALUES, \
+     .has = ht_decoder_is_recurrent}
+/* clang-format on */
 bool ht_mamba_has_conv_bias(const ht_config *c, int64_t layer);
 bool ht_mamba_has_norm(const ht_config *c, int64_t layer);
 

@@ -156,9 +156,9 @@ static void write_json(const ht_config *c, ht_document *d) {
     ht_document_set(d, "use_bias", ht_json_boolean(false));
 }
 
-/* The tensors tell the blocks: some converted files have no feed-forward sizes, others one of experts that do not exist. */
+/* Goes by the tensors: some converted files have no sizes of feed-forwards, others a number of experts without any. */
 static void read_gguf(ht_config *c, ht_meta *m) {
-    c->rope.dims = 0; /* of a rotation that is not there */
+    c->rope.dims = 0; /* of unused rotations */
     for (int64_t i = 0; i < c->n_layers; i++) {
         const ht_gguf_tensor *up;
         const bool is_dense = ht_mamba_find(m, i, "ffn_up.weight", &up);

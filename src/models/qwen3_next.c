@@ -23,7 +23,7 @@ static const ht_tensor_spec block_specs[] = {
 /* What both generations have in recurrent layers. */
 static const ht_tensor_spec delta_specs[] = {
     {AT(recurrence.conv), "linear_attn.conv1d.weight", "ssm_conv1d.weight", .rows = HT_EXTENT_CONV_WEIGHTS,
-     .row = HT_EXTENT_TAPS, .bare = true, ON_RECURRENT, .heads = HT_HEADS_STATE},
+     .row = HT_EXTENT_TAPS, .axes = "r1c", .mlx_axes = "rc1", .bare = true, ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.a), "linear_attn.A_log", "ssm_a", .rows = HT_EXTENT_STATE_HEADS, .bare = true, .is_logarithm = true,
      ON_RECURRENT, .heads = HT_HEADS_STATE},
     {AT(recurrence.time_bias), "linear_attn.dt_bias", "ssm_dt.bias", .rows = HT_EXTENT_STATE_HEADS, .bare = true,
@@ -49,7 +49,7 @@ static bool is_joined(const ht_config *c, int64_t layer) { return c->layer[layer
 static bool is_apart(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && c->is_gguf; }
 #define JOINED "linear_attn.in_proj_qkvz"
 static const ht_tensor_spec joined_specs[] = {
-    {AT(recurrence.in), JOINED, "", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined},
+    {AT(recurrence.in), JOINED, "", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined, .part = HT_PART_ALL},
     {AT(recurrence.qkv), JOINED, "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, .has = is_apart, .part = HT_PART_QKV},
     {AT(recurrence.gate), JOINED, "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, .has = is_apart,
      .part = HT_PART_GATE},
@@ -69,6 +69,8 @@ static const ht_config_field fields[] = {
     {HT_FIELD(I64, recurrence.value_dim, "linear_value_head_dim", NULL, 128)},
     {.json = NULL}};
 
+static const char list[] = "attention.recurrent_layers"; /* whether each is one */
+
 /* Gives all layers but every interval-th one the recurrence. */
 static void place_recurrence(ht_config *c, int64_t interval) {
     for (int64_t i = 0; i < c->n_layers; i++)
@@ -81,9 +83,39 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     if (!ht_json_object_get(object, "layer_types")) place_recurrence(c, interval);
 }
 
+/* The interval at which layers have attention; 0: they have no regular pattern. */
+static int64_t interval_of(const ht_config *c) {
+    int64_t interval = 1;
+    while (interval < c->n_layers && c->layer[interval - 1].recurrent) interval++;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (c->layer[i].recurrent != ((i + 1) % interval != 0)) return 0;
+    return interval;
+}
+
+/* mlx-lm reads the interval, transformers the types of all layers. */
+static void write_json(const ht_config *c, ht_document *d) {
+    const int64_t interval = interval_of(c);
+    if (interval) ht_document_set(d, "full_attention_interval", ht_json_integer(interval));
+}
+
+static void write_gguf(const ht_config *c, ht_document *d) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    const int64_t interval = interval_of(c);
+    int64_t pairs[HT_ROPE_AXES];
+    ht_json *layers = ht_json_new_array();
+    for (int64_t i = 0; i < c->n_layers; i++) ht_list_append(&layers, ht_json_boolean(c->layer[i].recurrent));
+    ht_gguf_put(d, c, list, ht_json_pack("{s:s, s:o}", "dtype", "bool", "value", layers));
+    if (interval) ht_gguf_put(d, c, "full_attention_interval", ht_gguf_u32(interval));
+    ht_gguf_put(d, c, "ssm.inner_size", ht_gguf_u32(r->heads * r->value_dim));
+    if (!c->family->rope_sections) return;
+    ht_rope_sections(c->rope.dims ? c->rope.dims : c->head_dim, pairs);
+    ht_gguf_put(
+        d, c, "rope.dimension_sections",
+        ht_json_pack("{s:s, s:[I, I, I, I]}", "dtype", "i32", "value", pairs[0], pairs[1], pairs[2], (int64_t)0));
+}
+
 static void read_gguf(ht_config *c, ht_meta *m) {
     ht_recurrence_spec *r = &c->recurrence;
-    static const char list[] = "attention.recurrent_layers";
     const int64_t n_values = ht_meta_i64(m, "ssm.inner_size", 0);
     if (r->heads > 0) r->value_dim = n_values / r->heads;
     if (!ht_meta_has(m, list)) place_recurrence(c, ht_meta_i64(m, "full_attention_interval", INTERVAL));
@@ -92,12 +124,12 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 }
 
 #define RUNS(...)                                                                                                      \
-    .recurrence = HT_RECURRENCE_DELTA, .gated_queries = true, .norm_offset = 1, .fields = fields,                      \
-    .read_gguf = read_gguf, .activate = ht_silu, HT_DECODER_RUNS,                                                      \
+    .recurrence = HT_RECURRENCE_DELTA, .gated_queries = true, .mlx_adds_norm_offset = true, .write_gguf = write_gguf,  \
+    .norm_offset = 1, .fields = fields, .read_gguf = read_gguf, .activate = ht_silu, HT_DECODER_RUNS,                  \
     .layer = {block_specs, ht_decoder_head_norm_specs, delta_specs, __VA_ARGS__}
 
 const ht_family ht_family_qwen35 = {.architecture = "qwen35",
-                                    .model_types = {"qwen3_5", "qwen3_5_text"},
+                                    .model_types = {"qwen3_5_text", "qwen3_5"},
                                     .class_name = "Qwen3_5ForCausalLM",
                                     .defaults = {.n_layers = 32,
                                                  .hidden = 4096,
@@ -110,6 +142,8 @@ const ht_family ht_family_qwen35 = {.architecture = "qwen35",
                                                  .rotated_share = 0.25,
                                                  HT_LLAMA_DEFAULTS},
                                     .gguf_deals_heads = true,
+                                    .rope_sections = true,
+                                    .write_json = write_json,
                                     .read_json = read_json,
                                     RUNS(apart_specs, ht_decoder_mlp_specs)};
 
@@ -122,7 +156,7 @@ static void read_moe_json(ht_config *c, ht_json_reader *r, const ht_json *object
 
 const ht_family ht_family_qwen35moe = {
     .architecture = "qwen35moe",
-    .model_types = {"qwen3_5_moe", "qwen3_5_moe_text"},
+    .model_types = {"qwen3_5_moe_text", "qwen3_5_moe"},
     .class_name = "Qwen3_5MoeForCausalLM",
     .defaults = {.n_layers = 40,
                  .hidden = 2048,
@@ -141,12 +175,19 @@ const ht_family ht_family_qwen35moe = {
                  HT_LLAMA_DEFAULTS},
     .experts = HT_EXPERTS_STACKED,
     .gguf_deals_heads = true,
+    .rope_sections = true,
+    .write_json = write_json,
     .read_json = read_moe_json,
     RUNS(apart_specs, ht_decoder_router_specs, ht_decoder_expert_specs, ht_decoder_gated_shared_expert_specs)};
 
 static void read_next_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_json(c, r, object);
     ht_decoder_read_sparse_layers(c, r, object);
+}
+
+static void write_next_json(const ht_config *c, ht_document *d) {
+    write_json(c, d);
+    ht_decoder_write_sparse_layers(c, d);
 }
 
 const ht_family ht_family_qwen3next = {.architecture = "qwen3next",
@@ -168,6 +209,6 @@ const ht_family ht_family_qwen3next = {.architecture = "qwen3next",
                                                     ROUTING,
                                                     HT_LLAMA_DEFAULTS},
                                        .read_json = read_next_json,
-                                       .write_json = ht_decoder_write_sparse_layers,
+                                       .write_json = write_next_json,
                                        RUNS(joined_specs, ht_decoder_mlp_specs, ht_decoder_router_specs,
                                             ht_decoder_expert_specs, ht_decoder_gated_shared_expert_specs)};

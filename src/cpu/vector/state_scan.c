@@ -40,7 +40,7 @@ HT_INLINE scan_row row_of(const ht_state_scan *s, const column_block *b, int64_t
 }
 
 /* Prefetches the operands and the result of row t: rows are far apart in memory, a row begins with what it reads, and a
- * store to memory that is not in the cache delays those to the block behind it. */
+ * store to memory that is not in the cache delays the stores after it. */
 HT_INLINE void prefetch_row(const ht_state_scan *s, const column_block *b, int64_t t) {
     const scan_row r = row_of(s, b, t);
     for (int64_t i = 0; i < s->key_dim; i += 16) {
