@@ -74,7 +74,7 @@ static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *o
     const ht_tensor_spec *any = NULL;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) {
-            if (p->columns == HT_EXTENT_NONE ||
+            if (p->columns == HT_EXTENT_NONE || p->part == HT_PART_ALL ||
                 strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name) != 0)
                 continue;
             if (of && layer < of->n_layers && (!p->has || p->has(of, layer))) return p;
