@@ -65,8 +65,8 @@ static ht_status check_multipliers(const ht_config *c, bool folds, const char *p
         path, c->family->architecture);
 }
 
-/* Whether the model is the one that the adapter was trained on; its files may be of any format then. */
-static ht_status check_same(const ht_adapter *a, const ht_model *m, const char *path, ht_error *err) {
+/* Adapters that were trained on this model may have any format. */
+static ht_status check_format(const ht_adapter *a, const ht_model *m, const char *path, ht_error *err) {
     char fingerprint[HT_FINGERPRINT_SIZE] = "";
     if (!m->config->family->multiplier) return HT_OK;
     ht_status status = a->origin.fingerprint ? ht_model_fingerprint(m, fingerprint, err) : HT_OK;
@@ -89,7 +89,7 @@ ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_
     if (!m) return ht_adapter_read(path, NULL, out, err);
     const ht_adapter_base base = base_of(m);
     status = ht_adapter_read(path, &base, out, err);
-    if (!status) status = check_same(*out, m, path, err);
+    if (!status) status = check_format(*out, m, path, err);
     if (!status) status = warn(*out, m, o.same_base, err);
     if (status) {
         ht_adapter_free(*out);
