@@ -196,7 +196,12 @@ static void read_expert_layers(ht_config *c, ht_json_reader *r, const ht_json *o
 static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
     static const char *const n_experts[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts",
                                             NULL},
-                             *const used[] = {"num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", NULL},
+                             *const used[] = {"num_experts_per_tok",
+                                              "num_experts_per_token",
+                                              "experts_per_token",
+                                              "moe_k",
+                                              "moe_topk",
+                                              NULL},
                              *const sizes[] = {"moe_intermediate_size", NULL},
                              *const shared[] = {"n_shared_experts", "num_shared_experts", "num_shared_expert",
                                                 "moe_num_shared_experts", NULL};
@@ -216,7 +221,8 @@ static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
                      (long long)c->expert_feed_forward);
     ht_json_i64(r, o, "shared_expert_intermediate_size", &c->shared_feed_forward);
     ht_json_bool(r, o, "norm_topk_prob", &c->routing.normalized);
-    ht_json_i64(r, o, "n_group", &c->routing.groups);
+    ht_json_bool(r, o, "moe_renormalize", &c->routing.normalized);
+    if (!ht_json_i64(r, o, "n_group", &c->routing.groups)) ht_json_i64(r, o, "num_expert_group", &c->routing.groups);
     ht_json_i64(r, o, "topk_group", &c->routing.groups_used);
     ht_json_bool(r, o, "route_norm", &c->routing.normalized);
     if (ht_json_f64(r, o, "routed_scaling_factor", &scale) || ht_json_f64(r, o, "router_scaling_factor", &scale) ||

@@ -103,6 +103,10 @@ typedef enum ht_extent {
     HT_EXTENT_STATE_HEADS,     /* heads of a scan */
     HT_EXTENT_STATE_VALUE,     /* the values of one of them */
     HT_EXTENT_STATE_VALUES,    /* of all */
+    HT_EXTENT_STATE_KEY,       /* the key of a head of a scan */
+    HT_EXTENT_STATE_KEYS,      /* of all key heads */
+    HT_EXTENT_KEY_WEIGHTS,     /* TAPS of STATE_KEYS */
+    HT_EXTENT_VALUE_WEIGHTS,   /* TAPS of STATE_VALUES */
     HT_EXTENT_STATE_INPUTS,    /* CONV and STATE_VALUES: what a scan begins with, and its gates */
     HT_EXTENT_STATE_RATES,     /* two STATE_HEADS */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
@@ -241,6 +245,7 @@ typedef enum ht_expert_layout {
     HT_EXPERTS_UNSWITCHED,   /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
     HT_EXPERTS_FEED_FORWARD, /* feed_forward.experts.gate_up_proj and down_proj, stacked */
     HT_EXPERTS_LFM2,         /* feed_forward.experts.N.w1, w3, w2 */
+    HT_EXPERTS_KIMI,         /* block_sparse_moe.experts.N.w1, w3, w2; in mlx-lm mlp.switch_mlp */
     HT_EXPERTS_MIXER         /* mixer.experts.N.up_proj, down_proj, without a gate */
 } ht_expert_layout;
 

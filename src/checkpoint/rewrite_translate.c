@@ -180,6 +180,13 @@ static void share_name(const ht_rewrite_plan *plan, const ht_stored_weight *w, b
              for_mlx ? p->safetensors : p->transformers, p->bare ? "" : ".weight");
 }
 
+/* Axes of a vector in the output. */
+static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p) {
+    const ht_expert_naming naming = naming_of(plan);
+    if (naming == HT_EXPERTS_GGUF) return p->gguf_axes;
+    return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
+}
+
 /* A weight that is a share of a tensor for transformers; the shares are visited one after another. */
 static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
@@ -195,6 +202,8 @@ static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error 
         if (!status) status = set_pieces(t, w, rows, columns, n, 0, err);
         if (status) return status;
         t->is_weight = w->is_quantized;
+        t->is_vector = w->is_vector;
+        t->axes = axes_of(plan, p);
         t->by_value = w->is_vector && n > 1;
         if (t->by_value) { /* joined value by value, row by row */
             t->piece_rows = w->columns;
@@ -313,13 +322,6 @@ static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error 
             if (!status) set_importance(&plan->tensor[plan->n - 1], stem, w->layer);
         }
     return status;
-}
-
-/* Axes of a vector in the output. */
-static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p) {
-    const ht_expert_naming naming = naming_of(plan);
-    if (naming == HT_EXPERTS_GGUF) return p->gguf_axes;
-    return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
 }
 
 /* Whether the model has factors on the rows that GGUF files and mlx-lm's directories have in the weights. */
@@ -533,7 +535,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
         int64_t dims[HT_SAFETENSORS_RANK_MAX];
         ht_checkpoint_tensor_at(plan->c, w->stored.number, &t);
         const int n = ht_rewrite_axes(axes_of(plan, p), w->columns / w->row_length, w->row_length, dims);
-        return t.n_dims == n && !memcmp(t.dims, dims, (size_t)n * sizeof *dims);
+        if (t.n_dims != n || memcmp(t.dims, dims, (size_t)n * sizeof *dims) != 0) return false;
     }
     if (!p->expert && !p->transformers) return true;
     if (p->expert)

@@ -106,6 +106,7 @@ static const struct {
     [HT_EXPERTS_STACKED] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts."},
     [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
     [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
+    [HT_EXPERTS_KIMI] = {"mlp.experts", "mlp.switch_mlp", "block_sparse_moe.experts.%d."},
     [HT_EXPERTS_LFM2] = {"feed_forward.experts", "feed_forward.switch_mlp", "feed_forward.experts.%d."},
     [HT_EXPERTS_MIXER] = {"mixer.experts", "mixer.switch_mlp", "mixer.experts.%d."},
 };
@@ -225,6 +226,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
     case HT_EXTENT_STATE_VALUE: return c->recurrence.value_dim;
     case HT_EXTENT_STATE_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_KEY: return c->recurrence.key_dim;
+    case HT_EXTENT_STATE_KEYS: return c->recurrence.key_heads * c->recurrence.key_dim;
+    case HT_EXTENT_KEY_WEIGHTS: return c->recurrence.taps * c->recurrence.key_heads * c->recurrence.key_dim;
+    case HT_EXTENT_VALUE_WEIGHTS: return c->recurrence.taps * c->recurrence.heads * c->recurrence.value_dim;
     case HT_EXTENT_STATE_INPUTS: return ht_conv_channels(c) + c->recurrence.heads * c->recurrence.value_dim;
     case HT_EXTENT_STATE_RATES: return 2 * c->recurrence.heads;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;

@@ -14,14 +14,17 @@ typedef struct ht_recurrence_weights {
     ht_weight qkv;         /* the convolution's channels: q and k [key_heads * key_dim], v [heads * value_dim] */
     ht_weight gate;        /* [heads * value_dim, hidden], of the output */
     ht_weight decay, rate; /* [heads, hidden]: what decay and rate of the delta rule are computed from */
-    ht_weight rate_decay;  /* [2 heads, hidden]: both in one matrix */
-    ht_weight out;         /* [hidden, heads * value_dim, or hidden] */
-    ht_array *conv;        /* f32 [channels * taps]: weights of the short convolution */
-    ht_array *conv_bias;   /* f32 [channels]; NULL: none */
-    ht_array *a;           /* f32 [heads]: the decay is exp(a * time step) */
-    ht_array *time_bias;   /* f32 [heads], or [heads * key_dim]: added to the time step */
-    ht_array *skip;        /* f32 [heads]: share of the input in the output; NULL: none */
-    ht_norm_weights norm;  /* of the output */
+    /* [key_dim, hidden]: where decay is [heads * key_dim, key_dim] and gate [heads * value_dim, value_dim], their inputs. */
+    ht_weight decay_in, gate_in;
+    ht_weight rate_decay; /* [2 heads, hidden]: both in one matrix */
+    ht_weight out;        /* [hidden, heads * value_dim, or hidden] */
+    ht_array *conv;       /* f32 [channels * taps]: weights of the short convolution */
+    ht_array *conv_of[3]; /* those of the channels of q, k and v apart, instead of `conv` */
+    ht_array *conv_bias;  /* f32 [channels]; NULL: none */
+    ht_array *a;          /* f32 [heads]: the decay is exp(a * time step) */
+    ht_array *time_bias;  /* f32 [heads], or [heads * key_dim]: added to the time step */
+    ht_array *skip;       /* f32 [heads]: share of the input in the output; NULL: none */
+    ht_norm_weights norm; /* of the output */
 } ht_recurrence_weights;
 
 typedef struct ht_decoder_layer {
@@ -116,6 +119,11 @@ ht_array *ht_decoder_recurrence(ht_ctx *c, const ht_decoder_weights *m, const ht
 ht_array *ht_mamba2(ht_ctx *c, const ht_config *cfg, const ht_recurrence_weights *w, int index, ht_array *x);
 /* The same by the gated delta rule (delta.c). */
 ht_array *ht_gated_delta(ht_ctx *c, const ht_config *config, const ht_recurrence_weights *w, int index, ht_array *x);
+/* The same with a decay for each channel, by the layer's q, k, v and out (kimi.c). */
+ht_array *ht_kimi_delta(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int index, ht_array *x);
+/* Key heads of x [T, key_heads * key_dim], each of L2 norm `length`: length * x / sqrt(sum x^2 + 1e-6) -> [T, key_heads,
+ * key_dim]. */
+ht_array *ht_unit_heads(ht_ctx *c, const ht_recurrence_spec *r, ht_array *x, double length);
 /* The short convolution of all channels of a layer's recurrence: x [T, channels] -> [T, channels]. */
 ht_array *ht_decoder_convolved(ht_ctx *c, const ht_config *config, const ht_recurrence_weights *w, int index,
                                ht_array *x);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* What a layer's recurrence begins with: projections of its input. */
+/* Projections of a layer's input. */
 typedef struct inputs {
     ht_array *qkv;          /* [T, channels] before the convolution */
     ht_array *gate;         /* [T, heads * value_dim] */
@@ -72,10 +72,10 @@ static inputs project(ht_ctx *c, const ht_recurrence_spec *r, const ht_recurrenc
     return in;
 }
 
-/* Columns of x from `first` on as key heads, each of L2 norm `length`: x / sqrt(sum x^2 + 1e-6), as an RMS norm. */
-static ht_array *unit_heads(ht_ctx *c, const ht_recurrence_spec *r, ht_array *x, int64_t first, double length) {
+/* As an RMS norm. */
+ht_array *ht_unit_heads(ht_ctx *c, const ht_recurrence_spec *r, ht_array *x, double length) {
     const double size = (double)r->key_dim;
-    x = heads_of(c, ht_decoder_columns(c, x, first, r->key_heads * r->key_dim), r->key_heads, r->key_dim);
+    x = heads_of(c, x, r->key_heads, r->key_dim);
     return ht_scale(c->s, ht_rms_norm(c->s, x, HT_NONE, (float)(1e-6 / size), 0), (float)(length / sqrt(size)));
 }
 
@@ -87,7 +87,8 @@ ht_array *ht_gated_delta(ht_ctx *c, const ht_config *cfg, const ht_recurrence_we
     ht_array *time = ht_softplus(s, ht_add(s, in.decay, w->time_bias));
     ht_array *rate = ht_sigmoid(s, in.rate), *decay = ht_exp(s, ht_multiply(s, time, w->a)); /* [T, heads] */
     ht_array *qkv = ht_silu(s, ht_decoder_convolved(c, cfg, w, index, in.qkv));
-    ht_array *q = unit_heads(c, r, qkv, 0, 1 / sqrt((double)r->key_dim)), *k = unit_heads(c, r, qkv, n_keys, 1);
+    ht_array *q = ht_unit_heads(c, r, ht_decoder_columns(c, qkv, 0, n_keys), 1 / sqrt((double)r->key_dim));
+    ht_array *k = ht_unit_heads(c, r, ht_decoder_columns(c, qkv, n_keys, n_keys), 1);
     ht_array *v = heads_of(c, ht_decoder_columns(c, qkv, 2 * n_keys, n_values), r->heads, r->value_dim);
     const ht_state_scan_params how = {.layer = (int32_t)ht_cache_layer_of(cfg, index, true),
                                       .first = (r->taps - 1) * ht_conv_channels(cfg)};

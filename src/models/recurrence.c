@@ -24,6 +24,7 @@ ht_array *ht_decoder_recurrence(ht_ctx *c, const ht_decoder_weights *m, const ht
     const ht_config *cfg = m->config;
     switch (cfg->recurrence.kind) {
     case HT_RECURRENCE_DELTA: return ht_gated_delta(c, cfg, &l->recurrence, index, x);
+    case HT_RECURRENCE_KDA: return ht_kimi_delta(c, cfg, l, index, x);
     case HT_RECURRENCE_SSM: return ht_mamba2(c, cfg, &l->recurrence, index, x);
     default: return gated_convolution(c, cfg, &l->recurrence, index, x);
     }

@@ -40,7 +40,7 @@ RANK, ALPHA = 4, 8
 LENGTHS = 24, 37  # longer than the windows; the second one than the original length of longrope
 ROUTERS = re.compile(r"((mlp|feed_forward)\.gate|(?<!modality_)router|router\.gate|gate\.wg|router\.layer)$")
 DEFAULT = {"phi3": ["qkv_proj"], "gpt2": ["c_attn"]}
-LATENT = ["q_proj", "q_b_proj", "kv_b_proj"]
+LATENT = ["q_proj", "v_proj", "q_b_proj", "kv_b_proj"]
 PROVENANCE = (f"tests/golden/make_train_families.py with peft {peft.__version__}, transformers {transformers.__version__}, "
               f"torch {torch.__version__}, float32")
 
