@@ -68,7 +68,7 @@ typedef struct ht_altup {
     int64_t streams;     /* 0: no AltUp */
     int64_t active;      /* the stream that layers compute */
     bool unscaled;       /* what the per-layer input is made of is not scaled by a vector */
-    int64_t laurel_rank; /* of the learned residual layer beside attention */
+    int64_t laurel_rank; /* of the learned residual layer parallel to attention */
 } ht_altup;
 
 /* Segments of the input projection's rows in Mamba-2: gate z, input x, B and C, which are k and q of the scan, and time steps. */

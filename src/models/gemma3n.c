@@ -205,7 +205,7 @@ static ht_array *with_products(ht_ctx *c, ht_array *first, ht_array *others, con
     return ht_concatenate(c->s, (ht_array *[]){first, ht_multiply(c->s, y, factor)}, 2, 1);
 }
 
-/* What the coefficients of all streams are made of, x [T, hidden]: [T, streams]. */
+/* Router outputs of x [T, hidden], from which the coefficients of all streams are computed: [T, streams]. */
 static ht_array *modalities(ht_ctx *c, const ht_config *cfg, const gemma3n_layer *l, ht_array *x) {
     x = ht_scale(c->s, ht_decoder_norm(c, cfg, x, &l->router_norm), 1 / (float)cfg->hidden);
     return ht_tanh(c->s, ht_linear(c, x, &l->router));
