@@ -265,9 +265,14 @@ static void run_state_scan(const bench *b, const scan_shape *m, int64_t rows) {
           *out = allocate((size_t)(rows * m->heads * m->value_dim) * sizeof *out);
     for (int64_t i = 0; i < 2 * rows * m->heads; i++) gates[i] = 0.5f + 0.5f * gates[i];
     for (int64_t i = 0; i < rows * width; i++) x[i] *= 0.1f;
-    ht_view in[5] = {test_view(x, HT_F32, 3, q_dims), test_view(x + keys, HT_F32, 3, q_dims),
-                     test_view(x + 2 * keys, HT_F32, 3, v_dims), test_view(gates, HT_F32, 2, v_dims),
-                     m->rated ? test_view(gates + rows * m->heads, HT_F32, 2, v_dims) : test_absent()};
+    int32_t *first = allocate((size_t)rows * sizeof *first); /* all rows are one sequence */
+    ht_view in[7] = {test_view(x, HT_F32, 3, q_dims),
+                     test_view(x + keys, HT_F32, 3, q_dims),
+                     test_view(x + 2 * keys, HT_F32, 3, v_dims),
+                     test_view(gates, HT_F32, 2, v_dims),
+                     m->rated ? test_view(gates + rows * m->heads, HT_F32, 2, v_dims) : test_absent(),
+                     test_view(first, HT_I32, 1, &rows),
+                     test_view(x + 2 * keys, HT_F32, 3, v_dims)};
     for (int i = 0; i < 3; i++) in[i].stride[0] = width;
     ht_state_scan_params *params = allocate((size_t)m->layers * sizeof *params);
     ht_call *call = allocate((size_t)m->layers * sizeof *call);
@@ -290,11 +295,20 @@ static void run_state_scan(const bench *b, const scan_shape *m, int64_t rows) {
     }
     print(b, name, best_of(b, HT_OP_STATE_SCAN, call, m->layers), bytes, flops);
     if (rows == 1) print(b, "  a copy of the state", copied, bytes, 0);
+    if (rows > 1) {
+        const int64_t size = rows * (width + 2 * m->heads);
+        float *gradient = allocate((size_t)size * sizeof *gradient);
+        const ht_call back = {
+            .params = params, .n_in = 7, .in = in, .out = test_view(gradient, HT_F32, 1, &size), .device = b->device};
+        print(b, "  its gradient", best_of(b, HT_OP_STATE_SCAN_ROWS_GRAD, (ht_call[]){back, back}, 2), bytes,
+              (double)(rows * state) * (m->rated ? 30 : 20));
+        free(gradient);
+    }
     for (int32_t l = 0; l < m->layers; l++) {
         for (int p = 0; p < 2; p++) free(layer[l].pages[p]->data), free(layer[l].pages[p]);
         free(layer[l].pages);
     }
-    free(layer), free(x), free(gates), free(out), free(params), free(call);
+    free(layer), free(x), free(gates), free(first), free(out), free(params), free(call);
 }
 
 static void run_all(const bench *b) {

@@ -41,7 +41,7 @@ bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, ht_t
         if (language) *text = HT_TEXT_LANGUAGE_MODEL;
         if (text_model) *text = HT_TEXT_TEXT_MODEL;
         any = language || text_model || strip(&name, "base_model") || strip(&name, "model") ||
-              strip(&name, "transformer");
+              strip(&name, "transformer") || strip(&name, "backbone");
     }
     /* GPT-2: transformer.h.0.attn.c_attn */
     if ((!strip(&name, "layers") && !strip(&name, "h")) || !read_index(&name, layer)) return false;
@@ -335,9 +335,11 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, ht_ad
                        : format == HT_ADAPTER_MLX ? ht_adapter_list_mlx(r, err)
                                                   : ht_adapter_list_gguf(r, err);
     if (!status) status = join(r, &a, err);
-    if (!status && r->m) status = ht_adapter_check_base(a, r->m, err);
+    if (!status && r->m && !r->has_parts) status = ht_adapter_check_base(a, r->m, err);
     if (status && a) status = ht_fail_in(err, status, "%s", r->path);
     if (!status) status = fill(r, a, err);
+    if (!status && r->m && r->has_parts) status = ht_adapter_merge_parts(r, a, err);
+    if (!status && r->m && r->has_parts) status = ht_adapter_check_base(a, r->m, err);
     if (!status) {
         a->origin = r->origin;
         r->origin = (ht_adapter_origin){0};
@@ -656,6 +658,11 @@ ht_status ht_adapter_write(const ht_adapter *a, const ht_adapter_base *m, const 
     if (format == HT_ADAPTER_GGUF) status = check_replaced(path, err);
     if (!status)
         status = format == HT_ADAPTER_GGUF ? ht_adapter_write_gguf(&w, err) : save_directory(&w, path, format, err);
+    for (size_t i = 0; i < w.n_parts; i++) {
+        free(w.part[i]->b);
+        free(w.part[i]);
+    }
+    free(w.part);
     free(w.tensor);
     free(w.values);
     return status;

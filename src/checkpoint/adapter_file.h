@@ -48,12 +48,16 @@ typedef struct ht_adapter_reading {
     size_t n_pieces;
     ht_adapter_origin origin;
     bool gguf_order, halved;
+    bool has_parts; /* slots with an ending that ht_adapter_merge_parts removes */
 } ht_adapter_reading;
 
 /* List the pieces of all tensors; a tensor without a piece is an error. */
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
+
+/* Makes one pair of the pairs of parts of a joined projection, when the model is known. */
+ht_status ht_adapter_merge_parts(const ht_adapter_reading *r, ht_adapter *a, ht_error *err);
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
 /* Adds both pieces of a tensor that holds gate and up: their shared A, or B with the rows of both, which are halves or
@@ -83,7 +87,9 @@ typedef struct ht_adapter_writing {
     const char *base;                                                          /* NULL: not known */
     struct ht_adapter_tensor_out *tensor;
     size_t n_tensors;
-    float *values; /* of the current tensor */
+    float *values;  /* of the current tensor */
+    ht_lora **part; /* [n_parts] pairs made for this file, owned; A is lent */
+    size_t n_parts;
 } ht_adapter_writing;
 
 ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err);

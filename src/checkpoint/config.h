@@ -20,7 +20,7 @@ typedef struct ht_layer_config {
     int64_t n_kv_heads, head_dim;
     int64_t feed_forward; /* of the dense one; 0: none */
     bool no_attention;    /* the layer has a recurrence or a feed-forward alone, and no K and V: n_kv_heads is 0 */
-    bool recurrent;       /* it has ht_config.recurrence, instead of attention or beside it */
+    bool recurrent;       /* it has ht_config.recurrence, with or without attention */
     int64_t kv_layer;     /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
     bool v_is_k;          /* values are the k projection's output, before norm and RoPE */
     bool has_experts;     /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
@@ -68,7 +68,7 @@ typedef struct ht_altup {
     int64_t streams;     /* 0: no AltUp */
     int64_t active;      /* the stream that layers compute */
     bool unscaled;       /* what the per-layer input is made of is not scaled by a vector */
-    int64_t laurel_rank; /* of the learned residual layer parallel to attention */
+    int64_t laurel_rank; /* of the learned residual layer, parallel to attention */
 } ht_altup;
 
 /* Segments of the input projection's rows in Mamba-2: gate z, input x, B and C, which are k and q of the scan, and time steps. */

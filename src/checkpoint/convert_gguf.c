@@ -286,11 +286,16 @@ static void limit_context(ht_config *c) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = false;
 }
 
-/* GGUF files have a family's factors in the weights; those of a tied head would differ from the embedding's. */
-static void fold_multipliers(ht_config *c) {
-    if (!c->family->multiplier) return;
+ht_status ht_convert_fold_multipliers(ht_config *c, ht_error *err) {
+    if (!c->family->multiplier) return HT_OK;
+    if (c->tied_head && (c->embedding_scale != 1 || c->logit_scale != 1))
+        return ht_fail(
+            err, HT_ERR_UNSUPPORTED,
+            "config.json: `embedding_multiplier` and `lm_head_multiplier` cannot both be in the one matrix of "
+            "a tied head");
     ht_config_clear_multipliers(c);
-    if (!c->tied_head) c->embedding_scale = c->logit_scale = 1;
+    c->embedding_scale = c->logit_scale = 1;
+    return HT_OK;
 }
 
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err) {
@@ -299,9 +304,9 @@ ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, 
     *limited = *config;
     limited->is_gguf = true;
     limit_context(limited);
-    fold_multipliers(limited);
     writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
-    set_config(&w);
+    w.metadata.status = ht_convert_fold_multipliers(limited, err);
+    if (!w.metadata.status) set_config(&w);
     if (!w.metadata.status) check_written(&w.metadata, limited);
     free(limited);
     return w.metadata.status;

@@ -53,6 +53,10 @@ static inline void ht_gguf_put(ht_document *d, const ht_config *c, const char *n
 }
 static inline ht_json *ht_gguf_bool(bool value) { return ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value); }
 
+/* Takes the factors on products away, which another container has in the weights. HT_ERR_UNSUPPORTED if embedding and
+ * head, which are one matrix, need different ones. */
+ht_status ht_convert_fold_multipliers(ht_config *c, ht_error *err);
+
 /* mlp_layer_types of config.json: the layers with experts. */
 void ht_convert_set_mlp_types(const ht_config *c, ht_document *d);
 

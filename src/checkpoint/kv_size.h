@@ -15,7 +15,7 @@ typedef struct ht_layer_kv {
 /* Number of layers before the first that shares K and V of an earlier one; all later layers share, too. */
 int64_t ht_unshared_layers(const ht_config *c);
 
-/* The cache's layers: for each layer of the model in order, its K and V unless it has none of its own, then its state, if
+/* The cache's layers: for each layer of the model in order, its K and V if it keeps any, then its state, if
  * any. Their number; and the index of the K and V, or of the state, of layer `layer`. */
 int64_t ht_cache_layers(const ht_config *c);
 int64_t ht_cache_layer_of(const ht_config *c, int64_t layer, bool of_state);

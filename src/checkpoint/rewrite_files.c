@@ -76,9 +76,10 @@ static int new_file_type(const ht_rewrite_plan *plan) {
     bool changes = false;
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
-        const int id = ht_gguf_type_id(t->to.dtype);
         changes = changes || t->action != HT_REWRITE_COPY;
-        if (t->action == HT_REWRITE_DROP || t->to.rank < 2 || id < 0 || id >= TYPE_IDS) continue;
+        if (t->action == HT_REWRITE_DROP || t->to.rank < 2) continue;
+        const int id = ht_gguf_type_id(t->to.dtype);
+        if (id < 0 || id >= TYPE_IDS) continue;
         elements[id] += (double)ht_elements(t->to.shape, t->to.rank);
         if (!most || elements[id] > elements[ht_gguf_type_id(most)]) most = t->to.dtype;
     }

@@ -111,7 +111,7 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
     if (layer >= 0)
         snprintf(t->importance, sizeof t->importance, "blk.%lld.%s", (long long)layer, gguf);
     else
-        snprintf(t->importance, sizeof t->importance, "%s", gguf);
+        snprintf(t->importance, sizeof t->importance, "%.*s", HT_REWRITE_NAME_MOST - 1, gguf);
 }
 
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
@@ -324,13 +324,17 @@ static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error 
     return status;
 }
 
-/* The model's factors on the rows, which GGUF files have in the weights. */
+/* Whether the model has factors on the rows that GGUF files and mlx-lm's directories have in the weights. */
+static bool has_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
+    bool any = false;
+    if ((!plan->to_gguf && !plan->to_mlx) || w->is_vector) return false;
+    for (int64_t i = 0; i < w->rows && !any; i++) any = ht_stored_multiplier(plan->config, w, i) != 1;
+    return any;
+}
+
 static ht_status set_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w, ht_rewrite_tensor *t,
                              ht_error *err) {
-    bool any = false;
-    if (!plan->to_gguf || w->is_vector) return HT_OK;
-    for (int64_t i = 0; i < w->rows; i++) any = any || ht_stored_multiplier(plan->config, w, i) != 1;
-    if (!any) return HT_OK;
+    if (!has_factors(plan, w)) return HT_OK;
     t->factors = malloc((size_t)w->rows * sizeof *t->factors);
     if (!t->factors) return ht_fail_memory(err, (size_t)w->rows * sizeof *t->factors, "factors");
     for (int64_t i = 0; i < w->rows; i++) t->factors[i] = ht_stored_multiplier(plan->config, w, i);
@@ -522,6 +526,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     char name[NAME_SIZE];
     ht_stored_tensor t;
     if (ht_part_is_of_head(p->expert)) return true;
+    if (has_factors(plan, w)) return false;
     if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
     if (w->is_gain && plan->config->family->mlx_adds_norm_offset)

@@ -111,6 +111,8 @@ typedef struct ht_expert_form {
 /* The module in a layer that has all experts: in mlx-lm, or in transformers, which has their matrices as parameters.
  * HT_EXPERTS_MLP is also the layout of families without experts. */
 const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout);
+/* Whether experts of a layout have a gate. */
+static inline bool ht_experts_are_gated(ht_expert_layout layout) { return layout != HT_EXPERTS_MIXER; }
 /* The form in which a part of a family's experts is written. */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */

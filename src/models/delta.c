@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* What a layer's recurrence begins with: projections of its input. */
+/* Projections of a layer's input. */
 typedef struct inputs {
     ht_array *qkv;          /* [T, channels] before the convolution */
     ht_array *gate;         /* [T, heads * value_dim] */

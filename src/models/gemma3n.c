@@ -1,5 +1,5 @@
 /* Gemma 3n: AltUp, four residual streams of which a layer computes one and predicts the others; a learned residual layer
- * beside attention (LAuReL); per-layer inputs; and gates that are mostly zeros in the first layers. The last layers share K
+ * parallel to attention (LAuReL); per-layer inputs; and gates that are mostly zeros in the first layers. The last layers share K
  * and V of earlier ones, as in Gemma 4. */
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/kv_size.h"
@@ -205,7 +205,7 @@ static ht_array *with_products(ht_ctx *c, ht_array *first, ht_array *others, con
     return ht_concatenate(c->s, (ht_array *[]){first, ht_multiply(c->s, y, factor)}, 2, 1);
 }
 
-/* Router outputs of x [T, hidden], from which the coefficients of all streams are computed: [T, streams]. */
+/* The values from which all streams have their coefficients, x [T, hidden]: [T, streams]. */
 static ht_array *modalities(ht_ctx *c, const ht_config *cfg, const gemma3n_layer *l, ht_array *x) {
     x = ht_scale(c->s, ht_decoder_norm(c, cfg, x, &l->router_norm), 1 / (float)cfg->hidden);
     return ht_tanh(c->s, ht_linear(c, x, &l->router));

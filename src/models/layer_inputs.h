@@ -44,7 +44,7 @@ extern const ht_tensor_spec ht_layer_input_specs[];
             .rows = HT_EXTENT_LAYER_INPUT, .has = ht_has_layer_inputs                                                  \
     }
 
-/* The addition of layer l for h [T, hidden] and its input [T, layer_input]: [T, hidden]. */
+/* The term that layer l adds: h [T, hidden] and its input [T, layer_input]: [T, hidden]. */
 ht_array *ht_layer_input_term(ht_ctx *c, const ht_decoder_weights *m, const ht_input_layer *l, ht_array *h,
                               ht_array *input);
 /* Calls `layer` for all layers, with in[0]: h [T, *], in[1]: i32 [T] positions, and in[2], if the model has inputs: the layer's

@@ -142,7 +142,7 @@ typedef struct packing {
     unsigned char *staging; /* [n_threads][staging_bytes] */
 } packing;
 
-/* Rows of a group whose single rows change places, which are few, so that whole groups are read; 0: runs of rows are. */
+/* Rows of a group in which single rows alternate: such groups are small and read as a whole. 0: runs of rows are read. */
 static int64_t whole_group(const ht_pack_task *task) { return task->order.block == 1 ? task->order.group : 0; }
 
 /* Rows [row, row + n) in canonical order. */

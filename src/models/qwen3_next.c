@@ -20,7 +20,7 @@ static const ht_tensor_spec block_specs[] = {
     {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT, ON_ATTENTION},
     {.gguf = NULL}};
 
-/* What both generations have in recurrent layers. */
+/* Recurrent layers of both generations. */
 static const ht_tensor_spec delta_specs[] = {
     {AT(recurrence.conv), "linear_attn.conv1d.weight", "ssm_conv1d.weight", .rows = HT_EXTENT_CONV_WEIGHTS,
      .row = HT_EXTENT_TAPS, .axes = "r1c", .mlx_axes = "rc1", .bare = true, ON_RECURRENT, .heads = HT_HEADS_STATE},

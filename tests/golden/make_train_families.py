@@ -91,7 +91,7 @@ def targets_of(model, names):
         if isinstance(module, (torch.nn.Linear, Conv1D)) and (not names or path.rsplit(".", 1)[1] in names):
             modules.append(path)
         if path.endswith(".experts") and not names:
-            parameters += [f"{path}.gate_up_proj", f"{path}.down_proj"]
+            parameters += [f"{path}.{name}" for name in ("gate_up_proj", "up_proj", "down_proj") if hasattr(module, name)]
     return modules, parameters
 
 
@@ -105,8 +105,8 @@ def expert_halves(layer, a, b):
     experts = layer.get_base_layer()
     if type(experts).__name__ == "Llama4TextExperts":
         a, b = b.transpose(1, 2), a.transpose(1, 2)
-    if layer.parameter_name == "down_proj":
-        return {"down_proj": (a, b)}
+    if layer.parameter_name in ("up_proj", "down_proj"):
+        return {layer.parameter_name: (a, b)}
     half, of_gate = rank // 2, b.shape[1] // 2
     if getattr(experts, "is_concatenated", True):
         gate, up = b[:, :of_gate], b[:, of_gate:]
@@ -134,11 +134,13 @@ def halves(model, gradients=False):
 
 def attach(model, names=None):
     modules, parameters = targets_of(model, names)
-    both = {"gate_up_proj": 2 * RANK} if parameters else {}
+    both = {"gate_up_proj": 2 * RANK} if any(p.endswith("gate_up_proj") for p in parameters) else {}
     config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=modules, target_parameters=parameters or None,
                              rank_pattern=both, alpha_pattern={k: 2 * ALPHA for k in both})
-    with unittest.mock.patch.object(transformers_weight_conversion, "convert_peft_config_for_transformers"):
-        model = peft.get_peft_model(model, config).eval()  # the conversion would lose shared experts
+    # The conversion would lose shared experts. PEFT refuses projections from Mamba-2, which only its CUDA kernels bypass.
+    with (unittest.mock.patch.object(transformers_weight_conversion, "convert_peft_config_for_transformers"),
+          unittest.mock.patch("peft.tuners.lora.model._check_lora_target_modules_mamba")):
+        model = peft.get_peft_model(model, config).eval()
     for layer in model.modules():
         if isinstance(layer, LoraLayer):
             for weight in layer.lora_A["default"].weight, layer.lora_B["default"].weight:

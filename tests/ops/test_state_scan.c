@@ -159,27 +159,28 @@ static void states_free(sequences *s) {
     for (int i = 0; i < s->n_seq; i++) free(s->out[i]), free(s->page[i][0]), free(s->page[i][1]);
 }
 
-/* Rows begin[i] .. end[i] - 1 of each sequence i. With `many`, the cache has as many layers as do not fit the processor's. */
+/* Rows begin[i] .. end[i] - 1 of each sequence i. With `together`, of sequences without rows, too, and the cache has as many
+ * layers as do not fit the processor's. */
 static void run_step(ht_device *d, sequences *s, run_fn *run, const void *c, const int *begin, const int *end,
-                     bool many) {
+                     bool together) {
     ht_kv_page page[MOST][2];
     ht_kv_page *pages[MOST][2];
     ht_kv_layer layer[MOST];
     ht_cache cache[MOST], *kv[MOST];
     int32_t start[MOST + 1] = {0}, which[MOST], n = 0;
     for (int i = 0; i < s->n_seq; i++) {
-        if (begin[i] == end[i]) continue;
+        if (begin[i] == end[i] && !together) continue;
         for (int p = 0; p < 2; p++) {
             page[n][p] = (ht_kv_page){.refs = 1, .data = s->page[i][p]};
             pages[n][p] = &page[n][p];
         }
         layer[n] = (ht_kv_layer){.shape = {.state = s->state}, .n_pages = 2, .pages = pages[n]};
-        cache[n] = (ht_cache){.n_layers = many ? 1 << 20 : 1, .layer = &layer[n]};
+        cache[n] = (ht_cache){.n_layers = together ? 1 << 20 : 1, .layer = &layer[n]};
         kv[n] = &cache[n];
         start[n + 1] = start[n] + end[i] - begin[i];
         which[n++] = i;
     }
-    if (n == 0) return;
+    if (n == 0 || start[n] == 0) return;
     float *rows = test_room((size_t)(start[n] * s->width) * sizeof *rows);
     float *out = test_room((size_t)(start[n] * s->n_out) * sizeof *out);
     for (int i = 0; i < n; i++)

@@ -177,13 +177,12 @@ static void scan_one_row(const ht_state_scan *s, const column_block *b, bool str
     memcpy((float *)s->call->out.data + (b->row * s->heads + b->head) * n, out, (size_t)n * sizeof *out);
 }
 
-/* ---- items of work: blocks of columns, or heads when every sequence has one row ---- */
+/* ---- items of work: blocks of columns; the first block of a head does the others' work for a single row ---- */
 
 typedef struct scan_job {
     ht_state_scan s;
     int64_t blocks; /* of a head */
-    bool one_row;
-    bool stream; /* one row: states bypass the cache */
+    bool stream;    /* the states of one row bypass the cache */
     float *scratch;
     int64_t floats; /* of scratch, for a thread */
 } scan_job;
@@ -191,6 +190,23 @@ typedef struct scan_job {
 static int64_t thread_floats(const ht_call *call) {
     const int64_t block = call->in[1].shape[2] * COLUMNS, row = 3 * ((call->in[2].shape[2] + 15) / 16 * 16);
     return block > row ? block : row;
+}
+
+static void scan_any_rows(const scan_job *job, const column_block *b) {
+    const ht_state_scan *s = &job->s;
+    if (b->n_rows < 2 && b->before) {
+        const size_t bytes = (size_t)(s->key_dim * s->value_dim) * sizeof(float);
+        if (b->column == 0 && b->n_rows == 0) memcpy(b->after, b->before, bytes);
+        if (b->column == 0 && b->n_rows == 1) scan_one_row(s, b, job->stream, b->state);
+    } else if (b->column + 16 < s->value_dim) {
+        if (s->rate)
+            scan_block(s, b, 2, true);
+        else
+            scan_block(s, b, 2, false);
+    } else if (s->rate)
+        scan_block(s, b, 1, true);
+    else
+        scan_block(s, b, 1, false);
 }
 
 static void scan_items(void *arg, int64_t begin, int64_t end, int worker) {
@@ -211,17 +227,8 @@ static void scan_items(void *arg, int64_t begin, int64_t end, int worker) {
             b.after = ht_state_after(l) + at;
         }
         const int64_t left = s->value_dim - b.column;
-        b.tail = left > 16 ? lanes_count(left - 16) : (int)left;
-        if (job->one_row)
-            scan_one_row(s, &b, job->stream, b.state);
-        else if (left > 16 && s->rate)
-            scan_block(s, &b, 2, true);
-        else if (left > 16)
-            scan_block(s, &b, 2, false);
-        else if (s->rate)
-            scan_block(s, &b, 1, true);
-        else
-            scan_block(s, &b, 1, false);
+        b.tail = lanes_count(left > 16 ? left - 16 : left);
+        scan_any_rows(job, &b);
     }
     if (job->stream) ht_stream_fence();
 }
@@ -237,16 +244,14 @@ static ht_status state_scan(const ht_call *call, ht_error *err) {
     const ht_status status = ht_state_scan_start(call, &job.s, err);
     if (status || ht_view_size(&call->out) == 0) return status;
     const int64_t rows = call->out.shape[0], n_seq = job.s.n_seq;
-    job.one_row = rows == n_seq && call->n_in == 5;
-    if (job.one_row) { /* a state is read again after those of all other layers */
+    if (call->n_in == 5) { /* a state is read again after those of all other layers */
         const ht_cache *kv = call->step->kv[0];
         const int64_t values = n_seq * kv->n_layers * kv->layer[job.s.params->layer].shape.state;
         job.stream = ht_use_streaming((size_t)values * sizeof(float));
     }
-    job.blocks = job.one_row ? 1 : (job.s.value_dim + COLUMNS - 1) / COLUMNS;
-    const int64_t per_item = job.s.key_dim * (job.one_row ? job.s.value_dim : (rows + n_seq - 1) / n_seq * COLUMNS);
-    ht_pool_run(ht_call_pool(call), n_seq * job.s.heads * job.blocks, ht_row_grain(HT_GRAIN_CHEAP, per_item),
-                scan_items, &job);
+    job.blocks = (job.s.value_dim + COLUMNS - 1) / COLUMNS;
+    ht_pool_run(ht_call_pool(call), n_seq * job.s.heads * job.blocks,
+                ht_row_grain(HT_GRAIN_CHEAP, (rows + n_seq - 1) / n_seq * job.s.key_dim * COLUMNS), scan_items, &job);
     return status;
 }
 
