@@ -359,9 +359,15 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     ht_status status = add_tensor(plan, name, &t, err);
     int64_t rows = w->rows, columns = w->columns;
     if (w->row_length) rows = w->columns / w->row_length, columns = w->row_length;
-    if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
+    /* GGUF's table of per-layer inputs has a row for every token: those without their own have that of token 0. */
+    const bool is_filled = plan->to_gguf && w->spec->rows == HT_EXTENT_LAYER_INPUT_VOCAB && rows < plan->config->vocab;
+    const int64_t n = is_filled ? plan->config->vocab : 1;
+    if (!status) status = set_pieces(t, w, is_filled ? 1 : rows, columns, n, 0, err);
     if (status) return status;
-    put_piece(t, w, 0);
+    for (int64_t i = 0; i < n; i++) {
+        put_piece(t, w, i);
+        if (i < rows) t->piece[i].first_row += i;
+    }
     t->stored_rows = w->stored_rows;
     t->stored_columns = w->stored_columns;
     if (plan->to_gguf)
