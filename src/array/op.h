@@ -66,8 +66,9 @@ ht_shape_fn ht_shape_take, ht_shape_gather, ht_shape_scatter, ht_shape_take_alon
 ht_shape_fn ht_shape_argsort, ht_shape_partition, ht_shape_argpartition, ht_shape_random_bits;
 ht_shape_fn ht_shape_gather_mm, ht_shape_quantize, ht_shape_dequantize, ht_shape_quantized_matmul;
 ht_shape_fn ht_shape_norm, ht_shape_norm_grad, ht_shape_sdpa, ht_shape_sdpa_grad, ht_shape_attend_rows,
-    ht_shape_short_conv, ht_shape_attend_rows_grad, ht_shape_rope, ht_shape_linear, ht_shape_linear_back,
-    ht_shape_head_loss, ht_shape_head_loss_grad, ht_shape_embed, ht_shape_attend;
+    ht_shape_attend_rows_grad, ht_shape_rope, ht_shape_linear, ht_shape_linear_back, ht_shape_head_loss,
+    ht_shape_head_loss_grad, ht_shape_embed, ht_shape_attend;
+ht_shape_fn ht_shape_short_conv, ht_shape_state_scan, ht_shape_state_scan_rows, ht_shape_state_scan_rows_grad;
 ht_shape_fn ht_shape_strided_add, ht_shape_recurrence;
 ht_shape_fn ht_shape_top_k, ht_shape_linear_gather, ht_shape_linear_gather_back, ht_shape_lora;
 

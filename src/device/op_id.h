@@ -138,7 +138,10 @@
     X(ROPE, rope)                                                                                                      \
     X(ATTEND, attend)         /* append K and V to the KV caches of the step, then attend */                           \
     X(SHORT_CONV, short_conv) /* causal convolution over rows, whose last inputs are in the state of the step */       \
-    X(LORA, lora)             /* add the adapters of each row's sequence to a projection */
+    X(STATE_SCAN, state_scan) /* recurrence of matrices over rows, which are in the state of the step */               \
+    X(STATE_SCAN_ROWS, state_scan_rows) /* flat rows of many sequences, without states */                              \
+    X(STATE_SCAN_ROWS_GRAD, state_scan_rows_gradient)                                                                  \
+    X(LORA, lora) /* add the adapters of each row's sequence to a projection */
 
 /* Operations on packed weights. */
 #define HT_OP_PACKED(X)                                                                                                \

@@ -220,19 +220,6 @@ ht_status ht_shape_sdpa_grad(const ht_op_call *c, ht_result_type *out, ht_error 
     return HT_OK;
 }
 
-ht_status ht_shape_short_conv(const ht_op_call *c, ht_result_type *out, ht_error *err) {
-    const ht_array *x = c->in[0], *w = c->in[1], *bias = c->in[2];
-    char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
-    bool ok = x->dtype == HT_F32 && x->n_dims == 2 && w->dtype == HT_F32 && w->n_dims == 2;
-    ok = ok && w->shape[0] == x->shape[1] && w->shape[1] > 0;
-    if (ok && bias != HT_NONE) ok = bias->dtype == HT_F32 && bias->n_dims == 1 && bias->shape[0] == x->shape[1];
-    if (!ok)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x %s, w %s; expected f32 [T, n] and [n, taps], and a bias f32 [n]",
-                       c->op, ht_shape_text(x->shape, x->n_dims, tx), ht_shape_text(w->shape, w->n_dims, tw));
-    *out = (ht_result_type){HT_F32, 2, {x->shape[0], x->shape[1]}};
-    return HT_OK;
-}
-
 ht_status ht_shape_attend_rows(const ht_op_call *c, ht_result_type *out, ht_error *err) {
     const ht_array *q = c->in[0], *k = c->in[1], *v = c->in[2], *own = c->in[3], *first = c->in[4];
     bool ok = q->n_dims == 3 && k->n_dims == 3 && v->n_dims == 3 && own->n_dims == 1 && first->n_dims == 1;
@@ -299,8 +286,7 @@ static const void *params_of(const ht_array *node) { return node->params; }
 
 /* ---- norms ---- */
 
-/* Splits the result of a backward kernel, the concatenated gradients of all present inputs. */
-static void part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
+void ht_split_gradients(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
         if (in[i] == HT_NONE) continue;
@@ -315,7 +301,7 @@ static void norm_gradients(ht_scope *s, ht_op_id op, const ht_array *node, ht_ar
     ht_array *in[4];
     memcpy(in, node->in, (size_t)node->n_in * sizeof *in);
     in[node->n_in] = grad;
-    part(s, ht_apply(s, op, node->params, in, node->n_in + 1), in, node->n_in, grad_in);
+    ht_split_gradients(s, ht_apply(s, op, node->params, in, node->n_in + 1), in, node->n_in, grad_in);
 }
 
 void ht_vjp_rms_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
@@ -364,7 +350,7 @@ void ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     memcpy(in, node->in, 5 * sizeof *in);
     in[5] = ht_node_output(node);
     in[6] = grad;
-    part(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in);
+    ht_split_gradients(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in);
     gradients_from(s, ht_compose_sdpa, node, 3, 5, grad, grad_in);
 }
 
@@ -377,7 +363,7 @@ void ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_ar
     memcpy(in, node->in, 6 * sizeof *in);
     in[6] = ht_node_output(node);
     in[7] = grad;
-    part(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 8), in, 3, grad_in);
+    ht_split_gradients(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 8), in, 3, grad_in);
     gradients_from(s, ht_compose_attend_rows, node, 5, 6, grad, grad_in);
 }
 

@@ -25,9 +25,13 @@ ht_vjp_fn ht_vjp_reshape, ht_vjp_transpose, ht_vjp_window, ht_vjp_slice, ht_vjp_
 ht_vjp_fn ht_vjp_matmul, ht_vjp_linear, ht_vjp_linear_back, ht_vjp_head_loss, ht_vjp_linear_gather,
     ht_vjp_linear_gather_back;
 ht_vjp_fn ht_vjp_rms_norm, ht_vjp_layer_norm, ht_vjp_rms_norm_grad, ht_vjp_layer_norm_grad, ht_vjp_rope, ht_vjp_sdpa,
-    ht_vjp_sdpa_grad, ht_vjp_attend_rows, ht_vjp_gather_mm, ht_vjp_dequantize, ht_vjp_quantized_matmul;
+    ht_vjp_sdpa_grad, ht_vjp_attend_rows, ht_vjp_state_scan_rows, ht_vjp_gather_mm, ht_vjp_dequantize,
+    ht_vjp_quantized_matmul;
 ht_vjp_fn ht_vjp_take, ht_vjp_gather, ht_vjp_scatter, ht_vjp_take_along, ht_vjp_put_along, ht_vjp_slice_update;
 ht_vjp_fn ht_vjp_sort, ht_vjp_partition;
+
+/* Splits the result of a backward kernel, the concatenated gradients of inputs 0 .. n - 1 that are present. */
+void ht_split_gradients(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in);
 
 /* Scalar of x's dtype. */
 static inline ht_array *ht_constant_like(ht_scope *s, const ht_array *x, double value) {

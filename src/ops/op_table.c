@@ -150,6 +150,9 @@ static const ht_op_info table[HT_OP_COUNT] = {
                                   COMPOSED(linear_gather_back)},
     [HT_OP_ATTEND] = {.shape = ht_shape_attend, PARAMS(attend), .effect = true},
     [HT_OP_SHORT_CONV] = {.shape = ht_shape_short_conv, PARAMS(short_conv), .effect = true},
+    [HT_OP_STATE_SCAN] = {.shape = ht_shape_state_scan, PARAMS(state_scan), .effect = true},
+    [HT_OP_STATE_SCAN_ROWS] = {RULES(state_scan_rows, state_scan_rows), PARAMS(state_scan)},
+    [HT_OP_STATE_SCAN_ROWS_GRAD] = {.shape = ht_shape_state_scan_rows_grad, PARAMS(state_scan)},
     [HT_OP_LORA] = {.shape = ht_shape_lora, PARAMS(lora), .updates = true},
 };
 

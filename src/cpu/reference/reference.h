@@ -10,7 +10,7 @@ HT_OP_KERNELS(X)
 #undef X
 
 ht_scratch_fn ht_plain_lora_scratch, ht_plain_attend_scratch, ht_plain_sdpa_scratch, ht_plain_sdpa_grad_scratch,
-    ht_plain_attend_rows_scratch;
+    ht_plain_attend_rows_scratch, ht_plain_state_scan_rows_scratch, ht_plain_state_scan_rows_gradient_scratch;
 ht_scratch_fn ht_plain_norm_grad_scratch;                      /* both norms */
 ht_scratch_fn ht_plain_sort_scratch, ht_plain_argsort_scratch; /* also partition, argpartition */
 ht_scratch_fn ht_plain_take_scratch;                           /* also gather, scatter */

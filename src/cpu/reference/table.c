@@ -22,5 +22,7 @@ void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_SDPA_GRAD].scratch = ht_plain_sdpa_grad_scratch;
     kernels[HT_OP_ATTEND_ROWS].scratch = ht_plain_attend_rows_scratch;
     kernels[HT_OP_ATTEND_ROWS_GRAD].scratch = ht_plain_attend_rows_scratch;
+    kernels[HT_OP_STATE_SCAN_ROWS].scratch = ht_plain_state_scan_rows_scratch;
+    kernels[HT_OP_STATE_SCAN_ROWS_GRAD].scratch = ht_plain_state_scan_rows_gradient_scratch;
     ht_cpu_linear_kernels(kernels);
 }

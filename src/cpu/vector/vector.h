@@ -28,6 +28,7 @@ void HT_ISA_NAME(ht_vector_norm_rows)(ht_rows_fn *rows[HT_OP_COUNT]);
     X(sdpa_grad)                                                                                                       \
     X(sdpa)                                                                                                            \
     X(attend)                                                                                                          \
+    X(state_scan)                                                                                                      \
     X(lora)
 #define HT_DECLARE_FAMILY(name) void HT_ISA_NAME(ht_vector_##name)(ht_kernel kernels[HT_OP_COUNT]);
 HT_VECTOR_FAMILIES(HT_DECLARE_FAMILY)
