@@ -1,7 +1,7 @@
 /* SHORT_CONV: a causal convolution, the last inputs of which are in the state of a sequence. */
 #include "cpu/call.h"
 #include "cpu/reference/reference.h"
-#include "cpu/state.h"
+#include "device/state.h"
 #include "device/params.h"
 
 #include <math.h>

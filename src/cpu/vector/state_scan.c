@@ -6,7 +6,7 @@
 #include "cpu/state_scan.h"
 
 #include "cpu/call.h"
-#include "cpu/state.h"
+#include "device/state.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/vector.h"
