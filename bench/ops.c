@@ -212,11 +212,112 @@ static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t dep
     free(layer), free(pos), free(q), free(k), free(out), free(params), free(call);
 }
 
+/* ---- scans of recurrent layers ---- */
+
+typedef struct scan_shape {
+    const char *name;
+    int64_t heads, key_heads, key_dim, value_dim;
+    bool rated;
+    int32_t layers;
+} scan_shape;
+
+static const scan_shape scans[] = {
+    {"qwen3.5 32/16 x 128", 32, 16, 128, 128, true, 24},
+    {"mamba2 64/1 x 128 x 64", 64, 1, 128, 64, false, 24},
+};
+
+/* Copies the states of every layer in turn, on all threads: the bound of a step of one row. */
+typedef struct state_copy {
+    const ht_kv_layer *layer;
+    size_t bytes;
+} state_copy;
+
+static void copy_states(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const state_copy *c = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const size_t at = (size_t)(i % 8) * (c->bytes / 8);
+        memcpy((char *)c->layer[i / 8].pages[1]->data + at, (char *)c->layer[i / 8].pages[0]->data + at, c->bytes / 8);
+    }
+}
+
+/* `rows` rows of every layer in turn; operands are cut from rows of one matrix, as a model's are. */
+static void run_state_scan(const bench *b, const scan_shape *m, int64_t rows) {
+    char name[96];
+    snprintf(name, sizeof name, "state_scan %s, %lld row%s", m->name, (long long)rows, rows > 1 ? "s" : "");
+    if (!strstr(name, b->filter)) return;
+    const int64_t state = m->heads * m->key_dim * m->value_dim, keys = m->key_heads * m->key_dim;
+    const int64_t width = 2 * keys + m->heads * m->value_dim, q_dims[3] = {rows, m->key_heads, m->key_dim},
+                  v_dims[3] = {rows, m->heads, m->value_dim};
+    ht_kv_layer *layer = allocate((size_t)m->layers * sizeof *layer);
+    for (int32_t l = 0; l < m->layers; l++) {
+        layer[l] = (ht_kv_layer){.shape = {.state = state}, .n_pages = 2, .pages = allocate(2 * sizeof(ht_kv_page *))};
+        for (int p = 0; p < 2; p++) {
+            layer[l].pages[p] = allocate(sizeof(ht_kv_page));
+            layer[l].pages[p]->data = allocate((size_t)state * sizeof(float));
+        }
+    }
+    ht_cache cache = {.n_layers = m->layers, .layer = layer}, *pointer = &cache;
+    int32_t start[2] = {0, (int32_t)rows};
+    ht_batch batch = {.n_tok = (int32_t)rows, .n_seq = 1, .seq_start = start};
+    ht_step step = {.batch = &batch, .kv = &pointer};
+    float *x = random_floats(rows * width), *gates = random_floats(2 * rows * m->heads),
+          *out = allocate((size_t)(rows * m->heads * m->value_dim) * sizeof *out);
+    for (int64_t i = 0; i < 2 * rows * m->heads; i++) gates[i] = 0.5f + 0.5f * gates[i];
+    for (int64_t i = 0; i < rows * width; i++) x[i] *= 0.1f;
+    int32_t *first = allocate((size_t)rows * sizeof *first); /* all rows are one sequence */
+    ht_view in[7] = {test_view(x, HT_F32, 3, q_dims),
+                     test_view(x + keys, HT_F32, 3, q_dims),
+                     test_view(x + 2 * keys, HT_F32, 3, v_dims),
+                     test_view(gates, HT_F32, 2, v_dims),
+                     m->rated ? test_view(gates + rows * m->heads, HT_F32, 2, v_dims) : test_absent(),
+                     test_view(first, HT_I32, 1, &rows),
+                     test_view(x + 2 * keys, HT_F32, 3, v_dims)};
+    for (int i = 0; i < 3; i++) in[i].stride[0] = width;
+    ht_state_scan_params *params = allocate((size_t)m->layers * sizeof *params);
+    ht_call *call = allocate((size_t)m->layers * sizeof *call);
+    for (int32_t l = 0; l < m->layers; l++) {
+        params[l] = (ht_state_scan_params){.layer = l};
+        call[l] = (ht_call){.params = &params[l],
+                            .n_in = 5,
+                            .in = in,
+                            .out = test_view(out, HT_F32, 3, v_dims),
+                            .step = &step,
+                            .device = b->device};
+    }
+    const double bytes = 2.0 * (double)state * sizeof(float), flops = (double)(rows * state) * (m->rated ? 7 : 5);
+    state_copy copy = {layer, (size_t)state * sizeof(float)};
+    double copied = 1e9;
+    for (int r = 0; r < b->rounds && rows == 1; r++) {
+        const double begin = now();
+        ht_pool_run(ht_device_pool(b->device), 8 * m->layers, 1, copy_states, &copy);
+        if ((now() - begin) / m->layers < copied) copied = (now() - begin) / m->layers;
+    }
+    print(b, name, best_of(b, HT_OP_STATE_SCAN, call, m->layers), bytes, flops);
+    if (rows == 1) print(b, "  a copy of the state", copied, bytes, 0);
+    if (rows > 1) {
+        const int64_t size = rows * (width + 2 * m->heads);
+        float *gradient = allocate((size_t)size * sizeof *gradient);
+        const ht_call back = {
+            .params = params, .n_in = 7, .in = in, .out = test_view(gradient, HT_F32, 1, &size), .device = b->device};
+        print(b, "  its gradient", best_of(b, HT_OP_STATE_SCAN_ROWS_GRAD, (ht_call[]){back, back}, 2), bytes,
+              (double)(rows * state) * (m->rated ? 30 : 20));
+        free(gradient);
+    }
+    for (int32_t l = 0; l < m->layers; l++) {
+        for (int p = 0; p < 2; p++) free(layer[l].pages[p]->data), free(layer[l].pages[p]);
+        free(layer[l].pages);
+    }
+    free(layer), free(x), free(gates), free(first), free(out), free(params), free(call);
+}
+
 static void run_all(const bench *b) {
     static const int64_t rows[] = {1, 512};
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 0; i < sizeof small_cases / sizeof *small_cases; i++) run_small(b, &small_cases[i], rows[r]);
     for (size_t i = 0; i < sizeof large_cases / sizeof *large_cases; i++) run_small(b, &large_cases[i], 1);
+    for (size_t r = 0; r < 2; r++)
+        for (size_t i = 0; i < sizeof scans / sizeof *scans; i++) run_state_scan(b, &scans[i], rows[r]);
     static const int64_t depths[] = {16, 128, 512, 4096, 16384};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) run_attend(b, &models[i], 1, depths[d], HT_F16);

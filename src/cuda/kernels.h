@@ -29,8 +29,8 @@
 #define HT_CUDA_MODULES(X)                                                                                             \
     HT_CUDA_OPERATIONS(X)                                                                                              \
     X(experts)                                                                                                         \
-    X(gemm_large) X(gemm_medium) X(head_loss) X(matrix_layout) X(measure) X(stage) X(state_gradient) X(tensor_product) \
-        X(top)
+    X(gemm_large)                                                                                                      \
+    X(gemm_medium) X(head_loss) X(matrix_layout) X(measure) X(stage) X(state_gradient) X(tensor_product) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \

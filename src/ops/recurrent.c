@@ -31,7 +31,7 @@ ht_status ht_shape_state_scan(const ht_op_call *c, ht_result_type *out, ht_error
     bool ok = q->n_dims == 3 && k->n_dims == 3 && v->n_dims == 3;
     for (int i = 0; i < 3; i++) ok = ok && c->in[i]->dtype == HT_F32;
     ok = ok && ht_same_shape(q, k) && q->shape[0] == v->shape[0] && q->shape[1] > 0 && q->shape[2] > 0;
-    ok = ok && v->shape[1] % q->shape[1] == 0;
+    ok = ok && v->shape[1] > 0 && v->shape[1] % q->shape[1] == 0;
     ok = ok && (is_of_heads(decay, v, 0) || is_of_heads(decay, v, q->shape[2]));
     ok = ok && (rate == HT_NONE || is_of_heads(rate, v, 0));
     if (!ok)

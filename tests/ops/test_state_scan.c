@@ -136,7 +136,8 @@ static void expect_close(const char *name, const char *what, const float *got, c
 typedef struct sequences {
     int n_seq;
     const int *length;
-    int64_t width, n_out, state; /* of a row, of a row's result, values of a state */
+    int64_t width, n_out;       /* of a row, of a row's result */
+    int64_t parts, part, state; /* a state: `parts` times `part` values, each with guards; values in all */
     float *rows[MOST], *out[MOST];
     float *page[MOST][2];
 } sequences;
@@ -158,26 +159,28 @@ static void states_free(sequences *s) {
     for (int i = 0; i < s->n_seq; i++) free(s->out[i]), free(s->page[i][0]), free(s->page[i][1]);
 }
 
-/* Rows begin[i] .. end[i] - 1 of each sequence i. */
-static void run_step(ht_device *d, sequences *s, run_fn *run, const void *c, const int *begin, const int *end) {
+/* Rows begin[i] .. end[i] - 1 of each sequence i. With `together`, of sequences without rows, too, and the cache has as many
+ * layers as do not fit the processor's. */
+static void run_step(ht_device *d, sequences *s, run_fn *run, const void *c, const int *begin, const int *end,
+                     bool together) {
     ht_kv_page page[MOST][2];
     ht_kv_page *pages[MOST][2];
     ht_kv_layer layer[MOST];
     ht_cache cache[MOST], *kv[MOST];
     int32_t start[MOST + 1] = {0}, which[MOST], n = 0;
     for (int i = 0; i < s->n_seq; i++) {
-        if (begin[i] == end[i]) continue;
+        if (begin[i] == end[i] && !together) continue;
         for (int p = 0; p < 2; p++) {
             page[n][p] = (ht_kv_page){.refs = 1, .data = s->page[i][p]};
             pages[n][p] = &page[n][p];
         }
         layer[n] = (ht_kv_layer){.shape = {.state = s->state}, .n_pages = 2, .pages = pages[n]};
-        cache[n] = (ht_cache){.n_layers = 1, .layer = &layer[n]};
+        cache[n] = (ht_cache){.n_layers = together ? 1 << 20 : 1, .layer = &layer[n]};
         kv[n] = &cache[n];
         start[n + 1] = start[n] + end[i] - begin[i];
         which[n++] = i;
     }
-    if (n == 0) return;
+    if (n == 0 || start[n] == 0) return;
     float *rows = test_room((size_t)(start[n] * s->width) * sizeof *rows);
     float *out = test_room((size_t)(start[n] * s->n_out) * sizeof *out);
     for (int i = 0; i < n; i++)
@@ -207,7 +210,7 @@ static void run_steps(ht_device *d, sequences *s, run_fn *run, const void *c, in
                 end[i] = end[i] + chunk < s->length[i] ? end[i] + chunk : s->length[i];
                 more |= end[i] < s->length[i];
             }
-            run_step(d, s, run, c, begin, end);
+            run_step(d, s, run, c, begin, end, together);
         }
     }
 }
@@ -219,12 +222,16 @@ static void expect_same(const char *name, const char *isa, const float *want, co
             fail_msg("%s, %s: element %lld is %a, not %a", name, isa, (long long)i, (double)got[i], (double)want[i]);
 }
 
-/* Values around the operation's state are as states_make left them. */
-static void expect_guards(const char *name, const float *page, int64_t n) {
-    const unsigned char *bytes = (const unsigned char *)page, *end = (const unsigned char *)(page + n - GUARD);
-    for (size_t i = 0; i < GUARD * sizeof *page; i++)
-        if ((bytes[i] != 0 && bytes[i] != 0xff) || bytes[i] != *bytes || end[i] != *bytes)
-            fail_msg("%s: values around the state are written", name);
+/* Values around the parts of a state are as states_make left them. */
+static void expect_guards(const char *name, const sequences *s, const float *page) {
+    const unsigned char *bytes = (const unsigned char *)page;
+    const size_t guard = GUARD * sizeof *page, part = (size_t)(s->part + 2 * GUARD) * sizeof *page;
+    for (size_t p = 0; p < (size_t)s->parts; p++)
+        for (size_t i = 0; i < guard; i++) {
+            const unsigned char before = bytes[p * part + i], behind = bytes[(p + 1) * part - guard + i];
+            if ((before != 0 && before != 0xff) || before != *bytes || behind != *bytes)
+                fail_msg("%s: values around the state are written", name);
+        }
 }
 
 /* The same outputs and states on every device, with 1 to 4 threads and however cut; those of the first device are left in
@@ -245,12 +252,13 @@ static void run_all_ways(const char *name, sequences *s, run_fn *run, const void
                     for (int i = 0; i < s->n_seq && !first; i++) {
                         expect_same(name, devices[d]->instruction_set, s->out[i], other.out[i],
                                     s->length[i] * s->n_out);
-                        expect_same(name, devices[d]->instruction_set, s->page[i][0] + GUARD, other.page[i][0] + GUARD,
-                                    s->state - 2 * GUARD);
+                        for (int64_t p = 0, at = GUARD; p < s->parts; p++, at += s->part + 2 * GUARD)
+                            expect_same(name, devices[d]->instruction_set, s->page[i][0] + at, other.page[i][0] + at,
+                                        s->part);
                     }
                     for (int i = 0; i < s->n_seq; i++) {
-                        expect_guards(name, other.page[i][0], s->state);
-                        expect_guards(name, other.page[i][1], s->state);
+                        expect_guards(name, s, other.page[i][0]);
+                        expect_guards(name, s, other.page[i][1]);
                     }
                     if (first)
                         *s = other;
@@ -276,6 +284,8 @@ static sequences sequences_of(const scan_case *c) {
                        .length = c->length,
                        .width = layout_of(c).width * c->step,
                        .n_out = c->heads * c->value_dim,
+                       .parts = 1,
+                       .part = c->heads * c->key_dim * c->value_dim,
                        .state = c->heads * c->key_dim * c->value_dim + 2 * GUARD};
 }
 
@@ -288,34 +298,46 @@ static void fill(const scan_case *c, sequences *s, float *packed[MOST], uint64_t
     }
 }
 
+/* The rows of all sequences as flat rows. */
+typedef struct flat_rows {
+    int64_t n;
+    float *x;
+    int32_t *first;
+    ht_view in[7];
+    ht_state_scan_params params;
+} flat_rows;
+
+static flat_rows flatten(const scan_case *c, const sequences *s) {
+    flat_rows f = {.params = {.keys_alternate = c->alternate}};
+    for (int i = 0; i < s->n_seq; i++) f.n += s->length[i];
+    f.x = test_room((size_t)(f.n * s->width) * sizeof *f.x);
+    f.first = test_room((size_t)f.n * sizeof *f.first);
+    int64_t at = 0;
+    for (int i = 0; i < s->n_seq; at += s->length[i++]) {
+        memcpy(f.x + at * s->width, s->rows[i], (size_t)(s->length[i] * s->width) * sizeof *f.x);
+        for (int r = 0; r < s->length[i]; r++) f.first[at + r] = (int32_t)at;
+    }
+    views_of(c, f.x, f.n, f.in);
+    f.in[5] = test_view(f.first, HT_I32, 1, &f.n);
+    return f;
+}
+
 /* The scan of flat rows of all sequences has the bits of that with a cache. */
 static void expect_rows(const scan_case *c, const sequences *s) {
-    int64_t rows = 0;
-    for (int i = 0; i < s->n_seq; i++) rows += s->length[i];
-    float *x = test_room((size_t)(rows * s->width) * sizeof *x), *y = test_room((size_t)(rows * s->n_out) * sizeof *y);
-    int32_t *first = test_room((size_t)rows * sizeof *first);
-    rows = 0;
-    for (int i = 0; i < s->n_seq; i++) {
-        memcpy(x + rows * s->width, s->rows[i], (size_t)(s->length[i] * s->width) * sizeof *x);
-        for (int r = 0; r < s->length[i]; r++) first[rows + r] = (int32_t)rows;
-        rows += s->length[i];
-    }
-    ht_view in[6];
-    views_of(c, x, rows, in);
-    in[5] = test_view(first, HT_I32, 1, &rows);
-    const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->heads, c->value_dim});
+    flat_rows f = flatten(c, s);
+    float *y = test_room((size_t)(f.n * s->n_out) * sizeof *y);
+    const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){f.n, c->heads, c->value_dim});
     for (int threads = 1; threads < 4; threads += 2) {
         ht_device *devices[TEST_MAX_DEVICES];
         const int n = test_devices(threads, devices);
         for (int d = 0; d < n; d++) {
-            test_run_ok(devices[d], HT_OP_STATE_SCAN_ROWS, &(ht_state_scan_params){.keys_alternate = c->alternate}, 6,
-                        in, &to, NULL);
+            test_run_ok(devices[d], HT_OP_STATE_SCAN_ROWS, &f.params, 6, f.in, &to, NULL);
             const float *at = y;
             for (int i = 0; i < s->n_seq; at += s->length[i++] * s->n_out)
                 expect_same(c->name, devices[d]->instruction_set, s->out[i], at, s->length[i] * s->n_out);
         }
     }
-    free(x), free(y), free(first);
+    free(y), free(f.x), free(f.first);
 }
 
 UNIT_TEST(scans_have_the_same_bits_however_cut) {
@@ -340,9 +362,269 @@ UNIT_TEST(scans_have_the_same_bits_however_cut) {
     }
 }
 
+/* Decays and rates of 0 and 1, and infinities and NaN in one head, which reach no other one. */
+UNIT_TEST(extremes_stay_in_their_head) {
+    static const float extremes[] = {INFINITY, -INFINITY, NAN, 3e38F, 1e-40F};
+    static const scan_case with = {"extremes", 4, 4, 20, 40, false, true, false, 1, 2, {70, 9}};
+    static const scan_case without = {"extremes, no rate", 4, 4, 20, 40, true, false, false, 1, 1, {70}};
+    for (int of = 0; of < 2; of++) {
+        const scan_case *c = of ? &without : &with;
+        const row_layout l = layout_of(c);
+        uint64_t seed = 3;
+        sequences s = sequences_of(c), other = s;
+        float *packed[MOST];
+        fill(c, &s, packed, &seed);
+        for (int q = 0; q < c->n_seq; q++) {
+            other.rows[q] = test_room((size_t)(c->length[q] * s.width) * sizeof(float));
+            for (int64_t i = 0; i < c->length[q] * l.width; i++) {
+                const int64_t at = i % l.width;
+                if (at >= l.decay && test_random(&seed) % 3 == 0) s.rows[q][i] = (float)(test_random(&seed) % 2);
+            }
+            memcpy(other.rows[q], s.rows[q], (size_t)(c->length[q] * s.width) * sizeof(float));
+            for (int k = 0; k < 5; k++) { /* of head 1: q, k, v and decay in some row each */
+                float *row = other.rows[q] + test_random(&seed) % (uint32_t)c->length[q] * l.width;
+                row[k == 4 ? l.decay + (c->per_channel ? c->key_dim + 3 : 1)
+                           : (k == 0   ? l.q
+                              : k == 1 ? l.k
+                                       : l.v) +
+                                 (k > 1 ? c->value_dim : c->key_dim) + 3] = extremes[k];
+            }
+        }
+        run_all_ways(c->name, &s, run_scan, c);
+        run_all_ways(c->name, &other, run_scan, c);
+        bool differs = false;
+        for (int q = 0; q < c->n_seq; q++) {
+            for (int64_t i = 0; i < c->length[q] * s.n_out; i += c->value_dim)
+                if (i / c->value_dim % c->heads != 1)
+                    assert_memory_equal(s.out[q] + i, other.out[q] + i, (size_t)c->value_dim * sizeof(float));
+                else
+                    differs |= memcmp(s.out[q] + i, other.out[q] + i, (size_t)c->value_dim * sizeof(float)) != 0;
+            free(packed[q]), free(s.rows[q]), free(other.rows[q]);
+        }
+        assert_true(differs);
+        states_free(&s), states_free(&other);
+    }
+}
+
+UNIT_TEST(wrong_states_and_rows_are_errors) {
+    float x[64] = {0}, y[16], numbers[2][8] = {{0}};
+    ht_kv_page page[2] = {{.refs = 1, .data = numbers[0]}, {.refs = 1, .data = numbers[1]}};
+    ht_kv_layer layer = {.pages = (ht_kv_page *[]){&page[0], &page[1]}};
+    ht_cache cache = {.n_layers = 1, .layer = &layer};
+    const ht_batch batch = {.n_tok = 2, .n_seq = 1, .seq_start = (int32_t[]){0, 2}};
+    const ht_step step = {.batch = &batch, .kv = (ht_cache *[]){&cache}};
+    const ht_view keys = test_view(x, HT_F32, 3, (int64_t[]){2, 1, 4}),
+                  rows = test_view(x, HT_F32, 2, (int64_t[]){2, 1}),
+                  of_values = test_view(x, HT_F32, 3, (int64_t[]){2, 1, 2}),
+                  out = test_view(y, HT_F32, 3, of_values.shape);
+    const ht_view in[6] = {keys, keys, of_values, rows, rows, test_absent()};
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n = test_devices(1, devices);
+    for (int d = 0; d < n; d++) {
+        for (int pages = 1; pages <= 2; pages++) { /* one page, and then a state that is too small */
+            const ht_state_scan_params p = {.first = pages == 2 ? 1 : 0};
+            layer.n_pages = pages;
+            layer.shape.state = 8;
+            assert_fails(HT_ERR_INTERNAL, "cache layer 0 has", test_run, devices[d], HT_OP_STATE_SCAN, &p, 5, in, &out,
+                         &step);
+        }
+        static const int32_t wrong[][2] = {{0, 2}, {1, 1}, {0, -1}, {-1, -1}};
+        for (EACH(k, wrong)) {
+            ht_view flat[7];
+            memcpy(flat, in, sizeof in);
+            flat[5] = test_view((void *)(uintptr_t)wrong[k], HT_I32, 1, (int64_t[]){2});
+            flat[6] = of_values;
+            const ht_view all = test_view(x, HT_F32, 1, (int64_t[]){24});
+            const ht_state_scan_params p = {0};
+            assert_fails(HT_ERR_ARGUMENT, "begins at row", test_run, devices[d], HT_OP_STATE_SCAN_ROWS, &p, 6, flat,
+                         &out, NULL);
+            assert_fails(HT_ERR_ARGUMENT, "begins at row", test_run, devices[d], HT_OP_STATE_SCAN_ROWS_GRAD, &p, 7,
+                         flat, &all, NULL);
+        }
+    }
+}
+
+/* ---- convolutions ---- */
+
+typedef struct conv_case {
+    const char *name;
+    int64_t n, taps;
+    bool bias;
+    int step, n_seq, length[MOST];
+    float *w, *b; /* [taps][n], so that the weights are a transposed view; [n] */
+} conv_case;
+
+static void run_conv(ht_device *d, const void *of, float *rows, int64_t n, float *out, const ht_step *step) {
+    const conv_case *c = of;
+    ht_view in[3] = {test_view(rows, HT_F32, 2, (int64_t[]){n, c->n}),
+                     test_view(c->w, HT_F32, 2, (int64_t[]){c->n, c->taps}),
+                     c->bias ? test_view(c->b, HT_F32, 1, &c->n) : test_absent()};
+    in[0].stride[0] = c->n * c->step;
+    in[0].stride[1] = c->step;
+    in[1].stride[0] = 1;
+    in[1].stride[1] = c->n;
+    const ht_view to = test_view(out, HT_F32, 2, (int64_t[]){n, c->n});
+    test_run_ok(d, HT_OP_SHORT_CONV, &(ht_short_conv_params){0, GUARD, c->n + 2 * GUARD}, 3, in, &to, step);
+}
+
+/* The state has channels before and behind those of the convolution, which are another one's: they are left alone. */
+UNIT_TEST(convolutions_have_the_same_bits_however_cut) {
+    conv_case all[] = {{"LFM2", 96, 3, false, 1, 2, {70, 3}, NULL, NULL},
+                       {"Qwen3.5", 600, 4, false, 1, 2, {66, 65}, NULL, NULL},
+                       {"Mamba-2", 272, 4, true, 2, 1, {20}, NULL, NULL},
+                       {"odd sizes", 21, 7, true, 1, 3, {530, 1, 8}, NULL, NULL},
+                       {"one tap", 5, 1, true, 1, 1, {9}, NULL, NULL}};
+    uint64_t seed = 2;
+    for (EACH(i, all)) {
+        conv_case *c = &all[i];
+        c->w = test_random_floats(c->n * c->taps, 1, &seed);
+        c->b = test_random_floats(c->n, 1, &seed);
+        sequences s = {.n_seq = c->n_seq,
+                       .length = c->length,
+                       .width = c->n * c->step,
+                       .n_out = c->n,
+                       .parts = c->taps - 1,
+                       .part = c->n,
+                       .state = (c->taps - 1) * (c->n + 2 * GUARD)};
+        for (int q = 0; q < c->n_seq; q++) s.rows[q] = test_random_floats(c->length[q] * s.width, 1, &seed);
+        run_all_ways(c->name, &s, run_conv, c);
+        for (int q = 0; q < c->n_seq; q++) {
+            double *want = doubles(NULL, c->length[q] * c->n);
+            for (int64_t k = 0; k < c->length[q] * c->n; k++) {
+                const int64_t t = k / c->n, channel = k % c->n;
+                want[k] = c->bias ? (double)c->b[channel] : 0;
+                for (int64_t j = 0; j < c->taps; j++)
+                    if (t - c->taps + 1 + j >= 0)
+                        want[k] += (double)c->w[j * c->n + channel] *
+                                   (double)s.rows[q][(t - c->taps + 1 + j) * s.width + channel * c->step];
+            }
+            expect_close(c->name, "output", s.out[q], want, c->length[q] * c->n);
+            for (int64_t j = 0; j < c->taps - 1; j++)
+                for (int64_t k = 0; k < c->n; k++) {
+                    const int64_t t = c->length[q] - c->taps + 1 + j;
+                    const float input = t < 0 ? 0 : s.rows[q][t * s.width + k * c->step];
+                    assert_true(s.page[q][0][j * (c->n + 2 * GUARD) + GUARD + k] == input);
+                }
+            free(want), free(s.rows[q]);
+        }
+        states_free(&s);
+        free(c->w), free(c->b);
+    }
+}
+
+/* ---- gradients ---- */
+
+/* Gradients of the vector kernels against those of the plain ones, which are in double; their bits are the same with any
+ * number of threads on every instruction set. */
+UNIT_TEST(gradients_have_the_same_bits) {
+    uint64_t seed = 5;
+    for (EACH(i, cases)) {
+        const scan_case *c = &cases[i];
+        sequences s = sequences_of(c);
+        float *packed[MOST], *got[2] = {NULL, NULL};
+        fill(c, &s, packed, &seed);
+        flat_rows f = flatten(c, &s);
+        float *grad = test_random_floats(f.n * s.n_out * c->step, 1, &seed);
+        f.in[6] = part_of(grad, f.n, s.n_out, 0, c->step, 3, c->heads, c->value_dim);
+        int64_t size = 0;
+        for (int a = 0; a < 5; a++) size += ht_view_absent(&f.in[a]) ? 0 : ht_view_size(&f.in[a]);
+        comparison gradient = {.op = HT_OP_STATE_SCAN_ROWS_GRAD,
+                               .params = &f.params,
+                               .n_in = 7,
+                               .out = test_view(NULL, HT_F32, 1, &size),
+                               .tolerance = 2e-4,
+                               .what = c->name};
+        memcpy(gradient.in, f.in, sizeof f.in);
+        assert_int_equal(test_compare(&gradient), HT_OK);
+        for (int k = 0; k < 2; k++) got[k] = test_room((size_t)size * sizeof(float));
+        for (int threads = 1; threads <= 4; threads++) {
+            ht_device *devices[TEST_MAX_DEVICES];
+            const int n = test_devices(threads, devices);
+            for (int d = 1; d < n; d++) {
+                const bool begins = threads == 1 && d == 1;
+                const ht_view to = test_view(got[begins ? 0 : 1], HT_F32, 1, &size);
+                test_run_ok(devices[d], HT_OP_STATE_SCAN_ROWS_GRAD, &f.params, 7, f.in, &to, NULL);
+                if (!begins) expect_same(c->name, devices[d]->instruction_set, got[0], got[1], size);
+            }
+        }
+        for (int q = 0; q < c->n_seq; q++) free(packed[q]), free(s.rows[q]);
+        free(got[0]), free(got[1]), free(grad), free(f.x), free(f.first);
+    }
+}
+
+/* The sum of the naive result of all sequences, weighed. */
+static double weighed(const scan_case *c, const double *rows, const double *weight) {
+    double out[512], state[512], sum = 0;
+    int64_t at = 0;
+    for (int q = 0; q < c->n_seq; at += c->length[q++]) {
+        assert_true(c->length[q] * c->heads * c->value_dim <= 512 && c->heads * c->key_dim * c->value_dim <= 512);
+        naive(c, rows + at * layout_of(c).width, c->length[q], out, state);
+        for (int64_t i = 0; i < c->length[q] * c->heads * c->value_dim; i++)
+            sum += weight[at * c->heads * c->value_dim + i] * out[i];
+    }
+    return sum;
+}
+
+/* Element i of the concatenated gradients: where the number is in rows of `width`. */
+static int64_t place_of(const scan_case *c, int64_t n, int64_t i) {
+    const row_layout l = layout_of(c);
+    const int64_t begin[] = {l.q, l.k, l.v, l.decay, l.rate, l.width};
+    int part = 0;
+    for (; i >= n * (begin[part + 1] - begin[part]); part++) i -= n * (begin[part + 1] - begin[part]);
+    const int64_t per_row = begin[part + 1] - begin[part];
+    return i / per_row * l.width + begin[part] + i % per_row;
+}
+
+/* Every gradient is a finite difference of the naive form. */
+UNIT_TEST(gradients_are_those_of_the_naive_form) {
+    static const scan_case small[] = {
+        {"delta rule", 4, 2, 3, 5, false, true, false, 1, 2, {6, 3}},
+        {"delta rule, alternate keys, decay per channel", 4, 2, 3, 2, true, true, true, 1, 3, {5, 1, 4}},
+        {"no rate", 6, 2, 2, 4, false, false, true, 1, 1, {9}},
+        {"no rate, decay per channel", 2, 1, 5, 3, true, false, false, 1, 2, {7, 2}},
+    };
+    uint64_t seed = 7;
+    for (EACH(i, small)) {
+        const scan_case *c = &small[i];
+        sequences s = sequences_of(c);
+        float *packed[MOST];
+        fill(c, &s, packed, &seed);
+        flat_rows f = flatten(c, &s);
+        float *grad = test_random_floats(f.n * s.n_out, 1, &seed);
+        f.in[6] = test_view(grad, HT_F32, 3, (int64_t[]){f.n, c->heads, c->value_dim});
+        const int64_t size = f.n * (s.width - 1);
+        float *got = test_room((size_t)size * sizeof *got);
+        double *rows = doubles(f.x, f.n * s.width), *weight = doubles(grad, f.n * s.n_out);
+        ht_device *devices[TEST_MAX_DEVICES];
+        const int n = test_devices(2, devices);
+        const ht_view to = test_view(got, HT_F32, 1, &size);
+        for (int d = 0; d < n; d++) {
+            test_run_ok(devices[d], HT_OP_STATE_SCAN_ROWS_GRAD, &f.params, 7, f.in, &to, NULL);
+            for (int64_t k = 0; k < size; k++) {
+                double *x = &rows[place_of(c, f.n, k)], kept = *x;
+                *x = kept + 1e-5;
+                double slope = weighed(c, rows, weight);
+                *x = kept - 1e-5;
+                slope = (slope - weighed(c, rows, weight)) / 2e-5;
+                *x = kept;
+                if (!(fabs(slope - (double)got[k]) < 1e-5 * fmax(1, fabs(slope))))
+                    fail_msg("%s, %s: gradient %lld is %g, not %g", c->name, devices[d]->instruction_set, (long long)k,
+                             (double)got[k], slope);
+            }
+        }
+        for (int q = 0; q < c->n_seq; q++) free(packed[q]), free(s.rows[q]);
+        free(got), free(grad), free(rows), free(weight), free(f.x), free(f.first);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scans_have_the_same_bits_however_cut),
+        cmocka_unit_test(extremes_stay_in_their_head),
+        cmocka_unit_test(wrong_states_and_rows_are_errors),
+        cmocka_unit_test(convolutions_have_the_same_bits_however_cut),
+        cmocka_unit_test(gradients_have_the_same_bits),
+        cmocka_unit_test(gradients_are_those_of_the_naive_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -446,6 +446,48 @@ static ht_array *exact_attend_rows_chunks(ht_scope *s, ht_array *const *in) {
     return exactly_attended(s, in[0], mask, first_two(s, in[0]), 0);
 }
 
+/* Column `column` .. column + 1 of x [5, 4] as [5, 2], in 0 .. 1. */
+static ht_array *gates_of(ht_scope *s, ht_array *x, int64_t column) {
+    return ht_sigmoid(s, ht_slice(s, x, (int64_t[]){0, column}, (int64_t[]){5, column + 2}, NULL));
+}
+
+/* x as the queries of two heads, a part of its squares as keys, its double as values: sequences of three and of two rows. */
+static ht_array *state_scan_rows(ht_scope *s, ht_array *const *in) {
+    static const int32_t first[] = {0, 0, 0, 3, 3};
+    const int64_t n = 5;
+    ht_array *x = ht_reshape(s, in[0], (int64_t[]){5, 2, 2}, 3);
+    ht_array *all[] = {x,
+                       ht_scale(s, ht_square(s, x), 0.25f),
+                       ht_scale(s, x, 2),
+                       gates_of(s, in[0], 0),
+                       gates_of(s, in[0], 2),
+                       ht_array_from(s, first, HT_I32, &n, 1)};
+    return ht_apply(s, HT_OP_STATE_SCAN_ROWS, &(ht_state_scan_params){0}, all, 6);
+}
+
+/* Row t of x, of any shape. */
+static ht_array *row_as(ht_scope *s, ht_array *x, int64_t t, const int64_t *shape, int n_dims) {
+    const int64_t begin[] = {t, 0}, end[] = {t + 1, x ? x->shape[1] : 0};
+    return ht_reshape(s, ht_slice(s, x, begin, end, NULL), shape, n_dims);
+}
+
+static ht_array *exact_state_scan_rows(ht_scope *s, ht_array *const *in) {
+    static const int64_t key[] = {2, 2, 1}, value[] = {2, 1, 2}, gate[] = {2, 1, 1};
+    ht_array *state = NULL, *y[5], *decay = gates_of(s, in[0], 0), *rate = gates_of(s, in[0], 2);
+    for (int64_t t = 0; t < 5; t++) {
+        ht_array *q = row_as(s, in[0], t, key, 3), *k = ht_scale(s, ht_square(s, q), 0.25f);
+        ht_array *d = ht_scale(s, row_as(s, in[0], t, value, 3), 2); /* [heads, 1, value_dim] */
+        if (t != 0 && t != 3) {
+            state = ht_multiply(s, state, row_as(s, decay, t, gate, 3)); /* [heads, key_dim, value_dim] */
+            d = ht_subtract(s, d, ht_sum(s, ht_multiply(s, state, k), (int[]){1}, 1, true));
+        }
+        d = ht_multiply(s, ht_multiply(s, d, row_as(s, rate, t, gate, 3)), k);
+        state = t != 0 && t != 3 ? ht_add(s, state, d) : d;
+        y[t] = ht_sum(s, ht_multiply(s, state, q), (int[]){1}, 1, false);
+    }
+    return ht_stack(s, y, 5, 0);
+}
+
 UNIT_TEST(gradients_of_packed_matrices) {
     const ht_matrix_ops *ops = ht_cpu_matrix_ops(ht_cpu_isa_best(), HT_W_F32, HT_PRECISION_REFERENCE);
     matrix = test_pack(ops, HT_W_F32, MATRIX_ROWS, MATRIX_K, matrix_values);
@@ -476,6 +518,8 @@ UNIT_TEST(gradients_of_rows) {
                          exact_attend_rows_sinks);
     test_gradient_of_f32(test_stream, &(gradient_case){"chunks", attend_rows_chunks, 1, {{2, {5, 4}, -1.5, 1.5}}},
                          exact_attend_rows_chunks);
+    test_gradient_of_f32(test_stream, &(gradient_case){"state_scan_rows", state_scan_rows, 1, {{2, {5, 4}, -1.5, 1.5}}},
+                         exact_state_scan_rows);
 }
 
 UNIT_TEST(gradients_of_what_computes_in_f32) {

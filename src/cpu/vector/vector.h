@@ -28,7 +28,9 @@ void HT_ISA_NAME(ht_vector_norm_rows)(ht_rows_fn *rows[HT_OP_COUNT]);
     X(sdpa_grad)                                                                                                       \
     X(sdpa)                                                                                                            \
     X(attend)                                                                                                          \
+    X(short_conv)                                                                                                      \
     X(state_scan)                                                                                                      \
+    X(state_scan_grad)                                                                                                 \
     X(lora)
 #define HT_DECLARE_FAMILY(name) void HT_ISA_NAME(ht_vector_##name)(ht_kernel kernels[HT_OP_COUNT]);
 HT_VECTOR_FAMILIES(HT_DECLARE_FAMILY)
