@@ -3,7 +3,8 @@
     python3 bench/make_large.py [--bf16] [--layers N] SHAPE FILE.gguf
 
 with a shape of smollm2-135m, gemma3-270m, gemma3-1b, gemma3-4b, qwen3-4b, llama3.1-8b, phi4-mini, and of mixtures of experts:
-qwen3-30b-a3b, of which 12 layers are 4.9 GB, gpt-oss-20b, of which 8 are 4.9 GB, and glm-4.7-flash, of which 8 are 3.2 GB.
+qwen3-30b-a3b, of which 12 layers are 4.9 GB, gpt-oss-20b, of which 8 are 4.9 GB, and glm-4.7-flash, of which 8 are 3.2 GB; and with recurrent layers: qwen3.5-4b, and
+qwen3.5-35b-a3b, of which 8 layers are 4.8 GB. Every fourth layer of these has attention.
 
 The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
 Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256 (gpt-oss: experts in MXFP4, all else in
@@ -38,6 +39,11 @@ SHAPES = {
     "glm-4.7-flash": dict(arch="deepseek2", layers=47, hidden=2048, inner=10240, heads=20, kv=1, head_dim=576, vocab=154880,
                           context=202752, theta=1e6, experts=64, used=4, expert_inner=1536, dense=1, q_rank=768, rank=512,
                           key=192, rope=64, value=256),
+    "qwen3.5-4b": dict(arch="qwen35", layers=32, hidden=2560, inner=9216, heads=16, kv=4, head_dim=256, vocab=248320,
+                       context=262144, theta=1e7, rotated=64, taps=4, key_heads=16, value_heads=32, state=128),
+    "qwen3.5-35b-a3b": dict(arch="qwen35moe", layers=40, hidden=2048, inner=512, heads=16, kv=2, head_dim=256, vocab=248320,
+                            context=262144, theta=1e7, rotated=64, experts=256, used=8, expert_inner=512, shared_inner=512,
+                            taps=4, key_heads=16, value_heads=32, state=128),
 }
 ALIGNMENT, PIECE = 32, 1 << 16  # of tensors in the file, in bytes; blocks drawn at a time
 U32, F32, STRING, ARRAY = 4, 6, 8, 9  # GGUF's types of metadata
@@ -133,7 +139,8 @@ class Checkpoint:
             for name, kind, shape, at in self.tensors:
                 f.write(b"\0" * (start + at - f.tell()))
                 if kind == "F32":
-                    f.write((1 + 0.1 * rng.standard_normal(shape)).astype("<f4").tobytes())
+                    around = -1 if name.endswith("ssm_a") else 1
+                    f.write((around + 0.1 * rng.standard_normal(shape)).astype("<f4").tobytes())
                     continue
                 if kind not in blocks:
                     blocks[kind] = Numbers(rng) if kind == "BF16" else Blocks(kind, rng)
@@ -151,9 +158,13 @@ def put_layer(w, c, i):
     usual = "Q8_0" if is_oss else "Q4_K"
     better = usual if is_oss else "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
     norms = ["attn_norm", "post_attention_norm" if is_oss else "ffn_norm"]
+    is_delta = "taps" in c
+    is_recurrent = is_delta and (i + 1) % 4 != 0
+    if is_delta:
+        norms = ["attn_norm", "post_attention_norm"]
     for norm in norms + (["post_attention_norm", "post_ffw_norm"] if arch == "gemma3" else []):
         w.put(f"{p}{norm}.weight", "F32", hidden)
-    if arch in ("gemma3", "qwen3", "qwen3moe"):
+    if arch in ("gemma3", "qwen3", "qwen3moe") or is_delta and not is_recurrent:
         w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
         w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
     matrices = [("attn_q", usual, q, hidden), ("attn_k", usual, kv, hidden), ("attn_v", better, kv, hidden)]
@@ -166,7 +177,19 @@ def put_layer(w, c, i):
         matrices = [("attn_q_a", usual, c["q_rank"], hidden), ("attn_q_b", usual, heads * (key + c["rope"]), c["q_rank"]),
                     ("attn_kv_a_mqa", usual, rank + c["rope"], hidden), ("attn_k_b", usual, heads, rank, key),
                     ("attn_v_b", usual, heads, c["value"], rank)]
-    for name, kind, *shape in [*matrices, ("attn_output", usual, hidden, q)]:
+    if is_delta:
+        matrices[0] = ("attn_q", usual, 2 * q, hidden)
+    matrices.append(("attn_output", usual, hidden, q))
+    if is_recurrent:
+        n, values = c["value_heads"], c["value_heads"] * c["state"]
+        channels = 2 * c["key_heads"] * c["state"] + values
+        w.put(f"{p}ssm_a", "F32", n)
+        w.put(f"{p}ssm_dt.bias", "F32", n)
+        w.put(f"{p}ssm_conv1d.weight", "F32", channels, c["taps"])
+        w.put(f"{p}ssm_norm.weight", "F32", c["state"])
+        matrices = [("attn_qkv", "Q5_K", channels, hidden), ("attn_gate", usual, values, hidden),
+                    ("ssm_alpha", usual, n, hidden), ("ssm_beta", usual, n, hidden), ("ssm_out", usual, hidden, values)]
+    for name, kind, *shape in matrices:
         w.put(f"{p}{name}.weight", kind, *shape)
         if is_oss:
             w.put(f"{p}{name}.bias", "F32", shape[0])
@@ -179,6 +202,11 @@ def put_layer(w, c, i):
             w.put(f"{p}ffn_gate_shexp.weight", "Q4_K", inner, hidden)
             w.put(f"{p}ffn_up_shexp.weight", "Q4_K", inner, hidden)
             w.put(f"{p}ffn_down_shexp.weight", better, hidden, inner)
+        if "shared_inner" in c:
+            w.put(f"{p}ffn_gate_inp_shexp.weight", "F32", 1, hidden)
+            for name in "gate", "up":
+                w.put(f"{p}ffn_{name}_shexp.weight", "Q4_K", c["shared_inner"], hidden)
+            w.put(f"{p}ffn_down_shexp.weight", better, hidden, c["shared_inner"])
         w.put(f"{p}ffn_gate_inp.weight", "F32", n, hidden)
         if is_oss:
             w.put(f"{p}ffn_gate_inp.bias", "F32", n)
@@ -207,7 +235,7 @@ def tokenizer(c):
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]  # GPT-2's alphabet of bytes
     letters = [chr(b) for b in shown] + [chr(0x100 + i) for i in range(256 - len(shown))]
     tokens = letters + ["wo"] + [f"word{i}" for i in range(c["vocab"] - 259)] + ["<|begin|>", "<|end|>"]
-    return {"model": "gpt2", "pre": {"llama": "llama-bpe", "phi3": "gpt-4o", "gpt-oss": "gpt-4o"}.get(c["arch"], "qwen2"), "tokens": tokens,
+    return {"model": "gpt2", "pre": {"llama": "llama-bpe", "phi3": "gpt-4o", "gpt-oss": "gpt-4o", "qwen35": "qwen35", "qwen35moe": "qwen35"}.get(c["arch"], "qwen2"), "tokens": tokens,
             "token_type": [1] * (c["vocab"] - 2) + [3, 3], "merges": ["w o"], "bos_token_id": c["vocab"] - 2,
             "eos_token_id": c["vocab"] - 1}
 
@@ -232,15 +260,22 @@ def make(name, path, only=None, layers=None):
             "attention.key_length_mla": c["key"] + c["rope"], "attention.value_length_mla": c["value"],
             "rope.dimension_count": c["rope"], "leading_dense_block_count": c["dense"], "expert_shared_count": 1,
             "expert_gating_func": 2, "expert_weights_scale": 1.8}.items()}
+    if "taps" in c:
+        metadata |= {f"{arch}.{key}": v for key, v in {
+            "ssm.conv_kernel": c["taps"], "ssm.state_size": c["state"], "ssm.group_count": c["key_heads"],
+            "ssm.time_step_rank": c["value_heads"], "ssm.inner_size": c["value_heads"] * c["state"],
+            "full_attention_interval": 4, "rope.dimension_sections": [11, 11, 10, 0]}.items()}
+    if "shared_inner" in c:
+        metadata[f"{arch}.expert_shared_feed_forward_length"] = c["shared_inner"]
     if "window" in c:
         metadata[f"{arch}.attention.sliding_window"] = c["window"]
     if "trained" in c:
         metadata |= {f"{arch}.rope.scaling.type": "yarn", f"{arch}.rope.scaling.factor": c["context"] / c["trained"],
                      f"{arch}.rope.scaling.original_context_length": c["trained"]}
-    tied, is_oss = arch not in ("llama", "gpt-oss", "deepseek2"), arch == "gpt-oss"
+    tied, is_oss = arch not in ("llama", "gpt-oss", "deepseek2", "qwen35moe"), arch == "gpt-oss"
     w.put("token_embd.weight", "Q8_0" if is_oss else "Q6_K" if tied else "Q4_K", c["vocab"], c["hidden"])
     w.put("output_norm.weight", "F32", c["hidden"])
-    if arch in ("llama", "phi3"):
+    if arch in ("llama", "phi3") or "taps" in c:
         metadata[f"{arch}.rope.dimension_count"] = c.get("rotated", c["head_dim"])
     if not tied:
         w.put("output.weight", "Q8_0" if is_oss else "Q6_K", c["vocab"], c["hidden"])

@@ -3,6 +3,8 @@
 # last line. Sourced after common.sh.
 
 export HEARTH_DEVICE=${HEARTH_DEVICE:-cpu} # of the command, whatever the machine has
+HEARTH_TEST_DAY=$(date +%-j) # which cases run with sanitizers (tests/support/test.h)
+export HEARTH_TEST_DAY
 passed=0
 failed=0
 failures=
@@ -66,15 +68,15 @@ run_queued() {
     queued=()
 }
 
-# ctest_in PRESET [OPTION...]: the tests of one build, counted one by one; their output is shown as it comes. A test that
-# ctest reports as skipped counts as skipped.
+# ctest_in PRESET [OPTION...]: the tests of one build, counted one by one, with their files in $test_files if that is set;
+# their output is shown as it comes. A test that ctest reports as skipped counts as skipped.
 ctest_in() {
     local preset=$1 log=$work/ctest.log summary patience=1200
     shift
     [ -z "${HEARTH_SOAK:-}" ] || patience=36000 # a test that hangs fails at last
     say "Testing build/$preset"
     # Some tests wait most of the time, so one more runs than there are cores. Thread sanitizer needs the memory layout it knows; newer kernels shuffle more of it.
-    "${without_aslr[@]}" ctest --test-dir "build/$preset" -j "$(($(nproc) + 1))" --timeout "$patience" --output-on-failure "$@" 2>&1 | tee "$log" >&2 || true
+    "${without_aslr[@]}" env ${test_files:+TMPDIR="$test_files"} ctest --test-dir "build/$preset" -j "$(($(nproc) + 1))" --timeout "$patience" --output-on-failure "$@" 2>&1 | tee "$log" >&2 || true
     leave_if_asked
     summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" || true)
     if [ -z "$summary" ]; then

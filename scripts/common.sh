@@ -10,7 +10,7 @@ clean_up() {
         kill -TERM -- "-$step_pid" 2>/dev/null || true
         wait "$step_pid" 2>/dev/null || true
     fi
-    rm -rf "$work" ${fetch_dir:+"$fetch_dir"}
+    rm -rf "$work" ${fetch_dir:+"$fetch_dir"} ${test_files:+"$test_files"}
 }
 trap clean_up EXIT
 # Signals are only noted here and acted on where leave_if_asked is called.

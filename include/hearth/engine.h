@@ -58,7 +58,8 @@ typedef enum ht_reuse_end {
     HT_REUSE_ADAPTER, /* cached for other adapters */
     HT_REUSE_SHORT,   /* the prompt is too short */
     HT_REUSE_WINDOW,  /* sliding layers have discarded keys that are needed */
-    HT_REUSE_OFF      /* no prefix cache */
+    HT_REUSE_OFF,     /* no prefix cache */
+    HT_REUSE_STATE    /* the state of recurrent layers is cached after fewer tokens only */
 } ht_reuse_end;
 /* A short name such as "differs". Never NULL; a constant. */
 HT_API const char *ht_reuse_end_name(ht_reuse_end end);

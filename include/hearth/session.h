@@ -36,8 +36,9 @@ HT_API ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error
 HT_API void ht_session_free(ht_session *s); /* NULL is fine */
 /* Discards all tokens and frees the memory of the KV cache. */
 HT_API void ht_session_reset(ht_session *s);
-/* Keeps the first n tokens. HT_ERR_ARGUMENT unless 0 <= n <= length; HT_ERR_LIMIT if a sliding layer has discarded
- * keys that the next token needs (reset, and compute again). A failure changes nothing. */
+/* Keeps the first n tokens. HT_ERR_ARGUMENT unless 0 <= n <= length. The next call computes some of them again if a sliding
+ * layer has discarded keys that the next token needs, or if a recurrent layer has not kept its state there: it keeps that at
+ * the ends of messages and of pages of 256 tokens, at distances from the end that double. */
 HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
 /* Tokens of the conversation, including the last generated one, although only the next call computes its keys and
  * values. */

@@ -364,8 +364,8 @@ class AnswerStream:
     @property
     def reuse(self):
         """What the prefix cache did for the answer, once it has ended: how many tokens of the prompt were "cached", "reused"
-        and "computed", and why not more: "end" is "all", "new", "differs", "ends", "evicted", "adapter", "short", "window"
-        or "off". Where it differs, "place" is that of the first other "token", in whose stead "kept_token" is kept. Empty until then."""
+        and "computed", and why not more: "end" is "all", "new", "differs", "ends", "evicted", "adapter", "short", "window",
+        "state" or "off". Where it differs, "place" is that of the first other "token", in whose stead "kept_token" is kept. Empty until then."""
         return dict(self._answer.report.reuse) if self._answer.report else {}
 
 

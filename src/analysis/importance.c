@@ -29,6 +29,7 @@ typedef struct matrix_site {
     const char *slot;                  /* as passed to ht_linear; lent by the model */
     char name[NAME_SIZE];              /* GGUF tensor name with ".weight"; "": listed under another matrix's name */
     int64_t n_columns, n_experts;      /* 1 when dense */
+    ht_order columns;                  /* in GGUF, and in the sums */
     const struct matrix_site *same_as; /* the site with the same inputs that holds the sums; NULL: this one does */
     double *sum, *count; /* [n_experts][n_columns] sums of squares, [n_experts] numbers of inputs; NULL: none yet */
 } matrix_site;
@@ -58,6 +59,7 @@ static void name_projection(const ht_projection *p, matrix_site *out) {
     static const char gate[] = "ffn_gate_exps", up[] = "ffn_up_exps";
     out->slot = p->slot;
     out->n_columns = p->n_in;
+    out->columns = p->columns;
     out->n_experts = ht_max_i64(1, p->n_experts);
     if (p->fused && strstr(p->gguf, up)) return; /* the gate's entry covers both */
     const char *fused = p->fused ? strstr(p->gguf, gate) : NULL;
@@ -82,7 +84,8 @@ static void name_apart(matrix_site *both, matrix_sites *out) {
 
 /* The extents of matrices outside the layers are those of the hidden state. */
 static void add_around(const ht_model *m, const ht_tensor_spec *spec, matrix_sites *out) {
-    if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || (spec->has && !spec->has(m->config, 0))) return;
+    if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || spec->expert || (spec->has && !spec->has(m->config, 0)))
+        return;
     matrix_site *site = &out->site[out->n++];
     *site = (matrix_site){.slot = spec->safetensors, .n_columns = m->config->hidden, .n_experts = 1};
     snprintf(site->name, sizeof site->name, "%s.weight", spec->gguf);
@@ -340,7 +343,7 @@ static ht_status add(ht_scope *s, const pending *of, ht_error *err) {
     bool finite = true;
     for (int64_t i = 0; i < site->n_experts * site->n_columns; i++) {
         finite = finite && isfinite(sum[i]);
-        site->sum[i] += (double)sum[i];
+        site->sum[ht_order_stored(&site->columns, i)] += (double)sum[i];
     }
     free(copy);
     if (!finite)

@@ -216,7 +216,7 @@ const ht_projection *ht_adapter_base_find(const ht_adapter_base *m, const char *
 }
 
 ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, ht_error *err) {
-    if (a->interleaved)
+    if (a->gguf_order)
         return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
     if (a->halved && ht_adapter_alternates(m->config->family))
         return ht_fail(
@@ -241,7 +241,7 @@ void ht_adapter_describe(const ht_adapter *a, ht_adapter_info *out) {
                              .base = a->origin.base,
                              .fingerprint = a->origin.fingerprint,
                              .template_hash = a->origin.template_hash,
-                             .needs_model = a->interleaved};
+                             .needs_model = a->gguf_order};
     for (int64_t i = 0; i < a->n; i++) {
         const ht_lora *l = &a->lora[i];
         out->n_parameters += ht_max_i64(1, l->n_experts) * l->rank * (l->n_in + l->n_out);

@@ -1,6 +1,6 @@
 /* LoRA adapters in memory: pairs of matrices, each keyed by the slot of a projection (Hu et al., 2021). y = W x +
- * scale * B (A x). Adapters are immutable and reference-counted; sessions and threads may share them. Rows of q and
- * k are in Hugging Face order, whatever the checkpoint's format. adapter_file.h reads and writes files. */
+ * scale * B (A x). Adapters are immutable and reference-counted; sessions and threads may share them. Rows and
+ * columns are in Hugging Face order, whatever the checkpoint's format. adapter_file.h reads and writes files. */
 #ifndef HT_CHECKPOINT_ADAPTER_H
 #define HT_CHECKPOINT_ADAPTER_H
 
@@ -51,8 +51,9 @@ struct ht_adapter {
     /* The rows of gate and up were taken for halves of one tensor, as the model is not known. Where they alternate in
      * the model, the adapter cannot be applied. */
     bool halved;
-    bool interleaved;     /* B of q and k is in GGUF's row order, as the heads are unknown; cannot be applied */
-    char *warning;        /* ht_adapter_warning */
+    bool
+        gguf_order; /* some pairs are in GGUF's order of rows or columns, as the heads are unknown; cannot be applied */
+    char *warning;  /* ht_adapter_warning */
     pthread_mutex_t lock; /* protects `transposed`, `digest` and `has_digest` */
     ht_digest digest;     /* ht_adapter_digest, once `has_digest` */
     bool has_digest;

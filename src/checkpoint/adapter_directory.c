@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/family.h"
+#include "checkpoint/stored_weights.h"
 #include "formats/json.h"
 #include "tokenizer/regex.h"
 
@@ -126,14 +127,15 @@ static void read_patterns(ht_json_reader *r, const ht_json *object, const char *
     }
 }
 
-/* PEFT nests gate_up_proj inside down_proj if both are targeted; names do not identify a single target. */
+/* PEFT nests gate_up_proj, or up_proj of experts without a gate, inside down_proj if both are targeted; names do not
+ * identify a single target. */
 static void read_parameters(peft_config *c, ht_json_reader *r) {
     const ht_json *all = ht_json_array(r, c->root, "target_parameters");
     bool gate_up = false, down = false;
     for (size_t i = 0; i < ht_json_array_size(all); i++) {
         const char *name = ht_json_string_value(ht_json_array_get(all, i)), *leaf = name ? strrchr(name, '.') : NULL;
         leaf = leaf ? leaf + 1 : name;
-        gate_up = gate_up || (leaf && !strcmp(leaf, "gate_up_proj"));
+        gate_up = gate_up || (leaf && (!strcmp(leaf, "gate_up_proj") || !strcmp(leaf, "up_proj")));
         down = down || (leaf && !strcmp(leaf, "down_proj"));
     }
     if (gate_up != down) c->only_parameter = gate_up ? "gate_up_proj" : "down_proj";
@@ -210,33 +212,50 @@ static ht_status refuse_peft(const char *path, const char *name, ht_error *err) 
 typedef enum expert_kind { NO_EXPERT, ONE_EXPERT, GATE_UP, DOWN } expert_kind;
 
 /* The family whose adapters have experts in this module, if it is not the usual one; NULL: none, or any. */
-static const ht_family *family_of_module(const char *module, bool mlx) {
-    for (const ht_family *const *f = ht_families; *f; f++) {
-        const char *named = mlx ? (*f)->mlx_expert_module : (*f)->expert_module;
-        if (named && !strcmp(named, module)) return *f;
-    }
+static const ht_family *family_of_module(const char *module, ht_expert_naming naming) {
+    if (!strcmp(ht_expert_module(naming, HT_EXPERTS_MLP), module)) return NULL;
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if (!strcmp(ht_expert_module(naming, (*f)->experts), module)) return *f;
     return NULL;
+}
+
+/* Whether other families have experts in the same module, of which PEFT takes the inputs for the outputs, or not. */
+static bool is_ambiguous(const ht_family *family) {
+    const char *module = ht_expert_module(HT_EXPERTS_TRANSFORMERS, family->experts);
+    for (const ht_family *const *f = ht_families; *f; f++)
+        if ((*f)->swaps_expert_axes != family->swaps_expert_axes &&
+            !strcmp(ht_expert_module(HT_EXPERTS_TRANSFORMERS, (*f)->experts), module))
+            return true;
+    return false;
 }
 
 /* Projections of an expert as slots spell them: some families' files have other names. */
 static const char *expert_projection(const char *name) {
-    static const char *const names[][2] = {{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[][2] = {
+        {"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}, {"fc1", "up_proj"}, {"fc2", "down_proj"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i][0], name)) return names[i][1];
     return name;
+}
+
+/* The parameter that is nested inside down_proj. */
+static const char *inner_parameter(const ht_family *family) {
+    return family && !ht_experts_are_gated(family->experts) ? "up_proj" : "gate_up_proj";
 }
 
 /* Parses `rest`, a module's name after the layer; writes the projection as slots spell it. */
 static expert_kind peft_expert_of(const peft_config *c, const char *rest, int64_t *expert,
                                   char projection[HT_ADAPTER_SLOT], const ht_family **family) {
-    static const char *const places[] = {"mlp.experts", "experts", "moe.experts", "block_sparse_moe.experts",
-                                         "feed_forward.experts"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const places[] = {
+        "mlp.experts", "experts", "moe.experts", "block_sparse_moe.experts", "feed_forward.experts", "mixer.experts"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || (rest[n] != '.' && rest[n] != '\0')) continue;
-        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", false);
+        *family = family_of_module(strcmp(places[i], "moe.experts") ? places[i] : "experts", HT_EXPERTS_TRANSFORMERS);
         const char *behind = rest + n + (rest[n] == '.');
-        snprintf(projection, HT_ADAPTER_SLOT, "experts.down_proj");
+        const bool gated = !*family || ht_experts_are_gated((*family)->experts),
+                   is_down = !*behind && !(c->only_parameter && !strcmp(c->only_parameter, "gate_up_proj"));
+        snprintf(projection, HT_ADAPTER_SLOT, gated || is_down ? "experts.down_proj" : "experts.up_proj");
         if (!*behind) return c->only_parameter && !strcmp(c->only_parameter, "gate_up_proj") ? GATE_UP : DOWN;
         if (!strcmp(behind, "base_layer")) return GATE_UP;
         char *end;
@@ -301,16 +320,24 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     const ht_family *family = NULL;
     expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &family);
     if (family && kind != ONE_EXPERT) r->origin.family = family;
+    if (!r->m && family && kind != ONE_EXPERT && is_ambiguous(family))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: the axes of `%s` depend on the model, which was not given: load the adapter for its model",
+                       r->path, name);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     char *base_layer = kind == GATE_UP ? strstr(module, ".base_layer") : NULL;
     if (base_layer) *base_layer = '\0';
-    if (kind == GATE_UP || kind == DOWN) strcat(module, kind == GATE_UP ? ".gate_up_proj" : ".down_proj");
+    if (kind == GATE_UP || kind == DOWN) {
+        strcat(module, ".");
+        strcat(module, kind == GATE_UP ? inner_parameter(family) : "down_proj");
+    }
     const char *stated = strncmp(module, "base_model.model.", 17) ? module : module + 17;
     status = module_scale(c, stated, r->config_path, &rank, &p.scale, err);
     if (status) return status;
     p.rank = rank;
-    if (kind == GATE_UP || kind == DOWN) return add_parameters(r, &t, name, layer, kind == GATE_UP, p, err);
+    const bool joined = kind == GATE_UP && (!family || ht_experts_are_gated(family->experts));
+    if (kind == GATE_UP || kind == DOWN) return add_parameters(r, &t, name, layer, joined, p, err);
     p.n_experts = kind == ONE_EXPERT;
     p.features = t.dims[p.is_b ? 0 : 1];
     ht_adapter_lay_out(&p, p.is_b);
@@ -343,7 +370,7 @@ static bool has_parameters(const ht_adapter_writing *w) {
 }
 
 static const char *module_of_experts(const ht_adapter_writing *w) {
-    return w->family && w->family->expert_module ? w->family->expert_module : "mlp.experts";
+    return ht_expert_module(HT_EXPERTS_TRANSFORMERS, w->family ? w->family->experts : HT_EXPERTS_MLP);
 }
 
 static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t layer, const char *rest, int64_t expert,
@@ -361,10 +388,11 @@ static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t laye
 /* All experts' down; or gate and up. */
 static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, const ht_lora *second, int64_t layer,
                                ht_error *err) {
-    const int64_t shares = strstr((first ? first : second)->slot, "down_proj") ? 1 : 2;
+    const bool is_down = strstr((first ? first : second)->slot, "down_proj");
+    const int64_t shares = is_down || !ht_experts_are_gated(w->family->experts) ? 1 : 2;
     char name[HT_ADAPTER_NAME];
     snprintf(name, sizeof name, "base_model.model.%s%lld.%s%s", prefix_of(w), (long long)layer, module_of_experts(w),
-             shares == 2 ? ".base_layer" : "");
+             is_down ? "" : ".base_layer");
     const ht_adapter_layout how = {.ends = peft_ends,
                                    .is_fused = true,
                                    .is_swapped = w->family->swaps_expert_axes,
@@ -382,6 +410,7 @@ static ht_status put_peft_pair(ht_adapter_writing *w, const ht_lora *l, ht_error
         bool is_up = false;
         const ht_lora *other = ht_adapter_partner(w->a, l->slot, &is_up);
         if (other && is_up) return HT_OK; /* with its gate */
+        is_up = is_up && ht_experts_are_gated(w->family->experts);
         return put_parameter(w, is_up ? NULL : l, is_up ? l : other, layer, err);
     }
     ht_status status = HT_OK;
@@ -431,7 +460,7 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     if (l->n_experts && has_parameters(w)) {
         snprintf(name, sizeof name, "%s.%s", module_of_experts(w),
-                 strcmp(leaf, "down_proj") ? "gate_up_proj" : "down_proj");
+                 strcmp(leaf, "down_proj") ? inner_parameter(w->family) : "down_proj");
         return append_once(t->parameters, name);
     }
     if (is_parameter(w, l, leaf)) {
@@ -448,6 +477,8 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
 
 /* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
 static bool add_parameters_to(ht_json *root, const ht_adapter_writing *w, const ht_json *parameters) {
+    if (!ht_experts_are_gated(w->family->experts))
+        return ht_json_object_set_new(root, "target_parameters", ht_json_incref(parameters)) == 0;
     ht_json *more =
         ht_json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
                      (int64_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
@@ -523,15 +554,36 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
+/* The spec of a dense weight by its name in mlx-lm, or in slots; NULL: none. */
+static const ht_tensor_spec *dense_spec(const ht_family *family, const char *name, bool by_slot) {
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++)
+            if (!p->expert && !strcmp(by_slot ? ht_spec_slot(p) : p->safetensors, name)) return p;
+    return NULL;
+}
+
+/* Writes the slot of a dense weight by its name in mlx-lm. False if it depends on the family, which is NULL. */
+static bool mlx_slot(const ht_family *family, const char *name, char slot[HT_ADAPTER_SLOT]) {
+    const char *found = NULL;
+    for (const ht_family *const *f = ht_families; *f; f++) {
+        const ht_tensor_spec *p = family && *f != family ? NULL : dense_spec(*f, name, false);
+        if (p && found && strcmp(found, ht_spec_slot(p)) != 0) return false;
+        if (p) found = ht_spec_slot(p);
+    }
+    snprintf(slot, HT_ADAPTER_SLOT, "%.120s", found ? found : name);
+    return true;
+}
+
 /* Experts of a layer. Writes the projection as slots spell it. */
 static bool mlx_expert_of(const char *rest, char projection[HT_ADAPTER_SLOT], const ht_family **family) {
-    static const char *const places[] = {"mlp.switch_mlp", "experts.switch_glu", "block_sparse_moe.switch_mlp",
-                                         "mlp.experts", "feed_forward.experts"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const places[] = {"mlp.switch_mlp",  "experts.switch_glu",   "block_sparse_moe.switch_mlp",
+                                         "mlp.experts",     "feed_forward.experts", "feed_forward.switch_mlp",
+                                         "mixer.switch_mlp"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         size_t n = strlen(places[i]);
         if (strncmp(rest, places[i], n) != 0 || rest[n] != '.') continue;
-        if (i) *family = family_of_module(places[i], true);
-        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", rest + n + 1);
+        if (i) *family = family_of_module(places[i], HT_EXPERTS_MLX);
+        snprintf(projection, HT_ADAPTER_SLOT, "experts.%.100s", expert_projection(rest + n + 1));
         return true;
     }
     snprintf(projection, HT_ADAPTER_SLOT, "%.120s", rest);
@@ -551,6 +603,10 @@ static ht_status add_mlx_tensor(ht_adapter_reading *r, const mlx_config *c, size
     ht_status status = module_of(r, name, n, module, &layer, &rest, err);
     if (status) return status;
     bool experts = mlx_expert_of(rest, projection, &r->origin.family);
+    if (!experts && !mlx_slot(r->m ? r->m->config->family : NULL, rest, projection))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: what `%s` adapts depends on the model, which was not given: load the adapter for its model",
+                       r->path, name);
     if (!ht_adapter_slot(p.slot, layer, projection))
         return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is of a module with too long a name", r->path, name);
     status = ht_adapter_need_axes(r, &t, name, experts ? 3 : 2, err);
@@ -573,14 +629,21 @@ ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
+/* The name in mlx-lm of an expert's projection. */
+static const char *mlx_projection(const ht_family *family, const char *name) {
+    if (!family || ht_experts_are_gated(family->experts)) return name;
+    return strcmp(name, "down_proj") ? "fc1" : "fc2";
+}
+
 /* A projection's name in a block of mlx-lm. */
 static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
+    const ht_tensor_spec *dense = l->n_experts || !w->family ? NULL : dense_spec(w->family, rest, true);
     if (!l->n_experts)
-        snprintf(out, HT_ADAPTER_SLOT, "%s", rest);
+        snprintf(out, HT_ADAPTER_SLOT, "%s", dense ? dense->safetensors : rest);
     else
         snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s",
-                 w->family && w->family->mlx_expert_module ? w->family->mlx_expert_module : "mlp.switch_mlp",
-                 strchr(rest, '.') + 1);
+                 ht_expert_module(HT_EXPERTS_MLX, w->family ? w->family->experts : HT_EXPERTS_MLP),
+                 mlx_projection(w->family, strchr(rest, '.') + 1));
 }
 
 static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error *err) {
@@ -588,7 +651,8 @@ static ht_status put_mlx_pair(ht_adapter_writing *w, const ht_lora *l, ht_error 
     const char *rest;
     int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
     block_name(w, l, rest, block);
-    snprintf(name, sizeof name, "%smodel.%s.%lld.%s", w->text ? "language_model." : "",
+    snprintf(name, sizeof name, "%s%s%s.%lld.%s", w->text ? "language_model." : "",
+             w->family && w->family->prefix ? w->family->prefix : "model.",
              w->family && w->family->layers_name ? w->family->layers_name : "layers", (long long)layer, block);
     return ht_adapter_put(
         w, name, l, NULL,

@@ -41,7 +41,7 @@ bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, ht_t
         if (language) *text = HT_TEXT_LANGUAGE_MODEL;
         if (text_model) *text = HT_TEXT_TEXT_MODEL;
         any = language || text_model || strip(&name, "base_model") || strip(&name, "model") ||
-              strip(&name, "transformer");
+              strip(&name, "transformer") || strip(&name, "backbone");
     }
     /* GPT-2: transformer.h.0.attn.c_attn */
     if ((!strip(&name, "layers") && !strip(&name, "h")) || !read_index(&name, layer)) return false;
@@ -220,8 +220,7 @@ static void move_values(const ht_adapter_piece *p, int64_t rank, int64_t feature
                         bool back, float factor) {
     for (int64_t e = 0; e < ht_max_i64(1, p->n_experts); e++, pair += rank * features)
         for (int64_t f = 0; f < features; f++) {
-            const int64_t row = p->is_b && p->head_rows ? ht_interleaved_row(f, p->head_rows) : f;
-            float *at = tensor + p->at + e * p->expert_stride + row * p->feature_stride;
+            float *at = tensor + p->at + e * p->expert_stride + ht_order_stored(&p->order, f) * p->feature_stride;
             for (int64_t k = 0; k < rank; k++, at += p->rank_stride) {
                 float *x = pair + (p->is_b ? f * rank + k : k * features + f);
                 *(back ? at : x) = back ? factor * *x : *at;
@@ -336,14 +335,16 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, ht_ad
                        : format == HT_ADAPTER_MLX ? ht_adapter_list_mlx(r, err)
                                                   : ht_adapter_list_gguf(r, err);
     if (!status) status = join(r, &a, err);
-    if (!status && r->m) status = ht_adapter_check_base(a, r->m, err);
+    if (!status && r->m && !r->has_parts) status = ht_adapter_check_base(a, r->m, err);
     if (status && a) status = ht_fail_in(err, status, "%s", r->path);
     if (!status) status = fill(r, a, err);
+    if (!status && r->m && r->has_parts) status = ht_adapter_merge_parts(r, a, err);
+    if (!status && r->m && r->has_parts) status = ht_adapter_check_base(a, r->m, err);
     if (!status) {
         a->origin = r->origin;
         r->origin = (ht_adapter_origin){0};
         a->format = format;
-        a->interleaved = r->interleaved;
+        a->gguf_order = r->gguf_order;
         a->halved = r->halved;
     }
     if (status)
@@ -465,7 +466,7 @@ static ht_status put_half(ht_adapter_writing *w, const char *name, bool second, 
                           .rank = w->rank * how->shares,
                           .features = is_b ? features * how->shares : features,
                           .scale = how->scale,
-                          .head_rows = is_b ? how->head_rows : 0};
+                          .order = is_b ? how->rows : how->columns};
     if (!HT_GROW_ONE(w->tensor, w->n_tensors)) return ht_fail_memory(err, w->n_tensors * sizeof *w->tensor, w->path);
     ht_adapter_tensor_out *t = &w->tensor[w->n_tensors++];
     *t = (ht_adapter_tensor_out){.rank = 2 + stacked, .shape = {p.n_experts}};
@@ -591,9 +592,9 @@ static void choose_origin(ht_adapter_writing *w) {
 
 static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter_format format, ht_error *err) {
     if (!a->n) return ht_fail(err, HT_ERR_ARGUMENT, "the adapter changes nothing: it has no pairs");
-    if (a->interleaved)
+    if (a->gguf_order)
         return ht_fail(err, HT_ERR_ARGUMENT,
-                       "the adapter was read from a GGUF file, where the rows of q and k depend on the model's heads: "
+                       "the adapter was read from a GGUF file, where the order of rows depends on the model's heads: "
                        "load it for its model");
     if (a->halved && !m && format != HT_ADAPTER_PEFT)
         return ht_fail(
@@ -657,6 +658,11 @@ ht_status ht_adapter_write(const ht_adapter *a, const ht_adapter_base *m, const 
     if (format == HT_ADAPTER_GGUF) status = check_replaced(path, err);
     if (!status)
         status = format == HT_ADAPTER_GGUF ? ht_adapter_write_gguf(&w, err) : save_directory(&w, path, format, err);
+    for (size_t i = 0; i < w.n_parts; i++) {
+        free(w.part[i]->b);
+        free(w.part[i]);
+    }
+    free(w.part);
     free(w.tensor);
     free(w.values);
     return status;

@@ -20,8 +20,8 @@ typedef struct ht_adapter_piece {
     double scale;
     size_t tensor;                                          /* its number in the file */
     int64_t at, expert_stride, rank_stride, feature_stride; /* in elements */
-    int64_t head_rows; /* rows of a head if B's rows are interleaved for RoPE; else 0 */
-    bool joined;       /* the tensor holds gate and up, whose ranks may be disjoint */
+    ht_order order;                                         /* of the features in the tensor */
+    bool joined; /* the tensor holds gate and up, whose ranks may be disjoint */
 } ht_adapter_piece;
 
 /* Reads a module's name: "model.layers.3.self_attn.q_proj" is layer 3 and "self_attn.q_proj", which *rest points to.
@@ -47,13 +47,17 @@ typedef struct ht_adapter_reading {
     ht_adapter_piece *piece;
     size_t n_pieces;
     ht_adapter_origin origin;
-    bool interleaved, halved;
+    bool gguf_order, halved;
+    bool has_parts; /* slots with an ending that ht_adapter_merge_parts removes */
 } ht_adapter_reading;
 
 /* List the pieces of all tensors; a tensor without a piece is an error. */
 ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_mlx(ht_adapter_reading *r, ht_error *err);
 ht_status ht_adapter_list_gguf(ht_adapter_reading *r, ht_error *err);
+
+/* Makes one pair of the pairs of parts of a joined projection, when the model is known. */
+ht_status ht_adapter_merge_parts(const ht_adapter_reading *r, ht_adapter *a, ht_error *err);
 
 ht_status ht_adapter_add_piece(ht_adapter_reading *r, const ht_adapter_piece *piece, ht_error *err);
 /* Adds both pieces of a tensor that holds gate and up: their shared A, or B with the rows of both, which are halves or
@@ -83,7 +87,9 @@ typedef struct ht_adapter_writing {
     const char *base;                                                          /* NULL: not known */
     struct ht_adapter_tensor_out *tensor;
     size_t n_tensors;
-    float *values; /* of the current tensor */
+    float *values;  /* of the current tensor */
+    ht_lora **part; /* [n_parts] pairs made for this file, owned; A is lent */
+    size_t n_parts;
 } ht_adapter_writing;
 
 ht_status ht_adapter_write_peft(ht_adapter_writing *w, ht_error *err);
@@ -100,7 +106,7 @@ typedef struct ht_adapter_layout {
     int64_t expert;          /* the only one; -1: all */
     int64_t shares;          /* 2: gate and up in one tensor with separate ranks; B is 0 at the other's ranks */
     double scale;            /* factor on B; 0: none */
-    int64_t head_rows;       /* of B */
+    ht_order rows, columns;  /* of B's rows and A's columns */
 } ht_adapter_layout;
 
 /* Adds the tensors of a pair, whose names begin with `name`; either gate or up may be NULL. */

@@ -68,8 +68,11 @@ static char *prefixed(const ht_checkpoint_files *c, const char *name, const char
 
 /* Finds the prefix of most tensor names, which is longer in multimodal checkpoints, and the output head. */
 static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
-    static const char head[] = "lm_head.weight", embedding[] = "embed_tokens.weight", gpt2[] = "wte.weight";
-    c->prefix = prefixed(c, ht_checkpoint_elements(c, gpt2) ? gpt2 : embedding, "", "model.");
+    static const char head[] = "lm_head.weight", *const embeddings[] = {"wte.weight", "embeddings.weight",
+                                                                        "embed_tokens.weight"};
+    int i = 0;
+    while (i < 2 && !ht_checkpoint_elements(c, embeddings[i])) i++;
+    c->prefix = prefixed(c, embeddings[i], "", "model.");
     c->head = prefixed(c, head, head, "");
     if (!c->prefix || !c->head) return ht_fail_memory(err, sizeof head, "a name");
     if (*c->head) return HT_OK;
@@ -278,6 +281,17 @@ static ht_status read_divisors(const ht_checkpoint_files *c, ht_config *config, 
     return status ? status : ht_config_check(config, c->name, err);
 }
 
+/* Whether the weights of a layer's convolution are [channels, taps, 1], as mlx-lm has them. */
+static bool has_channels_first(const ht_checkpoint_files *c) {
+    const ht_safetensor *t = NULL;
+    for (int layer = 0; !t && layer < HT_MAX_LAYERS; layer++) {
+        char name[64];
+        snprintf(name, sizeof name, "layers.%d.linear_attn.conv1d.weight", layer);
+        t = ht_checkpoint_safetensor(c, name);
+    }
+    return t && t->rank == 3 && t->shape[1] > 1 && t->shape[2] == 1;
+}
+
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
@@ -289,9 +303,13 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),
                              .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
                              .has_gate = exists(c, "layers.0.mlp.gate_proj.weight"),
-                             .has_head = c->head != NULL};
+                             .has_head = c->head != NULL,
+                             .is_of_mlx = has_channels_first(c)};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
+    ht_stored_tensor conv;
+    if (ht_checkpoint_find(c, "layers.0.mamba.conv1d.weight", &conv))
+        hints.has_mlx_conv = conv.n_dims == 3 && conv.dims[2] == 1 && conv.dims[1] > 1;
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);

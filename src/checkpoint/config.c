@@ -33,6 +33,8 @@ void ht_config_begin(ht_config *c) {
     c->head_bias = d->head_bias;
     c->routing = d->routing;
     c->recurrence.kind = f->recurrence;
+    c->recurrence.normed = true;
+    ht_config_clear_multipliers(c);
     c->head_norms = true;
     c->rope.interleaved = c->local_rope.interleaved = f->interleaved_rope;
     c->has_local_rope = d->local_rope_theta > 0;
@@ -68,9 +70,26 @@ void ht_config_fill_layers(ht_config *c) {
             .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .feed_forward = c->feed_forward, .kv_layer = i};
 }
 
-void ht_config_make_recurrent(ht_config *c, int64_t layer) {
-    c->layer[layer].recurrent = c->layer[layer].no_attention = true;
+void ht_config_remove_attention(ht_config *c, int64_t layer) {
+    c->layer[layer].no_attention = true;
     c->layer[layer].n_kv_heads = 0;
+}
+
+void ht_config_make_recurrent(ht_config *c, int64_t layer) {
+    ht_config_remove_attention(c, layer);
+    c->layer[layer].recurrent = true;
+}
+
+void ht_config_end(ht_config *c) {
+    bool any = false;
+    for (int64_t i = 0; i < c->n_layers; i++) any = any || c->layer[i].recurrent;
+    if (!any) c->recurrence.kind = HT_RECURRENCE_NONE;
+}
+
+void ht_config_clear_multipliers(ht_config *c) {
+    ht_multipliers *m = &c->multipliers;
+    *m = (ht_multipliers){1, 1, 1, 1, 1, 1, 1, {0}};
+    for (int i = 0; i < HT_SSM_SEGMENTS; i++) m->ssm[i] = 1;
 }
 
 int64_t ht_config_head_dim(const ht_config *c, bool slides) {
@@ -81,6 +100,23 @@ int64_t ht_config_head_dim(const ht_config *c, bool slides) {
 
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
+}
+
+bool ht_config_share_keys(ht_config *c, int64_t n) {
+    if (n < 0 || n >= c->n_layers) return n == 0;
+    for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
+        int64_t from = c->n_layers - n - 1;
+        while (from >= 0 && c->layer[from].slides != c->layer[i].slides) from--;
+        if (from < 0) return false;
+        c->layer[i].kv_layer = from;
+    }
+    return true;
+}
+
+int64_t ht_config_leading_dense(const ht_config *c) {
+    int64_t n = 0;
+    while (n < c->n_layers && !c->layer[n].has_experts) n++;
+    return n;
 }
 
 /* Upper bounds are far above any real model and keep products of two sizes within int64_t. */
@@ -100,7 +136,8 @@ static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err
 
 static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const char *file, ht_error *err) {
     ht_status status = HT_OK;
-    if (!(l->has_experts && l->feed_forward == 0))
+    const bool is_bare = c->family->one_block && l->recurrent + !l->no_attention > 0;
+    if (l->feed_forward != 0 || !(l->has_experts || is_bare))
         status = check_size("feed-forward size", l->feed_forward, 1 << 26, file, err);
     if (status || l->no_attention) return status;
     status = check_size("K/V heads", l->n_kv_heads, 1 << 16, file, err);
@@ -133,7 +170,11 @@ static ht_status check_feed_forward(const ht_config *c, int64_t layer, const cha
     if (l->has_experts && (c->n_experts == 0 || !has_feed_forward(c, layer, true)))
         return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has experts, but the %s model has none", file,
                        (long long)layer, c->family->architecture);
-    if (!l->has_experts && !has_feed_forward(c, layer, false))
+    if (c->family->one_block && l->recurrent + !l->no_attention + l->has_experts + (l->feed_forward > 0) != 1)
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "%s: layer %lld of %s models must be one of attention, recurrence, feed-forward and experts",
+                       file, (long long)layer, c->family->architecture);
+    if (!l->has_experts && l->feed_forward > 0 && !has_feed_forward(c, layer, false))
         return ht_fail(err, HT_ERR_FORMAT, "%s: layer %lld has no experts, but layers of %s models must have some",
                        file, (long long)layer, c->family->architecture);
     return HT_OK;
@@ -150,6 +191,22 @@ static ht_status check_latent(const ht_config *c, const char *file, ht_error *er
     if (!status) status = check_size("key size", l->key_dim, 1 << 14, file, err);
     if (!status) status = check_size("rotated key size", l->rope_dim, 1 << 14, file, err);
     return status ? status : check_size("value size", l->value_dim, 1 << 14, file, err);
+}
+
+static ht_status check_altup(const ht_config *c, const char *file, ht_error *err) {
+    const ht_altup *a = &c->altup;
+    if (!a->streams) return HT_OK;
+    ht_status status = check_size("streams", a->streams, 64, file, err);
+    if (!status) status = check_size("the rank of the learned residual layer", a->laurel_rank, 1 << 20, file, err);
+    if (status || (a->streams > 1 && a->active >= 0 && a->active < a->streams)) return status;
+    return ht_fail(err, HT_ERR_FORMAT, "%s: stream %lld of %lld is active, expected one of 2 or more", file,
+                   (long long)a->active, (long long)a->streams);
+}
+
+static ht_status check_inputs(const ht_config *c, const char *file, ht_error *err) {
+    if (!c->layer_input) return HT_OK;
+    ht_status status = check_size("the width of per-layer inputs", c->layer_input, 1 << 20, file, err);
+    return status ? status : check_size("`vocab_size_per_layer_input`", c->layer_input_vocab, 1 << 28, file, err);
 }
 
 static ht_status check_routing(const ht_config *c, const char *file, ht_error *err) {
@@ -186,6 +243,8 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
         return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of the shared expert is %lld, expected 0 to %d",
                        file, (long long)c->shared_feed_forward, 1 << 26);
     ht_status status = check_size("the feed-forward size of an expert", c->expert_feed_forward, 1 << 26, file, err);
+    if (!status && c->expert_latent)
+        status = check_size("the latent size of experts", c->expert_latent, 1 << 24, file, err);
     return status ? status : check_routing(c, file, err);
 }
 
@@ -229,6 +288,8 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
     if (!status) status = check_latent(c, file, err);
     if (!status) status = check_recurrence(c, file, err);
+    if (!status) status = check_altup(c, file, err);
+    if (!status) status = check_inputs(c, file, err);
     for (int64_t i = 0; !status && i < c->n_layers; i++) {
         status = check_layer(c, &c->layer[i], file, err);
         if (!status) status = check_feed_forward(c, i, file, err);
@@ -273,6 +334,19 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
 int64_t ht_conv_channels(const ht_config *c) {
     const ht_recurrence_spec *r = &c->recurrence;
     return r->heads ? 2 * r->key_heads * r->key_dim + r->heads * r->value_dim : c->hidden;
+}
+
+int64_t ht_ssm_rows(const ht_config *c, int segment) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    return segment == HT_SSM_DT                         ? r->heads
+           : segment == HT_SSM_B || segment == HT_SSM_C ? r->key_heads * r->key_dim
+                                                        : r->heads * r->value_dim;
+}
+
+int64_t ht_ssm_rows_before(const ht_config *c, int segment) {
+    int64_t n = 0;
+    for (int i = 0; i < segment; i++) n += ht_ssm_rows(c, i);
+    return n;
 }
 
 int64_t ht_state_values(const ht_config *c) {
@@ -325,6 +399,12 @@ int64_t ht_kv_pages(int64_t ring, int64_t positions) {
     return ring ? ht_min_i64(pages, ring) : pages;
 }
 
+int64_t ht_state_pages(int64_t positions) {
+    int64_t pages = positions ? HT_STATE_COPIES : 0;
+    for (int64_t unit = HT_KV_PAGE; unit < positions; unit *= 2) pages++;
+    return pages;
+}
+
 size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_cache_layers, ht_dtype dtype, ht_kv_page_bytes_fn *page_bytes,
                    int64_t positions, int64_t chunk, int64_t context) {
     size_t total = 0;
@@ -332,7 +412,7 @@ size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_cache_layers, ht_dtype dtype
         size_t pages = (size_t)ht_kv_pages(ht_kv_ring_pages(kv[i].window, chunk, context), positions), bytes;
         ht_kv_shape shape = kv[i].shape;
         shape.dtype = dtype;
-        if (shape.state) pages = positions ? HT_STATE_COPIES : 0;
+        if (shape.state) pages = (size_t)ht_state_pages(positions);
         if (!ht_mul_size(page_bytes(&shape), pages, &bytes) || !ht_add_size(total, bytes, &total)) return SIZE_MAX;
     }
     return total;
@@ -353,8 +433,10 @@ const ht_family *ht_family_of_architecture(const char *architecture) {
 }
 
 bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
-    return !strcmp(architecture, f->architecture) || !strcmp(architecture, ht_family_gguf_architecture(f)) ||
-           is_listed(f->gguf_aliases, architecture);
+    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture};
+    for (int i = 0; i < 3; i++)
+        if (own[i] && !strcmp(architecture, own[i])) return true;
+    return is_listed(f->gguf_aliases, architecture);
 }
 
 const ht_family *ht_family_of_model_type(const char *model_type) {

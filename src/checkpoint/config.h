@@ -17,12 +17,16 @@ typedef struct ht_layer_config {
     bool slides;  /* sliding window: attends to the last `window` keys */
     bool chunked; /* of a layer that slides: attends to its chunk of `window` positions instead (device/window.h) */
     bool no_rope; /* queries and keys are not rotated */
-    int64_t n_kv_heads, head_dim, feed_forward;
-    bool no_attention; /* the layer has a recurrence or a feed-forward alone, and no K and V: n_kv_heads is 0 */
-    bool recurrent;    /* it has ht_config.recurrence, instead of attention or beside it */
-    int64_t kv_layer;  /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
-    bool v_is_k;       /* values are the k projection's output, before norm and RoPE */
-    bool has_experts;  /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
+    int64_t n_kv_heads, head_dim;
+    int64_t feed_forward; /* of the dense one; 0: none */
+    bool no_attention;    /* the layer has a recurrence or a feed-forward alone, and no K and V: n_kv_heads is 0 */
+    bool recurrent;       /* it has ht_config.recurrence, with or without attention */
+    int64_t kv_layer;     /* layer whose K and V it attends to: itself, or the earlier layer it shares them with */
+    bool v_is_k;          /* values are the k projection's output, before norm and RoPE */
+    bool has_experts;     /* in addition to the dense feed-forward, or instead of it when feed_forward is 0 */
+    /* Gates of the feed-forward lose their mean and `cutoff` of their standard deviations, and are 0 below that. */
+    bool is_sparse;
+    float cutoff;
 } ht_layer_config;
 
 /* How a router's scores choose experts and weight them. */
@@ -37,6 +41,8 @@ typedef enum ht_router_scores {
 typedef struct ht_routing {
     ht_router_scores scores;
     bool normalized;     /* the weights of the chosen experts are divided by their sum */
+    float least_sum;     /* which this is added to */
+    bool unbiased;       /* the choice adds no bias to the scores, in families where that is optional */
     bool on_input;       /* an expert's input is multiplied by its weight, else its output */
     float scale;         /* factor on the weights; 0 means 1 */
     float shared_scale;  /* factor on the sum of the experts and the shared one; 0 means 1 */
@@ -57,6 +63,17 @@ typedef struct ht_latent {
 /* Rows of a head in the projection of latents to keys and values: those of its key, then those of its value. */
 static inline int64_t ht_latent_head_rows(const ht_latent *l) { return l->key_dim + l->value_dim; }
 
+/* AltUp: layers compute one of several residual streams and predict the others. */
+typedef struct ht_altup {
+    int64_t streams;     /* 0: no AltUp */
+    int64_t active;      /* the stream that layers compute */
+    bool unscaled;       /* what the per-layer input is made of is not scaled by a vector */
+    int64_t laurel_rank; /* of the learned residual layer, parallel to attention */
+} ht_altup;
+
+/* Segments of the input projection's rows in Mamba-2: gate z, input x, B and C, which are k and q of the scan, and time steps. */
+enum { HT_SSM_Z, HT_SSM_X, HT_SSM_B, HT_SSM_C, HT_SSM_DT, HT_SSM_SEGMENTS };
+
 /* How a recurrent layer carries information from position to position. */
 typedef enum ht_recurrence_kind {
     HT_RECURRENCE_NONE,
@@ -73,9 +90,20 @@ typedef struct ht_recurrence_spec {
     int64_t taps;             /* inputs of the convolution, the current one included */
     int64_t key_heads, heads; /* of the scan; none for a convolution alone */
     int64_t key_dim, value_dim;
-    bool
-        keys_alternate; /* in GGUF files of Qwen3.5, head h has the keys of head h mod key_heads, not h / (heads / key_heads) */
+    bool conv_bias;        /* of the convolution; Mamba-2 */
+    bool normed;           /* its output, multiplied by its gate, has an RMS norm of each key head's values; Mamba-2 */
+    bool norm_before_gate; /* the norm is of the output alone, before that product */
 } ht_recurrence_spec;
+
+/* Factors on the products of matrices, of Falcon-H1: on all of x W^T, an adapter's part included. 1 in other families, and in
+ * GGUF files, whose weights contain them. */
+typedef struct ht_multipliers {
+    float attention_in, key, attention_out; /* of q, k and v; of k in addition; of the output */
+    float gate, down;                       /* of the feed-forward */
+    float ssm_in, ssm_out;
+    float ssm[HT_SSM_SEGMENTS]; /* of the segments of ssm_in's rows, in addition */
+} ht_multipliers;
+
 typedef struct ht_config {
     const ht_family *family;
     char name[128];        /* the checkpoint's model name, or "" */
@@ -105,8 +133,9 @@ typedef struct ht_config {
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
-    /* Rows of q and k are permuted for interleaved RoPE (GGUF llama); undone while packing. */
-    bool interleaved_rows;
+    /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
+     * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
+    bool is_gguf;
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
     ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */
@@ -117,12 +146,16 @@ typedef struct ht_config {
     /* Experts per layer with experts; n_experts == 0: dense model. */
     int64_t n_experts, experts_used, expert_feed_forward;
     int64_t shared_feed_forward; /* of the expert that every token uses; 0: none */
+    int64_t expert_latent; /* size of the vectors between two projections on which experts work; 0: the hidden size */
     ht_routing routing;
 
     ht_latent latent;
     ht_recurrence_spec recurrence;
+    ht_multipliers multipliers;
 
-    /* Gemma 4's per-layer inputs: each layer adds a projection of its slice of a second embedding. */
+    ht_altup altup;
+
+    /* Per-layer inputs of Gemma 3n and 4: each layer adds a projection of its slice of a second embedding. */
     int64_t layer_input; /* width per layer; 0: none */
     int64_t layer_input_vocab;
 
@@ -136,6 +169,9 @@ typedef struct ht_config {
 
 /* Channels of the convolution: q, k and v of the scan, or the hidden size. */
 int64_t ht_conv_channels(const ht_config *c);
+/* Rows of segment `segment` of Mamba-2's input projection; and of those before it. */
+int64_t ht_ssm_rows(const ht_config *c, int segment);
+int64_t ht_ssm_rows_before(const ht_config *c, int segment);
 /* Values of a state: the convolution's last taps - 1 inputs, and the scan's matrices. */
 int64_t ht_state_values(const ht_config *c);
 
@@ -145,8 +181,10 @@ typedef struct ht_config_hints {
     bool has_q_norm;     /* layer 0 */
     bool has_q_bias;     /* layer 0 */
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
+    bool has_mlx_conv;   /* layer 0: a convolution with the axes of mlx-lm, which folds Falcon-H1's multipliers */
     bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
+    bool is_of_mlx;      /* weights of a convolution are stored [channels, taps, 1] */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;
 
@@ -187,10 +225,20 @@ const ht_config_field *ht_config_field_of(const ht_family *f, size_t offset);
 
 /* Initialises every layer from the model-wide fields, with its own K and V. */
 void ht_config_fill_layers(ht_config *c);
-/* Gives a layer the recurrence instead of attention. */
+/* Takes a layer's attention away; gives it the recurrence instead. */
+void ht_config_remove_attention(ht_config *c, int64_t layer);
 void ht_config_make_recurrent(ht_config *c, int64_t layer);
+/* Call when all layers are known: a model without recurrent ones has no recurrence. */
+void ht_config_end(ht_config *c);
+/* Sets all multipliers to 1. */
+void ht_config_clear_multipliers(ht_config *c);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */
 int64_t ht_config_head_dim(const ht_config *c, bool slides);
+/* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is
+ * missing. */
+bool ht_config_share_keys(ht_config *c, int64_t n);
+/* Number of layers before the first with experts. */
+int64_t ht_config_leading_dense(const ht_config *c);
 /* Marks all but every pattern-th layer as sliding, when there is a window. */
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
 

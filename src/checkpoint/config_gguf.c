@@ -187,6 +187,7 @@ static void read_layers(ht_config *c, ht_meta *m) {
         if (c->n_kv_heads == 0) c->n_kv_heads = c->layer[i].n_kv_heads;
         if (c->layer[i].n_kv_heads == 0 && c->family->recurrence) ht_config_make_recurrent(c, i);
         c->layer[i].feed_forward = ht_meta_layer_i64(m, "feed_forward_length", i, 0);
+        if (c->feed_forward == 0) c->feed_forward = c->layer[i].feed_forward;
     }
 }
 
@@ -271,7 +272,7 @@ static void read_eos(ht_config *c, ht_meta *m) {
 /* Whether any layer has this tensor. */
 static bool layers_have(const ht_config *c, const ht_gguf *g, const char *tensor) {
     bool found = false;
-    for (int64_t i = 0; i < c->n_layers && !found; i++) {
+    for (int64_t i = 0; i < ht_min_i64(c->n_layers, HT_MAX_LAYERS) && !found; i++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%lld.%s", (long long)i, tensor);
         found = ht_gguf_find_tensor(g, name) != NULL;
@@ -316,11 +317,12 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     read_rope(out, &m);
     read_embedding(out, &m);
     read_eos(out, &m);
-    out->interleaved_rows = out->family->gguf_interleaves;
+    out->is_gguf = true;
     if (!m.status) read_experts(out, &m);
     read_fields(out, &m);
     /* The code below indexes layers. */
     if (!m.status && out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
+    if (!m.status) ht_config_end(out);
     return m.status ? m.status : ht_config_check(out, file, err);
 }

@@ -196,7 +196,12 @@ static void read_expert_layers(ht_config *c, ht_json_reader *r, const ht_json *o
 static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
     static const char *const n_experts[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts",
                                             NULL},
-                             *const used[] = {"num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", NULL},
+                             *const used[] = {"num_experts_per_tok",
+                                              "num_experts_per_token",
+                                              "experts_per_token",
+                                              "moe_k",
+                                              "moe_topk",
+                                              NULL},
                              *const sizes[] = {"moe_intermediate_size", NULL},
                              *const shared[] = {"n_shared_experts", "num_shared_experts", "num_shared_expert",
                                                 "moe_num_shared_experts", NULL};
@@ -216,7 +221,8 @@ static void read_experts(ht_config *c, ht_json_reader *r, const ht_json *o) {
                      (long long)c->expert_feed_forward);
     ht_json_i64(r, o, "shared_expert_intermediate_size", &c->shared_feed_forward);
     ht_json_bool(r, o, "norm_topk_prob", &c->routing.normalized);
-    ht_json_i64(r, o, "n_group", &c->routing.groups);
+    ht_json_bool(r, o, "moe_renormalize", &c->routing.normalized);
+    if (!ht_json_i64(r, o, "n_group", &c->routing.groups)) ht_json_i64(r, o, "num_expert_group", &c->routing.groups);
     ht_json_i64(r, o, "topk_group", &c->routing.groups_used);
     ht_json_bool(r, o, "route_norm", &c->routing.normalized);
     if (ht_json_f64(r, o, "routed_scaling_factor", &scale) || ht_json_f64(r, o, "router_scaling_factor", &scale) ||
@@ -235,7 +241,7 @@ static bool is_recurrent_type(const char *type) {
 
 /* Reads layer_types: sliding or full attention, or a recurrence, per layer. */
 static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) {
-    const ht_json *list = ht_json_array(r, o, "layer_types");
+    const ht_json *list = c->family->one_block ? NULL : ht_json_array(r, o, "layer_types");
     if (!list) return;
     if ((int64_t)ht_json_array_size(list) != c->n_layers) {
         ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layer%s, `num_hidden_layers` says %lld",
@@ -278,6 +284,20 @@ static void read_size(ht_json_reader *r, const ht_json *o, const char *key, cons
     if (!ht_json_i64(r, o, key, out)) ht_json_i64(r, o, gpt2_key, out);
 }
 
+/* intermediate_size as a list: the feed-forward size of every layer. */
+static void read_widths(ht_config *c, ht_json_reader *r, const ht_json *o) {
+    const char *key = "intermediate_size";
+    const ht_json *list = ht_json_object_get(o, key);
+    if (!ht_json_is_array(list)) return;
+    bool good = (int64_t)ht_json_array_size(list) == c->n_layers;
+    for (int64_t i = 0; good && i < c->n_layers; i++)
+        good = ht_json_whole(ht_json_array_get(list, (size_t)i), &c->layer[i].feed_forward);
+    if (!good)
+        ht_json_fail(r, HT_ERR_FORMAT, "`%s` is no list of a size for each of %lld layers", key,
+                     (long long)c->n_layers);
+    c->feed_forward = c->layer[0].feed_forward;
+}
+
 static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const ht_config_hints *hints) {
     const ht_config_defaults *d = &c->family->defaults;
     c->n_layers = d->n_layers;
@@ -287,10 +307,14 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->vocab = d->vocab;
     c->context = d->context;
     c->head_dim = d->head_dim;
+    /* transformers 5 counts Nemotron's layers by their list. */
+    if (!ht_json_object_get(o, "num_hidden_layers") && ht_json_object_get(o, "layers_block_type"))
+        c->n_layers = (int64_t)ht_json_array_size(ht_json_array(r, o, "layers_block_type"));
     read_size(r, o, "num_hidden_layers", "n_layer", &c->n_layers);
     read_size(r, o, "hidden_size", "n_embd", &c->hidden);
     read_size(r, o, "num_attention_heads", "n_head", &c->n_heads);
-    read_size(r, o, "intermediate_size", "n_inner", &c->feed_forward);
+    if (!ht_json_is_array(ht_json_object_get(o, "intermediate_size")))
+        read_size(r, o, "intermediate_size", "n_inner", &c->feed_forward);
     ht_json_i64(r, o, "vocab_size", &c->vocab);
     read_size(r, o, "max_position_embeddings", "n_positions", &c->context);
     if (d->feed_forward == 0 && c->feed_forward == 0 && c->hidden > 0 && c->hidden <= INT32_MAX)
@@ -313,8 +337,10 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS)
         ht_json_fail(r, HT_ERR_FORMAT, "`num_hidden_layers` is %lld, expected 1 to %d", (long long)c->n_layers,
                      HT_MAX_LAYERS);
-    else
+    else {
         ht_config_fill_layers(c);
+        read_widths(c, r, o);
+    }
 }
 
 static void check_activation(const ht_config *c, ht_json_reader *r, const ht_json *o) {
@@ -334,6 +360,18 @@ static void check_causal(ht_json_reader *r, const ht_json *o) {
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
 }
 
+/* mlx-lm multiplies weights by their factors when it converts, except k by its own factor and v. */
+static void fold_as_mlx(ht_config *c, ht_json_reader *r) {
+    const float of_key = c->multipliers.key;
+    if (c->multipliers.attention_in != 1)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`attention_in_multiplier` is %g; weights that mlx-lm has converted need 1",
+                     (double)c->multipliers.attention_in);
+    ht_config_clear_multipliers(c);
+    c->multipliers.key = of_key;
+    c->logit_scale = c->tied_head ? c->logit_scale / c->embedding_scale : 1;
+    c->embedding_scale = 1;
+}
+
 /* `o` is the text model's object: the root, or its text_config. */
 static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const ht_json *root,
                        const ht_config_hints *hints) {
@@ -344,6 +382,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     ht_json_f64(r, o, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", &eps);
     c->norm_eps = (float)eps;
     ht_config_begin(c);
+    if (hints->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
     if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
@@ -361,9 +400,11 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
     if (hints->has_tensors && hints->has_gate) c->fused_gate_up = false;
+    if (hints->has_tensors && hints->has_mlx_conv && c->family->multiplier) fold_as_mlx(c, r);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);
+    ht_config_end(c);
     read_eos(c, r, o);
     if (o != root) read_eos(c, r, root);
     const char *name = "";

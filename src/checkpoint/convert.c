@@ -48,11 +48,17 @@ static const quantize_mix *mix_named(const char *name) {
     return NULL;
 }
 
+/* Weights of a convolution in GGUF, which are f32 in all files. */
+static bool is_convolution(const char *name) {
+    static const char *const names[] = {"shortconv.conv.", "ssm_conv1d", NULL};
+    return ht_contains_any(name, names);
+}
+
 /* Whether to round a tensor of this name: routers and auxiliary matrices stay exact. */
 static bool is_rounded(const char *name) {
     static const char *const kept[] = {"ffn_gate_inp",  "altup",       "laurel", "per_layer_model_proj",
                                        "position_embd", "token_types", "_norm.", NULL};
-    return !ht_contains_any(name, kept);
+    return !ht_contains_any(name, kept) && !is_convolution(name);
 }
 
 /* Properties of a tensor that quantisation mixes depend on. */
@@ -244,6 +250,7 @@ static ht_status choose_projection(const ht_stored_weight *w, void *user, ht_err
     if (!w->projection) return HT_OK;
     t->is_weight = is_rounded(w->projection->gguf) && !w->stored.column_step; /* groups are along the stored columns */
     if (!w->projection->of_heads) t->n_shares = (int)w->n_shares;
+    if (!plan->c->gguf) t->importance_columns = w->gguf_columns;
     if (!w->projection->of_heads || t->from.n_dims == 2) /* else it is of one head's matrix */
         snprintf(t->importance, sizeof t->importance, "%s.weight", w->projection->gguf);
     return HT_OK;
@@ -313,7 +320,8 @@ static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, 
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
-        if (t->quantized ? dense : o->dtype && (!plan->to_gguf || t->from.n_dims > 1)) set_type(t, floats);
+        if (t->quantized ? dense : o->dtype && (!plan->to_gguf || (t->from.n_dims > 1 && !is_convolution(t->name))))
+            set_type(t, floats);
         any = any || (t->quantized && dense);
     }
     if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* readers cast weights to this dtype */

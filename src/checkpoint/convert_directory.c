@@ -80,6 +80,15 @@ static double share_of(int64_t dims, int64_t head_dim) {
     return (int64_t)(share * (double)head_dim) == dims ? share : ((double)dims + 0.5) / (double)head_dim;
 }
 
+/* The share of a head's `head_dim` values that is rotated, `dims`, and the pairs of each axis. */
+static void set_sections(ht_document *d, int64_t dims, int64_t head_dim) {
+    int64_t pairs[HT_ROPE_AXES];
+    ht_rope_sections(dims, pairs);
+    ht_document_set(d, "partial_rotary_factor", ht_json_real(share_of(dims, head_dim)));
+    ht_document_set(d, "mrope_interleaved", ht_json_boolean(true));
+    ht_document_set(d, "mrope_section", ht_json_pack("[I, I, I]", pairs[0], pairs[1], pairs[2]));
+}
+
 static void set_rope(writer *w) {
     const ht_config *c = w->config;
     const ht_rope_spec *r = &c->rope;
@@ -92,11 +101,13 @@ static void set_rope(writer *w) {
                          rope_object(&c->local_rope, true, w->d.err)));
         return;
     }
-    if (is_tempered) { /* these families came after rope_scaling */
+    if (is_tempered || c->family->rope_sections) { /* these families came after rope_scaling */
         ht_document d = {rope_object(r, true, w->d.err), "config.json", HT_OK, w->d.err};
-        ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
-        ht_document_set(&d, "original_max_position_embeddings",
-                        ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
+        if (c->family->rope_sections) set_sections(&d, r->dims ? r->dims : c->head_dim, c->head_dim);
+        if (is_tempered) ht_document_set(&d, "llama_4_scaling_beta", short_number((double)c->query_beta));
+        if (is_tempered)
+            ht_document_set(&d, "original_max_position_embeddings",
+                            ht_json_integer(c->query_beta != 0 ? c->query_period : c->context));
         if (c->latent.rank)
             ht_document_set(&d, "partial_rotary_factor",
                             ht_json_real(share_of(r->dims, c->latent.key_dim + c->latent.rope_dim)));
@@ -107,7 +118,8 @@ static void set_rope(writer *w) {
     }
     /* Phi-3's own field overrides the one of rope_scaling, even by its default. */
     if (r->kind == HT_ROPE_LONG) set_i64(w, "original_max_position_embeddings", (int64_t)r->original_context);
-    if (r->dims && !c->latent.rank) set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
+    if (r->dims && !c->latent.rank && !c->family->rope_sections)
+        set(w, "partial_rotary_factor", ht_json_real(share_of(r->dims, c->head_dim)));
     if (c->family->defaults.local_rope_theta > 0) set_number(w, "rope_local_base_freq", c->local_rope.theta);
 }
 
@@ -142,6 +154,12 @@ static void set_layer_types(writer *w) {
     set(w, "layer_types", types);
 }
 
+static bool lacks_attention(const ht_config *c) {
+    bool any = false;
+    for (int64_t i = 0; i < c->n_layers; i++) any = any || c->layer[i].no_attention;
+    return any;
+}
+
 void ht_convert_set_mlp_types(const ht_config *c, ht_document *d) {
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
@@ -154,7 +172,6 @@ static void set_experts(writer *w) {
     const ht_config *c = w->config;
     const ht_config_defaults *d = &c->family->defaults;
     const ht_routing *r = &c->routing;
-    int64_t n_dense = 0;
     set_i64(w, d->experts_field ? d->experts_field : "num_experts", c->n_experts);
     set_i64(w, d->experts_used_field ? d->experts_used_field : "num_experts_per_tok", c->experts_used);
     set_bool(w, "norm_topk_prob", r->normalized);
@@ -163,10 +180,7 @@ static void set_experts(writer *w) {
         set_i64(w, d->shared_field, c->shared_feed_forward);
     else if (d->shared_field)
         set_i64(w, d->shared_field, c->shared_feed_forward / c->expert_feed_forward);
-    if (d->n_dense) {
-        while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
-        set_i64(w, "first_k_dense_replace", n_dense);
-    }
+    if (d->n_dense) set_i64(w, "first_k_dense_replace", ht_config_leading_dense(c));
     if (d->routing.scale == 0) return; /* a family without these settings */
     set_number(w, "routed_scaling_factor", (double)r->scale);
     set_i64(w, "n_group", r->groups ? r->groups : 1);
@@ -215,7 +229,9 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
-    if (config->window > 0 || f->recurrence || ht_config_field_of(f, offsetof(ht_config, window))) set_layer_types(&w);
+    if (config->window > 0 || (lacks_attention(config) && !f->one_block) ||
+        ht_config_field_of(f, offsetof(ht_config, window)))
+        set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
     if (f->write_json) f->write_json(config, &w.d);

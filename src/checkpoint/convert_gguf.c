@@ -42,7 +42,7 @@ static void set_f64(writer *w, const char *name, double value) { set(w, name, ht
 static void refuse(ht_document *d, const ht_config *c, const char *what) {
     if (!d->status)
         d->status = ht_fail(d->err, HT_ERR_UNSUPPORTED, "config.json: GGUF's %s cannot express that %s",
-                            ht_family_gguf_architecture(c->family), what);
+                            ht_gguf_architecture_of(c), what);
 }
 
 typedef int64_t layer_value(const ht_config *config, int64_t layer);
@@ -54,6 +54,7 @@ static int64_t rotates(const ht_config *c, int64_t i) { return !c->layer[i].no_r
 
 /* Layers with only experts have no dense feed-forward size; that of other layers or the model's is used. */
 static int64_t feed_forward_of(const ht_config *c, int64_t i) {
+    if (c->family->one_block) return c->layer[i].has_experts ? c->expert_feed_forward : c->layer[i].feed_forward;
     for (int64_t k = -1; k < c->n_layers; k++) {
         const int64_t size = c->layer[k < 0 ? i : k].feed_forward;
         if (size > 0) return size;
@@ -107,7 +108,10 @@ static void set_sizes(writer *w) {
     set_i64(w, "embedding_length", c->hidden);
     set_layers(w, "feed_forward_length", feed_forward_of);
     set_i64(w, "attention.head_count", c->n_heads);
-    set_layers(w, "attention.head_count_kv", kv_heads_of);
+    if (c->recurrence.kind == HT_RECURRENCE_DELTA) /* these families list the recurrent layers */
+        set_i64(w, "attention.head_count_kv", c->n_kv_heads);
+    else
+        set_layers(w, "attention.head_count_kv", kv_heads_of);
     set_head(w, false);
     if (c->has_local_rope) set_head(w, true);
     if (c->has_local_rope) set_i64(w, "attention.shared_kv_layers", sum_of(c, shares_kv));
@@ -123,8 +127,8 @@ static void set_sizes(writer *w) {
 static void set_experts(writer *w) {
     const ht_config *c = w->config;
     const ht_routing *r = &c->routing;
-    int64_t n_dense = 0, step = 1;
-    while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
+    const int64_t n_dense = ht_config_leading_dense(c);
+    int64_t step = 1;
     set_i64(w, "expert_count", c->n_experts);
     set_i64(w, "expert_used_count", c->experts_used);
     set_i64(w, "expert_feed_forward_length", c->expert_feed_forward);
@@ -205,8 +209,7 @@ static bool has_window(const ht_config *c) {
 }
 
 static void set_config(writer *w) {
-    ht_document_set(&w->metadata, "general.architecture",
-                    ht_json_string(ht_family_gguf_architecture(w->config->family)));
+    ht_document_set(&w->metadata, "general.architecture", ht_json_string(ht_gguf_architecture_of(w->config)));
     set_sizes(w);
     if (w->config->n_experts) set_experts(w);
     set_rope(w);
@@ -278,18 +281,32 @@ static void limit_context(ht_config *c) {
         ht_log_write(
             HT_LOG_WARNING,
             "config.json: GGUF's %s has no sliding window; the context is the window of %lld position%s, not %lld",
-            ht_family_gguf_architecture(c->family), (long long)c->window, ht_plural(c->window), (long long)c->context);
+            ht_gguf_architecture_of(c), (long long)c->window, ht_plural(c->window), (long long)c->context);
     c->context = ht_min_i64(c->window, c->context);
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = false;
+}
+
+ht_status ht_convert_fold_multipliers(ht_config *c, ht_error *err) {
+    if (!c->family->multiplier) return HT_OK;
+    if (c->tied_head && (c->embedding_scale != 1 || c->logit_scale != 1))
+        return ht_fail(
+            err, HT_ERR_UNSUPPORTED,
+            "config.json: `embedding_multiplier` and `lm_head_multiplier` cannot both be in the one matrix of "
+            "a tied head");
+    ht_config_clear_multipliers(c);
+    c->embedding_scale = c->logit_scale = 1;
+    return HT_OK;
 }
 
 ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, ht_error *err) {
     ht_config *limited = malloc(sizeof *limited);
     if (!limited) return ht_fail_memory(err, sizeof *limited, "GGUF metadata");
     *limited = *config;
+    limited->is_gguf = true;
     limit_context(limited);
     writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
-    set_config(&w);
+    w.metadata.status = ht_convert_fold_multipliers(limited, err);
+    if (!w.metadata.status) set_config(&w);
     if (!w.metadata.status) check_written(&w.metadata, limited);
     free(limited);
     return w.metadata.status;
@@ -436,7 +453,7 @@ ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *con
     ht_sampling sampling;
     writer w = {.metadata = {ht_json_new_object(), "GGUF metadata", HT_OK, err}, .config = config};
     ht_document *d = &w.metadata;
-    ht_document_set(d, "general.architecture", ht_json_string(ht_family_gguf_architecture(config->family)));
+    ht_document_set(d, "general.architecture", ht_json_string(ht_gguf_architecture_of(config)));
     ht_document_set(d, "general.type", ht_json_string("model"));
     ht_document_set(d, "general.name", name_of(c, config));
     if (!d->status) d->status = ht_sampling_read(c, &sampling, err);

@@ -48,10 +48,14 @@ static inline ht_json *ht_gguf_f32(double value) { return ht_json_pack("{s:s, s:
 /* Sets architecture.NAME of GGUF metadata and takes ownership of the value. */
 static inline void ht_gguf_put(ht_document *d, const ht_config *c, const char *name, ht_json *value) {
     char key[160];
-    snprintf(key, sizeof key, "%s.%s", ht_family_gguf_architecture(c->family), name);
+    snprintf(key, sizeof key, "%s.%s", ht_gguf_architecture_of(c), name);
     ht_document_set(d, key, value);
 }
 static inline ht_json *ht_gguf_bool(bool value) { return ht_json_pack("{s:s, s:b}", "dtype", "bool", "value", value); }
+
+/* Takes the factors on products away, which another container has in the weights. HT_ERR_UNSUPPORTED if embedding and
+ * head, which are one matrix, need different ones. */
+ht_status ht_convert_fold_multipliers(ht_config *c, ht_error *err);
 
 /* mlp_layer_types of config.json: the layers with experts. */
 void ht_convert_set_mlp_types(const ht_config *c, ht_document *d);

@@ -7,6 +7,8 @@
 #include "checkpoint/config.h"
 #include "formats/json.h"
 
+#include <string.h>
+
 struct ht_array;
 struct ht_document; /* convert_metadata.h */
 struct ht_scope;
@@ -48,13 +50,16 @@ typedef enum ht_expert_part {
     HT_EXPERT_GATE,
     HT_EXPERT_UP,
     HT_EXPERT_DOWN,
-    HT_HEAD_KEY,  /* keys to latents [latent rank, key_dim] */
-    HT_HEAD_VALUE /* latents to values [value_dim, latent rank] */
+    HT_STREAM_IN,  /* AltUp's matrices outside the layers, of every stream but the first: made of the embedding */
+    HT_STREAM_OUT, /* and before the sum of all streams */
+    HT_HEAD_KEY,   /* keys to latents [latent rank, key_dim] */
+    HT_HEAD_VALUE  /* latents to values [value_dim, latent rank] */
 } ht_expert_part;
 static inline bool ht_part_is_of_head(ht_expert_part part) { return part >= HT_HEAD_KEY; }
+static inline bool ht_part_is_of_stream(ht_expert_part part) { return part == HT_STREAM_IN || part == HT_STREAM_OUT; }
 /* Matrices in the list of a part. */
 static inline int64_t ht_part_count(const ht_config *c, ht_expert_part part) {
-    return ht_part_is_of_head(part) ? c->n_heads : c->n_experts;
+    return ht_part_is_of_head(part) ? c->n_heads : ht_part_is_of_stream(part) ? c->altup.streams - 1 : c->n_experts;
 }
 
 /* Sizes of the configuration that determine shapes. */
@@ -73,7 +78,10 @@ typedef enum ht_extent {
     HT_EXTENT_EXPERTS_HIDDEN,       /* EXPERTS * HIDDEN, for biases */
     HT_EXTENT_EXPERTS_FEED_FORWARD, /* EXPERTS * EXPERT_FEED_FORWARD */
     HT_EXTENT_EXPERT_FEED_FORWARD,
+    HT_EXTENT_EXPERT_INPUT, /* the latent size of experts, or HIDDEN */
+    HT_EXTENT_EXPERT_LATENT,
     HT_EXTENT_SHARED_FEED_FORWARD,
+    HT_EXTENT_SHARED_GATE_UP, /* two SHARED_FEED_FORWARD */
     HT_EXTENT_CONTEXT,
     HT_EXTENT_LATENT,     /* rank of latent attention */
     HT_EXTENT_LATENT_KEY, /* LATENT and the shared rotated values of a key */
@@ -85,7 +93,22 @@ typedef enum ht_extent {
     HT_EXTENT_TAPS,            /* of a short convolution: the weights of a channel */
     HT_EXTENT_CONV,            /* its channels */
     HT_EXTENT_CONV_WEIGHTS,    /* TAPS of CONV */
+    HT_EXTENT_STATE_GROUP,     /* STATE_VALUES of a key head */
+    HT_EXTENT_SSM_IN,          /* all segments of Mamba-2's input projection */
     HT_EXTENT_GATED_CONV,      /* three HIDDEN: both gates and the input of a convolution */
+    HT_EXTENT_STREAMS,         /* of AltUp */
+    HT_EXTENT_STREAM_PAIRS,    /* STREAMS of STREAMS */
+    HT_EXTENT_LAUREL,          /* laurel_rank */
+    HT_EXTENT_GATED_Q,         /* two Q: each head's query, then the gate of its output */
+    HT_EXTENT_STATE_HEADS,     /* heads of a scan */
+    HT_EXTENT_STATE_VALUE,     /* the values of one of them */
+    HT_EXTENT_STATE_VALUES,    /* of all */
+    HT_EXTENT_STATE_KEY,       /* the key of a head of a scan */
+    HT_EXTENT_STATE_KEYS,      /* of all key heads */
+    HT_EXTENT_KEY_WEIGHTS,     /* TAPS of STATE_KEYS */
+    HT_EXTENT_VALUE_WEIGHTS,   /* TAPS of STATE_VALUES */
+    HT_EXTENT_STATE_INPUTS,    /* CONV and STATE_VALUES: what a scan begins with, and its gates */
+    HT_EXTENT_STATE_RATES,     /* two STATE_HEADS */
     HT_EXTENT_LAYER_INPUT,     /* of one layer */
     HT_EXTENT_LAYER_INPUTS,    /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -99,8 +122,24 @@ typedef enum ht_bias_rule {
     HT_BIAS_NORM
 } ht_bias_rule; /* config flags */
 
-/* Heads that a matrix's rows belong to, for matrices that GGUF files store for interleaved RoPE. */
-typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
+/* Heads that a weight's rows or columns belong to, for weights that GGUF files store in another order: rows for interleaved
+ * RoPE, or heads of a scan dealt out to its key heads. */
+typedef enum ht_heads_rule {
+    HT_HEADS_NONE,
+    HT_HEADS_Q,
+    HT_HEADS_KV,
+    HT_HEADS_STATE,        /* rows, those of a convolution after its queries and keys */
+    HT_HEADS_STATE_COLUMNS /* columns */
+} ht_heads_rule;
+
+/* Matrices that GGUF files have instead of Qwen3-Next's joined projection, in which the queries of a key head, its key, and
+ * the values and gates of its heads follow each other. Both have the slot of the joined one. */
+typedef enum ht_part_rule {
+    HT_PART_NONE,
+    HT_PART_ALL, /* the joined projection itself */
+    HT_PART_QKV, /* the queries of all key heads, then all keys, then all values */
+    HT_PART_GATE /* all gates */
+} ht_part_rule;
 
 /* One row per weight: its destination, names and shape. A row with columns is a matrix and goes to an ht_weight; a
  * row without is a vector and goes to an ht_array *. A table ends with a row without names. Files append ".weight"
@@ -115,19 +154,28 @@ typedef struct ht_tensor_spec {
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: names have no suffix, and the GGUF name is complete */
     ht_expert_part expert; /* one row for all experts or heads, which go to an ht_experts; stored_weights.c has names */
-    bool looked_up;        /* a matrix for row lookups only: it stays in the file */
-    bool transposed;       /* directories for transformers hold the matrix [columns, rows] */
-    ht_extent row;         /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
-    bool per_head;         /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    bool optional;         /* files of other programs leave the vector out */
-    bool is_logarithm;     /* a vector x <= 0 of which safetensors hold ln(-x) */
-    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs; NULL: the same. There the weight is
-     * share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
+    ht_part_rule part;
+    bool looked_up;  /* a matrix for row lookups only: it stays in the file */
+    bool transposed; /* directories for transformers hold the matrix [columns, rows] */
+    ht_extent row;   /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
+    /* Axes of such a vector in directories, in those of mlx-lm, and in GGUF: r rows, c values of a row, v all values. NULL:
+     * "rc", in mlx-lm's those of others. Files with other axes are read, too. */
+    const char *axes, *mlx_axes, *gguf_axes;
+    bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
+    bool optional;     /* files of other programs leave the vector out */
+    bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
+    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There
+     * the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
     const char *transformers;
     int share, n_shares;
     bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */
     const char *module; /* the slot and the module of transformers, where it is not `safetensors`; NULL: it is */
 } ht_tensor_spec;
+
+/* Whether the weight is a share in mlx-lm's directories, too. */
+static inline bool ht_spec_is_shared_by_all(const ht_tensor_spec *p) {
+    return p->transformers && !strcmp(p->transformers, p->safetensors);
+}
 
 /* The end of the weight's slot. */
 static inline const char *ht_spec_slot(const ht_tensor_spec *p) { return p->module ? p->module : p->safetensors; }
@@ -189,22 +237,27 @@ typedef enum ht_head_norm {
 
 /* Where directories for transformers have the experts; stored_weights.c has the names. */
 typedef enum ht_expert_layout {
-    HT_EXPERTS_MLP,         /* mlp.experts.N.gate_proj, up_proj, down_proj */
-    HT_EXPERTS_OUTSIDE,     /* experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_SPARSE,      /* block_sparse_moe.experts.N.w1, w3, w2 */
-    HT_EXPERTS_LINEAR,      /* block_sparse_moe.input_linear and output_linear, stacked */
-    HT_EXPERTS_STACKED,     /* mlp.experts.gate_up_proj and down_proj, stacked */
-    HT_EXPERTS_UNSWITCHED,  /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
-    HT_EXPERTS_FEED_FORWARD /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_MLP,          /* mlp.experts.N.gate_proj, up_proj, down_proj */
+    HT_EXPERTS_OUTSIDE,      /* experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_SPARSE,       /* block_sparse_moe.experts.N.w1, w3, w2 */
+    HT_EXPERTS_LINEAR,       /* block_sparse_moe.input_linear and output_linear, stacked */
+    HT_EXPERTS_STACKED,      /* mlp.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_UNSWITCHED,   /* the same, which mlx-lm has under mlp.experts, too, instead of mlp.switch_mlp */
+    HT_EXPERTS_FEED_FORWARD, /* feed_forward.experts.gate_up_proj and down_proj, stacked */
+    HT_EXPERTS_LFM2,         /* feed_forward.experts.N.w1, w3, w2 */
+    HT_EXPERTS_KIMI,         /* block_sparse_moe.experts.N.w1, w3, w2; in mlx-lm mlp.switch_mlp */
+    HT_EXPERTS_MIXER         /* mixer.experts.N.up_proj, down_proj, without a gate */
 } ht_expert_layout;
 
 struct ht_family {
-    const char *architecture;      /* general.architecture of GGUF, Hearth's name of the family */
-    const char *gguf_architecture; /* general.architecture of written files; NULL: `architecture` */
-    const char *model_types[8];    /* config.json's model_type, NULL-terminated */
-    const char *gguf_aliases[4];   /* other architectures in GGUF with the same meaning, NULL-terminated */
-    const char *class_name;        /* class of transformers, written to config.json; NULL: not written */
-    const char *mlx_wrapper;       /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
+    const char *architecture;          /* general.architecture of GGUF, Hearth's name of the family */
+    const char *gguf_architecture;     /* general.architecture of written files; NULL: `architecture` */
+    const char *gguf_moe_architecture; /* the same of models with experts; NULL: as of others */
+    const char *model_types[8];        /* config.json's model_type, NULL-terminated */
+    const char *gguf_aliases[4];       /* other architectures in GGUF with the same meaning, NULL-terminated */
+    const char *class_name;            /* class of transformers, written to config.json; NULL: not written */
+    const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
+    const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;
     const ht_config_field *fields; /* the family's own fields, NULL or ending with one without names */
     /* Reads the family's other own fields, after `fields`. NULL: none. */
@@ -227,27 +280,35 @@ struct ht_family {
     bool rope_by_type;         /* config.json has one RoPE object for each type of layers */
     bool interleaved_rope;     /* RoPE rotates pairs (2 i, 2 i + 1) in both containers */
     bool parallel;             /* ht_config.parallel */
+    bool one_block;            /* a layer is one of attention, recurrence, feed-forward and experts, after one norm */
     bool slides_everywhere;    /* with a window, all layers slide */
     bool routed;               /* layers may have experts */
     bool gguf_interleaves;     /* GGUF permutes the rows of q and k, for interleaved RoPE */
+    bool gguf_deals_heads;     /* GGUF orders the heads of scans so that head h uses key head h mod key_heads */
     bool gguf_fuses_experts;   /* GGUF files join gate and up experts in one tensor */
     ht_expert_layout experts;  /* in directories */
-    /* The module of all experts in adapters: of transformers, which has their matrices as parameters, and of mlx-lm. NULL:
-     * mlp.experts and mlp.switch_mlp. */
-    const char *expert_module, *mlx_expert_module;
-    bool experts_are_modules; /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
-    bool has_causal_text;     /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
-    bool swaps_expert_axes;   /* PEFT takes the inputs of expert parameters for outputs: its A is B */
-    float norm_offset;        /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;       /* values have an RMS norm per head, without weight */
+    bool experts_are_modules;  /* PEFT's files have a module for each expert instead, which PEFT knows to convert */
+    bool has_causal_text;      /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
+    bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
+    float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
+    bool normed_values;        /* values have an RMS norm per head, without weight */
+    bool mlx_adds_norm_offset; /* mlx-lm's directories hold the gains of norms with norm_offset added */
+    /* RoPE of three axes, which are equal in text: config.json has one object for all of RoPE, and files state how many pairs
+     * each axis rotates. */
+    bool rope_sections;
+    bool gated_queries; /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
     const char *layers_name, *embedding_name, *final_norm_name;
+    const char *prefix;              /* of the text model in safetensors of both readers; NULL: "model." */
     const char *gguf_final_norm;     /* in GGUF; NULL: "output_norm" */
     ht_recurrence_kind recurrence;   /* of its recurrent layers */
     const ht_tensor_spec *layer[12]; /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;              /* size of the layer struct (decoder.h) */
     const ht_tensor_spec *around;    /* weight table of tensors outside the layers; NULL: none */
     size_t around_bytes;             /* size of its struct, ht_decoder_weights.around */
+    /* Factor on the product of row `row` of the layer's matrix at `offset` (ht_tensor_spec), from c->multipliers; the rows in
+     * GGUF files, and those of embedding and head, are multiplied by their factors. NULL: none. */
+    float (*multiplier)(const ht_config *c, size_t offset, int64_t row);
     /* Forward function (models/forward.h), called with an ht_decoder_weights. */
     struct ht_array *(*forward)(struct ht_ctx *c, const void *model);
 };
@@ -261,7 +322,9 @@ const ht_family *ht_family_of_architecture(const char *architecture); /* NULL wh
 bool ht_family_has_architecture(const ht_family *f, const char *architecture);
 const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
-static inline const char *ht_family_gguf_architecture(const ht_family *f) {
+static inline const char *ht_gguf_architecture_of(const ht_config *c) {
+    const ht_family *f = c->family;
+    if (c->n_experts && f->gguf_moe_architecture) return f->gguf_moe_architecture;
     return f->gguf_architecture ? f->gguf_architecture : f->architecture;
 }
 

@@ -61,6 +61,19 @@ static size_t find_rows(const ht_rewrite_plan *plan, const ht_stored_weight *w, 
     return stored;
 }
 
+/* The changes of a part of a joined projection, whose rows are runs of the projection's outputs. */
+static ht_status add_part_changes(search *s, size_t tensor, const ht_projection *p, ht_rewrite_change change,
+                                  ht_error *err) {
+    const int64_t first = change.first_row, n = change.n_rows;
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < n; i += change.n_rows) {
+        change.first_row = first + i;
+        change.first_output = ht_part_row(&s->plan->config->recurrence, p->part, i, &change.n_rows);
+        status = add_change(s->plan, tensor, &change, err);
+    }
+    return status;
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
@@ -75,14 +88,17 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
         if (!l) continue;
         ht_rewrite_change change = {.first_row = first_row,
                                     .n_rows = w->rows,
-                                    .head_rows = w->stored_head_rows,
-                                    .lora_head_rows = a->interleaved ? p->head_rows : 0,
+                                    .rows = w->stored_rows,
+                                    .columns = w->stored_columns,
                                     .expert = w->expert};
+        if (a->gguf_order) change.lora_rows = p->rows, change.lora_columns = p->columns;
         if (p->of_heads) change = head_change(w, &s->plan->config->latent);
         change.lora = l;
         change.scale = (s->scales ? s->scales[i] : 1) * l->scale;
         status = ht_lora_check(l, p, s->plan->config->family->architecture, err);
-        if (!status) status = add_change(s->plan, tensor, &change, err);
+        if (status) continue;
+        const bool is_part = p->part == HT_PART_QKV || p->part == HT_PART_GATE;
+        status = is_part ? add_part_changes(s, tensor, p, change, err) : add_change(s->plan, tensor, &change, err);
     }
     return status;
 }

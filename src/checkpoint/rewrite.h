@@ -29,14 +29,17 @@ typedef enum ht_rewrite_action {
     HT_REWRITE_ROUND /* written in a new type, or part of such a weight */
 } ht_rewrite_action;
 
+/* Functions of values, as is_logarithm of ht_tensor_spec requires. */
+typedef enum ht_value_map { HT_VALUES_SAME, HT_VALUES_TO_EXPONENTIAL, HT_VALUES_TO_LOGARITHM } ht_value_map;
+
 /* Rows of a tensor that one adapter pair changes. */
 typedef struct ht_rewrite_change {
-    size_t next;               /* number of the tensor's next change in the plan, from 1; 0: none */
-    int64_t first_row, n_rows; /* of the tensor, whose axes but the last one are all rows */
-    int64_t first_output;      /* the first of the pair's outputs, whose number is n_rows unless is_transposed */
-    bool is_transposed;        /* the tensor's rows are the pair's inputs, and the columns its outputs */
-    int64_t head_rows;         /* rows of a head, if the tensor's rows are interleaved in heads; else 0 */
-    int64_t lora_head_rows;    /* the same for B's rows */
+    size_t next;                      /* number of the tensor's next change in the plan, from 1; 0: none */
+    int64_t first_row, n_rows;        /* of the tensor, whose axes but the last one are all rows */
+    int64_t first_output;             /* the first of the pair's outputs, whose number is n_rows unless is_transposed */
+    bool is_transposed;               /* the tensor's rows are the pair's inputs, and the columns its outputs */
+    ht_order rows, columns;           /* of the tensor */
+    ht_order lora_rows, lora_columns; /* of B's rows and A's columns */
     const ht_lora *lora;
     int64_t expert;
     float scale; /* factor on B A */
@@ -60,23 +63,29 @@ typedef struct ht_rewrite_tensor {
     ht_rewrite_action action;
     ht_weight_type type; /* HT_REWRITE_ROUND: the weight's new type */
     bool quantized;
-    int part;                            /* of a weight in MLX's groups: 0 packed elements, 1 scales, 2 biases */
-    size_t change;                       /* number of the first change; 0: none */
-    int n_shares;                        /* weights that share the rows of an expert */
-    ht_rewrite_piece *piece;             /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
-    int64_t n_pieces, piece_rows;        /* rows of each piece */
-    int64_t stored_head_rows, head_rows; /* pieces: rows of a head, interleaved as stored, as written; else 0 */
-    float offset;                        /* pieces: added to the values */
-    float *given;                        /* f32 values that are not stored in a tensor; NULL: none */
-    bool is_mixed;                       /* pieces of several types */
-    bool by_column;                      /* pieces: some are columns of stored rows, which only values can be */
-    bool by_value;                       /* pieces: rows are single values of a vector, in another order */
-    bool transposes;                     /* pieces: each matrix is written [columns, rows] */
-    int64_t alternates;                  /* pieces: rows, or values, whose two halves are written alternately; else 0 */
-    bool repacks;                        /* pieces: stored blocks become blocks of `type` with the same values */
-    bool is_weight;                      /* worth rounding to few bits */
-    int file;                            /* index in the plan's files; before that, the checkpoint's safetensors file */
+    int part;                         /* of a weight in MLX's groups: 0 packed elements, 1 scales, 2 biases */
+    size_t change;                    /* number of the first change; 0: none */
+    int n_shares;                     /* weights that share the rows of an expert */
+    ht_rewrite_piece *piece;          /* [n_pieces], in the order of rows; NULL: a tensor of the checkpoint */
+    int64_t n_pieces, piece_rows;     /* rows of each piece */
+    ht_order stored_rows, rows;       /* pieces: the order of their rows as stored, as written */
+    ht_order stored_columns, columns; /* pieces: of their columns */
+    float offset;                     /* pieces: added to the values */
+    float *factors;                   /* [rows] pieces: on the values of each row; NULL: none */
+    ht_value_map map;                 /* pieces: function of the values */
+    float *given;                     /* f32 values that are not stored in a tensor; NULL: none */
+    bool is_mixed;                    /* pieces of several types */
+    bool by_column;                   /* pieces: some are columns of stored rows, which only values can be */
+    bool by_value;                    /* pieces: rows are single values of a vector, in another order */
+    bool transposes;                  /* pieces: each matrix is written [columns, rows] */
+    int64_t alternates;               /* pieces: rows, or values, whose two halves are written alternately; else 0 */
+    bool repacks;                     /* pieces: stored blocks become blocks of `type` with the same values */
+    bool is_weight;                   /* worth rounding to few bits */
+    bool is_vector;                   /* pieces: a vector, which may be stored in rows */
+    const char *axes;                 /* pieces: as in ht_tensor_spec; NULL: those of `from` */
+    int file;                         /* index in the plan's files; before that, the checkpoint's safetensors file */
     char importance[HT_REWRITE_NAME_MOST];  /* its name in GGUF, for importance weights; "": none */
+    ht_order importance_columns;            /* of these weights, other than that of the columns */
     char *name;                             /* as stored */
     char *renamed;                          /* as written, if different; else NULL */
     int64_t shape[HT_SAFETENSORS_RANK_MAX]; /* as written */
@@ -129,6 +138,8 @@ ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Restacks only the tensors [n of the checkpoint] that `only` selects, under the names for transformers. */
 ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
+/* Writes the axes that a pattern of ht_tensor_spec gives a vector of rows; returns their number. */
+int ht_rewrite_axes(const char *pattern, int64_t rows, int64_t columns, int64_t *dims);
 /* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
 bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all

@@ -68,31 +68,20 @@ static int file_type_of(const char *dtype) {
     return !strcmp(dtype, "F32") ? 0 : !strcmp(dtype, "F16") ? 1 : !strcmp(dtype, "BF16") ? 32 : -1;
 }
 
-/* Elements of the matrices that are written as `dtype`. */
-static double elements_of(const ht_rewrite_plan *plan, const char *dtype) {
-    double sum = 0;
-    for (size_t i = 0; i < plan->n; i++) {
-        const ht_tensor_output *t = &plan->tensor[i].to;
-        if (plan->tensor[i].action == HT_REWRITE_DROP || t->rank < 2 || strcmp(t->dtype, dtype) != 0) continue;
-        sum += (double)ht_elements(t->shape, t->rank);
-    }
-    return sum;
-}
-
 /* The new file type; -1 if the stated one stays valid: a mix of quantised types, or unchanged values. */
 static int new_file_type(const ht_rewrite_plan *plan) {
+    enum { TYPE_IDS = 64 };          /* more than any ggml type id */
+    double elements[TYPE_IDS] = {0}; /* of matrices */
     const char *most = NULL;
-    double largest = 0;
     bool changes = false;
     for (size_t i = 0; i < plan->n; i++) {
         const ht_rewrite_tensor *t = &plan->tensor[i];
         changes = changes || t->action != HT_REWRITE_COPY;
-        if (t->action == HT_REWRITE_DROP || (most && !strcmp(t->to.dtype, most))) continue;
-        const double n = elements_of(plan, t->to.dtype);
-        if (n > largest) {
-            largest = n;
-            most = t->to.dtype;
-        }
+        if (t->action == HT_REWRITE_DROP || t->to.rank < 2) continue;
+        const int id = ht_gguf_type_id(t->to.dtype);
+        if (id < 0 || id >= TYPE_IDS) continue;
+        elements[id] += (double)ht_elements(t->to.shape, t->to.rank);
+        if (!most || elements[id] > elements[ht_gguf_type_id(most)]) most = t->to.dtype;
     }
     return changes && most ? file_type_of(most) : -1;
 }

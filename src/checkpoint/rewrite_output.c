@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/rewrite.h"
+#include "checkpoint/sampling.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"
 #include "formats/json.h"
@@ -169,6 +170,23 @@ static ht_status state_dtype(ht_json *object, ht_dtype dtype, ht_error *err) {
     return HT_OK;
 }
 
+/* ---- config.json: factors on products ---- */
+
+/* States the factors that the weights do not have, as their other reader expects: none in mlx-lm. */
+static ht_status state_multipliers(const ht_rewrite_plan *plan, ht_json *object, ht_error *err) {
+    ht_document d = {object, "config.json", HT_OK, err};
+    ht_config *c = malloc(sizeof *c);
+    if (!c) return out_of_memory(err);
+    *c = *plan->config;
+    if (plan->to_mlx) d.status = ht_convert_fold_multipliers(c, err);
+    for (const ht_config_field *f = c->family->fields; !d.status && (f->json || f->gguf); f++)
+        if (f->json && f->type == HT_FIELD_F32)
+            ht_document_set(&d, f->json, ht_json_real(ht_short_decimal(ht_config_get_field(c, f))));
+    if (!d.status) c->family->write_json(c, &d);
+    free(c);
+    return d.status;
+}
+
 /* ---- config.json: MLX's settings ---- */
 
 /* A module of the settings, from its weight's name; the caller frees it. */
@@ -303,8 +321,9 @@ static ht_status change_object(const ht_rewrite_plan *plan, ht_json *object, boo
 static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config, char **text, ht_error *err) {
     *text = NULL;
     const bool changed = any_changed(plan), dense = changed && ht_rewrite_is_dense(plan);
-    const bool has_settings = wants_settings(plan);
-    if (!changed && !plan->dtype) return HT_OK;
+    const bool has_settings = wants_settings(plan),
+               has_multipliers = plan->restacks && plan->config->family->multiplier;
+    if (!changed && !plan->dtype && !has_multipliers) return HT_OK;
     ht_json *root;
     ht_status status = ht_json_parse(config.data, config.size, plan->c->name, &root, err);
     if (status) return status;
@@ -312,6 +331,7 @@ static ht_status change_config(const ht_rewrite_plan *plan, ht_json_text config,
     status = change_object(plan, root, dense || has_settings, err);
     if (!status && ht_json_is_object(inner)) status = change_object(plan, inner, dense || has_settings, err);
     if (!status && has_settings) status = put_settings(plan, root, err);
+    if (!status && has_multipliers) status = state_multipliers(plan, root, err);
     if (!status && !(*text = ht_json_dump(root, HT_JSON_INDENT(2)))) status = out_of_memory(err);
     ht_json_decref(root);
     return status;

@@ -228,10 +228,18 @@ static ht_status put_part(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_
     return put_output(t, ht_weight_type_info_of(affine.scale)->name, rank, shape, (size_t)affine.scale_bytes, err);
 }
 
+int ht_rewrite_axes(const char *pattern, int64_t rows, int64_t columns, int64_t *dims) {
+    int n = 0;
+    for (; pattern[n]; n++)
+        dims[n] = pattern[n] == 'r' ? rows : pattern[n] == 'c' ? columns : pattern[n] == 'v' ? rows * columns : 1;
+    return n;
+}
+
 /* Sets the output of a weight in one tensor: floats, or a GGUF file's blocks. */
 static ht_status put_weight(ht_rewrite_tensor *t, ht_error *err) {
     const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
-    const ht_stored_tensor as = t->transposes ? ht_tensor_transposed(&t->from) : t->from;
+    ht_stored_tensor as = t->transposes ? ht_tensor_transposed(&t->from) : t->from;
+    if (t->axes) as.n_dims = ht_rewrite_axes(t->axes, t->from.dims[0], t->from.dims[1], as.dims);
     ht_status status = put_output(t, info->name, as.n_dims, as.dims, info->block_bytes, err);
     t->to.n_bytes /= (size_t)info->block;
     return status;
@@ -270,6 +278,7 @@ void ht_rewrite_plan_free(ht_rewrite_plan *plan) {
         free(plan->tensor[i].name);
         free(plan->tensor[i].renamed);
         free(plan->tensor[i].piece);
+        free(plan->tensor[i].factors);
         free(plan->tensor[i].given);
     }
     for (int i = 0; plan->file && i < plan->n_files; i++) free(plan->file[i]);

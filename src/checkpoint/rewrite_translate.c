@@ -45,7 +45,9 @@ static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
     if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
-    return plan->to_mlx && plan->config->family->mlx_wrapper ? "language_model.model." : "model.";
+    if (plan->config->family->prefix) return plan->config->family->prefix;
+    if (!plan->to_mlx || !plan->config->family->mlx_wrapper) return "model.";
+    return plan->config->family->mlx_prefix ? plan->config->family->mlx_prefix : "language_model.model.";
 }
 
 /* Prefix of the output head's name. */
@@ -109,13 +111,13 @@ static void set_importance(ht_rewrite_tensor *t, const char *gguf, int64_t layer
     if (layer >= 0)
         snprintf(t->importance, sizeof t->importance, "blk.%lld.%s", (long long)layer, gguf);
     else
-        snprintf(t->importance, sizeof t->importance, "%s", gguf);
+        snprintf(t->importance, sizeof t->importance, "%.*s", HT_REWRITE_NAME_MOST - 1, gguf);
 }
 
 static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
     const ht_expert_form *f = form_of(plan, w->spec->expert);
-    const int64_t n = plan->config->n_experts;
+    const int64_t n = ht_part_count(plan->config, w->spec->expert);
     char name[NAME_SIZE];
     ht_expert_tensor_name(prefix_of(plan), f, w->layer, w->expert, name, sizeof name);
     ht_rewrite_tensor *t =
@@ -126,7 +128,7 @@ static ht_status add_expert(translation *of, const ht_stored_weight *w, ht_error
         if (!status)
             status = set_pieces(t, w, w->rows, w->columns, f->stacked ? n * f->n_shares : 1, f->stacked ? n : 0, err);
         if (status) return status;
-        t->is_weight = true;
+        t->is_weight = w->is_quantized;
         t->n_shares = f->n_shares;
         t->transposes = w->spec->transposed && f->naming == HT_EXPERTS_TRANSFORMERS;
         if (w->spec->alternates && f->n_shares > 1 && f->naming == HT_EXPERTS_TRANSFORMERS)
@@ -178,6 +180,13 @@ static void share_name(const ht_rewrite_plan *plan, const ht_stored_weight *w, b
              for_mlx ? p->safetensors : p->transformers, p->bare ? "" : ".weight");
 }
 
+/* Axes of a vector in the output. */
+static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p) {
+    const ht_expert_naming naming = naming_of(plan);
+    if (naming == HT_EXPERTS_GGUF) return p->gguf_axes;
+    return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
+}
+
 /* A weight that is a share of a tensor for transformers; the shares are visited one after another. */
 static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
@@ -193,6 +202,8 @@ static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error 
         if (!status) status = set_pieces(t, w, rows, columns, n, 0, err);
         if (status) return status;
         t->is_weight = w->is_quantized;
+        t->is_vector = w->is_vector;
+        t->axes = axes_of(plan, p);
         t->by_value = w->is_vector && n > 1;
         if (t->by_value) { /* joined value by value, row by row */
             t->piece_rows = w->columns;
@@ -258,13 +269,88 @@ static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_
     return status;
 }
 
+/* The offset that is added to gains as they are written. */
+static float written_offset(const ht_rewrite_plan *plan) {
+    const ht_family *family = plan->config->family;
+    return plan->to_gguf || (plan->to_mlx && family->mlx_adds_norm_offset) ? 0 : family->norm_offset;
+}
+
+/* ---- Qwen3-Next's joined projection: two matrices in GGUF ---- */
+
+/* Adds the rows of a weight to one of the tensors, in pieces of as many rows as stay together. */
+static ht_status add_part(translation *of, const ht_stored_weight *w, ht_part_rule part, const char *name, int64_t rows,
+                          ht_error *err) {
+    const ht_recurrence_spec *r = &of->plan->config->recurrence;
+    const int64_t unit = common_divisor(r->key_dim, r->heads / r->key_heads * r->value_dim),
+                  own = part == w->spec->part ? w->rows : rows;
+    ht_rewrite_plan *plan = of->plan;
+    ht_rewrite_tensor *t = plan->n ? &plan->tensor[plan->n - 1] : NULL;
+    ht_status status = HT_OK;
+    if (!t || strcmp(t->name, name) != 0) {
+        status = add_tensor(plan, name, &t, err);
+        if (!status) status = set_pieces(t, w, unit, w->columns, rows / unit, 0, err);
+        if (status) return status;
+        t->is_weight = true;
+    }
+    for (int64_t i = 0, run; i < own / unit; i++) {
+        const int64_t joined = ht_part_row(r, part, i * unit, &run);
+        const int64_t to = plan->to_gguf ? i : joined / unit, from = plan->to_gguf ? joined : i * unit;
+        put_piece(t, w, to);
+        t->piece[to].first_row += from;
+    }
+    return HT_OK;
+}
+
+static ht_status add_parts(translation *of, const ht_stored_weight *w, ht_error *err) {
+    ht_rewrite_plan *plan = of->plan;
+    char name[NAME_SIZE];
+    ht_status status = HT_OK;
+    if (!plan->to_gguf) {
+        snprintf(name, sizeof name, "%s%s", prefix_of(plan), w->safetensors);
+        status = add_part(of, w, w->spec->part, name, w->projection->n_out, err);
+        if (!status) set_importance(&plan->tensor[plan->n - 1], w->gguf, -1);
+        return status;
+    }
+    const int64_t n_values = plan->config->recurrence.heads * plan->config->recurrence.value_dim;
+    for (const ht_tensor_spec *const *table = plan->config->family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; !status && p->gguf; p++) {
+            if (p->part != HT_PART_QKV && p->part != HT_PART_GATE) continue;
+            char stem[48];
+            snprintf(stem, sizeof stem, "%.32s.weight", p->gguf);
+            snprintf(name, sizeof name, "blk.%lld.%s", (long long)w->layer, stem);
+            status = add_part(of, w, p->part, name, p->part == HT_PART_GATE ? n_values : w->rows - n_values, err);
+            if (!status) set_importance(&plan->tensor[plan->n - 1], stem, w->layer);
+        }
+    return status;
+}
+
+/* Whether the model has factors on the rows that GGUF files and mlx-lm's directories have in the weights. */
+static bool has_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w) {
+    bool any = false;
+    if ((!plan->to_gguf && !plan->to_mlx) || w->is_vector) return false;
+    for (int64_t i = 0; i < w->rows && !any; i++) any = ht_stored_multiplier(plan->config, w, i) != 1;
+    return any;
+}
+
+static ht_status set_factors(const ht_rewrite_plan *plan, const ht_stored_weight *w, ht_rewrite_tensor *t,
+                             ht_error *err) {
+    if (!has_factors(plan, w)) return HT_OK;
+    t->factors = malloc((size_t)w->rows * sizeof *t->factors);
+    if (!t->factors) return ht_fail_memory(err, (size_t)w->rows * sizeof *t->factors, "factors");
+    for (int64_t i = 0; i < w->rows; i++) t->factors[i] = ht_stored_multiplier(plan->config, w, i);
+    return HT_OK;
+}
+
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     ht_rewrite_plan *plan = of->plan;
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
     if (w->spec->per_head) return add_heads(of, w, err);
-    if (w->spec->transformers && naming_of(plan) == HT_EXPERTS_TRANSFORMERS) return add_share(of, w, err);
+    if (w->spec->part && plan->to_gguf != (plan->c->gguf != NULL)) return add_parts(of, w, err);
+    if (w->spec->transformers && (naming_of(plan) == HT_EXPERTS_TRANSFORMERS ||
+                                  (naming_of(plan) == HT_EXPERTS_MLX && ht_spec_is_shared_by_all(w->spec))))
+        return add_share(of, w, err);
     char name[NAME_SIZE];
     const bool is_outside = !plan->to_gguf && !strncmp(w->safetensors, "lm_head.", 8);
     snprintf(name, sizeof name, "%s%s", is_outside ? outside_of(plan) : prefix_of(plan),
@@ -276,16 +362,24 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
     if (status) return status;
     put_piece(t, w, 0);
-    t->stored_head_rows = w->stored_head_rows;
-    t->head_rows = plan->to_gguf ? w->head_rows : 0;
-    t->by_value = w->is_vector && (t->stored_head_rows + t->head_rows || w->row_step > 1);
+    t->stored_rows = w->stored_rows;
+    t->stored_columns = w->stored_columns;
+    if (plan->to_gguf)
+        t->rows = w->gguf_rows, t->columns = w->gguf_columns;
+    else
+        t->importance_columns = w->gguf_columns;
+    t->by_value = w->is_vector && (t->stored_rows.group || t->rows.group || w->row_step > 1);
     if (t->by_value) t->piece_rows = w->columns;
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
+    t->is_vector = w->is_vector;
+    t->axes = axes_of(plan, w->spec);
     /* Routers choose, so they stay exact. */
     t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
-    if (w->is_gain) t->offset = plan->config->norm_offset - (plan->to_gguf ? 0 : plan->config->family->norm_offset);
+    if (w->is_gain) t->offset = plan->config->norm_offset - written_offset(plan);
+    if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
+        t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
     if (t->is_weight) set_importance(t, w->gguf, -1);
-    return HT_OK;
+    return set_factors(plan, w, t, err);
 }
 
 /* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */
@@ -314,7 +408,7 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_er
 
 /* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
 static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
-    return t->from.n_dims < 2 || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
+    return t->from.n_dims < 2 || t->is_vector || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
 }
 
 /* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */
@@ -345,7 +439,8 @@ static ht_status keeps_values(const ht_rewrite_plan *plan, const ht_weight_rows 
 static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *rows, ht_weight_type to, bool *out,
                             ht_error *err) {
     const ht_weight_type from = (ht_weight_type)rows->of->from.type;
-    *out = rows->k % ht_repack_unit(from, to) == 0;
+    const int64_t unit = ht_repack_unit(from, to);
+    *out = rows->k % unit == 0 && rows->of->stored_columns.block % unit == 0 && rows->of->columns.block % unit == 0;
     for (int64_t i = 0; i < rows->n_sources; i++) *out = *out && !rows->source[i].products && !rows->source[i].scales;
     return *out && from != to ? keeps_values(plan, rows, to, true, out, err) : HT_OK;
 }
@@ -353,7 +448,8 @@ static ht_status repacks_to(const ht_rewrite_plan *plan, const ht_weight_rows *r
 /* The first type of the other container that can represent a quantised weight's values. */
 static ht_status find_packed(const ht_rewrite_plan *plan, ht_rewrite_tensor *t, ht_error *err) {
     ht_weight_rows rows;
-    if (!t->is_weight || t->is_mixed || t->by_column || ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
+    if (!t->is_weight || t->is_mixed || t->by_column || t->factors ||
+        ht_repack_type((ht_weight_type)t->from.type, 0) < 0)
         return HT_OK;
     ht_status status = ht_weight_rows_open(plan, t, &rows, err);
     int to;
@@ -430,8 +526,17 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
     char name[NAME_SIZE];
     ht_stored_tensor t;
     if (ht_part_is_of_head(p->expert)) return true;
+    if (has_factors(plan, w)) return false;
     if (p->expert && !plan->to_mlx && !w->stored.column_step && ht_rewrite_is_reordered(plan, w)) return false;
     if (!p->expert && p->transposed) return w->is_vector || plan->to_mlx == (w->stored.column_step == 0);
+    if (w->is_gain && plan->config->family->mlx_adds_norm_offset)
+        return plan->config->norm_offset == written_offset(plan);
+    if (!p->expert && p->mlx_axes) {
+        int64_t dims[HT_SAFETENSORS_RANK_MAX];
+        ht_checkpoint_tensor_at(plan->c, w->stored.number, &t);
+        const int n = ht_rewrite_axes(axes_of(plan, p), w->columns / w->row_length, w->row_length, dims);
+        if (t.n_dims != n || memcmp(t.dims, dims, (size_t)n * sizeof *dims) != 0) return false;
+    }
     if (!p->expert && !p->transformers) return true;
     if (p->expert)
         ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);

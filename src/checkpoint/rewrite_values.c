@@ -184,13 +184,6 @@ static ht_status unchanged(const ht_weight_rows *r, ht_error *err) {
 
 /* ---- rows ---- */
 
-/* Canonical row at index `at` of rows interleaved in heads; inverse of ht_interleaved_row. */
-static int64_t canonical_row(int64_t at, int64_t head_rows) {
-    if (!head_rows) return at;
-    const int64_t within = at % head_rows;
-    return at - within + within % 2 * (head_rows / 2) + within / 2;
-}
-
 size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n) {
     size_t most = 0;
     for (int64_t i = 0; i < r->n_sources; i++) {
@@ -199,7 +192,7 @@ size_t ht_weight_rows_scratch(const ht_weight_rows *r, int64_t n) {
         most = ht_max_size(most, (size_t)block * sizeof(float) + ht_tensor_size(t, elements) +
                                      ht_tensor_read_scratch(t, elements));
     }
-    return most;
+    return ht_max_size(most, (size_t)r->k * sizeof(float)); /* at least a row, of which columns are ordered */
 }
 
 static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor) {
@@ -216,9 +209,31 @@ static const ht_weight_source *source_of(const ht_weight_rows *r, size_t tensor)
 
 /* Row of the source tensor that stores row `row` of a piece. */
 static int64_t stored_row(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
-    row = canonical_row(row, r->of->head_rows);
-    if (r->of->stored_head_rows) row = ht_interleaved_row(row, r->of->stored_head_rows);
-    return p->first_row + row * p->row_step;
+    return p->first_row + ht_order_stored(&r->of->stored_rows, ht_order_canonical(&r->of->rows, row)) * p->row_step;
+}
+
+/* Rows of a piece from `row` on that are stored one after another. */
+static int64_t run_of(const ht_weight_rows *r, const ht_rewrite_piece *p, int64_t row) {
+    const ht_order written = ht_order_inverse(r->of->rows);
+    if (p->row_step > 1) return 1;
+    return ht_min_i64(ht_order_run(&written, row),
+                      ht_order_run(&r->of->stored_rows, ht_order_canonical(&r->of->rows, row)));
+}
+
+/* Column of the stored row that becomes column `at`. */
+static int64_t stored_column(const ht_rewrite_tensor *t, int64_t at) {
+    return ht_order_stored(&t->stored_columns, ht_order_canonical(&t->columns, at));
+}
+
+/* Restores, or makes, the order of a row's columns, which are moved in whole blocks of the order. */
+static void order_columns(const ht_weight_rows *r, size_t row_bytes, unsigned char *row, unsigned char *scratch) {
+    const ht_rewrite_tensor *t = r->of;
+    const int64_t block = t->stored_columns.group ? t->stored_columns.block : t->columns.block;
+    if (!block) return;
+    const size_t bytes = row_bytes / (size_t)(r->k / block);
+    memcpy(scratch, row, row_bytes);
+    for (int64_t c = 0; c < r->k; c += block, row += bytes)
+        memcpy(row, scratch + (size_t)(stored_column(t, c) / block) * bytes, bytes);
 }
 
 /* The piece that contains output row `row`, as its row *within. */
@@ -233,7 +248,7 @@ static const ht_stored_tensor *origin_of(const ht_weight_rows *r, int64_t row, i
     int64_t within;
     const ht_rewrite_piece *p = piece_at(r, row, &within);
     *at = p->block_rows ? p->first_row + *column : stored_row(r, p, within);
-    if (p->block_rows) *column = p->column + within;
+    *column = p->block_rows ? p->column + within : stored_column(r->of, *column);
     return &source_of(r, p->tensor)->t;
 }
 
@@ -252,14 +267,14 @@ static ht_status read_piece(const ht_weight_rows *r, const ht_rewrite_piece *p, 
                             unsigned char *out, void *scratch, ht_error *err) {
     const ht_weight_source *s = source_of(r, p->tensor);
     if (p->block_rows) return read_columns(s, p, first, n, (float *)(void *)out, scratch, err); /* never as blocks */
-    const bool interleaved = r->of->stored_head_rows || r->of->head_rows || p->row_step > 1;
-    const int64_t at_once = interleaved ? 1 : n;
-    const size_t bytes = blocks ? ht_tensor_size(&s->t, at_once * r->k) : (size_t)(at_once * r->k) * sizeof(float);
+    const size_t bytes = blocks ? ht_tensor_size(&s->t, r->k) : (size_t)r->k * sizeof(float);
     ht_status status = HT_OK;
-    for (int64_t i = 0; !status && i < n; i += at_once, out += bytes) {
+    for (int64_t i = 0, run; !status && i < n; i += run, out += (size_t)run * bytes) {
         const int64_t row = stored_row(r, p, first + i);
-        status = blocks ? read_blocks(s, row, at_once, out, scratch, err)
-                        : read_source(s, row, at_once, (float *)(void *)out, scratch, err);
+        run = ht_min_i64(n - i, run_of(r, p, first + i));
+        status = blocks ? read_blocks(s, row, run, out, scratch, err)
+                        : read_source(s, row, run, (float *)(void *)out, scratch, err);
+        for (int64_t k = 0; !status && k < run; k++) order_columns(r, bytes, out + (size_t)k * bytes, scratch);
     }
     return status;
 }
@@ -278,6 +293,19 @@ static ht_status read_rows(const ht_weight_rows *r, int64_t first, int64_t n, bo
     return status;
 }
 
+/* The roundest of the floats next to ln(-x) whose exponential is -x: bf16 comes back as it was. */
+static float logarithm_of(float x) {
+    const float y = logf(-x), near[] = {ht_bf16_to_f32(ht_f32_to_bf16(y)), ht_f16_to_f32(ht_f32_to_f16(y))};
+    for (int i = 0; i < 2; i++)
+        if (expf(near[i]) == -x) return near[i];
+    float below = y, above = y;
+    for (int i = 0; i < 4 && expf(below) != -x && expf(above) != -x; i++) {
+        below = nextafterf(below, -INFINITY);
+        above = nextafterf(above, INFINITY);
+    }
+    return expf(below) == -x ? below : expf(above) == -x ? above : y;
+}
+
 ht_status ht_weight_rows_read_blocks(const ht_weight_rows *r, int64_t first, int64_t n, void *out, void *scratch,
                                      ht_error *err) {
     return read_rows(r, first, n, true, out, scratch, err);
@@ -288,6 +316,9 @@ ht_status ht_weight_rows_read(const ht_weight_rows *r, int64_t first, int64_t n,
     ht_status status = read_rows(r, first, n, false, (unsigned char *)out, scratch, err);
     const float offset = r->of->offset;
     for (int64_t i = 0; !status && offset != 0 && i < n * r->k; i++) out[i] += offset;
+    for (int64_t i = 0; !status && r->of->factors && i < n * r->k; i++) out[i] *= r->of->factors[first + i / r->k];
+    for (int64_t i = 0; !status && r->of->map && i < n * r->k; i++)
+        out[i] = r->of->map == HT_VALUES_TO_EXPONENTIAL ? -expf(out[i]) : logarithm_of(out[i]);
     return status;
 }
 
@@ -401,13 +432,13 @@ static void add_change(const ht_rewrite_change *c, int64_t row, int64_t k, float
         return;
     }
     const ht_lora *l = c->lora;
-    int64_t b_row = canonical_row(row - c->first_row, c->head_rows);
-    if (c->lora_head_rows) b_row = ht_interleaved_row(b_row, c->lora_head_rows);
-    b_row += c->first_output;
+    const int64_t output = ht_order_canonical(&c->rows, row - c->first_row),
+                  b_row = ht_order_stored(&c->lora_rows, output) + c->first_output;
     const float *b = l->b + (c->expert * l->n_out + b_row) * l->rank, *a = l->a + c->expert * l->rank * l->n_in;
     for (int64_t i = 0; i < l->rank; i++, a += l->n_in) {
         const float factor = c->scale * b[i];
-        for (int64_t col = 0; col < l->n_in; col++) delta[col] += factor * a[col];
+        for (int64_t col = 0; col < l->n_in; col++)
+            delta[col] += factor * a[ht_order_stored(&c->lora_columns, ht_order_canonical(&c->columns, col))];
     }
 }
 
@@ -515,10 +546,11 @@ static void spread_floats(ht_rewrite_values *v, const uint8_t *floats, int64_t f
     const ht_rewrite_tensor *t = v->t;
     const size_t size = ht_weight_type_info_of(t->type)->block_bytes;
     const int64_t k = v->rows.k, n_rows = v->rows.n_rows;
+    const ht_order halves = ht_order_of_halves(t->alternates);
     if (!is_spread(t)) return;
     for (int64_t row = first; row < first + n; row++) {
         const int64_t begin = row / n_rows * n_rows,
-                      within = t->alternates ? ht_interleaved_row(row - begin, t->alternates) : row - begin;
+                      within = t->alternates ? ht_order_stored(&halves, row - begin) : row - begin;
         for (int64_t column = 0; column < k; column++, floats += size) {
             const int64_t at = t->transposes ? begin * k + column * n_rows + within : (begin + within) * k + column;
             memcpy((uint8_t *)v->out[0].data + (size_t)at * size, floats, size);
@@ -705,6 +737,22 @@ static void check_chunks(void *arg, int64_t begin, int64_t end, int number) {
 
 /* ---- importance ---- */
 
+/* Brings the weights, which are in GGUF's order of columns, into that of the tensor. */
+static ht_status order_importance(ht_rewrite_values *v, ht_error *err) {
+    const ht_order *order = &v->t->importance_columns;
+    const int64_t k = v->rows.k;
+    float *weights = v->importance.data;
+    if (!order->group) return HT_OK;
+    float *ordered = malloc((size_t)k * sizeof *ordered);
+    if (!ordered) return ht_fail_memory(err, (size_t)k * sizeof *ordered, "importance weights");
+    for (int64_t e = 0; e < v->rows.n_matrices; e++, weights += k) {
+        for (int64_t i = 0; i < k; i++) ordered[i] = weights[ht_order_stored(order, i)];
+        memcpy(weights, ordered, (size_t)k * sizeof *ordered);
+    }
+    free(ordered);
+    return HT_OK;
+}
+
 static ht_status find_importance(ht_rewrite_values *v, ht_error *err) {
     const int64_t n = v->rows.n_matrices, k = v->rows.k;
     v->importances = NULL;
@@ -714,6 +762,7 @@ static ht_status find_importance(ht_rewrite_values *v, ht_error *err) {
     for (int64_t e = 0; !status && e < n; e++)
         if (!ht_importance_weigh(v->plan->importance, v->t->importance, k, e, (float *)v->importance.data + e * k))
             return HT_OK;
+    if (!status) status = order_importance(v, err);
     if (!status) v->importances = v->importance.data;
     return status;
 }

@@ -73,4 +73,12 @@ extern const char *const ht_rope_length_factors[HT_ROPE_LENGTHS];
  * match. *rope holds the other settings, including theta. */
 ht_status ht_rope_from_factors(const float *values, int64_t n, ht_rope_spec *rope, ht_error *err);
 
+/* Pairs of each axis of RoPE with three axes, one of them for time, when `dims` values are rotated. */
+enum { HT_ROPE_AXES = 3 };
+static inline void ht_rope_sections(int64_t dims, int64_t pairs[HT_ROPE_AXES]) {
+    const int64_t n = dims / 2;
+    pairs[0] = pairs[1] = (n + 2) / HT_ROPE_AXES;
+    pairs[2] = n - 2 * pairs[0];
+}
+
 #endif

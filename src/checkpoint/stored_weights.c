@@ -36,6 +36,7 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        SHARED(GGUF, "ffn_gate_up_exps.weight"),
                                        APART(HUB, false, "mlp.experts.%d.", "_proj.weight"),
                                        W1_W3_W2("block_sparse_moe.experts.%d."),
+                                       W1_W3_W2("feed_forward.experts.%d."),
                                        STACKED("feed_forward.experts.", ""),
                                        APART(MLX, true, "feed_forward.experts.", "_proj.weight"),
                                        {HT_EXPERT_GATE, HUB, true, "block_sparse_moe.input_linear.weight", 0, 2},
@@ -46,11 +47,20 @@ static const ht_expert_form forms[] = {APART(GGUF, true, "ffn_", "_exps.weight")
                                        STACKED("mlp.experts.", ".weight"),
                                        APART(MLX, true, "mlp.switch_mlp.", "_proj.weight"),
                                        APART(MLX, true, "block_sparse_moe.switch_mlp.", "_proj.weight"),
+                                       APART(MLX, true, "feed_forward.switch_mlp.", "_proj.weight"),
                                        STACKED("experts.", ""),
                                        STACKED("experts.", ".weight"),
                                        APART(HUB, false, "experts.%d.", "_proj.weight"),
                                        APART(HUB, false, "moe.experts.%d.", "_proj.weight"),
                                        APART(MLX, true, "experts.switch_glu.", "_proj.weight"),
+                                       {HT_STREAM_IN, GGUF, true, "altup_proj.weight", 0, 1},
+                                       {HT_STREAM_OUT, GGUF, true, "altup_unembd_proj.weight", 0, 1},
+                                       {HT_STREAM_IN, HUB, false, "altup_projections.%d.weight", 0, 1},
+                                       {HT_STREAM_OUT, HUB, false, "altup_unembed_projections.%d.weight", 0, 1},
+                                       {HT_EXPERT_UP, HUB, false, "mixer.experts.%d.up_proj.weight", 0, 1},
+                                       {HT_EXPERT_DOWN, HUB, false, "mixer.experts.%d.down_proj.weight", 0, 1},
+                                       {HT_EXPERT_UP, MLX, true, "mixer.switch_mlp.fc1.weight", 0, 1},
+                                       {HT_EXPERT_DOWN, MLX, true, "mixer.switch_mlp.fc2.weight", 0, 1},
                                        {HT_HEAD_KEY, GGUF, true, "attn_kv_b.weight", 0, 2},
                                        {HT_HEAD_VALUE, GGUF, true, "attn_kv_b.weight", 1, 2},
                                        {HT_HEAD_KEY, GGUF, true, "attn_k_b.weight", 0, 1},
@@ -72,8 +82,11 @@ void ht_expert_tensor_name(const char *prefix, const ht_expert_form *f, int64_t 
         const char *number = strstr(f->name, "%d");
         snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
     }
-    snprintf(out, size, "%s%s.%lld.%s", prefix, f->naming == HT_EXPERTS_GGUF ? "blk" : "layers", (long long)layer,
-             part);
+    if (layer == HT_OUTSIDE_LAYERS)
+        snprintf(out, size, "%s%s", prefix, part);
+    else
+        snprintf(out, size, "%s%s.%lld.%s", prefix, f->naming == HT_EXPERTS_GGUF ? "blk" : "layers", (long long)layer,
+                 part);
 }
 
 static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
@@ -81,24 +94,38 @@ static void expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, i
     ht_expert_tensor_name(c->gguf ? "" : c->prefix, f, layer, expert, out, size);
 }
 
+/* Modules of all experts, and the stems of their tensors in transformers, whose modules differ from its files. In
+ * mlx-lm the stem is the module. */
+static const struct {
+    const char *module, *mlx_module, *stem;
+} layouts[] = {
+    [HT_EXPERTS_MLP] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts.%d."},
+    [HT_EXPERTS_OUTSIDE] = {"experts", "experts.switch_glu", "experts."},
+    [HT_EXPERTS_SPARSE] = {"mlp.experts", "block_sparse_moe.switch_mlp", "block_sparse_moe.experts.%d."},
+    [HT_EXPERTS_LINEAR] = {"block_sparse_moe.experts", "block_sparse_moe.switch_mlp", "block_sparse_moe."},
+    [HT_EXPERTS_STACKED] = {"mlp.experts", "mlp.switch_mlp", "mlp.experts."},
+    [HT_EXPERTS_UNSWITCHED] = {"mlp.experts", "mlp.experts", "mlp.experts."},
+    [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts", "feed_forward.experts", "feed_forward.experts."},
+    [HT_EXPERTS_KIMI] = {"mlp.experts", "mlp.switch_mlp", "block_sparse_moe.experts.%d."},
+    [HT_EXPERTS_LFM2] = {"feed_forward.experts", "feed_forward.switch_mlp", "feed_forward.experts.%d."},
+    [HT_EXPERTS_MIXER] = {"mixer.experts", "mixer.switch_mlp", "mixer.experts.%d."},
+};
+
+const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout) {
+    return naming == HT_EXPERTS_MLX ? layouts[layout].mlx_module : layouts[layout].module;
+}
+
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part) {
-    static const struct {
-        const char *transformers, *mlx;
-    } stems[] = {[HT_EXPERTS_MLP] = {"mlp.experts.%d.", "mlp.switch_mlp."},
-                 [HT_EXPERTS_OUTSIDE] = {"experts.", "experts.switch_glu."},
-                 [HT_EXPERTS_SPARSE] = {"block_sparse_moe.experts.%d.", "block_sparse_moe.switch_mlp."},
-                 [HT_EXPERTS_LINEAR] = {"block_sparse_moe.", "block_sparse_moe.switch_mlp."},
-                 [HT_EXPERTS_STACKED] = {"mlp.experts.", "mlp.switch_mlp."},
-                 [HT_EXPERTS_UNSWITCHED] = {"mlp.experts.", "mlp.experts."},
-                 [HT_EXPERTS_FEED_FORWARD] = {"feed_forward.experts.", "feed_forward.experts."}};
-    const char *stem = naming == HT_EXPERTS_GGUF           ? "ffn_"
-                       : naming == HT_EXPERTS_TRANSFORMERS ? stems[family->experts].transformers
-                                                           : stems[family->experts].mlx;
-    const bool joined = family->experts != HT_EXPERTS_MLP && family->experts != HT_EXPERTS_SPARSE,
-               stacked = naming != HT_EXPERTS_TRANSFORMERS || joined,
+    const char *stem = naming == HT_EXPERTS_GGUF  ? "ffn_"
+                       : naming == HT_EXPERTS_MLX ? layouts[family->experts].mlx_module
+                                                  : layouts[family->experts].stem;
+    const bool stacked = naming != HT_EXPERTS_TRANSFORMERS || !strchr(layouts[family->experts].stem, '%'),
                shares = naming == HT_EXPERTS_GGUF ? family->gguf_fuses_experts : stacked && naming != HT_EXPERTS_MLX;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];
+        if (ht_part_is_of_stream(part) && f->part == part &&
+            (f->naming == HT_EXPERTS_GGUF) == (naming == HT_EXPERTS_GGUF))
+            return f;
         if (f->part == part && f->naming == naming && f->stacked == stacked &&
             f->n_shares == (shares && part != HT_EXPERT_DOWN ? 2 : 1) && !strncmp(f->name, stem, strlen(stem)))
             return f;
@@ -174,7 +201,10 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_EXPERTS_HIDDEN: return c->n_experts * c->hidden;
     case HT_EXTENT_EXPERTS_FEED_FORWARD: return c->n_experts * c->expert_feed_forward;
     case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
+    case HT_EXTENT_EXPERT_INPUT: return c->expert_latent ? c->expert_latent : c->hidden;
+    case HT_EXTENT_EXPERT_LATENT: return c->expert_latent;
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
+    case HT_EXTENT_SHARED_GATE_UP: return 2 * c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
     case HT_EXTENT_LATENT: return c->latent.rank;
     case HT_EXTENT_LATENT_KEY: return c->latent.rank + c->latent.rope_dim;
@@ -186,7 +216,22 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_TAPS: return c->recurrence.taps;
     case HT_EXTENT_CONV: return ht_conv_channels(c);
     case HT_EXTENT_CONV_WEIGHTS: return c->recurrence.taps * ht_conv_channels(c);
+    case HT_EXTENT_STATE_GROUP: return c->recurrence.heads / c->recurrence.key_heads * c->recurrence.value_dim;
+    case HT_EXTENT_SSM_IN: return ht_ssm_rows_before(c, HT_SSM_SEGMENTS);
     case HT_EXTENT_GATED_CONV: return 3 * c->hidden;
+    case HT_EXTENT_STREAMS: return c->altup.streams;
+    case HT_EXTENT_STREAM_PAIRS: return c->altup.streams * c->altup.streams;
+    case HT_EXTENT_LAUREL: return c->altup.laurel_rank;
+    case HT_EXTENT_GATED_Q: return 2 * c->n_heads * l->head_dim;
+    case HT_EXTENT_STATE_HEADS: return c->recurrence.heads;
+    case HT_EXTENT_STATE_VALUE: return c->recurrence.value_dim;
+    case HT_EXTENT_STATE_VALUES: return c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_KEY: return c->recurrence.key_dim;
+    case HT_EXTENT_STATE_KEYS: return c->recurrence.key_heads * c->recurrence.key_dim;
+    case HT_EXTENT_KEY_WEIGHTS: return c->recurrence.taps * c->recurrence.key_heads * c->recurrence.key_dim;
+    case HT_EXTENT_VALUE_WEIGHTS: return c->recurrence.taps * c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_INPUTS: return ht_conv_channels(c) + c->recurrence.heads * c->recurrence.value_dim;
+    case HT_EXTENT_STATE_RATES: return 2 * c->recurrence.heads;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -205,9 +250,32 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
     return false;
 }
 
-/* Rows of a head, for a matrix that GGUF files of this family store for interleaved RoPE. */
-static int64_t permuted_rows(const ht_config *c, const ht_tensor_spec *p, int64_t layer) {
-    return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
+/* The order in GGUF of a weight's n rows, or of its n columns. */
+static ht_order order_in_gguf(const ht_config *c, const ht_tensor_spec *p, int64_t layer, bool of_columns, int64_t n) {
+    const ht_recurrence_spec *r = &c->recurrence;
+    const bool is_rope = p->heads == HT_HEADS_Q || p->heads == HT_HEADS_KV;
+    if (is_rope && c->family->gguf_interleaves && !of_columns) return ht_order_of_halves(c->layer[layer].head_dim);
+    if (!c->family->gguf_deals_heads || r->heads == r->key_heads ||
+        p->heads != (of_columns ? HT_HEADS_STATE_COLUMNS : HT_HEADS_STATE))
+        return (ht_order){0};
+    int64_t first = 0; /* rows of queries and keys */
+    if (p->rows == HT_EXTENT_CONV || p->rows == HT_EXTENT_CONV_WEIGHTS)
+        first = n / ht_conv_channels(c) * 2 * r->key_heads * r->key_dim;
+    return (ht_order){first, n - first, r->key_heads, (n - first) / r->heads};
+}
+
+int64_t ht_part_row(const ht_recurrence_spec *r, ht_part_rule part, int64_t row, int64_t *run) {
+    const int64_t values = r->heads / r->key_heads * r->value_dim, all = 2 * (r->key_dim + values),
+                  n_keys = r->key_heads * r->key_dim;
+    int64_t before = 2 * r->key_dim + values, size = values; /* in the rows of a key head */
+    if (part == HT_PART_QKV) {
+        const int64_t which = row < n_keys ? 0 : row < 2 * n_keys ? 1 : 2; /* query, key, values */
+        row -= which * n_keys;
+        before = which * r->key_dim;
+        if (which < 2) size = r->key_dim;
+    }
+    *run = size - row % size;
+    return row / size * all + before + row % size;
 }
 
 /* ---- names ---- */
@@ -238,7 +306,8 @@ static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, c
     const bool gguf = w->c->gguf != NULL;
     ht_stored_tensor t;
     name_in(gguf, gguf ? "" : w->c->prefix, layers_of(w->config), p, layer, part, out);
-    if (gguf || !p->transformers || ht_checkpoint_find(w->c, out, &t)) return false;
+    if (gguf || !p->transformers) return false;
+    if (!ht_spec_is_shared_by_all(p) && ht_checkpoint_find(w->c, out, &t)) return false;
     const ht_tensor_spec shared = {.safetensors = p->transformers, .bare = p->bare};
     name_in(false, w->c->prefix, layers_of(w->config), &shared, layer, part, out);
     return true;
@@ -380,6 +449,7 @@ static ht_stored_weight bias_of(ht_stored_weight matrix) {
     /* A tied head is not visited, so that its bias follows another weight. */
     matrix.role = matrix.role == HT_ROLE_HEAD ? HT_ROLE_HEAD_BIAS : HT_ROLE_BIAS;
     if (!matrix.is_vector) matrix.columns = matrix.rows;
+    matrix.gguf_columns = matrix.stored_columns = (ht_order){0};
     matrix.rows = 1;
     matrix.is_gain = false;
     matrix.is_vector = true;
@@ -401,21 +471,24 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
     const ht_projection projection = {.slot = slot,
                                       .gguf = gguf,
                                       .layer = layer,
-                                      .n_out = rows,
+                                      .n_out = p->part ? extent(c, HT_EXTENT_STATE_INPUTS, of) : rows,
                                       .n_in = columns,
-                                      .head_rows = permuted_rows(c, p, of),
+                                      .part = p->part,
+                                      .rows = order_in_gguf(c, p, of, false, rows),
+                                      .columns = order_in_gguf(c, p, of, true, columns),
                                       .is_router = p->rows == HT_EXTENT_EXPERTS};
-    const ht_stored_weight at = {.role = HT_ROLE_MATRIX,
-                                 .spec = p,
-                                 .layer = layer,
-                                 .rows = rows,
-                                 .columns = columns,
-                                 .slot = slot,
-                                 .projection = outside ? NULL : &projection,
-                                 .is_table = p->looked_up,
-                                 .is_quantized = !outside || p->looked_up,
-                                 .head_rows = projection.head_rows,
-                                 .stored_head_rows = c->interleaved_rows ? projection.head_rows : 0};
+    ht_stored_weight at = {.role = HT_ROLE_MATRIX,
+                           .spec = p,
+                           .layer = layer,
+                           .rows = rows,
+                           .columns = columns,
+                           .slot = slot,
+                           .projection = outside ? NULL : &projection,
+                           .is_table = p->looked_up,
+                           .is_quantized = !outside || p->looked_up,
+                           .gguf_rows = projection.rows,
+                           .gguf_columns = projection.columns};
+    if (c->is_gguf) at.stored_rows = at.gguf_rows, at.stored_columns = at.gguf_columns;
     ht_status status = visit_spec(w, "weight", at);
     if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
@@ -440,14 +513,16 @@ static ht_status visit_heads(const walk *w, ht_stored_weight at) {
 
 static ht_status visit_vector(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const int64_t n = extent(w->config, p->rows, ht_max_i64(layer, 0));
-    const ht_stored_weight at = {.role = HT_ROLE_VECTOR,
-                                 .spec = p,
-                                 .layer = layer,
-                                 .rows = 1,
-                                 .columns = n,
-                                 .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
-                                 .is_vector = true,
-                                 .is_gain = !p->bare};
+    ht_stored_weight at = {.role = HT_ROLE_VECTOR,
+                           .spec = p,
+                           .layer = layer,
+                           .rows = 1,
+                           .columns = n,
+                           .row_length = extent(w->config, p->row, ht_max_i64(layer, 0)),
+                           .gguf_rows = order_in_gguf(w->config, p, ht_max_i64(layer, 0), false, n),
+                           .is_vector = true,
+                           .is_gain = !p->bare};
+    if (w->config->is_gguf) at.stored_rows = at.gguf_rows;
     char name[HT_WEIGHT_NAME];
     ht_stored_tensor t;
     stored_name(w, p, layer, "weight", name);
@@ -512,7 +587,9 @@ static ht_projection projection_of_heads(const ht_config *c, int64_t layer, char
 
 static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t layer) {
     const ht_config *c = w->config;
-    const int64_t rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
+    const bool outside = layer == HT_OUTSIDE_LAYERS;
+    const int64_t rows = extent(c, p->rows, ht_max_i64(layer, 0)),
+                  columns = extent(c, p->columns, ht_max_i64(layer, 0)), n = ht_part_count(c, p->expert);
     const ht_expert_form *f = form_of(w->c, p->expert, layer);
     char name[HT_WEIGHT_NAME], slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
     slot_of(p, layer, slot);
@@ -534,8 +611,8 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
                            .columns = columns,
                            .name = name,
                            .slot = slot,
-                           .projection = &projection,
-                           .is_quantized = true};
+                           .projection = outside ? NULL : &projection,
+                           .is_quantized = !outside};
     ht_status status = HT_OK;
     if (p->expert == HT_HEAD_KEY && f->n_shares > 1) { /* its rows are those of keys */
         at.rows = columns;
@@ -544,7 +621,7 @@ static ht_status visit_experts(const walk *w, const ht_tensor_spec *p, int64_t l
     }
     expert_name(w->c, f, layer, 0, name, sizeof name);
     if (f->stacked) return visit_stacked(w, f, at);
-    for (at.expert = 0; !status && at.expert < c->n_experts; at.expert++) {
+    for (at.expert = 0; !status && at.expert < n; at.expert++) {
         expert_name(w->c, f, layer, at.expert, name, sizeof name);
         status = visit_tensor(w, &at, false);
     }
@@ -698,8 +775,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
 /* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors
  * all tensors outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
-    static const char *const around[] = {
-        "embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.", "lm_head.", NULL};
+    static const char *const around[] = {"embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.",
+                                         "norm_f.",          "final_layernorm.",  "lm_head.",        NULL};
     const bool gguf = c->gguf != NULL;
     const char *bare = gguf ? name : ht_checkpoint_bare_name(name), *rest;
     int64_t layer;
@@ -790,6 +867,14 @@ static ht_status check_unused(const walk *w, bool notes) {
                        w->config->family->architecture, missed.text);
     if (notes) note(c, &others, n_towers);
     return HT_OK;
+}
+
+float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row) {
+    const ht_family *f = config->family;
+    if (!f->multiplier) return 1;
+    if (w->role == HT_ROLE_EMBEDDING) return config->tied_head ? 1 : config->embedding_scale;
+    if (w->role == HT_ROLE_HEAD) return config->logit_scale;
+    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, w->spec->offset, row) : 1;
 }
 
 /* ---- all ---- */

@@ -14,11 +14,12 @@ typedef struct ht_projection {
     const char *gguf; /* tensor name in GGUF files, without ".weight": "blk.3.attn_q"; lent */
     int64_t layer;
     int64_t n_out, n_in;
-    int64_t n_experts; /* 0: dense */
-    int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
-    bool is_router;    /* its outputs are the scores of experts */
-    bool of_heads;     /* its heads' matrices are apart, in lists of ht_experts: latent attention */
-    bool fused;        /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
+    int64_t n_experts;      /* 0: dense */
+    ht_order rows, columns; /* of outputs and inputs in GGUF files of this family */
+    ht_part_rule part;      /* this is a part of the slot's projection, whose n_out are of all parts */
+    bool is_router;         /* its outputs are the scores of experts */
+    bool of_heads;          /* its heads' matrices are apart, in lists of ht_experts: latent attention */
+    bool fused;             /* gate or up experts that GGUF joins in one tensor: "blk.3.ffn_gate_up_exps" */
 } ht_projection;
 
 typedef enum ht_weight_role {
@@ -47,20 +48,20 @@ typedef struct ht_stored_weight {
     const char *slot;        /* adapter key: "model.layers.3.self_attn.q_proj"; NULL for vectors */
     const ht_projection *projection; /* NULL: adapters cannot change it */
     bool is_vector;
-    int64_t part, n_parts;    /* a vector stored as n_parts tensors of `columns` values; 0: as one */
-    bool is_table;            /* a matrix of which only rows are looked up */
-    bool is_gain;             /* of a norm: ht_config.norm_offset is added to it */
-    bool is_quantized;        /* a projection, an embedding or the head: worth rounding to few bits */
-    int64_t expert;           /* or head; 0: dense */
-    bool is_transposed;       /* a head's matrix that is stored transposed: rows and columns are those of the store */
-    ht_stored_tensor stored;  /* its rows */
-    int64_t first_row;        /* of stored.number, whose axes but the last one are all rows */
-    int row_step;             /* 2: every second row of stored.number, or value of a vector; else 1 */
-    int64_t n_shares;         /* weights that share an expert's rows: 2 for gate and up */
-    int64_t head_rows;        /* rows of a head if GGUF files of the family store them for interleaved RoPE; else 0 */
-    int64_t stored_head_rows; /* the same if this checkpoint stores rows interleaved; else 0 */
-    ht_fp8_scales scales;     /* of the tensor; any is false: none */
-    int64_t scale_matrix, scale_row; /* index and first row of this weight in them */
+    int64_t part, n_parts;   /* a vector stored as n_parts tensors of `columns` values; 0: as one */
+    bool is_table;           /* a matrix of which only rows are looked up */
+    bool is_gain;            /* of a norm: ht_config.norm_offset is added to it */
+    bool is_quantized;       /* a projection, an embedding or the head: worth rounding to few bits */
+    int64_t expert;          /* or head; 0: dense */
+    bool is_transposed;      /* a head's matrix that is stored transposed: rows and columns are those of the store */
+    ht_stored_tensor stored; /* its rows */
+    int64_t first_row;       /* of stored.number, whose axes but the last one are all rows */
+    int row_step;            /* 2: every second row of stored.number, or value of a vector; else 1 */
+    int64_t n_shares;        /* weights that share an expert's rows: 2 for gate and up */
+    ht_order gguf_rows, gguf_columns;     /* in GGUF files of the family; rows are the values of a vector */
+    ht_order stored_rows, stored_columns; /* in this checkpoint */
+    ht_fp8_scales scales;                 /* of the tensor; any is false: none */
+    int64_t scale_matrix, scale_row;      /* index and first row of this weight in them */
     bool has_product_scale;
     float product_scale; /* factor on the matrix product; 1 without one */
 } ht_stored_weight;
@@ -75,6 +76,10 @@ ht_status ht_stored_weights_visit(const ht_checkpoint_files *c, const ht_config 
 /* Like ht_stored_weights_visit, but only for weights outside the layers; ignores all other tensors. */
 ht_status ht_stored_weights_visit_outside(const ht_checkpoint_files *c, const ht_config *config,
                                           ht_stored_weight_fn *fn, void *user, ht_error *err);
+/* Row `row` of a part as a row of the joined projection; *run: rows from it on that stay together there. */
+int64_t ht_part_row(const ht_recurrence_spec *r, ht_part_rule part, int64_t row, int64_t *run);
+/* The model's factor on row `row` of the products of a weight (ht_family.multiplier); 1 without one. */
+float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, int64_t row);
 /* Layers of multi-token prediction among the tensors: they draft tokens and belong to no weight. */
 int64_t ht_prediction_layers(const ht_checkpoint_files *c, const ht_config *config);
 /* Calls fn with the names in GGUF of all tensors that the configuration implies, except the embedding's. */
@@ -103,6 +108,11 @@ typedef struct ht_expert_form {
     int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
+/* The module in a layer that has all experts: in mlx-lm, or in transformers, which has their matrices as parameters.
+ * HT_EXPERTS_MLP is also the layout of families without experts. */
+const char *ht_expert_module(ht_expert_naming naming, ht_expert_layout layout);
+/* Whether experts of a layout have a gate. */
+static inline bool ht_experts_are_gated(ht_expert_layout layout) { return layout != HT_EXPERTS_MIXER; }
 /* The form in which a part of a family's experts is written. */
 const ht_expert_form *ht_expert_form_named(ht_expert_naming naming, const ht_family *family, ht_expert_part part);
 /* Writes the name of the tensor with expert `expert`; `prefix` is that of the text model, "" in GGUF. */

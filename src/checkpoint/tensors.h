@@ -112,10 +112,38 @@ ht_stored_tensor ht_tensor_rows(const ht_stored_tensor *t, int64_t first, int64_
 /* Reads a vector or row-major matrix as f32; n must be its number of values. */
 ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);
 
+/* ---- rows, or columns, in another order ---- */
+
+/* From row `first` on, the rows are in groups; each consists of `parts` equal parts, whose blocks of `block` rows the file
+ * stores alternately: the first of every part, then the second of every part, and so on. */
+typedef struct ht_order {
+    int64_t first;
+    int64_t group; /* rows of a group; 0: all rows are in their place */
+    int64_t parts, block;
+} ht_order;
+
+/* Rows that the file stores alternately from both halves of every head. */
+static inline ht_order ht_order_of_halves(int64_t head_rows) { return (ht_order){0, head_rows, 2, 1}; }
+/* The order in which a file that is stored in canonical order has the rows of one stored in order o. */
+static inline ht_order ht_order_inverse(ht_order o) {
+    if (o.group) o.parts = o.group / (o.parts * o.block);
+    return o;
+}
 /* Index among the stored rows of canonical row r. */
-static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {
-    int64_t within = r % head_rows, half = head_rows / 2;
-    return r - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+static inline int64_t ht_order_stored(const ht_order *o, int64_t r) {
+    if (!o->group || r < o->first) return r;
+    const int64_t within = (r - o->first) % o->group, block = within / o->block,
+                  of_part = o->group / (o->parts * o->block);
+    return r - within + (block % of_part * o->parts + block / of_part) * o->block + within % o->block;
+}
+static inline int64_t ht_order_canonical(const ht_order *o, int64_t row) {
+    const ht_order inverse = ht_order_inverse(*o);
+    return ht_order_stored(&inverse, row);
+}
+/* Rows from canonical row r on, r included, that are stored one after another: at least 1. */
+static inline int64_t ht_order_run(const ht_order *o, int64_t r) {
+    if (!o->group) return INT64_MAX;
+    return r < o->first ? o->first - r : o->block - (r - o->first) % o->block;
 }
 
 #endif

@@ -27,7 +27,7 @@ typedef struct ht_batch {
  * pages[(p / 256) % ring_pages].
  *
  * A layer of states (shape.state > 0) has two pages. pages[0] is the state after the cache's positions; a step writes the
- * state after its own rows to pages[1], and once it has succeeded the two change places. A state holds the convolution's
+ * state after its own rows to pages[1], and once it has succeeded the two are swapped. A state holds the convolution's
  * last inputs [taps - 1][channels], the latest one last, then that of the scan [heads][key_dim][value_dim]; it begins as
  * zeros. */
 typedef struct ht_kv_layer {

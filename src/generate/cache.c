@@ -6,11 +6,18 @@
 #include "base/plural.h"
 #include "checkpoint/kv_size.h"
 #include "device/device.h"
+#include "generate/snapshots.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct ht_cache_owner {
+/* The states after some positions. */
+typedef struct snapshot {
+    int64_t position;
+    ht_kv_page **page; /* [n_layers]; NULL: the layer has no states */
+} snapshot;
+
+typedef struct ht_cache_owner {
     ht_device *device;      /* held */
     ht_kv_account *account; /* of its pages; NULL: none */
     int64_t short_length;   /* of the model */
@@ -18,9 +25,14 @@ struct ht_cache_owner {
     int64_t written;        /* a step may have written positions up to this - 1: what the rings hold ends here */
     bool has_states;        /* there are layers of states */
     int64_t previous;       /* positions of the states in the second pages, those before the last step; -1: of none */
-    int64_t *capacity;      /* [n_layers] of the page tables */
-    int64_t *first;         /* [n_layers] position before which a restored ring holds nothing */
-};
+    snapshot *snapshot;     /* [n_snapshots] in order of position */
+    int64_t n_snapshots;
+    size_t snapshot_capacity;
+    bool is_due;       /* the next step begins with a snapshot */
+    int64_t mark;      /* position that is kept like a message's end; -1: none */
+    int64_t *capacity; /* [n_layers] of the page tables */
+    int64_t *first;    /* [n_layers] position before which a restored ring holds nothing */
+} ht_cache_owner;
 
 /* ---- sizes ---- */
 
@@ -32,9 +44,14 @@ static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device
 
 size_t ht_cache_held_bytes(const ht_cache *c) {
     size_t total = 0;
-    for (int32_t i = 0; i < c->n_layers; i++) total += (size_t)c->layer[i].n_pages * page_bytes(c, i);
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        const int64_t more = c->layer[i].shape.state ? c->owner->n_snapshots : 0;
+        total += (size_t)(c->layer[i].n_pages + more) * page_bytes(c, i);
+    }
     return total;
 }
+
+bool ht_cache_has_states(const ht_cache *c) { return c->owner->has_states; }
 
 /* ---- pages ---- */
 
@@ -71,30 +88,33 @@ static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err)
     return status;
 }
 
+static void set_page(ht_cache *c, ht_kv_layer *l, int64_t at, ht_kv_page *page) {
+    ht_kv_page_release(c->owner->device, &l->shape, l->pages[at]);
+    l->pages[at] = page;
+}
+
 /* Replaces the state that the next step writes, if it is shared. */
 static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
     ht_kv_page *own;
-    if (!ht_kv_page_is_shared(l->pages[1])) return HT_OK;
+    if (l->n_pages < 2 || !ht_kv_page_is_shared(l->pages[1])) return HT_OK;
     const ht_status status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &own, err);
     if (status) return status;
-    ht_kv_page_release(c->owner->device, &l->shape, l->pages[1]);
-    l->pages[1] = own;
+    c->owner->previous = -1;
+    set_page(c, l, 1, own);
     return HT_OK;
 }
 
 /* Replaces shared pages that the next step writes, up to position `end` - 1, with private copies. */
 static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
-    ht_device *d = c->owner->device;
     ht_status status = HT_OK;
     if (l->shape.state) return own_state(c, l, err);
     for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < end && status == HT_OK; pos += HT_KV_PAGE) {
-        ht_kv_page **page = &l->pages[ht_kv_page_of(l, pos)], *own;
-        if (!ht_kv_page_is_shared(*page)) continue;
-        status = ht_kv_page_copy(d, &l->shape, *page, c->owner->account, &own, err);
+        ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)], *own;
+        if (!ht_kv_page_is_shared(page)) continue;
+        status = ht_kv_page_copy(c->owner->device, &l->shape, page, c->owner->account, &own, err);
         if (status) break;
-        ht_kv_page_release(d, &l->shape, *page);
-        *page = own;
+        set_page(c, l, ht_kv_page_of(l, pos), own);
     }
     return status;
 }
@@ -107,13 +127,20 @@ static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
     return refs > 1;
 }
 
+/* Snapshots at page ends that steps take on the way to `positions`. */
+static int64_t snapshots_ahead(const ht_cache *c, int64_t positions) {
+    int64_t n = 0;
+    for (int64_t unit = HT_KV_PAGE; unit < positions; unit *= 2) n += ht_snapshot_multiple(unit, positions) > c->length;
+    return n;
+}
+
 size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
     size_t bytes = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
         int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages);
         if (l->shape.state) {
-            pages += l->n_pages > 1 && ht_kv_page_is_shared(l->pages[1]);
+            pages += (l->n_pages > 1 && ht_kv_page_is_shared(l->pages[1])) + snapshots_ahead(c, positions);
             bytes += (size_t)pages * page_bytes(c, i);
             continue;
         }
@@ -126,7 +153,105 @@ size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
     return bytes;
 }
 
-ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
+/* ---- snapshots of states ---- */
+
+static void free_snapshot(ht_cache *c, snapshot *s) {
+    for (int32_t i = 0; i < c->n_layers; i++) ht_kv_page_release(c->owner->device, &c->layer[i].shape, s->page[i]);
+    free(s->page);
+}
+
+/* Adds an entry without pages at its place in the order. */
+static ht_status add_snapshot(ht_cache *c, int64_t position, snapshot **out, ht_error *err) {
+    ht_cache_owner *o = c->owner;
+    const size_t n = (size_t)c->n_layers;
+    ht_kv_page **page = calloc(n, sizeof(ht_kv_page *));
+    if (!page || !HT_GROW(o->snapshot, o->snapshot_capacity, o->n_snapshots + 1)) {
+        free(page);
+        return ht_fail_memory(err, n * sizeof *page, "a snapshot of states");
+    }
+    int64_t at = o->n_snapshots++;
+    for (; at > 0 && o->snapshot[at - 1].position > position; at--) o->snapshot[at] = o->snapshot[at - 1];
+    o->snapshot[at] = (snapshot){position, page};
+    *out = &o->snapshot[at];
+    return HT_OK;
+}
+
+static void remove_snapshot(ht_cache *c, int64_t at) {
+    ht_cache_owner *o = c->owner;
+    free_snapshot(c, &o->snapshot[at]);
+    o->n_snapshots--;
+    memmove(o->snapshot + at, o->snapshot + at + 1, (size_t)(o->n_snapshots - at) * sizeof *o->snapshot);
+}
+
+static const snapshot *find_snapshot(const ht_cache *c, int64_t position) {
+    for (int64_t i = 0; i < c->owner->n_snapshots; i++)
+        if (c->owner->snapshot[i].position == position) return &c->owner->snapshot[i];
+    return NULL;
+}
+
+static ht_status take_snapshot(ht_cache *c, ht_error *err) {
+    snapshot *s;
+    const ht_status status = add_snapshot(c, c->length, &s, err);
+    for (int32_t i = 0; i < c->n_layers && !status; i++)
+        if (c->layer[i].shape.state) s->page[i] = ht_kv_page_retain(c->layer[i].pages[0]);
+    return status;
+}
+
+ht_status ht_cache_new_snapshot(ht_cache *c, int64_t position, ht_error *err) {
+    snapshot *s;
+    ht_status status = add_snapshot(c, position, &s, err);
+    for (int32_t i = 0; i < c->n_layers && !status; i++)
+        if (c->layer[i].shape.state)
+            status = ht_kv_page_new(c->owner->device, &c->layer[i].shape, c->owner->account, &s->page[i], err);
+    return status;
+}
+
+int64_t ht_cache_snapshots(const ht_cache *c) { return c->owner->n_snapshots; }
+int64_t ht_cache_snapshot_at(const ht_cache *c, int64_t i) { return c->owner->snapshot[i].position; }
+
+void ht_cache_drop_snapshots(ht_cache *c) {
+    while (c->owner->n_snapshots > 0) remove_snapshot(c, c->owner->n_snapshots - 1);
+}
+
+/* The position of the last of the first n snapshots that is at no page end; -1: none. */
+static int64_t last_apart(const ht_cache_owner *o, int64_t n) {
+    while (n > 0 && ht_snapshot_is_page_end(o->snapshot[n - 1].position)) n--;
+    return n > 0 ? o->snapshot[n - 1].position : -1;
+}
+
+/* Removes the snapshots that a sequence of `end` tokens does not keep. */
+static void thin_snapshots(ht_cache *c, int64_t end) {
+    ht_cache_owner *o = c->owner;
+    int64_t after = -1;
+    for (int64_t i = o->n_snapshots - 1; i >= 0; i--) {
+        const int64_t position = o->snapshot[i].position;
+        if (!ht_snapshot_stays(position, last_apart(o, i), after, end))
+            remove_snapshot(c, i);
+        else if (!ht_snapshot_is_page_end(position))
+            after = position;
+    }
+}
+
+void ht_cache_mark(ht_cache *c, int64_t position) { c->owner->mark = position; }
+
+int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t end, int64_t step_end) {
+    ht_cache_owner *o = c->owner;
+    if (!o->has_states) return step_end;
+    thin_snapshots(c, end);
+    ht_snapshot_plan p = {.token = token,
+                          .end = end,
+                          .stop_ids = m->stop_ids,
+                          .n_stop_ids = m->n_stop_ids,
+                          .mark = o->mark,
+                          .last = last_apart(o, o->n_snapshots)};
+    o->is_due =
+        c->length > 0 && !find_snapshot(c, c->length) && ht_snapshot_next(&p, c->length, c->length + 1) == c->length;
+    return ht_snapshot_next(&p, c->length + 1, step_end);
+}
+
+/* ---- steps ---- */
+
+static ht_status reserve_pages(ht_cache *c, int64_t positions, ht_error *err) {
     ht_status status = HT_OK;
     int32_t i = 0;
     for (; i < c->n_layers && status == HT_OK; i++) {
@@ -134,14 +259,24 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
         status = add_pages(c, i, ht_max_i64(pages, c->layer[i].n_pages), err);
         if (status == HT_OK) status = own_pages(c, i, positions, err);
     }
+    while (status && i-- > 0) drop_pages(c, i);
+    return status;
+}
+
+ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
+    ht_cache_owner *o = c->owner;
+    ht_status status = o->is_due ? take_snapshot(c, err) : HT_OK;
+    const bool taken = o->is_due && !status;
+    if (!status) status = reserve_pages(c, positions, err);
     if (status) {
-        while (i-- > 0) drop_pages(c, i);
+        if (taken) remove_snapshot(c, o->n_snapshots - 1);
         return ht_fail_in(err, status, "the KV cache cannot grow from %lld to %lld position%s", (long long)c->length,
                           (long long)positions, ht_plural(positions));
     }
-    c->owner->reserved = ht_max_i64(c->owner->reserved, positions);
-    c->owner->written = ht_max_i64(c->owner->written, positions);
-    c->owner->previous = -1;
+    o->is_due = false;
+    o->reserved = ht_max_i64(o->reserved, positions);
+    o->written = ht_max_i64(o->written, positions);
+    o->previous = -1; /* the step writes there */
     return HT_OK;
 }
 
@@ -174,9 +309,15 @@ int64_t ht_cache_first(const ht_cache *c, int32_t layer) {
     return l->ring_pages ? ht_max_i64(c->owner->first[layer], ring_begin(l, c->owner->written)) : 0;
 }
 
+static ht_kv_page *state_page(const ht_cache *c, int32_t layer, int64_t position) {
+    const snapshot *s = find_snapshot(c, position);
+    if (s) return s->page[layer];
+    return position == c->length && position > 0 ? c->layer[layer].pages[0] : NULL;
+}
+
 ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index) {
     const ht_kv_layer *l = &c->layer[layer];
-    if (l->shape.state) return NULL;
+    if (l->shape.state) return state_page(c, layer, index);
     const int64_t at = ht_kv_page_of(l, index * HT_KV_PAGE);
     if (at >= l->n_pages || index * HT_KV_PAGE < ht_cache_first(c, layer)) return NULL;
     return l->pages[at];
@@ -186,11 +327,15 @@ ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index) {
  * they must hold numbers, and are copied before they are written. */
 static ht_status adopt_layer(ht_cache *c, int32_t i, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
-    const int64_t pages = ht_ceil_div_i64(n, HT_KV_PAGE), held = ht_kv_pages(l->ring_pages, n);
+    const int64_t pages = ht_ceil_div_i64(n, HT_KV_PAGE), held = l->shape.state ? 1 : ht_kv_pages(l->ring_pages, n);
     int64_t first = pages;
-    while (first > pages - held && page_of(user, i, first - 1)) first--;
     ht_status status = grow_table(l, &c->owner->capacity[i], held, err);
     if (status) return status;
+    if (l->shape.state) {
+        l->pages[l->n_pages++] = ht_kv_page_retain(page_of(user, i, n));
+        return HT_OK;
+    }
+    while (first > pages - held && page_of(user, i, first - 1)) first--;
     for (int64_t p = pages - held; p < pages; p++) {
         ht_kv_page *page = page_of(user, i, ht_max_i64(p, first));
         l->pages[ht_kv_page_of(l, p * HT_KV_PAGE)] = ht_kv_page_retain(page);
@@ -203,7 +348,8 @@ static ht_status adopt_layer(ht_cache *c, int32_t i, int64_t n, ht_cache_page_fn
 bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user) {
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
-        if (l->shape.state) return false;
+        if (l->shape.state && !page_of(user, i, n)) return false;
+        if (l->shape.state) continue;
         const int64_t needed = l->ring_pages ? ht_max_i64(0, ht_min_i64(ht_kv_first_visible(l, n), n - 1)) : 0;
         for (int64_t p = needed / HT_KV_PAGE; p * HT_KV_PAGE < n; p++)
             if (!page_of(user, i, p)) return false;
@@ -212,10 +358,11 @@ bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of,
 }
 
 ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err) {
-    ht_status status = ht_cache_truncate(c, 0, err); /* it may have reserved pages */
+    ht_status status = HT_OK;
+    ht_cache_truncate(c, 0); /* it may have reserved pages */
     for (int32_t i = 0; i < c->n_layers && !status; i++) status = adopt_layer(c, i, n, page_of, user, err);
     if (status) {
-        (void)ht_cache_truncate(c, 0, NULL);
+        ht_cache_truncate(c, 0);
         return status;
     }
     c->length = c->owner->reserved = c->owner->written = n;
@@ -224,36 +371,47 @@ ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void
 
 void ht_cache_forget_before(ht_cache *c, int32_t layer, int64_t first) { c->owner->first[layer] = first; }
 
-ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
-    if (n < 0 || n > c->length)
-        return ht_fail(err, HT_ERR_ARGUMENT, "keeping %lld position%s of a KV cache that holds %lld", (long long)n,
-                       ht_plural(n), (long long)c->length);
-    if (c->owner->has_states && n < c->length) {
-        const bool goes_back = c->owner->previous >= 0 && c->owner->previous <= n;
-        if (goes_back) swap_states(c);
-        n = goes_back ? c->owner->previous : 0;
-        c->owner->previous = -1;
+int64_t ht_cache_kept(const ht_cache *c, int64_t n) {
+    const ht_cache_owner *o = c->owner;
+    int64_t at = n;
+    if (o->has_states && n < c->length) {
+        at = o->previous <= n ? ht_max_i64(o->previous, 0) : 0;
+        for (int64_t i = 0; i < o->n_snapshots; i++)
+            if (o->snapshot[i].position <= n) at = ht_max_i64(at, o->snapshot[i].position);
     }
+    for (int32_t i = 0; i < c->n_layers && at > 0; i++)
+        if (c->layer[i].ring_pages && ht_kv_first_visible(&c->layer[i], at) < ht_cache_first(c, i)) at = 0;
+    return at;
+}
+
+/* Makes the states those after n positions. */
+static void restore_states(ht_cache *c, int64_t n) {
+    if (n == c->owner->previous) {
+        swap_states(c);
+    } else {
+        const snapshot *s = find_snapshot(c, n);
+        for (int32_t i = 0; i < c->n_layers && s; i++)
+            if (c->layer[i].shape.state) set_page(c, &c->layer[i], 0, ht_kv_page_retain(s->page[i]));
+    }
+    c->owner->previous = -1;
+}
+
+void ht_cache_truncate(ht_cache *c, int64_t n) {
+    ht_cache_owner *o = c->owner;
     bool wrapped = false;
-    for (int32_t i = 0; i < c->n_layers && n > 0; i++) {
-        const ht_kv_layer *l = &c->layer[i];
-        if (!l->ring_pages) continue;
-        int64_t begin = ht_cache_first(c, i), needed = ht_kv_first_visible(l, n);
-        if (needed < begin)
-            return ht_fail(err, HT_ERR_LIMIT,
-                           "going back from %lld to %lld token%s needs the keys from position %lld on, but layer %d "
-                           "with its window of %lld keeps only those from %lld on; reset the session and prefill again",
-                           (long long)c->length, (long long)n, ht_plural(n), (long long)needed, (int)i,
-                           (long long)l->window, (long long)begin);
-        wrapped = wrapped || begin > 0;
-    }
+    n = ht_cache_kept(c, n);
+    if (o->has_states && n < c->length) restore_states(c, n);
+    while (o->n_snapshots > 0 && (n == 0 || o->snapshot[o->n_snapshots - 1].position > n))
+        remove_snapshot(c, o->n_snapshots - 1);
+    for (int32_t i = 0; i < c->n_layers && n > 0; i++)
+        wrapped = wrapped || (c->layer[i].ring_pages && ht_cache_first(c, i) > 0);
     /* A ring that wrapped keeps its pages and where it was written: what dropped positions pushed out is gone. */
-    if (!wrapped) c->owner->written = n;
-    for (int32_t i = 0; i < c->n_layers && n == 0; i++) c->owner->first[i] = 0;
-    c->owner->reserved = n;
+    if (!wrapped) o->written = n;
+    for (int32_t i = 0; i < c->n_layers && n == 0; i++) o->first[i] = 0;
+    o->reserved = n;
     for (int32_t i = 0; i < c->n_layers; i++) drop_pages(c, i);
     c->length = n;
-    return HT_OK;
+    o->is_due = false;
 }
 
 /* ---- short and long sequences ---- */
@@ -262,7 +420,7 @@ bool ht_cache_is_for(const ht_cache *c, int64_t n) { return c->is_long == (n > c
 
 void ht_cache_begin(ht_cache *c, int64_t n) {
     if (ht_cache_is_for(c, n)) return;
-    (void)ht_cache_truncate(c, 0, NULL);
+    ht_cache_truncate(c, 0);
     c->is_long = !c->is_long;
 }
 
@@ -287,6 +445,7 @@ static ht_status new_cache(ht_device *d, int32_t n_layers, ht_cache **out, ht_er
         return ht_fail_memory(err, n * sizeof *c->layer, "a KV cache");
     }
     c->owner->device = ht_device_retain(d);
+    c->owner->previous = c->owner->mark = -1;
     *out = c;
     return HT_OK;
 }
@@ -295,7 +454,7 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
     ht_cache *c;
     ht_status status = new_cache(m->device, m->n_cache_layers, &c, err);
     *out = NULL;
-    if (!status) c->owner->short_length = m->short_length, c->owner->previous = -1;
+    if (!status) c->owner->short_length = m->short_length;
     for (int32_t i = 0; !status && i < m->n_cache_layers; i++) {
         const ht_layer_kv *kv = &m->kv[i];
         c->layer[i] = (ht_kv_layer){.shape = kv->shape,
@@ -312,6 +471,18 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
         ht_cache_free(c);
     else
         *out = c;
+    return status;
+}
+
+static ht_status share_snapshots(ht_cache *c, const ht_cache *from, ht_error *err) {
+    ht_status status = HT_OK;
+    for (int64_t i = 0; i < from->owner->n_snapshots && !status; i++) {
+        const snapshot *theirs = &from->owner->snapshot[i];
+        snapshot *s;
+        status = add_snapshot(c, theirs->position, &s, err);
+        for (int32_t l = 0; l < c->n_layers && !status; l++)
+            if (theirs->page[l]) s->page[l] = ht_kv_page_retain(theirs->page[l]);
+    }
     return status;
 }
 
@@ -332,6 +503,7 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
         for (; !status && l->n_pages < pages; l->n_pages++)
             l->pages[l->n_pages] = ht_kv_page_retain(theirs->pages[l->n_pages]);
     }
+    if (!status) status = share_snapshots(c, from, err);
     if (status) {
         ht_cache_free(c);
         return status;
@@ -340,7 +512,7 @@ ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
     c->is_long = from->is_long;
     c->owner->short_length = from->owner->short_length;
     c->owner->has_states = from->owner->has_states;
-    c->owner->previous = -1;
+    c->owner->mark = from->owner->mark;
     c->owner->written = from->owner->written;
     c->owner->account = from->owner->account;
     memcpy(c->owner->first, from->owner->first, (size_t)c->n_layers * sizeof *c->owner->first);
@@ -352,6 +524,7 @@ void ht_cache_set_account(ht_cache *c, ht_kv_account *account) { c->owner->accou
 
 void ht_cache_free(ht_cache *c) {
     if (!c) return;
+    if (c->owner) ht_cache_drop_snapshots(c);
     for (int32_t i = 0; c->layer && c->owner && i < c->n_layers; i++) {
         c->owner->reserved = c->owner->written = 0;
         drop_pages(c, i);
@@ -360,6 +533,7 @@ void ht_cache_free(ht_cache *c) {
     if (c->owner) {
         free(c->owner->capacity);
         free(c->owner->first);
+        free(c->owner->snapshot);
         ht_device_free(c->owner->device);
     }
     free(c->owner);

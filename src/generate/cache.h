@@ -1,7 +1,8 @@
 /* KV cache of a session: pages of 256 positions per layer, allocated between steps as positions need them.
  *
- * A layer with a window keeps a ring of pages, enough for the window of a step's first row while its last row is written. Pages are
- * device memory, and may be shared with other caches (device/kv.h). A cache belongs to one thread at a time. */
+ * A layer with a window keeps a ring of pages, enough for the window of a step's first row while its last row is written. A
+ * recurrent layer keeps its state, that before the last step, and snapshots at earlier positions (generate/snapshots.h). Pages
+ * are device memory, and may be shared with other caches (device/kv.h). A cache belongs to one thread at a time. */
 #ifndef HT_GENERATE_CACHE_H
 #define HT_GENERATE_CACHE_H
 
@@ -28,7 +29,7 @@ static inline bool ht_cache_fits(const ht_kv_account *account, size_t budget, si
     const size_t used = atomic_load_explicit(&account->bytes, memory_order_relaxed);
     return used <= budget && more <= budget - used;
 }
-/* Bytes of the pages that ht_cache_reserve would take, copies of shared ones included. */
+/* Bytes of the pages that steps up to `positions` take, copies of shared ones and snapshots at page ends included. */
 size_t ht_cache_growth(const ht_cache *c, int64_t positions);
 /* Reserves pages for a step that writes positions below `positions`. On failure the cache is unchanged. */
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
@@ -36,16 +37,36 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
 /* Takes over what a step has written: `rows` more positions. */
 void ht_cache_advance(ht_cache *c, int64_t rows);
 
-/* Keeps the first n <= length positions, or with layers of states the most up to n to which these can go back. HT_ERR_LIMIT, with the numbers, when a ring has overwritten positions that
- * the next one attends to; the cache is then unchanged. n = 0 always works. */
-ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
+/* Positions that ht_cache_truncate(c, n) keeps. */
+int64_t ht_cache_kept(const ht_cache *c, int64_t n);
+/* Goes back to the first n <= length positions, or to the most of them from which the cache can go on: a ring may have
+ * overwritten keys that the next position attends to, and then keeps none; states are kept at few positions. */
+void ht_cache_truncate(ht_cache *c, int64_t n);
 
-/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless it has all below the length. */
+/* ---- snapshots of states; a cache without states has none ---- */
+
+bool ht_cache_has_states(const ht_cache *c);
+/* Plans the snapshots of a sequence of `end` tokens, of which the cache holds fewer: removes those that are not worth keeping,
+ * and lets the next ht_cache_reserve take one if it is time. Returns where the next step must end, at most at `step_end`. */
+int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t end, int64_t step_end);
+/* Plans will keep a snapshot at `position`, as at a message's end. */
+void ht_cache_mark(ht_cache *c, int64_t position);
+/* The number of snapshots, and their positions in increasing order. */
+int64_t ht_cache_snapshots(const ht_cache *c);
+int64_t ht_cache_snapshot_at(const ht_cache *c, int64_t i);
+/* Adds a snapshot with new pages, whose contents the caller writes. After a failure the cache must be freed. */
+ht_status ht_cache_new_snapshot(ht_cache *c, int64_t position, ht_error *err);
+void ht_cache_drop_snapshots(ht_cache *c);
+
+/* ---- pages shared with other caches ---- */
+
+/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless it has all below the length. Of a layer of
+ * states: the state after `index` positions; NULL unless there is a snapshot, or these are all. */
 ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index);
 
-/* Pages of other caches: that of a layer with positions [256 index, 256 index + 256), lent, or NULL for none. */
+/* Pages of other caches, as ht_cache_page returns them. */
 typedef ht_kv_page *ht_cache_page_fn(void *user, int32_t layer, int64_t index);
-/* Whether page_of has all pages of the first n positions to which the next one attends. */
+/* Whether page_of has all pages of the first n positions to which the next one attends, and the states after them. */
 bool ht_cache_can_adopt(const ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user);
 /* Shares the first n positions of such pages with an empty cache, after ht_cache_can_adopt; empty on failure. */
 ht_status ht_cache_adopt(ht_cache *c, int64_t n, ht_cache_page_fn *page_of, void *user, ht_error *err);

@@ -23,7 +23,8 @@ const char *ht_reuse_end_name(ht_reuse_end end) {
     static const char *const names[] = {
         [HT_REUSE_ALL] = "all",     [HT_REUSE_NEW] = "new",         [HT_REUSE_DIFFERS] = "differs",
         [HT_REUSE_ENDS] = "ends",   [HT_REUSE_EVICTED] = "evicted", [HT_REUSE_ADAPTER] = "adapter",
-        [HT_REUSE_SHORT] = "short", [HT_REUSE_WINDOW] = "window",   [HT_REUSE_OFF] = "off"};
+        [HT_REUSE_SHORT] = "short", [HT_REUSE_WINDOW] = "window",   [HT_REUSE_OFF] = "off",
+        [HT_REUSE_STATE] = "state"};
     return (size_t)end < sizeof names / sizeof *names ? names[end] : "unknown";
 }
 

@@ -7,6 +7,7 @@
  *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for each layer, 1
  *                  if the layer has a page
  *   then           for each page its n positions, in the format of device/kv.h
+ *   then           states of recurrent layers, those after most tokens first: after how many, u16, and the state of each layer
  *
  * Saving copies the tree and retains its pages under the prefix cache's lock, and writes without it. Loading reads and
  * checks the whole file before it changes the tree. */
@@ -24,6 +25,7 @@
 
 enum {
     NODE_HEAD = 16,
+    STATES_HEAD = 2,    /* number of tokens */
     CACHE_BYTES = 8,    /* number of nodes */
     ADAPTER_BYTES = 20, /* digest and scale */
     FIRST_NODE = 2,     /* section index, after origin and cache */
@@ -31,6 +33,12 @@ enum {
     OF_LONG = 1 << 15,
     NODES_AT_ONCE = 16 /* read in one job of the device's threads; then steps may run */
 };
+
+/* States after the first n tokens of a node. */
+typedef struct states {
+    int32_t n;
+    ht_kv_page **page; /* [n_layers], retained; NULL: no state */
+} states;
 
 typedef struct node {
     int64_t parent; /* -1: none */
@@ -43,6 +51,8 @@ typedef struct node {
     int n_adapters;
     bool is_long;
     ht_kv_page **page; /* [n_layers], retained; NULL: no page */
+    states *states;    /* [n_states] */
+    int32_t n_states;
     /* While it is loaded. */
     bool *has;    /* [n_layers] */
     bool skipped; /* its key has an adapter that is not wanted */
@@ -65,12 +75,18 @@ typedef struct nodes {
     int64_t skipped_tokens;
 } nodes;
 
+static void free_pages(const nodes *s, ht_kv_page **page) {
+    for (int32_t l = 0; page && l < s->m->n_cache_layers; l++)
+        ht_kv_page_release(s->m->device, &s->m->kv[l].shape, page[l]);
+    free(page);
+}
+
 static void free_nodes(nodes *s) {
     for (int64_t i = 0; s->node && i < s->n; i++) {
         node *x = &s->node[i];
-        for (int32_t l = 0; x->page && l < s->m->n_cache_layers; l++)
-            ht_kv_page_release(s->m->device, &s->m->kv[l].shape, x->page[l]);
-        free(x->page);
+        for (int32_t k = 0; x->states && k < x->n_states; k++) free_pages(s, x->states[k].page);
+        free(x->states);
+        free_pages(s, x->page);
         free(x->token);
         free(x->salt);
         free(x->adapter);
@@ -82,7 +98,27 @@ static void free_nodes(nodes *s) {
 
 static ht_status no_memory(size_t bytes, ht_error *err) { return ht_fail_memory(err, bytes, "a prefix cache's file"); }
 
+/* References to pages [n_layers]; NULL without memory. */
+static ht_kv_page **retain_pages(const nodes *s, ht_kv_page *const *page) {
+    ht_kv_page **copy = calloc((size_t)s->m->n_cache_layers + 1, sizeof(ht_kv_page *));
+    for (int32_t l = 0; copy && l < s->m->n_cache_layers; l++)
+        if (page[l]) copy[l] = ht_kv_page_retain(page[l]);
+    return copy;
+}
+
 /* ---- saving ---- */
+
+static ht_status copy_states(const nodes *s, const ht_prefix_states *from, node *x, ht_error *err) {
+    int32_t n = 0;
+    for (const ht_prefix_states *k = from; k; k = k->next) n++;
+    x->states = calloc((size_t)n + 1, sizeof *x->states);
+    for (; from && x->states; from = from->next) {
+        states *k = &x->states[x->n_states++];
+        *k = (states){from->n, retain_pages(s, from->page)};
+        if (!k->page) break;
+    }
+    return x->states && !from ? HT_OK : no_memory((size_t)n * sizeof *x->states, err);
+}
 
 /* Buffer for the key of a node without a parent. */
 static bool make_key(node *x, int n_adapters, const char *salt, size_t n_salt) {
@@ -96,7 +132,6 @@ static bool make_key(node *x, int n_adapters, const char *salt, size_t n_salt) {
 /* A node of the tree. */
 static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *err) {
     nodes *s = user;
-    const int32_t layers = s->m->n_cache_layers;
     const ht_prefix_key *key = entry->key;
     if (key->n_adapters > UINT16_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "a prefix cache's file has at most %d adapters of an answer, not %d",
@@ -105,7 +140,7 @@ static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *
     *x = (node){.parent = entry->parent, .first = entry->first, .n = entry->n, .is_long = key->is_long};
     const size_t bytes = (size_t)x->n * sizeof *x->token;
     x->token = malloc(bytes);
-    x->page = calloc((size_t)layers + 1, sizeof(ht_kv_page *));
+    x->page = retain_pages(s, entry->page);
     if (!x->token || !x->page || (x->parent < 0 && !make_key(x, key->n_adapters, key->salt, strlen(key->salt))))
         return no_memory(bytes, err);
     memcpy(x->token, entry->token, bytes);
@@ -113,9 +148,7 @@ static ht_status copy_entry(const ht_prefix_entry *entry, void *user, ht_error *
         x->adapter[i] = key->adapters[i];
         x->scale[i] = key->scales[i];
     }
-    for (int32_t l = 0; l < layers; l++)
-        if (entry->page[l]) x->page[l] = ht_kv_page_retain(entry->page[l]);
-    return HT_OK;
+    return copy_states(s, entry->states, x, err);
 }
 
 static ht_status copy_tree(nodes *s, ht_error *err) {
@@ -129,6 +162,19 @@ static ht_status copy_tree(nodes *s, ht_error *err) {
     if (status || s->n <= MOST_NODES) return status;
     return ht_fail(err, HT_ERR_LIMIT, "the prefix cache has %lld page%s of tokens, and a file holds at most %d",
                    (long long)s->n, ht_plural(s->n), (int)MOST_NODES);
+}
+
+/* The first n positions, or the states, of all layers that have a page. */
+static ht_status save_pages(const nodes *s, ht_kv_page *const *page, int64_t n, ht_state_writer *w, void *room,
+                            ht_error *err) {
+    ht_status status = HT_OK;
+    for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++) {
+        const ht_kv_shape *shape = &s->m->kv[l].shape;
+        if (!page[l]) continue;
+        status = s->m->device->kv->read(s->m->device, shape, page[l], 0, n, room, err);
+        if (!status) status = ht_state_writer_put(w, room, (size_t)n * ht_kv_saved_bytes(shape), err);
+    }
+    return status;
 }
 
 static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *room, ht_error *err) {
@@ -158,11 +204,12 @@ static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *
     ht_status status = ht_state_writer_begin(w, HT_STATE_NODE, (uint64_t)i, err);
     if (!status) status = ht_state_writer_put(w, head, bytes, err);
     free(head);
-    for (int32_t l = 0; l < layers && !status; l++) {
-        const ht_kv_shape *shape = &s->m->kv[l].shape;
-        if (!x->page[l]) continue;
-        status = s->m->device->kv->read(s->m->device, shape, x->page[l], 0, x->n, room, err);
-        if (!status) status = ht_state_writer_put(w, room, (size_t)x->n * ht_kv_saved_bytes(shape), err);
+    if (!status) status = save_pages(s, x->page, x->n, w, room, err);
+    for (int32_t k = 0; k < x->n_states && !status; k++) {
+        unsigned char n[STATES_HEAD];
+        ht_state_put_number(n, (uint64_t)x->states[k].n, STATES_HEAD);
+        status = ht_state_writer_put(w, n, STATES_HEAD, err);
+        if (!status) status = save_pages(s, x->states[k].page, 1, w, room, err);
     }
     return status;
 }
@@ -237,7 +284,15 @@ static bool take_adapters(const nodes *s, node *x, const unsigned char *at) {
     return true;
 }
 
-/* Reads a node's key, tokens and layers. With the positions of the pages, they must fill the section. */
+/* Bytes of states after some tokens, as saved or in memory; 0: the model has none. */
+static size_t states_bytes(const nodes *s, ht_kv_page_bytes_fn *of_page) {
+    size_t bytes = 0;
+    for (int32_t l = 0; l < s->m->n_cache_layers; l++)
+        if (s->m->kv[l].shape.state) bytes += of_page(&s->m->kv[l].shape);
+    return bytes;
+}
+
+/* Reads a node's key, tokens and layers. With the positions of the pages, and states, they must fill the section. */
 static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapters, const unsigned char *at,
                            ht_error *err) {
     node *x = &s->node[i];
@@ -259,13 +314,19 @@ static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapter
     }
     uint64_t bytes = x->head_bytes;
     for (int32_t l = 0; l < layers; l++) {
-        if (at[l] > 1 || (!at[l] && !s->m->kv[l].window))
+        const bool may_lack = s->m->kv[l].window || s->m->kv[l].shape.state;
+        if (at[l] > !s->m->kv[l].shape.state || (!at[l] && !may_lack))
             return ht_state_damaged(&s->file, "a node lacks a layer's page", err);
         x->has[l] = at[l];
         if (x->has[l]) bytes += (uint64_t)x->n * ht_kv_saved_bytes(&s->m->kv[l].shape);
     }
-    return bytes == section_of(s, i)->bytes ? HT_OK
-                                            : ht_state_damaged(&s->file, "a node is not as long as its pages", err);
+    const uint64_t all = section_of(s, i)->bytes, state = states_bytes(s, ht_kv_saved_page_bytes),
+                   each = state ? STATES_HEAD + state : all + 1;
+    if (bytes > all || (all - bytes) % each || (all - bytes) / each > (uint64_t)x->n)
+        return ht_state_damaged(&s->file, "a node is not as long as its pages", err);
+    x->n_states = (int32_t)((all - bytes) / each);
+    x->states = calloc((size_t)x->n_states + 1, sizeof *x->states);
+    return x->states ? HT_OK : no_memory((size_t)x->n_states * sizeof *x->states, err);
 }
 
 /* Whether the node's pages fit, after its parent's did. */
@@ -273,6 +334,7 @@ static bool takes_room(nodes *s, const node *x) {
     size_t bytes = 0;
     for (int32_t l = 0; l < s->m->n_cache_layers; l++)
         if (x->has[l]) bytes += s->m->device->kv->page_bytes(&s->m->kv[l].shape);
+    bytes += (size_t)x->n_states * states_bytes(s, s->m->device->kv->page_bytes);
     if (x->skipped || bytes > s->left || x->first + x->n > s->m->context ||
         (x->parent >= 0 && !s->node[x->parent].fits))
         return false;
@@ -334,26 +396,50 @@ static ht_status check_cache(nodes *s, ht_error *err) {
 
 /* ---- loading: pages ---- */
 
+/* Reads the first n positions, or the state, of a layer's page, which is made if it is wanted. */
+static ht_status read_page(const nodes *s, node *x, const ht_state_section *section, int32_t l, int64_t n, uint64_t *at,
+                           void *room, ht_kv_page **page, ht_error *err) {
+    const ht_kv_shape *shape = &s->m->kv[l].shape;
+    const size_t bytes = (size_t)n * ht_kv_saved_bytes(shape);
+    ht_device *d = s->m->device;
+    ht_status status = x->fits ? ht_kv_page_new(d, shape, NULL, page, err) : HT_OK;
+    if (!status) status = ht_state_file_read(&s->file, section, *at, room, bytes, &x->sum, err);
+    if (!status && *page) status = d->kv->write(d, shape, *page, 0, n, room, err);
+    *at += bytes;
+    return status;
+}
+
+/* Reads states k of a node, after those that it has read. */
+static ht_status read_states(const nodes *s, node *x, const ht_state_section *section, int32_t k, uint64_t *at,
+                             void *room, ht_error *err) {
+    unsigned char head[STATES_HEAD];
+    states *of = &x->states[k];
+    ht_status status = ht_state_file_read(&s->file, section, *at, head, STATES_HEAD, &x->sum, err);
+    if (status) return status;
+    *at += STATES_HEAD;
+    of->n = (int32_t)ht_state_get_number(head, STATES_HEAD);
+    if (of->n < 1 || of->n > (k ? x->states[k - 1].n - 1 : x->n))
+        return ht_state_damaged(&s->file, "states of a node are not in their order", err);
+    of->page = calloc((size_t)s->m->n_cache_layers + 1, sizeof(ht_kv_page *));
+    if (!of->page) return no_memory((size_t)s->m->n_cache_layers * sizeof(ht_kv_page *), err);
+    for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++)
+        if (s->m->kv[l].shape.state) status = read_page(s, x, section, l, 1, at, room, &of->page[l], err);
+    return status;
+}
+
 /* Reads all pages of a node: stores those that fit, and reads the others only for the checksum. */
 static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) {
     nodes *s = arg;
     node *x = &s->node[s->done + piece];
     const ht_state_section *section = section_of(s, s->done + piece);
-    ht_device *d = s->m->device;
     const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_cache_layers);
     void *room = malloc(room_bytes);
     ht_status status = room ? HT_OK : no_memory(room_bytes, err);
     uint64_t at = x->head_bytes;
     (void)worker;
-    for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++) {
-        const ht_kv_shape *shape = &s->m->kv[l].shape;
-        if (!x->has[l]) continue;
-        const size_t bytes = (size_t)x->n * ht_kv_saved_bytes(shape);
-        if (x->fits) status = ht_kv_page_new(d, shape, NULL, &x->page[l], err);
-        if (!status) status = ht_state_file_read(&s->file, section, at, room, bytes, &x->sum, err);
-        if (!status && x->page[l]) status = d->kv->write(d, shape, x->page[l], 0, x->n, room, err);
-        at += bytes;
-    }
+    for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++)
+        if (x->has[l]) status = read_page(s, x, section, l, x->n, &at, room, &x->page[l], err);
+    for (int32_t k = 0; k < x->n_states && !status; k++) status = read_states(s, x, section, k, &at, room, err);
     free(room);
     return status ? status : ht_state_file_check(&s->file, section, &x->sum, err);
 }
@@ -370,15 +456,20 @@ static ht_status read_nodes(nodes *s, ht_error *err) {
 
 /* ---- loading: the tree ---- */
 
+static void count(const nodes *s, ht_kv_page *const *page) {
+    for (int32_t l = 0; l < s->m->n_cache_layers; l++)
+        if (page[l]) ht_kv_page_count(s->m->device, &s->m->kv[l].shape, page[l], &s->e->account);
+}
+
 /* Counts the node's pages, if they fit the engine's memory. */
 static bool count_pages(const nodes *s, const node *x) {
-    ht_device *d = s->m->device;
-    size_t bytes = 0;
+    ht_kv_page_bytes_fn *const page_bytes = s->m->device->kv->page_bytes;
+    size_t bytes = (size_t)x->n_states * states_bytes(s, page_bytes);
     for (int32_t l = 0; l < s->m->n_cache_layers; l++)
-        if (x->page[l]) bytes += d->kv->page_bytes(&s->m->kv[l].shape);
+        if (x->page[l]) bytes += page_bytes(&s->m->kv[l].shape);
     if (!ht_cache_fits(&s->e->account, s->e->o.kv_bytes, bytes)) return false;
-    for (int32_t l = 0; l < s->m->n_cache_layers; l++)
-        if (x->page[l]) ht_kv_page_count(d, &s->m->kv[l].shape, x->page[l], &s->e->account);
+    count(s, x->page);
+    for (int32_t k = 0; k < x->n_states; k++) count(s, x->states[k].page);
     return true;
 }
 
@@ -394,6 +485,8 @@ static ht_status add_nodes(nodes *s, ht_error *err) {
         if (x->skipped || (x->parent >= 0 && !parent)) continue;
         ht_kv_page *const *page = x->fits && count_pages(s, x) ? x->page : NULL;
         status = ht_prefix_cache_add(s->e->prefix, &key, parent, x->token, x->n, page, &made[i], err);
+        for (int32_t k = 0; page && made[i] && !status && k < x->n_states; k++)
+            status = ht_prefix_cache_add_states(s->e->prefix, made[i], x->states[k].n, x->states[k].page, err);
     }
     pthread_mutex_unlock(&s->e->prefix_lock);
     free(made);

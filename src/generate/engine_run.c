@@ -194,7 +194,7 @@ static void preempt(ht_engine_answer *a) {
     ht_engine *e = a->engine;
     remove_running(a);
     unlock_prefix(a);
-    (void)ht_cache_truncate(a->s->cache, 0, NULL);
+    ht_cache_truncate(a->s->cache, 0);
     a->asked = false;
     a->kept_pages = 0;
     a->preempted++;
@@ -220,6 +220,10 @@ static bool make_room(ht_engine_answer *a, int64_t positions) {
         if (e->n_running == 1) {
             if (a->lock) { /* evict cached prefixes before this answer fails */
                 unlock_prefix(a);
+                continue;
+            }
+            if (ht_cache_snapshots(a->s->cache) > 0) {
+                ht_cache_drop_snapshots(a->s->cache);
                 continue;
             }
             ht_error err = {0};
@@ -290,11 +294,9 @@ static bool share_first(ht_engine_answer *a, ht_error *err) {
         !ht_cache_is_for(first->s->cache, a->g.total))
         return false;
     ht_cache *cache;
+    if (ht_cache_kept(first->s->cache, n - 1) < n - 1) return false; /* it has gone on too far */
     if (ht_cache_share(first->s->cache, &cache, err)) return false;
-    if (ht_cache_truncate(cache, n - 1, NULL)) { /* a ring that has gone on too far */
-        ht_cache_free(cache);
-        return false;
-    }
+    ht_cache_truncate(cache, n - 1);
     ht_cache_free(a->s->cache);
     a->s->cache = cache;
     return true;
@@ -351,12 +353,14 @@ static ht_status start(ht_engine_answer *a, ht_error *err) {
         status = begin(a, err);
         if (status) return status;
         memcpy(a->s->token, a->request->ids.id, a->request->ids.n * sizeof *a->s->token);
+        /* The other answers begin where the first computes the last token of the prompt. */
+        if (a->index == 0 && a->request->n > 1) ht_cache_mark(a->s->cache, a->g.total - 1);
     }
     status = find_prefix(a, err);
     if (status) return status;
     if (a->engine->n_running > 0 && (!could_have_room(a, a->g.total + 1) || !evict_for(a, a->g.total + 1))) {
         unlock_prefix(a);
-        (void)ht_cache_truncate(a->s->cache, 0, NULL);
+        ht_cache_truncate(a->s->cache, 0);
         return HT_ERR_BUSY;
     }
     if (a->begin == 0) a->g.begin = a->begin = ht_now_seconds();
@@ -445,8 +449,7 @@ static bool ask(ht_engine_answer *a) {
     if (behind) return false;
     status = follow_length(a, &err);
     if (!status) status = ht_generation_guess(&a->g, &err);
-    const int64_t end = ht_min_i64(a->g.total + a->g.n_guesses, a->s->cache->length + a->s->chunk);
-    if (!status && !make_room(a, end)) return false;
+    if (!status && !make_room(a, ht_session_step_end(a->s, a->g.total + a->g.n_guesses))) return false;
     if (!status) status = ht_generation_ask(&a->g, &err);
     a->s->job.prefill_budget = a->engine->o.prefill_budget;
     a->asked = !status;

@@ -99,7 +99,8 @@ static ht_status begin_speculation(ht_generation *g, ht_error *err) {
     const ht_speculation_setup setup = {.lookup = g->o.lookup,
                                         .draft = g->o.draft ? g->s->draft : NULL,
                                         .sampler = g->o.sampler,
-                                        .most = g->o.draft_tokens};
+                                        .most = g->o.draft_tokens,
+                                        .repeats = ht_cache_has_states(g->s->cache)};
     return ht_speculation_new(&setup, &g->speculation, err);
 }
 
@@ -281,20 +282,17 @@ static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }
 
-ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
+static ht_status guess(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
-    g->n_guesses = 0;
-    g->forced = false;
-    ht_cache_begin(s->cache, g->total);
     const bool may_force = g->matcher && !g->probing, may_end = g->budget && !g->probing;
     if (g->budget) {
         const ht_status status = ht_thinking_budget_prepare(g->budget, s->token, g->total, err);
         if (status) return status;
     }
-    if ((!g->speculation && !may_force && !may_end) || g->first_token == 0 || s->cache->length < g->total - 1)
-        return HT_OK;
+    if ((!g->speculation && !may_force && !may_end) || g->first_token == 0) return HT_OK;
     int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
-    room = ht_min_i64(ht_min_i64(room, HT_DRAFT_TOKENS_MAX), s->chunk - 1);
+    /* The guesses join the pending tokens in one step: more than one token is pending when states went back. */
+    room = ht_min_i64(room, ht_min_i64(HT_DRAFT_TOKENS_MAX + 1, s->chunk) - (g->total - s->cache->length));
     room = ht_min_i64(room, ht_model_growth(s->model, g->total)); /* a step's rows are of one kind of sequence */
     ht_status status = ht_session_make_room(s, g->total + HT_DRAFT_TOKENS_MAX, err);
     if (status || room <= 0 || (may_end && guess_ending(g, (int32_t)room))) return status;
@@ -305,6 +303,18 @@ ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     ht_speculation_set_prompt(g->speculation, n_prompt(g));
     return ht_speculation_guess(g->speculation, s->token, g->total, (int32_t)room, g->o.cancel, s->token + g->total,
                                 &g->n_guesses, err);
+}
+
+ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
+    g->n_guesses = 0;
+    g->forced = false;
+    ht_cache_begin(g->s->cache, g->total);
+    const ht_status status = guess(g, err);
+    /* The step may have to end before. */
+    if (!status && g->n_guesses)
+        g->n_guesses = (int32_t)ht_max_i64(0, ht_session_step_end(g->s, g->total + g->n_guesses) - g->total);
+    g->forced = g->forced && g->n_guesses;
+    return status;
 }
 
 /* Orders the masks that the step will need. Without a thread they are computed when needed. */
@@ -319,6 +329,7 @@ static void order_masks(ht_generation *g) {
 ht_status ht_generation_ask(ht_generation *g, ht_error *err) {
     ht_session *s = g->s;
     g->n_drawn = 0;
+    g->n_repeated = g->first_token > 0 ? ht_max_i64(0, g->total - 1 - s->cache->length) : 0;
     /* Discard tokens drawn by a job that failed. */
     if (g->matcher) ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
     g->asked = ht_now_seconds();
@@ -403,9 +414,9 @@ static ht_status take_token(ht_generation *g, int32_t id, ht_error *err) {
 static void judge(ht_generation *g) {
     ht_session *s = g->s;
     const int32_t right = ht_max_i32(g->n_drawn - 1, 0);
-    if (g->n_guesses) (void)ht_cache_truncate(s->cache, ht_min_i64(s->cache->length, g->total + right), NULL);
-    if (g->speculation && !g->forced && g->first_token > 0 && g->n_drawn)
-        ht_speculation_learn(g->speculation, g->n_guesses, right, ht_now_seconds() - g->asked);
+    if (g->n_guesses) ht_cache_truncate(s->cache, ht_min_i64(s->cache->length, g->total + right));
+    if (g->speculation && !g->forced && g->first_token > 0 && g->n_drawn && g->n_repeated <= HT_DRAFT_TOKENS_MAX)
+        ht_speculation_learn(g->speculation, g->n_guesses, right, g->n_repeated, ht_now_seconds() - g->asked);
     g->metrics.guessed_tokens += g->n_guesses;
     g->metrics.accepted_tokens += right;
 }
@@ -418,7 +429,7 @@ ht_status ht_generation_take(ht_generation *g, ht_error *err) {
         s->n_tokens = s->cache->length;
     }
     if (s->job.status) {
-        if (s->cache->length > s->n_tokens) (void)ht_cache_truncate(s->cache, s->n_tokens, NULL);
+        if (s->cache->length > s->n_tokens) ht_cache_truncate(s->cache, s->n_tokens);
         if (err) *err = s->job.err;
         return s->job.status;
     }
@@ -429,7 +440,7 @@ ht_status ht_generation_take(ht_generation *g, ht_error *err) {
         ht_thinking_budget_end_step(g->budget);
         g->metrics.thought_ended = ht_thinking_budget_has_ended(g->budget);
     }
-    if (s->cache->length > s->n_tokens) (void)ht_cache_truncate(s->cache, s->n_tokens, NULL);
+    if (s->cache->length > s->n_tokens) ht_cache_truncate(s->cache, s->n_tokens);
     return status;
 }
 
@@ -450,11 +461,10 @@ static ht_status check_prompt(const ht_session *s, size_t n, ht_error *err) {
 /* Appends the ids to the session's tokens, to be computed. */
 static ht_status set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_error *err) {
     ht_session *s = g->s;
-    ht_status status = HT_OK;
     /* Without new tokens the logits after the last one are computed once more. */
-    if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
+    if (n == 0 && s->cache->length == s->n_tokens) ht_cache_truncate(s->cache, s->n_tokens - 1);
     g->total = s->n_tokens + (int64_t)n;
-    if (!status) status = ht_session_make_room(s, g->total, err);
+    const ht_status status = ht_session_make_room(s, g->total, err);
     if (!status && n) memcpy(s->token + s->n_tokens, ids, n * sizeof *ids);
     return status;
 }

@@ -191,9 +191,9 @@ static ht_status first_cache(ht_prefill *p, int32_t lo, int32_t hi, ht_cache **o
         same = ht_min_i64(agree(&kept, p->order[lo], 0), agree(&kept, p->order[hi - 1], 0));
     }
     same = ht_min_i64(same, most);
-    if (same > 0 && ht_cache_share(p->kept, out, NULL) == HT_OK) {
-        if (ht_cache_truncate(*out, same, NULL) == HT_OK) return HT_OK;
-        ht_cache_free(*out); /* sliding layers have gone too far */
+    if (same > 0 && ht_cache_kept(p->kept, same) > 0 && ht_cache_share(p->kept, out, NULL) == HT_OK) {
+        ht_cache_truncate(*out, same);
+        return HT_OK;
     }
     const ht_status status = ht_session_new_cache(p->model, p->chunk, out, err);
     if (!status) {
@@ -203,9 +203,12 @@ static ht_status first_cache(ht_prefill *p, int32_t lo, int32_t hi, ht_cache **o
     return status;
 }
 
+/* Whether all sequences begin with the branch, so that it is kept. */
+static bool is_common(const ht_prefill *p, const branch *b) { return b->lo == 0 && b->hi == p->n; }
+
 /* Keeps nothing when memory runs out. */
 static void keep(ht_prefill *p, const branch *b) {
-    if (b->lo > 0 || b->hi < p->n) return;
+    if (!is_common(p, b)) return;
     int32_t *token = malloc((size_t)b->end * sizeof *token);
     ht_cache *cache = NULL;
     if (!token || ht_cache_share(b->cache, &cache, NULL)) {
@@ -249,8 +252,10 @@ static int32_t choose(ht_prefill *p) {
     int64_t rows = 0, out = 0;
     while (p->n_stack > 0 && n < p->n_slots && rows < p->chunk) {
         branch *b = &p->stack[p->n_stack - 1];
-        const int64_t more = rows_that_fit(p, b, rows, out), end = b->cache->length + more;
+        const int64_t more = rows_that_fit(p, b, rows, out);
+        int64_t end = b->cache->length + more;
         if (more <= 0) break;
+        if (is_common(p, b)) end = ht_cache_plan(b->cache, p->model, p->order[b->lo]->token, b->end, end);
         /* Only the first branch of a step may exceed the budget. */
         if (n > 0 && !ht_cache_fits(&p->account, p->kv_bytes, ht_cache_growth(b->cache, end))) break;
         ht_error err = {0};
@@ -275,7 +280,7 @@ static int32_t choose(ht_prefill *p) {
                                .hidden = p->hidden,
                                .prompt = true};
         p->jobs[n++] = &s->job;
-        rows += more;
+        rows += end - s->begin;
         out += end - ht_min_i64(end, ht_max_i64(s->begin, b->first_out));
     }
     return n;

@@ -4,12 +4,14 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "device/device.h"
+#include "generate/snapshots.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Fewest tokens of a page worth copying it. Number of evicted nodes remembered for reports. */
-enum { FEWEST_TOKENS = 8, GHOSTS = 256 };
+/* Fewest tokens of a page worth copying it, unless states would have to be computed again. Number of evicted nodes
+ * remembered for reports. Lookups after which states are kept with their node. */
+enum { FEWEST_TOKENS = 8, GHOSTS = 256, USES = 2 };
 
 /* The nodes of one key. */
 typedef struct root {
@@ -30,9 +32,10 @@ struct ht_prefix_node {
     int32_t n;
     int64_t first; /* position */
     int locks;
-    int64_t number;     /* while entries are counted */
-    int32_t *token;     /* [n] */
-    ht_kv_page *page[]; /* [n_layers]; NULL: gone before it could be kept */
+    int64_t number; /* while entries are counted */
+    int32_t *token; /* [n] */
+    ht_prefix_states *states;
+    ht_kv_page *page[]; /* [n_layers]; NULL: states, or gone before it could be kept */
 };
 
 /* An evicted node, for reports. Separate digests of key and tokens: no tokens can imitate another salt. */
@@ -45,6 +48,8 @@ struct ht_prefix_cache {
     ht_device *device; /* held */
     int32_t n_layers;
     ht_kv_shape *shape; /* [n_layers] */
+    bool has_states;
+    int32_t fewest; /* tokens of a page that are shared */
     root *roots;
     ht_prefix_node *oldest, *newest;
     ht_prefix_figures figures;
@@ -139,7 +144,16 @@ static void drop_empty_root(ht_prefix_cache *c, root *r) {
 
 static ht_prefix_node **children(root *r, ht_prefix_node *parent) { return parent ? &parent->child : &r->child; }
 
+static void free_states(ht_prefix_cache *c, ht_prefix_states *s) {
+    for (int32_t i = 0; i < c->n_layers; i++) ht_kv_page_release(c->device, &c->shape[i], s->page[i]);
+    free(s);
+}
+
 static void free_node(ht_prefix_cache *c, ht_prefix_node *x) {
+    for (ht_prefix_states *s = x->states, *next; s; s = next) {
+        next = s->next;
+        free_states(c, s);
+    }
     for (int32_t i = 0; i < c->n_layers; i++) ht_kv_page_release(c->device, &c->shape[i], x->page[i]);
     free(x->token);
     free(x);
@@ -147,12 +161,24 @@ static void free_node(ht_prefix_cache *c, ht_prefix_node *x) {
 
 static size_t page_bytes(const ht_prefix_cache *c, int32_t i) { return c->device->kv->page_bytes(&c->shape[i]); }
 
+static bool holds(const ht_prefix_node *x, int32_t i, const ht_kv_page *page) {
+    const ht_prefix_states *s = x->states;
+    while (s && s->page[i] != page) s = s->next;
+    return s || x->page[i] == page;
+}
+
 /* Whether another node has this page of layer i: a sibling with the same tokens up to where their sequences parted. */
 static bool others_hold(const ht_prefix_node *x, int32_t i, const ht_kv_page *page) {
     if (!ht_kv_page_is_shared(page)) return false; /* only one holder: this node, or the giver */
     for (const ht_prefix_node *y = *children(x->root, x->parent); y; y = y->sibling)
-        if (y != x && y->page[i] == page) return true;
+        if (y != x && holds(y, i, page)) return true;
     return false;
+}
+
+/* Subtracts pages that the node alone has. */
+static void discount(ht_prefix_cache *c, const ht_prefix_node *x, ht_kv_page *const *page) {
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if (page[i] && !others_hold(x, i, page[i])) c->figures.bytes -= page_bytes(c, i);
 }
 
 /* Removes a leaf from the tree. */
@@ -162,8 +188,8 @@ static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
     while (*at != x) at = &(*at)->sibling;
     *at = x->sibling;
     unlink_use(c, x);
-    for (int32_t i = 0; i < c->n_layers; i++)
-        if (x->page[i] && !others_hold(x, i, x->page[i])) c->figures.bytes -= page_bytes(c, i);
+    discount(c, x, x->page);
+    for (const ht_prefix_states *s = x->states; s; s = s->next) discount(c, x, s->page);
     c->figures.nodes--;
     c->figures.tokens -= x->n;
     free_node(c, x);
@@ -174,6 +200,33 @@ static void remove_leaf(ht_prefix_cache *c, ht_prefix_node *x) {
 static void give_page(ht_prefix_cache *c, ht_prefix_node *x, int32_t i, ht_kv_page *page) {
     if (!others_hold(x, i, page)) c->figures.bytes += page_bytes(c, i);
     x->page[i] = ht_kv_page_retain(page);
+}
+
+/* The link to the states after n tokens or, if there are none, after fewer. */
+static ht_prefix_states **states_link(ht_prefix_node *x, int64_t n) {
+    ht_prefix_states **at = &x->states;
+    while (*at && (*at)->n > n) at = &(*at)->next;
+    return at;
+}
+
+static ht_prefix_states *find_states(ht_prefix_node *x, int64_t n) {
+    ht_prefix_states *s = *states_link(x, n);
+    return s && s->n == n ? s : NULL;
+}
+
+/* Adds states that the node lacks; it retains their pages. False without memory. */
+static bool give_states(ht_prefix_cache *c, ht_prefix_node *x, int32_t n, ht_kv_page *const *page) {
+    ht_prefix_states **at = states_link(x, n), *s = calloc(1, sizeof *s + (size_t)c->n_layers * sizeof *s->page);
+    if (!s) return false;
+    s->n = n;
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        if (!page[i]) continue;
+        if (!others_hold(x, i, page[i])) c->figures.bytes += page_bytes(c, i);
+        s->page[i] = ht_kv_page_retain(page[i]);
+    }
+    s->next = *at;
+    *at = s;
+    return true;
 }
 
 static ht_prefix_node *new_node(ht_prefix_cache *c, root *r, ht_prefix_node *parent, const int32_t *token, int32_t n) {
@@ -229,7 +282,11 @@ ht_status ht_prefix_cache_new(const ht_model *m, size_t budget, ht_prefix_cache 
     }
     c->device = ht_device_retain(m->device);
     c->n_layers = m->n_cache_layers;
-    for (int32_t i = 0; i < c->n_layers; i++) c->shape[i] = m->kv[i].shape;
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        c->shape[i] = m->kv[i].shape;
+        c->has_states |= m->kv[i].shape.state > 0;
+    }
+    c->fewest = c->has_states ? 1 : FEWEST_TOKENS;
     c->figures.budget = budget;
     return HT_OK;
 }
@@ -322,12 +379,23 @@ static void keep_budget(ht_prefix_cache *c) {
 
 /* The nodes from the first position to the deepest match. */
 typedef struct path {
+    const ht_prefix_cache *c;
     ht_prefix_node **node; /* [n] */
     int64_t n;
 } path;
 
+/* The states after n positions; NULL: none. */
+static ht_prefix_states *states_of(const path *p, int64_t n) {
+    ht_prefix_node *x = (n - 1) / HT_KV_PAGE < p->n ? p->node[(n - 1) / HT_KV_PAGE] : NULL;
+    return x ? find_states(x, n - x->first) : NULL;
+}
+
 static ht_kv_page *page_of(void *user, int32_t layer, int64_t index) {
     const path *p = user;
+    if (p->c->shape[layer].state) {
+        const ht_prefix_states *s = states_of(p, index);
+        return s ? s->page[layer] : NULL;
+    }
     return index < p->n ? p->node[index]->page[layer] : NULL;
 }
 
@@ -347,6 +415,13 @@ static int64_t match(root *r, const int32_t *token, int64_t n, path *p) {
     return matched;
 }
 
+/* The most of n tokens of a node after which a sequence can continue as far as states are concerned. */
+static int64_t most_of(const ht_prefix_cache *c, ht_prefix_node *x, int64_t n) {
+    if (!c->has_states) return n;
+    const ht_prefix_states *s = *states_link(x, n);
+    return s ? s->n : 0;
+}
+
 /* The most of `most` matched positions from which a sequence can continue; the path then leads there. A shorter
  * match may have pages of sliding layers that its sibling lacks. */
 static int64_t usable(const ht_cache *into, root *r, const int32_t *token, int64_t most, path *p) {
@@ -355,8 +430,8 @@ static int64_t usable(const ht_cache *into, root *r, const int32_t *token, int64
         ht_prefix_node *best = NULL, *x = *children(r, at ? p->node[at - 1] : NULL);
         int64_t n = 0;
         for (; x; x = x->sibling) {
-            const int64_t some = common(x, token + first, most - first);
-            if (some < FEWEST_TOKENS || first + some <= n) continue;
+            const int64_t some = most_of(p->c, x, common(x, token + first, most - first));
+            if (some < p->c->fewest || first + some <= n) continue;
             p->node[at] = x;
             if (!ht_cache_can_adopt(into, first + some, page_of, p)) continue;
             best = x;
@@ -382,13 +457,13 @@ static bool is_there_for_others(const ht_prefix_cache *c, const ht_prefix_key *k
 static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *token, int64_t n,
                     const ht_prefix_node *last, int64_t usable_most, ht_prefix_found *out) {
     if (out->used == n - 1 || (out->matched >= n - 1 && out->used == usable_most)) {
-        out->end = n - 1 < FEWEST_TOKENS ? HT_REUSE_SHORT : HT_REUSE_ALL;
+        out->end = n - 1 < c->fewest ? HT_REUSE_SHORT : HT_REUSE_ALL;
     } else if (out->used < usable_most) {
-        out->end = HT_REUSE_WINDOW;
+        out->end = c->has_states ? HT_REUSE_STATE : HT_REUSE_WINDOW;
     } else if (was_evicted(c, key, token, n, out->matched)) {
         out->end = HT_REUSE_EVICTED;
     } else if (!last) {
-        out->end = n - 1 < FEWEST_TOKENS                   ? HT_REUSE_SHORT
+        out->end = n - 1 < c->fewest                       ? HT_REUSE_SHORT
                    : is_there_for_others(c, key, token, n) ? HT_REUSE_ADAPTER
                                                            : HT_REUSE_NEW;
     } else if (out->matched - last->first < last->n) {
@@ -407,13 +482,13 @@ static void explain(const ht_prefix_cache *c, const ht_prefix_key *key, const in
 ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                                ht_cache *into, ht_prefix_found *out, ht_error *err) {
     *out = (ht_prefix_found){0};
-    path p = {.node = malloc((size_t)(n / HT_KV_PAGE + 1) * sizeof *p.node)};
+    path p = {.c = c, .node = malloc((size_t)(n / HT_KV_PAGE + 1) * sizeof *p.node)};
     if (!p.node) return ht_fail_memory(err, (size_t)n, "looking up a prefix");
     root *r = find_root(c, key);
     if (r) out->matched = match(r, tokens, n, &p);
     const ht_prefix_node *last = p.n ? p.node[p.n - 1] : NULL;
     int64_t most = ht_min_i64(out->matched, n - 1);
-    if (most % HT_KV_PAGE < FEWEST_TOKENS) most -= most % HT_KV_PAGE;
+    if (most % HT_KV_PAGE < c->fewest) most -= most % HT_KV_PAGE;
     out->used = most > 0 ? usable(into, r, tokens, most, &p) : 0;
     explain(c, key, tokens, n, last, most, out);
     ht_status status = HT_OK;
@@ -422,6 +497,8 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
     c->figures.lookups++;
     if (out->used) {
         const int64_t whole = out->used / HT_KV_PAGE;
+        ht_prefix_states *states = states_of(&p, out->used);
+        if (states) states->uses++;
         c->figures.hits++;
         c->figures.reused_tokens += out->used;
         touch(c, p.node[(out->used - 1) / HT_KV_PAGE]);
@@ -453,18 +530,34 @@ static bool has_pages_of(const ht_prefix_cache *c, const ht_prefix_node *x, cons
     return true;
 }
 
+/* Moves states to a node with the same tokens that lacks them. */
+static void move_states(ht_prefix_node *from, ht_prefix_node *to) {
+    for (ht_prefix_states **at = &from->states; *at;) {
+        ht_prefix_states *s = *at, **link = states_link(to, s->n);
+        if (*link && (*link)->n == s->n) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        s->next = *link;
+        *link = s;
+    }
+}
+
 /* Removes shorter nodes whose tokens and pages this node includes. */
-static void drop_shorter(ht_prefix_cache *c, const ht_prefix_node *x) {
+static void drop_shorter(ht_prefix_cache *c, ht_prefix_node *x) {
     for (ht_prefix_node *y = *children(x->root, x->parent), *next; y; y = next) {
         next = y->sibling;
-        if (y->n < x->n && !y->child && !y->locks && common(y, x->token, x->n) == y->n && has_pages_of(c, x, y))
-            remove_leaf(c, y);
+        if (y->n >= x->n || y->child || y->locks || common(y, x->token, x->n) < y->n || !has_pages_of(c, x, y))
+            continue;
+        move_states(y, x);
+        remove_leaf(c, y);
     }
 }
 
 static bool is_whole(const ht_prefix_cache *c, const ht_prefix_node *x) {
     for (int32_t i = 0; i < c->n_layers; i++)
-        if (!x->page[i]) return false;
+        if (!x->page[i] && !c->shape[i].state) return false;
     return true;
 }
 
@@ -476,12 +569,58 @@ static ht_prefix_node *node_of(const ht_prefix_cache *c, root *r, ht_prefix_node
     return x;
 }
 
+/* Keeps the cache's states after n positions, which the node has. */
+static void keep_states(ht_prefix_cache *c, ht_prefix_node *x, const ht_cache *cache, int64_t n, ht_kv_page **room) {
+    if (n <= x->first || n > x->first + x->n || find_states(x, n - x->first)) return;
+    bool has_all = true;
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        room[i] = c->shape[i].state ? ht_cache_page(cache, i, n) : NULL;
+        has_all = has_all && (room[i] || !c->shape[i].state);
+    }
+    if (has_all) (void)give_states(c, x, (int32_t)(n - x->first), room);
+}
+
+/* The states before *s in the sequence that ends in node *x; false: none. */
+static bool go_lower(ht_prefix_node **x, ht_prefix_states **s) {
+    *s = *s ? (*s)->next : NULL;
+    while (!*s && (*x = (*x)->parent)) *s = (*x)->states;
+    return *s;
+}
+
+/* Removes states of a sequence of `end` tokens that ends in node `at`, and that a cache would not keep. */
+static void thin_states(ht_prefix_cache *c, ht_prefix_node *at, int64_t end) {
+    int64_t after = -1;
+    ht_prefix_node *x = at;
+    ht_prefix_states *s = at->states;
+    for (bool more = s || go_lower(&x, &s); more;) {
+        ht_prefix_node *lower = x;
+        ht_prefix_states *lower_states = s;
+        const int64_t position = x->first + s->n;
+        int64_t before = -1;
+        while (before < 0 && go_lower(&lower, &lower_states))
+            if (!ht_snapshot_is_page_end(lower->first + lower_states->n)) before = lower->first + lower_states->n;
+        ht_prefix_node *const of = x;
+        const bool stays = s->uses >= USES || ht_snapshot_stays(position, before, after, end);
+        if (stays && !ht_snapshot_is_page_end(position)) after = position;
+        ht_prefix_states **link = states_link(x, s->n), *gone = s;
+        more = go_lower(&x, &s);
+        if (stays) continue;
+        discount(c, of, gone->page);
+        *link = gone->next;
+        free_states(c, gone);
+    }
+}
+
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail) {
     ht_prefix_node *at = NULL;
-    if (!tail || n % HT_KV_PAGE < FEWEST_TOKENS) n -= n % HT_KV_PAGE; /* fewer are never reused */
-    root *r = n > 0 ? make_root(c, key) : NULL;
-    if (!r) return;
+    if (!tail || n % HT_KV_PAGE < c->fewest) n -= n % HT_KV_PAGE; /* fewer are never reused */
+    ht_kv_page **room = calloc((size_t)c->n_layers, sizeof(ht_kv_page *));
+    root *r = n > 0 && room ? make_root(c, key) : NULL;
+    if (!r) {
+        free(room);
+        return;
+    }
     for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {
         const int32_t some = (int32_t)ht_min_i64(HT_KV_PAGE, n - pos);
         ht_prefix_node *x = node_of(c, r, at, tokens + pos, some);
@@ -490,8 +629,14 @@ void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const in
             fill_pages(c, x, cache);
             drop_shorter(c, x);
         }
+        for (int64_t i = 0; i < ht_cache_snapshots(cache); i++)
+            if (ht_cache_snapshot_at(cache, i) <= pos + some)
+                keep_states(c, x, cache, ht_cache_snapshot_at(cache, i), room);
+        if (tail && c->has_states && pos + some == n) keep_states(c, x, cache, n, room);
         at = x;
     }
+    free(room);
+    if (at && c->has_states) thin_states(c, at, n + 1);
     if (at)
         touch(c, at);
     else
@@ -507,8 +652,8 @@ ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn,
     for (ht_prefix_node *x = c->newest; x && !status; x = x->older) {
         const root *r = x->root;
         const ht_prefix_key key = {r->salt, r->adapter, r->scale, r->n, r->is_long};
-        const ht_prefix_entry entry = {&key,   x->parent ? x->parent->number : -1, x->token, x->n, x->first, x->locks,
-                                       x->page};
+        const ht_prefix_entry entry = {
+            &key, x->parent ? x->parent->number : -1, x->token, x->n, x->first, x->locks, x->page, x->states};
         x->number = number++;
         status = fn(&entry, user, err);
     }
@@ -553,4 +698,14 @@ ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_p
     *out = x;
     drop_empty_root(c, r);
     return status;
+}
+
+ht_status ht_prefix_cache_add_states(ht_prefix_cache *c, ht_prefix_node *x, int32_t n, ht_kv_page *const *page,
+                                     ht_error *err) {
+    size_t bytes = 0;
+    if (find_states(x, n)) return HT_OK;
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if (page[i]) bytes += page_bytes(c, i);
+    if (c->figures.bytes > c->figures.budget || bytes > c->figures.budget - c->figures.bytes) return HT_OK;
+    return give_states(c, x, n, page) ? HT_OK : ht_fail_memory(err, sizeof(ht_prefix_states), "a prefix cache");
 }

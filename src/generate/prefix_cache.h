@@ -1,7 +1,8 @@
 /* Prefix cache: KV pages of computed tokens, shared by sequences that begin with the same tokens.
  *
  * Each key has a radix tree. A node holds the 256 tokens of a page, or fewer at the end, and its pages in all
- * layers, if sliding layers still had them. Tokens are compared, never hashed. A sequence may share part of a node,
+ * layers, if sliding layers still had them, and the states of recurrent layers after some of the tokens: a sequence can
+ * share the positions up to such states alone. Tokens are compared, never hashed. A sequence may share part of a node,
  * and copies the page to continue. Nodes of running sequences are locked; eviction takes the least recently used
  * other leaf. One thread at a time. */
 #ifndef HT_GENERATE_PREFIX_CACHE_H
@@ -14,6 +15,14 @@
 
 typedef struct ht_prefix_cache ht_prefix_cache;
 typedef struct ht_prefix_node ht_prefix_node;
+
+/* States after the first n tokens of a node. */
+typedef struct ht_prefix_states {
+    struct ht_prefix_states *next; /* after fewer tokens */
+    int32_t n;
+    int uses;           /* by lookups */
+    ht_kv_page *page[]; /* [n_layers]; NULL: the layer has none */
+} ht_prefix_states;
 
 /* Everything but tokens on which keys and values depend, and a salt: other salts share nothing. Adapters are
  * compared by content, so that files can name them. Lent, and copied when kept. */
@@ -49,8 +58,9 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
                                ht_cache *into, ht_prefix_found *out, ht_error *err);
 void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
 
-/* Keeps the first n positions of a cache, computed from these tokens; `tail`: even an incomplete page. It may keep
- * nothing. */
+/* Keeps the first n positions of a cache, computed from these tokens, with its snapshots; `tail`: even an incomplete page, and
+ * the states after all positions. Of the states along the tokens it then keeps those that a cache would keep
+ * (generate/snapshots.h), and those that two lookups have used. It may keep nothing. */
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail);
 
@@ -71,6 +81,7 @@ typedef struct ht_prefix_entry {
     int64_t first; /* position of its first token */
     int locks;
     ht_kv_page *const *page; /* [n_layers]; NULL: no page */
+    const ht_prefix_states *states;
 } ht_prefix_entry;
 typedef ht_status ht_prefix_entry_fn(const ht_prefix_entry *entry, void *user, ht_error *err);
 /* Calls fn for each node, the most recently used one first, parents before their children, until one fails. */
@@ -80,5 +91,8 @@ ht_status ht_prefix_cache_each(const ht_prefix_cache *c, ht_prefix_entry_fn *fn,
 ht_status ht_prefix_cache_add(ht_prefix_cache *c, const ht_prefix_key *key, ht_prefix_node *parent,
                               const int32_t *token, int32_t n, ht_kv_page *const *page, ht_prefix_node **out,
                               ht_error *err);
+/* Adds states [n_layers] after the first n tokens of a node, unless it has them or they exceed the budget. */
+ht_status ht_prefix_cache_add_states(ht_prefix_cache *c, ht_prefix_node *x, int32_t n, ht_kv_page *const *page,
+                                     ht_error *err);
 
 #endif

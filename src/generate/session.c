@@ -102,7 +102,7 @@ void ht_session_free(ht_session *s) {
 }
 
 void ht_session_reset(ht_session *s) {
-    (void)ht_cache_truncate(s->cache, 0, NULL);
+    ht_cache_truncate(s->cache, 0);
     s->n_tokens = s->announced = 0;
 }
 
@@ -112,19 +112,18 @@ ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err) {
     if (n < 0 || n > s->n_tokens)
         return ht_fail(err, HT_ERR_ARGUMENT, "keeping %lld token%s of a session that holds %lld", (long long)n,
                        ht_plural(n), (long long)s->n_tokens);
-    ht_status status = n < s->cache->length ? ht_cache_truncate(s->cache, n, err) : HT_OK;
-    if (status == HT_OK) s->n_tokens = n;
-    return status;
+    if (n < s->cache->length) ht_cache_truncate(s->cache, n);
+    s->n_tokens = n;
+    return HT_OK;
 }
 
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept) {
-    size_t common = 0;
-    while (common + 1 < n && (int64_t)common < s->n_tokens && s->token[common] == ids[common]) common++;
-    if (!ht_cache_is_for(s->cache, (int64_t)n) || ht_session_truncate(s, (int64_t)common, NULL) != HT_OK) {
-        ht_session_reset(s);
-        common = 0;
-    }
-    *kept = common;
+    int64_t common = 0;
+    while (common + 1 < (int64_t)n && common < s->n_tokens && s->token[common] == ids[common]) common++;
+    if (!ht_cache_is_for(s->cache, (int64_t)n)) common = 0;
+    if (common < s->cache->length) common = ht_cache_kept(s->cache, common);
+    (void)ht_session_truncate(s, common, NULL);
+    *kept = (size_t)common;
 }
 
 int64_t ht_session_length(const ht_session *s) { return s->n_tokens; }
@@ -258,9 +257,14 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
 
 /* ---- running tokens ---- */
 
+int64_t ht_session_step_end(ht_session *s, int64_t end) {
+    const int64_t total = ht_max_i64(end, s->announced);
+    ht_cache_begin(s->cache, total);
+    return ht_cache_plan(s->cache, s->model, s->token, total, ht_min_i64(end, s->cache->length + s->chunk));
+}
+
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err) {
-    ht_cache_begin(s->cache, ht_max_i64(end, s->announced));
-    end = ht_min_i64(end, s->cache->length + s->chunk);
+    end = ht_session_step_end(s, end);
     s->job = (ht_step_job){.cache = s->cache,
                            .token = s->token,
                            .end = end,
@@ -397,7 +401,7 @@ static ht_status run_jobs(ht_session *const *sessions, int n, ht_error *err) {
         if (!status)
             sessions[i]->n_tokens++;
         else if (sessions[i]->cache->length > sessions[i]->n_tokens)
-            (void)ht_cache_truncate(sessions[i]->cache, sessions[i]->n_tokens, NULL); /* by one: every ring has that */
+            ht_cache_truncate(sessions[i]->cache, sessions[i]->n_tokens);
     return status;
 }
 

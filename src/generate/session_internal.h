@@ -63,10 +63,13 @@ ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
  * the cache. If a sequence of `end` tokens needs other positions than the cache has, all tokens become pending
  * (ht_cache_begin). The caller fills in the rest of the job. */
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err);
+/* Where the next step of a session with pending tokens below `end` will end; prepares the cache for `end` tokens like
+ * ht_session_prepare, but takes no memory. */
+int64_t ht_session_step_end(ht_session *s, int64_t end);
 /* Runs s->job. */
 ht_status ht_session_run(ht_session *s, ht_error *err);
-/* Truncates the session to its common prefix with ids, at most n - 1 tokens; *kept is the length. If the cache
- * cannot be truncated to it, or is not for n tokens, the session is emptied. */
+/* Truncates the session to its common prefix with ids, at most n - 1 tokens, or to what the cache can keep of it; *kept is the
+ * length. If the cache is not for n tokens, the session is emptied. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);
 
 #endif

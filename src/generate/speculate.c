@@ -34,6 +34,7 @@ struct ht_speculation {
     bool lookup;
     ht_session *draft;
     ht_sampler *sampler; /* of the draft */
+    bool repeats;
     int32_t most, drawn;
     int64_t n_history;
     source by_lookup, by_copy, by_draft, *used;
@@ -55,6 +56,7 @@ ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation *
     s->lookup = setup->lookup;
     s->draft = setup->draft;
     s->most = setup->most;
+    s->repeats = setup->repeats;
     s->by_lookup = (source){.right = 0.7};
     s->by_copy = (source){.right = 0.7, .credit = copy_steps};
     s->by_draft = (source){.right = 0.7, .credit = -1};
@@ -89,10 +91,11 @@ ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, h
 
 /* ---- how many ---- */
 
-/* Expected tokens of a step with k guesses. */
-static double expected(double right, int32_t k) {
+/* Expected tokens of a step with k guesses, and those of them that a later step repeats if a guess is wrong. */
+static double expected(double right, int32_t k, double *repeated) {
     double sum = 1, p = 1;
     for (int32_t i = 0; i < k; i++) sum += p *= right;
+    *repeated = sum - 1 - k * p;
     return sum;
 }
 
@@ -111,7 +114,9 @@ static int32_t worth(const ht_speculation *s, const source *from, int32_t room, 
     int32_t best = 0;
     double gain = least_gain;
     for (int32_t k = 1; k <= room; k++) {
-        const double g = expected(from->right, k) / (1 + row * k);
+        double repeated;
+        const double tokens = expected(from->right, k, &repeated);
+        const double g = tokens / (1 + row * k + (s->repeats ? row_seconds(s) / s->base * repeated : 0));
         if (g <= gain) continue;
         gain = g;
         best = k;
@@ -130,15 +135,17 @@ static int32_t how_many(const ht_speculation *s, source *from, int32_t room, dou
 
 static void learn(double *mean, double x, double weight) { *mean = *mean > 0 ? *mean + weight * (x - *mean) : x; }
 
-void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, double seconds) {
+void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, int64_t repeated, double seconds) {
+    const double rows = guesses + (double)repeated; /* that plain decoding would not have had */
     s->elapsed += seconds;
-    if (guesses == 0) {
+    if (rows == 0) {
         learn(&s->base, seconds, weight_time);
         return;
     }
-    if (s->base > 0) learn(&s->row, ht_max_double((seconds - s->base) / guesses, 0.01 * s->base), weight_time);
+    if (s->base > 0) learn(&s->row, ht_max_double((seconds - s->base) / rows, 0.01 * s->base), weight_time);
     source *from = s->used;
-    from->saved = fmin(from->saved + right * s->base - guesses * s->row, most_saved * s->base);
+    if (!from) return; /* tokens of an earlier answer */
+    from->saved = fmin(from->saved + right * s->base - rows * s->row, most_saved * s->base);
     for (int32_t i = 0; i < right; i++) from->right += weight_right * (1 - from->right);
     if (right < guesses) from->right -= weight_right * from->right;
 }
@@ -220,6 +227,7 @@ static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int3
     if (k == 0) return HT_OK;
     size_t kept;
     ht_session_keep_prefix(d, tokens, (size_t)n, &kept);
+    ht_cache_mark(d->cache, n); /* wrong guesses go back there */
     ht_status status = ht_session_make_room(d, n + k, err);
     if (status) return status;
     memcpy(d->token + kept, tokens + kept, ((size_t)n - kept) * sizeof *tokens);

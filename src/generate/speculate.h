@@ -19,6 +19,7 @@ typedef struct ht_speculation_setup {
     ht_session *draft; /* of the draft model, lent; NULL: none */
     const ht_sampler_options *sampler;
     int32_t most; /* maximum guesses per step; 0: adaptive */
+    bool repeats; /* after a wrong guess the next step computes the accepted ones again */
 } ht_speculation_setup;
 
 ht_status ht_speculation_new(const ht_speculation_setup *setup, ht_speculation **out, ht_error *err);
@@ -29,8 +30,8 @@ void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt);
 /* Guesses up to `room` tokens after the n given ones into `out` [room]; *n_guesses may be 0. */
 ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err);
-/* Learns from a step with `guesses` guesses, of which `right` were accepted. */
-void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, double seconds);
+/* Learns from a step with `guesses` guesses, of which `right` were accepted, that computed `repeated` tokens again. */
+void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, int64_t repeated, double seconds);
 
 /* HT_ERR_ARGUMENT, with the difference, unless the tokens of both models are the same. */
 ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, ht_error *err);

@@ -14,7 +14,10 @@
 
 /* ---- saving ---- */
 
-enum { TOKENS_HEAD = 16, PAGES_HEAD = 8 };
+enum { TOKENS_HEAD = 16, PAGES_HEAD = 8, SNAPSHOT_BYTES = 8, MOST_SNAPSHOTS = 128 };
+
+/* Sections besides those of layers. */
+static uint32_t n_others(const ht_session *s) { return 2 + ht_cache_has_states(s->cache); }
 
 /* Positions to save: none if the session will recompute them (ht_cache_begin). The number of tokens then implies the kind
  * of sequence that the saved positions are of. */
@@ -36,9 +39,43 @@ static ht_status save_tokens(const ht_session *s, ht_state_writer *w, ht_error *
     return status;
 }
 
+/* Snapshots to save; that of all positions is no other state. */
+static int64_t saved_snapshots(const ht_session *s) {
+    int64_t n = ht_cache_snapshots(s->cache);
+    while (n > 0 && ht_cache_snapshot_at(s->cache, n - 1) >= saved_length(s)) n--;
+    return n;
+}
+
+/* Positions of snapshots. */
+static ht_status save_snapshots(const ht_session *s, ht_state_writer *w, ht_error *err) {
+    unsigned char position[SNAPSHOT_BYTES];
+    if (!ht_cache_has_states(s->cache)) return HT_OK;
+    ht_status status = ht_state_writer_begin(w, HT_STATE_SNAPSHOTS, 0, err);
+    for (int64_t i = 0; i < saved_snapshots(s) && !status; i++) {
+        ht_state_put_number(position, (uint64_t)ht_cache_snapshot_at(s->cache, i), SNAPSHOT_BYTES);
+        status = ht_state_writer_put(w, position, SNAPSHOT_BYTES, err);
+    }
+    return status;
+}
+
+/* The states of a layer in the snapshots, then that after all positions. */
+static ht_status save_states(const ht_session *s, int32_t i, ht_state_writer *w, char *room, ht_error *err) {
+    const ht_kv_shape *shape = &s->cache->layer[i].shape;
+    const int64_t length = saved_length(s), n = saved_snapshots(s) + (length > 0);
+    ht_device *d = s->model->device;
+    ht_status status = ht_state_writer_begin(w, HT_STATE_PAGES, (uint64_t)i, err);
+    for (int64_t k = 0; k < n && !status; k++) {
+        const int64_t position = k < saved_snapshots(s) ? ht_cache_snapshot_at(s->cache, k) : length;
+        status = d->kv->read(d, shape, ht_cache_page(s->cache, i, position), 0, 1, room, err);
+        if (!status) status = ht_state_writer_put(w, room, ht_kv_saved_bytes(shape), err);
+    }
+    return status;
+}
+
 /* The first position of a layer that the cache holds, then all from there on. */
 static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, char *room, ht_error *err) {
     const ht_kv_layer *l = &s->cache->layer[i];
+    if (l->shape.state) return save_states(s, i, w, room, err);
     const int64_t length = saved_length(s), first = length ? ht_cache_first(s->cache, i) : 0;
     const size_t each = ht_kv_saved_bytes(&l->shape);
     ht_device *d = s->model->device;
@@ -61,6 +98,7 @@ static ht_status save_to(const ht_session *s, ht_state_writer *w, ht_error *err)
     ht_status status = room ? HT_OK : ht_fail_memory(err, room_bytes, "a state file");
     if (!status) status = ht_state_put_origin(w, s->model, a->adapter, a->scale, a->n, err);
     if (!status) status = save_tokens(s, w, err);
+    if (!status) status = save_snapshots(s, w, err);
     for (int32_t i = 0; !status && i < s->cache->n_layers; i++) status = save_layer(s, i, w, room, err);
     free(room);
     return status;
@@ -68,7 +106,7 @@ static ht_status save_to(const ht_session *s, ht_state_writer *w, ht_error *err)
 
 ht_status ht_session_save(const ht_session *s, const char *path, ht_error *err) {
     ht_state_writer *w;
-    ht_status status = ht_state_writer_open(path, (uint32_t)s->cache->n_layers + 2, &w, err);
+    ht_status status = ht_state_writer_open(path, (uint32_t)s->cache->n_layers + n_others(s), &w, err);
     if (status) return status;
     status = save_to(s, w, err);
     if (!status) return ht_state_writer_commit(w, err);
@@ -83,6 +121,7 @@ typedef struct restored {
     ht_state_file file;
     int64_t length, n_tokens;
     int32_t *token;
+    int64_t n_snapshots, snapshot[MOST_SNAPSHOTS];
     ht_cache *cache;
     ht_device *device; /* of the cache */
 } restored;
@@ -97,7 +136,7 @@ static ht_status check_origin(const restored *r, const ht_session *s, ht_error *
     ht_status status = ht_state_check_origin(&r->file, s->model, a->adapter, a->scale, a->n, "session", err);
     if (!status && ht_state_file_find(&r->file, HT_STATE_CACHE, 0))
         status = ht_fail(err, HT_ERR_ARGUMENT, "%s holds an engine's prefix cache, not a session", r->path);
-    if (!status && r->file.n != (uint32_t)s->cache->n_layers + 2)
+    if (!status && r->file.n != (uint32_t)s->cache->n_layers + n_others(s))
         status = ht_state_damaged(&r->file, "it has sections that belong to nothing", err);
     return status;
 }
@@ -133,6 +172,25 @@ static ht_status load_tokens(restored *r, const ht_session *s, ht_error *err) {
     return status;
 }
 
+static ht_status load_snapshots(restored *r, const ht_session *s, ht_error *err) {
+    const ht_state_section *section;
+    char *bytes = NULL;
+    if (!ht_cache_has_states(s->cache)) return HT_OK;
+    ht_status status = find(r, HT_STATE_SNAPSHOTS, 0, &section, err);
+    if (!status) status = ht_state_file_read_all(&r->file, section, sizeof r->snapshot, &bytes, err);
+    if (!status && section->bytes % SNAPSHOT_BYTES)
+        status = ht_state_damaged(&r->file, "positions of snapshots are not whole numbers", err);
+    for (int64_t before = 0; !status && (uint64_t)r->n_snapshots < section->bytes / SNAPSHOT_BYTES; r->n_snapshots++) {
+        const unsigned char *at = (const unsigned char *)bytes + r->n_snapshots * SNAPSHOT_BYTES;
+        const uint64_t position = ht_state_get_number(at, SNAPSHOT_BYTES);
+        if (position <= (uint64_t)before || position >= (uint64_t)r->length)
+            status = ht_state_damaged(&r->file, "snapshots are not in order of position", err);
+        before = r->snapshot[r->n_snapshots] = (int64_t)position;
+    }
+    free(bytes);
+    return status;
+}
+
 /* The first position of a layer's section, whose size must be that of all from there on. */
 static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_state_section *section, ht_state_sum *sum,
                           int64_t *first, ht_error *err) {
@@ -149,11 +207,33 @@ static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_stat
     return HT_OK;
 }
 
+static ht_status load_states(const restored *r, ht_device *d, int32_t i, ht_error *err) {
+    const ht_kv_shape *shape = &r->cache->layer[i].shape;
+    const int64_t n = r->n_snapshots + (r->length > 0);
+    const size_t each = ht_kv_saved_bytes(shape);
+    const ht_state_section *section;
+    ht_status status = find(r, HT_STATE_PAGES, (uint64_t)i, &section, err);
+    if (!status && section->bytes != (uint64_t)n * each)
+        status = ht_state_damaged(&r->file, "a layer does not hold as many states as there are", err);
+    if (status) return status;
+    char *room = malloc(each);
+    ht_state_sum sum = ht_state_sum_begin(section->kind, section->index);
+    if (!room) status = ht_fail_memory(err, each, "a state file");
+    for (int64_t k = 0; k < n && !status; k++) {
+        ht_kv_page *page = ht_cache_page(r->cache, i, k < r->n_snapshots ? r->snapshot[k] : r->length);
+        status = ht_state_file_read(&r->file, section, (uint64_t)k * each, room, each, &sum, err);
+        if (!status) status = d->kv->write(d, shape, page, 0, 1, room, err);
+    }
+    free(room);
+    return status ? status : ht_state_file_check(&r->file, section, &sum, err);
+}
+
 static ht_status load_layer(restored *r, ht_device *d, int32_t i, ht_error *err) {
     const ht_kv_layer *l = &r->cache->layer[i];
     const ht_state_section *section;
     const size_t each = ht_kv_saved_bytes(&l->shape);
     int64_t first = 0;
+    if (l->shape.state) return load_states(r, d, i, err);
     ht_state_sum sum;
     ht_status status = find(r, HT_STATE_PAGES, (uint64_t)i, &section, err);
     if (!status) status = first_of(r, l, section, &sum, &first, err);
@@ -184,12 +264,13 @@ static ht_status load_cache(restored *r, const ht_session *s, ht_error *err) {
     ht_status status = ht_session_new_cache(s->model, s->chunk, &r->cache, err);
     if (!status) ht_cache_begin(r->cache, r->n_tokens);
     if (!status) status = ht_cache_reserve(r->cache, r->length, err);
+    for (int64_t i = 0; i < r->n_snapshots && !status; i++)
+        status = ht_cache_new_snapshot(r->cache, r->snapshot[i], err);
     if (status) return status;
+    r->cache->length = r->length;
     r->device = d;
     status = ht_pack_in_pieces(r->cache->n_layers, load_piece, r, NULL, d, err);
-    if (!status) status = ht_device_settle(d, err);
-    r->cache->length = r->length;
-    return status;
+    return status ? status : ht_device_settle(d, err);
 }
 
 ht_status ht_session_load(ht_session *s, const char *path, ht_error *err) {
@@ -197,6 +278,7 @@ ht_status ht_session_load(ht_session *s, const char *path, ht_error *err) {
     ht_status status = ht_state_file_open(path, &r.file, err);
     if (!status) status = check_origin(&r, s, err);
     if (!status) status = load_tokens(&r, s, err);
+    if (!status) status = load_snapshots(&r, s, err);
     if (!status) status = load_cache(&r, s, err);
     if (!status) status = ht_session_take(s, r.token, r.n_tokens, r.cache, err);
     if (status) ht_cache_free(r.cache);

@@ -22,7 +22,8 @@ typedef enum ht_state_kind {
     HT_STATE_TOKENS, /* with PAGES: a session (state.c) */
     HT_STATE_PAGES,
     HT_STATE_CACHE, /* with NODES: a prefix cache (engine_cache.c) */
-    HT_STATE_NODE
+    HT_STATE_NODE,
+    HT_STATE_SNAPSHOTS /* of a session of a recurrent model */
 } ht_state_kind;
 
 typedef struct ht_state_section {

@@ -43,9 +43,7 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
 }
 
 static void write_json(const ht_config *c, ht_document *d) {
-    int64_t n_dense = 0;
-    while (n_dense < c->n_layers && !c->layer[n_dense].has_experts) n_dense++;
-    ht_document_set(d, "num_dense_layers", ht_json_integer(n_dense));
+    ht_document_set(d, "num_dense_layers", ht_json_integer(ht_config_leading_dense(c)));
     ht_document_set(d, "route_scale", ht_json_real(c->routing.scale != 0 ? (double)c->routing.scale : 1));
     ht_document_set(d, "mup_enabled", ht_json_boolean(c->embedding_scale != 1));
 }

@@ -67,6 +67,9 @@ const ht_tensor_spec ht_decoder_sandwich_norm_specs[] = {
 
 bool ht_decoder_is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer) { return c->layer[layer].has_experts; }
+bool ht_decoder_has_feed_forward(const ht_config *c, int64_t layer) {
+    return ht_decoder_is_dense(c, layer) || ht_decoder_has_experts(c, layer);
+}
 
 const ht_tensor_spec ht_decoder_expert_specs[] = {
     {AT(expert_gate), "experts.gate_proj", "ffn_gate_exps", HT_EXTENT_EXPERT_FEED_FORWARD, HT_EXTENT_HIDDEN,
@@ -97,6 +100,17 @@ const ht_tensor_spec ht_decoder_shared_expert_specs[] = {
      .has = ht_decoder_has_shared_expert},
     {AT(shared_down), "mlp.shared_experts.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
      .has = ht_decoder_has_shared_expert},
+    {.gguf = NULL}};
+
+const ht_tensor_spec ht_decoder_gated_shared_expert_specs[] = {
+    {AT(shared_gate), "mlp.shared_expert.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_up), "mlp.shared_expert.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(shared_down), "mlp.shared_expert.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
+     .has = ht_decoder_has_experts},
+    {AT(shared_router), "mlp.shared_expert_gate", "ffn_gate_inp_shexp", HT_EXTENT_ONE, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
     {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_mlp_specs[] = {{AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD,
@@ -137,6 +151,11 @@ static ht_array *merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim
     return ht_reshape(c->s, x, (int64_t[]){-1, n * head_dim}, 2);
 }
 
+/* Heads `first`, first + 2, ... of x [T, n, head_dim]. */
+static ht_array *every_second(ht_ctx *c, ht_array *x, int64_t first) {
+    return ht_slice(c->s, x, (int64_t[]){0, first, 0}, (int64_t[]){HT_OPEN, HT_OPEN, HT_OPEN}, (int64_t[]){1, 2, 1});
+}
+
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, const ht_norm_weights *norm) {
     if (!norm->weight) return x;
     if (!config->layer_norm) return ht_rms_norm(c->s, x, norm->weight, config->norm_eps, config->norm_offset);
@@ -157,8 +176,7 @@ static ht_array *normed_heads(ht_ctx *c, const ht_config *cfg, ht_array *x, cons
     return ht_multiply(c->s, ht_layer_norm(c->s, x, HT_NONE, HT_NONE, cfg->norm_eps), gain);
 }
 
-/* Columns [first, first + n) of x [T, *]. */
-static ht_array *columns(ht_ctx *c, ht_array *x, int64_t first, int64_t n) {
+ht_array *ht_decoder_columns(ht_ctx *c, ht_array *x, int64_t first, int64_t n) {
     return ht_slice(c->s, x, (int64_t[]){0, first}, (int64_t[]){HT_OPEN, first + n}, NULL);
 }
 
@@ -171,9 +189,9 @@ static void project(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, 
     if (l->qkv.matrix) {
         const int64_t n_q = cfg->n_heads * shape->head_dim, n_kv = shape->n_kv_heads * shape->head_dim;
         ht_array *all = ht_linear(c, x, &l->qkv);
-        *q = columns(c, all, 0, n_q);
-        *k = columns(c, all, n_q, n_kv);
-        *v = columns(c, all, n_q + n_kv, n_kv);
+        *q = ht_decoder_columns(c, all, 0, n_q);
+        *k = ht_decoder_columns(c, all, n_q, n_kv);
+        *v = ht_decoder_columns(c, all, n_q + n_kv, n_kv);
         return;
     }
     *q = ht_linear(c, x, &l->q);
@@ -217,8 +235,13 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     const ht_config *cfg = m->config;
     const ht_layer_config *shape = &cfg->layer[index];
     if (cfg->latent.rank) return ht_latent_attention(c, m, l, index, x, pos);
-    ht_array *q, *k, *v;
+    ht_array *q, *k, *v, *gate = NULL;
     project(c, cfg, l, index, x, &q, &k, &v);
+    if (cfg->family->gated_queries) { /* [T, n_heads * 2 head_dim] */
+        ht_array *both = split_heads(c, q, 2 * cfg->n_heads, shape->head_dim);
+        q = merge_heads(c, every_second(c, both, 0), cfg->n_heads, shape->head_dim);
+        gate = merge_heads(c, every_second(c, both, 1), cfg->n_heads, shape->head_dim);
+    }
     if (keeps_keys(cfg, index)) {
         v = split_heads(c, v, shape->n_kv_heads, shape->head_dim); /* [T, n_kv_heads, head_dim] */
         if (cfg->family->normed_values) v = ht_rms_norm(c->s, v, HT_NONE, cfg->norm_eps, 0);
@@ -235,7 +258,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     ht_array *o =
         ht_attend(c, q, k, v, (int)ht_cache_layer_of(cfg, shape->kv_layer, false), &how); /* [T, n_heads, head_dim] */
     o = merge_heads(c, o, cfg->n_heads, shape->head_dim);
-    if (l->attention_gate.matrix) o = ht_multiply(c->s, o, ht_sigmoid(c->s, ht_linear(c, x, &l->attention_gate)));
+    if (l->attention_gate.matrix) gate = ht_linear(c, x, &l->attention_gate);
+    if (gate) o = ht_multiply(c->s, o, ht_sigmoid(c->s, gate));
     return ht_linear(c, o, &l->out);
 }
 
@@ -244,20 +268,22 @@ static ht_array *combined(ht_ctx *c, const ht_family *f, ht_array *gate, ht_arra
     return f->combine ? f->combine(c->s, gate, up) : ht_multiply(c->s, f->activate(c->s, gate), up);
 }
 
-/* down(activation(gate x) * up x), or down(activation(up x)) without a gate. */
-static ht_array *feed_forward(ht_ctx *c, const ht_config *cfg, const ht_weight *gate, const ht_weight *up,
-                              const ht_weight *down, ht_array *x) {
+/* down(activation(gate x) * up x), or down(activation(up x)) without a gate; gate and up may be one matrix instead. */
+static ht_array *feed_forward(ht_ctx *c, const ht_config *cfg, const ht_weight *gate_up, const ht_weight *gate,
+                              const ht_weight *up, const ht_weight *down, ht_array *x) {
+    if (gate_up->matrix) {
+        const int64_t n = gate_up->matrix->n_rows / 2;
+        ht_array *both = ht_linear(c, x, gate_up);
+        ht_array *g = ht_decoder_columns(c, both, 0, n), *u = ht_decoder_columns(c, both, n, n);
+        return ht_linear(c, combined(c, cfg->family, g, u), down);
+    }
     if (!gate->matrix) return ht_linear(c, cfg->family->activate(c->s, ht_linear(c, x, up)), down);
     ht_array *g = ht_linear(c, x, gate), *u = ht_linear(c, x, up); /* [T, feed_forward] */
     return ht_linear(c, combined(c, cfg->family, g, u), down);
 }
 
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
-    const ht_config *cfg = m->config;
-    if (!l->gate_up.matrix) return feed_forward(c, cfg, &l->gate, &l->up, &l->down, x);
-    const int64_t n = l->gate_up.matrix->n_rows / 2;
-    ht_array *both = ht_linear(c, x, &l->gate_up);
-    return ht_linear(c, combined(c, cfg->family, columns(c, both, 0, n), columns(c, both, n, n)), &l->down);
+    return feed_forward(c, m->config, &l->gate_up, &l->gate, &l->up, &l->down, x);
 }
 
 /* scores [T, n_experts], with those outside the chosen groups replaced by -inf. */
@@ -292,7 +318,7 @@ static ht_array *mixed_weight(ht_ctx *c, const ht_config *config, ht_array *logi
  * at random; here, the choice is always that of generation. */
 static ht_array *mixed_weights(ht_ctx *c, const ht_config *config, ht_array *logits, ht_array *ids) {
     ht_scope *s = c->s;
-    ht_array *first = columns(c, ids, 0, 1), *second = columns(c, ids, 1, 1);
+    ht_array *first = ht_decoder_columns(c, ids, 0, 1), *second = ht_decoder_columns(c, ids, 1, 1);
     ht_array *taken = ht_equal(s, ht_arange(s, 0, (double)config->n_experts, 1, HT_I32), first);
     ht_array *w[] = {mixed_weight(c, config, logits, NULL, first), mixed_weight(c, config, logits, taken, second)};
     return ht_concatenate(s, w, 2, -1);
@@ -311,7 +337,11 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *logits,
                                                       : ht_take_along_axis(s, scores, ids, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SOFTMAX) w = ht_softmax(s, w, -1);
     if (r->scores == HT_ROUTER_CHOSEN_SIGMOID) w = ht_sigmoid(s, w);
-    if (r->normalized) w = ht_divide(s, w, ht_sum(s, w, (int[]){-1}, 1, true));
+    if (r->normalized) {
+        ht_array *sum = ht_sum(s, w, (int[]){-1}, 1, true);
+        if (r->least_sum != 0) sum = ht_add(s, sum, ht_full(s, (double)r->least_sum, HT_F32, NULL, 0));
+        w = ht_divide(s, w, sum);
+    }
     *weights = r->scale != 0 && r->scale != 1 ? ht_scale(s, w, r->scale) : w;
     if (c->taps && !ht_taps_add_route(c, ids, *weights)) return NULL;
     return ids;
@@ -323,8 +353,12 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
     const bool on_input = m->config->routing.on_input;
     if (on_input)
         x = ht_multiply(c->s, ht_expand_dims(c->s, x, 1), ht_expand_dims(c->s, weights, 2)); /* [T, m, hidden] */
-    ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
-    ht_array *y = combined(c, m->config->family, both[0], both[1]);
+    ht_array *y;
+    if (l->expert_gate.list.n) {
+        ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
+        y = combined(c, m->config->family, both[0], both[1]);
+    } else
+        y = m->config->family->activate(c->s, ht_linear_gather(c, x, &l->expert_up, ids));
     y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
     if (on_input) return ht_sum(c->s, y, (int[]){1}, 1, false);
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
@@ -332,7 +366,7 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
 
 /* The expert that all tokens use: x [T, hidden] -> [T, hidden]. */
 static ht_array *shared_expert(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, ht_array *x) {
-    ht_array *y = feed_forward(c, cfg, &l->shared_gate, &l->shared_up, &l->shared_down, x);
+    ht_array *y = feed_forward(c, cfg, &l->shared_gate_up, &l->shared_gate, &l->shared_up, &l->shared_down, x);
     if (!l->shared_router.matrix) return y;
     return ht_multiply(c->s, y, ht_sigmoid(c->s, ht_linear(c, x, &l->shared_router)));
 }
@@ -343,8 +377,9 @@ static ht_array *decoder_feed_forward(ht_ctx *c, const ht_decoder_weights *m, co
     if (!m->config->layer[index].has_experts) return ht_decoder_mlp(c, m, l, x);
     ht_array *weights, *logits = ht_linear(c, x, &l->router);
     ht_array *ids = ht_decoder_route(c, m->config, logits, l->router_bias, &weights);
-    ht_array *y = ht_decoder_experts(c, m, l, x, ids, weights);
-    if (!l->shared_up.matrix) return y;
+    ht_array *y = ht_decoder_experts(c, m, l, l->latent_in.matrix ? ht_linear(c, x, &l->latent_in) : x, ids, weights);
+    if (l->latent_out.matrix) y = ht_linear(c, y, &l->latent_out);
+    if (!l->shared_down.matrix) return y;
     const float scale = m->config->routing.shared_scale;
     y = ht_add(c->s, y, shared_expert(c, m->config, l, x));
     return scale != 0 ? ht_scale(c->s, y, scale) : y;
@@ -378,23 +413,33 @@ static ht_array *addition(ht_ctx *c, const ht_config *cfg, ht_array *y) {
     return cfg->residual_scale != 1 ? ht_scale(c->s, y, cfg->residual_scale) : y;
 }
 
+/* Attention, the recurrence, or the sum of both: x [T, hidden] -> [T, hidden]. */
+static ht_array *mixed(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, int i, ht_array *x,
+                       ht_array *pos) {
+    const ht_layer_config *of = &m->config->layer[i];
+    ht_array *y = of->no_attention ? NULL : ht_decoder_attention(c, m, l, i, x, pos);
+    if (!of->recurrent) return y;
+    ht_array *r = ht_decoder_recurrence(c, m, l, i, x);
+    return of->no_attention ? r : ht_add(c->s, y, r);
+}
+
 /* in: h [T, hidden], pos i32 [T]. */
 static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
     const ht_decoder_weights *m = model;
     const ht_config *cfg = m->config;
     const ht_decoder_layer *l = (const ht_decoder_layer *)m->layers + i;
     const bool is_last = i == cfg->n_layers - 1; /* rows are independent after its attention: the output rows suffice */
-    ht_array *h = in[0], *x = ht_decoder_norm(c, cfg, h, &l->attention_norm), *f;
-    ht_array *a =
-        cfg->layer[i].recurrent ? ht_decoder_recurrence(c, m, l, i, x) : ht_decoder_attention(c, m, l, i, x, in[1]);
-    a = addition(c, cfg, ht_decoder_norm(c, cfg, a, &l->after_attention_norm));
+    const bool mixes = cfg->layer[i].recurrent || !cfg->layer[i].no_attention;
+    ht_array *h = in[0], *x = ht_decoder_norm(c, cfg, h, &l->attention_norm), *a = NULL, *f;
+    if (mixes) a = addition(c, cfg, ht_decoder_norm(c, cfg, mixed(c, m, l, i, x, in[1]), &l->after_attention_norm));
     if (cfg->parallel) {
         if (is_last) h = cut(c, h), a = cut(c, a), x = cut(c, x);
         if (l->mlp_norm.weight) x = ht_decoder_norm(c, cfg, h, &l->mlp_norm);
         f = ht_add(c->s, a, decoder_feed_forward(c, m, l, i, x));
     } else {
-        h = ht_add(c->s, h, a);
+        if (mixes) h = ht_add(c->s, h, a);
         if (is_last) h = cut(c, h);
+        if (!ht_decoder_has_feed_forward(cfg, i)) return h;
         f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, &l->mlp_norm));
         f = addition(c, cfg, ht_decoder_norm(c, cfg, f, &l->after_mlp_norm));
     }

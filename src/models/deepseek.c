@@ -5,7 +5,7 @@
  * head's own matrices; so that prefill and decoding compute the same. A plain pass, which keeps nothing, projects the
  * latents to keys and values instead. */
 #include "checkpoint/convert_metadata.h"
-#include "models/decoder.h"
+#include "models/latent.h"
 #include "models/registry.h"
 
 #include <math.h>
@@ -17,14 +17,15 @@
 /* ---- weights ---- */
 
 static bool compresses_queries(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->latent.q_rank > 0;
+    return c->latent.q_rank > 0 && ht_decoder_has_attention(c, layer);
 }
-static bool projects_queries(const ht_config *c, int64_t layer) { return !compresses_queries(c, layer); }
+static bool projects_queries(const ht_config *c, int64_t layer) {
+    return c->latent.q_rank == 0 && ht_decoder_has_attention(c, layer);
+}
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 /* A head's two matrices are rows of one tensor, kv_b_proj or attn_kv_b, or apart (stored_weights.c). */
-static const ht_tensor_spec latent_specs[] = {
+const ht_tensor_spec ht_latent_specs[] = {
     {AT(q_a), "self_attn.q_a_proj", "attn_q_a", HT_EXTENT_LATENT_Q_RANK, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q,
      .has = compresses_queries},
     {AT(q_a_norm), "self_attn.q_a_layernorm", "attn_q_a_norm", .rows = HT_EXTENT_LATENT_Q_RANK,
@@ -32,13 +33,15 @@ static const ht_tensor_spec latent_specs[] = {
     {AT(q), "self_attn.q_b_proj", "attn_q_b", HT_EXTENT_LATENT_Q, HT_EXTENT_LATENT_Q_RANK, .has = compresses_queries},
     {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_LATENT_Q, HT_EXTENT_HIDDEN, .has = projects_queries},
     {AT(kv_a), "self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", HT_EXTENT_LATENT_KEY, HT_EXTENT_HIDDEN,
-     .bias = HT_BIAS_Q},
-    {AT(kv_a_norm), "self_attn.kv_a_layernorm", "attn_kv_a_norm", .rows = HT_EXTENT_LATENT},
+     .bias = HT_BIAS_Q, .has = ht_decoder_has_attention},
+    {AT(kv_a_norm), "self_attn.kv_a_layernorm", "attn_kv_a_norm", .rows = HT_EXTENT_LATENT,
+     .has = ht_decoder_has_attention},
     {AT(key_heads), "self_attn.embed_q", "attn_k_b", HT_EXTENT_LATENT, HT_EXTENT_LATENT_KEY_HEAD,
-     .expert = HT_HEAD_KEY},
+     .has = ht_decoder_has_attention, .expert = HT_HEAD_KEY},
     {AT(value_heads), "self_attn.unembed_out", "attn_v_b", HT_EXTENT_LATENT_VALUE, HT_EXTENT_LATENT,
-     .expert = HT_HEAD_VALUE},
-    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_LATENT_OUT, .bias = HT_BIAS_OUT},
+     .has = ht_decoder_has_attention, .expert = HT_HEAD_VALUE},
+    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_LATENT_OUT, .bias = HT_BIAS_OUT,
+     .has = ht_decoder_has_attention},
     {.gguf = NULL}};
 
 static const ht_tensor_spec biased_router_specs[] = {
@@ -90,17 +93,20 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
                               ht_array *pos) {
     const ht_config *cfg = m->config;
     const ht_latent *of = &cfg->latent;
+    const bool rotates = !cfg->layer[index].no_rope;
     ht_scope *s = c->s;
     ht_array *q = l->q_a.matrix ? latent_norm(c, ht_linear(c, x, &l->q_a), &l->q_a_norm) : x;
     q = ht_reshape(s, ht_linear(c, q, &l->q), (int64_t[]){-1, cfg->n_heads, of->key_dim + of->rope_dim}, 3);
     ht_array *q_part = part(c, q, 0, of->key_dim);
     if (!c->pass) q_part = ht_linear_heads(c, q_part, &l->key_heads, true); /* [T, n_heads, rank] */
-    ht_array *rotated_q = ht_decoder_rotated(c, m, false, part(c, q, of->key_dim, of->rope_dim), pos);
+    ht_array *rotated_q = part(c, q, of->key_dim, of->rope_dim);
+    if (rotates) rotated_q = ht_decoder_rotated(c, m, false, rotated_q, pos);
     q = ht_decoder_tempered(c, cfg, joined(c, q_part, rotated_q), pos);
 
     ht_array *kv = ht_expand_dims(s, ht_linear(c, x, &l->kv_a), 1); /* [T, 1, rank + rope_dim] */
     ht_array *latent = latent_norm(c, part(c, kv, 0, of->rank), &l->kv_a_norm);
-    ht_array *rotated_k = ht_decoder_rotated(c, m, false, part(c, kv, of->rank, of->rope_dim), pos), *o;
+    ht_array *rotated_k = part(c, kv, of->rank, of->rope_dim), *o;
+    if (rotates) rotated_k = ht_decoder_rotated(c, m, false, rotated_k, pos);
     ht_attention how = {.scale = cfg->attention_scale, .layer = index, .kv_layer = (int)cfg->layer[index].kv_layer};
     const int cache_layer = (int)ht_cache_layer_of(cfg, how.kv_layer, false);
     if (!ht_observe_input(c, latent, l->value_heads.slot)) return NULL;
@@ -117,18 +123,10 @@ ht_array *ht_latent_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_d
 
 /* ---- configuration ---- */
 
-#define LATENT_FIELDS(q_rank_by_default, rank_by_default, key_by_default, value_by_default)                            \
-    {HT_FIELD(I64, latent.q_rank, "q_lora_rank", "attention.q_lora_rank", q_rank_by_default)},                         \
-        {HT_FIELD(I64, latent.rank, "kv_lora_rank", "attention.kv_lora_rank", rank_by_default)},                       \
-        {HT_FIELD(I64, latent.key_dim, "qk_nope_head_dim", NULL, key_by_default)},                                     \
-        {HT_FIELD(I64, latent.rope_dim, "qk_rope_head_dim", "rope.dimension_count", 64)}, {                            \
-        HT_FIELD(I64, latent.value_dim, "v_head_dim", NULL, value_by_default)                                          \
-    }
-
-static const ht_config_field deepseek_fields[] = {LATENT_FIELDS(1536, 512, 128, 128), {.json = NULL}},
-                             glm_fields[] = {LATENT_FIELDS(768, 512, 192, 256), {.json = NULL}},
+static const ht_config_field deepseek_fields[] = {HT_LATENT_FIELDS(1536, 512, 128, 128), {.json = NULL}},
+                             glm_fields[] = {HT_LATENT_FIELDS(768, 512, 192, 256), {.json = NULL}},
                              mistral4_fields[] = {
-                                 LATENT_FIELDS(1024, 256, 64, 128),
+                                 HT_LATENT_FIELDS(1024, 256, 64, 128),
                                  {HT_FIELD(F32, query_beta, NULL, "attention.temperature_scale", 0.1)},
                                  {HT_FIELD(I64, query_period, NULL, "rope.scaling.original_context_length", 0)},
                                  {.json = NULL}};
@@ -137,14 +135,15 @@ static const ht_config_field deepseek_fields[] = {LATENT_FIELDS(1536, 512, 128, 
 static int64_t bounded(int64_t size) { return size > 0 && size <= INT32_MAX ? size : -1; }
 
 /* The one key and value of the cache, and the scale, to which YaRN's magnitude belongs. */
-static void set_heads(ht_config *c) {
+void ht_latent_set_heads(ht_config *c) {
     ht_latent *l = &c->latent;
     int64_t *const size[] = {&l->rank, &l->key_dim, &l->rope_dim, &l->value_dim};
     for (int i = 0; i < 4; i++) *size[i] = bounded(*size[i]);
     c->n_kv_heads = 1;
     c->head_dim = l->rank + l->rope_dim;
     c->rope.dims = l->rope_dim;
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].n_kv_heads = 1, c->layer[i].head_dim = c->head_dim;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layer[i].n_kv_heads = !c->layer[i].no_attention, c->layer[i].head_dim = c->head_dim;
     const double of_key = (double)(l->key_dim + l->rope_dim),
                  m = c->rope.kind == HT_ROPE_YARN ? ht_rope_yarn_mscale(&c->rope, c->rope.mscale_all_dim) : 1;
     c->attention_scale = of_key > 0 ? (float)(m * m / sqrt(of_key)) : 0;
@@ -174,26 +173,32 @@ static void read_json_mistral4(ht_config *c, ht_json_reader *r, const ht_json *o
 
 static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
     (void)r, (void)object;
-    set_heads(c);
+    ht_latent_set_heads(c);
 }
 
-static void read_gguf_latent(ht_config *c, ht_meta *m) {
+void ht_latent_read_gguf(ht_config *c, ht_meta *m) {
     ht_latent *l = &c->latent;
-    if (!ht_gguf_find_tensor(m->gguf, "blk.0.attn_q_a.weight")) l->q_rank = 0;
+    bool compresses = false;
+    for (int64_t i = 0; i < c->n_layers && !compresses; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%lld.attn_q_a.weight", (long long)i);
+        compresses = ht_gguf_find_tensor(m->gguf, name) != NULL;
+    }
+    if (!compresses) l->q_rank = 0;
     /* Older files have the sizes of heads in key_length and value_length. */
     const int64_t key = ht_meta_i64(m, "attention.key_length_mla", ht_meta_i64(m, "attention.key_length", 0));
     l->value_dim = ht_meta_i64(m, "attention.value_length_mla", ht_meta_i64(m, "attention.value_length", 0));
     l->key_dim = bounded(key) - bounded(l->rope_dim);
     c->rope.mscale_all_dim = (double)(float)(c->rope.mscale_all_dim * 10); /* the key holds a tenth */
     c->rope.mscale = c->rope.mscale_all_dim;
-    set_heads(c);
+    ht_latent_set_heads(c);
 }
 
 /* The architecture deepseek2 is also that of DeepSeek V2, whose routers have no bias. */
 static void read_gguf(ht_config *c, ht_meta *m) {
     ht_routing *r = &c->routing;
     bool biased = false;
-    read_gguf_latent(c, m);
+    ht_latent_read_gguf(c, m);
     for (int64_t i = 0; i < c->n_layers; i++) {
         char name[48];
         snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)i);
@@ -205,26 +210,19 @@ static void read_gguf(ht_config *c, ht_meta *m) {
     r->normalized = ht_meta_bool(m, "expert_weights_norm", false);
 }
 
-/* The layers before the first with experts. */
-static int64_t leading_dense(const ht_config *c) {
-    int64_t n = 0;
-    while (n < c->n_layers && !c->layer[n].has_experts) n++;
-    return n;
-}
-
 static void write_json(const ht_config *c, ht_document *d) {
     const bool is_v2 = c->routing.scores == HT_ROUTER_SOFTMAX && c->routing.best_of_group;
-    ht_document_set(d, "first_k_dense_replace", ht_json_integer(leading_dense(c)));
+    ht_document_set(d, "first_k_dense_replace", ht_json_integer(ht_config_leading_dense(c)));
     ht_document_set(d, "rope_interleave", ht_json_boolean(c->rope.interleaved));
     if (is_v2) ht_document_set(d, "topk_method", ht_json_string(c->routing.groups ? "group_limited_greedy" : "greedy"));
 }
 
-static void write_gguf(const ht_config *c, ht_document *d) {
+void ht_latent_write_gguf(const ht_config *c, ht_document *d) {
     const ht_latent *l = &c->latent;
     ht_gguf_put(d, c, "attention.value_length", ht_gguf_u32(l->rank));
     ht_gguf_put(d, c, "attention.key_length_mla", ht_gguf_u32(l->key_dim + l->rope_dim));
     ht_gguf_put(d, c, "attention.value_length_mla", ht_gguf_u32(l->value_dim));
-    ht_gguf_put(d, c, "leading_dense_block_count", ht_gguf_u32(leading_dense(c)));
+    ht_gguf_put(d, c, "leading_dense_block_count", ht_gguf_u32(ht_config_leading_dense(c)));
 }
 
 /* ---- families ---- */
@@ -235,11 +233,10 @@ static void write_gguf(const ht_config *c, ht_document *d) {
                            .rope_theta = 10000, .experts_field = "n_routed_experts",                                   \
                            .shared_field = "n_shared_experts"
 #define LATENT_RUNS(router_specs)                                                                                      \
-    .read_json_layers = read_json_layers, .write_json = write_json, .write_gguf = write_gguf,                          \
+    .read_json_layers = read_json_layers, .write_json = write_json, .write_gguf = ht_latent_write_gguf,                \
     .interleaved_rope = true, .activate = ht_silu, HT_DECODER_RUNS,                                                    \
-    .layer = {ht_decoder_norm_specs,         latent_specs, ht_decoder_mlp_norm_specs,                                  \
-              ht_decoder_mlp_specs,          router_specs, ht_decoder_expert_specs,                                    \
-              ht_decoder_shared_expert_specs}
+    .layer = {ht_decoder_norm_specs, ht_latent_specs,         ht_decoder_mlp_norm_specs,     ht_decoder_mlp_specs,     \
+              router_specs,          ht_decoder_expert_specs, ht_decoder_shared_expert_specs}
 
 /* DeepSeek V3 and R1, Kimi K2. */
 const ht_family ht_family_deepseek2 = {
@@ -291,5 +288,5 @@ const ht_family ht_family_mistral4 = {.architecture = "mistral4",
                                       .experts = HT_EXPERTS_STACKED,
                                       .fields = mistral4_fields,
                                       .read_json = read_json_mistral4,
-                                      .read_gguf = read_gguf_latent,
+                                      .read_gguf = ht_latent_read_gguf,
                                       LATENT_RUNS(ht_decoder_router_specs)};

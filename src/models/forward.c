@@ -80,18 +80,36 @@ static bool observed(ht_ctx *c, ht_array *x, ht_array *ids, const char *slot) {
 
 bool ht_observe_input(ht_ctx *c, ht_array *x, const char *slot) { return observed(c, x, HT_NONE, slot); }
 
+/* x [T, k] with its columns in a stored order. */
+static ht_array *in_order(ht_ctx *c, ht_array *x, const ht_order *o) {
+    if (!o->group || !x) return x;
+    const int64_t apart[] = {-1, o->parts, o->group / (o->parts * o->block), o->block}, whole[] = {-1, o->group};
+    return ht_reshape(c->s, ht_swapaxes(c->s, ht_reshape(c->s, x, apart, 4), 1, 2), whole, 2);
+}
+
+ht_array *ht_linear_base(ht_ctx *c, ht_array *x, const ht_weight *w) {
+    const ht_linear_params p = {.matrix = w->matrix};
+    ht_array *bias = w->bias ? w->bias : HT_NONE, *in = in_order(c, x, &w->columns);
+    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){in, w->scale != 0 ? HT_NONE : bias}, 2);
+    if (w->scale == 0) return y;
+    y = ht_scale(c->s, y, w->scale);
+    return bias != HT_NONE ? ht_add(c->s, y, bias) : y;
+}
+
+bool ht_is_adapted(const ht_ctx *c, const char *slot) {
+    return adapter_for(c, slot) || (c->lora && slot && ht_weights_find_projection(c->lora, slot) >= 0);
+}
+
+ht_array *ht_adapted(ht_ctx *c, ht_array *y, ht_array *x, const char *slot) {
+    y = add_step_adapters(c, y, x, HT_NONE, slot, &(ht_lora_params){0});
+    ht_array *more = ht_linear_adapter(c, x, slot);
+    return more == HT_NONE ? y : ht_add(c->s, y, more);
+}
+
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     if (!observed(c, x, HT_NONE, w->slot)) return NULL;
-    const ht_linear_params p = {.matrix = w->matrix};
-    ht_array *bias = w->bias ? w->bias : HT_NONE;
-    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){x, w->scale != 0 ? HT_NONE : bias}, 2);
-    if (w->scale != 0) {
-        y = ht_scale(c->s, y, w->scale);
-        if (bias != HT_NONE) y = ht_add(c->s, y, bias);
-    }
-    y = add_step_adapters(c, y, x, HT_NONE, w->slot, &(ht_lora_params){0});
-    ht_array *more = ht_linear_adapter(c, x, w->slot);
-    return more == HT_NONE ? y : ht_add(c->s, y, more);
+    ht_array *y = ht_adapted(c, ht_linear_base(c, x, w), x, w->slot);
+    return w->multiplier ? ht_multiply(c->s, y, w->multiplier) : y;
 }
 
 ht_array *ht_linear_adapter(ht_ctx *c, ht_array *x, const char *slot) {
@@ -231,6 +249,15 @@ ht_array *ht_short_conv(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias, int
     ht_array *y = ht_apply(c->s, HT_OP_SHORT_CONV, &p, (ht_array *[]){x, w, bias}, 3);
     if (y) y->step = c->step;
     return y;
+}
+
+ht_array *ht_state_scan(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, ht_array *decay, ht_array *rate,
+                        const ht_state_scan_params *how) {
+    ht_array *in[] = {q, k, v, decay, rate, c->pass ? c->pass->first : NULL};
+    if (c->pass) return ht_apply(c->s, HT_OP_STATE_SCAN_ROWS, how, in, 6);
+    ht_array *o = ht_apply(c->s, HT_OP_STATE_SCAN, how, in, 5);
+    if (o) o->step = c->step;
+    return o;
 }
 
 /* ---- losses ---- */

@@ -6,7 +6,9 @@
 #define HT_MODELS_FORWARD_H
 
 #include "checkpoint/kv_size.h"
+#include "checkpoint/tensors.h"
 #include "device/matrix.h"
+#include "device/params.h"
 #include "device/step.h"
 
 #include <hearth/index.h>
@@ -18,6 +20,9 @@ typedef struct ht_weight {
     ht_array *bias;    /* f32 [n_rows], or HT_NONE */
     const char *slot;  /* adapter key, stable over formats: "model.layers.3.mlp.up_proj" */
     float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
+    ht_order columns;  /* in which the matrix has its columns */
+    ht_array *
+        multiplier; /* f32 [1] or [n_rows]: factor of the model on the product, bias and adapters included; NULL: none */
 } ht_weight;
 
 /* LoRA pair of a slot as arrays: y += scale * B (A x), A [rank, k], B [n_rows, rank], f32 or bf16; of a slot with
@@ -67,8 +72,16 @@ ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
 ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step, all times
+ * the multiplier. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
+
+/* The matrix product alone, without adapters. */
+ht_array *ht_linear_base(ht_ctx *c, ht_array *x, const ht_weight *w);
+/* y [T, n_rows], the product of x with a slot's matrices, plus the slot's adapters of the context and the step. */
+ht_array *ht_adapted(ht_ctx *c, ht_array *y, ht_array *x, const char *slot);
+/* Whether ht_adapted may change anything. */
+bool ht_is_adapted(const ht_ctx *c, const char *slot);
 
 /* One weight matrix of all experts of a layer. */
 typedef struct ht_experts {
@@ -118,6 +131,12 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_
  * in device/params.h). They are channels [first, first + n) of the `channels` in the state of cache layer `cache_layer`. */
 ht_array *ht_short_conv(ht_ctx *c, ht_array *x, ht_array *w, ht_array *bias, int cache_layer, int64_t first,
                         int64_t channels);
+
+/* Scan of the heads' states over each sequence: q and k f32 [T, key_heads, key_dim], v [T, heads, value_dim], decay [T, heads]
+ * or [T, heads, key_dim], rate [T, heads] or HT_NONE -> [T, heads, value_dim] (STATE_SCAN in device/params.h). A plain pass
+ * begins each sequence with states of zeros and needs no cache layer. */
+ht_array *ht_state_scan(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, ht_array *decay, ht_array *rate,
+                        const ht_state_scan_params *how);
 
 /* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out]; `softcap` caps logits (0: none). */
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);

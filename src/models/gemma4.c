@@ -3,17 +3,14 @@
  * embedding; some have experts in addition to the feed-forward. */
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/kv_size.h"
-#include "models/decoder.h"
+#include "models/layer_inputs.h"
 #include "models/registry.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct gemma4_layer {
-    ht_decoder_layer base;
-    ht_weight input_gate;             /* [layer_input, hidden] */
-    ht_weight input_projection;       /* [hidden, layer_input] */
-    ht_norm_weights after_input_norm; /* f32 [hidden] */
+    ht_input_layer of;
     ht_norm_weights after_dense_norm; /* f32 [hidden]: post-norm of the dense feed-forward, in layers with experts */
     ht_norm_weights expert_norm, after_expert_norm; /* f32 [hidden]: pre- and post-norm of the experts */
     ht_array *router_scale;                         /* f32 [hidden]: gain of the router's norm */
@@ -21,23 +18,9 @@ typedef struct gemma4_layer {
     ht_array *scalar;                               /* f32 [1]: factor on the layer's output */
 } gemma4_layer;
 
-typedef struct gemma4_around {
-    ht_weight inputs;            /* [layer_input_vocab, n_layers * layer_input]: per-token embedding of all layers */
-    ht_weight inputs_projection; /* [n_layers * layer_input, hidden]: applied to the token embedding */
-    ht_norm_weights inputs_norm; /* f32 [layer_input] */
-} gemma4_around;
-
-static bool has_inputs(const ht_config *c, int64_t layer) {
-    (void)layer;
-    return c->layer_input > 0;
-}
-
 #define AT(field) offsetof(gemma4_layer, field)
 static const ht_tensor_spec layer_specs[] = {
-    {AT(input_gate), "per_layer_input_gate", "inp_gate", HT_EXTENT_LAYER_INPUT, HT_EXTENT_HIDDEN, .has = has_inputs},
-    {AT(input_projection), "per_layer_projection", "proj", HT_EXTENT_HIDDEN, HT_EXTENT_LAYER_INPUT, .has = has_inputs},
-    {AT(after_input_norm), "post_per_layer_input_norm", "post_norm", .rows = HT_EXTENT_HIDDEN, .has = has_inputs},
-    {AT(base.router), "router.proj", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN,
+    {AT(of.base.router), "router.proj", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN,
      .has = ht_decoder_has_experts},
     {AT(router_scale), "router.scale", "ffn_gate_inp.scale", .rows = HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts,
      .bare = true},
@@ -53,33 +36,11 @@ static const ht_tensor_spec layer_specs[] = {
     {.gguf = NULL}};
 #undef AT
 
-#define AT(field) offsetof(gemma4_around, field)
-static const ht_tensor_spec around[] = {{AT(inputs), "embed_tokens_per_layer", "per_layer_token_embd",
-                                         HT_EXTENT_LAYER_INPUT_VOCAB, HT_EXTENT_LAYER_INPUTS, .has = has_inputs,
-                                         .looked_up = true},
-                                        {AT(inputs_projection), "per_layer_model_projection", "per_layer_model_proj",
-                                         HT_EXTENT_LAYER_INPUTS, HT_EXTENT_HIDDEN, .has = has_inputs},
-                                        {AT(inputs_norm), "per_layer_projection_norm", "per_layer_proj_norm",
-                                         .rows = HT_EXTENT_LAYER_INPUT, .has = has_inputs},
-                                        {.gguf = NULL}};
-#undef AT
+static const ht_tensor_spec around[] = {HT_INPUT_TABLE_SPECS, {.gguf = NULL}};
 
 /* ---- configuration ---- */
 
 enum { PATTERN = 6 }; /* full attention in every sixth layer, unless the file says otherwise */
-
-/* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is
- * missing. */
-static bool share_keys(ht_config *c, int64_t n) {
-    if (n < 0 || n >= c->n_layers) return n == 0;
-    for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
-        int64_t from = c->n_layers - n - 1;
-        while (from >= 0 && c->layer[from].slides != c->layer[i].slides) from--;
-        if (from < 0) return false;
-        c->layer[i].kv_layer = from;
-    }
-    return true;
-}
 
 static const ht_config_field fields[] = {
     {HT_FIELD(I64, window, "sliding_window", "attention.sliding_window", 512)},
@@ -145,7 +106,7 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
         c->layer[i].n_kv_heads = full_kv_heads;
     }
     if (overrides) read_layer_overrides(c, r, overrides);
-    if (!share_keys(c, n_shared))
+    if (!ht_config_share_keys(c, n_shared))
         ht_json_fail(r, HT_ERR_FORMAT,
                      "`num_kv_shared_layers` is %lld of %lld: no earlier layer of the same type has keys and values",
                      (long long)n_shared, (long long)c->n_layers);
@@ -197,7 +158,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
                                 : (i + 1) % PATTERN != 0 && i + 1 < c->n_layers;
         if (l->slides) l->head_dim = local_head_dim;
     }
-    if (!share_keys(c, ht_meta_i64(m, "attention.shared_kv_layers", 0)))
+    if (!ht_config_share_keys(c, ht_meta_i64(m, "attention.shared_kv_layers", 0)))
         ht_meta_fail(m, HT_ERR_FORMAT,
                      "`%s.attention.shared_kv_layers` leaves no earlier layer of the same type with keys and values",
                      m->architecture);
@@ -212,56 +173,26 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 
 /* ---- the forward function ---- */
 
-/* Per-layer inputs [T, n_layers, layer_input]: the token's second embedding plus a normed projection of its embedding
- * h. */
-static ht_array *layer_inputs(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
-    const ht_config *cfg = m->config;
-    const gemma4_around *a = m->around;
-    const int64_t shape[] = {-1, cfg->n_layers, cfg->layer_input};
-    ht_array *by_token = ht_embed(c, ht_batch_ids(c), &a->inputs, (float)sqrt((double)cfg->layer_input));
-    ht_array *projected =
-        ht_scale(c->s, ht_linear(c, h, &a->inputs_projection), (float)(1 / sqrt((double)cfg->hidden)));
-    projected = ht_decoder_norm(c, cfg, ht_reshape(c->s, projected, shape, 3), &a->inputs_norm);
-    return ht_scale(c->s, ht_add(c->s, projected, ht_reshape(c->s, by_token, shape, 3)), (float)sqrt(0.5));
-}
-
-/* Per-layer input of layer i: [T, layer_input]. */
-static ht_array *slice_input(ht_ctx *c, const ht_config *cfg, ht_array *inputs, int64_t i) {
-    if (!inputs) return NULL;
-    const int64_t start[] = {0, i, 0}, stop[] = {ht_array_dim(inputs, 0), i + 1, cfg->layer_input};
-    return ht_squeeze(c->s, ht_slice(c->s, inputs, start, stop, NULL), 1);
-}
-
-static ht_array *add_input(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, ht_array *h,
-                           ht_array *input) {
-    ht_array *gate = m->config->family->activate(c->s, ht_linear(c, h, &l->input_gate)); /* [T, layer_input] */
-    ht_array *y = ht_linear(c, ht_multiply(c->s, gate, input), &l->input_projection);
-    return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, &l->after_input_norm));
-}
-
 /* The router has its own norm of h, the unnormed residual stream. */
 static ht_array *experts(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, ht_array *h) {
     const ht_config *cfg = m->config;
     ht_array *router_input = ht_rms_norm(c->s, h, l->router_scale, cfg->norm_eps, 0);
     router_input = ht_scale(c->s, router_input, (float)(1 / sqrt((double)cfg->hidden)));
-    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, router_input, &l->base.router), NULL, &weights);
+    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, router_input, &l->of.base.router), NULL, &weights);
     if (!ids) return NULL;
     const int64_t all[] = {ht_array_dim(ids, 0), cfg->n_experts};
     ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids, -1);
     ht_array *x = ht_decoder_norm(c, cfg, h, &l->expert_norm);
-    ht_array *y = ht_decoder_experts(c, m, &l->base, x, ids, ht_multiply(c->s, weights, scale));
+    ht_array *y = ht_decoder_experts(c, m, &l->of.base, x, ids, ht_multiply(c->s, weights, scale));
     return ht_decoder_norm(c, cfg, y, &l->after_expert_norm);
 }
 
 static ht_array *feed_forward(ht_ctx *c, const ht_decoder_weights *m, const gemma4_layer *l, int index, ht_array *h) {
     const ht_config *cfg = m->config;
-    ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, &l->base.mlp_norm));
+    ht_array *f = ht_decoder_mlp(c, m, &l->of.base, ht_decoder_norm(c, cfg, h, &l->of.base.mlp_norm));
     if (!cfg->layer[index].has_experts) return f;
     return ht_add(c->s, ht_decoder_norm(c, cfg, f, &l->after_dense_norm), experts(c, m, l, h));
 }
-
-/* The output rows of x. */
-static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
 
 /* in: h [T or n_out, hidden], pos i32 [T or n_out], optionally the layer's input [T or n_out, layer_input]. */
 static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
@@ -270,32 +201,23 @@ static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in)
     const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
     const int64_t last_keys = ht_unshared_layers(cfg) - 1; /* after its attention, output rows suffice */
     ht_array *h = in[0], *input = cfg->layer_input ? in[2] : NULL;
-    ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, &l->base.attention_norm), in[1]);
-    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, &l->base.after_attention_norm));
+    ht_array *a =
+        ht_decoder_attention(c, m, &l->of.base, i, ht_decoder_norm(c, cfg, h, &l->of.base.attention_norm), in[1]);
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, &l->of.base.after_attention_norm));
     if (i == last_keys) {
-        h = cut(c, h);
-        if (input) input = cut(c, input);
+        h = ht_input_cut(c, h);
+        if (input) input = ht_input_cut(c, input);
     }
     ht_array *f = feed_forward(c, m, l, i, h);
-    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, &l->base.after_mlp_norm));
-    if (cfg->layer_input) h = add_input(c, m, l, h, input);
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, &l->of.base.after_mlp_norm));
+    if (cfg->layer_input) h = ht_add(c->s, h, ht_layer_input_term(c, m, &l->of, h, input));
     return ht_multiply(c->s, h, l->scalar);
 }
 
 static ht_array *forward(ht_ctx *c, const void *model) {
     const ht_decoder_weights *m = model;
-    const ht_config *cfg = m->config;
-    ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
-    ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;
-    for (int i = 0; i < cfg->n_layers; i++) {
-        if (i == ht_unshared_layers(cfg)) {
-            pos = cut(c, pos);
-            if (inputs) inputs = cut(c, inputs); /* [n_out, n_layers, layer_input] */
-        }
-        ht_array *in[] = {h, pos, slice_input(c, cfg, inputs, i)};
-        h = ht_layer(c, layer, m, i, cfg->layer[i].kv_layer, in, cfg->layer_input ? 3 : 2);
-    }
-    return ht_decoder_head(c, m, h);
+    ht_array *h = ht_decoder_embed(c, m); /* [T, hidden] */
+    return ht_decoder_head(c, m, ht_input_layers(c, m, layer, h, h));
 }
 
 const ht_family ht_family_gemma4 = {
@@ -312,12 +234,10 @@ const ht_family ht_family_gemma4 = {
     .routed = true,
     .gguf_fuses_experts = true,
     .experts = HT_EXPERTS_OUTSIDE,
-    .expert_module = "experts",
-    .mlx_expert_module = "experts.switch_glu",
     .normed_values = true,
     HT_GEMMA_RUNS(ht_decoder_head_norm_specs, ht_decoder_mlp_specs, ht_decoder_sandwich_norm_specs,
-                  ht_decoder_expert_specs, layer_specs),
+                  ht_decoder_expert_specs, ht_layer_input_specs, layer_specs),
     .layer_bytes = sizeof(gemma4_layer),
     .around = around,
-    .around_bytes = sizeof(gemma4_around),
+    .around_bytes = sizeof(ht_input_tables),
     .forward = forward};

@@ -82,6 +82,5 @@ const ht_family ht_family_gpt_oss = {.architecture = "gpt-oss",
                                      .activate = ht_silu,
                                      .combine = combine,
                                      .experts = HT_EXPERTS_UNSWITCHED,
-                                     .mlx_expert_module = "mlp.experts",
                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, specs},
                                      HT_DECODER_RUNS};

@@ -57,15 +57,15 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
-/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. Beside states,
- * which remember everything, only layers that slide anyway may forget. */
+/* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. A state
+ * keeps all positions, so that in models with states only layers that slide anyway may drop any. */
 static ht_status make_sliding(ht_model *m, const char *name, ht_error *err) {
     const bool recurrent = m->config->recurrence.kind;
     for (int32_t i = 0; i < m->n_cache_layers; i++) {
         if (m->kv[i].shape.state) continue;
         if (recurrent && !m->kv[i].window)
             return ht_fail(err, HT_ERR_UNSUPPORTED,
-                           "%s has recurrent layers beside attention to all positions, which cannot slide", name);
+                           "%s has recurrent layers and attention to all positions: its cache cannot slide", name);
         if (!m->kv[i].window || (m->kv[i].window > m->context && !m->kv[i].chunked)) m->kv[i].window = m->context;
     }
     m->context = INT32_MAX;

@@ -82,7 +82,6 @@ const ht_family ht_family_mixtral = {
     .gguf_interleaves = true,
     .slides_everywhere = true,
     .experts = HT_EXPERTS_SPARSE,
-    .mlx_expert_module = "block_sparse_moe.switch_mlp",
     .activate = ht_silu,
     .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs,
               ht_decoder_sparse_router_specs, ht_decoder_expert_specs},

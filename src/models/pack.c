@@ -142,23 +142,32 @@ typedef struct packing {
     unsigned char *staging; /* [n_threads][staging_bytes] */
 } packing;
 
+/* Rows of a group in which single rows alternate: such groups are small and read as a whole. 0: runs of rows are read. */
+static int64_t whole_group(const ht_pack_task *task) { return task->order.block == 1 ? task->order.group : 0; }
+
 /* Rows [row, row + n) in canonical order. */
 static ht_status stage_rows(const part *p, int64_t row, int64_t n, unsigned char *staging, const unsigned char **out,
                             ht_error *err) {
-    /* Interleaving permutes rows within a head, so whole heads are read. */
     const ht_stored_tensor *t = &p->task->stored;
-    int64_t head = p->task->head_rows ? p->task->head_rows : 1;
-    int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, p->task->m->n_rows);
-    int64_t k = p->task->m->k;
+    const ht_order *order = &p->task->order;
+    const int64_t k = p->task->m->k, group = whole_group(p->task);
+    ht_status status = HT_OK;
     *out = staging;
-    ht_status status = ht_tensor_read(t, first * k, (last - first) * k, staging, staging + p->room_offset, err);
-    if (status || !p->task->head_rows) return status;
+    for (int64_t i = 0, run; !group && !status && i < n; i += run) {
+        run = ht_min_i64(n - i, ht_order_run(order, row + i));
+        status = ht_tensor_read(t, ht_order_stored(order, row + i) * k, run * k, staging + (size_t)i * p->row_bytes,
+                                staging + p->room_offset, err);
+    }
+    if (!group) return status;
+    const int64_t first = row / group * group,
+                  last = ht_min_i64(ht_ceil_div_i64(row + n, group) * group, p->task->m->n_rows);
+    status = ht_tensor_read(t, first * k, (last - first) * k, staging, staging + p->room_offset, err);
     unsigned char *ordered = staging + p->ordered_offset;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; !status && i < n; i++)
         memcpy(ordered + (size_t)i * p->row_bytes,
-               staging + (size_t)(ht_interleaved_row(row + i, head) - first) * p->row_bytes, p->row_bytes);
+               staging + (size_t)(ht_order_stored(order, row + i) - first) * p->row_bytes, p->row_bytes);
     *out = ordered;
-    return HT_OK;
+    return status;
 }
 
 static const part *part_of_block(const packing *all, int64_t block) {
@@ -190,10 +199,10 @@ static void plan_part(packing *all, const ht_pack_task *task) {
     int64_t slab_bytes = (int64_t)p->row_bytes * HT_MATRIX_SLAB;
     p->rows_per_block = HT_MATRIX_SLAB * ht_max_i64(1, READ_BYTES / ht_max_i64(slab_bytes, 1));
     p->rows_per_block = ht_min_i64(p->rows_per_block, ht_ceil_div_i64(n_rows, HT_MATRIX_SLAB) * HT_MATRIX_SLAB);
-    p->ordered_offset = (size_t)(p->rows_per_block + 2 * task->head_rows) * p->row_bytes;
-    p->room_offset = p->ordered_offset + (task->head_rows ? (size_t)p->rows_per_block * p->row_bytes : 0);
-    size_t staging_bytes =
-        p->room_offset + ht_tensor_read_scratch(&task->stored, (p->rows_per_block + 2 * task->head_rows) * task->m->k);
+    const int64_t group = whole_group(task), most_rows = p->rows_per_block + 2 * group;
+    p->ordered_offset = (size_t)most_rows * p->row_bytes;
+    p->room_offset = p->ordered_offset + (group ? (size_t)p->rows_per_block * p->row_bytes : 0);
+    size_t staging_bytes = p->room_offset + ht_tensor_read_scratch(&task->stored, most_rows * task->m->k);
     all->staging_bytes = ht_max_size(all->staging_bytes, staging_bytes);
     all->n_blocks += ht_ceil_div_i64(n_rows, p->rows_per_block);
 }

@@ -24,13 +24,12 @@ ht_status ht_matrix_set_scales(ht_matrix *m, const float *scales, int64_t n, int
 /* Bytes such a matrix would take, or 0 when the device has no such kind. */
 size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind);
 
-/* A matrix and the tensor that fills it. head_rows is 0, or the rows of one head when the file stores them interleaved
- * for RoPE: row 2 j + p of a head holds row p * head_rows / 2 + j. Packing restores their order. */
+/* A matrix and the tensor that fills it. Packing restores the order of rows. */
 typedef struct ht_pack_task {
     ht_matrix *m;
     ht_stored_tensor stored;
-    int64_t head_rows;
-    size_t at; /* offset of the packed form in the memory of all matrices */
+    ht_order order; /* of the stored rows */
+    size_t at;      /* offset of the packed form in the memory of all matrices */
 } ht_pack_task;
 
 /* Callbacks during packing; each may be NULL. */

@@ -44,10 +44,16 @@ static ht_status add_place(ht_digest *d, const ht_pack_task *task, const ht_file
     ht_digest_bytes(d, t->name, t->name_len);
     ht_digest_text(d, ht_weight_type_info_of(task->m->type)->name);
     const int64_t numbers[] = {task->m->n_rows,    task->m->k,          (int64_t)task->m->packed_bytes,
-                               (int64_t)task->at,  task->head_rows,     t->unit,
+                               (int64_t)task->at,  task->order.group,   t->unit,
                                (int64_t)t->offset, (int64_t)t->n_bytes, (int64_t)t->n_parts};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) ht_digest_word(d, (uint64_t)numbers[i]);
-    if (t->row_step || t->column_step) { /* only then, so that files of versions without such matrices stay valid */
+    /* Only then, so that files of versions without such matrices stay valid. */
+    if (task->order.block > 1) {
+        ht_digest_word(d, (uint64_t)task->order.first);
+        ht_digest_word(d, (uint64_t)task->order.parts);
+        ht_digest_word(d, (uint64_t)task->order.block);
+    }
+    if (t->row_step || t->column_step) {
         ht_digest_word(d, (uint64_t)t->row_step);
         ht_digest_word(d, (uint64_t)t->column_step);
     }

@@ -62,8 +62,7 @@ const ht_family ht_family_qwen3 = {.architecture = "qwen3",
 
 /* ---- mixture of experts ---- */
 
-/* Layers with experts: every decoder_sparse_step-th, except mlp_only_layers. */
-static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
+void ht_decoder_read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t step = 1;
     ht_json_i64(r, object, "decoder_sparse_step", &step);
     if (step < 1) {
@@ -83,7 +82,7 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const ht_json *o
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].feed_forward = c->layer[i].has_experts ? 0 : c->feed_forward;
 }
 
-static void write_sparse_layers(const ht_config *c, ht_document *d) {
+void ht_decoder_write_sparse_layers(const ht_config *c, ht_document *d) {
     ht_json *dense = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
         if (!c->layer[i].has_experts) ht_list_append(&dense, ht_json_integer(i));
@@ -97,7 +96,7 @@ static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const ht_json *objec
     if (!strncmp(type, "qwen3_vl_", 9)) c->routing.normalized = true; /* whatever norm_topk_prob says */
     c->mlp_bias = false;
     read_window(c, r, object, 0);
-    read_sparse_layers(c, r, object);
+    ht_decoder_read_sparse_layers(c, r, object);
 }
 
 /* GGUF does not say that router weights are normalised. */
@@ -106,52 +105,39 @@ static void read_qwen3_moe_gguf(ht_config *c, ht_meta *m) {
     c->routing.normalized = true;
 }
 
-#define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_tensor_spec qwen2_shared_specs[] = {
-    {AT(shared_gate), "mlp.shared_expert.gate_proj", "ffn_gate_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
-     .has = ht_decoder_has_experts},
-    {AT(shared_up), "mlp.shared_expert.up_proj", "ffn_up_shexp", HT_EXTENT_SHARED_FEED_FORWARD, HT_EXTENT_HIDDEN,
-     .has = ht_decoder_has_experts},
-    {AT(shared_down), "mlp.shared_expert.down_proj", "ffn_down_shexp", HT_EXTENT_HIDDEN, HT_EXTENT_SHARED_FEED_FORWARD,
-     .has = ht_decoder_has_experts},
-    {AT(shared_router), "mlp.shared_expert_gate", "ffn_gate_inp_shexp", HT_EXTENT_ONE, HT_EXTENT_HIDDEN,
-     .has = ht_decoder_has_experts},
-    {.gguf = NULL}};
-#undef AT
-
 static const ht_config_field qwen2_moe_fields[] = {{HT_FIELD(BOOL, q_bias, "qkv_bias", NULL, 1)}, {.json = NULL}};
 
 static void read_qwen2_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->out_bias = c->mlp_bias = false;
     read_window(c, r, object, max_window_layers(r, object));
-    read_sparse_layers(c, r, object);
+    ht_decoder_read_sparse_layers(c, r, object);
 }
 
 /* The shared expert has a gate. */
-const ht_family ht_family_qwen2moe = {.architecture = "qwen2moe",
-                                      .model_types = {"qwen2_moe"},
-                                      .class_name = "Qwen2MoeForCausalLM",
-                                      .defaults = {.n_layers = 24,
-                                                   .hidden = 2048,
-                                                   .n_heads = 16,
-                                                   .n_kv_heads = 16,
-                                                   .feed_forward = 5632,
-                                                   .vocab = 151936,
-                                                   .context = 32768,
-                                                   .n_experts = 60,
-                                                   .experts_used = 4,
-                                                   .expert_feed_forward = 1408,
-                                                   .n_shared = 4,
-                                                   .shared_field = "shared_expert_intermediate_size",
-                                                   HT_LLAMA_DEFAULTS},
-                                      .fields = qwen2_moe_fields,
-                                      .read_json = read_qwen2_moe,
-                                      .write_json = write_sparse_layers,
-                                      .activate = ht_silu,
-                                      .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs,
-                                                ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs,
-                                                ht_decoder_router_specs, ht_decoder_expert_specs, qwen2_shared_specs},
-                                      HT_DECODER_RUNS};
+const ht_family ht_family_qwen2moe = {
+    .architecture = "qwen2moe",
+    .model_types = {"qwen2_moe"},
+    .class_name = "Qwen2MoeForCausalLM",
+    .defaults = {.n_layers = 24,
+                 .hidden = 2048,
+                 .n_heads = 16,
+                 .n_kv_heads = 16,
+                 .feed_forward = 5632,
+                 .vocab = 151936,
+                 .context = 32768,
+                 .n_experts = 60,
+                 .experts_used = 4,
+                 .expert_feed_forward = 1408,
+                 .n_shared = 4,
+                 .shared_field = "shared_expert_intermediate_size",
+                 HT_LLAMA_DEFAULTS},
+    .fields = qwen2_moe_fields,
+    .read_json = read_qwen2_moe,
+    .write_json = ht_decoder_write_sparse_layers,
+    .activate = ht_silu,
+    .layer = {ht_decoder_norm_specs, ht_decoder_attention_specs, ht_decoder_mlp_norm_specs, ht_decoder_mlp_specs,
+              ht_decoder_router_specs, ht_decoder_expert_specs, ht_decoder_gated_shared_expert_specs},
+    HT_DECODER_RUNS};
 
 const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .model_types = {"qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"},
@@ -169,7 +155,7 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                                    .expert_feed_forward = 768,
                                                    HT_LLAMA_DEFAULTS},
                                       .read_json = read_qwen3_moe,
-                                      .write_json = write_sparse_layers,
+                                      .write_json = ht_decoder_write_sparse_layers,
                                       .read_gguf = read_qwen3_moe_gguf,
                                       .experts_are_modules = true,
                                       HT_QWEN3_RUNS(ht_decoder_router_specs, ht_decoder_expert_specs)};

@@ -41,7 +41,7 @@ typedef struct loader {
     ht_pack_task *tasks;  /* one per matrix, executed at the end */
     ht_array **bias;      /* of the last weight: where the next bias belongs */
     float *parts;         /* the values so far of a vector in parts */
-    float *expert_scales; /* [n_experts] or [n_heads] of the current part */
+    float *expert_scales; /* of the matrices of the current part */
     bool any_expert_scale;
     ht_error *err;
 } loader;
@@ -63,7 +63,8 @@ static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array 
 /* Sets a weight's slot; a weight in a layer becomes a projection for adapters. */
 static ht_status keep_slot(loader *l, const ht_stored_weight *at, const char **slot) {
     ht_status status = keep_name(l, at->slot, slot);
-    if (status || !at->projection || at->spec->expert == HT_HEAD_KEY) return status; /* which the values' is, too */
+    if (status || !at->projection || at->spec->expert == HT_HEAD_KEY || at->spec->part == HT_PART_GATE)
+        return status; /* the projection is that of the values, or of the other part, too */
     ht_projection *kept = &l->into->projections[l->into->n_projections];
     *kept = *at->projection;
     kept->slot = *slot;
@@ -94,9 +95,10 @@ static ht_status add_matrix(loader *l, const ht_stored_weight *at, bool is_head,
     ht_matrix *m;
     ht_status status = ht_matrix_new(l->device, &kind, at->name, &m, l->err);
     if (status) return status;
-    l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_head_rows, offset};
+    l->tasks[w->n_matrices] = (ht_pack_task){m, *t, at->stored_rows, offset};
     w->use[w->n_matrices].late = at->layer >= ht_unshared_layers(l->config);
-    w->use[w->n_matrices].expert = at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert);
+    w->use[w->n_matrices].expert =
+        at->role == HT_ROLE_EXPERT && !ht_part_is_of_head(at->spec->expert) && !ht_part_is_of_stream(at->spec->expert);
     w->matrices[w->n_matrices++] = m;
     *out = m;
     return set_block_scales(at, m, l->err);
@@ -120,7 +122,7 @@ static ht_status add_table(loader *l, const ht_stored_weight *at, ht_matrix **ou
 
 /* Vectors are few and small, so they become f32 arrays. */
 static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **out) {
-    const int64_t n = at->columns, head_rows = at->stored_head_rows;
+    const int64_t n = at->columns;
     l->bytes += (size_t)n * sizeof(float);
     if (!l->into) return HT_OK;
     float *values = malloc((size_t)n * 2 * sizeof *values);
@@ -129,18 +131,36 @@ static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **ou
     ht_status status = ht_tensor_read_f32(&at->stored, n, values, l->err);
     if (at->spec->is_logarithm && !l->from->gguf)
         for (int64_t i = 0; !status && i < n; i++) values[i] = -expf(values[i]);
-    for (int64_t i = 0; !status && head_rows && i < n; i++) ordered[i] = values[ht_interleaved_row(i, head_rows)];
-    if (!status) status = keep_array(l, head_rows ? ordered : values, n, out);
+    for (int64_t i = 0; !status && i < n; i++) ordered[i] = values[ht_order_stored(&at->stored_rows, i)];
+    if (!status) status = keep_array(l, ordered, n, out);
     free(values);
     return status;
 }
 
 /* ---- weights in the structs of the model ---- */
 
+/* Loads the model's factors on the product's rows: one if all are the same, none if they are 1. */
+static ht_status load_multiplier(loader *l, const ht_stored_weight *at, ht_array **out) {
+    const float first = ht_stored_multiplier(l->config, at, 0);
+    bool same = true;
+    *out = NULL;
+    if (at->role != HT_ROLE_MATRIX) return HT_OK; /* the others' are factors on embeddings and logits */
+    for (int64_t i = 1; i < at->rows; i++) same = same && ht_stored_multiplier(l->config, at, i) == first;
+    if (same) return first == 1 ? HT_OK : keep_array(l, &first, 1, out);
+    float *values = malloc((size_t)at->rows * sizeof *values);
+    if (!values) return ht_fail_memory(l->err, (size_t)at->rows * sizeof *values, at->name);
+    for (int64_t i = 0; i < at->rows; i++) values[i] = ht_stored_multiplier(l->config, at, i);
+    ht_status status = keep_array(l, values, at->rows, out);
+    free(values);
+    return status;
+}
+
 static ht_status load_matrix(loader *l, const ht_stored_weight *at, bool is_head, ht_weight *w) {
     ht_status status = at->is_table ? add_table(l, at, &w->matrix) : add_matrix(l, at, is_head, &w->matrix);
+    if (!status && l->into) status = load_multiplier(l, at, &w->multiplier);
     if (status || !l->into) return status;
     w->bias = HT_NONE;
+    w->columns = at->stored_columns;
     w->scale = at->has_product_scale && at->product_scale != 1 ? at->product_scale : 0;
     l->bias = &w->bias;
     return keep_slot(l, at, &w->slot);
@@ -180,6 +200,7 @@ static ht_status begin_experts(loader *l, const ht_stored_weight *at, ht_experts
     if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
     out->list = (ht_matrix_list){matrix, (int32_t)n, 0};
     out->scale = HT_NONE;
+    out->as_rows = ht_part_is_of_stream(at->spec->expert);
     if (ht_part_is_of_head(at->spec->expert)) {
         const bool is_key = at->spec->expert == HT_HEAD_KEY;
         out->head_rows = ht_latent_head_rows(&l->config->latent);
@@ -274,7 +295,8 @@ static ht_weights *new_weights(const ht_config *config) {
     int64_t specs = 0, around = 0;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) specs += p->expert ? ht_part_count(config, p->expert) : 1;
-    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++) around++;
+    for (const ht_tensor_spec *p = family->around; p && p->gguf; p++)
+        around += p->expert ? ht_part_count(config, p->expert) : 1;
     /* Every weight may have a bias; 8 covers the weights of all models. */
     const size_t n = 2 * (size_t)(specs * config->n_layers + around) + 8;
     w->decoder.config = config;
@@ -381,8 +403,9 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     l.into = new_weights(config);
     l.scope = ht_scope_new(options->stream);
     if (l.into) l.tasks = ht_arena_take(&l.scratch, (size_t)n_matrices, sizeof *l.tasks);
-    l.expert_scales =
-        ht_arena_take(&l.scratch, (size_t)ht_max_i64(config->n_experts, config->n_heads), sizeof *l.expert_scales);
+    l.expert_scales = ht_arena_take(
+        &l.scratch, (size_t)ht_max_i64(ht_max_i64(config->n_experts, config->n_heads), config->altup.streams),
+        sizeof *l.expert_scales);
     if (!l.into || !l.scope || !l.tasks || !l.expert_scales)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
     if (!status) {

@@ -262,9 +262,10 @@ static ht_status choose_targets(const ht_model *m, const ht_lora_options *o, boo
     while ((target = next_target(&text, &length))) {
         char name[256];
         snprintf(name, sizeof name, "%.*s", (int)ht_min_size(length, sizeof name), target);
-        if (strlen(name) == length &&
-            (choose_target(all, n, name, first, chosen) || choose_joined(all, n, name, first, chosen)))
-            continue;
+        /* Layers may have it in one or the other form. */
+        bool any = strlen(name) == length && choose_target(all, n, name, first, chosen);
+        any |= strlen(name) == length && choose_joined(all, n, name, first, chosen);
+        if (any) continue;
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "no projection of this %s model is named `%.*s`; there are %s, and all-linear for all of them",
                        m->architecture, (int)length, target, names);

@@ -45,6 +45,7 @@ MLX = {"glm4": ["self_attn.q_proj", "mlp.gate_up_proj"], "granite": ["self_attn.
        "granitemoe": ["self_attn.v_proj", "block_sparse_moe.switch_mlp.down_proj"],
        "qwen2_moe": ["mlp.shared_expert.up_proj", "mlp.switch_mlp.up_proj"],
        "glm4_moe": ["mlp.shared_experts.gate_proj", "mlp.switch_mlp.down_proj"],
+       "lfm2_moe": ["feed_forward.gate_proj", "feed_forward.switch_mlp.up_proj"],
        "llama4": ["self_attn.k_proj", "feed_forward.experts.up_proj"],
        "deepseek_v2-lite": ["self_attn.kv_b_proj", "mlp.switch_mlp.gate_proj"]}
 
@@ -99,7 +100,8 @@ def check_fuse(hearth, name, adapter, expected, work):
 
 
 # Names of an expert's gate, up and down in releases that have a module for each.
-MODULES = {name: "block_sparse_moe.experts.{}.{}" for name in ("mixtral", "minimax_m2", "phimoe")}
+MODULES = {**{name: "block_sparse_moe.experts.{}.{}" for name in ("mixtral", "minimax_m2", "phimoe")},
+           "lfm2_moe": "feed_forward.experts.{}.{}"}
 PARTS = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 WITHOUT_MODULES = "gpt_oss", "llama4", "granitemoe"
 # The converter turns A and B round in the first, wants a tokenizer for three, and states another architecture than the

@@ -511,6 +511,8 @@ RECURRENT = {
         rope_parameters={"full_attention": rope(theta=1000000.0), "sliding_attention": rope()}), lengths=(40, 150)),
 }
 
+ALL = FAMILIES | RECURRENT
+
 # The folder of each table's checkpoints.
 TABLES = {HERE: FAMILIES, HERE.parent / "recurrent": RECURRENT}
 

@@ -38,9 +38,9 @@ OUT = pathlib.Path(__file__).parent / "train" / "families"
 SETTINGS = {"steps": 10, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.0}
 RANK, ALPHA = 4, 8
 LENGTHS = 24, 37  # longer than the windows; the second one than the original length of longrope
-ROUTERS = re.compile(r"(mlp\.gate|router|router\.gate|gate\.wg|router\.layer)$")
+ROUTERS = re.compile(r"((mlp|feed_forward)\.gate|(?<!modality_)router|router\.gate|gate\.wg|router\.layer)$")
 DEFAULT = {"phi3": ["qkv_proj"], "gpt2": ["c_attn"]}
-LATENT = ["q_proj", "q_b_proj", "kv_b_proj"]
+LATENT = ["q_proj", "v_proj", "q_b_proj", "kv_b_proj"]
 PROVENANCE = (f"tests/golden/make_train_families.py with peft {peft.__version__}, transformers {transformers.__version__}, "
               f"torch {torch.__version__}, float32")
 
@@ -64,7 +64,7 @@ def values(name, n):
 
 def load(name, directory=None):
     """The model of a checkpoint, or of one that was made of it."""
-    row, directory = make_families.FAMILIES[name], directory or make_families.HERE / name
+    row, directory = make_families.ALL[name], directory or make_families.HERE / name
     config = json.loads((directory / "config.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / name
@@ -91,7 +91,7 @@ def targets_of(model, names):
         if isinstance(module, (torch.nn.Linear, Conv1D)) and (not names or path.rsplit(".", 1)[1] in names):
             modules.append(path)
         if path.endswith(".experts") and not names:
-            parameters += [f"{path}.gate_up_proj", f"{path}.down_proj"]
+            parameters += [f"{path}.{name}" for name in ("gate_up_proj", "up_proj", "down_proj") if hasattr(module, name)]
     return modules, parameters
 
 
@@ -105,8 +105,8 @@ def expert_halves(layer, a, b):
     experts = layer.get_base_layer()
     if type(experts).__name__ == "Llama4TextExperts":
         a, b = b.transpose(1, 2), a.transpose(1, 2)
-    if layer.parameter_name == "down_proj":
-        return {"down_proj": (a, b)}
+    if layer.parameter_name in ("up_proj", "down_proj"):
+        return {layer.parameter_name: (a, b)}
     half, of_gate = rank // 2, b.shape[1] // 2
     if getattr(experts, "is_concatenated", True):
         gate, up = b[:, :of_gate], b[:, of_gate:]
@@ -134,11 +134,13 @@ def halves(model, gradients=False):
 
 def attach(model, names=None):
     modules, parameters = targets_of(model, names)
-    both = {"gate_up_proj": 2 * RANK} if parameters else {}
+    both = {"gate_up_proj": 2 * RANK} if any(p.endswith("gate_up_proj") for p in parameters) else {}
     config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=modules, target_parameters=parameters or None,
                              rank_pattern=both, alpha_pattern={k: 2 * ALPHA for k in both})
-    with unittest.mock.patch.object(transformers_weight_conversion, "convert_peft_config_for_transformers"):
-        model = peft.get_peft_model(model, config).eval()  # the conversion would lose shared experts
+    # The conversion would lose shared experts. PEFT refuses projections from Mamba-2, which only its CUDA kernels bypass.
+    with (unittest.mock.patch.object(transformers_weight_conversion, "convert_peft_config_for_transformers"),
+          unittest.mock.patch("peft.tuners.lora.model._check_lora_target_modules_mamba")):
+        model = peft.get_peft_model(model, config).eval()
     for layer in model.modules():
         if isinstance(layer, LoraLayer):
             for weight in layer.lora_A["default"].weight, layer.lora_B["default"].weight:

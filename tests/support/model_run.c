@@ -14,7 +14,7 @@ static void check(ht_status status, const ht_error *err) {
 static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int64_t capacity, int32_t chunk) {
     ht_error err = {0};
     *l = (ht_kv_layer){.shape = kv->shape, .window = kv->window, .chunked = kv->chunked};
-    l->n_pages = (capacity + HT_KV_PAGE - 1) / HT_KV_PAGE;
+    l->n_pages = kv->shape.state ? HT_STATE_COPIES : (capacity + HT_KV_PAGE - 1) / HT_KV_PAGE;
     if (kv->window) {
         /* The window of a chunk's first row up to its last row, at any offset in a page. */
         int64_t ring = (kv->window + chunk + HT_KV_PAGE - 2) / HT_KV_PAGE + 1;
@@ -23,8 +23,20 @@ static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int6
     l->pages = calloc((size_t)l->n_pages, sizeof *l->pages);
     for (int64_t p = 0; p < l->n_pages; p++) {
         check(ht_kv_page_new(d, &l->shape, NULL, &l->pages[p], &err), &err);
-        /* NaN: a key that is read unwritten shows */
-        check(ht_memory_fill(d->memory, l->pages[p]->data, 0xFF, d->kv->page_bytes(&l->shape), &err), &err);
+        /* NaN: a key that is read unwritten shows; states begin as zeros */
+        const int byte = kv->shape.state && p == 0 ? 0 : 0xFF;
+        check(ht_memory_fill(d->memory, l->pages[p]->data, byte, d->kv->page_bytes(&l->shape), &err), &err);
+    }
+}
+
+/* The states after a step become those before the next one. */
+static void swap_states(ht_cache *c) {
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        ht_kv_layer *l = &c->layer[i];
+        if (!l->shape.state) continue;
+        ht_kv_page *before = l->pages[0];
+        l->pages[0] = l->pages[1];
+        l->pages[1] = before;
     }
 }
 
@@ -111,6 +123,7 @@ static void step(model_run *const *runs, int n, const int32_t *const *ids, const
         memcpy(logits[s], output, values * sizeof *output);
         output += values;
         caches[s]->length = kv_len[s];
+        swap_states(caches[s]);
     }
     free(all);
     free(id);

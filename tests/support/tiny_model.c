@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, FEED_FORWARD = 96 };
+enum { TAPS = 3 };                                   /* short convolutions */
 enum { RANK = 32, KEY = 32, ROPE = 16, VALUE = 32 }; /* latent attention */
 
 static const char *const merges[] = {"t h", "th e", "i n", "e r", "a n", "o n", "Ġ t", "r e"};
@@ -116,8 +117,16 @@ static void put_embedding(gguf_writer *w, const tiny_options *o, uint64_t *rando
 }
 
 static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t *random) {
-    enum { ALL, PLAIN, GEMMA, LATENT, JOINED, APART };
-    const int kind = o->latent ? LATENT : o->window ? GEMMA : PLAIN, attends = o->latent ? LATENT : PLAIN;
+    enum { ALL, PLAIN, GEMMA, LATENT, JOINED, APART, CONV, NORMED };
+    const bool is_conv = o->recurrent && layer != 1;
+    const int kind = is_conv        ? CONV
+                     : o->recurrent ? NORMED
+                     : o->latent    ? LATENT
+                     : o->window    ? GEMMA
+                                    : PLAIN,
+              attends = is_conv     ? CONV
+                        : o->latent ? LATENT
+                                    : PLAIN;
     const int heads = o->type == HT_W_Q8_0 ? JOINED : APART; /* as older files have them, or as newer ones */
     static const struct {
         const char *name;
@@ -135,6 +144,8 @@ static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t
                     {"attn_k_b", RANK, KEY, APART, HEADS},
                     {"attn_v_b", VALUE, RANK, APART, HEADS},
                     {"attn_output", HIDDEN, HEADS * VALUE, LATENT, 0},
+                    {"shortconv.in_proj", 3 * HIDDEN, HIDDEN, CONV, 0},
+                    {"shortconv.out_proj", HIDDEN, HIDDEN, CONV, 0},
                     {"ffn_gate", FEED_FORWARD, HIDDEN, ALL, 0},
                     {"ffn_up", FEED_FORWARD, HIDDEN, ALL, 0},
                     {"ffn_down", HIDDEN, FEED_FORWARD, ALL, 0}};
@@ -142,14 +153,11 @@ static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t
         const char *name;
         int64_t n;
         int of;
-    } vectors[] = {{"attn_norm", HIDDEN, ALL},
-                   {"ffn_norm", HIDDEN, ALL},
-                   {"attn_q_norm", HEAD_DIM, GEMMA},
-                   {"attn_k_norm", HEAD_DIM, GEMMA},
-                   {"attn_q_a_norm", RANK, LATENT},
-                   {"attn_kv_a_norm", RANK, LATENT},
-                   {"post_attention_norm", HIDDEN, GEMMA},
-                   {"post_ffw_norm", HIDDEN, GEMMA}};
+    } vectors[] = {
+        {"attn_norm", HIDDEN, ALL},       {"ffn_norm", HIDDEN, ALL},         {"attn_q_norm", HEAD_DIM, GEMMA},
+        {"attn_k_norm", HEAD_DIM, GEMMA}, {"attn_q_norm", HEAD_DIM, NORMED}, {"attn_k_norm", HEAD_DIM, NORMED},
+        {"attn_q_a_norm", RANK, LATENT},  {"attn_kv_a_norm", RANK, LATENT},  {"post_attention_norm", HIDDEN, GEMMA},
+        {"post_ffw_norm", HIDDEN, GEMMA}};
     char name[64];
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         if (matrices[i].of && matrices[i].of != attends && !(o->latent && matrices[i].of == heads)) continue;
@@ -162,6 +170,8 @@ static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t
         snprintf(name, sizeof name, "blk.%d.%s.weight", layer, vectors[i].name);
         put_vector(w, name, vectors[i].n, random);
     }
+    snprintf(name, sizeof name, "blk.%d.shortconv.conv.weight", layer);
+    if (is_conv) put_matrix(w, name, HT_W_F32, HIDDEN, TAPS, random);
 }
 
 /* Longrope: the original context, and divisors for sequences within it and for longer ones. */
@@ -183,7 +193,8 @@ static void put_longrope(gguf_writer *w, const char *architecture, int64_t short
 }
 
 const char *tiny_write(const tiny_options *o) {
-    const char *architecture = o->latent ? "deepseek2" : o->window ? "gemma3" : "llama";
+    static const int32_t attending[] = {0, KV_HEADS, 0};
+    const char *architecture = o->recurrent ? "lfm2" : o->latent ? "deepseek2" : o->window ? "gemma3" : "llama";
     const struct {
         const char *key;
         uint32_t value;
@@ -192,10 +203,12 @@ const char *tiny_write(const tiny_options *o) {
                    {"attention.key_length_mla", KEY + ROPE},
                    {"attention.value_length_mla", VALUE},
                    {"rope.dimension_count", ROPE}},
-      values[] = {{"block_count", o->window ? 6 : 2},
+      values[] = {{"block_count", o->recurrent ? 3
+                                  : o->window  ? 6
+                                               : 2},
                   {"embedding_length", HIDDEN},
                   {"attention.head_count", HEADS},
-                  {"attention.head_count_kv", KV_HEADS},
+                  {o->recurrent ? "shortconv.l_cache" : "attention.head_count_kv", o->recurrent ? TAPS : KV_HEADS},
                   {"attention.key_length", HEAD_DIM},
                   {"attention.value_length", HEAD_DIM},
                   {"feed_forward_length", FEED_FORWARD},
@@ -209,6 +222,7 @@ const char *tiny_write(const tiny_options *o) {
         snprintf(key, sizeof key, "%s.%s", architecture, values[i].key);
         gguf_put_u32(&w, key, values[i].value);
     }
+    if (o->recurrent) gguf_put_i32s(&w, "lfm2.attention.head_count_kv", attending, 3);
     for (size_t i = 0; o->latent && i < sizeof latents / sizeof *latents; i++) {
         snprintf(key, sizeof key, "%s.%s", architecture, latents[i].key);
         gguf_put_u32(&w, key, latents[i].value);
@@ -222,7 +236,7 @@ const char *tiny_write(const tiny_options *o) {
     put_tokenizer(&w, o);
     put_embedding(&w, o, &random);
     put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);
-    put_vector(&w, "output_norm.weight", HIDDEN, &random);
+    put_vector(&w, o->recurrent ? "token_embd_norm.weight" : "output_norm.weight", HIDDEN, &random);
     for (int i = 0; i < (int)values[0].value; i++) put_layer(&w, i, o, &random);
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);

@@ -22,6 +22,7 @@ typedef struct tiny_options {   /* zero: the default */
     bool unsettled;             /* without sampling values; else it takes the most likely token */
     int64_t short_length;       /* longest sequence with longrope's divisors for short ones; 0: no longrope */
     bool latent;                /* deepseek2, without experts: the cache holds keys alone */
+    bool recurrent;             /* lfm2: short convolutions in two layers of three */
     int32_t nan_token;          /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;
 

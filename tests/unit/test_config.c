@@ -49,7 +49,7 @@ static void class_defaults(void **state) {
     assert_int_equal(c.head_dim, 128);
     assert_int_equal(c.context, 2048);
     assert_true(c.rope.theta == 10000 && c.rope.kind == HT_ROPE_PLAIN);
-    assert_false(c.tied_head || c.q_bias || c.out_bias || c.interleaved_rows);
+    assert_false(c.tied_head || c.q_bias || c.out_bias || c.is_gguf);
     assert_true(c.norm_offset == 0 && c.norm_eps == 1e-6f);
 
     c = read_ok("{'model_type': 'qwen2'}");

@@ -63,7 +63,7 @@ static void llama(void **state) {
     assert_ptr_equal(c.family, &ht_family_llama);
     assert_string_equal(c.name, "A name");
     assert_true(c.n_layers == 3 && c.n_heads == 4 && c.n_kv_heads == 2 && c.head_dim == 16 && c.vocab == 50);
-    assert_true(c.interleaved_rows && c.tied_head && !c.q_bias && c.norm_offset == 0);
+    assert_true(c.is_gguf && c.tied_head && !c.q_bias && c.norm_offset == 0);
     assert_true(c.rope.theta == 10000 && c.attention_scale == 0.25f);
     assert_true(c.n_eos == 2 && c.eos[0] == 2 && c.eos[1] == 9);
 }
@@ -88,7 +88,7 @@ static void tensors_tell(void **state) {
     gguf_put_tensor(&w, "output.weight", HT_W_F32, 2, (int64_t[]){64, 53}, NULL);
     gguf_put_tensor(&w, "blk.0.attn_q.bias", HT_W_F32, 1, (int64_t[]){64}, NULL);
     ht_config c = read_ok(&w);
-    assert_true(c.vocab == 53 && !c.tied_head && c.q_bias && !c.interleaved_rows);
+    assert_true(c.vocab == 53 && !c.tied_head && c.q_bias);
     assert_int_equal(c.n_kv_heads, 4);
 }
 

@@ -34,6 +34,9 @@ static double tolerance_of(const char *name) {
     return 0;
 }
 
+/* GGUF has the columns of a matrix of Qwen3.5 in another order, in which sums round otherwise. */
+static double tolerance_of_order(const char *name) { return strstr(name, "qwen3_5") ? 1e-5 : 0; }
+
 static int n_refused;
 
 /* Converts; whether that is refused, as only some checkpoints may be. */
@@ -50,21 +53,21 @@ static void gguf_to_directories(const char *path) {
     for (int i = 0; i < 2; i++) {
         const char *to = scratch_path(i ? "mlx" : "directory"), *back = scratch_path("back.gguf");
         if (is_refused(path, to, containers[i])) continue;
-        checkpoints_same_logits(path, to, cpu_device, tolerance_of(path));
+        checkpoints_same_logits(path, to, cpu_device, tolerance_of(path) + tolerance_of_order(path));
         must_convert(to, back, HT_CONTAINER_GGUF, NULL);
-        checkpoints_same_logits(to, back, cpu_device, 0);
+        checkpoints_same_logits(to, back, cpu_device, tolerance_of_order(path));
     }
 }
 
 static void directory_to_gguf(const char *path) {
     const char *to = scratch_path("model.gguf"), *back = scratch_path("back");
     if (is_refused(path, to, HT_CONTAINER_GGUF)) return;
-    checkpoints_same_logits(path, to, cpu_device, tolerance_of(path));
-    if (!is_refused(to, back, HT_CONTAINER_SAFETENSORS)) checkpoints_same_logits(to, back, cpu_device, 0);
+    checkpoints_same_logits(path, to, cpu_device, tolerance_of(path) + tolerance_of_order(path));
+    if (!is_refused(to, back, HT_CONTAINER_SAFETENSORS))
+        checkpoints_same_logits(to, back, cpu_device, tolerance_of_order(path));
 }
 
-static void convert_both_ways(const char *path, bool is_file, void *user) {
-    (void)user;
+static void convert_both_ways(const char *path, bool is_file) {
     if (is_file)
         gguf_to_directories(path);
     else
@@ -81,24 +84,28 @@ static void directory_through_mlx(const char *path) {
 }
 
 static void convert_family(const char *path, bool is_file, void *user) {
-    convert_both_ways(path, is_file, user);
+    int *turn = user;
+    if (!test_takes_today((*turn)++, 3)) return;
+    convert_both_ways(path, is_file);
     if (!is_file) directory_through_mlx(path);
 }
 
 static void convert_tiny(const char *name, bool is_file, void *user) {
-    convert_both_ways(tiny_checkpoint(name), is_file, user);
+    int *turn = user;
+    if (test_takes_today((*turn)++, 3)) convert_both_ways(tiny_checkpoint(name), is_file);
 }
 
 static void every_tiny_checkpoint(void **state) {
     (void)state;
-    n_refused = 0;
-    tiny_checkpoints_each(convert_tiny, NULL);
-    assert_in_range(n_refused, 1, 10);
+    int turn = n_refused = 0;
+    tiny_checkpoints_each(convert_tiny, &turn);
+    assert_in_range(n_refused, !TEST_SLOW, 10);
 }
 
 static void every_family(void **state) {
     (void)state;
-    family_checkpoints_each(convert_family, NULL);
+    int turn = 0;
+    family_checkpoints_each(convert_family, &turn);
 }
 
 /* The tensors of a directory that mlx-lm has made are also in what is quantised of the same checkpoint. mlx-lm reads the

@@ -464,9 +464,9 @@ UNIT_TEST(rows_that_go_back) {
     const ht_view in[6] = {xs, xs, xs, test_view(own, HT_I32, 1, &n), test_view(first, HT_I32, 1, &n), test_absent()};
     ht_error ours = {0}, theirs = {0};
     for (int i = 0; i < 3; i++, own[2] = i == 1 ? 3 : 2, first[2] = i == 2 ? -1 : 0) {
-        assert_int_equal(test_run(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, &ours),
+        assert_int_equal(test_run(beside_device[GPU], HT_OP_ATTEND_ROWS, &p, 6, in, &out, NULL, &ours),
                          HT_ERR_ARGUMENT);
-        assert_int_equal(test_run(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 5, in, &out, NULL, &theirs),
+        assert_int_equal(test_run(beside_device[CPU], HT_OP_ATTEND_ROWS, &p, 6, in, &out, NULL, &theirs),
                          HT_ERR_ARGUMENT);
         assert_string_equal(ours.message, theirs.message);
     }

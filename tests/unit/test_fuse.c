@@ -546,7 +546,7 @@ UNIT_TEST(adapters_need_no_model) {
         assert_works(ht_adapter_save, a, m, scratch_path("adapter.gguf"), HT_ADAPTER_GGUF);
         assert_works(ht_adapter_load, scratch_path("adapter.gguf"), NULL, NULL, &alone);
         assert_works(ht_adapter_load, scratch_path("adapter.gguf"), m, NULL, &read);
-        assert_true(alone->interleaved && !read->interleaved);
+        assert_true(alone->gguf_order && !read->gguf_order);
         const char *one = out_of(names[i], "one"), *other = out_of(names[i], "other");
         fuse(tiny_checkpoint(names[i]), &alone, NULL, 1, one, as(HT_F32));
         fuse(tiny_checkpoint(names[i]), &read, NULL, 1, other, as(HT_F32));

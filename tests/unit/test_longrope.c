@@ -116,6 +116,7 @@ UNIT_TEST(together) {
     enum { N = 4, STEPS = 5 };
     static const int lengths[N] = {20, SHORT - 1, SHORT - 3, SHORT + 90};
     for (int32_t chunk = 1; chunk < 512; chunk += 63) {
+        if (!test_takes_today(chunk / 63, 4)) continue;
         ht_session *s[N];
         int32_t next[N];
         float *logits = tiny_rows(N), row[TINY_VOCAB];
@@ -240,6 +241,7 @@ UNIT_TEST(guesses) {
     naive(repeating, BEGIN, want);
     ht_model *const drafts[] = {NULL, draft, shorter, model};
     for (int i = 0; i < 8; i++) {
+        if (!test_takes_today(i, 3)) continue;
         const ht_generate_options o =
             OPTIONS(ht_generate_options, with.max_tokens = TOKENS, with.ignore_eos = true, with.lookup = i >= 4,
                     with.draft = drafts[i % 4], with.draft_tokens = i % 3 ? 6 : 15);

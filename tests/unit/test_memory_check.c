@@ -82,7 +82,7 @@ UNIT_TEST(this_machine) {
 
 /* ---- what is wanted ---- */
 
-static const ht_layer_kv kv[2] = {{{2, 64, HT_F16, false}, 0, false}, {{2, 64, HT_F16, false}, 512, false}};
+static const ht_layer_kv kv[2] = {{{2, 64, HT_F16, false, 0}, 0, false}, {{2, 64, HT_F16, false, 0}, 512, false}};
 enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
 
 UNIT_TEST(cache_bytes) {

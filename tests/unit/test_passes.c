@@ -11,7 +11,7 @@
 /* ht_attend in a cached and in a plain pass, with sinks and chunks: both reach the operations. */
 UNIT_TEST(passes_attend_alike) {
     enum { T = 70, HEADS = 4, KV_HEADS = 2, DIM = 16, ALL = T * HEADS * DIM, KV = T * KV_HEADS * DIM };
-    static const ht_layer_kv kv = {{KV_HEADS, DIM, HT_F32, false}, 30, true};
+    static const ht_layer_kv kv = {{KV_HEADS, DIM, HT_F32, false, 0}, 30, true};
     const int64_t q_shape[] = {T, HEADS, DIM}, kv_shape[] = {T, KV_HEADS, DIM}, n = T, n_heads = HEADS;
     uint64_t seed = 5;
     float *of_q = test_random_floats(ALL, 4, &seed), *of_k = test_random_floats(KV, 2, &seed),

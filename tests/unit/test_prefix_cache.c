@@ -478,7 +478,8 @@ static void grow(sequence *q) {
 /* Goes back, if the rings can, and on in another way. */
 static void go_back(sequence *q) {
     const int64_t n = draw((uint32_t)q->cache->length + 1);
-    if (ht_cache_truncate(q->cache, n, NULL)) return;
+    if (ht_cache_kept(q->cache, n) < n) return;
+    ht_cache_truncate(q->cache, n);
     draw_tokens(q->token, n);
     check_contents(q);
 }

@@ -14,7 +14,7 @@
 
 enum { MOST = 900, CHUNK = 64, WINDOW = 40, NAN_TOKEN = 269 };
 
-static ht_model *growing, *sliding;
+static ht_model *growing, *sliding, *recurrent;
 static int32_t ids[MOST];
 static const ht_prefix_key plain;
 
@@ -23,6 +23,7 @@ static int setup(void **state) {
     scratch_make();
     growing = tiny_load(&(tiny_options){.nan_token = NAN_TOKEN});
     sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
+    recurrent = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .recurrent = true});
     tiny_ids(ids, MOST, 7);
     for (int i = 0; i < MOST; i++) ids[i] -= ids[i] == NAN_TOKEN;
     return 0;
@@ -32,6 +33,7 @@ static int teardown(void **state) {
     (void)state;
     ht_model_free(growing);
     ht_model_free(sliding);
+    ht_model_free(recurrent);
     scratch_remove();
     return 0;
 }
@@ -152,8 +154,8 @@ static void same_bits(shared *s, const ht_prefix_key *key, const int32_t *token,
 
 UNIT_TEST(hits_have_the_bits_of_a_prefill) {
     uint64_t random = 11;
-    for (int which = test_is_late(); which < 2; which++) {
-        ht_model *m = which ? sliding : growing;
+    for (int which = test_is_late(); which < 3; which++) {
+        ht_model *m = (ht_model *[]){growing, sliding, recurrent}[which];
         adapter = test_adapter_for(m, 2, 1, 5);
         const ht_digest a = ht_adapter_digest(adapter);
         const float half = 0.5f;
@@ -237,6 +239,36 @@ UNIT_TEST(sliding_pages_come_later) {
     close_shared(&s);
 }
 
+/* States are kept at ends of messages and pages, and after all tokens: what matched beyond them is computed again. Message
+ * ends stand for the page ends after them; those that lookups use stay as the sequence grows. */
+UNIT_TEST(states_are_kept_at_few_positions) {
+    shared s = open_shared(recurrent, 40);
+    int32_t token[MOST], way[MOST];
+    memcpy(token, ids, sizeof token);
+    token[99] = token[179] = token[619] = TINY_IM_END;
+    static const struct {
+        int64_t parts, used;
+    } cases[] = {{150, 0},   {179, 0},   {180, 180}, {300, 180}, {511, 180},
+                 {513, 512}, {619, 512}, {650, 620}, {699, 620}};
+    (void)run(&s, &plain, token, 700, true);
+    expect_end(&s, &plain, token, 700, HT_REUSE_STATE, 700, 620);
+    expect_end(&s, &plain, token, 701, HT_REUSE_ALL, 700, 700);
+    expect_end(&s, &plain, token, 740, HT_REUSE_ENDS, 700, 700);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(way, token, sizeof way);
+        way[cases[i].parts]++;
+        const bool exact = cases[i].used == cases[i].parts;
+        expect_end(&s, &plain, way, 700, exact ? HT_REUSE_DIFFERS : HT_REUSE_STATE, cases[i].parts, cases[i].used);
+    }
+    const int64_t before = nodes(&s);
+    same_bits(&s, &plain, way, 700);                              /* from 620 on, beside the first */
+    same_bits(&s, &plain, token, MOST);                           /* from 700 on */
+    assert_int_equal(nodes(&s), before + 2);                      /* one for what differs, and one more page */
+    expect_end(&s, &plain, token, 300, HT_REUSE_STATE, 300, 180); /* which two lookups have used */
+    same_bits(&s, &plain, token, 300);
+    close_shared(&s);
+}
+
 /* What a ring takes is known before, however far it goes, and whoever else holds its pages: the places of those that had gone
  * hold the first that was there. */
 UNIT_TEST(rings_take_what_is_said) {
@@ -312,6 +344,7 @@ int main(void) {
         cmocka_unit_test(not_a_number_behind_a_prefix),
         cmocka_unit_test(parts_of_pages_grow),
         cmocka_unit_test(sliding_pages_come_later),
+        cmocka_unit_test(states_are_kept_at_few_positions),
         cmocka_unit_test(rings_take_what_is_said),
         cmocka_unit_test(nodes_are_added),
     };

@@ -13,7 +13,7 @@
 enum { TOKENS = 1300, WINDOW = 40 };
 
 /* A growing and a sliding model, in integer and in float arithmetic, and one whose windows are chunks. */
-enum { CHUNKED = 3, LATENT, N_MODELS };
+enum { CHUNKED = 3, LATENT, RECURRENT, N_MODELS };
 static ht_model *models[N_MODELS];
 static int32_t ids[TOKENS];
 static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
@@ -33,6 +33,7 @@ static int setup(void **state) {
     models[2] = tiny_load(&(tiny_options){.window = WINDOW, .kv = HT_F32});
     models[CHUNKED] = tiny_load(&(tiny_options){.window = WINDOW, .chunked = true, .type = HT_W_Q8_0});
     models[LATENT] = tiny_load(&(tiny_options){.latent = true, .type = HT_W_Q8_0});
+    models[RECURRENT] = tiny_load(&(tiny_options){.recurrent = true, .type = HT_W_Q8_0});
     tiny_ids(ids, TOKENS, 7);
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s = tiny_session(models[m], 512);
@@ -210,20 +211,30 @@ UNIT_TEST(a_step_without_numbers_is_not_taken) {
 
 /* ---- going back ---- */
 
+/* States are kept at the page ends 512, 1024 and 1280, and before the last step: all later tokens are computed again. */
 UNIT_TEST(rewinding_gives_the_same_bits) {
-    static const int64_t places[] = {0, 1, 255, 256, 257, 700, 1299};
+    static const struct {
+        int64_t place, state;
+    } cases[] = {{0, 0}, {1, 0}, {255, 0}, {256, 0}, {257, 0}, {512, 512}, {700, 512}, {1279, 1024}, {1299, 1280}};
     float *rows = tiny_rows(TOKENS);
-    ht_session *s = tiny_session(models[0], 128);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (!test_takes((int64_t)i, TEST_SLOW ? 2 : 1)) continue;
-        tiny_forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
-        size_t full = ht_session_cache_bytes(s);
-        assert_works(ht_session_truncate, s, places[i]);
-        assert_int_equal(ht_session_length(s), places[i]);
-        assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[0], places[i], 128));
-        if (places[i] < 1024) assert_true(ht_session_cache_bytes(s) < full);
-        tiny_forward(s, ids + places[i], (size_t)(TOKENS - places[i]), true, rows);
-        assert_same_rows(rows, 0, places[i], TOKENS - places[i]);
+    ht_session *s = NULL;
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const int m = i % 2 ? RECURRENT : 0;
+        const int64_t place = cases[i / 2].place;
+        if (!test_takes((int64_t)i / 2, TEST_SLOW ? 2 : 1)) continue;
+        ht_session_free(s);
+        s = tiny_session(models[m], 128);
+        for (int again = 0; again < 2; again++) {
+            tiny_forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
+            size_t full = ht_session_cache_bytes(s);
+            assert_works(ht_session_truncate, s, place);
+            assert_int_equal(ht_session_length(s), place);
+            assert_int_equal(s->cache->length, m ? cases[i / 2].state : place);
+            if (!m) assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[0], place, 128));
+            if (place < 1024) assert_true(ht_session_cache_bytes(s) < full);
+            tiny_forward(s, ids + place, (size_t)(TOKENS - place), true, rows);
+            assert_same_rows(rows, m, place, TOKENS - place);
+        }
     }
     assert_fails(HT_ERR_ARGUMENT, "keeping 1301 tokens of a session that holds 1300", ht_session_truncate, s,
                  TOKENS + 1);
@@ -232,30 +243,27 @@ UNIT_TEST(rewinding_gives_the_same_bits) {
     free(rows);
 }
 
-/* Places that a ring lost are refused and leave the session as it was; the others give the same bits. */
-UNIT_TEST(rings_refuse_what_they_lost) {
+/* At places that a ring lost all tokens are computed again; the others keep theirs. */
+UNIT_TEST(rings_go_back_to_what_they_hold) {
     enum { CHUNK = 100, PAGES = 2, LENGTH = 1200 }; /* 139 adjacent positions lie in at most 2 pages */
     enum { HELD = 768 };                            /* 1200 positions end in page 4: the ring holds pages 3 and 4 */
-    ht_error err = {0};
     float *rows = tiny_rows(TOKENS);
     for (int m = 1; m < LATENT; m++) {
         /* The first position whose window the ring holds: a chunk begins there, or it is the last of its window. */
         const int64_t least = m == CHUNKED ? (HELD + WINDOW - 1) / WINDOW * WINDOW : HELD + WINDOW - 1;
-        const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, least, 0};
+        const int64_t places[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, least, least - 1, 600, 1, 0};
         ht_session *s = tiny_session(models[m], CHUNK);
         assert_int_equal(s->cache->layer[0].ring_pages, PAGES);
         assert_int_equal(s->cache->layer[5].ring_pages, 0);
-        for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            const int64_t place = places[i];
             tiny_forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
-            for (int64_t place = 1; place < least; place++) {
-                assert_int_equal(ht_session_truncate(s, place, &err), HT_ERR_LIMIT);
-                assert_true(strstr(err.message, "from position") && strstr(err.message, "from 768 on"));
-            }
-            assert_int_equal(ht_session_length(s), LENGTH);
-            assert_int_equal(ht_session_truncate(s, allowed[i], &err), HT_OK);
-            assert_int_equal(ht_session_length(s), allowed[i]);
-            tiny_forward(s, ids + allowed[i], (size_t)(LENGTH - allowed[i]), true, rows);
-            assert_same_rows(rows, m, allowed[i], LENGTH - allowed[i]);
+            for (int64_t k = 1; k < LENGTH; k++) assert_int_equal(ht_cache_kept(s->cache, k), k < least ? 0 : k);
+            assert_works(ht_session_truncate, s, place);
+            assert_int_equal(ht_session_length(s), place);
+            assert_int_equal(s->cache->length, place < least ? 0 : place);
+            tiny_forward(s, ids + place, (size_t)(LENGTH - place), true, rows);
+            assert_same_rows(rows, m, place, LENGTH - place);
         }
         ht_session_free(s);
     }
@@ -269,7 +277,7 @@ UNIT_TEST(rings_remember_how_far_they_were_written) {
     assert_works(ht_session_truncate, s, 600);
     tiny_forward(s, ids + 600, 430, false, NULL); /* into page 4: page 2 is gone */
     assert_works(ht_session_truncate, s, 1010);
-    assert_fails(HT_ERR_LIMIT, "", ht_session_truncate, s, 800);
+    assert_int_equal(ht_cache_kept(s->cache, 800), 0);
     assert_works(ht_session_truncate, s, 807);
     float *rows = tiny_rows(TOKENS);
     tiny_forward(s, ids + 807, 100, true, rows);
@@ -286,7 +294,8 @@ UNIT_TEST(stale_positions_do_not_matter) {
         tiny_forward(s, ids, 300, false, NULL);
         for (int32_t l = 0; l < s->cache->n_layers; l++) {
             const ht_kv_layer *layer = &s->cache->layer[l];
-            const int64_t first = 300 % HT_KV_PAGE, n = HT_KV_PAGE - first;
+            const bool of_state = layer->shape.state > 0; /* what the next step writes */
+            const int64_t first = of_state ? 0 : 300 % HT_KV_PAGE, n = of_state ? 1 : HT_KV_PAGE - first;
             const size_t bytes = (size_t)n * ht_kv_saved_bytes(&layer->shape);
             void *nothing = malloc(bytes);
             assert_non_null(nothing);
@@ -331,12 +340,15 @@ UNIT_TEST(pages_are_as_forecast) {
 /* When memory runs out at a page's end the session stays usable, and goes on with the same bits once there is room. */
 UNIT_TEST(running_out_of_memory_changes_nothing) {
     float *rows = tiny_rows(TOKENS);
-    for (int m = 0; m < 2; m++) {
+    static const int tried[] = {0, 1, RECURRENT};
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        const int m = tried[i];
         ht_session *s = tiny_session(models[m], 64);
         tiny_forward(s, ids, 256, false, NULL);
         size_t held = ht_session_cache_bytes(s);
-        /* Room for one page, not for all layers'. */
-        size_t old = ht_memory_set_limit(models[m]->device, ht_memory_get(models[m]->device).active_bytes + 40000);
+        /* Room for one page, or a state, not for all layers'. */
+        size_t old = ht_memory_set_limit(models[m]->device, ht_memory_get(models[m]->device).active_bytes +
+                                                                (m == RECURRENT ? 1000 : 40000));
         assert_fails(HT_ERR_MEMORY, "the KV cache cannot grow from 256 to 266 positions", ht_session_forward, s,
                      ids + 256, 10, NULL, NULL, NULL);
         assert_int_equal(ht_session_cache_bytes(s), held);
@@ -476,7 +488,7 @@ int main(void) {
         cmocka_unit_test(together_is_as_alone),
         cmocka_unit_test(a_step_without_numbers_is_not_taken),
         cmocka_unit_test(rewinding_gives_the_same_bits),
-        cmocka_unit_test(rings_refuse_what_they_lost),
+        cmocka_unit_test(rings_go_back_to_what_they_hold),
         cmocka_unit_test(rings_remember_how_far_they_were_written),
         cmocka_unit_test(stale_positions_do_not_matter),
         cmocka_unit_test(pages_are_as_forecast),

@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_MODELS = 3, PROMPT = 90, TOKENS = 60, PERIOD = 11 };
+enum { N_MODELS = 4, PROMPT = 90, TOKENS = 60, PERIOD = 11, LONG_PROMPT = 240 };
 
 static ht_model *models[N_MODELS], *coarse[N_MODELS]; /* the same weights, coarser: they often draw the same */
-static int32_t prompt[PROMPT];
+static int32_t prompt[LONG_PROMPT];                   /* most tests use PROMPT of them */
 
 static int setup(void **state) {
     (void)state;
@@ -23,11 +23,13 @@ static int setup(void **state) {
     models[0] = tiny_load(&(tiny_options){.type = HT_W_F32});
     models[1] = tiny_load(&(tiny_options){.window = 40});
     models[2] = tiny_load(&(tiny_options){.latent = true});
+    models[3] = tiny_load(&(tiny_options){.recurrent = true});
     coarse[0] = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     coarse[1] = tiny_load(&(tiny_options){.window = 40, .type = HT_W_Q8_0});
     coarse[2] = tiny_load(&(tiny_options){.latent = true, .type = HT_W_Q8_0});
+    coarse[3] = tiny_load(&(tiny_options){.recurrent = true, .type = HT_W_Q8_0});
     tiny_ids(prompt, PERIOD, 5);
-    for (int i = PERIOD; i < PROMPT; i++) prompt[i] = prompt[i - PERIOD];
+    for (int i = PERIOD; i < LONG_PROMPT; i++) prompt[i] = prompt[i - PERIOD];
     return 0;
 }
 
@@ -57,12 +59,13 @@ static result run(ht_session *s, const ht_generate_options *o) {
     return r;
 }
 
-static void assert_same(const result *a, const result *b, const char *what) {
+/* States go back to before the guesses. */
+static void assert_same(const result *a, const result *b, bool goes_back, const char *what) {
     if (a->n != b->n || memcmp(a->token, b->token, (size_t)a->n * sizeof *a->token) != 0)
         fail_msg("%s: not the tokens of plain decoding", what);
     assert_int_equal(a->metrics.finish, b->metrics.finish);
     assert_int_equal(a->metrics.generated_tokens, b->metrics.generated_tokens);
-    assert_true(a->cached == a->n || a->cached == a->n - 1);
+    assert_true(a->cached == a->n || a->cached == a->n - 1 || (goes_back && a->cached >= PROMPT));
 }
 
 /* ---- bits ---- */
@@ -78,7 +81,7 @@ static void try_guesses(int m, ht_sampler_options sampler, int32_t guesses, bool
     o.draft_tokens = guesses;
     ht_session *s = tiny_session(models[m], guesses % 2 ? 512 : 16);
     const result got = run(s, &o);
-    assert_same(&got, want, what);
+    assert_same(&got, want, m == 3, what);
     /* The session goes on as any other. */
     ht_session *plain_session = tiny_session(models[m], 512);
     float *rows[2] = {tiny_rows((int)got.n + 1), tiny_rows((int)got.n + 1)};
@@ -129,6 +132,38 @@ UNIT_TEST(right_guesses_save_steps) {
         assert_int_equal(r.metrics.generated_tokens, TOKENS);
         assert_int_equal(r.metrics.accepted_tokens, r.metrics.guessed_tokens);
         assert_int_equal(r.metrics.accepted_tokens, 49); /* 60: one of the prompt, nine steps of six, and one of five */
+        ht_session_free(s);
+    }
+}
+
+/* A step ends at a page end, where states are kept, and a session goes back there. */
+UNIT_TEST(guesses_end_at_page_ends) {
+    for (int i = 0; i < 5; i++) {
+        const ht_sampler_options sampler = OPTIONS(ht_sampler_options, with.temperature = 0.3f, with.seed = 3);
+        const ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = TOKENS, with.ignore_eos = true,
+                                              with.sampler = &sampler, with.lookup = i % 2,
+                                              with.draft = i > 2    ? models[3]
+                                                           : i == 2 ? coarse[3]
+                                                                    : NULL,
+                                              with.draft_tokens = i == 3 ? HT_DRAFT_TOKENS_MAX : 4);
+        static int32_t want[TOKENS];
+        ht_session *s = tiny_session(models[3], 512);
+        ht_metrics metrics;
+        assert_works(ht_generate, s, prompt, LONG_PROMPT, &o, NULL, NULL, &metrics);
+        if (i == 0) memcpy(want, ht_session_tokens(s) + LONG_PROMPT, sizeof want);
+        assert_memory_equal(ht_session_tokens(s) + LONG_PROMPT, want, sizeof want);
+        assert_true(metrics.guessed_tokens > 0 || i < 2);
+        assert_int_equal(ht_cache_kept(s->cache, 280), 256);
+        assert_works(ht_session_truncate, s, 280);
+        float *rows[2] = {tiny_rows(281), tiny_rows(281)};
+        ht_session *fresh = tiny_session(models[3], 512);
+        tiny_forward(s, &prompt[3], 1, false, rows[0]);
+        tiny_forward(fresh, prompt, LONG_PROMPT, false, NULL);
+        tiny_forward(fresh, want, 40, false, NULL);
+        tiny_forward(fresh, &prompt[3], 1, false, rows[1]);
+        assert_memory_equal(rows[0] + 280 * TINY_VOCAB, rows[1] + 280 * TINY_VOCAB, TINY_VOCAB * sizeof(float));
+        for (int k = 0; k < 2; k++) free(rows[k]);
+        ht_session_free(fresh);
         ht_session_free(s);
     }
 }
@@ -279,7 +314,7 @@ UNIT_TEST(the_number_adapts) {
             int32_t out[HT_DRAFT_TOKENS_MAX], k, right = 0;
             assert_int_equal(ht_speculation_guess(s, tokens, n, HT_DRAFT_TOKENS_MAX, NULL, out, &k, NULL), HT_OK);
             while (right < k && out[right] == tokens[n + right]) right++;
-            ht_speculation_learn(s, k, right, 1 + 0.15 * k);
+            ht_speculation_learn(s, k, right, 0, 1 + 0.15 * k);
             seconds += 1 + 0.15 * k;
             n += right + 1;
             guessed += k;
@@ -298,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_tokens),
         cmocka_unit_test(right_guesses_save_steps),
+        cmocka_unit_test(guesses_end_at_page_ends),
         cmocka_unit_test(the_same_distribution),
         cmocka_unit_test(in_an_engine),
         cmocka_unit_test(refusals),
