@@ -86,6 +86,15 @@ void ht_config_end(ht_config *c) {
     if (!any) c->recurrence.kind = HT_RECURRENCE_NONE;
 }
 
+bool ht_config_has_multipliers(const ht_config *c) {
+    const ht_multipliers *m = &c->multipliers;
+    const float each[] = {m->attention_in, m->key, m->attention_out, m->gate, m->down, m->ssm_in, m->ssm_out};
+    bool any = false;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) any = any || each[i] != 1;
+    for (int i = 0; i < HT_SSM_SEGMENTS; i++) any = any || m->ssm[i] != 1;
+    return any;
+}
+
 void ht_config_clear_multipliers(ht_config *c) {
     ht_multipliers *m = &c->multipliers;
     *m = (ht_multipliers){1, 1, 1, 1, 1, 1, 1, {0}};

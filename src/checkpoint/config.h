@@ -230,6 +230,8 @@ void ht_config_remove_attention(ht_config *c, int64_t layer);
 void ht_config_make_recurrent(ht_config *c, int64_t layer);
 /* Call when all layers are known: a model without recurrent ones has no recurrence. */
 void ht_config_end(ht_config *c);
+/* Whether a multiplier is not 1. */
+bool ht_config_has_multipliers(const ht_config *c);
 /* Sets all multipliers to 1. */
 void ht_config_clear_multipliers(ht_config *c);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */

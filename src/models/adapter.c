@@ -54,6 +54,26 @@ static ht_status warn(ht_adapter *a, const ht_model *m, bool refuse, ht_error *e
     return refuse ? ht_fail(err, HT_ERR_ARGUMENT, "%s", a->warning) : HT_OK;
 }
 
+/* GGUF files, and adapters for them, have factors of products in the weights that directories have apart. */
+static ht_status check_multipliers(const ht_config *c, bool folds, const char *path, ht_error *err) {
+    const bool model_folds = *c->architecture;
+    if (!c->family->multiplier || model_folds == folds || (!model_folds && !ht_config_has_multipliers(c))) return HT_OK;
+    return ht_fail(
+        err, HT_ERR_UNSUPPORTED,
+        "%s: adapters of %s models are for GGUF files or for directories: one has factors in the weights that "
+        "the other has apart",
+        path, c->family->architecture);
+}
+
+/* Adapters that were trained on this model may have any format. */
+static ht_status check_format(const ht_adapter *a, const ht_model *m, const char *path, ht_error *err) {
+    char fingerprint[HT_FINGERPRINT_SIZE] = "";
+    if (!m->config->family->multiplier) return HT_OK;
+    ht_status status = a->origin.fingerprint ? ht_model_fingerprint(m, fingerprint, err) : HT_OK;
+    if (status || (a->origin.fingerprint && !strcmp(a->origin.fingerprint, fingerprint))) return status;
+    return check_multipliers(m->config, a->format == HT_ADAPTER_GGUF, path, err);
+}
+
 static const ht_adapter_options defaults = {.size = sizeof defaults};
 
 void ht_adapter_options_init(ht_adapter_options *options, size_t size) {
@@ -69,6 +89,7 @@ ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_
     if (!m) return ht_adapter_read(path, NULL, out, err);
     const ht_adapter_base base = base_of(m);
     status = ht_adapter_read(path, &base, out, err);
+    if (!status) status = check_format(*out, m, path, err);
     if (!status) status = warn(*out, m, o.same_base, err);
     if (status) {
         ht_adapter_free(*out);
@@ -81,7 +102,8 @@ ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *pa
                           ht_error *err) {
     if (!m) return ht_adapter_write(a, NULL, path, format, err);
     ht_adapter_base base = base_of(m);
-    ht_status status = a->origin.fingerprint ? HT_OK : ht_model_fingerprint(m, base.fingerprint, err);
+    ht_status status = format == HT_ADAPTER_GGUF ? check_multipliers(m->config, true, path, err) : HT_OK;
+    if (!status && !a->origin.fingerprint) status = ht_model_fingerprint(m, base.fingerprint, err);
     ht_model_template_hash(m, base.template_hash);
     return status ? status : ht_adapter_write(a, &base, path, format, err);
 }

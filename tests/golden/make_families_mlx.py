@@ -26,7 +26,7 @@ PROVENANCE = f"tests/golden/make_families_mlx.py with mlx-lm {mlx_lm.__version__
 LIMIT = 60_000  # bytes of a directory
 
 # Families that mlx-lm renames or stacks, and one with fused matrices; the layers that are kept, one of each kind.
-FAMILIES = {"deepseek_v2-lite": 2, "ernie4_5_moe": 2, "gpt2": 1, "gpt_oss": 2, "granite4_dense": 1, "lfm2_moe": 2, "llama4": 4,
+FAMILIES = {"deepseek_v2-lite": 2, "ernie4_5_moe": 2, "gpt2": 1, "gpt_oss": 2, "granite4_dense": 1, "kimi_linear": 2, "lfm2_moe": 2, "llama4": 4,
             "mixtral": 1, "phi3": 1, "qwen2_moe": 1}
 
 

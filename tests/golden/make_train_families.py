@@ -139,7 +139,7 @@ def attach(model, names=None):
                              rank_pattern=both, alpha_pattern={k: 2 * ALPHA for k in both})
     # The conversion would lose shared experts. PEFT refuses projections from Mamba-2, which only its CUDA kernels bypass.
     with (unittest.mock.patch.object(transformers_weight_conversion, "convert_peft_config_for_transformers"),
-          unittest.mock.patch("peft.tuners.lora.model._check_lora_target_modules_mamba")):
+          unittest.mock.patch("peft.tuners.tuners_utils._check_lora_target_modules_mamba")):
         model = peft.get_peft_model(model, config).eval()
     for layer in model.modules():
         if isinstance(layer, LoraLayer):
