@@ -110,6 +110,12 @@ static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_N
 
 static const char *const part_ends[] = {[HT_PART_QKV] = ".attn_qkv", [HT_PART_GATE] = ".attn_gate"};
 
+const ht_lora *ht_adapter_find_part(const ht_adapter *a, const char *slot, ht_part_rule part) {
+    char name[HT_ADAPTER_SLOT];
+    const int n = snprintf(name, sizeof name, "%s%s", slot, part_ends[part]);
+    return n > 0 && n < HT_ADAPTER_SLOT ? ht_adapter_find(a, name) : NULL;
+}
+
 static int64_t rows_of_part(const ht_recurrence_spec *r, ht_part_rule part) {
     const int64_t n_values = r->heads * r->value_dim;
     return part == HT_PART_GATE ? n_values : 2 * r->key_heads * r->key_dim + n_values;
