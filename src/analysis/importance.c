@@ -71,15 +71,17 @@ static void name_projection(const ht_projection *p, matrix_site *out) {
 
 /* Lists a matrix of gate and up, which GGUF has apart, under both names. */
 static void name_apart(matrix_site *both, matrix_sites *out) {
-    static const char gate[] = "ffn_gate.weight", up[] = "ffn_up.weight";
-    char *end = strstr(both->name, "ffn_gate_up.weight");
-    if (!end) return;
+    static const char joined[] = "ffn_gate_up", experts[] = "_exps";
+    char *end = strstr(both->name, joined), rest[32];
+    if (!end || !strncmp(end + strlen(joined), experts, strlen(experts))) return;
     matrix_site *second = &out->site[out->n++];
-    memcpy(end, up, sizeof up);
+    const size_t size = sizeof both->name - (size_t)(end - both->name);
+    snprintf(rest, sizeof rest, "%s", end + strlen(joined)); /* ".weight", or the shared expert's "_shexp.weight" */
+    snprintf(end, size, "ffn_up%s", rest);
     *second = *both;
     second->slot = ""; /* no matrix of the model */
     second->same_as = both;
-    memcpy(end, gate, sizeof gate);
+    snprintf(end, size, "ffn_gate%s", rest);
 }
 
 /* Lists the inputs of a joined projection, of which GGUF has two parts, under both names. */

@@ -638,8 +638,8 @@ static const char *mlx_projection(const ht_family *family, const char *name) {
 /* A projection's name in a block of mlx-lm. */
 static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
     const ht_tensor_spec *dense = l->n_experts || !w->family ? NULL : dense_spec(w->family, rest, true);
-    if (!l->n_experts)
-        snprintf(out, HT_ADAPTER_SLOT, "%s", dense ? dense->safetensors : rest);
+    if (!l->n_experts) /* a share of a matrix has no module of mlx-lm */
+        snprintf(out, HT_ADAPTER_SLOT, "%s", dense && !ht_spec_is_shared_by_all(dense) ? dense->safetensors : rest);
     else
         snprintf(out, HT_ADAPTER_SLOT, "%s.%.100s",
                  ht_expert_module(HT_EXPERTS_MLX, w->family ? w->family->experts : HT_EXPERTS_MLP),

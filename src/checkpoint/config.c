@@ -86,19 +86,24 @@ void ht_config_end(ht_config *c) {
     if (!any) c->recurrence.kind = HT_RECURRENCE_NONE;
 }
 
+enum { N_MULTIPLIERS = sizeof(ht_multipliers) / sizeof(float) };
+
+static void multipliers_of(const ht_config *c, float out[N_MULTIPLIERS]) {
+    memcpy(out, &c->multipliers, sizeof c->multipliers);
+}
+
 bool ht_config_has_multipliers(const ht_config *c) {
-    const ht_multipliers *m = &c->multipliers;
-    const float each[] = {m->attention_in, m->key, m->attention_out, m->gate, m->down, m->ssm_in, m->ssm_out};
+    float each[N_MULTIPLIERS];
     bool any = false;
-    for (size_t i = 0; i < sizeof each / sizeof *each; i++) any = any || each[i] != 1;
-    for (int i = 0; i < HT_SSM_SEGMENTS; i++) any = any || m->ssm[i] != 1;
+    multipliers_of(c, each);
+    for (int i = 0; i < N_MULTIPLIERS; i++) any = any || each[i] != 1;
     return any;
 }
 
 void ht_config_clear_multipliers(ht_config *c) {
-    ht_multipliers *m = &c->multipliers;
-    *m = (ht_multipliers){1, 1, 1, 1, 1, 1, 1, {0}};
-    for (int i = 0; i < HT_SSM_SEGMENTS; i++) m->ssm[i] = 1;
+    float ones[N_MULTIPLIERS];
+    for (int i = 0; i < N_MULTIPLIERS; i++) ones[i] = 1;
+    memcpy(&c->multipliers, ones, sizeof ones);
 }
 
 int64_t ht_config_head_dim(const ht_config *c, bool slides) {
@@ -317,6 +322,12 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
         if (!isfinite(scales[i]) || scales[i] <= 0)
             return ht_fail(err, HT_ERR_FORMAT, "%s: a factor of the model is %g, expected a positive number", file,
                            (double)scales[i]);
+    float multipliers[N_MULTIPLIERS];
+    multipliers_of(c, multipliers);
+    for (int i = 0; i < N_MULTIPLIERS; i++)
+        if (!isfinite(multipliers[i]) || multipliers[i] == 0)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: a multiplier is %g, expected another number than 0", file,
+                           (double)multipliers[i]);
     if (c->query_beta != 0 && (c->query_period < 1 || c->query_period > INT32_MAX))
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: the temperature of queries changes every %lld positions, expected 1 to %d", file,

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/config.h"
 #include "models/model.h"
 #include "models/weights.h"
@@ -54,24 +55,66 @@ static ht_status warn(ht_adapter *a, const ht_model *m, bool refuse, ht_error *e
     return refuse ? ht_fail(err, HT_ERR_ARGUMENT, "%s", a->warning) : HT_OK;
 }
 
-/* GGUF files, and adapters for them, have factors of products in the weights that directories have apart. */
-static ht_status check_multipliers(const ht_config *c, bool folds, const char *path, ht_error *err) {
-    const bool model_folds = *c->architecture;
-    if (!c->family->multiplier || model_folds == folds || (!model_folds && !ht_config_has_multipliers(c))) return HT_OK;
-    return ht_fail(
-        err, HT_ERR_UNSUPPORTED,
-        "%s: adapters of %s models are for GGUF files or for directories: one has factors in the weights that "
-        "the other has apart",
-        path, c->family->architecture);
+/* ---- factors on products, which GGUF files and adapters for them have in the weights ---- */
+
+/* Multiplies the rows of all B by the model's factors, or divides them. */
+static void multiply_rows(ht_adapter *a, const ht_config *c, bool divide) {
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const char *rest;
+        (void)ht_adapter_slot_layer(l->slot, &rest);
+        for (const ht_tensor_spec *const *table = c->family->layer; *table; table++)
+            for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+                if (p->expert || p->columns == HT_EXTENT_NONE || strcmp(ht_spec_slot(p), rest) != 0) continue;
+                for (int64_t row = 0; row < l->n_out; row++) {
+                    const float factor = c->family->multiplier(c, p->offset, row);
+                    for (int64_t k = 0; k < l->rank; k++) l->b[row * l->rank + k] *= divide ? 1 / factor : factor;
+                }
+            }
+    }
 }
 
-/* Adapters that were trained on this model may have any format. */
-static ht_status check_format(const ht_adapter *a, const ht_model *m, const char *path, ht_error *err) {
+static bool keep_text(char **to, const char *text) {
+    *to = text ? strdup(text) : NULL;
+    return !text || *to;
+}
+
+/* A copy for a GGUF file. */
+static ht_status copy_for_gguf(const ht_adapter *a, const ht_config *c, ht_adapter **out, ht_error *err) {
+    ht_status status = ht_adapter_new(a->lora, a->n, out, err);
+    if (status) return status;
+    ht_adapter_origin *o = &(*out)->origin;
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const size_t each = (size_t)((l->n_experts ? l->n_experts : 1) * l->rank);
+        memcpy((*out)->lora[i].a, l->a, each * (size_t)l->n_in * sizeof *l->a);
+        memcpy((*out)->lora[i].b, l->b, each * (size_t)l->n_out * sizeof *l->b);
+    }
+    multiply_rows(*out, c, false);
+    if (keep_text(&o->base, a->origin.base) && keep_text(&o->fingerprint, a->origin.fingerprint) &&
+        keep_text(&o->template_hash, a->origin.template_hash))
+        return HT_OK;
+    ht_adapter_free(*out);
+    return ht_fail_memory(err, 0, "an adapter");
+}
+
+/* Divides an adapter of a GGUF file by the directory's factors. Those of a GGUF file are not known, so that other adapters
+ * than those which were trained on it are refused. */
+static ht_status unfold(ht_adapter *a, const ht_model *m, const char *path, ht_error *err) {
     char fingerprint[HT_FINGERPRINT_SIZE] = "";
-    if (!m->config->family->multiplier) return HT_OK;
+    const bool folded = a->format == HT_ADAPTER_GGUF;
+    if (!m->config->family->multiplier || folded == m->config->is_gguf) return HT_OK;
+    if (folded) {
+        multiply_rows(a, m->config, true);
+        return HT_OK;
+    }
     ht_status status = a->origin.fingerprint ? ht_model_fingerprint(m, fingerprint, err) : HT_OK;
     if (status || (a->origin.fingerprint && !strcmp(a->origin.fingerprint, fingerprint))) return status;
-    return check_multipliers(m->config, a->format == HT_ADAPTER_GGUF, path, err);
+    return ht_fail(
+        err, HT_ERR_UNSUPPORTED,
+        "%s: the adapter is for a directory of a %s model, whose factors on products are in the weights of a GGUF "
+        "file: load it for the directory, or convert it for GGUF there",
+        path, m->config->family->architecture);
 }
 
 static const ht_adapter_options defaults = {.size = sizeof defaults};
@@ -89,7 +132,7 @@ ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_
     if (!m) return ht_adapter_read(path, NULL, out, err);
     const ht_adapter_base base = base_of(m);
     status = ht_adapter_read(path, &base, out, err);
-    if (!status) status = check_format(*out, m, path, err);
+    if (!status) status = unfold(*out, m, path, err);
     if (!status) status = warn(*out, m, o.same_base, err);
     if (status) {
         ht_adapter_free(*out);
@@ -100,12 +143,21 @@ ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_
 
 ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
                           ht_error *err) {
+    if (!m && a->format == HT_ADAPTER_GGUF && a->origin.family && a->origin.family->multiplier)
+        return ht_fail(
+            err, HT_ERR_ARGUMENT,
+            "the adapter was read from a GGUF file, which has factors of the model in it: load it for its model");
     if (!m) return ht_adapter_write(a, NULL, path, format, err);
     ht_adapter_base base = base_of(m);
-    ht_status status = format == HT_ADAPTER_GGUF ? check_multipliers(m->config, true, path, err) : HT_OK;
+    ht_adapter *copy = NULL;
+    ht_status status = HT_OK;
+    if (format == HT_ADAPTER_GGUF && m->config->family->multiplier && !m->config->is_gguf)
+        status = copy_for_gguf(a, m->config, &copy, err);
     if (!status && !a->origin.fingerprint) status = ht_model_fingerprint(m, base.fingerprint, err);
     ht_model_template_hash(m, base.template_hash);
-    return status ? status : ht_adapter_write(a, &base, path, format, err);
+    if (!status) status = ht_adapter_write(copy ? copy : a, &base, path, format, err);
+    ht_adapter_free(copy);
+    return status;
 }
 
 /* ---- fingerprints: they identify the base model of an adapter (hearth/adapter.h) ---- */

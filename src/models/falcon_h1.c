@@ -65,12 +65,13 @@ static void make_parallel(ht_config *c) {
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     ht_multipliers *m = &c->multipliers;
     int64_t width = 1024, expand = 2;
-    if (ht_json_is_null(ht_json_object_get(object, "mamba_d_ssm"))) {
-        ht_json_i64(r, object, "mamba_expand", &expand);
-        width = expand > 0 && expand < 1 << 10 ? expand * c->hidden : 0;
-    }
+    const bool is_null = ht_json_is_null(ht_json_object_get(object, "mamba_d_ssm"));
+    ht_json_i64(r, object, "mamba_expand", &expand);
     ht_json_i64(r, object, "mamba_d_ssm", &width);
-    ht_mamba_read_json(c, r, object, "mamba_d_head", width);
+    ht_mamba_read_json(c, r, object, "mamba_d_head",
+                       is_null                   ? ht_mamba_head_size(c, expand)
+                       : c->recurrence.heads > 0 ? width / c->recurrence.heads
+                                                 : 0);
     read_multipliers(r, object, "mlp_multipliers", 2, (float *[]){&m->gate, &m->down});
     read_multipliers(r, object, "ssm_multipliers", HT_SSM_SEGMENTS,
                      (float *[]){&m->ssm[0], &m->ssm[1], &m->ssm[2], &m->ssm[3], &m->ssm[4]});

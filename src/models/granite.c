@@ -105,7 +105,7 @@ static void read_hybrid(ht_config *c, ht_json_reader *r, const ht_json *object) 
     ht_json_str(r, object, "position_embedding_type", &positions);
     set_rope(c, !strcmp(positions, "rope"));
     ht_json_i64(r, object, "mamba_expand", &expand);
-    ht_mamba_read_json(c, r, object, "mamba_d_head", expand > 0 && expand < 1 << 10 ? expand * c->hidden : 0);
+    ht_mamba_read_json(c, r, object, "mamba_d_head", ht_mamba_head_size(c, expand));
 }
 
 static void read_hybrid_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -132,7 +132,6 @@ static void write_hybrid_gguf(const ht_config *c, ht_document *d) {
 }
 
 static void write_hybrid(const ht_config *c, ht_document *d) {
-    const int64_t inner = c->recurrence.heads * c->recurrence.value_dim;
     ht_json *types = ht_json_new_array();
     for (int64_t i = 0; i < c->n_layers; i++)
         ht_list_append(&types, ht_json_string(c->layer[i].recurrent ? "mamba" : "attention"));
@@ -140,9 +139,10 @@ static void write_hybrid(const ht_config *c, ht_document *d) {
     ht_document_set(d, "shared_intermediate_size",
                     ht_json_integer(c->n_experts ? c->shared_feed_forward : c->feed_forward));
     ht_document_set(d, "position_embedding_type", ht_json_string(c->layer[0].no_rope ? "nope" : "rope"));
-    ht_document_set(d, "mamba_d_head", ht_json_integer(c->recurrence.value_dim));
-    ht_document_set(d, "mamba_expand", ht_json_integer(inner / c->hidden));
     ht_document_set(d, "mamba_proj_bias", ht_json_boolean(false));
+    if (!c->recurrence.kind) return;
+    ht_document_set(d, "mamba_d_head", ht_json_integer(c->recurrence.value_dim));
+    ht_document_set(d, "mamba_expand", ht_json_integer(c->recurrence.heads * c->recurrence.value_dim / c->hidden));
 }
 
 const ht_family ht_family_granitehybrid = {.architecture = "granitehybrid",

@@ -67,7 +67,12 @@ static bool is_bound(const ht_json *value, bool is_end) {
     return text && strcmp(text, "NaN") && *text != '-';
 }
 
-void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, const char *head_key, int64_t width) {
+int64_t ht_mamba_head_size(const ht_config *c, int64_t expand) {
+    const bool in_range = expand > 0 && expand <= 1 << 10 && c->hidden > 0 && c->hidden <= 1 << 24;
+    return in_range && c->recurrence.heads > 0 ? expand * c->hidden / c->recurrence.heads : 0;
+}
+
+void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, const char *head_key, int64_t size) {
     static const char *const biases[] = {"mamba_proj_bias", "projectors_bias", "use_bias"};
     const ht_json *limit = ht_json_array(r, object, "time_step_limit"), *head = ht_json_object_get(object, head_key);
     const char *automatic = ht_json_string_value(head);
@@ -76,7 +81,7 @@ void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, 
     ht_json_str(r, object, "mamba_hidden_act", &activation);
     if (strcmp(activation, "silu"))
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`mamba_hidden_act` is `%.40s`; silu is supported", activation);
-    of->value_dim = of->heads > 0 && width > 0 ? width / of->heads : 0;
+    of->value_dim = size;
     if (!automatic || strcmp(automatic, "auto")) ht_json_i64(r, object, head_key, &of->value_dim);
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++) {
         bool is_biased = false;
@@ -114,5 +119,6 @@ void ht_mamba_read_gguf(ht_config *c, ht_meta *m) {
 }
 
 void ht_mamba_write_gguf(const ht_config *c, ht_document *d) {
-    ht_gguf_put(d, c, "ssm.inner_size", ht_gguf_u32(c->recurrence.heads * c->recurrence.value_dim));
+    if (c->recurrence.kind)
+        ht_gguf_put(d, c, "ssm.inner_size", ht_gguf_u32(c->recurrence.heads * c->recurrence.value_dim));
 }

@@ -41,9 +41,11 @@ bool ht_mamba_has_norm(const ht_config *c, int64_t layer);
     HT_MAMBA_FIELDS("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_conv_bias", state, 1,   \
                     128)
 
-/* Reads the size of a head, which may be "auto": `width` divided by the number of heads. Refuses biases of projections and
+/* The size of a head where all have expand * hidden values; 0 for sizes out of range. */
+int64_t ht_mamba_head_size(const ht_config *c, int64_t expand);
+/* Reads the size of a head, which is `size` by default or if it is "auto". Refuses biases of projections and
  * limits of time steps, which no released model has. */
-void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, const char *head_key, int64_t width);
+void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, const char *head_key, int64_t size);
 void ht_mamba_read_gguf(ht_config *c, ht_meta *m);
 void ht_mamba_write_gguf(const ht_config *c, struct ht_document *d);
 /* Whether a GGUF file has tensor blk.LAYER.NAME; *t is set to it, unless t is NULL. */

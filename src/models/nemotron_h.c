@@ -97,7 +97,9 @@ static bool set_block(ht_config *c, int64_t layer, char letter) {
 static void drop_unused_experts(ht_config *c) {
     bool any = false;
     for (int64_t i = 0; i < c->n_layers; i++) any = any || c->layer[i].has_experts;
-    if (!any) c->n_experts = c->shared_feed_forward = c->expert_latent = 0;
+    if (any) return;
+    c->n_experts = c->experts_used = c->shared_feed_forward = c->expert_latent = 0;
+    c->expert_feed_forward = c->feed_forward;
 }
 
 static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -136,7 +138,7 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     c->shared_feed_forward = n_shared ? width : 0;
     if (c->n_experts && c->mlp_bias)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`mlp_bias` is true; experts without biases are supported");
-    ht_mamba_read_json(c, r, object, "mamba_head_dim", 64 * c->recurrence.heads);
+    ht_mamba_read_json(c, r, object, "mamba_head_dim", 64);
 }
 
 static void write_json(const ht_config *c, ht_document *d) {

@@ -1,4 +1,5 @@
 /* config.json: every spelling gives the same configuration, and what cannot be run is refused by name. */
+#include "checkpoint/kv_size.h"
 #include "models/registry.h"
 #include "support/json_file.h"
 #include "support/test.h"
@@ -506,8 +507,87 @@ UNIT_TEST(sparse_mixer) {
     REFUSED("{'model_type': 'phimoe', 'router_jitter_noise': -0.1}", HT_ERR_FORMAT, "router_jitter_noise");
 }
 
+#define NEMOTRON(more)                                                                                                 \
+    "{'model_type': 'nemotron_h', 'hidden_size': 64, 'num_attention_heads': 4, 'num_key_value_heads': 2, " more "}"
+
+/* Every spelling of a list of blocks. */
+UNIT_TEST(blocks_of_nemotron) {
+    static const char *const alike[] = {
+        NEMOTRON("'hybrid_override_pattern': 'M-*E', 'num_hidden_layers': 4"),
+        NEMOTRON("'hybrid_override_pattern': ['M', '-', '*', 'E'], 'num_hidden_layers': 4"),
+        NEMOTRON("'layers_block_type': ['mamba', 'mlp', 'attention', 'moe']"),
+        NEMOTRON("'layer_types': ['linear_attention', 'mlp', 'full_attention', 'moe'], 'num_hidden_layers': 4")};
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+        const ht_config c = read_ok(alike[i]);
+        assert_int_equal(c.n_layers, 4);
+        assert_true(c.layer[0].recurrent && c.layer[0].no_attention && c.layer[0].feed_forward == 0);
+        assert_true(!c.layer[1].recurrent && c.layer[1].no_attention && c.layer[1].feed_forward == 21504);
+        assert_true(!c.layer[2].no_attention && c.layer[2].no_rope && c.layer[2].n_kv_heads == 2);
+        assert_true(c.layer[3].has_experts && c.layer[3].no_attention && c.layer[3].feed_forward == 0);
+        assert_int_equal(ht_cache_layers(&c), 2);
+    }
+    const ht_config dense = read_ok(NEMOTRON("'hybrid_override_pattern': 'M-', 'num_hidden_layers': 2"));
+    assert_true(dense.n_experts == 0 && dense.shared_feed_forward == 0);
+    REFUSED(NEMOTRON("'hybrid_override_pattern': 'M-', 'num_hidden_layers': 3"), HT_ERR_FORMAT, "lists 2 layers", "3");
+    REFUSED(NEMOTRON("'hybrid_override_pattern': 'MX', 'num_hidden_layers': 2"), HT_ERR_UNSUPPORTED, "layer 1", "`X`");
+    REFUSED(NEMOTRON("'layers_block_type': ['mamba', 'rwkv']"), HT_ERR_UNSUPPORTED, "layer 1", "`rwkv`");
+    REFUSED(NEMOTRON("'layers_block_type': ['moe'], 'mlp_bias': true"), HT_ERR_UNSUPPORTED, "mlp_bias");
+}
+
+#define GRANITE4(more)                                                                                                 \
+    "{'model_type': 'granitemoehybrid', 'hidden_size': 64, 'num_hidden_layers': 1, 'mamba_n_heads': 8, " more "}"
+#define FALCON(more)                                                                                                   \
+    "{'model_type': 'falcon_h1', 'hidden_size': 64, 'num_attention_heads': 4, 'num_key_value_heads': 2, "              \
+    "'num_hidden_layers': 1, 'mamba_n_heads': 8, 'key_multiplier': 0.5, " more "}"
+
+UNIT_TEST(mamba) {
+    static const char *const limits[] = {"null", "[0.0, Infinity]", "[0, {'__float__': 'Infinity'}]"},
+                             *const others[] = {"[0.001, Infinity]",
+                                                "[0.0, 100.0]",
+                                                "[0.0, NaN]",
+                                                "[0.0, -Infinity]",
+                                                "[0.0, {'__float__': '-Infinity'}]",
+                                                "[0.0]"};
+    char text[256];
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        snprintf(text, sizeof text, GRANITE4("'time_step_limit': %s"), limits[i]);
+        const ht_config c = read_ok(text);
+        assert_int_equal(c.recurrence.value_dim, 16);
+        assert_true(c.layer[0].recurrent);
+        assert_true(c.recurrence.conv_bias);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(text, sizeof text, GRANITE4("'time_step_limit': %s"), others[i]);
+        REFUSED(text, HT_ERR_UNSUPPORTED, "time_step_limit");
+    }
+    REFUSED(GRANITE4("'mamba_n_groups': 2"), HT_ERR_UNSUPPORTED, "mamba_n_groups");
+    REFUSED(GRANITE4("'mamba_proj_bias': true"), HT_ERR_UNSUPPORTED, "mamba_proj_bias");
+    REFUSED(GRANITE4("'mamba_d_state': 0"), HT_ERR_FORMAT, "key size of the recurrence");
+    REFUSED(GRANITE4("'mamba_expand': 9223372036854775807"), HT_ERR_FORMAT, "value size of the recurrence");
+    const ht_config dense = read_ok(GRANITE4("'layer_types': ['attention']"));
+    assert_true(dense.recurrence.kind == HT_RECURRENCE_NONE && !dense.layer[0].recurrent);
+
+    ht_config c = read_ok(FALCON("'ssm_multipliers': [1, 2, 3, 4, 5], 'mlp_multipliers': [6, 7], 'mamba_d_ssm': null"));
+    assert_true(c.layer[0].recurrent && !c.layer[0].no_attention && c.recurrence.value_dim == 16);
+    assert_true(c.multipliers.ssm[HT_SSM_DT] == 5 && c.multipliers.gate == 6 && c.multipliers.down == 7);
+    assert_true(ht_config_has_multipliers(&c) && c.multipliers.key == 0.5f);
+    REFUSED(FALCON("'ssm_multipliers': [1, 2, 3, 4]"), HT_ERR_FORMAT, "ssm_multipliers", "5 numbers");
+    REFUSED(FALCON("'ssm_out_multiplier': null"), HT_ERR_FORMAT, "multiplier is 0");
+    REFUSED(FALCON("'attention_bias': true"), HT_ERR_UNSUPPORTED, "attention_bias");
+
+    /* mlx-lm has all but the factor of keys in the weights. */
+    static const ht_config_hints by_mlx = {.has_tensors = true, .has_mlx_conv = true, .has_head = true, .q_rows = 64};
+    ht_error err;
+    assert_int_equal(read_with(FALCON("'embedding_multiplier': 4, 'ssm_out_multiplier': 2"), NULL, &by_mlx, &c, &err),
+                     HT_OK);
+    assert_true(c.multipliers.key == 0.5f && c.multipliers.ssm_out == 1 && c.embedding_scale == 1);
+    assert_int_equal(read_with(FALCON("'attention_in_multiplier': 2"), NULL, &by_mlx, &c, &err), HT_ERR_UNSUPPORTED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(class_defaults),
+                                       cmocka_unit_test(blocks_of_nemotron),
+                                       cmocka_unit_test(mamba),
                                        cmocka_unit_test(kv_heads_default),
                                        cmocka_unit_test(gemma_defaults),
                                        cmocka_unit_test(windows_of_all_layers),

@@ -181,6 +181,7 @@ static void directory_round_trip(const char *path) {
     open_config(scratch_path("model.gguf"), &file, &read);
     const ht_config as_read = read;
     apply_factors(file, &read);
+    assert_works(ht_convert_fold_multipliers, &config); /* into the weights */
     same_config(path, &config, &read, has_window_in_gguf(&config));
     if (config.family != &ht_family_mistral && config.family->class_name) {
         const ht_config back = read_documents(file, &as_read);

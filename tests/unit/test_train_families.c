@@ -204,8 +204,10 @@ static const char **slots_of(const ht_json *of, int *n) {
     return slot;
 }
 
-/* GGUF files whose matrices are cut otherwise than the directory's, so that their slots have other names. */
-static const char *const apart[] = {"granite4_dense.gguf", "granite4.gguf", "granite4_moe.gguf", NULL};
+/* GGUF files whose matrices are cut otherwise than the directory's, so that their slots have other names, or contain the
+ * model's factors on products, which an adapter has as well. */
+static const char *const apart[] = {"granite4_dense.gguf", "granite4.gguf",       "granite4_moe.gguf",
+                                    "falcon_h1.gguf",      "falcon_h1-norm.gguf", NULL};
 
 typedef struct checkpoint {
     char path[NAME_SIZE];
