@@ -395,7 +395,7 @@ static void rows_in_order(void **state) {
         assert_int_equal(ht_matrix_new(device, &kind, "rows", &m, &err), HT_OK);
         m->packed = aligned_alloc(64, (m->packed_bytes + 63) & ~(size_t)63);
         assert_non_null(m->packed);
-        ht_pack_task task = {m, t, interleaved ? HEAD : 0, 0};
+        ht_pack_task task = {m, t, interleaved ? ht_order_of_halves(HEAD) : (ht_order){0}, 0};
         assert_int_equal(ht_matrices_pack(&task, 1, NULL, device, &err), HT_OK);
         for (int r = 0; r < ROWS; r++) {
             int within = r % HEAD, from = r;
