@@ -554,11 +554,11 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
-/* The spec of a dense weight by its name in mlx-lm, or in slots; NULL: none. */
+/* The spec of a dense weight with a tensor for itself, by its name in mlx-lm, or in slots; NULL: none. */
 static const ht_tensor_spec *dense_spec(const ht_family *family, const char *name, bool by_slot) {
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (!p->expert && !strcmp(by_slot ? ht_spec_slot(p) : p->safetensors, name)) return p;
+            if (!p->expert && p->n_shares < 2 && !strcmp(by_slot ? ht_spec_slot(p) : p->safetensors, name)) return p;
     return NULL;
 }
 
