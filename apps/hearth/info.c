@@ -28,7 +28,10 @@ static ht_status compute_needs(const options *o, const ht_model_info *info, need
     return HT_OK;
 }
 
+/* How a layer relates positions to each other. */
 static const char *type_of(const ht_layer_info *l) {
+    if (l->state) return l->n_kv_heads ? "full and recurrent" : "recurrent";
+    if (!l->n_kv_heads) return "feed-forward";
     return l->is_chunked ? "chunked" : l->slides ? "sliding" : "full";
 }
 
@@ -37,10 +40,10 @@ static ht_json *json_layers(const ht_model_info *i) {
     ht_json *list = ht_json_new_array();
     for (int64_t n = 0; i->layers && n < i->n_layers; n++) {
         const ht_layer_info *l = &i->layers[n];
-        ht_json_array_append_new(list, ht_json_pack("{ss sI sI sI sI sb}", "type", type_of(l), "kv_heads",
-                                                    (int64_t)l->n_kv_heads, "head_dim", (int64_t)l->head_dim,
-                                                    "feed_forward", (int64_t)l->feed_forward, "kv_layer",
-                                                    (int64_t)l->kv_layer, "experts", (int)l->has_experts));
+        ht_json_array_append_new(
+            list, ht_json_pack("{ss sI sI sI sI sI sb}", "type", type_of(l), "kv_heads", (int64_t)l->n_kv_heads,
+                               "head_dim", (int64_t)l->head_dim, "feed_forward", (int64_t)l->feed_forward, "kv_layer",
+                               (int64_t)l->kv_layer, "state", (int64_t)l->state, "experts", (int)l->has_experts));
     }
     return list;
 }
@@ -103,33 +106,43 @@ static void print_types(const ht_model_info *i) {
     output_field("bits per weight", "%.2f", i->bits_per_weight);
 }
 
-typedef struct run { /* of identical layers */
-    int kind;
+typedef struct run {  /* of identical layers */
+    const char *type; /* a constant of type_of */
+    bool with_experts;
     int64_t n;
 } run;
 
+static size_t put_run(const run *r, char *out, size_t size, size_t n) {
+    if (n >= size) return n;
+    return n + (size_t)snprintf(out + n, size - n, "%lld %s%s", (long long)r->n, r->type,
+                                r->with_experts ? " with experts" : "");
+}
+
+static bool same_run(const run *a, const run *b) {
+    return a->type == b->type && a->with_experts == b->with_experts && a->n == b->n;
+}
+
 /* Summarises the layer types as runs: "3 x (5 sliding, 1 full), 2 sliding". */
 static void layers_text(const ht_model_info *i, char *out, size_t size) {
-    static const char *const kinds[] = {"full",    "sliding", "full with experts",   "sliding with experts",
-                                        "chunked", NULL,      "chunked with experts"};
     bool mixed = false;
     run *runs = calloc((size_t)i->n_layers + 2, sizeof *runs); /* zeroed entries terminate it */
     size_t n_runs = 0, n = 0;
     if (!runs) return;
     for (int64_t l = 1; l < i->n_layers; l++) mixed = mixed || i->layers[l].has_experts != i->layers[0].has_experts;
     for (int64_t l = 0; l < i->n_layers; l++) {
-        int kind = (i->layers[l].is_chunked ? 4 : i->layers[l].slides) + 2 * (mixed && i->layers[l].has_experts);
-        n_runs += !l || kind != runs[n_runs - 1].kind;
-        runs[n_runs - 1].kind = kind;
+        const run one = {type_of(&i->layers[l]), mixed && i->layers[l].has_experts, n_runs ? runs[n_runs - 1].n : 0};
+        if (!l || !same_run(&one, &runs[n_runs - 1])) runs[n_runs++] = (run){one.type, one.with_experts, 0};
         runs[n_runs - 1].n++;
     }
     for (size_t at = 0, times; at < n_runs && n < size; at += 2 * times) {
         const run *a = &runs[at], *b = &runs[at + 1];
-        for (times = 1; at + 2 * times + 1 < n_runs && !memcmp(a, a + 2 * times, 2 * sizeof *a);) times++;
+        for (times = 1; at + 2 * times + 1 < n_runs && same_run(a, a + 2 * times) && same_run(b, b + 2 * times);)
+            times++;
         n += (size_t)snprintf(out + n, size - n, at ? ", " : "");
         if (times > 1 && n < size) n += (size_t)snprintf(out + n, size - n, "%zu x (", times);
-        if (n < size) n += (size_t)snprintf(out + n, size - n, "%lld %s", (long long)a->n, kinds[a->kind]);
-        if (b->n && n < size) n += (size_t)snprintf(out + n, size - n, ", %lld %s", (long long)b->n, kinds[b->kind]);
+        n = put_run(a, out, size, n);
+        if (b->n && n < size) n += (size_t)snprintf(out + n, size - n, ", ");
+        if (b->n) n = put_run(b, out, size, n);
         if (times > 1 && n < size) n += (size_t)snprintf(out + n, size - n, ")");
     }
     free(runs);
@@ -141,7 +154,7 @@ static void print_unlike_layers(const ht_model_info *i) {
     int64_t n_sharing = 0;
     for (int64_t l = 0; l < i->n_layers; l++) {
         n_sharing += i->layers[l].kv_layer != l;
-        if (!kind[i->layers[l].slides]) kind[i->layers[l].slides] = &i->layers[l];
+        if (i->layers[l].n_kv_heads && !kind[i->layers[l].slides]) kind[i->layers[l].slides] = &i->layers[l];
     }
     if (kind[0] && kind[1] && (kind[0]->n_kv_heads != kind[1]->n_kv_heads || kind[0]->head_dim != kind[1]->head_dim))
         output_field("K/V heads", "%lld of %lld in full layers, %lld of %lld in sliding ones",

@@ -86,9 +86,10 @@ typedef struct ht_layer_info {
     bool has_experts; /* mixture of experts, with or instead of a dense feed-forward part */
     bool is_latent;   /* latent attention: the values of all heads are the first elements of its one key */
     bool is_chunked;  /* slides, but attends to its chunk of `sliding_window` positions instead of to the last */
-    int64_t n_kv_heads, head_dim;
-    int64_t feed_forward; /* width of the dense part; 0: experts only */
-    int64_t kv_layer;     /* layer whose keys and values this one uses: itself, or an earlier one that shares them */
+    int64_t n_kv_heads, head_dim; /* 0 heads: no attention */
+    int64_t feed_forward;         /* width of the dense part; 0: experts only */
+    int64_t kv_layer; /* layer whose keys and values this one uses: itself, or an earlier one that shares them */
+    int64_t state;    /* f32 values of a recurrent layer's state for a sequence; 0: the layer is not recurrent */
 } ht_layer_info;
 
 /* Description of a checkpoint, read without loading weights. Strings are never NULL and lent until
@@ -129,8 +130,8 @@ typedef struct ht_model_info {
 } ht_model_info;
 
 /* Bytes of the KV cache of a session with default options and `positions` positions, stored as `dtype` (a kv_dtype of
- * ht_model_options). Counts whole pages of 256 positions; in sliding layers at most those of the ring. On a GPU the
- * ring is longer, by the rows that its step has more than the CPU's; these are counted here. 0 for another dtype, and
+ * ht_model_options). Counts whole pages of 256 positions; in sliding layers at most those of the ring; in recurrent layers
+ * two states, and those kept at page ends to go back to. On a GPU the ring is longer, by the rows that its step has more than the CPU's; these are counted here. 0 for another dtype, and
  * for a file that this build cannot run. */
 HT_API int64_t ht_model_info_kv_bytes(const ht_model_info *info, ht_dtype dtype, int64_t positions);
 /* Bytes of the KV cache that each further position adds, in layers that do not slide. */

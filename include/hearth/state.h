@@ -1,10 +1,10 @@
 /* State files: a session saved to a file and restored, so that nothing it holds is computed again.
  *
- * A file holds the session's tokens and the keys and values of its KV cache, and records how they were computed:
- * the model's fingerprint and its tokenizer's, precision, type and shape of the cache, adapters and their scales. A
- * session that differs in any of them rejects it. Random numbers are drawn by seed and position, so a restored
- * session continues as the saved one would have, to the bit, sampled or not; on another instruction set equal bits are
- * not promised. */
+ * A file holds the session's tokens, the keys and values of its KV cache and the states of recurrent layers, also those
+ * that the session can go back to. It records how they were computed: the model's fingerprint and its tokenizer's,
+ * precision, type and shape of the cache, adapters and their scales. A session that differs in any of them rejects it.
+ * Random numbers are drawn by seed and position, so a restored session continues as the saved one would have, to the
+ * bit, sampled or not; on another instruction set equal bits are not promised. */
 #ifndef HEARTH_STATE_H
 #define HEARTH_STATE_H
 

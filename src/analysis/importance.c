@@ -84,6 +84,19 @@ static void name_apart(matrix_site *both, matrix_sites *out) {
     snprintf(end, size, "ffn_gate%s", rest);
 }
 
+/* Lists the inputs of a joined projection, of which GGUF has two parts, under both names. */
+static void name_parts(const ht_family *family, const ht_projection *p, matrix_site *both, matrix_sites *out) {
+    for (const ht_tensor_spec *const *table = family->layer; p->part && *table; table++)
+        for (const ht_tensor_spec *spec = *table; spec->gguf; spec++) {
+            if (spec->part != HT_PART_GATE) continue;
+            matrix_site *second = &out->site[out->n++];
+            *second = *both;
+            second->slot = ""; /* no matrix of the model */
+            second->same_as = both;
+            snprintf(second->name, sizeof second->name, "blk.%lld.%s.weight", (long long)p->layer, spec->gguf);
+        }
+}
+
 /* The extents of matrices outside the layers are those of the hidden state. */
 static void add_around(const ht_model *m, const ht_tensor_spec *spec, matrix_sites *out) {
     if (spec->columns != HT_EXTENT_HIDDEN || spec->looked_up || spec->expert || (spec->has && !spec->has(m->config, 0)))
@@ -101,6 +114,7 @@ static ht_status find_sites(const ht_model *m, matrix_sites *out, ht_error *err)
     if (!out->site) return ht_fail_memory(err, room * sizeof *out->site, "importance weights");
     for (; out->n < n; out->n++) name_projection(&projections[out->n], &out->site[out->n]);
     for (int64_t i = 0; i < n; i++) name_apart(&out->site[i], out);
+    for (int64_t i = 0; i < n; i++) name_parts(m->config->family, &projections[i], &out->site[i], out);
     for (const ht_tensor_spec *p = m->config->family->around; p && p->gguf; p++) add_around(m, p, out);
     matrix_site *head = &out->site[out->n++];
     *head = (matrix_site){

@@ -66,9 +66,14 @@ static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_fo
 
 /* ---- the order ---- */
 
-/* A product that moves. A product of a product keeps its place: its operand has been placed by then. */
+static int32_t moves_behind(const ht_plan *p, const ht_instruction *ins);
+
+/* A product that moves. A product of a product, or of one with adapters that have moved, keeps its place: its operand has
+ * been placed by then. */
 static bool moves(const ht_plan *p, const ht_instruction *ins) {
-    return is_product(p, ins) && !is_product(p, &p->instruction[input(p, ins, 0)->index]);
+    if (!is_product(p, ins)) return false;
+    const ht_instruction *maker = &p->instruction[input(p, ins, 0)->index];
+    return !is_product(p, maker) && moves_behind(p, maker) < 0;
 }
 
 /* The instruction after which `ins` is placed: the producer of the rows that a product and its adapters (LORA) read.

@@ -68,6 +68,8 @@ ht_adapter *ht_adapter_retain(ht_adapter *a);
 ht_digest ht_adapter_digest(ht_adapter *a);
 /* The pair of a slot, or NULL. */
 const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot);
+/* The pair of a part of a joined projection, which only GGUF files that are read without their model have, or NULL. */
+const ht_lora *ht_adapter_find_part(const ht_adapter *a, const char *slot, ht_part_rule part);
 /* The properties of a base model that adapter files depend on. */
 typedef struct ht_adapter_base {
     const ht_config *config;

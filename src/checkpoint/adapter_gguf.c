@@ -74,7 +74,7 @@ static const ht_tensor_spec *spec_of(const ht_family *family, const ht_config *o
     const ht_tensor_spec *any = NULL;
     for (const ht_tensor_spec *const *table = family->layer; *table; table++)
         for (const ht_tensor_spec *p = *table; p->gguf; p++) {
-            if (p->columns == HT_EXTENT_NONE ||
+            if (p->columns == HT_EXTENT_NONE || p->part == HT_PART_ALL ||
                 strcmp(ht_part_is_of_head(p->expert) ? HT_HEADS_GGUF : p->gguf, name) != 0)
                 continue;
             if (of && layer < of->n_layers && (!p->has || p->has(of, layer))) return p;
@@ -109,6 +109,12 @@ static bool parse_name(const char *name, int64_t *layer, char block[HT_ADAPTER_N
 /* ---- parts of a joined projection ---- */
 
 static const char *const part_ends[] = {[HT_PART_QKV] = ".attn_qkv", [HT_PART_GATE] = ".attn_gate"};
+
+const ht_lora *ht_adapter_find_part(const ht_adapter *a, const char *slot, ht_part_rule part) {
+    char name[HT_ADAPTER_SLOT];
+    const int n = snprintf(name, sizeof name, "%s%s", slot, part_ends[part]);
+    return n > 0 && n < HT_ADAPTER_SLOT ? ht_adapter_find(a, name) : NULL;
+}
 
 static int64_t rows_of_part(const ht_recurrence_spec *r, ht_part_rule part) {
     const int64_t n_values = r->heads * r->value_dim;

@@ -304,6 +304,7 @@ ht_status ht_convert_config_to_gguf(const ht_config *config, ht_json *metadata, 
     *limited = *config;
     limited->is_gguf = true;
     limit_context(limited);
+    if (limited->layer_input_vocab < limited->vocab) limited->layer_input_vocab = limited->vocab; /* rows are added */
     writer w = {.metadata = {metadata, "GGUF metadata", HT_OK, err}, .config = limited};
     w.metadata.status = ht_convert_fold_multipliers(limited, err);
     if (!w.metadata.status) set_config(&w);

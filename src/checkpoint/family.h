@@ -291,7 +291,9 @@ struct ht_family {
     bool has_causal_text;      /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
     bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
     float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool normed_values;        /* values have an RMS norm per head, without weight */
+    bool
+        repeats_shared_keys; /* files for mlx-lm and llama.cpp also have the keys and values of layers that share others' */
+    bool normed_values;      /* values have an RMS norm per head, without weight */
     bool mlx_adds_norm_offset; /* mlx-lm's directories hold the gains of norms with norm_offset added */
     /* RoPE of three axes, which are equal in text: config.json has one object for all of RoPE, and files state how many pairs
      * each axis rotates. */

@@ -74,6 +74,32 @@ static ht_status add_part_changes(search *s, size_t tensor, const ht_projection 
     return status;
 }
 
+/* The changes by pairs of parts, of an adapter that was read without its model, to a part or to the joined projection. */
+static ht_status add_pairs_of_parts(search *s, const ht_stored_weight *w, size_t tensor, const ht_adapter *a,
+                                    ht_rewrite_change change, ht_error *err) {
+    const ht_recurrence_spec *r = &s->plan->config->recurrence;
+    const float scale = change.scale;
+    const int64_t first = change.first_row;
+    ht_status status = HT_OK;
+    for (int part = HT_PART_QKV; !status && part <= HT_PART_GATE; part++) {
+        ht_projection of = *w->projection;
+        const ht_lora *l = ht_adapter_find_part(a, of.slot, (ht_part_rule)part);
+        if (!l || (of.part != HT_PART_ALL && (int)of.part != part)) continue;
+        const int64_t n_values = r->heads * r->value_dim;
+        of.n_out = part == HT_PART_GATE ? n_values : of.n_out - n_values;
+        status = ht_lora_check(l, &of, s->plan->config->family->architecture, err);
+        change.lora = l;
+        change.scale = scale * l->scale;
+        for (int64_t row = 0; !status && row < of.n_out; row += change.n_rows) {
+            change.first_row = first + ht_part_row(r, (ht_part_rule)part, row, &change.n_rows);
+            if (of.part != HT_PART_ALL) change.first_row = first + row;
+            change.first_output = row;
+            status = add_change(s->plan, tensor, &change, err);
+        }
+    }
+    return status;
+}
+
 static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *err) {
     search *s = user;
     const ht_projection *p = w->projection;
@@ -85,12 +111,14 @@ static ht_status find_changes(const ht_stored_weight *w, void *user, ht_error *e
     for (int i = 0; !status && i < s->n; i++) {
         const ht_adapter *a = s->adapters[i];
         const ht_lora *l = ht_adapter_find(a, p->slot);
-        if (!l) continue;
         ht_rewrite_change change = {.first_row = first_row,
                                     .n_rows = w->rows,
                                     .rows = w->stored_rows,
                                     .columns = w->stored_columns,
-                                    .expert = w->expert};
+                                    .expert = w->expert,
+                                    .scale = s->scales ? s->scales[i] : 1};
+        if (p->part && a->gguf_order) status = add_pairs_of_parts(s, w, tensor, a, change, err);
+        if (!l || status) continue;
         if (a->gguf_order) change.lora_rows = p->rows, change.lora_columns = p->columns;
         if (p->of_heads) change = head_change(w, &s->plan->config->latent);
         change.lora = l;

@@ -127,7 +127,8 @@ static void describe_config(info *in, const ht_checkpoint_files *from, const ht_
                                         .n_kv_heads = l->n_kv_heads,
                                         .head_dim = l->head_dim,
                                         .feed_forward = l->feed_forward,
-                                        .kv_layer = l->kv_layer};
+                                        .kv_layer = l->kv_layer,
+                                        .state = l->recurrent ? ht_state_values(c) : 0};
     }
     p->layers = in->layers;
     if (p->n_sliding_layers) p->sliding_window = c->window;
@@ -144,12 +145,20 @@ static void describe_files(info *in, const ht_checkpoint_files *c) {
 
 static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t == HT_F32 || t == HT_I8; }
 
-/* Bytes of a layer's KV page; *ring is the ring's page count, 0 for a growing cache. */
+/* Bytes of a layer's KV page, 0 if it has none; *ring is the ring's page count, 0 for a growing cache. */
 static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
     const ht_layer_info *l = &p->layers[layer];
     const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, l->is_latent, 0};
     *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_LEAST_STEP_ROWS, p->context) : 0;
-    return l->kv_layer == layer ? ht_kv_saved_page_bytes(&kv) : 0;
+    return l->kv_layer == layer && l->n_kv_heads ? ht_kv_saved_page_bytes(&kv) : 0;
+}
+
+/* Bytes of a layer's states in a sequence of `positions`; SIZE_MAX on overflow. */
+static size_t state_bytes_of(const ht_layer_info *l, int64_t positions) {
+    const ht_kv_shape kv = {.dtype = HT_F32, .state = l->state};
+    size_t bytes;
+    if (!l->state) return 0;
+    return ht_mul_size(ht_kv_saved_page_bytes(&kv), (size_t)ht_state_pages(positions), &bytes) ? bytes : SIZE_MAX;
 }
 
 static int64_t as_i64(size_t bytes) { return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX; }
@@ -161,7 +170,8 @@ int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t p
     for (int64_t i = 0; i < p->n_layers; i++) {
         int64_t ring;
         size_t bytes, page = page_bytes_of(p, i, dtype, &ring);
-        if (!ht_mul_size(page, (size_t)ht_kv_pages(ring, positions), &bytes) || !ht_add_size(total, bytes, &total))
+        if (!ht_mul_size(page, (size_t)ht_kv_pages(ring, positions), &bytes) || !ht_add_size(total, bytes, &total) ||
+            !ht_add_size(total, state_bytes_of(&p->layers[i], positions), &total))
             return INT64_MAX;
     }
     return as_i64(total);

@@ -341,8 +341,7 @@ static ht_status set_factors(const ht_rewrite_plan *plan, const ht_stored_weight
     return HT_OK;
 }
 
-static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
-    translation *of = user;
+static ht_status add_one(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
     if (ht_part_is_of_head(w->spec->expert)) return add_latent_head(of, w, err);
     if (w->spec->expert != HT_EXPERT_NONE) return add_expert(of, w, err);
@@ -359,9 +358,15 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
     ht_status status = add_tensor(plan, name, &t, err);
     int64_t rows = w->rows, columns = w->columns;
     if (w->row_length) rows = w->columns / w->row_length, columns = w->row_length;
-    if (!status) status = set_pieces(t, w, rows, columns, 1, 0, err);
+    /* GGUF's table of per-layer inputs has a row for every token: those without their own have that of token 0. */
+    const bool is_filled = plan->to_gguf && w->spec->rows == HT_EXTENT_LAYER_INPUT_VOCAB && rows < plan->config->vocab;
+    const int64_t n = is_filled ? plan->config->vocab : 1;
+    if (!status) status = set_pieces(t, w, is_filled ? 1 : rows, columns, n, 0, err);
     if (status) return status;
-    put_piece(t, w, 0);
+    for (int64_t i = 0; i < n; i++) {
+        put_piece(t, w, i);
+        if (i < rows) t->piece[i].first_row += i;
+    }
     t->stored_rows = w->stored_rows;
     t->stored_columns = w->stored_columns;
     if (plan->to_gguf)
@@ -380,6 +385,36 @@ static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err
         t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
     if (t->is_weight) set_importance(t, w->gguf, -1);
     return set_factors(plan, w, t, err);
+}
+
+/* The name in layer `layer` of a weight in another one: "blk.3.attn_k.weight", "layers.3.self_attn.k_proj.weight". */
+static void name_in_layer(const char *name, int64_t layer, char out[NAME_SIZE]) {
+    const char *number = strchr(name, '.') + 1, *rest = strchr(number, '.');
+    snprintf(out, NAME_SIZE, "%.*s%lld%s", (int)(number - name), name, (long long)layer, rest);
+}
+
+/* Adds a weight; and for readers that want keys and values in all layers, though those of layers that share them are never
+ * used, it again for each of these. */
+static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
+    translation *of = user;
+    const ht_config *c = of->plan->config;
+    ht_status status = add_one(of, w, err);
+    if (!c->family->repeats_shared_keys || naming_of(of->plan) == HT_EXPERTS_TRANSFORMERS || !w->spec->has)
+        return status;
+    for (int64_t i = w->layer + 1; !status && w->layer >= 0 && i < c->n_layers; i++) {
+        if (c->layer[i].kv_layer != w->layer || w->spec->has(c, i)) continue;
+        char gguf[NAME_SIZE], safetensors[NAME_SIZE];
+        ht_stored_weight copy = *w;
+        name_in_layer(w->gguf, i, gguf);
+        name_in_layer(w->safetensors, i, safetensors);
+        copy.layer = i;
+        copy.gguf = gguf;
+        copy.safetensors = safetensors;
+        status = add_one(of, &copy, err);
+        ht_rewrite_tensor *t = &of->plan->tensor[of->plan->n - 1];
+        if (!status && t->is_weight) set_importance(t, w->gguf, -1);
+    }
+    return status;
 }
 
 /* Adds a tensor of RoPE divisors, if the model has it; a directory has them in its configuration. */

@@ -1,7 +1,7 @@
 #include "cpu/state_scan.h"
 
 #include "base/error.h"
-#include "cpu/state.h"
+#include "device/state.h"
 
 ht_state_scan ht_state_scan_of(const ht_call *call) {
     const ht_view *in = call->in;

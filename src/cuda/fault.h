@@ -28,8 +28,9 @@ typedef struct ht_cuda_view {
 typedef enum ht_cuda_wrong {
     HT_CUDA_FINE = 0,
     HT_CUDA_INDEX, /* `value` at `position` is outside axis `axis` of `size` elements, or as the start of a slice, `length` */
-    HT_CUDA_EXPERT, /* expert `value` of row `position` is not below `size` */
-    HT_CUDA_ROWS,   /* query `position` is at row `value` of a sequence that begins at row `length`, of `size` rows */
+    HT_CUDA_EXPERT,   /* expert `value` of row `position` is not below `size` */
+    HT_CUDA_ROWS,     /* query `position` is at row `value` of a sequence that begins at row `length`, of `size` rows */
+    HT_CUDA_SEQUENCE, /* row `position` is of a sequence that begins at row `value` */
 } ht_cuda_wrong;
 
 /* The first failure in queue order, at its lowest position; in device memory. */

@@ -17,6 +17,7 @@
 #include "cuda/reduce.h"
 #include "cuda/sort.h"
 #include "cuda/stage.h"
+#include "cuda/state.h"
 #include "cuda/tensor_product.h"
 #include "cuda/top.h"
 
@@ -24,10 +25,12 @@
 #define HT_CUDA_OPERATIONS(X)                                                                                          \
     X(attend)                                                                                                          \
     X(attention)                                                                                                       \
-    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort)
+    X(elementwise) X(index) X(lora) X(make) X(matrix) X(norm) X(product) X(reduce) X(sort) X(state)
 #define HT_CUDA_MODULES(X)                                                                                             \
     HT_CUDA_OPERATIONS(X)                                                                                              \
-    X(experts) X(gemm_large) X(gemm_medium) X(head_loss) X(matrix_layout) X(measure) X(stage) X(tensor_product) X(top)
+    X(experts)                                                                                                         \
+    X(gemm_large)                                                                                                      \
+    X(gemm_medium) X(head_loss) X(matrix_layout) X(measure) X(stage) X(state_gradient) X(tensor_product) X(top)
 
 /* X(module, kernel) */
 #define HT_CUDA_KERNELS(X)                                                                                             \
@@ -47,6 +50,7 @@
     HT_CUDA_KERNELS_OF_REDUCE(X)                                                                                       \
     HT_CUDA_KERNELS_OF_SORT(X)                                                                                         \
     HT_CUDA_KERNELS_OF_STAGE(X)                                                                                        \
+    HT_CUDA_KERNELS_OF_STATE(X)                                                                                        \
     HT_CUDA_KERNELS_OF_TENSOR_PRODUCT(X)                                                                               \
     HT_CUDA_KERNELS_OF_GEMM_MEDIUM(X)                                                                                  \
     HT_CUDA_KERNELS_OF_GEMM_LARGE(X)                                                                                   \

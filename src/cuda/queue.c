@@ -55,6 +55,11 @@ static ht_status describe(const ht_cuda_fault *f, ht_error *err) {
             "%s: query %lld is at row %lld of a sequence that begins at row %lld, of %lld rows of keys; rows of a "
             "sequence do not go back",
             name, (long long)f->position, (long long)f->value, (long long)f->length, (long long)f->size);
+    if (f->wrong == HT_CUDA_SEQUENCE)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: the sequence of row %lld begins at row %lld, expected that row or the first row of the "
+                       "previous row's sequence",
+                       name, (long long)f->position, (long long)f->value);
     return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of size %lld%s", name,
                    (long long)f->value, (long long)f->position, (int)f->axis, (long long)f->size,
                    f->length < f->size ? " as the start of a slice" : "");

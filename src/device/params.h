@@ -180,8 +180,9 @@ typedef struct ht_short_conv_params {
  * Per element, products of a sum over key_dim are added in order of the key's dimension, by fma.
  *
  * STATE_SCAN_ROWS(q, k, v, decay, rate, first i32 [T]) -> the same without a cache, for all sequences of a plain pass: S is
- * zero before the row first[t] of the sequence of row t. STATE_SCAN_ROWS_GRAD(q, k, v, decay, rate, first, grad) -> the
- * gradients of q, k, v, decay and the rate, if any, concatenated. */
+ * zero before the row first[t] of the sequence of row t, which is t or the first row of the previous row's sequence, else an error.
+ * STATE_SCAN_ROWS_GRAD(q, k, v, decay, rate, first, grad) -> the gradients of q, k, v, decay and the rate, if any, concatenated;
+ * sums over columns and heads are f32, in an order that only the shape decides. */
 typedef struct ht_state_scan_params {
     int32_t layer;
     bool keys_alternate;

@@ -234,11 +234,12 @@ static void thin_snapshots(ht_cache *c, int64_t end) {
 
 void ht_cache_mark(ht_cache *c, int64_t position) { c->owner->mark = position; }
 
-int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t end, int64_t step_end) {
+int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t n, int64_t end, int64_t step_end) {
     ht_cache_owner *o = c->owner;
     if (!o->has_states) return step_end;
     thin_snapshots(c, end);
     ht_snapshot_plan p = {.token = token,
+                          .n = n,
                           .end = end,
                           .stop_ids = m->stop_ids,
                           .n_stop_ids = m->n_stop_ids,

@@ -46,9 +46,10 @@ void ht_cache_truncate(ht_cache *c, int64_t n);
 /* ---- snapshots of states; a cache without states has none ---- */
 
 bool ht_cache_has_states(const ht_cache *c);
-/* Plans the snapshots of a sequence of `end` tokens, of which the cache holds fewer: removes those that are not worth keeping,
- * and lets the next ht_cache_reserve take one if it is time. Returns where the next step must end, at most at `step_end`. */
-int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t end, int64_t step_end);
+/* Plans the snapshots of a sequence of `end` tokens, of which the first n are known and the cache holds fewer: removes those that
+ * are not worth keeping, and lets the next ht_cache_reserve take one if it is time. Returns where the next step must end, at
+ * most at `step_end` <= n. */
+int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t n, int64_t end, int64_t step_end);
 /* Plans will keep a snapshot at `position`, as at a message's end. */
 void ht_cache_mark(ht_cache *c, int64_t position);
 /* The number of snapshots, and their positions in increasing order. */
@@ -60,7 +61,7 @@ void ht_cache_drop_snapshots(ht_cache *c);
 
 /* ---- pages shared with other caches ---- */
 
-/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless it has all below the length. Of a layer of
+/* The page of positions [256 index, 256 index + 256) of a layer, lent; NULL unless it has all below the length. For a layer of
  * states: the state after `index` positions; NULL unless there is a snapshot, or these are all. */
 ht_kv_page *ht_cache_page(const ht_cache *c, int32_t layer, int64_t index);
 

@@ -255,7 +255,7 @@ static int32_t choose(ht_prefill *p) {
         const int64_t more = rows_that_fit(p, b, rows, out);
         int64_t end = b->cache->length + more;
         if (more <= 0) break;
-        if (is_common(p, b)) end = ht_cache_plan(b->cache, p->model, p->order[b->lo]->token, b->end, end);
+        if (is_common(p, b)) end = ht_cache_plan(b->cache, p->model, p->order[b->lo]->token, b->end, b->end, end);
         /* Only the first branch of a step may exceed the budget. */
         if (n > 0 && !ht_cache_fits(&p->account, p->kv_bytes, ht_cache_growth(b->cache, end))) break;
         ht_error err = {0};

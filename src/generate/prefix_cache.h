@@ -59,8 +59,8 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
 void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
 
 /* Keeps the first n positions of a cache, computed from these tokens, with its snapshots; `tail`: even an incomplete page, and
- * the states after all positions. Of the states along the tokens it then keeps those that a cache would keep
- * (generate/snapshots.h), and those that two lookups have used. It may keep nothing. */
+ * the states after all positions. It then removes states along the tokens, unless a cache would keep them
+ * (generate/snapshots.h) or two lookups have used them. It may keep nothing. */
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail);
 

@@ -260,7 +260,7 @@ ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
 int64_t ht_session_step_end(ht_session *s, int64_t end) {
     const int64_t total = ht_max_i64(end, s->announced);
     ht_cache_begin(s->cache, total);
-    return ht_cache_plan(s->cache, s->model, s->token, total, ht_min_i64(end, s->cache->length + s->chunk));
+    return ht_cache_plan(s->cache, s->model, s->token, end, total, ht_min_i64(end, s->cache->length + s->chunk));
 }
 
 ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_error *err) {

@@ -34,7 +34,7 @@ static bool is_message_end(const ht_snapshot_plan *p, int64_t position) {
 
 /* Whether another message ends in the interval. */
 static bool has_later_message_end(const ht_snapshot_plan *p, int64_t position) {
-    const int64_t last = ht_min_i64(interval_end(position, p->end), p->end - 1);
+    const int64_t last = ht_min_i64(interval_end(position, p->end), ht_min_i64(p->n, p->end - 1));
     for (int64_t k = position + 1; k <= last; k++)
         if (is_message_end(p, k)) return true;
     return false;

@@ -23,8 +23,8 @@ bool ht_snapshot_stays(int64_t position, int64_t before, int64_t after, int64_t 
 
 /* A sequence that will be computed up to `end`. */
 typedef struct ht_snapshot_plan {
-    const int32_t *token; /* [end] */
-    int64_t end;
+    const int32_t *token; /* [n] those known so far */
+    int64_t n, end;
     const int32_t *stop_ids; /* [n_stop_ids]: messages end after them */
     int n_stop_ids;
     int64_t mark; /* another position to keep, or -1 */

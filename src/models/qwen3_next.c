@@ -49,7 +49,8 @@ static bool is_joined(const ht_config *c, int64_t layer) { return c->layer[layer
 static bool is_apart(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && c->is_gguf; }
 #define JOINED "linear_attn.in_proj_qkvz"
 static const ht_tensor_spec joined_specs[] = {
-    {AT(recurrence.in), JOINED, "", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined, .part = HT_PART_ALL},
+    {AT(recurrence.in), JOINED, "attn_qkv", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined,
+     .part = HT_PART_ALL},
     {AT(recurrence.qkv), JOINED, "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, .has = is_apart, .part = HT_PART_QKV},
     {AT(recurrence.gate), JOINED, "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, .has = is_apart,
      .part = HT_PART_GATE},

@@ -425,7 +425,7 @@ class Info(CommandTest):
             "eos": 2,
             "special_tokens": len(tiny_model.SPECIAL),
         }
-        layer = {"type": "full", "kv_heads": 2, "head_dim": 16, "feed_forward": 96, "experts": False}
+        layer = {"type": "full", "kv_heads": 2, "head_dim": 16, "feed_forward": 96, "state": 0, "experts": False}
         self.assertEqual(value["layer_types"], [{**layer, "kv_layer": i} for i in range(2)])
         (kind,) = value["tensor_types"]
         self.assertEqual((kind["type"], kind["tensors"]), ("F32", 2 + 9 * 2))
@@ -456,6 +456,10 @@ class Info(CommandTest):
         self.assertIn("3: 2 sliding, 1 full", self.succeeds("info", GOLDEN / "gemma3-f32").text)
         mixed = self.succeeds("info", GOLDEN / "qwen3-moe-mixed-bf16").text
         self.assertIn("5: 3 full, 1 full with experts, 1 full", mixed)
+        recurrent = GOLDEN.parent / "families" / "lfm2"
+        self.assertIn("3: 1 recurrent, 1 full, 1 recurrent", self.succeeds("info", recurrent).text)
+        layers = self.succeeds("info", recurrent, "--json").json["layer_types"]
+        self.assertEqual([(i["type"], i["kv_heads"], i["state"]) for i in layers], [("recurrent", 0, 64), ("full", 2, 0), ("recurrent", 0, 64)])
 
     def test_directory_with_one_gguf(self):
         folder = self.write("model/tiny.gguf", TINY.read_bytes()).parent

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS = 2, HELD = 20 };
+enum { KINDS = 3, HELD = 20 };
 
 static ht_model *models[KINDS];
 static ht_engine *engines[KINDS];
@@ -17,7 +17,8 @@ static char *origin[KINDS];
 
 /* The models and engines once, and what a cache of theirs says of its origin. */
 static void begin(const char *path) {
-    static const char *const names[KINDS] = {"tests/golden/tiny/llama-q4_1.gguf", "tests/golden/tiny/gemma3-q5_1.gguf"};
+    static const char *const names[KINDS] = {"tests/golden/tiny/llama-q4_1.gguf", "tests/golden/tiny/gemma3-q5_1.gguf",
+                                             "tests/golden/families/lfm2.gguf"};
     for (int k = 0; k < KINDS; k++) {
         ht_error err = {0};
         ht_state_file f;
@@ -83,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(path, sizeof path, "%s/cache", files_begin());
     if (!models[0]) begin(path);
     if (size == 0) return 0;
-    const int kind = *data & 1;
+    const int kind = *data & 4 ? 2 : *data & 1;
     ht_engine *e = engines[kind];
     ht_request r;
     ht_request_init(&r, sizeof r);

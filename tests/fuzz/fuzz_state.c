@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS = 2, HELD = 3 };
+enum { KINDS = 3, HELD = 3 };
 
 static ht_model *models[KINDS];
 static char *origin[KINDS];
@@ -23,7 +23,8 @@ static ht_session *new_session(int kind) {
 
 /* The models once, and what a state of theirs says of its origin. */
 static void begin(const char *path) {
-    static const char *const names[KINDS] = {"tests/golden/tiny/llama-q4_1.gguf", "tests/golden/tiny/gemma3-q5_1.gguf"};
+    static const char *const names[KINDS] = {"tests/golden/tiny/llama-q4_1.gguf", "tests/golden/tiny/gemma3-q5_1.gguf",
+                                             "tests/golden/families/lfm2.gguf"};
     for (int k = 0; k < KINDS; k++) {
         ht_error err = {0};
         ht_state_file f;
@@ -48,7 +49,7 @@ static void write_sections(const char *path, int kind, const uint8_t *data, size
     check(ht_state_writer_open(path, sections, &w, &err) == HT_OK);
     while (size >= 4) {
         size_t n = (size_t)data[2] | (size_t)data[3] << 8;
-        const uint64_t what = data[0] % 5;
+        const uint64_t what = data[0] % 7;
         check(ht_state_writer_begin(w, what, data[1], &err) == HT_OK);
         data += 4;
         size -= 4;
@@ -68,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(path, sizeof path, "%s/state", files_begin());
     if (!models[0]) begin(path);
     if (size == 0) return 0;
-    const int kind = *data & 1;
+    const int kind = *data & 4 ? 2 : *data & 1;
     if (*data & 2)
         files_write("state", data + 1, size - 1);
     else

@@ -101,7 +101,7 @@ def check_fuse(hearth, name, adapter, expected, work):
 
 # Names of an expert's gate, up and down in releases that have a module for each.
 MODULES = {**{name: "block_sparse_moe.experts.{}.{}" for name in ("mixtral", "minimax_m2", "phimoe")},
-           "lfm2_moe": "feed_forward.experts.{}.{}"}
+           "lfm2_moe": "feed_forward.experts.{}.{}", "kimi_linear": "block_sparse_moe.experts.{}.{}"}
 PARTS = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 WITHOUT_MODULES = "gpt_oss", "llama4", "granitemoe"
 # The converter turns A and B round in the first, wants a tokenizer for three, and states another architecture than the

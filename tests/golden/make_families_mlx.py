@@ -27,7 +27,7 @@ LIMIT = 60_000  # bytes of a directory
 
 # Families that mlx-lm renames or stacks, and one with fused matrices; the layers that are kept, one of each kind.
 FAMILIES = {"deepseek_v2-lite": 2, "ernie4_5_moe": 2, "gpt2": 1, "gpt_oss": 2, "granite4_dense": 1,
-            "granite4_moe": 2, "lfm2_moe": 2, "llama4": 4, "mixtral": 1, "nemotron_h_latent": 4, "phi3": 1,
+            "granite4_moe": 2, "kimi_linear": 2, "lfm2_moe": 2, "llama4": 4, "mixtral": 1, "nemotron_h_latent": 4, "phi3": 1,
             "qwen2_moe": 1}
 
 

@@ -47,6 +47,7 @@ static void make_some(int model) {
         tiny_ids(q->ids, lengths[i], (uint64_t)(100 + i));
         for (int k = 0; k < lengths[i]; k++) q->ids[k] += q->ids[k] == NAN_TOKEN;
         memcpy(q->ids, common, (size_t)shared * sizeof *common);
+        for (int k = 60; k < lengths[i] && model == RECURRENT; k += 90) q->ids[k] = TINY_IM_END;
         q->adapted = i % 5 == 4;
         q->sampler = OPTIONS(ht_sampler_options, with.temperature = i % 2 ? 0.9f : 0, with.top_k = i % 3 ? 0 : 20,
                              with.repeat_penalty = i % 4 ? 1 : 1.2f, with.seed = (uint64_t)i,
@@ -64,6 +65,7 @@ int make_questions(void **state) {
     scratch_make();
     models[0] = tiny_load(&(tiny_options){.nan_token = NAN_TOKEN});
     models[1] = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
+    models[RECURRENT] = tiny_load(&(tiny_options){.recurrent = true, .type = HT_W_Q8_0});
     for (int m = 0; m < N_MODELS; m++) {
         adapters[m] = test_adapter_for(models[m], 4, 2, 11);
         make_some(m);

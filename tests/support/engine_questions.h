@@ -1,12 +1,13 @@
-/* Questions to an engine, with the answers that a session alone gives them, on a model whose cache grows and on one that slides. */
+/* Questions to an engine, with the answers that a session alone gives them, on a model whose cache grows, on one that slides,
+ * and on one that is recurrent. */
 #ifndef TESTS_SUPPORT_ENGINE_QUESTIONS_H
 #define TESTS_SUPPORT_ENGINE_QUESTIONS_H
 
 #include <hearth/engine.h>
 
-enum { N_MODELS = 2, QUESTIONS = 14, MOST_TOKENS = 40, MOST_PROMPT = 700, WINDOW = 300, NAN_TOKEN = 7 };
+enum { RECURRENT = 2, N_MODELS, QUESTIONS = 14, MOST_TOKENS = 40, MOST_PROMPT = 700, WINDOW = 300, NAN_TOKEN = 7 };
 
-extern ht_model *models[N_MODELS]; /* of one whose cache grows, and of one that slides */
+extern ht_model *models[N_MODELS]; /* of one whose cache grows, one that slides, and a recurrent one */
 extern ht_adapter *adapters[N_MODELS];
 
 /* A question with the answer that a session alone gives. */

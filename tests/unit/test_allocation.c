@@ -34,6 +34,7 @@
 #include <hearth/npy.h>
 #include <hearth/ops.h>
 #include <hearth/optimizer.h>
+#include <hearth/state.h>
 #include <hearth/train.h>
 
 #include <stdbool.h>
@@ -606,7 +607,7 @@ static ht_status keep_prefix(ht_error *err) {
     st = ht_cache_new(model, 64, &into, err);
     if (!st) ht_cache_set_account(into, &account);
     if (!st) st = ht_prefix_cache_find(c, &key, ht_session_tokens(with_prefix), PREFIX, into, &found, err);
-    assert_true(found.used == 0 || found.used == HT_KV_PAGE || found.used == PREFIX - 1);
+    assert_true(found.used == 0 || found.used == HT_KV_PAGE || found.used == PREFIX - 1); /* the second: of states */
     assert_true(ht_prefix_cache_get_figures(c).tokens >= found.used);
     if (into) assert_int_equal(into->length, found.used);
     ht_prefix_cache_unlock(c, found.lock);
@@ -647,20 +648,71 @@ UNIT_TEST(prefixes) {
     ht_error err = {0};
     int32_t ids[PREFIX];
     tiny_ids(ids, PREFIX, 3);
-    model = tiny_load(&(tiny_options){.n_threads = 1, .window = 40});
-    assert_int_equal(ht_session_new(model, NULL, &with_prefix, &err), HT_OK);
-    tiny_forward(with_prefix, ids, PREFIX, false, NULL);
-    assert_true(try_every_failure(keep_prefix, ALSO_OK) > 10);
-    ht_session_free(with_prefix);
-    const ht_request request = OPTIONS(ht_request, with.ids = ids, with.n_ids = PREFIX);
-    if (ht_engine_open(model, NULL, &engine, &err) || ht_engine_warm(engine, &request, NULL, &err))
-        fail_msg("%s", err.message);
-    assert_true(try_every_failure(save_cache, NOTHING_ELSE) > 10);
-    const int files = scratch_count();
-    assert_true(try_every_failure(load_cache, NOTHING_ELSE) > 10);
-    assert_int_equal(scratch_count(), files);
-    assert_true(try_every_failure(make_request, NOTHING_ELSE) > 20);
-    ht_engine_close(engine);
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        model = tiny_load(&(tiny_options){.n_threads = 1, .window = recurrent ? 0 : 40, .recurrent = recurrent});
+        assert_int_equal(ht_session_new(model, NULL, &with_prefix, &err), HT_OK);
+        tiny_forward(with_prefix, ids, PREFIX, false, NULL);
+        assert_true(try_every_failure(keep_prefix, ALSO_OK) > 10);
+        ht_session_free(with_prefix);
+        const ht_request request = OPTIONS(ht_request, with.ids = ids, with.n_ids = PREFIX);
+        if (ht_engine_open(model, NULL, &engine, &err) || ht_engine_warm(engine, &request, NULL, &err))
+            fail_msg("%s", err.message);
+        assert_true(try_every_failure(save_cache, NOTHING_ELSE) > 10);
+        const int files = scratch_count();
+        assert_true(try_every_failure(load_cache, NOTHING_ELSE) > 10);
+        assert_int_equal(scratch_count(), files);
+        if (!recurrent) assert_true(try_every_failure(make_request, NOTHING_ELSE) > 20);
+        ht_engine_close(engine);
+        ht_model_free(model);
+    }
+}
+
+/* ---- states ---- */
+
+static float *state_rows; /* of PREFIX tokens without failures */
+
+/* Goes on after the first failure, and back and on again, as if it had not been there. */
+static ht_status compute_states(ht_error *err) {
+    int32_t ids[PREFIX];
+    ht_session *s, *restored = NULL;
+    float *rows = NULL;
+    const ht_forward_options all = OPTIONS(ht_forward_options, with.all_rows = true);
+    tiny_ids(ids, PREFIX, 3);
+    ht_status st = ht_session_new(model, OPTIONS_AT(ht_session_options, with.chunk = 100), &s, err);
+    if (st) return st;
+    st = ht_session_forward(s, ids, PREFIX, NULL, NULL, NULL, err);
+    if (!st) st = ht_session_truncate(s, PREFIX - 20, err);
+    if (!st) st = ht_session_forward(s, ids + PREFIX - 20, 10, NULL, NULL, NULL, err);
+    if (!st) st = ht_session_save(s, scratch_path("state"), err);
+    if (!st) st = ht_session_new(model, NULL, &restored, err);
+    if (!st) st = ht_session_load(restored, scratch_path("state"), err);
+    const bool armed = allocations.armed;
+    allocations.armed = false;
+    rows = tiny_rows(PREFIX);
+    for (int i = 0; i < 2; i++) {
+        ht_session *of = i ? restored : s;
+        const int64_t n = of ? ht_session_length(of) : PREFIX;
+        if (n < PREFIX) assert_works(ht_session_forward, of, ids + n, (size_t)(PREFIX - n), &all, tiny_copy_rows, rows);
+        assert_memory_equal(rows + n * TINY_VOCAB, state_rows + n * TINY_VOCAB,
+                            (size_t)(PREFIX - n) * TINY_VOCAB * sizeof *rows);
+    }
+    free(rows);
+    allocations.armed = armed;
+    ht_session_free(restored);
+    ht_session_free(s);
+    return st;
+}
+
+UNIT_TEST(states) {
+    int32_t ids[PREFIX];
+    tiny_ids(ids, PREFIX, 3);
+    model = tiny_load(&(tiny_options){.n_threads = 1, .recurrent = true});
+    state_rows = tiny_rows(PREFIX);
+    ht_session *s = tiny_session(model, 512);
+    tiny_forward(s, ids, PREFIX, true, state_rows);
+    ht_session_free(s);
+    assert_true(try_every_failure(compute_states, NOTHING_ELSE) > 50);
+    free(state_rows);
     ht_model_free(model);
 }
 
@@ -801,14 +853,23 @@ UNIT_TEST(children) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers),       cmocka_unit_test(checkpoints),
-        cmocka_unit_test(files),         cmocka_unit_test(fusing),
-        cmocka_unit_test(pools),         cmocka_unit_test(training),
-        cmocka_unit_test(inspections),   cmocka_unit_test(importance),
-        cmocka_unit_test(quantising),    cmocka_unit_test(converting),
-        cmocka_unit_test(training_data), cmocka_unit_test(embeddings),
-        cmocka_unit_test(trainers),      cmocka_unit_test(prefixes),
-        cmocka_unit_test(many_prompts),  cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),
+        cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),
+        cmocka_unit_test(fusing),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(training),
+        cmocka_unit_test(inspections),
+        cmocka_unit_test(importance),
+        cmocka_unit_test(quantising),
+        cmocka_unit_test(converting),
+        cmocka_unit_test(training_data),
+        cmocka_unit_test(embeddings),
+        cmocka_unit_test(trainers),
+        cmocka_unit_test(prefixes),
+        cmocka_unit_test(states),
+        cmocka_unit_test(many_prompts),
+        cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(children),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);

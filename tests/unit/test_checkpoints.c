@@ -356,6 +356,47 @@ static void prediction_layers(void **state) {
     ht_checkpoint_close(c);
 }
 
+/* Every row has one place in a stored order, which its inverse undoes, and runs end where adjacent rows part. */
+static void check_order(const ht_order *o, int64_t n) {
+    const ht_order inverse = ht_order_inverse(*o);
+    for (int64_t r = 0; r < n; r++) {
+        const int64_t at = ht_order_stored(o, r), run = ht_order_run(o, r);
+        assert_in_range(at, 0, n - 1);
+        assert_int_equal(ht_order_canonical(o, at), r);
+        assert_int_equal(ht_order_stored(&inverse, at), r);
+        for (int64_t i = 0; i < run && r + i < n; i++) assert_int_equal(ht_order_stored(o, r + i), at + i);
+    }
+}
+
+static void orders_of_rows(void **state) {
+    (void)state;
+    const ht_order none = {0}, halves = ht_order_of_halves(6), heads = {4, 12, 2, 2}; /* two parts of three blocks */
+    static const int64_t of_halves[12] = {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11},
+                         of_heads[16] = {0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 6, 7, 10, 11, 14, 15};
+    check_order(&none, 5);
+    check_order(&halves, 12);
+    check_order(&heads, 16);
+    for (int64_t r = 0; r < 12; r++) assert_int_equal(ht_order_stored(&halves, r), of_halves[r]);
+    for (int64_t r = 0; r < 16; r++) assert_int_equal(ht_order_stored(&heads, r), of_heads[r]);
+}
+
+/* The parts of a joined projection have each of its rows once, key head by key head. */
+static void rows_of_parts(void **state) {
+    (void)state;
+    const ht_recurrence_spec spec = {.key_heads = 2, .heads = 4, .key_dim = 3, .value_dim = 2};
+    static const int64_t qkv[20] = {0, 1, 2, 14, 15, 16, 3, 4, 5, 17, 18, 19, 6, 7, 8, 9, 20, 21, 22, 23},
+                         gate[8] = {10, 11, 12, 13, 24, 25, 26, 27};
+    int64_t run;
+    for (int64_t r = 0; r < 20; r++) {
+        assert_int_equal(ht_part_row(&spec, HT_PART_QKV, r, &run), qkv[r]);
+        assert_int_equal(run, r < 12 ? 3 - r % 3 : 4 - (r - 12) % 4);
+    }
+    for (int64_t r = 0; r < 8; r++) {
+        assert_int_equal(ht_part_row(&spec, HT_PART_GATE, r, &run), gate[r]);
+        assert_int_equal(run, 4 - r % 4);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
                                        in_scratch(names_with_prefixes),
@@ -366,6 +407,8 @@ int main(void) {
                                        in_scratch(a_tied_head_with_a_bias),
                                        in_scratch(transposed_blocks),
                                        in_scratch(prediction_layers),
+                                       cmocka_unit_test(orders_of_rows),
+                                       cmocka_unit_test(rows_of_parts),
                                        cmocka_unit_test(real_checkpoints)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

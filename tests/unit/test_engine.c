@@ -31,7 +31,7 @@ UNIT_TEST(answers_are_as_alone) {
             for (int i = 0; i < QUESTIONS; i++) {
                 check_answer(&a[i], again ? "again" : "at first");
                 assert_int_equal(a[i].status, HT_OK);
-                if (again && a[i].q->n > 20) assert_true(a[i].reuse.reused > 0);
+                if (again && a[i].q->n > (m == RECURRENT ? 64 : 20)) assert_true(a[i].reuse.reused > 0);
             }
         }
         const ht_engine_statistics f = ht_engine_get_statistics(e);
@@ -384,6 +384,44 @@ UNIT_TEST(many_requests) {
     assert_int_equal(in_use(1), before);
 }
 
+/* Whether all requests so far have the answers of a session alone. */
+static void check_all(ht_engine *e, const asked *a, int n, int *n_cancelled_of) {
+    ht_engine_wait(e, 0);
+    for (int i = 0; i < n; i++) {
+        check_answer(&a[i], "of mixed requests");
+        assert_true(a[i].status == HT_OK || a[i].status == HT_ERR_CANCELLED);
+        *n_cancelled_of += a[i].status == HT_ERR_CANCELLED;
+    }
+}
+
+/* Requests of a recurrent model with little memory: long and short, some cancelled or refused on the way. */
+UNIT_TEST(mixed_requests) {
+    enum { AT_ONCE = 12 };
+    const int n = test_cases(TEST_SLOW ? 40 : 120, 2000), m = RECURRENT;
+    const size_t before = in_use(m), page = ht_cache_bytes(models[m], 256, 512);
+    const ht_engine_options o = OPTIONS(ht_engine_options, with.sequences = 5, with.kv_bytes = 9 * page,
+                                        with.prefix_bytes = 5 * page, with.step_tokens = 100);
+    ht_engine *e = open_engine(m, &o);
+    asked a[AT_ONCE] = {0};
+    int under_way = 0, cancelled = 0;
+    random_state = 63;
+    for (int i = 0; i < n; i++) {
+        a[under_way] = (asked){.q = &questions[m][draw(QUESTIONS)],
+                               .refuse_at = draw(9) ? 0 : 1 + (int)draw(10),
+                               .cancel_at = draw(9) ? 0 : 1 + (int)draw(10)};
+        assert_works(submit, e, m, &a[under_way]);
+        if (++under_way < AT_ONCE && i + 1 < n) continue;
+        check_all(e, a, under_way, &cancelled);
+        under_way = 0;
+    }
+    const ht_engine_statistics f = ht_engine_get_statistics(e);
+    assert_true(f.reused_tokens > 0 && f.prefix_evicted > 0 && cancelled > 0);
+    assert_int_equal(f.failed, 0);
+    assert_int_equal(f.kv_bytes, f.prefix_bytes);
+    ht_engine_close(e);
+    assert_int_equal(in_use(m), before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_as_alone),
@@ -397,6 +435,7 @@ int main(void) {
         cmocka_unit_test(a_nan_ends_its_request_alone),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(many_requests),
+        cmocka_unit_test(mixed_requests),
     };
     return cmocka_run_group_tests(tests, make_questions, free_questions);
 }

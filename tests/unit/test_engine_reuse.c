@@ -11,7 +11,7 @@
 
 enum { MOST = 1400, WINDOW = 40 };
 
-static ht_model *growing, *sliding;
+static ht_model *growing, *sliding, *recurrent;
 static int32_t ids[MOST], other[MOST]; /* the latter: without a common beginning */
 
 static int setup(void **state) {
@@ -19,6 +19,7 @@ static int setup(void **state) {
     scratch_make();
     growing = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     sliding = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .window = WINDOW});
+    recurrent = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .recurrent = true});
     tiny_ids(ids, MOST, 7);
     for (int i = 0; i < MOST; i++) other[i] = (ids[i] + 1) % TINY_IM_START;
     return 0;
@@ -28,6 +29,7 @@ static int teardown(void **state) {
     (void)state;
     ht_model_free(growing);
     ht_model_free(sliding);
+    ht_model_free(recurrent);
     scratch_remove();
     return 0;
 }
@@ -150,6 +152,18 @@ UNIT_TEST(keys_out_of_the_window) {
     ht_engine_close(e);
 }
 
+/* States are kept at page ends and where a sequence ended. */
+UNIT_TEST(states_at_few_positions) {
+    ht_engine *e = engine_open(recurrent, 0, SIZE_MAX);
+    expect(engine_warm(e, ids, 700, NULL), HT_REUSE_NEW, 0, 0);
+    expect(ask(e, recurrent, ids, 700, NULL), HT_REUSE_STATE, 700, 512);
+    expect(ask(e, recurrent, ids, 400, NULL), HT_REUSE_STATE, 400, 256);
+    expect(ask(e, recurrent, ids, 701, NULL), HT_REUSE_ALL, 700, 700);
+    expect(engine_warm(e, ids, 1400, NULL), HT_REUSE_STATE, 701, 700);
+    expect(ask(e, recurrent, ids, 1300, NULL), HT_REUSE_STATE, 1300, 1280);
+    ht_engine_close(e);
+}
+
 UNIT_TEST(no_prefix_cache) {
     ht_engine *e = engine_open(growing, 0, 0);
     for (int i = 0; i < 2; i++) {
@@ -193,10 +207,15 @@ UNIT_TEST(another_salt_never_shows) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_all_and_ends), cmocka_unit_test(another_token),
-        cmocka_unit_test(too_short),        cmocka_unit_test(evicted),
-        cmocka_unit_test(other_adapters),   cmocka_unit_test(keys_out_of_the_window),
-        cmocka_unit_test(no_prefix_cache),  cmocka_unit_test(another_salt_never_shows),
+        cmocka_unit_test(new_all_and_ends),
+        cmocka_unit_test(another_token),
+        cmocka_unit_test(too_short),
+        cmocka_unit_test(evicted),
+        cmocka_unit_test(other_adapters),
+        cmocka_unit_test(keys_out_of_the_window),
+        cmocka_unit_test(states_at_few_positions),
+        cmocka_unit_test(no_prefix_cache),
+        cmocka_unit_test(another_salt_never_shows),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -131,11 +131,16 @@ static void check_answers(family_run *r) {
     const engine_question how = {.max_tokens = ANSWER};
     const engine_answer alone = engine_alone(r->m, r->ids, TOKENS, &how);
     ht_engine *e = engine_open(r->m, 0, (size_t)32 << 20);
-    engine_answer first = engine_ask(e, r->ids, TOKENS, &how), second = engine_ask(e, r->ids, TOKENS, &how);
+    int32_t longer[TOKENS + ANSWER]; /* states are kept where a sequence ended, not in all of it */
+    memcpy(longer, r->ids, TOKENS * sizeof *longer);
+    memcpy(longer + TOKENS, alone.token, ANSWER * sizeof *longer);
+    const engine_answer next = engine_alone(r->m, longer, TOKENS + ANSWER, &how);
+    for (int i = 0; i < 2; i++)
+        check_answer(r, "an engine's answer", engine_ask(e, r->ids, TOKENS, &how).token, &alone);
+    const engine_answer second = engine_ask(e, longer, TOKENS + ANSWER, &how);
     ht_engine_close(e);
-    check_answer(r, "an engine's answer", first.token, &alone);
-    check_answer(r, "an answer with the prefix cache", second.token, &alone);
-    if (second.reuse.reused < TOKENS / 2) fail_msg("%s: %d tokens reused", r->path, (int)second.reuse.reused);
+    check_answer(r, "an answer with the prefix cache", second.token, &next);
+    if (second.reuse.reused < TOKENS + ANSWER - 1) fail_msg("%s: %d tokens reused", r->path, (int)second.reuse.reused);
 
     ht_session *s = begin(r->m, 0);
     ht_metrics metrics;
@@ -145,6 +150,59 @@ static void check_answers(family_run *r) {
     check_answer(r, "an answer with speculation", ht_session_tokens(s) + TOKENS, &alone);
     r->accepted += metrics.accepted_tokens;
     ht_session_free(s);
+}
+
+/* ---- states ---- */
+
+enum { LONG = 300, PAGE = 256 };
+
+/* All but the first `from` ids have the bits of `wanted` in a session that goes back there. */
+static void check_back(const family_run *r, const char *what, ht_session *s, const int32_t *ids, int64_t from,
+                       const float *wanted) {
+    float *rows = calloc((size_t)(LONG * r->m->vocab), sizeof *rows);
+    const size_t at = (size_t)(from * r->m->vocab);
+    assert_works(ht_session_truncate, s, from);
+    forward(s, ids, from, LONG - from, rows);
+    if (memcmp(rows + at, wanted + at, (size_t)((LONG - from) * r->m->vocab) * sizeof *rows) != 0)
+        fail_msg("%s: %s that goes back to %d has other bits", r->path, what, (int)from);
+    free(rows);
+}
+
+/* A recurrent model keeps its states at the page end: sessions go back there, also restored ones; and answers across
+ * it are the same with a draft model. */
+static void check_states(const family_run *r) {
+    static const int64_t places[] = {LONG - 1, LONG - 10, PAGE, PAGE - 1, 5};
+    if (!r->m->config->recurrence.kind) return;
+    const char *path = scratch_path("state");
+    int32_t *ids = checkpoint_ids(r->m, LONG, 5);
+    float *wanted = calloc((size_t)(LONG * r->m->vocab), sizeof *wanted);
+    ht_session *s = begin(r->m, 0), *chunks = begin(r->m, 37), *restored = begin(r->m, 0);
+    forward(s, ids, 0, LONG, wanted);
+    check_back(r, "a session in chunks", chunks, ids, 0, wanted);
+    assert_works(ht_session_save, s, path);
+    assert_works(ht_session_load, restored, path);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        check_back(r, "a session", i % 2 ? chunks : s, ids, places[i], wanted);
+        check_back(r, "a restored session", restored, ids, places[i], wanted);
+    }
+    const ht_sampler_options lively = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = 4);
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = ANSWER, with.ignore_eos = true, with.sampler = &lively);
+    int32_t alone[ANSWER];
+    for (int i = 0; i < 3; i++) {
+        ht_session_reset(s);
+        o.draft = i ? r->m : NULL;
+        o.lookup = i == 2;
+        assert_works(ht_generate, s, ids, PAGE - 10, &o, NULL, NULL, NULL);
+        if (i == 0) memcpy(alone, ht_session_tokens(s) + PAGE - 10, sizeof alone);
+        if (memcmp(alone, ht_session_tokens(s) + PAGE - 10, sizeof alone) != 0)
+            fail_msg("%s: an answer with a draft model has other tokens", r->path);
+    }
+    ht_session_free(s);
+    ht_session_free(chunks);
+    ht_session_free(restored);
+    free(wanted);
+    free(ids);
 }
 
 /* ---- embeddings and classes ---- */
@@ -247,6 +305,7 @@ static void try_family(const char *path, bool is_file, void *user) {
         check_sessions(r);
         check_together(r);
         check_answers(r);
+        check_states(r);
         check_embeddings(r);
         check_classes(r);
         ht_importance *importance;

@@ -539,8 +539,9 @@ UNIT_TEST(groups_are_quantized_again) {
 
 /* A GGUF adapter's rows of q and k are found whether or not a model told their order. */
 UNIT_TEST(adapters_need_no_model) {
-    static const char *const names[] = {"llama-f32", "llama-f32.gguf"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const names[] = {"llama-f32", "llama-f32.gguf", "../families/qwen3_5.gguf",
+                                        "../families/qwen3_next", "../families/qwen3_next.gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         ht_model *m = load(tiny_checkpoint(names[i]));
         ht_adapter *a = test_adapter_for(m, 3, 1, 5), *alone, *read;
         assert_works(ht_adapter_save, a, m, scratch_path("adapter.gguf"), HT_ADAPTER_GGUF);
@@ -558,6 +559,7 @@ UNIT_TEST(adapters_need_no_model) {
         ht_adapter_free(alone);
         ht_adapter_free(read);
         ht_model_free(m);
+        empty_scratch();
     }
 }
 

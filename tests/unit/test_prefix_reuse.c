@@ -120,6 +120,8 @@ static void expect_end(shared *s, const ht_prefix_key *key, const int32_t *token
     if (end_is == HT_REUSE_DIFFERS) assert_int_equal(f.token, token[matched]);
 }
 
+static int messages; /* tokens between message ends; 0: none */
+
 /* The first n tokens of ids, with others from `parts` on. */
 static const int32_t *variant(int64_t n, int64_t parts, int32_t by) {
     static int32_t token[4][MOST];
@@ -127,6 +129,7 @@ static const int32_t *variant(int64_t n, int64_t parts, int32_t by) {
     int32_t *t = token[next++ % 4];
     memcpy(t, ids, (size_t)n * sizeof *t);
     for (int64_t i = parts; i < n; i++) t[i] = (t[i] + by) % 250;
+    for (int64_t i = 50; i < n && messages; i += messages) t[i] = TINY_IM_END;
     return t;
 }
 
@@ -156,6 +159,7 @@ UNIT_TEST(hits_have_the_bits_of_a_prefill) {
     uint64_t random = 11;
     for (int which = test_is_late(); which < 3; which++) {
         ht_model *m = (ht_model *[]){growing, sliding, recurrent}[which];
+        messages = which == 2 ? 97 : 0;
         adapter = test_adapter_for(m, 2, 1, 5);
         const ht_digest a = ht_adapter_digest(adapter);
         const float half = 0.5f;
@@ -169,6 +173,7 @@ UNIT_TEST(hits_have_the_bits_of_a_prefill) {
             same_bits(&s, &keys[test_random(&random) % 5 % 3], variant(MOST, at, (int32_t)(test_random(&random) % 3)),
                       n);
         }
+        messages = 0;
         assert_true(ht_prefix_cache_get_figures(s.c).hits > 0);
         close_shared(&s);
         ht_adapter_free(adapter);

@@ -316,6 +316,8 @@ UNIT_TEST(stale_positions_do_not_matter) {
 /* ---- memory ---- */
 
 UNIT_TEST(pages_are_as_forecast) {
+    ht_model_info *info; /* of the recurrent model */
+    assert_works(ht_model_info_read, tiny_write(&(tiny_options){.recurrent = true, .type = HT_W_Q8_0}), &info);
     for (int m = 0; m < N_MODELS; m++) {
         size_t before = ht_memory_get(models[m]->device).active_bytes;
         ht_session *s = tiny_session(models[m], 64);
@@ -323,6 +325,8 @@ UNIT_TEST(pages_are_as_forecast) {
         for (int at = 0; at < TOKENS; at += 50) {
             tiny_forward(s, ids + at, 50, false, NULL);
             assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[m], at + 50, 64));
+            if (m == RECURRENT)
+                assert_int_equal(ht_session_cache_bytes(s), ht_model_info_kv_bytes(info, HT_F16, at + 50));
         }
         ht_session_reset(s);
         assert_int_equal(ht_session_cache_bytes(s), 0);
@@ -330,6 +334,7 @@ UNIT_TEST(pages_are_as_forecast) {
         ht_session_free(s);
         assert_int_equal(ht_memory_get(models[m]->device).active_bytes, before);
     }
+    ht_model_info_free(info);
     /* Two growing layers of 2 heads of 16 in f16: 32 KiB a page. */
     assert_int_equal(ht_cache_bytes(models[0], 1, 512), 2 * 32768);
     assert_int_equal(ht_cache_bytes(models[0], 257, 512), 4 * 32768);

@@ -1,8 +1,8 @@
 /* SHORT_CONV: a causal convolution, the last inputs of which are in the state of a sequence. */
 #include "cpu/call.h"
 #include "cpu/reference/reference.h"
-#include "cpu/state.h"
 #include "device/params.h"
+#include "device/state.h"
 
 #include <math.h>
 

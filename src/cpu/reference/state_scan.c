@@ -4,7 +4,7 @@
 
 #include "cpu/call.h"
 #include "cpu/reference/reference.h"
-#include "cpu/state.h"
+#include "device/state.h"
 
 #include <math.h>
 #include <string.h>

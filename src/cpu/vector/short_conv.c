@@ -1,11 +1,11 @@
 /* SHORT_CONV, with the bits of the plain kernel: channels are in lanes, and a block of them goes through the rows of a
  * sequence with its weights transposed to [taps][channels]. */
 #include "cpu/call.h"
-#include "cpu/state.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/vector.h"
 #include "device/params.h"
+#include "device/state.h"
 
 enum { CHANNELS = 256 /* of a block: a row's part is a few cache lines in one page */ };
 

@@ -6,11 +6,11 @@
 #include "cpu/state_scan.h"
 
 #include "cpu/call.h"
-#include "cpu/state.h"
 #include "cpu/streaming_store.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/vector.h"
+#include "device/state.h"
 
 enum { COLUMNS = 32 /* of a block: two chains of multiply-adds for each of its two sums hide their latency */ };
 

@@ -1,4 +1,4 @@
-#include "cpu/state.h"
+#include "device/state.h"
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
-/* States of recurrent layers on the CPU (device/step.h). */
-#ifndef HT_CPU_STATE_H
-#define HT_CPU_STATE_H
+/* States of recurrent layers (device/step.h). */
+#ifndef HT_DEVICE_STATE_H
+#define HT_DEVICE_STATE_H
 
 #include "device/kernel.h"
 
