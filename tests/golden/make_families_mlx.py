@@ -26,8 +26,9 @@ PROVENANCE = f"tests/golden/make_families_mlx.py with mlx-lm {mlx_lm.__version__
 LIMIT = 60_000  # bytes of a directory
 
 # Families that mlx-lm renames or stacks, and one with fused matrices; the layers that are kept, one of each kind.
-FAMILIES = {"deepseek_v2-lite": 2, "ernie4_5_moe": 2, "gpt2": 1, "gpt_oss": 2, "granite4_dense": 1, "kimi_linear": 2, "lfm2_moe": 2, "llama4": 4,
-            "mixtral": 1, "phi3": 1, "qwen2_moe": 1}
+FAMILIES = {"deepseek_v2-lite": 2, "ernie4_5_moe": 2, "gpt2": 1, "gpt_oss": 2, "granite4_dense": 1,
+            "granite4_moe": 2, "kimi_linear": 2, "lfm2_moe": 2, "llama4": 4, "mixtral": 1, "nemotron_h_latent": 4, "phi3": 1,
+            "qwen2_moe": 1}
 
 
 def shorten(config, n):
@@ -36,7 +37,7 @@ def shorten(config, n):
         for key in ("num_hidden_layers", "n_layer"):
             if key in o:
                 o[key] = n
-        for key in ("layer_types", "mlp_layer_types", "no_rope_layers"):
+        for key in ("layer_types", "layers_block_type", "mlp_layer_types", "no_rope_layers"):
             if o.get(key):
                 o[key] = o[key][:n]
         if o.get("moe_layers"):
