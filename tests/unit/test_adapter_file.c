@@ -291,6 +291,54 @@ static void peft_parameters(void **state) {
 }
 
 /* A GGUF file of a family whose q and k are permuted there: rows 2j and 2j + 1 of a head are rows j and j + half. */
+/* Two pairs of Qwen3-Next's joined projection, with an A of their own each: their ranks follow each other. */
+static void gguf_parts(void **state) {
+    (void)state;
+    ht_model *m = load_model("../families/qwen3_next");
+    const ht_recurrence_spec *r = &m->config->recurrence;
+    static const char *const names[] = {"gate", "qkv"}; /* in the order of their slots */
+    static const ht_part_rule parts[] = {HT_PART_GATE, HT_PART_QKV};
+    const int64_t n_in = m->config->hidden, n_values = r->heads * r->value_dim,
+                  n_out[] = {n_values, 2 * r->key_heads * r->key_dim + n_values}, ranks[] = {1, 2};
+    float *values = malloc((size_t)(2 * (n_in + n_out[1])) * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < 2 * (n_in + n_out[1]); i++) values[i] = value_at(3, i);
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "general.architecture", "qwen3next");
+    gguf_put_str(&w, "general.type", "adapter");
+    gguf_put_str(&w, "adapter.type", "lora");
+    gguf_put_f32(&w, "adapter.lora.alpha", 4);
+    for (int i = 0; i < 2; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.0.attn_%s.weight.lora_a", names[i]);
+        gguf_put_tensor(&w, name, HT_W_F32, 2, (int64_t[]){n_in, ranks[i]}, values + i);
+        snprintf(name, sizeof name, "blk.0.attn_%s.weight.lora_b", names[i]);
+        gguf_put_tensor(&w, name, HT_W_F32, 2, (int64_t[]){ranks[i], n_out[i]}, values + i);
+    }
+    gguf_write(&w, "parts.gguf");
+    ht_adapter *a = load(scratch_path("parts.gguf"), m);
+    assert_int_equal(a->n, 1);
+    const ht_lora *l = &a->lora[0];
+    assert_string_equal(l->slot, "model.layers.0.linear_attn.in_proj_qkvz");
+    assert_true(l->rank == 3 && l->n_out == n_out[0] + n_out[1] && l->scale == 4);
+    for (int i = 0; i < 2; i++) {
+        int64_t run;
+        assert_memory_equal(l->a + i * n_in, values + i, (size_t)(ranks[i] * n_in) * sizeof *values);
+        for (int64_t row = 0; row < n_out[i]; row++) {
+            const float *b = l->b + 3 * ht_part_row(r, parts[i], row, &run);
+            for (int64_t k = 0; k < 3; k++) { /* alpha / rank differs */
+                const int64_t own = k - i;
+                const float wanted =
+                    own >= 0 && own < ranks[i] ? values[i + row * ranks[i] + own] / (float)ranks[i] : 0;
+                assert_true(b[k] == wanted);
+            }
+        }
+    }
+    ht_adapter_free(a);
+    free(values);
+    ht_model_free(m);
+}
+
 static void gguf_rows(void **state) {
     (void)state;
     ht_model *m = load_model("llama-f32.gguf");
@@ -550,6 +598,7 @@ int main(void) {
         in_scratch(peft_scales),
         in_scratch(peft_parameters),
         in_scratch(gguf_rows),
+        in_scratch(gguf_parts),
         in_scratch(is_strict),
         in_scratch(refuses_other_files),
         in_scratch(refuses_damaged_files),
