@@ -1,9 +1,9 @@
-"""Makes the tiny random checkpoints under tests/golden/families and tests/golden/recurrent and what float32
+"""Makes the tiny random checkpoints under tests/golden/families and what float32
 `transformers` answers to them.
 
     python tests/golden/make_families.py --llama-cpp SOURCE [NAME...]   # all, or those named
 
-It needs torch, transformers, safetensors and the source of llama.cpp. One row of FAMILIES or RECURRENT is one
+It needs torch, transformers, safetensors and the source of llama.cpp. One row of FAMILIES is one
 checkpoint, with every switch that released models of the family use. NAME/ is written by `transformers`, under the
 tensor names of the releases; NAME.gguf is made from it by convert_hf_to_gguf.py. Every weight is exact in bf16, f16 and
 Q8_0, so that NAME/reference.json answers for both; the script checks that. float64 logits show that the float32 ones
@@ -71,7 +71,7 @@ def family(model_type, args, lengths=(40, 56), offset=0, seed="", routed=False, 
            stacked=False, transposed=False, prefix="", moved=("", ""), old=True, flat=False, spelled=None, renamed=None,
            gguf=True, told=None, options=()):
     """A checkpoint.
-    lengths: ids of the two prompts.
+    lengths: ids of the two prompts. With more than 64 in the second, steps are compared with passes.
     offset: what norms add to their weights.
     seed: added to the name.
     routed: the model has experts.
@@ -424,10 +424,8 @@ FAMILIES = {
     "mistral4-temperature": family(
         "mistral3", mistral4(yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)), routed=True, old=False,
         gguf=False),
-}
 
-# Layers with a state of fixed size per sequence. One prompt is shorter than a chunk of their scans (64), one longer.
-RECURRENT = {
+    # Layers with a state of fixed size per sequence. One prompt is shorter than a chunk of their scans (64), one longer.
     # ---- convolutions ----
     "lfm2": family(
         "lfm2", recurrent(num_attention_heads=4, num_key_value_heads=2, head_dim=DROP, intermediate_size=64,
@@ -510,11 +508,6 @@ RECURRENT = {
         layer_types=layers(*"sfsf"), activation_sparsity_pattern=[0.75, 0.0, 0.75, 0.0], tie_word_embeddings=True,
         rope_parameters={"full_attention": rope(theta=1000000.0), "sliding_attention": rope()}), lengths=(40, 150)),
 }
-
-ALL = FAMILIES | RECURRENT
-
-# The folder of each table's checkpoints.
-TABLES = {HERE: FAMILIES, HERE.parent / "recurrent": RECURRENT}
 
 
 # ---- weights ----
@@ -748,10 +741,10 @@ def check_every_part(name, model, ids, logits):
                 assert moved > 1e-2, f"{name}: {key} moves the logits only by {moved} of the spread"
 
 
-def make(folder, name, row, converter):
-    directory = folder / name
+def make(name, row, converter):
+    directory = HERE / name
     shutil.rmtree(directory, ignore_errors=True)
-    (folder / f"{name}.gguf").unlink(missing_ok=True)
+    (HERE / f"{name}.gguf").unlink(missing_ok=True)
     directory.mkdir(parents=True)
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(row["model_type"], **row["args"])
@@ -776,7 +769,7 @@ def make(folder, name, row, converter):
     whole = [logits64(doubled, ids) for ids in prompts]
     rounding = max(np.abs(w - l).max() for w, l in zip(whole, logits)) / spread
     assert rounding < 2e-5, f"{name}: float32 logits are {rounding} of the spread from the float64 ones"
-    if folder.name == "recurrent":
+    if row["lengths"][1] > 64:  # longer than a chunk of a scan
         for first in 1, 20:
             apart = np.abs(steps64(doubled, prompts[0], first) - whole[0]).max() / spread
             assert apart < 1e-9, f"{name}: steps after {first} ids are {apart} of the spread from one pass"
@@ -884,13 +877,12 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     converter = converter_of(args.llama_cpp)
     choose_by_length()
-    unknown = set(args.names).difference(*TABLES.values())
-    assert not unknown, f"not in any table: {sorted(unknown)}"
-    for folder, table in TABLES.items():
-        for name, row in table.items():
-            if not args.names or name in args.names:
-                make(folder, name, row, converter)
-    total = sum(f.stat().st_size for folder in TABLES for f in folder.rglob("*") if f.is_file())
+    unknown = set(args.names).difference(FAMILIES)
+    assert not unknown, f"not in the table: {sorted(unknown)}"
+    for name, row in FAMILIES.items():
+        if not args.names or name in args.names:
+            make(name, row, converter)
+    total = sum(f.stat().st_size for f in HERE.rglob("*") if f.is_file())
     print(f"{total} bytes in all")
     assert total <= 8_000_000
 

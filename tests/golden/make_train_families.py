@@ -64,7 +64,7 @@ def values(name, n):
 
 def load(name, directory=None):
     """The model of a checkpoint, or of one that was made of it."""
-    row, directory = make_families.ALL[name], directory or make_families.HERE / name
+    row, directory = make_families.FAMILIES[name], directory or make_families.HERE / name
     config = json.loads((directory / "config.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / name
