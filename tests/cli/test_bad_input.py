@@ -209,7 +209,7 @@ class Models(CommandTest):
 
     def test_unknown_architecture(self):
         path = self.tiny("odd.gguf", architecture="qwen3nexd")
-        known = "architecture `qwen3nexd` is not supported; the nearest that is: `qwen3` (`hearth formats` lists all)"
+        known = "architecture `qwen3nexd` is not supported; the nearest that is: `qwen3next` (`hearth formats` lists all)"
         self.fails(1, "run", path, "x", says=known)
         self.fails(1, "bench", path, says=known)
         self.fails(1, "logits", path, "--ids", "1", "--out", self.folder / "x.npy", says=known)
@@ -219,7 +219,7 @@ class Models(CommandTest):
         self.fails(1, "run", self.tiny("far.gguf", architecture="mamba"), "x", says=far)
 
     def test_unknown_model_type(self):
-        for name, says in [("qwen3nexd", "the nearest that is: `qwen3` (`hearth"), ("mamba", "`hearth formats` lists those")]:
+        for name, says in [("qwen3nexd", "the nearest that is: `qwen3next` (`hearth"), ("mamba", "`hearth formats` lists those")]:
             config = self.write(f"{name}/config.json", json.dumps({"model_type": name}))
             header = json.dumps({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
             self.write(f"{name}/model.safetensors", struct.pack("<Q", len(header)) + header + bytes(4))
