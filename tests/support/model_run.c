@@ -48,7 +48,8 @@ model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
     r.cache.n_layers = m->n_cache_layers;
     r.cache.layer = calloc((size_t)m->n_cache_layers, sizeof *r.cache.layer);
     assert_non_null(r.cache.layer);
-    for (int32_t i = 0; i < m->n_cache_layers; i++) open_layer(m->device, &r.cache.layer[i], &m->kv[i], capacity, chunk);
+    for (int32_t i = 0; i < m->n_cache_layers; i++)
+        open_layer(m->device, &r.cache.layer[i], &m->kv[i], capacity, chunk);
     return r;
 }
 
