@@ -25,7 +25,7 @@ ht_status ht_state_scan_start(const ht_call *call, ht_state_scan *out, ht_error 
 
 /* Key head of a head. */
 static inline int64_t ht_state_scan_key_head(const ht_state_scan *s, int64_t head) {
-    return s->params->keys_alternate ? head % s->key_heads : head / (s->heads / s->key_heads);
+    return head / (s->heads / s->key_heads);
 }
 
 /* Element 0 of a head in a row of an operand. */

@@ -104,7 +104,6 @@ static ht_cuda_state_scan_arguments arguments_of(const ht_call *call) {
                                           .key_dim = (int32_t)key_dim,
                                           .value_dim = (int32_t)value_dim,
                                           .column_blocks = (int32_t)ht_ceil_div_i64(value_dim, HT_CUDA_STATE_COLUMNS),
-                                          .keys_alternate = p->keys_alternate,
                                           .of_keys = of_keys,
                                           .quads = has_quads(&call->in[0]) && has_quads(k) && has_quads(v) &&
                                                    (!of_keys || has_quads(&call->in[3])),

@@ -44,7 +44,7 @@ struct columns {
 static __device__ columns columns_of(const ht_cuda_state_scan_arguments &a) {
     columns c;
     c.head = (int)blockIdx.x / a.column_blocks;
-    c.key_head = a.keys_alternate ? c.head % a.key_heads : c.head / (a.heads / a.key_heads);
+    c.key_head = c.head / (a.heads / a.key_heads);
     c.block = (int)blockIdx.x % a.column_blocks;
     c.first = c.block * COLUMNS;
     c.n = a.value_dim - c.first < COLUMNS ? a.value_dim - c.first : COLUMNS;

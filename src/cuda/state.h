@@ -61,11 +61,10 @@ typedef struct ht_cuda_state_scan_arguments {
     float *out;                 /* [rows, heads, value_dim] */
     int32_t heads, key_heads, key_dim, value_dim;
     int32_t column_blocks; /* of a head */
-    bool keys_alternate;
-    bool of_keys;  /* a decay per key dimension */
-    bool quads;    /* four elements of any operand can be copied at once */
-    bool pairs;    /* two columns of a state can be moved at once */
-    int64_t first; /* value of the state */
+    bool of_keys;          /* a decay per key dimension */
+    bool quads;            /* four elements of any operand can be copied at once */
+    bool pairs;            /* two columns of a state can be moved at once */
+    int64_t first;         /* value of the state */
     /* Flat rows, in sequences that `parts` groups of blocks share. */
     const int32_t *first_row; /* NULL: a step */
     int64_t first_row_stride, n_rows;

@@ -227,9 +227,7 @@ HT_CUDA_KERNEL(ht_cuda_state_gradient_sums, ht_cuda_state_scan_arguments) {
             const int64_t key_head = i / a.key_dim;
             const int at = (of_q ? 0 : keys) + (int)(i % a.key_dim);
             float sum = 0.0f;
-            for (int64_t h = 0; h < group; h++)
-                sum += sum_of_head(a, row, a.keys_alternate ? h * a.key_heads + key_head : key_head * group + h, at,
-                                   floats);
+            for (int64_t h = 0; h < group; h++) sum += sum_of_head(a, row, key_head * group + h, at, floats);
             (of_q ? a.out_q : a.out_k)[t * n_keys + i] = sum;
             continue;
         }

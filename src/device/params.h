@@ -175,7 +175,7 @@ typedef struct ht_short_conv_params {
  * rate f32 [T, heads] or none) -> f32 [T, heads, value_dim]. Every head has a state S [key_dim, value_dim], at value `first` of
  * the state of cache layer `layer`. For each row in turn, the rows of S are multiplied by its decay; d = v, or with a rate
  * d = rate * (v - S^T k), the delta rule; k d^T is added to S; and the result is S^T q. Head h uses q and k of head
- * h / (heads / key_heads), or with `keys_alternate` of head h mod key_heads.
+ * h / (heads / key_heads).
  *
  * Per element, products of a sum over key_dim are added in order of the key's dimension, by fma.
  *
@@ -185,7 +185,6 @@ typedef struct ht_short_conv_params {
  * sums over columns and heads are f32, in an order that only the shape decides. */
 typedef struct ht_state_scan_params {
     int32_t layer;
-    bool keys_alternate;
     int64_t first;
 } ht_state_scan_params;
 

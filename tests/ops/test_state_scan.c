@@ -14,22 +14,22 @@ enum { MOST = 3 /* sequences */, GUARD = 7 /* values of a state that are not the
 typedef struct scan_case {
     const char *name;
     int64_t heads, key_heads, key_dim, value_dim;
-    bool per_channel, rated, alternate;
+    bool per_channel, rated;
     int step; /* elements between those of the last axes */
     int n_seq, length[MOST];
 } scan_case;
 
 static const scan_case cases[] = {
-    {"Qwen3.5", 4, 2, 128, 128, false, true, false, 1, 2, {75, 3}},
-    {"Qwen3.5 in a GGUF file", 4, 2, 64, 128, false, true, true, 1, 1, {40}},
-    {"Kimi-Linear", 3, 3, 128, 128, true, true, false, 1, 1, {66}},
-    {"Mamba-2", 8, 1, 128, 64, false, false, false, 1, 2, {70, 65}},
-    {"odd sizes", 6, 3, 5, 7, false, true, true, 1, 3, {600, 1, 30}},
-    {"one vector and a tail", 2, 1, 33, 17, true, true, false, 2, 2, {130, 64}},
-    {"tails", 4, 4, 9, 53, true, false, false, 1, 1, {90}},
-    {"a tail of one", 2, 2, 16, 33, false, true, false, 3, 1, {20}},
-    {"a vector", 2, 1, 1, 16, false, false, true, 2, 2, {9, 5}},
-    {"one number", 1, 1, 1, 1, true, true, false, 1, 2, {70, 3}},
+    {"Qwen3.5", 4, 2, 128, 128, false, true, 1, 2, {75, 3}},
+    {"smaller keys", 4, 2, 64, 128, false, true, 1, 1, {40}},
+    {"Kimi-Linear", 3, 3, 128, 128, true, true, 1, 1, {66}},
+    {"Mamba-2", 8, 1, 128, 64, false, false, 1, 2, {70, 65}},
+    {"odd sizes", 6, 3, 5, 7, false, true, 1, 3, {600, 1, 30}},
+    {"one vector and a tail", 2, 1, 33, 17, true, true, 2, 2, {130, 64}},
+    {"tails", 4, 4, 9, 53, true, false, 1, 1, {90}},
+    {"a tail of one", 2, 2, 16, 33, false, true, 3, 1, {20}},
+    {"a vector", 2, 1, 1, 16, false, false, 2, 2, {9, 5}},
+    {"one number", 1, 1, 1, 1, true, true, 1, 2, {70, 3}},
 };
 
 /* ---- rows ---- */
@@ -89,9 +89,7 @@ static void spread(const scan_case *c, const float *rows, int64_t n, float *to) 
 
 /* ---- the naive form ---- */
 
-static int64_t key_head_of(const scan_case *c, int64_t h) {
-    return c->alternate ? h % c->key_heads : h / (c->heads / c->key_heads);
-}
+static int64_t key_head_of(const scan_case *c, int64_t h) { return h / (c->heads / c->key_heads); }
 
 /* out [n, heads, value_dim] and the state after n rows, from a state of zeros. `rows` as in one sequence, in double. */
 static void naive(const scan_case *c, const double *rows, int64_t n, double *out, double *state) {
@@ -276,7 +274,7 @@ static void run_scan(ht_device *d, const void *of, float *rows, int64_t n, float
     ht_view in[5];
     views_of(c, rows, n, in);
     const ht_view to = test_view(out, HT_F32, 3, (int64_t[]){n, c->heads, c->value_dim});
-    test_run_ok(d, HT_OP_STATE_SCAN, &(ht_state_scan_params){0, c->alternate, GUARD}, 5, in, &to, step);
+    test_run_ok(d, HT_OP_STATE_SCAN, &(ht_state_scan_params){0, GUARD}, 5, in, &to, step);
 }
 
 static sequences sequences_of(const scan_case *c) {
@@ -308,7 +306,7 @@ typedef struct flat_rows {
 } flat_rows;
 
 static flat_rows flatten(const scan_case *c, const sequences *s) {
-    flat_rows f = {.params = {.keys_alternate = c->alternate}};
+    flat_rows f = {.params = {0}};
     for (int i = 0; i < s->n_seq; i++) f.n += s->length[i];
     f.x = test_room((size_t)(f.n * s->width) * sizeof *f.x);
     f.first = test_room((size_t)f.n * sizeof *f.first);
@@ -365,8 +363,8 @@ UNIT_TEST(scans_have_the_same_bits_however_cut) {
 /* Decays and rates of 0 and 1, and infinities and NaN in one head, which reach no other one. */
 UNIT_TEST(extremes_stay_in_their_head) {
     static const float extremes[] = {INFINITY, -INFINITY, NAN, 3e38F, 1e-40F};
-    static const scan_case with = {"extremes", 4, 4, 20, 40, false, true, false, 1, 2, {70, 9}};
-    static const scan_case without = {"extremes, no rate", 4, 4, 20, 40, true, false, false, 1, 1, {70}};
+    static const scan_case with = {"extremes", 4, 4, 20, 40, false, true, 1, 2, {70, 9}};
+    static const scan_case without = {"extremes, no rate", 4, 4, 20, 40, true, false, 1, 1, {70}};
     for (int of = 0; of < 2; of++) {
         const scan_case *c = of ? &without : &with;
         const row_layout l = layout_of(c);
@@ -578,10 +576,10 @@ static int64_t place_of(const scan_case *c, int64_t n, int64_t i) {
 /* Every gradient is a finite difference of the naive form. */
 UNIT_TEST(gradients_are_those_of_the_naive_form) {
     static const scan_case small[] = {
-        {"delta rule", 4, 2, 3, 5, false, true, false, 1, 2, {6, 3}},
-        {"delta rule, alternate keys, decay per channel", 4, 2, 3, 2, true, true, true, 1, 3, {5, 1, 4}},
-        {"no rate", 6, 2, 2, 4, false, false, true, 1, 1, {9}},
-        {"no rate, decay per channel", 2, 1, 5, 3, true, false, false, 1, 2, {7, 2}},
+        {"delta rule", 4, 2, 3, 5, false, true, 1, 2, {6, 3}},
+        {"delta rule, shared keys, decay per channel", 4, 2, 3, 2, true, true, 1, 3, {5, 1, 4}},
+        {"no rate", 6, 2, 2, 4, false, false, 1, 1, {9}},
+        {"no rate, decay per channel", 2, 1, 5, 3, true, false, 1, 2, {7, 2}},
     };
     uint64_t seed = 7;
     for (EACH(i, small)) {

@@ -281,7 +281,7 @@ static void add_rows(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t t = j->segment * SEGMENT + row;
         for (int64_t head = 0; head < s->heads; head++) {
             const int64_t key_head = ht_state_scan_key_head(s, head), to = (t * s->key_heads + key_head) * s->key_dim;
-            const bool add = s->params->keys_alternate ? head >= s->key_heads : head % (s->heads / s->key_heads) > 0;
+            const bool add = head % (s->heads / s->key_heads) > 0;
             add_blocks(j, head, row, 0, s->key_dim, add, j->dq + to);
             add_blocks(j, head, row, j->n, s->key_dim, add, j->dk + to);
             add_blocks(j, head, row, 2 * j->n, decays, false, j->ddecay + (t * s->heads + head) * decays);
