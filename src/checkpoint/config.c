@@ -266,6 +266,8 @@ static ht_status check_recurrence(const ht_config *c, const char *file, ht_error
     const ht_recurrence_spec *r = &c->recurrence;
     if (!r->kind) return HT_OK;
     ht_status status = check_size("the width of the convolution", r->taps, 1 << 10, file, err);
+    if (!status && r->kind == HT_RECURRENCE_CONV && r->taps < 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: convolutions of one position, expected 2 or more", file);
     if (status || r->kind == HT_RECURRENCE_CONV) return status;
     status = check_size("key heads of the recurrence", r->key_heads, 1 << 16, file, err);
     if (!status) status = check_size("heads of the recurrence", r->heads, 1 << 16, file, err);

@@ -247,6 +247,7 @@ int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int6
                           .last = last_apart(o, o->n_snapshots)};
     o->is_due =
         c->length > 0 && !find_snapshot(c, c->length) && ht_snapshot_next(&p, c->length, c->length + 1) == c->length;
+    if (o->is_due && !ht_snapshot_is_page_end(c->length)) p.last = c->length;
     return ht_snapshot_next(&p, c->length + 1, step_end);
 }
 

@@ -519,6 +519,7 @@ void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock) {
 
 static void fill_pages(ht_prefix_cache *c, ht_prefix_node *x, const ht_cache *cache) {
     for (int32_t i = 0; i < c->n_layers; i++) {
+        if (c->shape[i].state) continue; /* keep_states */
         ht_kv_page *page = x->page[i] ? NULL : ht_cache_page(cache, i, x->first / HT_KV_PAGE);
         if (page) give_page(c, x, i, page);
     }
@@ -591,7 +592,7 @@ static bool go_lower(ht_prefix_node **x, ht_prefix_states **s) {
 static void thin_states(ht_prefix_cache *c, ht_prefix_node *at, int64_t end) {
     int64_t after = -1;
     ht_prefix_node *x = at;
-    ht_prefix_states *s = at->states;
+    ht_prefix_states *s = *states_link(at, end - 1 - at->first); /* the node may be of a longer sequence */
     for (bool more = s || go_lower(&x, &s); more;) {
         ht_prefix_node *lower = x;
         ht_prefix_states *lower_states = s;

@@ -207,14 +207,21 @@ static ht_status first_of(const restored *r, const ht_kv_layer *l, const ht_stat
     return HT_OK;
 }
 
+/* Finds the section of a layer of states, whose size must be that of all snapshots and the last states. */
+static ht_status find_states(const restored *r, int32_t i, const ht_state_section **out, ht_error *err) {
+    const uint64_t n = (uint64_t)r->n_snapshots + (r->length > 0);
+    ht_status status = find(r, HT_STATE_PAGES, (uint64_t)i, out, err);
+    if (!status && (*out)->bytes != n * ht_kv_saved_bytes(&r->cache->layer[i].shape))
+        status = ht_state_damaged(&r->file, "a layer does not hold as many states as there are", err);
+    return status;
+}
+
 static ht_status load_states(const restored *r, ht_device *d, int32_t i, ht_error *err) {
     const ht_kv_shape *shape = &r->cache->layer[i].shape;
     const int64_t n = r->n_snapshots + (r->length > 0);
     const size_t each = ht_kv_saved_bytes(shape);
     const ht_state_section *section;
-    ht_status status = find(r, HT_STATE_PAGES, (uint64_t)i, &section, err);
-    if (!status && section->bytes != (uint64_t)n * each)
-        status = ht_state_damaged(&r->file, "a layer does not hold as many states as there are", err);
+    ht_status status = find_states(r, i, &section, err);
     if (status) return status;
     char *room = malloc(each);
     ht_state_sum sum = ht_state_sum_begin(section->kind, section->index);
@@ -263,6 +270,10 @@ static ht_status load_cache(restored *r, const ht_session *s, ht_error *err) {
     ht_device *d = s->model->device;
     ht_status status = ht_session_new_cache(s->model, s->chunk, &r->cache, err);
     if (!status) ht_cache_begin(r->cache, r->n_tokens);
+    for (int32_t i = 0; !status && i < r->cache->n_layers; i++) { /* before there is memory for them */
+        const ht_state_section *section;
+        if (r->cache->layer[i].shape.state) status = find_states(r, i, &section, err);
+    }
     if (!status) status = ht_cache_reserve(r->cache, r->length, err);
     for (int64_t i = 0; i < r->n_snapshots && !status; i++)
         status = ht_cache_new_snapshot(r->cache, r->snapshot[i], err);

@@ -95,6 +95,7 @@ static ht_status copy_for_gguf(const ht_adapter *a, const ht_config *c, ht_adapt
         keep_text(&o->template_hash, a->origin.template_hash))
         return HT_OK;
     ht_adapter_free(*out);
+    *out = NULL;
     return ht_fail_memory(err, 0, "an adapter");
 }
 

@@ -26,7 +26,7 @@ static float multiplier(const ht_config *c, size_t offset, int64_t row) {
     if (offset == AT(recurrence.out)) return m->ssm_out;
     if (offset != AT(recurrence.in)) return 1;
     int segment = HT_SSM_Z;
-    while (row >= ht_ssm_rows_before(c, segment + 1)) segment++;
+    while (segment + 1 < HT_SSM_SEGMENTS && row >= ht_ssm_rows_before(c, segment + 1)) segment++;
     return m->ssm_in * m->ssm[segment];
 }
 #undef AT
@@ -58,8 +58,12 @@ static void read_multipliers(ht_json_reader *r, const ht_json *object, const cha
     }
 }
 
+/* All layers have both; one for which a file says otherwise keeps no K/V heads, which is refused. */
 static void make_parallel(ht_config *c) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].recurrent = true;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        c->layer[i].recurrent = true;
+        c->layer[i].no_attention = false;
+    }
 }
 
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -78,6 +82,10 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     if (c->q_bias || c->mlp_bias)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`attention_bias` or `mlp_bias` is true; %s models have no biases",
                      c->family->architecture);
+}
+
+static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    (void)r, (void)object;
     make_parallel(c);
 }
 
@@ -117,6 +125,7 @@ const ht_family ht_family_falcon_h1 = {
     .recurrence = HT_RECURRENCE_SSM,
     .fields = fields,
     .read_json = read_json,
+    .read_json_layers = read_json_layers,
     .write_json = write_json,
     .read_gguf = read_gguf,
     .write_gguf = ht_mamba_write_gguf,

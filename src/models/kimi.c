@@ -143,6 +143,9 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     ht_json_i64(r, own, "head_dim", &c->recurrence.key_dim);
     ht_json_i64(r, own, "num_heads", &c->recurrence.heads);
     ht_json_i64(r, own, "short_conv_kernel_size", &c->recurrence.taps);
+    bool is_unrotated = true;
+    if (ht_json_bool(r, object, "mla_use_nope", &is_unrotated) && !is_unrotated)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`mla_use_nope` is false; only attention without RoPE is supported");
     if (ht_json_str(r, object, "moe_router_activation_func", &scores) && strcmp(scores, "sigmoid") != 0)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`moe_router_activation_func` is `%.40s`; only sigmoid is supported",
                      scores);

@@ -129,6 +129,8 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
                                  : "?");
     }
     drop_unused_experts(c);
+    if (c->n_experts && c->mlp_bias)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`mlp_bias` is true; experts without biases are supported");
 }
 
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -136,8 +138,6 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     ht_json_i64(r, object, "n_shared_experts", &n_shared);
     ht_json_i64(r, object, "moe_shared_expert_intermediate_size", &width);
     c->shared_feed_forward = n_shared ? width : 0;
-    if (c->n_experts && c->mlp_bias)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`mlp_bias` is true; experts without biases are supported");
     ht_mamba_read_json(c, r, object, "mamba_head_dim", 64);
 }
 

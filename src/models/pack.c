@@ -142,8 +142,11 @@ typedef struct packing {
     unsigned char *staging; /* [n_threads][staging_bytes] */
 } packing;
 
-/* Rows of a group in which single rows alternate: such groups are small and read as a whole. 0: runs of rows are read. */
-static int64_t whole_group(const ht_pack_task *task) { return task->order.block == 1 ? task->order.group : 0; }
+/* Rows of a group in which single rows alternate from the first row on: such groups are small and read as a whole. 0: runs of
+ * rows are read. */
+static int64_t whole_group(const ht_pack_task *task) {
+    return task->order.block == 1 && !task->order.first ? task->order.group : 0;
+}
 
 /* Rows [row, row + n) in canonical order. */
 static ht_status stage_rows(const part *p, int64_t row, int64_t n, unsigned char *staging, const unsigned char **out,

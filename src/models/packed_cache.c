@@ -48,7 +48,7 @@ static ht_status add_place(ht_digest *d, const ht_pack_task *task, const ht_file
                                (int64_t)t->offset, (int64_t)t->n_bytes, (int64_t)t->n_parts};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) ht_digest_word(d, (uint64_t)numbers[i]);
     /* Only then, so that files of versions without such matrices stay valid. */
-    if (task->order.block > 1) {
+    if (task->order.block > 1 || task->order.first || task->order.parts > 2) {
         ht_digest_word(d, (uint64_t)task->order.first);
         ht_digest_word(d, (uint64_t)task->order.parts);
         ht_digest_word(d, (uint64_t)task->order.block);

@@ -118,6 +118,9 @@ static void write_gguf(const ht_config *c, ht_document *d) {
 static void read_gguf(ht_config *c, ht_meta *m) {
     ht_recurrence_spec *r = &c->recurrence;
     const int64_t n_values = ht_meta_i64(m, "ssm.inner_size", 0);
+    if (r->heads > 0 && n_values % r->heads)
+        ht_meta_fail(m, HT_ERR_FORMAT, "`ssm.inner_size` is %lld, which %lld heads cannot share evenly",
+                     (long long)n_values, (long long)r->heads);
     if (r->heads > 0) r->value_dim = n_values / r->heads;
     if (!ht_meta_has(m, list)) place_recurrence(c, ht_meta_i64(m, "full_attention_interval", INTERVAL));
     for (int64_t i = 0; ht_meta_has(m, list) && i < c->n_layers; i++)

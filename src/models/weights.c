@@ -131,6 +131,10 @@ static ht_status add_vector(loader *l, const ht_stored_weight *at, ht_array **ou
     ht_status status = ht_tensor_read_f32(&at->stored, n, values, l->err);
     if (at->spec->is_logarithm && !l->from->gguf)
         for (int64_t i = 0; !status && i < n; i++) values[i] = -expf(values[i]);
+    for (int64_t i = 0; at->spec->is_logarithm && !status && i < n; i++)
+        if (!(values[i] <= 0))
+            status = ht_fail(l->err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected numbers up to 0", at->stored.file_name,
+                             at->name, (double)values[i]);
     for (int64_t i = 0; !status && i < n; i++) ordered[i] = values[ht_order_stored(&at->stored_rows, i)];
     if (!status) status = keep_array(l, ordered, n, out);
     free(values);

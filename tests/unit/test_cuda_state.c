@@ -413,7 +413,7 @@ UNIT_TEST(states_that_are_missing) {
     const ht_view to = test_view(y, HT_F32, 3, (int64_t[]){3, 1, 4});
     const ht_step step = {.batch = &batch, .kv = (ht_cache *[]){&kv->cache[0]}};
     assert_fails(HT_ERR_INTERNAL, "2 pages of 17 values, not 2 of 18", test_run, beside_device[GPU], HT_OP_STATE_SCAN,
-                 &(ht_state_scan_params){0, false, 2}, 5, in, &to, &step);
+                 &(ht_state_scan_params){0, 2}, 5, in, &to, &step);
     states_free(kv, &t);
     free(t.rows);
 }
