@@ -35,7 +35,7 @@ void caches_make(ht_device *d, const attend_case *c, caches *out) {
     out->d = d;
     for (int s = 0; s < c->n_seq; s++) {
         ht_kv_layer *l = &out->layer[s];
-        *l = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype, c->v_dim > 0},
+        *l = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype, c->v_dim > 0, 0},
                            .window = c->window,
                            .chunked = c->chunked,
                            .ring_pages = c->ring_pages,
