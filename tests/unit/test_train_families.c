@@ -86,7 +86,9 @@ static void check_gradient(const char *name, const char *parameter, const float 
     norm = sqrt(norm);
     const double want = ht_json_number_value(ht_json_array_get(wanted, first)),
                  want_product = ht_json_number_value(ht_json_array_get(wanted, first + 1));
-    if (!(want > 0 && fabs(norm - want) <= 2e-5 * want && fabs(product - want_product) <= 6e-5 * want))
+    /* The float32 reference of Qwen3.5 is 1.9e-5 from a float64 one, and its GGUF file's columns sum in another order. */
+    const double bound = strcmp(name, "qwen3_5.gguf") ? 4e-5 : 6e-5;
+    if (!(want > 0 && fabs(norm - want) <= 2e-5 * want && fabs(product - want_product) <= bound * want))
         fail_msg("%s: the gradient by %s has norm %.7g and product %.7g, expected %.7g and %.7g", name, parameter, norm,
                  product, want, want_product);
     free(values);
