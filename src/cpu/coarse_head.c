@@ -94,7 +94,7 @@ typedef struct top_job {
     const ht_gemm_schedule *s;
     const ht_gemm *p;
     int64_t n_panels;
-    int32_t *offset; /* [n_blocks][planes] */
+    int32_t *offset; /* [n_blocks] */
     float *bound;    /* [n_panels]; NAN: the panel's outputs are computed */
     seed *seeds;     /* [n_seeds], highest bound first */
     int32_t n_seeds;
@@ -103,7 +103,7 @@ typedef struct top_job {
 
 static size_t lay_top(const ht_matrix *m, void *scratch, top_job *job) {
     ht_scratch_layout d = {.at = scratch};
-    job->offset = ht_scratch_take(&d, m->k / HT_QBLOCK * ht_form_planes(ht_gemm_form(m)), sizeof *job->offset);
+    job->offset = ht_scratch_take(&d, m->k / HT_QBLOCK, sizeof *job->offset);
     job->bound = ht_scratch_take(&d, ht_panel_count(m->n_rows), sizeof *job->bound);
     job->seeds = ht_scratch_take(&d, TOP_MOST + MORE_SEEDS, sizeof *job->seeds);
     return d.used;
@@ -122,7 +122,8 @@ static top_job job_of(const ht_gemm_schedule *s) {
 /* Computes the start values of the integer sums; false when a scale exceeds SCALE_MOST or is NaN. */
 static bool prepare(top_job *job) {
     const ht_qrows *x = rows_of(job);
-    for (int64_t b = 0; b < x->n_blocks; b++)
+    for (int64_t b = 0; b < x->n_blocks; b++) {
+        int32_t start = 0;
         for (int p = 0; p < x->planes; p++) {
             const int64_t at = b * x->planes + p;
             const int32_t *sum = x->sum + 2 * b * x->planes + p; /* of the first half of the block */
@@ -131,9 +132,11 @@ static bool prepare(top_job *job) {
                 int8_t q = x->q[HT_QBLOCK * at + i];
                 if (q > 0) positive += q;
             }
-            job->offset[at] = REST_MAX * positive - 128 * (sum[0] + sum[x->planes]);
+            start = start * HT_PLANE_STEP + REST_MAX * positive - 128 * (sum[0] + sum[x->planes]);
             if (!(x->scale[at] <= SCALE_MOST)) return false;
         }
+        job->offset[b] = start;
+    }
     return true;
 }
 
@@ -161,7 +164,7 @@ static void choose_seeds(top_job *job) {
 static void multiply(const top_job *job, int64_t panel, int64_t n) {
     const ht_gemm *p = job->p;
     ht_qtiles tiles = {rows_of(job), job->s->of[0].offset, 0, 1};
-    ht_gemm_out out = {.y = p->y, .ldy = p->ldy, .row = panel * HT_PANEL, .planes = tiles.x->planes};
+    ht_gemm_out out = {.y = p->y, .ldy = p->ldy, .row = panel * HT_PANEL};
     out.n = ht_min_i64(n * HT_PANEL, p->m->n_rows - out.row);
     job->s->kernels->coarse_direct(ht_coarse_panels_at(p->m, panel), p->m->k, &tiles, &out);
 }

@@ -34,7 +34,6 @@ typedef struct job {
     const ht_matrix *of_type[MOST_TYPES]; /* one of each */
     bool needed[HT_FORM_COUNT];
     size_t decoded_bytes; /* per worker, for pieces of any group */
-    int64_t sums_floats;
 } job;
 
 /* Rows in the forms that are needed, with the offsets for each type of weights. */
@@ -96,8 +95,6 @@ static job describe(const ht_call *call) {
         for (int32_t i = 0; j.together && i < p->experts[s]->n_kinds; i++)
             j.together = ht_gemm_shares_rows(kind_of(p, s, i)) && add_type(&j, kind_of(p, s, i));
     j.decoded_bytes = (size_t)j.kernels->tile_panels * ht_max_size(sizeof(ht_qpanel), sizeof(ht_wpanel));
-    if (j.needed[HT_FORM_PLANES])
-        j.sums_floats = 2 * ht_min_i64(j.pairs, ROWS_AT_ONCE) * j.kernels->tile_panels * HT_PANEL;
     return j;
 }
 
@@ -128,7 +125,6 @@ static void deal_together(const job *j, ht_scratch_layout *d, room *r) {
     r->y = ht_scratch_take(d, wave_rows(j) * j->width, sizeof *r->y);
     r->groups = ht_scratch_take(d, most_groups(j), sizeof *r->groups);
     r->decoded = ht_scratch_take(d, n_threads, j->decoded_bytes);
-    r->sums = ht_scratch_take(d, n_threads * j->sums_floats, sizeof *r->sums);
 }
 
 static void deal_apart(const job *j, ht_scratch_layout *d, room *r) {
@@ -279,8 +275,6 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
         point_at(j, &r->tiles, row, s);
     s->decoded = r->decoded;
     s->decoded_bytes = j->decoded_bytes;
-    s->sums = r->sums;
-    s->sums_floats = j->sums_floats;
 }
 
 /* Fills a wave from pair *pair of expert *expert on, up to its capacity, and advances both. */

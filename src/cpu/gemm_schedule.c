@@ -11,16 +11,16 @@ enum {
     TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for quantising rows */
 };
 
+/* Types with 32-bit scales, which are rare, and unpacked ones have no kernel that decodes in registers. */
+static bool has_direct(ht_weight_type type) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    return !l->unpacked && !(l->affine && l->scale_bytes == 2 * HT_PANEL * (int)sizeof(float));
+}
+
 bool ht_gemm_shares_rows(const ht_matrix *m) { return ht_cpu_ops_of(m)->takes_rows_once; }
 
 ht_form ht_gemm_form(const ht_matrix *m) {
     return !ht_panel_layout_of(m->type)->bits ? HT_FORM_WORDS : ht_is_high(m) ? HT_FORM_PLANES : HT_FORM_BYTES;
-}
-
-/* Types whose `direct` kernel decodes panels to memory and so cannot add planes. */
-static bool is_never_direct(ht_weight_type type) {
-    const ht_panel_layout *l = ht_panel_layout_of(type);
-    return l->unpacked || (l->affine && l->scale_bytes == 2 * HT_PANEL * (int)sizeof(float));
 }
 
 /* ---- layout ---- */
@@ -47,7 +47,7 @@ static void lay_tiles(ht_gemm_schedule *s) {
     for (int i = 0; i < s->n; i++)
         if (ht_gemm_form(s->product[i].m) == HT_FORM_PLANES) planes = 2;
     s->direct = s->n_x <= kernels->direct_most[planes - 1];
-    const int rows = (s->direct ? kernels->direct_rows : kernels->tile_rows) / planes;
+    const int rows = (s->direct ? kernels->direct_rows : kernels->tile_rows)[planes - 1];
     const int64_t n_tiles = ht_ceil_div_i64(s->n_x, rows);
     for (int f = 0; f < HT_FORM_COUNT; f++)
         s->x[f] = (ht_qrows){.n = s->n_x,
@@ -86,25 +86,12 @@ static void lay_offsets(ht_gemm_schedule *s, ht_scratch_layout *d) {
     }
 }
 
-/* Upper bound for the rows in any part of the tiles of planes. lay_pieces limits a part to 2 ROWS_BYTES_MAX / row
- * bytes, plus a tile. The limit does not depend on n_x, so scratch memory for n rows also suffices for fewer. */
-static int64_t most_part_rows(const ht_gemm_schedule *s) {
-    int64_t row_bytes = 2 * s->x[0].n_blocks * HT_QBLOCK;
-    int64_t tile =
-        (s->kernels->direct_rows > s->kernels->tile_rows ? s->kernels->direct_rows : s->kernels->tile_rows) / 2;
-    return ht_min_i64(s->n_x, ht_ceil_div_i64(2 * ROWS_BYTES_MAX, row_bytes) + tile);
-}
-
 static void count_decoded(ht_gemm_schedule *s) {
     size_t panel = 0;
     for (int i = 0; i < s->n; i++)
         if (!s->of[i].direct)
             panel = ht_max_size(panel, s->of[i].form == HT_FORM_WORDS ? sizeof(ht_wpanel) : sizeof(ht_qpanel));
     s->decoded_bytes = (size_t)s->kernels->tile_panels * panel;
-    s->sums_floats = 0;
-    for (int i = 0; i < s->n; i++)
-        if (!s->of[i].direct && s->of[i].form == HT_FORM_PLANES)
-            s->sums_floats = 2 * most_part_rows(s) * s->kernels->tile_panels * HT_PANEL;
 }
 
 /* Chunks of about the same size, as many whole scale units as can be decoded at a time. */
@@ -124,12 +111,11 @@ static void lay_pieces(ht_gemm_schedule *s) {
             groups = 0;
     for (int i = 0; i < s->n; i++) {
         const ht_matrix *m = s->product[i].m;
-        s->of[i] =
-            (ht_gemm_pieces){.form = ht_gemm_form(m),
-                             .direct = s->direct && !(ht_gemm_form(m) == HT_FORM_PLANES && is_never_direct(m->type)),
-                             .n_panels = ht_panel_count(m->n_rows),
-                             .chunk = chunk_of(m, s->x[0].n_blocks),
-                             .panel_bytes = ht_panel_bytes(m->type, m->k)};
+        s->of[i] = (ht_gemm_pieces){.form = ht_gemm_form(m),
+                                    .direct = s->direct && has_direct(m->type),
+                                    .n_panels = ht_panel_count(m->n_rows),
+                                    .chunk = chunk_of(m, s->x[0].n_blocks),
+                                    .panel_bytes = ht_panel_bytes(m->type, m->k)};
         panels += s->of[i].n_panels;
         groups += groups_of(s, i);
     }
@@ -158,7 +144,6 @@ size_t ht_gemm_schedule_layout(ht_gemm_schedule *s, void *scratch) {
     lay_rows(s, &d);
     lay_offsets(s, &d);
     s->decoded = ht_scratch_take(&d, s->n_threads, s->decoded_bytes);
-    s->sums = ht_scratch_take(&d, s->n_threads * s->sums_floats, sizeof *s->sums);
     bool top = s->n == 1 && s->n_x == 1 && ht_is_coarse_head(s->product[0].m);
     s->top = top ? ht_scratch_take(&d, 1, ht_coarse_head_top_scratch(s->product[0].m)) : NULL;
     return d.used;
@@ -205,12 +190,8 @@ static const ht_integer_kernels *integer_kernels(const ht_gemm_schedule *s, int 
 /* The output of panels [panel, panel + n_panels). */
 static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
     int64_t row = panel * HT_PANEL, left = p->m->n_rows - row;
-    return (ht_gemm_out){.y = p->y,
-                         .ldy = p->ldy,
-                         .bias = p->bias,
-                         .row = row,
-                         .n = ht_min_i64(n_panels * HT_PANEL, left),
-                         .planes = ht_form_planes(ht_gemm_form(p->m))};
+    return (ht_gemm_out){
+        .y = p->y, .ldy = p->ldy, .bias = p->bias, .row = row, .n = ht_min_i64(n_panels * HT_PANEL, left)};
 }
 
 /* Multiplies a grain of panels. With several tiles, one panel at a time, so that later tiles find it in the cache. */
@@ -236,39 +217,28 @@ static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t bloc
         integer_kernels(s, i)->decode(m->type, panel_at(s, i, panel), m->k, block, n, to);
 }
 
-/* Address that row 0 would have if `sums` begins with row `first`: kernels count from row 0. */
-static float *from_row(float *sums, int64_t first, int64_t ld) {
-    return (float *)((uintptr_t)sums - (uintptr_t)(first * ld) * sizeof(float));
-}
-
 /* Multiplies one group of panels by one part of the tiles. Each decoded chunk of blocks fits the L1 cache and is used
- * by every tile. Planes have separate sums, which are added up at the end. */
-static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded, float *sums) {
+ * by every tile. */
+static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];
     const ht_qrows *x = &s->x[of->form];
     const size_t bytes = of->form == HT_FORM_WORDS ? sizeof(ht_wpanel) : sizeof(ht_qpanel);
-    const int64_t panel = group * s->kernels->tile_panels, ld = s->kernels->tile_panels * HT_PANEL;
+    const int64_t panel = group * s->kernels->tile_panels;
     const int64_t n = ht_min_i64(s->kernels->tile_panels, of->n_panels - panel);
     const ht_qtiles tiles = {x, of->offset, part * x->n_tiles / of->n_parts, (part + 1) * x->n_tiles / of->n_parts};
-    const int64_t first = ht_qtile_first(x, tiles.first), last = ht_qtile_first(x, tiles.last);
-    ht_gemm_out out = out_at(p, panel, n), to = out;
-    if (x->planes == 2) to = (ht_gemm_out){.y = from_row(sums, first, ld), .ldy = ld, .n = out.n, .planes = 1};
+    ht_gemm_out out = out_at(p, panel, n);
     for (int64_t block = 0; block < x->n_blocks; block += of->chunk) {
         int count = (int)ht_min_i64(of->chunk, x->n_blocks - block);
         for (int64_t j = 0; j < n; j++) decode(s, i, panel + j, block, count, decoded + (size_t)j * bytes);
-        if (x->planes == 1) to.bias = block + count < x->n_blocks ? NULL : p->bias;
-        integer_kernels(s, i)->decoded(p->m->type, decoded, block, count, &tiles, &to);
+        out.bias = block + count < x->n_blocks ? NULL : p->bias;
+        integer_kernels(s, i)->decoded(p->m->type, decoded, block, count, &tiles, &out);
     }
-    if (x->planes == 1) return;
-    out.y += first / 2 * out.ldy;
-    s->kernels->join_planes(sums, ld, (last - first) / 2, &out);
 }
 
 /* Pieces of decoded panels are numbered part by part, so that consecutive pieces share activations. */
 void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker) {
     char *decoded = s->decoded + (size_t)worker * s->decoded_bytes;
-    float *sums = s->sums + worker * s->sums_floats;
     int i = 0;
     for (int64_t piece = begin; piece < end; piece++) {
         while (s->of[i].end <= piece) i++;
@@ -277,7 +247,7 @@ void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end,
         if (of->direct)
             multiply_direct(s, i, at * of->grain);
         else
-            multiply_group(s, i, at % groups_of(s, i), at / groups_of(s, i), decoded, sums);
+            multiply_group(s, i, at % groups_of(s, i), at / groups_of(s, i), decoded);
     }
 }
 

@@ -49,8 +49,6 @@ typedef struct ht_gemm_schedule {
     ht_gemm_pieces of[HT_MAX_GEMMS];
     char *decoded; /* decoded_bytes per worker */
     size_t decoded_bytes;
-    float *sums; /* of planes: sums_floats per worker */
-    int64_t sums_floats;
     void *top; /* workspace of ht_coarse_head_top */
 } ht_gemm_schedule;
 

@@ -90,14 +90,14 @@ static ht_status begin(job *j, const ht_call *call, bool backward, ht_error *err
     j->k = j->params->matrix->k;
     (void)lay_out(j, call, backward);
     ht_status status = collect_rows(j, err);
-    const int64_t tiles = ht_ceil_div_i64(j->n, j->kernels->tile_rows);
+    const int64_t tiles = ht_ceil_div_i64(j->n, j->kernels->tile_rows[0]);
     j->x_parts = ht_max_i64(1, ht_min_i64(4 * (int64_t)ht_pool_threads(ht_call_pool(call)), tiles));
     return status;
 }
 
 /* Tiles [first, last) of a part of the rows. */
 static void tiles_of(const job *j, int64_t part, int64_t *first, int64_t *last) {
-    const int64_t tiles = ht_ceil_div_i64(j->n, j->kernels->tile_rows);
+    const int64_t tiles = ht_ceil_div_i64(j->n, j->kernels->tile_rows[0]);
     *first = part * tiles / j->x_parts;
     *last = (part + 1) * tiles / j->x_parts;
 }
@@ -107,7 +107,7 @@ static void multiply_logits(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const job *j = arg;
     const ht_matrix_kernels *kernels = j->kernels;
-    const int64_t tile = kernels->tile_rows, columns = ht_slab_columns(j->slab.m);
+    const int64_t tile = kernels->tile_rows[0], columns = ht_slab_columns(j->slab.m);
     for (int64_t piece = begin; piece < end; piece++) {
         int64_t first, last;
         const int64_t panel = piece / j->x_parts * kernels->tile_panels;
@@ -187,7 +187,7 @@ static void multiply_back(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const job *j = arg;
     const ht_matrix_kernels *kernels = j->kernels;
-    const int64_t tile = kernels->tile_rows;
+    const int64_t tile = kernels->tile_rows[0];
     const bool starts = j->slab.row == 0;
     for (int64_t piece = begin; piece < end; piece++) {
         int64_t first, last;

@@ -15,7 +15,7 @@ static void multiply_groups(void *arg, int64_t begin, int64_t end, int worker) {
     const product *p = arg;
     const ht_product *of = &p->of;
     const ht_matrix_kernels *kernels = ht_kernels_of(of->m);
-    const int64_t tile = kernels->tile_rows, tiles = ht_ceil_div_i64(of->n_x, tile);
+    const int64_t tile = kernels->tile_rows[0], tiles = ht_ceil_div_i64(of->n_x, tile);
     for (int64_t piece = begin; piece < end; piece++) {
         const int64_t panel = piece / p->x_parts * kernels->tile_panels, part = piece % p->x_parts;
         const int64_t column = panel * HT_PANEL, last = (part + 1) * tiles / p->x_parts;
@@ -43,7 +43,7 @@ void ht_back_mul(const ht_product *of, void *scratch, ht_pool *pool) {
     product p = {.of = *of, .slab = {.m = m, .columns = columns, .room = columns + ht_slab_floats(m)}};
     const int64_t groups = ht_ceil_div_i64(ht_slab_columns(m) / HT_PANEL, kernels->tile_panels);
     const int64_t wanted = 8 * (int64_t)ht_pool_threads(pool);
-    p.x_parts = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(of->n_x, kernels->tile_rows));
+    p.x_parts = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(of->n_x, kernels->tile_rows[0]));
     for (; p.slab.row < m->n_rows && of->n_x > 0; p.slab.row += HT_SLAB) {
         p.slab.n_rows = ht_min_i64(HT_SLAB, m->n_rows - p.slab.row);
         ht_slab_decode(&p.slab, pool);

@@ -20,7 +20,7 @@ typedef struct product {
 static void multiply_chunk(const product *p, ht_weight_type type, const void *panel, int64_t stride, int64_t column,
                            int n, int64_t row, int64_t n_rows) {
     const ht_product *of = &p->of;
-    int64_t tile = p->kernels->tile_rows;
+    int64_t tile = p->kernels->tile_rows[0];
     for (int64_t i = 0; i < of->n_x; i += tile) {
         ht_gemm_out out = {.y = of->y + i * of->ldy, .ldy = of->ldy, .row = row, .n = n_rows};
         if (column + n == of->m->k) out.bias = of->bias;
@@ -69,7 +69,7 @@ static void multiply_dense(void *arg, int64_t begin, int64_t end, int worker) {
     size_t panel_bytes = ht_panel_bytes(m->type, m->k), bytes = ht_weight_type_info_of(m->type)->block_bytes;
     float *wide = (void *)(p->scratch + (size_t)worker * p->scratch_bytes);
     const bool f8 = ht_weight_is_f8(m->type);
-    bool widen = f8 || (m->type != HT_W_F32 && p->of.n_x > kernels->tile_rows);
+    bool widen = f8 || (m->type != HT_W_F32 && p->of.n_x > kernels->tile_rows[0]);
     for (int64_t g = begin; g < end; g++) {
         int64_t row = g * kernels->tile_panels * HT_PANEL;
         int64_t n_rows = ht_min_i64(kernels->tile_panels * HT_PANEL, m->n_rows - row);

@@ -18,8 +18,8 @@
  *
  * High precision: x is cut into the same blocks. With p = max |x|, q = round(x * (HT_PLANES_X / p)), rounded once, to nearest
  * even, 0 where p is at most 2^-110, and s = p / HT_PLANES_X, NaN where p is no number or infinite. q = 128 hi + lo with lo in
- * [-64, 63]. The planes hi and lo are two rows as above, with scales 128 s and s, each with its own y;
- * y = (y_hi + y_lo) + bias.
+ * [-64, 63]: two planes of bytes. Their sums become one, exact in integers, which is rounded to f32. The rest is as
+ * above.
  *
  * `scale` and `min` are the products the file implies (d * scale, -(dmin * min)), which
  *   are exact in f32. Nothing else rounds, so every instruction set gives the same bits.
@@ -50,7 +50,9 @@ enum {
     HT_DENSE_CHUNK = 128, /* columns per partial sum */
     HT_WORD_X = 8191,     /* magnitude of the largest activation of a block */
     HT_PLANES_X = 16256,  /* the same in two planes: 127 * 128, so that neither plane is ever -128 */
-    HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
+    HT_PLANE_BITS = 7,    /* of the second plane */
+    HT_PLANE_STEP = 1 << HT_PLANE_BITS,
+    HT_WCHUNK = 16 /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
 /* Formats of activations for integer products. */
@@ -124,7 +126,6 @@ typedef struct ht_gemm_out {
     int64_t ldy;
     const float *bias; /* NULL: none */
     int64_t row, n;    /* row is a multiple of HT_PANEL */
-    int planes;        /* rows of sums per row of y: `direct` adds them up, `decoded` stores each */
 } ht_gemm_out;
 
 /* The softmax of a row of logits so far: its maximum, -INFINITY to begin with, and the sum of e^(x - max). */
@@ -147,11 +148,10 @@ typedef struct ht_integer_kernels {
 } ht_integer_kernels;
 
 typedef struct ht_matrix_kernels {
-    int tile_rows;      /* of activations */
-    int direct_rows;    /* the same in `direct`; not less than tile_rows */
-    int direct_most[2]; /* most rows of activations, with one plane and with two, for which decoding weights in
-                         * registers for every tile is faster than storing them decoded */
-    int tile_panels;    /* of weights, in `decoded` */
+    /* Rows of activations, with one plane and with two: of a tile; of a tile in `direct`, not less; and for which
+     * decoding weights in registers for every tile is faster than storing them decoded, at most. */
+    int tile_rows[2], direct_rows[2], direct_most[2];
+    int tile_panels; /* of weights, in `decoded` */
 
     /* Integer products: bytes with quantised weights, words with f16 and bf16 weights. The functions for words are NULL
      * where f16 and bf16 are multiplied in f32. */
@@ -163,11 +163,8 @@ typedef struct ht_matrix_kernels {
     void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
     ht_integer_kernels bytes, words;
 
-    /* Adds the two planes that `decoded` wrote for each row, y [2 n][ld], into rows [0, n) of out. */
-    void (*join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
-
     /* Coarse heads. The highest bound of each of n panels for one row of activations, q [n_blocks][planes][32]. Integer
-     * sums start at `offset`, per block and plane. INFINITY where there is no bound. */
+     * sums start at `offset`, per block. INFINITY where there is no bound. */
     void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, int planes, const int8_t *q,
                           const float *scale, const int32_t *offset, float *bound);
     /* As `direct` and `decode` of Q8_0; `decoded` of Q8_0 reads the decoded panels. */

@@ -120,29 +120,24 @@ static numbers *quantise_row(ht_precision precision, const float *x, int64_t k) 
     return row;
 }
 
-static float emulate_plane(const product *p, const numbers *x, int plane, int64_t row) {
+/* One output in the documented order: two planes are one number of more bits. */
+static float emulate_quantised(const product *p, const numbers *x, int64_t row) {
     float y = 0.0f;
     for (int64_t b = 0; b < p->k / 32; b++) {
         const test_block *w = &p->blocks[row * (p->k / 32) + b];
-        const int *q = x[b].q[plane];
         int dot[2] = {0}, sum[2] = {0};
         for (int i = 0; i < 32; i++) {
             int h = w->halves == 2 ? i / 16 : 0;
-            dot[h] += w->q[i] * q[i];
-            sum[h] += q[i];
+            int q = x[b].planes == 2 ? 128 * x[b].q[0][i] + x[b].q[1][i] : x[b].q[0][i];
+            dot[h] += w->q[i] * q;
+            sum[h] += q;
         }
         float t = (float)dot[0] * w->scale[0];
         if (w->halves == 2) t = t + (float)dot[1] * w->scale[1];
         for (int h = 0; h < w->halves && w->has_min; h++) t = fmaf(w->min[h], (float)sum[h], t);
-        y = fmaf(t, x[b].scale[plane], y);
+        y = fmaf(t, x[b].scale[x[b].planes - 1], y);
     }
     return y;
-}
-
-/* One output in the documented order. */
-static float emulate_quantised(const product *p, const numbers *x, int64_t row) {
-    float y = emulate_plane(p, x, 0, row);
-    return x->planes == 2 ? y + emulate_plane(p, x, 1, row) : y;
 }
 
 static float emulate_dense(const product *p, const float *x, int64_t row) {

@@ -11,15 +11,10 @@ typedef struct ht_qkind {
     int bits, codes;
     int step_bits; /* bits of weights for v16d_step */
     int halves, has_min;
-    int wide; /* scales of 32 bits, which the sum's own base would round */
 } ht_qkind;
 
-/* An integer sum starts at HT_SUM_BASE, the bits of 1.5 * 2^23, and stays under 2^22 in size, so its own bits, read as a
- * float, are 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19
- * bits: a conversion and a multiplication for the price of one. */
-enum { HT_SUM_BASE = 0x4b400000 };
-HT_INLINE v16f ht_scale_base(v16f scale) { return v16f_mul(scale, v16f_set1(-0x1.8p23f)); }
-HT_INLINE v16f ht_scaled_sum(v16i sum, v16f scale, v16f base) { return v16f_fma(v16f_from_bits(sum), scale, base); }
+/* The whole sum of a row of activations in two planes. */
+HT_INLINE v16i ht_join_planes(v16i high, v16i low) { return v16i_add(v16i_shl(high, HT_PLANE_BITS), low); }
 
 /* x with bits shifted left by n, or right when n is negative. */
 HT_INLINE v16i ht_shift(v16i x, int n) { return n == 0 ? x : n > 0 ? v16i_shl(x, n) : v16i_shr(x, -n); }

@@ -8,7 +8,7 @@
 
 enum { UNIT = 64 * HT_COARSE_BITS_UNIT, REST = 64 * HT_FINE_BITS_UNIT };
 
-HT_INLINE v16f scaled(v16i sum, v16f scale) { return ht_scaled_sum(sum, scale, ht_scale_base(scale)); }
+HT_INLINE v16f scaled(v16i sum, v16f scale) { return v16f_mul(v16f_from_i(sum), scale); }
 
 HT_INLINE void fetch(const uint8_t *p, int bytes) {
     for (int i = 0; i < bytes; i += 64) ht_fetch_far(p + i);
@@ -23,7 +23,7 @@ HT_INLINE void fetch_ahead(const uint8_t *p, int bytes) {
 HT_INLINE float panel_bound(int planes, const uint8_t *unit, int64_t n_blocks, const int8_t *q, const float *x_scale,
                             const int32_t *offset) {
     const uint8_t *scales = unit + n_blocks * UNIT;
-    v16f y[2] = {v16f_zero(), v16f_zero()}, lowest = v16f_zero();
+    v16f bound = v16f_zero(), lowest = v16f_zero();
     for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, scales += HT_COARSE_SCALES) {
         v16i w[8];
         fetch_ahead(scales, HT_COARSE_SCALES);
@@ -31,16 +31,19 @@ HT_INLINE float panel_bound(int planes, const uint8_t *unit, int64_t n_blocks, c
         ht_decode_weights(HT_COARSE_BITS_UNIT, HT_CODES_NONE, unit, w);
         v16f scale = ht_halves_at(scales);
         lowest = v16f_min(scale, lowest);
+        v16i sum[2];
         HT_UNROLL
-        for (int i = 0; i < planes; i++, q += HT_QBLOCK, x_scale++, offset++) {
+        for (int i = 0; i < planes; i++, q += HT_QBLOCK) {
             v16d d = v16d_start(0);
             HT_UNROLL
             for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + 4 * j), HT_COARSE_BITS_UNIT, 8, j);
-            v16i sum = v16i_add(v16i_shl(v16d_sum(d, 0), HT_FINE_BITS_UNIT), v16i_set1(HT_SUM_BASE + *offset));
-            y[i] = v16f_fma(scaled(sum, scale), v16f_set1(*x_scale), y[i]);
+            sum[i] = v16d_sum(d, 0);
         }
+        v16i whole = v16i_shl(planes == 2 ? ht_join_planes(sum[0], sum[1]) : sum[0], HT_FINE_BITS_UNIT);
+        whole = v16i_add(whole, v16i_set1(*offset++));
+        bound = v16f_fma(scaled(whole, scale), v16f_set1(x_scale[planes - 1]), bound);
+        x_scale += planes;
     }
-    const v16f bound = planes == 2 ? v16f_add(y[0], y[1]) : y[0];
     /* No bound: a negative scale reverses the order, and a NaN or minus infinity may be below the true output. */
     m16 none = m16_or(v16f_lt(lowest, v16f_zero()), v16f_is_nan(bound));
     none = m16_or(none, v16f_eq(bound, v16f_set1(-INFINITY)));
@@ -67,8 +70,8 @@ HT_INLINE void join(const uint8_t *unit, const uint8_t *rest, v16i w[8]) {
 }
 
 /* As direct_panel in matrix_int8.c. */
-HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_qtiles *all, int64_t t, int rows,
-                            const ht_gemm_out *out, int p) {
+HT_INLINE void direct_panel(int planes, const uint8_t *unit, const uint8_t *rest, const ht_qtiles *all, int64_t t,
+                            int rows, const ht_gemm_out *out, int p) {
     const int n_x = ht_qtile_rows(all->x, t);
     int64_t n_blocks = all->x->n_blocks, first = ht_qtile_first(all->x, t), at = first * n_blocks;
     const uint8_t *scales = unit + n_blocks * UNIT;
@@ -76,7 +79,7 @@ HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_q
     const float *x_scale = all->x->scale + at;
     const int32_t *offset = (const int32_t *)all->offset + at;
     v16f y[DIRECT_ROWS];
-    for (int i = 0; i < rows; i++) y[i] = v16f_zero();
+    for (int i = 0; i < rows / planes; i++) y[i] = v16f_zero();
     for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, rest += REST, scales += HT_COARSE_SCALES) {
         v16i w[8];
         fetch_ahead(scales, HT_COARSE_SCALES);
@@ -86,34 +89,40 @@ HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_q
         v16f scale = ht_halves_at(scales);
         HT_UNROLL
         for (int j = 0; j < 8; j++) w[j] = v16d_weights8(w[j]);
+        v16i sum[DIRECT_ROWS];
         HT_UNROLL
         for (int i = 0; i < rows; i++) {
             v16d d = v16d_start(offset[i]);
             HT_UNROLL
             for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + HT_QBLOCK * i + 4 * j), 8, 8, j);
-            y[i] = v16f_fma(scaled(v16d_sum(d, offset[i]), scale), v16f_set1(x_scale[i]), y[i]);
+            sum[i] = v16d_sum(d, offset[i]);
+            if ((i + 1) % planes) continue;
+            const v16i whole = planes == 2 ? ht_join_planes(sum[i - 1], sum[i]) : sum[i];
+            y[i / planes] = v16f_fma(scaled(whole, scale), v16f_set1(x_scale[i]), y[i / planes]);
         }
         q += HT_QBLOCK * n_x;
         x_scale += n_x;
         offset += n_x;
     }
-    ht_store_rows(out, (int)first, rows, n_x, p, ht_lanes_of(out, p), y);
+    ht_store_rows(out, (int)first / planes, rows / planes, n_x / planes, p, ht_lanes_of(out, p), y);
 }
 
-HT_INLINE void direct_panels(ht_coarse_panels panels, const ht_qtiles *x, int64_t t, int rows, const ht_gemm_out *out) {
+HT_INLINE void direct_panels(int planes, ht_coarse_panels panels, const ht_qtiles *x, int64_t t, int rows,
+                             const ht_gemm_out *out) {
     size_t first_bytes = ht_coarse_head_coarse_bytes(x->x->n_blocks),
            rest_bytes = ht_coarse_head_fine_bytes(x->x->n_blocks);
     int n = (int)ht_panel_count(out->n);
     for (int p = 0; p < n; p++, panels.first += first_bytes, panels.rest += rest_bytes)
-        direct_panel(panels.first, panels.rest, x, t, rows, out, p);
+        direct_panel(planes, panels.first, panels.rest, x, t, rows, out, p);
 }
 
-#define DIRECT(n) direct_panels(panels, x, t, n, out)
+#define DIRECT(n) direct_panels(planes, panels, x, t, n, out)
 
 void HT_ISA_NAME(ht_coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {
     (void)k;
+    int planes = x->x->planes;
     for (int64_t t = x->first; t < x->last; t++) {
-        HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);
+        HT_WITH_NUMBER_ROWS(planes, ht_qtile_rows(x->x, t), DIRECT);
     }
 }
 

@@ -5,15 +5,17 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
-/* Offsets from sums of activations: f32 sums for types with a minimum, else start values that cancel the bias. */
-HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int32_t *b, int n, void *to) {
-    int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
+/* Offsets from sums of activations: f32 sums for types with a minimum, else start values that cancel the bias. That of
+ * a row in two planes is with its second one. */
+HT_INLINE void offsets_of(const ht_panel_layout *l, int planes, const int32_t *a, const int32_t *b, int n, void *to) {
+    const int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
     for (int i = 0; i < n; i++) {
         int32_t sum = b ? a[i] + b[i] : a[i];
+        if (planes == 2) sum = i % 2 ? sum + (b ? a[i - 1] + b[i - 1] : a[i - 1]) * HT_PLANE_STEP : 0;
         if (l->has_min)
             ((float *)to)[i] = (float)sum;
         else
-            ((int32_t *)to)[i] = HT_SUM_BASE - bias * sum;
+            ((int32_t *)to)[i] = -bias * sum;
     }
 }
 
@@ -26,28 +28,14 @@ void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t
         const int32_t *sum = x->sum + 2 * (at + b * n) + first;
         char *to = (char *)offset + 4 * (l->halves * (at + b * n) + first);
         if (l->halves == 2) {
-            offsets_of(l, sum, NULL, last - first, to);
-            offsets_of(l, sum + n, NULL, last - first, to + 4 * n);
+            offsets_of(l, x->planes, sum, NULL, last - first, to);
+            offsets_of(l, x->planes, sum + n, NULL, last - first, to + 4 * n);
         } else
-            offsets_of(l, sum, sum + n, last - first, to);
+            offsets_of(l, x->planes, sum, sum + n, last - first, to);
     }
 }
 
 /* ---- one block of one panel against rows of a tile ---- */
-
-/* Start value of an integer sum over a block or half of one. Products of 8-bit weights may have been summed with the
- * signed weight, 128 less than the stored one. */
-HT_INLINE int32_t sum_offset(ht_qkind kind, const void *offset, int at) {
-    if (!kind.has_min) return ((const int32_t *)offset)[at];
-    int32_t base = kind.wide ? 0 : HT_SUM_BASE;
-    if (kind.bits < 8 || HT_DOT_BIAS_8 == 128) return base;
-    return base + (128 - HT_DOT_BIAS_8) * (int32_t)((const float *)offset)[at];
-}
-
-/* Scales of more bits do without the sum's base. */
-HT_INLINE v16f scaled_sum(ht_qkind kind, v16i sum, v16f scale, v16f base) {
-    return kind.wide ? v16f_mul(v16f_from_i(sum), scale) : ht_scaled_sum(sum, scale, base);
-}
 
 /* Where a tile's numbers are. */
 typedef struct tile {
@@ -59,6 +47,15 @@ typedef struct tile {
 HT_INLINE tile tile_at(ht_qkind kind, const ht_qtiles *x, int64_t t, int64_t block, int n_x) {
     int64_t at = ht_qtile_first(x->x, t) * x->x->n_blocks + block * n_x;
     return (tile){x->x->q + HT_QBLOCK * at, x->x->scale + at, (const char *)x->offset + 4 * kind.halves * at};
+}
+
+/* Start value of the integer sum of row i of n_x over half h of a block. Products of 8-bit weights may have been summed
+ * with the signed weight, 128 less than the stored one. */
+HT_INLINE int32_t sum_start(ht_qkind kind, const tile *x, int n_x, int h, int i) {
+    const int at = h * n_x + i;
+    if (!kind.has_min) return ((const int32_t *)(const void *)x->offset)[at];
+    if (kind.bits < 8 || HT_DOT_BIAS_8 == 128) return 0;
+    return (128 - HT_DOT_BIAS_8) * (int32_t)((const float *)(const void *)x->offset)[at];
 }
 
 /* The next block. */
@@ -201,18 +198,40 @@ void HT_ISA_NAME(ht_widen_blocks)(ht_weight_type type, const void *panel, int64_
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
+/* The sums of rows [first, first + some) over the halves of a block, times its scales, and all of it times that of x, to
+ * y. With two planes, d[h][i] and d[h][i + 1] are of one row. */
+HT_INLINE void add_rows(ht_qkind kind, int planes, v16i d[2][DIRECT_ROWS], const float (*scale)[HT_PANEL],
+                        const float (*min)[HT_PANEL], const tile *x, int n_x, int first, int some,
+                        v16f y[DIRECT_ROWS]) {
+    const int last = planes - 1;
+    HT_UNROLL
+    for (int i = 0; i + last < some; i += planes) {
+        v16f t = v16f_zero();
+        for (int h = 0; h < kind.halves; h++) {
+            const v16i whole = planes == 2 ? ht_join_planes(d[h][i], d[h][i + last]) : d[h][i];
+            const v16f sum = v16f_mul(v16f_from_i(whole), v16f_load(scale[h]));
+            t = h ? v16f_add(t, sum) : sum;
+        }
+        const float *sums = (const float *)(const void *)x->offset + first + i + last;
+        for (int h = 0; h < kind.halves && kind.has_min; h++)
+            t = v16f_fma(v16f_load(min[h]), v16f_set1(sums[h * n_x]), t);
+        v16f *to = &y[(first + i) / planes];
+        *to = v16f_fma(t, v16f_set1(x->scale[first + i + last]), *to);
+    }
+}
+
 /* Adds the products of one decoded block and rows [first, first + some) to y, with the steps of all rows interleaved.
  * The first rows prefetch one line ahead of `unit` per step: prefetching all at once would stall the products. */
-HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const float (*scale)[HT_PANEL], const float (*min)[HT_PANEL],
-                           const tile *x, int n_x, int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
+HT_INLINE void direct_rows(ht_qkind kind, int planes, const v16i w[8], const float (*scale)[HT_PANEL],
+                           const float (*min)[HT_PANEL], const tile *x, int n_x, int first, int some,
+                           const uint8_t *unit, v16f y[DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
-    v16f t[DIRECT_ROWS];
-    for (int i = 0; i < some; i++) t[i] = v16f_zero();
+    v16i sum[2][DIRECT_ROWS];
     HT_UNROLL
     for (int h = 0; h < halves; h++) {
         v16d d[DIRECT_ROWS];
         HT_UNROLL
-        for (int i = 0; i < some; i++) d[i] = v16d_start(sum_offset(kind, x->offset, h * n_x + first + i));
+        for (int i = 0; i < some; i++) d[i] = v16d_start(sum_start(kind, x, n_x, h, first + i));
         HT_UNROLL
         for (int j = 0; j < steps; j++) {
             if (FETCH_BY_STEP && first == 0 && steps * h + j < kind.bits) ht_fetch_ahead(unit + 64 * (steps * h + j));
@@ -221,26 +240,19 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const float (*scale)[
                 d[i] = v16d_step4(d[i], w[steps * h + j], x->q + HT_QBLOCK * (first + i) + 4 * (steps * h + j),
                                   kind.step_bits, steps, j);
         }
-        const v16f by = v16f_load(scale[h]), base = ht_scale_base(by);
         HT_UNROLL
-        for (int i = 0; i < some; i++) {
-            v16i whole = v16d_sum(d[i], sum_offset(kind, x->offset, h * n_x + first + i));
-            v16f sum = scaled_sum(kind, whole, by, base);
-            t[i] = h ? v16f_add(t[i], sum) : sum;
-        }
+        for (int i = 0; i < some; i++) sum[h][i] = v16d_sum(d[i], sum_start(kind, x, n_x, h, first + i));
     }
-    HT_UNROLL
-    for (int i = 0; i < some; i++) {
-        const float *sums = (const float *)(const void *)x->offset + first + i;
-        for (int h = 0; h < halves && kind.has_min; h++)
-            t[i] = v16f_fma(v16f_load(min[h]), v16f_set1(sums[h * n_x]), t[i]);
-        y[first + i] = v16f_fma(t[i], v16f_set1(x->scale[first + i]), y[first + i]);
-    }
+    if (planes == 2)
+        add_rows(kind, 2, sum, scale, min, x, n_x, first, some, y);
+    else
+        add_rows(kind, 1, sum, scale, min, x, n_x, first, some, y);
 }
 
 /* One panel against a tile of n_x rows, in sums for `rows`. Scales are decoded eight blocks at a time. */
 HT_INLINE void direct_panel(ht_qkind kind, const ht_panel_layout *l, scales_fn *decode_scales, const uint8_t *panel,
-                            int64_t k, tile x, int rows, int n_x, const ht_gemm_out *out, int64_t first, int p) {
+                            int64_t k, int planes, tile x, int rows, int n_x, const ht_gemm_out *out, int first,
+                            int p) {
     const int abreast = kind.halves == 1 ? DIRECT_ABREAST : DIRECT_ABREAST_HALVES;
     const int64_t n_blocks = k / HT_QBLOCK;
     const int scales_bytes = 8 * l->scale_bytes / l->group;
@@ -258,12 +270,15 @@ HT_INLINE void direct_panel(ht_qkind kind, const ht_panel_layout *l, scales_fn *
             ht_decode_weights(kind.bits, kind.codes, unit, w);
             HT_UNROLL
             for (int i = 0; i < rows; i += abreast)
-                direct_rows(kind, w, scale + kind.halves * b, min + kind.halves * b, &x, n_x, i,
+                direct_rows(kind, planes, w, scale + kind.halves * b, min + kind.halves * b, &x, n_x, i,
                             rows - i < abreast ? rows - i : abreast, unit, y);
             advance(kind, &x, n_x);
         }
     }
-    ht_store_rows(out, (int)first, rows, n_x, p, ht_lanes_of(out, p), y);
+    if (planes == 2)
+        ht_store_rows(out, first / 2, rows / 2, n_x / 2, p, ht_lanes_of(out, p), y);
+    else
+        ht_store_rows(out, first, rows, n_x, p, ht_lanes_of(out, p), y);
 }
 
 HT_INLINE void direct_panels(ht_qkind kind, ht_weight_type type, const uint8_t *panels, int64_t k, const ht_qtiles *x,
@@ -273,7 +288,8 @@ HT_INLINE void direct_panels(ht_qkind kind, ht_weight_type type, const uint8_t *
     const int n = (int)ht_panel_count(out->n), n_x = ht_qtile_rows(x->x, t);
     const tile at = tile_at(kind, x, t, 0, n_x);
     for (int p = 0; p < n; p++, panels += panel_bytes)
-        direct_panel(kind, l, scales_of[type], panels, k, at, rows, n_x, out, ht_qtile_first(x->x, t), p);
+        direct_panel(kind, l, scales_of[type], panels, k, x->x->planes, at, rows, n_x, out,
+                     (int)ht_qtile_first(x->x, t), p);
 }
 
 typedef void direct_fn(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
@@ -283,7 +299,7 @@ typedef void direct_fn(ht_weight_type type, const void *panels, int64_t k, const
 #define DIRECT_SHAPE(bits, halves, has_min, codes)                                                                     \
     static void direct_##bits##_##halves##_##has_min##_##codes(ht_weight_type type, const void *panels, int64_t k,     \
                                                                const ht_qtiles *x, const ht_gemm_out *out) {           \
-        const ht_qkind kind = {bits, codes, ht_weight_bits(bits, codes), halves, has_min, 0};                          \
+        const ht_qkind kind = {bits, codes, ht_weight_bits(bits, codes), halves, has_min};                             \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
         }                                                                                                              \
@@ -320,12 +336,12 @@ static direct_fn *const direct_of[HT_W_COUNT] = {HT_QUANTISED_TYPES(DIRECT_OF) H
 HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
 
 /* Adds the block's products with rows first to end - 1 to y. */
-HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int end,
-                             v16f y[TILE_PANELS][DIRECT_ROWS]) {
-    const int halves = kind.halves, steps = 8 / halves;
+HT_INLINE void decoded_block(ht_qkind kind, int planes, const ht_qpanel *panels, int b, const tile *x, int n_x,
+                             int first, int end, v16f y[TILE_PANELS][DIRECT_ROWS]) {
+    const int halves = kind.halves, steps = 8 / halves, last = planes - 1;
     v16f t[TILE_PANELS][DIRECT_ROWS];
     HT_UNROLL
-    for (int i = first; i < end; i++) HT_UNROLL
+    for (int i = first; i < end; i += planes) HT_UNROLL
     for (int p = 0; p < TILE_PANELS; p++) t[p][i] = v16f_zero();
     HT_UNROLL
     for (int h = 0; h < halves; h++) {
@@ -333,8 +349,7 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
         HT_UNROLL
         for (int i = first; i < end; i += HT_ABREAST) HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++)
-            d[p][i] = v16r_start(sum_offset(kind, x->offset, h * n_x + i),
-                                 sum_offset(kind, x->offset, h * n_x + beside(i, end)));
+            d[p][i] = v16r_start(sum_start(kind, x, n_x, h, i), sum_start(kind, x, n_x, h, beside(i, end)));
         HT_UNROLL
         for (int j = 0; j < steps; j++) {
             v16i w[TILE_PANELS];
@@ -350,12 +365,13 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
         }
         HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++) {
-            v16f scale = v16f_load(panels[p].scale[halves * b + h]), base = ht_scale_base(scale);
+            v16f scale = v16f_load(panels[p].scale[halves * b + h]);
             HT_UNROLL
-            for (int i = first; i < end; i++) {
-                int of = (i - first) % HT_ABREAST;
-                v16i whole = v16r_sum(d[p][i - of], of, sum_offset(kind, x->offset, h * n_x + i));
-                v16f sum = scaled_sum(kind, whole, scale, base);
+            for (int i = first; i < end; i += planes) {
+                const int of = (i - first) % HT_ABREAST, low = (i + last - first) % HT_ABREAST;
+                v16i whole = v16r_sum(d[p][i + last - low], low, sum_start(kind, x, n_x, h, i + last));
+                if (planes == 2) whole = ht_join_planes(v16r_sum(d[p][i - of], of, 0), whole);
+                v16f sum = v16f_mul(v16f_from_i(whole), scale);
                 t[p][i] = h ? v16f_add(t[p][i], sum) : sum;
             }
         }
@@ -364,12 +380,13 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
     for (int p = 0; p < TILE_PANELS; p++) {
         v16f min = v16f_load(panels[p].min[halves * b + h]);
         HT_UNROLL
-        for (int i = first; i < end; i++)
-            t[p][i] = v16f_fma(min, v16f_set1(((const float *)(const void *)x->offset)[h * n_x + i]), t[p][i]);
+        for (int i = first; i < end; i += planes)
+            t[p][i] = v16f_fma(min, v16f_set1(((const float *)(const void *)x->offset)[h * n_x + i + last]), t[p][i]);
     }
     HT_UNROLL
-    for (int i = first; i < end; i++) HT_UNROLL
-    for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(x->scale[i]), y[p][i]);
+    for (int i = first; i < end; i += planes) HT_UNROLL
+    for (int p = 0; p < TILE_PANELS; p++)
+        y[p][i / planes] = v16f_fma(t[p][i], v16f_set1(x->scale[i + last]), y[p][i / planes]);
 }
 
 /* The results of rows [first, first + n) on their way to the first cache, where the next tile will look for them. */
@@ -384,126 +401,89 @@ HT_INLINE void fetch_results(const ht_gemm_out *out, int64_t first, int n) {
  * AVX2, and of a tile that is alone, some of the rows go at a time. */
 #define KEEP_IN_MEMORY(v) __asm__ volatile("" : : "r"(v) : "memory")
 
-HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
-                            int64_t t, int rows, const ht_gemm_out *out) {
-    const int first = (int)ht_qtile_first(all->x, t), n_x = ht_qtile_rows(all->x, t), half = (rows + 1) / 2;
+HT_INLINE void decoded_tile(ht_qkind kind, int planes, const ht_qpanel *panels, int64_t block, int n,
+                            const ht_qtiles *all, int64_t t, int rows, const ht_gemm_out *out) {
+    const int n_x = ht_qtile_rows(all->x, t), half = (rows / planes + 1) / 2 * planes;
+    const int n_y = rows / planes, first = (int)ht_qtile_first(all->x, t) / planes;
     tile x = tile_at(kind, all, t, block, n_x);
     v16f y[TILE_PANELS][DIRECT_ROWS];
     int lanes[TILE_PANELS];
-    if (t + 1 < all->last) fetch_results(out, first + n_x, ht_qtile_rows(all->x, t + 1));
+    if (t + 1 < all->last) fetch_results(out, first + n_x / planes, ht_qtile_rows(all->x, t + 1) / planes);
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < rows; i++)
-            y[p][i] = block && ht_row_exists(i, rows, n_x) ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
+        for (int i = 0; i < n_y; i++)
+            y[p][i] =
+                block && ht_row_exists(i, n_y, n_x / planes) ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
-        if (rows > TILE_ROWS || (TILE_SPLITS && kind.halves == 2)) {
-            decoded_block(kind, panels, b, &x, n_x, 0, half, y);
-            if (rows > half) decoded_block(kind, panels, b, &x, n_x, half, rows, y);
+        if (rows > (planes == 2 ? TILE_PLANE_ROWS : TILE_ROWS) || (TILE_SPLITS && kind.halves == 2)) {
+            decoded_block(kind, planes, panels, b, &x, n_x, 0, half, y);
+            if (rows > half) decoded_block(kind, planes, panels, b, &x, n_x, half, rows, y);
         } else {
             if (TILE_SPILLS || kind.halves == 2) KEEP_IN_MEMORY(y);
-            decoded_block(kind, panels, b, &x, n_x, 0, rows, y);
+            decoded_block(kind, planes, panels, b, &x, n_x, 0, rows, y);
         }
         advance(kind, &x, n_x);
     }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < rows; i++)
-            if (ht_row_exists(i, rows, n_x)) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
+        for (int i = 0; i < n_y; i++)
+            if (ht_row_exists(i, n_y, n_x / planes)) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- decoded panels against all rows: one loop for all types of one shape ---- */
 
-/* Properties of a type that matter after decoding: halves, an offset, 32-bit scales, and the bits of a weight if
- * products are added in 16 bits (simd_int.h) or 8-bit weights are signed. X(bits, halves, has_min, wide): types of at
- * most that many bits. */
+/* Properties of a type that matter after decoding: halves, a minimum, and the bits of a weight if products are added in
+ * 16 bits (simd_int.h) or 8-bit weights are signed. X(bits, halves, has_min): types of at most that many bits. */
 #if HT_DOT_PAIRS
 #define DECODED_SHAPES(X)                                                                                              \
-    X(4, 1, 0, 0)                                                                                                      \
-    X(5, 1, 0, 0)                                                                                                      \
-    X(8, 1, 0, 0)                                                                                                      \
-    X(4, 1, 1, 0)                                                                                                      \
-    X(5, 1, 1, 0)                                                                                                      \
-    X(6, 1, 1, 0)                                                                                                      \
-    X(8, 1, 1, 0)                                                                                                      \
-    X(5, 2, 0, 0)                                                                                                      \
-    X(6, 2, 0, 0)                                                                                                      \
-    X(7, 2, 0, 0)                                                                                                      \
-    X(4, 2, 1, 0)                                                                                                      \
-    X(6, 1, 1, 1)                                                                                                      \
-    X(8, 1, 1, 1)
+    X(4, 1, 0)                                                                                                         \
+    X(5, 1, 0)                                                                                                         \
+    X(8, 1, 0)                                                                                                         \
+    X(4, 1, 1)                                                                                                         \
+    X(5, 1, 1)                                                                                                         \
+    X(6, 1, 1)                                                                                                         \
+    X(8, 1, 1)                                                                                                         \
+    X(5, 2, 0)                                                                                                         \
+    X(6, 2, 0)                                                                                                         \
+    X(7, 2, 0)                                                                                                         \
+    X(4, 2, 1)
 #elif HT_DOT_SIGNED
-#define DECODED_SHAPES(X)                                                                                              \
-    X(8, 1, 0, 0) X(7, 1, 1, 0) X(8, 1, 1, 0) X(8, 2, 0, 0) X(4, 2, 1, 0) X(7, 1, 1, 1) X(8, 1, 1, 1)
+#define DECODED_SHAPES(X) X(8, 1, 0) X(7, 1, 1) X(8, 1, 1) X(8, 2, 0) X(4, 2, 1)
 #else
-#define DECODED_SHAPES(X) X(8, 1, 0, 0) X(8, 1, 1, 0) X(8, 2, 0, 0) X(4, 2, 1, 0) X(8, 1, 1, 1)
+#define DECODED_SHAPES(X) X(8, 1, 0) X(8, 1, 1) X(8, 2, 0) X(4, 2, 1)
 #endif
 
-#define DECODED(n) decoded_tile(kind, panels, block, count, x, t, n, out)
+#define DECODED(n) decoded_tile(kind, planes, panels, block, count, x, t, n, out)
 
-#define DECODED_SHAPE(bits, halves, has_min, wide)                                                                     \
-    static void decoded_##bits##_##halves##_##has_min##_##wide(const ht_qpanel *panels, int64_t block, int count,      \
-                                                               const ht_qtiles *x, const ht_gemm_out *out) {           \
-        const ht_qkind kind = {bits, HT_CODES_NONE, bits, halves, has_min, wide};                                      \
+#define DECODED_SHAPE(bits, halves, has_min)                                                                           \
+    static void decoded_##bits##_##halves##_##has_min(const ht_qpanel *panels, int64_t block, int count,               \
+                                                      const ht_qtiles *x, const ht_gemm_out *out) {                    \
+        const ht_qkind kind = {bits, HT_CODES_NONE, bits, halves, has_min};                                            \
+        int planes = x->x->planes;                                                                                     \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                      \
+            HT_WITH_NUMBER_ROWS(planes, ht_qtile_rows(x->x, t), DECODED);                                              \
         }                                                                                                              \
     }
 DECODED_SHAPES(DECODED_SHAPE)
 
 typedef struct decoded_shape {
     int bits, halves;
-    bool has_min, wide;
+    bool has_min;
     void (*run)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x, const ht_gemm_out *out);
 } decoded_shape;
 
-#define SHAPE_ENTRY(bits, halves, has_min, wide)                                                                       \
-    {bits, halves, has_min, wide, decoded_##bits##_##halves##_##has_min##_##wide},
+#define SHAPE_ENTRY(bits, halves, has_min) {bits, halves, has_min, decoded_##bits##_##halves##_##has_min},
 static const decoded_shape decoded_shapes[] = {DECODED_SHAPES(SHAPE_ENTRY)};
 
 void HT_ISA_NAME(ht_decoded)(ht_weight_type type, const void *panels, int64_t block, int n, const ht_qtiles *x,
                              const ht_gemm_out *out) {
     const ht_panel_layout *l = ht_panel_layout_of(type);
-    const bool wide = scales_of[type] == affine_F32;
     const int bits = ht_weight_bits(l->bits, l->codes);
     const decoded_shape *s = decoded_shapes;
-    while (s->halves != l->halves || s->has_min != l->has_min || s->wide != wide || s->bits < bits) s++;
+    while (s->halves != l->halves || s->has_min != l->has_min || s->bits < bits) s++;
     s->run(panels, block, n, x, out);
-}
-
-void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out) {
-    const int panels = (int)ht_panel_count(out->n);
-    for (int64_t i = 0; i < n; i++, y += 2 * ld)
-        for (int p = 0; p < panels; p++) {
-            const v16f sum = v16f_add(v16f_load(y + HT_PANEL * p), v16f_load(y + ld + HT_PANEL * p));
-            ht_store_out(out, (int)i, p, ht_lanes_of(out, p), sum);
-        }
-}
-
-/* ---- types without a direct kernel: always through decoded panels ---- */
-
-/* Multiplies all rows by one chunk of TILE_PANELS panels at a time. */
-static void direct_through_panels(ht_weight_type type, const void *packed, int64_t k, const ht_qtiles *x,
-                                  const ht_gemm_out *out) {
-    const uint8_t *panels = packed;
-    const size_t panel_bytes = ht_panel_bytes(type, k);
-    const int64_t n_blocks = k / HT_QBLOCK, chunk = HT_QCHUNK / 8 * 8;
-    ht_qpanel room[TILE_PANELS];
-    for (int64_t row = 0; row < out->n; row += TILE_PANELS * HT_PANEL, panels += TILE_PANELS * panel_bytes) {
-        ht_gemm_out part = *out;
-        part.row += row;
-        part.n = ht_min_i64(TILE_PANELS * HT_PANEL, out->n - row);
-        for (int64_t block = 0; block < n_blocks; block += chunk) {
-            const int n = (int)ht_min_i64(chunk, n_blocks - block);
-            for (int64_t p = 0; p < TILE_PANELS; p++) { /* missing panels repeat the first */
-                const size_t at = p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0;
-                HT_ISA_NAME(ht_decode)(type, panels + at, k, block, n, &room[p]);
-            }
-            part.bias = block + n < n_blocks ? NULL : out->bias;
-            HT_ISA_NAME(ht_decoded)(type, room, block, n, x, &part);
-        }
-    }
 }
 
 void HT_ISA_NAME(ht_direct)(ht_weight_type type, const void *panels, int64_t k, const ht_qtiles *x,
                             const ht_gemm_out *out) {
-    (direct_of[type] ? direct_of[type] : direct_through_panels)(type, panels, k, x, out);
+    direct_of[type](type, panels, k, x, out);
 }

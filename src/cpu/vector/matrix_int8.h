@@ -9,7 +9,6 @@ void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const
                                    int last);
 void HT_ISA_NAME(ht_prepare_planes)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
                                     int last);
-void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
 void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last,
                                  void *offset);
 

@@ -11,8 +11,8 @@ extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
 #define WIDEN(type) [HT_W_##type] = HT_ISA_NAME(ht_widen_##type),
 
 const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
-    .tile_rows = TILE_ROWS,
-    .direct_rows = DIRECT_ROWS,
+    .tile_rows = {TILE_ROWS, TILE_PLANE_ROWS / 2},
+    .direct_rows = {DIRECT_ROWS, DIRECT_ROWS / 2},
     .direct_most = {DIRECT_MOST, DIRECT_MOST_PLANES},
     .tile_panels = TILE_PANELS,
     .bytes = {HT_ISA_NAME(ht_direct), HT_ISA_NAME(ht_decode), HT_ISA_NAME(ht_decoded)},
@@ -23,7 +23,6 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .words = {HT_ISA_NAME(ht_words_direct), HT_ISA_NAME(ht_words_decode), HT_ISA_NAME(ht_words_decoded)},
 #endif
     .offsets = HT_ISA_NAME(ht_row_offsets),
-    .join_planes = HT_ISA_NAME(ht_join_planes),
     .coarse_bounds = HT_ISA_NAME(ht_coarse_bounds),
     .coarse_direct = HT_ISA_NAME(ht_coarse_direct),
     .coarse_decode = HT_ISA_NAME(ht_coarse_decode),

@@ -13,9 +13,7 @@
 enum {
     TRIES = 3,
     LANES = 16,
-    WORDS = HT_QBLOCK / 2, /* vectors of two columns */
-    PLANE_STEP = 128,      /* one unit of the high plane, in units of the low plane */
-    PLANES_MOST = 127 * PLANE_STEP
+    WORDS = HT_QBLOCK / 2 /* vectors of two columns */
 };
 
 /* Rounding is a matter of luck, and a block may try its luck more than once: the largest value becomes 127, 126 or 125,
@@ -132,11 +130,11 @@ HT_INLINE v16i join_bytes(const v16i n[4]) {
     return v16i_or(low, v16i_or(v16i_shl(v16i_and(n[2], byte), 16), v16i_shl(n[3], 24)));
 }
 
-/* q = 128 high + low for each value, |q| at most PLANES_MOST, low within [-64, 63]. Writes the high numbers of block l
- * to q[l], followed by the low ones. Returns the scales of the low plane. */
+/* q = 128 high + low for each value, |q| at most HT_PLANES_X, low within [-64, 63]. Writes the high numbers of block l
+ * to q[l], followed by the low ones. Returns the scales. */
 HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
     const v16f peak = v16f_from_bits(load_blocks(block, g)), base = v16f_set1(ROUND_BASE);
-    v16f by = v16f_div(v16f_set1(PLANES_MOST), peak);
+    v16f by = v16f_div(v16f_set1(HT_PLANES_X), peak);
     by = v16f_select(v16f_gt(peak, v16f_set1(TINY)), by, v16f_zero());
     int8_t *behind[LANES];
     for (int l = 0; l < LANES; l++) behind[l] = q[l] + HT_QBLOCK;
@@ -148,8 +146,8 @@ HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t
             for (int c = 0; c < 4; c++) {
                 v16f value = v16f_load(g->column[16 * h + 4 * i + c]);
                 v16i n = v16i_sub(v16f_bits(v16f_fma(value, by, base)), v16f_bits(base));
-                a[c] = v16i_sra(v16i_add(n, v16i_set1(PLANE_STEP / 2)), 7);
-                b[c] = v16i_sub(n, v16i_shl(a[c], 7));
+                a[c] = v16i_sra(v16i_add(n, v16i_set1(HT_PLANE_STEP / 2)), HT_PLANE_BITS);
+                b[c] = v16i_sub(n, v16i_shl(a[c], HT_PLANE_BITS));
                 high_sum = v16i_add(high_sum, a[c]);
                 low_sum = v16i_add(low_sum, b[c]);
             }
@@ -161,7 +159,7 @@ HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t
         store_half(high, q, 16 * h);
         store_half(low, behind, 16 * h);
     }
-    const v16f scale = v16f_div(peak, v16f_set1(PLANES_MOST));
+    const v16f scale = v16f_div(peak, v16f_set1(HT_PLANES_X));
     return v16f_select(v16f_lt(peak, v16f_set1(INFINITY)), scale, v16f_set1(NAN));
 }
 
@@ -207,7 +205,7 @@ HT_INLINE void prepare(int planes, const float *x, int64_t ldx, int64_t k, const
         if (m16_any(v16f_is_nan(scales))) replace_numbers(&g, planes, scale, count, q);
         for (int l = 0; l < count; l++)
             for (int p = 0; p < planes; p++) {
-                to->scale[at[l] + p] = p + 1 < planes ? (float)PLANE_STEP * scale[l] : scale[l];
+                to->scale[at[l] + p] = scale[l];
                 to->sum[sum[l] + p] = g.half[p][0][l];
                 to->sum[sum[l] + n + p] = g.half[p][1][l];
             }

@@ -6,7 +6,8 @@
 #include "cpu/vector/simd.h"
 
 #if defined(HT_ISA_avx512)
-enum { TILE_ROWS = 6, TILE_PANELS = 2 }; /* 12 sums of integers and 12 of floats in 32 registers */
+/* 12 sums of integers and 12 of floats in 32 registers; of two planes 16 and 8 */
+enum { TILE_ROWS = 6, TILE_PLANE_ROWS = 8, TILE_PANELS = 2 };
 enum {
     DIRECT_ROWS = 8,
     DIRECT_MOST = 32,
@@ -16,9 +17,9 @@ enum {
  * of one row. With two halves, each row needs one more sum. */
 enum { DIRECT_ABREAST = 8, DIRECT_ABREAST_HALVES = 4 };
 #else
-enum { TILE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
+enum { TILE_ROWS = 4, TILE_PLANE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
 enum { DIRECT_ROWS = 4, DIRECT_MOST = 8, DIRECT_MOST_PLANES = 4 };
-enum { DIRECT_ABREAST = 1, DIRECT_ABREAST_HALVES = 1 };
+enum { DIRECT_ABREAST = 2, DIRECT_ABREAST_HALVES = 2 };
 #endif
 
 /* How matrix_int8.c treats sums and results that exceed the registers. */
@@ -81,21 +82,16 @@ HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lane
 /* Whether a tile of n rows, computed as `rows` of them (HT_WITH_TILE_ROWS), has row i. */
 HT_INLINE bool ht_row_exists(int i, int rows, int n) { return i + 1 < rows || n == rows; }
 
-/* Stores the sums of a tile of n rows, computed as `rows`: one row of y per sum, or per two planes, added. */
+/* Stores the sums of a tile of n rows, computed as `rows`. */
 HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n, int panel, int lanes, const v16f *y) {
-    if (out->planes == 1) {
-        HT_UNROLL
-        for (int i = 0; i < rows; i++)
-            if (ht_row_exists(i, rows, n)) ht_store_out(out, first + i, panel, lanes, y[i]);
-        return;
-    }
     HT_UNROLL
-    for (int i = 0; i + 1 < rows; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
+    for (int i = 0; i < rows; i++)
+        if (ht_row_exists(i, rows, n)) ht_store_out(out, first + i, panel, lanes, y[i]);
 }
 
 /* Makes call(rows) with a constant `rows`, so that loops over rows unroll and sums stay in registers. Odd n > 1 is
- * rounded up; the extra row reads past the tile and is not stored. Two planes never have odd rows. HT_WITH_TILE_ROWS
- * supports up to TILE_ROWS rows, HT_WITH_DIRECT_ROWS up to DIRECT_ROWS. */
+ * rounded up; the extra row reads past the tile and is not stored. HT_WITH_TILE_ROWS supports up to TILE_ROWS
+ * rows, HT_WITH_DIRECT_ROWS up to DIRECT_ROWS. */
 #if defined(HT_ISA_avx512)
 #define HT_TILE_ROWS(n, call)                                                                                          \
     case 1: call(1); break;                                                                                            \
@@ -121,11 +117,38 @@ HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int rows, int n,
     default: call(4); break;                                                                                           \
     }
 #else /* plain lanes live in memory: nothing is won by unrolling */
-#define HT_WITH_TILE_ROWS(n, call) call(n)
+#define HT_WITH_TILE_ROWS(n, call) call(n);
 #endif
 
 #ifndef HT_WITH_DIRECT_ROWS
 #define HT_WITH_DIRECT_ROWS HT_WITH_TILE_ROWS
 #endif
+
+/* As HT_WITH_DIRECT_ROWS for n rows of numbers, with constant `planes` too, which is an assignable int. */
+#if defined(HT_ISA_avx512)
+#define HT_WITH_PLANE_ROWS(n, call)                                                                                    \
+    switch (n) {                                                                                                       \
+    case 2: call(2); break;                                                                                            \
+    case 4: call(4); break;                                                                                            \
+    case 6: call(6); break;                                                                                            \
+    default: call(8); break;                                                                                           \
+    }
+#elif defined(HT_ISA_YMM) || defined(HT_ISA_ARM)
+#define HT_WITH_PLANE_ROWS(n, call)                                                                                    \
+    switch (n) {                                                                                                       \
+    case 2: call(2); break;                                                                                            \
+    default: call(4); break;                                                                                           \
+    }
+#else
+#define HT_WITH_PLANE_ROWS(n, call) call(n);
+#endif
+#define HT_WITH_NUMBER_ROWS(planes, n, call)                                                                           \
+    if ((planes) == 2) {                                                                                               \
+        (planes) = 2;                                                                                                  \
+        HT_WITH_PLANE_ROWS(n, call)                                                                                    \
+    } else {                                                                                                           \
+        (planes) = 1;                                                                                                  \
+        HT_WITH_DIRECT_ROWS(n, call)                                                                                   \
+    }
 
 #endif
