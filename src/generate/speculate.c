@@ -95,7 +95,7 @@ ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, h
 static double expected(double right, int32_t k, double *repeated) {
     double sum = 1, p = 1;
     for (int32_t i = 0; i < k; i++) sum += p *= right;
-    *repeated = sum - 1 - k * p;
+    *repeated = sum - (k + 1) * p; /* the token before the guesses, too */
     return sum;
 }
 
