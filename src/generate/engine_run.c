@@ -294,9 +294,12 @@ static bool share_first(ht_engine_answer *a, ht_error *err) {
         !ht_cache_is_for(first->s->cache, a->g.total))
         return false;
     ht_cache *cache;
-    if (ht_cache_kept(first->s->cache, n - 1) < n - 1) return false; /* it has gone on too far */
     if (ht_cache_share(first->s->cache, &cache, err)) return false;
     ht_cache_truncate(cache, n - 1);
+    if (cache->length < n - 1) { /* the first has gone on too far */
+        ht_cache_free(cache);
+        return false;
+    }
     ht_cache_free(a->s->cache);
     a->s->cache = cache;
     return true;
