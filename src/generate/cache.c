@@ -42,11 +42,23 @@ size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
 
 static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device->kv->page_bytes(&c->layer[i].shape); }
 
+/* Pages of a layer of states, each counted once: snapshots share pages with the states before and after the last step. */
+static int64_t state_pages(const ht_cache *c, int32_t layer) {
+    const ht_kv_layer *l = &c->layer[layer];
+    int64_t n = l->n_pages;
+    for (int64_t i = 0; i < c->owner->n_snapshots; i++) {
+        bool is_shared = false;
+        for (int64_t k = 0; k < l->n_pages; k++) is_shared |= l->pages[k] == c->owner->snapshot[i].page[layer];
+        n += !is_shared;
+    }
+    return n;
+}
+
 size_t ht_cache_held_bytes(const ht_cache *c) {
     size_t total = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
-        const int64_t more = c->layer[i].shape.state ? c->owner->n_snapshots : 0;
-        total += (size_t)(c->layer[i].n_pages + more) * page_bytes(c, i);
+        const int64_t pages = c->layer[i].shape.state ? state_pages(c, i) : c->layer[i].n_pages;
+        total += (size_t)pages * page_bytes(c, i);
     }
     return total;
 }
@@ -127,23 +139,44 @@ static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
     return refs > 1;
 }
 
-/* Snapshots at page ends that steps take on the way to `positions`. */
+/* The position of the last of the first n snapshots that is at no page end; -1: none. */
+static int64_t last_message_snapshot(const ht_cache_owner *o, int64_t n) {
+    while (n > 0 && ht_snapshot_is_page_end(o->snapshot[n - 1].position)) n--;
+    return n > 0 ? o->snapshot[n - 1].position : -1;
+}
+
+/* The same of all snapshots, with that of the next step. */
+static int64_t last_message(const ht_cache *c) {
+    const ht_cache_owner *o = c->owner;
+    if (o->is_due && !ht_snapshot_is_page_end(c->length)) return c->length;
+    return last_message_snapshot(o, o->n_snapshots);
+}
+
+/* Most snapshots that steps after the next one add on the way to `positions`: one in each interval, and the first at a
+ * message end. Later ones at message ends take the place of others. */
 static int64_t snapshots_ahead(const ht_cache *c, int64_t positions) {
-    int64_t n = 0;
+    int64_t n = last_message(c) < 0;
     for (int64_t unit = HT_KV_PAGE; unit < positions; unit *= 2) n += ht_snapshot_multiple(unit, positions) > c->length;
     return n;
+}
+
+/* Pages of states that steps take on the way to `positions`: for states before and after a step that others share, and
+ * for snapshots. */
+static int64_t state_growth(const ht_cache *c, const ht_kv_layer *l, int64_t positions) {
+    int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages) + snapshots_ahead(c, positions);
+    for (int64_t k = 0; k < l->n_pages; k++) pages += ht_kv_page_is_shared(l->pages[k]) || (k == 0 && c->owner->is_due);
+    return pages;
 }
 
 size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
     size_t bytes = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
-        int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages);
         if (l->shape.state) {
-            pages += (l->n_pages > 1 && ht_kv_page_is_shared(l->pages[1])) + snapshots_ahead(c, positions);
-            bytes += (size_t)pages * page_bytes(c, i);
+            bytes += (size_t)state_growth(c, l, positions) * page_bytes(c, i);
             continue;
         }
+        int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages);
         const int64_t first = c->length / HT_KV_PAGE * HT_KV_PAGE;
         const int64_t end = l->ring_pages ? ht_min_i64(positions, first + l->ring_pages * HT_KV_PAGE) : positions;
         for (int64_t pos = first; pos < end; pos += HT_KV_PAGE)
@@ -213,19 +246,13 @@ void ht_cache_drop_snapshots(ht_cache *c) {
     while (c->owner->n_snapshots > 0) remove_snapshot(c, c->owner->n_snapshots - 1);
 }
 
-/* The position of the last of the first n snapshots that is at no page end; -1: none. */
-static int64_t last_apart(const ht_cache_owner *o, int64_t n) {
-    while (n > 0 && ht_snapshot_is_page_end(o->snapshot[n - 1].position)) n--;
-    return n > 0 ? o->snapshot[n - 1].position : -1;
-}
-
-/* Removes the snapshots that a sequence of `end` tokens does not keep. */
+/* Removes the snapshots that a sequence of `end` tokens does not keep once the next step has taken its own. */
 static void thin_snapshots(ht_cache *c, int64_t end) {
     ht_cache_owner *o = c->owner;
-    int64_t after = -1;
+    int64_t after = o->is_due && !ht_snapshot_is_page_end(c->length) ? c->length : -1;
     for (int64_t i = o->n_snapshots - 1; i >= 0; i--) {
         const int64_t position = o->snapshot[i].position;
-        if (!ht_snapshot_stays(position, last_apart(o, i), after, end))
+        if (!ht_snapshot_stays(position, last_message_snapshot(o, i), after, end))
             remove_snapshot(c, i);
         else if (!ht_snapshot_is_page_end(position))
             after = position;
@@ -237,17 +264,17 @@ void ht_cache_mark(ht_cache *c, int64_t position) { c->owner->mark = position; }
 int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t n, int64_t end, int64_t step_end) {
     ht_cache_owner *o = c->owner;
     if (!o->has_states) return step_end;
-    thin_snapshots(c, end);
     ht_snapshot_plan p = {.token = token,
                           .n = n,
                           .end = end,
                           .stop_ids = m->stop_ids,
                           .n_stop_ids = m->n_stop_ids,
                           .mark = o->mark,
-                          .last = last_apart(o, o->n_snapshots)};
+                          .last_message = last_message_snapshot(o, o->n_snapshots)};
     o->is_due =
         c->length > 0 && !find_snapshot(c, c->length) && ht_snapshot_next(&p, c->length, c->length + 1) == c->length;
-    if (o->is_due && !ht_snapshot_is_page_end(c->length)) p.last = c->length;
+    p.last_message = last_message(c);
+    thin_snapshots(c, end);
     return ht_snapshot_next(&p, c->length + 1, step_end);
 }
 

@@ -588,7 +588,7 @@ static bool go_lower(ht_prefix_node **x, ht_prefix_states **s) {
     return *s;
 }
 
-/* Removes states of a sequence of `end` tokens that ends in node `at`, and that a cache would not keep. */
+/* Removes states before the end of a sequence of `end` tokens, in node `at`, that a cache would not keep. */
 static void thin_states(ht_prefix_cache *c, ht_prefix_node *at, int64_t end) {
     int64_t after = -1;
     ht_prefix_node *x = at;
@@ -637,7 +637,7 @@ void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const in
         at = x;
     }
     free(room);
-    if (at && c->has_states) thin_states(c, at, n + 1);
+    if (at && c->has_states) thin_states(c, at, n);
     if (at)
         touch(c, at);
     else
