@@ -81,6 +81,9 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
  * `account` counts the page; NULL: not counted. */
 ht_status ht_kv_page_new(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
                          ht_error *err);
+/* The same with undefined contents, for a state that will be written as a whole. */
+ht_status ht_kv_page_alloc(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
+                           ht_error *err);
 ht_kv_page *ht_kv_page_retain(ht_kv_page *page);
 /* Adds an uncounted page to `account`. The caller must hold the only reference. */
 void ht_kv_page_count(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, ht_kv_account *account);

@@ -94,7 +94,10 @@ static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err)
     ht_status status = grow_table(l, &c->owner->capacity[i], pages, err);
     while (status == HT_OK && l->n_pages < pages) {
         ht_kv_page *page;
-        status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &page, err);
+        if (l->shape.state && l->n_pages > 0) /* the next step writes it */
+            status = ht_kv_page_alloc(c->owner->device, &l->shape, c->owner->account, &page, err);
+        else
+            status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &page, err);
         if (status == HT_OK) l->pages[l->n_pages++] = page;
     }
     return status;
@@ -109,7 +112,7 @@ static void set_page(ht_cache *c, ht_kv_layer *l, int64_t at, ht_kv_page *page) 
 static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
     ht_kv_page *own;
     if (l->n_pages < 2 || !ht_kv_page_is_shared(l->pages[1])) return HT_OK;
-    const ht_status status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &own, err);
+    const ht_status status = ht_kv_page_alloc(c->owner->device, &l->shape, c->owner->account, &own, err);
     if (status) return status;
     c->owner->previous = -1;
     set_page(c, l, 1, own);
@@ -235,7 +238,7 @@ ht_status ht_cache_new_snapshot(ht_cache *c, int64_t position, ht_error *err) {
     ht_status status = add_snapshot(c, position, &s, err);
     for (int32_t i = 0; i < c->n_layers && !status; i++)
         if (c->layer[i].shape.state)
-            status = ht_kv_page_new(c->owner->device, &c->layer[i].shape, c->owner->account, &s->page[i], err);
+            status = ht_kv_page_alloc(c->owner->device, &c->layer[i].shape, c->owner->account, &s->page[i], err);
     return status;
 }
 
