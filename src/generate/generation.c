@@ -270,15 +270,13 @@ static bool guess_ending(ht_generation *g, int32_t room) {
     const int32_t *ending = ht_thinking_budget_ending(g->budget, &n);
     g->n_guesses = ht_min_i32(n, room);
     if (g->n_guesses) memcpy(g->s->token + g->total, ending, (size_t)g->n_guesses * sizeof *ending);
-    g->forced = g->n_guesses > 0;
-    return g->forced;
+    return g->n_guesses > 0;
 }
 
 /* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
 static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
     ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
     const ht_status status = guess_text(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
-    g->forced = g->n_guesses > 0;
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }
 
@@ -307,13 +305,11 @@ static ht_status guess(ht_generation *g, ht_error *err) {
 
 ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     g->n_guesses = 0;
-    g->forced = false;
     ht_cache_begin(g->s->cache, g->total);
     const ht_status status = guess(g, err);
     /* The step may have to end before. */
     if (!status && g->n_guesses)
         g->n_guesses = (int32_t)ht_max_i64(0, ht_session_step_end(g->s, g->total + g->n_guesses) - g->total);
-    g->forced = g->forced && g->n_guesses;
     return status;
 }
 
@@ -415,7 +411,7 @@ static void judge(ht_generation *g) {
     ht_session *s = g->s;
     const int32_t right = ht_max_i32(g->n_drawn - 1, 0);
     if (g->n_guesses) ht_cache_truncate(s->cache, ht_min_i64(s->cache->length, g->total + right));
-    if (g->speculation && !g->forced && g->first_token > 0 && g->n_drawn && g->n_repeated <= HT_DRAFT_TOKENS_MAX)
+    if (g->speculation && g->first_token > 0 && g->n_drawn && g->n_repeated <= HT_DRAFT_TOKENS_MAX)
         ht_speculation_learn(g->speculation, g->n_guesses, right, g->n_repeated, ht_now_seconds() - g->asked);
     g->metrics.guessed_tokens += g->n_guesses;
     g->metrics.accepted_tokens += right;

@@ -37,7 +37,8 @@ struct ht_speculation {
     bool repeats;
     int32_t most, drawn;
     int64_t n_history;
-    source by_lookup, by_copy, by_draft, *used;
+    source by_lookup, by_copy, by_draft;
+    source *present, *last; /* of the guesses of this step and of the last one; NULL: none, or forced ones */
 
     /* Index of the tokens so far: for every GRAM of them, the position after its last occurrence. */
     int32_t *slot; /* [n_slots] 0: free */
@@ -137,15 +138,18 @@ static void learn(double *mean, double x, double weight) { *mean = *mean > 0 ? *
 
 void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, int64_t repeated, double seconds) {
     const double rows = guesses + (double)repeated; /* that plain decoding would not have had */
+    source *const from = s->present, *const before = s->last;
     s->elapsed += seconds;
+    s->last = from;
+    s->present = NULL;
     if (rows == 0) {
         learn(&s->base, seconds, weight_time);
         return;
     }
     if (s->base > 0) learn(&s->row, ht_max_double((seconds - s->base) / rows, 0.01 * s->base), weight_time);
-    source *from = s->used;
-    if (!from) return; /* tokens of an earlier answer */
-    from->saved = fmin(from->saved + right * s->base - rows * s->row, most_saved * s->base);
+    if (before) before->saved -= (double)repeated * s->row;
+    if (!from) return;
+    from->saved = fmin(from->saved + right * s->base - guesses * s->row, most_saved * s->base);
     for (int32_t i = 0; i < right; i++) from->right += weight_right * (1 - from->right);
     if (right < guesses) from->right -= weight_right * from->right;
 }
@@ -189,8 +193,9 @@ static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int3
     if (n <= GRAM || !s->slot) return 0;
     const int64_t from = *slot_of(s, tokens, n);
     if (!from) return 0;
-    s->used = is_copy(tokens, from, n) ? &s->by_copy : &s->by_lookup;
-    const int32_t k = how_many(s, s->used, room, 0);
+    source *const by = is_copy(tokens, from, n) ? &s->by_copy : &s->by_lookup;
+    const int32_t k = how_many(s, by, room, 0);
+    if (k) s->present = by;
     for (int32_t i = 0; i < k; i++) out[i] = from + i < n ? tokens[from + i] : out[from + i - n];
     return k;
 }
@@ -225,6 +230,7 @@ static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int3
     room = (int32_t)ht_min_i64(room, ht_model_growth(d->model, n)); /* or wrong guesses would cost a recomputation */
     const int32_t k = room > 0 ? how_many(s, &s->by_draft, room, s->draft_seconds) : 0;
     if (k == 0) return HT_OK;
+    s->present = &s->by_draft;
     size_t kept;
     ht_session_keep_prefix(d, tokens, (size_t)n, &kept);
     ht_cache_mark(d->cache, n); /* wrong guesses go back there */
@@ -254,11 +260,11 @@ void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt) {
 ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err) {
     *n_guesses = 0;
+    s->present = NULL;
     room = ht_min_i32(room, HT_DRAFT_TOKENS_MAX);
     ht_status status = s->lookup ? update_index(s, tokens, n, err) : HT_OK;
     if (status || room <= 0) return status;
     if (s->lookup) *n_guesses = look_up(s, tokens, n, room, out);
     if (*n_guesses || !s->draft) return HT_OK;
-    s->used = &s->by_draft;
     return draft(s, tokens, n, room, cancel, out, n_guesses, err);
 }
