@@ -70,8 +70,6 @@ static inline size_t ht_kv_saved_bytes(const ht_kv_shape *s) {
     return s->state ? (size_t)s->state * sizeof(float) : ht_kv_parts(s) * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
 }
 
-/* Saved positions of a whole page. */
-static inline int64_t ht_kv_page_positions(const ht_kv_shape *s) { return s->state ? 1 : HT_KV_PAGE; }
 /* Bytes of a saved page; SIZE_MAX on overflow. */
 size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
 

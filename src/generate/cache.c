@@ -28,10 +28,10 @@ typedef struct ht_cache_owner {
     snapshot *snapshot;     /* [n_snapshots] in order of position */
     int64_t n_snapshots;
     size_t snapshot_capacity;
-    bool is_due;       /* the next step begins with a snapshot */
-    int64_t mark;      /* position that is kept like a message's end; -1: none */
-    int64_t *capacity; /* [n_layers] of the page tables */
-    int64_t *first;    /* [n_layers] position before which a restored ring holds nothing */
+    bool takes_snapshot; /* the next step begins with a snapshot */
+    int64_t mark;        /* position that is kept like a message's end; -1: none */
+    int64_t *capacity;   /* [n_layers] of the page tables */
+    int64_t *first;      /* [n_layers] position before which a restored ring holds nothing */
 } ht_cache_owner;
 
 /* ---- sizes ---- */
@@ -42,7 +42,7 @@ size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
 
 static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device->kv->page_bytes(&c->layer[i].shape); }
 
-/* Pages of a layer of states, each counted once: snapshots share pages with the states before and after the last step. */
+/* Pages of a layer of states, each counted once: snapshots share those of the states before and after the last step. */
 static int64_t state_pages(const ht_cache *c, int32_t layer) {
     const ht_kv_layer *l = &c->layer[layer];
     int64_t n = l->n_pages;
@@ -109,7 +109,7 @@ static void set_page(ht_cache *c, ht_kv_layer *l, int64_t at, ht_kv_page *page) 
 }
 
 /* Replaces the state that the next step writes, if it is shared. */
-static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
+static ht_status unshare_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
     ht_kv_page *own;
     if (l->n_pages < 2 || !ht_kv_page_is_shared(l->pages[1])) return HT_OK;
     const ht_status status = ht_kv_page_alloc(c->owner->device, &l->shape, c->owner->account, &own, err);
@@ -120,10 +120,10 @@ static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
 }
 
 /* Replaces shared pages that the next step writes, up to position `end` - 1, with private copies. */
-static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
+static ht_status unshare_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
     ht_status status = HT_OK;
-    if (l->shape.state) return own_state(c, l, err);
+    if (l->shape.state) return unshare_state(c, l, err);
     for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < end && status == HT_OK; pos += HT_KV_PAGE) {
         ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)], *own;
         if (!ht_kv_page_is_shared(page)) continue;
@@ -134,8 +134,8 @@ static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     return status;
 }
 
-/* Whether own_pages, starting at `first`, copies the page of `pos`: it is shared, perhaps with later ring slots. */
-static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
+/* Whether unshare_pages, starting at `first`, copies the page of `pos`: it is shared, perhaps with later ring slots. */
+static bool needs_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
     const ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)];
     int refs = atomic_load_explicit(&page->refs, memory_order_acquire);
     for (int64_t p = first; refs > 1 && p < pos; p += HT_KV_PAGE) refs -= l->pages[ht_kv_page_of(l, p)] == page;
@@ -151,7 +151,7 @@ static int64_t last_message_snapshot(const ht_cache_owner *o, int64_t n) {
 /* The same of all snapshots, with that of the next step. */
 static int64_t last_message(const ht_cache *c) {
     const ht_cache_owner *o = c->owner;
-    if (o->is_due && !ht_snapshot_is_page_end(c->length)) return c->length;
+    if (o->takes_snapshot && !ht_snapshot_is_page_end(c->length)) return c->length;
     return last_message_snapshot(o, o->n_snapshots);
 }
 
@@ -167,7 +167,8 @@ static int64_t snapshots_ahead(const ht_cache *c, int64_t positions) {
  * for snapshots. */
 static int64_t state_growth(const ht_cache *c, const ht_kv_layer *l, int64_t positions) {
     int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages) + snapshots_ahead(c, positions);
-    for (int64_t k = 0; k < l->n_pages; k++) pages += ht_kv_page_is_shared(l->pages[k]) || (k == 0 && c->owner->is_due);
+    for (int64_t k = 0; k < l->n_pages; k++)
+        pages += ht_kv_page_is_shared(l->pages[k]) || (k == 0 && c->owner->takes_snapshot);
     return pages;
 }
 
@@ -183,7 +184,7 @@ size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
         const int64_t first = c->length / HT_KV_PAGE * HT_KV_PAGE;
         const int64_t end = l->ring_pages ? ht_min_i64(positions, first + l->ring_pages * HT_KV_PAGE) : positions;
         for (int64_t pos = first; pos < end; pos += HT_KV_PAGE)
-            if (ht_kv_page_of(l, pos) < l->n_pages && takes_copy(l, first, pos)) pages++;
+            if (ht_kv_page_of(l, pos) < l->n_pages && needs_copy(l, first, pos)) pages++;
         bytes += (size_t)pages * page_bytes(c, i);
     }
     return bytes;
@@ -252,7 +253,7 @@ void ht_cache_drop_snapshots(ht_cache *c) {
 /* Removes the snapshots that a sequence of `end` tokens does not keep once the next step has taken its own. */
 static void thin_snapshots(ht_cache *c, int64_t end) {
     ht_cache_owner *o = c->owner;
-    int64_t after = o->is_due && !ht_snapshot_is_page_end(c->length) ? c->length : -1;
+    int64_t after = o->takes_snapshot && !ht_snapshot_is_page_end(c->length) ? c->length : -1;
     for (int64_t i = o->n_snapshots - 1; i >= 0; i--) {
         const int64_t position = o->snapshot[i].position;
         if (!ht_snapshot_stays(position, last_message_snapshot(o, i), after, end))
@@ -274,7 +275,7 @@ int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int6
                           .n_stop_ids = m->n_stop_ids,
                           .mark = o->mark,
                           .last_message = last_message_snapshot(o, o->n_snapshots)};
-    o->is_due =
+    o->takes_snapshot =
         c->length > 0 && !find_snapshot(c, c->length) && ht_snapshot_next(&p, c->length, c->length + 1) == c->length;
     p.last_message = last_message(c);
     thin_snapshots(c, end);
@@ -289,7 +290,7 @@ static ht_status reserve_pages(ht_cache *c, int64_t positions, ht_error *err) {
     for (; i < c->n_layers && status == HT_OK; i++) {
         int64_t pages = pages_for(&c->layer[i], positions);
         status = add_pages(c, i, ht_max_i64(pages, c->layer[i].n_pages), err);
-        if (status == HT_OK) status = own_pages(c, i, positions, err);
+        if (status == HT_OK) status = unshare_pages(c, i, positions, err);
     }
     while (status && i-- > 0) drop_pages(c, i);
     return status;
@@ -297,15 +298,15 @@ static ht_status reserve_pages(ht_cache *c, int64_t positions, ht_error *err) {
 
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     ht_cache_owner *o = c->owner;
-    ht_status status = o->is_due ? take_snapshot(c, err) : HT_OK;
-    const bool taken = o->is_due && !status;
+    ht_status status = o->takes_snapshot ? take_snapshot(c, err) : HT_OK;
+    const bool taken = o->takes_snapshot && !status;
     if (!status) status = reserve_pages(c, positions, err);
     if (status) {
         if (taken) remove_snapshot(c, o->n_snapshots - 1);
         return ht_fail_in(err, status, "the KV cache cannot grow from %lld to %lld position%s", (long long)c->length,
                           (long long)positions, ht_plural(positions));
     }
-    o->is_due = false;
+    o->takes_snapshot = false;
     o->reserved = ht_max_i64(o->reserved, positions);
     o->written = ht_max_i64(o->written, positions);
     o->previous = -1; /* the step writes there */
@@ -443,7 +444,7 @@ void ht_cache_truncate(ht_cache *c, int64_t n) {
     o->reserved = n;
     for (int32_t i = 0; i < c->n_layers; i++) drop_pages(c, i);
     c->length = n;
-    o->is_due = false;
+    o->takes_snapshot = false;
 }
 
 /* ---- short and long sequences ---- */

@@ -2,9 +2,9 @@
  *
  * For each power of two from 256 on, a snapshot is kept at its last odd multiple before the sequence's last token:
  * distances from the end double, and a longer sequence needs no snapshot that was not taken when it was shorter. These
- * page ends divide a sequence into intervals. The snapshot at the last message end of an interval takes the place of the
- * page end after it. The snapshot at the sequence's last message end is kept in addition: chats whose template drops
- * reasoning go back there at each message. ht_state_pages (checkpoint/kv_size.h) counts all of them. */
+ * page ends divide a sequence into intervals. The snapshot at the last message end of an interval takes the place of
+ * the page end after it. The snapshot at the sequence's last message end is kept in addition: chats whose template
+ * drops reasoning go back there at each message. ht_state_pages (checkpoint/kv_size.h) counts all of them. */
 #ifndef HT_GENERATE_SNAPSHOTS_H
 #define HT_GENERATE_SNAPSHOTS_H
 
@@ -18,8 +18,8 @@ static inline int64_t ht_snapshot_multiple(int64_t unit, int64_t end) {
     return (n - (n % 2 == 0)) * unit;
 }
 
-/* Whether a snapshot is kept in a sequence of `end` tokens. All snapshots that are at no page end count as message ends;
- * the nearest of them are `before` and `after` the position, -1: none. */
+/* Whether a snapshot is kept in a sequence of `end` tokens. All snapshots that are at no page end count as message
+ * ends; the nearest of them are `before` and `after` the position, -1: none. */
 bool ht_snapshot_stays(int64_t position, int64_t before, int64_t after, int64_t end);
 
 /* A sequence that will be computed up to `end`. */

@@ -147,6 +147,8 @@ UNIT_TEST(bits_of_sessions) { check_all(&(tiny_options){.context = CONTEXT}, 0);
 
 UNIT_TEST(bits_with_sliding_layers) { check_all(&(tiny_options){.window = 100, .context = CONTEXT}, 0); }
 
+UNIT_TEST(bits_with_states) { check_all(&(tiny_options){.context = CONTEXT, .recurrent = true}, 0); }
+
 UNIT_TEST(bits_without_memory_to_spare) { check_all(&(tiny_options){.context = CONTEXT}, 1); }
 
 UNIT_TEST(bits_with_quantised_caches) {
@@ -543,6 +545,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_sessions),
         cmocka_unit_test(bits_with_sliding_layers),
+        cmocka_unit_test(bits_with_states),
         cmocka_unit_test(bits_without_memory_to_spare),
         cmocka_unit_test(bits_with_quantised_caches),
         cmocka_unit_test(shares_and_fills_steps),

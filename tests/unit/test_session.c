@@ -316,8 +316,8 @@ UNIT_TEST(stale_positions_do_not_matter) {
 
 /* ---- memory ---- */
 
-/* What a session holds and may still take for the positions it has: a recurrent one the next step's state where that of a
- * snapshot is in its place, and a snapshot at a message's end. */
+/* Bytes that a session holds and may still take for the positions it has. A recurrent one may take a state for its next
+ * step, after a snapshot, and a snapshot at a message's end. */
 static size_t bytes_at_length(const ht_session *s) {
     return ht_session_cache_bytes(s) + ht_cache_growth(s->cache, s->cache->length);
 }
