@@ -359,7 +359,8 @@ static void wrap_kernels(late_device *d) {
 /* ---- cache pages: saved positions, the last one first ---- */
 
 static char *position(const ht_kv_shape *shape, const ht_kv_page *page, int64_t pos) {
-    return (char *)page->data + (size_t)(HT_KV_PAGE - 1 - pos) * ht_kv_saved_bytes(shape);
+    const int64_t n = shape->state ? 1 : HT_KV_PAGE; /* of a page */
+    return (char *)page->data + (size_t)(n - 1 - pos) * ht_kv_saved_bytes(shape);
 }
 
 static ht_status read_positions(ht_device *device, const ht_kv_shape *shape, const ht_kv_page *page, int64_t first,
