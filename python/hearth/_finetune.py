@@ -322,10 +322,10 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
     every = [lib.integer(n, what, 1, lib.INT64[1]) for n, what in
              ((report_every, "report_every"), (valid_every, "valid_every"), (save_every, "save_every"))]  # fmt: skip
     keep = lib.integer(keep, "keep", 1, lib.INT64[1])
-    check_format(model, format)
     keeper = _Keeper(out, format, keep)
     trainer = Trainer(model, data, valid=valid, **options)
     try:
+        check_format(model, format)
         keeper.open(trainer, options.get("valid_batches") or 0, resume)
         return _run(trainer, keeper, resume, samples, progress, every, patience)
     finally:
