@@ -250,8 +250,8 @@ ht_status ht_adapter_check_format(ht_adapter_format format, const ht_config *c, 
 bool ht_adapter_multipliers(const ht_adapter *a, const ht_config *c, ht_multipliers *out) {
     *out = a->origin.has_multipliers ? a->origin.multipliers : c->multipliers;
     if (a->origin.has_multipliers || !a->is_read) return true;
-    if (a->format == HT_ADAPTER_GGUF) ht_multipliers_clear(out);
-    return ht_adapter_check_format(a->format, c, NULL) == HT_OK;
+    if (a->origin.format == HT_ADAPTER_GGUF) ht_multipliers_clear(out);
+    return ht_adapter_check_format(a->origin.format, c, NULL) == HT_OK;
 }
 
 ht_status ht_adapter_multiply(ht_adapter *a, const ht_config *c, const ht_multipliers *to, ht_error *err) {

@@ -40,7 +40,10 @@ typedef struct ht_adapter_origin {
     char *template_hash; /* ht_model_template_hash of the base model */
     ht_text_module text;
     const ht_family *family; /* whose names of experts the files have; NULL: the usual ones */
-    bool has_multipliers;    /* `multipliers` of the base are stated: B is for products that they multiply */
+    /* Whose bases it fits if their factors on products are not stated: that of the files, unless they were converted
+     * without a model. */
+    ht_adapter_format format;
+    bool has_multipliers; /* `multipliers` of the base are stated: B is for products that they multiply */
     ht_multipliers multipliers;
 } ht_adapter_origin;
 

@@ -318,15 +318,17 @@ static const ht_tensor_spec *dense_spec(const ht_family *family, const char *nam
 }
 
 /* Writes the slot of a dense module: some directories' tensors have names that are no modules of transformers, though
- * of the releases' own code. `family` may be NULL. */
+ * of the releases' own code. `family` may be NULL: names that mean different slots in different families stay. */
 static void peft_slot(const ht_family *family, const char *module, char slot[HT_ADAPTER_SLOT]) {
-    const ht_tensor_spec *found = NULL;
+    const char *found = NULL;
     for (const ht_family *const *f = ht_families; *f; f++) {
         if (family && *f != family) continue;
         if (dense_spec(*f, module, OF_SLOT)) return;
-        if (!found) found = dense_spec(*f, module, OF_TRANSFORMERS);
+        const ht_tensor_spec *p = dense_spec(*f, module, OF_TRANSFORMERS);
+        if (p && found && strcmp(found, ht_spec_slot(p)) != 0) return;
+        if (p) found = ht_spec_slot(p);
     }
-    if (found) snprintf(slot, HT_ADAPTER_SLOT, "%.120s", ht_spec_slot(found));
+    if (found) snprintf(slot, HT_ADAPTER_SLOT, "%.120s", found);
 }
 
 static const char *const peft_ends[] = {".lora_A.weight", ".lora_B.weight"};

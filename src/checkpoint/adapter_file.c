@@ -132,13 +132,16 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     return *to ? HT_OK : ht_fail_memory(err, 0, "an adapter");
 }
 
-static const char multipliers_key[] = "hearth.multipliers";
+static const char multipliers_key[] = "hearth.multipliers", format_key[] = "hearth.format";
 
 /* Reads Hearth's metadata of a safetensors file. */
 static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
     const char *multipliers = ht_safetensors_metadata(r->tensors, multipliers_key);
+    const char *format = ht_safetensors_metadata(r->tensors, format_key);
+    for (int i = HT_ADAPTER_PEFT; format && i <= HT_ADAPTER_GGUF; i++)
+        if (!strcmp(format, ht_adapter_format_name((ht_adapter_format)i))) r->origin.format = (ht_adapter_format)i;
     r->origin.has_multipliers = multipliers != NULL;
     if (multipliers && !ht_multipliers_from_text(multipliers, &r->origin.multipliers))
         return ht_fail(err, HT_ERR_FORMAT, "%s: the metadata `%s` is no list of factors on products", r->path,
@@ -365,6 +368,7 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, ht_ad
 static ht_status open_directory(ht_adapter_reading *r, const char *path, const char *name, ht_adapter **out,
                                 ht_error *err) {
     ht_adapter_format format = strcmp(name, "adapters.safetensors") ? HT_ADAPTER_PEFT : HT_ADAPTER_MLX;
+    r->origin.format = format;
     char *config = ht_path_join(path, "adapter_config.json"), *tensors = ht_path_join(path, name);
     ht_status status = config && tensors ? ht_safetensors_open(tensors, &r->tensors, err)
                                          : ht_fail_memory(err, strlen(path) + 32, "a path");
@@ -390,6 +394,7 @@ static ht_status open_gguf(ht_adapter_reading *r, const char *path, ht_adapter *
                     "file",
                     path);
     if (!status) status = ht_gguf_read(r->file, path, &r->gguf, err);
+    r->origin.format = HT_ADAPTER_GGUF;
     return status ? status : read_all(r, HT_ADAPTER_GGUF, out, err);
 }
 
@@ -552,7 +557,7 @@ ht_status ht_adapter_outputs(ht_adapter_writing *w, ht_tensor_output **out, ht_e
 }
 
 ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, ht_error *err) {
-    ht_metadata_pair pairs[4] = {{"format", "pt"}};
+    ht_metadata_pair pairs[5] = {{"format", "pt"}};
     int n_pairs = 1;
     char multipliers[HT_MULTIPLIERS_TEXT];
     if (*w->fingerprint) pairs[n_pairs++] = (ht_metadata_pair){"hearth.base_fingerprint", w->fingerprint};
@@ -560,7 +565,8 @@ ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, 
     if (w->multipliers) {
         ht_multipliers_to_text(w->multipliers, multipliers);
         pairs[n_pairs++] = (ht_metadata_pair){multipliers_key, multipliers};
-    }
+    } else if (w->a->is_read && !w->m)
+        pairs[n_pairs++] = (ht_metadata_pair){format_key, ht_adapter_format_name(w->a->origin.format)};
     ht_tensor_output *outputs = NULL;
     char *path = ht_path_join(w->path, name);
     ht_status status = path ? ht_adapter_outputs(w, &outputs, err) : ht_fail_memory(err, strlen(w->path), "a path");

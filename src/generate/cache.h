@@ -30,8 +30,8 @@ static inline bool ht_cache_fits(const ht_kv_account *account, size_t budget, si
     const size_t used = atomic_load_explicit(&account->bytes, memory_order_relaxed);
     return used <= budget && more <= budget - used;
 }
-/* Bytes of the pages that steps up to `positions` take, copies of shared ones included. An upper bound with states,
- * whose snapshots depend on where messages end. */
+/* Bytes of the pages that steps up to `positions` take, copies of shared ones included. An upper bound for the planned
+ * step, and for all if the cache has no snapshots: with states they depend on where messages end. */
 size_t ht_cache_growth(const ht_cache *c, int64_t positions);
 /* Takes the planned snapshot, if any, and reserves pages for a step that writes positions below `positions`. The states
  * before the last step are given up. On failure the cache is unchanged. */

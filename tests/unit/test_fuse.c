@@ -613,6 +613,14 @@ static void check_unstated(ht_model *const m[N_KINDS]) {
     for (int from = DIRECTORY; from <= OF_MLX; from++) {
         ht_adapter *a = load_apart(m, from);
         a->origin.has_multipliers = false;
+        if (from == DIRECTORY) { /* converted without its model, it is still for the same one */
+            ht_adapter *converted;
+            assert_works(ht_adapter_save, a, NULL, scratch_path("converted"), HT_ADAPTER_MLX);
+            assert_fails(HT_ERR_UNSUPPORTED, "does not state the factors", ht_adapter_load, scratch_path("converted"),
+                         m[OF_MLX], NULL, &converted);
+            assert_works(ht_adapter_load, scratch_path("converted"), m[DIRECTORY], NULL, &converted);
+            ht_adapter_free(converted);
+        }
         for (int to = 0; to < N_KINDS; to++) {
             const char *out = scratch_path(to == OF_GGUF ? "unstated.gguf" : "unstated");
             const ht_fuse_options plain = as(HT_F32);

@@ -331,7 +331,8 @@ UNIT_TEST(the_number_adapts) {
 
 /* Rows that are computed again after forced guesses are charged to no source: later lookups guess as many tokens. */
 UNIT_TEST(forced_guesses_cost_lookups_nothing) {
-    enum { LENGTH = 600, PART = 40, FORCED = 8 };
+    enum { LENGTH = 600, PART = 40 };
+    static const int32_t forced = 8;
     static const double row = 0.15;
     int32_t tokens[LENGTH], out[HT_DRAFT_TOKENS_MAX], k = 0, again;
     for (int i = 0; i < LENGTH; i++) tokens[i] = i % PART;
@@ -344,8 +345,8 @@ UNIT_TEST(forced_guesses_cost_lookups_nothing) {
     }
     assert_true(k > 1);
     for (int i = 0; i < 20; i++) {
-        ht_speculation_learn(s, FORCED, 0, 0, 1 + row * FORCED);
-        ht_speculation_learn(s, 0, 0, FORCED + 1, 1 + row * (FORCED + 1));
+        ht_speculation_learn(s, forced, 0, 0, 1 + row * forced);
+        ht_speculation_learn(s, 0, 0, forced + 1, 1 + row * (forced + 1));
     }
     assert_int_equal(ht_speculation_guess(s, tokens, n, HT_DRAFT_TOKENS_MAX, NULL, out, &again, NULL), HT_OK);
     assert_int_equal(again, k);
