@@ -136,6 +136,7 @@ typedef struct ht_config {
     /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
      * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
     bool is_gguf;
+    bool is_of_mlx; /* it is a directory of mlx-lm (ht_config_hints) */
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
     ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */
@@ -181,11 +182,11 @@ typedef struct ht_config_hints {
     bool has_q_norm;     /* layer 0 */
     bool has_q_bias;     /* layer 0 */
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
-    bool has_mlx_conv;   /* layer 0: a convolution with the axes of mlx-lm, which folds Falcon-H1's multipliers */
     bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
-    bool is_of_mlx;      /* weights of a convolution are stored [channels, taps, 1] */
-    int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
+    bool
+        is_of_mlx; /* the directory is mlx-lm's, which adds norm offsets to gains, and multiplies weights by multipliers */
+    int64_t q_rows; /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;
 
 typedef struct ht_json_text { /* contents of a JSON file; data NULL: no file */
@@ -233,7 +234,12 @@ void ht_config_end(ht_config *c);
 /* Whether a multiplier is not 1. */
 bool ht_config_has_multipliers(const ht_config *c);
 /* Sets all multipliers to 1. */
-void ht_config_clear_multipliers(ht_config *c);
+void ht_multipliers_clear(ht_multipliers *m);
+bool ht_multipliers_equal(const ht_multipliers *a, const ht_multipliers *b);
+enum { HT_MULTIPLIERS_TEXT = 256 }; /* bytes */
+/* Writes all multipliers as numbers with spaces between them, and reads them; false: they are not so many factors. */
+void ht_multipliers_to_text(const ht_multipliers *m, char text[HT_MULTIPLIERS_TEXT]);
+bool ht_multipliers_from_text(const char *text, ht_multipliers *out);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */
 int64_t ht_config_head_dim(const ht_config *c, bool slides);
 /* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is

@@ -366,7 +366,7 @@ static void fold_as_mlx(ht_config *c, ht_json_reader *r) {
     if (c->multipliers.attention_in != 1)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`attention_in_multiplier` is %g; weights that mlx-lm has converted need 1",
                      (double)c->multipliers.attention_in);
-    ht_config_clear_multipliers(c);
+    ht_multipliers_clear(&c->multipliers);
     c->multipliers.key = of_key;
     c->logit_scale = c->tied_head ? c->logit_scale / c->embedding_scale : 1;
     c->embedding_scale = 1;
@@ -382,7 +382,8 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     ht_json_f64(r, o, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", &eps);
     c->norm_eps = (float)eps;
     ht_config_begin(c);
-    if (hints->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
+    c->is_of_mlx = hints->has_tensors && hints->is_of_mlx;
+    if (c->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
     if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
@@ -400,7 +401,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
     if (hints->has_tensors && hints->has_gate) c->fused_gate_up = false;
-    if (hints->has_tensors && hints->has_mlx_conv && c->family->multiplier) fold_as_mlx(c, r);
+    if (c->is_of_mlx && c->family->multiplier) fold_as_mlx(c, r);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);

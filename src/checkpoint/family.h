@@ -308,9 +308,9 @@ struct ht_family {
     size_t layer_bytes;              /* size of the layer struct (decoder.h) */
     const ht_tensor_spec *around;    /* weight table of tensors outside the layers; NULL: none */
     size_t around_bytes;             /* size of its struct, ht_decoder_weights.around */
-    /* Factor on the product of row `row` of the layer's matrix at `offset` (ht_tensor_spec), from c->multipliers; the rows in
+    /* Factor on the product of row `row` of the layer's matrix at `offset` (ht_tensor_spec), of multipliers `m`; the rows in
      * GGUF files, and those of embedding and head, are multiplied by their factors. NULL: none. */
-    float (*multiplier)(const ht_config *c, size_t offset, int64_t row);
+    float (*multiplier)(const ht_config *c, const ht_multipliers *m, size_t offset, int64_t row);
     /* Forward function (models/forward.h), called with an ht_decoder_weights. */
     struct ht_array *(*forward)(struct ht_ctx *c, const void *model);
 };

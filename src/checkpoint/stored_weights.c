@@ -874,7 +874,7 @@ float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, i
     if (!f->multiplier) return 1;
     if (w->role == HT_ROLE_EMBEDDING) return config->tied_head ? 1 : config->embedding_scale;
     if (w->role == HT_ROLE_HEAD) return config->logit_scale;
-    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, w->spec->offset, row) : 1;
+    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, &config->multipliers, w->spec->offset, row) : 1;
 }
 
 /* ---- all ---- */

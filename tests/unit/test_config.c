@@ -576,7 +576,7 @@ UNIT_TEST(mamba) {
     REFUSED(FALCON("'attention_bias': true"), HT_ERR_UNSUPPORTED, "attention_bias");
 
     /* mlx-lm has all but the factor of keys in the weights. */
-    static const ht_config_hints by_mlx = {.has_tensors = true, .has_mlx_conv = true, .has_head = true, .q_rows = 64};
+    static const ht_config_hints by_mlx = {.has_tensors = true, .is_of_mlx = true, .has_head = true, .q_rows = 64};
     ht_error err;
     assert_int_equal(read_with(FALCON("'embedding_multiplier': 4, 'ssm_out_multiplier': 2"), NULL, &by_mlx, &c, &err),
                      HT_OK);
