@@ -476,8 +476,9 @@ const ht_family *ht_family_of_architecture(const char *architecture) {
 }
 
 bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
-    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture};
-    for (int i = 0; i < 3; i++)
+    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture,
+                               f->gguf_attention_architecture[0], f->gguf_attention_architecture[1]};
+    for (int i = 0; i < 5; i++)
         if (own[i] && !strcmp(architecture, own[i])) return true;
     return is_listed(f->gguf_aliases, architecture);
 }

@@ -294,6 +294,10 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     snprintf(out->architecture, sizeof out->architecture, "%s", m.architecture);
     out->family = ht_family_of_architecture(m.architecture);
     if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
+    /* Granite 4 without recurrent layers has the architecture of Granite 3, and says whether it has RoPE. */
+    if (ht_family_has_architecture(&ht_family_granitehybrid, m.architecture) &&
+        ht_meta_has(&m, "rope.scaling.finetuned"))
+        out->family = &ht_family_granitehybrid;
     if (!out->family) return ht_family_unknown(file, m.architecture, err);
     (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
     ht_meta_sizes(&m, out);

@@ -253,9 +253,11 @@ struct ht_family {
     const char *architecture;          /* general.architecture of GGUF, Hearth's name of the family */
     const char *gguf_architecture;     /* general.architecture of written files; NULL: `architecture` */
     const char *gguf_moe_architecture; /* the same of models with experts; NULL: as of others */
-    const char *model_types[8];        /* config.json's model_type, NULL-terminated */
-    const char *gguf_aliases[4];       /* other architectures in GGUF with the same meaning, NULL-terminated */
-    const char *class_name;            /* class of transformers, written to config.json; NULL: not written */
+    const char
+        *gguf_attention_architecture[2]; /* the same of models without recurrent layers: dense, and with experts */
+    const char *model_types[8];          /* config.json's model_type, NULL-terminated */
+    const char *gguf_aliases[4];         /* other architectures in GGUF with the same meaning, NULL-terminated */
+    const char *class_name;              /* class of transformers, written to config.json; NULL: not written */
     const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;
@@ -316,7 +318,7 @@ struct ht_family {
 };
 
 /* A GGUF file of Mixtral has the architecture llama. */
-extern const ht_family ht_family_llama, ht_family_mixtral;
+extern const ht_family ht_family_llama, ht_family_mixtral, ht_family_granitehybrid;
 extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
@@ -326,6 +328,8 @@ const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_gguf_architecture_of(const ht_config *c) {
     const ht_family *f = c->family;
+    const char *without_recurrence = f->gguf_attention_architecture[c->n_experts > 0];
+    if (without_recurrence && !c->recurrence.kind) return without_recurrence;
     if (c->n_experts && f->gguf_moe_architecture) return f->gguf_moe_architecture;
     return f->gguf_architecture ? f->gguf_architecture : f->architecture;
 }

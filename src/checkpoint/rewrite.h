@@ -140,6 +140,9 @@ ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_err
 ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
 /* Writes the axes that a pattern of ht_tensor_spec gives a vector of rows; returns their number. */
 int ht_rewrite_axes(const char *pattern, int64_t rows, int64_t columns, int64_t *dims);
+/* Whether GGUF files have the tensor of this name in f32, whatever the type of most: its readers compute with vectors of several
+ * axes, convolutions and routers unconverted. */
+bool ht_rewrite_is_f32_in_gguf(const char *name);
 /* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
 bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all

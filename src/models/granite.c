@@ -146,6 +146,7 @@ static void write_hybrid(const ht_config *c, ht_document *d) {
 }
 
 const ht_family ht_family_granitehybrid = {.architecture = "granitehybrid",
+                                           .gguf_attention_architecture = {"granite", "granitemoe"},
                                            .model_types = {"granitemoehybrid"},
                                            .class_name = "GraniteMoeHybridForCausalLM",
                                            .defaults = {SIZES, MIXTURE},

@@ -167,7 +167,8 @@ static void quantised_weights_stay_packed(void **state) {
 static void floats_come_back_as_they_were(void **state) {
     (void)state;
     static const char *const names[] = {"llama-head-dim-bf16", "gemma4-experts-bf16",  "gemma3-scaled-bf16",
-                                        "qwen2-tied-bf16",     "qwen3-moe-mixed-bf16", "llama-llama3-bf16"};
+                                        "qwen2-tied-bf16",     "qwen3-moe-mixed-bf16", "llama-llama3-bf16",
+                                        "../families/gemma3n", "../families/gpt2",     "../families/qwen3_next"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         ht_convert_report report;
         const char *file = scratch_path("model.gguf"), *back = scratch_path("back");
@@ -223,6 +224,34 @@ static void floats_of_another_type(void **state) {
     checkpoints_same_logits(tiny_checkpoint("llama-mlx4-bf16"), to, cpu_device, 0);
 }
 
+/* The tensors that llama.cpp's files have in f32 whatever the type of most, and no others, are in files of f16. */
+static void f32_stays_in_gguf(void **state) {
+    (void)state;
+    static const char *const names[] = {"falcon_h1-norm", "gemma3n",   "gpt2",    "granite4",
+                                        "kimi_linear",    "lfm2_moe",  "mixtral", "nemotron_h_latent",
+                                        "qwen3_5_moe",    "qwen3_next"};
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        char theirs_path[80], from[80];
+        const char *to = scratch_path("f16.gguf");
+        ht_error err = {0};
+        snprintf(theirs_path, sizeof theirs_path, "tests/golden/families/%s.gguf", names[i / 2]);
+        snprintf(from, sizeof from, "tests/golden/families/%s%s", names[i / 2], i % 2 ? ".gguf" : "");
+        if (convert(from, to, HT_CONTAINER_GGUF, NULL, HT_F16, NULL, &err)) fail_msg("%s: %s", from, err.message);
+        ht_checkpoint_files *theirs = checkpoint_files(theirs_path), *ours = checkpoint_files(to);
+        for (size_t k = 0; k < ht_checkpoint_n_tensors(theirs); k++) {
+            ht_stored_tensor t, found;
+            char name[128];
+            ht_checkpoint_tensor_at(theirs, k, &t);
+            snprintf(name, sizeof name, "%.*s", (int)t.name_len, t.name);
+            if (!ht_checkpoint_find(ours, name, &found)) fail_msg("%s: no `%s`", from, name);
+            if ((t.type == HT_W_F32) != (found.type == HT_W_F32))
+                fail_msg("%s: `%s` is %s", from, name, found.type_name);
+        }
+        ht_checkpoint_close(theirs);
+        ht_checkpoint_close(ours);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refuse(const char *from, const char *to, ht_container container, ht_dtype dtype, ht_status status,
@@ -276,6 +305,7 @@ int main(void) {
                                        in_scratch(floats_come_back_as_they_were),
                                        in_scratch(quantising_goes_over),
                                        in_scratch(floats_of_another_type),
+                                       in_scratch(f32_stays_in_gguf),
                                        in_scratch(nothing_is_left_of_a_failure)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
