@@ -90,6 +90,7 @@ typedef struct ht_recurrence_spec {
     int64_t taps;             /* inputs of the convolution, the current one included */
     int64_t key_heads, heads; /* of the scan; none for a convolution alone */
     int64_t key_dim, value_dim;
+    bool joined;           /* queries, keys, values and gates are one matrix in the GGUF file; Qwen3-Next */
     bool conv_bias;        /* of the convolution; Mamba-2 */
     bool normed;           /* its output, multiplied by its gate, has an RMS norm of each key head's values; Mamba-2 */
     bool norm_before_gate; /* the norm is of the output alone, before that product */

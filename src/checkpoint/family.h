@@ -38,6 +38,8 @@ bool ht_meta_text(const ht_gguf *g, const char *key, char *out, size_t size);
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
 /* NULL when absent. */
 const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
+/* Tensor blk.LAYER.NAME, or NULL. */
+const ht_gguf_tensor *ht_meta_tensor(const ht_meta *m, int64_t layer, const char *name);
 
 /* Reads the sizes of a model. The vocabulary is the embedding's rows, as ids index them. c->family may be NULL. */
 void ht_meta_sizes(ht_meta *m, ht_config *c);

@@ -48,7 +48,5 @@ int64_t ht_mamba_head_size(const ht_config *c, int64_t expand);
 void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, const char *head_key, int64_t size);
 void ht_mamba_read_gguf(ht_config *c, ht_meta *m);
 void ht_mamba_write_gguf(const ht_config *c, struct ht_document *d);
-/* Whether a GGUF file has tensor blk.LAYER.NAME; *t is set to it, unless t is NULL. */
-bool ht_mamba_find(const ht_meta *m, int64_t layer, const char *name, const ht_gguf_tensor **t);
 
 #endif

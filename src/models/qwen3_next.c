@@ -44,13 +44,20 @@ static const ht_tensor_spec apart_specs[] = {
     {AT(recurrence.decay), "linear_attn.in_proj_a", "ssm_alpha", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT,
      .heads = HT_HEADS_STATE},
     {.gguf = NULL}};
-/* Qwen3-Next's inputs are joined, except in GGUF files. */
+/* Qwen3-Next's inputs are joined, except in GGUF files that are not among the oldest. */
 static bool is_joined(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && !c->is_gguf; }
-static bool is_apart(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && c->is_gguf; }
-#define JOINED "linear_attn.in_proj_qkvz"
+static bool is_joined_in_gguf(const ht_config *c, int64_t layer) {
+    return c->layer[layer].recurrent && c->is_gguf && c->recurrence.joined;
+}
+static bool is_apart(const ht_config *c, int64_t layer) {
+    return c->layer[layer].recurrent && c->is_gguf && !c->recurrence.joined;
+}
+#define JOINED         "linear_attn.in_proj_qkvz"
+#define JOINED_IN_GGUF "ssm_in"
 static const ht_tensor_spec joined_specs[] = {
     {AT(recurrence.in), JOINED, "attn_qkv", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined,
      .part = HT_PART_ALL},
+    {AT(recurrence.in), JOINED, JOINED_IN_GGUF, HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined_in_gguf},
     {AT(recurrence.qkv), JOINED, "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, .has = is_apart, .part = HT_PART_QKV},
     {AT(recurrence.gate), JOINED, "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, .has = is_apart,
      .part = HT_PART_GATE},
@@ -122,6 +129,8 @@ static void read_gguf(ht_config *c, ht_meta *m) {
         ht_meta_fail(m, HT_ERR_FORMAT, "`ssm.inner_size` is %lld, which %lld heads cannot share evenly",
                      (long long)n_values, (long long)r->heads);
     if (r->heads > 0) r->value_dim = n_values / r->heads;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        r->joined = r->joined || ht_meta_tensor(m, i, JOINED_IN_GGUF ".weight");
     if (!ht_meta_has(m, list)) place_recurrence(c, ht_meta_i64(m, "full_attention_interval", INTERVAL));
     for (int64_t i = 0; ht_meta_has(m, list) && i < c->n_layers; i++)
         if (ht_meta_layer_i64(m, list, i, 0)) ht_config_make_recurrent(c, i);
