@@ -134,7 +134,8 @@ int64_t ht_config_head_dim(const ht_config *c, bool slides) {
 }
 
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layer[i].slides = c->window > 0 && !c->layer[i].no_attention && (i + 1) % pattern != 0;
 }
 
 bool ht_config_share_keys(ht_config *c, int64_t n) {

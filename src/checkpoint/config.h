@@ -248,7 +248,7 @@ int64_t ht_config_head_dim(const ht_config *c, bool slides);
 bool ht_config_share_keys(ht_config *c, int64_t n);
 /* Number of layers before the first with experts. */
 int64_t ht_config_leading_dense(const ht_config *c);
-/* Marks all but every pattern-th layer as sliding, when there is a window. */
+/* Marks all layers with attention but every pattern-th layer as sliding, when there is a window. */
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
 
 #endif

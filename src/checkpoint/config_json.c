@@ -360,6 +360,19 @@ static void check_causal(ht_json_reader *r, const ht_json *o) {
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
 }
 
+/* Rejects a sliding window in families with a recurrence, which compute without one. */
+static void check_window(const ht_config *c, ht_json_reader *r, const ht_json *o) {
+    const ht_config_field *field = ht_config_field_of(c->family, offsetof(ht_config, window));
+    int64_t window = 0;
+    bool is_used = true;
+    if (!c->family->recurrence || (field && field->json)) return;
+    ht_json_i64(r, o, "sliding_window", &window);
+    ht_json_bool(r, o, "use_sliding_window", &is_used);
+    if (window > 0 && is_used)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`sliding_window` is %lld; %s models without a window are supported",
+                     (long long)window, c->family->architecture);
+}
+
 /* mlx-lm multiplies weights by their factors when it converts, except k by its own factor and v. */
 static void fold_as_mlx(ht_config *c, ht_json_reader *r) {
     const float of_key = c->multipliers.key;
@@ -386,7 +399,9 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (c->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
-    if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
+    /* LFM2's spelling precedes the usual one. */
+    static const char *const ties[] = {"tie_embedding", "tie_word_embeddings"};
+    for (int i = 0; i < 4 && !ht_json_bool(r, i % 2 ? root : o, ties[i / 2], &tied);) i++;
     c->tied_head = tied || (hints->has_tensors && !hints->has_head);
     if (ht_json_bool(r, o, "attention_bias", &c->q_bias)) c->out_bias = c->q_bias;
     ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
@@ -395,6 +410,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (d->rotated_share > 0) c->rope.dims = (int64_t)((double)c->head_dim * d->rotated_share);
     check_activation(c, r, o);
     check_causal(r, o);
+    check_window(c, r, o);
     if (o != root) check_causal(r, root);
     read_experts(c, r, o);
     read_fields(c, r, o);
