@@ -41,7 +41,7 @@ HT_API void ht_adapter_options_init(ht_adapter_options *options, size_t size);
 /* Reads an adapter for model `m`; the format is detected from the files. HT_ERR_FORMAT for damaged or incomplete
  * files, HT_ERR_UNSUPPORTED for adapters other than plain LoRA, HT_ERR_ARGUMENT for an adapter of another model. `m`
  * may be NULL: the adapter can then be inspected and saved, but names and shapes are not checked, and a GGUF file of
- * a family whose q and k are permuted there cannot be saved in another format. The caller frees *out.
+ * a family that orders rows or columns otherwise there cannot be saved in another format. The caller frees *out.
  *
  * Models with factors on products (Falcon-H1) have them in the weights of GGUF files and of mlx-lm's directories, and
  * not in directories for transformers. Adapters that ht_adapter_save wrote state the factors of their model, and fit
