@@ -91,22 +91,22 @@ ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *ar
 
 /* ---- factors on products (ht_multipliers), which adapters have for the products of their base ---- */
 
-/* The multipliers of the base that an adapter's B is for: as stated, or as its format implies if it was read for a model with
- * configuration `c`. False: they are not known. */
+/* The multipliers of the base that an adapter's B is for: as stated, or as its format implies if it was read for a
+ * model with configuration `c`. False: they are not known. */
 bool ht_adapter_multipliers(const ht_adapter *a, const ht_config *c, ht_multipliers *out);
 /* HT_ERR_UNSUPPORTED if readers of a format have other multipliers than this model: PEFT those of a directory for
  * transformers, mlx-lm those of its directories. GGUF has none. */
 ht_status ht_adapter_check_format(ht_adapter_format format, const ht_config *c, ht_error *err);
-/* Turns B from one base into B for another with multipliers `to`, which is stated. HT_ERR_UNSUPPORTED if the adapter's own are
- * not known. No other thread may use the adapter. */
+/* Turns B from one base into B for another with multipliers `to`, which is stated. HT_ERR_UNSUPPORTED if the adapter's
+ * own are not known. No other thread may use the adapter. */
 ht_status ht_adapter_multiply(ht_adapter *a, const ht_config *c, const ht_multipliers *to, ht_error *err);
 ht_status ht_adapter_copy(const ht_adapter *a, ht_adapter **out, ht_error *err);
 
 /* Whether the rows of gate and up alternate in transformers' tensor of both. `family` may be NULL. */
 bool ht_adapter_alternates(const ht_family *family);
 
-/* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its memory.
- * Made on the first call and lent as long as the adapter lives. Thread-safe. */
+/* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its
+ * memory. Made on the first call and lent as long as the adapter lives. Thread-safe. */
 ht_status ht_adapter_transposed(ht_adapter *a, const ht_adapter_base *m, ht_device *d, const ht_lora_pair **out,
                                 ht_error *err);
 

@@ -317,8 +317,8 @@ static const ht_tensor_spec *dense_spec(const ht_family *family, const char *nam
     return NULL;
 }
 
-/* Writes the slot of a dense module: some directories' tensors have names that are no modules of transformers, though of the
- * releases' own code. `family` may be NULL. */
+/* Writes the slot of a dense module: some directories' tensors have names that are no modules of transformers, though
+ * of the releases' own code. `family` may be NULL. */
 static void peft_slot(const ht_family *family, const char *module, char slot[HT_ADAPTER_SLOT]) {
     const ht_tensor_spec *found = NULL;
     for (const ht_family *const *f = ht_families; *f; f++) {
@@ -471,8 +471,9 @@ static bool add_layer(ht_json *layers, int64_t layer) {
     return ht_json_array_insert_new(layers, k, ht_json_integer(layer)) == 0;
 }
 
-/* Whether PEFT must adapt a dense projection as a parameter, in a model with experts. Routers are parameters there. PEFT
- * converts modules with the names that experts' modules had before transformers 5, also those of a shared expert. */
+/* Whether PEFT must adapt a dense projection as a parameter, in a model with experts. Routers are parameters there.
+ * PEFT converts modules with the names that experts' modules had before transformers 5, also those of a shared expert.
+ * */
 static bool is_parameter(const ht_adapter_writing *w, const ht_lora *l, const char *leaf) {
     static const char *const taken[] = {"gate", "gate_proj", "up_proj", "down_proj"};
     if (!has_parameters(w) || !w->family->defaults.n_experts) return false;

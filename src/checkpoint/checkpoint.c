@@ -281,8 +281,8 @@ static ht_status read_divisors(const ht_checkpoint_files *c, ht_config *config, 
     return status ? status : ht_config_check(config, c->name, err);
 }
 
-/* Whether the directory is mlx-lm's. Its convolutions are [channels, taps, 1], those of transformers [channels, 1, taps].
- * Without any of several taps, its settings of groups or its files' metadata tell. */
+/* Whether the directory is mlx-lm's. Convolutions are [channels, taps, 1] there, and [channels, 1, taps] in directories
+ * for transformers. Without one of several taps it goes by settings of groups and the metadata of the files. */
 static bool is_of_mlx(const ht_checkpoint_files *c) {
     static const char *const convolutions[] = {"linear_attn", "mamba"};
     for (int i = 0; i < 2 * HT_MAX_LAYERS; i++) {

@@ -74,7 +74,8 @@ static ht_status add_part_changes(search *s, size_t tensor, const ht_projection 
     return status;
 }
 
-/* The changes by pairs of parts, of an adapter that was read without its model, to a part or to the joined projection. */
+/* The changes by pairs of parts, of an adapter that was read without its model, to a part or to the joined projection.
+ * */
 static ht_status add_pairs_of_parts(search *s, const ht_stored_weight *w, size_t tensor, const ht_adapter *a,
                                     ht_rewrite_change change, ht_error *err) {
     const ht_recurrence_spec *r = &s->plan->config->recurrence;

@@ -259,7 +259,8 @@ static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_
         put_head_piece(t, w, is_key && w->is_transposed, 0, w->expert);
         return HT_OK;
     }
-    /* Pieces of as many rows as divide those of keys and of values. The values follow all keys: their tensor is the last. */
+    /* Pieces of as many rows as divide those of keys and of values. The values follow all keys: their tensor is the
+     * last. */
     const int64_t rows = common_divisor(l->key_dim, l->value_dim), of_head = ht_latent_head_rows(l) / rows,
                   own = (is_key ? l->key_dim : l->value_dim) / rows,
                   before = w->expert * of_head + (is_key ? 0 : l->key_dim / rows);
@@ -393,8 +394,8 @@ static void name_in_layer(const char *name, int64_t layer, char out[NAME_SIZE]) 
     snprintf(out, NAME_SIZE, "%.*s%lld%s", (int)(number - name), name, (long long)layer, rest);
 }
 
-/* Adds a weight; and for readers that want keys and values in all layers, though those of layers that share them are never
- * used, it again for each of these. */
+/* Adds a weight; and for readers that want keys and values in all layers, though those of layers that share them are
+ * never used, it again for each of these. */
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     const ht_config *c = of->plan->config;

@@ -73,8 +73,8 @@ static ht_array *plus_part(ht_ctx *c, const ht_config *cfg, ht_array *x, ht_arra
     return ht_add(c->s, x, part(c, ht_reshape(c->s, of_heads, shape, 3), first, n));
 }
 
-/* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1, rank],
- * rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
+/* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1,
+ * rank], rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
 static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int cache_layer,
                                  const ht_attention *how, ht_array *q, ht_array *latent, ht_array *rotated_k) {
     const ht_latent *of = &cfg->latent;

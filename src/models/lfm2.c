@@ -52,8 +52,8 @@ static const ht_config_field fields[] = {{HT_FIELD(I64, recurrence.taps, "conv_L
                                          {HT_FIELD(I64, window, NULL, "attention.sliding_window", 0)},
                                          {.json = NULL}};
 
-/* The width of the feed-forward: two thirds of the one in the file, rounded up to a multiple, unless it says otherwise. With a
- * null for the factor there is neither the factor nor the rounding. */
+/* The width of the feed-forward: two thirds of the one in the file, rounded up to a multiple, unless it says otherwise.
+ * With a null for the factor there is neither the factor nor the rounding. */
 static void read_width(ht_config *c, ht_json_reader *r, const ht_json *object) {
     bool adjusts = true;
     double factor = 1;

@@ -10,7 +10,8 @@ struct ht_document;
 /* clang-format off */
 #define HT_MAMBA_AT(field) offsetof(ht_decoder_layer, recurrence.field)
 #define HT_MAMBA_SPECS(module) \
-    {HT_MAMBA_AT(in), module ".in_proj", "ssm_in", HT_EXTENT_SSM_IN, HT_EXTENT_HIDDEN, .has = ht_decoder_is_recurrent}, \
+    {HT_MAMBA_AT(in), module ".in_proj", "ssm_in", HT_EXTENT_SSM_IN, HT_EXTENT_HIDDEN, \
+     .has = ht_decoder_is_recurrent}, \
     {HT_MAMBA_AT(conv), module ".conv1d", "ssm_conv1d", .rows = HT_EXTENT_CONV_WEIGHTS, .row = HT_EXTENT_TAPS, \
      .axes = "r1c", .mlx_axes = "rc1", .has = ht_decoder_is_recurrent}, \
     {HT_MAMBA_AT(conv_bias), module ".conv1d.bias", "ssm_conv1d.bias", .rows = HT_EXTENT_CONV, \
@@ -29,7 +30,8 @@ struct ht_document;
 bool ht_mamba_has_conv_bias(const ht_config *c, int64_t layer);
 bool ht_mamba_has_norm(const ht_config *c, int64_t layer);
 
-/* Rows of the family's fields (ht_config_field), for these keys of config.json and fallbacks. The size of a head is apart. */
+/* Rows of the family's fields (ht_config_field), for these keys of config.json and fallbacks. The size of a head is
+ * apart. */
 #define HT_MAMBA_FIELDS(taps_key, state_key, groups_key, heads_key, bias_key, state, groups, n_heads)                  \
     {HT_FIELD(I64, recurrence.taps, taps_key, "ssm.conv_kernel", 4)},                                                  \
         {HT_FIELD(I64, recurrence.key_dim, state_key, "ssm.state_size", state)},                                       \

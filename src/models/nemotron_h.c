@@ -1,5 +1,5 @@
-/* Nemotron-H and Nemotron 3: layers of one block each, after one norm: Mamba-2, attention without RoPE, a feed-forward of
- * relu(x)^2 without a gate, or experts of that kind, in Nemotron 3 Super between two projections. */
+/* Nemotron-H and Nemotron 3: layers of one block each, after one norm: Mamba-2, attention without RoPE, a feed-forward
+ * of relu(x)^2 without a gate, or experts of that kind, in Nemotron 3 Super between two projections. */
 #include "checkpoint/convert_metadata.h"
 #include "models/mamba.h"
 #include "models/registry.h"

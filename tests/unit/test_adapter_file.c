@@ -1,4 +1,5 @@
-/* Adapters travel between the three formats with their bits, and what does not fit a model, or is no plain LoRA, is named. */
+/* Adapters travel between the three formats with their bits, and what does not fit a model, or is no plain LoRA, is
+ * named. */
 #include "base/half.h"
 #include "checkpoint/config.h"
 #include "formats/gguf.h"

@@ -1,5 +1,5 @@
-/* Files that other programs wrote are read to the last tensor: the committed tiny checkpoints (made by transformers and the
- * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
+/* Files that other programs wrote are read to the last tensor: the committed tiny checkpoints (made by transformers and
+ * the gguf package), and the real ones in $HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/stored_weights.h"
@@ -160,8 +160,8 @@ typedef struct scheme {
     beside part[3];
 } scheme;
 
-/* Whether the head is the embedding of a Gemma whose configuration does not say. Byte 0 of the head's part `changed` is another
- * one; -1: all are the embedding's. */
+/* Whether the head is the embedding of a Gemma whose configuration does not say. Byte 0 of the head's part `changed` is
+ * another one; -1: all are the embedding's. */
 static bool is_tied_by_default(const scheme *s, int changed) {
     static unsigned char bytes[512];
     char text[512];
@@ -397,7 +397,8 @@ static void rows_of_parts(void **state) {
     }
 }
 
-/* mlx-lm's directories of Qwen3.5 have gains with the offset of norms added: their convolutions tell, else the metadata. */
+/* mlx-lm's directories of Qwen3.5 have gains with the offset of norms added: their convolutions tell, else the
+ * metadata. */
 UNIT_TEST(directories_of_mlx_lm) {
 #define CONV(shape) ", \"model.layers.0.linear_attn.conv1d.weight\": {\"dtype\": \"F32\", \"shape\": " shape
     static const char config[] = "{\"model_type\": \"qwen3_5_text\", \"hidden_size\": 8, \"num_hidden_layers\": 2, "

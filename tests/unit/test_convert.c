@@ -109,8 +109,8 @@ static void every_family(void **state) {
     family_checkpoints_each(convert_family, &turn);
 }
 
-/* The tensors of a directory that mlx-lm has made are also in what is quantised of the same checkpoint. mlx-lm reads the
- * heads of latent attention in one tensor, too, and Hearth keeps routers as they are. */
+/* The tensors of a directory that mlx-lm has made are also in what is quantised of the same checkpoint. mlx-lm reads
+ * the heads of latent attention in one tensor, too, and Hearth keeps routers as they are. */
 static void has_names_of_mlx_lm(const char *path, bool is_file, void *user) {
     static const char *const other[] = {"embed_q", "unembed_out", ".scales", ".biases", NULL};
     static const char end[] = "-mlx4";

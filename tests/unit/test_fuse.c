@@ -1,5 +1,5 @@
-/* Fusing: a fused checkpoint of every layout answers as its base does with the adapters; types, metadata and files are those
- * that were promised; what is refused or fails leaves nothing. */
+/* Fusing: a fused checkpoint of every layout answers as its base does with the adapters; types, metadata and files are
+ * those that were promised; what is refused or fails leaves nothing. */
 #include "base/half.h"
 #include "checkpoint/checkpoint.h"
 #include "formats/gguf_write.h"
