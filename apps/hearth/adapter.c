@@ -185,8 +185,8 @@ static int convert(const options *o) {
     if (!st) ht_adapter_describe(a.adapter, &i);
     if (!st && !o->model && (i.needs_model || format == HT_ADAPTER_GGUF))
         st = ht_fail(&err, HT_ERR_ARGUMENT,
-                     "--model MODEL is needed: GGUF names the tensors of the model, and some families' rows of q and k "
-                     "depend on its heads");
+                     "--model MODEL is needed: GGUF names the tensors of the model, and the order of rows and columns "
+                     "depends on its heads in some families");
     if (!st) print_warning(a.adapter);
     if (!st) st = ht_adapter_save(a.adapter, a.engine.model, o->arguments.items[2], format, &err);
     if (!st && o->json)

@@ -64,7 +64,8 @@ const command command_table[] = {
     {"Fine-tune", "adapter", "info ADAPTER | convert IN OUT --to FORMAT", "Show a LoRA adapter, or convert it.",
      "An adapter is a directory of PEFT or mlx-lm, or a GGUF file. Converting gives all pairs one rank and one scale "
      "in float32, which every reader supports. GGUF adapters contain tensor names of the model and, in some families, "
-     "rows of q and k ordered by head, and need --model.",
+     "rows or columns in another order, and need --model. So do adapters of Falcon-H1, whose factors on products are "
+     "in the weights of some files.",
      FOR_ADAPTER, false, 3, adapter_command},
     {"Fine-tune", "fuse", "MODEL --adapter [NAME=]PATH[@X] OUT", "Merge adapters into the weights of a checkpoint.",
      "OUT is a GGUF file if MODEL is one, else a directory, with the other files of the checkpoint. Only weights that "

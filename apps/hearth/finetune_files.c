@@ -133,8 +133,11 @@ static void remove_left_over(const keeper *k) {
     closedir(folder);
 }
 
+static ht_adapter_format format_of(const options *o) { return o->tune.format ? HT_ADAPTER_MLX : HT_ADAPTER_PEFT; }
+
 ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid, ht_error *err) {
     k->model = m;
+    if (k->o->out && ht_adapter_format_check(m, format_of(k->o), err)) return HT_ERR_UNSUPPORTED;
     if (valid)
         snprintf(k->valid, sizeof k->valid, "%016" PRIx64 "-%lld", valid->fingerprint,
                  (long long)k->o->tune.how.valid_batches);
@@ -245,7 +248,7 @@ static ht_status put_adapter(const keeper *k, const ht_trainer *t, const char *p
     ht_adapter *a;
     ht_status status = ht_trainer_adapter(t, &a, err);
     if (status) return status;
-    status = ht_adapter_save(a, k->model, path, k->o->tune.format ? HT_ADAPTER_MLX : HT_ADAPTER_PEFT, err);
+    status = ht_adapter_save(a, k->model, path, format_of(k->o), err);
     ht_adapter_free(a);
     return status;
 }

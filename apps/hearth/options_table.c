@@ -166,7 +166,7 @@ const option_spec option_table[] = {
     FLAG("no-generation-prompt", no_generation_prompt, FOR_TEMPLATE,
          "end with the last message, without opening an answer"),
     OPTION("model", KIND_PATH, model, FOR_ADAPTER, "MODEL",
-           "base model, to check the adapter and to order rows of q and k for GGUF"),
+           "base model, to check the adapter and to convert it to or from GGUF"),
     OPTION("to", KIND_TEXT, to, FOR_ADAPTER, "peft|mlx|gguf", "format of OUT"),
     OPTION("to", KIND_TEXT, to, FOR_QUANTIZE, "TYPE", "weight type, such as Q4_K_M, or 4:32 for MLX groups"),
     OPTION("to", KIND_TEXT, to, FOR_CONVERT, "FORMAT", "format of OUT: gguf, safetensors or mlx"),

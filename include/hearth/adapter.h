@@ -38,10 +38,14 @@ typedef struct ht_adapter_options {
 } ht_adapter_options;
 HT_API void ht_adapter_options_init(ht_adapter_options *options, size_t size);
 
-/* Reads an adapter for model `m`; the format is detected from the files. HT_ERR_FORMAT for damaged or incomplete
- * files, HT_ERR_UNSUPPORTED for adapters other than plain LoRA, HT_ERR_ARGUMENT for an adapter of another model. `m`
- * may be NULL: the adapter can then be inspected and saved, but names and shapes are not checked, and a GGUF file of
- * a family whose q and k are permuted there cannot be saved in another format. The caller frees *out. */
+/* Reads an adapter for model `m`; the format is detected from the files. HT_ERR_FORMAT for damaged or incomplete files,
+ * HT_ERR_UNSUPPORTED for adapters other than plain LoRA, HT_ERR_ARGUMENT for an adapter of another model. `m` may be
+ * NULL: the adapter can then be inspected and saved, but names and shapes are not checked, and a GGUF file of a family
+ * that orders rows or columns otherwise there cannot be saved in another format. The caller frees *out.
+ *
+ * Models with factors on products (Falcon-H1) have them in the weights of GGUF files and of mlx-lm's directories, and
+ * not in directories for transformers. Adapters that ht_adapter_save wrote state the factors of their model, and fit
+ * all three; others fit only the kind that their format is for (GGUF: all), else HT_ERR_UNSUPPORTED. */
 HT_API ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_options *options,
                                  ht_adapter **out, ht_error *err);
 HT_API void ht_adapter_free(ht_adapter *a); /* NULL is fine */
@@ -55,6 +59,10 @@ HT_API ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const c
 /* Checks whether ht_adapter_save could write a directory there, without writing; for use before long work. Fails as
  * it would for a file or for a directory with other contents, and if the parent directory cannot be written. */
 HT_API ht_status ht_adapter_save_check(const char *path, ht_error *err);
+/* Checks whether adapters of a model can be written in a format; for use before long work. HT_ERR_UNSUPPORTED for
+ * models with factors on products (Falcon-H1), unless it is gguf, peft for a directory for transformers, or mlx for one
+ * of mlx-lm. */
+HT_API ht_status ht_adapter_format_check(const ht_model *m, ht_adapter_format format, ht_error *err);
 
 /* ---- description of an adapter ---- */
 

@@ -130,9 +130,9 @@ typedef struct ht_model_info {
 } ht_model_info;
 
 /* Bytes of the KV cache of a session with default options and `positions` positions, stored as `dtype` (a kv_dtype of
- * ht_model_options). Counts whole pages of 256 positions; in sliding layers at most those of the ring; in recurrent layers
- * two states, and those kept at page ends to go back to. On a GPU the ring is longer, by the rows that its step has more than the CPU's; these are counted here. 0 for another dtype, and
- * for a file that this build cannot run. */
+ * ht_model_options). Counts whole pages of 256 positions; in sliding layers at most those of the ring; in recurrent
+ * layers two states, and those kept at page ends to go back to. On a GPU the ring is longer, by the rows that its step
+ * has more than the CPU's; these are counted here. 0 for another dtype, and for a file that this build cannot run. */
 HT_API int64_t ht_model_info_kv_bytes(const ht_model_info *info, ht_dtype dtype, int64_t positions);
 /* Bytes of the KV cache that each further position adds, in layers that do not slide. */
 HT_API int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *info, ht_dtype dtype);

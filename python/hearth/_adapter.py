@@ -11,6 +11,7 @@ _load = lib.declare("ht_adapter_load", c_int, c_char_p, c_void_p, c_void_p, POIN
 _save = lib.declare("ht_adapter_save", c_int, c_void_p, c_void_p, c_char_p, c_int, lib._ERROR)
 _free = lib.declare("ht_adapter_free", None, c_void_p)
 _save_check = lib.declare("ht_adapter_save_check", c_int, c_char_p, lib._ERROR)
+_format_check = lib.declare("ht_adapter_format_check", c_int, c_void_p, c_int, lib._ERROR)
 _warning = lib.declare("ht_adapter_warning", c_char_p, c_void_p)
 
 _FORMATS = {"peft": HT_ADAPTER_PEFT, "mlx": HT_ADAPTER_MLX, "gguf": HT_ADAPTER_GGUF}
@@ -40,6 +41,11 @@ class Adapter:
 def check_target(path):
     """Raises where an adapter could not be saved as a directory: nothing is written."""
     lib.check(_save_check, lib.path(path))
+
+
+def check_format(model, format):
+    """Raises if adapters of the model cannot be saved in the format."""
+    lib.check(_format_check, model._handle, _FORMATS[format])
 
 
 def load(path, model):

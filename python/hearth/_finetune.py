@@ -11,7 +11,7 @@ import time
 from typing import NamedTuple
 
 from . import _library as lib
-from ._adapter import check_target
+from ._adapter import check_format, check_target
 from ._trainer import Trainer
 
 __all__ = ["finetune", "FineTuned", "Report"]
@@ -322,6 +322,7 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
     every = [lib.integer(n, what, 1, lib.INT64[1]) for n, what in
              ((report_every, "report_every"), (valid_every, "valid_every"), (save_every, "save_every"))]  # fmt: skip
     keep = lib.integer(keep, "keep", 1, lib.INT64[1])
+    check_format(model, format)
     keeper = _Keeper(out, format, keep)
     trainer = Trainer(model, data, valid=valid, **options)
     try:

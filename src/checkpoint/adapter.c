@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/adapter_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -222,11 +223,92 @@ ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, h
         return ht_fail(
             err, HT_ERR_ARGUMENT,
             "the adapter was read without its model, in which rows of gate and up alternate: load it for its model");
+    ht_multipliers of;
+    if (m->config->family->multiplier &&
+        !(ht_adapter_multipliers(a, m->config, &of) && ht_multipliers_equal(&of, &m->config->multipliers)))
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the adapter is for another file of the model, with other factors on products: load it for this "
+                       "one");
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < a->n; i++)
         status =
             ht_lora_check(&a->lora[i], ht_adapter_base_find(m, a->lora[i].slot), m->config->family->architecture, err);
     return status;
+}
+
+/* ---- factors on products ---- */
+
+ht_status ht_adapter_check_format(ht_adapter_format format, const ht_config *c, ht_error *err) {
+    const bool is_of_mlx = format == HT_ADAPTER_MLX;
+    if (!c->family->multiplier || format == HT_ADAPTER_GGUF || (!c->is_gguf && c->is_of_mlx == is_of_mlx)) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "adapters of %s models in the format %s are for a directory for %s, which has other factors on "
+                   "products than this model; load such a directory, or take another format",
+                   c->family->architecture, ht_adapter_format_name(format), is_of_mlx ? "mlx-lm" : "transformers");
+}
+
+bool ht_adapter_multipliers(const ht_adapter *a, const ht_config *c, ht_multipliers *out) {
+    *out = a->origin.has_multipliers ? a->origin.multipliers : c->multipliers;
+    if (a->origin.has_multipliers || !a->is_read) return true;
+    if (a->format == HT_ADAPTER_GGUF) ht_multipliers_clear(out);
+    return ht_adapter_check_format(a->format, c, NULL) == HT_OK;
+}
+
+ht_status ht_adapter_multiply(ht_adapter *a, const ht_config *c, const ht_multipliers *to, ht_error *err) {
+    const ht_family *f = c->family;
+    ht_multipliers from;
+    if (!f->multiplier) return HT_OK;
+    if (!ht_adapter_multipliers(a, c, &from))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the adapter does not state the factors on products that %s models have; GGUF files and "
+                       "directories for mlx-lm have them in their weights, directories for transformers have not: load "
+                       "it for the model that it was trained on, and convert it there",
+                       f->architecture);
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const char *rest;
+        (void)ht_adapter_slot_layer(l->slot, &rest);
+        for (const ht_tensor_spec *const *table = f->layer; *table; table++)
+            for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+                if (p->expert || p->columns == HT_EXTENT_NONE || strcmp(ht_spec_slot(p), rest) != 0) continue;
+                for (int64_t row = 0; row < l->n_out; row++) {
+                    const float factor = f->multiplier(c, &from, p->offset, row) / f->multiplier(c, to, p->offset, row);
+                    for (int64_t k = 0; k < l->rank; k++) l->b[row * l->rank + k] *= factor;
+                }
+            }
+    }
+    a->origin.multipliers = *to;
+    a->origin.has_multipliers = true;
+    return HT_OK;
+}
+
+static bool keep_text(char **to, const char *text) {
+    *to = text ? strdup(text) : NULL;
+    return !text || *to;
+}
+
+ht_status ht_adapter_copy(const ht_adapter *a, ht_adapter **out, ht_error *err) {
+    ht_status status = ht_adapter_new(a->lora, a->n, out, err);
+    if (status) return status;
+    ht_adapter *copy = *out;
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const size_t each = (size_t)(ht_max_i64(1, l->n_experts) * l->rank);
+        memcpy(copy->lora[i].a, l->a, each * (size_t)l->n_in * sizeof *l->a);
+        memcpy(copy->lora[i].b, l->b, each * (size_t)l->n_out * sizeof *l->b);
+    }
+    copy->is_read = a->is_read;
+    copy->format = a->format;
+    copy->halved = a->halved;
+    copy->gguf_order = a->gguf_order;
+    copy->origin = a->origin;
+    copy->origin.base = copy->origin.fingerprint = copy->origin.template_hash = NULL;
+    if (keep_text(&copy->origin.base, a->origin.base) && keep_text(&copy->origin.fingerprint, a->origin.fingerprint) &&
+        keep_text(&copy->origin.template_hash, a->origin.template_hash))
+        return HT_OK;
+    ht_adapter_free(copy);
+    *out = NULL;
+    return ht_fail_memory(err, 0, "an adapter");
 }
 
 const char *ht_adapter_format_name(ht_adapter_format format) {

@@ -40,6 +40,8 @@ typedef struct ht_adapter_origin {
     char *template_hash; /* ht_model_template_hash of the base model */
     ht_text_module text;
     const ht_family *family; /* whose names of experts the files have; NULL: the usual ones */
+    bool has_multipliers;    /* `multipliers` of the base are stated: B is for products that they multiply */
+    ht_multipliers multipliers;
 } ht_adapter_origin;
 
 struct ht_adapter {
@@ -47,7 +49,8 @@ struct ht_adapter {
     int64_t n;
     ht_lora *lora; /* [n], sorted by slot */
     ht_adapter_origin origin;
-    ht_adapter_format format; /* of the files it was read from */
+    bool is_read;             /* from files */
+    ht_adapter_format format; /* of these, or the one for the base that it was trained on */
     /* The rows of gate and up were taken for halves of one tensor, as the model is not known. Where they alternate in
      * the model, the adapter cannot be applied. */
     bool halved;
@@ -86,11 +89,24 @@ ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, h
 /* Like ht_adapter_check_base for one pair; `p` is the projection of its slot, or NULL if the model has none. */
 ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *architecture, ht_error *err);
 
+/* ---- factors on products (ht_multipliers), which adapters have for the products of their base ---- */
+
+/* The multipliers of the base that an adapter's B is for: as stated, or as its format implies if it was read for a
+ * model with configuration `c`. False: they are not known. */
+bool ht_adapter_multipliers(const ht_adapter *a, const ht_config *c, ht_multipliers *out);
+/* HT_ERR_UNSUPPORTED if readers of a format have other multipliers than this model: PEFT those of a directory for
+ * transformers, mlx-lm those of its directories. GGUF has none. */
+ht_status ht_adapter_check_format(ht_adapter_format format, const ht_config *c, ht_error *err);
+/* Turns B from one base into B for another with multipliers `to`, which is stated. HT_ERR_UNSUPPORTED if the adapter's
+ * own are not known. No other thread may use the adapter. */
+ht_status ht_adapter_multiply(ht_adapter *a, const ht_config *c, const ht_multipliers *to, ht_error *err);
+ht_status ht_adapter_copy(const ht_adapter *a, ht_adapter **out, ht_error *err);
+
 /* Whether the rows of gate and up alternate in transformers' tensor of both. `family` may be NULL. */
 bool ht_adapter_alternates(const ht_family *family);
 
-/* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its memory.
- * Made on the first call and lent as long as the adapter lives. Thread-safe. */
+/* The pairs in the form that steps of model `m` on a device use, [n], in the order of a->lora, with values in its
+ * memory. Made on the first call and lent as long as the adapter lives. Thread-safe. */
 ht_status ht_adapter_transposed(ht_adapter *a, const ht_adapter_base *m, ht_device *d, const ht_lora_pair **out,
                                 ht_error *err);
 

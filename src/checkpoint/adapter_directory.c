@@ -302,6 +302,33 @@ static ht_status add_parameters(ht_adapter_reading *r, const ht_stored_tensor *t
     return ht_adapter_add_joined(r, p, ht_adapter_alternates(family), name, layer, err);
 }
 
+/* Names of a dense weight: in slots, in mlx-lm's directories, and in those of transformers. */
+typedef enum name_of { OF_SLOT, OF_MLX, OF_TRANSFORMERS } name_of;
+
+/* The spec of a dense weight with a tensor for itself, by its name; NULL: none. */
+static const ht_tensor_spec *dense_spec(const ht_family *family, const char *name, name_of which) {
+    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
+        for (const ht_tensor_spec *p = *table; p->gguf; p++) {
+            const char *own = which == OF_SLOT                              ? ht_spec_slot(p)
+                              : which == OF_TRANSFORMERS && p->transformers ? p->transformers
+                                                                            : p->safetensors;
+            if (!p->expert && p->n_shares < 2 && !strcmp(own, name)) return p;
+        }
+    return NULL;
+}
+
+/* Writes the slot of a dense module: some directories' tensors have names that are no modules of transformers, though
+ * of the releases' own code. `family` may be NULL. */
+static void peft_slot(const ht_family *family, const char *module, char slot[HT_ADAPTER_SLOT]) {
+    const ht_tensor_spec *found = NULL;
+    for (const ht_family *const *f = ht_families; *f; f++) {
+        if (family && *f != family) continue;
+        if (dense_spec(*f, module, OF_SLOT)) return;
+        if (!found) found = dense_spec(*f, module, OF_TRANSFORMERS);
+    }
+    if (found) snprintf(slot, HT_ADAPTER_SLOT, "%.120s", ht_spec_slot(found));
+}
+
 static const char *const peft_ends[] = {".lora_A.weight", ".lora_B.weight"};
 
 static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, size_t i, ht_error *err) {
@@ -320,6 +347,7 @@ static ht_status add_peft_tensor(ht_adapter_reading *r, const peft_config *c, si
     const ht_family *family = NULL;
     expert_kind kind = peft_expert_of(c, rest, &p.expert, projection, &family);
     if (family && kind != ONE_EXPERT) r->origin.family = family;
+    if (kind == NO_EXPERT) peft_slot(r->m ? r->m->config->family : NULL, rest, projection);
     if (!r->m && family && kind != ONE_EXPERT && is_ambiguous(family))
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "%s: the axes of `%s` depend on the model, which was not given: load the adapter for its model",
@@ -443,8 +471,9 @@ static bool add_layer(ht_json *layers, int64_t layer) {
     return ht_json_array_insert_new(layers, k, ht_json_integer(layer)) == 0;
 }
 
-/* Whether PEFT must adapt a dense projection as a parameter, in a model with experts. Routers are parameters there. PEFT
- * converts modules with the names that experts' modules had before transformers 5, also those of a shared expert. */
+/* Whether PEFT must adapt a dense projection as a parameter, in a model with experts. Routers are parameters there.
+ * PEFT converts modules with the names that experts' modules had before transformers 5, also those of a shared expert.
+ * */
 static bool is_parameter(const ht_adapter_writing *w, const ht_lora *l, const char *leaf) {
     static const char *const taken[] = {"gate", "gate_proj", "up_proj", "down_proj"};
     if (!has_parameters(w) || !w->family->defaults.n_experts) return false;
@@ -554,19 +583,11 @@ static ht_status refuse_mlx(const char *path, const char *name, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is neither lora_a nor lora_b of a module", path, name);
 }
 
-/* The spec of a dense weight with a tensor for itself, by its name in mlx-lm, or in slots; NULL: none. */
-static const ht_tensor_spec *dense_spec(const ht_family *family, const char *name, bool by_slot) {
-    for (const ht_tensor_spec *const *table = family->layer; *table; table++)
-        for (const ht_tensor_spec *p = *table; p->gguf; p++)
-            if (!p->expert && p->n_shares < 2 && !strcmp(by_slot ? ht_spec_slot(p) : p->safetensors, name)) return p;
-    return NULL;
-}
-
 /* Writes the slot of a dense weight by its name in mlx-lm. False if it depends on the family, which is NULL. */
 static bool mlx_slot(const ht_family *family, const char *name, char slot[HT_ADAPTER_SLOT]) {
     const char *found = NULL;
     for (const ht_family *const *f = ht_families; *f; f++) {
-        const ht_tensor_spec *p = family && *f != family ? NULL : dense_spec(*f, name, false);
+        const ht_tensor_spec *p = family && *f != family ? NULL : dense_spec(*f, name, OF_MLX);
         if (p && found && strcmp(found, ht_spec_slot(p)) != 0) return false;
         if (p) found = ht_spec_slot(p);
     }
@@ -637,7 +658,7 @@ static const char *mlx_projection(const ht_family *family, const char *name) {
 
 /* A projection's name in a block of mlx-lm. */
 static void block_name(const ht_adapter_writing *w, const ht_lora *l, const char *rest, char out[HT_ADAPTER_SLOT]) {
-    const ht_tensor_spec *dense = l->n_experts || !w->family ? NULL : dense_spec(w->family, rest, true);
+    const ht_tensor_spec *dense = l->n_experts || !w->family ? NULL : dense_spec(w->family, rest, OF_SLOT);
     if (!l->n_experts) /* a share of a matrix has no module of mlx-lm */
         snprintf(out, HT_ADAPTER_SLOT, "%s", dense && !ht_spec_is_shared_by_all(dense) ? dense->safetensors : rest);
     else

@@ -132,10 +132,17 @@ ht_status ht_adapter_keep(char **to, const char *text, size_t n, ht_error *err) 
     return *to ? HT_OK : ht_fail_memory(err, 0, "an adapter");
 }
 
+static const char multipliers_key[] = "hearth.multipliers";
+
 /* Reads Hearth's metadata of a safetensors file. */
 static ht_status read_metadata(ht_adapter_reading *r, ht_error *err) {
     const char *fingerprint = ht_safetensors_metadata(r->tensors, "hearth.base_fingerprint");
     const char *hash = ht_safetensors_metadata(r->tensors, "hearth.template_hash");
+    const char *multipliers = ht_safetensors_metadata(r->tensors, multipliers_key);
+    r->origin.has_multipliers = multipliers != NULL;
+    if (multipliers && !ht_multipliers_from_text(multipliers, &r->origin.multipliers))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the metadata `%s` is no list of factors on products", r->path,
+                       multipliers_key);
     ht_status status = ht_adapter_keep(&r->origin.fingerprint, fingerprint, SIZE_MAX, err);
     return status ? status : ht_adapter_keep(&r->origin.template_hash, hash, SIZE_MAX, err);
 }
@@ -343,6 +350,7 @@ static ht_status read_all(ht_adapter_reading *r, ht_adapter_format format, ht_ad
     if (!status) {
         a->origin = r->origin;
         r->origin = (ht_adapter_origin){0};
+        a->is_read = true;
         a->format = format;
         a->gguf_order = r->gguf_order;
         a->halved = r->halved;
@@ -544,10 +552,15 @@ ht_status ht_adapter_outputs(ht_adapter_writing *w, ht_tensor_output **out, ht_e
 }
 
 ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, ht_error *err) {
-    ht_metadata_pair pairs[3] = {{"format", "pt"}};
+    ht_metadata_pair pairs[4] = {{"format", "pt"}};
     int n_pairs = 1;
+    char multipliers[HT_MULTIPLIERS_TEXT];
     if (*w->fingerprint) pairs[n_pairs++] = (ht_metadata_pair){"hearth.base_fingerprint", w->fingerprint};
     if (*w->template_hash) pairs[n_pairs++] = (ht_metadata_pair){"hearth.template_hash", w->template_hash};
+    if (w->multipliers) {
+        ht_multipliers_to_text(w->multipliers, multipliers);
+        pairs[n_pairs++] = (ht_metadata_pair){multipliers_key, multipliers};
+    }
     ht_tensor_output *outputs = NULL;
     char *path = ht_path_join(w->path, name);
     ht_status status = path ? ht_adapter_outputs(w, &outputs, err) : ht_fail_memory(err, strlen(w->path), "a path");
@@ -583,6 +596,10 @@ static void choose_form(ht_adapter_writing *w) {
 
 static void choose_origin(ht_adapter_writing *w) {
     const ht_adapter_origin *o = &w->a->origin;
+    if (o->has_multipliers)
+        w->multipliers = &o->multipliers;
+    else if (w->m && w->m->config->family->multiplier)
+        w->multipliers = &w->m->config->multipliers;
     w->base = o->base;
     const char *fingerprint = o->fingerprint ? o->fingerprint : w->m ? w->m->fingerprint : "";
     const char *template_hash = o->template_hash ? o->template_hash : w->m ? w->m->template_hash : "";
@@ -596,6 +613,12 @@ static ht_status check(const ht_adapter *a, const ht_adapter_base *m, ht_adapter
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "the adapter was read from a GGUF file, where the order of rows depends on the model's heads: "
                        "load it for its model");
+    const ht_family *family = m ? m->config->family : a->origin.family;
+    const bool has_multipliers = a->origin.has_multipliers || (family && family->multiplier);
+    if (!m && has_multipliers && format != a->format)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the adapter has factors on products that depend on the format: load it for its model");
+    if (m && ht_adapter_check_format(format, m->config, err)) return HT_ERR_UNSUPPORTED;
     if (a->halved && !m && format != HT_ADAPTER_PEFT)
         return ht_fail(
             err, HT_ERR_ARGUMENT,
@@ -645,14 +668,28 @@ static ht_status save_directory(ht_adapter_writing *w, const char *path, ht_adap
 
 ht_status ht_adapter_save_check(const char *path, ht_error *err) { return ht_directory_writer_check(path, known, err); }
 
+/* A copy for GGUF, whose weights contain the model's factors on products. */
+static ht_status copy_for_gguf(const ht_adapter *a, const ht_config *c, ht_adapter **out, ht_error *err) {
+    ht_multipliers none;
+    ht_multipliers_clear(&none);
+    const ht_status status = ht_adapter_copy(a, out, err);
+    return status ? status : ht_adapter_multiply(*out, c, &none, err);
+}
+
 ht_status ht_adapter_write(const ht_adapter *a, const ht_adapter_base *m, const char *path, ht_adapter_format format,
                            ht_error *err) {
     if (format != HT_ADAPTER_PEFT && format != HT_ADAPTER_MLX && format != HT_ADAPTER_GGUF)
         return ht_fail(err, HT_ERR_ARGUMENT, "there is no format %d of adapters", (int)format);
-    ht_adapter_writing w = {.a = a, .m = m, .path = path};
+    ht_adapter *copy = NULL;
     ht_status status = check(a, m, format, err);
     if (!status) status = check_values(a, err);
-    if (status) return status;
+    if (!status && format == HT_ADAPTER_GGUF && ht_config_has_multipliers(m->config))
+        status = copy_for_gguf(a, m->config, &copy, err);
+    if (status) {
+        ht_adapter_free(copy);
+        return status;
+    }
+    ht_adapter_writing w = {.a = copy ? copy : a, .m = m, .path = path};
     choose_form(&w);
     choose_origin(&w);
     if (format == HT_ADAPTER_GGUF) status = check_replaced(path, err);
@@ -665,5 +702,6 @@ ht_status ht_adapter_write(const ht_adapter *a, const ht_adapter_base *m, const 
     free(w.part);
     free(w.tensor);
     free(w.values);
+    ht_adapter_free(copy);
     return status;
 }

@@ -85,6 +85,7 @@ typedef struct ht_adapter_writing {
     const ht_family *family; /* whose names of experts are written; NULL: the usual ones */
     char fingerprint[HT_FINGERPRINT_SIZE], template_hash[HT_FINGERPRINT_SIZE]; /* "": not known */
     const char *base;                                                          /* NULL: not known */
+    const ht_multipliers *multipliers; /* of the base, in families that have some; NULL: not stated */
     struct ht_adapter_tensor_out *tensor;
     size_t n_tensors;
     float *values;  /* of the current tensor */

@@ -281,15 +281,18 @@ static ht_status read_divisors(const ht_checkpoint_files *c, ht_config *config, 
     return status ? status : ht_config_check(config, c->name, err);
 }
 
-/* Whether the weights of a layer's convolution are [channels, taps, 1], as mlx-lm has them. */
-static bool has_channels_first(const ht_checkpoint_files *c) {
-    const ht_safetensor *t = NULL;
-    for (int layer = 0; !t && layer < HT_MAX_LAYERS; layer++) {
+/* Whether the directory is mlx-lm's. Convolutions are [channels, taps, 1] there, and [channels, 1, taps] in directories
+ * for transformers. Without one of several taps it goes by settings of groups and the metadata of the files. */
+static bool is_of_mlx(const ht_checkpoint_files *c) {
+    static const char *const convolutions[] = {"linear_attn", "mamba"};
+    for (int i = 0; i < 2 * HT_MAX_LAYERS; i++) {
         char name[64];
-        snprintf(name, sizeof name, "layers.%d.linear_attn.conv1d.weight", layer);
-        t = ht_checkpoint_safetensor(c, name);
+        snprintf(name, sizeof name, "layers.%d.%s.conv1d.weight", i / 2, convolutions[i % 2]);
+        const ht_safetensor *t = ht_checkpoint_safetensor(c, name);
+        if (t && t->rank == 3 && t->shape[1] != t->shape[2]) return t->shape[2] == 1;
     }
-    return t && t->rank == 3 && t->shape[1] > 1 && t->shape[2] == 1;
+    const char *format = ht_safetensors_metadata(c->tensors, "format");
+    return c->quantization || (format && !strcmp(format, "mlx"));
 }
 
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
@@ -304,12 +307,9 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
                              .has_gate = exists(c, "layers.0.mlp.gate_proj.weight"),
                              .has_head = c->head != NULL,
-                             .is_of_mlx = has_channels_first(c)};
+                             .is_of_mlx = is_of_mlx(c)};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
-    ht_stored_tensor conv;
-    if (ht_checkpoint_find(c, "layers.0.mamba.conv1d.weight", &conv))
-        hints.has_mlx_conv = conv.n_dims == 3 && conv.dims[2] == 1 && conv.dims[1] > 1;
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);

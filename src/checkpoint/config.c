@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool ht_config_add_eos(ht_config *c, int64_t id) {
@@ -34,7 +35,7 @@ void ht_config_begin(ht_config *c) {
     c->routing = d->routing;
     c->recurrence.kind = f->recurrence;
     c->recurrence.normed = true;
-    ht_config_clear_multipliers(c);
+    ht_multipliers_clear(&c->multipliers);
     c->head_norms = true;
     c->rope.interleaved = c->local_rope.interleaved = f->interleaved_rope;
     c->has_local_rope = d->local_rope_theta > 0;
@@ -86,24 +87,44 @@ void ht_config_end(ht_config *c) {
     if (!any) c->recurrence.kind = HT_RECURRENCE_NONE;
 }
 
+/* ---- multipliers ---- */
+
 enum { N_MULTIPLIERS = sizeof(ht_multipliers) / sizeof(float) };
 
-static void multipliers_of(const ht_config *c, float out[N_MULTIPLIERS]) {
-    memcpy(out, &c->multipliers, sizeof c->multipliers);
-}
+static void list_multipliers(const ht_multipliers *m, float out[N_MULTIPLIERS]) { memcpy(out, m, sizeof *m); }
 
-bool ht_config_has_multipliers(const ht_config *c) {
-    float each[N_MULTIPLIERS];
-    bool any = false;
-    multipliers_of(c, each);
-    for (int i = 0; i < N_MULTIPLIERS; i++) any = any || each[i] != 1;
-    return any;
-}
-
-void ht_config_clear_multipliers(ht_config *c) {
+void ht_multipliers_clear(ht_multipliers *m) {
     float ones[N_MULTIPLIERS];
     for (int i = 0; i < N_MULTIPLIERS; i++) ones[i] = 1;
-    memcpy(&c->multipliers, ones, sizeof ones);
+    memcpy(m, ones, sizeof *m);
+}
+
+bool ht_multipliers_equal(const ht_multipliers *a, const ht_multipliers *b) { return !memcmp(a, b, sizeof *a); }
+
+bool ht_config_has_multipliers(const ht_config *c) {
+    ht_multipliers ones;
+    ht_multipliers_clear(&ones);
+    return !ht_multipliers_equal(&c->multipliers, &ones);
+}
+
+void ht_multipliers_to_text(const ht_multipliers *m, char text[HT_MULTIPLIERS_TEXT]) {
+    float each[N_MULTIPLIERS];
+    size_t n = 0;
+    list_multipliers(m, each);
+    for (int i = 0; i < N_MULTIPLIERS; i++)
+        n += (size_t)snprintf(text + n, HT_MULTIPLIERS_TEXT - n, "%s%.9g", i ? " " : "", (double)each[i]);
+}
+
+bool ht_multipliers_from_text(const char *text, ht_multipliers *out) {
+    float each[N_MULTIPLIERS];
+    for (int i = 0; i < N_MULTIPLIERS; i++) {
+        char *end;
+        each[i] = strtof(text, &end);
+        if (end == text || !isfinite(each[i]) || each[i] == 0) return false;
+        text = end;
+    }
+    memcpy(out, each, sizeof *out);
+    return !*text;
 }
 
 int64_t ht_config_head_dim(const ht_config *c, bool slides) {
@@ -113,7 +134,8 @@ int64_t ht_config_head_dim(const ht_config *c, bool slides) {
 }
 
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && (i + 1) % pattern != 0;
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layer[i].slides = c->window > 0 && !c->layer[i].no_attention && (i + 1) % pattern != 0;
 }
 
 bool ht_config_share_keys(ht_config *c, int64_t n) {
@@ -325,7 +347,7 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
             return ht_fail(err, HT_ERR_FORMAT, "%s: a factor of the model is %g, expected a positive number", file,
                            (double)scales[i]);
     float multipliers[N_MULTIPLIERS];
-    multipliers_of(c, multipliers);
+    list_multipliers(&c->multipliers, multipliers);
     for (int i = 0; i < N_MULTIPLIERS; i++)
         if (!isfinite(multipliers[i]) || multipliers[i] == 0)
             return ht_fail(err, HT_ERR_FORMAT, "%s: a multiplier is %g, expected another number than 0", file,
@@ -455,8 +477,9 @@ const ht_family *ht_family_of_architecture(const char *architecture) {
 }
 
 bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
-    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture};
-    for (int i = 0; i < 3; i++)
+    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture,
+                               f->gguf_attention_architecture[0], f->gguf_attention_architecture[1]};
+    for (int i = 0; i < 5; i++)
         if (own[i] && !strcmp(architecture, own[i])) return true;
     return is_listed(f->gguf_aliases, architecture);
 }

@@ -71,7 +71,8 @@ typedef struct ht_altup {
     int64_t laurel_rank; /* of the learned residual layer, parallel to attention */
 } ht_altup;
 
-/* Segments of the input projection's rows in Mamba-2: gate z, input x, B and C, which are k and q of the scan, and time steps. */
+/* Segments of the input projection's rows in Mamba-2: gate z, input x, B and C, which are k and q of the scan, and time
+ * steps. */
 enum { HT_SSM_Z, HT_SSM_X, HT_SSM_B, HT_SSM_C, HT_SSM_DT, HT_SSM_SEGMENTS };
 
 /* How a recurrent layer carries information from position to position. */
@@ -83,20 +84,21 @@ typedef enum ht_recurrence_kind {
     HT_RECURRENCE_SSM    /* Mamba-2: a state space model with a decay for each head */
 } ht_recurrence_kind;
 
-/* The recurrence of all recurrent layers: a short convolution of several channels, and a scan with a state [key_dim, value_dim]
- * for each of its heads (STATE_SCAN in device/params.h). */
+/* The recurrence of all recurrent layers: a short convolution of several channels, and a scan with a state [key_dim,
+ * value_dim] for each of its heads (STATE_SCAN in device/params.h). */
 typedef struct ht_recurrence_spec {
     ht_recurrence_kind kind;
     int64_t taps;             /* inputs of the convolution, the current one included */
     int64_t key_heads, heads; /* of the scan; none for a convolution alone */
     int64_t key_dim, value_dim;
+    bool joined;           /* queries, keys, values and gates are one matrix in the GGUF file; Qwen3-Next */
     bool conv_bias;        /* of the convolution; Mamba-2 */
     bool normed;           /* its output, multiplied by its gate, has an RMS norm of each key head's values; Mamba-2 */
     bool norm_before_gate; /* the norm is of the output alone, before that product */
 } ht_recurrence_spec;
 
-/* Factors on the products of matrices, of Falcon-H1: on all of x W^T, an adapter's part included. 1 in other families, and in
- * GGUF files, whose weights contain them. */
+/* Factors on the products of matrices, of Falcon-H1: on all of x W^T, an adapter's part included. 1 in other families,
+ * and in GGUF files, whose weights contain them. */
 typedef struct ht_multipliers {
     float attention_in, key, attention_out; /* of q, k and v; of k in addition; of the output */
     float gate, down;                       /* of the feed-forward */
@@ -136,6 +138,7 @@ typedef struct ht_config {
     /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
      * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
     bool is_gguf;
+    bool is_of_mlx; /* it is a directory of mlx-lm (ht_config_hints) */
 
     int64_t window;          /* sliding window in keys; 0: no sliding layers */
     ht_rope_spec rope;       /* of full-attention layers; of all without local_rope */
@@ -181,10 +184,9 @@ typedef struct ht_config_hints {
     bool has_q_norm;     /* layer 0 */
     bool has_q_bias;     /* layer 0 */
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
-    bool has_mlx_conv;   /* layer 0: a convolution with the axes of mlx-lm, which folds Falcon-H1's multipliers */
     bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
-    bool is_of_mlx;      /* weights of a convolution are stored [channels, taps, 1] */
+    bool is_of_mlx;      /* the directory is mlx-lm's, whose weights contain norm offsets and multipliers */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;
 
@@ -211,8 +213,8 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
 bool ht_config_add_eos(ht_config *c, int64_t id);
 
 enum { HT_CONFIG_DIFFERENCE = 192 }; /* bytes */
-/* Describes the first setting of `a` with another effect than in `b`, as in "queries have no bias": "" when both compute
- * the same. Names and EOS ids do not count. Returns `text`. */
+/* Describes the first setting of `a` with another effect than in `b`, as in "queries have no bias": "" when both
+ * compute the same. Names and EOS ids do not count. Returns `text`. */
 const char *ht_config_difference(const ht_config *a, const ht_config *b, char text[HT_CONFIG_DIFFERENCE]);
 
 typedef struct ht_config_field ht_config_field; /* family.h */
@@ -233,7 +235,12 @@ void ht_config_end(ht_config *c);
 /* Whether a multiplier is not 1. */
 bool ht_config_has_multipliers(const ht_config *c);
 /* Sets all multipliers to 1. */
-void ht_config_clear_multipliers(ht_config *c);
+void ht_multipliers_clear(ht_multipliers *m);
+bool ht_multipliers_equal(const ht_multipliers *a, const ht_multipliers *b);
+enum { HT_MULTIPLIERS_TEXT = 256 }; /* bytes */
+/* Writes all multipliers as numbers with spaces between them, and reads them; false: the text is another one. */
+void ht_multipliers_to_text(const ht_multipliers *m, char text[HT_MULTIPLIERS_TEXT]);
+bool ht_multipliers_from_text(const char *text, ht_multipliers *out);
 /* Head size of the layers with or without a sliding window; of the first layer when there are none. */
 int64_t ht_config_head_dim(const ht_config *c, bool slides);
 /* Makes the last n layers share K and V of the last unshared layer of their type (sliding or full). False if it is
@@ -241,7 +248,7 @@ int64_t ht_config_head_dim(const ht_config *c, bool slides);
 bool ht_config_share_keys(ht_config *c, int64_t n);
 /* Number of layers before the first with experts. */
 int64_t ht_config_leading_dense(const ht_config *c);
-/* Marks all but every pattern-th layer as sliding, when there is a window. */
+/* Marks all layers with attention but every pattern-th layer as sliding, when there is a window. */
 void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
 
 #endif

@@ -27,6 +27,12 @@ const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name) {
     return ht_gguf_find(m->gguf, m->key);
 }
 
+const ht_gguf_tensor *ht_meta_tensor(const ht_meta *m, int64_t layer, const char *name) {
+    char whole[64];
+    snprintf(whole, sizeof whole, "blk.%lld.%s", (long long)layer, name);
+    return ht_gguf_find_tensor(m->gguf, whole);
+}
+
 bool ht_meta_has(ht_meta *m, const char *name) { return ht_meta_value(m, name) != NULL; }
 
 static void wrong_type(ht_meta *m, const ht_gguf_value *v, const char *expected) {
@@ -169,13 +175,10 @@ static void read_experts(ht_config *c, ht_meta *m) {
     r->groups = ht_meta_i64(m, "expert_group_count", 0);
     r->groups_used = ht_meta_i64(m, "expert_group_used_count", 0);
     for (int64_t i = 0; i < c->n_layers; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
-        c->layer[i].has_experts = ht_gguf_find_tensor(m->gguf, name) != NULL;
+        c->layer[i].has_experts = ht_meta_tensor(m, i, "ffn_gate_inp.weight") != NULL;
         if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
         /* The size of the shared expert is not in all files, and in some it is another one's. */
-        snprintf(name, sizeof name, "blk.%lld.ffn_up_shexp.weight", (long long)i);
-        const ht_gguf_tensor *shared = ht_gguf_find_tensor(m->gguf, name);
+        const ht_gguf_tensor *shared = ht_meta_tensor(m, i, "ffn_up_shexp.weight");
         if (shared && shared->n_dims == 2) c->shared_feed_forward = shared->dims[1];
     }
 }
@@ -270,13 +273,10 @@ static void read_eos(ht_config *c, ht_meta *m) {
 }
 
 /* Whether any layer has this tensor. */
-static bool layers_have(const ht_config *c, const ht_gguf *g, const char *tensor) {
+static bool layers_have(const ht_config *c, const ht_meta *m, const char *tensor) {
     bool found = false;
-    for (int64_t i = 0; i < ht_min_i64(c->n_layers, HT_MAX_LAYERS) && !found; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%lld.%s", (long long)i, tensor);
-        found = ht_gguf_find_tensor(g, name) != NULL;
-    }
+    for (int64_t i = 0; i < ht_min_i64(c->n_layers, HT_MAX_LAYERS) && !found; i++)
+        found = ht_meta_tensor(m, i, tensor) != NULL;
     return found;
 }
 
@@ -294,6 +294,10 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     snprintf(out->architecture, sizeof out->architecture, "%s", m.architecture);
     out->family = ht_family_of_architecture(m.architecture);
     if (out->family == &ht_family_llama && ht_meta_i64(&m, "expert_count", 0) > 0) out->family = &ht_family_mixtral;
+    /* Granite 4 without recurrent layers has the architecture of Granite 3, and says whether it has RoPE. */
+    if (ht_family_has_architecture(&ht_family_granitehybrid, m.architecture) &&
+        ht_meta_has(&m, "rope.scaling.finetuned"))
+        out->family = &ht_family_granitehybrid;
     if (!out->family) return ht_family_unknown(file, m.architecture, err);
     (void)ht_meta_text(g, "general.name", out->name, sizeof out->name);
     ht_meta_sizes(&m, out);
@@ -310,16 +314,21 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
     out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
     out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") != NULL;
-    out->head_norms = layers_have(out, g, "attn_q_norm.weight");
-    out->q_bias = layers_have(out, g, "attn_q.bias") || layers_have(out, g, "attn_qkv.bias");
-    out->out_bias = layers_have(out, g, "attn_output.bias");
-    out->mlp_bias = layers_have(out, g, "ffn_up.bias");
+    out->head_norms = layers_have(out, &m, "attn_q_norm.weight");
+    out->q_bias = layers_have(out, &m, "attn_q.bias") || layers_have(out, &m, "attn_qkv.bias");
+    out->out_bias = layers_have(out, &m, "attn_output.bias");
+    out->mlp_bias = layers_have(out, &m, "ffn_up.bias");
     read_rope(out, &m);
     read_embedding(out, &m);
     read_eos(out, &m);
     out->is_gguf = true;
     if (!m.status) read_experts(out, &m);
     read_fields(out, &m);
+    if (out->family->recurrence && !ht_config_field_of(out->family, offsetof(ht_config, window)) &&
+        ht_meta_i64(&m, "attention.sliding_window", 0) > 0)
+        ht_meta_fail(&m, HT_ERR_UNSUPPORTED,
+                     "`%s.attention.sliding_window` is set; models of this architecture without a window are supported",
+                     m.architecture);
     /* The code below indexes layers. */
     if (!m.status && out->family->slides_everywhere) ht_config_slide_by_pattern(out, out->n_layers + 1);
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);

@@ -360,13 +360,26 @@ static void check_causal(ht_json_reader *r, const ht_json *o) {
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
 }
 
+/* Rejects a sliding window in families with a recurrence, which compute without one. */
+static void check_window(const ht_config *c, ht_json_reader *r, const ht_json *o) {
+    const ht_config_field *field = ht_config_field_of(c->family, offsetof(ht_config, window));
+    int64_t window = 0;
+    bool is_used = true;
+    if (!c->family->recurrence || (field && field->json)) return;
+    ht_json_i64(r, o, "sliding_window", &window);
+    ht_json_bool(r, o, "use_sliding_window", &is_used);
+    if (window > 0 && is_used)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`sliding_window` is %lld; %s models without a window are supported",
+                     (long long)window, c->family->architecture);
+}
+
 /* mlx-lm multiplies weights by their factors when it converts, except k by its own factor and v. */
 static void fold_as_mlx(ht_config *c, ht_json_reader *r) {
     const float of_key = c->multipliers.key;
     if (c->multipliers.attention_in != 1)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`attention_in_multiplier` is %g; weights that mlx-lm has converted need 1",
                      (double)c->multipliers.attention_in);
-    ht_config_clear_multipliers(c);
+    ht_multipliers_clear(&c->multipliers);
     c->multipliers.key = of_key;
     c->logit_scale = c->tied_head ? c->logit_scale / c->embedding_scale : 1;
     c->embedding_scale = 1;
@@ -382,10 +395,13 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     ht_json_f64(r, o, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", &eps);
     c->norm_eps = (float)eps;
     ht_config_begin(c);
-    if (hints->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
+    c->is_of_mlx = hints->has_tensors && hints->is_of_mlx;
+    if (c->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
-    if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
+    /* LFM2's spelling precedes the usual one. */
+    static const char *const ties[] = {"tie_embedding", "tie_word_embeddings"};
+    for (int i = 0; i < 4 && !ht_json_bool(r, i % 2 ? root : o, ties[i / 2], &tied);) i++;
     c->tied_head = tied || (hints->has_tensors && !hints->has_head);
     if (ht_json_bool(r, o, "attention_bias", &c->q_bias)) c->out_bias = c->q_bias;
     ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
@@ -394,13 +410,14 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     if (d->rotated_share > 0) c->rope.dims = (int64_t)((double)c->head_dim * d->rotated_share);
     check_activation(c, r, o);
     check_causal(r, o);
+    check_window(c, r, o);
     if (o != root) check_causal(r, root);
     read_experts(c, r, o);
     read_fields(c, r, o);
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);
     if (c->family->read_json) c->family->read_json(c, r, o);
     if (hints->has_tensors && hints->has_gate) c->fused_gate_up = false;
-    if (hints->has_tensors && hints->has_mlx_conv && c->family->multiplier) fold_as_mlx(c, r);
+    if (c->is_of_mlx && c->family->multiplier) fold_as_mlx(c, r);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
     if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);

@@ -48,17 +48,10 @@ static const quantize_mix *mix_named(const char *name) {
     return NULL;
 }
 
-/* Weights of a convolution in GGUF, which are f32 in all files. */
-static bool is_convolution(const char *name) {
-    static const char *const names[] = {"shortconv.conv.", "ssm_conv1d", NULL};
-    return ht_contains_any(name, names);
-}
-
 /* Whether to round a tensor of this name: routers and auxiliary matrices stay exact. */
 static bool is_rounded(const char *name) {
-    static const char *const kept[] = {"ffn_gate_inp",  "altup",       "laurel", "per_layer_model_proj",
-                                       "position_embd", "token_types", "_norm.", NULL};
-    return !ht_contains_any(name, kept) && !is_convolution(name);
+    static const char *const kept[] = {"altup", "laurel", "per_layer_model_proj", NULL};
+    return !ht_contains_any(name, kept) && !ht_rewrite_is_f32_in_gguf(name);
 }
 
 /* Properties of a tensor that quantisation mixes depend on. */
@@ -320,8 +313,8 @@ static ht_status keep_types(ht_rewrite_plan *plan, const ht_convert_options *o, 
     for (size_t i = 0; !status && i < plan->n; i++) {
         ht_rewrite_tensor *t = &plan->tensor[i];
         if (t->owner != i || t->from.type < 0 || t->action == HT_REWRITE_DROP) continue;
-        if (t->quantized ? dense : o->dtype && (!plan->to_gguf || (t->from.n_dims > 1 && !is_convolution(t->name))))
-            set_type(t, floats);
+        const bool stays = plan->to_gguf && (t->from.n_dims < 2 || ht_rewrite_is_f32_in_gguf(t->name));
+        if (t->quantized ? dense : o->dtype && !stays) set_type(t, floats);
         any = any || (t->quantized && dense);
     }
     if (!plan->to_gguf && any) plan->dtype = ht_rewrite_dtype((int)floats); /* readers cast weights to this dtype */

@@ -293,7 +293,7 @@ ht_status ht_convert_fold_multipliers(ht_config *c, ht_error *err) {
             err, HT_ERR_UNSUPPORTED,
             "config.json: `embedding_multiplier` and `lm_head_multiplier` cannot both be in the one matrix of "
             "a tied head");
-    ht_config_clear_multipliers(c);
+    ht_multipliers_clear(&c->multipliers);
     c->embedding_scale = c->logit_scale = 1;
     return HT_OK;
 }

@@ -38,6 +38,8 @@ bool ht_meta_text(const ht_gguf *g, const char *key, char *out, size_t size);
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
 /* NULL when absent. */
 const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
+/* Tensor blk.LAYER.NAME, or NULL. */
+const ht_gguf_tensor *ht_meta_tensor(const ht_meta *m, int64_t layer, const char *name);
 
 /* Reads the sizes of a model. The vocabulary is the embedding's rows, as ids index them. c->family may be NULL. */
 void ht_meta_sizes(ht_meta *m, ht_config *c);
@@ -122,8 +124,8 @@ typedef enum ht_bias_rule {
     HT_BIAS_NORM
 } ht_bias_rule; /* config flags */
 
-/* Heads that a weight's rows or columns belong to, for weights that GGUF files store in another order: rows for interleaved
- * RoPE, or heads of a scan dealt out to its key heads. */
+/* Heads that a weight's rows or columns belong to, for weights that GGUF files store in another order: rows for
+ * interleaved RoPE, or heads of a scan dealt out to its key heads. */
 typedef enum ht_heads_rule {
     HT_HEADS_NONE,
     HT_HEADS_Q,
@@ -132,8 +134,8 @@ typedef enum ht_heads_rule {
     HT_HEADS_STATE_COLUMNS /* columns */
 } ht_heads_rule;
 
-/* Matrices that GGUF files have instead of Qwen3-Next's joined projection, in which the queries of a key head, its key, and
- * the values and gates of its heads follow each other. Both have the slot of the joined one. */
+/* Matrices that GGUF files have instead of Qwen3-Next's joined projection, in which the queries of a key head, its key,
+ * and the values and gates of its heads follow each other. Both have the slot of the joined one. */
 typedef enum ht_part_rule {
     HT_PART_NONE,
     HT_PART_ALL, /* the joined projection itself */
@@ -158,14 +160,15 @@ typedef struct ht_tensor_spec {
     bool looked_up;  /* a matrix for row lookups only: it stays in the file */
     bool transposed; /* directories for transformers hold the matrix [columns, rows] */
     ht_extent row;   /* a vector stored in rows of this length; HT_EXTENT_NONE: with one axis */
-    /* Axes of such a vector in directories, in those of mlx-lm, and in GGUF: r rows, c values of a row, v all values. NULL:
-     * "rc", in mlx-lm's those of others. Files with other axes are read, too. */
+    /* Axes of such a vector in directories, in those of mlx-lm, and in GGUF: r rows, c values of a row, v all values.
+     * NULL: "rc", in mlx-lm's those of others. Files with other axes are read, too. */
     const char *axes, *mlx_axes, *gguf_axes;
     bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
     bool optional;     /* files of other programs leave the vector out */
     bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
-    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same. There
-     * the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the whole. */
+    /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same.
+     * There the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the
+     * whole. */
     const char *transformers;
     int share, n_shares;
     bool alternates;    /* the shares alternate row by row or value by value; for experts, those of their form */
@@ -209,8 +212,9 @@ typedef struct ht_config_defaults {
     int64_t feed_forward, vocab, context;
     double norm_eps;
     const char *norm_eps_field; /* config.json key; NULL: rms_norm_eps */
-    /* config.json keys of the number of experts (NULL: num_experts), of those per token (NULL: num_experts_per_tok), and
-     * of the shared expert: its size if the name ends with `size`, else the number of expert sizes in it (NULL: none). */
+    /* config.json keys of the number of experts (NULL: num_experts), of those per token (NULL: num_experts_per_tok),
+     * and of the shared expert: its size if the name ends with `size`, else the number of expert sizes in it (NULL:
+     * none). */
     const char *experts_field, *experts_used_field, *shared_field;
     double rope_theta;
     double rotated_share;    /* partial_rotary_factor; 0: 1 */
@@ -253,9 +257,11 @@ struct ht_family {
     const char *architecture;          /* general.architecture of GGUF, Hearth's name of the family */
     const char *gguf_architecture;     /* general.architecture of written files; NULL: `architecture` */
     const char *gguf_moe_architecture; /* the same of models with experts; NULL: as of others */
-    const char *model_types[8];        /* config.json's model_type, NULL-terminated */
-    const char *gguf_aliases[4];       /* other architectures in GGUF with the same meaning, NULL-terminated */
-    const char *class_name;            /* class of transformers, written to config.json; NULL: not written */
+    const char
+        *gguf_attention_architecture[2]; /* the same of models without recurrent layers: dense, and with experts */
+    const char *model_types[8];          /* config.json's model_type, NULL-terminated */
+    const char *gguf_aliases[4];         /* other architectures in GGUF with the same meaning, NULL-terminated */
+    const char *class_name;              /* class of transformers, written to config.json; NULL: not written */
     const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;
@@ -291,12 +297,12 @@ struct ht_family {
     bool has_causal_text;      /* transformers' multimodal model has HT_TEXT_CAUSAL_MODEL */
     bool swaps_expert_axes;    /* PEFT takes the inputs of expert parameters for outputs: its A is B */
     float norm_offset;         /* ht_config.norm_offset of its safetensors; GGUF adds it to the weights */
-    bool
-        repeats_shared_keys; /* files for mlx-lm and llama.cpp also have the keys and values of layers that share others' */
-    bool normed_values;      /* values have an RMS norm per head, without weight */
+    /* Files for mlx-lm and llama.cpp also have the keys and values of layers that share those of others. */
+    bool repeats_shared_keys;
+    bool normed_values;        /* values have an RMS norm per head, without weight */
     bool mlx_adds_norm_offset; /* mlx-lm's directories hold the gains of norms with norm_offset added */
-    /* RoPE of three axes, which are equal in text: config.json has one object for all of RoPE, and files state how many pairs
-     * each axis rotates. */
+    /* RoPE of three axes, which are equal in text: config.json has one object for all of RoPE, and files state how many
+     * pairs each axis rotates. */
     bool rope_sections;
     bool gated_queries; /* q_proj has each head's query, then a gate: its sigmoid multiplies the head's output */
     /* Names in safetensors where they differ from "layers", "embed_tokens" and "norm". */
@@ -308,15 +314,15 @@ struct ht_family {
     size_t layer_bytes;              /* size of the layer struct (decoder.h) */
     const ht_tensor_spec *around;    /* weight table of tensors outside the layers; NULL: none */
     size_t around_bytes;             /* size of its struct, ht_decoder_weights.around */
-    /* Factor on the product of row `row` of the layer's matrix at `offset` (ht_tensor_spec), from c->multipliers; the rows in
-     * GGUF files, and those of embedding and head, are multiplied by their factors. NULL: none. */
-    float (*multiplier)(const ht_config *c, size_t offset, int64_t row);
+    /* Factor on the product of row `row` of the layer's matrix at `offset` (ht_tensor_spec), of multipliers `m`; the
+     * rows in GGUF files, and those of embedding and head, are multiplied by their factors. NULL: none. */
+    float (*multiplier)(const ht_config *c, const ht_multipliers *m, size_t offset, int64_t row);
     /* Forward function (models/forward.h), called with an ht_decoder_weights. */
     struct ht_array *(*forward)(struct ht_ctx *c, const void *model);
 };
 
 /* A GGUF file of Mixtral has the architecture llama. */
-extern const ht_family ht_family_llama, ht_family_mixtral;
+extern const ht_family ht_family_llama, ht_family_mixtral, ht_family_granitehybrid;
 extern const ht_family *const ht_families[]; /* models/registry.c; ends with NULL */
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
@@ -326,6 +332,8 @@ const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_gguf_architecture_of(const ht_config *c) {
     const ht_family *f = c->family;
+    const char *without_recurrence = f->gguf_attention_architecture[c->n_experts > 0];
+    if (without_recurrence && !c->recurrence.kind) return without_recurrence;
     if (c->n_experts && f->gguf_moe_architecture) return f->gguf_moe_architecture;
     return f->gguf_architecture ? f->gguf_architecture : f->architecture;
 }

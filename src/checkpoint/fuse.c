@@ -74,7 +74,8 @@ static ht_status add_part_changes(search *s, size_t tensor, const ht_projection 
     return status;
 }
 
-/* The changes by pairs of parts, of an adapter that was read without its model, to a part or to the joined projection. */
+/* The changes by pairs of parts, of an adapter that was read without its model, to a part or to the joined projection.
+ * */
 static ht_status add_pairs_of_parts(search *s, const ht_stored_weight *w, size_t tensor, const ht_adapter *a,
                                     ht_rewrite_change change, ht_error *err) {
     const ht_recurrence_spec *r = &s->plan->config->recurrence;
@@ -233,6 +234,20 @@ static ht_status make_plan(ht_rewrite_plan *plan, const ht_fuse_options *options
     return status;
 }
 
+/* Adapters of one checkpoint, as those of this one; the caller frees them and *out. */
+static ht_status adapt(const ht_config *c, ht_adapter *const *adapters, int n, ht_adapter ***out, ht_error *err) {
+    *out = calloc((size_t)n, sizeof **out);
+    ht_status status = *out ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof **out, "adapters");
+    for (int i = 0; !status && i < n; i++) {
+        if (c->family->multiplier)
+            status = ht_adapter_copy(adapters[i], &(*out)[i], err);
+        else
+            (*out)[i] = ht_adapter_retain(adapters[i]);
+        if (!status) status = ht_adapter_multiply((*out)[i], c, &c->multipliers, err);
+    }
+    return status;
+}
+
 static const ht_fuse_options defaults = {.size = sizeof defaults};
 
 void ht_fuse_options_init(ht_fuse_options *options, size_t size) {
@@ -288,13 +303,15 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
                             .progress = o.progress,
                             .user = o.user};
     ht_rewrite_values *values = NULL;
+    ht_adapter **adapted = NULL;
     status = ht_rewrite_plan_open(&plan, model_path, err);
     if (!status) status = check_options(&o, plan.c, err);
     plan.to_gguf = !status && plan.c->gguf;
     if (!status) status = ht_rewrite_check_place(&plan, model_path, err);
     if (!status) status = ht_checkpoint_config(plan.c, plan.config, err);
     if (!status) status = ht_rewrite_plan_list(&plan, err);
-    if (!status) status = make_plan(&plan, &o, adapters, scales, n, err);
+    if (!status) status = adapt(plan.config, adapters, n, &adapted, err);
+    if (!status) status = make_plan(&plan, &o, adapted, scales, n, err);
     if (!status) status = ht_rewrite_plan_finish(&plan, err);
     if (!status) status = ht_rewrite_choose_files(&plan, err);
     if (!status) status = ht_rewrite_values_new(&plan, &values, err);
@@ -302,5 +319,7 @@ ht_status ht_fuse(const char *model_path, ht_adapter *const *adapters, const flo
     if (!status && o.report) ht_rewrite_values_report(values, o.report);
     ht_rewrite_values_free(values);
     ht_rewrite_plan_free(&plan);
+    for (int i = 0; adapted && i < n; i++) ht_adapter_free(adapted[i]);
+    free(adapted);
     return status;
 }

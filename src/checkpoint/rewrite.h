@@ -1,8 +1,9 @@
-/* Rewriting of a checkpoint, for ht_fuse and ht_convert: a plan for every tensor, the values that change, and the files.
+/* Rewriting of a checkpoint, for ht_fuse and ht_convert: a plan for every tensor, the values that change, and the
+ * files.
  *
- * If the container stays the same, the plan lists the checkpoint's tensors by number, followed by restacked experts for another
- * reader of directories. For the other container, the plan lists the tensors to write, each with the stored rows that it is
- * made of. */
+ * If the container stays the same, the plan lists the checkpoint's tensors by number, followed by restacked experts for
+ * another reader of directories. For the other container, the plan lists the tensors to write, each with the stored
+ * rows that it is made of. */
 #ifndef HT_CHECKPOINT_REWRITE_H
 #define HT_CHECKPOINT_REWRITE_H
 
@@ -132,14 +133,17 @@ ht_status ht_rewrite_plan_list(ht_rewrite_plan *plan, ht_error *err);
  * values. `floats`: the type of float weights and of weights that cannot stay quantised; HT_DTYPE_NONE: floats stay,
  * others become f32. keeps_quantized: weights stay quantised if the container can represent their values. */
 ht_status ht_rewrite_plan_translate(ht_rewrite_plan *plan, ht_dtype floats, bool keeps_quantized, ht_error *err);
-/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers, and what else the two
- * name or transpose differently. Drops those in another layout and adds them in the expected one, unquantised, in the
- * types of ht_rewrite_plan_translate. */
+/* Restacks experts of a listed directory for its new reader, mlx-lm (plan->to_mlx) or transformers, and what else the
+ * two name or transpose differently. Drops those in another layout and adds them in the expected one, unquantised, in
+ * the types of ht_rewrite_plan_translate. */
 ht_status ht_rewrite_plan_restack(ht_rewrite_plan *plan, ht_dtype floats, ht_error *err);
 /* Restacks only the tensors [n of the checkpoint] that `only` selects, under the names for transformers. */
 ht_status ht_rewrite_plan_restack_some(ht_rewrite_plan *plan, const bool *only, ht_dtype floats, ht_error *err);
 /* Writes the axes that a pattern of ht_tensor_spec gives a vector of rows; returns their number. */
 int ht_rewrite_axes(const char *pattern, int64_t rows, int64_t columns, int64_t *dims);
+/* Whether GGUF files have the tensor of this name in f32, whatever the type of most: its readers compute with vectors
+ * of several axes, convolutions and routers unconverted. */
+bool ht_rewrite_is_f32_in_gguf(const char *name);
 /* Whether the weight, once its values are floats, is stored in another order: transposed, or alternately. */
 bool ht_rewrite_is_reordered(const ht_rewrite_plan *plan, const ht_stored_weight *w);
 /* Call when each weight has its action and type. Chooses those of scales and biases, adds missing ones, and sets all

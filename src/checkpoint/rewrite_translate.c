@@ -2,6 +2,7 @@
  * tensors, the stored rows that each is made of, and types that keep the values. */
 #include "base/error.h"
 #include "base/grow.h"
+#include "base/text.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/family.h"
 #include "checkpoint/rewrite.h"
@@ -258,7 +259,8 @@ static ht_status add_latent_head(translation *of, const ht_stored_weight *w, ht_
         put_head_piece(t, w, is_key && w->is_transposed, 0, w->expert);
         return HT_OK;
     }
-    /* Pieces of as many rows as divide those of keys and of values. The values follow all keys: their tensor is the last. */
+    /* Pieces of as many rows as divide those of keys and of values. The values follow all keys: their tensor is the
+     * last. */
     const int64_t rows = common_divisor(l->key_dim, l->value_dim), of_head = ht_latent_head_rows(l) / rows,
                   own = (is_key ? l->key_dim : l->value_dim) / rows,
                   before = w->expert * of_head + (is_key ? 0 : l->key_dim / rows);
@@ -378,8 +380,7 @@ static ht_status add_one(translation *of, const ht_stored_weight *w, ht_error *e
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
     t->is_vector = w->is_vector;
     t->axes = axes_of(plan, w->spec);
-    /* Routers choose, so they stay exact. */
-    t->is_weight = w->is_quantized && !strstr(w->gguf, "ffn_gate_inp");
+    t->is_weight = w->is_quantized && !ht_rewrite_is_f32_in_gguf(w->gguf);
     if (w->is_gain) t->offset = plan->config->norm_offset - written_offset(plan);
     if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
         t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;
@@ -393,8 +394,8 @@ static void name_in_layer(const char *name, int64_t layer, char out[NAME_SIZE]) 
     snprintf(out, NAME_SIZE, "%.*s%lld%s", (int)(number - name), name, (long long)layer, rest);
 }
 
-/* Adds a weight; and for readers that want keys and values in all layers, though those of layers that share them are never
- * used, it again for each of these. */
+/* Adds a weight; and for readers that want keys and values in all layers, though those of layers that share them are
+ * never used, it again for each of these. */
 static ht_status add_weight(const ht_stored_weight *w, void *user, ht_error *err) {
     translation *of = user;
     const ht_config *c = of->plan->config;
@@ -441,9 +442,11 @@ static ht_status add_rope_factors(ht_rewrite_plan *plan, const char *name, ht_er
 
 /* ---- types ---- */
 
-/* Vectors and routers are f32 in GGUF: its readers compute with them unconverted. */
-static bool is_f32_in_gguf(const ht_rewrite_tensor *t) {
-    return t->from.n_dims < 2 || t->is_vector || strstr(t->name, "ffn_gate_inp.") || strstr(t->name, "_norm.");
+bool ht_rewrite_is_f32_in_gguf(const char *name) {
+    static const char *const parts[] = {"_norm.",          "ffn_gate_inp",       "ssm_conv1d",
+                                        "shortconv.conv.", "altup_correct_coef", "altup_predict_coef",
+                                        "position_embd",   "token_types",        NULL};
+    return ht_contains_any(name, parts) || ht_ends_with(name, ".ssm_a") || ht_ends_with(name, ".ssm_d");
 }
 
 /* Whether all rows keep their values in another type: stored blocks without factors, or values rounded to floats. */
@@ -504,7 +507,7 @@ static ht_status choose_type(translation *of, ht_rewrite_tensor *t, ht_error *er
     ht_status status = HT_OK;
     t->type = of->floats || t->quantized ? floats : own;
     if (t->quantized && of->repacks) status = find_packed(plan, t, err);
-    if (plan->to_gguf && is_f32_in_gguf(t)) t->type = HT_W_F32;
+    if (plan->to_gguf && (t->from.n_dims < 2 || t->is_vector || ht_rewrite_is_f32_in_gguf(t->name))) t->type = HT_W_F32;
     return status;
 }
 

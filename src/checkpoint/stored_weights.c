@@ -391,8 +391,8 @@ static ht_status need_single_values(const walk *w, const ht_stored_tensor *t) {
 /* Finds the tensor of a weight whose names and shape the caller has filled in; `shared`: it has those of its spec's
  * n_shares weights. */
 static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) {
-    /* One row may be stored as a vector or as a matrix; the gains of heads, and the weights of channels, in rows with any
-     * number of axes. */
+    /* One row may be stored as a vector or as a matrix; the gains of heads, and the weights of channels, in rows with
+     * any number of axes. */
     const ht_tensor_spec *p = at->spec;
     const int64_t n_shares = shared && p->n_shares ? p->n_shares : 1, dims[] = {n_shares * at->rows, at->columns},
                   swapped[] = {at->columns, at->rows};
@@ -874,7 +874,7 @@ float ht_stored_multiplier(const ht_config *config, const ht_stored_weight *w, i
     if (!f->multiplier) return 1;
     if (w->role == HT_ROLE_EMBEDDING) return config->tied_head ? 1 : config->embedding_scale;
     if (w->role == HT_ROLE_HEAD) return config->logit_scale;
-    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, w->spec->offset, row) : 1;
+    return w->role == HT_ROLE_MATRIX ? f->multiplier(config, &config->multipliers, w->spec->offset, row) : 1;
 }
 
 /* ---- all ---- */

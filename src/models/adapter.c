@@ -55,69 +55,6 @@ static ht_status warn(ht_adapter *a, const ht_model *m, bool refuse, ht_error *e
     return refuse ? ht_fail(err, HT_ERR_ARGUMENT, "%s", a->warning) : HT_OK;
 }
 
-/* ---- factors on products, which GGUF files and adapters for them have in the weights ---- */
-
-/* Multiplies the rows of all B by the model's factors, or divides them. */
-static void multiply_rows(ht_adapter *a, const ht_config *c, bool divide) {
-    for (int64_t i = 0; i < a->n; i++) {
-        const ht_lora *l = &a->lora[i];
-        const char *rest;
-        (void)ht_adapter_slot_layer(l->slot, &rest);
-        for (const ht_tensor_spec *const *table = c->family->layer; *table; table++)
-            for (const ht_tensor_spec *p = *table; p->gguf; p++) {
-                if (p->expert || p->columns == HT_EXTENT_NONE || strcmp(ht_spec_slot(p), rest) != 0) continue;
-                for (int64_t row = 0; row < l->n_out; row++) {
-                    const float factor = c->family->multiplier(c, p->offset, row);
-                    for (int64_t k = 0; k < l->rank; k++) l->b[row * l->rank + k] *= divide ? 1 / factor : factor;
-                }
-            }
-    }
-}
-
-static bool keep_text(char **to, const char *text) {
-    *to = text ? strdup(text) : NULL;
-    return !text || *to;
-}
-
-/* A copy for a GGUF file. */
-static ht_status copy_for_gguf(const ht_adapter *a, const ht_config *c, ht_adapter **out, ht_error *err) {
-    ht_status status = ht_adapter_new(a->lora, a->n, out, err);
-    if (status) return status;
-    ht_adapter_origin *o = &(*out)->origin;
-    for (int64_t i = 0; i < a->n; i++) {
-        const ht_lora *l = &a->lora[i];
-        const size_t each = (size_t)((l->n_experts ? l->n_experts : 1) * l->rank);
-        memcpy((*out)->lora[i].a, l->a, each * (size_t)l->n_in * sizeof *l->a);
-        memcpy((*out)->lora[i].b, l->b, each * (size_t)l->n_out * sizeof *l->b);
-    }
-    multiply_rows(*out, c, false);
-    if (keep_text(&o->base, a->origin.base) && keep_text(&o->fingerprint, a->origin.fingerprint) &&
-        keep_text(&o->template_hash, a->origin.template_hash))
-        return HT_OK;
-    ht_adapter_free(*out);
-    *out = NULL;
-    return ht_fail_memory(err, 0, "an adapter");
-}
-
-/* Divides an adapter of a GGUF file by the directory's factors. Those of a GGUF file are not known, so that other adapters
- * than those which were trained on it are refused. */
-static ht_status unfold(ht_adapter *a, const ht_model *m, const char *path, ht_error *err) {
-    char fingerprint[HT_FINGERPRINT_SIZE] = "";
-    const bool folded = a->format == HT_ADAPTER_GGUF;
-    if (!m->config->family->multiplier || folded == m->config->is_gguf) return HT_OK;
-    if (folded) {
-        multiply_rows(a, m->config, true);
-        return HT_OK;
-    }
-    ht_status status = a->origin.fingerprint ? ht_model_fingerprint(m, fingerprint, err) : HT_OK;
-    if (status || (a->origin.fingerprint && !strcmp(a->origin.fingerprint, fingerprint))) return status;
-    return ht_fail(
-        err, HT_ERR_UNSUPPORTED,
-        "%s: the adapter is for a directory of a %s model, whose factors on products are in the weights of a GGUF "
-        "file: load it for the directory, or convert it for GGUF there",
-        path, m->config->family->architecture);
-}
-
 static const ht_adapter_options defaults = {.size = sizeof defaults};
 
 void ht_adapter_options_init(ht_adapter_options *options, size_t size) {
@@ -133,7 +70,8 @@ ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_
     if (!m) return ht_adapter_read(path, NULL, out, err);
     const ht_adapter_base base = base_of(m);
     status = ht_adapter_read(path, &base, out, err);
-    if (!status) status = unfold(*out, m, path, err);
+    if (!status && (status = ht_adapter_multiply(*out, m->config, &m->config->multipliers, err)))
+        status = ht_fail_in(err, status, "%s", path);
     if (!status) status = warn(*out, m, o.same_base, err);
     if (status) {
         ht_adapter_free(*out);
@@ -142,23 +80,17 @@ ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_
     return status;
 }
 
+ht_status ht_adapter_format_check(const ht_model *m, ht_adapter_format format, ht_error *err) {
+    return ht_adapter_check_format(format, m->config, err);
+}
+
 ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
                           ht_error *err) {
-    if (!m && a->format == HT_ADAPTER_GGUF && a->origin.family && a->origin.family->multiplier)
-        return ht_fail(
-            err, HT_ERR_ARGUMENT,
-            "the adapter was read from a GGUF file, which has factors of the model in it: load it for its model");
     if (!m) return ht_adapter_write(a, NULL, path, format, err);
     ht_adapter_base base = base_of(m);
-    ht_adapter *copy = NULL;
-    ht_status status = HT_OK;
-    if (format == HT_ADAPTER_GGUF && m->config->family->multiplier && !m->config->is_gguf)
-        status = copy_for_gguf(a, m->config, &copy, err);
-    if (!status && !a->origin.fingerprint) status = ht_model_fingerprint(m, base.fingerprint, err);
+    ht_status status = a->origin.fingerprint ? HT_OK : ht_model_fingerprint(m, base.fingerprint, err);
     ht_model_template_hash(m, base.template_hash);
-    if (!status) status = ht_adapter_write(copy ? copy : a, &base, path, format, err);
-    ht_adapter_free(copy);
-    return status;
+    return status ? status : ht_adapter_write(a, &base, path, format, err);
 }
 
 /* ---- fingerprints: they identify the base model of an adapter (hearth/adapter.h) ---- */

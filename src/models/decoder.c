@@ -54,16 +54,16 @@ const ht_tensor_spec ht_decoder_mlp_norm_specs[] = {
     {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
     {.gguf = NULL}};
 
-const ht_tensor_spec ht_decoder_post_norm_specs[] = {
-    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
-    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN},
-    {.gguf = NULL}};
+/* Norms of what attention and feed-forward add. */
+#define POST_NORMS                                                                                                     \
+    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN}, {         \
+        AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN                    \
+    }
+const ht_tensor_spec ht_decoder_post_norm_specs[] = {POST_NORMS, {.gguf = NULL}};
 
 const ht_tensor_spec ht_decoder_sandwich_norm_specs[] = {
-    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", .rows = HT_EXTENT_HIDDEN},
-    {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN},
-    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", .rows = HT_EXTENT_HIDDEN},
-    {.gguf = NULL}};
+    POST_NORMS, {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", .rows = HT_EXTENT_HIDDEN}, {.gguf = NULL}};
+#undef POST_NORMS
 
 bool ht_decoder_is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }
 bool ht_decoder_has_experts(const ht_config *c, int64_t layer) { return c->layer[layer].has_experts; }

@@ -73,8 +73,8 @@ static ht_array *plus_part(ht_ctx *c, const ht_config *cfg, ht_array *x, ht_arra
     return ht_add(c->s, x, part(c, ht_reshape(c->s, of_heads, shape, 3), first, n));
 }
 
-/* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1, rank],
- * rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
+/* Attention of a plain pass, over keys and values of all heads: q [T, n_heads, key_dim + rope_dim], latent [T, 1,
+ * rank], rotated_k [T, 1, rope_dim] -> [T, n_heads, value_dim]. */
 static ht_array *attend_expanded(ht_ctx *c, const ht_config *cfg, const ht_decoder_layer *l, int cache_layer,
                                  const ht_attention *how, ht_array *q, ht_array *latent, ht_array *rotated_k) {
     const ht_latent *of = &cfg->latent;
@@ -179,11 +179,8 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const ht_json *obj
 void ht_latent_read_gguf(ht_config *c, ht_meta *m) {
     ht_latent *l = &c->latent;
     bool compresses = false;
-    for (int64_t i = 0; i < c->n_layers && !compresses; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%lld.attn_q_a.weight", (long long)i);
-        compresses = ht_gguf_find_tensor(m->gguf, name) != NULL;
-    }
+    for (int64_t i = 0; i < c->n_layers && !compresses; i++)
+        compresses = ht_meta_tensor(m, i, "attn_q_a.weight") != NULL;
     if (!compresses) l->q_rank = 0;
     /* Older files have the sizes of heads in key_length and value_length. */
     const int64_t key = ht_meta_i64(m, "attention.key_length_mla", ht_meta_i64(m, "attention.key_length", 0));
@@ -199,11 +196,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
     ht_routing *r = &c->routing;
     bool biased = false;
     ht_latent_read_gguf(c, m);
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)i);
-        biased |= ht_gguf_find_tensor(m->gguf, name) != NULL;
-    }
+    for (int64_t i = 0; i < c->n_layers; i++) biased |= ht_meta_tensor(m, i, "exp_probs_b.bias") != NULL;
     if (!biased) c->family = &ht_family_deepseek_v2;
     if (!ht_meta_has(m, "expert_gating_func")) r->scores = biased ? HT_ROUTER_SIGMOID : HT_ROUTER_SOFTMAX;
     r->best_of_group = !biased;

@@ -16,8 +16,7 @@ static const ht_tensor_spec mlp_specs[] = {
      .has = ht_decoder_is_dense},
     {.gguf = NULL}};
 
-static float multiplier(const ht_config *c, size_t offset, int64_t row) {
-    const ht_multipliers *m = &c->multipliers;
+static float multiplier(const ht_config *c, const ht_multipliers *m, size_t offset, int64_t row) {
     if (offset == AT(q) || offset == AT(v)) return m->attention_in;
     if (offset == AT(k)) return m->attention_in * m->key;
     if (offset == AT(out)) return m->attention_out;

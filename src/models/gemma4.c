@@ -163,11 +163,8 @@ static void read_gguf(ht_config *c, ht_meta *m) {
                      "`%s.attention.shared_kv_layers` leaves no earlier layer of the same type with keys and values",
                      m->architecture);
     for (int64_t i = 0; i < c->n_layers; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%lld.attn_v.weight", (long long)i);
-        c->layer[i].v_is_k = c->layer[i].kv_layer == i && !ht_gguf_find_tensor(m->gguf, name);
-        snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
-        c->layer[i].has_experts = c->n_experts > 0 && ht_gguf_find_tensor(m->gguf, name);
+        c->layer[i].v_is_k = c->layer[i].kv_layer == i && !ht_meta_tensor(m, i, "attn_v.weight");
+        c->layer[i].has_experts = c->n_experts > 0 && ht_meta_tensor(m, i, "ffn_gate_inp.weight");
     }
 }
 

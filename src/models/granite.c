@@ -96,13 +96,19 @@ static void set_feed_forward(ht_config *c) {
 }
 
 static void read_hybrid(ht_config *c, ht_json_reader *r, const ht_json *object) {
-    const char *positions = "nope";
+    const char *positions = "nope", *norm = "rmsnorm";
     int64_t expand = 2;
     c->fused_gate_up = true;
     c->shared_feed_forward = 1024;
     ht_json_i64(r, object, "shared_intermediate_size", &c->shared_feed_forward);
     set_feed_forward(c);
     ht_json_str(r, object, "position_embedding_type", &positions);
+    if (strcmp(positions, "rope") && strcmp(positions, "nope"))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`position_embedding_type` is `%.40s`; rope and nope are supported",
+                     positions);
+    ht_json_str(r, object, "normalization_function", &norm);
+    if (strcmp(norm, "rmsnorm"))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`normalization_function` is `%.40s`; rmsnorm is supported", norm);
     set_rope(c, !strcmp(positions, "rope"));
     ht_json_i64(r, object, "mamba_expand", &expand);
     ht_mamba_read_json(c, r, object, "mamba_d_head", ht_mamba_head_size(c, expand));
@@ -146,6 +152,7 @@ static void write_hybrid(const ht_config *c, ht_document *d) {
 }
 
 const ht_family ht_family_granitehybrid = {.architecture = "granitehybrid",
+                                           .gguf_attention_architecture = {"granite", "granitemoe"},
                                            .model_types = {"granitemoehybrid"},
                                            .class_name = "GraniteMoeHybridForCausalLM",
                                            .defaults = {SIZES, MIXTURE},

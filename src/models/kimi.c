@@ -183,9 +183,7 @@ static void write_json(const ht_config *c, ht_document *d) {
 static void read_gguf(ht_config *c, ht_meta *m) {
     c->recurrence.heads = c->n_heads;
     for (int64_t i = 0; i < c->n_layers; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%lld.ssm_beta.weight", (long long)i);
-        const ht_gguf_tensor *rate = ht_gguf_find_tensor(m->gguf, name);
+        const ht_gguf_tensor *rate = ht_meta_tensor(m, i, "ssm_beta.weight");
         if (rate && rate->n_dims == 2) c->recurrence.heads = rate->dims[1];
     }
     finish(c);

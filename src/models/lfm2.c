@@ -47,18 +47,23 @@ static const ht_tensor_spec moe_specs[] = {
 #undef MLP
 #undef AT
 
+/* Only GGUF files have a window, of all layers with attention. */
 static const ht_config_field fields[] = {{HT_FIELD(I64, recurrence.taps, "conv_L_cache", "shortconv.l_cache", 3)},
+                                         {HT_FIELD(I64, window, NULL, "attention.sliding_window", 0)},
                                          {.json = NULL}};
 
-/* The width of the feed-forward: two thirds of the one in the file, rounded up to a multiple, unless it says otherwise. */
+/* The width of the feed-forward: two thirds of the one in the file, rounded up to a multiple, unless it says otherwise.
+ * With a null for the factor there is neither the factor nor the rounding. */
 static void read_width(ht_config *c, ht_json_reader *r, const ht_json *object) {
     bool adjusts = true;
     double factor = 1;
     int64_t multiple = 256;
+    const bool is_rounded = !ht_json_is_null(ht_json_object_get(object, "block_ffn_dim_multiplier"));
     ht_json_i64(r, object, "block_ff_dim", &c->feed_forward);
     ht_json_bool(r, object, "block_auto_adjust_ff_dim", &adjusts);
     ht_json_f64(r, object, "block_ffn_dim_multiplier", &factor);
     ht_json_i64(r, object, "block_multiple_of", &multiple);
+    if (!is_rounded) multiple = 1;
     if (!adjusts || c->feed_forward < 1 || c->feed_forward > INT32_MAX) return;
     const double width = factor * (double)(2 * c->feed_forward / 3);
     if (multiple < 1 || multiple > INT32_MAX || !(width >= 1 && width <= INT32_MAX)) {
@@ -92,6 +97,14 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     read_layers(c, r, object);
 }
 
+/* Directories have no window. */
+static void write_common(const ht_config *c, ht_document *d) {
+    ht_document_set(d, "conv_bias", ht_json_boolean(false));
+    if (c->window > 0 && !d->status)
+        d->status = ht_fail(d->err, HT_ERR_UNSUPPORTED, "config.json of %s models cannot express a sliding window",
+                            c->family->architecture);
+}
+
 /* The width as it is; mlx-lm wants all numbers that it may be made of. */
 static void write_json(const ht_config *c, ht_document *d) {
     ht_document_set(d, "block_dim", ht_json_integer(c->hidden));
@@ -99,7 +112,7 @@ static void write_json(const ht_config *c, ht_document *d) {
     ht_document_set(d, "block_auto_adjust_ff_dim", ht_json_boolean(false));
     ht_document_set(d, "block_ffn_dim_multiplier", ht_json_real(1));
     ht_document_set(d, "block_multiple_of", ht_json_integer(256));
-    ht_document_set(d, "conv_bias", ht_json_boolean(false));
+    write_common(c, d);
 }
 
 static void read_json_moe(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -113,13 +126,11 @@ static void write_json_moe(const ht_config *c, ht_document *d) {
     ht_document_set(d, "num_dense_layers", ht_json_integer(ht_config_leading_dense(c)));
     ht_document_set(d, "use_expert_bias", ht_json_boolean(!c->routing.unbiased));
     ht_document_set(d, "routed_scaling_factor", ht_json_real(c->routing.scale != 0 ? (double)c->routing.scale : 1));
-    ht_document_set(d, "conv_bias", ht_json_boolean(false));
+    write_common(c, d);
 }
 
 static void read_gguf_moe(ht_config *c, ht_meta *m) {
-    char name[48];
-    snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)c->n_layers - 1);
-    c->routing.unbiased = !ht_gguf_find_tensor(m->gguf, name);
+    c->routing.unbiased = !ht_meta_tensor(m, c->n_layers - 1, "exp_probs_b.bias");
 }
 
 #define DEFAULTS                                                                                                       \
@@ -127,7 +138,7 @@ static void read_gguf_moe(ht_config *c, ht_meta *m) {
     .norm_eps_field = "norm_eps", .rope_theta = 1000000, .tied_head = true, HT_LLAMA_LIKE("silu")
 #define LFM2_RUNS                                                                                                      \
     .recurrence = HT_RECURRENCE_CONV, .final_norm_name = "embedding_norm", .gguf_final_norm = "token_embd_norm",       \
-    .fields = fields, .activate = ht_silu, HT_DECODER_RUNS
+    .slides_everywhere = true, .fields = fields, .activate = ht_silu, HT_DECODER_RUNS
 
 const ht_family ht_family_lfm2 = {.architecture = "lfm2",
                                   .model_types = {"lfm2"},

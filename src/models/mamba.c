@@ -96,14 +96,6 @@ void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, 
                      "supported");
 }
 
-bool ht_mamba_find(const ht_meta *m, int64_t layer, const char *name, const ht_gguf_tensor **t) {
-    char whole[64];
-    snprintf(whole, sizeof whole, "blk.%lld.%s", (long long)layer, name);
-    const ht_gguf_tensor *found = ht_gguf_find_tensor(m->gguf, whole);
-    if (t) *t = found;
-    return found != NULL;
-}
-
 void ht_mamba_read_gguf(ht_config *c, ht_meta *m) {
     ht_recurrence_spec *r = &c->recurrence;
     const int64_t inner = ht_meta_i64(m, "ssm.inner_size", 0);
@@ -113,8 +105,8 @@ void ht_mamba_read_gguf(ht_config *c, ht_meta *m) {
                      m->architecture, (long long)inner, (long long)r->heads);
     r->conv_bias = r->normed = false;
     for (int64_t i = 0; i < c->n_layers; i++) {
-        r->conv_bias = r->conv_bias || ht_mamba_find(m, i, "ssm_conv1d.bias", NULL);
-        r->normed = r->normed || ht_mamba_find(m, i, "ssm_norm.weight", NULL);
+        r->conv_bias = r->conv_bias || ht_meta_tensor(m, i, "ssm_conv1d.bias");
+        r->normed = r->normed || ht_meta_tensor(m, i, "ssm_norm.weight");
     }
 }
 

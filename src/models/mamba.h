@@ -10,7 +10,8 @@ struct ht_document;
 /* clang-format off */
 #define HT_MAMBA_AT(field) offsetof(ht_decoder_layer, recurrence.field)
 #define HT_MAMBA_SPECS(module) \
-    {HT_MAMBA_AT(in), module ".in_proj", "ssm_in", HT_EXTENT_SSM_IN, HT_EXTENT_HIDDEN, .has = ht_decoder_is_recurrent}, \
+    {HT_MAMBA_AT(in), module ".in_proj", "ssm_in", HT_EXTENT_SSM_IN, HT_EXTENT_HIDDEN, \
+     .has = ht_decoder_is_recurrent}, \
     {HT_MAMBA_AT(conv), module ".conv1d", "ssm_conv1d", .rows = HT_EXTENT_CONV_WEIGHTS, .row = HT_EXTENT_TAPS, \
      .axes = "r1c", .mlx_axes = "rc1", .has = ht_decoder_is_recurrent}, \
     {HT_MAMBA_AT(conv_bias), module ".conv1d.bias", "ssm_conv1d.bias", .rows = HT_EXTENT_CONV, \
@@ -29,7 +30,8 @@ struct ht_document;
 bool ht_mamba_has_conv_bias(const ht_config *c, int64_t layer);
 bool ht_mamba_has_norm(const ht_config *c, int64_t layer);
 
-/* Rows of the family's fields (ht_config_field), for these keys of config.json and fallbacks. The size of a head is apart. */
+/* Rows of the family's fields (ht_config_field), for these keys of config.json and fallbacks. The size of a head is
+ * apart. */
 #define HT_MAMBA_FIELDS(taps_key, state_key, groups_key, heads_key, bias_key, state, groups, n_heads)                  \
     {HT_FIELD(I64, recurrence.taps, taps_key, "ssm.conv_kernel", 4)},                                                  \
         {HT_FIELD(I64, recurrence.key_dim, state_key, "ssm.state_size", state)},                                       \
@@ -48,7 +50,5 @@ int64_t ht_mamba_head_size(const ht_config *c, int64_t expand);
 void ht_mamba_read_json(ht_config *c, ht_json_reader *r, const ht_json *object, const char *head_key, int64_t size);
 void ht_mamba_read_gguf(ht_config *c, ht_meta *m);
 void ht_mamba_write_gguf(const ht_config *c, struct ht_document *d);
-/* Whether a GGUF file has tensor blk.LAYER.NAME; *t is set to it, unless t is NULL. */
-bool ht_mamba_find(const ht_meta *m, int64_t layer, const char *name, const ht_gguf_tensor **t);
 
 #endif

@@ -1,5 +1,5 @@
-/* Nemotron-H and Nemotron 3: layers of one block each, after one norm: Mamba-2, attention without RoPE, a feed-forward of
- * relu(x)^2 without a gate, or experts of that kind, in Nemotron 3 Super between two projections. */
+/* Nemotron-H and Nemotron 3: layers of one block each, after one norm: Mamba-2, attention without RoPE, a feed-forward
+ * of relu(x)^2 without a gate, or experts of that kind, in Nemotron 3 Super between two projections. */
 #include "checkpoint/convert_metadata.h"
 #include "models/mamba.h"
 #include "models/registry.h"
@@ -162,13 +162,12 @@ static void write_json(const ht_config *c, ht_document *d) {
 static void read_gguf(ht_config *c, ht_meta *m) {
     c->rope.dims = 0; /* of unused rotations */
     for (int64_t i = 0; i < c->n_layers; i++) {
-        const ht_gguf_tensor *up;
-        const bool is_dense = ht_mamba_find(m, i, "ffn_up.weight", &up);
+        const ht_gguf_tensor *up = ht_meta_tensor(m, i, "ffn_up.weight");
         ht_layer_config *l = &c->layer[i];
         l->recurrent = l->no_attention = false;
-        if (is_dense && l->feed_forward == 0 && up->n_dims == 2) l->feed_forward = up->dims[1];
-        if (is_dense && c->feed_forward == 0) c->feed_forward = l->feed_forward;
-        set_block(c, i, is_dense ? '-' : l->has_experts ? 'E' : ht_mamba_find(m, i, "ssm_in.weight", NULL) ? 'M' : '*');
+        if (up && l->feed_forward == 0 && up->n_dims == 2) l->feed_forward = up->dims[1];
+        if (up && c->feed_forward == 0) c->feed_forward = l->feed_forward;
+        set_block(c, i, up ? '-' : l->has_experts ? 'E' : ht_meta_tensor(m, i, "ssm_in.weight") ? 'M' : '*');
     }
     drop_unused_experts(c);
     ht_mamba_read_gguf(c, m);

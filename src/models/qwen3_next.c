@@ -1,5 +1,5 @@
-/* Qwen3-Next and Qwen3.5: the gated delta rule in most layers, and attention whose output has a gate in the others; with
- * a mixture of experts and a gated shared one, or a dense feed-forward. */
+/* Qwen3-Next and Qwen3.5: the gated delta rule in most layers, and attention whose output has a gate in the others;
+ * with a mixture of experts and a gated shared one, or a dense feed-forward. */
 #include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -44,13 +44,20 @@ static const ht_tensor_spec apart_specs[] = {
     {AT(recurrence.decay), "linear_attn.in_proj_a", "ssm_alpha", HT_EXTENT_STATE_HEADS, HT_EXTENT_HIDDEN, ON_RECURRENT,
      .heads = HT_HEADS_STATE},
     {.gguf = NULL}};
-/* Qwen3-Next's inputs are joined, except in GGUF files. */
+/* Qwen3-Next's inputs are joined, except in GGUF files that are not among the oldest. */
 static bool is_joined(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && !c->is_gguf; }
-static bool is_apart(const ht_config *c, int64_t layer) { return c->layer[layer].recurrent && c->is_gguf; }
-#define JOINED "linear_attn.in_proj_qkvz"
+static bool is_joined_in_gguf(const ht_config *c, int64_t layer) {
+    return c->layer[layer].recurrent && c->is_gguf && c->recurrence.joined;
+}
+static bool is_apart(const ht_config *c, int64_t layer) {
+    return c->layer[layer].recurrent && c->is_gguf && !c->recurrence.joined;
+}
+#define JOINED         "linear_attn.in_proj_qkvz"
+#define JOINED_IN_GGUF "ssm_in"
 static const ht_tensor_spec joined_specs[] = {
     {AT(recurrence.in), JOINED, "attn_qkv", HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined,
      .part = HT_PART_ALL},
+    {AT(recurrence.in), JOINED, JOINED_IN_GGUF, HT_EXTENT_STATE_INPUTS, HT_EXTENT_HIDDEN, .has = is_joined_in_gguf},
     {AT(recurrence.qkv), JOINED, "attn_qkv", HT_EXTENT_CONV, HT_EXTENT_HIDDEN, .has = is_apart, .part = HT_PART_QKV},
     {AT(recurrence.gate), JOINED, "attn_gate", HT_EXTENT_STATE_VALUES, HT_EXTENT_HIDDEN, .has = is_apart,
      .part = HT_PART_GATE},
@@ -122,6 +129,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
         ht_meta_fail(m, HT_ERR_FORMAT, "`ssm.inner_size` is %lld, which %lld heads cannot share evenly",
                      (long long)n_values, (long long)r->heads);
     if (r->heads > 0) r->value_dim = n_values / r->heads;
+    for (int64_t i = 0; i < c->n_layers; i++) r->joined = r->joined || ht_meta_tensor(m, i, JOINED_IN_GGUF ".weight");
     if (!ht_meta_has(m, list)) place_recurrence(c, ht_meta_i64(m, "full_attention_interval", INTERVAL));
     for (int64_t i = 0; ht_meta_has(m, list) && i < c->n_layers; i++)
         if (ht_meta_layer_i64(m, list, i, 0)) ht_config_make_recurrent(c, i);
@@ -156,27 +164,16 @@ static void read_moe_json(ht_config *c, ht_json_reader *r, const ht_json *object
     c->routing.normalized = true;
 }
 
-#define ROUTING .routing = {.normalized = true}, .shared_field = "shared_expert_intermediate_size"
+#define MIXTURE                                                                                                        \
+    .hidden = 2048, .n_heads = 16, .n_kv_heads = 2, .head_dim = 256, .context = 32768, .rotated_share = 0.25,          \
+    .expert_feed_forward = 512, .n_shared = 1, .routing = {.normalized = true},                                        \
+    .shared_field = "shared_expert_intermediate_size", HT_LLAMA_DEFAULTS
 
 const ht_family ht_family_qwen35moe = {
     .architecture = "qwen35moe",
     .model_types = {"qwen3_5_moe_text", "qwen3_5_moe"},
     .class_name = "Qwen3_5MoeForCausalLM",
-    .defaults = {.n_layers = 40,
-                 .hidden = 2048,
-                 .n_heads = 16,
-                 .n_kv_heads = 2,
-                 .head_dim = 256,
-                 .feed_forward = 512,
-                 .vocab = 248320,
-                 .context = 32768,
-                 .rotated_share = 0.25,
-                 .n_experts = 256,
-                 .experts_used = 8,
-                 .expert_feed_forward = 512,
-                 .n_shared = 1,
-                 ROUTING,
-                 HT_LLAMA_DEFAULTS},
+    .defaults = {MIXTURE, .n_layers = 40, .feed_forward = 512, .vocab = 248320, .n_experts = 256, .experts_used = 8},
     .experts = HT_EXPERTS_STACKED,
     .gguf_deals_heads = true,
     .rope_sections = true,
@@ -194,25 +191,12 @@ static void write_next_json(const ht_config *c, ht_document *d) {
     ht_decoder_write_sparse_layers(c, d);
 }
 
-const ht_family ht_family_qwen3next = {.architecture = "qwen3next",
-                                       .model_types = {"qwen3_next"},
-                                       .class_name = "Qwen3NextForCausalLM",
-                                       .defaults = {.n_layers = 48,
-                                                    .hidden = 2048,
-                                                    .n_heads = 16,
-                                                    .n_kv_heads = 2,
-                                                    .head_dim = 256,
-                                                    .feed_forward = 5632,
-                                                    .vocab = 151936,
-                                                    .context = 32768,
-                                                    .rotated_share = 0.25,
-                                                    .n_experts = 512,
-                                                    .experts_used = 10,
-                                                    .expert_feed_forward = 512,
-                                                    .n_shared = 1,
-                                                    ROUTING,
-                                                    HT_LLAMA_DEFAULTS},
-                                       .read_json = read_next_json,
-                                       .write_json = write_next_json,
-                                       RUNS(joined_specs, ht_decoder_mlp_specs, ht_decoder_router_specs,
-                                            ht_decoder_expert_specs, ht_decoder_gated_shared_expert_specs)};
+const ht_family ht_family_qwen3next = {
+    .architecture = "qwen3next",
+    .model_types = {"qwen3_next"},
+    .class_name = "Qwen3NextForCausalLM",
+    .defaults = {MIXTURE, .n_layers = 48, .feed_forward = 5632, .vocab = 151936, .n_experts = 512, .experts_used = 10},
+    .read_json = read_next_json,
+    .write_json = write_next_json,
+    RUNS(joined_specs, ht_decoder_mlp_specs, ht_decoder_router_specs, ht_decoder_expert_specs,
+         ht_decoder_gated_shared_expert_specs)};

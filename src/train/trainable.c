@@ -596,6 +596,13 @@ ht_status ht_trainable_adapter(const ht_trainable *t, ht_adapter **out, ht_error
         status = read_f32(s, t->pair[i].a, made->lora[i].a, err);
         if (!status) status = read_f32(s, t->pair[i].b, made->lora[i].b, err);
     }
+    if (!status && t->m->config->family->multiplier) {
+        made->origin.has_multipliers = true;
+        made->origin.multipliers = t->m->config->multipliers;
+        made->format = t->m->config->is_gguf     ? HT_ADAPTER_GGUF
+                       : t->m->config->is_of_mlx ? HT_ADAPTER_MLX
+                                                 : HT_ADAPTER_PEFT;
+    }
     if (!status && t->base && !(made->origin.base = strdup(t->base)))
         status = ht_fail_memory(err, strlen(t->base), "a name");
     ht_scope_free(s);

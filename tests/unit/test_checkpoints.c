@@ -1,5 +1,5 @@
-/* Files that other programs wrote are read to the last tensor: the committed tiny checkpoints (made by transformers and the
- * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
+/* Files that other programs wrote are read to the last tensor: the committed tiny checkpoints (made by transformers and
+ * the gguf package), and the real ones in $HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/stored_weights.h"
@@ -160,8 +160,8 @@ typedef struct scheme {
     beside part[3];
 } scheme;
 
-/* Whether the head is the embedding of a Gemma whose configuration does not say. Byte 0 of the head's part `changed` is another
- * one; -1: all are the embedding's. */
+/* Whether the head is the embedding of a Gemma whose configuration does not say. Byte 0 of the head's part `changed` is
+ * another one; -1: all are the embedding's. */
 static bool is_tied_by_default(const scheme *s, int changed) {
     static unsigned char bytes[512];
     char text[512];
@@ -397,6 +397,47 @@ static void rows_of_parts(void **state) {
     }
 }
 
+/* mlx-lm's directories of Qwen3.5 have gains with the offset of norms added: their convolutions tell, else the
+ * metadata. */
+UNIT_TEST(directories_of_mlx_lm) {
+#define CONV(shape) ", \"model.layers.0.linear_attn.conv1d.weight\": {\"dtype\": \"F32\", \"shape\": " shape
+    static const char config[] = "{\"model_type\": \"qwen3_5_text\", \"hidden_size\": 8, \"num_hidden_layers\": 2, "
+                                 "\"num_attention_heads\": 1, \"num_key_value_heads\": 1, \"head_dim\": 8, "
+                                 "\"vocab_size\": 48, \"layer_types\": [\"linear_attention\", \"full_attention\"]";
+    static const struct {
+        const char *format, *convolution, *more;
+        float offset;
+    } cases[] = {{"pt", "", "", 1},
+                 {"mlx", "", "", 0},
+                 {"pt", "", ", \"quantization\": {\"group_size\": 64, \"bits\": 4}", 0},
+                 {"mlx", CONV("[8, 1, 1], \"data_offsets\": [1536, 1568]}"), "", 0},
+                 {"pt", CONV("[8, 1, 1], \"data_offsets\": [1536, 1568]}"), "", 1},
+                 {"pt", CONV("[4, 2, 1], \"data_offsets\": [1536, 1568]}"), "", 0},
+                 {"mlx", CONV("[4, 1, 2], \"data_offsets\": [1536, 1568]}"), "", 1}};
+    assert_int_equal(mkdir(scratch_path("model"), 0777), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char header[512], text[512];
+        const bool has_convolution = *cases[i].convolution;
+        size_t size;
+        ht_checkpoint_files *c;
+        ht_config read;
+        snprintf(header, sizeof header,
+                 "{\"__metadata__\": {\"format\": \"%s\"}, \"model.embed_tokens.weight\": {\"dtype\": \"F32\", "
+                 "\"shape\": [48, 8], \"data_offsets\": [0, 1536]}%s}",
+                 cases[i].format, cases[i].convolution);
+        snprintf(text, sizeof text, "%s%s}", config, cases[i].more);
+        unsigned char *file = safetensors_raw(header, has_convolution ? 1568 : 1536, &size);
+        scratch_write("model/model.safetensors", file, size);
+        scratch_write("model/config.json", text, strlen(text));
+        free(file);
+        assert_works(ht_checkpoint_open, scratch_path("model"), &c);
+        assert_works(ht_checkpoint_config, c, &read);
+        if (read.norm_offset != cases[i].offset) fail_msg("case %zu: an offset of %g", i, (double)read.norm_offset);
+        ht_checkpoint_close(c);
+    }
+#undef CONV
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(a_quantised_head),
                                        in_scratch(names_with_prefixes),
@@ -407,6 +448,7 @@ int main(void) {
                                        in_scratch(a_tied_head_with_a_bias),
                                        in_scratch(transposed_blocks),
                                        in_scratch(prediction_layers),
+                                       in_scratch(directories_of_mlx_lm),
                                        cmocka_unit_test(orders_of_rows),
                                        cmocka_unit_test(rows_of_parts),
                                        cmocka_unit_test(real_checkpoints)};

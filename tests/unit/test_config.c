@@ -534,6 +534,28 @@ UNIT_TEST(blocks_of_nemotron) {
     REFUSED(NEMOTRON("'layers_block_type': ['moe'], 'mlp_bias': true"), HT_ERR_UNSUPPORTED, "mlp_bias");
 }
 
+#define LFM2(more)                                                                                                     \
+    "{'model_type': 'lfm2', 'hidden_size': 64, 'num_attention_heads': 4, 'num_key_value_heads': 2, "                   \
+    "'num_hidden_layers': 2, 'full_attn_idxs': [1], 'block_ff_dim': 100, 'block_multiple_of': 16" more "}"
+
+UNIT_TEST(lfm2) {
+    ht_config c = read_ok(LFM2(""));
+    assert_true(c.layer[0].recurrent && !c.layer[1].recurrent && c.tied_head);
+    assert_int_equal(c.feed_forward, 80);
+    c = read_ok(LFM2(", 'block_ffn_dim_multiplier': 1.5"));
+    assert_int_equal(c.feed_forward, 112);
+    c = read_ok(LFM2(", 'block_ffn_dim_multiplier': null"));
+    assert_int_equal(c.feed_forward, 66);
+    c = read_ok(LFM2(", 'block_auto_adjust_ff_dim': false"));
+    assert_int_equal(c.feed_forward, 100);
+    assert_false(read_ok(LFM2(", 'tie_embedding': false")).tied_head);
+    assert_true(read_ok(LFM2(", 'tie_embedding': true, 'tie_word_embeddings': false")).tied_head);
+    assert_false(read_ok(LFM2(", 'tie_word_embeddings': false")).tied_head);
+    REFUSED(LFM2(", 'sliding_window': 32"), HT_ERR_UNSUPPORTED, "`sliding_window` is 32");
+    c = read_ok(LFM2(", 'sliding_window': 32, 'use_sliding_window': false"));
+    assert_true(c.window == 0 && !c.layer[1].slides);
+}
+
 #define GRANITE4(more)                                                                                                 \
     "{'model_type': 'granitemoehybrid', 'hidden_size': 64, 'num_hidden_layers': 1, 'mamba_n_heads': 8, " more "}"
 #define FALCON(more)                                                                                                   \
@@ -564,7 +586,11 @@ UNIT_TEST(mamba) {
     REFUSED(GRANITE4("'mamba_proj_bias': true"), HT_ERR_UNSUPPORTED, "mamba_proj_bias");
     REFUSED(GRANITE4("'mamba_d_state': 0"), HT_ERR_FORMAT, "key size of the recurrence");
     REFUSED(GRANITE4("'mamba_expand': 9223372036854775807"), HT_ERR_FORMAT, "value size of the recurrence");
-    const ht_config dense = read_ok(GRANITE4("'layer_types': ['attention']"));
+    REFUSED(GRANITE4("'position_embedding_type': 'alibi'"), HT_ERR_UNSUPPORTED, "position_embedding_type", "alibi");
+    REFUSED(GRANITE4("'normalization_function': 'layernorm'"), HT_ERR_UNSUPPORTED, "normalization_function");
+    REFUSED(GRANITE4("'sliding_window': 8"), HT_ERR_UNSUPPORTED, "`sliding_window` is 8", "granitehybrid");
+    const ht_config dense = read_ok(GRANITE4("'layer_types': ['attention'], 'position_embedding_type': null, "
+                                             "'normalization_function': 'rmsnorm', 'sliding_window': null"));
     assert_true(dense.recurrence.kind == HT_RECURRENCE_NONE && !dense.layer[0].recurrent);
 
     ht_config c = read_ok(FALCON("'ssm_multipliers': [1, 2, 3, 4, 5], 'mlp_multipliers': [6, 7], 'mamba_d_ssm': null"));
@@ -576,7 +602,7 @@ UNIT_TEST(mamba) {
     REFUSED(FALCON("'attention_bias': true"), HT_ERR_UNSUPPORTED, "attention_bias");
 
     /* mlx-lm has all but the factor of keys in the weights. */
-    static const ht_config_hints by_mlx = {.has_tensors = true, .has_mlx_conv = true, .has_head = true, .q_rows = 64};
+    static const ht_config_hints by_mlx = {.has_tensors = true, .is_of_mlx = true, .has_head = true, .q_rows = 64};
     ht_error err;
     assert_int_equal(read_with(FALCON("'embedding_multiplier': 4, 'ssm_out_multiplier': 2"), NULL, &by_mlx, &c, &err),
                      HT_OK);
@@ -587,6 +613,7 @@ UNIT_TEST(mamba) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(class_defaults),
                                        cmocka_unit_test(blocks_of_nemotron),
+                                       cmocka_unit_test(lfm2),
                                        cmocka_unit_test(mamba),
                                        cmocka_unit_test(kv_heads_default),
                                        cmocka_unit_test(gemma_defaults),

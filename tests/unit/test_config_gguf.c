@@ -155,6 +155,20 @@ static void head_counts_per_layer(void **state) {
 #define REFUSED(put, architecture, key, value, status, word)                                                           \
     (w = usual(architecture, 1), put(&w, key, value), refused(&w, status, word))
 
+/* A window of LFM2 is of all layers with attention; other models with recurrent layers have none. */
+static void windows_beside_recurrence(void **state) {
+    (void)state;
+    gguf_writer w = usual("lfm2", 3);
+    gguf_put_i32s(&w, "lfm2.attention.head_count_kv", (const int32_t[]){0, 2, 2}, 3);
+    gguf_put_u32(&w, "lfm2.attention.sliding_window", 20);
+    const ht_config c = read_ok(&w);
+    assert_true(c.window == 20 && c.layer[0].recurrent);
+    assert_true(!c.layer[0].slides && c.layer[1].slides && c.layer[2].slides);
+    w = usual("falcon-h1", 1);
+    gguf_put_u32(&w, "falcon-h1.attention.sliding_window", 20);
+    refused(&w, HT_ERR_UNSUPPORTED, "falcon-h1.attention.sliding_window");
+}
+
 static void refusals(void **state) {
     (void)state;
     gguf_writer w = gguf_writer_new();
@@ -262,6 +276,7 @@ int main(void) {
                                        cmocka_unit_test(tensors_tell),
                                        cmocka_unit_test(gemma),
                                        cmocka_unit_test(head_counts_per_layer),
+                                       cmocka_unit_test(windows_beside_recurrence),
                                        cmocka_unit_test(refusals),
                                        cmocka_unit_test(end_ids_outside_the_vocabulary),
                                        cmocka_unit_test(older_linear_spelling),

@@ -1,5 +1,6 @@
 /* Checkpoints through their other container: Hearth's own logits are the same bits before and after. */
 #include "base/text.h"
+#include "formats/gguf_write.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/options.h"
@@ -108,8 +109,8 @@ static void every_family(void **state) {
     family_checkpoints_each(convert_family, &turn);
 }
 
-/* The tensors of a directory that mlx-lm has made are also in what is quantised of the same checkpoint. mlx-lm reads the
- * heads of latent attention in one tensor, too, and Hearth keeps routers as they are. */
+/* The tensors of a directory that mlx-lm has made are also in what is quantised of the same checkpoint. mlx-lm reads
+ * the heads of latent attention in one tensor, too, and Hearth keeps routers as they are. */
 static void has_names_of_mlx_lm(const char *path, bool is_file, void *user) {
     static const char *const other[] = {"embed_q", "unembed_out", ".scales", ".biases", NULL};
     static const char end[] = "-mlx4";
@@ -136,6 +137,110 @@ static void directories_have_names_of_mlx_lm(void **state) {
     int n = 0;
     family_checkpoints_each(has_names_of_mlx_lm, &n);
     assert_true(n > 5 || getenv("HEARTH_TEST_FAMILIES"));
+}
+
+/* ---- older files of Qwen3-Next ---- */
+
+/* A file to write of another's tensors, in which the inputs of recurrent layers become one matrix. */
+typedef struct older_file {
+    const ht_checkpoint_files *from;
+    ht_recurrence_spec recurrence;
+    int n;
+    struct {
+        ht_stored_tensor qkv, gate; /* gate only for inputs */
+        char name[64];
+        int64_t shape[4];
+    } of[96];
+    ht_tensor_output out[96];
+    unsigned char *bytes;
+} older_file;
+
+static unsigned char *read_bytes(const ht_stored_tensor *t) {
+    unsigned char *bytes = malloc(t->n_bytes);
+    assert_non_null(bytes);
+    assert_works(ht_file_read_at, t->file, t->offset, bytes, t->n_bytes);
+    return bytes;
+}
+
+/* The rows of a key head follow each other: its query, its key, the values and the gates of its heads. */
+static unsigned char *join_rows(const older_file *f, const ht_stored_tensor *qkv, const ht_stored_tensor *gate) {
+    const ht_recurrence_spec *r = &f->recurrence;
+    const size_t row = qkv->n_bytes / (size_t)qkv->dims[0], key = (size_t)r->key_dim * row,
+                 values = (size_t)(r->heads / r->key_heads * r->value_dim) * row, keys = (size_t)r->key_heads * key;
+    unsigned char *from = read_bytes(qkv), *gates = read_bytes(gate), *joined = malloc(qkv->n_bytes + gate->n_bytes),
+                  *to = joined;
+    assert_non_null(joined);
+    for (size_t h = 0; h < (size_t)r->key_heads; h++, to += 2 * (key + values)) {
+        memcpy(to, from + h * key, key);
+        memcpy(to + key, from + keys + h * key, key);
+        memcpy(to + 2 * key, from + 2 * keys + h * values, values);
+        memcpy(to + 2 * key + values, gates + h * values, values);
+    }
+    free(from);
+    free(gates);
+    return joined;
+}
+
+static ht_status older_values(void *user, int i, const void **bytes, ht_error *err) {
+    older_file *f = user;
+    (void)err;
+    free(f->bytes);
+    f->bytes = f->of[i].gate.n_bytes ? join_rows(f, &f->of[i].qkv, &f->of[i].gate) : read_bytes(&f->of[i].qkv);
+    *bytes = f->bytes;
+    return HT_OK;
+}
+
+static void write_older(const char *path, const char *to) {
+    older_file *f = calloc(1, sizeof *f);
+    ht_config *config = malloc(sizeof *config);
+    assert_true(f && config);
+    ht_checkpoint_files *c = checkpoint_files(path);
+    assert_works(ht_checkpoint_config, c, config);
+    f->from = c;
+    f->recurrence = config->recurrence;
+    for (size_t k = 0; k < ht_checkpoint_n_tensors(c); k++) {
+        ht_stored_tensor t, gate = {0};
+        char name[64];
+        int layer;
+        ht_checkpoint_tensor_at(c, k, &t);
+        snprintf(name, sizeof name, "%.*s", (int)t.name_len, t.name);
+        if (strstr(name, ".attn_gate.")) continue;
+        if (strstr(name, ".attn_qkv.") && sscanf(name, "blk.%d.", &layer) == 1) {
+            snprintf(name, sizeof name, "blk.%d.attn_gate.weight", layer);
+            assert_true(ht_checkpoint_find(c, name, &gate));
+            snprintf(name, sizeof name, "blk.%d.ssm_in.weight", layer);
+        }
+        assert_in_range(f->n, 0, 95);
+        memcpy(f->of[f->n].name, name, sizeof name);
+        memcpy(f->of[f->n].shape, t.dims, sizeof f->of[f->n].shape);
+        if (gate.n_bytes) f->of[f->n].shape[0] += gate.dims[0];
+        f->of[f->n].qkv = t;
+        f->of[f->n].gate = gate;
+        f->out[f->n] =
+            (ht_tensor_output){f->of[f->n].name, t.type_name, t.n_dims, f->of[f->n].shape, t.n_bytes + gate.n_bytes};
+        f->n++;
+    }
+    assert_works(ht_gguf_rewrite, to, c->gguf, NULL, f->out, f->n, older_values, f);
+    ht_checkpoint_close(c);
+    free(f->bytes);
+    free(config);
+    free(f);
+}
+
+static void joined_inputs_in_gguf(void **state) {
+    (void)state;
+    static const char path[] = "tests/golden/families/qwen3_next.gguf";
+    const char *older = scratch_path("older.gguf"), *one = scratch_path("one"), *other = scratch_path("other"),
+               *back = scratch_path("back.gguf");
+    write_older(path, older);
+    assert_string_equal(checkpoint_type(older, "blk.0.ssm_in.weight"), "Q8_0");
+    checkpoints_same_logits(path, older, cpu_device, 0);
+    must_convert(path, one, HT_CONTAINER_SAFETENSORS, NULL);
+    must_convert(older, other, HT_CONTAINER_SAFETENSORS, NULL);
+    checkpoints_same_tensors(one, other);
+    must_convert(other, back, HT_CONTAINER_GGUF, NULL);
+    assert_string_equal(checkpoint_type(back, "blk.0.attn_qkv.weight"), "F32");
+    checkpoints_same_logits(older, back, cpu_device, 0);
 }
 
 /* ---- types ---- */
@@ -167,7 +272,8 @@ static void quantised_weights_stay_packed(void **state) {
 static void floats_come_back_as_they_were(void **state) {
     (void)state;
     static const char *const names[] = {"llama-head-dim-bf16", "gemma4-experts-bf16",  "gemma3-scaled-bf16",
-                                        "qwen2-tied-bf16",     "qwen3-moe-mixed-bf16", "llama-llama3-bf16"};
+                                        "qwen2-tied-bf16",     "qwen3-moe-mixed-bf16", "llama-llama3-bf16",
+                                        "../families/gemma3n", "../families/gpt2",     "../families/qwen3_next"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         ht_convert_report report;
         const char *file = scratch_path("model.gguf"), *back = scratch_path("back");
@@ -223,6 +329,34 @@ static void floats_of_another_type(void **state) {
     checkpoints_same_logits(tiny_checkpoint("llama-mlx4-bf16"), to, cpu_device, 0);
 }
 
+/* The tensors that llama.cpp's files have in f32 whatever the type of most, and no others, are in files of f16. */
+static void f32_stays_in_gguf(void **state) {
+    (void)state;
+    static const char *const names[] = {"falcon_h1-norm", "gemma3n",   "gpt2",    "granite4",
+                                        "kimi_linear",    "lfm2_moe",  "mixtral", "nemotron_h_latent",
+                                        "qwen3_5_moe",    "qwen3_next"};
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        char theirs_path[80], from[80];
+        const char *to = scratch_path("f16.gguf");
+        ht_error err = {0};
+        snprintf(theirs_path, sizeof theirs_path, "tests/golden/families/%s.gguf", names[i / 2]);
+        snprintf(from, sizeof from, "tests/golden/families/%s%s", names[i / 2], i % 2 ? ".gguf" : "");
+        if (convert(from, to, HT_CONTAINER_GGUF, NULL, HT_F16, NULL, &err)) fail_msg("%s: %s", from, err.message);
+        ht_checkpoint_files *theirs = checkpoint_files(theirs_path), *ours = checkpoint_files(to);
+        for (size_t k = 0; k < ht_checkpoint_n_tensors(theirs); k++) {
+            ht_stored_tensor t, found;
+            char name[128];
+            ht_checkpoint_tensor_at(theirs, k, &t);
+            snprintf(name, sizeof name, "%.*s", (int)t.name_len, t.name);
+            if (!ht_checkpoint_find(ours, name, &found)) fail_msg("%s: no `%s`", from, name);
+            if ((t.type == HT_W_F32) != (found.type == HT_W_F32))
+                fail_msg("%s: `%s` is %s", from, name, found.type_name);
+        }
+        ht_checkpoint_close(theirs);
+        ht_checkpoint_close(ours);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refuse(const char *from, const char *to, ht_container container, ht_dtype dtype, ht_status status,
@@ -272,10 +406,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(every_tiny_checkpoint),
                                        in_scratch(every_family),
                                        in_scratch(directories_have_names_of_mlx_lm),
+                                       in_scratch(joined_inputs_in_gguf),
                                        in_scratch(quantised_weights_stay_packed),
                                        in_scratch(floats_come_back_as_they_were),
                                        in_scratch(quantising_goes_over),
                                        in_scratch(floats_of_another_type),
+                                       in_scratch(f32_stays_in_gguf),
                                        in_scratch(nothing_is_left_of_a_failure)};
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }

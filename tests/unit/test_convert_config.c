@@ -218,6 +218,40 @@ static void every_tiny_checkpoint(void **state) {
     tiny_checkpoints_each(round_trip, NULL);
 }
 
+/* Granite 4 without Mamba layers has the architecture of Granite 3, which needs no sizes of a recurrence. */
+static void granite_without_mamba(void **state) {
+    (void)state;
+#define GRANITE4(more)                                                                                                 \
+    "{\"model_type\": \"granitemoehybrid\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": "  \
+    "4, "                                                                                                              \
+    "\"layer_types\": [\"attention\", \"attention\"], \"intermediate_size\": 48, \"shared_intermediate_size\": 96, "   \
+    "\"vocab_size\": 40, " more "}"
+    static const struct {
+        const char *json, *architecture;
+    } cases[] = {{GRANITE4("\"num_local_experts\": 0, \"position_embedding_type\": \"rope\""), "granite"},
+                 {GRANITE4("\"num_local_experts\": 0"), "granite"},
+                 {GRANITE4("\"num_local_experts\": 4, \"position_embedding_type\": \"rope\""), "granitemoe"}};
+    static const ht_config_hints no_tensors;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ht_json_text text = {cases[i].json, strlen(cases[i].json)};
+        ht_checkpoint_files *file;
+        ht_config config, read;
+        ht_json *metadata = ht_json_new_object();
+        assert_works(ht_config_from_json, text, (ht_json_text){0}, &no_tensors, &config);
+        assert_works(ht_convert_config_to_gguf, &config, metadata);
+        metadata_file_write(scratch_path("model.gguf"), metadata, &config);
+        ht_json_decref(metadata);
+        open_config(scratch_path("model.gguf"), &file, &read);
+        assert_string_equal(read.architecture, cases[i].architecture);
+        assert_ptr_equal(read.family, config.family);
+        assert_int_equal(read.layer[1].no_rope, i == 1);
+        assert_int_equal(read.shared_feed_forward, i == 2 ? 96 : 0);
+        assert_int_equal(read.layer[1].feed_forward, i == 2 ? 0 : 96);
+        same_config(cases[i].json, &config, &read, true);
+        ht_checkpoint_close(file);
+    }
+}
+
 /* ---- RoPE's divisors ---- */
 
 static void llama3(double factor, double low, double high, double context, double theta, int64_t dims) {
@@ -355,6 +389,7 @@ static void what_config_json_cannot_say_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {in_scratch(every_tiny_checkpoint),
                                        in_scratch(every_family),
+                                       in_scratch(granite_without_mamba),
                                        cmocka_unit_test(llama3_settings_are_found),
                                        cmocka_unit_test(proportional_shares_are_found),
                                        cmocka_unit_test(other_divisors_are_refused),

@@ -1,9 +1,10 @@
-/* Fusing: a fused checkpoint of every layout answers as its base does with the adapters; types, metadata and files are those
- * that were promised; what is refused or fails leaves nothing. */
+/* Fusing: a fused checkpoint of every layout answers as its base does with the adapters; types, metadata and files are
+ * those that were promised; what is refused or fails leaves nothing. */
 #include "base/half.h"
 #include "checkpoint/checkpoint.h"
 #include "formats/gguf_write.h"
 #include "formats/json.h"
+#include "models/adapter.h"
 #include "models/weights.h"
 #include "support/adapters.h"
 #include "support/checkpoints.h"
@@ -563,6 +564,95 @@ UNIT_TEST(adapters_need_no_model) {
     }
 }
 
+/* ---- factors on products ---- */
+
+enum { DIRECTORY, OF_MLX, OF_GGUF, N_KINDS };
+static const char *const kinds[N_KINDS] = {"directory", "mlx", "model.gguf"};
+static const ht_adapter_format own_format[N_KINDS] = {HT_ADAPTER_PEFT, HT_ADAPTER_MLX, HT_ADAPTER_GGUF};
+
+static const char *adapter_of_kind(int kind) {
+    static const char *const names[N_KINDS] = {"peft", "of-mlx", "adapter.gguf"};
+    return scratch_path(names[kind]);
+}
+
+static void check_logits(ht_model *m, ht_adapter *a, const float *want, const char *from, const char *to) {
+    float *got = run(m, &a, NULL, a != NULL);
+    const double off = test_difference(got, want, n_logits(m));
+    if (!(off <= 1e-6)) fail_msg("an adapter of %s for %s: logits are off by %g", from, to, off);
+    free(got);
+}
+
+/* An adapter of one kind of file, for another: as it is, and fused without its model. */
+static void check_pair(ht_model *const m[N_KINDS], int from, int to, const float *want) {
+    ht_adapter *read, *alone;
+    const char *out = scratch_path(to == OF_GGUF ? "fused.gguf" : "fused");
+    assert_works(ht_adapter_load, adapter_of_kind(from), m[to], NULL, &read);
+    check_logits(m[to], read, want, kinds[from], kinds[to]);
+    assert_works(ht_adapter_load, adapter_of_kind(from), NULL, NULL, &alone);
+    fuse(scratch_path(kinds[to]), &alone, NULL, 1, out, as(HT_F32));
+    ht_model *fused = load(out);
+    check_logits(fused, NULL, want, kinds[from], kinds[to]);
+    ht_model_free(fused);
+    ht_adapter_free(alone);
+    if (from != to && from != OF_GGUF)
+        assert_fails(HT_ERR_UNSUPPORTED, "other factors on products", ht_adapter_save, read, m[to],
+                     scratch_path("refused"), own_format[from]);
+    if ((from == DIRECTORY) != (to == DIRECTORY))
+        assert_fails(HT_ERR_ARGUMENT, "other factors on products", ht_adapter_check, read, m[from]);
+    ht_adapter_free(read);
+}
+
+/* Adapters of Falcon-H1 that do not state their model's factors fit the kind of files that their format is for. */
+static void check_unstated(ht_model *const m[N_KINDS]) {
+    for (int from = DIRECTORY; from <= OF_MLX; from++) {
+        ht_adapter *a;
+        assert_works(ht_adapter_load, adapter_of_kind(from), NULL, NULL, &a);
+        a->origin.has_multipliers = false;
+        for (int to = 0; to < N_KINDS; to++) {
+            const char *out = scratch_path(to == OF_GGUF ? "unstated.gguf" : "unstated");
+            const ht_fuse_options plain = as(HT_F32);
+            if (to == from)
+                assert_works(ht_adapter_check, a, m[to]);
+            else
+                assert_fails(HT_ERR_ARGUMENT, "load it for this one", ht_adapter_check, a, m[to]);
+            if (to != from)
+                assert_fails(HT_ERR_UNSUPPORTED, "does not state the factors", ht_fuse, scratch_path(kinds[to]), &a,
+                             NULL, 1, out, &plain);
+        }
+        ht_adapter_free(a);
+    }
+}
+
+UNIT_TEST(adapters_fit_every_file_of_a_model) {
+    static const char *const names[] = {"falcon_h1", "falcon_h1-norm"};
+    static const ht_container containers[N_KINDS] = {HT_CONTAINER_SAFETENSORS, HT_CONTAINER_MLX, HT_CONTAINER_GGUF};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[64];
+        ht_model *m[N_KINDS];
+        snprintf(path, sizeof path, "tests/golden/families/%s", names[i]);
+        for (int k = 0; k < N_KINDS; k++) {
+            assert_works(ht_convert, path, scratch_path(kinds[k]),
+                         OPTIONS_AT(ht_convert_options, with.container = containers[k]));
+            m[k] = load(scratch_path(kinds[k]));
+        }
+        ht_adapter *a = test_adapter_for(m[DIRECTORY], 3, 1, 5), *read = NULL;
+        float *want = run(m[DIRECTORY], &a, NULL, 1);
+        assert_works(ht_adapter_save, a, m[DIRECTORY], adapter_of_kind(DIRECTORY), HT_ADAPTER_PEFT);
+        for (int k = 1; k < N_KINDS; k++) {
+            assert_works(ht_adapter_load, adapter_of_kind(k - 1), m[k], NULL, &read);
+            assert_works(ht_adapter_save, read, m[k], adapter_of_kind(k), own_format[k]);
+            ht_adapter_free(read);
+        }
+        for (int from = 0; from < N_KINDS; from++)
+            for (int to = 0; to < N_KINDS; to++) check_pair(m, from, to, want);
+        check_unstated(m);
+        for (int k = 0; k < N_KINDS; k++) ht_model_free(m[k]);
+        ht_adapter_free(a);
+        free(want);
+        empty_scratch();
+    }
+}
+
 /* ---- refusals and failures ---- */
 
 static void refuse(const char *model, ht_adapter *a, float scale, const char *out, ht_fuse_options options,
@@ -680,6 +770,7 @@ int main(void) {
                                        in_scratch(configurations_tell_what_is_stored),
                                        in_scratch(groups_are_quantized_again),
                                        in_scratch(adapters_need_no_model),
+                                       in_scratch(adapters_fit_every_file_of_a_model),
                                        in_scratch(what_does_not_fit_is_refused),
                                        in_scratch(nothing_of_others_is_replaced),
                                        in_scratch(what_fails_leaves_nothing)};
