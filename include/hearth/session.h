@@ -6,8 +6,8 @@
  * instruction sets.
  *
  * Models with longrope (Phi-3, Phi-3.5, Phi-4-mini) have a second setting of RoPE for sequences beyond their original
- * context. As in `transformers`, all tokens that a session holds after a call count, and the setting holds for all of its
- * rows. A session that reaches the limit computes its tokens once more; one that is truncated below it, likewise. */
+ * context. As in `transformers`, all tokens that a session holds after a call count, and the setting holds for all of
+ * its rows. A session that reaches the limit computes its tokens once more, as does one that is truncated below it. */
 #ifndef HEARTH_SESSION_H
 #define HEARTH_SESSION_H
 
@@ -36,9 +36,10 @@ HT_API ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error
 HT_API void ht_session_free(ht_session *s); /* NULL is fine */
 /* Discards all tokens and frees the memory of the KV cache. */
 HT_API void ht_session_reset(ht_session *s);
-/* Keeps the first n tokens. HT_ERR_ARGUMENT unless 0 <= n <= length. The next call computes some of them again if a sliding
- * layer has discarded keys that the next token needs, or if a recurrent layer has not kept its state there: it keeps that at
- * the ends of messages and of pages of 256 tokens, at distances from the end that double. */
+/* Keeps the first n tokens. HT_ERR_ARGUMENT unless 0 <= n <= length. The next call computes some of them again if a
+ * sliding layer has discarded keys that the next token needs, or if a recurrent layer has not kept its state there. It
+ * keeps that at the last message's end, and at earlier ends of messages or of pages of 256 tokens, at distances from
+ * the end that double. */
 HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
 /* Tokens of the conversation, including the last generated one, although only the next call computes its keys and
  * values. */

@@ -444,7 +444,7 @@ int64_t ht_kv_pages(int64_t ring, int64_t positions) {
 }
 
 int64_t ht_state_pages(int64_t positions) {
-    int64_t pages = positions ? HT_STATE_COPIES : 0;
+    int64_t pages = positions ? HT_STATE_COPIES + 1 : 0;
     for (int64_t unit = HT_KV_PAGE; unit < positions; unit *= 2) pages++;
     return pages;
 }

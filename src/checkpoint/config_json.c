@@ -259,9 +259,10 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const ht_json *o) 
         c->layer[i].slides = chunked || (type && !strcmp(type, "sliding_attention"));
         if (!c->layer[i].slides && (!type || (strcmp(type, "full_attention") && strcmp(type, "attention"))))
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
-                         "layer %lld is of type `%.40s`; full_attention, sliding_attention and chunked_attention are "
-                         "supported",
-                         (long long)i, type ? type : "?");
+                         "layer %lld is of type `%.40s`, expected full_attention, sliding_attention or "
+                         "chunked_attention%s",
+                         (long long)i, type ? type : "?",
+                         c->recurrence.kind ? ", or conv, linear_attention or mamba" : "");
     }
 }
 

@@ -28,8 +28,8 @@ ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t index, ht_dtype dtype);
 int64_t ht_kv_ring_pages(int64_t window, int64_t chunk, int64_t context);
 /* Pages of a layer of keys and values for `positions`; ring = 0: a growing cache. */
 int64_t ht_kv_pages(int64_t ring, int64_t positions);
-/* Pages of a layer of states: before a step and after it, and with snapshots at page ends of a sequence of `positions`
- * (generate/snapshots.h). */
+/* Pages of a layer of states: before a step and after it, and with the snapshots of a sequence of `positions`, which are
+ * at page ends and at the last message's end (generate/snapshots.h). */
 enum { HT_STATE_COPIES = 2 };
 int64_t ht_state_pages(int64_t positions);
 /* Bytes of all layers' pages of a dtype for `positions`, in a device's form or as saved; SIZE_MAX on overflow. */

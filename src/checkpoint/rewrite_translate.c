@@ -188,6 +188,9 @@ static const char *axes_of(const ht_rewrite_plan *plan, const ht_tensor_spec *p)
     return naming == HT_EXPERTS_MLX && p->mlx_axes ? p->mlx_axes : p->axes;
 }
 
+/* Whether a weight is worth rounding to few bits. */
+static bool is_weight(const ht_stored_weight *w) { return w->is_quantized && !ht_rewrite_is_f32_in_gguf(w->gguf); }
+
 /* A weight that is a share of a tensor for transformers; the shares are visited one after another. */
 static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error *err) {
     ht_rewrite_plan *plan = of->plan;
@@ -202,7 +205,7 @@ static ht_status add_share(translation *of, const ht_stored_weight *w, ht_error 
         status = add_tensor(plan, name, &t, err);
         if (!status) status = set_pieces(t, w, rows, columns, n, 0, err);
         if (status) return status;
-        t->is_weight = w->is_quantized;
+        t->is_weight = is_weight(w);
         t->is_vector = w->is_vector;
         t->axes = axes_of(plan, p);
         t->by_value = w->is_vector && n > 1;
@@ -380,7 +383,7 @@ static ht_status add_one(translation *of, const ht_stored_weight *w, ht_error *e
     t->transposes = w->spec->transposed && !w->is_vector && naming_of(plan) == HT_EXPERTS_TRANSFORMERS;
     t->is_vector = w->is_vector;
     t->axes = axes_of(plan, w->spec);
-    t->is_weight = w->is_quantized && !ht_rewrite_is_f32_in_gguf(w->gguf);
+    t->is_weight = is_weight(w);
     if (w->is_gain) t->offset = plan->config->norm_offset - written_offset(plan);
     if (w->spec->is_logarithm && plan->to_gguf != (plan->c->gguf != NULL))
         t->map = plan->to_gguf ? HT_VALUES_TO_EXPONENTIAL : HT_VALUES_TO_LOGARITHM;

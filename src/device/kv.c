@@ -21,9 +21,8 @@ void ht_kv_page_count(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, 
     if (account) atomic_fetch_add_explicit(&account->bytes, d->kv->page_bytes(shape), memory_order_relaxed);
 }
 
-/* With the contents of `from`; NULL: zeros. */
-static ht_status new_page(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *from, ht_kv_account *account,
-                          ht_kv_page **out, ht_error *err) {
+ht_status ht_kv_page_alloc(ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
+                           ht_error *err) {
     const size_t bytes = d->kv->page_bytes(shape);
     *out = NULL;
     ht_kv_page *page = malloc(sizeof *page);
@@ -35,12 +34,22 @@ static ht_status new_page(ht_device *d, const ht_kv_shape *shape, const ht_kv_pa
     }
     atomic_init(&page->refs, 1);
     ht_kv_page_count(d, shape, page, account);
-    status = from ? ht_memory_copy(d->memory, page->data, from->data, bytes, err)
-                  : ht_memory_fill(d->memory, page->data, 0, bytes, err);
-    if (status)
-        ht_kv_page_release(d, shape, page);
-    else
-        *out = page;
+    *out = page;
+    return HT_OK;
+}
+
+/* A page with the contents of `from`; NULL: zeros. */
+static ht_status new_page(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *from, ht_kv_account *account,
+                          ht_kv_page **out, ht_error *err) {
+    const size_t bytes = d->kv->page_bytes(shape);
+    ht_status status = ht_kv_page_alloc(d, shape, account, out, err);
+    if (status) return status;
+    status = from ? ht_memory_copy(d->memory, (*out)->data, from->data, bytes, err)
+                  : ht_memory_fill(d->memory, (*out)->data, 0, bytes, err);
+    if (status) {
+        ht_kv_page_release(d, shape, *out);
+        *out = NULL;
+    }
     return status;
 }
 

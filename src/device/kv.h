@@ -70,8 +70,6 @@ static inline size_t ht_kv_saved_bytes(const ht_kv_shape *s) {
     return s->state ? (size_t)s->state * sizeof(float) : ht_kv_parts(s) * (size_t)s->n_kv_heads * ht_kv_vector_bytes(s);
 }
 
-/* Saved positions of a whole page. */
-static inline int64_t ht_kv_page_positions(const ht_kv_shape *s) { return s->state ? 1 : HT_KV_PAGE; }
 /* Bytes of a saved page; SIZE_MAX on overflow. */
 size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
 
@@ -81,6 +79,9 @@ size_t ht_kv_saved_page_bytes(const ht_kv_shape *shape);
  * `account` counts the page; NULL: not counted. */
 ht_status ht_kv_page_new(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
                          ht_error *err);
+/* The same with undefined contents, for a state that will be written as a whole. */
+ht_status ht_kv_page_alloc(struct ht_device *d, const ht_kv_shape *shape, ht_kv_account *account, ht_kv_page **out,
+                           ht_error *err);
 ht_kv_page *ht_kv_page_retain(ht_kv_page *page);
 /* Adds an uncounted page to `account`. The caller must hold the only reference. */
 void ht_kv_page_count(struct ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, ht_kv_account *account);

@@ -28,10 +28,10 @@ typedef struct ht_cache_owner {
     snapshot *snapshot;     /* [n_snapshots] in order of position */
     int64_t n_snapshots;
     size_t snapshot_capacity;
-    bool is_due;       /* the next step begins with a snapshot */
-    int64_t mark;      /* position that is kept like a message's end; -1: none */
-    int64_t *capacity; /* [n_layers] of the page tables */
-    int64_t *first;    /* [n_layers] position before which a restored ring holds nothing */
+    bool takes_snapshot; /* the next step begins with a snapshot */
+    int64_t mark;        /* position that is kept like a message's end; -1: none */
+    int64_t *capacity;   /* [n_layers] of the page tables */
+    int64_t *first;      /* [n_layers] position before which a restored ring holds nothing */
 } ht_cache_owner;
 
 /* ---- sizes ---- */
@@ -42,11 +42,23 @@ size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
 
 static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device->kv->page_bytes(&c->layer[i].shape); }
 
+/* Pages of a layer of states, each counted once: snapshots share those of the states before and after the last step. */
+static int64_t state_pages(const ht_cache *c, int32_t layer) {
+    const ht_kv_layer *l = &c->layer[layer];
+    int64_t n = l->n_pages;
+    for (int64_t i = 0; i < c->owner->n_snapshots; i++) {
+        bool is_shared = false;
+        for (int64_t k = 0; k < l->n_pages; k++) is_shared |= l->pages[k] == c->owner->snapshot[i].page[layer];
+        n += !is_shared;
+    }
+    return n;
+}
+
 size_t ht_cache_held_bytes(const ht_cache *c) {
     size_t total = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
-        const int64_t more = c->layer[i].shape.state ? c->owner->n_snapshots : 0;
-        total += (size_t)(c->layer[i].n_pages + more) * page_bytes(c, i);
+        const int64_t pages = c->layer[i].shape.state ? state_pages(c, i) : c->layer[i].n_pages;
+        total += (size_t)pages * page_bytes(c, i);
     }
     return total;
 }
@@ -82,7 +94,10 @@ static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err)
     ht_status status = grow_table(l, &c->owner->capacity[i], pages, err);
     while (status == HT_OK && l->n_pages < pages) {
         ht_kv_page *page;
-        status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &page, err);
+        if (l->shape.state && l->n_pages > 0) /* the next step writes it */
+            status = ht_kv_page_alloc(c->owner->device, &l->shape, c->owner->account, &page, err);
+        else
+            status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &page, err);
         if (status == HT_OK) l->pages[l->n_pages++] = page;
     }
     return status;
@@ -94,10 +109,10 @@ static void set_page(ht_cache *c, ht_kv_layer *l, int64_t at, ht_kv_page *page) 
 }
 
 /* Replaces the state that the next step writes, if it is shared. */
-static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
+static ht_status unshare_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
     ht_kv_page *own;
     if (l->n_pages < 2 || !ht_kv_page_is_shared(l->pages[1])) return HT_OK;
-    const ht_status status = ht_kv_page_new(c->owner->device, &l->shape, c->owner->account, &own, err);
+    const ht_status status = ht_kv_page_alloc(c->owner->device, &l->shape, c->owner->account, &own, err);
     if (status) return status;
     c->owner->previous = -1;
     set_page(c, l, 1, own);
@@ -105,10 +120,10 @@ static ht_status own_state(ht_cache *c, ht_kv_layer *l, ht_error *err) {
 }
 
 /* Replaces shared pages that the next step writes, up to position `end` - 1, with private copies. */
-static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
+static ht_status unshare_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
     ht_status status = HT_OK;
-    if (l->shape.state) return own_state(c, l, err);
+    if (l->shape.state) return unshare_state(c, l, err);
     for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < end && status == HT_OK; pos += HT_KV_PAGE) {
         ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)], *own;
         if (!ht_kv_page_is_shared(page)) continue;
@@ -119,35 +134,57 @@ static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
     return status;
 }
 
-/* Whether own_pages, starting at `first`, copies the page of `pos`: it is shared, perhaps with later ring slots. */
-static bool takes_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
+/* Whether unshare_pages, starting at `first`, copies the page of `pos`: it is shared, perhaps with later ring slots. */
+static bool needs_copy(const ht_kv_layer *l, int64_t first, int64_t pos) {
     const ht_kv_page *page = l->pages[ht_kv_page_of(l, pos)];
     int refs = atomic_load_explicit(&page->refs, memory_order_acquire);
     for (int64_t p = first; refs > 1 && p < pos; p += HT_KV_PAGE) refs -= l->pages[ht_kv_page_of(l, p)] == page;
     return refs > 1;
 }
 
-/* Snapshots at page ends that steps take on the way to `positions`. */
+/* The position of the last of the first n snapshots that is at no page end; -1: none. */
+static int64_t last_message_snapshot(const ht_cache_owner *o, int64_t n) {
+    while (n > 0 && ht_snapshot_is_page_end(o->snapshot[n - 1].position)) n--;
+    return n > 0 ? o->snapshot[n - 1].position : -1;
+}
+
+/* The same of all snapshots, with that of the next step. */
+static int64_t last_message(const ht_cache *c) {
+    const ht_cache_owner *o = c->owner;
+    if (o->takes_snapshot && !ht_snapshot_is_page_end(c->length)) return c->length;
+    return last_message_snapshot(o, o->n_snapshots);
+}
+
+/* Most snapshots that steps after the next one add on the way to `positions`: one in each interval, and the first at a
+ * message end. Later ones at message ends take the place of others. */
 static int64_t snapshots_ahead(const ht_cache *c, int64_t positions) {
-    int64_t n = 0;
+    int64_t n = last_message(c) < 0;
     for (int64_t unit = HT_KV_PAGE; unit < positions; unit *= 2) n += ht_snapshot_multiple(unit, positions) > c->length;
     return n;
+}
+
+/* Pages of states that steps take on the way to `positions`: for states before and after a step that others share, and
+ * for snapshots. */
+static int64_t state_growth(const ht_cache *c, const ht_kv_layer *l, int64_t positions) {
+    int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages) + snapshots_ahead(c, positions);
+    for (int64_t k = 0; k < l->n_pages; k++)
+        pages += ht_kv_page_is_shared(l->pages[k]) || (k == 0 && c->owner->takes_snapshot);
+    return pages;
 }
 
 size_t ht_cache_growth(const ht_cache *c, int64_t positions) {
     size_t bytes = 0;
     for (int32_t i = 0; i < c->n_layers; i++) {
         const ht_kv_layer *l = &c->layer[i];
-        int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages);
         if (l->shape.state) {
-            pages += (l->n_pages > 1 && ht_kv_page_is_shared(l->pages[1])) + snapshots_ahead(c, positions);
-            bytes += (size_t)pages * page_bytes(c, i);
+            bytes += (size_t)state_growth(c, l, positions) * page_bytes(c, i);
             continue;
         }
+        int64_t pages = ht_max_i64(0, pages_for(l, positions) - l->n_pages);
         const int64_t first = c->length / HT_KV_PAGE * HT_KV_PAGE;
         const int64_t end = l->ring_pages ? ht_min_i64(positions, first + l->ring_pages * HT_KV_PAGE) : positions;
         for (int64_t pos = first; pos < end; pos += HT_KV_PAGE)
-            if (ht_kv_page_of(l, pos) < l->n_pages && takes_copy(l, first, pos)) pages++;
+            if (ht_kv_page_of(l, pos) < l->n_pages && needs_copy(l, first, pos)) pages++;
         bytes += (size_t)pages * page_bytes(c, i);
     }
     return bytes;
@@ -202,7 +239,7 @@ ht_status ht_cache_new_snapshot(ht_cache *c, int64_t position, ht_error *err) {
     ht_status status = add_snapshot(c, position, &s, err);
     for (int32_t i = 0; i < c->n_layers && !status; i++)
         if (c->layer[i].shape.state)
-            status = ht_kv_page_new(c->owner->device, &c->layer[i].shape, c->owner->account, &s->page[i], err);
+            status = ht_kv_page_alloc(c->owner->device, &c->layer[i].shape, c->owner->account, &s->page[i], err);
     return status;
 }
 
@@ -213,19 +250,13 @@ void ht_cache_drop_snapshots(ht_cache *c) {
     while (c->owner->n_snapshots > 0) remove_snapshot(c, c->owner->n_snapshots - 1);
 }
 
-/* The position of the last of the first n snapshots that is at no page end; -1: none. */
-static int64_t last_apart(const ht_cache_owner *o, int64_t n) {
-    while (n > 0 && ht_snapshot_is_page_end(o->snapshot[n - 1].position)) n--;
-    return n > 0 ? o->snapshot[n - 1].position : -1;
-}
-
-/* Removes the snapshots that a sequence of `end` tokens does not keep. */
+/* Removes the snapshots that a sequence of `end` tokens does not keep once the next step has taken its own. */
 static void thin_snapshots(ht_cache *c, int64_t end) {
     ht_cache_owner *o = c->owner;
-    int64_t after = -1;
+    int64_t after = o->takes_snapshot && !ht_snapshot_is_page_end(c->length) ? c->length : -1;
     for (int64_t i = o->n_snapshots - 1; i >= 0; i--) {
         const int64_t position = o->snapshot[i].position;
-        if (!ht_snapshot_stays(position, last_apart(o, i), after, end))
+        if (!ht_snapshot_stays(position, last_message_snapshot(o, i), after, end))
             remove_snapshot(c, i);
         else if (!ht_snapshot_is_page_end(position))
             after = position;
@@ -237,17 +268,17 @@ void ht_cache_mark(ht_cache *c, int64_t position) { c->owner->mark = position; }
 int64_t ht_cache_plan(ht_cache *c, const ht_model *m, const int32_t *token, int64_t n, int64_t end, int64_t step_end) {
     ht_cache_owner *o = c->owner;
     if (!o->has_states) return step_end;
-    thin_snapshots(c, end);
     ht_snapshot_plan p = {.token = token,
                           .n = n,
                           .end = end,
                           .stop_ids = m->stop_ids,
                           .n_stop_ids = m->n_stop_ids,
                           .mark = o->mark,
-                          .last = last_apart(o, o->n_snapshots)};
-    o->is_due =
+                          .last_message = last_message_snapshot(o, o->n_snapshots)};
+    o->takes_snapshot =
         c->length > 0 && !find_snapshot(c, c->length) && ht_snapshot_next(&p, c->length, c->length + 1) == c->length;
-    if (o->is_due && !ht_snapshot_is_page_end(c->length)) p.last = c->length;
+    p.last_message = last_message(c);
+    thin_snapshots(c, end);
     return ht_snapshot_next(&p, c->length + 1, step_end);
 }
 
@@ -259,7 +290,7 @@ static ht_status reserve_pages(ht_cache *c, int64_t positions, ht_error *err) {
     for (; i < c->n_layers && status == HT_OK; i++) {
         int64_t pages = pages_for(&c->layer[i], positions);
         status = add_pages(c, i, ht_max_i64(pages, c->layer[i].n_pages), err);
-        if (status == HT_OK) status = own_pages(c, i, positions, err);
+        if (status == HT_OK) status = unshare_pages(c, i, positions, err);
     }
     while (status && i-- > 0) drop_pages(c, i);
     return status;
@@ -267,15 +298,15 @@ static ht_status reserve_pages(ht_cache *c, int64_t positions, ht_error *err) {
 
 ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     ht_cache_owner *o = c->owner;
-    ht_status status = o->is_due ? take_snapshot(c, err) : HT_OK;
-    const bool taken = o->is_due && !status;
+    ht_status status = o->takes_snapshot ? take_snapshot(c, err) : HT_OK;
+    const bool taken = o->takes_snapshot && !status;
     if (!status) status = reserve_pages(c, positions, err);
     if (status) {
         if (taken) remove_snapshot(c, o->n_snapshots - 1);
         return ht_fail_in(err, status, "the KV cache cannot grow from %lld to %lld position%s", (long long)c->length,
                           (long long)positions, ht_plural(positions));
     }
-    o->is_due = false;
+    o->takes_snapshot = false;
     o->reserved = ht_max_i64(o->reserved, positions);
     o->written = ht_max_i64(o->written, positions);
     o->previous = -1; /* the step writes there */
@@ -413,7 +444,7 @@ void ht_cache_truncate(ht_cache *c, int64_t n) {
     o->reserved = n;
     for (int32_t i = 0; i < c->n_layers; i++) drop_pages(c, i);
     c->length = n;
-    o->is_due = false;
+    o->takes_snapshot = false;
 }
 
 /* ---- short and long sequences ---- */

@@ -1,13 +1,14 @@
-/* An engine's prefix cache as a state file: a section for each node of the tree, the most recently used one first, parents
- * before their children.
+/* An engine's prefix cache as a state file: a section for each node of the tree, the most recently used one first,
+ * parents before their children.
  *
  *   bytes 0 .. 7   number of the parent's node, plus one; 0: its tokens are the first
- *   8 .. 15        tokens n, plus 2^15 if they are of a long sequence (ht_model_is_long), and adapters k, u16 each, and bytes
- *                  of the salt, u32; a child has its parent's key, and none here
- *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for each layer, 1
- *                  if the layer has a page
+ *   8 .. 15        tokens n, plus 2^15 if they are of a long sequence (ht_model_is_long), and adapters k, u16 each, and
+ *                  bytes of the salt, u32; a child has its parent's key, and none here
+ *   16 ..          the salt; k adapters, each its digest (two u64) and its scale (f32); n tokens, i32 each; a byte for
+ *                  each layer, 1 if the layer has a page
  *   then           for each page its n positions, in the format of device/kv.h
- *   then           states of recurrent layers, those after most tokens first: after how many, u16, and the state of each layer
+ *   then           states of recurrent layers, those after most tokens first: the number of tokens, u16, and the state
+ *                  of each layer
  *
  * Saving copies the tree and retains its pages under the prefix cache's lock, and writes without it. Loading reads and
  * checks the whole file before it changes the tree. */
@@ -165,19 +166,19 @@ static ht_status copy_tree(nodes *s, ht_error *err) {
 }
 
 /* The first n positions, or the states, of all layers that have a page. */
-static ht_status save_pages(const nodes *s, ht_kv_page *const *page, int64_t n, ht_state_writer *w, void *room,
+static ht_status save_pages(const nodes *s, ht_kv_page *const *page, int64_t n, ht_state_writer *w, void *buffer,
                             ht_error *err) {
     ht_status status = HT_OK;
     for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++) {
         const ht_kv_shape *shape = &s->m->kv[l].shape;
         if (!page[l]) continue;
-        status = s->m->device->kv->read(s->m->device, shape, page[l], 0, n, room, err);
-        if (!status) status = ht_state_writer_put(w, room, (size_t)n * ht_kv_saved_bytes(shape), err);
+        status = s->m->device->kv->read(s->m->device, shape, page[l], 0, n, buffer, err);
+        if (!status) status = ht_state_writer_put(w, buffer, (size_t)n * ht_kv_saved_bytes(shape), err);
     }
     return status;
 }
 
-static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *room, ht_error *err) {
+static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *buffer, ht_error *err) {
     const node *x = &s->node[i];
     const int32_t layers = s->m->n_cache_layers;
     const size_t salt = x->salt ? strlen(x->salt) : 0,
@@ -204,26 +205,26 @@ static ht_status save_node(const nodes *s, int64_t i, ht_state_writer *w, void *
     ht_status status = ht_state_writer_begin(w, HT_STATE_NODE, (uint64_t)i, err);
     if (!status) status = ht_state_writer_put(w, head, bytes, err);
     free(head);
-    if (!status) status = save_pages(s, x->page, x->n, w, room, err);
+    if (!status) status = save_pages(s, x->page, x->n, w, buffer, err);
     for (int32_t k = 0; k < x->n_states && !status; k++) {
         unsigned char n[STATES_HEAD];
         ht_state_put_number(n, (uint64_t)x->states[k].n, STATES_HEAD);
         status = ht_state_writer_put(w, n, STATES_HEAD, err);
-        if (!status) status = save_pages(s, x->states[k].page, 1, w, room, err);
+        if (!status) status = save_pages(s, x->states[k].page, 1, w, buffer, err);
     }
     return status;
 }
 
 static ht_status save_to(const nodes *s, ht_state_writer *w, ht_error *err) {
     unsigned char count[CACHE_BYTES];
-    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_cache_layers);
-    void *room = malloc(room_bytes);
-    ht_status status = room ? ht_state_put_origin(w, s->m, NULL, NULL, 0, err) : no_memory(room_bytes, err);
+    const size_t buffer_bytes = ht_state_buffer_bytes(s->m->kv, s->m->n_cache_layers);
+    void *buffer = malloc(buffer_bytes);
+    ht_status status = buffer ? ht_state_put_origin(w, s->m, NULL, NULL, 0, err) : no_memory(buffer_bytes, err);
     if (!status) status = ht_state_writer_begin(w, HT_STATE_CACHE, 0, err);
     ht_state_put_number(count, (uint64_t)s->n, CACHE_BYTES);
     if (!status) status = ht_state_writer_put(w, count, sizeof count, err);
-    for (int64_t i = 0; i < s->n && !status; i++) status = save_node(s, i, w, room, err);
-    free(room);
+    for (int64_t i = 0; i < s->n && !status; i++) status = save_node(s, i, w, buffer, err);
+    free(buffer);
     return status;
 }
 
@@ -329,8 +330,8 @@ static ht_status take_head(const nodes *s, int64_t i, size_t salt, int n_adapter
     return x->states ? HT_OK : no_memory((size_t)x->n_states * sizeof *x->states, err);
 }
 
-/* Whether the node's pages fit, after its parent's did. */
-static bool takes_room(nodes *s, const node *x) {
+/* Takes the node's pages from the budget; false if they do not fit, or its parent's did not. */
+static bool take_budget(nodes *s, const node *x) {
     size_t bytes = 0;
     for (int32_t l = 0; l < s->m->n_cache_layers; l++)
         if (x->has[l]) bytes += s->m->device->kv->page_bytes(&s->m->kv[l].shape);
@@ -369,7 +370,7 @@ static ht_status read_head(nodes *s, int64_t i, ht_error *err) {
     status = ht_state_file_read(&s->file, section, NODE_HEAD, rest, x->head_bytes - NODE_HEAD, &x->sum, err);
     if (!status) status = take_head(s, i, (size_t)salt, (int)adapters, rest, err);
     free(rest);
-    if (!status) x->fits = takes_room(s, x);
+    if (!status) x->fits = take_budget(s, x);
     if (!status && x->skipped) s->skipped_tokens += x->n;
     return status;
 }
@@ -398,20 +399,20 @@ static ht_status check_cache(nodes *s, ht_error *err) {
 
 /* Reads the first n positions, or the state, of a layer's page, which is made if it is wanted. */
 static ht_status read_page(const nodes *s, node *x, const ht_state_section *section, int32_t l, int64_t n, uint64_t *at,
-                           void *room, ht_kv_page **page, ht_error *err) {
+                           void *buffer, ht_kv_page **page, ht_error *err) {
     const ht_kv_shape *shape = &s->m->kv[l].shape;
     const size_t bytes = (size_t)n * ht_kv_saved_bytes(shape);
     ht_device *d = s->m->device;
     ht_status status = x->fits ? ht_kv_page_new(d, shape, NULL, page, err) : HT_OK;
-    if (!status) status = ht_state_file_read(&s->file, section, *at, room, bytes, &x->sum, err);
-    if (!status && *page) status = d->kv->write(d, shape, *page, 0, n, room, err);
+    if (!status) status = ht_state_file_read(&s->file, section, *at, buffer, bytes, &x->sum, err);
+    if (!status && *page) status = d->kv->write(d, shape, *page, 0, n, buffer, err);
     *at += bytes;
     return status;
 }
 
 /* Reads states k of a node, after those that it has read. */
 static ht_status read_states(const nodes *s, node *x, const ht_state_section *section, int32_t k, uint64_t *at,
-                             void *room, ht_error *err) {
+                             void *buffer, ht_error *err) {
     unsigned char head[STATES_HEAD];
     states *of = &x->states[k];
     ht_status status = ht_state_file_read(&s->file, section, *at, head, STATES_HEAD, &x->sum, err);
@@ -423,7 +424,7 @@ static ht_status read_states(const nodes *s, node *x, const ht_state_section *se
     of->page = calloc((size_t)s->m->n_cache_layers + 1, sizeof(ht_kv_page *));
     if (!of->page) return no_memory((size_t)s->m->n_cache_layers * sizeof(ht_kv_page *), err);
     for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++)
-        if (s->m->kv[l].shape.state) status = read_page(s, x, section, l, 1, at, room, &of->page[l], err);
+        if (s->m->kv[l].shape.state) status = read_page(s, x, section, l, 1, at, buffer, &of->page[l], err);
     return status;
 }
 
@@ -432,15 +433,15 @@ static ht_status read_node(void *arg, int64_t piece, int worker, ht_error *err) 
     nodes *s = arg;
     node *x = &s->node[s->done + piece];
     const ht_state_section *section = section_of(s, s->done + piece);
-    const size_t room_bytes = ht_state_page_room(s->m->kv, s->m->n_cache_layers);
-    void *room = malloc(room_bytes);
-    ht_status status = room ? HT_OK : no_memory(room_bytes, err);
+    const size_t buffer_bytes = ht_state_buffer_bytes(s->m->kv, s->m->n_cache_layers);
+    void *buffer = malloc(buffer_bytes);
+    ht_status status = buffer ? HT_OK : no_memory(buffer_bytes, err);
     uint64_t at = x->head_bytes;
     (void)worker;
     for (int32_t l = 0; l < s->m->n_cache_layers && !status; l++)
-        if (x->has[l]) status = read_page(s, x, section, l, x->n, &at, room, &x->page[l], err);
-    for (int32_t k = 0; k < x->n_states && !status; k++) status = read_states(s, x, section, k, &at, room, err);
-    free(room);
+        if (x->has[l]) status = read_page(s, x, section, l, x->n, &at, buffer, &x->page[l], err);
+    for (int32_t k = 0; k < x->n_states && !status; k++) status = read_states(s, x, section, k, &at, buffer, err);
+    free(buffer);
     return status ? status : ht_state_file_check(&s->file, section, &x->sum, err);
 }
 

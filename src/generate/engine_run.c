@@ -165,12 +165,12 @@ static bool evict(ht_engine *e) {
     return went;
 }
 
-static bool has_room(const ht_engine_answer *a, int64_t positions) {
+static bool fits_memory(const ht_engine_answer *a, int64_t positions) {
     return ht_cache_fits(&a->engine->account, a->engine->o.kv_bytes, ht_cache_growth(a->s->cache, positions));
 }
 
 /* Whether emptying the prefix cache would free enough; otherwise it is kept. */
-static bool could_have_room(const ht_engine_answer *a, int64_t positions) {
+static bool could_fit_memory(const ht_engine_answer *a, int64_t positions) {
     ht_engine *e = a->engine;
     const size_t used = atomic_load_explicit(&e->account.bytes, memory_order_relaxed);
     size_t kept = 0;
@@ -184,7 +184,7 @@ static bool could_have_room(const ht_engine_answer *a, int64_t positions) {
 }
 
 static bool evict_for(ht_engine_answer *a, int64_t positions) {
-    while (!has_room(a, positions))
+    while (!fits_memory(a, positions))
         if (!evict(a->engine)) return false;
     return true;
 }
@@ -213,7 +213,7 @@ static ht_engine_answer *last_running(const ht_engine *e) {
 }
 
 /* Frees memory for the answer's next rows; false when the answer itself was preempted or has ended. */
-static bool make_room(ht_engine_answer *a, int64_t positions) {
+static bool free_memory(ht_engine_answer *a, int64_t positions) {
     ht_engine *e = a->engine;
     while (!evict_for(a, positions)) {
         ht_engine_answer *last = last_running(e);
@@ -250,7 +250,7 @@ static ht_status make_session(ht_engine_answer *a, ht_error *err) {
     if (status) return status;
     ht_cache_set_account(a->s->cache, &e->account);
     status = ht_session_set_adapters(a->s, r->adapter, r->scale, r->key.n_adapters, err);
-    return status ? status : ht_session_make_room(a->s, (int64_t)r->ids.n + 1, err);
+    return status ? status : ht_session_reserve_tokens(a->s, (int64_t)r->ids.n + 1, err);
 }
 
 /* Allocates everything the answer needs from its first to its last token. */
@@ -294,9 +294,12 @@ static bool share_first(ht_engine_answer *a, ht_error *err) {
         !ht_cache_is_for(first->s->cache, a->g.total))
         return false;
     ht_cache *cache;
-    if (ht_cache_kept(first->s->cache, n - 1) < n - 1) return false; /* it has gone on too far */
     if (ht_cache_share(first->s->cache, &cache, err)) return false;
     ht_cache_truncate(cache, n - 1);
+    if (cache->length < n - 1) { /* the first has gone on too far */
+        ht_cache_free(cache);
+        return false;
+    }
     ht_cache_free(a->s->cache);
     a->s->cache = cache;
     return true;
@@ -358,7 +361,7 @@ static ht_status start(ht_engine_answer *a, ht_error *err) {
     }
     status = find_prefix(a, err);
     if (status) return status;
-    if (a->engine->n_running > 0 && (!could_have_room(a, a->g.total + 1) || !evict_for(a, a->g.total + 1))) {
+    if (a->engine->n_running > 0 && (!could_fit_memory(a, a->g.total + 1) || !evict_for(a, a->g.total + 1))) {
         unlock_prefix(a);
         ht_cache_truncate(a->s->cache, 0);
         return HT_ERR_BUSY;
@@ -449,7 +452,7 @@ static bool ask(ht_engine_answer *a) {
     if (behind) return false;
     status = follow_length(a, &err);
     if (!status) status = ht_generation_guess(&a->g, &err);
-    if (!status && !make_room(a, ht_session_step_end(a->s, a->g.total + a->g.n_guesses))) return false;
+    if (!status && !free_memory(a, ht_session_step_end(a->s, a->g.total + a->g.n_guesses))) return false;
     if (!status) status = ht_generation_ask(&a->g, &err);
     a->s->job.prefill_budget = a->engine->o.prefill_budget;
     a->asked = !status;

@@ -195,8 +195,8 @@ static bool spell(const int32_t *ids, size_t n_ids, const ht_token_trie *trie, c
     return at == n;
 }
 
-/* Guesses up to `room` tokens after the matcher's, into out [room]; *n may be 0. Leaves the matcher unchanged. */
-static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room, int32_t *out, int32_t *n,
+/* Guesses up to `limit` tokens after the matcher's, into out [limit]; *n may be 0. Leaves the matcher unchanged. */
+static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t limit, int32_t *out, int32_t *n,
                             ht_error *err) {
     const ht_token_trie *trie;
     char text[MOST_BYTES];
@@ -206,13 +206,13 @@ static ht_status guess_text(ht_answer_matcher *m, ht_model *model, int32_t room,
     ht_status status = ht_model_token_trie(model, &trie, err);
     if (!status) status = ht_answer_matcher_forced(m, text, sizeof text, &bytes, err);
     while (bytes && !ht_utf8_valid(text, bytes)) bytes--; /* the rest of a character is a choice */
-    if (status || !bytes || room < 1) return status;
+    if (status || !bytes || limit < 1) return status;
     status = ht_tokenizer_encode(model->tokenizer, text, bytes, 0, &ids, &n_ids, err);
     if (status) return status;
     const int32_t only = only_token(trie, text, bytes);
     /* The following text may change or lengthen the last token. */
     if (n_ids > 1 && spell(ids, n_ids, trie, text, bytes)) {
-        *n = (int32_t)ht_min_size(n_ids - 1, (size_t)room);
+        *n = (int32_t)ht_min_size(n_ids - 1, (size_t)limit);
         memcpy(out, ids, (size_t)*n * sizeof *out);
     } else if (only >= 0)
         out[(*n)++] = only;
@@ -265,20 +265,18 @@ static int64_t n_prompt(const ht_generation *g) { return g->total - g->metrics.g
 static int64_t limit_of(const ht_generation *g) { return g->limit ? g->limit : g->s->model->context; }
 
 /* Guesses the end of reasoning. */
-static bool guess_ending(ht_generation *g, int32_t room) {
+static bool guess_ending(ht_generation *g, int32_t limit) {
     int32_t n;
     const int32_t *ending = ht_thinking_budget_ending(g->budget, &n);
-    g->n_guesses = ht_min_i32(n, room);
+    g->n_guesses = ht_min_i32(n, limit);
     if (g->n_guesses) memcpy(g->s->token + g->total, ending, (size_t)g->n_guesses * sizeof *ending);
-    g->forced = g->n_guesses > 0;
-    return g->forced;
+    return g->n_guesses > 0;
 }
 
 /* Guesses what the grammar leaves no choice about. Where it cannot say, drawing will, with what went wrong. */
-static ht_status guess_forced(ht_generation *g, int32_t room, ht_error *err) {
+static ht_status guess_forced(ht_generation *g, int32_t limit, ht_error *err) {
     ht_answer_matcher_truncate(g->matcher, (size_t)g->metrics.generated_tokens);
-    const ht_status status = guess_text(g->matcher, g->s->model, room, g->s->token + g->total, &g->n_guesses, err);
-    g->forced = g->n_guesses > 0;
+    const ht_status status = guess_text(g->matcher, g->s->model, limit, g->s->token + g->total, &g->n_guesses, err);
     return status == HT_ERR_MEMORY ? status : HT_OK;
 }
 
@@ -290,30 +288,28 @@ static ht_status guess(ht_generation *g, ht_error *err) {
         if (status) return status;
     }
     if ((!g->speculation && !may_force && !may_end) || g->first_token == 0) return HT_OK;
-    int64_t room = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
+    int64_t limit = ht_min_i64(limit_of(g) - g->total, g->o.max_tokens - g->metrics.generated_tokens) - 1;
     /* The guesses join the pending tokens in one step: more than one token is pending when states went back. */
-    room = ht_min_i64(room, ht_min_i64(HT_DRAFT_TOKENS_MAX + 1, s->chunk) - (g->total - s->cache->length));
-    room = ht_min_i64(room, ht_model_growth(s->model, g->total)); /* a step's rows are of one kind of sequence */
-    ht_status status = ht_session_make_room(s, g->total + HT_DRAFT_TOKENS_MAX, err);
-    if (status || room <= 0 || (may_end && guess_ending(g, (int32_t)room))) return status;
-    if (g->budget) room = ht_thinking_budget_guesses(g->budget, (int32_t)room);
-    if (room == 0) return HT_OK;
-    if (may_force) status = guess_forced(g, (int32_t)room, err);
+    limit = ht_min_i64(limit, ht_min_i64(HT_DRAFT_TOKENS_MAX + 1, s->chunk) - (g->total - s->cache->length));
+    limit = ht_min_i64(limit, ht_model_growth(s->model, g->total)); /* a step's rows are of one kind of sequence */
+    ht_status status = ht_session_reserve_tokens(s, g->total + HT_DRAFT_TOKENS_MAX, err);
+    if (status || limit <= 0 || (may_end && guess_ending(g, (int32_t)limit))) return status;
+    if (g->budget) limit = ht_thinking_budget_guesses(g->budget, (int32_t)limit);
+    if (limit == 0) return HT_OK;
+    if (may_force) status = guess_forced(g, (int32_t)limit, err);
     if (status || g->n_guesses || !g->speculation) return status;
     ht_speculation_set_prompt(g->speculation, n_prompt(g));
-    return ht_speculation_guess(g->speculation, s->token, g->total, (int32_t)room, g->o.cancel, s->token + g->total,
+    return ht_speculation_guess(g->speculation, s->token, g->total, (int32_t)limit, g->o.cancel, s->token + g->total,
                                 &g->n_guesses, err);
 }
 
 ht_status ht_generation_guess(ht_generation *g, ht_error *err) {
     g->n_guesses = 0;
-    g->forced = false;
     ht_cache_begin(g->s->cache, g->total);
     const ht_status status = guess(g, err);
     /* The step may have to end before. */
     if (!status && g->n_guesses)
         g->n_guesses = (int32_t)ht_max_i64(0, ht_session_step_end(g->s, g->total + g->n_guesses) - g->total);
-    g->forced = g->forced && g->n_guesses;
     return status;
 }
 
@@ -415,7 +411,7 @@ static void judge(ht_generation *g) {
     ht_session *s = g->s;
     const int32_t right = ht_max_i32(g->n_drawn - 1, 0);
     if (g->n_guesses) ht_cache_truncate(s->cache, ht_min_i64(s->cache->length, g->total + right));
-    if (g->speculation && !g->forced && g->first_token > 0 && g->n_drawn && g->n_repeated <= HT_DRAFT_TOKENS_MAX)
+    if (g->speculation && g->first_token > 0 && g->n_drawn && g->n_repeated <= HT_DRAFT_TOKENS_MAX)
         ht_speculation_learn(g->speculation, g->n_guesses, right, g->n_repeated, ht_now_seconds() - g->asked);
     g->metrics.guessed_tokens += g->n_guesses;
     g->metrics.accepted_tokens += right;
@@ -464,7 +460,7 @@ static ht_status set_prompt(ht_generation *g, const int32_t *ids, size_t n, ht_e
     /* Without new tokens the logits after the last one are computed once more. */
     if (n == 0 && s->cache->length == s->n_tokens) ht_cache_truncate(s->cache, s->n_tokens - 1);
     g->total = s->n_tokens + (int64_t)n;
-    const ht_status status = ht_session_make_room(s, g->total, err);
+    const ht_status status = ht_session_reserve_tokens(s, g->total, err);
     if (!status && n) memcpy(s->token + s->n_tokens, ids, n * sizeof *ids);
     return status;
 }

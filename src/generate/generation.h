@@ -53,7 +53,6 @@ typedef struct ht_generation {
     ht_speculation *speculation; /* NULL: none */
     int32_t n_guesses, n_drawn;
     int64_t n_repeated; /* accepted tokens that the step computes again, after states went back */
-    bool forced;        /* the grammar or the end of reasoning forces the guesses */
     int32_t drawn[HT_DRAFT_TOKENS_MAX + 1];
     double asked;              /* when the job was made */
     bool prompt_only;          /* computes the prompt and draws nothing */

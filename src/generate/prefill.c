@@ -312,7 +312,7 @@ static ht_status run_steps(ht_prefill *p, ht_error *err) {
 }
 
 /* Branches on the stack and in slots have different sequences, so n entries suffice. */
-static ht_status make_room(ht_prefill *p, ht_error *err) {
+static ht_status make_lists(ht_prefill *p, ht_error *err) {
     const size_t n = (size_t)p->n;
     p->order = malloc(n * sizeof(ht_prefill_sequence *));
     p->stack = malloc(n * sizeof *p->stack);
@@ -329,7 +329,7 @@ ht_status ht_prefill_run(ht_prefill *p, ht_prefill_sequence *sequences, int32_t 
     p->calls = calls;
     p->cancel = cancel;
     p->n_stack = 0;
-    ht_status status = make_room(p, err);
+    ht_status status = make_lists(p, err);
     for (int32_t i = 0; i < n && !status; i++) {
         p->order[i] = &p->sequence[i];
         p->sequence[i].is_long = ht_model_is_long(p->model, p->sequence[i].n);

@@ -571,40 +571,40 @@ static ht_prefix_node *node_of(const ht_prefix_cache *c, root *r, ht_prefix_node
 }
 
 /* Keeps the cache's states after n positions, which the node has. */
-static void keep_states(ht_prefix_cache *c, ht_prefix_node *x, const ht_cache *cache, int64_t n, ht_kv_page **room) {
+static void keep_states(ht_prefix_cache *c, ht_prefix_node *x, const ht_cache *cache, int64_t n, ht_kv_page **page) {
     if (n <= x->first || n > x->first + x->n || find_states(x, n - x->first)) return;
     bool has_all = true;
     for (int32_t i = 0; i < c->n_layers; i++) {
-        room[i] = c->shape[i].state ? ht_cache_page(cache, i, n) : NULL;
-        has_all = has_all && (room[i] || !c->shape[i].state);
+        page[i] = c->shape[i].state ? ht_cache_page(cache, i, n) : NULL;
+        has_all = has_all && (page[i] || !c->shape[i].state);
     }
-    if (has_all) (void)give_states(c, x, (int32_t)(n - x->first), room);
+    if (has_all) (void)give_states(c, x, (int32_t)(n - x->first), page);
 }
 
-/* The states before *s in the sequence that ends in node *x; false: none. */
-static bool go_lower(ht_prefix_node **x, ht_prefix_states **s) {
+/* Goes to the states before *s in the sequence that ends in node *x; false: there are none. */
+static bool previous_states(ht_prefix_node **x, ht_prefix_states **s) {
     *s = *s ? (*s)->next : NULL;
     while (!*s && (*x = (*x)->parent)) *s = (*x)->states;
     return *s;
 }
 
-/* Removes states of a sequence of `end` tokens that ends in node `at`, and that a cache would not keep. */
+/* Removes states before the end of a sequence of `end` tokens, in node `at`, that a cache would not keep. */
 static void thin_states(ht_prefix_cache *c, ht_prefix_node *at, int64_t end) {
     int64_t after = -1;
     ht_prefix_node *x = at;
     ht_prefix_states *s = *states_link(at, end - 1 - at->first); /* the node may be of a longer sequence */
-    for (bool more = s || go_lower(&x, &s); more;) {
+    for (bool more = s || previous_states(&x, &s); more;) {
         ht_prefix_node *lower = x;
         ht_prefix_states *lower_states = s;
         const int64_t position = x->first + s->n;
         int64_t before = -1;
-        while (before < 0 && go_lower(&lower, &lower_states))
+        while (before < 0 && previous_states(&lower, &lower_states))
             if (!ht_snapshot_is_page_end(lower->first + lower_states->n)) before = lower->first + lower_states->n;
         ht_prefix_node *const of = x;
         const bool stays = s->uses >= USES || ht_snapshot_stays(position, before, after, end);
         if (stays && !ht_snapshot_is_page_end(position)) after = position;
         ht_prefix_states **link = states_link(x, s->n), *gone = s;
-        more = go_lower(&x, &s);
+        more = previous_states(&x, &s);
         if (stays) continue;
         discount(c, of, gone->page);
         *link = gone->next;
@@ -616,10 +616,10 @@ void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const in
                           const ht_cache *cache, bool tail) {
     ht_prefix_node *at = NULL;
     if (!tail || n % HT_KV_PAGE < c->fewest) n -= n % HT_KV_PAGE; /* fewer are never reused */
-    ht_kv_page **room = calloc((size_t)c->n_layers, sizeof(ht_kv_page *));
-    root *r = n > 0 && room ? make_root(c, key) : NULL;
+    ht_kv_page **page = calloc((size_t)c->n_layers, sizeof(ht_kv_page *));
+    root *r = n > 0 && page ? make_root(c, key) : NULL;
     if (!r) {
-        free(room);
+        free(page);
         return;
     }
     for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {
@@ -632,12 +632,12 @@ void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const in
         }
         for (int64_t i = 0; i < ht_cache_snapshots(cache); i++)
             if (ht_cache_snapshot_at(cache, i) <= pos + some)
-                keep_states(c, x, cache, ht_cache_snapshot_at(cache, i), room);
-        if (tail && c->has_states && pos + some == n) keep_states(c, x, cache, n, room);
+                keep_states(c, x, cache, ht_cache_snapshot_at(cache, i), page);
+        if (tail && c->has_states && pos + some == n) keep_states(c, x, cache, n, page);
         at = x;
     }
-    free(room);
-    if (at && c->has_states) thin_states(c, at, n + 1);
+    free(page);
+    if (at && c->has_states) thin_states(c, at, n);
     if (at)
         touch(c, at);
     else

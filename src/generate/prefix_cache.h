@@ -58,9 +58,9 @@ ht_status ht_prefix_cache_find(ht_prefix_cache *c, const ht_prefix_key *key, con
                                ht_cache *into, ht_prefix_found *out, ht_error *err);
 void ht_prefix_cache_unlock(ht_prefix_cache *c, ht_prefix_node *lock); /* NULL is fine */
 
-/* Keeps the first n positions of a cache, computed from these tokens, with its snapshots; `tail`: even an incomplete page, and
- * the states after all positions. It then removes states along the tokens, unless a cache would keep them
- * (generate/snapshots.h) or two lookups have used them. It may keep nothing. */
+/* Keeps the first n positions of a cache, computed from these tokens, with its snapshots; `tail`: even an incomplete
+ * page, and the states after all positions. It then removes earlier states along the tokens, unless a cache would keep
+ * them (generate/snapshots.h) or two lookups have used them. It may keep nothing. */
 void ht_prefix_cache_keep(ht_prefix_cache *c, const ht_prefix_key *key, const int32_t *tokens, int64_t n,
                           const ht_cache *cache, bool tail);
 

@@ -233,14 +233,14 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
     return ht_model_check_ids(s->model, ids, n, err);
 }
 
-ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err) {
+ht_status ht_session_reserve_tokens(ht_session *s, int64_t n, ht_error *err) {
     return HT_GROW(s->token, s->token_capacity, ht_max_i64(n, FIRST_TOKENS))
                ? HT_OK
                : ht_fail_memory(err, (size_t)n * sizeof *s->token, "a session's tokens");
 }
 
 ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_cache *cache, ht_error *err) {
-    ht_status status = ht_session_make_room(s, n, err);
+    ht_status status = ht_session_reserve_tokens(s, n, err);
     if (status) return status;
     if (n) memcpy(s->token, tokens, (size_t)n * sizeof *tokens);
     s->n_tokens = n;
@@ -250,7 +250,7 @@ ht_status ht_session_take(ht_session *s, const int32_t *tokens, int64_t n, ht_ca
 }
 
 ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err) {
-    ht_status status = ht_session_make_room(s, s->n_tokens + 1, err);
+    ht_status status = ht_session_reserve_tokens(s, s->n_tokens + 1, err);
     if (status == HT_OK) s->token[s->n_tokens++] = id;
     return status;
 }
@@ -326,7 +326,7 @@ ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const 
         size_t row = (size_t)s->model->vocab * sizeof(float), slice = row < SLICE_BYTES ? SLICE_BYTES / row : 1;
         if (slice < (size_t)rows) rows = (int32_t)slice;
     }
-    status = ht_session_make_room(s, total, err);
+    status = ht_session_reserve_tokens(s, total, err);
     if (status) return status;
     memcpy(s->token + s->n_tokens, ids, n * sizeof *ids);
     while (!status && s->cache->length < total) status = run_chunk(s, total, first_out, rows, o.cancel, fn, user, err);
@@ -364,7 +364,7 @@ static ht_status prepare_together(ht_session *s, int32_t id, float *logits, cons
     const size_t blocks = (size_t)ht_row_blocks(s->model->vocab);
     if (!logits && !s->block_max && !(s->block_max = malloc(blocks * sizeof *s->block_max)))
         return ht_fail_memory(err, blocks * sizeof *s->block_max, "choosing tokens");
-    ht_status status = ht_session_make_room(s, s->n_tokens + 1, err);
+    ht_status status = ht_session_reserve_tokens(s, s->n_tokens + 1, err);
     if (status) return status;
     s->token[s->n_tokens] = id;
     const int64_t end = s->n_tokens + 1;

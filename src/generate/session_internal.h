@@ -49,8 +49,8 @@ ht_status ht_session_adapters_new(ht_model *m, ht_adapter *const *adapters, cons
                                   ht_session_adapters **out, ht_error *err);
 void ht_session_adapters_free(ht_session_adapters *a); /* one reference; NULL is fine */
 
-/* Announces that the session will hold n tokens, until it is reset: a sequence that is given in parts is then computed as
- * one given at once (ht_model_is_long). */
+/* Announces that the session will hold n tokens, until it is reset: a sequence that is given in parts is then computed
+ * as one given at once (ht_model_is_long). */
 void ht_session_announce(ht_session *s, int64_t n);
 
 /* Checks that n more tokens fit the context and are tokens. */
@@ -58,7 +58,7 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
 /* Adds one token without computing it. */
 ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
 /* Reserves capacity for n tokens in total. */
-ht_status ht_session_make_room(ht_session *s, int64_t n, ht_error *err);
+ht_status ht_session_reserve_tokens(ht_session *s, int64_t n, ht_error *err);
 /* Makes s->job compute pending tokens below `end`, at most a chunk, with logits from `first_out` on, and prepares
  * the cache. If a sequence of `end` tokens needs other positions than the cache has, all tokens become pending
  * (ht_cache_begin). The caller fills in the rest of the job. */
@@ -68,8 +68,8 @@ ht_status ht_session_prepare(ht_session *s, int64_t end, int64_t first_out, ht_e
 int64_t ht_session_step_end(ht_session *s, int64_t end);
 /* Runs s->job. */
 ht_status ht_session_run(ht_session *s, ht_error *err);
-/* Truncates the session to its common prefix with ids, at most n - 1 tokens, or to what the cache can keep of it; *kept is the
- * length. If the cache is not for n tokens, the session is emptied. */
+/* Truncates the session to its common prefix with ids, at most n - 1 tokens, or to what the cache can keep of it; *kept
+ * is the length. If the cache is not for n tokens, the session is emptied. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);
 
 #endif

@@ -37,7 +37,8 @@ struct ht_speculation {
     bool repeats;
     int32_t most, drawn;
     int64_t n_history;
-    source by_lookup, by_copy, by_draft, *used;
+    source by_lookup, by_copy, by_draft;
+    source *present, *last; /* of the guesses of this step and of the last one; NULL: none, or forced ones */
 
     /* Index of the tokens so far: for every GRAM of them, the position after its last occurrence. */
     int32_t *slot; /* [n_slots] 0: free */
@@ -95,25 +96,25 @@ ht_status ht_speculation_check_draft(const ht_model *m, const ht_model *draft, h
 static double expected(double right, int32_t k, double *repeated) {
     double sum = 1, p = 1;
     for (int32_t i = 0; i < k; i++) sum += p *= right;
-    *repeated = sum - 1 - k * p;
+    *repeated = sum - (k + 1) * p; /* the token before the guesses, too */
     return sum;
 }
 
 static double row_seconds(const ht_speculation *s) { return s->row > 0 ? s->row : 0.2 * s->base; }
 
 /* The number of guesses that a source may cost, if all of them are wrong. */
-static int32_t affordable(const ht_speculation *s, const source *from, int32_t room) {
-    if (from->credit < 0) return room;
+static int32_t affordable(const ht_speculation *s, const source *from, int32_t limit) {
+    if (from->credit < 0) return limit;
     const double left = from->saved + from->credit * s->base + cost_share * s->elapsed;
-    return left < row_seconds(s) ? 0 : ht_min_i32(room, (int32_t)(left / row_seconds(s)));
+    return left < row_seconds(s) ? 0 : ht_min_i32(limit, (int32_t)(left / row_seconds(s)));
 }
 
 /* The number of guesses that pays most; 0 when none does. */
-static int32_t worth(const ht_speculation *s, const source *from, int32_t room, double each) {
+static int32_t worth(const ht_speculation *s, const source *from, int32_t limit, double each) {
     const double row = (row_seconds(s) + each) / s->base;
     int32_t best = 0;
     double gain = least_gain;
-    for (int32_t k = 1; k <= room; k++) {
+    for (int32_t k = 1; k <= limit; k++) {
         double repeated;
         const double tokens = expected(from->right, k, &repeated);
         const double g = tokens / (1 + row * k + (s->repeats ? row_seconds(s) / s->base * repeated : 0));
@@ -124,28 +125,31 @@ static int32_t worth(const ht_speculation *s, const source *from, int32_t room, 
     return best;
 }
 
-static int32_t how_many(const ht_speculation *s, source *from, int32_t room, double each) {
-    if (s->most) return ht_min_i32(room, s->most);
+static int32_t how_many(const ht_speculation *s, source *from, int32_t limit, double each) {
+    if (s->most) return ht_min_i32(limit, s->most);
     if (s->base <= 0) return 0; /* the first step measures the time */
-    room = affordable(s, from, room);
-    const int32_t k = worth(s, from, room, each);
-    if (k || !room) return k;
-    return ++from->rests % TRY_EVERY ? 0 : ht_min_i32(room, TRIAL);
+    limit = affordable(s, from, limit);
+    const int32_t k = worth(s, from, limit, each);
+    if (k || !limit) return k;
+    return ++from->rests % TRY_EVERY ? 0 : ht_min_i32(limit, TRIAL);
 }
 
 static void learn(double *mean, double x, double weight) { *mean = *mean > 0 ? *mean + weight * (x - *mean) : x; }
 
 void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, int64_t repeated, double seconds) {
     const double rows = guesses + (double)repeated; /* that plain decoding would not have had */
+    source *const from = s->present, *const before = s->last;
     s->elapsed += seconds;
+    s->last = from;
+    s->present = NULL;
     if (rows == 0) {
         learn(&s->base, seconds, weight_time);
         return;
     }
     if (s->base > 0) learn(&s->row, ht_max_double((seconds - s->base) / rows, 0.01 * s->base), weight_time);
-    source *from = s->used;
-    if (!from) return; /* tokens of an earlier answer */
-    from->saved = fmin(from->saved + right * s->base - rows * s->row, most_saved * s->base);
+    if (before) before->saved -= (double)repeated * s->row;
+    if (!from) return;
+    from->saved = fmin(from->saved + right * s->base - guesses * s->row, most_saved * s->base);
     for (int32_t i = 0; i < right; i++) from->right += weight_right * (1 - from->right);
     if (right < guesses) from->right -= weight_right * from->right;
 }
@@ -185,12 +189,13 @@ static bool is_copy(const int32_t *tokens, int64_t from, int64_t n) {
 }
 
 /* Guesses what followed last time. Where that reaches the present, it continues with its own guesses. */
-static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, int32_t *out) {
+static int32_t look_up(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t limit, int32_t *out) {
     if (n <= GRAM || !s->slot) return 0;
     const int64_t from = *slot_of(s, tokens, n);
     if (!from) return 0;
-    s->used = is_copy(tokens, from, n) ? &s->by_copy : &s->by_lookup;
-    const int32_t k = how_many(s, s->used, room, 0);
+    source *const by = is_copy(tokens, from, n) ? &s->by_copy : &s->by_lookup;
+    const int32_t k = how_many(s, by, limit, 0);
+    if (k) s->present = by;
     for (int32_t i = 0; i < k; i++) out[i] = from + i < n ? tokens[from + i] : out[from + i - n];
     return k;
 }
@@ -218,17 +223,18 @@ static ht_status draft_one(ht_speculation *s, int64_t n, const ht_cancel *cancel
     return status;
 }
 
-static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room, const ht_cancel *cancel,
+static ht_status draft(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t limit, const ht_cancel *cancel,
                        int32_t *out, int32_t *n_guesses, ht_error *err) {
     ht_session *d = s->draft;
-    room = (int32_t)ht_min_i64(room, d->model->context - n);
-    room = (int32_t)ht_min_i64(room, ht_model_growth(d->model, n)); /* or wrong guesses would cost a recomputation */
-    const int32_t k = room > 0 ? how_many(s, &s->by_draft, room, s->draft_seconds) : 0;
+    limit = (int32_t)ht_min_i64(limit, d->model->context - n);
+    limit = (int32_t)ht_min_i64(limit, ht_model_growth(d->model, n)); /* or wrong guesses would cost a recomputation */
+    const int32_t k = limit > 0 ? how_many(s, &s->by_draft, limit, s->draft_seconds) : 0;
     if (k == 0) return HT_OK;
+    s->present = &s->by_draft;
     size_t kept;
     ht_session_keep_prefix(d, tokens, (size_t)n, &kept);
     ht_cache_mark(d->cache, n); /* wrong guesses go back there */
-    ht_status status = ht_session_make_room(d, n + k, err);
+    ht_status status = ht_session_reserve_tokens(d, n + k, err);
     if (status) return status;
     memcpy(d->token + kept, tokens + kept, ((size_t)n - kept) * sizeof *tokens);
     d->n_tokens = n;
@@ -251,14 +257,14 @@ void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt) {
     if (s->sampler) ht_sampler_set_prompt(s->sampler, n_prompt);
 }
 
-ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
+ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t limit,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err) {
     *n_guesses = 0;
-    room = ht_min_i32(room, HT_DRAFT_TOKENS_MAX);
+    s->present = NULL;
+    limit = ht_min_i32(limit, HT_DRAFT_TOKENS_MAX);
     ht_status status = s->lookup ? update_index(s, tokens, n, err) : HT_OK;
-    if (status || room <= 0) return status;
-    if (s->lookup) *n_guesses = look_up(s, tokens, n, room, out);
+    if (status || limit <= 0) return status;
+    if (s->lookup) *n_guesses = look_up(s, tokens, n, limit, out);
     if (*n_guesses || !s->draft) return HT_OK;
-    s->used = &s->by_draft;
-    return draft(s, tokens, n, room, cancel, out, n_guesses, err);
+    return draft(s, tokens, n, limit, cancel, out, n_guesses, err);
 }

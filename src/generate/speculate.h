@@ -27,10 +27,12 @@ void ht_speculation_free(ht_speculation *s); /* NULL is fine */
 
 /* Sets the number of prompt tokens, also for the draft's sampler. */
 void ht_speculation_set_prompt(ht_speculation *s, int64_t n_prompt);
-/* Guesses up to `room` tokens after the n given ones into `out` [room]; *n_guesses may be 0. */
-ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t room,
+/* Guesses up to `limit` tokens after the n given ones into `out` [limit]; *n_guesses may be 0. */
+ht_status ht_speculation_guess(ht_speculation *s, const int32_t *tokens, int64_t n, int32_t limit,
                                const ht_cancel *cancel, int32_t *out, int32_t *n_guesses, ht_error *err);
-/* Learns from a step with `guesses` guesses, of which `right` were accepted, that computed `repeated` tokens again. */
+/* Learns from a step with `guesses` guesses, of which `right` were accepted, that computed `repeated` tokens again. The
+ * source of the last step's guesses pays for these. The guesses are those of the last ht_speculation_guess since the
+ * last call, or without one forced, and cost no source anything. */
 void ht_speculation_learn(ht_speculation *s, int32_t guesses, int32_t right, int64_t repeated, double seconds);
 
 /* HT_ERR_ARGUMENT, with the difference, unless the tokens of both models are the same. */

@@ -19,8 +19,8 @@ enum { TOKENS_HEAD = 16, PAGES_HEAD = 8, SNAPSHOT_BYTES = 8, MOST_SNAPSHOTS = 12
 /* Sections besides those of layers. */
 static uint32_t n_others(const ht_session *s) { return 2 + ht_cache_has_states(s->cache); }
 
-/* Positions to save: none if the session will recompute them (ht_cache_begin). The number of tokens then implies the kind
- * of sequence that the saved positions are of. */
+/* Positions to save: none if the session will recompute them (ht_cache_begin). The number of tokens then implies the
+ * kind of sequence that the saved positions are of. */
 static int64_t saved_length(const ht_session *s) {
     return ht_cache_is_for(s->cache, s->n_tokens) ? s->cache->length : 0;
 }
@@ -59,23 +59,23 @@ static ht_status save_snapshots(const ht_session *s, ht_state_writer *w, ht_erro
 }
 
 /* The states of a layer in the snapshots, then that after all positions. */
-static ht_status save_states(const ht_session *s, int32_t i, ht_state_writer *w, char *room, ht_error *err) {
+static ht_status save_states(const ht_session *s, int32_t i, ht_state_writer *w, char *buffer, ht_error *err) {
     const ht_kv_shape *shape = &s->cache->layer[i].shape;
     const int64_t length = saved_length(s), n = saved_snapshots(s) + (length > 0);
     ht_device *d = s->model->device;
     ht_status status = ht_state_writer_begin(w, HT_STATE_PAGES, (uint64_t)i, err);
     for (int64_t k = 0; k < n && !status; k++) {
         const int64_t position = k < saved_snapshots(s) ? ht_cache_snapshot_at(s->cache, k) : length;
-        status = d->kv->read(d, shape, ht_cache_page(s->cache, i, position), 0, 1, room, err);
-        if (!status) status = ht_state_writer_put(w, room, ht_kv_saved_bytes(shape), err);
+        status = d->kv->read(d, shape, ht_cache_page(s->cache, i, position), 0, 1, buffer, err);
+        if (!status) status = ht_state_writer_put(w, buffer, ht_kv_saved_bytes(shape), err);
     }
     return status;
 }
 
 /* The first position of a layer that the cache holds, then all from there on. */
-static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, char *room, ht_error *err) {
+static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, char *buffer, ht_error *err) {
     const ht_kv_layer *l = &s->cache->layer[i];
-    if (l->shape.state) return save_states(s, i, w, room, err);
+    if (l->shape.state) return save_states(s, i, w, buffer, err);
     const int64_t length = saved_length(s), first = length ? ht_cache_first(s->cache, i) : 0;
     const size_t each = ht_kv_saved_bytes(&l->shape);
     ht_device *d = s->model->device;
@@ -85,22 +85,22 @@ static ht_status save_layer(const ht_session *s, int32_t i, ht_state_writer *w, 
     if (!status) status = ht_state_writer_put(w, head, sizeof head, err);
     for (int64_t pos = first, n; !status && pos < length; pos += n) {
         n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, length - pos);
-        status = d->kv->read(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, room, err);
-        if (!status) status = ht_state_writer_put(w, room, (size_t)n * each, err);
+        status = d->kv->read(d, &l->shape, l->pages[ht_kv_page_of(l, pos)], pos % HT_KV_PAGE, n, buffer, err);
+        if (!status) status = ht_state_writer_put(w, buffer, (size_t)n * each, err);
     }
     return status;
 }
 
 static ht_status save_to(const ht_session *s, ht_state_writer *w, ht_error *err) {
-    const size_t room_bytes = ht_state_page_room(s->model->kv, s->model->n_cache_layers);
+    const size_t buffer_bytes = ht_state_buffer_bytes(s->model->kv, s->model->n_cache_layers);
     const ht_session_adapters none = {0}, *a = s->adapters ? s->adapters : &none;
-    char *room = malloc(room_bytes);
-    ht_status status = room ? HT_OK : ht_fail_memory(err, room_bytes, "a state file");
+    char *buffer = malloc(buffer_bytes);
+    ht_status status = buffer ? HT_OK : ht_fail_memory(err, buffer_bytes, "a state file");
     if (!status) status = ht_state_put_origin(w, s->model, a->adapter, a->scale, a->n, err);
     if (!status) status = save_tokens(s, w, err);
     if (!status) status = save_snapshots(s, w, err);
-    for (int32_t i = 0; !status && i < s->cache->n_layers; i++) status = save_layer(s, i, w, room, err);
-    free(room);
+    for (int32_t i = 0; !status && i < s->cache->n_layers; i++) status = save_layer(s, i, w, buffer, err);
+    free(buffer);
     return status;
 }
 
@@ -223,15 +223,15 @@ static ht_status load_states(const restored *r, ht_device *d, int32_t i, ht_erro
     const ht_state_section *section;
     ht_status status = find_states(r, i, &section, err);
     if (status) return status;
-    char *room = malloc(each);
+    char *buffer = malloc(each);
     ht_state_sum sum = ht_state_sum_begin(section->kind, section->index);
-    if (!room) status = ht_fail_memory(err, each, "a state file");
+    if (!buffer) status = ht_fail_memory(err, each, "a state file");
     for (int64_t k = 0; k < n && !status; k++) {
         ht_kv_page *page = ht_cache_page(r->cache, i, k < r->n_snapshots ? r->snapshot[k] : r->length);
-        status = ht_state_file_read(&r->file, section, (uint64_t)k * each, room, each, &sum, err);
-        if (!status) status = d->kv->write(d, shape, page, 0, 1, room, err);
+        status = ht_state_file_read(&r->file, section, (uint64_t)k * each, buffer, each, &sum, err);
+        if (!status) status = d->kv->write(d, shape, page, 0, 1, buffer, err);
     }
-    free(room);
+    free(buffer);
     return status ? status : ht_state_file_check(&r->file, section, &sum, err);
 }
 
@@ -244,19 +244,19 @@ static ht_status load_layer(restored *r, ht_device *d, int32_t i, ht_error *err)
     ht_state_sum sum;
     ht_status status = find(r, HT_STATE_PAGES, (uint64_t)i, &section, err);
     if (!status) status = first_of(r, l, section, &sum, &first, err);
-    char *room = status ? NULL : malloc(HT_KV_PAGE * each + 1);
-    if (!status && !room) status = ht_fail_memory(err, HT_KV_PAGE * each, "a state file");
+    char *buffer = status ? NULL : malloc(HT_KV_PAGE * each + 1);
+    if (!status && !buffer) status = ht_fail_memory(err, HT_KV_PAGE * each, "a state file");
     const int64_t held = ht_cache_first(r->cache, i); /* a shorter ring than the saved one's drops what is before */
     for (int64_t pos = first, n; !status && pos < r->length; pos += n) {
         n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, r->length - pos);
         ht_kv_page *page = pos + n > held ? l->pages[ht_kv_page_of(l, pos)] : NULL;
         const uint64_t at = PAGES_HEAD + (uint64_t)(pos - first) * each;
-        status = ht_state_file_read(&r->file, section, at, room, (size_t)n * each, &sum, err);
-        if (!status && page) status = d->kv->write(d, &l->shape, page, pos % HT_KV_PAGE, n, room, err);
+        status = ht_state_file_read(&r->file, section, at, buffer, (size_t)n * each, &sum, err);
+        if (!status && page) status = d->kv->write(d, &l->shape, page, pos % HT_KV_PAGE, n, buffer, err);
     }
     if (!status) status = ht_state_file_check(&r->file, section, &sum, err);
     if (!status) ht_cache_forget_before(r->cache, i, first);
-    free(room);
+    free(buffer);
     return status;
 }
 

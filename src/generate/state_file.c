@@ -355,9 +355,8 @@ ht_status ht_state_check_origin(const ht_state_file *f, const ht_model *m, ht_ad
     return status;
 }
 
-size_t ht_state_page_room(const ht_layer_kv *kv, int32_t n_layers) {
+size_t ht_state_buffer_bytes(const ht_layer_kv *kv, int32_t n_layers) {
     size_t most = 1;
-    for (int32_t i = 0; i < n_layers; i++)
-        most = ht_max_size(most, (size_t)ht_kv_page_positions(&kv[i].shape) * ht_kv_saved_bytes(&kv[i].shape));
+    for (int32_t i = 0; i < n_layers; i++) most = ht_max_size(most, ht_kv_saved_page_bytes(&kv[i].shape));
     return most;
 }

@@ -93,7 +93,7 @@ ht_status ht_state_put_origin(ht_state_writer *w, const ht_model *m, ht_adapter 
 ht_status ht_state_check_origin(const ht_state_file *f, const ht_model *m, ht_adapter *const *adapters,
                                 const float *scales, int n, const char *who, ht_error *err);
 
-/* Buffer bytes for one page's positions of any layer. */
-size_t ht_state_page_room(const ht_layer_kv *kv, int32_t n_layers);
+/* Bytes of a buffer for a saved page of any layer. */
+size_t ht_state_buffer_bytes(const ht_layer_kv *kv, int32_t n_layers);
 
 #endif

@@ -351,7 +351,6 @@ static void peft_parameters(void **state) {
     ht_model_free(m);
 }
 
-/* A GGUF file of a family whose q and k are permuted there: rows 2j and 2j + 1 of a head are rows j and j + half. */
 /* Two pairs of Qwen3-Next's joined projection, with an A of their own each: their ranks follow each other. */
 static void gguf_parts(void **state) {
     (void)state;
@@ -400,6 +399,7 @@ static void gguf_parts(void **state) {
     ht_model_free(m);
 }
 
+/* A GGUF file of a family whose q and k are permuted there: rows 2j and 2j + 1 of a head are rows j and j + half. */
 static void gguf_rows(void **state) {
     (void)state;
     ht_model *m = load_model("llama-f32.gguf");

@@ -147,6 +147,8 @@ UNIT_TEST(bits_of_sessions) { check_all(&(tiny_options){.context = CONTEXT}, 0);
 
 UNIT_TEST(bits_with_sliding_layers) { check_all(&(tiny_options){.window = 100, .context = CONTEXT}, 0); }
 
+UNIT_TEST(bits_with_states) { check_all(&(tiny_options){.context = CONTEXT, .recurrent = true}, 0); }
+
 UNIT_TEST(bits_without_memory_to_spare) { check_all(&(tiny_options){.context = CONTEXT}, 1); }
 
 UNIT_TEST(bits_with_quantised_caches) {
@@ -213,6 +215,52 @@ UNIT_TEST(windows_share) {
     assert_int_equal(s.next, N);
     assert_true(s.computed <= 200 + N * 3);
     assert_true(s.computed >= N * 2);
+}
+
+enum { WINDOW = 1024, KEPT = 300, PART = 280 };
+
+typedef struct parted {
+    ht_model *m;
+    int32_t ids[KEPT + 3];
+    int64_t second; /* positions that the second window computed */
+} parted;
+
+/* All prompts of the first window begin with KEPT tokens, those of the second with PART of them. */
+static ht_status give_parted(size_t i, ht_prompt *prompt, void *user, ht_error *err) {
+    parted *s = user;
+    const int n = i < WINDOW ? KEPT : PART;
+    (void)err;
+    tiny_ids(s->ids, KEPT, 1);
+    s->ids[n] = (int32_t)(i % WINDOW % 250);
+    s->ids[n + 1] = (int32_t)(i % WINDOW / 250);
+    s->ids[n + 2] = 1;
+    *prompt = (ht_prompt){.ids = s->ids, .n_ids = (size_t)n + 3};
+    return HT_OK;
+}
+
+static bool check_parted(const ht_classification *c, void *user) {
+    parted *s = user;
+    assert_int_equal(c->status, HT_OK);
+    if (c->index < WINDOW) return true;
+    s->second += c->computed_tokens;
+    ht_prompt prompt;
+    (void)give_parted(c->index, &prompt, s, NULL);
+    float *rows = rows_alone(s->m, prompt.ids, prompt.n_ids, NULL);
+    assert_memory_equal(c->logits, rows + (prompt.n_ids - 1) * TINY_VOCAB, TINY_VOCAB * sizeof(float));
+    free(rows);
+    return true;
+}
+
+/* A window goes back in what the last one has kept, and a recurrent model to the page end before. */
+UNIT_TEST(windows_go_back) {
+    enum { SECOND = 8 };
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        parted s = {.m = tiny_load(&(tiny_options){.context = CONTEXT, .recurrent = recurrent})};
+        const ht_classify_options o = OPTIONS(ht_classify_options, with.next = give_parted, with.logits = true);
+        assert_works(ht_classify, s.m, NULL, WINDOW + SECOND, &o, check_parted, &s);
+        assert_int_equal(s.second, (recurrent ? PART - 256 : 0) + SECOND * 3);
+        ht_model_free(s.m);
+    }
 }
 
 /* ---- adapters ---- */
@@ -543,10 +591,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_sessions),
         cmocka_unit_test(bits_with_sliding_layers),
+        cmocka_unit_test(bits_with_states),
         cmocka_unit_test(bits_without_memory_to_spare),
         cmocka_unit_test(bits_with_quantised_caches),
         cmocka_unit_test(shares_and_fills_steps),
         cmocka_unit_test(windows_share),
+        cmocka_unit_test(windows_go_back),
         cmocka_unit_test(bits_with_adapters),
         cmocka_unit_test(labels_of_several_tokens),
         cmocka_unit_test(labels_after_ids),

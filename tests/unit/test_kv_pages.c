@@ -97,6 +97,34 @@ UNIT_TEST(forks_share_memory) {
     ht_session_free(s);
 }
 
+/* A fork and its session take a state each for the one that they share, whichever goes on first, and a page of keys is
+ * copied once. All of it is in ht_cache_growth, with a snapshot for a message's end, which does not come. */
+UNIT_TEST(forks_take_what_is_forecast) {
+    enum { BEGUN = 200, STEPS = 3 };
+    ht_model *m = tiny_load(&(tiny_options){.recurrent = true});
+    size_t states = 0, page = 0;
+    for (int32_t l = 0; l < m->n_cache_layers; l++)
+        *(m->kv[l].shape.state ? &states : &page) += m->device->kv->page_bytes(&m->kv[l].shape);
+    for (int order = 0; order < 2; order++) {
+        ht_kv_account account = {0};
+        ht_session *s = tiny_session(m, 50);
+        ht_cache_set_account(s->cache, &account);
+        tiny_forward(s, ids, BEGUN, false, NULL);
+        ht_session *fork = fork_of(s), *both[2] = {order ? fork : s, order ? s : fork};
+        const size_t all = account.bytes;
+        for (int i = 0; i < 2; i++) {
+            const size_t before = account.bytes, growth = ht_cache_growth(both[i]->cache, BEGUN + STEPS);
+            for (int k = 0; k < STEPS; k++) tiny_forward(both[i], ids + k, 1, false, NULL);
+            assert_int_equal(account.bytes + states, before + growth);
+        }
+        assert_int_equal(account.bytes, all + 2 * states + page);
+        ht_session_free(s);
+        ht_session_free(fork);
+        assert_int_equal(account.bytes, 0);
+    }
+    ht_model_free(m);
+}
+
 /* Pages that were read to host memory and written to another cache continue with the same bits. */
 UNIT_TEST(saved_pages_continue) {
     static const ht_dtype types[] = {HT_F32, HT_F16, HT_BF16, HT_I8};
@@ -142,6 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_go_their_own_ways),
         cmocka_unit_test(forks_share_memory),
+        cmocka_unit_test(forks_take_what_is_forecast),
         cmocka_unit_test(saved_pages_continue),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

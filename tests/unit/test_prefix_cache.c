@@ -22,7 +22,8 @@ enum {
     ENTRIES = 4000,   /* of the list in a case, those that have gone included */
     FEWEST = 8,       /* tokens that are worth a page */
     REMEMBERED = 256, /* nodes that have gone */
-    N_MODELS = 5
+    STATES = 24,      /* positions of an entry after which states are kept, at most */
+    N_MODELS = 6
 };
 
 static ht_model *models[N_MODELS];
@@ -42,6 +43,7 @@ static int setup(void **state) {
     models[2] = tiny_load(&(tiny_options){.window = 300, .kv = HT_I8}); /* of three */
     models[3] = tiny_load(&(tiny_options){.window = 300, .chunked = true});
     models[4] = tiny_load(&(tiny_options){.latent = true, .kv = HT_I8});
+    models[5] = tiny_load(&(tiny_options){.recurrent = true});
     return 0;
 }
 
@@ -102,14 +104,24 @@ static struct {
     sequence sequence[SEQUENCES];
 } now;
 
-/* Sequences part at a few places, near the ends of pages and far from them. */
+static bool is_state(int32_t layer) { return now.m->kv[layer].shape.state > 0; }
+
+static bool has_states(void) { return is_state(0); }
+
+/* Fewest tokens that are worth a node. */
+static int64_t fewest(void) { return has_states() ? 1 : FEWEST; }
+
+/* Sequences part at a few places, near the ends of pages and far from them, and have messages of many lengths. */
 static void draw_tokens(int32_t *token, int64_t from) {
-    static const int64_t parts[] = {0, 4, 30, 200, 250, 256, 270, 500, 515, 700, 768, MOST};
+    static const int64_t parts[] = {0, 4, 30, 200, 250, 256, 270, 500, 515, 700, 768, MOST},
+                         message_ends[] = {20, 90, 100, 230, 256, 275, 400, 512, 520, 640, 650, 700, 900};
     for (size_t j = 0; j + 1 < sizeof parts / sizeof *parts; j++) {
         const int32_t way = (int32_t)(draw(3) ? 0 : draw(3));
         for (int64_t i = parts[j]; i < parts[j + 1]; i++)
             if (i >= from) token[i] = (int32_t)((i * 13 + 7 * (int64_t)j) % 200) + way;
     }
+    for (size_t j = 0; j < sizeof message_ends / sizeof *message_ends; j++)
+        if (message_ends[j] > from && draw(3)) token[message_ends[j] - 1] = TINY_IM_END;
 }
 
 static void make_pattern(unsigned char *out, const sequence *q, int32_t layer, int64_t first, int64_t n, size_t each) {
@@ -121,12 +133,35 @@ static void make_pattern(unsigned char *out, const sequence *q, int32_t layer, i
     }
 }
 
+/* The pattern of a state after n positions is that of the last of them. A step writes it to the second page. */
+static void write_state(const sequence *q, int32_t l, int64_t n) {
+    static unsigned char bytes[1 << 16];
+    ht_device *d = now.m->device;
+    const ht_kv_layer *layer = &q->cache->layer[l];
+    assert_false(ht_kv_page_is_shared(layer->pages[1]));
+    make_pattern(bytes, q, l, n - 1, 1, ht_kv_saved_bytes(&layer->shape));
+    assert_int_equal(d->kv->write(d, &layer->shape, layer->pages[1], 0, 1, bytes, NULL), HT_OK);
+}
+
+static void check_state(const sequence *q, int32_t l, int64_t n) {
+    static unsigned char want[1 << 16], got[1 << 16];
+    ht_device *d = now.m->device;
+    const ht_kv_shape *shape = &q->cache->layer[l].shape;
+    make_pattern(want, q, l, n - 1, 1, ht_kv_saved_bytes(shape));
+    assert_int_equal(d->kv->read(d, shape, ht_cache_page(q->cache, l, n), 0, 1, got, NULL), HT_OK);
+    assert_memory_equal(got, want, ht_kv_saved_bytes(shape));
+}
+
 static void write_positions(const sequence *q, int64_t first, int64_t end) {
     static unsigned char bytes[HT_KV_PAGE * 1024];
     ht_device *d = now.m->device;
     for (int32_t l = 0; l < q->cache->n_layers; l++) {
         const ht_kv_layer *layer = &q->cache->layer[l];
         const size_t each = ht_kv_saved_bytes(&layer->shape);
+        if (is_state(l)) {
+            write_state(q, l, end);
+            continue;
+        }
         for (int64_t pos = first, n; pos < end; pos += n) {
             n = ht_min_i64(HT_KV_PAGE - pos % HT_KV_PAGE, end - pos);
             make_pattern(bytes, q, l, pos, n, each);
@@ -142,7 +177,7 @@ static int64_t first_needed(const ht_kv_layer *l, int64_t n) {
     return l->ring_pages ? ht_max_i64(0, n - ht_max_i64(1, l->window - 1)) : 0;
 }
 
-/* All keys that the next token looks back on are there, and those of these tokens. */
+/* All keys that the next token looks back on are there, and those of these tokens, and so are states. */
 static void check_contents(const sequence *q) {
     static unsigned char want[HT_KV_PAGE * 1024], got[HT_KV_PAGE * 1024];
     ht_device *d = now.m->device;
@@ -150,6 +185,12 @@ static void check_contents(const sequence *q) {
     for (int32_t l = 0; l < q->cache->n_layers; l++) {
         const ht_kv_layer *layer = &q->cache->layer[l];
         const size_t each = ht_kv_saved_bytes(&layer->shape);
+        if (is_state(l)) {
+            if (length > 0) check_state(q, l, length);
+            for (int64_t i = 0; i < ht_cache_snapshots(q->cache); i++)
+                check_state(q, l, ht_cache_snapshot_at(q->cache, i));
+            continue;
+        }
         for (int64_t p = 0; p * HT_KV_PAGE < length; p++) {
             const int64_t n = ht_min_i64(HT_KV_PAGE, length - p * HT_KV_PAGE);
             const ht_kv_page *page = ht_cache_page(q->cache, l, p);
@@ -166,6 +207,12 @@ static void check_contents(const sequence *q) {
 
 /* ---- the plain list ---- */
 
+typedef struct states {
+    int64_t position;
+    int uses;
+    ht_kv_page *page[LAYERS];
+} states;
+
 typedef struct entry {
     bool there;
     int key, locks;
@@ -173,6 +220,8 @@ typedef struct entry {
     int32_t token[MOST]; /* [end] from the beginning on */
     ht_kv_page *page[LAYERS];
     int64_t used; /* when, by a clock that counts */
+    int n_states;
+    states states[STATES]; /* [n_states] */
 } entry;
 
 typedef struct remembered {
@@ -203,12 +252,18 @@ static size_t bytes_held(int sequences) {
     size_t bytes = 0;
     for (int32_t l = 0; l < now.m->n_cache_layers; l++) {
         size_t n = 0;
-        for (int i = 0; i < list.n; i++)
-            if (list.entry[i].there && list.entry[i].page[l]) page[n++] = list.entry[i].page[l];
+        for (int i = 0; i < list.n; i++) {
+            const entry *x = &list.entry[i];
+            if (x->there && x->page[l]) page[n++] = x->page[l];
+            for (int k = 0; x->there && is_state(l) && k < x->n_states; k++) page[n++] = x->states[k].page[l];
+        }
         for (int i = 0; i < sequences; i++) {
             const ht_cache *c = now.sequence[i].cache;
             for (int64_t p = 0; c && p < c->layer[l].n_pages; p++) page[n++] = c->layer[l].pages[p];
+            for (int64_t k = 0; c && is_state(l) && k < ht_cache_snapshots(c); k++)
+                page[n++] = ht_cache_page(c, l, ht_cache_snapshot_at(c, k));
         }
+        assert_true(n <= sizeof page / sizeof *page);
         qsort(page, n, sizeof *page, by_address);
         for (size_t i = 0; i < n; i++) bytes += i == 0 || page[i] != page[i - 1] ? bytes_of(l) : 0;
     }
@@ -282,11 +337,23 @@ static void list_keep_budget(void) {
 
 static bool is_whole(const entry *x) {
     for (int32_t l = 0; l < now.m->n_cache_layers; l++)
-        if (!x->page[l]) return false;
+        if (!x->page[l] && !is_state(l)) return false;
     return true;
 }
 
-static void list_drop_shorter(const entry *x) {
+static states *find_states(entry *x, int64_t position) {
+    for (int k = 0; k < x->n_states; k++)
+        if (x->states[k].position == position) return &x->states[k];
+    return NULL;
+}
+
+static void add_states(entry *x, const states *s) {
+    if (find_states(x, s->position)) return;
+    assert_true(x->n_states < STATES);
+    x->states[x->n_states++] = *s;
+}
+
+static void list_drop_shorter(entry *x) {
     for (int i = 0; i < list.n; i++) {
         entry *y = &list.entry[i];
         if (!y->there || y->key != x->key || y->first != x->first || y->end >= x->end ||
@@ -294,7 +361,9 @@ static void list_drop_shorter(const entry *x) {
             continue;
         bool has_all = true;
         for (int32_t l = 0; l < now.m->n_cache_layers; l++) has_all = has_all && (x->page[l] || !y->page[l]);
-        if (has_all) take_out(y);
+        if (!has_all) continue;
+        for (int k = 0; k < y->n_states; k++) add_states(x, &y->states[k]);
+        take_out(y);
     }
 }
 
@@ -315,18 +384,75 @@ static int list_node(int key, const int32_t *token, int64_t first, int64_t end) 
     return list.n++;
 }
 
+/* The sequence's states after some of the entry's positions. */
+static void list_keep_states(entry *x, const sequence *q, int64_t position) {
+    states s = {.position = position};
+    if (position <= x->first || position > x->end) return;
+    for (int32_t l = 0; l < now.m->n_cache_layers; l++)
+        if (is_state(l)) assert_non_null(s.page[l] = ht_cache_page(q->cache, l, position));
+    add_states(x, &s);
+}
+
+/* The last odd multiple of a power of two before `end` that is `position` or follows it; 0: none. */
+static int64_t next_divider(int64_t position, int64_t end) {
+    int64_t next = 0;
+    for (int64_t unit = HT_KV_PAGE; unit < end; unit *= 2) {
+        int64_t last = (end - 1) / unit * unit;
+        if (last / unit % 2 == 0) last -= unit;
+        if (last >= position && (!next || last < next)) next = last;
+    }
+    return next;
+}
+
+/* Whether states stay among those after n positions: at a divider, or as the last of an interval of dividers that are at no
+ * page end, unless a lookup needed them twice. Such a last one stands for the divider, if it is not the last of all. */
+static bool states_stay(const int64_t *position, int n, int at, int64_t end) {
+    const int64_t here = position[at], divider = next_divider(here, end);
+    bool is_last = true, is_last_of_all = true, stood_for = false;
+    for (int k = 0; k < n; k++) {
+        const bool same = next_divider(position[k], end) == divider;
+        if (position[k] % HT_KV_PAGE == 0) continue;
+        is_last_of_all = is_last_of_all && position[k] <= here;
+        is_last = is_last && (!same || position[k] <= here);
+        stood_for = stood_for || (same && position[k] < here);
+    }
+    return here % HT_KV_PAGE ? is_last : here == divider && (!stood_for || is_last_of_all);
+}
+
+/* Removes states before the end of a sequence of n tokens, whose last entry is `last`. */
+static void list_thin(int last, int64_t n) {
+    int64_t position[4 * STATES];
+    bool stays[4 * STATES];
+    int n_states = 0, at = 0;
+    for (int i = last; i >= 0; i = parent_of(&list.entry[i]))
+        for (int k = 0; k < list.entry[i].n_states; k++)
+            if (list.entry[i].states[k].position < n) position[n_states++] = list.entry[i].states[k].position;
+    for (int k = 0; k < n_states; k++) stays[k] = states_stay(position, n_states, k, n);
+    for (int i = last; i >= 0; i = parent_of(&list.entry[i])) {
+        entry *x = &list.entry[i];
+        int left = 0;
+        for (int k = 0; k < x->n_states; k++)
+            if (x->states[k].position >= n || stays[at++] || x->states[k].uses > 1) x->states[left++] = x->states[k];
+        x->n_states = left;
+    }
+}
+
 static void list_keep(const sequence *q, bool tail) {
     int64_t n = q->cache->length;
     int last = -1;
-    if (!tail || n % HT_KV_PAGE < FEWEST) n -= n % HT_KV_PAGE;
+    if (!tail || n % HT_KV_PAGE < fewest()) n -= n % HT_KV_PAGE;
     for (int64_t pos = 0; pos < n; pos += HT_KV_PAGE) {
         const int64_t end = ht_min_i64(n, pos + HT_KV_PAGE);
         last = list_node(q->key, q->token, pos, end);
         entry *x = &list.entry[last];
         for (int32_t l = 0; l < now.m->n_cache_layers && x->end == end; l++)
-            if (!x->page[l]) x->page[l] = ht_cache_page(q->cache, l, pos / HT_KV_PAGE);
+            if (!x->page[l] && !is_state(l)) x->page[l] = ht_cache_page(q->cache, l, pos / HT_KV_PAGE);
         if (x->end == end) list_drop_shorter(x);
+        for (int64_t i = 0; i < ht_cache_snapshots(q->cache); i++)
+            if (ht_cache_snapshot_at(q->cache, i) <= end) list_keep_states(x, q, ht_cache_snapshot_at(q->cache, i));
+        if (tail && has_states() && end == n) list_keep_states(x, q, n);
     }
+    if (has_states()) list_thin(last, n);
     use(last);
     list_keep_budget();
 }
@@ -340,9 +466,10 @@ typedef struct expected {
 } expected;
 
 /* Whether a sequence can go on from n positions, the last of them in entry `last`. */
-static bool can_go_on(const sequence *q, int64_t n, const entry *last) {
+static bool can_go_on(const sequence *q, int64_t n, entry *last) {
+    if (has_states() && !find_states(last, n)) return false;
     for (int32_t l = 0; l < q->cache->n_layers; l++)
-        for (int64_t p = first_needed(&q->cache->layer[l], n) / HT_KV_PAGE; p * HT_KV_PAGE < n; p++) {
+        for (int64_t p = is_state(l) ? n : first_needed(&q->cache->layer[l], n) / HT_KV_PAGE; p * HT_KV_PAGE < n; p++) {
             const entry *x = last;
             while (x->first > p * HT_KV_PAGE) x = &list.entry[parent_of(x)];
             if (!x->page[l]) return false;
@@ -364,7 +491,7 @@ static bool others_have(const sequence *q, int64_t n) {
     for (int i = 0; i < list.n; i++) {
         const entry *x = &list.entry[i];
         if (x->there && x->first == 0 && !same_adapters(x->key, q->key) && same_salt(x->key, q->key) &&
-            common(x, q->token, n) >= ht_min_i64(n, FEWEST))
+            common(x, q->token, n) >= ht_min_i64(n, FEWEST)) /* of any model */
             return true;
     }
     return false;
@@ -372,10 +499,10 @@ static bool others_have(const sequence *q, int64_t n) {
 
 static ht_reuse_end end_of(const sequence *q, int64_t n, const expected *x) {
     int64_t most = ht_min_i64(x->matched, n - 1);
-    if (most % HT_KV_PAGE < FEWEST) most -= most % HT_KV_PAGE;
-    const ht_reuse_end none = n - 1 < FEWEST ? HT_REUSE_SHORT : HT_REUSE_NEW;
-    if (x->used == most && x->matched >= n - 1) return n - 1 < FEWEST ? HT_REUSE_SHORT : HT_REUSE_ALL;
-    if (x->used < most) return HT_REUSE_WINDOW;
+    if (most % HT_KV_PAGE < fewest()) most -= most % HT_KV_PAGE;
+    const ht_reuse_end none = n - 1 < fewest() ? HT_REUSE_SHORT : HT_REUSE_NEW;
+    if (x->used == most && x->matched >= n - 1) return n - 1 < fewest() ? HT_REUSE_SHORT : HT_REUSE_ALL;
+    if (x->used < most) return has_states() ? HT_REUSE_STATE : HT_REUSE_WINDOW;
     if (is_remembered(q, n, x->matched)) return HT_REUSE_EVICTED;
     if (x->matched == 0) return none == HT_REUSE_NEW && others_have(q, n) ? HT_REUSE_ADAPTER : none;
     for (int i = 0; i < list.n; i++)
@@ -394,7 +521,7 @@ static expected expect(const sequence *q, int64_t n) {
         x.matched = ht_max_i64(x.matched, shared[i]);
     }
     for (int64_t most = ht_min_i64(x.matched, n - 1); most > 0 && x.last < 0; most--) {
-        if ((most - 1) % HT_KV_PAGE + 1 < FEWEST) continue;
+        if ((most - 1) % HT_KV_PAGE + 1 < fewest()) continue;
         for (int i = list.n - 1; i >= 0 && x.last < 0; i--)
             if (shared[i] >= most && list.entry[i].first == (most - 1) / HT_KV_PAGE * HT_KV_PAGE &&
                 can_go_on(q, most, &list.entry[i])) {
@@ -435,6 +562,7 @@ static void find(sequence *q, int64_t n) {
     }
     list.figures.hits++;
     list.figures.reused_tokens += want.used;
+    if (has_states()) find_states(&list.entry[want.last], want.used)->uses++;
     use(want.last);
     q->lock = got.lock;
     q->locked = want.used % HT_KV_PAGE ? parent_of(&list.entry[want.last]) : want.last;
@@ -463,22 +591,28 @@ static void grow(sequence *q) {
     const int64_t end = ht_min_i64(MOST, q->cache->length + 1 + draw(400));
     const bool keeps = draw(3) > 0;
     while (q->cache->length < end) {
-        const int64_t begin_at = q->cache->length, to = ht_min_i64(end, begin_at + 1 + draw(CHUNK));
+        const int64_t begin_at = q->cache->length, most = ht_min_i64(end, begin_at + 1 + draw(CHUNK)),
+                      to = ht_cache_plan(q->cache, now.m, q->token, end, end, most);
         const size_t before = now.account.bytes, growth = ht_cache_growth(q->cache, to);
         assert_int_equal(ht_cache_reserve(q->cache, to, NULL), HT_OK);
-        assert_int_equal(now.account.bytes, before + growth);
-        assert_int_equal(ht_cache_growth(q->cache, to), 0);
+        if (has_states()) { /* at most */
+            assert_true(now.account.bytes <= before + growth);
+        } else {
+            assert_int_equal(now.account.bytes, before + growth);
+            assert_int_equal(ht_cache_growth(q->cache, to), 0);
+        }
         write_positions(q, begin_at, to);
-        q->cache->length = to;
+        ht_cache_advance(q->cache, to - begin_at);
+        if (has_states()) assert_true(ht_cache_held_bytes(q->cache) <= ht_cache_bytes(now.m, to, CHUNK));
         if (keeps) keep(q, false);
     }
     check_contents(q);
 }
 
-/* Goes back, if the rings can, and on in another way. */
+/* Goes back, if the rings can, or to states before, and on in another way. */
 static void go_back(sequence *q) {
-    const int64_t n = draw((uint32_t)q->cache->length + 1);
-    if (ht_cache_kept(q->cache, n) < n) return;
+    const int64_t place = draw((uint32_t)q->cache->length + 1), n = ht_cache_kept(q->cache, place);
+    if (n < place && !has_states()) return;
     ht_cache_truncate(q->cache, n);
     draw_tokens(q->token, n);
     check_contents(q);
@@ -559,6 +693,14 @@ static ht_status check_entry(const ht_prefix_entry *e, void *user, ht_error *err
     const entry *x = &list.entry[i];
     assert_int_equal(e->locks, x->locks);
     for (int32_t l = 0; l < now.m->n_cache_layers; l++) assert_ptr_equal(e->page[l], x->page[l]);
+    int n_states = 0;
+    for (const ht_prefix_states *s = e->states; s; s = s->next, n_states++) {
+        const states *want = find_states(&list.entry[i], e->first + s->n);
+        assert_non_null(want);
+        assert_int_equal(s->uses, want->uses);
+        for (int32_t l = 0; l < now.m->n_cache_layers; l++) assert_ptr_equal(s->page[l], want->page[l]);
+    }
+    assert_int_equal(n_states, x->n_states);
     assert_true(v->n == 0 || x->used < v->used);
     v->used = x->used;
     v->place[v->n++] = i;
@@ -608,7 +750,8 @@ UNIT_TEST(random_operations) {
     int64_t hits = 0, evicted = 0;
     for (int i = 0, n = test_cases(TEST_SLOW ? 60 : 300, 30000); i < n; i++) {
         const ht_model *m = models[i % N_MODELS];
-        const size_t page = m->device->kv->page_bytes(&m->kv[0].shape) * (size_t)m->n_cache_layers;
+        size_t page = 0;
+        for (int32_t l = 0; l < m->n_cache_layers; l++) page += m->device->kv->page_bytes(&m->kv[l].shape);
         static const size_t pages[] = {0, 1, 4, 10, 30, 1000};
         seed = (uint64_t)i;
         random_case(m, pages[draw(6)] * page + draw(3) * page / 3);

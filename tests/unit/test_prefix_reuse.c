@@ -72,7 +72,7 @@ static ht_session *begin(shared *s, const ht_prefix_key *key, const int32_t *tok
     ht_error err = {0};
     ht_cache_set_account(q->cache, &s->account);
     set_adapters(q, key);
-    if (ht_prefix_cache_find(s->c, key, token, n, q->cache, found, &err) || ht_session_make_room(q, MOST, &err))
+    if (ht_prefix_cache_find(s->c, key, token, n, q->cache, found, &err) || ht_session_reserve_tokens(q, MOST, &err))
         fail_msg("%s", err.message);
     memcpy(q->token, token, (size_t)found->used * sizeof *token);
     q->n_tokens = found->used;

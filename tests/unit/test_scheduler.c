@@ -43,7 +43,7 @@ static void open_sequence(sequence *q, uint64_t seed) {
     memcpy(q->alone, rows + (LENGTH - 1) * TINY_VOCAB, sizeof q->alone);
     free(rows);
     ht_session_reset(q->s);
-    assert_int_equal(ht_session_make_room(q->s, LENGTH, NULL), HT_OK);
+    assert_int_equal(ht_session_reserve_tokens(q->s, LENGTH, NULL), HT_OK);
     memcpy(q->s->token, q->ids, sizeof q->ids);
 }
 

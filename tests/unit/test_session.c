@@ -5,6 +5,7 @@
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
+#include "support/weights.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -315,6 +316,12 @@ UNIT_TEST(stale_positions_do_not_matter) {
 
 /* ---- memory ---- */
 
+/* Bytes that a session holds and may still take for the positions it has. A recurrent one may take a state for its next
+ * step, after a snapshot, and a snapshot at a message's end. */
+static size_t bytes_at_length(const ht_session *s) {
+    return ht_session_cache_bytes(s) + ht_cache_growth(s->cache, s->cache->length);
+}
+
 UNIT_TEST(pages_are_as_forecast) {
     ht_model_info *info; /* of the recurrent model */
     assert_works(ht_model_info_read, tiny_write(&(tiny_options){.recurrent = true, .type = HT_W_Q8_0}), &info);
@@ -324,9 +331,11 @@ UNIT_TEST(pages_are_as_forecast) {
         assert_int_equal(ht_session_cache_bytes(s), 0);
         for (int at = 0; at < TOKENS; at += 50) {
             tiny_forward(s, ids + at, 50, false, NULL);
-            assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[m], at + 50, 64));
+            assert_int_equal(bytes_at_length(s), ht_cache_bytes(models[m], at + 50, 64));
             if (m == RECURRENT)
-                assert_int_equal(ht_session_cache_bytes(s), ht_model_info_kv_bytes(info, HT_F16, at + 50));
+                assert_int_equal(bytes_at_length(s), ht_model_info_kv_bytes(info, HT_F16, at + 50));
+            else
+                assert_int_equal(ht_session_cache_bytes(s), bytes_at_length(s));
         }
         ht_session_reset(s);
         assert_int_equal(ht_session_cache_bytes(s), 0);
@@ -340,6 +349,64 @@ UNIT_TEST(pages_are_as_forecast) {
     assert_int_equal(ht_cache_bytes(models[0], 257, 512), 4 * 32768);
     /* Five rings of four pages at most (551 positions), and one growing layer. */
     assert_int_equal(ht_cache_bytes(models[1], 4096, 512), (5 * 4 + 16) * 32768);
+}
+
+typedef struct chat {
+    ht_session *s;
+    ht_kv_account account;
+    uint64_t random;
+    int64_t asked; /* end of the last question */
+} chat;
+
+static int32_t chat_draw(chat *c, int32_t n) { return (int32_t)(test_random(&c->random) % (uint32_t)n); }
+
+/* Ends the last answer, asks a question and computes an answer token by token. */
+static void chat_go_on(chat *c) {
+    int32_t token[64];
+    int n = 3 + chat_draw(c, 50);
+    tiny_ids(token, n + 3, test_random(&c->random));
+    token[0] = token[n] = TINY_IM_END;
+    tiny_forward(c->s, token, (size_t)n + 3, false, NULL);
+    c->asked = ht_session_length(c->s) - 2;
+    for (n = 2 + chat_draw(c, 60); n > 0; n--) tiny_forward(c->s, ids + n, 1, false, NULL);
+}
+
+/* States of a chat take what is forecast, at each message: one less while the last step's is that of a snapshot. A chat
+ * that drops its reasoning goes back to the end of each question, and may hold fewer snapshots. */
+UNIT_TEST(chats_are_as_forecast) {
+    ht_model *m = models[RECURRENT];
+    size_t states = 0; /* bytes of one of each layer */
+    for (int32_t l = 0; l < m->n_cache_layers; l++)
+        if (m->kv[l].shape.state) states += m->device->kv->page_bytes(&m->kv[l].shape);
+    for (int reasons = 0; reasons < 2; reasons++) {
+        chat c = {.s = tiny_session(m, 64), .random = 5};
+        ht_cache_set_account(c.s->cache, &c.account);
+        int messages = 0;
+        while (ht_session_length(c.s) < (TEST_SLOW ? 1200 : 3700)) {
+            chat_go_on(&c);
+            messages++;
+            const int64_t n = ht_session_length(c.s), snapshots = ht_cache_snapshots(c.s->cache);
+            const size_t held = ht_session_cache_bytes(c.s), forecast = ht_cache_bytes(m, n, 64);
+            const bool is_shared = ht_cache_snapshot_at(c.s->cache, snapshots - 1) == n - 1;
+            assert_int_equal(held, c.account.bytes);
+            assert_int_equal(ht_cache_kept(c.s->cache, c.asked), c.asked);
+            assert_true(held <= forecast);
+            if (!reasons) {
+                assert_int_equal(held + (is_shared ? states : 0), forecast);
+                assert_int_equal(bytes_at_length(c.s), forecast);
+                continue;
+            }
+            const int64_t longer = n + 200; /* the reasoning is longer than the answer */
+            while (ht_session_length(c.s) < longer) tiny_forward(c.s, ids, 10, false, NULL);
+            assert_true(ht_session_cache_bytes(c.s) <= ht_cache_bytes(m, longer, 64));
+            assert_works(ht_session_truncate, c.s, c.asked);
+            assert_int_equal(c.s->cache->length, c.asked);
+            tiny_forward(c.s, ids, 20, false, NULL);
+        }
+        assert_true(messages > 15);
+        ht_session_free(c.s);
+        assert_int_equal(c.account.bytes, 0);
+    }
 }
 
 /* When memory runs out at a page's end the session stays usable, and goes on with the same bits once there is room. */
@@ -497,6 +564,7 @@ int main(void) {
         cmocka_unit_test(rings_remember_how_far_they_were_written),
         cmocka_unit_test(stale_positions_do_not_matter),
         cmocka_unit_test(pages_are_as_forecast),
+        cmocka_unit_test(chats_are_as_forecast),
         cmocka_unit_test(running_out_of_memory_changes_nothing),
         cmocka_unit_test(limits_and_ids_are_checked),
         cmocka_unit_test(bad_company_is_refused),

@@ -329,6 +329,29 @@ UNIT_TEST(the_number_adapts) {
     }
 }
 
+/* Rows that are computed again after forced guesses are charged to no source: later lookups guess as many tokens. */
+UNIT_TEST(forced_guesses_cost_lookups_nothing) {
+    enum { LENGTH = 600, PART = 40, FORCED = 8 };
+    static const double row = 0.15;
+    int32_t tokens[LENGTH], out[HT_DRAFT_TOKENS_MAX], k = 0, again;
+    for (int i = 0; i < LENGTH; i++) tokens[i] = i % PART;
+    ht_speculation *s;
+    assert_int_equal(ht_speculation_new(&(ht_speculation_setup){.lookup = true, .repeats = true}, &s, NULL), HT_OK);
+    int64_t n = 2 * PART;
+    for (int i = 0; i < 20; i++, n += k + 1) {
+        assert_int_equal(ht_speculation_guess(s, tokens, n, HT_DRAFT_TOKENS_MAX, NULL, out, &k, NULL), HT_OK);
+        ht_speculation_learn(s, k, k, 0, 1 + row * k);
+    }
+    assert_true(k > 1);
+    for (int i = 0; i < 20; i++) {
+        ht_speculation_learn(s, FORCED, 0, 0, 1 + row * FORCED);
+        ht_speculation_learn(s, 0, 0, FORCED + 1, 1 + row * (FORCED + 1));
+    }
+    assert_int_equal(ht_speculation_guess(s, tokens, n, HT_DRAFT_TOKENS_MAX, NULL, out, &again, NULL), HT_OK);
+    assert_int_equal(again, k);
+    ht_speculation_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_tokens),
@@ -338,6 +361,7 @@ int main(void) {
         cmocka_unit_test(in_an_engine),
         cmocka_unit_test(refusals),
         cmocka_unit_test(the_number_adapts),
+        cmocka_unit_test(forced_guesses_cost_lookups_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
