@@ -305,9 +305,9 @@ static ht_status read_byte_level(reader *r) {
 /* Reads the stages from their own key, else from the format's keys. */
 static ht_status read_stages(reader *r, ht_gguf_keys *k) {
     ht_bytes stages;
-    const ht_gguf_value *map;
-    ht_status st = find_array(r, HT_GGUF_CHARSMAP, HT_GGUF_U8, 0, &map);
-    if (st) return st;
+    const ht_gguf_value *map = ht_gguf_find(r->g, HT_GGUF_CHARSMAP);
+    if (map && (map->type != HT_GGUF_ARRAY || (map->item_type != HT_GGUF_U8 && map->item_type != HT_GGUF_I8)))
+        return ht_fail(r->err, HT_ERR_FORMAT, HT_GGUF_CHARSMAP " is not an array of bytes");
     if (map) k->charsmap = (ht_bytes){(const char *)map->items, (size_t)map->n_items};
     if (!ht_gguf_get_string(r->g, HT_GGUF_STAGES_KEY, &stages)) return ht_gguf_keys_add(k, r->t, r->err);
     return ht_load_stages(r->t, stages.data, stages.len, k->charsmap, r->err);
