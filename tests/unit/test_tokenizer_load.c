@@ -265,6 +265,24 @@ UNIT_TEST(what_stands_for_the_file_is_named) {
     scratch_remove();
 }
 
+/* The longest token bounds the time that a character of a text takes. */
+UNIT_TEST(longest_token_of_a_trie) {
+    for (int more = 0; more < 2; more++) {
+        ht_text json = {0};
+        ht_tokenizer *t;
+        ht_text_append_str(&json, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"");
+        for (int i = 0; i < HT_MAX_PIECE + more; i++) ht_text_append_str(&json, "a");
+        ht_text_append_str(&json, "\",-1]]}}");
+        if (more)
+            refuse(json.data, HT_ERR_LIMIT, "token 0 has 4097 bytes; at most 4096");
+        else {
+            assert_works(ht_tokenizer_from_json, json.data, json.len, NULL, 0, &t);
+            ht_tokenizer_free(t);
+        }
+        ht_text_discard(&json);
+    }
+}
+
 #define WORDS "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\nworld\n##s\nHello\n\xC3\xA9\ne\n"
 
 /* BERT's files without a tokenizer.json. */
@@ -605,6 +623,7 @@ int main(void) {
         cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
         cmocka_unit_test(words_of_a_vocab_txt),
+        cmocka_unit_test(longest_token_of_a_trie),
         cmocka_unit_test(words_of_gguf),
         cmocka_unit_test(unigrams_of_gguf),
         cmocka_unit_test(special_tokens_of_phi3),
