@@ -235,6 +235,20 @@ static ht_status read_template(reader *r, const char *key, char **out) {
     return *out ? HT_OK : ht_fail_memory(r->err, text.len, "chat template");
 }
 
+/* The template of pairs of an encoder, which has a separator: one more may stand between the texts. */
+static ht_status read_pair(reader *r, bool ends) {
+    ht_tokenizer *t = r->t;
+    bool adds_sep;
+    ht_status st = read_id(r, "tokenizer.ggml.seperator_token_id", -1, &r->sep);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_sep_token", false, &adds_sep);
+    if (st || r->sep < 0 || !ends) return st;
+    const int32_t ids[] = {t->n_prefix ? t->bos : -1, HT_PAIR_FIRST,  t->eos,
+                           adds_sep ? r->sep : -1,    HT_PAIR_SECOND, t->eos};
+    for (int i = 0; i < 6 && !st; i++)
+        if (ids[i] >= 0 || i == 1 || i == 4) st = ht_add_pair_item(t, ids[i], 0, r->err);
+    return st;
+}
+
 /* Reads BOS and EOS, whether they surround the text, and the chat templates. */
 static ht_status read_ends(reader *r, bool bos_by_default) {
     ht_tokenizer *t = r->t;
@@ -243,6 +257,7 @@ static ht_status read_ends(reader *r, bool bos_by_default) {
     if (!st) st = read_bool(r, "tokenizer.ggml.add_eos_token", false, &add_eos);
     if (!st && add_bos && t->bos >= 0) st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, r->err);
     if (!st && add_eos && t->eos >= 0) st = ht_append_id(&t->suffix, &t->n_suffix, t->eos, r->err);
+    if (!st) st = read_pair(r, t->n_suffix);
     if (!st) st = read_template(r, "tokenizer.chat_template", &t->chat_template);
     return st ? st : read_template(r, "tokenizer.chat_template.tool_use", &t->tool_template);
 }

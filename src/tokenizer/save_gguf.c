@@ -585,12 +585,29 @@ static ht_status check_rows(const ht_tokenizer *t, int64_t n_rows, ht_error *err
     return HT_OK;
 }
 
+/* Sets the separator of an encoder's pairs: BOS, a text, EOS, perhaps one more token, a text, EOS. Other pairs have no keys. */
+static ht_status set_separator(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
+    const ht_pair_item *pair = t->pair;
+    const size_t n = t->n_prefix + 4;
+    if (t->n_suffix != 1 || (t->n_pair != n && t->n_pair != n + 1)) return HT_OK;
+    const int32_t end = t->suffix[0], more = t->n_pair > n ? pair[n - 2].id : -1;
+    const int32_t ids[] = {t->n_prefix ? t->prefix[0] : -1, HT_PAIR_FIRST, end, more, HT_PAIR_SECOND, end};
+    for (size_t i = 0, k = 0; i < 6; i++) {
+        if (ids[i] == -1 && i != 1) continue; /* HT_PAIR_FIRST is -1, too */
+        if (pair[k++].id != ids[i]) return HT_OK;
+    }
+    if (more == (t->n_prefix ? t->prefix[0] : -1)) return HT_OK; /* the default: the same around each text */
+    ht_status st = set_id(metadata, "tokenizer.ggml.seperator_token_id", more < 0 ? end : more, err);
+    return st ? st : set_bool(metadata, "tokenizer.ggml.add_sep_token", more >= 0, err);
+}
+
 static ht_status set_ends(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const bool begins = t->n_prefix == 1 && t->prefix[0] == t->bos, ends = t->n_suffix == 1 && t->suffix[0] == t->eos;
     if ((t->n_prefix && !begins) || (t->n_suffix && !ends))
         return refuse(err, "post_processor", "it adds tokens that are neither bos_token nor eos_token");
     ht_status st = set_bool(metadata, "tokenizer.ggml.add_bos_token", begins, err);
-    return st ? st : set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
+    return st ? st : set_separator(t, metadata, err);
 }
 
 ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_json *metadata,

@@ -290,6 +290,42 @@ UNIT_TEST(added_tokens_keep_their_strips) {
     ht_tokenizer_free(t);
 }
 
+/* Encoders with byte-level BPE: ModernBERT's pairs have one separator between the texts, RoBERTa's two. */
+UNIT_TEST(separators_of_pairs_are_kept) {
+#define ITEM(kind, id) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":0}}"
+#define TEMPLATE(pair)                                                                                                 \
+    MODEL("", V, M)                                                                                                    \
+    ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" ITEM("SpecialToken", "a") "," ITEM(            \
+        "Sequence", "A") "," ITEM("SpecialToken", "b") "],\"pair\":[" pair                                             \
+                                                       "],\"special_tokens\":{\"a\":{\"id\":\"a\",\"ids\":[0]},\"b\":" \
+                                                       "{\"id\":\"b\",\"ids\":[1]}}}}"
+#define FIRST ITEM("SpecialToken", "a") "," ITEM("Sequence", "A") "," ITEM("SpecialToken", "b")
+#define LAST  ITEM("Sequence", "B") "," ITEM("SpecialToken", "b")
+    static const struct {
+        const char *json;
+        size_t n;
+        int32_t ids[8];
+    } cases[] = {{TEMPLATE(FIRST "," LAST), 5, {0, 2, 1, 2, 1}},
+                 {TEMPLATE(FIRST "," ITEM("SpecialToken", "b") "," LAST), 6, {0, 2, 1, 1, 2, 1}},
+                 {TEMPLATE(FIRST "," ITEM("SpecialToken", "a") "," LAST), 6, {0, 2, 1, 0, 2, 1}}};
+    const ht_pair_options options = {.flags = HT_ENCODE_ADD_SPECIAL};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_tokenizer *t = tokenizer_of(cases[i].json);
+        t->bos = 0;
+        t->eos = 1;
+        ht_error err;
+        ht_tokenizer *read = through_gguf(t, 3, false, &err);
+        if (!read) fail_msg("%s", err.message);
+        ht_encoding e;
+        assert_works(ht_tokenizer_encode_pair, read, "ab", 2, "ab", 2, &options, &e);
+        assert_int_equal(e.n, cases[i].n);
+        assert_memory_equal(e.ids, cases[i].ids, e.n * sizeof *e.ids);
+        ht_encoding_free(&e);
+        ht_tokenizer_free(read);
+        ht_tokenizer_free(t);
+    }
+}
+
 #define SENTENCES(normalizer, vocab, merges)                                                                           \
     "{\"normalizer\":" normalizer ",\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,"                \
     "\"byte_fallback\":true,\"vocab\":{\"?\":9," vocab "},\"merges\":" merges                                          \
@@ -433,10 +469,15 @@ UNIT_TEST(real_vocabularies) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_keeps_every_stage),          cmocka_unit_test(gguf_keeps_or_refuses),
-        cmocka_unit_test(what_gguf_cannot_say_is_named),   cmocka_unit_test(scores_are_written_where_they_do),
-        cmocka_unit_test(added_tokens_keep_their_strips),  cmocka_unit_test(whole_tokens_without_effect),
-        cmocka_unit_test(equal_texts_are_refused),         cmocka_unit_test(real_vocabularies),
+        cmocka_unit_test(json_keeps_every_stage),
+        cmocka_unit_test(gguf_keeps_or_refuses),
+        cmocka_unit_test(what_gguf_cannot_say_is_named),
+        cmocka_unit_test(scores_are_written_where_they_do),
+        cmocka_unit_test(added_tokens_keep_their_strips),
+        cmocka_unit_test(whole_tokens_without_effect),
+        cmocka_unit_test(separators_of_pairs_are_kept),
+        cmocka_unit_test(equal_texts_are_refused),
+        cmocka_unit_test(real_vocabularies),
         cmocka_unit_test(pre_tokenizers_keep_their_names),
     };
     return cmocka_run_group_tests(tests, start, finish);
