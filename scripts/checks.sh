@@ -148,13 +148,18 @@ queue_openapi() {
 queue_tokens() {
     local vocabulary
     if ! fetch_test_models || ! python_in tokens tokenizers gguf jinja2; then
-        skip 5 "the comparison with Hugging Face tokenizers: it could not be fetched"
+        skip 7 "the comparison with Hugging Face tokenizers: it could not be fetched"
         return
     fi
     for vocabulary in smollm2-135m gemma3-270m qwen2.5-coder-0.5b vocab/ggml-vocab-llama-bpe vocab/ggml-vocab-gemma-4; do
         queue "Comparing $1 texts with Hugging Face tokenizers: $vocabulary" \
             "$environments/tokens/bin/python" tests/golden/check_tokenizer.py build/release/bin/hearth "$models/$vocabulary.gguf" \
             --texts "$1"
+    done
+    for vocabulary in bert-bge nomic-bert-moe; do
+        queue "Comparing tokens of $1 texts and their offsets with Hugging Face tokenizers: $vocabulary" \
+            "$environments/tokens/bin/python" tests/golden/check_tokenizer.py build/release/bin/hearth \
+            "$models/vocab/ggml-vocab-$vocabulary.gguf" --offsets build/release/bin/token_offsets --texts "$1"
     done
 }
 

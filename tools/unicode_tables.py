@@ -67,6 +67,33 @@ def newer_marks():
     return sorted(found)
 
 
+def dropped_by(step):
+    """Which characters a normalizer drops from between letters."""
+    found = set()
+    for chunk in chunks():
+        text = step.normalize_str("".join("a" + chr(c) for c in chunk if chr(c) != "a")).split("a")[1:]
+        single = len(text) == len([c for c in chunk if chr(c) != "a"])
+        for i, c in enumerate(c for c in chunk if chr(c) != "a"):
+            left = text[i] if single else step.normalize_str("b" + chr(c))[1:]
+            if left == "":
+                found.add(c)
+    return found
+
+
+def bert(**parts):
+    off = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+    return normalizers.BertNormalizer(**{**off, **parts})
+
+
+def drops():
+    """(begin, end, bits) of characters that normalizers drop, in the order of the bits in unicode.h."""
+    flags = bytearray(0x110000)
+    for bit, step in enumerate([bert(clean_text=True), bert(strip_accents=True), normalizers.StripAccents()]):
+        for c in dropped_by(step):
+            flags[c] |= 1 << bit
+    return [run for run in as_runs(flags) if run[2]]
+
+
 def as_ranges(members):
     ranges = []
     for c in members:
@@ -105,14 +132,15 @@ def main():
             flags[c] |= 1 << bit
     runs = [(end - begin, value) for begin, end, value in as_runs(flags[:TABLE_END])]
     far = [(TABLE_END + begin, TABLE_END + end, value) for begin, end, value in as_runs(flags[TABLE_END:]) if value]
+    dropped = drops()
     newer = [(begin, end, 0) for begin, end in as_ranges(newer_marks())]
     out = sys.stdout
     out.write(f"/* Unicode character classes, made by tools/unicode_tables.py from tokenizers {__version__}; do not edit. */\n")
     out.write('#include "tokenizer/unicode.h"\n\n/* clang-format off */\n')
     put(out, f"const uint16_t ht_unicode_runs[{len(runs)}][2]", (f"{{{n},{value}}}" for n, value in runs))
     out.write(f"const size_t ht_unicode_n_runs = {len(runs)}, ht_unicode_n_far = {len(far)}, "
-              f"ht_unicode_n_newer_marks = {len(newer)};\n")
-    for name, ranges in (("far", far), ("newer_marks", newer)):
+              f"ht_unicode_n_newer_marks = {len(newer)}, ht_unicode_n_drops = {len(dropped)};\n")
+    for name, ranges in (("far", far), ("newer_marks", newer), ("drops", dropped)):
         put(out, f"const ht_unicode_range ht_unicode_{name}[]", (f"{{{b:#x},{e:#x},{v}}}" for b, e, v in ranges))
 
 

@@ -25,7 +25,7 @@ static const char *const beside_safetensors[] = {"config.json",
                                                  "1_Pooling/config.json",
                                                  "additional_chat_templates/tool_use.jinja"};
 /* Tokenizer files of checkpoints without tokenizer.json. */
-static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt"};
+static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt", "vocab.txt"};
 /* Files that supply what a GGUF file's metadata lack. */
 static const char *const beside_gguf[] = {"config.json",           "generation_config.json",
                                           "tokenizer_config.json", "chat_template.jinja",

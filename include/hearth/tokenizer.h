@@ -1,7 +1,7 @@
 /* Tokenizers: text to token ids and back, exactly as the checkpoint's own tokenizer defines it.
  *
- * A tokenizer is immutable after loading and may be shared between threads. Two kinds exist: byte-level BPE (GPT-2 byte
- * alphabet) and SentencePiece-style BPE (spaces as U+2581, byte fallback). */
+ * A tokenizer is immutable after loading and may be shared between threads. Four kinds exist: byte-level BPE (GPT-2 byte
+ * alphabet), SentencePiece-style BPE (spaces as U+2581, byte fallback), WordPiece (BERT) and Unigram (XLM-R, T5). */
 #ifndef HEARTH_TOKENIZER_H
 #define HEARTH_TOKENIZER_H
 
@@ -18,8 +18,8 @@ extern "C" {
 
 typedef struct ht_tokenizer ht_tokenizer;
 
-/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either:
- * with one GGUF and no safetensors, the GGUF's vocabulary has precedence. The caller frees the result with
+/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either, or BERT's
+ * `vocab.txt`: with one GGUF and no safetensors, the GGUF's vocabulary has precedence. The caller frees the result with
  * ht_tokenizer_free. */
 HT_API ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err);
 HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
@@ -69,7 +69,8 @@ HT_API int32_t ht_tokenizer_find(const ht_tokenizer *t, const char *piece);
 HT_API bool ht_tokenizer_is_special(const ht_tokenizer *t, int32_t id);
 HT_API int32_t ht_tokenizer_bos(const ht_tokenizer *t); /* -1 without one, here and below */
 HT_API int32_t ht_tokenizer_eos(const ht_tokenizer *t);
-HT_API const char *ht_tokenizer_kind(const ht_tokenizer *t); /* "byte-level BPE" or "SentencePiece BPE" */
+/* "byte-level BPE", "SentencePiece BPE", "WordPiece" or "Unigram". */
+HT_API const char *ht_tokenizer_kind(const ht_tokenizer *t);
 /* The checkpoint's own chat template (Jinja text), lent, or NULL. */
 HT_API const char *ht_tokenizer_chat_template(const ht_tokenizer *t);
 /* Its template named "tool_use", for conversations with tools, lent, or NULL. */

@@ -149,7 +149,7 @@ static const struct ending {
 };
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
-/* The vocabulary of a GGUF file overrides tokenizer.json; a missing chat template is read from the directory. */
+/* The vocabulary of a GGUF file overrides tokenizer.json and vocab.txt; a missing chat template is read from the directory. */
 static ht_status from_gguf(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
     ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
     if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);
@@ -164,7 +164,7 @@ ht_status ht_chat_detect_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **
     if (c->gguf && ht_gguf_find(c->gguf, "tokenizer.ggml.tokens")) return from_gguf(c, out, err);
     const char *directory = c->gguf ? c->directory : c->path;
     if (!directory) return HT_OK;
-    char *path = ht_path_join(directory, "tokenizer.json");
+    char *path = ht_tokenizer_file_in(directory);
     if (!path) return ht_fail_memory(err, strlen(directory) + 16, "a path");
     ht_status status = ht_path_exists(path) ? ht_tokenizer_load(path, out, err) : HT_OK;
     free(path);

@@ -1,7 +1,7 @@
 #include "serve/embeddings.h"
 
+#include "base/base64.h"
 #include "formats/json.h"
-#include "serve/base64.h"
 #include "serve/generation.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static ht_json *vector_json(const float *values, int64_t n, bool as_base64) {
                 memcpy(&bits, &values[i + j], sizeof bits);
                 for (int k = 0; k < 4; k++) bytes[4 * j + k] = (unsigned char)(bits >> 8 * k);
             }
-            serve_base64_append(&text, bytes, (size_t)some * 4);
+            ht_base64_encode(bytes, (size_t)some * 4, &text);
         }
         ht_json *out = text.failed ? NULL : serve_text_json(&text);
         ht_text_discard(&text);

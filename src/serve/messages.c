@@ -1,6 +1,6 @@
 #include "serve/messages.h"
 
-#include "serve/base64.h"
+#include "base/base64.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static const char seal[] = "hearth.";
 ht_json *serve_seal_thoughts(const ht_text *thoughts) {
     ht_text text = {0};
     ht_text_append_str(&text, seal);
-    serve_base64_append(&text, thoughts->data, thoughts->len);
+    ht_base64_encode(thoughts->data, thoughts->len, &text);
     ht_json *sealed = text.failed || thoughts->failed ? NULL : ht_json_stringn(text.data, text.len);
     ht_text_discard(&text);
     return sealed;
@@ -67,7 +67,7 @@ bool serve_add_sealed_thoughts(serve_messages *m, const char *sealed) {
     ht_text text = {0};
     if (strncmp(sealed, seal, sizeof seal - 1) != 0) return false;
     sealed += sizeof seal - 1;
-    const bool good = serve_base64_decode(&text, sealed, strlen(sealed)) && !text.failed && text.len &&
+    const bool good = ht_base64_decode(sealed, strlen(sealed), &text) && !text.failed && text.len &&
                       ht_utf8_valid(text.data, text.len) && !memchr(text.data, 0, text.len);
     if (text.failed) m->failed = true;
     if (good) serve_add_thoughts(m, text.data);

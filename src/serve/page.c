@@ -1,7 +1,7 @@
 /* The response at "/": a chat page for browsers, or a short text for other clients. */
+#include "base/base64.h"
 #include "base/text.h"
 #include "http/text.h"
-#include "serve/base64.h"
 #include "serve/endpoints.h"
 
 #include <openssl/sha.h>
@@ -57,7 +57,7 @@ static void append_hash(ht_text *policy, const char *begin_tag, const char *end_
     const char *begin = strstr(serve_page_html, begin_tag) + strlen(begin_tag);
     SHA256((const unsigned char *)begin, (size_t)(strstr(begin, end_tag) - begin), hash);
     ht_text_append_str(policy, " 'sha256-");
-    serve_base64_append(policy, hash, sizeof hash);
+    ht_base64_encode(hash, sizeof hash, policy);
     ht_text_append_str(policy, "'");
 }
 

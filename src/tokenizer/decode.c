@@ -107,23 +107,43 @@ static void swap_texts(ht_text *a, ht_text *b) {
     *b = swap;
 }
 
+/* Replaces a text in d->token. */
+static void replace(ht_decoder *d, const char *from, size_t n_from, const char *to, size_t n_to) {
+    ht_text_clear(&d->piece);
+    ht_append_replaced(&d->piece, d->token.data, d->token.len, from, n_from, to, n_to);
+    swap_texts(&d->token, &d->piece);
+}
+
+/* WordPiece: puts the token with the space before it into d->token. */
+static void join_word(ht_decoder *d, const char *text, size_t n) {
+    static const char *const cleaned[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                             {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                             {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    const ht_decode_plan *plan = &d->t->decode;
+    const bool continues = n >= plan->n_word_prefix && memcmp(text, plan->word_prefix, plan->n_word_prefix) == 0;
+    const size_t cut = d->started && continues ? plan->n_word_prefix : 0;
+    ht_text_clear(&d->token);
+    if (d->started && !continues) ht_text_append(&d->token, " ", 1);
+    ht_text_append(&d->token, text + cut, n - cut);
+    for (size_t i = 0; plan->cleanup && i < sizeof cleaned / sizeof *cleaned; i++)
+        replace(d, cleaned[i][0], strlen(cleaned[i][0]), cleaned[i][1], strlen(cleaned[i][1]));
+}
+
 /* Applies the decoder's replacements to a token; the result is in d->token. */
 static void replace_in_token(ht_decoder *d, const char *text, size_t n) {
     const ht_decode_plan *plan = &d->t->decode;
+    if (plan->word_prefix) {
+        join_word(d, text, n);
+        return;
+    }
     ht_text_clear(&d->token);
     ht_text_append(&d->token, text, n);
     for (int i = 0; i < plan->n_replace; i++) {
         const ht_decode_replace *r = &plan->replace[i];
-        ht_text_clear(&d->piece);
-        ht_append_replaced(&d->piece, d->token.data, d->token.len, r->from, r->n_from, r->to, r->n_to);
-        swap_texts(&d->token, &d->piece);
+        replace(d, r->from, r->n_from, r->to, r->n_to);
     }
-    if (plan->metaspace) {
-        bool drop = plan->metaspace_drops && !d->started;
-        ht_text_clear(&d->piece);
-        ht_append_replaced(&d->piece, d->token.data, d->token.len, plan->metaspace, plan->n_metaspace, " ", !drop);
-        swap_texts(&d->token, &d->piece);
-    }
+    const bool drops = plan->metaspace_drops && !d->started;
+    if (plan->metaspace) replace(d, plan->metaspace, plan->n_metaspace, " ", !drops);
 }
 
 static void decode_text(ht_decoder *d, const char *text, size_t n) {

@@ -1,6 +1,8 @@
 /* The pre-tokenizers that GGUF names, as the stages of their models' tokenizer.json. */
 #include "tokenizer/gguf_stages.h"
 
+#include "base/error.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,9 +172,59 @@ ht_status ht_gguf_stages_add(const ht_gguf_stages *row, ht_tokenizer *t, ht_erro
     return st;
 }
 
-bool ht_gguf_is_filler(const char *text, int32_t id) {
-    if (strncmp(text, "[PAD", 4) != 0) return false;
-    char *end;
-    long number = strtol(text + 4, &end, 10);
-    return number == id && strcmp(end, "]") == 0;
+/* ---- WordPiece and Unigram ---- */
+
+static const char *say(bool value) { return value ? "true" : "false"; }
+
+static void write_stages(const ht_gguf_keys *k, ht_text *out) {
+    const char *scheme = k->adds_prefix ? "always" : "never";
+    if (k->is_bert) {
+        ht_text_printf(out,
+                       "{\"normalizer\":{\"type\":\"BertNormalizer\",\"strip_accents\":%s,\"lowercase\":%s},"
+                       "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+                       "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}}",
+                       say(k->strip_accents), say(k->lowercase));
+        return;
+    }
+    ht_text_printf(out,
+                   "{%s\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{\"type\":\"Metaspace\","
+                   "\"replacement\":\"" HT_METASPACE "\",\"prepend_scheme\":\"%s\"}]},"
+                   "\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" HT_METASPACE
+                   "\",\"prepend_scheme\":\"%s\"}}",
+                   k->charsmap.data ? "\"normalizer\":{\"type\":\"Precompiled\"}," : "",
+                   k->collapses ? "{\"type\":\"WhitespaceSplit\"}," : "", scheme, scheme);
 }
+
+/* BERT: [CLS] A [SEP] B [SEP], the last two of type 1. XLM-R: <s> A </s></s> B </s>. T5: A </s> B </s>. */
+static ht_status add_ends(const ht_gguf_keys *k, ht_tokenizer *t, ht_error *err) {
+    const int32_t type = k->is_bert,
+                  ids[] = {k->begin,       HT_PAIR_FIRST, k->end, k->is_bert || k->begin < 0 ? -1 : k->end,
+                           HT_PAIR_SECOND, k->end};
+    ht_status st = HT_OK;
+    if (k->begin >= 0) st = ht_append_id(&t->prefix, &t->n_prefix, k->begin, err);
+    if (!st && k->end >= 0) st = ht_append_id(&t->suffix, &t->n_suffix, k->end, err);
+    for (int i = 0; i < 6 && !st; i++)
+        if (ids[i] >= 0 || i == 1 || i == 4) st = ht_add_pair_item(t, ids[i], i > 3 ? type : 0, err);
+    return st;
+}
+
+ht_status ht_gguf_keys_add(const ht_gguf_keys *k, ht_tokenizer *t, ht_error *err) {
+    ht_text json = {0};
+    write_stages(k, &json);
+    ht_status st =
+        json.failed ? ht_fail_memory(err, 0, "stages") : ht_load_stages(t, json.data, json.len, k->charsmap, err);
+    ht_text_discard(&json);
+    return st ? st : add_ends(k, t, err);
+}
+
+/* The number of [PAD<number>], or -1. */
+static long filler_number(const char *text) {
+    char *end;
+    if (strncmp(text, "[PAD", 4) != 0 || text[4] < '0' || text[4] > '9') return -1;
+    const long number = strtol(text + 4, &end, 10);
+    return strcmp(end, "]") == 0 ? number : -1;
+}
+
+bool ht_gguf_is_filler(const char *text, int32_t id) { return filler_number(text) == id; }
+
+bool ht_gguf_is_any_filler(const char *text) { return filler_number(text) >= 0; }

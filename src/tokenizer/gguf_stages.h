@@ -36,8 +36,31 @@ const ht_gguf_stages *ht_gguf_stages_named(ht_bytes name); /* NULL when unknown 
 /* Adds the normalizer and the pre-tokenizer to a tokenizer, and sets what the name implies except add_bos. */
 ht_status ht_gguf_stages_add(const ht_gguf_stages *row, ht_tokenizer *t, ht_error *err);
 
+/* ---- WordPiece and Unigram ---- */
+
+/* The stages of such a tokenizer as JSON, without post_processor's ids in other keys and without the character map. Absent: those
+ * that the keys below stand for. */
+#define HT_GGUF_STAGES_KEY "hearth.tokenizer.stages"
+/* Scores in f64, where those in f32 differ. */
+#define HT_GGUF_SCORES   "hearth.tokenizer.scores"
+#define HT_GGUF_CHARSMAP "tokenizer.ggml.precompiled_charsmap"
+
+/* Settings that GGUF's keys give for the stages of WordPiece (tokenizer.ggml.model bert) or Unigram (t5). */
+typedef struct ht_gguf_keys {
+    bool is_bert;
+    bool lowercase, strip_accents; /* bert: normalizer.* */
+    bool adds_prefix, collapses;   /* t5: add_space_prefix, remove_extra_whitespaces */
+    ht_bytes charsmap;             /* t5, or none */
+    int32_t begin, end;            /* tokens around a text, -1: none */
+} ht_gguf_keys;
+
+/* Adds the stages. The vocabulary must have the tokens. */
+ht_status ht_gguf_keys_add(const ht_gguf_keys *k, ht_tokenizer *t, ht_error *err);
+
 /* Whether a token is a converter's filler [PAD<id>] for an id without a token, sometimes marked as user-defined; text must
  * never match it. */
 bool ht_gguf_is_filler(const char *text, int32_t id);
+/* The same with any number: converters of Unigram vocabularies move fillers to other ids. */
+bool ht_gguf_is_any_filler(const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tokenizer loading by path: a GGUF file, a tokenizer.json, or a directory with either. */
+/* Tokenizer loading by path: a GGUF file, a tokenizer.json, a vocab.txt, or a directory with one of them. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -115,7 +115,8 @@ static ht_status load_json(ht_file *file, const char *directory, ht_tokenizer **
         free(config);
         return st;
     }
-    st = ht_tokenizer_from_json((const char *)file->data, file->size, config, n_config, out, err);
+    st = (ht_ends_with(file->path, ".txt") ? ht_tokenizer_from_vocab : ht_tokenizer_from_json)(
+        (const char *)file->data, file->size, config, n_config, out, err);
     if (st) ht_fail_in(err, st, "%s", file->path);
     free(config);
     if (!st) st = load_template(*out, directory, err);
@@ -133,7 +134,7 @@ static ht_status load_file(const char *path, bool optional, ht_tokenizer **out, 
     }
     if (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)
         st = load_gguf(file, optional, out, err);
-    else if (ht_ends_with(path, ".json")) {
+    else if (ht_ends_with(path, ".json") || ht_ends_with(path, "vocab.txt")) {
         const char *slash = strrchr(path, '/');
         char *directory = slash ? ht_copy_text(path, (size_t)(slash - path) + 1) : ht_copy_text(".", 1);
         st = directory ? load_json(file, directory, out, err) : ht_fail_memory(err, strlen(path), path);
@@ -183,13 +184,20 @@ const char *ht_tokenizer_missing(const char *directory) {
     return "holds neither a tokenizer.json nor a .gguf file";
 }
 
+char *ht_tokenizer_file_in(const char *directory) {
+    char *path = ht_path_join(directory, "tokenizer.json");
+    if (!path || ht_path_exists(path)) return path;
+    free(path);
+    return ht_path_join(directory, "vocab.txt");
+}
+
 /* Same precedence as model loading: tokenizer.json in a directory with safetensors; otherwise a GGUF's vocabulary
  * before tokenizer.json. */
 static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
     contents c;
     ht_status st = list_models(directory, &c, err);
     if (st) return st;
-    char *gguf = ht_path_join(directory, c.gguf.name), *json = ht_path_join(directory, "tokenizer.json");
+    char *gguf = ht_path_join(directory, c.gguf.name), *json = ht_tokenizer_file_in(directory);
     bool has_json = json && ht_path_exists(json);
     if (!gguf || !json)
         st = ht_fail_memory(err, strlen(directory), directory);

@@ -15,8 +15,9 @@ typedef struct reader {
     const char *name; /* file name, for messages */
     ht_tokenizer *t;
     const ht_gguf_value *types, *scores; /* NULL when absent */
-    bool sentencepiece;                  /* spaces are U+2581, byte fallback */
-    int32_t unk, pad;                    /* -1: none */
+    bool sentencepiece;                  /* spaces are U+2581 */
+    bool wordpiece;                      /* words begin with U+2581, and tokens within them lack their prefix */
+    int32_t unk, pad, sep;               /* -1: none */
     ht_error *err;
 } reader;
 
@@ -50,6 +51,23 @@ static ht_status set_respelled(reader *r, int32_t id, ht_bytes text) {
     return st;
 }
 
+/* Restores the spelling of vocab.txt: "##" before a token within a word, none before a word. */
+static ht_status set_wordpiece(reader *r, int32_t id, ht_bytes text) {
+    const int type = type_of(r, id);
+    const bool is_word = text.len >= 3 && memcmp(text.data, HT_METASPACE, 3) == 0,
+               is_special = type == HT_GGUF_TOKEN_CONTROL || type == HT_GGUF_TOKEN_UNKNOWN ||
+                            (text.len > 2 && text.data[0] == '[' && text.data[text.len - 1] == ']');
+    if (is_word && !is_special) return ht_vocab_set(&r->t->vocab, id, text.data + 3, text.len - 3, r->err);
+    if (is_special) return ht_vocab_set(&r->t->vocab, id, text.data, text.len, r->err);
+    ht_text spelled = {0};
+    ht_text_append(&spelled, "##", 2);
+    ht_text_append(&spelled, text.data, text.len);
+    ht_status st = spelled.failed ? ht_fail_memory(r->err, text.len, "vocabulary")
+                                  : ht_vocab_set(&r->t->vocab, id, spelled.data, spelled.len, r->err);
+    ht_text_discard(&spelled);
+    return st;
+}
+
 static ht_status read_tokens(reader *r) {
     const ht_gguf_value *tokens;
     ht_status st = find_array(r, "tokenizer.ggml.tokens", HT_GGUF_STRING, 0, &tokens);
@@ -66,6 +84,8 @@ static ht_status read_tokens(reader *r) {
     for (int32_t id = 0; !st && ht_gguf_next_string(tokens, &offset, &text); id++) {
         if (!ht_utf8_valid(text.data, text.len))
             st = ht_fail(r->err, HT_ERR_FORMAT, "token %d is not valid UTF-8", (int)id);
+        else if (r->wordpiece)
+            st = set_wordpiece(r, id, text);
         else if (r->sentencepiece && type_of(r, id) == HT_GGUF_TOKEN_USER_DEFINED && memchr(text.data, ' ', text.len))
             st = set_respelled(r, id, text);
         else
@@ -120,7 +140,7 @@ static ht_status read_added(reader *r) {
     if (status) return status;
     for (int32_t id = 0; id < t->vocab.n; id++) {
         int type = type_of(r, id);
-        bool named = id == t->bos || id == t->eos || id == r->unk || id == r->pad;
+        bool named = id == t->bos || id == t->eos || id == r->unk || id == r->pad || id == r->sep;
         bool control = type == HT_GGUF_TOKEN_CONTROL || (named && (type != HT_GGUF_TOKEN_NORMAL || !r->types));
         if (!control && type != HT_GGUF_TOKEN_USER_DEFINED) continue;
         if (!t->vocab.length[id] || ht_gguf_is_filler(ht_vocab_text(&t->vocab, id), id)) continue;
@@ -215,6 +235,20 @@ static ht_status read_template(reader *r, const char *key, char **out) {
     return *out ? HT_OK : ht_fail_memory(r->err, text.len, "chat template");
 }
 
+/* The template of pairs of an encoder, which has a separator: one more may stand between the texts. */
+static ht_status read_pair(reader *r, bool ends) {
+    ht_tokenizer *t = r->t;
+    bool adds_sep;
+    ht_status st = read_id(r, "tokenizer.ggml.seperator_token_id", -1, &r->sep);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_sep_token", false, &adds_sep);
+    if (st || r->sep < 0 || !ends) return st;
+    const int32_t ids[] = {t->n_prefix ? t->bos : -1, HT_PAIR_FIRST,  t->eos,
+                           adds_sep ? r->sep : -1,    HT_PAIR_SECOND, t->eos};
+    for (int i = 0; i < 6 && !st; i++)
+        if (ids[i] >= 0 || i == 1 || i == 4) st = ht_add_pair_item(t, ids[i], 0, r->err);
+    return st;
+}
+
 /* Reads BOS and EOS, whether they surround the text, and the chat templates. */
 static ht_status read_ends(reader *r, bool bos_by_default) {
     ht_tokenizer *t = r->t;
@@ -223,6 +257,7 @@ static ht_status read_ends(reader *r, bool bos_by_default) {
     if (!st) st = read_bool(r, "tokenizer.ggml.add_eos_token", false, &add_eos);
     if (!st && add_bos && t->bos >= 0) st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, r->err);
     if (!st && add_eos && t->eos >= 0) st = ht_append_id(&t->suffix, &t->n_suffix, t->eos, r->err);
+    if (!st) st = read_pair(r, t->n_suffix);
     if (!st) st = read_template(r, "tokenizer.chat_template", &t->chat_template);
     return st ? st : read_template(r, "tokenizer.chat_template.tool_use", &t->tool_template);
 }
@@ -280,6 +315,98 @@ static ht_status read_byte_level(reader *r) {
     return st ? st : read_ends(r, row->add_bos);
 }
 
+/* ---- WordPiece and Unigram ---- */
+
+/* Reads the stages from their own key, else from the format's keys. */
+static ht_status read_stages(reader *r, ht_gguf_keys *k) {
+    ht_bytes stages;
+    const ht_gguf_value *map = ht_gguf_find(r->g, HT_GGUF_CHARSMAP);
+    if (map && (map->type != HT_GGUF_ARRAY || (map->item_type != HT_GGUF_U8 && map->item_type != HT_GGUF_I8)))
+        return ht_fail(r->err, HT_ERR_FORMAT, HT_GGUF_CHARSMAP " is not an array of bytes");
+    if (map) k->charsmap = (ht_bytes){(const char *)map->items, (size_t)map->n_items};
+    if (!ht_gguf_get_string(r->g, HT_GGUF_STAGES_KEY, &stages)) return ht_gguf_keys_add(k, r->t, r->err);
+    return ht_load_stages(r->t, stages.data, stages.len, k->charsmap, r->err);
+}
+
+static ht_status read_bert(reader *r) {
+    ht_tokenizer *t = r->t;
+    ht_gguf_keys k = {.is_bert = true};
+    bool adds_begin, adds_end;
+    r->wordpiece = true;
+    t->model = HT_MODEL_WORDPIECE;
+    t->pieces.most_chars = HT_WORDPIECE_CHARS;
+    t->pieces.n_prefix = 2;
+    t->pieces.prefix = ht_copy_text("##", 2);
+    ht_status st = t->pieces.prefix ? read_tokens(r) : ht_fail_memory(r->err, 2, "vocabulary");
+    if (!st) st = read_ids(r, 101, -1, 100);
+    if (!st) st = read_id(r, "tokenizer.ggml.cls_token_id", t->bos, &k.begin);
+    if (!st) st = read_id(r, "tokenizer.ggml.seperator_token_id", 102, &k.end);
+    if (!st) st = read_bool(r, "tokenizer.ggml.normalizer.lowercase", true, &k.lowercase);
+    if (!st) st = read_bool(r, "tokenizer.ggml.normalizer.strip_accents", k.lowercase, &k.strip_accents);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_bos_token", true, &adds_begin);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_sep_token", true, &adds_end);
+    if (st) return st;
+    t->bos = k.begin;
+    r->sep = k.end;
+    if (!adds_begin) k.begin = -1;
+    if (!adds_end) k.end = -1;
+    return read_stages(r, &k);
+}
+
+static ht_status read_f64_scores(reader *r) {
+    ht_pieces *p = &r->t->pieces;
+    const ht_gguf_value *exact;
+    ht_status st = find_array(r, HT_GGUF_SCORES, HT_GGUF_F64, (uint64_t)p->n, &exact);
+    if (!st && !exact && !r->scores) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.scores");
+    if (st) return st;
+    p->score = malloc(((size_t)p->n + 1) * sizeof *p->score);
+    if (!p->score) return ht_fail_memory(r->err, (size_t)p->n * sizeof *p->score, "token scores");
+    for (int32_t id = 0; id < p->n; id++) {
+        if (!ht_gguf_item_f64(exact ? exact : r->scores, (uint64_t)id, &p->score[id]) || !isfinite(p->score[id]))
+            return ht_fail(r->err, HT_ERR_FORMAT, "the score of token %d is not a finite number", (int)id);
+        const int type = type_of(r, id);
+        if (type == HT_GGUF_TOKEN_UNUSED && ht_gguf_is_any_filler(ht_vocab_text(&r->t->vocab, id))) p->score[id] = NAN;
+        if (type == HT_GGUF_TOKEN_BYTE) r->t->byte_fallback = true;
+    }
+    return HT_OK;
+}
+
+static ht_status read_t5(reader *r) {
+    ht_tokenizer *t = r->t;
+    ht_gguf_keys k = {0};
+    bool adds_begin, adds_end;
+    r->sentencepiece = true;
+    t->model = HT_MODEL_UNIGRAM;
+    ht_status st = read_tokens(r);
+    t->pieces.n = t->vocab.n;
+    if (!st) st = read_f64_scores(r);
+    if (!st) st = read_ids(r, -1, 1, 2);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_space_prefix", true, &k.adds_prefix);
+    if (!st) st = read_bool(r, "tokenizer.ggml.remove_extra_whitespaces", true, &k.collapses);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_bos_token", false, &adds_begin);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_eos_token", true, &adds_end);
+    if (st) return st;
+    t->unk = r->unk >= 0 && isnan(t->pieces.score[r->unk]) ? -1 : r->unk;
+    k.begin = adds_begin ? t->bos : -1;
+    k.end = adds_end ? t->eos : -1;
+    return read_stages(r, &k);
+}
+
+static ht_status read_pieces(reader *r, bool is_bert) {
+    ht_tokenizer *t = r->t;
+    ht_status st = is_bert ? read_bert(r) : read_t5(r);
+    t->pieces.n = t->vocab.n;
+    if (!st) st = ht_pieces_build(&t->pieces, &t->vocab, r->err);
+    if (!st && is_bert) {
+        t->unk_text = r->unk >= 0 ? ht_copy_text(ht_vocab_text(&t->vocab, r->unk), t->vocab.length[r->unk])
+                                  : ht_copy_text("[UNK]", 5);
+        if (!t->unk_text) st = ht_fail_memory(r->err, 5, "unknown token");
+    }
+    if (!st) st = read_added(r);
+    if (!st) st = read_template(r, "tokenizer.chat_template", &t->chat_template);
+    return st ? st : read_template(r, "tokenizer.chat_template.tool_use", &t->tool_template);
+}
+
 /* After ht_tokenizer_finish. llama.cpp prints nothing for them, either; some converters give fillers another type. */
 static void mark_unused(const reader *r) {
     ht_tokenizer *t = r->t;
@@ -295,8 +422,10 @@ static ht_status read_model(reader *r) {
     if (model.len == 4 && memcmp(model.data, "gpt2", 4) == 0) return read_byte_level(r);
     if (model.len == 5 && memcmp(model.data, "llama", 5) == 0) return read_sentencepiece(r, false);
     if (model.len == 6 && memcmp(model.data, "gemma4", 6) == 0) return read_sentencepiece(r, true);
+    if (model.len == 4 && memcmp(model.data, "bert", 4) == 0) return read_pieces(r, true);
+    if (model.len == 2 && memcmp(model.data, "t5", 2) == 0) return read_pieces(r, false);
     return ht_fail(r->err, HT_ERR_UNSUPPORTED,
-                   "the tokenizer model `%.*s` is not supported; gpt2, llama and gemma4 (byte-pair encodings) are",
+                   "the tokenizer model `%.*s` is not supported; gpt2, llama, gemma4, bert and t5 are",
                    (int)(model.len % 64), model.data);
 }
 
@@ -304,7 +433,7 @@ ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenize
     *out = NULL;
     ht_tokenizer *t = ht_tokenizer_new(err);
     if (!t) return HT_ERR_MEMORY;
-    reader r = {.g = g, .name = name, .t = t, .err = err};
+    reader r = {.g = g, .name = name, .t = t, .unk = -1, .pad = -1, .sep = -1, .err = err};
     ht_status st = read_model(&r);
     if (!st) st = ht_tokenizer_finish(t, err);
     if (!st) mark_unused(&r);

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void run_step(ht_encoder *e, int step, const char *text, size_t n, bool at_start);
+static void run_step(ht_encoder *e, int step, const char *text, size_t n, const ht_origin *origins, bool at_start);
 
 /* Split of one piece: receives its spans, matches and gaps in order, and merges them by `behavior`. */
 typedef struct splitter {
     ht_encoder *e;
     int next_step;
     const char *text;
+    const ht_origin *origins;
     bool at_start;
     ht_behavior behavior;
     bool invert;
@@ -22,7 +23,8 @@ typedef struct splitter {
 } splitter;
 
 static void emit(splitter *s, size_t begin, size_t end) {
-    run_step(s->e, s->next_step, s->text + begin, end - begin, s->at_start && begin == 0);
+    run_step(s->e, s->next_step, s->text + begin, end - begin, ht_origins_from(s->origins, begin),
+             s->at_start && begin == 0);
 }
 
 static void flush(splitter *s) {
@@ -117,11 +119,12 @@ static void split_by_scan(splitter *s, ht_scan_fn *scan, size_t n) {
     }
 }
 
-static void run_split(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+static void run_split(ht_encoder *e, int step, const char *text, size_t n, const ht_origin *origins, bool at_start) {
     const ht_pre_step *p = &e->t->pre[step];
     splitter s = {.e = e,
                   .next_step = step + 1,
                   .text = text,
+                  .origins = origins,
                   .at_start = at_start,
                   .behavior = p->behavior,
                   .invert = p->invert};
@@ -136,10 +139,10 @@ static void run_split(ht_encoder *e, int step, const char *text, size_t n, bool 
     flush(&s);
 }
 
-/* Passes a ByteLevel piece on: as bytes to the model, in the byte alphabet to a further step. */
+/* Passes a ByteLevel piece on: as bytes to a BPE model, in the byte alphabet to others and to a further step. */
 static void leave_byte_level(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
-    if (step + 1 == e->t->n_pre) {
-        ht_encode_piece(e, text, n);
+    if (step + 1 == e->t->n_pre && e->t->byte_level) {
+        ht_encode_piece(e, text, n, NULL);
         return;
     }
     ht_text *spelled = &e->spelled[step];
@@ -148,7 +151,7 @@ static void leave_byte_level(ht_encoder *e, int step, const char *text, size_t n
     if (spelled->failed)
         e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
     else
-        run_step(e, step + 1, spelled->data, spelled->len, at_start);
+        run_step(e, step + 1, spelled->data, spelled->len, NULL, at_start);
 }
 
 static void run_byte_level(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
@@ -175,45 +178,65 @@ static void run_byte_level(ht_encoder *e, int step, const char *text, size_t n, 
     }
 }
 
-static void run_metaspace(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+/* Origins after Metaspace: a prefix comes from the first character, a replacement from its space. */
+static const ht_origin *metaspace_origins(ht_encoder *e, int step, const char *text, size_t n, const ht_origin *origins,
+                                          bool prefix) {
+    ht_text *made = &e->origins[step];
+    const size_t n_replacement = e->t->pre[step].n_replacement;
+    ht_text_clear(made);
+    for (size_t i = 0; prefix && i < n_replacement; i++) ht_text_append(made, &origins[0], sizeof *origins);
+    for (size_t at = 0; at < n; at++) {
+        const size_t times = text[at] == ' ' ? n_replacement : 1;
+        for (size_t i = 0; i < times; i++) ht_text_append(made, &origins[at], sizeof *origins);
+    }
+    if (made->failed) e->status = ht_fail_memory(e->err, n, "offsets");
+    return (const ht_origin *)(const void *)made->data;
+}
+
+static void run_metaspace(ht_encoder *e, int step, const char *text, size_t n, const ht_origin *origins,
+                          bool at_start) {
     const ht_pre_step *p = &e->t->pre[step];
     bool has_prefix = text[0] == ' ' || (n >= p->n_replacement && memcmp(text, p->replacement, p->n_replacement) == 0);
     ht_text *rewritten = &e->scratch[step];
     ht_text_clear(rewritten);
-    if (!has_prefix && (p->add_prefix_space || (p->prefix_first && at_start)))
-        ht_text_append(rewritten, p->replacement, p->n_replacement);
+    const bool adds_prefix = !has_prefix && (p->add_prefix_space || (p->prefix_first && at_start));
+    if (adds_prefix) ht_text_append(rewritten, p->replacement, p->n_replacement);
     ht_append_replaced(rewritten, text, n, " ", 1, p->replacement, p->n_replacement);
     if (rewritten->failed) {
         e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
         return;
     }
+    if (origins) origins = metaspace_origins(e, step, text, n, origins, adds_prefix);
     if (!p->split) {
-        run_step(e, step + 1, rewritten->data, rewritten->len, at_start);
+        run_step(e, step + 1, rewritten->data, rewritten->len, origins, at_start);
         return;
     }
     splitter s = {.e = e,
                   .next_step = step + 1,
                   .text = rewritten->data,
+                  .origins = origins,
                   .at_start = at_start,
                   .behavior = HT_SPLIT_MERGED_WITH_NEXT};
     split_by_text(&s, p->replacement, p->n_replacement, rewritten->len);
     flush(&s);
 }
 
-static void run_step(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+static void run_step(ht_encoder *e, int step, const char *text, size_t n, const ht_origin *origins, bool at_start) {
     if (n == 0 || e->status) return;
     if (step == e->t->n_pre) {
-        ht_encode_piece(e, text, n);
+        ht_encode_piece(e, text, n, origins);
         return;
     }
     switch (e->t->pre[step].kind) {
-    case HT_PRE_SPLIT: run_split(e, step, text, n, at_start); break;
+    case HT_PRE_SPLIT: run_split(e, step, text, n, origins, at_start); break;
     case HT_PRE_BYTE_LEVEL: run_byte_level(e, step, text, n, at_start); break;
-    case HT_PRE_METASPACE: run_metaspace(e, step, text, n, at_start); break;
+    case HT_PRE_METASPACE: run_metaspace(e, step, text, n, origins, at_start); break;
     }
 }
 
-void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start) { run_step(e, 0, text, n, at_start); }
+void ht_pretokenize(ht_encoder *e, const char *text, size_t n, const ht_origin *origins, bool at_start) {
+    run_step(e, 0, text, n, origins, at_start);
+}
 
 void ht_pre_step_free(ht_pre_step *s) {
     ht_regex_free(s->regex);

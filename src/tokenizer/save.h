@@ -10,6 +10,9 @@
  * out. Two tokens with one text are an error, as its vocabulary is an object of texts. */
 ht_status ht_tokenizer_save_json(const ht_tokenizer *t, char **text, ht_error *err);
 
+/* The stages alone, as an object; NULL when out of memory. `charsmaps`: with the character maps of Precompiled steps. */
+ht_json *ht_tokenizer_stages(const ht_tokenizer *t, bool charsmaps);
+
 /* save_gguf.c: sets all tokenizer.ggml keys but the ids of special tokens in `metadata`, whose form is that of ht_gguf_write.
  * n_rows: rows of the embedding, each of which needs a token; ids without one become fillers [PAD<id>].
  * list_merges: a SentencePiece vocabulary is written with its merges (tokenizer.ggml.model gemma4), even when scores could

@@ -4,6 +4,7 @@
 #include "tokenizer/gguf_stages.h"
 #include "tokenizer/save.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,137 @@ static ht_status set_sentencepiece(const ht_tokenizer *t, int64_t n_rows, bool l
     return st;
 }
 
+/* ---- WordPiece and Unigram ---- */
+
+static const ht_normal_step *find_normal(const ht_tokenizer *t, ht_normal_kind kind) {
+    for (int i = 0; i < t->n_normalizer; i++)
+        if (t->normalizer[i].kind == kind) return &t->normalizer[i];
+    return NULL;
+}
+
+/* The part of the stages that the format's keys express. */
+static ht_gguf_keys keys_of(const ht_tokenizer *t) {
+    const ht_normal_step *bert = find_normal(t, HT_NORMAL_BERT), *map = find_normal(t, HT_NORMAL_CHARSMAP);
+    ht_gguf_keys k = {.is_bert = t->model == HT_MODEL_WORDPIECE,
+                      .begin = t->n_prefix ? t->prefix[0] : -1,
+                      .end = t->n_suffix ? t->suffix[0] : -1};
+    if (bert) {
+        k.lowercase = bert->bert & HT_BERT_LOWERCASE;
+        k.strip_accents = bert->bert & HT_BERT_ACCENTS;
+    }
+    if (map) k.charsmap = (ht_bytes){map->charsmap.bytes, map->charsmap.n};
+    for (int i = 0; i < t->n_pre; i++) {
+        k.adds_prefix |= t->pre[i].kind == HT_PRE_METASPACE && (t->pre[i].add_prefix_space || t->pre[i].prefix_first);
+        k.collapses |= t->pre[i].kind == HT_PRE_SPLIT && t->pre[i].classes == HT_CLASS_SPACE;
+    }
+    return k;
+}
+
+/* Sets the stages' own key, unless a reader makes the same of the format's keys. */
+static ht_status set_stages_key(const ht_tokenizer *t, const ht_gguf_keys *k, ht_json *metadata, ht_error *err) {
+    ht_tokenizer *read = ht_tokenizer_new(err);
+    if (!read) return HT_ERR_MEMORY;
+    read->vocab = t->vocab; /* lent */
+    ht_gguf_keys as_read = *k;
+    if (!k->is_bert) {
+        as_read.begin = k->begin >= 0 ? t->bos : -1;
+        as_read.end = k->end >= 0 ? t->eos : -1;
+    }
+    ht_status st = ht_gguf_keys_add(&as_read, read, err);
+    ht_json *own = ht_tokenizer_stages(t, false), *theirs = st ? NULL : ht_tokenizer_stages(read, false);
+    if (!st && (!own || !theirs)) st = out_of_memory(err);
+    if (!st && !ht_json_equal(own, theirs)) {
+        ht_text text = {0};
+        ht_json_append(&text, own, HT_JSON_COMPACT);
+        ht_log_write(HT_LOG_WARNING,
+                     "tokenizer.json: other programs than this one read some of its stages as the common "
+                     "ones from GGUF metadata");
+        st = text.failed ? out_of_memory(err)
+                         : set(metadata, HT_GGUF_STAGES_KEY, ht_json_stringn(text.data, text.len), err);
+        ht_text_discard(&text);
+    }
+    ht_json_decref(own);
+    ht_json_decref(theirs);
+    read->vocab = (ht_vocab){0};
+    ht_tokenizer_free(read);
+    return st;
+}
+
+static ht_status set_id(ht_json *metadata, const char *key, int32_t id, ht_error *err) {
+    return id < 0 ? HT_OK : set(metadata, key, ht_json_pack("{s:s, s:i}", "dtype", "u32", "value", (int)id), err);
+}
+
+static ht_status set_bert(const ht_tokenizer *t, const ht_gguf_keys *k, ht_json *metadata, ht_error *err) {
+    if (!is_text(t->pieces.prefix, t->pieces.n_prefix, "##"))
+        return refuse(err, "model.continuing_subword_prefix", "it is not `##`");
+    if (t->pieces.most_chars != HT_WORDPIECE_CHARS)
+        return refuse(err, "model.max_input_chars_per_word", "it is not 100");
+    ht_status st = set_id(metadata, "tokenizer.ggml.cls_token_id", k->begin, err);
+    if (!st) st = set_id(metadata, "tokenizer.ggml.seperator_token_id", k->end, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.normalizer.lowercase", k->lowercase, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.normalizer.strip_accents", k->strip_accents, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_bos_token", k->begin >= 0, err);
+    return st ? st : set_bool(metadata, "tokenizer.ggml.add_sep_token", k->end >= 0, err);
+}
+
+static ht_status set_charsmap(const ht_tokenizer *t, ht_bytes map, ht_json *metadata, ht_error *err) {
+    for (int i = 0; i < t->n_normalizer; i++) {
+        const ht_charsmap *m = &t->normalizer[i].charsmap;
+        if (m->n && (m->n != map.len || memcmp(m->bytes, map.data, m->n) != 0))
+            return refuse(err, "normalizer", "it has two different character maps");
+    }
+    ht_json *bytes = ht_json_new_array();
+    bool good = bytes;
+    for (size_t i = 0; i < map.len && good; i++)
+        good = !ht_json_array_append_new(bytes, ht_json_integer((unsigned char)map.data[i]));
+    if (good) return set_numbers(metadata, HT_GGUF_CHARSMAP, "u8", bytes, err);
+    ht_json_decref(bytes);
+    return out_of_memory(err);
+}
+
+/* The score of a row. Added tokens are found before the model, and fillers never. */
+static double score_of(const ht_tokenizer *t, int64_t id) {
+    if (id < t->pieces.n && !isnan(t->pieces.score[id])) return t->pieces.score[id];
+    return id < t->vocab.n && t->flags[id] & HT_TOKEN_ADDED ? 0 : -10000;
+}
+
+static ht_status set_row_scores(const ht_tokenizer *t, const char *key, const char *dtype, int64_t n_rows,
+                                ht_json *metadata, ht_error *err) {
+    ht_json *scores = ht_json_new_array();
+    bool good = scores;
+    for (int64_t id = 0; id < n_rows && good; id++)
+        good = !ht_json_array_append_new(scores, ht_json_real(score_of(t, id)));
+    if (good) return set_numbers(metadata, key, dtype, scores, err);
+    ht_json_decref(scores);
+    return out_of_memory(err);
+}
+
+static ht_status set_t5(const ht_tokenizer *t, const ht_gguf_keys *k, int64_t n_rows, ht_json *metadata,
+                        ht_error *err) {
+    bool rounds = false;
+    if (t->unk < 0) return refuse(err, "model.unk_id", "it is null");
+    for (int32_t id = 0; id < t->pieces.n; id++) {
+        const double score = t->pieces.score[id];
+        rounds |= !isnan(score) && (double)(float)score != score;
+    }
+    ht_status st = set_row_scores(t, "tokenizer.ggml.scores", "f32", n_rows, metadata, err);
+    if (!st && rounds) st = set_row_scores(t, HT_GGUF_SCORES, "f64", n_rows, metadata, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_space_prefix", k->adds_prefix, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.remove_extra_whitespaces", k->collapses, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_bos_token", k->begin >= 0, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_eos_token", k->end >= 0, err);
+    if (!st && t->eos < 0) st = set_id(metadata, "tokenizer.ggml.eos_token_id", k->end, err);
+    return !st && k->charsmap.data ? set_charsmap(t, k->charsmap, metadata, err) : st;
+}
+
+static ht_status set_pieces(const ht_tokenizer *t, int64_t n_rows, ht_json *metadata, ht_error *err) {
+    const ht_gguf_keys k = keys_of(t);
+    ht_status st = set(metadata, "tokenizer.ggml.model", ht_json_string(k.is_bert ? "bert" : "t5"), err);
+    if (!st) st = set(metadata, "tokenizer.ggml.pre", ht_json_string("default"), err);
+    if (!st) st = k.is_bert ? set_bert(t, &k, metadata, err) : set_t5(t, &k, n_rows, metadata, err);
+    return st ? st : set_stages_key(t, &k, metadata, err);
+}
+
 /* ---- tokens ---- */
 
 static bool is_byte(const ht_tokenizer *t, int32_t id) {
@@ -308,7 +440,7 @@ static bool is_byte(const ht_tokenizer *t, int32_t id) {
 }
 
 static int type_of(const ht_tokenizer *t, int32_t id) {
-    if (id == t->unk && t->unk_text) return HT_GGUF_TOKEN_UNKNOWN;
+    if (id == t->unk && (t->unk_text || t->model == HT_MODEL_UNIGRAM)) return HT_GGUF_TOKEN_UNKNOWN;
     if (t->flags[id] & HT_TOKEN_SPECIAL) return HT_GGUF_TOKEN_CONTROL;
     if (t->flags[id] & HT_TOKEN_ADDED) return HT_GGUF_TOKEN_USER_DEFINED;
     if (t->flags[id] & HT_TOKEN_UNUSED) return HT_GGUF_TOKEN_UNUSED;
@@ -324,6 +456,17 @@ static ht_json *spelled(const char *text, size_t n) {
     return value;
 }
 
+/* A token of WordPiece: those of words begin with U+2581, those within words have no prefix. */
+static ht_json *spelled_as_word(const char *text, size_t n) {
+    ht_text out = {0};
+    if (n >= 2 && memcmp(text, "##", 2) == 0) return ht_json_stringn(text + 2, n - 2);
+    ht_text_append(&out, HT_METASPACE, 3);
+    ht_text_append(&out, text, n);
+    ht_json *value = out.failed ? NULL : ht_json_stringn(out.data, out.len);
+    ht_text_discard(&out);
+    return value;
+}
+
 /* Text and type of a token, or of the filler for an id without one; the caller owns *text, NULL when memory ran out. */
 static int token_of(const ht_tokenizer *t, int64_t id, ht_json **text) {
     if (id >= t->vocab.n || !ht_vocab_has(&t->vocab, (int32_t)id)) {
@@ -335,8 +478,12 @@ static int token_of(const ht_tokenizer *t, int64_t id, ht_json **text) {
     const char *stored = ht_vocab_text(&t->vocab, (int32_t)id);
     const size_t n = t->vocab.length[id];
     const int type = type_of(t, (int32_t)id);
-    *text =
-        type == HT_GGUF_TOKEN_USER_DEFINED && !t->decode.byte_level ? spelled(stored, n) : ht_json_stringn(stored, n);
+    if (t->model == HT_MODEL_WORDPIECE && type != HT_GGUF_TOKEN_CONTROL && type != HT_GGUF_TOKEN_UNKNOWN)
+        *text = spelled_as_word(stored, n);
+    else if (t->model != HT_MODEL_WORDPIECE && type == HT_GGUF_TOKEN_USER_DEFINED && !t->decode.byte_level)
+        *text = spelled(stored, n);
+    else
+        *text = ht_json_stringn(stored, n);
     return type;
 }
 
@@ -438,24 +585,44 @@ static ht_status check_rows(const ht_tokenizer *t, int64_t n_rows, ht_error *err
     return HT_OK;
 }
 
+/* Sets the separator of an encoder's pairs: BOS, a text, EOS, perhaps one more token, a text, EOS. Other pairs have no keys. */
+static ht_status set_separator(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
+    const ht_pair_item *pair = t->pair;
+    const size_t n = t->n_prefix + 4;
+    if (t->n_suffix != 1 || (t->n_pair != n && t->n_pair != n + 1)) return HT_OK;
+    const int32_t end = t->suffix[0], more = t->n_pair > n ? pair[n - 2].id : -1;
+    const int32_t ids[] = {t->n_prefix ? t->prefix[0] : -1, HT_PAIR_FIRST, end, more, HT_PAIR_SECOND, end};
+    for (size_t i = 0, k = 0; i < 6; i++) {
+        if (ids[i] == -1 && i != 1) continue; /* HT_PAIR_FIRST is -1, too */
+        if (pair[k++].id != ids[i]) return HT_OK;
+    }
+    if (more == (t->n_prefix ? t->prefix[0] : -1)) return HT_OK; /* the default: the same around each text */
+    ht_status st = set_id(metadata, "tokenizer.ggml.seperator_token_id", more < 0 ? end : more, err);
+    return st ? st : set_bool(metadata, "tokenizer.ggml.add_sep_token", more >= 0, err);
+}
+
 static ht_status set_ends(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
     const bool begins = t->n_prefix == 1 && t->prefix[0] == t->bos, ends = t->n_suffix == 1 && t->suffix[0] == t->eos;
     if ((t->n_prefix && !begins) || (t->n_suffix && !ends))
         return refuse(err, "post_processor", "it adds tokens that are neither bos_token nor eos_token");
     ht_status st = set_bool(metadata, "tokenizer.ggml.add_bos_token", begins, err);
-    return st ? st : set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
+    if (!st) st = set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
+    return st ? st : set_separator(t, metadata, err);
 }
 
 ht_status ht_tokenizer_save_gguf(const ht_tokenizer *t, int64_t n_rows, bool list_merges, ht_json *metadata,
                                  ht_error *err) {
     bool bytes = false;
-    for (int i = 0; i < t->n_pre; i++) bytes |= t->pre[i].kind == HT_PRE_BYTE_LEVEL;
+    const bool merges = t->model == HT_MODEL_BPE;
+    for (int i = 0; i < t->n_pre && merges; i++) bytes |= t->pre[i].kind == HT_PRE_BYTE_LEVEL;
     if (bytes && !t->decode.byte_level)
         return refuse(err, "decoder", "the pre_tokenizer is ByteLevel, the decoder is not");
     ht_status st = check_rows(t, n_rows, err);
     if (!st) st = set_added(t, n_rows, metadata, err);
-    if (!st) st = bytes ? set_stages(t, metadata, err) : set_sentencepiece(t, n_rows, list_merges, metadata, err);
+    if (!st && !merges) st = set_pieces(t, n_rows, metadata, err);
+    if (!st && merges)
+        st = bytes ? set_stages(t, metadata, err) : set_sentencepiece(t, n_rows, list_merges, metadata, err);
     if (!st && bytes) st = set_merges(t, metadata, err);
     if (!st) st = set_tokens(t, n_rows, metadata, err);
-    return st ? st : set_ends(t, metadata, err);
+    return st || !merges ? st : set_ends(t, metadata, err);
 }

@@ -120,6 +120,12 @@ ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t
     return HT_OK;
 }
 
+ht_status ht_add_pair_item(ht_tokenizer *t, int32_t id, int32_t type, ht_error *err) {
+    if (!HT_GROW_ONE(t->pair, t->n_pair)) return ht_fail_memory(err, t->n_pair * sizeof *t->pair, "post_processor");
+    t->pair[t->n_pair++] = (ht_pair_item){id, type};
+    return HT_OK;
+}
+
 ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err) {
     if (!HT_GROW_ONE(*list, *n)) return ht_fail_memory(err, *n, "special ids");
     (*list)[(*n)++] = id;
@@ -215,7 +221,8 @@ static void mark_joins(ht_tokenizer *t, int32_t id) {
 /* Whether text may be split into words before the model: a merge crosses a U+2581 only after a byte that precedes
  * one in some mergeable token (joins_metaspace). */
 static bool can_split_words(ht_tokenizer *t) {
-    if (t->byte_level || t->ignore_merges || ht_vocab_find(&t->vocab, HT_METASPACE, 3) < 0) return false;
+    if (t->model != HT_MODEL_BPE || t->byte_level || t->ignore_merges || ht_vocab_find(&t->vocab, HT_METASPACE, 3) < 0)
+        return false;
     if (t->merges.order) {
         for (int32_t id = 0; id < t->vocab.n; id++)
             if (ht_vocab_has(&t->vocab, id) && t->merges.order[id] != HT_NO_ORDER) mark_joins(t, id);
@@ -281,10 +288,22 @@ static ht_status finish_added(ht_tokenizer *t, ht_error *err) {
     return st;
 }
 
+/* A post-processor without a template for pairs: the ids around each of the texts. */
+static ht_status default_pair(ht_tokenizer *t, ht_error *err) {
+    ht_status st = HT_OK;
+    for (int text = 0; !st && text < 2; text++) {
+        for (size_t i = 0; !st && i < t->n_prefix; i++) st = ht_add_pair_item(t, t->prefix[i], 0, err);
+        if (!st) st = ht_add_pair_item(t, text ? HT_PAIR_SECOND : HT_PAIR_FIRST, text, err);
+        for (size_t i = 0; !st && i < t->n_suffix; i++) st = ht_add_pair_item(t, t->suffix[i], 0, err);
+    }
+    return st;
+}
+
 ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err) {
     ht_status st = find_symbols(t, err);
+    if (!st && !t->n_pair) st = default_pair(t, err);
     if (st) return st;
-    t->byte_level = t->n_pre && t->pre[t->n_pre - 1].kind == HT_PRE_BYTE_LEVEL;
+    t->byte_level = t->model == HT_MODEL_BPE && t->n_pre && t->pre[t->n_pre - 1].kind == HT_PRE_BYTE_LEVEL;
     t->split_words = can_split_words(t);
     return finish_added(t, err);
 }
@@ -296,6 +315,7 @@ void ht_tokenizer_free(ht_tokenizer *t) {
     ht_vocab_free(&t->vocab);
     free(t->flags);
     ht_merges_free(&t->merges);
+    ht_pieces_free(&t->pieces);
     free(t->unk_text);
     for (int i = 0; i < HT_MAX_STEPS; i++) {
         ht_normal_step_free(&t->normalizer[i]);
@@ -310,12 +330,14 @@ void ht_tokenizer_free(ht_tokenizer *t) {
     ht_trie_free(&t->normal_trie);
     free(t->prefix);
     free(t->suffix);
+    free(t->pair);
     for (int i = 0; i < t->decode.n_replace; i++) {
         free(t->decode.replace[i].from);
         free(t->decode.replace[i].to);
     }
     free(t->decode.metaspace);
     free(t->decode.strip);
+    free(t->decode.word_prefix);
     free(t->chat_template);
     free(t->tool_template);
     free(t);
@@ -340,6 +362,8 @@ int32_t ht_tokenizer_bos(const ht_tokenizer *t) { return t->bos; }
 int32_t ht_tokenizer_eos(const ht_tokenizer *t) { return t->eos; }
 
 const char *ht_tokenizer_kind(const ht_tokenizer *t) {
+    if (t->model == HT_MODEL_WORDPIECE) return "WordPiece";
+    if (t->model == HT_MODEL_UNIGRAM) return "Unigram";
     return t->byte_level || t->decode.byte_level ? "byte-level BPE" : "SentencePiece BPE";
 }
 

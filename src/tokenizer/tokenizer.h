@@ -7,6 +7,8 @@
 
 #include "formats/gguf.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/charsmap.h"
+#include "tokenizer/pieces.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 #include "tokenizer/vocab.h"
@@ -25,8 +27,19 @@ typedef enum ht_normal_kind {
     HT_NORMAL_REPLACE, /* replaces `from` by `to` */
     HT_NORMAL_REPLACE_REGEX,
     HT_NORMAL_LOWERCASE,
-    HT_NORMAL_STRIP
+    HT_NORMAL_STRIP,
+    HT_NORMAL_STRIP_ACCENTS,
+    HT_NORMAL_BERT,
+    HT_NORMAL_CHARSMAP
 } ht_normal_kind;
+
+/* Parts of BertNormalizer, in their order. */
+enum {
+    HT_BERT_CLEAN = 1,   /* drops control characters; white space becomes spaces */
+    HT_BERT_CHINESE = 2, /* puts spaces around Chinese characters */
+    HT_BERT_ACCENTS = 4, /* NFD without accents */
+    HT_BERT_LOWERCASE = 8
+};
 
 typedef struct ht_normal_step {
     ht_normal_kind kind;
@@ -35,6 +48,8 @@ typedef struct ht_normal_step {
     size_t n_from, n_to;
     ht_regex *regex;
     bool left, right; /* Strip: ends to strip */
+    uint8_t bert;     /* HT_BERT_* bits */
+    ht_charsmap charsmap;
 } ht_normal_step;
 
 /* ---- pre-tokenizer ---- */
@@ -114,7 +129,20 @@ typedef struct ht_decode_plan {
     char *strip;          /* Strip: removed from the start of the text, at most strip_count times */
     size_t n_strip;
     size_t strip_count;
+    char *word_prefix; /* WordPiece: a token with it continues a word, others begin one; NULL: no WordPiece */
+    size_t n_word_prefix;
+    bool cleanup; /* WordPiece: no spaces before punctuation and contractions */
 } ht_decode_plan;
+
+/* ---- post-processor ---- */
+
+/* An item of the template of a pair: a special token, or one of the two texts. */
+typedef struct ht_pair_item {
+    int32_t id; /* or HT_PAIR_FIRST, HT_PAIR_SECOND */
+    int32_t type;
+} ht_pair_item;
+
+enum { HT_PAIR_FIRST = -1, HT_PAIR_SECOND = -2 };
 
 /* ---- tokenizer ---- */
 
@@ -125,8 +153,12 @@ enum {
     HT_TOKEN_UNUSED = 8     /* unused in GGUF, or a filler of padding: it stands for no text, whatever its name */
 };
 
+typedef enum ht_model_kind { HT_MODEL_BPE, HT_MODEL_WORDPIECE, HT_MODEL_UNIGRAM } ht_model_kind;
+
 struct ht_tokenizer {
     ht_vocab vocab;
+    ht_model_kind model;
+    ht_pieces pieces; /* of WordPiece and Unigram; the fields down to unk_text, except byte_fallback, are of BPE */
     int32_t n_model_tokens; /* of a tokenizer.json: tokens in the model's vocabulary, without added ones */
     uint8_t *flags;         /* [vocab.n], HT_TOKEN_* */
     ht_merges merges;
@@ -151,6 +183,8 @@ struct ht_tokenizer {
     ht_trie raw_trie, normal_trie; /* added tokens matched before and after the normalizer */
     int32_t *prefix, *suffix;      /* post-processor: ids around the text */
     size_t n_prefix, n_suffix;
+    ht_pair_item *pair; /* of two texts */
+    size_t n_pair;
     ht_decode_plan decode;
 
     int32_t bos, eos;
@@ -164,12 +198,23 @@ ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenize
 ht_status ht_tokenizer_from_json(const char *json, size_t n, const char *config, size_t n_config, ht_tokenizer **out,
                                  ht_error *err);
 
+/* load_vocab.c: from the text of BERT's vocab.txt and of its tokenizer_config.json (`config`, or NULL). */
+ht_status ht_tokenizer_from_vocab(const char *text, size_t n, const char *config, size_t n_config, ht_tokenizer **out,
+                                  ht_error *err);
+/* load_stages.c: adds the stages of a JSON text of the form of a tokenizer.json with only those. `charsmap` is that of a
+ * Precompiled step without one. The vocabulary must have its tokens. */
+ht_status ht_load_stages(ht_tokenizer *t, const char *json, size_t n, ht_bytes charsmap, ht_error *err);
+
 /* The directory of a checkpoint's named templates, as `transformers` saves them. */
 #define HT_TEMPLATES_DIRECTORY "additional_chat_templates"
 #define HT_TOOL_TEMPLATE_FILE  HT_TEMPLATES_DIRECTORY "/tool_use.jinja"
 
 /* load.c: loads the chat templates from the files of a directory, unless the tokenizer has one. */
 ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_error *err);
+
+/* load.c: the path of a directory's tokenizer.json, else of its vocab.txt, which may not exist. The caller frees it; NULL
+ * when out of memory. */
+char *ht_tokenizer_file_in(const char *directory);
 
 /* load.c: why a directory has no tokenizer, a predicate to follow its name ("holds neither ..."). Static. */
 const char *ht_tokenizer_missing(const char *directory);
@@ -195,6 +240,7 @@ ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from
                                 ht_error *err);
 /* Appends an added token and copies its text. The id must be in the vocabulary. */
 ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t n, ht_error *err);
+ht_status ht_add_pair_item(ht_tokenizer *t, int32_t id, int32_t type, ht_error *err);
 /* Appends `id` to the array *list of *n ids. */
 ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err);
 /* Appends up to HT_MERGE_BATCH merges. Left, right and merged text must be tokens. */
@@ -207,12 +253,26 @@ ht_status ht_add_merges(ht_tokenizer *t, const ht_merge_text *texts, size_t n, h
 /* Derives the lookup tables; the loader's last call. */
 ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err);
 
-/* A text whose bytes are marked, 1 for those that came from the inputs, where that matters. */
+/* Bytes [begin, end) of the text that was encoded. */
+typedef struct ht_origin {
+    uint32_t begin, end;
+} ht_origin;
+
+/* A text whose bytes are marked, 1 for those that came from the inputs, where that matters. Or with their origins, for the
+ * offsets of tokens. */
 typedef struct ht_marked_text {
     ht_text text;
-    bool wants_marks;
-    ht_text marks; /* one byte for each of the text's */
+    bool wants_marks, wants_origins; /* not both */
+    ht_text marks;                   /* one byte for each of the text's */
+    ht_text origins;                 /* an ht_origin for each byte of the text */
 } ht_marked_text;
+/* NULL without origins. */
+static inline const ht_origin *ht_origins(const ht_marked_text *t) {
+    return t->wants_origins ? (const ht_origin *)(const void *)t->origins.data : NULL;
+}
+static inline const ht_origin *ht_origins_from(const ht_origin *origins, size_t begin) {
+    return origins ? origins + begin : NULL;
+}
 void ht_marked_text_discard(ht_marked_text *t);
 
 /* normalize.c: normalises `text` in place; `scratch` is the second buffer. */
@@ -237,20 +297,27 @@ typedef struct ht_cached_piece {
 typedef struct ht_encoder {
     const ht_tokenizer *t;
     ht_bpe_work work;
+    ht_piece_work pieces;
+    uint8_t hidden;               /* HT_TOKEN_* of tokens that WordPiece and Unigram do not find in a text */
     ht_cached_piece *piece_cache; /* [HT_PIECE_CACHE_SIZE], or NULL for short texts */
     int32_t *ids;
     size_t n_ids, capacity;
+    bool wants_offsets; /* WordPiece and Unigram */
+    ht_origin *offsets; /* [n_ids] bytes of the text; empty ones for tokens that the post-processor adds */
+    size_t offset_capacity;
     ht_text scratch[HT_MAX_STEPS], spelled[HT_MAX_STEPS]; /* rewritten pieces, per pre-tokenizer step */
+    ht_text origins[HT_MAX_STEPS];                        /* of the rewritten pieces */
     ht_text piece;
     ht_regex_work *regex;
     ht_status status;
     ht_error *err;
 } ht_encoder;
 
-/* Pre-tokenizes and encodes a span without added tokens. at_start: the span begins at the start of the text. */
-void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
-/* encode.c: encodes one piece by the BPE model. */
-void ht_encode_piece(ht_encoder *e, const char *text, size_t n);
+/* Pre-tokenizes and encodes a span without added tokens. at_start: the span begins at the start of the text. origins: of
+ * its bytes, NULL unless e->wants_offsets. */
+void ht_pretokenize(ht_encoder *e, const char *text, size_t n, const ht_origin *origins, bool at_start);
+/* encode.c: encodes one piece by the model. */
+void ht_encode_piece(ht_encoder *e, const char *text, size_t n, const ht_origin *origins);
 /* encode.c: whether merging gives each token of byte-level BPE from its own text, so that ignore_merges changes nothing. */
 ht_status ht_tokenizer_merges_suffice(const ht_tokenizer *t, bool *suffice, ht_error *err);
 void ht_pre_step_free(ht_pre_step *s);
@@ -259,6 +326,32 @@ void ht_pre_step_free(ht_pre_step *s);
  * of a special token. */
 ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const ht_written *text, unsigned flags, int32_t **ids,
                                    size_t *n_ids, ht_error *err);
+
+/* The ids of a text, or of two. */
+typedef struct ht_encoding {
+    int32_t *ids, *types; /* [n]; types: of token_type_ids */
+    ht_origin *offsets;   /* [n] bytes of the text that the token comes from, 0 to 0 for added ones; NULL: not wanted */
+    size_t n;
+} ht_encoding;
+
+typedef enum ht_truncation { HT_TRUNCATE_NOTHING, HT_TRUNCATE_LONGEST, HT_TRUNCATE_SECOND } ht_truncation;
+
+typedef struct ht_pair_options {
+    unsigned flags;           /* of ht_tokenizer_encode; with HT_ENCODE_ADD_SPECIAL also those of the pair's template */
+    ht_truncation truncation; /* NOTHING: longer texts are an error */
+    size_t most;              /* ids with the added ones; 0: any number */
+    bool offsets;             /* WordPiece and Unigram only */
+} ht_pair_options;
+
+/* pair.c: encodes a text, or two (`second` is not NULL) as the post-processor's template for pairs puts them together. Ids are
+ * cut at the ends of the texts as in `tokenizers`: from the longer text first, or from the second. */
+ht_status ht_tokenizer_encode_pair(const ht_tokenizer *t, const char *first, size_t n_first, const char *second,
+                                   size_t n_second, const ht_pair_options *options, ht_encoding *out, ht_error *err);
+void ht_encoding_free(ht_encoding *e);
+
+/* encode.c: the ids of a text without the post-processor's, and their offsets, unless NULL. */
+ht_status ht_tokenizer_encode_text(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
+                                   ht_origin **offsets, size_t *n_ids, ht_error *err);
 
 /* Whether bytes [begin, end) may spell an added token that is special, or only a control token. */
 typedef bool ht_special_fn(void *user, bool special, size_t begin, size_t end);

@@ -54,16 +54,25 @@ static utf8proc_option_t form_options(ht_normal_form form) {
 
 typedef struct code_points {
     utf8proc_int32_t *c;
-    size_t n, capacity;
+    int32_t *change; /* as ht_changed_char has it */
+    size_t n, capacity, change_capacity;
 } code_points;
+
+static void free_points(code_points *p) {
+    free(p->c);
+    free(p->change);
+}
 
 static bool decompose(const char *text, size_t n, utf8proc_option_t options, code_points *out) {
     enum { MOST = 32 }; /* code points; the longest decomposition has 18 */
     for (size_t i = 0, length; i < n; i += length) {
         utf8proc_int32_t c = (utf8proc_int32_t)ht_utf8_next(text + i, &length);
-        if (!HT_GROW(out->c, out->capacity, out->n + MOST)) return false;
+        if (!HT_GROW(out->c, out->capacity, out->n + MOST) ||
+            !HT_GROW(out->change, out->change_capacity, out->n + MOST))
+            return false;
         utf8proc_ssize_t made = utf8proc_decompose_char(c, out->c + out->n, MOST, options, NULL);
         if (made < 0 || made > MOST) return false;
+        for (utf8proc_ssize_t k = 0; k < made; k++) out->change[out->n + (size_t)k] = k > 0;
         out->n += (size_t)made;
     }
     return true;
@@ -71,10 +80,15 @@ static bool decompose(const char *text, size_t n, utf8proc_option_t options, cod
 
 static int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
+typedef struct point {
+    utf8proc_int32_t c;
+    int32_t change;
+} point;
+
 /* Canonical ordering: a stable counting sort of each run of marks by combining class. utf8proc_map swaps neighbours
  * instead, quadratic in the length of a run (a minute for a text of marks alone). */
 static bool order_marks(code_points *p) {
-    utf8proc_int32_t *sorted = malloc((p->n + 1) * sizeof *sorted);
+    point *sorted = malloc((p->n + 1) * sizeof *sorted);
     if (!sorted) return false;
     for (size_t begin = 0, end; begin < p->n; begin = end) {
         for (end = begin; end < p->n && combining_class(p->c[end]);) end++;
@@ -82,8 +96,12 @@ static bool order_marks(code_points *p) {
             size_t place[257] = {0}; /* next output position of each class */
             for (size_t i = begin; i < end; i++) place[combining_class(p->c[i]) + 1]++;
             for (int k = 1; k < 257; k++) place[k] += place[k - 1];
-            for (size_t i = begin; i < end; i++) sorted[place[combining_class(p->c[i])]++] = p->c[i];
-            memcpy(p->c + begin, sorted, (end - begin) * sizeof *sorted);
+            for (size_t i = begin; i < end; i++)
+                sorted[place[combining_class(p->c[i])]++] = (point){p->c[i], p->change[i]};
+            for (size_t i = begin; i < end; i++) {
+                p->c[i] = sorted[i - begin].c;
+                p->change[i] = sorted[i - begin].change;
+            }
         }
         if (end == begin) end++;
     }
@@ -91,33 +109,71 @@ static bool order_marks(code_points *p) {
     return true;
 }
 
+static bool compose_pair(utf8proc_int32_t a, utf8proc_int32_t b, utf8proc_int32_t *out) {
+    utf8proc_int32_t pair[2] = {a, b};
+    if (utf8proc_normalize_utf32(pair, 2, UTF8PROC_STABLE | UTF8PROC_COMPOSE) != 1) return false;
+    *out = pair[0];
+    return true;
+}
+
+/* Canonical composition (Unicode standard, 3.11) that keeps the changes, in place. */
+static void compose(code_points *p) {
+    size_t n = 0, starter = SIZE_MAX; /* characters kept; the index of the last starter */
+    int last_class = -1;              /* of the marks after it; -1: there are none */
+    for (size_t i = 0; i < p->n; i++) {
+        const utf8proc_int32_t c = p->c[i];
+        const int class = combining_class(c);
+        if (starter != SIZE_MAX && class > last_class && compose_pair(p->c[starter], c, &p->c[starter])) {
+            p->change[starter] += p->change[i] - 1;
+            continue;
+        }
+        if (class == 0) starter = n;
+        last_class = class == 0 ? -1 : class;
+        p->c[n] = c;
+        p->change[n++] = p->change[i];
+    }
+    p->n = n;
+}
+
+static ht_status order_run(ht_normal_form form, const char *text, size_t n, code_points *points, ht_error *err) {
+    return decompose(text, n, form_options(form), points) && order_marks(points)
+               ? HT_OK
+               : ht_fail_memory(err, n, "Unicode normalisation");
+}
+
 static ht_status normalize_run(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err) {
     code_points points = {0};
-    utf8proc_option_t options = form_options(form);
-    if (!decompose(text, n, options, &points) || !order_marks(&points)) {
-        free(points.c);
-        return ht_fail_memory(err, n, "Unicode normalisation");
-    }
+    const utf8proc_option_t options = form_options(form);
+    const ht_status st = order_run(form, text, n, &points, err);
     utf8proc_ssize_t made = (utf8proc_ssize_t)points.n;
-    if (options & UTF8PROC_COMPOSE) made = utf8proc_normalize_utf32(points.c, made, options);
-    for (utf8proc_ssize_t i = 0; i < made; i++) ht_text_append_utf8(out, (uint32_t)points.c[i]);
-    free(points.c);
-    return made < 0 ? ht_fail(err, HT_ERR_INTERNAL, "Unicode normalisation failed: %s", utf8proc_errmsg(made)) : HT_OK;
+    if (!st && (options & UTF8PROC_COMPOSE)) made = utf8proc_normalize_utf32(points.c, made, options);
+    for (utf8proc_ssize_t i = 0; i < made && !st; i++) ht_text_append_utf8(out, (uint32_t)points.c[i]);
+    free_points(&points);
+    return !st && made < 0 ? ht_fail(err, HT_ERR_INTERNAL, "Unicode normalisation failed: %s", utf8proc_errmsg(made))
+                           : st;
 }
 
 /* First code point that may change in the form or compose with its predecessor; all lower ones are inert. */
 static uint32_t inert_below(ht_normal_form form) { return form == HT_NFC ? 0x300 : 0x80; }
 
-static bool is_newer_mark(uint32_t c) {
-    size_t low = 0, high = ht_unicode_n_newer_marks;
+static const ht_unicode_range *find_range(const ht_unicode_range *ranges, size_t n, uint32_t c) {
+    size_t low = 0, high = n;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (c >= ht_unicode_newer_marks[middle].end)
+        if (c >= ranges[middle].end)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < ht_unicode_n_newer_marks && c >= ht_unicode_newer_marks[low].begin;
+    return low < n && c >= ranges[low].begin ? &ranges[low] : NULL;
+}
+
+static bool is_newer_mark(uint32_t c) { return find_range(ht_unicode_newer_marks, ht_unicode_n_newer_marks, c); }
+
+uint8_t ht_unicode_dropped(uint32_t c) {
+    if (c >= 0x20 && c < 0x7F) return 0;
+    const ht_unicode_range *range = find_range(ht_unicode_drops, ht_unicode_n_drops, c);
+    return range ? range->classes : 0;
 }
 
 /* Normalises only the spans around characters that may change: from the inert character before (a base to compose with)
@@ -144,6 +200,35 @@ ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, 
         done = base = i = end;
     }
     ht_text_append(out, text + done, n - done);
+    return out->failed ? ht_fail_memory(err, n, "Unicode normalisation") : HT_OK;
+}
+
+void ht_changes_append(ht_changes *changes, uint32_t c, int32_t change) {
+    changes->failed = changes->failed || !HT_GROW(changes->list, changes->capacity, changes->n + 1);
+    if (!changes->failed) changes->list[changes->n++] = (ht_changed_char){c, change};
+}
+
+ht_status ht_unicode_normalize_changes(ht_normal_form form, const char *text, size_t n, ht_changes *out,
+                                       ht_error *err) {
+    code_points points = {0};
+    for (size_t i = 0, end, length; i < n; i = end) {
+        uint32_t c = ht_utf8_next(text + i, &length);
+        end = i + length;
+        if (is_newer_mark(c)) {
+            ht_changes_append(out, c, 0);
+            continue;
+        }
+        while (end < n && !is_newer_mark(ht_utf8_next(text + end, &length))) end += length;
+        points.n = 0;
+        const ht_status st = order_run(form, text + i, end - i, &points, err);
+        if (st) {
+            free_points(&points);
+            return st;
+        }
+        if (form_options(form) & UTF8PROC_COMPOSE) compose(&points);
+        for (size_t k = 0; k < points.n; k++) ht_changes_append(out, (uint32_t)points.c[k], points.change[k]);
+    }
+    free_points(&points);
     return out->failed ? ht_fail_memory(err, n, "Unicode normalisation") : HT_OK;
 }
 

@@ -34,7 +34,16 @@ extern const uint16_t ht_unicode_runs[][2];
 extern const ht_unicode_range ht_unicode_far[];
 /* Marks newer than the Unicode version of the reference normalizers: utf8proc would reorder or compose them. */
 extern const ht_unicode_range ht_unicode_newer_marks[];
-extern const size_t ht_unicode_n_runs, ht_unicode_n_far, ht_unicode_n_newer_marks;
+/* Characters that a normalizer drops; `classes` are HT_DROP_* bits. */
+extern const ht_unicode_range ht_unicode_drops[];
+extern const size_t ht_unicode_n_runs, ht_unicode_n_far, ht_unicode_n_newer_marks, ht_unicode_n_drops;
+
+enum {
+    HT_DROP_CONTROL = 1, /* BertNormalizer's clean_text */
+    HT_DROP_ACCENT = 2,  /* its strip_accents, after NFD */
+    HT_DROP_MARK = 4     /* StripAccents */
+};
+uint8_t ht_unicode_dropped(uint32_t c);
 
 /* Fills ht_unicode_classes, before the first ht_unicode_class. From any thread. */
 void ht_unicode_prepare(void);
@@ -72,8 +81,25 @@ uint32_t ht_char_of_byte(unsigned char byte);
 
 typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD, HT_NORMAL_FORMS } ht_normal_form;
 
+/* A character that a normalizer writes. change > 0: in addition to the character before. Otherwise in place of the next
+ * 1 - change characters of the text. Offsets of tokens follow from it. */
+typedef struct ht_changed_char {
+    uint32_t c;
+    int32_t change;
+} ht_changed_char;
+
+typedef struct ht_changes {
+    ht_changed_char *list;
+    size_t n, capacity;
+    bool failed; /* sticky: memory ran out */
+} ht_changes;
+
+void ht_changes_append(ht_changes *changes, uint32_t c, int32_t change);
+
 /* Appends the normal form of n bytes to `out`. */
 ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err);
+/* Appends the same characters as changes of the text. */
+ht_status ht_unicode_normalize_changes(ht_normal_form form, const char *text, size_t n, ht_changes *out, ht_error *err);
 /* Appends the text in lower case, by full case mapping. */
 void ht_unicode_lowercase(const char *text, size_t n, ht_text *out);
 /* Appends the text with invalid sequences replaced by U+FFFD. */

@@ -1,7 +1,9 @@
 /* A tokenizer from a GGUF's metadata: whatever loads must also encode, and decode what it encoded. The first byte chooses
  * the text. Then comes the file as it is, when the byte's highest bit is set; else what is put into one that is well
  * formed, so that changes reach the tokenizer: parts that end with NUL, lists of which end with the byte 1. */
+#include "base/base64.h"
 #include "base/text.h"
+#include "tokenizer/gguf_stages.h"
 #include "tokens.h"
 
 #include <stdio.h>
@@ -69,21 +71,45 @@ static void put_numbers(ht_text *f, const char *key, part p, bool scores, uint64
 
 /* Ids and switches: a byte each, as many as there are; ' ' leaves one out, '~' is an id that is none. */
 static void put_settings(ht_text *f, part p, uint64_t *count) {
-    static const char *const ids[] = {"bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id"};
-    static const char *const switches[] = {"add_bos_token", "add_eos_token", "add_space_prefix"};
+    static const struct {
+        const char *name;
+        bool is_id;
+    } settings[] = {{"bos_token_id", true},
+                    {"eos_token_id", true},
+                    {"unknown_token_id", true},
+                    {"padding_token_id", true},
+                    {"add_bos_token", false},
+                    {"add_eos_token", false},
+                    {"add_space_prefix", false},
+                    {"cls_token_id", true},
+                    {"seperator_token_id", true},
+                    {"add_sep_token", false},
+                    {"normalizer.lowercase", false},
+                    {"normalizer.strip_accents", false},
+                    {"remove_extra_whitespaces", false}};
     char key[64];
-    for (size_t i = 0; i < 7 && i < p.n; i++) {
+    for (size_t i = 0; i < sizeof settings / sizeof *settings && i < p.n; i++) {
         if (p.data[i] == ' ') continue;
-        snprintf(key, sizeof key, "tokenizer.ggml.%s", i < 4 ? ids[i] : switches[i - 4]);
-        put_key(f, key, i < 4 ? HT_GGUF_U32 : HT_GGUF_BOOL, count);
-        if (i < 4)
+        snprintf(key, sizeof key, "tokenizer.ggml.%s", settings[i].name);
+        put_key(f, key, settings[i].is_id ? HT_GGUF_U32 : HT_GGUF_BOOL, count);
+        if (settings[i].is_id)
             put(f, p.data[i] == '~' ? UINT32_MAX : (uint64_t)(p.data[i] - '0'), 4);
         else
             put(f, p.data[i] & 1, 1);
     }
 }
 
-/* model, pre-tokenizer, settings, tokens, their types, scores, merges, chat template. What is empty is left out. */
+static void put_charsmap(ht_text *f, part base64, uint64_t *count) {
+    ht_text map = {0};
+    (void)ht_base64_decode((const char *)base64.data, base64.n, &map);
+    put_key(f, HT_GGUF_CHARSMAP, HT_GGUF_ARRAY, count);
+    put(f, HT_GGUF_U8, 4);
+    put_bytes(f, map.data, map.len);
+    ht_text_discard(&map);
+}
+
+/* model, pre-tokenizer, settings, tokens, their types, scores, merges, chat template, stages, a character map in base64. What is
+ * empty is left out. */
 static ht_text file_of(part rest) {
     ht_text values = {0}, file = {0};
     uint64_t n = 0;
@@ -96,6 +122,8 @@ static ht_text file_of(part rest) {
     if ((p = next_part(&rest)).n) put_numbers(&values, "tokenizer.ggml.scores", p, true, &n);
     if ((p = next_part(&rest)).n) put_list(&values, "tokenizer.ggml.merges", p, &n);
     if ((p = next_part(&rest)).n) put_text(&values, "tokenizer.chat_template", p, &n);
+    if ((p = next_part(&rest)).n) put_text(&values, HT_GGUF_STAGES_KEY, p, &n);
+    if ((p = next_part(&rest)).n) put_charsmap(&values, p, &n);
     ht_text_append(&file, "GGUF", 4);
     put(&file, 3, 4);
     put(&file, 0, 8);

@@ -2,6 +2,7 @@
 """Writes the seeds of fuzz_tokenizer_gguf (pip install gguf).
 
     python3 tests/fuzz/make_tokenizer_gguf_corpus.py"""
+import json
 import pathlib
 import re
 
@@ -30,8 +31,9 @@ def listed(texts):
     return b"".join(t.encode() + b"\1" for t in texts)
 
 
-def described(name, model, pre, settings, tokens, types="", scores=b"", merges=(), template=""):
-    parts = [model.encode(), pre.encode(), settings.encode(), listed(tokens), types.encode(), scores, listed(merges), template.encode()]
+def described(name, model, pre, settings, tokens, types="", scores=b"", merges=(), template="", stages="", charsmap=""):
+    parts = [model.encode(), pre.encode(), settings.encode(), listed(tokens), types.encode(), scores, listed(merges), template.encode(),
+             *([stages.encode(), charsmap.encode()] if stages or charsmap else [])]  # fmt: skip
     put("fuzz_tokenizer_gguf", name, b"\1" + b"\0".join(parts))
 
 
@@ -46,7 +48,17 @@ scores = bytes(min(255, 1 + i) for i in range(len(PIECES)))
 described("scores", "llama", "", "120 111", PIECES, PIECE_TYPES, scores)
 described("scores-unsorted", "llama", "", "120 010", PIECES, PIECE_TYPES, scores[::-1])
 described("pieces-merges", "gemma4", "", "120 100", PIECES, PIECE_TYPES, b"", PIECE_MERGES)
-described("unknown-model", "bert", "", "", PIECES, PIECE_TYPES, scores)
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁the", "▁quick", "s", "▁a", "a", "▁he", "[PAD10]"]
+described("bert", "bert", "default", "  10  123", WORDS, "33331111115")
+described("bert-cased", "bert", "", "  1    23110", WORDS, "33331111115")
+UNIGRAM = [*PIECES[:-1], "fi", "[PAD17]"]
+golden = json.loads((here.parent / "golden" / "tokenizer" / "synthetic.json").read_text())
+charsmap = next(c for c in golden["cases"] if c["name"] == "unigram")["tokenizer"]["normalizer"]["precompiled_charsmap"]
+described("t5", "t5", "default", "120 11", UNIGRAM, PIECE_TYPES[:-1] + "15", scores + b"\1", charsmap=charsmap)
+described("t5-plain", "t5", "", " 20  01      0", UNIGRAM, PIECE_TYPES[:-1] + "15", scores[::-1] + b"\1")
+stages = {"normalizer": {"type": "Precompiled"}, "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": {"type": "Fuse"}}
+described("t5-stages", "t5", "", "120 11", UNIGRAM, PIECE_TYPES[:-1] + "15", scores + b"\1", stages=json.dumps(stages), charsmap=charsmap)
+described("unknown-model", "rwkv", "", "", PIECES, PIECE_TYPES, scores)
 
 
 def whole(name, fill):

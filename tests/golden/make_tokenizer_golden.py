@@ -5,7 +5,10 @@
 
 real/NAME.tsv, for each vocabulary found in MODELS (the folder that HEARTH_TEST_MODELS names): text, ids, and the decoded
 text where it is another one; backslash, tab, newline and bytes outside of printable ASCII are written \\xNN. Through
-tokenizer_reference.py. synthetic.json: small trained vocabularies under pipelines that use every step Hearth knows."""
+tokenizer_reference.py. synthetic.json: small trained vocabularies under pipelines that use every step Hearth knows; with
+offsets in bytes, and pairs, for those of WordPiece and Unigram. Needs sentencepiece (PyPI), too."""
+import base64
+import io
 import itertools
 import json
 import os
@@ -13,10 +16,11 @@ import random
 import re
 import sys
 
+import sentencepiece
 import tokenizer_reference
 from check_tokenizer import texts_for
 from tokenizer_texts import make_texts
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizer")
 REAL = {
@@ -25,6 +29,8 @@ REAL = {
     "gemma3-270m": "gemma3-270m.gguf",
     "llama3": "vocab/ggml-vocab-llama-bpe.gguf",
     "gemma4": "vocab/ggml-vocab-gemma-4.gguf",
+    "bert-bge": "vocab/ggml-vocab-bert-bge.gguf",
+    "nomic-bert-moe": "vocab/ggml-vocab-nomic-bert-moe.gguf",
 }
 
 
@@ -80,7 +86,53 @@ SPLIT_TEXTS = [
 ]
 
 
+# Code points and what becomes of them: graphemes of several characters, removals, and growing ones.
+RULES = """
+ff21>41 ff42>62 ff11>31 fb01>66_69 fb03>66_66_69 bd>31_2044_32 2167>56_49_49_49 ad> 1> 200b>20 9>20 a>20 d>20 a0>20 3000>20
+65_301>e9 55_308>dc 61_323>1ea1 130>69_307 2460>31 33a5>6d_33 3a9>3c9 fdfa>635_644_649 1112_1161>d558 30ab_3099>30ac 1f44d>2b
+"""
+
+
+def train_pieces(kind):
+    """A Unigram model of sentencepiece, with a small character map."""
+    out, rules = io.BytesIO(), os.path.join(HERE, "rules.tsv")
+    with open(rules, "w") as f:
+        for rule in RULES.split():
+            before, after = (part.replace("_", " ").upper() for part in rule.split(">"))
+            f.write(f"{before}\t{after}\n")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS + SPLIT_TEXTS), model_writer=out, vocab_size=450, hard_vocab_limit=False,
+        normalization_rule_tsv=rules, byte_fallback=kind == "unigram bytes", character_coverage=0.98, num_threads=1,
+        minloglevel=2)  # fmt: skip
+    os.remove(rules)
+    model = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
+    scores = [[model.id_to_piece(i), model.get_score(i)] for i in range(model.get_piece_size())]
+    return {"type": "Unigram", "unk_id": 0, "vocab": scores, "byte_fallback": kind == "unigram bytes",
+            "map": charsmap_of(out.getvalue())}  # fmt: skip
+
+
+def charsmap_of(proto):
+    from sentencepiece import sentencepiece_model_pb2 as pb
+
+    model = pb.ModelProto()
+    model.ParseFromString(proto)
+    return base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+
+
+def train_words():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(CORPUS + [t.lower() for t in CORPUS] + SPLIT_TEXTS[:3],
+                                  trainers.WordPieceTrainer(vocab_size=500, special_tokens=special))  # fmt: skip
+    return json.loads(tokenizer.to_str())["model"]
+
+
 def train(kind):
+    if kind == "words":
+        return train_words()
+    if kind.startswith("unigram"):
+        return train_pieces(kind)
     tokenizer = Tokenizer(models.BPE())
     alphabet = []
     if kind == "bytes":
@@ -135,7 +187,67 @@ STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 PIECES_DECODER = sequence("decoders", UNREPLACE, FALLBACK, FUSE)
 
 
-def template(before, after):
+def bert(clean=True, chinese=True, accents=None, lowercase=True):
+    return {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": accents,
+            "lowercase": lowercase}  # fmt: skip
+
+
+def word_cases():
+    """WordPiece and Unigram; `map` stands for the base's character map."""
+    ends = [AddedToken(t, special=True, normalized=False) for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")]
+    two = {"cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
+    words = {"decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+             "post_processor": {"type": "BertProcessing", **two}}  # fmt: skip
+    yield "bert", "words", {**words, "normalizer": bert()}, ends
+    yield "bert cased", "words", {**words, "normalizer": bert(lowercase=False), "decoder": {**words["decoder"], "cleanup": False}}, ends
+    yield "bert accents", "words", {**words, "normalizer": bert(accents=False, chinese=False)}, ends
+    yield "bert dirty", "words", {**words, "normalizer": bert(clean=False, accents=True, lowercase=False),
+                                  "pre_tokenizer": pre({"type": "BertPreTokenizer"}, {"type": "Digits", "individual_digits": True})}, ends  # fmt: skip
+    yield "bert plain", "words", {"pre_tokenizer": {"type": "WhitespaceSplit"}, "max_input_chars_per_word": 12}, []
+    yield "bert forms", "words", {**words, "normalizer": sequence("normalizers", {"type": "NFD"}, {"type": "StripAccents"},
+                                  {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": True}),
+                                  "pre_tokenizer": {"type": "Whitespace"}, "post_processor": {
+                                  "type": "RobertaProcessing", "trim_offsets": False, "add_prefix_space": False, **two}}, ends  # fmt: skip
+    yield "bert added", "words", {**words, "normalizer": bert()}, ends + [
+        AddedToken("Fox", normalized=True), AddedToken("Ünit", normalized=True), AddedToken("dog", normalized=True, single_word=True)]  # fmt: skip
+    specials = [AddedToken(t, special=True, normalized=False) for t in ("<unk>", "<s>", "</s>")]
+    split = pre({"type": "WhitespaceSplit"}, metaspace("always"))
+    mapped = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "map"}}
+    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}}
+    roberta = template([("<s>", 1)], [("</s>", 2)], "first A last last B last")
+    t5 = template([], [("</s>", 2)], "A last B last")
+    xlnet = template([("<s>", 1)], [("</s>", 2)], "first A last B:1 last:1")
+    unigram = {"decoder": metaspace("always"), "post_processor": roberta}
+    yield "unigram", "unigram", {**unigram, **mapped, "pre_tokenizer": split}, specials
+    yield "unigram spm", "unigram", {**unigram, "normalizer": sequence("normalizers", mapped["normalizer"],
+        {"type": "Strip", "strip_left": False, "strip_right": True}, {**spaces, "content": "▁"}),
+        "pre_tokenizer": metaspace("first"), "post_processor": t5}, specials  # fmt: skip
+    yield "unigram whole", "unigram", {**unigram, **mapped, "pre_tokenizer": metaspace("always", False)}, specials
+    yield "unigram albert", "unigram", {**unigram, "normalizer": sequence("normalizers",
+        {"type": "Replace", "pattern": {"String": "``"}, "content": '"'}, {"type": "NFKD"}, {"type": "StripAccents"},
+        {"type": "Lowercase"}, mapped["normalizer"], {**spaces, "content": " "}), "pre_tokenizer": split,
+        "post_processor": xlnet}, specials  # fmt: skip
+    for form in "NFC", "NFKC", "NFD":
+        yield f"unigram {form}", "unigram", {**unigram, "normalizer": {"type": form}, "pre_tokenizer": metaspace("never"),
+                                             "decoder": metaspace("never")}, specials  # fmt: skip
+    yield "unigram f64", "unigram", {**unigram, **mapped, "pre_tokenizer": split, "scale": 1.1, "post_processor": t5}, specials
+    yield "unigram fallback", "unigram bytes", {"normalizer": sequence("normalizers", {"type": "Prepend", "prepend": "▁"}, REPLACE),
+        "decoder": sequence("decoders", UNREPLACE, FALLBACK, FUSE, STRIP), "post_processor": roberta}, specials  # fmt: skip
+
+
+def template(before, after, pair=None):
+    if pair:  # e.g. "first A last B:1 last:1"
+        ids = dict(before + after)
+        names = {"first": before[0][0] if before else None, "last": after[0][0]}
+        items = []
+        for item in pair.split():
+            name, _, kind = item.partition(":")
+            what = {"Sequence": {"id": name}} if name in "AB" else {"SpecialToken": {"id": names[name]}}
+            next(iter(what.values()))["type_id"] = int(kind or 0)
+            items.append(what)
+        return {**template(before, after), "pair": items, "special_tokens": {
+            t: {"id": t, "ids": [i], "tokens": [t]} for t, i in ids.items()}}  # fmt: skip
+
     items = [{"SpecialToken": {"id": t, "type_id": 0}} for t, _ in before]
     items += [{"Sequence": {"id": "A", "type_id": 0}}]
     items += [{"SpecialToken": {"id": t, "type_id": 0}} for t, _ in after]
@@ -214,22 +326,53 @@ def cases():
             "ignore_merges": pipeline.ignore_merges}, []  # fmt: skip
 
 
+MODEL_FIELDS = "ignore_merges", "byte_fallback", "fuse_unk", "unk_token", "max_input_chars_per_word"
+
+
 def build(model, stages):
-    model = dict(model, **{k: stages[k] for k in ("ignore_merges", "byte_fallback", "fuse_unk", "unk_token") if k in stages})
+    model = dict(model, **{k: stages[k] for k in MODEL_FIELDS if k in stages})
+    stages = json.loads(json.dumps(stages).replace('"map"', json.dumps(model.pop("map", None))))
+    if "scale" in stages:
+        model["vocab"] = [[t, score * stages["scale"]] for t, score in model["vocab"]]
     whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "model": model}
     for stage in "normalizer", "pre_tokenizer", "post_processor", "decoder":
         whole[stage] = stages.get(stage)
     return whole
 
 
+def byte_offsets(text, encoding):
+    at = list(itertools.accumulate((len(c.encode()) for c in text), initial=0))
+    return [[at[begin], at[end]] for begin, end in encoding.offsets]
+
+
+def encode_pairs(tokenizer, rng, texts):
+    """Two texts in the post-processor's template, whole or cut."""
+    rows = []
+    for _ in range(10):
+        first, second = rng.choice(texts), rng.choice(texts)
+        strategy, most = rng.choice([(None, 0), ("longest_first", rng.randint(5, 24)), ("only_second", rng.randint(8, 40))])
+        tokenizer.no_truncation()
+        if strategy:
+            tokenizer.enable_truncation(most, strategy=strategy)
+        try:
+            encoding = tokenizer.encode(first, second)
+        except Exception:  # the first text alone is too long
+            continue
+        rows.append({"first": first, "second": second, "strategy": strategy, "most": most, "ids": encoding.ids,
+                     "types": encoding.type_ids})  # fmt: skip
+    tokenizer.no_truncation()
+    return rows
+
+
 def write_synthetic():
-    bases = {kind: train(kind) for kind in ("bytes", "pieces", "unsplit")}
+    bases = {kind: train(kind) for kind in ("bytes", "pieces", "unsplit", "words", "unigram", "unigram bytes")}
     common = ["The quick brown fox", " hello  world ", "Hello\n\nworld\t \n x", "don't we'll I'VE 123456", "<|im_start|>user\n"
               "Fox and foxes<|im_end|>  \n dog dogs dog  <|left|>", "<tool>call <tool> called", "éé e\u0301 Ünit ünit ÜNIT",
               "İstanbul ẞ ﬁ ½ Ⅷ", "<s>▁x</s> <unk> </s>", "", " ", "日本語 1２३ 👍🏽👨‍👩‍👧", "a\u0323\u0301\u0e3a\u0eba"]  # fmt: skip
     made = []
-    for name, base, stages, added in cases():
+    for name, base, stages, added in [*cases(), *word_cases()]:
         rng = random.Random(name)
+        with_offsets = base == "words" or base.startswith("unigram")
         whole = build(bases[base], stages)
         tokenizer = Tokenizer.from_str(json.dumps(whole))
         for token in added:
@@ -239,20 +382,28 @@ def write_synthetic():
                           if len(t) < 120][10:20]  # fmt: skip
         if base == "unsplit":
             texts = SPLIT_TEXTS
+        if with_offsets:
+            texts = texts + SPLIT_TEXTS
         rows = []
         for text in texts:
             plain = tokenizer.encode(text, add_special_tokens=False).ids
             rows.append({"text": text, "ids": plain, "with_special": tokenizer.encode(text).ids,
                          "decoded": decode(tokenizer, plain)})  # fmt: skip
+            if with_offsets:
+                rows[-1]["offsets"] = byte_offsets(text, tokenizer.encode(text, add_special_tokens=False))
         size, decodes = tokenizer.get_vocab_size(), []
         for _ in range(0 if base == "unsplit" else 8):
-            ids = [rng.randrange(size) if rng.random() < 0.6 or base == "bytes" else rng.randrange(3, 259)
+            ids = [rng.randrange(size) if rng.random() < 0.6 or base == "bytes" or with_offsets else rng.randrange(3, 259)
                    for _ in range(rng.randint(1, 12))]  # fmt: skip
             decodes.append({"ids": ids, "all": decode(tokenizer, ids), "skipped": decode(tokenizer, ids, skip=True)})
         whole = json.loads(tokenizer.to_str())
         whole["model"] = {k: v for k, v in whole["model"].items() if k not in ("vocab", "merges")}
         made.append({"name": name, "base": base, "tokenizer": whole, "texts": rows, "decodes": decodes})
-    vocabularies = {k: {"vocab": v["vocab"], "merges": v["merges"]} for k, v in bases.items()}
+        if with_offsets:
+            made[-1]["pairs"] = encode_pairs(tokenizer, rng, texts)
+        if "scale" in stages:
+            made[-1]["scale"] = stages["scale"]
+    vocabularies = {k: {f: v[f] for f in ("vocab", "merges") if f in v} for k, v in bases.items()}
     with open(os.path.join(HERE, "synthetic.json"), "w") as f:
         json.dump({"bases": vocabularies, "cases": made}, f, ensure_ascii=False, separators=(",", ":"))
         f.write("\n")

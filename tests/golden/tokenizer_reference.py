@@ -7,13 +7,14 @@ pipeline that the model's own tokenizer.json has.
 Where the pipelines come from: byte-level ones from the published tokenizer.json files, or the patterns quoted from them
 where llama.cpp names the pre-tokenizer; Gemma from the class in
 `transformers` (models/gemma/tokenization_gemma.py). A GGUF of a SentencePiece vocabulary has no merges; they are every
-way of cutting a token into two tokens, in the order of the tokens, which for Gemma is the order of training. Needs:
-tokenizers, gguf (both from PyPI; written with 0.23.3 and 0.19)."""
+way of cutting a token into two tokens, in the order of the tokens, which for Gemma is the order of training. Needs
+tokenizers (PyPI; written with 0.23.3)."""
 import json
+import mmap
 import os
+import struct
 import sys
 
-import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -95,9 +96,37 @@ SAME = {"starcoder": "smollm", "refact": "smollm", "mpt": "olmo"}
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+
+
 def read(path):
-    fields = gguf.GGUFReader(path).fields
-    return {k: v.contents() for k, v in fields.items() if k.startswith("tokenizer.")}
+    """The metadata. The gguf package takes 10 seconds for a quarter of a million tokens."""
+    data, at = mmap.mmap(os.open(path, os.O_RDONLY), 0, access=mmap.ACCESS_READ), 24
+
+    def numbers(kind, n=1):
+        nonlocal at
+        values = struct.unpack_from(f"<{n}{NUMBERS[kind]}", data, at)
+        at += struct.calcsize(f"<{n}{NUMBERS[kind]}")
+        return values
+
+    def text():
+        nonlocal at
+        (n,) = numbers(10)
+        at += n
+        return data[at - n : at].decode()
+
+    def value(kind):
+        if kind == STRING:
+            return text()
+        if kind != ARRAY:
+            return numbers(kind)[0]
+        (kind,), (n,) = numbers(4), numbers(10)
+        return [text() for _ in range(n)] if kind == STRING else list(numbers(kind, n))
+
+    assert data[:8] == b"GGUF\3\0\0\0"
+    fields = {text(): value(numbers(4)[0]) for _ in range(struct.unpack_from("<Q", data, 16)[0])}
+    return {k: v for k, v in fields.items() if k.startswith("tokenizer.")}
 
 
 def byte_level(tokenizer, use_regex, *before):
@@ -124,6 +153,31 @@ def make_sentencepiece(fields, tokens, types):
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer, tokens
+
+
+def make_wordpiece(fields, tokens, types):
+    """BERT: words without U+2581, tokens within words with "##"."""
+    tokens = [t if kind == CONTROL or t[:1] + t[-1:] == "[]" else t[1:] if t[0] == "▁" else "##" + t
+              for t, kind in zip(tokens, types)]  # fmt: skip
+    tokenizer = Tokenizer(models.WordPiece({t: i for i, t in enumerate(tokens)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer, tokens
+
+
+def make_unigram(fields, tokens):
+    """XLM-R: the class in `transformers` (models/xlm_roberta/tokenization_xlm_roberta.py)."""
+    while tokens[-1] == f"[PAD{len(tokens) - 1}]" or tokens[-1] == f"[PAD{len(tokens) - 2}]":
+        tokens = tokens[:-1]
+    scores = fields["tokenizer.ggml.scores"]
+    tokenizer = Tokenizer(models.Unigram(list(zip(tokens, scores)), unk_id=fields["tokenizer.ggml.unknown_token_id"]))
+    charsmap = fields.get("tokenizer.ggml.precompiled_charsmap")
+    if charsmap:
+        tokenizer.normalizer = normalizers.Precompiled(bytes(charsmap))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
     return tokenizer, tokens
 
 
@@ -155,8 +209,14 @@ def make(path):
     """(Tokenizer, fields, tokens)"""
     fields = read(path)
     tokens, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
-    if fields["tokenizer.ggml.model"] == "gpt2":
+    model = fields["tokenizer.ggml.model"]
+    if model == "gpt2":
         tokenizer, tokens = make_byte_level(fields, tokens)
+    elif model == "bert":
+        tokenizer, tokens = make_wordpiece(fields, tokens, types)
+    elif model == "t5":
+        tokenizer, tokens = make_unigram(fields, tokens)
+        types = [CONTROL if kind == UNKNOWN else kind for kind in types]
     else:
         tokenizer, tokens = make_sentencepiece(fields, tokens, types)
     added = [

@@ -41,13 +41,26 @@ const ht_json *tokenizer_cases(void) { return ht_json_object_get(golden, "cases"
 
 const char *tokenizer_case_name(const ht_json *c) { return ht_json_string_value(ht_json_object_get(c, "name")); }
 
+/* A Unigram vocabulary with other scores. */
+static ht_json *scaled(const ht_json *vocab, double scale) {
+    ht_json *list = ht_json_new_array(), *item;
+    size_t i;
+    ht_json_array_foreach(vocab, i, item) {
+        const double score = ht_json_number_value(ht_json_array_get(item, 1));
+        ht_json_array_append_new(list, ht_json_pack("[O, f]", ht_json_array_get(item, 0), score * scale));
+    }
+    return list;
+}
+
 ht_json *tokenizer_document(const ht_json *c) {
     const char *name = ht_json_string_value(ht_json_object_get(c, "base"));
     const ht_json *base = ht_json_object_get(ht_json_object_get(golden, "bases"), name);
     ht_json *whole = ht_json_copy(ht_json_object_get(c, "tokenizer"));
     ht_json *model = ht_json_copy(ht_json_object_get(whole, "model"));
     ht_json_object_set(model, "vocab", ht_json_object_get(base, "vocab"));
-    ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
+    if (ht_json_object_get(base, "merges")) ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
+    const double scale = ht_json_number_value(ht_json_object_get(c, "scale"));
+    if (scale) ht_json_object_set_new(model, "vocab", scaled(ht_json_object_get(base, "vocab"), scale));
     ht_json_object_set_new(whole, "model", model);
     return whole;
 }

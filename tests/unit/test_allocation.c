@@ -512,6 +512,49 @@ UNIT_TEST(converting) {
     ht_checkpoint_close(to_convert);
 }
 
+static const char *encoder_tokenizer;
+
+/* Loads a tokenizer, encodes a pair of texts, decodes it, and writes the tokenizer. */
+static ht_status tokenize_pair(ht_error *err) {
+    static const char first[] = "He\xCC\x81llo wo\xEF\xAC\x81rld", second[] = " hello";
+    const ht_pair_options options = {.flags = HT_ENCODE_ADD_SPECIAL, .offsets = true};
+    ht_tokenizer *t;
+    ht_encoding e = {0};
+    char *text = NULL;
+    size_t n;
+    ht_status st = ht_tokenizer_from_json(encoder_tokenizer, strlen(encoder_tokenizer), NULL, 0, &t, err);
+    if (st) return st;
+    ht_json *metadata = ht_json_new_object();
+    st = metadata ? ht_tokenizer_encode_pair(t, first, sizeof first - 1, second, sizeof second - 1, &options, &e, err)
+                  : ht_fail_memory(err, 0, "metadata");
+    if (!st) st = ht_tokenizer_decode(t, e.ids, e.n, false, &text, &n, err);
+    free(text);
+    text = NULL;
+    if (!st) st = ht_tokenizer_save_json(t, &text, err);
+    if (!st) st = ht_tokenizer_save_gguf(t, t->vocab.n + 1, false, metadata, err);
+    free(text);
+    ht_json_decref(metadata);
+    ht_encoding_free(&e);
+    ht_tokenizer_free(t);
+    return st;
+}
+
+UNIT_TEST(tokenizers_of_encoders) {
+    encoder_tokenizer =
+        "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+        "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"[CLS]\",1],\"sep\":[\"[SEP]\",2]},"
+        "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"[UNK]\":"
+        "0,"
+        "\"[CLS]\":1,\"[SEP]\":2,\"hello\":3,\"wo\":4,\"##rld\":5}}}";
+    assert_true(try_every_failure(tokenize_pair, NOTHING_ELSE) > 100);
+    encoder_tokenizer =
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"StripAccents\"},"
+        "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAA=\"}]},"
+        "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\"},"
+        "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"h\",-1.1],[\"he\",-1],[\"l\",-2]]}}";
+    assert_true(try_every_failure(tokenize_pair, NOTHING_ELSE) > 100);
+}
+
 UNIT_TEST(pools) { assert_true(try_every_failure(start_pool, NOTHING_ELSE) >= 2); }
 
 UNIT_TEST(training) {
@@ -863,6 +906,7 @@ int main(void) {
         cmocka_unit_test(importance),
         cmocka_unit_test(quantising),
         cmocka_unit_test(converting),
+        cmocka_unit_test(tokenizers_of_encoders),
         cmocka_unit_test(training_data),
         cmocka_unit_test(embeddings),
         cmocka_unit_test(trainers),

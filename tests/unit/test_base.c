@@ -1,5 +1,6 @@
-/* Growable arrays, the hash table and the arena of base/. */
+/* Growable arrays, the hash table, the arena and base64 of base/. */
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/grow.h"
 #include "base/hash.h"
 #include "base/table.h"
@@ -69,9 +70,37 @@ UNIT_TEST(the_arena_gives_zeroed_memory) {
     assert_int_equal(a.bytes, 0);
 }
 
+UNIT_TEST(base64_is_read_and_written) {
+    static const struct {
+        const char *bytes, *text;
+        size_t n;
+    } cases[] = {{"", "", 0},
+                 {"f", "Zg==", 1},
+                 {"fo", "Zm8=", 2},
+                 {"foo", "Zm9v", 3},
+                 {"\xFB\xFF\x00", "+/8A", 3},
+                 {"foobar", "Zm9vYmFy", 6}};
+    static const char *const wrong[] = {"Zg=", "Zg", "Z===", "====", "Zg==Zg==", "Zm9 ", "Zm8\n", "Zm-_"};
+    ht_text out = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_text_clear(&out);
+        ht_base64_encode(cases[i].bytes, cases[i].n, &out);
+        assert_int_equal(out.len, strlen(cases[i].text));
+        if (out.len) assert_string_equal(out.data, cases[i].text);
+        ht_text_clear(&out);
+        assert_true(ht_base64_decode(cases[i].text, strlen(cases[i].text), &out));
+        assert_int_equal(out.len, cases[i].n);
+        if (out.len) assert_memory_equal(out.data, cases[i].bytes, out.len);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(ht_base64_decode(wrong[i], strlen(wrong[i]), &out));
+    ht_text_discard(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_grow),
+        cmocka_unit_test(base64_is_read_and_written),
         cmocka_unit_test(the_table_grows_and_is_cut),
         cmocka_unit_test(collisions_are_refused),
         cmocka_unit_test(the_arena_gives_zeroed_memory),

@@ -52,6 +52,47 @@ static void expect_decoded(const char *name, const ht_tokenizer *t, const int32_
     ht_decoder_free(d);
 }
 
+/* ids and token types, and with `offsets` the bytes that the tokens come from. */
+static void expect_encoding(const char *name, const char *text, const ht_encoding *e, const ht_json *row,
+                            const ht_json *offsets) {
+    const ht_json *types = ht_json_object_get(row, "types");
+    expect_ids(name, text, e->ids, e->n, ht_json_object_get(row, "ids"));
+    if (types) expect_ids(name, text, e->types, e->n, types);
+    for (size_t i = 0; offsets && i < e->n; i++) {
+        const ht_json *pair = ht_json_array_get(offsets, i);
+        const int64_t begin = ht_json_integer_value(ht_json_array_get(pair, 0)),
+                      end = ht_json_integer_value(ht_json_array_get(pair, 1));
+        if (e->offsets[i].begin != begin || e->offsets[i].end != end)
+            fail_msg("%s: \"%s\": token %zu comes from %u-%u, expected %d-%d", name, text, i, e->offsets[i].begin,
+                     e->offsets[i].end, (int)begin, (int)end);
+    }
+}
+
+static void check_offsets(const char *name, const ht_tokenizer *t, const ht_json *row) {
+    const ht_json *text = ht_json_object_get(row, "text"), *offsets = ht_json_object_get(row, "offsets");
+    const ht_pair_options options = {.flags = HT_ENCODE_PARSE_SPECIAL, .offsets = true};
+    ht_encoding e;
+    assert_works(ht_tokenizer_encode_pair, t, ht_json_string_value(text), ht_json_string_length(text), NULL, 0,
+                 &options, &e);
+    expect_encoding(name, ht_json_string_value(text), &e, row, offsets);
+    ht_encoding_free(&e);
+}
+
+static void check_pair(const char *name, const ht_tokenizer *t, const ht_json *row) {
+    const ht_json *first = ht_json_object_get(row, "first"), *second = ht_json_object_get(row, "second");
+    const char *strategy = ht_json_string_value(ht_json_object_get(row, "strategy"));
+    const ht_pair_options options = {.flags = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL,
+                                     .truncation = !strategy                          ? HT_TRUNCATE_NOTHING
+                                                   : !strcmp(strategy, "only_second") ? HT_TRUNCATE_SECOND
+                                                                                      : HT_TRUNCATE_LONGEST,
+                                     .most = (size_t)ht_json_integer_value(ht_json_object_get(row, "most"))};
+    ht_encoding e;
+    assert_works(ht_tokenizer_encode_pair, t, ht_json_string_value(first), ht_json_string_length(first),
+                 ht_json_string_value(second), ht_json_string_length(second), &options, &e);
+    expect_encoding(name, ht_json_string_value(first), &e, row, NULL);
+    ht_encoding_free(&e);
+}
+
 UNIT_TEST(follows_the_reference) {
     const ht_json *cases = tokenizer_cases(), *c, *row;
     size_t i, k, n;
@@ -64,6 +105,7 @@ UNIT_TEST(follows_the_reference) {
             int32_t *ids = encode(t, text, HT_ENCODE_PARSE_SPECIAL, &n);
             expect_ids(name, ht_json_string_value(text), ids, n, ht_json_object_get(row, "ids"));
             expect_decoded(name, t, ids, n, false, ht_json_object_get(row, "decoded"));
+            if (ht_json_object_get(row, "offsets")) check_offsets(name, t, row);
             bool has_own = n && t->n_prefix && ids[0] == t->prefix[0];
             bool ends_own = n && t->n_suffix && ids[n - 1] == t->suffix[0];
             free(ids);
@@ -80,6 +122,7 @@ UNIT_TEST(follows_the_reference) {
             expect_decoded(name, t, ids, n, false, ht_json_object_get(row, "all"));
             expect_decoded(name, t, ids, n, true, ht_json_object_get(row, "skipped"));
         }
+        ht_json_array_foreach(ht_json_object_get(c, "pairs"), k, row) check_pair(name, t, row);
         ht_tokenizer_free(t);
     }
 }
@@ -260,6 +303,90 @@ UNIT_TEST(long_runs_are_split) {
     free(text);
 }
 
+/* Words and pieces without an end, also for graphemes and normal forms. */
+UNIT_TEST(long_words_are_tokenized) {
+    static const char *const cases[] = {"bert",          "bert plain",  "unigram",
+                                        "unigram whole", "unigram spm", "unigram NFKC"};
+    static const char *const units[] = {"a", "\xCC\x81", "\xE2\x96\x81", "\xE6\x97\xA5", "a ", "  "};
+    enum { LENGTH = 1 << 20 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_tokenizer *t = tokenizer_named(cases[i]);
+        for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
+            ht_text text = {0};
+            size_t n;
+            while (text.len < LENGTH) ht_text_append_str(&text, units[k]);
+            free(tokenizer_ids(t, text.data, text.len, 0, &n));
+            ht_text_discard(&text);
+        }
+        ht_tokenizer_free(t);
+    }
+}
+
+static bool has_id(const int32_t *ids, size_t n, int32_t id) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* The vocabulary of a Unigram model has its special tokens. Texts become them only where they may, also after a normal form
+ * that makes one. */
+UNIT_TEST(models_find_no_special_tokens) {
+    static const char spelled[] = "a<s>b", wide[] = "\xEF\xBC\x9Cs\xEF\xBC\x9E"; /* U+FF1C, s, U+FF1E */
+    ht_text_run input = {.end = sizeof spelled - 1, .input = true};
+    const struct {
+        ht_written text;
+        unsigned flags;
+        bool found;
+    } cases[] = {
+        {{.text = (char *)(uintptr_t)spelled, .n = 5}, HT_ENCODE_PARSE_SPECIAL, true},
+        {{.text = (char *)(uintptr_t)spelled, .n = 5}, 0, false},
+        {{.text = (char *)(uintptr_t)spelled, .n = 5, .runs = &input, .n_runs = 1}, HT_ENCODE_PARSE_SPECIAL, false},
+        {{.text = (char *)(uintptr_t)wide, .n = 7}, HT_ENCODE_PARSE_SPECIAL, true},
+        {{.text = (char *)(uintptr_t)wide, .n = 7}, 0, false},
+        {{.text = (char *)(uintptr_t)wide, .n = 7, .runs = &input, .n_runs = 1}, HT_ENCODE_PARSE_SPECIAL, false}};
+    ht_tokenizer *t = tokenizer_named("unigram NFKC");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t *ids;
+        size_t n;
+        assert_works(ht_tokenizer_encode_runs, t, &cases[i].text, cases[i].flags, &ids, &n);
+        assert_true(n > 0 && has_id(ids, n, 1) == cases[i].found);
+        free(ids);
+    }
+    ht_tokenizer_free(t);
+}
+
+UNIT_TEST(pairs_that_are_too_long) {
+    ht_tokenizer *t = tokenizer_named("bert");
+    static const char first[] = "the quick brown fox", second[] = "hello world";
+    const unsigned with = HT_ENCODE_ADD_SPECIAL;
+    const struct {
+        ht_pair_options options;
+        const char *second, *says;
+    } cases[] = {{{.flags = with, .most = 6}, second, "the texts have"},
+                 {{.flags = with, .most = 3, .truncation = HT_TRUNCATE_LONGEST}, second, "leave none for the text"},
+                 {{.flags = with, .most = 6, .truncation = HT_TRUNCATE_SECOND}, second, "leaves none of at most 3"},
+                 {{.flags = with, .most = 4, .truncation = HT_TRUNCATE_SECOND}, NULL, "a single text of"},
+                 {{.flags = 8}, second, "does not know"}};
+    ht_encoding e;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t n = cases[i].second ? strlen(second) : 0;
+        ht_error err = {0};
+        const ht_status status =
+            ht_tokenizer_encode_pair(t, first, sizeof first - 1, cases[i].second, n, &cases[i].options, &e, &err);
+        assert_error(status, &err, status, cases[i].says);
+        assert_int_not_equal(status, HT_OK);
+        assert_null(e.ids);
+    }
+    ht_tokenizer_free(t);
+    t = tokenizer_named("gpt2");
+    const ht_pair_options offsets = {.offsets = true}, cut = {.most = 2, .truncation = HT_TRUNCATE_LONGEST};
+    assert_fails(HT_ERR_UNSUPPORTED, "byte-level BPE", ht_tokenizer_encode_pair, t, first, 4, NULL, 0, &offsets, &e);
+    assert_works(ht_tokenizer_encode_pair, t, first, sizeof first - 1, NULL, 0, &cut, &e);
+    assert_int_equal(e.n, 2);
+    ht_encoding_free(&e);
+    ht_tokenizer_free(t);
+}
+
 UNIT_TEST(long_runs_of_marks_are_ordered) {
     enum { MARKS = 100000 };
     ht_text text = {0}, out = {0};
@@ -334,6 +461,9 @@ int main(void) {
         cmocka_unit_test(long_texts_are_like_short_ones),
         cmocka_unit_test(answers_questions),
         cmocka_unit_test(long_runs_are_split),
+        cmocka_unit_test(long_words_are_tokenized),
+        cmocka_unit_test(pairs_that_are_too_long),
+        cmocka_unit_test(models_find_no_special_tokens),
         cmocka_unit_test(long_runs_of_marks_are_ordered),
     };
     return cmocka_run_group_tests(tests, tokenizer_cases_open, tokenizer_cases_close);

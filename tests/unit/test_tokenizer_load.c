@@ -28,8 +28,23 @@ UNIT_TEST(unknown_things_are_named) {
     refuse("{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", unsupported, "`CTC`");
     refuse("{\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}," MODEL "}", unsupported,
            "Fuse");
-    refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.5]]}}", unsupported, "`Unigram`");
-    refuse("{\"model\":{\"type\":\"WordPiece\"," VOCAB "}}", unsupported, "`WordPiece`");
+    refuse("{\"model\":{\"type\":\"WordLevel\"," VOCAB "}}", unsupported, "`WordLevel`");
+    refuse("{\"model\":{\"type\":\"Unigram\"," VOCAB "}}", format, "no `vocab` of texts with scores");
+    refuse("{\"model\":{\"type\":\"WordPiece\",\"vocab\":[[\"a\",-1.5]]}}", format, "no `vocab`");
+    refuse("{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1," VOCAB "}}", format,
+           "`max_input_chars_per_word`");
+    refuse("{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1.5]]}}", format, "`unk_id`");
+    refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.5,2]]}}", format, "more than a text and a score");
+    refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",NaN]]}}", format, "not a finite number");
+    refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[1,1]]}}", format, "not a text with a score");
+    refuse("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!\"}," MODEL "}", format,
+           "not valid base64");
+    refuse("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAE=\"}," MODEL "}", format,
+           "2 bytes are too few");
+    refuse("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAA\"}," MODEL "}", format,
+           "a trie of 8 bytes in a map of 6");
+    refuse("{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],\"sep\":[\"b\",99]}," MODEL "}", format,
+           "special token 99");
     refuse("{\"model\":{\"type\":\"BPE\",\"dropout\":0.1," VOCAB "," MERGES "}}", unsupported, "`dropout`");
     refuse("{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"," VOCAB "," MERGES "}}", unsupported,
            "`end_of_word_suffix`");
@@ -250,6 +265,63 @@ UNIT_TEST(what_stands_for_the_file_is_named) {
     scratch_remove();
 }
 
+/* The longest token bounds the time that a character of a text takes. */
+UNIT_TEST(longest_token_of_a_trie) {
+    for (int more = 0; more < 2; more++) {
+        ht_text json = {0};
+        ht_tokenizer *t;
+        ht_text_append_str(&json, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"");
+        for (int i = 0; i < HT_MAX_PIECE + more; i++) ht_text_append_str(&json, "a");
+        ht_text_append_str(&json, "\",-1]]}}");
+        if (more)
+            refuse(json.data, HT_ERR_LIMIT, "token 0 has 4097 bytes; at most 4096");
+        else {
+            assert_works(ht_tokenizer_from_json, json.data, json.len, NULL, 0, &t);
+            ht_tokenizer_free(t);
+        }
+        ht_text_discard(&json);
+    }
+}
+
+#define WORDS "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\nworld\n##s\nHello\n\xC3\xA9\ne\n"
+
+/* BERT's files without a tokenizer.json. */
+UNIT_TEST(words_of_a_vocab_txt) {
+    static const char words[] = WORDS, windows[] = "[UNK]\r\n[CLS]\r\n[SEP]\r\nhello";
+    static const struct {
+        const char *config, *text;
+        size_t n;
+        int32_t ids[6];
+    } cases[] = {
+        {NULL, "Hello worlds \xC3\xA9", 6, {2, 5, 6, 7, 10, 3}},
+        {"{}", "hello[MASK]", 4, {2, 5, 4, 3}},
+        {"{\"do_lower_case\":false}", "Hello \xC3\xA9", 4, {2, 8, 9, 3}},
+        {"{\"strip_accents\":false,\"tokenizer_class\":\"BertTokenizerFast\"}", "Hello \xC3\xA9", 4, {2, 5, 9, 3}},
+        {"{\"unk_token\":{\"content\":\"e\"}}", "x", 3, {2, 10, 3}}};
+    scratch_make();
+    scratch_write("vocab.txt", words, sizeof words - 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].config) scratch_write("tokenizer_config.json", cases[i].config, strlen(cases[i].config));
+        ht_tokenizer *t = tokenizer_load(scratch_directory());
+        expect(t, cases[i].text, HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL, cases[i].n, cases[i].ids);
+        assert_string_equal(ht_tokenizer_kind(t), "WordPiece");
+        ht_tokenizer_free(t);
+    }
+    static const char other[] = "{\"tokenizer_class\":\"MPNetTokenizer\"}", named[] = "{\"cls_token\":\"<s>\"}";
+    scratch_write("tokenizer_config.json", other, sizeof other - 1);
+    refuse_file(scratch_directory(), HT_ERR_UNSUPPORTED, "vocab.txt: the tokenizer_class `MPNetTokenizer`");
+    scratch_write("tokenizer_config.json", named, sizeof named - 1);
+    refuse_file(scratch_path("vocab.txt"), HT_ERR_FORMAT, "lacks `<s>` (cls_token)");
+    scratch_write("tokenizer_config.json", "{}", 2);
+    scratch_write("vocab.txt", windows, sizeof windows - 1);
+    ht_tokenizer *t = tokenizer_load(scratch_path("vocab.txt"));
+    expect(t, "hello", 0, 1, (int32_t[]){3});
+    ht_tokenizer_free(t);
+    scratch_write("vocab.txt", "[UNK]\n\xFF", 7);
+    refuse_file(scratch_directory(), HT_ERR_FORMAT, "vocab.txt: is not valid UTF-8");
+    scratch_remove();
+}
+
 static ht_status parse_gguf(gguf_writer w, ht_tokenizer **t, ht_error *err) {
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
@@ -332,6 +404,65 @@ UNIT_TEST(special_tokens_of_phi3) {
     }
 }
 
+/* BERT's vocabulary in GGUF: words begin with U+2581. */
+static gguf_writer bert(void) {
+    static const char *const tokens[] = {"[PAD]",       "[UNK]",       "[CLS]", "[SEP]",       "[unused0]",
+                                         SPACE "hello", SPACE "world", "s",     SPACE "Hello", SPACE "\xC3\xA9"};
+    static const int32_t types[] = {3, 3, 3, 3, 1, 1, 1, 1, 1, 1};
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "bert");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 10);
+    gguf_put_i32s(&w, "tokenizer.ggml.token_type", types, 10);
+    gguf_put_u32(&w, "tokenizer.ggml.unknown_token_id", 1);
+    gguf_put_u32(&w, "tokenizer.ggml.cls_token_id", 2);
+    gguf_put_u32(&w, "tokenizer.ggml.seperator_token_id", 3);
+    return w;
+}
+
+UNIT_TEST(words_of_gguf) {
+    const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
+    ht_tokenizer *t = load_gguf(bert());
+    expect(t, "HELLO worlds!", both, 6, (int32_t[]){2, 5, 6, 7, 1, 3});
+    expect(t, "[CLS] hello", HT_ENCODE_PARSE_SPECIAL, 2, (int32_t[]){2, 5});
+    assert_string_equal(ht_tokenizer_piece(t, 4), "[unused0]");
+    assert_string_equal(ht_tokenizer_piece(t, 7), "##s");
+    assert_int_equal(ht_tokenizer_bos(t), 2);
+    char *text;
+    size_t n;
+    assert_works(ht_tokenizer_decode, t, (int32_t[]){2, 5, 6, 7, 3}, 5, true, &text, &n);
+    assert_string_equal(text, "hello worlds");
+    free(text);
+    ht_tokenizer_free(t);
+    gguf_writer w = bert();
+    gguf_put_bool(&w, "tokenizer.ggml.normalizer.lowercase", false);
+    gguf_put_bool(&w, "tokenizer.ggml.add_sep_token", false);
+    t = load_gguf(w);
+    expect(t, "Hello \xC3\xA9", both, 3, (int32_t[]){2, 8, 9});
+    ht_tokenizer_free(t);
+}
+
+/* A fused run of unknown characters, fillers that count for nothing, and the tokens around texts. */
+UNIT_TEST(unigrams_of_gguf) {
+    static const char *const tokens[] = {"<pad>", "</s>", "<unk>", SPACE, "a", "b", SPACE "a", "ab", "[PAD7]"};
+    static const int32_t types[] = {3, 3, 2, 1, 1, 1, 1, 1, 5};
+    static const float scores[] = {0, 0, 0, -3, -2, -2, -4, -3.5F, -10000};
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "t5");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 9);
+    gguf_put_i32s(&w, "tokenizer.ggml.token_type", types, 9);
+    gguf_put_f32s(&w, "tokenizer.ggml.scores", scores, 9);
+    ht_tokenizer *t = load_gguf(w);
+    assert_string_equal(ht_tokenizer_kind(t), "Unigram");
+    assert_true(t->pieces.least_score == -4);
+    expect(t, "ab", HT_ENCODE_ADD_SPECIAL, 3, (int32_t[]){6, 5, 1}); /* -4 - 2 before -3 - 3.5 */
+    expect(t, "xyz  a", 0, 3, (int32_t[]){3, 2, 6});
+    ht_tokenizer_free(t);
+    w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "t5");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 9);
+    refuse_gguf(w, HT_ERR_FORMAT, "the file has no tokenizer.ggml.scores");
+}
+
 #define SPACED_A                                                                                                       \
     "\xC4\xA0"                                                                                                         \
     "a" /* one token in two literals: \xA0a would be one escape */
@@ -399,8 +530,8 @@ UNIT_TEST(unused_tokens_are_no_text) {
 UNIT_TEST(broken_metadata_is_refused) {
     refuse_gguf(gguf_writer_new(), HT_ERR_FORMAT, "tokenizer.ggml.model is missing");
     gguf_writer w = gguf_writer_new();
-    gguf_put_str(&w, "tokenizer.ggml.model", "t5");
-    refuse_gguf(w, HT_ERR_UNSUPPORTED, "`t5`");
+    gguf_put_str(&w, "tokenizer.ggml.model", "rwkv");
+    refuse_gguf(w, HT_ERR_UNSUPPORTED, "`rwkv`");
     w = gguf_writer_new();
     gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
     refuse_gguf(w, HT_ERR_FORMAT, "tokenizer.ggml.tokens");
@@ -491,6 +622,10 @@ int main(void) {
         cmocka_unit_test(the_post_processor_decides_what_is_added),
         cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
+        cmocka_unit_test(words_of_a_vocab_txt),
+        cmocka_unit_test(longest_token_of_a_trie),
+        cmocka_unit_test(words_of_gguf),
+        cmocka_unit_test(unigrams_of_gguf),
         cmocka_unit_test(special_tokens_of_phi3),
         cmocka_unit_test(pre_tokenizers_by_name),
         cmocka_unit_test(unused_tokens_are_no_text),

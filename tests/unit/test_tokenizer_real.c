@@ -86,13 +86,17 @@ int main(void) {
                                {"qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b.gguf"},
                                {"gemma3-270m", "gemma3-270m.gguf"},
                                {"llama3", "vocab/ggml-vocab-llama-bpe.gguf"},
-                               {"gemma4", "vocab/ggml-vocab-gemma-4.gguf"}};
+                               {"gemma4", "vocab/ggml-vocab-gemma-4.gguf"},
+                               {"bert-bge", "vocab/ggml-vocab-bert-bge.gguf"},
+                               {"nomic-bert-moe", "vocab/ggml-vocab-nomic-bert-moe.gguf"}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(follows_the_reference, &all[0]),
         cmocka_unit_test_prestate(follows_the_reference, &all[1]),
         cmocka_unit_test_prestate(follows_the_reference, &all[2]),
         cmocka_unit_test_prestate(follows_the_reference, &all[3]),
         cmocka_unit_test_prestate(follows_the_reference, &all[4]),
+        cmocka_unit_test_prestate(follows_the_reference, &all[5]),
+        cmocka_unit_test_prestate(follows_the_reference, &all[6]),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Every byte-pair vocabulary of the package that scripts/fetch-test-models unpacks: the texts (.inp) and ids (.out) that
+/* Every vocabulary of the package that scripts/fetch-test-models unpacks: the texts (.inp) and ids (.out) that
  * stand beside it, and the tokens that end reasoning in it. Skipped without HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "base/text.h"
@@ -168,8 +168,10 @@ int main(void) {
                                {"llama-bpe", 46, 0}, {"llama-spm", 46, 0},      {"mpt", 46, 0},
                                {"phi-3", 46, 0},     {"qwen2", 46, 0},          {"qwen35", 50, 3},
                                {"refact", 46, 0},    {"starcoder", 46, 0}};
+    static vocabulary words = {"bert-bge", 46, 0}; /* of an encoder, which does not reason */
     enum { COUNT = sizeof all / sizeof *all };
-    struct CMUnitTest tests[2 * COUNT];
+    struct CMUnitTest tests[2 * COUNT + 1];
+    tests[2 * COUNT] = (struct CMUnitTest)cmocka_unit_test_prestate(follows_the_package, &words);
     for (int i = 0; i < COUNT; i++) {
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(follows_the_package, &all[i]);
         tests[COUNT + i] = (struct CMUnitTest)cmocka_unit_test_prestate(writes_ends_of_reasoning, &all[i]);
