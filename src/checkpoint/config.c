@@ -24,6 +24,7 @@ void ht_config_begin(ht_config *c) {
     const ht_config_defaults *d = &f->defaults;
     c->layer_norm = f->layer_norm;
     c->parallel = f->parallel;
+    c->two_sided = f->two_sided;
     c->norm_offset = f->norm_offset;
     c->embedding_scale = f->scaled_embedding ? (float)sqrt((double)c->hidden) : 1;
     c->residual_scale = c->logit_scale = 1;
@@ -411,7 +412,7 @@ int64_t ht_unshared_layers(const ht_config *c) {
 /* Cache layers of the model's first n layers. */
 static int64_t cache_layers_of(const ht_config *c, int64_t n) {
     int64_t count = 0;
-    for (int64_t i = 0; i < n; i++) count += keeps_keys(c, i) + c->layer[i].recurrent;
+    for (int64_t i = 0; i < n && !c->two_sided; i++) count += keeps_keys(c, i) + c->layer[i].recurrent;
     return count;
 }
 

@@ -135,6 +135,11 @@ typedef struct ht_config {
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
+    /* A text encoder: tokens attend to both sides, within window / 2 in layers that slide. It has neither a cache nor an
+     * output head. */
+    bool two_sided;
+    int64_t n_token_types;   /* rows of the table of token types; 0: no such table */
+    int64_t position_offset; /* rows of the table of positions that are stored before the first position's */
     /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
      * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
     bool is_gguf;

@@ -251,7 +251,7 @@ static void read_embedding(ht_config *c, ht_meta *m) {
     static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
     const int64_t n = sizeof poolings / sizeof *poolings, type = ht_meta_i64(m, "pooling_type", -1);
     c->pooling = type == -1 ? "" : type >= 0 && type < n ? poolings[type] : "unknown";
-    if (!ht_meta_bool(m, "attention.causal", true))
+    if (!ht_meta_bool(m, "attention.causal", true) && !c->two_sided)
         ht_meta_fail(m, HT_ERR_UNSUPPORTED,
                      "`%s.attention.causal` is false: attention in both directions is not supported", m->architecture);
 }
@@ -312,8 +312,10 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
     out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
+    const ht_gguf_tensor *types = ht_gguf_find_tensor(g, "token_types.weight");
+    if (types && types->n_dims == 2) out->n_token_types = types->dims[1];
     out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
-    out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") != NULL;
+    out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") || ht_gguf_find_tensor(g, "token_embd_norm.bias");
     out->head_norms = layers_have(out, &m, "attn_q_norm.weight");
     out->q_bias = layers_have(out, &m, "attn_q.bias") || layers_have(out, &m, "attn_qkv.bias");
     out->out_bias = layers_have(out, &m, "attn_output.bias");

@@ -353,11 +353,11 @@ static void check_activation(const ht_config *c, ht_json_reader *r, const ht_jso
                      name, c->family->architecture, d->activation);
 }
 
-/* Rejects bidirectional attention, which encoders have. */
-static void check_causal(ht_json_reader *r, const ht_json *o) {
+/* Rejects bidirectional attention in families of decoders. */
+static void check_causal(const ht_config *c, ht_json_reader *r, const ht_json *o) {
     bool causal = true;
     ht_json_bool(r, o, "is_causal", &causal);
-    if (!causal)
+    if (!causal && !c->two_sided)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
 }
 
@@ -403,16 +403,16 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     /* LFM2's spelling precedes the usual one. */
     static const char *const ties[] = {"tie_embedding", "tie_word_embeddings"};
     for (int i = 0; i < 4 && !ht_json_bool(r, i % 2 ? root : o, ties[i / 2], &tied);) i++;
-    c->tied_head = tied || (hints->has_tensors && !hints->has_head);
+    c->tied_head = tied || c->two_sided || (hints->has_tensors && !hints->has_head);
     if (ht_json_bool(r, o, "attention_bias", &c->q_bias)) c->out_bias = c->q_bias;
     ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
     c->rope.theta = d->rope_theta;
     c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
     if (d->rotated_share > 0) c->rope.dims = (int64_t)((double)c->head_dim * d->rotated_share);
     check_activation(c, r, o);
-    check_causal(r, o);
+    check_causal(c, r, o);
     check_window(c, r, o);
-    if (o != root) check_causal(r, root);
+    if (o != root) check_causal(c, r, root);
     read_experts(c, r, o);
     read_fields(c, r, o);
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);

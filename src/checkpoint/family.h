@@ -84,7 +84,8 @@ typedef enum ht_extent {
     HT_EXTENT_EXPERT_LATENT,
     HT_EXTENT_SHARED_FEED_FORWARD,
     HT_EXTENT_SHARED_GATE_UP, /* two SHARED_FEED_FORWARD */
-    HT_EXTENT_CONTEXT,
+    HT_EXTENT_CONTEXT, /* positions; their table may have ht_config.position_offset more rows, which are skipped */
+    HT_EXTENT_TOKEN_TYPES,
     HT_EXTENT_LATENT,     /* rank of latent attention */
     HT_EXTENT_LATENT_KEY, /* LATENT and the shared rotated values of a key */
     HT_EXTENT_LATENT_Q,   /* n_heads heads of q */
@@ -281,6 +282,8 @@ struct ht_family {
     struct ht_array *(*combine)(struct ht_scope *s, struct ht_array *gate, struct ht_array *up);
     bool scaled_embedding;     /* embeddings are scaled by sqrt(hidden) */
     bool layer_norm;           /* ht_config.layer_norm */
+    bool two_sided;            /* ht_config.two_sided */
+    bool no_final_norm;        /* the last layer ends with a norm */
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
     bool rope_by_type;         /* config.json has one RoPE object for each type of layers */

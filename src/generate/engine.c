@@ -93,6 +93,7 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     *out = NULL;
     ht_engine_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_engine_options", err);
+    if (!status) status = ht_model_need_decoder(m, err);
     if (!status) status = check_options(&o, m, err);
     if (status) return status;
     ht_engine *e = calloc(1, sizeof *e);

@@ -253,6 +253,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
                               .softcap = cfg->attention_softcap,
                               .sinks = l->sinks,
                               .asked = index >= ht_unshared_layers(cfg),
+                              .two_sided = cfg->two_sided,
+                              .reach = shape->slides ? cfg->window / 2 : 0,
                               .layer = index,
                               .kv_layer = (int)shape->kv_layer};
     ht_array *o =
@@ -392,7 +394,7 @@ ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m) {
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     const ht_config *cfg = m->config;
     h = ht_decoder_norm(c, cfg, h, &m->final_norm);
-    if (c->hidden) return h;
+    if (c->hidden || cfg->two_sided) return h;
     /* A factor on the logits is one on the head's input. */
     if (cfg->logit_scale != 1) h = ht_scale(c->s, h, cfg->logit_scale);
     const bool biased = m->head.bias && m->head.bias != HT_NONE;
@@ -405,8 +407,7 @@ ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     return ht_subtract(c->s, ht_logsumexp(c->s, logits, (int[]){-1}, 1, false), of_target);
 }
 
-/* The output rows of x. */
-static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
+ht_array *ht_decoder_cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
 
 /* A sublayer's result, scaled for the residual stream. */
 static ht_array *addition(ht_ctx *c, const ht_config *cfg, ht_array *y) {
@@ -433,12 +434,12 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     ht_array *h = in[0], *x = ht_decoder_norm(c, cfg, h, &l->attention_norm), *a = NULL, *f;
     if (mixes) a = addition(c, cfg, ht_decoder_norm(c, cfg, mixed(c, m, l, i, x, in[1]), &l->after_attention_norm));
     if (cfg->parallel) {
-        if (is_last) h = cut(c, h), a = cut(c, a), x = cut(c, x);
+        if (is_last) h = ht_decoder_cut(c, h), a = ht_decoder_cut(c, a), x = ht_decoder_cut(c, x);
         if (l->mlp_norm.weight) x = ht_decoder_norm(c, cfg, h, &l->mlp_norm);
         f = ht_add(c->s, a, decoder_feed_forward(c, m, l, i, x));
     } else {
         if (mixes) h = ht_add(c->s, h, a);
-        if (is_last) h = cut(c, h);
+        if (is_last) h = ht_decoder_cut(c, h);
         if (!ht_decoder_has_feed_forward(cfg, i)) return h;
         f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, &l->mlp_norm));
         f = addition(c, cfg, ht_decoder_norm(c, cfg, f, &l->after_mlp_norm));
@@ -453,5 +454,6 @@ ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h,
 
 ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
     const ht_decoder_weights *m = model;
+    if (m->config->two_sided) ht_begin_two_sided(c, m->config->window / 2);
     return ht_decoder_layers(c, m, ht_decoder_embed(c, m), ht_batch_positions(c));
 }

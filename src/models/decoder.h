@@ -155,6 +155,8 @@ bool ht_decoder_has_feed_forward(const ht_config *c, int64_t layer);
 /* Predicate: q and k have norms. */
 bool ht_decoder_has_head_norms(const ht_config *c, int64_t layer);
 
+/* The output rows of x [T, *]. */
+ht_array *ht_decoder_cut(ht_ctx *c, ht_array *x);
 /* All layers, then the head: h [T, hidden], pos i32 [T]. The layers are ht_decoder_layer. */
 ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h, ht_array *pos);
 

@@ -250,6 +250,7 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     *out = NULL;
     ht_trainer_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_trainer_options", err);
+    if (!status) status = ht_model_need_decoder(m, err);
     if (!status) status = check_options(&o, err);
     if (status) return status;
     ht_trainer *t = calloc(1, sizeof *t);
