@@ -132,6 +132,7 @@ typedef struct ht_config {
     bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
     bool norm_bias, head_bias;       /* of the norms; of the output head */
     bool head_norms;                 /* q and k have norms, in families where that is optional */
+    bool silu;                       /* the feed-forward has SiLU instead of the family's activation */
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */

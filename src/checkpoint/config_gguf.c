@@ -309,6 +309,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->norm_eps = (float)ht_meta_f64(&m, keys[subtracts], eps);
     ht_config_begin(out);
     out->norm_offset = 0; /* GGUF stores the sum */
+    out->two_sided = out->two_sided || ht_family_is_encoder(out->family, m.architecture);
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
     out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");

@@ -344,11 +344,12 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     }
 }
 
-static void check_activation(const ht_config *c, ht_json_reader *r, const ht_json *o) {
+static void read_activation(ht_config *c, ht_json_reader *r, const ht_json *o) {
     const ht_config_defaults *d = &c->family->defaults;
     const char *name = d->activation;
     ht_json_str(r, o, d->activation_field, &name);
-    if (strcmp(name, d->activation))
+    c->silu = d->may_have_silu && !strcmp(name, "silu");
+    if (!c->silu && strcmp(name, d->activation))
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is `%.40s`, but %s models are computed with %s", d->activation_field,
                      name, c->family->architecture, d->activation);
 }
@@ -403,13 +404,13 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     /* LFM2's spelling precedes the usual one. */
     static const char *const ties[] = {"tie_embedding", "tie_word_embeddings"};
     for (int i = 0; i < 4 && !ht_json_bool(r, i % 2 ? root : o, ties[i / 2], &tied);) i++;
-    c->tied_head = tied || c->two_sided || (hints->has_tensors && !hints->has_head);
+    c->tied_head = tied || (hints->has_tensors && !hints->has_head);
     if (ht_json_bool(r, o, "attention_bias", &c->q_bias)) c->out_bias = c->q_bias;
     ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
     c->rope.theta = d->rope_theta;
     c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
     if (d->rotated_share > 0) c->rope.dims = (int64_t)((double)c->head_dim * d->rotated_share);
-    check_activation(c, r, o);
+    read_activation(c, r, o);
     check_causal(c, r, o);
     check_window(c, r, o);
     if (o != root) check_causal(c, r, root);

@@ -230,6 +230,7 @@ typedef struct ht_config_defaults {
     bool norm_bias, head_bias;
     const char *activation_field; /* config.json key of the activation */
     const char *activation;       /* the supported activation, computed by ht_family.activate */
+    bool may_have_silu;           /* ht_config.silu, of a checkpoint that names it instead */
 } ht_config_defaults;
 
 /* Norms of q and k. */
@@ -259,10 +260,11 @@ struct ht_family {
     const char *gguf_architecture;     /* general.architecture of written files; NULL: `architecture` */
     const char *gguf_moe_architecture; /* the same of models with experts; NULL: as of others */
     const char
-        *gguf_attention_architecture[2]; /* the same of models without recurrent layers: dense, and with experts */
-    const char *model_types[8];          /* config.json's model_type, NULL-terminated */
-    const char *gguf_aliases[4];         /* other architectures in GGUF with the same meaning, NULL-terminated */
-    const char *class_name;              /* class of transformers, written to config.json; NULL: not written */
+        *gguf_attention_architecture[2];   /* the same of models without recurrent layers: dense, and with experts */
+    const char *gguf_encoder_architecture; /* the same of text encoders, in families of decoders */
+    const char *model_types[8];            /* config.json's model_type, NULL-terminated */
+    const char *gguf_aliases[4];           /* other architectures in GGUF with the same meaning, NULL-terminated */
+    const char *class_name;                /* class of transformers, written to config.json; NULL: not written */
     const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;
@@ -331,10 +333,15 @@ extern const ht_family *const ht_families[]; /* models/registry.c; ends with NUL
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
 /* Whether GGUF files of the family may have this architecture. */
 bool ht_family_has_architecture(const ht_family *f, const char *architecture);
+/* Whether a GGUF file of the architecture is a text encoder of a family of decoders. */
+static inline bool ht_family_is_encoder(const ht_family *f, const char *architecture) {
+    return f->gguf_encoder_architecture && !strcmp(architecture, f->gguf_encoder_architecture);
+}
 const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_gguf_architecture_of(const ht_config *c) {
     const ht_family *f = c->family;
+    if (c->two_sided && f->gguf_encoder_architecture) return f->gguf_encoder_architecture;
     const char *without_recurrence = f->gguf_attention_architecture[c->n_experts > 0];
     if (without_recurrence && !c->recurrence.kind) return without_recurrence;
     if (c->n_experts && f->gguf_moe_architecture) return f->gguf_moe_architecture;

@@ -1,5 +1,6 @@
-/* Text encoders of BERT's kind: learned positions and token types, a norm of each sum on the residual stream, attention to
- * both sides. RoBERTa and XLM-R differ in their tokenizers, and in where the table of positions begins. */
+/* Text encoders. BERT: learned positions and token types, a norm of each sum on the residual stream; RoBERTa and XLM-R
+ * differ in their tokenizers, and in where the table of positions begins. Nomic's: RoPE and a gate instead. ModernBERT:
+ * norms before the sublayers, a gate, and windows in two of three layers. */
 #include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -128,3 +129,189 @@ const ht_family ht_family_bert = {.architecture = "bert",
                                   .around = bert_around_specs,
                                   .around_bytes = sizeof(bert_around),
                                   .forward = forward_bert};
+
+/* ---- Nomic's BERT: RoPE, a gated feed-forward, no biases but those of norms ---- */
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec nomic_specs[] = {
+    {AT(qkv), "attn.Wqkv", "attn_qkv", HT_EXTENT_QKV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q},
+    {AT(out), "attn.out_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT},
+    {AT(after_attention_norm), "norm1", "attn_output_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {AT(up), "mlp.fc11", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
+    {AT(gate), "mlp.fc12", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
+    {AT(down), "mlp.fc2", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP},
+    {AT(after_mlp_norm), "norm2", "layer_output_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {.gguf = NULL}};
+#undef AT
+
+#define AT(field) offsetof(bert_around, field)
+static const ht_tensor_spec nomic_around_specs[] = {
+    {AT(types), "embeddings.token_type_embeddings", "token_types", HT_EXTENT_TOKEN_TYPES, HT_EXTENT_HIDDEN,
+     .has = has_token_types, .looked_up = true},
+    {AT(norm), "emb_ln", "token_embd_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {.gguf = NULL}};
+#undef AT
+
+/* Fields of the releases, which transformers spells like others'. */
+static void read_nomic(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    static const char *const flags[] = {"prenorm",       "causal",       "rotary_emb_interleaved",
+                                        "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"};
+    double eps = (double)c->norm_eps, share = 1;
+    int64_t trained = c->context, every = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        bool on = false;
+        if (ht_json_bool(r, object, flags[i], &on) && on)
+            ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is true; only false is supported", flags[i]);
+    }
+    if (ht_json_i64(r, object, "moe_every_n_layers", &every) && every > 0)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`moe_every_n_layers` is %lld; models without experts are supported",
+                     (long long)every);
+    if (ht_json_f64(r, object, "rotary_emb_fraction", &share) && share != 1)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`rotary_emb_fraction` is %g; only 1 is supported", share);
+    ht_json_f64(r, object, "layer_norm_epsilon", &eps);
+    c->norm_eps = (float)eps;
+    ht_json_f64(r, object, "rotary_emb_base", &c->rope.theta);
+    /* The releases claim four times the positions that they were trained for. */
+    ht_json_i64(r, object, "max_trained_positions", &trained);
+    if (ht_json_object_get(object, "n_positions") && !ht_json_object_get(object, "max_position_embeddings"))
+        c->context = c->context < trained ? c->context : trained;
+}
+
+const ht_family ht_family_nomic_bert = {.architecture = "nomic-bert",
+                                        .model_types = {"nomic_bert"},
+                                        .class_name = "NomicBertModel",
+                                        .defaults = {.n_layers = 12,
+                                                     .hidden = 768,
+                                                     .n_heads = 12,
+                                                     .feed_forward = 3072,
+                                                     .vocab = 30528,
+                                                     .context = 2048,
+                                                     .tied_head = true,
+                                                     .activation_field = "activation_function",
+                                                     .activation = "swiglu",
+                                                     .norm_eps = 1e-12,
+                                                     .norm_eps_field = "layer_norm_eps",
+                                                     .rope_theta = 1000,
+                                                     .norm_bias = true},
+                                        .fields = bert_fields,
+                                        .read_json = read_nomic,
+                                        .activate = ht_silu,
+                                        .layer_norm = true,
+                                        .two_sided = true,
+                                        .no_final_norm = true,
+                                        .prefix = "",
+                                        .layers_name = "encoder.layers",
+                                        .embedding_name = "embeddings.word_embeddings",
+                                        .layer = {nomic_specs},
+                                        .layer_bytes = sizeof(ht_decoder_layer),
+                                        .around = nomic_around_specs,
+                                        .around_bytes = sizeof(bert_around),
+                                        .forward = forward_bert};
+
+/* ---- ModernBERT ---- */
+
+static bool is_not_first(const ht_config *c, int64_t layer) {
+    (void)c;
+    return layer > 0;
+}
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_tensor_spec modern_specs[] = {
+    {AT(attention_norm), "attn_norm", "attn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM, .has = is_not_first},
+    {AT(qkv), "attn.Wqkv", "attn_qkv", HT_EXTENT_QKV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q},
+    {AT(out), "attn.Wo", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT},
+    {AT(mlp_norm), "mlp_norm", "ffn_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {AT(gate_up), "mlp.Wi", "ffn_up", HT_EXTENT_GATE_UP, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
+    {AT(down), "mlp.Wo", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP},
+    {.gguf = NULL}};
+#undef AT
+
+typedef struct modern_around {
+    ht_norm_weights norm;
+} modern_around;
+
+static const ht_tensor_spec modern_around_specs[] = {{offsetof(modern_around, norm), "embeddings.norm",
+                                                      "token_embd_norm", .rows = HT_EXTENT_HIDDEN,
+                                                      .bias = HT_BIAS_NORM},
+                                                     {.gguf = NULL}};
+
+enum { MODERN_PATTERN = 3 }; /* one layer of as many attends to all tokens, the first one too */
+
+static void slide_after_first(ht_config *c, int64_t pattern) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0 && i % pattern != 0;
+}
+
+static void read_modern(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    int64_t pattern = MODERN_PATTERN;
+    ht_json_f64(r, object, "global_rope_theta", &c->rope.theta);
+    ht_json_f64(r, object, "local_rope_theta", &c->local_rope.theta);
+    if (ht_json_i64(r, object, "global_attn_every_n_layers", &pattern) && pattern < 1)
+        ht_json_fail(r, HT_ERR_FORMAT, "`global_attn_every_n_layers` is %lld, expected a positive number",
+                     (long long)pattern);
+    else
+        slide_after_first(c, pattern);
+}
+
+static void read_modern_gguf(ht_config *c, ht_meta *m) {
+    static const char name[] = "attention.sliding_window_pattern";
+    char activation[16];
+    const ht_gguf_value *v = ht_meta_value(m, name);
+    const int64_t pattern = v && v->type == HT_GGUF_ARRAY ? 1 : ht_meta_i64(m, name, MODERN_PATTERN);
+    ht_meta_string(m, "hidden_activation", activation, sizeof activation);
+    c->silu = !strcmp(activation, "silu");
+    if (*activation && !c->silu && strcmp(activation, "gelu"))
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.hidden_activation` is `%s`; gelu and silu are supported",
+                     m->architecture, activation);
+    if (pattern < 1)
+        ht_meta_fail(m, HT_ERR_FORMAT, "`%s.%s` is %lld, expected a positive number", m->architecture, name,
+                     (long long)pattern);
+    else
+        slide_after_first(c, pattern);
+    for (int64_t i = 0; v && v->type == HT_GGUF_ARRAY && i < c->n_layers; i++)
+        c->layer[i].slides = c->window > 0 && ht_meta_layer_i64(m, name, i, 0) != 0;
+}
+
+static ht_array *forward_modern(ht_ctx *c, const void *model) {
+    const ht_decoder_weights *m = model;
+    const modern_around *a = m->around;
+    ht_begin_two_sided(c, m->config->window / 2);
+    ht_array *h = ht_decoder_norm(c, m->config, ht_decoder_embed(c, m), &a->norm);
+    return ht_decoder_layers(c, m, h, ht_batch_positions(c));
+}
+
+static const ht_config_field modern_fields[] = {{HT_FIELD(I64, window, "local_attention", NULL, 128)},
+                                                {HT_FIELD(I64, window, NULL, "attention.sliding_window", 0)},
+                                                {HT_FIELD(BOOL, norm_bias, "norm_bias", NULL, 0)},
+                                                {.json = NULL}};
+
+const ht_family ht_family_modern_bert = {.architecture = "modern-bert",
+                                         .model_types = {"modernbert"},
+                                         .class_name = "ModernBertModel",
+                                         .defaults = {.n_layers = 22,
+                                                      .hidden = 768,
+                                                      .n_heads = 12,
+                                                      .feed_forward = 1152,
+                                                      .vocab = 50368,
+                                                      .context = 8192,
+                                                      .tied_head = true,
+                                                      .activation_field = "hidden_activation",
+                                                      .activation = "gelu",
+                                                      .may_have_silu = true,
+                                                      .norm_eps = 1e-5,
+                                                      .norm_eps_field = "norm_eps",
+                                                      .rope_theta = 160000,
+                                                      .local_rope_theta = 10000},
+                                         .fields = modern_fields,
+                                         .read_json = read_modern,
+                                         .read_gguf = read_modern_gguf,
+                                         .activate = ht_gelu,
+                                         .layer_norm = true,
+                                         .two_sided = true,
+                                         .prefix = "",
+                                         .embedding_name = "embeddings.tok_embeddings",
+                                         .final_norm_name = "final_norm",
+                                         .layer = {modern_specs},
+                                         .layer_bytes = sizeof(ht_decoder_layer),
+                                         .around = modern_around_specs,
+                                         .around_bytes = sizeof(modern_around),
+                                         .forward = forward_modern};

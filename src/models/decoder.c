@@ -265,9 +265,14 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     return ht_linear(c, o, &l->out);
 }
 
+static ht_array *activated(ht_ctx *c, const ht_config *cfg, ht_array *x) {
+    return cfg->silu ? ht_silu(c->s, x) : cfg->family->activate(c->s, x);
+}
+
 /* Gate and up together. */
-static ht_array *combined(ht_ctx *c, const ht_family *f, ht_array *gate, ht_array *up) {
-    return f->combine ? f->combine(c->s, gate, up) : ht_multiply(c->s, f->activate(c->s, gate), up);
+static ht_array *combined(ht_ctx *c, const ht_config *cfg, ht_array *gate, ht_array *up) {
+    const ht_family *f = cfg->family;
+    return f->combine ? f->combine(c->s, gate, up) : ht_multiply(c->s, activated(c, cfg, gate), up);
 }
 
 /* down(activation(gate x) * up x), or down(activation(up x)) without a gate; gate and up may be one matrix instead. */
@@ -277,11 +282,11 @@ static ht_array *feed_forward(ht_ctx *c, const ht_config *cfg, const ht_weight *
         const int64_t n = gate_up->matrix->n_rows / 2;
         ht_array *both = ht_linear(c, x, gate_up);
         ht_array *g = ht_decoder_columns(c, both, 0, n), *u = ht_decoder_columns(c, both, n, n);
-        return ht_linear(c, combined(c, cfg->family, g, u), down);
+        return ht_linear(c, combined(c, cfg, g, u), down);
     }
-    if (!gate->matrix) return ht_linear(c, cfg->family->activate(c->s, ht_linear(c, x, up)), down);
+    if (!gate->matrix) return ht_linear(c, activated(c, cfg, ht_linear(c, x, up)), down);
     ht_array *g = ht_linear(c, x, gate), *u = ht_linear(c, x, up); /* [T, feed_forward] */
-    return ht_linear(c, combined(c, cfg->family, g, u), down);
+    return ht_linear(c, combined(c, cfg, g, u), down);
 }
 
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
@@ -358,9 +363,9 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
     ht_array *y;
     if (l->expert_gate.list.n) {
         ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
-        y = combined(c, m->config->family, both[0], both[1]);
+        y = combined(c, m->config, both[0], both[1]);
     } else
-        y = m->config->family->activate(c->s, ht_linear_gather(c, x, &l->expert_up, ids));
+        y = activated(c, m->config, ht_linear_gather(c, x, &l->expert_up, ids));
     y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
     if (on_input) return ht_sum(c->s, y, (int[]){1}, 1, false);
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
