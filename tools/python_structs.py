@@ -25,7 +25,7 @@ STRUCTS = [
     "ht_embed_options", "ht_embedding", "ht_embeddings",
     "ht_prompt", "ht_continuation", "ht_classify_options", "ht_label_score", "ht_classification", "ht_score_request", "ht_score_options",
     "ht_token_probability", "ht_token_score", "ht_continuation_score", "ht_score_result",
-    "ht_batch_options", "ht_batch_answer", "ht_batch_result", "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
+    "ht_batch_options", "ht_batch_answer", "ht_batch_result", "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step", "ht_retrieval",
     "ht_backend_options", "ht_backend_prompt", "ht_backend_info", "ht_backend_keys",
     "ht_inspect_options", "ht_inspected_layer", "ht_inspection", "ht_probe_route", "ht_probe", "ht_probe_options", "ht_schema_options",
 ]  # fmt: skip

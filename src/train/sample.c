@@ -1,3 +1,4 @@
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/plural.h"
@@ -9,6 +10,7 @@
 #include "train/data.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +32,14 @@ typedef struct reading {
 void ht_sample_free(ht_sample *s) {
     free(s->id);
     free(s->learned);
+    free(s->begin);
     *s = (ht_sample){0};
+}
+
+int32_t ht_sample_length(const ht_sample *s) {
+    int32_t longest = s->begin ? 0 : s->n;
+    for (int32_t t = 0; t < s->n_texts; t++) longest = (int32_t)ht_max_i64(longest, s->begin[t + 1] - s->begin[t]);
+    return longest;
 }
 
 static bool is_stop(const ht_model *m, int32_t id) {
@@ -51,7 +60,7 @@ static ht_status take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
 
 static void count_learned(const ht_model *m, ht_sample *s) {
     s->n_learned = 0;
-    s->learns_stop = false;
+    s->learns_stop = s->begin != NULL; /* pairs generate nothing */
     if (s->n) s->learned[0] = false;
     for (int32_t i = 0; i < s->n; i++) {
         s->n_learned += s->learned[i];
@@ -59,9 +68,29 @@ static void count_learned(const ht_model *m, ht_sample *s) {
     }
 }
 
+/* Removes ids from each text of more than n, before its special ones at the end. */
+static void truncate_texts(ht_sample *s, int32_t n) {
+    int32_t to = 0, from = 0;
+    const int32_t tail = (int32_t)ht_min_i64(s->n_tail, n);
+    for (int32_t t = 0; t < s->n_texts; t++) {
+        const int32_t all = s->begin[t + 1] - from, kept = (int32_t)ht_min_i64(all, n);
+        for (int32_t i = 0; i < kept; i++, to++) {
+            const int32_t at = from + (i < kept - tail ? i : i + all - kept);
+            s->id[to] = s->id[at];
+            s->learned[to] = s->learned[at];
+        }
+        from = s->begin[t + 1];
+        s->begin[t + 1] = to;
+    }
+    s->n = to;
+}
+
 void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n) {
-    if (s->n <= n) return;
-    s->n = n;
+    if (ht_sample_length(s) <= n) return;
+    if (s->begin)
+        truncate_texts(s, n);
+    else
+        s->n = n;
     s->truncated = true;
     count_learned(m, s);
 }
@@ -524,6 +553,16 @@ static ht_status read_labels(reading *r) {
     return HT_OK;
 }
 
+/* The id at index i of a list. */
+static ht_status read_id(reading *r, const ht_json *list, size_t i, int32_t *out) {
+    const int64_t id = ht_json_integer_value(ht_json_array_get(list, i));
+    if (id < 0 || id >= r->m->vocab)
+        return ht_fail(r->err, HT_ERR_FORMAT, "id %zu is %" PRId64 ", expected 0 to %d, the model's tokens", i, id,
+                       r->m->vocab - 1);
+    *out = (int32_t)id;
+    return HT_OK;
+}
+
 static ht_status read_ids(reading *r) {
     const ht_json *list = integers(r, "input_ids", SIZE_MAX);
     const size_t n = ht_json_array_size(list);
@@ -541,19 +580,139 @@ static ht_status read_ids(reading *r) {
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     if (!ids) return ht_fail_memory(r->err, n * sizeof *ids, "a sample");
     for (size_t i = 0; i < n; i++) {
-        const int64_t id = ht_json_integer_value(ht_json_array_get(list, i));
-        if (id < 0 || id >= r->m->vocab) {
-            free(ids);
-            return ht_fail(r->err, HT_ERR_FORMAT, "id %zu is %" PRId64 ", expected 0 to %d, the model's tokens", i, id,
-                           r->m->vocab - 1);
-        }
-        ids[i] = (int32_t)id;
+        const ht_status status = read_id(r, list, i, &ids[i]);
+        if (!status) continue;
+        free(ids);
+        return status;
     }
     ht_status status = take_ids(r->out, ids, n, r->err);
     if (status) return status;
     if (member(r, "labels")) return read_labels(r);
     learn_from(r->out, 0);
     return HT_OK;
+}
+
+/* ---- pairs ---- */
+
+/* Ids of the texts of a pair, one after the other. */
+typedef struct texts_of {
+    int32_t *id, *begin;
+    size_t n;
+    int32_t n_texts, n_tail;
+} texts_of;
+
+static ht_status add_text_ids(reading *r, texts_of *to, const int32_t *id, size_t n) {
+    if (to->n + n > INT32_MAX || to->n_texts == INT32_MAX - 1)
+        return ht_fail(r->err, HT_ERR_LIMIT, "its texts have more than %d tokens", INT32_MAX);
+    if (!HT_RESIZE(to->id, to->n + n + 1) || !HT_RESIZE(to->begin, (size_t)to->n_texts + 2))
+        return ht_fail_memory(r->err, (to->n + n) * sizeof *id, "a sample");
+    memcpy(to->id + to->n, id, n * sizeof *id);
+    to->begin[to->n_texts++] = (int32_t)to->n;
+    to->n += n;
+    to->begin[to->n_texts] = (int32_t)to->n;
+    return HT_OK;
+}
+
+/* The special ids that end a text are those that it has in common with the empty text. */
+static ht_status count_tail(reading *r, texts_of *to, const int32_t *ids, size_t n) {
+    int32_t *none, tail = 0;
+    size_t n_none;
+    ht_status status = encode(r, "", 0, &none, &n_none);
+    if (status) return status;
+    while ((size_t)tail < n && (size_t)tail < n_none && ids[n - 1 - (size_t)tail] == none[n_none - 1 - (size_t)tail])
+        tail++;
+    if (tail < to->n_tail) to->n_tail = tail;
+    ht_ids_free(none);
+    return HT_OK;
+}
+
+static ht_status add_string(reading *r, texts_of *to, const ht_json *text) {
+    int32_t *ids;
+    size_t n;
+    ht_status status = ht_model_need_tokenizer(r->m, r->err);
+    if (!status) status = encode(r, ht_json_string_value(text), ht_json_string_length(text), &ids, &n);
+    if (status) return status;
+    status = n ? add_text_ids(r, to, ids, n) : ht_fail(r->err, HT_ERR_FORMAT, "a text without tokens");
+    if (!status) status = count_tail(r, to, ids, n);
+    ht_ids_free(ids);
+    return status;
+}
+
+static ht_status add_list(reading *r, texts_of *to, const ht_json *list) {
+    const size_t n = ht_json_array_size(list);
+    int32_t *ids = malloc((n + 1) * sizeof *ids);
+    ht_status status = ids ? HT_OK : ht_fail_memory(r->err, n * sizeof *ids, "a sample");
+    for (size_t i = 0; !status && i < n; i++) status = read_id(r, list, i, &ids[i]);
+    if (!status) status = add_text_ids(r, to, ids, n);
+    to->n_tail = 0;
+    free(ids);
+    return status;
+}
+
+static bool is_ids(const ht_json *v) {
+    if (!ht_json_is_array(v) || !ht_json_array_size(v)) return false;
+    for (size_t i = 0; i < ht_json_array_size(v); i++)
+        if (!ht_json_is_integer(ht_json_array_get(v, i))) return false;
+    return true;
+}
+
+static ht_status add_text(reading *r, texts_of *to, const char *key, const ht_json *v) {
+    if (ht_json_is_string(v)) return add_string(r, to, v);
+    return is_ids(v) ? add_list(r, to, v) : fail_member(r, key, v, "a text: a string or a list of ids");
+}
+
+/* A text, or a list of texts. */
+static ht_status add_negatives(reading *r, texts_of *to, const char *key) {
+    const ht_json *v = member(r, key);
+    if (!v) return HT_OK;
+    if (!ht_json_is_array(v) || is_ids(v)) return add_text(r, to, key, v);
+    ht_status status = HT_OK;
+    for (size_t i = 0; !status && i < ht_json_array_size(v); i++)
+        status = add_text(r, to, key, ht_json_array_get(v, i));
+    return status;
+}
+
+static ht_status add_all_negatives(reading *r, texts_of *to) {
+    ht_status status = add_negatives(r, to, "negatives");
+    if (!status) status = add_negatives(r, to, "negative");
+    char key[32];
+    for (int i = 1; !status; i++) {
+        (void)snprintf(key, sizeof key, "negative_%d", i);
+        if (!member(r, key)) break;
+        status = add_negatives(r, to, key);
+    }
+    return status;
+}
+
+/* The names of an anchor and its positive. */
+static const char *const pair_names[][2] = {{"anchor", "positive"}, {"query", "positive"}, {"sentence1", "sentence2"}};
+
+static ht_status read_texts(reading *r, texts_of *to) {
+    const char *const *names = pair_names[0];
+    for (size_t i = 0; i < sizeof pair_names / sizeof *pair_names; i++)
+        if (member(r, pair_names[i][0])) names = pair_names[i];
+    if (member(r, "score") || member(r, "label"))
+        return ht_fail(r->err, HT_ERR_UNSUPPORTED,
+                       "it has a `%s`: pairs are learned as equal in meaning, scores of their similarity are not",
+                       member(r, "score") ? "score" : "label");
+    ht_status status = HT_OK;
+    for (int i = 0; !status && i < 2; i++) status = add_text(r, to, names[i], member(r, names[i]));
+    return status ? status : add_all_negatives(r, to);
+}
+
+static ht_status read_pair(reading *r) {
+    texts_of all = {.n_tail = INT32_MAX};
+    ht_status status = read_texts(r, &all);
+    r->out->begin = all.begin;
+    if (status) {
+        free(all.id);
+        return status;
+    }
+    r->out->n_texts = all.n_texts;
+    r->out->n_tail = all.n_tail;
+    status = take_ids(r->out, all.id, all.n, r->err);
+    for (int32_t i = all.begin[1]; !status && i < all.begin[2]; i++) r->out->learned[i] = true;
+    return status;
 }
 
 /* ---- lines ---- */
@@ -564,14 +723,20 @@ static const struct {
 } forms[HT_SAMPLE_FORMS] = {[HT_SAMPLE_MESSAGES] = {"messages", "messages", NULL},
                             [HT_SAMPLE_COMPLETION] = {"prompt and completion", "prompt", "completion"},
                             [HT_SAMPLE_TEXT] = {"text", "text", NULL},
-                            [HT_SAMPLE_IDS] = {"input_ids", "input_ids", NULL}};
+                            [HT_SAMPLE_IDS] = {"input_ids", "input_ids", NULL},
+                            [HT_SAMPLE_PAIR] = {"anchor and positive", "anchor", "positive"}};
 
 const char *ht_sample_form_name(ht_sample_form form) { return forms[form].name; }
 
 static ht_status find_form(reading *r) {
+    if (r->o->method == HT_METHOD_EMBED) {
+        r->out->form = HT_SAMPLE_PAIR;
+        return HT_OK;
+    }
     int found = -1;
     for (int f = 0; f < HT_SAMPLE_FORMS; f++) {
-        if (!member(r, forms[f].first) || (forms[f].second && !member(r, forms[f].second))) continue;
+        if (f == HT_SAMPLE_PAIR || !member(r, forms[f].first) || (forms[f].second && !member(r, forms[f].second)))
+            continue;
         if (found >= 0)
             return ht_fail(r->err, HT_ERR_FORMAT, "it has both %s and %s, expected one of them", forms[found].name,
                            forms[f].name);
@@ -590,6 +755,7 @@ static ht_status read_form(reading *r) {
     case HT_SAMPLE_MESSAGES: return read_chat(r);
     case HT_SAMPLE_COMPLETION: return read_completion(r);
     case HT_SAMPLE_TEXT: return read_text(r);
+    case HT_SAMPLE_PAIR: return read_pair(r);
     default: return read_ids(r);
     }
 }
@@ -608,7 +774,7 @@ static ht_status read_line(reading *r) {
     if (!status) status = read_form(r);
     if (!status) status = check_ids(r);
     if (status) return status;
-    if (r->o->mask == HT_MASK_NONE) learn_from(r->out, 0);
+    if (r->o->mask == HT_MASK_NONE && !r->out->begin) learn_from(r->out, 0);
     count_learned(r->m, r->out);
     return HT_OK;
 }
@@ -669,7 +835,7 @@ static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_trai
     return hand_over(run, s->learned[s->n - 1], fn, user, err);
 }
 
-ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
+static ht_status decode_all(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
     ht_decoder *d = NULL;
     ht_text run = {0};
     ht_status status = HT_OK;
@@ -677,5 +843,18 @@ ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece
     if (!status) status = decode(d, s, &run, fn, user, err);
     ht_text_discard(&run);
     ht_decoder_free(d);
+    return status;
+}
+
+ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
+    if (!s->begin) return decode_all(m, s, fn, user, err);
+    ht_status status = HT_OK;
+    for (int32_t t = 0; t < s->n_texts && !status; t++) {
+        const int32_t from = s->begin[t];
+        const ht_sample text = {.n = s->begin[t + 1] - from, .id = s->id + from, .learned = s->learned + from};
+        status = decode_all(m, &text, fn, user, err);
+        if (!status && !fn("\n", 1, false, user))
+            status = ht_fail(err, HT_ERR_CANCELLED, "showing the sample was ended");
+    }
     return status;
 }
