@@ -275,6 +275,16 @@ static ht_status forecast_memory(ht_trainer *t, ht_error *err) {
 
 /* ---- life ---- */
 
+/* The loss of a positive that is the only candidate is 0. */
+static ht_status check_contrast(const ht_trainer *t, ht_error *err) {
+    if (t->o.method != HT_METHOD_EMBED || t->o.batch > 1) return HT_OK;
+    for (int64_t i = 0; i < ht_data_length(t->train.data); i++)
+        if (ht_data_sample(t->train.data, i)->n_texts > 2) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "a batch of 1 has no candidate but the positive; expected a batch of 2 or more, "
+                   "or negatives in the data");
+}
+
 static ht_status fill(ht_trainer *t, ht_error *err) {
     const ht_trainer_options *o = &t->o;
     ht_lora_options lora;
@@ -295,6 +305,7 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     t->schedule.learning_rate = o->learning_rate;
     t->schedule.warmup_steps = o->warmup;
     if (!status) status = open_data(t, 0, err);
+    if (!status) status = check_contrast(t, err);
     if (!status) status = ht_model_fingerprint(t->m, t->model, err);
     if (status) return status;
     ht_model_template_hash(t->m, t->template);
@@ -574,7 +585,9 @@ void ht_trainer_retrieval(const ht_trainer *t, ht_retrieval *out) { *out = t->re
 /* ---- what there is now ---- */
 
 ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *err) {
-    return ht_trainable_adapter(t->trainable, out, err);
+    ht_status status = ht_trainable_adapter(t->trainable, out, err);
+    if (!status) (*out)->origin.embeds = t->o.method == HT_METHOD_EMBED;
+    return status;
 }
 
 ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err) {
