@@ -31,7 +31,7 @@ STRUCTS = [
 ]  # fmt: skip
 ENUMS = [
     "ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_reuse_end", "ht_optimizer_kind", "ht_schedule_kind",
-    "ht_adapter_format", "ht_mask", "ht_long_samples", "ht_checkpointing", "ht_sample_form", "ht_pooling", "ht_probe_kind", "ht_schema_space", "ht_ending",
+    "ht_adapter_format", "ht_mask", "ht_train_method", "ht_long_samples", "ht_checkpointing", "ht_sample_form", "ht_pooling", "ht_probe_kind", "ht_schema_space", "ht_ending",
 ]  # fmt: skip
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",

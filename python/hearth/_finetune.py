@@ -324,6 +324,8 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
     lib.choice(format, "format", {"peft": 0, "mlx": 0})
     if patience is not None and valid is None:
         raise ValueError("patience needs held-out samples, `valid`")
+    if samples and options.get("method") == "embed":
+        raise ValueError('samples are for method="sft": embeddings answer nothing')
     every = [lib.integer(n, what, 1, lib.INT64[1]) for n, what in
              ((report_every, "report_every"), (valid_every, "valid_every"), (save_every, "save_every"))]  # fmt: skip
     keep = lib.integer(keep, "keep", 1, lib.INT64[1])
