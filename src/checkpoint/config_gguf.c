@@ -315,6 +315,8 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
     const ht_gguf_tensor *types = ht_gguf_find_tensor(g, "token_types.weight");
     if (types && types->n_dims == 2) out->n_token_types = types->dims[1];
+    const ht_gguf_tensor *labels = ht_gguf_find_tensor(g, "cls.output.weight");
+    if (labels && out->two_sided) out->n_labels = labels->n_dims == 1 ? 1 : labels->dims[1];
     out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
     out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") || ht_gguf_find_tensor(g, "token_embd_norm.bias");
     out->head_norms = layers_have(out, &m, "attn_q_norm.weight");

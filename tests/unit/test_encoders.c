@@ -2,6 +2,7 @@
  * states of texts of several lengths in one flat batch, which have the bits of each text alone; what they refuse.
  * HEARTH_TEST_ENCODERS selects some by name, separated by commas. */
 #include "generate/encode.h"
+#include "models/label_head.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/json_file.h"
@@ -141,6 +142,44 @@ static void check_alone(const char *path, ht_precision precision, const ht_json 
     ht_device_free(device);
 }
 
+/* Scores of a classification head, for all texts at once and for each alone. */
+static void check_scores(ht_model *m, const ht_json *document, const checkpoint *c, const texts *t, double most) {
+    const ht_json *list = ht_json_object_get(document, "texts");
+    const int64_t n = m->config->n_labels;
+    float pooled[TEXTS * 32], scores[TEXTS * 4], alone[4];
+    assert_int_equal(n, ht_json_array_size(ht_json_object_get(ht_json_array_get(list, 0), "scores")));
+    if (n == 0) {
+        assert_fails(HT_ERR_UNSUPPORTED, "no classification head", ht_label_head_scores, m, pooled, 1, scores);
+        return;
+    }
+    assert_in_range(n, 1, 4);
+    assert_int_equal(t->hidden, 32);
+    for (int i = 0; i < TEXTS; i++)
+        for (int64_t d = 0; d < t->hidden; d++) {
+            const int64_t rows = m->config->label_mean ? t->of[i].n : 1;
+            double sum = 0;
+            for (int64_t row = 0; row < rows; row++) sum += (double)t->of[i].states[row * t->hidden + d];
+            pooled[i * t->hidden + d] = (float)(sum / (double)rows);
+        }
+    assert_works(ht_label_head_scores, m, pooled, TEXTS, scores);
+    ht_prefill_sequence sequence[TEXTS] = {{0}};
+    float whole[TEXTS * 4];
+    for (int i = 0; i < TEXTS; i++)
+        sequence[i] = (ht_prefill_sequence){.token = t->of[i].id, .n = t->of[i].n, .type = t->of[i].type};
+    assert_works(ht_encode_scores, m, &(ht_prefill_options){0}, sequence, TEXTS, whole, NULL);
+    assert_memory_equal(whole, scores, (size_t)(TEXTS * n) * sizeof *whole);
+    for (int i = 0; i < TEXTS; i++) {
+        const ht_json *answer = ht_json_array_get(list, (size_t)i), *own = ht_json_object_get(answer, "gguf_scores"),
+                      *wanted = c->gguf && own ? own : ht_json_object_get(answer, "scores");
+        for (int64_t k = 0; k < n; k++) {
+            const double x = ht_json_number_value(ht_json_array_get(wanted, (size_t)k));
+            assert_true(fabs(x - (double)scores[i * n + k]) < most);
+        }
+        assert_works(ht_label_head_scores, m, pooled + i * t->hidden, 1, alone);
+        assert_memory_equal(alone, scores + i * n, (size_t)n * sizeof *alone);
+    }
+}
+
 /* Vectors pooled from the states. */
 static void check_vectors(ht_model *m, const texts *t) {
     const int32_t *ids[TEXTS];
@@ -184,6 +223,7 @@ static void check_checkpoint(void **state) {
                       kinds[k].name);
         assert_true(difference < kinds[k].most);
         check_alone(c->path, kinds[k].precision, document, &t);
+        check_scores(m, document, c, &t, kinds[k].most);
         free_texts(&t);
         read_texts(document, false, &t);
         encode(m, &t, 0, TEXTS);
