@@ -41,6 +41,8 @@ const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
 /* Tensor blk.LAYER.NAME, or NULL. */
 const ht_gguf_tensor *ht_meta_tensor(const ht_meta *m, int64_t layer, const char *name);
 
+/* Key of the number of token types. */
+#define HT_GGUF_TOKEN_TYPES "tokenizer.ggml.token_type_count"
 /* Reads the sizes of a model. The vocabulary is the embedding's rows, as ids index them. c->family may be NULL. */
 void ht_meta_sizes(ht_meta *m, ht_config *c);
 /* Records an error, unless there was one before. */
@@ -266,6 +268,8 @@ struct ht_family {
     const char *model_types[8];            /* config.json's model_type, NULL-terminated */
     const char *gguf_aliases[4];           /* other architectures in GGUF with the same meaning, NULL-terminated */
     const char *class_name;                /* class of transformers, written to config.json; NULL: not written */
+    const char *encoder_class_name;        /* that of text encoders in families of decoders */
+    const char *head_class_name;           /* that of a text encoder with a classification head; NULL: not written */
     const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;

@@ -114,6 +114,7 @@ static const ht_config_field bert_fields[] = {{HT_FIELD(I64, n_token_types, "typ
 const ht_family ht_family_bert = {.architecture = "bert",
                                   .model_types = {"bert", "roberta", "xlm-roberta", "camembert"},
                                   .class_name = "BertModel",
+                                  .head_class_name = "BertForSequenceClassification",
                                   .defaults = {.n_layers = 12,
                                                .hidden = 768,
                                                .n_heads = 12,
@@ -198,6 +199,7 @@ static void read_nomic(ht_config *c, ht_json_reader *r, const ht_json *object) {
 const ht_family ht_family_nomic_bert = {.architecture = "nomic-bert",
                                         .model_types = {"nomic_bert"},
                                         .class_name = "NomicBertModel",
+                                        .head_class_name = "NomicBertForSequenceClassification",
                                         .defaults = {.n_layers = 12,
                                                      .hidden = 768,
                                                      .n_heads = 12,
@@ -297,6 +299,22 @@ static void read_modern_gguf(ht_config *c, ht_meta *m) {
         c->layer[i].slides = c->window > 0 && ht_meta_layer_i64(m, name, i, 0) != 0;
 }
 
+/* Older readers have fields for the pattern and the thetas. */
+static void write_modern(const ht_config *c, ht_document *d) {
+    int64_t pattern = 1;
+    bool is_regular = true;
+    while (pattern < c->n_layers && c->layer[pattern].slides) pattern++;
+    for (int64_t i = 0; i < c->n_layers; i++) is_regular = is_regular && c->layer[i].slides == (i % pattern != 0);
+    if (is_regular) ht_document_set(d, "global_attn_every_n_layers", ht_json_integer(pattern));
+    ht_document_set(d, "global_rope_theta", ht_json_real(c->rope.theta));
+    ht_document_set(d, "local_rope_theta", ht_json_real(c->local_rope.theta));
+    ht_document_set(d, "classifier_pooling", ht_json_string(c->label_mean ? "mean" : "cls"));
+}
+
+static void write_modern_gguf(const ht_config *c, ht_document *d) {
+    ht_gguf_put(d, c, "hidden_activation", ht_json_string(c->silu ? "silu" : "gelu"));
+}
+
 static ht_array *forward_modern(ht_ctx *c, const void *model) {
     const ht_decoder_weights *m = model;
     const ht_encoder_around *a = m->around;
@@ -313,6 +331,7 @@ static const ht_config_field modern_fields[] = {{HT_FIELD(I64, window, "local_at
 const ht_family ht_family_modern_bert = {.architecture = "modern-bert",
                                          .model_types = {"modernbert"},
                                          .class_name = "ModernBertModel",
+                                         .head_class_name = "ModernBertForSequenceClassification",
                                          .defaults = {.n_layers = 22,
                                                       .hidden = 768,
                                                       .n_heads = 12,
@@ -330,6 +349,9 @@ const ht_family ht_family_modern_bert = {.architecture = "modern-bert",
                                          .fields = modern_fields,
                                          .read_json = read_modern,
                                          .read_gguf = read_modern_gguf,
+                                         .write_json = write_modern,
+                                         .write_gguf = write_modern_gguf,
+                                         .rope_by_type = true,
                                          .activate = ht_gelu,
                                          .activate_head = ht_gelu,
                                          .layer_norm = true,

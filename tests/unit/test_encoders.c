@@ -7,6 +7,7 @@
 #include "support/cpu_device.h"
 #include "support/json_file.h"
 #include "support/options.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -234,6 +235,44 @@ static void check_checkpoint(void **state) {
     ht_json_decref(document);
 }
 
+/* ---- conversions ---- */
+
+static double difference_in(const char *path, const ht_json *document) {
+    texts t;
+    ht_model *m = load(path, HT_PRECISION_REFERENCE, cpu_device);
+    read_texts(document, true, &t);
+    encode(m, &t, 0, TEXTS);
+    const double difference = difference_of(document, &t);
+    free_texts(&t);
+    ht_model_free(m);
+    return difference;
+}
+
+/* Conversions to the other containers and to types that hold the weights exactly compute the same. */
+static void check_conversions(void **state) {
+    static const struct {
+        const char *name, *type;
+        ht_container container;
+        double most;
+    } outputs[] = {{"out.gguf", NULL, HT_CONTAINER_GGUF, 2e-4}, {"q8.gguf", "Q8_0", HT_CONTAINER_GGUF, 2e-4},
+                   {"q4.gguf", "Q4_K_M", HT_CONTAINER_GGUF, 2}, {"safetensors", NULL, HT_CONTAINER_SAFETENSORS, 2e-4},
+                   {"mlx", NULL, HT_CONTAINER_MLX, 2e-4},       {"mlx8", "8:32", HT_CONTAINER_SAME, 0.2}};
+    const checkpoint *c = *state;
+    ht_json *document = json_file(c->reference);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        if ((outputs[i].container == HT_CONTAINER_GGUF) == c->gguf && !outputs[i].type) continue;
+        if (outputs[i].container == HT_CONTAINER_SAFETENSORS && !c->gguf) continue;
+        const char *to = scratch_path_apart(outputs[i].name);
+        assert_works(ht_convert, c->path, to,
+                     OPTIONS_AT(ht_convert_options, with.container = outputs[i].container, with.type = outputs[i].type,
+                                with.n_threads = 2));
+        const double difference = difference_in(to, document);
+        print_message("%s: %s differs by %.2e of the deviation\n", c->name, outputs[i].name, difference);
+        assert_true(difference < outputs[i].most);
+    }
+    ht_json_decref(document);
+}
+
 /* ---- refusals ---- */
 
 UNIT_TEST(generates_no_text) {
@@ -274,8 +313,12 @@ UNIT_TEST(has_checkpoints) { assert_in_range(n_checkpoints, 1, MAX - 1); }
 int main(void) {
     enum { OTHERS = 2 };
     find_checkpoints();
-    struct CMUnitTest tests[OTHERS + MAX] = {cmocka_unit_test(has_checkpoints), cmocka_unit_test(generates_no_text)};
-    for (int i = 0; i < n_checkpoints; i++)
-        tests[OTHERS + i] = (struct CMUnitTest){checkpoints[i].name, check_checkpoint, NULL, NULL, &checkpoints[i]};
+    struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints),
+                                                 cmocka_unit_test(generates_no_text)};
+    for (int i = 0; i < n_checkpoints; i++) {
+        checkpoint *c = &checkpoints[i];
+        tests[OTHERS + 2 * i] = (struct CMUnitTest){c->name, check_checkpoint, NULL, NULL, c};
+        tests[OTHERS + 1 + 2 * i] = (struct CMUnitTest){c->name, check_conversions, scratch_start, scratch_finish, c};
+    }
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
