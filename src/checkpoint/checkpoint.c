@@ -313,6 +313,9 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .is_of_mlx = is_of_mlx(c)};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
+    static const char *const labels[] = {"classifier.weight", "classifier.out_proj.weight"};
+    for (int i = 0; i < 2; i++)
+        if (ht_checkpoint_find(c, labels[i], &q) && q.n_dims == 2) hints.n_labels = q.dims[0];
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);

@@ -140,6 +140,8 @@ typedef struct ht_config {
      * output head. */
     bool two_sided;
     int64_t n_token_types;   /* rows of the table of token types; 0: no such table */
+    int64_t n_labels;        /* scores of its classification head; 0: no such head */
+    bool label_mean;         /* the head reads the mean over all tokens, else the first token's hidden state */
     int64_t position_offset; /* rows of the table of positions that are stored before the first position's */
     /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
      * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
@@ -192,6 +194,7 @@ typedef struct ht_config_hints {
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
     bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
+    int64_t n_labels;    /* rows of the matrix that ends a classification head; 0: none */
     bool is_of_mlx;      /* the directory is mlx-lm's, whose weights contain norm offsets and multipliers */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;

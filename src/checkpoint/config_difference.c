@@ -41,6 +41,7 @@ static const setting model[] = {NUMBER_OF(ht_config, n_layers, "the number of la
                                 YES_OF(ht_config, head_bias, "the output head has %s bias"),
                                 {NO, offsetof(ht_config, two_sided), "attention has %s causal mask"},
                                 NUMBER_OF(ht_config, n_token_types, "the number of token types"),
+                                YES_OF(ht_config, silu, "feed-forwards have %s SiLU instead of the usual activation"),
                                 YES_OF(ht_config, parallel, "layers have %s feed-forward parallel to attention"),
                                 NUMBER_OF(ht_config, altup.streams, "the number of streams"),
                                 NUMBER_OF(ht_config, altup.active, "the active stream"),

@@ -314,7 +314,13 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
     const ht_gguf_tensor *types = ht_gguf_find_tensor(g, "token_types.weight");
-    if (types && types->n_dims == 2) out->n_token_types = types->dims[1];
+    if (types && out->two_sided) {
+        int64_t n_types = 1;
+        (void)ht_gguf_get_i64_saturated(g, HT_GGUF_TOKEN_TYPES, &n_types);
+        out->n_token_types = types->n_dims == 2 ? types->dims[1] : n_types;
+    }
+    const ht_gguf_tensor *labels = ht_gguf_find_tensor(g, "cls.output.weight");
+    if (labels && out->two_sided) out->n_labels = labels->n_dims == 1 ? 1 : labels->dims[1];
     out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
     out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") || ht_gguf_find_tensor(g, "token_embd_norm.bias");
     out->head_norms = layers_have(out, &m, "attn_q_norm.weight");

@@ -398,6 +398,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->norm_eps = (float)eps;
     ht_config_begin(c);
     c->is_of_mlx = hints->has_tensors && hints->is_of_mlx;
+    if (c->two_sided) c->n_labels = hints->n_labels;
     if (c->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;

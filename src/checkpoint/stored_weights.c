@@ -207,6 +207,7 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_SHARED_GATE_UP: return 2 * c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
     case HT_EXTENT_TOKEN_TYPES: return c->n_token_types;
+    case HT_EXTENT_LABELS: return c->n_labels;
     case HT_EXTENT_LATENT: return c->latent.rank;
     case HT_EXTENT_LATENT_KEY: return c->latent.rank + c->latent.rope_dim;
     case HT_EXTENT_LATENT_Q: return c->n_heads * (c->latent.key_dim + c->latent.rope_dim);
@@ -504,8 +505,12 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                            .gguf_rows = projection.rows,
                            .gguf_columns = projection.columns};
     if (c->is_gguf) at.stored_rows = at.gguf_rows, at.stored_columns = at.gguf_columns;
+    char name[HT_WEIGHT_NAME];
+    stored_name(w, p, layer, "weight", name);
+    if (p->optional && !ht_checkpoint_find(w->c, name, &unwanted)) return HT_OK;
     ht_status status = visit_spec(w, "weight", at);
-    if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
+    if (!status && (has_bias(c, p->bias) || (p->optional && ht_checkpoint_find(w->c, bias, &unwanted))))
+        return visit_spec(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
         return ht_fail(w->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
                        bias, ht_checkpoint_shape_source(w->c));
@@ -748,6 +753,8 @@ static bool is_expected(const char *name) {
                                         "rope_freqs.weight",
                                         "rope_factors_",
                                         "attn.masked_bias",
+                                        "embeddings.position_ids",
+                                        "pooler.dense", /* of BERT without a head that reads it */
                                         ".scales",
                                         ".biases",
                                         NULL};

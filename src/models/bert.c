@@ -5,12 +5,6 @@
 #include "models/decoder.h"
 #include "models/registry.h"
 
-typedef struct bert_around {
-    ht_weight positions; /* [context, hidden] */
-    ht_weight types;     /* [n_token_types, hidden] */
-    ht_norm_weights norm;
-} bert_around;
-
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_tensor_spec bert_specs[] = {
     {AT(q), "attention.self.query", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q},
@@ -25,18 +19,40 @@ static const ht_tensor_spec bert_specs[] = {
     {.gguf = NULL}};
 #undef AT
 
+static bool has_labels(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return c->n_labels > 0;
+}
+
+/* The head of BERT begins with its pooler; that of RoBERTa with another matrix. */
+#define BERT_HEAD                                                                                                      \
+    {offsetof(ht_encoder_around, head.dense),                                                                          \
+     "classifier.dense",                                                                                               \
+     "cls",                                                                                                            \
+     HT_EXTENT_HIDDEN,                                                                                                 \
+     HT_EXTENT_HIDDEN,                                                                                                 \
+     .bias = HT_BIAS_NONE,                                                                                             \
+     .has = has_labels,                                                                                                \
+     .optional = true,                                                                                                 \
+     .transformers = "pooler.dense"},                                                                                  \
+    {                                                                                                                  \
+        offsetof(ht_encoder_around, head.out), "classifier.out_proj", "cls.output", HT_EXTENT_LABELS,                  \
+            HT_EXTENT_HIDDEN, .bias = HT_BIAS_NONE, .has = has_labels, .optional = true, .transformers = "classifier"  \
+    }
+
 static bool has_token_types(const ht_config *c, int64_t layer) {
     (void)layer;
     return c->n_token_types > 0;
 }
 
-#define AT(field) offsetof(bert_around, field)
+#define AT(field) offsetof(ht_encoder_around, field)
 static const ht_tensor_spec bert_around_specs[] = {
     {AT(positions), "embeddings.position_embeddings", "position_embd", HT_EXTENT_CONTEXT, HT_EXTENT_HIDDEN,
      .looked_up = true},
     {AT(types), "embeddings.token_type_embeddings", "token_types", HT_EXTENT_TOKEN_TYPES, HT_EXTENT_HIDDEN,
      .has = has_token_types, .looked_up = true},
     {AT(norm), "embeddings.LayerNorm", "token_embd_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    BERT_HEAD,
     {.gguf = NULL}};
 #undef AT
 
@@ -83,7 +99,7 @@ static ht_array *bert_layer(ht_ctx *c, const void *model, int i, ht_array *const
 
 static ht_array *forward_bert(ht_ctx *c, const void *model) {
     const ht_decoder_weights *m = model;
-    const bert_around *a = m->around;
+    const ht_encoder_around *a = m->around;
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m);
     if (a->types.matrix) h = ht_add(c->s, h, ht_embed(c, ht_batch_types(c), &a->types, 1));
     if (a->positions.matrix) h = ht_add(c->s, h, ht_embed(c, pos, &a->positions, 1));
@@ -98,6 +114,7 @@ static const ht_config_field bert_fields[] = {{HT_FIELD(I64, n_token_types, "typ
 const ht_family ht_family_bert = {.architecture = "bert",
                                   .model_types = {"bert", "roberta", "xlm-roberta", "camembert"},
                                   .class_name = "BertModel",
+                                  .head_class_name = "BertForSequenceClassification",
                                   .defaults = {.n_layers = 12,
                                                .hidden = 768,
                                                .n_heads = 12,
@@ -118,6 +135,7 @@ const ht_family ht_family_bert = {.architecture = "bert",
                                   .read_json = read_bert,
                                   .read_gguf = read_bert_gguf,
                                   .activate = ht_gelu,
+                                  .activate_head = ht_tanh,
                                   .layer_norm = true,
                                   .two_sided = true,
                                   .no_final_norm = true,
@@ -127,7 +145,7 @@ const ht_family ht_family_bert = {.architecture = "bert",
                                   .layer = {bert_specs},
                                   .layer_bytes = sizeof(ht_decoder_layer),
                                   .around = bert_around_specs,
-                                  .around_bytes = sizeof(bert_around),
+                                  .around_bytes = sizeof(ht_encoder_around),
                                   .forward = forward_bert};
 
 /* ---- Nomic's BERT: RoPE, a gated feed-forward, no biases but those of norms ---- */
@@ -144,11 +162,12 @@ static const ht_tensor_spec nomic_specs[] = {
     {.gguf = NULL}};
 #undef AT
 
-#define AT(field) offsetof(bert_around, field)
+#define AT(field) offsetof(ht_encoder_around, field)
 static const ht_tensor_spec nomic_around_specs[] = {
     {AT(types), "embeddings.token_type_embeddings", "token_types", HT_EXTENT_TOKEN_TYPES, HT_EXTENT_HIDDEN,
      .has = has_token_types, .looked_up = true},
     {AT(norm), "emb_ln", "token_embd_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    BERT_HEAD,
     {.gguf = NULL}};
 #undef AT
 
@@ -180,6 +199,7 @@ static void read_nomic(ht_config *c, ht_json_reader *r, const ht_json *object) {
 const ht_family ht_family_nomic_bert = {.architecture = "nomic-bert",
                                         .model_types = {"nomic_bert"},
                                         .class_name = "NomicBertModel",
+                                        .head_class_name = "NomicBertForSequenceClassification",
                                         .defaults = {.n_layers = 12,
                                                      .hidden = 768,
                                                      .n_heads = 12,
@@ -196,6 +216,7 @@ const ht_family ht_family_nomic_bert = {.architecture = "nomic-bert",
                                         .fields = bert_fields,
                                         .read_json = read_nomic,
                                         .activate = ht_silu,
+                                        .activate_head = ht_tanh,
                                         .layer_norm = true,
                                         .two_sided = true,
                                         .no_final_norm = true,
@@ -205,7 +226,7 @@ const ht_family ht_family_nomic_bert = {.architecture = "nomic-bert",
                                         .layer = {nomic_specs},
                                         .layer_bytes = sizeof(ht_decoder_layer),
                                         .around = nomic_around_specs,
-                                        .around_bytes = sizeof(bert_around),
+                                        .around_bytes = sizeof(ht_encoder_around),
                                         .forward = forward_bert};
 
 /* ---- ModernBERT ---- */
@@ -226,14 +247,17 @@ static const ht_tensor_spec modern_specs[] = {
     {.gguf = NULL}};
 #undef AT
 
-typedef struct modern_around {
-    ht_norm_weights norm;
-} modern_around;
-
-static const ht_tensor_spec modern_around_specs[] = {{offsetof(modern_around, norm), "embeddings.norm",
-                                                      "token_embd_norm", .rows = HT_EXTENT_HIDDEN,
-                                                      .bias = HT_BIAS_NORM},
-                                                     {.gguf = NULL}};
+#define AT(field) offsetof(ht_encoder_around, field)
+static const ht_tensor_spec modern_around_specs[] = {
+    {AT(norm), "embeddings.norm", "token_embd_norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM},
+    {AT(head.dense), "head.dense", "cls", HT_EXTENT_HIDDEN, HT_EXTENT_HIDDEN, .bias = HT_BIAS_NONE, .has = has_labels,
+     .optional = true},
+    {AT(head.norm), "head.norm", "cls.norm", .rows = HT_EXTENT_HIDDEN, .bias = HT_BIAS_NORM, .has = has_labels,
+     .optional = true},
+    {AT(head.out), "classifier", "cls.output", HT_EXTENT_LABELS, HT_EXTENT_HIDDEN, .bias = HT_BIAS_NONE,
+     .has = has_labels, .optional = true},
+    {.gguf = NULL}};
+#undef AT
 
 enum { MODERN_PATTERN = 3 }; /* one layer of as many attends to all tokens, the first one too */
 
@@ -243,8 +267,11 @@ static void slide_after_first(ht_config *c, int64_t pattern) {
 
 static void read_modern(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t pattern = MODERN_PATTERN;
+    const char *pooling = "cls";
     ht_json_f64(r, object, "global_rope_theta", &c->rope.theta);
     ht_json_f64(r, object, "local_rope_theta", &c->local_rope.theta);
+    ht_json_str(r, object, "classifier_pooling", &pooling);
+    c->label_mean = !strcmp(pooling, "mean");
     if (ht_json_i64(r, object, "global_attn_every_n_layers", &pattern) && pattern < 1)
         ht_json_fail(r, HT_ERR_FORMAT, "`global_attn_every_n_layers` is %lld, expected a positive number",
                      (long long)pattern);
@@ -257,6 +284,7 @@ static void read_modern_gguf(ht_config *c, ht_meta *m) {
     char activation[16];
     const ht_gguf_value *v = ht_meta_value(m, name);
     const int64_t pattern = v && v->type == HT_GGUF_ARRAY ? 1 : ht_meta_i64(m, name, MODERN_PATTERN);
+    c->label_mean = ht_meta_i64(m, "classifier.pooling_type", 1) == 1;
     ht_meta_string(m, "hidden_activation", activation, sizeof activation);
     c->silu = !strcmp(activation, "silu");
     if (*activation && !c->silu && strcmp(activation, "gelu"))
@@ -271,9 +299,25 @@ static void read_modern_gguf(ht_config *c, ht_meta *m) {
         c->layer[i].slides = c->window > 0 && ht_meta_layer_i64(m, name, i, 0) != 0;
 }
 
+/* Older readers have fields for the pattern and the thetas. */
+static void write_modern(const ht_config *c, ht_document *d) {
+    int64_t pattern = 1;
+    bool is_regular = true;
+    while (pattern < c->n_layers && c->layer[pattern].slides) pattern++;
+    for (int64_t i = 0; i < c->n_layers; i++) is_regular = is_regular && c->layer[i].slides == (i % pattern != 0);
+    if (is_regular) ht_document_set(d, "global_attn_every_n_layers", ht_json_integer(pattern));
+    ht_document_set(d, "global_rope_theta", ht_json_real(c->rope.theta));
+    ht_document_set(d, "local_rope_theta", ht_json_real(c->local_rope.theta));
+    ht_document_set(d, "classifier_pooling", ht_json_string(c->label_mean ? "mean" : "cls"));
+}
+
+static void write_modern_gguf(const ht_config *c, ht_document *d) {
+    ht_gguf_put(d, c, "hidden_activation", ht_json_string(c->silu ? "silu" : "gelu"));
+}
+
 static ht_array *forward_modern(ht_ctx *c, const void *model) {
     const ht_decoder_weights *m = model;
-    const modern_around *a = m->around;
+    const ht_encoder_around *a = m->around;
     ht_begin_two_sided(c, m->config->window / 2);
     ht_array *h = ht_decoder_norm(c, m->config, ht_decoder_embed(c, m), &a->norm);
     return ht_decoder_layers(c, m, h, ht_batch_positions(c));
@@ -287,6 +331,7 @@ static const ht_config_field modern_fields[] = {{HT_FIELD(I64, window, "local_at
 const ht_family ht_family_modern_bert = {.architecture = "modern-bert",
                                          .model_types = {"modernbert"},
                                          .class_name = "ModernBertModel",
+                                         .head_class_name = "ModernBertForSequenceClassification",
                                          .defaults = {.n_layers = 22,
                                                       .hidden = 768,
                                                       .n_heads = 12,
@@ -304,7 +349,11 @@ const ht_family ht_family_modern_bert = {.architecture = "modern-bert",
                                          .fields = modern_fields,
                                          .read_json = read_modern,
                                          .read_gguf = read_modern_gguf,
+                                         .write_json = write_modern,
+                                         .write_gguf = write_modern_gguf,
+                                         .rope_by_type = true,
                                          .activate = ht_gelu,
+                                         .activate_head = ht_gelu,
                                          .layer_norm = true,
                                          .two_sided = true,
                                          .prefix = "",
@@ -313,5 +362,5 @@ const ht_family ht_family_modern_bert = {.architecture = "modern-bert",
                                          .layer = {modern_specs},
                                          .layer_bytes = sizeof(ht_decoder_layer),
                                          .around = modern_around_specs,
-                                         .around_bytes = sizeof(modern_around),
+                                         .around_bytes = sizeof(ht_encoder_around),
                                          .forward = forward_modern};

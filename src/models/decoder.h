@@ -57,6 +57,21 @@ typedef struct ht_decoder_layer {
     ht_weight shared_router;          /* [1, hidden]: its weight is sigmoid(shared_router x) */
 } ht_decoder_layer;
 
+/* Classification head of a text encoder: out(norm(activation(dense(x)))), with parts left out. */
+typedef struct ht_label_head {
+    ht_weight dense; /* [hidden, hidden] */
+    ht_norm_weights norm;
+    ht_weight out; /* [n_labels, hidden] */
+} ht_label_head;
+
+/* Weights of text encoders outside their layers. */
+typedef struct ht_encoder_around {
+    ht_weight positions;  /* [context, hidden] */
+    ht_weight types;      /* [n_token_types, hidden] */
+    ht_norm_weights norm; /* of the sum of embeddings */
+    ht_label_head head;
+} ht_encoder_around;
+
 /* Common fields of registry rows: Llama-like defaults, Gemma defaults, and the shared forward function. */
 #define HT_LLAMA_LIKE(name) .activation_field = "hidden_act", .activation = name
 #define HT_LLAMA_DEFAULTS   .norm_eps = 1e-6, .rope_theta = 10000, HT_LLAMA_LIKE("silu")

@@ -151,6 +151,7 @@ const ht_family ht_family_gemma3 = {
     .model_types = {"gemma3_text", "gemma3"},
     .gguf_encoder_architecture = "gemma-embedding",
     .class_name = "Gemma3ForCausalLM",
+    .encoder_class_name = "Gemma3TextModel",
     .defaults = {.n_layers = 26, .vocab = 262208, .context = 131072, HT_GEMMA3_THETAS, HT_GEMMA_DEFAULTS},
     .fields = fields_3,
     .read_json = read_json_3,

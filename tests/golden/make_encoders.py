@@ -182,6 +182,9 @@ def make(name, row, converter):
             text["types"] = types
         if scores is not None:
             text["scores"] = reference.short(scores)
+            if row["model_type"] == "bert":  # whose pooler the converter leaves out
+                with torch.no_grad():
+                    text["gguf_scores"] = reference.short(model.classifier(torch.tensor(states[0])))
         document["texts"].append(text)
     (directory / "reference.json").write_text(json.dumps(document, separators=(",", ":")) + "\n")
     vocabulary = directory / "tokenizer.json"  # whose size Gemma's converter reads

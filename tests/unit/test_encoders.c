@@ -2,10 +2,12 @@
  * states of texts of several lengths in one flat batch, which have the bits of each text alone; what they refuse.
  * HEARTH_TEST_ENCODERS selects some by name, separated by commas. */
 #include "generate/encode.h"
+#include "models/label_head.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/json_file.h"
 #include "support/options.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -141,6 +143,44 @@ static void check_alone(const char *path, ht_precision precision, const ht_json 
     ht_device_free(device);
 }
 
+/* Scores of a classification head, for all texts at once and for each alone. */
+static void check_scores(ht_model *m, const ht_json *document, const checkpoint *c, const texts *t, double most) {
+    const ht_json *list = ht_json_object_get(document, "texts");
+    const int64_t n = m->config->n_labels;
+    float pooled[TEXTS * 32], scores[TEXTS * 4], alone[4];
+    assert_int_equal(n, ht_json_array_size(ht_json_object_get(ht_json_array_get(list, 0), "scores")));
+    if (n == 0) {
+        assert_fails(HT_ERR_UNSUPPORTED, "no classification head", ht_label_head_scores, m, pooled, 1, scores);
+        return;
+    }
+    assert_in_range(n, 1, 4);
+    assert_int_equal(t->hidden, 32);
+    for (int i = 0; i < TEXTS; i++)
+        for (int64_t d = 0; d < t->hidden; d++) {
+            const int64_t rows = m->config->label_mean ? t->of[i].n : 1;
+            double sum = 0;
+            for (int64_t row = 0; row < rows; row++) sum += (double)t->of[i].states[row * t->hidden + d];
+            pooled[i * t->hidden + d] = (float)(sum / (double)rows);
+        }
+    assert_works(ht_label_head_scores, m, pooled, TEXTS, scores);
+    ht_prefill_sequence sequence[TEXTS] = {{0}};
+    float whole[TEXTS * 4];
+    for (int i = 0; i < TEXTS; i++)
+        sequence[i] = (ht_prefill_sequence){.token = t->of[i].id, .n = t->of[i].n, .type = t->of[i].type};
+    assert_works(ht_encode_scores, m, &(ht_prefill_options){0}, sequence, TEXTS, whole, NULL);
+    assert_memory_equal(whole, scores, (size_t)(TEXTS * n) * sizeof *whole);
+    for (int i = 0; i < TEXTS; i++) {
+        const ht_json *answer = ht_json_array_get(list, (size_t)i), *own = ht_json_object_get(answer, "gguf_scores"),
+                      *wanted = c->gguf && own ? own : ht_json_object_get(answer, "scores");
+        for (int64_t k = 0; k < n; k++) {
+            const double x = ht_json_number_value(ht_json_array_get(wanted, (size_t)k));
+            assert_true(fabs(x - (double)scores[i * n + k]) < most);
+        }
+        assert_works(ht_label_head_scores, m, pooled + i * t->hidden, 1, alone);
+        assert_memory_equal(alone, scores + i * n, (size_t)n * sizeof *alone);
+    }
+}
+
 /* Vectors pooled from the states. */
 static void check_vectors(ht_model *m, const texts *t) {
     const int32_t *ids[TEXTS];
@@ -184,12 +224,51 @@ static void check_checkpoint(void **state) {
                       kinds[k].name);
         assert_true(difference < kinds[k].most);
         check_alone(c->path, kinds[k].precision, document, &t);
+        check_scores(m, document, c, &t, kinds[k].most);
         free_texts(&t);
         read_texts(document, false, &t);
         encode(m, &t, 0, TEXTS);
         check_vectors(m, &t);
         free_texts(&t);
         ht_model_free(m);
+    }
+    ht_json_decref(document);
+}
+
+/* ---- conversions ---- */
+
+static double difference_in(const char *path, const ht_json *document) {
+    texts t;
+    ht_model *m = load(path, HT_PRECISION_REFERENCE, cpu_device);
+    read_texts(document, true, &t);
+    encode(m, &t, 0, TEXTS);
+    const double difference = difference_of(document, &t);
+    free_texts(&t);
+    ht_model_free(m);
+    return difference;
+}
+
+/* Conversions to the other containers and to types that hold the weights exactly compute the same. */
+static void check_conversions(void **state) {
+    static const struct {
+        const char *name, *type;
+        ht_container container;
+        double most;
+    } outputs[] = {{"out.gguf", NULL, HT_CONTAINER_GGUF, 2e-4}, {"q8.gguf", "Q8_0", HT_CONTAINER_GGUF, 2e-4},
+                   {"q4.gguf", "Q4_K_M", HT_CONTAINER_GGUF, 2}, {"safetensors", NULL, HT_CONTAINER_SAFETENSORS, 2e-4},
+                   {"mlx", NULL, HT_CONTAINER_MLX, 2e-4},       {"mlx8", "8:32", HT_CONTAINER_SAME, 0.2}};
+    const checkpoint *c = *state;
+    ht_json *document = json_file(c->reference);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        if ((outputs[i].container == HT_CONTAINER_GGUF) == c->gguf && !outputs[i].type) continue;
+        if (outputs[i].container == HT_CONTAINER_SAFETENSORS && !c->gguf) continue;
+        const char *to = scratch_path_apart(outputs[i].name);
+        assert_works(ht_convert, c->path, to,
+                     OPTIONS_AT(ht_convert_options, with.container = outputs[i].container, with.type = outputs[i].type,
+                                with.n_threads = 2));
+        const double difference = difference_in(to, document);
+        print_message("%s: %s differs by %.2e of the deviation\n", c->name, outputs[i].name, difference);
+        assert_true(difference < outputs[i].most);
     }
     ht_json_decref(document);
 }
@@ -201,7 +280,15 @@ UNIT_TEST(generates_no_text) {
     ht_session *s;
     ht_engine *e;
     assert_fails(HT_ERR_UNSUPPORTED, "text encoder", ht_session_new, m, NULL, &s);
-    assert_fails(HT_ERR_UNSUPPORTED, "text encoder", ht_engine_open, m, NULL, &e);
+    assert_works(ht_engine_open, m, NULL, &e); /* so that a server can have the model */
+    assert_int_equal(ht_engine_get_statistics(e).kv_budget, 0);
+    ht_ticket ticket;
+    ht_request request;
+    ht_request_init(&request, sizeof request);
+    request.ids = (int32_t[]){5, 6};
+    request.n_ids = 2;
+    assert_fails(HT_ERR_UNSUPPORTED, "text encoder", ht_engine_submit, e, &request, &ticket);
+    ht_engine_close(e);
     ht_model_free(m);
 }
 
@@ -234,8 +321,12 @@ UNIT_TEST(has_checkpoints) { assert_in_range(n_checkpoints, 1, MAX - 1); }
 int main(void) {
     enum { OTHERS = 2 };
     find_checkpoints();
-    struct CMUnitTest tests[OTHERS + MAX] = {cmocka_unit_test(has_checkpoints), cmocka_unit_test(generates_no_text)};
-    for (int i = 0; i < n_checkpoints; i++)
-        tests[OTHERS + i] = (struct CMUnitTest){checkpoints[i].name, check_checkpoint, NULL, NULL, &checkpoints[i]};
+    struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints),
+                                                 cmocka_unit_test(generates_no_text)};
+    for (int i = 0; i < n_checkpoints; i++) {
+        checkpoint *c = &checkpoints[i];
+        tests[OTHERS + 2 * i] = (struct CMUnitTest){c->name, check_checkpoint, NULL, NULL, c};
+        tests[OTHERS + 1 + 2 * i] = (struct CMUnitTest){c->name, check_conversions, scratch_start, scratch_finish, c};
+    }
     return cmocka_run_group_tests(tests, cpu_device_open, cpu_device_close);
 }
