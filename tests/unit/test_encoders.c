@@ -298,6 +298,7 @@ static void check_conversions(void **state) {
                    {"q4.gguf", "Q4_K_M", HT_CONTAINER_GGUF, 2}, {"safetensors", NULL, HT_CONTAINER_SAFETENSORS, 2e-4},
                    {"mlx", NULL, HT_CONTAINER_MLX, 2e-4},       {"mlx8", "8:32", HT_CONTAINER_SAME, 0.2}};
     const checkpoint *c = *state;
+    if (test_is_late()) skip(); /* it rounds no weights */
     ht_json *document = json_file(c->reference);
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         if ((outputs[i].container == HT_CONTAINER_GGUF) == c->gguf && !outputs[i].type) continue;
