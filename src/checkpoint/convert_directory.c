@@ -458,6 +458,13 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
                                     const char *dtype, ht_directory_documents *out, ht_error *err) {
     *out = (ht_directory_documents){0};
     if (!c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a directory already", c->path);
+    ht_stored_tensor dense;
+    if (config->n_labels && !ht_checkpoint_find(c, "cls.weight", &dense))
+        return ht_fail(
+            err, HT_ERR_UNSUPPORTED,
+            "%s: the classification head has no `cls.weight`: llama.cpp's converter leaves out BERT's pooler, "
+            "which readers of directories expect",
+            c->name);
     converter v = {.c = c, .config = config, .for_mlx = for_mlx, .out = out, .err = err};
     ht_status status = ht_chat_detect_tokenizer(c, &v.t, err);
     if (status) return status; /* the error names the file */

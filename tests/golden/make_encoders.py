@@ -75,7 +75,8 @@ ENCODERS = {
     "bert-labels": encoder("bert", {**bert(), "num_labels": 3}, "ModelForSequenceClassification", types=True),
     "xlm_roberta-score": encoder("xlm-roberta", {**bert(), "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0,
                                                  "eos_token_id": 2, "num_labels": 1}, "ModelForSequenceClassification"),
-    "modernbert-score": encoder("modernbert", {**MODERN, "num_labels": 1, "classifier_pooling": "mean"},
+    "modernbert-score": encoder("modernbert", {**MODERN, "num_labels": 1, "classifier_pooling": "mean",
+                                               "hidden_activation": "silu"},
                                 "ModelForSequenceClassification"),
 }
 
