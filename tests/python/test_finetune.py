@@ -369,6 +369,8 @@ class Embedding(unittest.TestCase):
             mx.Trainer(model, self.pairs(4, 1))
         with self.assertRaisesRegex(ValueError, "embeddings answer nothing"):
             mx.finetune(model, self.pairs(4, 1), "unused", method="embed", samples="hello")
+        with self.assertRaisesRegex(mx.Error, "mlx-lm has no bert models"):
+            mx.finetune(model, self.pairs(4, 1), "unused", method="embed", format="mlx")
         with self.assertRaisesRegex(ValueError, "method"):
             mx.Trainer(model, self.pairs(4, 1), method="dpo")
         trainer = mx.Trainer(model, self.pairs(4, 1), method="embed")
