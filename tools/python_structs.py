@@ -25,13 +25,13 @@ STRUCTS = [
     "ht_embed_options", "ht_embedding", "ht_embeddings",
     "ht_prompt", "ht_continuation", "ht_classify_options", "ht_label_score", "ht_classification", "ht_score_request", "ht_score_options",
     "ht_token_probability", "ht_token_score", "ht_continuation_score", "ht_score_result",
-    "ht_batch_options", "ht_batch_answer", "ht_batch_result", "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
+    "ht_batch_options", "ht_batch_answer", "ht_batch_result", "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step", "ht_retrieval",
     "ht_backend_options", "ht_backend_prompt", "ht_backend_info", "ht_backend_keys",
     "ht_inspect_options", "ht_inspected_layer", "ht_inspection", "ht_probe_route", "ht_probe", "ht_probe_options", "ht_schema_options",
 ]  # fmt: skip
 ENUMS = [
     "ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_reuse_end", "ht_optimizer_kind", "ht_schedule_kind",
-    "ht_adapter_format", "ht_mask", "ht_long_samples", "ht_checkpointing", "ht_sample_form", "ht_pooling", "ht_probe_kind", "ht_schema_space", "ht_ending",
+    "ht_adapter_format", "ht_mask", "ht_train_method", "ht_long_samples", "ht_checkpointing", "ht_sample_form", "ht_pooling", "ht_probe_kind", "ht_schema_space", "ht_ending",
 ]  # fmt: skip
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",

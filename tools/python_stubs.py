@@ -106,7 +106,7 @@ OF_FUNCTION = {
     ("submit", "options"): "Any", ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",
     ("loss_and_grad", "batch"): "Sequence[Any]", ("finetune", "format"): "str", ("Adapter.save", "format"): "str",
     ("Lora.save", "format"): "str", ("Lora.update", "parameters"): "Mapping[str, array]", ("Trainer.__init__", "scale"): "float | None",
-    ("Trainer.__init__", "weight_decay"): "float | None", ("Trainer.__init__", "checkpointing"): "str", ("Trainer.__init__", "dtype"): "Dtype",
+    ("Trainer.__init__", "weight_decay"): "float | None", ("Trainer.__init__", "checkpointing"): "str", ("Trainer.__init__", "method"): "str", ("Trainer.__init__", "temperature"): "float", ("Trainer.__init__", "dtype"): "Dtype",
     ("lora", "targets"): "str | Sequence[str]", ("Trainer.__init__", "targets"): "str | Sequence[str]", ("lora", "scale"): "float | None", ("lora", "dtype"): "Dtype", ("Trainer.__init__", "mask"): "str",
     ("classify", "prompts"): f"Iterable[{PROMPT}]", ("classify", "labels"): "Sequence[str] | None", ("classify", "logits"): "bool",
     ("score", "requests"): f"Iterable[tuple[{PROMPT}, str | Sequence[str | Sequence[int]]]]", ("score", "top_k"): "int",
@@ -149,12 +149,12 @@ PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "sampling": "dict[str, tuple[float, str]]", "warning": "str | None",
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
-    "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
+    "retrieval": "Retrieval | None", "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
     "tokens": "list[int]", "owners": "list[int]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]", "ending": "str",
     "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]", "text": "str",
     "tokens": "list[int]", "owners": "list[int]",
 }  # fmt: skip
-TUPLES = (hearth.Report, hearth.TrainStep, hearth.Answer, hearth.Answers, hearth.Classification, hearth.ContinuationScore, hearth.Score,
+TUPLES = (hearth.Report, hearth.Retrieval, hearth.TrainStep, hearth.Answer, hearth.Answers, hearth.Classification, hearth.ContinuationScore, hearth.Score,
           hearth.TokenScore)  # fmt: skip
 
 

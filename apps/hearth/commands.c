@@ -57,7 +57,9 @@ const command command_table[] = {
      "Train a LoRA adapter on a model of any weight type.",
      "A line of the data is {\"messages\": [...]}, {\"prompt\": ..., \"completion\": ...}, {\"text\": ...} or "
      "{\"input_ids\": [...], \"labels\": [...]}. The loss covers answers, with the token that ends them, in the chat "
-     "format of the model.\n\nDIR becomes the adapter, for hearth run MODEL --adapter DIR: the best one on --valid, or "
+     "format of the model.\n\n--method embed trains embeddings, of text encoders too: a line is {\"anchor\": ..., "
+     "\"positive\": ..., \"negatives\": [...]}, and --batch lines are contrasted with each other.\n\nDIR becomes the "
+     "adapter, for hearth run MODEL --adapter DIR: the best one on --valid, or "
      "the last. DIR.training holds the last adapter and the checkpoints from which --resume continues bit-exactly. "
      "Ctrl-C saves a checkpoint.",
      FOR_FINETUNE, true, 0, finetune_command},

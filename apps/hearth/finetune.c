@@ -119,8 +119,9 @@ static void print_data(const char *name, const ht_data_report *r) {
             snprintf(forms + used, sizeof forms - used, "%s%s", used ? ", " : "",
                      ht_sample_form_name((ht_sample_form)i));
     }
-    output_field(name, "%lld sample%s of %s; %lld token%s, %lld of them learned", (long long)r->n_samples,
-                 plural(r->n_samples), forms, (long long)r->n_tokens, plural(r->n_tokens), (long long)r->n_learned);
+    output_field(name, "%lld sample%s of %s; %lld token%s, %lld of them %s", (long long)r->n_samples,
+                 plural(r->n_samples), forms, (long long)r->n_tokens, plural(r->n_tokens), (long long)r->n_learned,
+                 r->n_form[HT_SAMPLE_PAIR] ? "in positives" : "learned");
     print_count("left out: no sample", &r->bad);
     if (r->bad.n) output_field("", "%s", r->first_bad.message);
     char longer[80];
@@ -154,11 +155,12 @@ static bool show_piece(const char *text, size_t n, bool learned, void *user) {
     return s->left > 0;
 }
 
-static ht_status print_sample(const setup *s, ht_error *err) {
+static ht_status print_sample(const setup *s, const options *o, ht_error *err) {
     const char *no = getenv("NO_COLOR");
     shown state = {SAMPLE_SHOWN, output_is_terminal() && (!no || !*no)};
     output_write("\n", 1);
-    output_line("One sample, with what is learned %s:", state.colours ? "in green" : "between [[ and ]]");
+    output_line("One sample, with %s %s:", o->tune.how.method == HT_METHOD_EMBED ? "its positive" : "what is learned",
+                state.colours ? "in green" : "between [[ and ]]");
     ht_status st = ht_trainer_sample(s->trainer, 0, show_piece, &state, err);
     if (st == HT_ERR_CANCELLED && !state.left) st = HT_OK;
     if (!state.left) output_write(" ...", 4);
@@ -198,7 +200,7 @@ static ht_status setup_print(const setup *s, const options *o, ht_error *err) {
     print_data("data", p->data);
     if (p->valid) print_data("valid", p->valid);
     print_lengths(p->data);
-    ht_status st = print_sample(s, err);
+    ht_status st = print_sample(s, o, err);
     if (st) return st;
     output_field("trained", "%lld parameter%s of %d projection%s, %.2f %% of the model's %lld",
                  (long long)p->n_parameters, plural(p->n_parameters), p->n_projections, plural(p->n_projections),
@@ -236,6 +238,11 @@ static int check_options(const options *o) {
     if (t->patience && !t->how.valid) return usage_error(o, "--patience needs --valid");
     if (options_given(o, "scale") && t->lora.scale == 0)
         return usage_error(o, "--scale is 0: the adapter would change nothing");
+    static const char *const of_sft[] = {"mask", "pack", "sample", NULL};
+    for (int i = 0; t->how.method == HT_METHOD_EMBED && of_sft[i]; i++)
+        if (options_given(o, of_sft[i])) return usage_error(o, "--%s is for --method sft", of_sft[i]);
+    if (t->how.method != HT_METHOD_EMBED && options_given(o, "temperature"))
+        return usage_error(o, "--temperature is for --method embed");
     if (t->lora.alpha == 0) return usage_error(o, "--alpha is 0: the adapter would change nothing");
     if (!setup_layers(t->layers, &layers)) return usage_error(o, "--layers must be `all` or a number of layers");
     for (int i = 0; t->init_adapter && brought[i]; i++)
@@ -355,6 +362,7 @@ static ht_status evaluate(training *run, bool first, ht_error *err) {
     ht_status st = show_samples(run, err);
     if (!st && run->s.plan.valid) st = ht_trainer_evaluate(run->s.trainer, &run->valid, err);
     if (st) return st;
+    ht_trainer_retrieval(run->s.trainer, &run->r.retrieval);
     reporter_pause(&run->r, now_seconds() - began);
     if (first || !run->s.plan.valid) {
         k->first_valid = run->valid;
@@ -470,7 +478,7 @@ static void print_word(const char *word) {
 }
 
 static void print_command(const options *o) {
-    printf("hearth run ");
+    printf("hearth %s ", o->tune.how.method == HT_METHOD_EMBED ? "embed" : "run");
     print_word(o->model);
     printf(" --adapter ");
     print_word(o->out);
@@ -522,6 +530,13 @@ static ht_status resume(training *run, ht_error *err) {
     return st ? st : reporter_line(&run->r, &run->step, run->valid, err);
 }
 
+static void print_first(const training *run) {
+    const ht_retrieval *found = &run->r.retrieval;
+    char text[80];
+    output_line("held-out loss %.4f before the first step%s%s", run->valid, found->n_anchors ? "; " : "",
+                found->n_anchors ? retrieval_text(found, text) : "");
+}
+
 static ht_status begin(training *run, ht_error *err) {
     const options *o = run->o;
     ht_status st = keeper_open(&run->k, run->s.engine.model, run->s.plan.valid, err);
@@ -530,8 +545,7 @@ static ht_status begin(training *run, ht_error *err) {
     else if (!st) {
         st = reporter_open(&run->r, o, run->s.plan.iters, 0, err);
         if (!st) st = evaluate(run, true, err);
-        if (!st && isfinite(run->valid) && !o->json)
-            output_line("held-out loss %.4f before the first step", run->valid);
+        if (!st && isfinite(run->valid) && !o->json) print_first(run);
     }
     output_flush();
     run->r.begin = run->r.window_begin = now_seconds();

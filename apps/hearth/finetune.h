@@ -31,6 +31,7 @@ typedef struct reporter {
     double window_begin; /* start of the current report interval */
     double window_loss;  /* sum over learned tokens */
     int64_t window_tok, window_learned;
+    ht_retrieval retrieval; /* of the last evaluation of --method embed */
 } reporter;
 
 /* `done`: steps completed before a resume. Removes lines of --log about later steps, which an interrupted run left. */
@@ -47,6 +48,11 @@ ht_status reporter_plot(const reporter *r, ht_error *err);
 ht_json *reporter_curves(const reporter *r);
 /* Replaces the curves by those in such an object, ignoring invalid ones. False when memory ran out. */
 bool reporter_set_curves(reporter *r, const ht_json *curves);
+
+/* "accuracy@1 0.9250  MRR@10 0.9531  nDCG@10 0.9644"; returns `out`. */
+char *retrieval_text(const ht_retrieval *found, char out[80]);
+/* As an object. */
+ht_json *retrieval_json(const ht_retrieval *found);
 
 /* "3:10", "1:02:45"; returns `out`. */
 const char *time_text(double seconds, char out[24]);

@@ -85,6 +85,21 @@ void reporter_step(reporter *r, const ht_train_step *step) {
 
 void reporter_pause(reporter *r, double seconds) { r->window_begin += seconds; }
 
+/* Measures of retrieval, for an evaluation of --method embed. */
+static bool has_retrieval(const reporter *r, double valid) { return isfinite(valid) && r->retrieval.n_anchors; }
+
+char *retrieval_text(const ht_retrieval *found, char out[80]) {
+    (void)snprintf(out, 80, "accuracy@1 %.4f  MRR@10 %.4f  nDCG@10 %.4f", found->accuracy_at_1, found->mrr_at_10,
+                   found->ndcg_at_10);
+    return out;
+}
+
+ht_json *retrieval_json(const ht_retrieval *found) {
+    return ht_json_pack("{sf sf sf sI sI}", "accuracy_at_1", found->accuracy_at_1, "mrr_at_10", found->mrr_at_10,
+                        "ndcg_at_10", found->ndcg_at_10, "anchors", (int64_t)found->n_anchors, "candidates",
+                        (int64_t)found->n_candidates);
+}
+
 static ht_status log_line(reporter *r, const ht_train_step *step, double loss, double valid, double speed,
                           ht_error *err) {
     ht_json *line =
@@ -92,8 +107,11 @@ static ht_status log_line(reporter *r, const ht_train_step *step, double loss, d
                      "valid_loss", json_number(valid), "lr", json_number(step->learning_rate), "tokens",
                      (int64_t)r->window_tok, "tokens_per_second", speed, "grad_norm", json_number(step->grad_norm),
                      "peak_memory_bytes", (int64_t)peak_memory_bytes(), "skipped", (int64_t)step->total_skipped);
-    const bool good = line && ht_json_dumpf(line, r->log, HT_JSON_REAL_PRECISION(10)) == 0 &&
-                      fputc('\n', r->log) != EOF && fflush(r->log) == 0;
+    bool good = line != NULL;
+    if (good && has_retrieval(r, valid))
+        good = ht_json_object_set_new(line, "retrieval", retrieval_json(&r->retrieval)) == 0;
+    good = good && ht_json_dumpf(line, r->log, HT_JSON_REAL_PRECISION(10)) == 0 && fputc('\n', r->log) != EOF &&
+           fflush(r->log) == 0;
     ht_json_decref(line);
     return good ? HT_OK : fail_system(err, r->o->log, "written");
 }
@@ -104,8 +122,9 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
     const double speed = took > 0 ? (double)r->window_tok / took : 0;
     const int64_t done = step->iter - r->first_iter;
     const double left = done ? (now - r->begin) / (double)done * (double)(r->iters - step->iter) : 0;
-    char text[64] = "", memory[24], eta[24], skipped[40] = "";
-    if (isfinite(valid)) snprintf(text, sizeof text, "  valid %.4f", valid);
+    char text[128] = "", found[80] = "", memory[24], eta[24], skipped[40] = "";
+    if (has_retrieval(r, valid)) (void)retrieval_text(&r->retrieval, found);
+    if (isfinite(valid)) snprintf(text, sizeof text, "  valid %.4f%s%s", valid, *found ? "  " : "", found);
     if (step->total_skipped) snprintf(skipped, sizeof skipped, "  skipped %lld", (long long)step->total_skipped);
     if (!r->o->json && !r->window_tok) {
         output_line("iter %lld/%lld%s", (long long)step->iter, (long long)r->iters, text);

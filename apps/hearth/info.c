@@ -67,11 +67,12 @@ static void print_json(const options *o, const ht_model_info *i, const needs *n)
                                                      (int64_t)type->n_parameters, "bytes", (int64_t)type->bytes));
     }
     ht_json *value = ht_json_pack(
-        "{so ss ss ss ss sb sb sI sI sI sb ss ss ss ss}", "model", ht_json_string(o->model), "architecture",
+        "{so ss ss ss ss sb sb sI sI sI sb sb sI ss ss ss ss}", "model", ht_json_string(o->model), "architecture",
         i->architecture, "name", i->name, "format", i->format, "quantization", i->quantization, "has_weights",
         (int)i->has_weights, "runs", (int)i->runs, "parameters", (int64_t)i->n_parameters, "context",
-        (int64_t)i->context, "sliding_window", (int64_t)i->sliding_window, "tied_head", (int)i->tied_head, "tokenizer",
-        i->tokenizer_kind, "chat_format", i->chat_format, "file_type", i->file_type, "pooling", i->pooling);
+        (int64_t)i->context, "sliding_window", (int64_t)i->sliding_window, "tied_head", (int)i->tied_head, "encoder",
+        (int)i->is_encoder, "labels", (int64_t)i->n_labels, "tokenizer", i->tokenizer_kind, "chat_format",
+        i->chat_format, "file_type", i->file_type, "pooling", i->pooling);
     ht_json *more = ht_json_pack("{so sf si si so so sI sI sI si si si}", "sampling", json_sampling(i),
                                  "bits_per_weight", i->bits_per_weight, "quantization_bits", (int)i->quantization_bits,
                                  "quantization_group", (int)i->quantization_group, "tensor_types", types, "layer_types",
@@ -236,7 +237,11 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     output_field("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);
     output_field("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
                  (long long)i->n_kv_heads);
-    output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
+    if (i->is_encoder)
+        output_field("text encoder", "attention to both sides, %lld scores of a classification head",
+                     (long long)i->n_labels);
+    else
+        output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
     output_field("context", "%lld position%s", (long long)i->context, plural(i->context));
     if (*i->pooling) output_field("pooling", "%s", i->pooling);
     if (i->sliding_window)
@@ -247,6 +252,7 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
                      (double)i->memory_bytes / mb);
     else
         output_field("weights", "%.1f MB", (double)i->weight_bytes / mb);
+    if (i->is_encoder) return;
     output_field("KV cache", "%.1f MB at %lld position%s in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
                  (long long)n->context, plural(n->context), options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
     print_memory(o, i);

@@ -10,6 +10,7 @@ static const char *const tune_long[] = {"drop", "truncate", "refuse", NULL};
 static const char *const tune_masks[] = {"answers", "last", "none", NULL};
 static const char *const tune_schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const tune_optimizers[] = {"adamw", "sgd", NULL};
+static const char *const tune_methods[] = {"sft", "embed", NULL};
 static const char *const tune_checkpointing[] = {"auto", "on", "off", NULL};
 static const char *const tune_formats[] = {"peft", "mlx", NULL};
 
@@ -178,6 +179,10 @@ const option_spec option_table[] = {
     OPTION("data", KIND_PATH, tune.how.data, FOR_FINETUNE, "FILE", "training samples, as JSONL"),
     OPTION("valid", KIND_PATH, tune.how.valid, FOR_FINETUNE, "FILE",
            "validation samples: the adapter with the lowest loss on them is kept"),
+    CHOICE("method", tune.how.method, tune_methods, FOR_FINETUNE, "sft|embed",
+           "learn to write the answers, or embeddings of pairs of texts (sft)"),
+    NUMBER("temperature", tune.how.temperature, 1e-6, 1000, FOR_FINETUNE, "X",
+           "embed: divides the cosines of the contrastive loss (0.05)"),
     INTEGER("rank", tune.lora.rank, 1, 4096, FOR_FINETUNE, "LoRA rank (8)"),
     NUMBER("alpha", tune.lora.alpha, 0, 1e6, FOR_FINETUNE, "X", "LoRA alpha: the scale is alpha / rank (16)"),
     NUMBER("scale", tune.lora.scale, -1e6, 1e6, FOR_FINETUNE, "X", "LoRA scale, instead of --alpha"),

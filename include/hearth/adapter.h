@@ -60,8 +60,8 @@ HT_API ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const c
  * it would for a file or for a directory with other contents, and if the parent directory cannot be written. */
 HT_API ht_status ht_adapter_save_check(const char *path, ht_error *err);
 /* Checks whether adapters of a model can be written in a format; for use before long work. HT_ERR_UNSUPPORTED for
- * models with factors on products (Falcon-H1), unless it is gguf, peft for a directory for transformers, or mlx for one
- * of mlx-lm. */
+ * text encoders in mlx, and for models with factors on products (Falcon-H1), unless it is gguf, peft for a directory
+ * for transformers, or mlx for one of mlx-lm. */
 HT_API ht_status ht_adapter_format_check(const ht_model *m, ht_adapter_format format, ht_error *err);
 
 /* ---- description of an adapter ---- */

@@ -14,8 +14,8 @@ extern "C" {
 
 /* How the hidden states [tokens, hidden] become a text's vector: that of the last token, which alone has attended to
  * all others; the mean over all tokens, special ones included; or that of the first token. HT_POOLING_MODEL is the
- * checkpoint's setting: `pooling_type` of a GGUF file, 1_Pooling/config.json of a directory; HT_POOLING_LAST without
- * one. */
+ * checkpoint's setting: `pooling_type` of a GGUF file, 1_Pooling/config.json of a directory; without one,
+ * HT_POOLING_MEAN of a text encoder and HT_POOLING_LAST of other models. */
 typedef enum ht_pooling { HT_POOLING_LAST, HT_POOLING_MEAN, HT_POOLING_CLS, HT_POOLING_MODEL } ht_pooling;
 /* The pooling that HT_POOLING_MODEL selects for a model; itself if the checkpoint requires an unsupported pooling. */
 HT_API ht_pooling ht_model_pooling(const ht_model *m);

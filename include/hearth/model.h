@@ -127,6 +127,8 @@ typedef struct ht_model_info {
     int32_t n_sampling;
     const ht_sampling_value *sampling; /* [n_sampling] as ht_model_sampling */
     int64_t n_prediction_layers;       /* further layers, of multi-token prediction, which are not used */
+    bool is_encoder;                   /* a text encoder: it embeds texts, has no KV cache and generates nothing */
+    int64_t n_labels;                  /* scores of a text encoder's classification head; 0: it has none */
 } ht_model_info;
 
 /* Bytes of the KV cache of a session with default options and `positions` positions, stored as `dtype` (a kv_dtype of

@@ -59,24 +59,41 @@ HT_API ht_status ht_trainable_adapter(const ht_trainable *t, ht_adapter **out, h
 /* ---- the loss of a batch ---- */
 
 /* Rows of one step: sequences lie end to end without padding and do not attend to one another. Row i reads token
- * id[i] and predicts target[i]. All arrays are lent. */
+ * id[i]. All arrays are lent.
+ *
+ * With `match` NULL, row i predicts target[i], and the loss is the cross-entropy of the learned rows.
+ *
+ * Otherwise the sequences are texts, and the loss is contrastive (multiple negatives ranking; InfoNCE, van den Oord et
+ * al., 2018). A text's vector is pooled as HT_POOLING_MODEL of hearth/embed.h says, and scaled to length 1. An anchor
+ * is to choose its own positive among the candidates, all texts that are no anchors: its loss is the cross-entropy of
+ * the softmax over cosine / temperature. Candidates known to be right are left out of the softmax: equal texts of its
+ * positive, and positives of anchors with its own text. */
 typedef struct ht_train_batch {
     int32_t n_tok, n_seq;
     const int32_t *id;        /* [n_tok] */
     const int32_t *pos;       /* [n_tok] from 0 in each sequence */
     const int32_t *seq_start; /* [n_seq + 1] first row of each sequence, then n_tok */
-    const int32_t *target;    /* [n_tok] the id that follows; negative: not learned */
-    int64_t n_learned;        /* targets that are learned */
+    const int32_t *target;    /* [n_tok] the id that follows; negative: not learned. Not read with `match` */
+    int64_t n_learned;        /* targets that are learned, or anchors */
+    const int32_t *match;     /* [n_seq] the sequence of an anchor's positive, -1 of candidates; NULL: no anchors */
+    double temperature;       /* with `match`: more than 0 */
 } ht_train_batch;
 
-/* The sum of the cross-entropies of the batch's learned rows, f32 [], and its gradients by all parameters, both lazy
+/* The sum of the losses of the batch's learned rows or anchors, f32 [], and its gradients by all parameters, both lazy
  * arrays of scope `s`. `checkpointing` computes each layer again for its gradient, which saves memory and costs a
  * third more time; key: u32 [2] of dropout's random numbers, or HT_NONE without dropout. The batch must outlive the
- * scope. HT_ERR_ARGUMENT when no row is learned, or for an id that the model does not have. */
+ * scope. HT_ERR_ARGUMENT when no row is learned, for an id that the model does not have, or a wrong match;
+ * HT_ERR_UNSUPPORTED when a text encoder is to predict tokens, or for a pooling other than last, mean and cls. */
 HT_API ht_status ht_trainable_gradients(const ht_trainable *t, ht_scope *s, const ht_train_batch *batch, ht_array *key,
                                         bool checkpointing, ht_array **loss, ht_array **grads, ht_error *err);
 
 /* ---- data ---- */
+
+/* Methods of trainers. */
+typedef enum ht_train_method {
+    HT_METHOD_SFT,  /* to write the learned tokens of its samples (supervised fine-tuning) */
+    HT_METHOD_EMBED /* vectors of texts by which an anchor finds its positive: samples are HT_SAMPLE_PAIR */
+} ht_train_method;
 
 /* Which tokens of a conversation, or of a prompt and its completion, are learned. */
 typedef enum ht_mask {
@@ -85,10 +102,10 @@ typedef enum ht_mask {
     HT_MASK_NONE     /* every token; labels and weights do not count */
 } ht_mask;
 
-/* Treatment of samples of more than max_length tokens. */
+/* Treatment of samples of more than max_length tokens, or with a text that has more. */
 typedef enum ht_long_samples {
     HT_LONG_DROP,     /* dropped */
-    HT_LONG_TRUNCATE, /* their first max_length tokens are kept */
+    HT_LONG_TRUNCATE, /* their first max_length tokens are kept; of texts of pairs also special ones at the end */
     HT_LONG_REFUSE    /* HT_ERR_LIMIT, with the line */
 } ht_long_samples;
 
@@ -98,7 +115,11 @@ typedef enum ht_sample_form {
     HT_SAMPLE_COMPLETION, /* {"prompt": "...", "completion": "..."} */
     HT_SAMPLE_TEXT,       /* {"text": "..."}, all of which is learned */
     HT_SAMPLE_IDS,        /* {"input_ids": [...], "labels": [...]}; -100: not learned */
-    HT_SAMPLE_FORMS       /* number of forms */
+    /* {"anchor": TEXT, "positive": TEXT, "negatives": [TEXT, ...]}; "query" is an anchor too, "negative" is one text
+     * or a list, "negative_1", ... are further ones, and "sentence1" and "sentence2" are a pair. A TEXT is a string, or
+     * a list of ids, taken as they are. */
+    HT_SAMPLE_PAIR,
+    HT_SAMPLE_FORMS /* number of forms */
 } ht_sample_form;
 /* The fields that identify a form: "messages", "prompt and completion". A constant. */
 HT_API const char *ht_sample_form_name(ht_sample_form form);
@@ -116,9 +137,9 @@ typedef struct ht_data_report {
     int64_t n_lines;                     /* that are not empty */
     int64_t n_samples;                   /* that are left */
     int64_t n_form[HT_SAMPLE_FORMS];     /* of them, in each form */
-    int64_t n_tokens, n_learned;         /* of them */
+    int64_t n_tokens, n_learned;         /* of them; of pairs, the positives' tokens are the learned ones */
     int64_t max_length;                  /* in effect */
-    int32_t longest;                     /* tokens of the longest that is left */
+    int32_t longest;                     /* tokens of the longest that is left, of pairs those of all their texts */
     int64_t length[HT_DATA_LENGTH_BINS]; /* remaining samples of 2^i tokens or more, but fewer than 2^(i + 1) */
     /* Omitted: not a sample; too long and dropped; without a learned token in the kept part. */
     ht_data_count bad, too_long, unlearned;
@@ -156,7 +177,9 @@ typedef struct ht_trainer_options {
 
     int32_t batch;      /* sequences computed at once; default 4 */
     int32_t accumulate; /* batches of one step; default 1. The loss is the mean over all their learned tokens */
-    bool pack;          /* `batch` sequences of max_length take as many samples as fit; default true */
+    /* `batch` sequences of max_length take as many samples as fit; default true. HT_METHOD_EMBED takes `batch` samples
+     * and contrasts each anchor with the candidates of its batch alone. */
+    bool pack;
     bool in_order; /* the file's order; default false: shuffled by the seed, with samples of similar length together */
     uint64_t seed; /* of order, first values and dropout; default 0 */
 
@@ -174,6 +197,8 @@ typedef struct ht_trainer_options {
     void (*progress)(double done,
                      void *user); /* called periodically by ht_trainer_new with the share done; default NULL */
     void *user;
+    ht_train_method method; /* default HT_METHOD_SFT */
+    double temperature;     /* of HT_METHOD_EMBED: divides cosines; default 0.05 */
 } ht_trainer_options;
 HT_API void ht_trainer_options_init(ht_trainer_options *options, size_t size);
 
@@ -192,11 +217,11 @@ typedef struct ht_trainer_plan {
 /* Stats of a step. */
 typedef struct ht_train_step {
     int64_t iter;          /* steps done, this one included */
-    double loss;           /* mean over the learned tokens */
+    double loss;           /* mean over the learned tokens, or the anchors */
     double learning_rate;  /* of this step */
     double grad_norm;      /* before clipping */
     int64_t n_tok;         /* rows computed */
-    int64_t n_learned;     /* of them */
+    int64_t n_learned;     /* of them; of HT_METHOD_EMBED, anchors */
     bool skipped;          /* loss or norm were not finite: nothing was changed */
     int64_t total_skipped; /* so far */
 } ht_train_step;
@@ -214,8 +239,21 @@ HT_API void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out);
  * nothing and is counted; the fifth in a row is HT_ERR_ARGUMENT, with the lines of its samples. After any failure the
  * state is that after the last whole step. */
 HT_API ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err);
-/* Mean loss over the learned tokens of the held-out samples; HT_ERR_ARGUMENT without any. */
+/* Mean loss over the learned tokens or anchors of the held-out samples; HT_ERR_ARGUMENT without any. */
 HT_API ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err);
+
+/* Retrieval of held-out samples: each anchor ranks the candidates of all of them by cosine. Equal texts are one
+ * candidate; other positives of an equal anchor are not ranked. A candidate of the same cosine as the positive ranks
+ * before it. */
+typedef struct ht_retrieval {
+    int64_t n_anchors, n_candidates; /* 0: there was no evaluation of HT_METHOD_EMBED */
+    double accuracy_at_1;            /* share of anchors whose positive is first */
+    double mrr_at_10;                /* mean of 1 / rank of the positive; 0 beyond rank 10 */
+    double ndcg_at_10;               /* mean of 1 / log2(1 + rank); 0 beyond rank 10 */
+} ht_retrieval;
+/* The measures of the last ht_trainer_evaluate. */
+HT_API void ht_trainer_retrieval(const ht_trainer *t, ht_retrieval *out);
+
 /* The adapter as it is now; the caller frees *out. */
 HT_API ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *err);
 
@@ -228,7 +266,7 @@ HT_API ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *er
 /* A run of tokens that are all learned, or all not, as n bytes of text. Return false to stop. */
 typedef bool ht_train_piece_fn(const char *text, size_t n, bool learned, void *user);
 /* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included; without a tokenizer,
- * the tokens' numbers. */
+ * the tokens' numbers. The learned piece of a pair is its positive; texts end with a newline. */
 HT_API ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err);
 
 #ifdef __cplusplus

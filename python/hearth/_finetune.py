@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from . import _library as lib
 from ._adapter import check_format, check_target
-from ._trainer import Trainer
+from ._trainer import Retrieval, Trainer
 
 __all__ = ["finetune", "FineTuned", "Report"]
 
@@ -39,7 +39,7 @@ class Report(NamedTuple):
     """Where a run stands: steps done, and in all; the mean loss since the last report, None before the first step; the loss on
     held-out samples, None where there was no evaluation; the learning rate; rows computed since the last report, and in a
     second; the norm of the last gradients; the peak of the process's memory; steps skipped so far; seconds left, as an
-    estimate; and answers to `samples`. As a text it is a line."""
+    estimate; answers to `samples`; and the Retrieval of an evaluation of method="embed". As a text it is a line."""
 
     iter: int
     iters: int
@@ -53,6 +53,7 @@ class Report(NamedTuple):
     skipped: int
     seconds_left: float
     samples: list[str]
+    retrieval: Retrieval | None = None
 
     def __str__(self):
         parts = [f"iter {self.iter}/{self.iters}"]
@@ -60,6 +61,8 @@ class Report(NamedTuple):
             parts.append(f"loss {self.loss:.4f}")
         if self.valid_loss is not None:
             parts.append(f"valid {self.valid_loss:.4f}")
+        if self.retrieval is not None:
+            parts.append("accuracy@1 {2:.4f}  MRR@10 {3:.4f}  nDCG@10 {4:.4f}".format(*self.retrieval))
         if self.lr is not None:
             parts += [f"lr {self.lr:.3g}", f"{self.tokens_per_second:.0f} tok/s", f"peak {_bytes(self.peak_memory_bytes)}",
                       f"eta {_duration(self.seconds_left)}"]  # fmt: skip
@@ -91,7 +94,7 @@ class _Window:
             self.loss += step.loss * step.learned
             self.learned += step.learned
 
-    def report(self, step, valid_loss, samples):
+    def report(self, step, valid_loss, samples, retrieval):
         now = time.monotonic()
         iter = step.iter if step else self.first
         each = (now - self.begin) / (iter - self.first) if iter > self.first else 0.0
@@ -100,6 +103,7 @@ class _Window:
             lr=step and step.lr, tokens=self.tokens, tokens_per_second=self.tokens / max(now - self.since, 1e-9),
             grad_norm=step and step.grad_norm, peak_memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             skipped=step.total_skipped if step else 0, seconds_left=each * (self.iters - iter), samples=samples,
+            retrieval=retrieval,
         )  # fmt: skip
         self.clear()
         return made
@@ -222,7 +226,8 @@ class _Run:
         self.window = _Window(self.iters, self.done)
 
     def report(self, valid_loss, answers):
-        self.reports.append(self.window.report(self.step, valid_loss, answers))
+        retrieval = None if valid_loss is None else self.trainer.retrieval
+        self.reports.append(self.window.report(self.step, valid_loss, answers, retrieval))
         made = self.reports[-1]
         for name in ("loss", "valid_loss"):
             if _is_finite(getattr(made, name)) and self.done:
@@ -319,6 +324,8 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
     lib.choice(format, "format", {"peft": 0, "mlx": 0})
     if patience is not None and valid is None:
         raise ValueError("patience needs held-out samples, `valid`")
+    if samples and options.get("method") == "embed":
+        raise ValueError('samples are for method="sft": embeddings answer nothing')
     every = [lib.integer(n, what, 1, lib.INT64[1]) for n, what in
              ((report_every, "report_every"), (valid_every, "valid_every"), (save_every, "save_every"))]  # fmt: skip
     keep = lib.integer(keep, "keep", 1, lib.INT64[1])

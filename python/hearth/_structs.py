@@ -89,6 +89,9 @@ HT_MASK_ANSWERS = 0
 HT_MASK_LAST = 1
 HT_MASK_NONE = 2
 
+HT_METHOD_SFT = 0
+HT_METHOD_EMBED = 1
+
 HT_LONG_DROP = 0
 HT_LONG_TRUNCATE = 1
 HT_LONG_REFUSE = 2
@@ -101,7 +104,8 @@ HT_SAMPLE_MESSAGES = 0
 HT_SAMPLE_COMPLETION = 1
 HT_SAMPLE_TEXT = 2
 HT_SAMPLE_IDS = 3
-HT_SAMPLE_FORMS = 4
+HT_SAMPLE_PAIR = 4
+HT_SAMPLE_FORMS = 5
 
 HT_POOLING_LAST = 0
 HT_POOLING_MEAN = 1
@@ -643,6 +647,8 @@ class ht_train_batch(Structure):
         ("seq_start", c_void_p),
         ("target", c_void_p),
         ("n_learned", c_int64),
+        ("match", c_void_p),
+        ("temperature", c_double),
     ]
 
 
@@ -657,7 +663,7 @@ class ht_data_report(Structure):
     _fields_ = [
         ("n_lines", c_int64),
         ("n_samples", c_int64),
-        ("n_form", c_int64 * 4),
+        ("n_form", c_int64 * 5),
         ("n_tokens", c_int64),
         ("n_learned", c_int64),
         ("max_length", c_int64),
@@ -705,6 +711,8 @@ class ht_trainer_options(Structure):
         ("cancel", POINTER(ht_cancel)),
         ("progress", CFUNCTYPE(None, c_double, c_void_p)),
         ("user", c_void_p),
+        ("method", c_int),
+        ("temperature", c_double),
     ]
 
 
@@ -734,6 +742,16 @@ class ht_train_step(Structure):
         ("n_learned", c_int64),
         ("skipped", c_bool),
         ("total_skipped", c_int64),
+    ]
+
+
+class ht_retrieval(Structure):
+    _fields_ = [
+        ("n_anchors", c_int64),
+        ("n_candidates", c_int64),
+        ("accuracy_at_1", c_double),
+        ("mrr_at_10", c_double),
+        ("ndcg_at_10", c_double),
     ]
 
 

@@ -24,6 +24,8 @@ from ._structs import (
     HT_MASK_ANSWERS,
     HT_MASK_LAST,
     HT_MASK_NONE,
+    HT_METHOD_EMBED,
+    HT_METHOD_SFT,
     HT_OPTIMIZER_ADAMW,
     HT_OPTIMIZER_SGD,
     HT_SAMPLE_FORMS,
@@ -34,12 +36,13 @@ from ._structs import (
     ht_data_count,
     ht_data_report,
     ht_optimizer_options,
+    ht_retrieval,
     ht_train_step,
     ht_trainer_options,
     ht_trainer_plan,
 )
 
-__all__ = ["Trainer", "TrainStep"]
+__all__ = ["Trainer", "TrainStep", "Retrieval"]
 
 _PIECE = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_bool, c_void_p)
 _new = lib.declare("ht_trainer_new", c_int, c_void_p, POINTER(ht_trainer_options), POINTER(c_void_p), lib._ERROR)
@@ -47,6 +50,7 @@ _free = lib.declare("ht_trainer_free", None, c_void_p)
 _describe = lib.declare("ht_trainer_describe", None, c_void_p, POINTER(ht_trainer_plan))
 _step = lib.declare("ht_trainer_step", c_int, c_void_p, POINTER(ht_train_step), lib._ERROR)
 _evaluate = lib.declare("ht_trainer_evaluate", c_int, c_void_p, POINTER(c_double), lib._ERROR)
+_retrieval = lib.declare("ht_trainer_retrieval", None, c_void_p, POINTER(ht_retrieval))
 _adapter = lib.declare("ht_trainer_adapter", c_int, c_void_p, POINTER(c_void_p), lib._ERROR)
 _save = lib.declare("ht_trainer_save", c_int, c_void_p, c_char_p, lib._ERROR)
 _resume = lib.declare("ht_trainer_resume", c_int, c_void_p, c_char_p, lib._ERROR)
@@ -55,6 +59,7 @@ _form_name = lib.declare("ht_sample_form_name", c_char_p, c_int)
 _cancel_request = lib.declare("ht_cancel_request", None, POINTER(ht_cancel))
 _cancel_reset = lib.declare("ht_cancel_reset", None, POINTER(ht_cancel))
 
+_METHODS = {"sft": HT_METHOD_SFT, "embed": HT_METHOD_EMBED}
 _MASKS = {"answers": HT_MASK_ANSWERS, "last": HT_MASK_LAST, "none": HT_MASK_NONE}
 _LONG = {"drop": HT_LONG_DROP, "truncate": HT_LONG_TRUNCATE, "refuse": HT_LONG_REFUSE}
 _SCHEDULES = {"constant": HT_SCHEDULE_CONSTANT, "linear": HT_SCHEDULE_LINEAR, "cosine": HT_SCHEDULE_COSINE}
@@ -139,8 +144,8 @@ def _figures(struct):
 
 
 class TrainStep(NamedTuple):
-    """What a step did: steps done, this one included; the mean loss of the learned tokens; the learning rate; the norm of the
-    gradients before clipping; rows computed, and how many of them are learned; whether nothing was changed, as loss or norm
+    """What a step did: steps done, this one included; the mean loss of the learned tokens, or of the anchors; the learning rate;
+    the norm of the gradients before clipping; rows computed, and how many of them are learned, or the anchors; whether nothing was changed, as loss or norm
     were not finite, and how often that was so until now."""
 
     iter: int
@@ -151,6 +156,17 @@ class TrainStep(NamedTuple):
     learned: int
     skipped: bool
     total_skipped: int
+
+
+class Retrieval(NamedTuple):
+    """How anchors of held-out pairs rank the candidates of all of them by cosine: their numbers; the share of anchors whose
+    positive is first; the means of 1 / rank and of 1 / log2(1 + rank) of the positive, 0 beyond rank 10."""
+
+    anchors: int
+    candidates: int
+    accuracy_at_1: float
+    mrr_at_10: float
+    ndcg_at_10: float
 
 
 # ---- trainers ----
@@ -192,14 +208,15 @@ class _Steps:
 
 class Trainer:
     """Trains a LoRA adapter on `data`: a JSONL file, or a list of its objects. Options are those of `hearth finetune`, with
-    the same defaults; an iteration over a trainer takes its steps. Ctrl-C ends a call; the state is then that after the last
+    the same defaults, method="embed" for embeddings of pairs of texts; an iteration over a trainer takes its steps. Ctrl-C ends a call; the state is then that after the last
     whole step."""
 
     def __init__(self, model, data, *, valid=None, rank=8, alpha=16.0, scale=None, rslora=False, dropout=0.0,
                  targets="q_proj,v_proj", layers="all", dtype=float32, init_adapter=None, iters=None, epochs=1.0, batch=4,
                  accumulate=1, max_length=None, long="drop", mask="answers", skip_bad=False, pack=True, shuffle=True, lr=1e-4,
                  schedule="constant", warmup=0, optimizer="adamw", weight_decay=None, beta1=0.9, beta2=0.999, eps=1e-8,
-                 momentum=0.0, clip=1.0, checkpointing="auto", valid_batches=None, seed=0):  # fmt: skip
+                 momentum=0.0, clip=1.0, checkpointing="auto", valid_batches=None, seed=0, method="sft",
+                 temperature=0.05):  # fmt: skip
         if not isinstance(model, Model):
             raise TypeError(f"a trainer is of a Model, not of a {type(model).__name__}")
         self._model, self._handle, self._calls = model, c_void_p(), _Calls()
@@ -225,6 +242,7 @@ class Trainer:
             schedule=lib.choice(schedule, "schedule", _SCHEDULES), warmup=lib.integer(warmup, "warmup", 0, lib.INT64[1]),
             clip=clip, checkpointing=lib.choice(checkpointing, "checkpointing", _CHECKPOINTING),
             valid_batches=count(valid_batches, "valid_batches"), cancel=pointer(self._calls.cancel),
+            method=lib.choice(method, "method", _METHODS), temperature=temperature,
         )  # fmt: skip
         self._calls.run(_new, model._handle, byref(how), byref(self._handle))
 
@@ -269,10 +287,18 @@ class Trainer:
         return _Steps(self)
 
     def evaluate(self):
-        """The mean loss of the learned tokens of the held-out samples."""
+        """The mean loss of the learned tokens, or of the anchors, of the held-out samples."""
         loss = c_double(math.nan)
         self._calls.run(_evaluate, self._handle, byref(loss))
         return loss.value
+
+    @property
+    def retrieval(self):
+        """The Retrieval of the last evaluation of method="embed"; None before one."""
+        found = ht_retrieval()
+        with self._calls.taken():
+            _retrieval(self._handle, byref(found))
+        return Retrieval(*(getattr(found, name) for name, _ in ht_retrieval._fields_)) if found.n_anchors else None
 
     def adapter(self):
         """The adapter as it is now."""

@@ -439,6 +439,7 @@ static ht_status gather(ht_model *m, const int32_t *ids, size_t n, int32_t bos, 
     gathering g = {.model = m, .ids = ids, .n = n > INT64_MAX ? INT64_MAX : (int64_t)n, .bos = bos};
     *out = NULL;
     ht_status status = ht_options_read(&g.o, options, &defaults, sizeof defaults, "ht_importance_options", err);
+    if (!status) status = ht_model_need_decoder(m, err);
     if (!status) status = check(&g, err);
     if (!status) status = prepare(&g, err);
     if (!status) status = run(&g, err);

@@ -452,6 +452,7 @@ ht_status ht_inspect(ht_model *m, const int32_t *ids, size_t n, const ht_inspect
     ht_status status = ht_options_read(&i.o, options, &defaults, sizeof defaults, "ht_inspect_options", err);
     if (!status && i.o.n_adapters < 0)
         status = ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", i.o.n_adapters);
+    if (!status) status = ht_model_need_decoder(m, err);
     if (!status) status = check_ids(&i, ids, err);
     if (!status) status = mark_layers(&i, err);
     if (!status) status = check_memory(&i, err);

@@ -26,7 +26,15 @@ typedef struct ht_buffer {
 typedef enum ht_state { HT_LAZY, HT_READY, HT_FAILED } ht_state;
 
 /* The per-step value that a leaf of a traced plan stands for. */
-typedef enum ht_batch_field { HT_BATCH_NONE, HT_BATCH_ID, HT_BATCH_POS, HT_BATCH_OUT_ROW } ht_batch_field;
+typedef enum ht_batch_field {
+    HT_BATCH_NONE,
+    HT_BATCH_ID,
+    HT_BATCH_POS,
+    HT_BATCH_OUT_ROW,
+    HT_BATCH_FIRST,
+    HT_BATCH_LAST,
+    HT_BATCH_TYPE
+} ht_batch_field;
 
 enum { HT_INLINE_INPUTS = 4 };
 

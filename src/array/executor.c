@@ -26,8 +26,8 @@ struct ht_exec {
     bool *skip;          /* [n_instructions], true: no rows for these row counts */
     int32_t *from_batch; /* operands that are batch values */
     int32_t n_from_batch;
-    /* The fields up to `highest` serve devices with separate memory. The batch is ids, positions and output rows of a
-     * step, concatenated: on the device, and its staging copy on the host. */
+    /* The fields up to `highest` serve devices with separate memory. The batch is the fields of a step's
+     * rows, concatenated: on the device, and its staging copy on the host. */
     int32_t *batch, *host_batch;
     float *read_output; /* host memory for the output of a step without an output buffer */
     size_t read_bytes;
@@ -191,7 +191,7 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
     return HT_OK;
 }
 
-enum { BATCH_FIELDS = 3 };
+enum { BATCH_FIELDS = HT_BATCH_TYPE };
 
 static size_t batch_bytes(const ht_exec *e) { return BATCH_FIELDS * (size_t)e->max_rows * sizeof *e->batch; }
 
@@ -298,23 +298,20 @@ void ht_exec_free(ht_exec *e) {
 
 /* ---- running ---- */
 
-static const int32_t *batch_field(const ht_batch *b, int32_t field) {
-    return field == HT_BATCH_ID ? b->id : field == HT_BATCH_POS ? b->pos : b->out_row;
-}
-
 static ht_status bind_batch(ht_exec *e, const ht_batch *b, ht_error *err) {
-    const int32_t at[] = {0, b->n_tok, 2 * b->n_tok, 2 * b->n_tok + b->n_out};
+    const int32_t *const field[BATCH_FIELDS] = {b->id, b->pos, b->out_row, b->first, b->last, b->type};
+    int32_t at[BATCH_FIELDS + 1] = {0}; /* of each in the staging copy */
+    for (int32_t f = 0; f < BATCH_FIELDS; f++)
+        at[f + 1] = at[f] + (!field[f] ? 0 : f == HT_BATCH_OUT_ROW - HT_BATCH_ID ? b->n_out : b->n_tok);
     for (int32_t i = 0; i < e->n_from_batch; i++) {
         const ht_operand *o = &e->plan->operand[e->from_batch[i]];
-        const int32_t *values = e->batch ? e->batch + at[o->index - HT_BATCH_ID] : batch_field(b, o->index);
+        const int32_t f = o->index - HT_BATCH_ID, *values = e->batch ? e->batch + at[f] : field[f];
         int64_t offset = resolve(o->offset, e->n_tok, e->n_out);
         e->view[e->from_batch[i]].data = (void *)(uintptr_t)(values + offset);
     }
     if (!e->batch) return HT_OK;
     for (int32_t f = 0; f < BATCH_FIELDS; f++)
-        if (at[f + 1] > at[f])
-            memcpy(e->host_batch + at[f], batch_field(b, HT_BATCH_ID + f),
-                   (size_t)(at[f + 1] - at[f]) * sizeof *e->batch);
+        if (at[f + 1] > at[f]) memcpy(e->host_batch + at[f], field[f], (size_t)(at[f + 1] - at[f]) * sizeof *e->batch);
     return ht_memory_write(e->plan->device->memory, e->batch, e->host_batch,
                            (size_t)at[BATCH_FIELDS] * sizeof *e->batch, err);
 }

@@ -240,6 +240,9 @@ ht_status ht_adapter_check_base(const ht_adapter *a, const ht_adapter_base *m, h
 
 ht_status ht_adapter_check_format(ht_adapter_format format, const ht_config *c, ht_error *err) {
     const bool is_of_mlx = format == HT_ADAPTER_MLX;
+    if (is_of_mlx && c->two_sided)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "mlx-lm has no %s models; expected the format peft or gguf",
+                       c->family->architecture);
     if (!c->family->multiplier || format == HT_ADAPTER_GGUF || (!c->is_gguf && c->is_of_mlx == is_of_mlx)) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED,
                    "adapters of %s models in the format %s are for a directory for %s, which has other factors on "

@@ -39,6 +39,7 @@ typedef struct ht_adapter_origin {
     char *fingerprint;   /* ht_model_fingerprint of the base model */
     char *template_hash; /* ht_model_template_hash of the base model */
     ht_text_module text;
+    bool embeds;             /* it was trained for embeddings */
     const ht_family *family; /* whose names of experts the files have; NULL: the usual ones */
     /* Whose bases it fits if their factors on products are not stated: that of the files, unless they were converted
      * without a model. */

@@ -147,12 +147,14 @@ static ht_status read_peft_config(ht_adapter_reading *reading, peft_config *c, h
     c->work = ht_regex_work_new();
     if (!c->work) return ht_fail_memory(err, 0, reading->config_path);
     ht_json_reader r = {.file = reading->config_path, .err = err};
-    const char *base = NULL;
+    const char *base = NULL, *task = "";
     check_keys(c, &r);
     if (!ht_json_i64(&r, c->root, "r", &c->rank)) ht_json_missing(&r, "r", "an integer");
     if (!ht_json_f64(&r, c->root, "lora_alpha", &c->alpha)) ht_json_missing(&r, "lora_alpha", "a number");
     ht_json_bool(&r, c->root, "use_rslora", &c->rs);
     ht_json_str(&r, c->root, "base_model_name_or_path", &base);
+    ht_json_str(&r, c->root, "task_type", &task);
+    reading->origin.embeds = !strcmp(task, "FEATURE_EXTRACTION");
     read_parameters(c, &r);
     if (!r.status) read_patterns(&r, c->root, "rank_pattern", &c->ranks);
     if (!r.status) read_patterns(&r, c->root, "alpha_pattern", &c->alphas);
@@ -384,14 +386,19 @@ ht_status ht_adapter_list_peft(ht_adapter_reading *r, ht_error *err) {
 
 /* ---- writing ---- */
 
-/* The prefix of modules in layers (transformers 5), to which PEFT's files add `base_model.model.`. */
+static bool is_encoder(const ht_adapter_writing *w) { return w->m && w->m->config->two_sided; }
+
+/* The name of the list of layers (transformers 5), to which PEFT's files add `base_model.model.`. Models for embeddings
+ * are those of AutoModel, without a head. */
 static const char *prefix_of(const ht_adapter_writing *w) {
-    static const char *const prefixes[] = {[HT_TEXT_WHOLE] = "model.layers.",
-                                           [HT_TEXT_LANGUAGE_MODEL] = "model.language_model.layers.",
-                                           [HT_TEXT_TEXT_MODEL] = "model.text_model.layers.",
-                                           [HT_TEXT_CAUSAL_MODEL] = "language_model.model.layers."};
-    if (w->m && w->m->config->family->layers_name) return "transformer.h."; /* GPT-2 */
-    return prefixes[w->text];
+    static const char *const prefixes[] = {[HT_TEXT_WHOLE] = "model.layers",
+                                           [HT_TEXT_LANGUAGE_MODEL] = "model.language_model.layers",
+                                           [HT_TEXT_TEXT_MODEL] = "model.text_model.layers",
+                                           [HT_TEXT_CAUSAL_MODEL] = "language_model.model.layers"};
+    const char *own = w->m ? w->m->config->family->layers_name : NULL;
+    if (is_encoder(w)) return own ? own : "layers";
+    if (own) return w->a->origin.embeds ? own : "transformer.h"; /* GPT-2 */
+    return w->a->origin.embeds && !w->text ? "layers" : prefixes[w->text];
 }
 
 /* Whether experts are written as parameters, which PEFT adapts as such, and not as modules that it converts. */
@@ -407,9 +414,9 @@ static ht_status put_dense(ht_adapter_writing *w, const ht_lora *l, int64_t laye
                            ht_error *err) {
     char name[HT_ADAPTER_NAME];
     if (expert < 0)
-        snprintf(name, sizeof name, "base_model.model.%s%lld.%s", prefix_of(w), (long long)layer, rest);
+        snprintf(name, sizeof name, "base_model.model.%s.%lld.%s", prefix_of(w), (long long)layer, rest);
     else
-        snprintf(name, sizeof name, "base_model.model.%s%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer,
+        snprintf(name, sizeof name, "base_model.model.%s.%lld.mlp.experts.%lld.%s", prefix_of(w), (long long)layer,
                  (long long)expert, strchr(rest, '.') + 1);
     return ht_adapter_put(w, name, l, NULL, &(ht_adapter_layout){.ends = peft_ends, .expert = expert, .shares = 1},
                           err);
@@ -421,7 +428,7 @@ static ht_status put_parameter(ht_adapter_writing *w, const ht_lora *first, cons
     const bool is_down = strstr((first ? first : second)->slot, "down_proj");
     const int64_t shares = is_down || !ht_experts_are_gated(w->family->experts) ? 1 : 2;
     char name[HT_ADAPTER_NAME];
-    snprintf(name, sizeof name, "base_model.model.%s%lld.%s%s", prefix_of(w), (long long)layer, module_of_experts(w),
+    snprintf(name, sizeof name, "base_model.model.%s.%lld.%s%s", prefix_of(w), (long long)layer, module_of_experts(w),
              is_down ? "" : ".base_layer");
     const ht_adapter_layout how = {.ends = peft_ends,
                                    .is_fused = true,
@@ -495,14 +502,15 @@ static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t
         return append_once(t->parameters, name);
     }
     if (is_parameter(w, l, leaf)) {
-        snprintf(name, sizeof name, "%s%lld.%s.weight", prefix_of(w), (long long)layer, rest);
+        snprintf(name, sizeof name, "%s.%lld.%s.weight", prefix_of(w), (long long)layer, rest);
         return append_once(t->parameters, name);
     }
-    if (!w->text) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
+    /* A pooler has names of encoders' layers. */
+    if (!w->text) return append_once(t->modules, is_encoder(w) ? rest : leaf) && add_layer(t->layers, layer);
     /* Towers of a multimodal model have projections of the same names. */
     const char *prefix = prefix_of(w);
     if (!strncmp(prefix, "model.", strlen("model."))) prefix += strlen("model.");
-    snprintf(name, sizeof name, "%s%lld.%s", prefix, (long long)layer, rest);
+    snprintf(name, sizeof name, "%s.%lld.%s", prefix, (long long)layer, rest);
     return ht_json_array_append_new(t->modules, ht_json_string(name)) == 0;
 }
 
@@ -526,7 +534,8 @@ static ht_json *make_peft_config(const ht_adapter_writing *w) {
     const bool any = ht_json_array_size(t.parameters) > 0,
                all_layers = w->m && (int64_t)ht_json_array_size(t.layers) == w->m->config->n_layers;
     ht_json *root =
-        good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
+        good ? ht_json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type",
+                            is_encoder(w) || w->a->origin.embeds ? "FEATURE_EXTRACTION" : "CAUSAL_LM", "r",
                             (int64_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
                             t.modules, "base_model_name_or_path", w->base ? ht_json_string(w->base) : ht_json_null(),
                             "bias", "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1,

@@ -36,15 +36,18 @@ static bool read_index(const char **at, int64_t *out) {
 }
 
 bool ht_adapter_module(const char *name, int64_t *layer, const char **rest, ht_text_module *text) {
+    static const char *const wrappers[] = {"base_model", "model", "transformer", "backbone",
+                                           "encoder",    "bert",  "roberta"};
     for (bool any = true; any;) {
         const bool language = strip(&name, "language_model"), text_model = !language && strip(&name, "text_model");
         if (language) *text = HT_TEXT_LANGUAGE_MODEL;
         if (text_model) *text = HT_TEXT_TEXT_MODEL;
-        any = language || text_model || strip(&name, "base_model") || strip(&name, "model") ||
-              strip(&name, "transformer") || strip(&name, "backbone");
+        any = language || text_model;
+        for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers && !any; i++) any = strip(&name, wrappers[i]);
     }
-    /* GPT-2: transformer.h.0.attn.c_attn */
-    if ((!strip(&name, "layers") && !strip(&name, "h")) || !read_index(&name, layer)) return false;
+    /* GPT-2: transformer.h.0.attn.c_attn; BERT: bert.encoder.layer.0.attention.self.query */
+    if ((!strip(&name, "layers") && !strip(&name, "h") && !strip(&name, "layer")) || !read_index(&name, layer))
+        return false;
     *rest = name;
     return true;
 }

@@ -69,9 +69,11 @@ static char *prefixed(const ht_checkpoint_files *c, const char *name, const char
 /* Finds the prefix of most tensor names, which is longer in multimodal checkpoints, and the output head. */
 static ht_status find_prefix(ht_checkpoint_files *c, ht_error *err) {
     static const char head[] = "lm_head.weight", *const embeddings[] = {"wte.weight", "embeddings.weight",
+                                                                        "embeddings.word_embeddings.weight",
+                                                                        "embeddings.tok_embeddings.weight",
                                                                         "embed_tokens.weight"};
     int i = 0;
-    while (i < 2 && !ht_checkpoint_elements(c, embeddings[i])) i++;
+    while (i < 4 && !ht_checkpoint_elements(c, embeddings[i])) i++;
     c->prefix = prefixed(c, embeddings[i], "", "model.");
     c->head = prefixed(c, head, head, "");
     if (!c->prefix || !c->head) return ht_fail_memory(err, sizeof head, "a name");
@@ -221,6 +223,7 @@ static ht_status compare(const ht_checkpoint_files *c, const ht_safetensor *a, c
 static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     static const char head[] = "lm_head.";
     char name[128];
+    if (config->two_sided) return HT_OK; /* the head is of another task */
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); config->tied_head && c->head && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *other;
         const char *bare = ht_checkpoint_bare_name(t->name);
@@ -310,6 +313,9 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .is_of_mlx = is_of_mlx(c)};
     ht_stored_tensor q;
     if (ht_checkpoint_find(c, "layers.0.self_attn.q_proj.weight", &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
+    static const char *const labels[] = {"classifier.weight", "classifier.out_proj.weight"};
+    for (int i = 0; i < 2; i++)
+        if (ht_checkpoint_find(c, labels[i], &q) && q.n_dims == 2) hints.n_labels = q.dims[0];
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = read_pooling(c->path, out, err);

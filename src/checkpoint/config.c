@@ -24,6 +24,7 @@ void ht_config_begin(ht_config *c) {
     const ht_config_defaults *d = &f->defaults;
     c->layer_norm = f->layer_norm;
     c->parallel = f->parallel;
+    c->two_sided = f->two_sided;
     c->norm_offset = f->norm_offset;
     c->embedding_scale = f->scaled_embedding ? (float)sqrt((double)c->hidden) : 1;
     c->residual_scale = c->logit_scale = 1;
@@ -85,6 +86,7 @@ void ht_config_end(ht_config *c) {
     bool any = false;
     for (int64_t i = 0; i < c->n_layers; i++) any = any || c->layer[i].recurrent;
     if (!any) c->recurrence.kind = HT_RECURRENCE_NONE;
+    if (c->two_sided) c->tied_head = true; /* there is none */
 }
 
 /* ---- multipliers ---- */
@@ -411,7 +413,7 @@ int64_t ht_unshared_layers(const ht_config *c) {
 /* Cache layers of the model's first n layers. */
 static int64_t cache_layers_of(const ht_config *c, int64_t n) {
     int64_t count = 0;
-    for (int64_t i = 0; i < n; i++) count += keeps_keys(c, i) + c->layer[i].recurrent;
+    for (int64_t i = 0; i < n && !c->two_sided; i++) count += keeps_keys(c, i) + c->layer[i].recurrent;
     return count;
 }
 
@@ -472,14 +474,20 @@ static bool is_listed(const char *const *names, const char *name) {
 
 const ht_family *ht_family_of_architecture(const char *architecture) {
     for (const ht_family *const *f = ht_families; *f; f++)
-        if (!strcmp(architecture, (*f)->architecture) || is_listed((*f)->gguf_aliases, architecture)) return *f;
+        if (!strcmp(architecture, (*f)->architecture) || is_listed((*f)->gguf_aliases, architecture) ||
+            ht_family_is_encoder(*f, architecture))
+            return *f;
     return NULL;
 }
 
 bool ht_family_has_architecture(const ht_family *f, const char *architecture) {
-    const char *const own[] = {f->architecture, f->gguf_architecture, f->gguf_moe_architecture,
-                               f->gguf_attention_architecture[0], f->gguf_attention_architecture[1]};
-    for (int i = 0; i < 5; i++)
+    const char *const own[] = {f->architecture,
+                               f->gguf_architecture,
+                               f->gguf_moe_architecture,
+                               f->gguf_attention_architecture[0],
+                               f->gguf_attention_architecture[1],
+                               f->gguf_encoder_architecture};
+    for (int i = 0; i < 6; i++)
         if (own[i] && !strcmp(architecture, own[i])) return true;
     return is_listed(f->gguf_aliases, architecture);
 }

@@ -132,9 +132,17 @@ typedef struct ht_config {
     bool q_bias, out_bias, mlp_bias; /* of q, k, v; of the attention output; of the MLP */
     bool norm_bias, head_bias;       /* of the norms; of the output head */
     bool head_norms;                 /* q and k have norms, in families where that is optional */
+    bool silu;                       /* the feed-forward has SiLU instead of the family's activation */
     bool fused_gate_up;              /* gate and up are one matrix, in families where the checkpoint decides */
     bool parallel;                   /* attention and feed-forward read the same residual stream */
     bool tied_head;                  /* the output head is the embedding */
+    /* A text encoder: tokens attend to both sides, within window / 2 in layers that slide. It has neither a cache nor an
+     * output head. */
+    bool two_sided;
+    int64_t n_token_types;   /* rows of the table of token types; 0: no such table */
+    int64_t n_labels;        /* scores of its classification head; 0: no such head */
+    bool label_mean;         /* the head reads the mean over all tokens, else the first token's hidden state */
+    int64_t position_offset; /* rows of the table of positions that are stored before the first position's */
     /* The checkpoint is a GGUF file, in which some weights of some families have another order of rows or columns
      * (ht_heads_rule), or are parts of a matrix (ht_part_rule). */
     bool is_gguf;
@@ -186,6 +194,7 @@ typedef struct ht_config_hints {
     bool has_more_norms; /* layer 0: Gemma's norms around the feed-forward */
     bool has_gate;       /* layer 0: mlp.gate_proj, apart from mlp.up_proj */
     bool has_head;       /* lm_head.weight exists */
+    int64_t n_labels;    /* rows of the matrix that ends a classification head; 0: none */
     bool is_of_mlx;      /* the directory is mlx-lm's, whose weights contain norm offsets and multipliers */
     int64_t q_rows;      /* rows of layer 0's q_proj; 0: unknown */
 } ht_config_hints;

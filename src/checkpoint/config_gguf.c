@@ -251,7 +251,7 @@ static void read_embedding(ht_config *c, ht_meta *m) {
     static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
     const int64_t n = sizeof poolings / sizeof *poolings, type = ht_meta_i64(m, "pooling_type", -1);
     c->pooling = type == -1 ? "" : type >= 0 && type < n ? poolings[type] : "unknown";
-    if (!ht_meta_bool(m, "attention.causal", true))
+    if (!ht_meta_bool(m, "attention.causal", true) && !c->two_sided)
         ht_meta_fail(m, HT_ERR_UNSUPPORTED,
                      "`%s.attention.causal` is false: attention in both directions is not supported", m->architecture);
 }
@@ -309,11 +309,20 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->norm_eps = (float)ht_meta_f64(&m, keys[subtracts], eps);
     ht_config_begin(out);
     out->norm_offset = 0; /* GGUF stores the sum */
+    out->two_sided = out->two_sided || ht_family_is_encoder(out->family, m.architecture);
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
     out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
     out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
+    const ht_gguf_tensor *types = ht_gguf_find_tensor(g, "token_types.weight");
+    if (types && out->two_sided) {
+        int64_t n_types = 1;
+        (void)ht_gguf_get_i64_saturated(g, HT_GGUF_TOKEN_TYPES, &n_types);
+        out->n_token_types = types->n_dims == 2 ? types->dims[1] : n_types;
+    }
+    const ht_gguf_tensor *labels = ht_gguf_find_tensor(g, "cls.output.weight");
+    if (labels && out->two_sided) out->n_labels = labels->n_dims == 1 ? 1 : labels->dims[1];
     out->head_bias = ht_gguf_find_tensor(g, "output.bias") != NULL;
-    out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") != NULL;
+    out->norm_bias = ht_gguf_find_tensor(g, "output_norm.bias") || ht_gguf_find_tensor(g, "token_embd_norm.bias");
     out->head_norms = layers_have(out, &m, "attn_q_norm.weight");
     out->q_bias = layers_have(out, &m, "attn_q.bias") || layers_have(out, &m, "attn_qkv.bias");
     out->out_bias = layers_have(out, &m, "attn_output.bias");

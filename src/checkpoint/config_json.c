@@ -344,20 +344,21 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     }
 }
 
-static void check_activation(const ht_config *c, ht_json_reader *r, const ht_json *o) {
+static void read_activation(ht_config *c, ht_json_reader *r, const ht_json *o) {
     const ht_config_defaults *d = &c->family->defaults;
     const char *name = d->activation;
     ht_json_str(r, o, d->activation_field, &name);
-    if (strcmp(name, d->activation))
+    c->silu = d->may_have_silu && !strcmp(name, "silu");
+    if (!c->silu && strcmp(name, d->activation))
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is `%.40s`, but %s models are computed with %s", d->activation_field,
                      name, c->family->architecture, d->activation);
 }
 
-/* Rejects bidirectional attention, which encoders have. */
-static void check_causal(ht_json_reader *r, const ht_json *o) {
+/* Rejects bidirectional attention in families of decoders. */
+static void check_causal(const ht_config *c, ht_json_reader *r, const ht_json *o) {
     bool causal = true;
     ht_json_bool(r, o, "is_causal", &causal);
-    if (!causal)
+    if (!causal && !c->two_sided)
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "`is_causal` is false: attention in both directions is not supported");
 }
 
@@ -397,6 +398,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->norm_eps = (float)eps;
     ht_config_begin(c);
     c->is_of_mlx = hints->has_tensors && hints->is_of_mlx;
+    if (c->two_sided) c->n_labels = hints->n_labels;
     if (c->is_of_mlx && c->family->mlx_adds_norm_offset) c->norm_offset = 0;
     c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
     bool tied = d->tied_head;
@@ -409,10 +411,10 @@ static void read_model(ht_config *c, ht_json_reader *r, const ht_json *o, const 
     c->rope.theta = d->rope_theta;
     c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
     if (d->rotated_share > 0) c->rope.dims = (int64_t)((double)c->head_dim * d->rotated_share);
-    check_activation(c, r, o);
-    check_causal(r, o);
+    read_activation(c, r, o);
+    check_causal(c, r, o);
     check_window(c, r, o);
-    if (o != root) check_causal(r, root);
+    if (o != root) check_causal(c, r, root);
     read_experts(c, r, o);
     read_fields(c, r, o);
     if (c->family->slides_everywhere) ht_config_slide_by_pattern(c, c->n_layers + 1);

@@ -135,7 +135,7 @@ static void set_sizes(writer *w) {
     set_i64(w, "intermediate_size", d->n_experts && !d->expert_feed_forward ? c->expert_feed_forward : c->feed_forward);
     set_i64(w, "max_position_embeddings", c->context);
     set_number(w, d->norm_eps_field ? d->norm_eps_field : "rms_norm_eps", (double)c->norm_eps);
-    set(w, d->activation_field, ht_json_string(d->activation));
+    set(w, d->activation_field, ht_json_string(c->silu ? "silu" : d->activation));
     set_bool(w, "tie_word_embeddings", c->tied_head);
     set_bool(w, "use_cache", true);
     if (!ht_config_field_of(c->family, offsetof(ht_config, q_bias))) set_bool(w, "attention_bias", c->q_bias);
@@ -200,6 +200,18 @@ static void set_fields(writer *w) {
     }
 }
 
+/* transformers counts the scores of a head by their names. */
+static void set_labels(writer *w) {
+    ht_document d = {ht_json_new_object(), "config.json", HT_OK, w->d.err};
+    for (int64_t i = 0; i < w->config->n_labels; i++) {
+        char key[24], label[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+        ht_document_set(&d, key, ht_json_string(label));
+    }
+    set(w, "id2label", ht_document_take(&d));
+}
+
 /* Reads the written object back: HT_ERR_UNSUPPORTED, with the first difference, if it is another configuration. */
 static ht_status check_written(const ht_config *config, const ht_json *object, ht_error *err) {
     static const ht_config_hints no_tensors;
@@ -223,9 +235,12 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
     const ht_family *f = config->family;
     writer w = {{ht_json_new_object(), "config.json", HT_OK, err}, config};
     *out = NULL;
-    if (!f->class_name)
+    const char *class_name = config->n_labels                             ? f->head_class_name
+                             : config->two_sided && f->encoder_class_name ? f->encoder_class_name
+                                                                          : f->class_name;
+    if (!class_name)
         w.d.status = ht_fail(err, HT_ERR_UNSUPPORTED, "a config.json of %s models cannot be written", f->architecture);
-    set(&w, "architectures", ht_json_pack("[s]", f->class_name ? f->class_name : ""));
+    set(&w, "architectures", ht_json_pack("[s]", class_name ? class_name : ""));
     set(&w, "model_type", ht_json_string(f->model_types[0]));
     set_sizes(&w);
     set_rope(&w);
@@ -234,6 +249,7 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
         set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
+    if (config->n_labels) set_labels(&w);
     if (f->write_json) f->write_json(config, &w.d);
     if (!w.d.status) w.d.status = check_written(config, w.d.object, err);
     *out = ht_document_take(&w.d);
@@ -295,7 +311,8 @@ static void set_ids(const converter *v, ht_document *d) {
     for (int i = 0; v->n_stops > 1 && i < v->n_stops; i++) ht_list_append(&stops, ht_json_integer(v->stops[i]));
     ht_document_set(d, "bos_token_id", id_or_null(v->bos));
     ht_document_set(d, "eos_token_id", stops);
-    ht_document_set(d, "pad_token_id", id_or_null(v->pad));
+    /* The configurations of some encoders need a number, which vectors do not depend on. */
+    ht_document_set(d, "pad_token_id", id_or_null(v->pad < 0 && v->config->two_sided ? 0 : v->pad));
 }
 
 /* ---- config.json, generation_config.json ---- */
@@ -441,6 +458,13 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
                                     const char *dtype, ht_directory_documents *out, ht_error *err) {
     *out = (ht_directory_documents){0};
     if (!c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a directory already", c->path);
+    ht_stored_tensor dense;
+    if (config->n_labels && !ht_checkpoint_find(c, "cls.weight", &dense))
+        return ht_fail(
+            err, HT_ERR_UNSUPPORTED,
+            "%s: the classification head has no `cls.weight`: llama.cpp's converter leaves out BERT's pooler, "
+            "which readers of directories expect",
+            c->name);
     converter v = {.c = c, .config = config, .for_mlx = for_mlx, .out = out, .err = err};
     ht_status status = ht_chat_detect_tokenizer(c, &v.t, err);
     if (status) return status; /* the error names the file */

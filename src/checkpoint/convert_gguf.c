@@ -208,6 +208,25 @@ static bool has_window(const ht_config *c) {
     return f && f->gguf;
 }
 
+/* A text encoder; readers count the names of its head's scores. */
+static void set_encoder(writer *w) {
+    const ht_config *c = w->config;
+    set(w, "attention.causal", ht_gguf_bool(false));
+    if (c->n_token_types) ht_document_set(&w->metadata, HT_GGUF_TOKEN_TYPES, ht_gguf_u32(c->n_token_types));
+    if (!c->n_labels) return;
+    const ht_json *names = ht_json_object_get(w->config_file, "id2label");
+    ht_json *labels = ht_json_new_array();
+    for (int64_t i = 0; i < c->n_labels; i++) {
+        char key[24], label[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+        const char *name = ht_json_string_value(ht_json_object_get(names, key));
+        ht_list_append(&labels, ht_json_string(name ? name : label));
+    }
+    set(w, "classifier.output_labels", labels);
+    set_i64(w, "classifier.pooling_type", c->label_mean ? 1 : 2);
+}
+
 static void set_config(writer *w) {
     ht_document_set(&w->metadata, "general.architecture", ht_json_string(ht_gguf_architecture_of(w->config)));
     set_sizes(w);
@@ -215,6 +234,7 @@ static void set_config(writer *w) {
     set_rope(w);
     set_fields(w);
     if (has_window(w->config) && w->config->window > 0) set_list(w, "attention.sliding_window_pattern", "bool", slides);
+    if (w->config->two_sided) set_encoder(w);
     if (w->config->family->write_gguf) w->config->family->write_gguf(w->config, &w->metadata);
 }
 

@@ -41,6 +41,8 @@ const ht_gguf_value *ht_meta_value(ht_meta *m, const char *name);
 /* Tensor blk.LAYER.NAME, or NULL. */
 const ht_gguf_tensor *ht_meta_tensor(const ht_meta *m, int64_t layer, const char *name);
 
+/* Key of the number of token types. */
+#define HT_GGUF_TOKEN_TYPES "tokenizer.ggml.token_type_count"
 /* Reads the sizes of a model. The vocabulary is the embedding's rows, as ids index them. c->family may be NULL. */
 void ht_meta_sizes(ht_meta *m, ht_config *c);
 /* Records an error, unless there was one before. */
@@ -84,7 +86,9 @@ typedef enum ht_extent {
     HT_EXTENT_EXPERT_LATENT,
     HT_EXTENT_SHARED_FEED_FORWARD,
     HT_EXTENT_SHARED_GATE_UP, /* two SHARED_FEED_FORWARD */
-    HT_EXTENT_CONTEXT,
+    HT_EXTENT_CONTEXT, /* positions; their table may have ht_config.position_offset more rows, which are skipped */
+    HT_EXTENT_TOKEN_TYPES,
+    HT_EXTENT_LABELS,
     HT_EXTENT_LATENT,     /* rank of latent attention */
     HT_EXTENT_LATENT_KEY, /* LATENT and the shared rotated values of a key */
     HT_EXTENT_LATENT_Q,   /* n_heads heads of q */
@@ -164,7 +168,7 @@ typedef struct ht_tensor_spec {
      * NULL: "rc", in mlx-lm's those of others. Files with other axes are read, too. */
     const char *axes, *mlx_axes, *gguf_axes;
     bool per_head;     /* a vector that safetensors hold as a tensor for each head, NAME.norms.N */
-    bool optional;     /* files of other programs leave the vector out */
+    bool optional;     /* files leave the vector or the matrix out */
     bool is_logarithm; /* a vector x <= 0 of which safetensors hold ln(-x) */
     /* Name in directories for transformers, where mlx-lm's, `safetensors`, differs or is shared, too; NULL: the same.
      * There the weight is share `share` of n_shares equal ranges of the tensor's rows, or of a vector's values; 0: the
@@ -229,6 +233,7 @@ typedef struct ht_config_defaults {
     bool norm_bias, head_bias;
     const char *activation_field; /* config.json key of the activation */
     const char *activation;       /* the supported activation, computed by ht_family.activate */
+    bool may_have_silu;           /* ht_config.silu, of a checkpoint that names it instead */
 } ht_config_defaults;
 
 /* Norms of q and k. */
@@ -258,10 +263,13 @@ struct ht_family {
     const char *gguf_architecture;     /* general.architecture of written files; NULL: `architecture` */
     const char *gguf_moe_architecture; /* the same of models with experts; NULL: as of others */
     const char
-        *gguf_attention_architecture[2]; /* the same of models without recurrent layers: dense, and with experts */
-    const char *model_types[8];          /* config.json's model_type, NULL-terminated */
-    const char *gguf_aliases[4];         /* other architectures in GGUF with the same meaning, NULL-terminated */
-    const char *class_name;              /* class of transformers, written to config.json; NULL: not written */
+        *gguf_attention_architecture[2];   /* the same of models without recurrent layers: dense, and with experts */
+    const char *gguf_encoder_architecture; /* the same of text encoders, in families of decoders */
+    const char *model_types[8];            /* config.json's model_type, NULL-terminated */
+    const char *gguf_aliases[4];           /* other architectures in GGUF with the same meaning, NULL-terminated */
+    const char *class_name;                /* class of transformers, written to config.json; NULL: not written */
+    const char *encoder_class_name;        /* that of text encoders in families of decoders */
+    const char *head_class_name;           /* that of a text encoder with a classification head; NULL: not written */
     const char *mlx_wrapper; /* model_type for mlx-lm, which reads the model as a wrapper's text_config alone */
     const char *mlx_prefix;  /* of its tensors there; NULL: language_model.model. */
     ht_config_defaults defaults;
@@ -279,8 +287,12 @@ struct ht_family {
     /* Gate activation of the feed-forward, activate(gate) * up; `combine` replaces that product. */
     struct ht_array *(*activate)(struct ht_scope *s, struct ht_array *x);
     struct ht_array *(*combine)(struct ht_scope *s, struct ht_array *gate, struct ht_array *up);
-    bool scaled_embedding;     /* embeddings are scaled by sqrt(hidden) */
-    bool layer_norm;           /* ht_config.layer_norm */
+    bool scaled_embedding; /* embeddings are scaled by sqrt(hidden) */
+    bool layer_norm;       /* ht_config.layer_norm */
+    bool two_sided;        /* ht_config.two_sided */
+    bool no_final_norm;    /* the last layer ends with a norm */
+    /* Activation in the classification head of a text encoder. */
+    struct ht_array *(*activate_head)(struct ht_scope *s, struct ht_array *x);
     ht_head_norm head_norm;    /* of q and k */
     bool head_norm_after_rope; /* else before */
     bool rope_by_type;         /* config.json has one RoPE object for each type of layers */
@@ -328,10 +340,15 @@ extern const ht_family *const ht_families[]; /* models/registry.c; ends with NUL
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
 /* Whether GGUF files of the family may have this architecture. */
 bool ht_family_has_architecture(const ht_family *f, const char *architecture);
+/* Whether a GGUF file of the architecture is a text encoder of a family of decoders. */
+static inline bool ht_family_is_encoder(const ht_family *f, const char *architecture) {
+    return f->gguf_encoder_architecture && !strcmp(architecture, f->gguf_encoder_architecture);
+}
 const ht_family *ht_family_of_model_type(const char *model_type);
 /* The name in written GGUF files, where some families use another family's name. */
 static inline const char *ht_gguf_architecture_of(const ht_config *c) {
     const ht_family *f = c->family;
+    if (c->two_sided && f->gguf_encoder_architecture) return f->gguf_encoder_architecture;
     const char *without_recurrence = f->gguf_attention_architecture[c->n_experts > 0];
     if (without_recurrence && !c->recurrence.kind) return without_recurrence;
     if (c->n_experts && f->gguf_moe_architecture) return f->gguf_moe_architecture;

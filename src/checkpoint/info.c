@@ -113,7 +113,9 @@ static void describe_sizes(info *in, const char *architecture, const ht_config *
 static void describe_config(info *in, const ht_checkpoint_files *from, const ht_config *c) {
     ht_model_info *p = &in->public;
     describe_sizes(in, c->family->architecture, c);
-    p->tied_head = c->tied_head && p->has_weights;
+    p->tied_head = c->tied_head && p->has_weights && !c->two_sided;
+    p->is_encoder = c->two_sided;
+    p->n_labels = c->n_labels;
     size_t table_bytes = 0;
     (void)ht_stored_weights_visit_outside(from, c, add_table, &table_bytes, &(ht_error){0});
     p->memory_bytes -= (int64_t)table_bytes;
@@ -150,7 +152,7 @@ static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtyp
     const ht_layer_info *l = &p->layers[layer];
     const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype, l->is_latent, 0};
     *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_LEAST_STEP_ROWS, p->context) : 0;
-    return l->kv_layer == layer && l->n_kv_heads ? ht_kv_saved_page_bytes(&kv) : 0;
+    return l->kv_layer == layer && l->n_kv_heads && !p->is_encoder ? ht_kv_saved_page_bytes(&kv) : 0;
 }
 
 /* Bytes of a layer's states in a sequence of `positions`; SIZE_MAX on overflow. */

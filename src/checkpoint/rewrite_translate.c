@@ -45,7 +45,7 @@ static ht_status add_tensor(ht_rewrite_plan *plan, const char *name, ht_rewrite_
 static const char *prefix_of(const ht_rewrite_plan *plan) {
     if (plan->to_gguf) return "";
     if (!plan->to_other && !plan->renames) return plan->c->prefix;
-    if (plan->config->family->layers_name) return plan->to_mlx ? "model." : "";
+    if (plan->config->family->layers_name && !plan->config->two_sided) return plan->to_mlx ? "model." : "";
     if (plan->config->family->prefix) return plan->config->family->prefix;
     if (!plan->to_mlx || !plan->config->family->mlx_wrapper) return "model.";
     return plan->config->family->mlx_prefix ? plan->config->family->mlx_prefix : "language_model.model.";
@@ -177,8 +177,10 @@ static ht_status add_heads(translation *of, const ht_stored_weight *w, ht_error 
 /* Name of a weight whose names for mlx-lm and transformers differ. */
 static void share_name(const ht_rewrite_plan *plan, const ht_stored_weight *w, bool for_mlx, char name[NAME_SIZE]) {
     const ht_tensor_spec *p = w->spec;
-    snprintf(name, NAME_SIZE, "%slayers.%lld.%s%s", prefix_of(plan), (long long)w->layer,
-             for_mlx ? p->safetensors : p->transformers, p->bare ? "" : ".weight");
+    const char *end = p->bare ? "" : w->role == HT_ROLE_BIAS ? ".bias" : ".weight";
+    char layer[40] = "";
+    if (w->layer != HT_OUTSIDE_LAYERS) snprintf(layer, sizeof layer, "layers.%lld.", (long long)w->layer);
+    snprintf(name, NAME_SIZE, "%s%s%s%s", prefix_of(plan), layer, for_mlx ? p->safetensors : p->transformers, end);
 }
 
 /* Axes of a vector in the output. */
@@ -578,7 +580,7 @@ static bool is_in_place(const ht_rewrite_plan *plan, const ht_stored_weight *w) 
         const int n = ht_rewrite_axes(axes_of(plan, p), w->columns / w->row_length, w->row_length, dims);
         if (t.n_dims != n || memcmp(t.dims, dims, (size_t)n * sizeof *dims) != 0) return false;
     }
-    if (!p->expert && !p->transformers) return true;
+    if (!p->expert && (!p->transformers || plan->config->two_sided)) return true;
     if (p->expert)
         ht_expert_tensor_name(prefix_of(plan), form_of(plan, p->expert), w->layer, w->expert, name, sizeof name);
     else

@@ -206,6 +206,8 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_SHARED_FEED_FORWARD: return c->shared_feed_forward;
     case HT_EXTENT_SHARED_GATE_UP: return 2 * c->shared_feed_forward;
     case HT_EXTENT_CONTEXT: return c->context;
+    case HT_EXTENT_TOKEN_TYPES: return c->n_token_types;
+    case HT_EXTENT_LABELS: return c->n_labels;
     case HT_EXTENT_LATENT: return c->latent.rank;
     case HT_EXTENT_LATENT_KEY: return c->latent.rank + c->latent.rope_dim;
     case HT_EXTENT_LATENT_Q: return c->n_heads * (c->latent.key_dim + c->latent.rope_dim);
@@ -301,11 +303,24 @@ static void slot_of(const ht_tensor_spec *p, int64_t layer, char out[HT_WEIGHT_N
     name_in(false, "model.", "layers", &named, layer, "", out);
 }
 
+/* Directories of the first BERT models name the gain and the bias of a LayerNorm gamma and beta. */
+static void name_as_before(const ht_checkpoint_files *c, char name[HT_WEIGHT_NAME]) {
+    static const char *const ends[][2] = {{".LayerNorm.weight", ".LayerNorm.gamma"},
+                                          {".LayerNorm.bias", ".LayerNorm.beta"}};
+    char old[HT_SIBLING_NAME];
+    ht_stored_tensor t;
+    for (int i = 0; i < 2; i++)
+        if (ht_sibling_name(name, strlen(name), ends[i][0], ends[i][1], old) && !ht_checkpoint_find(c, name, &t) &&
+            ht_checkpoint_find(c, old, &t))
+            snprintf(name, HT_WEIGHT_NAME, "%.*s", HT_WEIGHT_NAME - 1, old);
+}
+
 /* The name in this checkpoint; whether it is the one for transformers alone. */
 static bool stored_name(const walk *w, const ht_tensor_spec *p, int64_t layer, const char *part, char *out) {
     const bool gguf = w->c->gguf != NULL;
     ht_stored_tensor t;
     name_in(gguf, gguf ? "" : w->c->prefix, layers_of(w->config), p, layer, part, out);
+    if (!gguf && w->config->two_sided) name_as_before(w->c, out);
     if (gguf || !p->transformers) return false;
     if (!ht_spec_is_shared_by_all(p) && ht_checkpoint_find(w->c, out, &t)) return false;
     const ht_tensor_spec shared = {.safetensors = p->transformers, .bare = p->bare};
@@ -394,8 +409,9 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) 
     /* One row may be stored as a vector or as a matrix; the gains of heads, and the weights of channels, in rows with
      * any number of axes. */
     const ht_tensor_spec *p = at->spec;
-    const int64_t n_shares = shared && p->n_shares ? p->n_shares : 1, dims[] = {n_shares * at->rows, at->columns},
-                  swapped[] = {at->columns, at->rows};
+    const int64_t skipped = p->rows == HT_EXTENT_CONTEXT ? w->config->position_offset : 0,
+                  n_shares = shared && p->n_shares ? p->n_shares : 1,
+                  dims[] = {n_shares * at->rows + skipped, at->columns}, swapped[] = {at->columns, at->rows};
     ht_stored_tensor t;
     const bool is_found = ht_checkpoint_find(w->c, at->name, &t),
                reshaped = is_found && at->rows == 1 && (at->is_vector ? t.n_dims > 1 : t.n_dims == 1) &&
@@ -421,8 +437,8 @@ static ht_status visit_tensor(const walk *w, ht_stored_weight *at, bool shared) 
     if (alternates) at->row_step = 2, at->first_row = p->share;
     at->product_scale = 1;
     if (!status && !at->is_vector) status = find_scales(w, &at->stored, at->name, 0, &at->scales);
-    if (!status && n_shares > 1 && !at->is_vector) {
-        at->first_row = at->scale_row = p->share * at->rows;
+    if (!status && (n_shares > 1 || skipped) && !at->is_vector) {
+        at->first_row = at->scale_row = skipped + p->share * at->rows;
         at->stored = ht_tensor_rows(&at->stored, at->first_row, at->rows);
     }
     if (!status && !at->is_vector)
@@ -489,8 +505,12 @@ static ht_status visit_matrix(const walk *w, const ht_tensor_spec *p, int64_t la
                            .gguf_rows = projection.rows,
                            .gguf_columns = projection.columns};
     if (c->is_gguf) at.stored_rows = at.gguf_rows, at.stored_columns = at.gguf_columns;
+    char name[HT_WEIGHT_NAME];
+    stored_name(w, p, layer, "weight", name);
+    if (p->optional && !ht_checkpoint_find(w->c, name, &unwanted)) return HT_OK;
     ht_status status = visit_spec(w, "weight", at);
-    if (!status && has_bias(c, p->bias)) return visit_spec(w, "bias", bias_of(at));
+    if (!status && (has_bias(c, p->bias) || (p->optional && ht_checkpoint_find(w->c, bias, &unwanted))))
+        return visit_spec(w, "bias", bias_of(at));
     if (!status && ht_checkpoint_find(w->c, bias, &unwanted))
         return ht_fail(w->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
                        bias, ht_checkpoint_shape_source(w->c));
@@ -656,7 +676,7 @@ static ht_status visit_outside(const walk *w) {
                                     .rows = c->vocab,
                                     .columns = c->hidden,
                                     .slot = "model.embed_tokens",
-                                    .is_table = !c->tied_head,
+                                    .is_table = !c->tied_head || c->two_sided,
                                     .is_quantized = true};
     const ht_stored_weight norm = {.role = HT_ROLE_FINAL_NORM,
                                    .spec = &final_norm,
@@ -671,8 +691,9 @@ static ht_status visit_outside(const walk *w) {
     logits.slot = "lm_head";
     logits.is_table = false;
     ht_status status = visit_spec(w, "weight", table);
-    if (!status) status = visit_spec(w, "weight", norm);
-    if (!status && c->norm_bias) status = visit_spec(w, "bias", bias_of(norm));
+    const bool has_norm = !c->family->no_final_norm;
+    if (!status && has_norm) status = visit_spec(w, "weight", norm);
+    if (!status && has_norm && c->norm_bias) status = visit_spec(w, "bias", bias_of(norm));
     if (!status && !c->tied_head) status = visit_spec(w, "weight", logits);
     if (!status && c->head_bias) status = visit_spec(w, "bias", bias_of(logits));
     return status || !c->family->around ? status : visit_table(w, c->family->around, HT_OUTSIDE_LAYERS);
@@ -684,8 +705,8 @@ void ht_gguf_names_visit(const ht_config *config, void (*fn)(const char *name, v
     const ht_family *f = config->family;
     char name[HT_WEIGHT_NAME];
     snprintf(name, sizeof name, "%s.weight", f->gguf_final_norm ? f->gguf_final_norm : "output_norm");
-    fn(name, user);
-    if (config->norm_bias) fn("output_norm.bias", user);
+    if (!f->no_final_norm) fn(name, user);
+    if (!f->no_final_norm && config->norm_bias) fn("output_norm.bias", user);
     if (!config->tied_head) fn("output.weight", user);
     if (config->head_bias) fn("output.bias", user);
     for (int64_t layer = f->around ? HT_OUTSIDE_LAYERS : 0; layer < config->n_layers; layer++) {
@@ -732,6 +753,8 @@ static bool is_expected(const char *name) {
                                         "rope_freqs.weight",
                                         "rope_factors_",
                                         "attn.masked_bias",
+                                        "embeddings.position_ids",
+                                        "pooler.dense", /* of BERT without a head that reads it */
                                         ".scales",
                                         ".biases",
                                         NULL};

@@ -62,6 +62,7 @@ static ht_cuda_attention_arguments of_flat_rows(const ht_call *call) {
                                      .first = ht_cuda_view_of(&call->in[4]),
                                      .flat_rows = true,
                                      .chunked = p->chunked,
+                                     .two_sided = p->two_sided,
                                      .window = p->window,
                                      .scale = p->scale,
                                      .softcap = p->softcap};

@@ -164,7 +164,9 @@ static __device__ range of_flat_row(const ht_cuda_attention_arguments &a, int64_
         if (reports) ht_report(a.report, HT_CUDA_ROWS, i, own, 0, n, first);
         return {0, 0, 0};
     }
-    return {first + ht_first_visible(a.window, a.chunked, own - first), own + 1, first};
+    if (!a.two_sided) return {first + ht_first_visible(a.window, a.chunked, own - first), own + 1, first};
+    const int64_t oldest = a.window > 0 ? i - a.window : first;
+    return {oldest > first ? oldest : first, own + 1, first};
 }
 
 static __device__ range of_query(const ht_cuda_attention_arguments &a, int64_t i) {

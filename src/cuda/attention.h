@@ -35,6 +35,7 @@ typedef struct ht_cuda_attention_arguments {
     void *stats; /* of a gradient: [B, heads, n][3], f32 or f64: largest score, 1 / sum, sum(weight * gradient) */
     bool flat_rows, causal;
     bool chunked;   /* kind of window of flat rows */
+    bool two_sided; /* flat rows: query i is row i, and its window begins before it */
     int64_t window; /* 0: none */
     float scale, softcap;
     ht_cuda_reporter report;

@@ -201,11 +201,14 @@ typedef struct ht_sdpa_params {
  * f32 [heads] or none) -> f32 [N, heads, dv]: query i attends to rows first[i] .. own[i] of the keys, within the window
  * of a row at position own[i] - first[i], with scores scale * q.k, capped to softcap * tanh(score / softcap) when
  * softcap > 0, and to sinks as ATTEND does. Queries of one sequence, which have one `first`, are adjacent and in order.
+ * Two-sided: query i is row i of the keys, N is T, and own[i] >= i is its last row; its window begins `window` rows
+ * before it.
  * ATTEND_ROWS_GRAD(q, k, v, own, first, sinks, result, grad) -> the gradients of q, k and v, concatenated. */
 typedef struct ht_attend_rows_params {
     float scale, softcap;
     int64_t window; /* 0: none */
     bool chunked;
+    bool two_sided;
 } ht_attend_rows_params;
 
 /* QUANTIZE(w) -> one part: 0 packed elements, 1 scales, 2 biases. DEQUANTIZE(numbers, scales, biases or none) ->

@@ -20,6 +20,9 @@ typedef struct ht_batch {
     const int32_t *seq_start; /* [n_seq + 1] first row of each sequence, then n_tok */
     const int32_t *kv_len;    /* [n_seq] positions in the sequence's cache after this step */
     const int32_t *out_row;   /* [n_out] rows whose logits are computed, increasing */
+    /* [n_tok] first and last row of each row's sequence, and its token type, for models that attend to both sides, whose
+     * sequences are whole; NULL in others. */
+    const int32_t *first, *last, *type;
 } ht_batch;
 
 /* Pages of one cache layer of one sequence. A growing layer (ring_pages == 0) keeps every page: position p is in

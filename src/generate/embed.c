@@ -3,7 +3,7 @@
 #include "base/options.h"
 #include "base/plural.h"
 #include "checkpoint/config.h"
-#include "generate/prefill.h"
+#include "generate/encode.h"
 #include "generate/prompt_ids.h"
 #include "models/model.h"
 
@@ -180,8 +180,10 @@ static ht_status read_texts(embedder *e, ht_error *err) {
         }
         const int64_t n = (int64_t)text->ids.n;
         text->index = i;
-        e->sequence[e->n_entries++] = (ht_prefill_sequence){
-            .token = text->ids.id, .n = n, .first_out = e->o.pooling == HT_POOLING_LAST ? n - 1 : 0};
+        e->sequence[e->n_entries++] = (ht_prefill_sequence){.token = text->ids.id,
+                                                            .n = n,
+                                                            .first_out = e->o.pooling == HT_POOLING_LAST ? n - 1 : 0,
+                                                            .end_out = e->o.pooling == HT_POOLING_CLS ? 1 : 0};
     }
     return HT_OK;
 }
@@ -192,11 +194,15 @@ static ht_status compute(embedder *e, ht_error *err) {
                                     .adapter_scales = e->o.adapter_scales,
                                     .n_adapters = e->o.n_adapters,
                                     .hidden = true};
-    ht_prefill *p;
-    ht_status status = ht_prefill_new(e->model, &how, &p, err);
-    if (status) return status;
-    status = ht_prefill_run(p, e->sequence, e->n_entries, &calls, e->o.cancel, err);
-    ht_prefill_free(p);
+    ht_prefill *p = NULL;
+    ht_status status;
+    if (e->model->config->two_sided)
+        status = ht_encode(e->model, &how, e->sequence, e->n_entries, &calls, e->o.cancel, err);
+    else {
+        status = ht_prefill_new(e->model, &how, &p, err);
+        if (!status) status = ht_prefill_run(p, e->sequence, e->n_entries, &calls, e->o.cancel, err);
+        ht_prefill_free(p);
+    }
     if (status != HT_ERR_CANCELLED) return status;
     return ht_fail(err, status, "cancelled after %zu of %zu text%s", e->done, e->n, ht_plural(e->n));
 }
@@ -216,7 +222,8 @@ ht_pooling ht_model_pooling(const ht_model *m) {
     static const char *const names[] = {"last", "mean", "cls"};
     for (int i = 0; i < HT_POOLING_MODEL; i++)
         if (!strcmp(m->config->pooling, names[i])) return (ht_pooling)i;
-    return *m->config->pooling ? HT_POOLING_MODEL : HT_POOLING_LAST;
+    if (*m->config->pooling) return HT_POOLING_MODEL;
+    return m->config->two_sided ? HT_POOLING_MEAN : HT_POOLING_LAST;
 }
 
 static ht_status check(embedder *e, ht_error *err) {

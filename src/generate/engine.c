@@ -85,7 +85,9 @@ static ht_status make_parts(ht_engine *e, ht_error *err) {
     e->turn = calloc(n, sizeof *e->turn);
     e->job = calloc(n, sizeof *e->job);
     if (!e->running || !e->turn || !e->job) return ht_fail_memory(err, n * sizeof *e->running, "an engine");
-    ht_status status = e->o.prefix_bytes ? ht_prefix_cache_new(e->model, e->o.prefix_bytes, &e->prefix, err) : HT_OK;
+    ht_status status = e->o.prefix_bytes && !e->model->config->two_sided
+                           ? ht_prefix_cache_new(e->model, e->o.prefix_bytes, &e->prefix, err)
+                           : HT_OK;
     return status ? status : ht_engine_start_delivery(e, err);
 }
 
@@ -106,7 +108,7 @@ ht_status ht_engine_open(ht_model *m, const ht_engine_options *options, ht_engin
     }
     e->model = ht_model_retain(m);
     e->most_positions = positions_of(m, &o);
-    e->figures.kv_budget = o.kv_bytes;
+    e->figures.kv_budget = m->config->two_sided ? 0 : o.kv_bytes; /* text encoders have no cache */
     ht_condition_init(&e->work);
     pthread_cond_init(&e->idle, NULL);
     pthread_cond_init(&e->deliver, NULL);
@@ -273,6 +275,7 @@ ht_status ht_engine_request_new(ht_engine *e, const ht_request *request, bool pr
     ht_request q;
     *out = NULL;
     ht_status status = ht_options_read(&q, request, &request_defaults, sizeof request_defaults, "ht_request", err);
+    if (!status) status = ht_model_need_decoder(e->model, err);
     if (status) return status;
     if (prompt_only) q.n = 1;
     if (q.n < 1 || q.n > MOST_ANSWERS)

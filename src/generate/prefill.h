@@ -27,6 +27,9 @@ typedef struct ht_prefill_sequence {
     const int32_t *token; /* [n], checked: they fit the context and are in the vocabulary */
     int64_t n;            /* 1 or more */
     int64_t first_out;    /* logits are wanted after positions from this to n - 1 */
+    /* Text encoders: the position that ends those wanted (0: n), and token types [n] (NULL: 0). */
+    int64_t end_out;
+    const int32_t *type;
     /* Results. */
     bool done;        /* all its rows have been taken, or it has failed */
     int64_t computed; /* positions, without those shared with an earlier sequence */

@@ -22,11 +22,12 @@ static const double gather_share = 0.05;
 
 /* The arrays of a step, grown between steps. */
 typedef struct batch_room {
-    int32_t rows, sequences;     /* capacity */
-    int32_t *id, *pos, *out_row; /* [rows] */
-    int32_t *seq_start, *kv_len; /* [sequences + 1], [sequences] */
-    ht_cache **kv;               /* [sequences] */
-    const ht_lora_set **lora;    /* [sequences] */
+    int32_t rows, sequences;      /* capacity */
+    int32_t *id, *pos, *out_row;  /* [rows] */
+    int32_t *first, *last, *type; /* [rows] of a text encoder; else NULL */
+    int32_t *seq_start, *kv_len;  /* [sequences + 1], [sequences] */
+    ht_cache **kv;                /* [sequences] */
+    const ht_lora_set **lora;     /* [sequences] */
 } batch_room;
 
 /* Executor of one plan, created when first needed and recreated for larger steps. */
@@ -118,6 +119,9 @@ static void free_room(batch_room *r) {
     free(r->id);
     free(r->pos);
     free(r->out_row);
+    free(r->first);
+    free(r->last);
+    free(r->type);
     free(r->seq_start);
     free(r->kv_len);
     free(r->kv);
@@ -281,10 +285,25 @@ static kept_waiting who_waits(const ht_scheduler *s, const chosen *c, const ht_s
     return w;
 }
 
+/* Whole sequences in order of arrival, as long as they fit. */
+static chosen choose_whole(ht_scheduler *s) {
+    chosen c = {0};
+    const ht_step_job *like = s->first;
+    const int64_t most = like->most_rows;
+    for (ht_step_job *job = s->first, *next; job && c.n < s->sequences; job = next) {
+        next = job->next;
+        if (!go_together(job, like) || (c.n && c.prompt + rows_left(job) > most)) continue;
+        c.prompt += rows_left(job);
+        take(s, &c, job, rows_left(job));
+    }
+    return c;
+}
+
 static chosen choose(ht_scheduler *s) {
     chosen c = {0};
     int64_t most = 0;
     if (!s->first) return c;
+    if (s->model->config->two_sided) return choose_whole(s);
     if (s->first->alone) {
         ht_step_job *job = s->first;
         take(s, &c, job, ht_min_i64(rows_left(job), job->most_rows));
@@ -319,11 +338,12 @@ static chosen choose(ht_scheduler *s) {
 
 /* ---- a step, on the thread that runs it ---- */
 
-static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, ht_error *err) {
+static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, bool whole, ht_error *err) {
     if (rows > r->rows) {
         size_t n = (size_t)rows;
-        if (!HT_RESIZE(r->id, n) || !HT_RESIZE(r->pos, n) || !HT_RESIZE(r->out_row, n))
-            return ht_fail_memory(err, 3 * n * sizeof *r->id, "a step's batch");
+        if (!HT_RESIZE(r->id, n) || !HT_RESIZE(r->pos, n) || !HT_RESIZE(r->out_row, n) ||
+            (whole && (!HT_RESIZE(r->first, n) || !HT_RESIZE(r->last, n) || !HT_RESIZE(r->type, n))))
+            return ht_fail_memory(err, 6 * n * sizeof *r->id, "a step's batch");
         r->rows = rows;
     }
     if (sequences > r->sequences) {
@@ -376,7 +396,7 @@ static needs needs_of(const ht_model *m, ht_step_job *const *job, int n) {
         ht_step_job *j = job[i];
         const int64_t begin = j->cache->length, end = begin + j->rows;
         j->first_row = ht_min_i64(end, ht_max_i64(begin, j->first_out));
-        j->n_rows = end - j->first_row;
+        j->n_rows = (j->end_out ? ht_min_i64(end, j->end_out) : end) - j->first_row;
         j->output = NULL;
         w.rows += j->rows;
         w.most = ht_max_i32(w.most, j->most_rows);
@@ -396,8 +416,14 @@ static needs needs_of(const ht_model *m, ht_step_job *const *job, int n) {
 
 static void add_rows(batch_room *r, ht_batch *b, const ht_step_job *job) {
     const int64_t begin = job->cache->length, end = begin + job->rows;
+    const int32_t first = b->n_tok;
     for (int64_t pos = begin; pos < end; pos++) {
-        if (pos >= job->first_row) r->out_row[b->n_out++] = b->n_tok;
+        if (pos >= job->first_row && pos < job->first_row + job->n_rows) r->out_row[b->n_out++] = b->n_tok;
+        if (r->first) {
+            r->first[b->n_tok] = first;
+            r->last[b->n_tok] = first + (int32_t)job->rows - 1;
+            r->type[b->n_tok] = job->type ? job->type[pos] : 0;
+        }
         r->id[b->n_tok] = job->token[pos];
         r->pos[b->n_tok++] = (int32_t)pos;
     }
@@ -437,11 +463,18 @@ static ht_status run_step(ht_scheduler *s, ht_step_job *const *job, int n, ht_er
     ht_model *m = s->model;
     const needs w = needs_of(m, job, n);
     const float *logits = NULL;
-    ht_status status = make_room(&s->room, (int32_t)w.rows, n, err);
+    ht_status status = make_room(&s->room, (int32_t)w.rows, n, m->config->two_sided, err);
     if (!status) status = make_executor(s, w.form, (int32_t)w.rows, w.most, (int32_t)ht_max_i64(w.out, 1), err);
     if (status) return status;
     batch_room *r = &s->room;
-    ht_batch b = {.id = r->id, .pos = r->pos, .seq_start = r->seq_start, .kv_len = r->kv_len, .out_row = r->out_row};
+    ht_batch b = {.id = r->id,
+                  .pos = r->pos,
+                  .seq_start = r->seq_start,
+                  .kv_len = r->kv_len,
+                  .out_row = r->out_row,
+                  .first = r->first,
+                  .last = r->last,
+                  .type = r->type};
     r->seq_start[0] = 0;
     for (int i = 0; i < n; i++) add_rows(r, &b, job[i]);
     const ht_step at = {.batch = &b,

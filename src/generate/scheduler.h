@@ -3,8 +3,8 @@
  * The owner of a sequence (a session, an engine) queues a job: the positions to compute. Threads that wait for jobs
  * run the steps, one at a time, so a single sequence never changes threads. A step takes jobs in order of arrival:
  * first those of few rows (generated and draft tokens), then prompt rows within the prefill budget. Hidden states
- * and logits need different steps, and so do short and long sequences (ht_model_is_long). A row's bits do not depend
- * on the rest of the batch. Thread-safe. */
+ * and logits need different steps, and so do short and long sequences (ht_model_is_long). Steps of a text encoder take
+ * whole sequences. A row's bits do not depend on the rest of the batch. Thread-safe. */
 #ifndef HT_GENERATE_SCHEDULER_H
 #define HT_GENERATE_SCHEDULER_H
 
@@ -25,6 +25,10 @@ typedef struct ht_step_job {
     const int32_t *token; /* of all positions below `end` */
     int64_t end;          /* computes positions [cache->length, end); one step may compute fewer */
     int64_t first_out;    /* first position whose logits are wanted */
+    /* Text encoders, whose steps take whole sequences: the position that ends those wanted (0: `end`), and token
+     * types [end] (NULL: 0). */
+    int64_t end_out;
+    const int32_t *type;
     int32_t most_rows;    /* maximum rows in one step, 1 or more; the cache is sized for it */
     int32_t top_k; /* as in ht_step (device/step.h): `consume` may receive only the highest logits, this many or more */
     bool hidden;   /* wants hidden states after the final norm instead of logits; not with `alone` */

@@ -49,6 +49,7 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     *out = NULL;
     ht_session_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_session_options", err);
+    if (!status) status = ht_model_need_decoder(m, err);
     if (status) return status;
     if (o.chunk < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld rows, expected 1 or more, or 0 for the default",

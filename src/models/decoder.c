@@ -253,6 +253,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
                               .softcap = cfg->attention_softcap,
                               .sinks = l->sinks,
                               .asked = index >= ht_unshared_layers(cfg),
+                              .two_sided = cfg->two_sided,
+                              .reach = shape->slides ? cfg->window / 2 : 0,
                               .layer = index,
                               .kv_layer = (int)shape->kv_layer};
     ht_array *o =
@@ -263,9 +265,14 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder_weights *m, const ht_
     return ht_linear(c, o, &l->out);
 }
 
+static ht_array *activated(ht_ctx *c, const ht_config *cfg, ht_array *x) {
+    return cfg->silu ? ht_silu(c->s, x) : cfg->family->activate(c->s, x);
+}
+
 /* Gate and up together. */
-static ht_array *combined(ht_ctx *c, const ht_family *f, ht_array *gate, ht_array *up) {
-    return f->combine ? f->combine(c->s, gate, up) : ht_multiply(c->s, f->activate(c->s, gate), up);
+static ht_array *combined(ht_ctx *c, const ht_config *cfg, ht_array *gate, ht_array *up) {
+    const ht_family *f = cfg->family;
+    return f->combine ? f->combine(c->s, gate, up) : ht_multiply(c->s, activated(c, cfg, gate), up);
 }
 
 /* down(activation(gate x) * up x), or down(activation(up x)) without a gate; gate and up may be one matrix instead. */
@@ -275,11 +282,11 @@ static ht_array *feed_forward(ht_ctx *c, const ht_config *cfg, const ht_weight *
         const int64_t n = gate_up->matrix->n_rows / 2;
         ht_array *both = ht_linear(c, x, gate_up);
         ht_array *g = ht_decoder_columns(c, both, 0, n), *u = ht_decoder_columns(c, both, n, n);
-        return ht_linear(c, combined(c, cfg->family, g, u), down);
+        return ht_linear(c, combined(c, cfg, g, u), down);
     }
-    if (!gate->matrix) return ht_linear(c, cfg->family->activate(c->s, ht_linear(c, x, up)), down);
+    if (!gate->matrix) return ht_linear(c, activated(c, cfg, ht_linear(c, x, up)), down);
     ht_array *g = ht_linear(c, x, gate), *u = ht_linear(c, x, up); /* [T, feed_forward] */
-    return ht_linear(c, combined(c, cfg->family, g, u), down);
+    return ht_linear(c, combined(c, cfg, g, u), down);
 }
 
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder_weights *m, const ht_decoder_layer *l, ht_array *x) {
@@ -356,9 +363,9 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder_weights *m, const ht_de
     ht_array *y;
     if (l->expert_gate.list.n) {
         ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
-        y = combined(c, m->config->family, both[0], both[1]);
+        y = combined(c, m->config, both[0], both[1]);
     } else
-        y = m->config->family->activate(c->s, ht_linear_gather(c, x, &l->expert_up, ids));
+        y = activated(c, m->config, ht_linear_gather(c, x, &l->expert_up, ids));
     y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
     if (on_input) return ht_sum(c->s, y, (int[]){1}, 1, false);
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
@@ -392,7 +399,7 @@ ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder_weights *m) {
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     const ht_config *cfg = m->config;
     h = ht_decoder_norm(c, cfg, h, &m->final_norm);
-    if (c->hidden) return h;
+    if (c->hidden || cfg->two_sided) return h;
     /* A factor on the logits is one on the head's input. */
     if (cfg->logit_scale != 1) h = ht_scale(c->s, h, cfg->logit_scale);
     const bool biased = m->head.bias && m->head.bias != HT_NONE;
@@ -405,8 +412,7 @@ ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder_weights *m, ht_array *h) {
     return ht_subtract(c->s, ht_logsumexp(c->s, logits, (int[]){-1}, 1, false), of_target);
 }
 
-/* The output rows of x. */
-static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
+ht_array *ht_decoder_cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
 
 /* A sublayer's result, scaled for the residual stream. */
 static ht_array *addition(ht_ctx *c, const ht_config *cfg, ht_array *y) {
@@ -433,12 +439,12 @@ static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *co
     ht_array *h = in[0], *x = ht_decoder_norm(c, cfg, h, &l->attention_norm), *a = NULL, *f;
     if (mixes) a = addition(c, cfg, ht_decoder_norm(c, cfg, mixed(c, m, l, i, x, in[1]), &l->after_attention_norm));
     if (cfg->parallel) {
-        if (is_last) h = cut(c, h), a = cut(c, a), x = cut(c, x);
+        if (is_last) h = ht_decoder_cut(c, h), a = ht_decoder_cut(c, a), x = ht_decoder_cut(c, x);
         if (l->mlp_norm.weight) x = ht_decoder_norm(c, cfg, h, &l->mlp_norm);
         f = ht_add(c->s, a, decoder_feed_forward(c, m, l, i, x));
     } else {
         if (mixes) h = ht_add(c->s, h, a);
-        if (is_last) h = cut(c, h);
+        if (is_last) h = ht_decoder_cut(c, h);
         if (!ht_decoder_has_feed_forward(cfg, i)) return h;
         f = decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, &l->mlp_norm));
         f = addition(c, cfg, ht_decoder_norm(c, cfg, f, &l->after_mlp_norm));
@@ -453,5 +459,6 @@ ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h,
 
 ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
     const ht_decoder_weights *m = model;
+    if (m->config->two_sided) ht_begin_two_sided(c, m->config->window / 2);
     return ht_decoder_layers(c, m, ht_decoder_embed(c, m), ht_batch_positions(c));
 }

@@ -57,6 +57,21 @@ typedef struct ht_decoder_layer {
     ht_weight shared_router;          /* [1, hidden]: its weight is sigmoid(shared_router x) */
 } ht_decoder_layer;
 
+/* Classification head of a text encoder: out(norm(activation(dense(x)))), with parts left out. */
+typedef struct ht_label_head {
+    ht_weight dense; /* [hidden, hidden] */
+    ht_norm_weights norm;
+    ht_weight out; /* [n_labels, hidden] */
+} ht_label_head;
+
+/* Weights of text encoders outside their layers. */
+typedef struct ht_encoder_around {
+    ht_weight positions;  /* [context, hidden] */
+    ht_weight types;      /* [n_token_types, hidden] */
+    ht_norm_weights norm; /* of the sum of embeddings */
+    ht_label_head head;
+} ht_encoder_around;
+
 /* Common fields of registry rows: Llama-like defaults, Gemma defaults, and the shared forward function. */
 #define HT_LLAMA_LIKE(name) .activation_field = "hidden_act", .activation = name
 #define HT_LLAMA_DEFAULTS   .norm_eps = 1e-6, .rope_theta = 10000, HT_LLAMA_LIKE("silu")
@@ -155,6 +170,8 @@ bool ht_decoder_has_feed_forward(const ht_config *c, int64_t layer);
 /* Predicate: q and k have norms. */
 bool ht_decoder_has_head_norms(const ht_config *c, int64_t layer);
 
+/* The output rows of x [T, *]. */
+ht_array *ht_decoder_cut(ht_ctx *c, ht_array *x);
 /* All layers, then the head: h [T, hidden], pos i32 [T]. The layers are ht_decoder_layer. */
 ht_array *ht_decoder_layers(ht_ctx *c, const ht_decoder_weights *m, ht_array *h, ht_array *pos);
 

@@ -21,9 +21,11 @@ static ht_array *batch_values(ht_ctx *c, ht_batch_field field) {
     const ht_batch *b = c->step ? c->step->batch : NULL;
     const bool is_out = field == HT_BATCH_OUT_ROW;
     if (b) {
+        const int32_t *const values[] = {
+            [HT_BATCH_ID] = b->id,       [HT_BATCH_POS] = b->pos,   [HT_BATCH_OUT_ROW] = b->out_row,
+            [HT_BATCH_FIRST] = b->first, [HT_BATCH_LAST] = b->last, [HT_BATCH_TYPE] = b->type};
         const int64_t n = is_out ? b->n_out : b->n_tok;
-        const int32_t *values = is_out ? b->out_row : field == HT_BATCH_ID ? b->id : b->pos;
-        return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
+        return ht_array_wrap(c->s, values[field], HT_I32, &n, 1, NULL, NULL);
     }
     ht_array *a = ht_array_new(c->s, HT_OP_LEAF, NULL, 0);
     if (!a) return NULL;
@@ -38,6 +40,12 @@ ht_array *ht_batch_ids(ht_ctx *c) { return c->pass ? c->pass->id : batch_values(
 ht_array *ht_batch_positions(ht_ctx *c) { return c->pass ? c->pass->pos : batch_values(c, HT_BATCH_POS); }
 
 ht_array *ht_batch_out_rows(ht_ctx *c) { return c->pass ? c->pass->out_row : batch_values(c, HT_BATCH_OUT_ROW); }
+
+ht_array *ht_batch_first(ht_ctx *c) { return c->pass ? c->pass->first : batch_values(c, HT_BATCH_FIRST); }
+
+ht_array *ht_batch_last(ht_ctx *c) { return c->pass ? c->pass->last : batch_values(c, HT_BATCH_LAST); }
+
+ht_array *ht_batch_types(ht_ctx *c) { return c->pass ? c->pass->type : batch_values(c, HT_BATCH_TYPE); }
 
 /* ---- adapters ---- */
 
@@ -197,7 +205,7 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
                               const ht_attention *how) {
     const ht_plain_pass *pass = c->pass;
     const ht_layer_kv *kv = &pass->kv[cache_layer];
-    const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked};
+    const ht_attend_rows_params p = {how->scale, how->softcap, kv->window, kv->chunked, false};
     if (k != HT_NONE) {
         pass->keys[cache_layer] = k;
         pass->values[cache_layer] = v;
@@ -207,7 +215,21 @@ static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, 
     return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 6);
 }
 
+void ht_begin_two_sided(ht_ctx *c, int64_t reach) {
+    ht_scope *s = c->s;
+    if (!reach) return;
+    ht_array *row = ht_add(s, ht_batch_first(c), ht_batch_positions(c));
+    c->near = ht_minimum(s, ht_add(s, row, ht_full(s, (double)reach, HT_I32, NULL, 0)), ht_batch_last(c));
+}
+
+static ht_array *attend_to_both_sides(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, const ht_attention *how) {
+    const ht_attend_rows_params p = {how->scale, how->softcap, how->reach, false, true};
+    ht_array *last = how->reach ? c->near : ht_batch_last(c);
+    return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, (ht_array *[]){q, k, v, last, ht_batch_first(c), sinks_of(how)}, 6);
+}
+
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer, const ht_attention *how) {
+    if (how->two_sided) return attend_to_both_sides(c, q, k, v, how);
     if (c->pass) return attend_plain(c, q, k, v, cache_layer, how);
     const ht_attend_params p = {cache_layer, how->scale, how->softcap, how->asked, how->v_dim};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v, sinks_of(how)}, 4);

@@ -47,6 +47,7 @@ typedef struct ht_plain_pass {
     ht_array *out_row;         /* i32 [n_out] rows with a loss, increasing */
     ht_array *target;          /* i32 [n_out] the token that follows each of them */
     ht_array *own, *first;     /* i32 [n_tok] each row's own number, and the first of its sequence */
+    ht_array *last, *type;     /* i32 [n_tok] the last row of its sequence, and token types; of models of both sides */
     ht_array *out_first;       /* i32 [n_out] the first row of each output row's sequence */
     const ht_layer_kv *kv;     /* [n_cache_layers] windows */
     ht_array **keys, **values; /* [n_cache_layers] of the layers so far */
@@ -62,6 +63,7 @@ typedef struct ht_ctx {
     const ht_adapters *adapters; /* NULL: none */
     /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
     const struct ht_weights *lora;
+    ht_array *near;               /* of models of both sides with windows: ht_begin_two_sided */
     bool is_long;                 /* the sequences are long ones (ht_model_is_long) */
     bool hidden;                  /* returns hidden states after the final norm, [n_out, hidden], instead of logits */
     struct ht_taps *taps;         /* of a trace: taps for probes (models/taps.h); NULL: none */
@@ -71,6 +73,10 @@ typedef struct ht_ctx {
 ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
 ht_array *ht_batch_out_rows(ht_ctx *c);  /* output rows, i32 [n_out] */
+/* First and last row of each row's sequence, and token types, for models that attend to both sides: i32 [n_tok]. */
+ht_array *ht_batch_first(ht_ctx *c);
+ht_array *ht_batch_last(ht_ctx *c);
+ht_array *ht_batch_types(ht_ctx *c);
 
 /* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapters of the context and the step, all times
  * the multiplier. */
@@ -114,6 +120,10 @@ typedef struct ht_attention {
     float scale;   /* factor on q.k */
     float softcap; /* tanh cap of scaled q.k; 0: none */
     bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
+    /* Attends to the rows before and after each row, of its whole sequence, without a cache: to `reach` rows on each
+     * side and itself; 0: to all. */
+    bool two_sided;
+    int64_t reach;
     /* The attending layer, and that of the keys, which differ where keys are shared. */
     int layer, kv_layer;
     int32_t v_dim; /* values are the first v_dim elements of k, and v is HT_NONE; 0: v, as in plain passes */
@@ -122,8 +132,11 @@ typedef struct ht_attention {
     ht_array *sinks;
 } ht_attention;
 
+/* Prepares a forward function of layers with `reach` rows on each side (ht_attention); 0: there are none. */
+void ht_begin_two_sided(ht_ctx *c, int64_t reach);
+
 /* Appends k, v [T, n_kv_heads, head_dim] to cache layer `cache_layer`, then attends with q [T, n_heads, head_dim],
- * causally and within the layer's window -> [T, n_heads, head_dim or v_dim]. With k = v = HT_NONE, attends to the keys appended
+ * causally and within the layer's window -> [T, n_heads, head_dim or v_dim]; or to both sides. With k = v = HT_NONE, attends to the keys appended
  * to it earlier in the step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int cache_layer, const ht_attention *how);
 

@@ -1,5 +1,6 @@
 /* Gemma 2 and 3: pre- and post-norms around attention and feed-forward, sliding-window layers. Gemma 2 softcaps
- * attention scores; Gemma 3 has q and k norms and a separate RoPE base for sliding layers. */
+ * attention scores; Gemma 3 has q and k norms and a separate RoPE base for sliding layers. EmbeddingGemma is a Gemma 3
+ * that attends to both sides. */
 #include "checkpoint/convert_metadata.h"
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -19,6 +20,7 @@ static const ht_config_field
     fields_3[] = {{HT_FIELD(I64, window, "sliding_window", NULL, 4096)},
                   {HT_FIELD(I64, window, NULL, "attention.sliding_window", 0)},
                   {HT_FIELD(F32, final_softcap, "final_logit_softcapping", "final_logit_softcapping", 0)},
+                  {HT_FIELD(BOOL, two_sided, "use_bidirectional_attention", NULL, 0)},
                   {.json = NULL}};
 
 static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
@@ -28,14 +30,13 @@ static void read_json(ht_config *c, ht_json_reader *r, const ht_json *object) {
     if (!(scalar > 0))
         ht_json_fail(r, HT_ERR_FORMAT, "`query_pre_attn_scalar` is %g, expected a positive number", scalar);
     c->attention_scale = (float)(1 / sqrt(scalar));
-    bool both_ways = false;
-    if (ht_json_bool(r, object, "use_bidirectional_attention", &both_ways) && both_ways)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED,
-                     "`use_bidirectional_attention` is true: the model is an encoder, not a generator");
 }
 
 static void read_json_2(ht_config *c, ht_json_reader *r, const ht_json *object) {
+    bool both_ways = false;
     read_json(c, r, object);
+    if (ht_json_bool(r, object, "use_bidirectional_attention", &both_ways) && both_ways)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`use_bidirectional_attention` is true; Gemma 3 models are supported then");
     ht_config_slide_by_pattern(c, PATTERN_2);
 }
 
@@ -71,7 +72,6 @@ static void write_json_3(const ht_config *c, ht_document *d) {
     for (int64_t i = 0; i < c->n_layers; i++) is_regular &= c->layer[i].slides == ((i + 1) % pattern != 0);
     write_json(c, d);
     if (is_regular) ht_document_set(d, "sliding_window_pattern", ht_json_integer(pattern));
-    ht_document_set(d, "use_bidirectional_attention", ht_json_boolean(false));
 }
 
 /* Reads the sliding pattern: one number, or a boolean per layer. */
@@ -149,7 +149,9 @@ const ht_family ht_family_gemma2 = {
 const ht_family ht_family_gemma3 = {
     .architecture = "gemma3",
     .model_types = {"gemma3_text", "gemma3"},
+    .gguf_encoder_architecture = "gemma-embedding",
     .class_name = "Gemma3ForCausalLM",
+    .encoder_class_name = "Gemma3TextModel",
     .defaults = {.n_layers = 26, .vocab = 262208, .context = 131072, HT_GEMMA3_THETAS, HT_GEMMA_DEFAULTS},
     .fields = fields_3,
     .read_json = read_json_3,

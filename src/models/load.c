@@ -80,10 +80,10 @@ static ht_status check_device(const ht_model *m, const char *name, ht_error *err
 }
 
 static ht_status set_slots(ht_model *m, const ht_model_options *o, ht_error *err) {
-    enum { DEFAULT_SLOTS = 64 };
+    enum { DEFAULT_SLOTS = 64, ENCODER_SLOTS = 256 }; /* texts are short, and have no cache */
     if (o->slots < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%d slots, expected 1 or more, or 0 for the default", (int)o->slots);
-    m->slots = o->slots ? o->slots : DEFAULT_SLOTS;
+    m->slots = o->slots ? o->slots : m->config->two_sided ? ENCODER_SLOTS : DEFAULT_SLOTS;
     return HT_OK;
 }
 
@@ -97,7 +97,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
                        ht_dtype_name(m->kv_dtype));
     m->vocab = (int32_t)c->vocab;
     m->n_cache_layers = (int32_t)ht_cache_layers(c);
-    m->kv = calloc((size_t)m->n_cache_layers, sizeof *m->kv);
+    m->kv = calloc((size_t)m->n_cache_layers + 1, sizeof *m->kv);
     if (!m->kv) return ht_fail_memory(err, (size_t)m->n_cache_layers * sizeof *m->kv, "a model");
     for (int32_t i = 0; i < m->n_cache_layers; i++) m->kv[i] = ht_layer_kv_of(c, i, m->kv_dtype);
     ht_status status = choose_context(m, o, name, err);
@@ -254,7 +254,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!status) status = check_room(m, c, o, NULL, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_chat_detect_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
-    if (!status) status = ht_model_plan(m, 0, &plan, err);
+    if (!status) status = ht_model_plan(m, m->config->two_sided ? HT_PLAN_HIDDEN : 0, &plan, err);
     if (!status) status = check_room(m, c, o, plan, err);
     if (!status && m->tokenizer) status = ht_chat_detect_template(m->tokenizer, &m->chat, err);
     if (!status && !m->tokenizer) m->no_tokenizer = ht_chat_detect_no_tokenizer(c);
@@ -295,6 +295,14 @@ ht_status ht_model_check_ids(const ht_model *m, const int32_t *ids, size_t n, ht
             return ht_fail(err, HT_ERR_ARGUMENT, "token id %d at place %zu is outside the vocabulary of %d",
                            (int)ids[i], i, (int)m->vocab);
     return HT_OK;
+}
+
+ht_status ht_model_need_decoder(const ht_model *m, ht_error *err) {
+    if (!m->config->two_sided) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "the model is a text encoder (%s): it generates no text and has no logits. `hearth embed` makes "
+                   "vectors of texts with it",
+                   m->architecture);
 }
 
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err) {

@@ -77,6 +77,8 @@ int64_t ht_model_row_width(const ht_model *m, unsigned form);
 const char *ht_precision_name(ht_precision p);
 /* HT_ERR_ARGUMENT, with the index, for the first of n ids outside the vocabulary. */
 ht_status ht_model_check_ids(const ht_model *m, const int32_t *ids, size_t n, ht_error *err);
+/* HT_ERR_UNSUPPORTED for a text encoder, which has no logits. */
+ht_status ht_model_need_decoder(const ht_model *m, ht_error *err);
 /* HT_ERR_UNSUPPORTED, with the reason, when the model has no tokenizer. */
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);
 

@@ -14,7 +14,8 @@
     X(afmoe) X(exaone4) X(hunyuan_dense) X(hunyuan_moe) X(hy_v3) X(ernie4_5) X(ernie4_5_moe) X(minimax_m2) X(gpt_oss) \
     X(stablelm) X(starcoder2) X(nemotron) X(gpt2) \
     X(lfm2) X(lfm2moe) X(kimi_linear) X(qwen35) X(qwen35moe) X(qwen3next) X(nemotron_h) X(falcon_h1) \
-    X(deepseek2) X(deepseek_v2) X(glm4_moe_lite) X(mistral4)
+    X(deepseek2) X(deepseek_v2) X(glm4_moe_lite) X(mistral4) \
+    X(bert) X(nomic_bert) X(modern_bert)
 /* clang-format on */
 
 #define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;

@@ -69,6 +69,10 @@ ht_array *ht_compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const 
 /* First visible key rows of queries at key rows `own` of sequences that begin at `first`, all i64 [N, 1]. */
 static ht_array *first_visible(ht_scope *s, const ht_attend_rows_params *p, ht_array *own, ht_array *first) {
     ht_array *window = ht_full(s, (double)p->window, HT_I64, NULL, 0);
+    if (p->two_sided) {
+        ht_array *row = ht_arange(s, 0, (double)ht_array_dim(own, 0), 1, HT_I64);
+        return ht_subtract(s, ht_expand_dims(s, row, 1), window);
+    }
     if (p->chunked) return ht_subtract(s, own, ht_remainder(s, ht_subtract(s, own, first), window));
     return ht_plus(s, ht_subtract(s, own, window), 1);
 }

@@ -227,6 +227,7 @@ ht_status ht_shape_attend_rows(const ht_op_call *c, ht_result_type *out, ht_erro
     ok = ok && k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] && k->shape[2] == q->shape[2];
     ok = ok && k->shape[1] > 0 && q->shape[1] % k->shape[1] == 0;
     ok = ok && own->shape[0] == q->shape[0] && first->shape[0] == q->shape[0];
+    ok = ok && (!((const ht_attend_rows_params *)c->params)->two_sided || q->shape[0] == k->shape[0]);
     char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
     if (!ok)
         return ht_fail(err, HT_ERR_ARGUMENT,

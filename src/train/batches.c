@@ -72,7 +72,9 @@ static int by_batch(const void *x, const void *y) {
     return a->batch != b->batch ? (a->batch > b->batch) - (a->batch < b->batch) : by_position(a, b);
 }
 
-static int32_t rows_of(const window_maker *w, uint32_t sample) { return ht_data_sample(w->data, sample)->n - 1; }
+static int32_t rows_of(const window_maker *w, uint32_t sample) {
+    return ht_sample_rows(ht_data_sample(w->data, sample));
+}
 
 static void open_window(window_maker *w, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i++) {
@@ -207,11 +209,11 @@ struct ht_batches {
     order order;       /* of the current epoch; empty before the first one, and in file order without packing */
     int64_t epoch, first_step;
     /* The current batch. */
-    uint32_t *sample; /* [seq_capacity] */
-    int64_t seq_capacity, tok_capacity;
-    int32_t *seq_start;         /* [seq_capacity + 1] */
+    uint32_t *sample; /* [sample_capacity] */
+    int64_t sample_capacity, seq_capacity, tok_capacity;
+    int32_t *seq_start, *match; /* [seq_capacity + 1] */
     int32_t *id, *pos, *target; /* [tok_capacity] */
-    int32_t n_seq;
+    int32_t n_samples;
 };
 
 /* Batches in file order need no stored order. */
@@ -269,6 +271,7 @@ void ht_batches_free(ht_batches *b) {
     free_order(&b->order);
     free(b->sample);
     free(b->seq_start);
+    free(b->match);
     free(b->id);
     free(b->pos);
     free(b->target);
@@ -276,19 +279,27 @@ void ht_batches_free(ht_batches *b) {
 }
 
 int64_t ht_batches_per_epoch(const ht_batches *b) { return b->per_epoch; }
-int64_t ht_batches_line(const ht_batches *b, int32_t s) { return ht_data_line(b->data, b->sample[s]); }
+int32_t ht_batches_samples(const ht_batches *b) { return b->n_samples; }
+int64_t ht_batches_line(const ht_batches *b, int32_t i) { return ht_data_line(b->data, b->sample[i]); }
 
 /* ---- memory ---- */
 
+static ht_status reserve_samples(ht_batches *b, int64_t n, ht_error *err) {
+    if (n <= b->sample_capacity) return HT_OK;
+    free(b->sample);
+    b->sample = malloc((size_t)n * sizeof *b->sample);
+    b->sample_capacity = b->sample ? n : 0;
+    return b->sample ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *b->sample, "a batch");
+}
+
 static ht_status reserve_sequences(ht_batches *b, int64_t n, ht_error *err) {
     if (n <= b->seq_capacity) return HT_OK;
-    free(b->sample);
     free(b->seq_start);
-    b->sample = malloc((size_t)n * sizeof *b->sample);
+    free(b->match);
     b->seq_start = malloc(((size_t)n + 1) * sizeof *b->seq_start);
-    b->seq_capacity = b->sample && b->seq_start ? n : 0;
-    if (b->seq_capacity) return HT_OK;
-    return ht_fail_memory(err, (size_t)n * (sizeof *b->sample + sizeof *b->seq_start), "a batch");
+    b->match = malloc(((size_t)n + 1) * sizeof *b->match);
+    b->seq_capacity = b->seq_start && b->match ? n : 0;
+    return b->seq_capacity ? HT_OK : ht_fail_memory(err, (size_t)n * 2 * sizeof *b->match, "a batch");
 }
 
 static ht_status reserve_rows(ht_batches *b, int64_t n, ht_error *err) {
@@ -326,11 +337,11 @@ static ht_status choose_samples(ht_batches *b, int64_t step, ht_error *err) {
         chosen = b->order.sample + start[0];
         n = start[1] - start[0];
     }
-    status = reserve_sequences(b, n, err);
+    status = reserve_samples(b, n, err);
     if (status) return status;
     const int64_t all = ht_data_length(b->data);
     for (int64_t s = 0; s < n; s++) b->sample[s] = chosen ? chosen[s] : (uint32_t)((first + s) % all);
-    b->n_seq = (int32_t)n;
+    b->n_samples = (int32_t)n;
     return HT_OK;
 }
 
@@ -344,27 +355,58 @@ static int64_t put_rows(ht_batches *b, int32_t from, const ht_sample *s) {
     return s->n_learned;
 }
 
+/* Writes a row per id of all texts of a pair, from sequence n_seq on. Returns the sequences after them. */
+static int32_t put_texts(ht_batches *b, int32_t n_seq, const ht_sample *s) {
+    const int32_t from = b->seq_start[n_seq], anchor = n_seq;
+    for (int32_t t = 0; t < s->n_texts; t++, n_seq++) {
+        for (int32_t i = s->begin[t]; i < s->begin[t + 1]; i++) {
+            b->id[from + i] = s->id[i];
+            b->pos[from + i] = i - s->begin[t];
+            b->target[from + i] = -1;
+        }
+        b->match[n_seq] = t == 0 ? anchor + 1 : -1;
+        b->seq_start[n_seq + 1] = from + s->begin[t + 1];
+    }
+    return n_seq;
+}
+
 ht_status ht_batches_get(ht_batches *b, int64_t step, ht_train_batch *out, ht_error *err) {
     *out = (ht_train_batch){0};
     if (step < 0) return ht_fail(err, HT_ERR_ARGUMENT, "the batch of step %lld, expected 0 or more", (long long)step);
-    b->n_seq = 0;
+    b->n_samples = 0;
     ht_status status = choose_samples(b, step, err);
-    int64_t n_tok = 0, n_learned = 0;
-    for (int32_t s = 0; s < b->n_seq; s++) n_tok += ht_data_sample(b->data, b->sample[s])->n - 1;
+    int64_t n_tok = 0, n_learned = 0, n_all = 0;
+    for (int32_t i = 0; i < b->n_samples; i++) {
+        const ht_sample *sample = ht_data_sample(b->data, b->sample[i]);
+        n_tok += ht_sample_rows(sample);
+        n_all += sample->begin ? sample->n_texts : 1;
+    }
     if (!status) status = reserve_rows(b, n_tok, err);
+    if (!status) status = reserve_sequences(b, n_all, err);
     if (status) return status;
+    int32_t n_seq = 0;
+    bool pairs = false;
     b->seq_start[0] = 0;
-    for (int32_t s = 0; s < b->n_seq; s++) {
-        const ht_sample *sample = ht_data_sample(b->data, b->sample[s]);
-        n_learned += put_rows(b, b->seq_start[s], sample);
-        b->seq_start[s + 1] = b->seq_start[s] + sample->n - 1;
+    for (int32_t i = 0; i < b->n_samples; i++) {
+        const ht_sample *sample = ht_data_sample(b->data, b->sample[i]);
+        pairs = sample->begin != NULL;
+        if (pairs) {
+            n_seq = put_texts(b, n_seq, sample);
+            n_learned++;
+            continue;
+        }
+        n_learned += put_rows(b, b->seq_start[n_seq], sample);
+        b->seq_start[n_seq + 1] = b->seq_start[n_seq] + ht_sample_rows(sample);
+        n_seq++;
     }
     *out = (ht_train_batch){.n_tok = (int32_t)n_tok,
-                            .n_seq = b->n_seq,
+                            .n_seq = n_seq,
                             .id = b->id,
                             .pos = b->pos,
                             .seq_start = b->seq_start,
                             .target = b->target,
-                            .n_learned = n_learned};
+                            .n_learned = n_learned,
+                            .match = pairs ? b->match : NULL,
+                            .temperature = pairs ? b->o.temperature : 0};
     return HT_OK;
 }

@@ -15,6 +15,7 @@ typedef struct ht_batches_options {
     bool shuffle;
     /* In file order without packing: the last batch is short instead of wrapping, so every sample occurs once. */
     bool once;
+    double temperature; /* of the batches of pairs */
     uint64_t seed;
 } ht_batches_options;
 
@@ -29,7 +30,8 @@ void ht_batches_free(ht_batches *b); /* NULL is fine */
 int64_t ht_batches_per_epoch(const ht_batches *b);
 /* The batch of a step, from 0, in memory that is lent until the next call and grows to that of the largest batch. */
 ht_status ht_batches_get(ht_batches *b, int64_t step, ht_train_batch *out, ht_error *err);
-/* The line of the file from which sequence s of the last batch came, from 1. */
-int64_t ht_batches_line(const ht_batches *b, int32_t s);
+/* Samples of the last batch; the line of the file from which the i-th came, from 1. */
+int32_t ht_batches_samples(const ht_batches *b);
+int64_t ht_batches_line(const ht_batches *b, int32_t i);
 
 #endif

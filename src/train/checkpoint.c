@@ -72,6 +72,10 @@ static void describe_run(const ht_trainer *t, entries *e) {
     add(e, "template", "%s", t->template);
     add(e, "precision", "%d", (int)t->m->precision);
     add(e, "data", "%016" PRIx64, data->fingerprint);
+    if (o->method == HT_METHOD_EMBED) {
+        add(e, "method", "embed");
+        add_number(e, "temperature", o->temperature);
+    }
     add(e, "mask", "%d", (int)o->mask);
     add(e, "long", "%d", (int)o->long_samples);
     add(e, "max_length", "%" PRId64, data->max_length);

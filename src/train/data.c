@@ -146,12 +146,13 @@ static ht_status keep(ht_data *d, ht_sample *s, int64_t line, ht_error *err) {
 
 static ht_status take_sample(ht_data *d, const line_reader *r, ht_sample *s, ht_error *err) {
     ht_data_report *report = &d->report;
-    if (s->n > report->max_length) {
+    const int32_t n = ht_sample_length(s);
+    if (n > report->max_length) {
         if (d->o.long_samples == HT_LONG_REFUSE) {
             ht_fail(
                 err, HT_ERR_LIMIT,
-                "it has %d token%s, at most %lld are taken; allow more, or choose to drop or to truncate such samples",
-                s->n, ht_plural(s->n), (long long)report->max_length);
+                "%s has %d token%s, at most %lld are taken; allow more, or choose to drop or to truncate such samples",
+                s->begin ? "a text" : "it", n, ht_plural(n), (long long)report->max_length);
             return fail_line(r, HT_ERR_LIMIT, err);
         }
         if (d->o.long_samples == HT_LONG_DROP) {
@@ -172,7 +173,8 @@ static bool is_of_line(ht_status status) {
 }
 
 static ht_status read_sample(ht_data *d, const line_reader *r, ht_sample *out, ht_error *err) {
-    const ht_sample_options o = {.mask = d->o.mask, .time = d->report.time, .path = r->file->path, .line = r->number};
+    const ht_sample_options o = {
+        .method = d->o.method, .mask = d->o.mask, .time = d->report.time, .path = r->file->path, .line = r->number};
     if (r->line_bytes > LINE_BYTES_MAX) {
         ht_fail(err, HT_ERR_LIMIT, "it has %zu bytes, at most %d are read", r->line_bytes, LINE_BYTES_MAX);
         return fail_line(r, HT_ERR_LIMIT, err);

@@ -8,6 +8,7 @@
  *                                         both texts as they are, one after the other, and EOS
  *   {"text": "..."}                       a text, encoded as a prompt is, and EOS
  *   {"input_ids": [...], "labels": [...]} ids, of which those are learned whose label is not -100; without labels, all
+ *   {"anchor": ..., "positive": ..., "negatives": [...]} texts of HT_METHOD_EMBED, which takes no other form
  *
  * Other fields, such as the name of a source, are ignored. */
 #ifndef HT_TRAIN_DATA_H
@@ -19,6 +20,7 @@
 /* ---- samples ---- */
 
 typedef struct ht_sample_options {
+    ht_train_method method;
     ht_mask mask;
     const char *path; /* of the file, for errors; NULL: none */
     int64_t line;     /* line number, from 1 */
@@ -38,7 +40,16 @@ typedef struct ht_sample {
     bool history_differs;
     bool answer_lost; /* an answer is empty, or missing from the template's output; it is not learned */
     bool truncated;   /* by ht_sample_truncate */
+    /* Text i of a pair has ids begin[i] to begin[i + 1] - 1; NULL in other forms. The first is the anchor, the second the positive. */
+    int32_t n_texts;
+    int32_t *begin; /* [n_texts + 1] */
+    int32_t n_tail; /* special ids that end each text, and stay when it is truncated */
 } ht_sample;
+
+/* Rows of a sample in a batch: the last id of other forms than pairs is only a target. */
+static inline int32_t ht_sample_rows(const ht_sample *s) { return s->begin ? s->n : s->n - 1; }
+/* The tokens that max_length limits: of a pair, those of its longest text. */
+int32_t ht_sample_length(const ht_sample *s);
 
 /* Makes the sample of a line; the caller frees it. HT_ERR_FORMAT: invalid line; HT_ERR_ARGUMENT: the template
  * rejects it; HT_ERR_UNSUPPORTED: no tokenizer or chat format; HT_ERR_LIMIT: too large. The line does not cause
@@ -46,7 +57,7 @@ typedef struct ht_sample {
 ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht_sample_options *options,
                          ht_sample *out, ht_error *err);
 void ht_sample_free(ht_sample *s); /* and clears it */
-/* Keeps the first n ids at most. */
+/* Keeps the first n ids at most, of each text of a pair. */
 void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n);
 
 /* Passes the text of all ids to fn in pieces, special tokens included. HT_ERR_CANCELLED if fn returns false. */
@@ -57,9 +68,11 @@ ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece
 enum { HT_DATA_LENGTH_DEFAULT = 2048 };
 
 typedef struct ht_data_options {
+    ht_train_method method;
     ht_mask mask;
     ht_long_samples long_samples;
-    int64_t max_length;                        /* maximum tokens of a sample, 0: 2048; limited to the model's context */
+    /* Maximum tokens of a sample, or of a text of a pair; 0: 2048. Limited to the model's context. */
+    int64_t max_length;
     bool skip_bad;                             /* skips invalid lines; otherwise they fail ht_data_open */
     int64_t time;                              /* as in ht_sample_options; 0: when the data is opened */
     const ht_cancel *cancel;                   /* of ht_data_open; NULL: none */

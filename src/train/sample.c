@@ -1,3 +1,4 @@
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/grow.h"
 #include "base/plural.h"
@@ -6,31 +7,28 @@
 #include "chat/reader.h"
 #include "formats/json.h"
 #include "models/model.h"
-#include "train/data.h"
+#include "train/sample_reading.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { NOT_LEARNED = -100 }; /* the label of ids that are not learned */
-
-/* A line on its way to a sample. */
-typedef struct reading {
-    const ht_model *m;
-    const ht_sample_options *o;
-    const ht_json *line;
-    ht_sample *out;
-    ht_error *err;
-    const ht_json *at; /* the value that caused the error; NULL: the line */
-    bool placed;       /* the error already has the position */
-} reading;
 
 /* ---- samples ---- */
 
 void ht_sample_free(ht_sample *s) {
     free(s->id);
     free(s->learned);
+    free(s->begin);
     *s = (ht_sample){0};
+}
+
+int32_t ht_sample_length(const ht_sample *s) {
+    int32_t longest = s->begin ? 0 : s->n;
+    for (int32_t t = 0; t < s->n_texts; t++) longest = (int32_t)ht_max_i64(longest, s->begin[t + 1] - s->begin[t]);
+    return longest;
 }
 
 static bool is_stop(const ht_model *m, int32_t id) {
@@ -39,8 +37,7 @@ static bool is_stop(const ht_model *m, int32_t id) {
     return false;
 }
 
-/* Moves the ids into the sample and allocates its flags, all false. */
-static ht_status take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
+ht_status ht_sample_take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
     s->id = ids;
     if (n > INT32_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "it has %zu token%s, at most %d make sense", n, ht_plural(n), INT32_MAX);
@@ -51,7 +48,7 @@ static ht_status take_ids(ht_sample *s, int32_t *ids, size_t n, ht_error *err) {
 
 static void count_learned(const ht_model *m, ht_sample *s) {
     s->n_learned = 0;
-    s->learns_stop = false;
+    s->learns_stop = s->begin != NULL; /* pairs generate nothing */
     if (s->n) s->learned[0] = false;
     for (int32_t i = 0; i < s->n; i++) {
         s->n_learned += s->learned[i];
@@ -59,9 +56,29 @@ static void count_learned(const ht_model *m, ht_sample *s) {
     }
 }
 
+/* Removes ids from each text of more than n, before its special ones at the end. */
+static void truncate_texts(ht_sample *s, int32_t n) {
+    int32_t to = 0, from = 0;
+    const int32_t tail = (int32_t)ht_min_i64(s->n_tail, n);
+    for (int32_t t = 0; t < s->n_texts; t++) {
+        const int32_t all = s->begin[t + 1] - from, kept = (int32_t)ht_min_i64(all, n);
+        for (int32_t i = 0; i < kept; i++, to++) {
+            const int32_t at = from + (i < kept - tail ? i : i + all - kept);
+            s->id[to] = s->id[at];
+            s->learned[to] = s->learned[at];
+        }
+        from = s->begin[t + 1];
+        s->begin[t + 1] = to;
+    }
+    s->n = to;
+}
+
 void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n) {
-    if (s->n <= n) return;
-    s->n = n;
+    if (ht_sample_length(s) <= n) return;
+    if (s->begin)
+        truncate_texts(s, n);
+    else
+        s->n = n;
     s->truncated = true;
     count_learned(m, s);
 }
@@ -340,7 +357,7 @@ static ht_status render_whole(marking *k) {
     ht_status status = render_first(k, k->all.n, false, &k->whole);
     if (status) return status;
     int32_t *ids = k->whole.id;
-    return take_ids(k->out, ids, k->whole.n_ids, k->err);
+    return ht_sample_take_ids(k->out, ids, k->whole.n_ids, k->err);
 }
 
 /* Ids of a conversation, and which are learned; weights of messages are removed. *out owns them, even on failure. */
@@ -369,31 +386,32 @@ static ht_status mark_chat(const ht_model *m, ht_chat *chat, const ht_sample_opt
 
 /* ---- fields of a line ---- */
 
-/* NULL when the field is absent or null. */
-static const ht_json *member(reading *r, const char *key) {
+const ht_json *ht_sample_field(ht_sample_reading *r, const char *key) {
     const ht_json *v = ht_json_object_get(r->line, key);
     return ht_json_is_null(v) ? NULL : v;
 }
 
-static ht_status fail_member(reading *r, const char *key, const ht_json *v, const char *expected) {
+ht_status ht_sample_fail_field(ht_sample_reading *r, const char *key, const ht_json *v, const char *expected) {
     char found[80] = "missing";
     if (v) ht_json_describe(v, found, sizeof found);
     r->at = v;
     return ht_fail(r->err, HT_ERR_FORMAT, "`%s` is %s, expected %s", key, found, expected);
 }
 
-static const ht_json *text_member(reading *r, const char *key) {
-    const ht_json *v = member(r, key);
+static const ht_json *text_member(ht_sample_reading *r, const char *key) {
+    const ht_json *v = ht_sample_field(r, key);
     if (ht_json_is_string(v)) return v;
-    fail_member(r, key, v, ht_json_is_array(v) ? "a string; a conversation is given as `messages`" : "a string");
+    ht_sample_fail_field(r, key, v,
+                         ht_json_is_array(v) ? "a string; a conversation is given as `messages`" : "a string");
     return NULL;
 }
 
 /* ---- lines with conversations ---- */
 
 /* Rejects `functions` and `function_call`, which preceded tools: templates would drop them silently. */
-static ht_status refuse_functions(reading *r, const ht_json *messages) {
-    if (member(r, "functions")) return ht_fail(r->err, HT_ERR_UNSUPPORTED, "it has `functions`, expected `tools`");
+static ht_status refuse_functions(ht_sample_reading *r, const ht_json *messages) {
+    if (ht_sample_field(r, "functions"))
+        return ht_fail(r->err, HT_ERR_UNSUPPORTED, "it has `functions`, expected `tools`");
     for (size_t i = 0; i < ht_json_array_size(messages); i++) {
         const ht_json *call = ht_json_object_get(ht_json_array_get(messages, i), "function_call");
         if (call && !ht_json_is_null(call))
@@ -403,7 +421,7 @@ static ht_status refuse_functions(reading *r, const ht_json *messages) {
 }
 
 /* Takes ownership of a document with the fields `messages`, `tools` and `chat_template_kwargs`; NULL: out of memory. */
-static ht_status read_document(reading *r, ht_json *document) {
+static ht_status read_document(ht_sample_reading *r, ht_json *document) {
     ht_chat *chat = NULL;
     if (!document) return ht_fail_memory(r->err, 0, "a conversation");
     ht_status status = ht_chat_from_value(document, r->o->path, &chat, r->err);
@@ -418,24 +436,24 @@ static ht_status read_document(reading *r, ht_json *document) {
     return status;
 }
 
-static ht_status read_chat(reading *r) {
-    return read_document(r, ht_json_pack("{sO sO* sO*}", "messages", member(r, "messages"), "tools", member(r, "tools"),
-                                         "chat_template_kwargs", member(r, "chat_template_kwargs")));
+static ht_status read_chat(ht_sample_reading *r) {
+    return read_document(r, ht_json_pack("{sO sO* sO*}", "messages", ht_sample_field(r, "messages"), "tools",
+                                         ht_sample_field(r, "tools"), "chat_template_kwargs",
+                                         ht_sample_field(r, "chat_template_kwargs")));
 }
 
 /* ---- texts ---- */
 
-/* The ids of a text as ht_generate_text encodes it. */
-static ht_status encode(reading *r, const char *text, size_t n, int32_t **ids, size_t *n_ids) {
+ht_status ht_sample_encode(ht_sample_reading *r, const char *text, size_t n, int32_t **ids, size_t *n_ids) {
     return ht_tokenizer_encode(r->m->tokenizer, text, n, HT_ENCODE_PARSE_SPECIAL | HT_ENCODE_ADD_SPECIAL, ids, n_ids,
                                r->err);
 }
 
 /* Encodes the text into the sample and appends EOS unless it ends with a stop token. */
-static ht_status take_text(reading *r, const char *text, size_t n) {
+static ht_status take_text(ht_sample_reading *r, const char *text, size_t n) {
     int32_t *ids;
     size_t n_ids;
-    ht_status status = encode(r, text, n, &ids, &n_ids);
+    ht_status status = ht_sample_encode(r, text, n, &ids, &n_ids);
     if (status) return status;
     const int32_t eos = ht_tokenizer_eos(r->m->tokenizer);
     if (eos >= 0 && !(n_ids && is_stop(r->m, ids[n_ids - 1]))) {
@@ -445,10 +463,10 @@ static ht_status take_text(reading *r, const char *text, size_t n) {
         }
         ids[n_ids++] = eos;
     }
-    return take_ids(r->out, ids, n_ids, r->err);
+    return ht_sample_take_ids(r->out, ids, n_ids, r->err);
 }
 
-static ht_status read_text(reading *r) {
+static ht_status read_text(ht_sample_reading *r) {
     const ht_json *text = text_member(r, "text");
     if (!text) return HT_ERR_FORMAT;
     ht_status status = ht_model_need_tokenizer(r->m, r->err);
@@ -458,7 +476,7 @@ static ht_status read_text(reading *r) {
 }
 
 /* The completion begins after the common prefix of the prompt's ids and the ids of both texts together. */
-static ht_status read_plain_completion(reading *r, const ht_json *prompt, const ht_json *completion) {
+static ht_status read_plain_completion(ht_sample_reading *r, const ht_json *prompt, const ht_json *completion) {
     const size_t n_prompt = ht_json_string_length(prompt);
     int32_t *ids = NULL;
     size_t n_ids = 0;
@@ -468,29 +486,30 @@ static ht_status read_plain_completion(reading *r, const ht_json *prompt, const 
     ht_status status =
         whole.failed ? ht_fail_memory(r->err, n_prompt, "a sample") : ht_model_need_tokenizer(r->m, r->err);
     if (!status) status = take_text(r, whole.data ? whole.data : "", whole.len);
-    if (!status) status = encode(r, ht_json_string_value(prompt), n_prompt, &ids, &n_ids);
+    if (!status) status = ht_sample_encode(r, ht_json_string_value(prompt), n_prompt, &ids, &n_ids);
     if (!status) learn_from(r->out, common_prefix(ids, n_ids, r->out->id, (size_t)r->out->n));
     ht_ids_free(ids);
     ht_text_discard(&whole);
     return status;
 }
 
-static ht_status read_completion(reading *r) {
+static ht_status read_completion(ht_sample_reading *r) {
     const ht_json *prompt = text_member(r, "prompt"), *completion = prompt ? text_member(r, "completion") : NULL;
     if (!completion) return HT_ERR_FORMAT;
     if (!r->m->chat.name) return read_plain_completion(r, prompt, completion);
-    return read_document(r, ht_json_pack("{s[{sssO}{sssO}]sO*sO*}", "messages", "role", "user", "content", prompt,
-                                         "role", "assistant", "content", completion, "tools", member(r, "tools"),
-                                         "chat_template_kwargs", member(r, "chat_template_kwargs")));
+    return read_document(r,
+                         ht_json_pack("{s[{sssO}{sssO}]sO*sO*}", "messages", "role", "user", "content", prompt, "role",
+                                      "assistant", "content", completion, "tools", ht_sample_field(r, "tools"),
+                                      "chat_template_kwargs", ht_sample_field(r, "chat_template_kwargs")));
 }
 
 /* ---- ids ---- */
 
 /* A list of n integers; n = SIZE_MAX: of any length. */
-static const ht_json *integers(reading *r, const char *key, size_t n) {
-    const ht_json *v = member(r, key);
+static const ht_json *integers(ht_sample_reading *r, const char *key, size_t n) {
+    const ht_json *v = ht_sample_field(r, key);
     if (!ht_json_is_array(v)) {
-        fail_member(r, key, v, "a list of integers");
+        ht_sample_fail_field(r, key, v, "a list of integers");
         return NULL;
     }
     if (n != SIZE_MAX && ht_json_array_size(v) != n) {
@@ -510,7 +529,7 @@ static const ht_json *integers(reading *r, const char *key, size_t n) {
 }
 
 /* Each label must be at the index of the id itself. Labels shifted by one would train on other data. */
-static ht_status read_labels(reading *r) {
+static ht_status read_labels(ht_sample_reading *r) {
     const ht_json *labels = integers(r, "labels", (size_t)r->out->n);
     if (!labels) return HT_ERR_FORMAT;
     for (int32_t i = 0; i < r->out->n; i++) {
@@ -524,11 +543,20 @@ static ht_status read_labels(reading *r) {
     return HT_OK;
 }
 
-static ht_status read_ids(reading *r) {
+ht_status ht_sample_read_id(ht_sample_reading *r, const ht_json *list, size_t i, int32_t *out) {
+    const int64_t id = ht_json_integer_value(ht_json_array_get(list, i));
+    if (id < 0 || id >= r->m->vocab)
+        return ht_fail(r->err, HT_ERR_FORMAT, "id %zu is %" PRId64 ", expected 0 to %d, the model's tokens", i, id,
+                       r->m->vocab - 1);
+    *out = (int32_t)id;
+    return HT_OK;
+}
+
+static ht_status read_ids(ht_sample_reading *r) {
     const ht_json *list = integers(r, "input_ids", SIZE_MAX);
     const size_t n = ht_json_array_size(list);
     if (!list) return HT_ERR_FORMAT;
-    if (member(r, "attention_mask")) {
+    if (ht_sample_field(r, "attention_mask")) {
         const ht_json *mask = integers(r, "attention_mask", n);
         if (!mask) return HT_ERR_FORMAT;
         for (size_t i = 0; i < ht_json_array_size(mask); i++)
@@ -541,17 +569,14 @@ static ht_status read_ids(reading *r) {
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     if (!ids) return ht_fail_memory(r->err, n * sizeof *ids, "a sample");
     for (size_t i = 0; i < n; i++) {
-        const int64_t id = ht_json_integer_value(ht_json_array_get(list, i));
-        if (id < 0 || id >= r->m->vocab) {
-            free(ids);
-            return ht_fail(r->err, HT_ERR_FORMAT, "id %zu is %" PRId64 ", expected 0 to %d, the model's tokens", i, id,
-                           r->m->vocab - 1);
-        }
-        ids[i] = (int32_t)id;
+        const ht_status status = ht_sample_read_id(r, list, i, &ids[i]);
+        if (!status) continue;
+        free(ids);
+        return status;
     }
-    ht_status status = take_ids(r->out, ids, n, r->err);
+    ht_status status = ht_sample_take_ids(r->out, ids, n, r->err);
     if (status) return status;
-    if (member(r, "labels")) return read_labels(r);
+    if (ht_sample_field(r, "labels")) return read_labels(r);
     learn_from(r->out, 0);
     return HT_OK;
 }
@@ -564,14 +589,21 @@ static const struct {
 } forms[HT_SAMPLE_FORMS] = {[HT_SAMPLE_MESSAGES] = {"messages", "messages", NULL},
                             [HT_SAMPLE_COMPLETION] = {"prompt and completion", "prompt", "completion"},
                             [HT_SAMPLE_TEXT] = {"text", "text", NULL},
-                            [HT_SAMPLE_IDS] = {"input_ids", "input_ids", NULL}};
+                            [HT_SAMPLE_IDS] = {"input_ids", "input_ids", NULL},
+                            [HT_SAMPLE_PAIR] = {"anchor and positive", "anchor", "positive"}};
 
 const char *ht_sample_form_name(ht_sample_form form) { return forms[form].name; }
 
-static ht_status find_form(reading *r) {
+static ht_status find_form(ht_sample_reading *r) {
+    if (r->o->method == HT_METHOD_EMBED) {
+        r->out->form = HT_SAMPLE_PAIR;
+        return HT_OK;
+    }
     int found = -1;
     for (int f = 0; f < HT_SAMPLE_FORMS; f++) {
-        if (!member(r, forms[f].first) || (forms[f].second && !member(r, forms[f].second))) continue;
+        if (f == HT_SAMPLE_PAIR || !ht_sample_field(r, forms[f].first) ||
+            (forms[f].second && !ht_sample_field(r, forms[f].second)))
+            continue;
         if (found >= 0)
             return ht_fail(r->err, HT_ERR_FORMAT, "it has both %s and %s, expected one of them", forms[found].name,
                            forms[f].name);
@@ -585,17 +617,18 @@ static ht_status find_form(reading *r) {
     return HT_OK;
 }
 
-static ht_status read_form(reading *r) {
+static ht_status read_form(ht_sample_reading *r) {
     switch (r->out->form) {
     case HT_SAMPLE_MESSAGES: return read_chat(r);
     case HT_SAMPLE_COMPLETION: return read_completion(r);
     case HT_SAMPLE_TEXT: return read_text(r);
+    case HT_SAMPLE_PAIR: return ht_sample_read_pair(r);
     default: return read_ids(r);
     }
 }
 
 /* A tokenizer may have more tokens than the model has rows. */
-static ht_status check_ids(reading *r) {
+static ht_status check_ids(ht_sample_reading *r) {
     for (int32_t i = 0; i < r->out->n; i++)
         if (r->out->id[i] >= r->m->vocab)
             return ht_fail(r->err, HT_ERR_FORMAT, "token %d is the tokenizer's %d; the model has %d token%s", i,
@@ -603,12 +636,12 @@ static ht_status check_ids(reading *r) {
     return HT_OK;
 }
 
-static ht_status read_line(reading *r) {
+static ht_status read_line(ht_sample_reading *r) {
     ht_status status = find_form(r);
     if (!status) status = read_form(r);
     if (!status) status = check_ids(r);
     if (status) return status;
-    if (r->o->mask == HT_MASK_NONE) learn_from(r->out, 0);
+    if (r->o->mask == HT_MASK_NONE && !r->out->begin) learn_from(r->out, 0);
     count_learned(r->m, r->out);
     return HT_OK;
 }
@@ -620,7 +653,7 @@ ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht
     *out = (ht_sample){0};
     ht_status status = ht_json_load(line, n, &json, &object, err);
     if (status) return status;
-    reading r = {.m = m, .o = options, .line = object, .out = out, .err = err};
+    ht_sample_reading r = {.m = m, .o = options, .line = object, .out = out, .err = err};
     status = read_line(&r);
     const uint32_t column = (r.at ? r.at : object)->column;
     ht_json_decref(object);
@@ -669,7 +702,7 @@ static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_trai
     return hand_over(run, s->learned[s->n - 1], fn, user, err);
 }
 
-ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
+static ht_status decode_all(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
     ht_decoder *d = NULL;
     ht_text run = {0};
     ht_status status = HT_OK;
@@ -677,5 +710,18 @@ ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece
     if (!status) status = decode(d, s, &run, fn, user, err);
     ht_text_discard(&run);
     ht_decoder_free(d);
+    return status;
+}
+
+ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
+    if (!s->begin) return decode_all(m, s, fn, user, err);
+    ht_status status = HT_OK;
+    for (int32_t t = 0; t < s->n_texts && !status; t++) {
+        const int32_t from = s->begin[t];
+        const ht_sample text = {.n = s->begin[t + 1] - from, .id = s->id + from, .learned = s->learned + from};
+        status = decode_all(m, &text, fn, user, err);
+        if (!status && !fn("\n", 1, false, user))
+            status = ht_fail(err, HT_ERR_CANCELLED, "showing the sample was ended");
+    }
     return status;
 }

@@ -9,6 +9,7 @@
 #include "base/plural.h"
 #include "checkpoint/kv_size.h"
 #include "models/weights.h"
+#include "train/contrast.h"
 
 #include <hearth/ops.h>
 #include <hearth/random.h>
@@ -26,25 +27,28 @@ enum { NAMES_SIZE = 512 };
 ht_status ht_model_loss_check(const ht_model *m, const ht_train_batch *b, ht_error *err) {
     for (int32_t i = 0; i < b->n_tok; i++) {
         const bool outside = b->id[i] < 0 || b->id[i] >= m->vocab;
-        if (outside || b->target[i] >= m->vocab)
+        if (outside || (!b->match && b->target[i] >= m->vocab))
             return ht_fail(err, HT_ERR_ARGUMENT, "token id %d of row %d is outside the vocabulary of %d",
                            (int)(outside ? b->id[i] : b->target[i]), (int)i, (int)m->vocab);
     }
     if (b->n_learned < 1)
         return ht_fail(err, HT_ERR_ARGUMENT, "a batch of %d rows has no learned token", (int)b->n_tok);
-    return HT_OK;
+    return b->match ? ht_contrast_check(m, b, err) : ht_model_need_decoder(m, err);
 }
 
 static ht_array *ids(ht_scope *s, const int32_t *values, int64_t n) { return ht_array_from(s, values, HT_I32, &n, 1); }
 
-/* Makes the rows with a learned target the output rows of the pass; `memory` holds 5 n_tok numbers. */
+/* Makes the rows with a learned target the output rows of the pass; `memory` holds 7 n_tok numbers. */
 static void fill_rows(ht_scope *s, const ht_train_batch *b, int32_t *memory, ht_plain_pass *pass) {
     int32_t n_out = 0, *own = memory, *first = own + b->n_tok, *out_row = first + b->n_tok;
     int32_t *target = out_row + b->n_tok, *out_first = target + b->n_tok;
+    int32_t *last = out_first + b->n_tok, *type = last + b->n_tok;
+    memset(type, 0, (size_t)b->n_tok * sizeof *type);
     for (int32_t q = 0; q < b->n_seq; q++)
         for (int32_t i = b->seq_start[q]; i < b->seq_start[q + 1]; i++) {
             own[i] = i;
             first[i] = b->seq_start[q];
+            last[i] = b->seq_start[q + 1] - 1;
             if (b->target[i] < 0) continue;
             out_row[n_out] = i;
             target[n_out] = b->target[i];
@@ -54,18 +58,20 @@ static void fill_rows(ht_scope *s, const ht_train_batch *b, int32_t *memory, ht_
     pass->pos = ids(s, b->pos, b->n_tok);
     pass->own = ids(s, own, b->n_tok);
     pass->first = ids(s, first, b->n_tok);
+    pass->last = ids(s, last, b->n_tok);
+    pass->type = ids(s, type, b->n_tok);
     pass->out_row = ids(s, out_row, n_out);
     pass->target = ids(s, target, n_out);
     pass->out_first = ids(s, out_first, n_out);
 }
 
-/* The losses of sequences that are all short or all long (ht_model_is_long). */
-static ht_array *losses_of(ht_scope *s, const ht_model *m, const ht_train_batch *batch, bool is_long,
-                           const ht_adapters *adapters, bool checkpointing) {
+/* The losses, or hidden states, of the learned rows of sequences that are all short or all long (ht_model_is_long). */
+static ht_array *rows_of(ht_scope *s, const ht_model *m, const ht_train_batch *batch, bool is_long,
+                         const ht_adapters *adapters, bool checkpointing, bool hidden) {
     const int64_t n_kv = m->n_cache_layers;
-    int32_t *rows = malloc(5 * (size_t)batch->n_tok * sizeof *rows);
-    ht_layer_kv *kv = malloc((size_t)n_kv * sizeof *kv);
-    ht_array **keys = calloc(2 * (size_t)n_kv, sizeof *keys), *loss = NULL;
+    int32_t *rows = malloc(7 * (size_t)batch->n_tok * sizeof *rows);
+    ht_layer_kv *kv = malloc(((size_t)n_kv + 1) * sizeof *kv);
+    ht_array **keys = calloc(2 * (size_t)n_kv + 1, sizeof *keys), *out = NULL;
     if (rows && kv && keys) {
         ht_plain_pass pass = {.kv = kv,
                               .keys = keys,
@@ -74,14 +80,14 @@ static ht_array *losses_of(ht_scope *s, const ht_model *m, const ht_train_batch 
                               .checkpointing = checkpointing};
         fill_rows(s, batch, rows, &pass);
         for (int64_t i = 0; i < n_kv; i++) kv[i] = ht_layer_kv_of(m->config, i, HT_F32);
-        ht_ctx c = {.s = s, .pass = &pass, .adapters = adapters, .is_long = is_long};
-        loss = m->config->family->forward(&c, ht_weights_decoder(m->weights));
+        ht_ctx c = {.s = s, .pass = &pass, .adapters = adapters, .is_long = is_long, .hidden = hidden};
+        out = m->config->family->forward(&c, ht_weights_decoder(m->weights));
     } else
         ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
     free(rows);
     free(kv);
     free(keys);
-    return loss;
+    return out;
 }
 
 static bool is_long_sequence(const ht_model *m, const ht_train_batch *b, int32_t q) {
@@ -91,7 +97,7 @@ static bool is_long_sequence(const ht_model *m, const ht_train_batch *b, int32_t
 /* The long sequences of a batch, or the others; `memory` holds its arrays, 3 n_tok + n_seq + 1 numbers. */
 static ht_train_batch part_of(const ht_model *m, const ht_train_batch *b, bool is_long, int32_t *memory) {
     int32_t *id = memory, *pos = id + b->n_tok, *target = pos + b->n_tok, *seq_start = target + b->n_tok;
-    ht_train_batch part = {0, 0, id, pos, seq_start, target, 0};
+    ht_train_batch part = {.id = id, .pos = pos, .seq_start = seq_start, .target = target};
     seq_start[0] = 0;
     for (int32_t q = 0; q < b->n_seq; q++) {
         if (is_long_sequence(m, b, q) != is_long) continue;
@@ -106,35 +112,53 @@ static ht_train_batch part_of(const ht_model *m, const ht_train_batch *b, bool i
     return part;
 }
 
-/* The losses of a batch with short and long sequences, from a pass for each kind. `memory` holds 7 n_tok + 2 n_seq + 2
+/* The rows of a batch with short and long sequences, from a pass for each kind. `memory` holds 7 n_tok + 2 n_seq + 2
  * numbers. */
-static ht_array *losses_of_both(ht_scope *s, const ht_model *m, const ht_train_batch *b, int32_t *memory,
-                                const ht_adapters *adapters, bool checkpointing) {
-    ht_array *loss[2];
+static ht_array *rows_of_both(ht_scope *s, const ht_model *m, const ht_train_batch *b, int32_t *memory,
+                              const ht_adapters *adapters, bool checkpointing, bool hidden) {
+    ht_array *rows[2];
     int32_t *order = memory, *arrays = order + b->n_tok, next[2] = {0, 0};
     int n = 0;
     for (int k = 0; k < 2; k++, arrays += 3 * (size_t)b->n_tok + (size_t)b->n_seq + 1) {
         const ht_train_batch part = part_of(m, b, k == 1, arrays);
-        if (part.n_learned) loss[n++] = losses_of(s, m, &part, k == 1, adapters, checkpointing);
+        if (part.n_learned) rows[n++] = rows_of(s, m, &part, k == 1, adapters, checkpointing, hidden);
         if (k == 0) next[1] = (int32_t)part.n_learned;
     }
     int64_t n_learned = 0;
     for (int32_t q = 0; q < b->n_seq; q++)
         for (int32_t i = b->seq_start[q]; i < b->seq_start[q + 1]; i++)
             if (b->target[i] >= 0) order[n_learned++] = next[is_long_sequence(m, b, q)]++;
-    return ht_take(s, ht_concatenate(s, loss, n, 0), ids(s, order, n_learned), 0);
+    return ht_take(s, ht_concatenate(s, rows, n, 0), ids(s, order, n_learned), 0);
+}
+
+static ht_array *learned_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
+                              bool checkpointing, bool hidden) {
+    bool has[2] = {false, false};
+    for (int32_t q = 0; q < batch->n_seq; q++) has[is_long_sequence(m, batch, q)] = true;
+    if (!has[0] || !has[1] || !batch->n_learned) return rows_of(s, m, batch, has[1], adapters, checkpointing, hidden);
+    int32_t *memory = malloc((7 * (size_t)batch->n_tok + 2 * (size_t)batch->n_seq + 2) * sizeof *memory);
+    if (!memory) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
+    ht_array *rows = rows_of_both(s, m, batch, memory, adapters, checkpointing, hidden);
+    free(memory);
+    return rows;
+}
+
+ht_array *ht_model_vectors(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
+                           bool checkpointing) {
+    int32_t *target = malloc((size_t)batch->n_tok * sizeof *target);
+    if (!target) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
+    ht_train_batch pooled = *batch;
+    pooled.target = target;
+    pooled.n_learned = ht_contrast_rows(m, batch, target);
+    ht_array *states = learned_rows(s, m, &pooled, adapters, checkpointing, true);
+    free(target);
+    return ht_contrast_vectors(s, m, batch, states);
 }
 
 ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
                              bool checkpointing) {
-    bool has[2] = {false, false};
-    for (int32_t q = 0; q < batch->n_seq; q++) has[is_long_sequence(m, batch, q)] = true;
-    if (!has[0] || !has[1] || !batch->n_learned) return losses_of(s, m, batch, has[1], adapters, checkpointing);
-    int32_t *memory = malloc((7 * (size_t)batch->n_tok + 2 * (size_t)batch->n_seq + 2) * sizeof *memory);
-    if (!memory) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a batch of %d rows", (int)batch->n_tok);
-    ht_array *loss = losses_of_both(s, m, batch, memory, adapters, checkpointing);
-    free(memory);
-    return loss;
+    if (!batch->match) return learned_rows(s, m, batch, adapters, checkpointing, false);
+    return ht_contrast_losses(s, batch, ht_model_vectors(s, m, batch, adapters, checkpointing));
 }
 
 /* The sum, then the gradients, into `out`. */
@@ -209,13 +233,13 @@ static bool choose_target(const ht_projection *all, int64_t n, const char *targe
     return any;
 }
 
-/* Matrices that have the outputs of several projections, which their names therefore choose as well; or, in latent
- * attention, the last of two matrices. */
+/* Matrices that have the outputs of several projections, which their names therefore choose as well; in latent attention,
+ * the last of two matrices; or the names of text encoders. */
 static const struct {
-    const char *name, *joined[4];
-} joined_names[] = {{"q_proj", {"qkv_proj", "c_attn", "q_b_proj"}},
-                    {"k_proj", {"qkv_proj", "c_attn", "kv_b_proj"}},
-                    {"v_proj", {"qkv_proj", "c_attn", "kv_b_proj"}},
+    const char *name, *joined[6];
+} joined_names[] = {{"q_proj", {"qkv_proj", "c_attn", "q_b_proj", "query", "Wqkv"}},
+                    {"k_proj", {"qkv_proj", "c_attn", "kv_b_proj", "key", "Wqkv"}},
+                    {"v_proj", {"qkv_proj", "c_attn", "kv_b_proj", "value", "Wqkv"}},
                     {"gate_proj", {"gate_up_proj", "input_linear"}},
                     {"up_proj", {"gate_up_proj", "input_linear"}}};
 

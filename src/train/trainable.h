@@ -28,15 +28,19 @@ ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key);
 /* Writes the 2 n parameters in the order that optimisers expect. */
 void ht_trainable_list(const ht_trainable *t, ht_array **out);
 
-/* ---- cross-entropy of a model on a batch ---- */
+/* ---- the loss of a model on a batch ---- */
 
-/* HT_ERR_ARGUMENT when no row is learned, or an id is outside the vocabulary. */
+/* Fails as ht_trainable_gradients does. */
 ht_status ht_model_loss_check(const ht_model *m, const ht_train_batch *batch, ht_error *err);
 
-/* -log p(target) of every learned row of the batch, in order, f32 [n_learned]; with `checkpointing`, layers are
- * computed again for the gradient. The batch is copied. NULL on failure. */
+/* -log p(target) of every learned row of the batch, or the loss of every anchor, in order, f32 [n_learned]; with
+ * `checkpointing`, layers are computed again for the gradient. The batch is copied. NULL on failure. */
 ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
                              bool checkpointing);
+
+/* The pooled vectors of all sequences, of length 1, f32 [n_seq, hidden]. */
+ht_array *ht_model_vectors(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
+                           bool checkpointing);
 
 /* The sum of the losses, f32 [], and gradients of every pair's A and B, grad[2 i] and grad[2 i + 1]; false: failed. */
 bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,

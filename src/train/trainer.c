@@ -10,6 +10,7 @@
 #include "models/memory_check.h"
 #include "models/weights.h"
 #include "template/template.h"
+#include "train/contrast.h"
 
 #include <hearth/memory.h>
 #include <hearth/ops.h>
@@ -22,8 +23,14 @@
 
 /* ---- options ---- */
 
-static const ht_trainer_options defaults = {
-    .size = sizeof defaults, .batch = 4, .accumulate = 1, .pack = true, .epochs = 1, .learning_rate = 1e-4, .clip = 1};
+static const ht_trainer_options defaults = {.size = sizeof defaults,
+                                            .batch = 4,
+                                            .accumulate = 1,
+                                            .pack = true,
+                                            .epochs = 1,
+                                            .learning_rate = 1e-4,
+                                            .clip = 1,
+                                            .temperature = 0.05};
 
 void ht_trainer_options_init(ht_trainer_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
@@ -41,6 +48,10 @@ static ht_status check_options(const ht_trainer_options *o, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "a learning rate of %g after %lld steps of warm-up, clipped at %g; expected 0 or more",
                        o->learning_rate, (long long)o->warmup, o->clip);
+    if (o->method != HT_METHOD_SFT && o->method != HT_METHOD_EMBED)
+        return ht_fail(err, HT_ERR_ARGUMENT, "there is no method %d", (int)o->method);
+    if (o->method == HT_METHOD_EMBED && (!(o->temperature > 0) || !isfinite(o->temperature)))
+        return ht_fail(err, HT_ERR_ARGUMENT, "a temperature of %g, expected more than 0", o->temperature);
     if (o->valid_batches < 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "%lld batches of an evaluation, expected 0 or more",
                        (long long)o->valid_batches);
@@ -57,7 +68,8 @@ static void close_source(ht_train_source *from) {
 static ht_status open_source(const ht_trainer *t, const char *path, bool held_out, int64_t time, ht_train_source *out,
                              ht_error *err) {
     const ht_trainer_options *o = &t->o;
-    const ht_data_options how = {.mask = o->mask,
+    const ht_data_options how = {.method = o->method,
+                                 .mask = o->mask,
                                  .long_samples = o->long_samples,
                                  .max_length = o->max_length,
                                  .skip_bad = o->skip_bad,
@@ -69,6 +81,7 @@ static ht_status open_source(const ht_trainer *t, const char *path, bool held_ou
                                       .pack = o->pack && !held_out,
                                       .shuffle = !o->in_order && !held_out,
                                       .once = held_out,
+                                      .temperature = o->temperature,
                                       .seed = o->seed};
     *out = (ht_train_source){NULL, NULL};
     ht_status status = ht_data_open(t->m, path, &how, &out->data, err);
@@ -109,6 +122,7 @@ static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
     close_source(&t->valid);
     t->train = train;
     t->valid = valid;
+    t->retrieval = (ht_retrieval){0};
     t->time = ht_data_get_report(t->train.data)->time;
     count_all(t);
     return HT_OK;
@@ -131,10 +145,45 @@ typedef struct rows {
     int32_t *memory;
 } rows;
 
+/* The sample of pairs with the most tokens, n_seq times over. */
+static ht_status largest_pairs(const ht_data *data, int64_t n_samples, double temperature, rows *r, ht_error *err) {
+    int64_t at = 0;
+    for (int64_t i = 0; i < ht_data_length(data); i++)
+        if (ht_data_sample(data, i)->n > ht_data_sample(data, at)->n) at = i;
+    const ht_sample *longest = ht_data_sample(data, at);
+    const int64_t n_seq = n_samples * longest->n_texts, n = n_samples * longest->n;
+    r->memory = malloc((2 * (size_t)n + 2 * (size_t)n_seq + 1) * sizeof *r->memory);
+    if (!r->memory) return ht_fail_memory(err, 2 * (size_t)n * sizeof *r->memory, "a batch");
+    int32_t *id = r->memory, *pos = id + n, *match = pos + n, *seq_start = match + n_seq;
+    seq_start[0] = 0;
+    for (int32_t q = 0; q < n_seq; q++) {
+        const int32_t text = q % longest->n_texts, from = seq_start[q], begin = longest->begin[text];
+        seq_start[q + 1] = from + longest->begin[text + 1] - begin;
+        for (int32_t i = from; i < seq_start[q + 1]; i++) {
+            id[i] = longest->id[begin + i - from];
+            pos[i] = i - from;
+        }
+        match[q] = text ? -1 : q + 1;
+    }
+    r->batch = (ht_train_batch){.n_tok = (int32_t)n,
+                                .n_seq = (int32_t)n_seq,
+                                .id = id,
+                                .pos = pos,
+                                .seq_start = seq_start,
+                                .n_learned = n_samples,
+                                .match = match,
+                                .temperature = temperature};
+    return HT_OK;
+}
+
 /* The largest possible batch: the longest samples, or packed. In file order, few samples repeat within a batch. */
 static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
     const ht_data_report *report = ht_data_get_report(held_out ? t->valid.data : t->train.data);
     const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
+    if (t->o.method == HT_METHOD_EMBED)
+        return largest_pairs(held_out ? t->valid.data : t->train.data,
+                             repeats ? t->o.batch : ht_min_i64(t->o.batch, report->n_samples), t->o.temperature, r,
+                             err);
     const int64_t in_all = report->n_tokens - report->n_samples, one = report->longest - 1;
     const int64_t length = pack ? ht_max_i64(one, ht_min_i64(report->max_length, in_all)) : one;
     const int64_t most = repeats ? t->o.batch : ht_max_i64(1, ht_ceil_div_i64(in_all, length));
@@ -147,7 +196,13 @@ static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_e
         pos[i] = (int32_t)(i % length);
     }
     for (int64_t s = 0; s <= n_seq; s++) seq_start[s] = (int32_t)(s * length);
-    r->batch = (ht_train_batch){(int32_t)n, (int32_t)n_seq, id, pos, seq_start, target, n};
+    r->batch = (ht_train_batch){.n_tok = (int32_t)n,
+                                .n_seq = (int32_t)n_seq,
+                                .id = id,
+                                .pos = pos,
+                                .seq_start = seq_start,
+                                .target = target,
+                                .n_learned = n};
     return HT_OK;
 }
 
@@ -220,6 +275,16 @@ static ht_status forecast_memory(ht_trainer *t, ht_error *err) {
 
 /* ---- life ---- */
 
+/* The loss of a positive that is the only candidate is 0. */
+static ht_status check_contrast(const ht_trainer *t, ht_error *err) {
+    if (t->o.method != HT_METHOD_EMBED || t->o.batch > 1) return HT_OK;
+    for (int64_t i = 0; i < ht_data_length(t->train.data); i++)
+        if (ht_data_sample(t->train.data, i)->n_texts > 2) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "a batch of 1 has no candidate but the positive; expected a batch of 2 or more, "
+                   "or negatives in the data");
+}
+
 static ht_status fill(ht_trainer *t, ht_error *err) {
     const ht_trainer_options *o = &t->o;
     ht_lora_options lora;
@@ -240,6 +305,7 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     t->schedule.learning_rate = o->learning_rate;
     t->schedule.warmup_steps = o->warmup;
     if (!status) status = open_data(t, 0, err);
+    if (!status) status = check_contrast(t, err);
     if (!status) status = ht_model_fingerprint(t->m, t->model, err);
     if (status) return status;
     ht_model_template_hash(t->m, t->template);
@@ -251,7 +317,9 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     ht_trainer_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_trainer_options", err);
     if (!status) status = check_options(&o, err);
+    if (!status) status = o.method == HT_METHOD_EMBED ? ht_contrast_check_model(m, err) : ht_model_need_decoder(m, err);
     if (status) return status;
+    if (o.method == HT_METHOD_EMBED) o.pack = false;
     ht_trainer *t = calloc(1, sizeof *t);
     if (!t) return ht_fail_memory(err, sizeof *t, "a trainer");
     *t = (ht_trainer){.m = ht_model_retain(m), .o = o};
@@ -404,7 +472,7 @@ static ht_status count_failures(ht_trainer *t, const ht_train_step *step, ht_err
     if (t->skipped_in_a_row < HT_TRAIN_MOST_FAILURES) return HT_OK;
     char lines[96];
     size_t used = 0;
-    for (int32_t i = 0; i < t->last_n_seq && used + 24 < sizeof lines; i++)
+    for (int32_t i = 0; i < t->last_n_samples && used + 24 < sizeof lines; i++)
         used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "",
                                  (long long)ht_batches_line(t->train.batches, i));
     return ht_fail(
@@ -434,7 +502,7 @@ ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
         status = ht_batches_get(t->train.batches, number, &batch, err);
         if (!status) status = add_batch(t, &batch, number, sums, err);
         if (status) break;
-        t->last_n_seq = batch.n_seq;
+        t->last_n_samples = ht_batches_samples(t->train.batches);
         out->n_tok += batch.n_tok;
         out->n_learned += batch.n_learned;
     }
@@ -450,13 +518,33 @@ ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
 
 /* ---- evaluation ---- */
 
-static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch, double *sum, ht_error *err) {
+/* Adds the vectors of a batch's texts to the ranking and returns their losses; NULL on failure. */
+static ht_array *rank_batch(const ht_trainer *t, ht_scope *s, const ht_train_batch *batch, const ht_adapters *adapters,
+                            ht_ranking *ranking, ht_status *status, ht_error *err) {
+    ht_array *vectors = ht_model_vectors(s, t->m, batch, adapters, false);
+    *status = ht_scope_status(s, err);
+    if (*status) return NULL;
+    const int64_t hidden = ht_array_dim(vectors, 1);
+    const size_t bytes = (size_t)(batch->n_seq * hidden) * sizeof(float);
+    float *values = malloc(bytes);
+    *status = values ? ht_array_read(s, vectors, values, bytes, err) : ht_fail_memory(err, bytes, "an evaluation");
+    if (!*status) *status = ht_ranking_add(ranking, batch, values, hidden, err);
+    free(values);
+    return *status ? NULL : ht_contrast_losses(s, batch, vectors);
+}
+
+static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch, ht_ranking *ranking, double *sum,
+                                ht_error *err) {
     ht_scope *s = ht_scope_new(t->m->stream);
     if (!s) return ht_fail_memory(err, sizeof *s, "an evaluation");
     const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
     double loss = 0;
+    ht_array *losses = NULL;
     ht_status status = ht_model_loss_check(t->m, batch, err);
-    ht_array *losses = status ? NULL : ht_model_loss_rows(s, t->m, batch, &adapters, false);
+    if (!status && ranking)
+        losses = rank_batch(t, s, batch, &adapters, ranking, &status, err);
+    else if (!status)
+        losses = ht_model_loss_rows(s, t->m, batch, &adapters, false);
     if (!status) status = ht_scope_status(s, err);
     if (!status) status = read_scalar(s, ht_sum(s, losses, NULL, 0, false), &loss, err);
     *sum += loss;
@@ -464,16 +552,14 @@ static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch
     return status;
 }
 
-ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
-    *loss = 0;
-    if (!t->valid.data) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
+static ht_status evaluate_batches(const ht_trainer *t, ht_ranking *ranking, double *loss, ht_error *err) {
     double sum = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < t->held_out_batches; i++) {
         ht_train_batch batch;
         if (ht_cancel_requested(t->o.cancel)) return ht_fail(err, HT_ERR_CANCELLED, "an evaluation was cancelled");
         ht_status status = ht_batches_get(t->valid.batches, i, &batch, err);
-        if (!status) status = evaluate_batch(t, &batch, &sum, err);
+        if (!status) status = evaluate_batch(t, &batch, ranking, &sum, err);
         if (status) return status;
         n += batch.n_learned;
     }
@@ -481,10 +567,27 @@ ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
     return HT_OK;
 }
 
+ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
+    ht_ranking *ranking = NULL;
+    ht_retrieval retrieval = {0};
+    *loss = 0;
+    if (!t->valid.data) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
+    ht_status status = t->o.method == HT_METHOD_EMBED ? ht_ranking_new(&ranking, err) : HT_OK;
+    if (!status) status = evaluate_batches(t, ranking, loss, err);
+    if (!status && ranking) status = ht_ranking_measure(ranking, t->m->stream, &retrieval, err);
+    ht_ranking_free(ranking);
+    if (!status) t->retrieval = retrieval;
+    return status;
+}
+
+void ht_trainer_retrieval(const ht_trainer *t, ht_retrieval *out) { *out = t->retrieval; }
+
 /* ---- what there is now ---- */
 
 ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *err) {
-    return ht_trainable_adapter(t->trainable, out, err);
+    ht_status status = ht_trainable_adapter(t->trainable, out, err);
+    if (!status) (*out)->origin.embeds = t->o.method == HT_METHOD_EMBED;
+    return status;
 }
 
 ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err) {

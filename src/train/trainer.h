@@ -26,9 +26,10 @@ struct ht_trainer {
     ht_schedule schedule;
     int64_t iters, per_epoch; /* steps in all, and of an epoch */
     int64_t held_out_batches;
-    int64_t iter; /* steps done */
+    ht_retrieval retrieval; /* of the last evaluation of HT_METHOD_EMBED */
+    int64_t iter;           /* steps done */
     int64_t skipped, skipped_in_a_row;
-    int32_t last_n_seq; /* sequences of the last batch */
+    int32_t last_n_samples; /* of the last batch */
     bool checkpointing;
     size_t step_bytes;     /* forecast of what a step allocates at its peak */
     size_t peak_bytes;     /* forecast of the process's memory at its peak */

@@ -254,6 +254,55 @@ class Run(FinetuneTest):
         self.assertIn("--adapter '" + str(strange).replace("'", "'\\''") + "' \"...\"\n", text)
 
 
+class Embed(FinetuneTest):
+    """--method embed: pairs of texts, and retrieval of held-out ones."""
+
+    FOUND = r"accuracy@1 (\d\.\d{4})  MRR@10 (\d\.\d{4})  nDCG@10 (\d\.\d{4})"
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.write("pairs.jsonl", lines_of(self.pair(i) for i in range(24)))
+        self.valid = self.write("held-out.jsonl", lines_of(self.pair(i) for i in range(24, 30)))
+
+    def pair(self, i):
+        pair = {"query": f"hello {i}", "positive": f"the world {i}"}
+        return {**pair, "negatives": [f"hello the world {i + 1}"]} if i % 3 == 0 else pair
+
+    def embeds(self, *more, **files):
+        return self.trains("--method", "embed", "--batch", 8, "--iters", 6, "--lr", 1e-2, *more, **files)
+
+    def test_a_run(self):
+        log = self.folder / "log.jsonl"
+        shown = self.embeds("--valid", self.valid, "--valid-every", 3, "--log", log).out.decode()
+        self.assertRegex(shown, r"data +24 samples of anchor and positive; \d+ tokens, \d+ of them in positives")
+        self.assertIn("hello 0\n[[the world 0]]\nhello the world 1\n", shown)
+        self.assertRegex(shown, r"held-out loss \d\.\d{4} before the first step; " + self.FOUND)
+        self.assertRegex(shown, r"iter 6/6  loss \d\.\d{4}  valid \d\.\d{4}  " + self.FOUND + "  lr 0.01")
+        self.assertIn(f"hearth embed {TINY} --adapter {self.out}", shown)
+        last = json.loads(log.read_text().splitlines()[-1])["retrieval"]
+        self.assertEqual([last["anchors"], last["candidates"]], [6, 8])
+        self.assertTrue(0 <= last["accuracy_at_1"] <= last["mrr_at_10"] <= last["ndcg_at_10"] <= 1)
+        config = json.loads((self.out / "adapter_config.json").read_text())
+        self.assertEqual(config["task_type"], "FEATURE_EXTRACTION")
+        plain, adapted = (self.succeeds("embed", TINY, "hello 3", *more).out for more in ([], ["--adapter", self.out]))
+        self.assertNotEqual(plain, adapted)
+
+    def test_goes_on_bit_exactly(self):
+        self.embeds("--save-every", 3)
+        other = self.folder / "other"
+        self.trains("--method", "embed", "--batch", 8, "--iters", 3, "--lr", 1e-2, out=other)
+        self.embeds("--resume", out=other)
+        self.assertEqual((other / VALUES).read_bytes(), (self.out / VALUES).read_bytes())
+
+    def test_what_is_refused(self):
+        self.refuses("--temperature", "0.1", status=2, says="--temperature is for --method embed")
+        for option in (["--mask", "last"], ["--pack"], ["--sample", "hello"]):
+            self.refuses("--method", "embed", *option, status=2, says=f"{option[0]} is for --method sft")
+        self.refuses("--method", "embed", data=self.write("chat.jsonl", lines_of([conversation(1)])),
+                     says="`anchor` is missing, expected a text")  # fmt: skip
+        self.refuses(says="it has no field of a sample")
+
+
 class Config(FinetuneTest):
     def config(self, value):
         return "--config", self.write("config.json", value if isinstance(value, str) else json.dumps(value))

@@ -52,6 +52,20 @@ static void check_sample(const ht_data *d, int64_t i) {
     }
     check(n_learned == s->n_learned && n_learned > 0);
     check(!ht_sample_pieces(&model, s, add_length, &shown, &err));
+    if (s->begin) {
+        check(s->n_texts >= 2 && s->begin[0] == 0 && s->begin[s->n_texts] == s->n);
+        for (int32_t t = 0; t < s->n_texts; t++) {
+            check(s->begin[t] < s->begin[t + 1]);
+            shown--; /* its newline */
+            check(!ht_tokenizer_decode(model.tokenizer, s->id + s->begin[t], (size_t)(s->begin[t + 1] - s->begin[t]),
+                                       false, &text, &n, &err) &&
+                  n <= shown);
+            ht_text_free(text);
+            shown -= n;
+        }
+        check(shown == 0);
+        return;
+    }
     check(!ht_tokenizer_decode(model.tokenizer, s->id, (size_t)s->n, false, &text, &n, &err) && n == shown);
     ht_text_free(text);
 }
@@ -59,7 +73,8 @@ static void check_sample(const ht_data *d, int64_t i) {
 static void check_batches(const ht_data *d, unsigned options) {
     ht_batches *b;
     ht_error err = {0};
-    const ht_batches_options o = {.batch = 2, .pack = options & 1, .shuffle = options >> 1 & 1, .seed = options};
+    const ht_batches_options o = {
+        .batch = 2, .pack = options & 1, .shuffle = options >> 1 & 1, .temperature = 1, .seed = options};
     check(!ht_batches_new(d, &o, &b, &err));
     int64_t n_seq = 0;
     for (int64_t step = 0; step < ht_batches_per_epoch(b); step++) {
@@ -69,7 +84,7 @@ static void check_batches(const ht_data *d, unsigned options) {
         for (int32_t s = 0; s < batch.n_seq; s++)
             for (int32_t i = batch.seq_start[s]; i < batch.seq_start[s + 1]; i++)
                 check(batch.pos[i] == i - batch.seq_start[s] && batch.target[i] < model.vocab);
-        n_seq += batch.n_seq;
+        n_seq += batch.match ? batch.n_learned : batch.n_seq;
     }
     if (o.pack || o.shuffle) check(n_seq == ht_data_length(d));
     ht_batches_free(b);
@@ -86,7 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(path, sizeof path, "%s/train.jsonl", files_directory);
     ht_data *d;
     ht_error err = {0};
-    const ht_data_options o = {.mask = (ht_mask)((options >> 1 & 3) % 3),
+    const ht_data_options o = {.method = options >> 7 ? HT_METHOD_EMBED : HT_METHOD_SFT,
+                               .mask = (ht_mask)((options >> 1 & 3) % 3),
                                .long_samples = (ht_long_samples)((options >> 3 & 3) % 3),
                                .max_length = options >> 5 & 1 ? 6 : 0,
                                .skip_bad = options >> 6 & 1,

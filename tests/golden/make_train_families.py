@@ -10,6 +10,9 @@ A and B begin with values that both sides compute (`values`), so that no adapter
 norm and its product with such values. The sequences pass through the model one by one: padding would count in the
 length by which longrope chooses.
 
+Text encoders, and a decoder, are trained as embedders: `sequences` then have `match`, the index of an anchor's positive or
+-1, and the loss is that of the anchors (EMBEDDERS).
+
 PEFT gives the gate and up of an expert one A, Hearth gives each its own. As in make_train.py, PEFT's has the ranks of
 both. Of Llama 4's experts, which are stored transposed, PEFT takes the inputs for the outputs: there its A is Hearth's B.
 """
@@ -30,6 +33,7 @@ from peft.tuners.lora.layer import LoraLayer, ParamWrapper
 from peft.utils import transformers_weight_conversion
 from transformers.pytorch_utils import Conv1D
 
+import make_encoders
 import make_families
 import reference
 from make_train import batch_of
@@ -39,7 +43,13 @@ SETTINGS = {"steps": 10, "learning_rate": 1e-3, "weight_decay": 0.01, "clip": 1.
 RANK, ALPHA = 4, 8
 LENGTHS = 24, 37  # longer than the windows; the second one than the original length of longrope
 ROUTERS = re.compile(r"((mlp|feed_forward)\.gate|(?<!modality_)router|router\.gate|gate\.wg|router\.layer)$")
-DEFAULT = {"phi3": ["qkv_proj"], "gpt2": ["c_attn"]}
+DEFAULT = {"phi3": ["qkv_proj"], "gpt2": ["c_attn"], "bert": ["query", "value"], "xlm-roberta": ["query", "value"],
+           "modernbert": ["Wqkv"]}
+# Checkpoint, pooling and temperature. Anchors, each before its positive and hard negatives, by their lengths; the first anchor comes
+# twice, with another positive, and the last positive is equal to another one. Of longrope, some texts are long ones.
+EMBEDDERS = {"bert": ("bert", "mean", 0.05), "xlm_roberta": ("xlm_roberta", "cls", 0.05),
+             "modernbert": ("modernbert", "mean", 0.05), "phi3-longrope-embed": ("phi3-longrope", "last", 0.5)}
+TEXTS = (5, 24), (9, 7, 37), (5, 12), (3, 1, 20, 4), (30, 7)
 LATENT = ["q_proj", "v_proj", "q_b_proj", "kv_b_proj"]
 PROVENANCE = (f"tests/golden/make_train_families.py with peft {peft.__version__}, transformers {transformers.__version__}, "
               f"torch {torch.__version__}, float32")
@@ -64,6 +74,8 @@ def values(name, n):
 
 def load(name, directory=None):
     """The model of a checkpoint, or of one that was made of it."""
+    if name in make_encoders.ENCODERS:
+        return load_encoder(name)
     row, directory = make_families.FAMILIES[name], directory or make_families.HERE / name
     config = json.loads((directory / "config.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
@@ -76,9 +88,20 @@ def load(name, directory=None):
         return make_families.load(path, transformers.AutoConfig.from_pretrained(path))
 
 
+def load_encoder(name):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        row = make_encoders.ENCODERS[name]
+        (path / "config.json").write_text((make_encoders.HERE / name / "config.json").read_text())
+        (path / "model.safetensors").symlink_to(make_encoders.HERE / name / "model.safetensors")
+        config = transformers.AutoConfig.from_pretrained(path)
+        return make_encoders.model_class(row).from_pretrained(path, config=config, dtype=torch.float32,
+                                                              attn_implementation="eager").eval()
+
+
 def in_layer(path):
     """Layer and name in it of a module of the language model, or None."""
-    found = re.search(r"(?:^|\.)(?:layers|h)\.(\d+)\.(.+)$", path)
+    found = re.search(r"(?:^|\.)(?:layers?|h)\.(\d+)\.(.+)$", path)
     return found and not re.search("vis", path) and (int(found[1]), found[2])
 
 
@@ -158,7 +181,43 @@ def attach(model, names=None):
 # ---- training ----
 
 
-def loss_of(model, sequences):
+def texts_of(seed, vocab):
+    """The texts of TEXTS as sequences."""
+    rng, out = np.random.default_rng(seed), []
+    for lengths in TEXTS:
+        for i, n in enumerate(lengths):
+            out.append({"ids": [int(x) for x in rng.integers(3, vocab, n)], "match": -1 if i else len(out) + 1})
+    anchors = [s for s in out if s["match"] >= 0]
+    anchors[2]["ids"] = anchors[0]["ids"]
+    out[anchors[4]["match"]]["ids"] = out[anchors[1]["match"]]["ids"]
+    return out
+
+
+def vector_of(model, ids, pooling):
+    """Of length 1; the last hidden states are those after the final norm."""
+    out = getattr(model.get_base_model(), "model", model)(input_ids=torch.tensor([ids]))
+    states = out.last_hidden_state[0]
+    pooled = {"mean": lambda: states.mean(0), "cls": lambda: states[0], "last": lambda: states[-1]}[pooling]()
+    return torch.nn.functional.normalize(pooled, dim=0)
+
+
+def contrastive_loss(model, sequences, pooling, temperature):
+    vectors = torch.stack([vector_of(model, s["ids"], pooling) for s in sequences])
+    anchors = [i for i, s in enumerate(sequences) if s["match"] >= 0]
+    candidates = [i for i, s in enumerate(sequences) if s["match"] < 0]
+    own = torch.tensor([candidates.index(sequences[i]["match"]) for i in anchors])
+    scores = (vectors[anchors] @ vectors[candidates].T).double() / temperature
+    for row, i in enumerate(anchors):
+        right = [sequences[sequences[k]["match"]]["ids"] for k in anchors if sequences[k]["ids"] == sequences[i]["ids"]]
+        for column, j in enumerate(candidates):
+            if column != own[row] and sequences[j]["ids"] in right:
+                scores[row, column] = -torch.inf
+    return torch.nn.functional.cross_entropy(scores, own)
+
+
+def loss_of(model, sequences, how):
+    if how:
+        return contrastive_loss(model, sequences, *how)
     total, learned = 0, 0
     for s in sequences:
         logits = model(input_ids=torch.tensor([s["ids"]]), use_cache=False).logits[0]
@@ -168,13 +227,13 @@ def loss_of(model, sequences):
     return total / learned
 
 
-def train(model, sequences, on_gradients=lambda: None):
+def train(model, sequences, how, on_gradients=lambda: None):
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=SETTINGS["learning_rate"], weight_decay=SETTINGS["weight_decay"])
     losses = []
     for step in range(SETTINGS["steps"] + 1):
         optimizer.zero_grad()
-        loss = loss_of(model, sequences)
+        loss = loss_of(model, sequences, how)
         loss.backward()
         if step == 0:
             on_gradients()
@@ -191,7 +250,8 @@ def described(name, gradient):
 
 
 def make(name):
-    model, gradients = attach(load(name)), {}
+    checkpoint, *how = EMBEDDERS.get(name, (name,))
+    model, gradients = attach(load(checkpoint)), {}
     config = model.config.get_text_config()
 
     def keep_gradients():
@@ -199,13 +259,15 @@ def make(name):
             numbers = described(slot + ".lora_A", a) + described(slot + ".lora_B", b)
             gradients[slot] = [float(f"{x:.7g}") for x in numbers]
 
-    sequences = batch_of(zlib.crc32(name.encode()), config.vocab_size, LENGTHS)
-    losses = train(model, sequences, keep_gradients)
+    seed = zlib.crc32(name.encode())
+    sequences = texts_of(seed, config.vocab_size) if how else batch_of(seed, config.vocab_size, LENGTHS)
+    losses = train(model, sequences, how, keep_gradients)
     default = DEFAULT.get(config.model_type, LATENT if "kv_lora_rank" in config.to_dict() else ["q_proj", "v_proj"])
-    of_default = attach(load(name), default)
-    answer = {"provenance": PROVENANCE, **SETTINGS, "rank": RANK, "alpha": ALPHA, "sequences": sequences,
+    of_default = attach(load(checkpoint), default)
+    more = dict(zip(("pooling", "temperature"), how))
+    answer = {"provenance": PROVENANCE, **SETTINGS, **more, "rank": RANK, "alpha": ALPHA, "sequences": sequences,
               "losses": reference.short(losses), "gradients": gradients,
-              "default": list(halves(of_default)), "default_losses": reference.short(train(of_default, sequences))}
+              "default": list(halves(of_default)), "default_losses": reference.short(train(of_default, sequences, how))}
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / f"{name}.json").write_text(json.dumps(answer, separators=(",", ":")) + "\n")
     print(f"{name}: {len(gradients)} projections, loss {losses[0]:.4f} to {losses[-1]:.4f}, by default "
@@ -216,5 +278,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # tiny matrices
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    for case in sys.argv[1:] or make_families.FAMILIES:
+    for case in sys.argv[1:] or [*make_families.FAMILIES, *EMBEDDERS]:
         make(case)

@@ -1,5 +1,6 @@
 /* Norms, position embeddings, attention and products of every instruction set against the plain ones: odd sizes, tails, any
  * strides, extreme values, one thread and several. */
+#include "base/checked.h"
 #include "cpu/element.h"
 #include "support/attend_texts.h"
 #include "support/operands.h"
@@ -225,18 +226,21 @@ UNIT_TEST(attention_of_rows) {
         int step; /* queries are every step-th row and the last one of each sequence */
         ht_attend_rows_params p;
         sinks_kind sinks;
-    } cases[] = {{2, 3, 6, 9, {5, 1, 7, 0}, 1, {0.4f, 0, 0, false}, NO_SINKS},
-                 {1, 1, 16, 16, {130, 140, 3, 65}, 1, {0.2f, 0, 0, false}, NO_SINKS},
-                 {3, 3, 64, 64, {70, 33, 0, 0}, 1, {0.1f, 0, 16, false}, NO_SINKS},
-                 {1, 2, 16, 20, {200, 150, 40, 0}, 3, {0.3f, 2, 0, false}, NO_SINKS},
-                 {2, 1, 33, 16, {1, 1, 1, 1}, 1, {0.3f, 5, 1, false}, NO_SINKS},
-                 {1, 4, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 30, false}, NO_SINKS},
-                 {1, 1, 48, 48, {300, 2, 0, 0}, 299, {0.3f, 0, 0, false}, NO_SINKS},
-                 {2, 3, 6, 9, {140, 1, 7, 0}, 1, {0.4f, 0, 0, false}, NEAR_SINKS},
-                 {1, 8, 16, 16, {130, 30, 0, 0}, 3, {0.3f, 2, 30, false}, FAR_SINKS},
-                 {1, 2, 16, 20, {200, 150, 40, 0}, 1, {0.3f, 0, 64, true}, NO_SINKS},
-                 {2, 2, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 7, true}, NEAR_SINKS},
-                 {1, 1, 16, 16, {300, 2, 0, 0}, 5, {0.3f, 0, 150, true}, NO_SINKS}};
+    } cases[] = {{2, 3, 6, 9, {5, 1, 7, 0}, 1, {0.4f, 0, 0, false, false}, NO_SINKS},
+                 {1, 1, 16, 16, {130, 140, 3, 65}, 1, {0.2f, 0, 0, false, false}, NO_SINKS},
+                 {3, 3, 64, 64, {70, 33, 0, 0}, 1, {0.1f, 0, 16, false, false}, NO_SINKS},
+                 {1, 2, 16, 20, {200, 150, 40, 0}, 3, {0.3f, 2, 0, false, false}, NO_SINKS},
+                 {2, 1, 33, 16, {1, 1, 1, 1}, 1, {0.3f, 5, 1, false, false}, NO_SINKS},
+                 {1, 4, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 30, false, false}, NO_SINKS},
+                 {1, 1, 48, 48, {300, 2, 0, 0}, 299, {0.3f, 0, 0, false, false}, NO_SINKS},
+                 {2, 3, 6, 9, {140, 1, 7, 0}, 1, {0.4f, 0, 0, false, false}, NEAR_SINKS},
+                 {1, 8, 16, 16, {130, 30, 0, 0}, 3, {0.3f, 2, 30, false, false}, FAR_SINKS},
+                 {1, 2, 16, 20, {200, 150, 40, 0}, 1, {0.3f, 0, 64, true, false}, NO_SINKS},
+                 {2, 2, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 7, true, false}, NEAR_SINKS},
+                 {1, 1, 16, 16, {300, 2, 0, 0}, 5, {0.3f, 0, 150, true, false}, NO_SINKS},
+                 {2, 1, 32, 32, {5, 1, 140, 70}, 1, {0.2f, 0, 0, false, true}, NO_SINKS},
+                 {2, 2, 6, 9, {1, 300, 40, 2}, 1, {0.4f, 1, 9, false, true}, NEAR_SINKS},
+                 {1, 1, 16, 16, {290, 64, 1, 0}, 1, {0.3f, 0, 64, false, true}, NO_SINKS}};
     for (EACH(i, cases))
         for (int how = 0; how < LAYOUT_COUNT; how++) {
             if (!test_takes((int)i + how, TEST_SLOW ? 2 : 1)) continue;
@@ -245,7 +249,9 @@ UNIT_TEST(attention_of_rows) {
             for (int q = 0; q < SEQUENCES; q++) {
                 for (int64_t r = 0; r < cases[i].length[q]; r++)
                     if (r % cases[i].step == 0 || r + 1 == cases[i].length[q]) {
-                        own[n] = (int32_t)(rows + r);
+                        const ht_attend_rows_params *p = &cases[i].p;
+                        const int64_t last = cases[i].length[q] - 1, end = p->window ? r + p->window : last;
+                        own[n] = (int32_t)(rows + (p->two_sided ? ht_min_i64(end, last) : r));
                         first[n++] = (int32_t)rows;
                     }
                 rows += cases[i].length[q];

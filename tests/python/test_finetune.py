@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -330,6 +331,51 @@ class Runs(Tuning):
         self.assertAlmostEqual(end["valid_loss"], whole.valid_loss, places=7)  # it has nine digits
         self.assertAlmostEqual(end["valid_loss_before"], whole.valid_loss_before, places=7)
         self.assertEqual(self.weights("both"), self.weights("python"))
+
+
+
+class Embedding(unittest.TestCase):
+    """Pairs of words of two alphabets, by ids: the tiny encoders have no tokenizer."""
+
+    def pairs(self, n, seed):
+        words = [[(7 * seed + 5 * i * (k + 1) + k * k) % 24 for k in range(4)] for i in range(n)]
+        return [{"anchor": [3 + x for x in w], "positive": [27 + x for x in reversed(w)]} for w in words]
+
+    def test_a_run(self):
+        model, reports = mx.load(ROOT / "tests/golden/encoders/bert", threads=2, precision="reference"), []
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out"
+            done = mx.finetune(model, self.pairs(40, 1), out, valid=self.pairs(9, 2), method="embed", temperature=0.1, batch=8,
+                               iters=12, lr=5e-3, targets="all-linear", valid_every=6, progress=reports.append)  # fmt: skip
+            self.assertEqual([r.iter for r in reports], [0, 6, 10, 12])
+            for report in reports:
+                self.assertEqual(report.retrieval is None, report.iter == 10)
+            found = reports[-1].retrieval
+            self.assertEqual((found.anchors, found.candidates), (9, 9))
+            self.assertIn(f"accuracy@1 {found.accuracy_at_1:.4f}  MRR@10 {found.mrr_at_10:.4f}", str(reports[-1]))
+            self.assertLess(done.losses[-1][1], done.losses[0][1])
+            config = json.loads((out / "adapter_config.json").read_text())
+            self.assertEqual(config["task_type"], "FEATURE_EXTRACTION")
+            self.assertIn("attention.self.query", config["target_modules"])
+            names = mx.load(out / "adapter_model.safetensors")
+            self.assertIn("base_model.model.encoder.layer.1.output.dense.lora_B.weight", names)
+            adapter = model.load_adapter(out)
+            changed = model.embed([[3, 4, 5]], adapters=adapter) - model.embed([[3, 4, 5]])
+            self.assertGreater(abs(changed).max().item(), 1e-3)
+
+    def test_what_is_refused(self):
+        model = mx.load(ROOT / "tests/golden/encoders/bert", threads=1)
+        with self.assertRaisesRegex(mx.Error, "text encoder"):
+            mx.Trainer(model, self.pairs(4, 1))
+        with self.assertRaisesRegex(ValueError, "embeddings answer nothing"):
+            mx.finetune(model, self.pairs(4, 1), "unused", method="embed", samples="hello")
+        with self.assertRaisesRegex(mx.Error, "mlx-lm has no bert models"):
+            mx.finetune(model, self.pairs(4, 1), "unused", method="embed", format="mlx")
+        with self.assertRaisesRegex(ValueError, "method"):
+            mx.Trainer(model, self.pairs(4, 1), method="dpo")
+        trainer = mx.Trainer(model, self.pairs(4, 1), method="embed")
+        self.assertIsNone(trainer.retrieval)
+        self.assertEqual(trainer.sample(), [("10 11 14 19 ", False), ("\n", False), ("43 38 35 34 ", True), ("\n", False)])
 
 
 if __name__ == "__main__":

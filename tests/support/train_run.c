@@ -8,29 +8,40 @@
 
 #include <stdlib.h>
 
-/* A row's target is the next label of its sequence. */
+/* A row's target is the next label of its sequence. Embedders have the matches of anchors instead. */
 static void read_sequences(train_run *r, const ht_json *sequences) {
     int32_t n_tok = 0, n_seq = (int32_t)ht_json_array_size(sequences);
     for (int32_t q = 0; q < n_seq; q++)
         n_tok += (int32_t)ht_json_array_size(ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "ids"));
-    r->rows = calloc(3 * (size_t)n_tok + (size_t)n_seq + 1, sizeof *r->rows);
+    r->rows = calloc(3 * (size_t)n_tok + 2 * (size_t)n_seq + 1, sizeof *r->rows);
     assert_non_null(r->rows);
-    int32_t *id = r->rows, *pos = id + n_tok, *target = pos + n_tok, *start = target + n_tok, at = 0;
-    r->batch = (ht_train_batch){n_tok, n_seq, id, pos, start, target, 0};
+    int32_t *id = r->rows, *pos = id + n_tok, *target = pos + n_tok, *start = target + n_tok,
+            *match = start + n_seq + 1, at = 0;
+    r->batch =
+        (ht_train_batch){.n_tok = n_tok, .n_seq = n_seq, .id = id, .pos = pos, .seq_start = start, .target = target};
     for (int32_t q = 0; q < n_seq; q++) {
         const ht_json *ids = ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "ids");
         const ht_json *labels = ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "labels");
         const size_t n = ht_json_array_size(ids);
-        assert_int_equal(ht_json_array_size(labels), n);
+        assert_int_equal(ht_json_array_size(labels), r->pooling ? 0 : n);
         start[q] = at;
+        if (r->pooling) {
+            match[q] =
+                (int32_t)ht_json_integer_value(ht_json_object_get(ht_json_array_get(sequences, (size_t)q), "match"));
+            r->batch.n_learned += match[q] >= 0;
+        }
         for (size_t i = 0; i < n; i++, at++) {
             id[at] = (int32_t)ht_json_integer_value(ht_json_array_get(ids, i));
             pos[at] = (int32_t)i;
-            target[at] = i + 1 < n ? (int32_t)ht_json_integer_value(ht_json_array_get(labels, i + 1)) : -1;
+            target[at] =
+                !r->pooling && i + 1 < n ? (int32_t)ht_json_integer_value(ht_json_array_get(labels, i + 1)) : -1;
             r->batch.n_learned += target[at] >= 0;
         }
     }
     start[n_seq] = at;
+    if (!r->pooling) return;
+    r->batch.match = match;
+    r->batch.temperature = ht_json_number_value(ht_json_object_get(r->document, "temperature"));
 }
 
 train_run train_run_open(const char *path) {
@@ -39,6 +50,7 @@ train_run train_run_open(const char *path) {
     r.learning_rate = ht_json_number_value(ht_json_object_get(r.document, "learning_rate"));
     r.weight_decay = ht_json_number_value(ht_json_object_get(r.document, "weight_decay"));
     r.clip = ht_json_number_value(ht_json_object_get(r.document, "clip"));
+    r.pooling = ht_json_string_value(ht_json_object_get(r.document, "pooling"));
     assert_true(r.steps > 0 && r.learning_rate > 0 && r.clip > 0);
     read_sequences(&r, ht_json_object_get(r.document, "sequences"));
     return r;

@@ -12,6 +12,7 @@ typedef struct train_run {
     int32_t *rows; /* the batch's arrays */
     int steps;
     double learning_rate, weight_decay, clip;
+    const char *pooling; /* of embedders; NULL: a model that predicts tokens */
 } train_run;
 
 train_run train_run_open(const char *path);

@@ -268,6 +268,8 @@ static ht_status embed(ht_error *err) {
     return st;
 }
 
+static ht_train_method method; /* of the trainers */
+
 static ht_trainer_options trainer_options(void) {
     ht_trainer_options o;
     ht_trainer_options_init(&o, sizeof o);
@@ -275,6 +277,7 @@ static ht_trainer_options trainer_options(void) {
     o.batch = 2;
     o.iters = 1000000;
     o.learning_rate = 1e-2;
+    o.method = method;
     o.skip_memory_check = true; /* it may be the memory's size that cannot be read */
     return o;
 }
@@ -628,6 +631,25 @@ UNIT_TEST(trainers) {
     ht_model_free(model);
 }
 
+UNIT_TEST(trainers_of_embeddings) {
+    static const char text[] = "{\"query\": \"ab\", \"positive\": \"c\", \"negatives\": [[7], \"d\"]}\n"
+                               "{\"anchor\": \"e\", \"positive\": \"c\"}\n";
+    ht_error err = {0};
+    scratch_write("train.jsonl", text, sizeof text - 1);
+    model = tiny_load(&(tiny_options){.n_threads = 1});
+    method = HT_METHOD_EMBED;
+    assert_true(try_every_failure(open_trainer, ALSO_OK) > 100);
+    const ht_trainer_options o = trainer_options();
+    if (ht_trainer_new(model, &o, &trainer, &err)) fail_msg("%s", err.message);
+    last_adapter = adapter_now();
+    assert_true(try_every_failure(take_step, ALSO_OK) > 100);
+    assert_true(try_every_failure(evaluate, ALSO_OK) > 20);
+    method = HT_METHOD_SFT;
+    ht_adapter_free(last_adapter);
+    ht_trainer_free(trainer);
+    ht_model_free(model);
+}
+
 /* ---- prefixes and requests ---- */
 
 static void see(const ht_probe *probe, void *user) { (void)probe, (void)user; }
@@ -910,6 +932,7 @@ int main(void) {
         cmocka_unit_test(training_data),
         cmocka_unit_test(embeddings),
         cmocka_unit_test(trainers),
+        cmocka_unit_test(trainers_of_embeddings),
         cmocka_unit_test(prefixes),
         cmocka_unit_test(states),
         cmocka_unit_test(many_prompts),

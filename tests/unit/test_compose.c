@@ -144,6 +144,9 @@
     X(ATTEND_ROWS, attend_rows_window, rows_of(s, in, HT_NONE, NULL, &short_window), 32, 0, 0, ONLY_F32 | FIXED, 3, FLAT(4), FLAT(2), FLAT(2)) \
     X(ATTEND_ROWS, attend_rows_sinks, rows_of(s, in, w, NULL, &short_window), 32, 0, 0, ONLY_F32 | FIXED, 4, FLAT(4), FLAT(2), FLAT(2), SINKS) \
     X(ATTEND_ROWS, attend_rows_chunks, rows_of(s, in, w, NULL, &chunks), 32, 0, 0, ONLY_F32 | FIXED, 4, FLAT(4), FLAT(2), FLAT(2), SINKS) \
+    X(ATTEND_ROWS, attend_rows_both_sides, rows_of(s, in, HT_NONE, NULL, &both_sides), 32, 0, 0, ONLY_F32 | FIXED, 3, FLAT(4), FLAT(2), FLAT(2)) \
+    X(ATTEND_ROWS, attend_rows_near_sides, rows_of(s, in, w, NULL, &near_sides), 32, 0, 0, ONLY_F32 | FIXED, 4, FLAT(4), FLAT(2), FLAT(2), SINKS) \
+    X(ATTEND_ROWS_GRAD, attend_rows_grad_near_sides, rows_of(s, in, HT_NONE, w, &near_sides), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4)) \
     X(ATTEND_ROWS_GRAD, attend_rows_grad, rows_of(s, in, HT_NONE, w, &everything), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4)) \
     X(ATTEND_ROWS_GRAD, attend_rows_grad_window, rows_of(s, in, HT_NONE, w, &long_window), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4)) \
     X(ATTEND_ROWS_GRAD, attend_rows_grad_chunks, rows_of(s, in, some_sinks(s), w, &chunks), 64, 0, 0, ONLY_F32 | FIXED | CONSTANT, 4, FLAT(4), FLAT(2), FLAT(2), FLAT(4))
@@ -217,8 +220,10 @@ static ht_array *sdpa_grad(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, h
     return ht_apply(s, HT_OP_SDPA_GRAD, &p, (ht_array *[]){q, k, v, mask, HT_NONE, y, grad}, 7);
 }
 
-static const ht_attend_rows_params everything = {0.6f, 0, 0, false}, short_window = {0.6f, 1.5f, 2, false},
-                                   long_window = {0.6f, 2, 3, false}, chunks = {0.6f, 2, 3, true};
+static const ht_attend_rows_params everything = {0.6f, 0, 0, false, false},
+                                   short_window = {0.6f, 1.5f, 2, false, false},
+                                   long_window = {0.6f, 2, 3, false, false}, chunks = {0.6f, 2, 3, true, false},
+                                   both_sides = {0.6f, 0, 0, false, true}, near_sides = {0.6f, 1.5f, 2, false, true};
 
 static ht_array *some_sinks(ht_scope *s) {
     const int64_t n = 4;
@@ -230,7 +235,9 @@ static ht_array *rows_of(ht_scope *s, ht_array *const *in, ht_array *sinks, ht_a
                          const ht_attend_rows_params *p) {
     static const int32_t first[9] = {0, 0, 0, 0, 4, 4, 4, 4, 4};
     const int64_t n = 9;
+    static const int32_t last[9] = {3, 3, 3, 3, 8, 8, 8, 8, 8}, near[9] = {2, 3, 3, 3, 6, 7, 8, 8, 8};
     ht_array *own = ht_arange(s, 0, 9, 1, HT_I32), *begin = ht_array_from(s, first, HT_I32, &n, 1);
+    if (p->two_sided) own = ht_array_from(s, p->window ? near : last, HT_I32, &n, 1);
     ht_array *all[8] = {in[0], in[1], in[2], own, begin, sinks};
     ht_array *y = ht_apply(s, HT_OP_ATTEND_ROWS, p, all, 6);
     if (!grad) return y;

@@ -328,7 +328,7 @@ static void unknown_things(void **state) {
     REFUSED(LLAMA("'partial_rotary_factor': 0"), HT_ERR_FORMAT, "partial_rotary_factor");
     REFUSED(LLAMA("'rope_parameters': {'partial_rotary_factor': 1.5}"), HT_ERR_FORMAT, "partial_rotary_factor");
     REFUSED(LLAMA("'quantization_config': {'quant_method': 'gptq'}"), HT_ERR_UNSUPPORTED, "gptq");
-    REFUSED("{'model_type': 'gemma3_text', 'use_bidirectional_attention': true}", HT_ERR_UNSUPPORTED,
+    REFUSED("{'model_type': 'gemma2', 'use_bidirectional_attention': true}", HT_ERR_UNSUPPORTED,
             "use_bidirectional_attention");
     REFUSED("{'model_type': 'qwen2', 'num_hidden_layers': 1, 'layer_types': ['linear_attention']}", HT_ERR_UNSUPPORTED,
             "linear_attention");

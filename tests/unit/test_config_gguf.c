@@ -173,8 +173,8 @@ static void refusals(void **state) {
     (void)state;
     gguf_writer w = gguf_writer_new();
     refused(&w, HT_ERR_FORMAT, "general.architecture");
-    w = usual("bert", 1);
-    refused(&w, HT_ERR_UNSUPPORTED, "`bert` is not supported; `hearth formats` lists those that are");
+    w = usual("mamba", 1);
+    refused(&w, HT_ERR_UNSUPPORTED, "`mamba` is not supported; `hearth formats` lists those that are");
     w = usual("llama", 0);
     refused(&w, HT_ERR_FORMAT, "block_count");
     w = usual("llama", 4000000000u);

@@ -382,7 +382,7 @@ typedef struct rows_case {
     int n;
     int rows[4], skipped[4]; /* of each sequence: queries, and keys before the first one's own */
     layout how;
-    bool sinks, chunked;
+    bool sinks, chunked, two_sided;
 } rows_case;
 
 static void rows_case_of(const rows_case *c, int number) {
@@ -391,14 +391,15 @@ static void rows_case_of(const rows_case *c, int number) {
     int32_t own[512], first[512];
     for (int s = 0; s < c->n; s++) {
         for (int i = 0; i < c->rows[s]; i++, n++) {
-            own[n] = (int32_t)(keys + c->skipped[s] + i);
+            const int64_t last = c->rows[s] - 1, end = c->window ? ht_min_i64(i + c->window, last) : last;
+            own[n] = (int32_t)(keys + (c->two_sided ? end : c->skipped[s] + i));
             first[n] = (int32_t)keys;
         }
         keys += c->skipped[s] + c->rows[s];
     }
     const int64_t q[3] = {n, c->heads, c->d}, k[3] = {keys, c->kv_heads, c->d}, v[3] = {keys, c->kv_heads, c->dv},
                   out[3] = {n, c->heads, c->dv};
-    const ht_attend_rows_params p = {(float)(1 / sqrt((double)c->d)), c->softcap, c->window, c->chunked};
+    const ht_attend_rows_params p = {(float)(1 / sqrt((double)c->d)), c->softcap, c->window, c->chunked, c->two_sided};
     operand of[5] = {
         test_operand(HT_F32, 3, q, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, k, c->how, ORDINARY, &seed),
         test_operand(HT_F32, 3, v, c->how, ORDINARY, &seed), test_operand(HT_F32, 3, out, c->how, ORDINARY, &seed),
@@ -444,12 +445,14 @@ static void rows_case_of(const rows_case *c, int number) {
 UNIT_TEST(attention_of_flat_rows) {
     if (!beside_device[GPU]) skip();
     static const rows_case rows_cases[] = {
-        {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS, false, false},
-        {4, 2, 20, 24, 0, 0, 4, {3, 70, 1, 40}, {0, 0, 5, 100}, SHIFTED, false, false},
-        {2, 2, 64, 64, 0, 5, 2, {100, 90}, {0, 0}, CONTIGUOUS, true, false},
-        {2, 1, 9, 140, 13, 0, 3, {80, 50, 5}, {3, 0, 40}, BACKWARDS, true, false},
-        {2, 1, 16, 16, 50, 0, 3, {80, 70, 5}, {3, 0, 40}, CONTIGUOUS, true, true},
-        {4, 2, 8, 20, 7, 5, 3, {40, 30, 9}, {3, 0, 40}, SHIFTED, false, true},
+        {1, 1, 4, 4, 0, 0, 1, {1}, {0}, CONTIGUOUS, false, false, false},
+        {3, 3, 32, 32, 0, 0, 4, {3, 70, 1, 40}, {0}, CONTIGUOUS, false, false, true},
+        {2, 1, 20, 24, 9, 2, 3, {90, 1, 70}, {0}, SHIFTED, true, false, true},
+        {4, 2, 20, 24, 0, 0, 4, {3, 70, 1, 40}, {0, 0, 5, 100}, SHIFTED, false, false, false},
+        {2, 2, 64, 64, 0, 5, 2, {100, 90}, {0, 0}, CONTIGUOUS, true, false, false},
+        {2, 1, 9, 140, 13, 0, 3, {80, 50, 5}, {3, 0, 40}, BACKWARDS, true, false, false},
+        {2, 1, 16, 16, 50, 0, 3, {80, 70, 5}, {3, 0, 40}, CONTIGUOUS, true, true, false},
+        {4, 2, 8, 20, 7, 5, 3, {40, 30, 9}, {3, 0, 40}, SHIFTED, false, true, false},
     };
     for (size_t i = 0; i < sizeof rows_cases / sizeof *rows_cases; i++) rows_case_of(&rows_cases[i], (int)i);
 }

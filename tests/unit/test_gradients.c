@@ -409,7 +409,7 @@ static ht_array *attend_rows_with(ht_scope *s, ht_array *x, ht_array *sinks, con
 }
 
 static ht_array *attend_rows(ht_scope *s, ht_array *const *in) {
-    return attend_rows_with(s, in[0], HT_NONE, &(ht_attend_rows_params){0.5f, 0, 3, false});
+    return attend_rows_with(s, in[0], HT_NONE, &(ht_attend_rows_params){0.5f, 0, 3, false, false});
 }
 
 /* The first elements of x are the sinks, too. */
@@ -418,11 +418,11 @@ static ht_array *first_two(ht_scope *s, ht_array *x) {
 }
 
 static ht_array *attend_rows_sinks(ht_scope *s, ht_array *const *in) {
-    return attend_rows_with(s, in[0], first_two(s, in[0]), &(ht_attend_rows_params){0.5f, 0, 3, false});
+    return attend_rows_with(s, in[0], first_two(s, in[0]), &(ht_attend_rows_params){0.5f, 0, 3, false, false});
 }
 
 static ht_array *attend_rows_chunks(ht_scope *s, ht_array *const *in) {
-    return attend_rows_with(s, in[0], first_two(s, in[0]), &(ht_attend_rows_params){0.5f, 0, 3, true});
+    return attend_rows_with(s, in[0], first_two(s, in[0]), &(ht_attend_rows_params){0.5f, 0, 3, true, false});
 }
 
 static ht_array *exactly_attended(ht_scope *s, ht_array *x, ht_array *mask, ht_array *sinks, int64_t window) {

@@ -148,7 +148,14 @@ UNIT_TEST(a_plan_gives_the_bits_of_eager_evaluation) {
         for (int32_t n_out = 0; n_out <= n_tok; n_out++) {
             int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
             fill_batch(n_tok, n_out, id, pos, out);
-            const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
+            const ht_batch b = {.n_tok = n_tok,
+                                .n_seq = 1,
+                                .n_out = n_out,
+                                .id = id,
+                                .pos = pos,
+                                .seq_start = seq,
+                                .kv_len = &len,
+                                .out_row = out};
             const ht_step step = {.batch = &b};
             const float *fast;
             assert_works(ht_exec_run, exec, &step, &fast);
@@ -177,7 +184,14 @@ UNIT_TEST(chains_give_the_bits_of_eager_evaluation) {
         int32_t n_out = n_tok % 5 ? n_tok : n_tok / 2;
         fill_batch(n_tok, n_out, id, pos, out);
         for (int32_t i = 0; i < n_tok; i++) pos[i] %= VOCAB;
-        const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
+        const ht_batch b = {.n_tok = n_tok,
+                            .n_seq = 1,
+                            .n_out = n_out,
+                            .id = id,
+                            .pos = pos,
+                            .seq_start = seq,
+                            .kv_len = &len,
+                            .out_row = out};
         const ht_step step = {.batch = &b, .output = n_tok % 3 ? places[n_tok % 3 - 1] : NULL};
         const float *fast;
         assert_works(ht_exec_run, exec, &step, &fast);
@@ -215,7 +229,8 @@ static void run_headed(void *scaled, int32_t n, int32_t top_k, float *out) {
     const float *y;
     int32_t id[MAX_ROWS], pos[MAX_ROWS], rows[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
     fill_batch(n, n, id, pos, rows);
-    const ht_batch b = {n, 1, n, id, pos, seq, &len, rows};
+    const ht_batch b = {
+        .n_tok = n, .n_seq = 1, .n_out = n, .id = id, .pos = pos, .seq_start = seq, .kv_len = &len, .out_row = rows};
     assert_works(ht_plan_trace, device, headed, scaled, NULL, &plan);
     assert_works(ht_exec_new, plan, MAX_ROWS, MAX_ROWS, &exec);
     for (int again = 0; again < 2; again++) { /* what one step asks for does not stay for the next */
@@ -276,7 +291,8 @@ UNIT_TEST(a_step_allocates_nothing) {
     for (int32_t n = 1; n <= MAX_ROWS; n++) {
         int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
         fill_batch(n, 1, id, pos, out);
-        const ht_batch b = {n, 1, 1, id, pos, seq, &len, out};
+        const ht_batch b = {
+            .n_tok = n, .n_seq = 1, .n_out = 1, .id = id, .pos = pos, .seq_start = seq, .kv_len = &len, .out_row = out};
         const float *logits;
         assert_works(ht_exec_run, exec, &(ht_step){.batch = &b}, &logits);
     }
@@ -293,7 +309,8 @@ UNIT_TEST(more_rows_than_the_executor_holds_are_refused) {
     assert_int_equal(ht_plan_trace(device, trace_forward, NULL, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, 2, 1, &exec, &err), HT_OK);
     int32_t id[3] = {0}, pos[3] = {0, 1, 2}, out[1] = {2}, seq[2] = {0, 3}, len = 3;
-    const ht_batch b = {3, 1, 1, id, pos, seq, &len, out};
+    const ht_batch b = {
+        .n_tok = 3, .n_seq = 1, .n_out = 1, .id = id, .pos = pos, .seq_start = seq, .kv_len = &len, .out_row = out};
     const float *logits;
     assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b}, &logits, &err), HT_ERR_LIMIT);
     assert_null(logits);

@@ -78,7 +78,8 @@ static void fill(rows *r, int32_t vocab, uint64_t seed) {
         }
     }
     r->seq_start[LENGTHS] = n;
-    r->batch = (ht_train_batch){n, LENGTHS, r->id, r->pos, r->seq_start, r->target, 0};
+    r->batch = (ht_train_batch){
+        .n_tok = n, .n_seq = LENGTHS, .id = r->id, .pos = r->pos, .seq_start = r->seq_start, .target = r->target};
     for (int32_t i = 0; i < n; i++) r->batch.n_learned += r->target[i] >= 0;
 }
 

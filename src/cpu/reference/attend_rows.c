@@ -1,6 +1,7 @@
 /* Attention of flat rows of many sequences and its gradient, in f64, one query at a time. */
 #include "cpu/attend_rows.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
@@ -27,6 +28,7 @@ typedef struct keys_of {
 static keys_of visible(const ht_call *call, const ht_ragged *runs, int64_t i) {
     const ht_attend_rows_params *p = call->params;
     const int64_t first = runs->first[i], own = runs->own[i];
+    if (p->two_sided) return (keys_of){p->window > 0 ? ht_max_i64(first, i - p->window) : first, own + 1};
     return (keys_of){first + ht_first_visible(p->window, p->chunked, own - first), own + 1};
 }
 

@@ -33,8 +33,9 @@ typedef struct sdpa_shape {
     ht_view out[3];
     const int32_t *own; /* each query's own key, `base` keys into the flat rows; NULL: queries are at the last keys */
     int64_t base;
-    float softcap; /* of scores, in log2 units; 0: none */
-    bool chunked;  /* kind of window */
+    float softcap;  /* of scores, in log2 units; 0: none */
+    bool chunked;   /* kind of window */
+    bool two_sided; /* queries have the rows of keys, and windows that begin before them */
 } sdpa_shape;
 
 HT_INLINE int64_t sdpa_padded(int64_t n) { return (n + 15) / 16 * 16; }
@@ -99,6 +100,7 @@ HT_INLINE int64_t sdpa_last(const sdpa_shape *s, int64_t i) {
 }
 /* First key visible to query i. */
 HT_INLINE int64_t sdpa_first(const sdpa_shape *s, int64_t i) {
+    if (s->two_sided) return s->params->window > 0 ? ht_max_i64(0, i - s->params->window) : 0;
     return ht_first_visible(s->params->window, s->chunked, sdpa_last(s, i));
 }
 

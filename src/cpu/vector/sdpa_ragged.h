@@ -47,6 +47,7 @@ static inline void sdpa_sequence_of(const ht_call *flat, const ht_ragged *runs, 
     to->shape.base = k;
     to->shape.softcap = p->softcap * HT_LOG2_E;
     to->shape.chunked = p->chunked;
+    to->shape.two_sided = p->two_sided;
     for (int a = 0; a < n_out; a++) to->shape.out[a] = sdpa_row_range(&out[a], a ? k : q, a ? n_k : n_q);
 }
 
