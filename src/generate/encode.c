@@ -129,15 +129,18 @@ static ht_status run(encoder *e, ht_error *err) {
     while (e->begin < e->end) {
         if (ht_cancel_requested(e->cancel)) return ht_fail(err, HT_ERR_CANCELLED, "cancelled");
         const int32_t n = choose(e);
+        bool cancelled = false;
         ht_scheduler_run(e->model->scheduler, e->job, n);
         for (int32_t i = 0; i < n; i++) {
             const slot *s = &e->slot[i];
+            cancelled = cancelled || s->job.status == HT_ERR_CANCELLED;
             if (s->job.status == HT_ERR_CANCELLED) continue;
             e->sequence[s->index].done = true;
             e->sequence[s->index].computed = e->sequence[s->index].n;
             if (s->job.status) e->calls->failed(e->calls->user, s->index, &s->job.err);
         }
         if (!e->calls->stepped(e->calls->user)) return ht_fail(err, HT_ERR_CANCELLED, "stopped by the callback");
+        if (cancelled) return ht_fail(err, HT_ERR_CANCELLED, "cancelled");
     }
     return HT_OK;
 }
