@@ -107,6 +107,10 @@ HT_POOLING_LAST = 0
 HT_POOLING_MEAN = 1
 HT_POOLING_CLS = 2
 HT_POOLING_MODEL = 3
+HT_POOLING_NONE = 4
+HT_POOLING_MAX = 5
+HT_POOLING_MEAN_SQRT_LEN = 6
+HT_POOLING_WEIGHTEDMEAN = 7
 
 HT_PROBE_TOKEN = 1
 HT_PROBE_TOP = 2
@@ -445,6 +449,9 @@ class ht_embed_options(Structure):
         ("cancel", POINTER(ht_cancel)),
         ("progress", CFUNCTYPE(None, c_double, c_void_p)),
         ("user", c_void_p),
+        ("prompt", c_char_p),
+        ("dimensions", c_int64),
+        ("truncate", c_bool),
     ]
 
 
