@@ -474,6 +474,39 @@ class ht_embeddings(Structure):
     ]
 
 
+class ht_rerank_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("instruction", c_char_p),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("truncate", c_bool),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_relevance(Structure):
+    _fields_ = [
+        ("status", c_int),
+        ("message", c_char_p),
+        ("n_tokens", c_int64),
+        ("logit", c_double),
+        ("score", c_double),
+    ]
+
+
+class ht_ranking(Structure):
+    _fields_ = [
+        ("n", c_size_t),
+        ("documents", POINTER(ht_relevance)),
+        ("order", c_void_p),
+        ("n_failed", c_size_t),
+    ]
+
+
 class ht_prompt(Structure):
     _fields_ = [
         ("ids", c_void_p),
