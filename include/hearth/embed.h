@@ -58,6 +58,7 @@ HT_API void ht_embed_options_init(ht_embed_options *options, size_t size);
 /* The result of a text. */
 typedef struct ht_embedding {
     ht_status status;    /* of this text alone */
+    bool truncated;      /* it lost tokens at the end */
     const char *message; /* "" for HT_OK */
     int64_t n_tokens;    /* that were computed, a prompt's included */
     const float *values; /* [hidden], for HT_POOLING_NONE [n_tokens, hidden]; NULL when it failed */

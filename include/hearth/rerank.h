@@ -23,6 +23,7 @@ typedef struct ht_rerank_options {
     const float *adapter_scales; /* NULL: 1 each */
     int n_adapters;
     bool truncate; /* documents that do not fit the context lose tokens at their end; default false: they fail */
+    int64_t document_tokens; /* documents with more tokens lose those at their end; default 0: no limit */
     const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
     /* Called periodically with the share of documents that are done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
@@ -34,6 +35,7 @@ HT_API void ht_rerank_options_init(ht_rerank_options *options, size_t size);
 typedef struct ht_relevance {
     ht_status status;    /* of this document alone; unless HT_OK, only this and the next are valid */
     const char *message; /* "" for HT_OK */
+    bool truncated;      /* it lost tokens at its end */
     int64_t n_tokens;    /* of its prompt, the query's included */
     double logit;        /* the classifier's, or that of "yes" minus that of "no" */
     double score;        /* sigmoid of the logit, 0 to 1: the probability of "yes" against "no" */

@@ -37,6 +37,7 @@ typedef struct result {
 typedef struct entry {
     size_t index; /* of the text */
     ht_ids ids;
+    bool truncated;
     size_t first_row; /* of its vectors, for HT_POOLING_NONE */
     bool bad;         /* likewise: one is not finite, or memory ran out */
     ht_pooling_state pooled;
@@ -132,7 +133,8 @@ static void finish(embedder *e, entry *text) {
         ht_pooling_end(&text->pooled);
         good = make_vector(e, &text->pooled.value, values);
     }
-    *out = (ht_embedding){.message = "", .n_tokens = (int64_t)text->ids.n, .values = values};
+    *out =
+        (ht_embedding){.message = "", .truncated = text->truncated, .n_tokens = (int64_t)text->ids.n, .values = values};
     if (good) return;
     if (text->pooled.value || text->bad)
         ht_fail(&err, HT_ERR_INTERNAL, "the hidden states of the model are not finite");
@@ -200,22 +202,23 @@ static int64_t most_tokens(const embedder *e) {
 }
 
 /* The ids of text i, checked and truncated. */
-static ht_status encode(const embedder *e, size_t i, ht_ids *out, ht_error *err) {
+static ht_status encode(const embedder *e, size_t i, ht_ids *out, bool *cut, ht_error *err) {
     static const int32_t none[1];
     const int64_t most = e->o.truncate ? most_tokens(e) : 0;
     if (!e->from.text) {
         size_t n = e->from.n_ids[i];
-        if (most && n > (size_t)most) n = (size_t)most;
+        *cut = most && n > (size_t)most;
+        if (*cut) n = (size_t)most;
         const ht_prompt ids = {.ids = n ? e->from.ids[i] : none, .n_ids = n};
         return ht_prompt_encode(e->model, &ids, 0, out, NULL, err);
     }
-    if (!*e->prompt) return ht_prompt_encode_cut(e->model, e->from.text[i], most, out, err);
+    if (!*e->prompt) return ht_prompt_encode_cut(e->model, e->from.text[i], most, out, cut, err);
     const size_t before = strlen(e->prompt), n = strlen(e->from.text[i]);
     char *text = malloc(before + n + 1);
     if (!text) return ht_fail_memory(err, before + n, "a text");
     memcpy(text, e->prompt, before);
     memcpy(text + before, e->from.text[i], n + 1);
-    const ht_status status = ht_prompt_encode_cut(e->model, text, most, out, err);
+    const ht_status status = ht_prompt_encode_cut(e->model, text, most, out, cut, err);
     free(text);
     return status;
 }
@@ -228,7 +231,7 @@ static ht_status read_texts(embedder *e, ht_error *err) {
     for (size_t i = 0; i < e->n; i++) {
         ht_error own = {0};
         entry *text = &e->entry[e->n_entries];
-        if (encode(e, i, &text->ids, &own)) {
+        if (encode(e, i, &text->ids, &text->truncated, &own)) {
             fail_text(e, i, &own);
             e->done++;
             continue;

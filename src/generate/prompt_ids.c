@@ -163,11 +163,13 @@ static ht_status encode_whole(const ht_model *m, const char *text, ht_ids *out, 
     return encode_source(m, &s, out, err);
 }
 
-ht_status ht_prompt_encode_cut(const ht_model *m, const char *text, int64_t most, ht_ids *out, ht_error *err) {
+ht_status ht_prompt_encode_cut(const ht_model *m, const char *text, int64_t most, ht_ids *out, bool *cut,
+                               ht_error *err) {
     size_t added;
     *out = (ht_ids){0};
     ht_status status = encode_whole(m, text, out, err);
-    if (!status && most > 0 && out->n > (uint64_t)most) {
+    *cut = !status && most > 0 && out->n > (uint64_t)most;
+    if (*cut) {
         status = count_added(m, text, out, &added, err);
         if (added >= (uint64_t)most) added = (size_t)most - 1;
         if (!status) memmove(out->id + most - added, out->id + out->n - added, added * sizeof *out->id);

@@ -2,6 +2,7 @@
  *
  * Two things differ between rerankers. The prompt is a template with the roles "query" and "document" (choose_prompt).
  * The scorer is a classifier on the pooled hidden state, or the logits of two tokens (choose_scorer). */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
@@ -38,6 +39,7 @@ typedef struct result {
 typedef struct pair {
     size_t index; /* of the document */
     ht_ids ids;
+    bool truncated;
     ht_pooling_state pooled; /* for a classifier */
     double logit;            /* otherwise */
     bool ended;              /* it has its score, or has failed */
@@ -250,18 +252,21 @@ static ht_status encode(const reranker *r, const char *document, ht_ids *out, ht
     return status;
 }
 
-/* Drops tokens from the end of a document: those before the tokens that the prompt has after it. */
-static ht_status truncate(reranker *r, ht_ids *ids, ht_error *err) {
+/* Drops tokens from the end of a document: those before the tokens that the prompt has after it. Sets p->truncated. */
+static ht_status truncate(reranker *r, ht_ids *ids, pair *p, ht_error *err) {
     const ht_ids *without = &r->without;
-    const size_t most = (size_t)r->model->context;
-    size_t before = 0, after = 0;
+    size_t before = 0, after = 0, most = r->o.truncate ? (size_t)r->model->context : SIZE_MAX;
+    if (!r->o.document_tokens && ids->n <= most) return HT_OK;
     const ht_status status = without->n ? HT_OK : encode(r, "", &r->without, err);
     if (status) return status;
     while (before < without->n && ids->id[before] == without->id[before]) before++;
     while (after < without->n - before && ids->id[ids->n - 1 - after] == without->id[without->n - 1 - after]) after++;
-    if (before + after > most) return HT_OK; /* the query alone is too long, which is reported */
+    if (r->o.document_tokens) most = ht_min_size(most, before + after + (size_t)r->o.document_tokens);
+    /* A query that is too long alone is reported later. */
+    if (ids->n <= most || before + after > most) return HT_OK;
     memmove(ids->id + most - after, ids->id + ids->n - after, after * sizeof *ids->id);
     ids->n = most;
+    p->truncated = true;
     return HT_OK;
 }
 
@@ -319,8 +324,11 @@ static void finish(reranker *r, pair *p) {
         ht_fail_memory(&err, sizeof *p, "a score");
     else if (!isfinite(p->logit))
         ht_fail(&err, HT_ERR_INTERNAL, "the logit of its relevance is %g", p->logit);
-    r->result->document[p->index] = (ht_relevance){
-        .message = "", .n_tokens = (int64_t)p->ids.n, .logit = p->logit, .score = 1 / (1 + exp(-p->logit))};
+    r->result->document[p->index] = (ht_relevance){.message = "",
+                                                   .truncated = p->truncated,
+                                                   .n_tokens = (int64_t)p->ids.n,
+                                                   .logit = p->logit,
+                                                   .score = 1 / (1 + exp(-p->logit))};
     if (err.status) fail_document(r, p->index, &err);
 }
 
@@ -354,7 +362,7 @@ static bool after_step(void *user) {
 static ht_status read_document(reranker *r, size_t i, pair *p, ht_error *err) {
     ht_ids ids;
     ht_status status = encode(r, r->documents[i], &ids, err);
-    if (!status && r->o.truncate && ids.n > (uint64_t)r->model->context) status = truncate(r, &ids, err);
+    if (!status) status = truncate(r, &ids, p, err);
     if (!status) {
         const ht_prompt prompt = {.ids = ids.id, .n_ids = ids.n};
         status = ht_prompt_encode(r->model, &prompt, 0, &p->ids, NULL, err);
@@ -420,6 +428,9 @@ static ht_status check(reranker *r, ht_error *err) {
     if (r->o.instruction && !ht_utf8_valid(r->o.instruction, strlen(r->o.instruction)))
         return ht_fail(err, HT_ERR_ARGUMENT, "the instruction is not UTF-8");
     if (r->o.n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", r->o.n_adapters);
+    if (r->o.document_tokens < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "documents of %lld tokens, expected 0 or more",
+                       (long long)r->o.document_tokens);
     if (r->n > INT32_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%zu document%s, at most %d", r->n, ht_plural(r->n), INT32_MAX);
     status = choose_prompt(r, err);

@@ -6,7 +6,8 @@
 
 #include <hearth/embed.h>
 
-extern const char *const serve_poolings[]; /* indexed by ht_pooling */
+/* Indexed by ht_pooling. */
+extern const char *const serve_poolings[];
 enum { SERVE_MOST_INPUTS = 2048 };
 extern const serve_shape serve_input_shape;
 #define SERVE_IS_INPUTS                                                                                                \
@@ -20,8 +21,10 @@ extern const serve_shape serve_input_shape;
 bool serve_embed_inputs(serve_call *c, const ht_json *input, const ht_embed_options *o, ht_embeddings **out);
 /* Reads "dimensions", an integer; the default is the whole vector. */
 bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n);
+/* Reports inputs that were truncated, in the response's header. */
+void serve_report_truncated(serve_call *c, const ht_embeddings *e);
 /* The first n numbers of a vector, as a list or as base64 of little-endian floats. p > 0 divides by the p-norm; p = 0
  * scales the largest magnitude to 32760; p < 0 leaves the numbers as they are. */
-ht_json *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64);
+ht_json *serve_embedding_json(const float *values, int64_t n, int32_t p, bool as_base64);
 
 #endif

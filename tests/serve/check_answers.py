@@ -38,7 +38,8 @@ LIST = ROOT / "src/serve/responses.json"
 OPAQUE = {"arguments", "components", "format", "input", "metadata", "model_info", "parameters", "paths", "schema", "tool_choice", "tools"}
 # Other names of endpoints.
 ALIASES = {"/v1/health": "/health", "/chat/completions": "/v1/chat/completions", "/models": "/v1/models", "/models/{model}": "/v1/models/{model}",
-           "/completions": "/completion", "/embeddings": "/embedding"}  # fmt: skip
+           "/completions": "/completion", "/embeddings": "/embedding",
+           **dict.fromkeys(("/v2/rerank", "/rerank", "/v1/reranking", "/reranking"), "/v1/rerank")}  # fmt: skip
 DONE = "[DONE]"  # the last event of OpenAI's streams, which is no JSON
 KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", dict: "any object"}
 

@@ -135,6 +135,18 @@ class Completions(PlainTest):
         got = self.server.post("/embedding", content="hello", embd_normalize=0).json[0]["embedding"][0]
         self.assertAlmostEqual(max(map(abs, got)), 32760, places=1)
 
+    def test_embeddings_of_tokens(self):
+        """A list for each token, which is not scaled unless a request says so."""
+        tokens = len(self.server.post("/tokenize", content="hello the world", add_special=True).json["tokens"])
+        last = self.server.post("/embedding", content="hello the world", pooling="last", embd_normalize=-1).json[0]["embedding"][0]
+        (one,) = self.server.post("/embedding", content="hello the world", pooling="none").json
+        self.assertEqual(len(one["embedding"]), tokens)
+        self.assertEqual(one["embedding"][-1], last)
+        (one,) = self.server.post("/embedding", content="hello the world", pooling="none", embd_normalize=2).json
+        for row in one["embedding"]:
+            self.assertAlmostEqual(sum(x * x for x in row), 1, places=4)
+        self.refused(self.server.post("/v1/embeddings", input="a", pooling="none"), 400, "pooling")
+
     def test_gaps_need_marks(self):
         self.refused(self.server.post("/infill", input_prefix="a", input_suffix="b"), 400, "insert")
         self.refused(self.server.post("/infill", input_prefix="a"), 400, "input_suffix")

@@ -629,6 +629,7 @@ UNIT_TEST(truncation) {
         assert_works(ht_embed_text, m, words, 2, &cut, &e);
         assert_int_equal(e->n_failed, 0);
         assert_int_equal(e->embeddings[0].n_tokens, most);
+        assert_true(e->embeddings[0].truncated && !e->embeddings[1].truncated);
         assert_works(ht_embed_ids, m, (const int32_t *const[]){ids}, &most, 1, NULL, &wanted);
         assert_memory_equal(e->values, wanted->values, (size_t)e->hidden * sizeof(float));
         ht_embeddings_free(wanted);

@@ -196,6 +196,20 @@ UNIT_TEST(documents_that_fail) {
     assert_int_equal(n_end, 1);
     ids[CONTEXT - 1] = *end;
     assert_true(cut->documents[2].logit == logit_of(m, ids, CONTEXT));
+    assert_true(cut->documents[2].truncated && !cut->documents[0].truncated);
+    ht_ranking_free(cut);
+    /* At most so many tokens of a document; one has exactly as many. */
+    int32_t *tin;
+    size_t n_tin, n_without;
+    assert_works(ht_tokenizer_encode, m->tokenizer, texts[0], strlen(texts[0]), 0, &tin, &n_tin);
+    ht_ids_free(encode(m, (const char *const[]){"<|im_start|>find: ", "tin", "\n", "", "<|im_end|>"}, 5, &n_without));
+    cut = rank(m, "tin", texts, N, OPTIONS_AT(ht_rerank_options, with.document_tokens = (int64_t)n_tin));
+    assert_int_equal(cut->documents[2].n_tokens, n_without + n_tin);
+    assert_true(cut->documents[2].truncated && !cut->documents[0].truncated);
+    assert_true(cut->documents[0].logit == r->documents[0].logit);
+    ids[n_without + n_tin - 1] = *end;
+    assert_true(cut->documents[2].logit == logit_of(m, ids, n_without + n_tin));
+    ht_ids_free(tin);
     ht_ids_free(ids);
     ht_ids_free(end);
     ht_ranking_free(cut);
@@ -232,6 +246,7 @@ UNIT_TEST(refusals) {
     refuse(m, "tin", OPTIONS_AT(ht_rerank_options, with.instruction = "x"), HT_ERR_UNSUPPORTED, "takes no instruction");
     refuse(m, "\xff", NULL, HT_ERR_ARGUMENT, "the query is not UTF-8");
     refuse(m, "tin", OPTIONS_AT(ht_rerank_options, with.n_adapters = -1), HT_ERR_ARGUMENT, "-1 adapters");
+    refuse(m, "tin", OPTIONS_AT(ht_rerank_options, with.document_tokens = -1), HT_ERR_ARGUMENT, "of -1 tokens");
     ht_cancel cancel = {0};
     ht_cancel_request(&cancel);
     refuse(m, "tin", OPTIONS_AT(ht_rerank_options, with.cancel = &cancel), HT_ERR_CANCELLED,
