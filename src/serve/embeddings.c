@@ -34,8 +34,15 @@ static ht_json *vector_json(const float *values, int64_t n, bool as_base64) {
 
 /* ---- inputs ---- */
 
-const char *const serve_poolings[] = {"last", "mean",          "cls",          "model", "none",
+const char *const serve_poolings[] = {"none", "last",          "mean",         "cls", "model",
                                       "max",  "mean_sqrt_len", "weightedmean", NULL};
+ht_pooling serve_read_pooling(const serve_call *c) {
+    const char *name = serve_text(c->body, "pooling");
+    int i = 0;
+    while (name && ht_pooling_name((ht_pooling)i) && strcmp(ht_pooling_name((ht_pooling)i), name) != 0) i++;
+    return name ? (ht_pooling)i : HT_POOLING_MODEL;
+}
+
 static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
 const serve_shape serve_input_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST,
                                        .low = 0,
@@ -126,6 +133,9 @@ static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_opti
 bool serve_embed_inputs(serve_call *c, const ht_json *input, const ht_embed_options *o, ht_embeddings **out) {
     inputs in = {0};
     *out = NULL;
+    if (o->pooling == HT_POOLING_MODEL && ht_model_pooling(c->lease.model) == HT_POOLING_NONE)
+        return serve_fail(&c->failure, 400, "pooling",
+                          "the model has no pooling: choose one, or ask /embedding for the vectors of all tokens");
     if (read_inputs(c, input, &in)) *out = embed(c, &in, o);
     free_inputs(&in);
     return *out != NULL;

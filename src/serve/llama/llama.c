@@ -202,7 +202,7 @@ bool serve_llama_embedding(serve_call *c) {
     if (!input) input = serve_member(c->body, "input");
     if (!input)
         return serve_fail(&c->failure, 400, "content", "\"content\" must be a string, token ids, or a list of these");
-    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
+    o.pooling = serve_read_pooling(c);
     if (o.pooling == HT_POOLING_MODEL) o.pooling = ht_model_pooling(c->lease.model);
     /* Hidden states of tokens are not scaled, unless the request says so. */
     const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", o.pooling == HT_POOLING_NONE ? -1 : 2);

@@ -61,7 +61,7 @@ const serve_field serve_openai_embeddings_fields[] = {{"model", .is = SERVE_IS_T
                                                       {"encoding_format", .is = SERVE_IS_WORD(formats)},
                                                       {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
                                                       SERVE_NOTED_FIELDS("user"),
-                                                      {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                                      {"pooling", .is = SERVE_IS_WORD(serve_poolings + 1)},
                                                       {"normalize", .is = SERVE_IS_FLAG},
                                                       {"prompt_name", .is = SERVE_IS_TEXT},
                                                       {"truncate", .is = SERVE_IS_FLAG},
@@ -73,11 +73,9 @@ bool serve_openai_embeddings(serve_call *c) {
     int64_t n;
     ht_embed_options_init(&o, sizeof o);
     o.normalize = serve_flag(c->body, "normalize", o.normalize);
-    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
+    o.pooling = serve_read_pooling(c);
     o.prompt = serve_text(c->body, "prompt_name");
     o.truncate = serve_flag(c->body, "truncate", false);
-    if (o.pooling == HT_POOLING_NONE)
-        return serve_fail(&c->failure, 400, "pooling", "\"pooling\" is none, which /embedding supports alone");
     if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
     bool good = serve_read_dimensions(c, e, &n);
     if (good) serve_report_truncated(c, e);
