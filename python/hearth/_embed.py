@@ -7,6 +7,7 @@ from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
 from ._dtype import float32
+from ._functions import public
 from ._structs import HT_POOLING_MODEL, HT_POOLING_NONE, ht_embed_options, ht_embeddings
 
 _TEXTS, _MANY_IDS = POINTER(c_char_p), POINTER(POINTER(c_int32))
@@ -39,29 +40,33 @@ def with_adapters(adapters):
     return {"adapters": cast(handles, c_void_p), "adapter_scales": cast(scales, c_void_p), "n_adapters": len(given)}
 
 
-def c_text(text, what):
-    """The bytes of a text for C, where a NUL would end it."""
-    if "\0" in text:
-        raise ValueError(f"{what} has a NUL")
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _vectors(find, numbers, every_token):
-    """What a call finds: arrays [hidden] of its texts, or [tokens, hidden]. `numbers`: of the texts, for errors."""
+def _vectors(call, model, given, numbers, how, every_token):
+    """Of texts or lists of ids, as `given` for a call: an array [texts, hidden], or a list of arrays [tokens, hidden]. `numbers`: of
+    the texts, for errors."""
     found = POINTER(ht_embeddings)()
-    find(byref(found))
+    lib.check(call, model._handle, *given, len(numbers), byref(how), byref(found))
     try:
         result = found.contents
-        rows = []
-        for i in range(result.n):
+        for i in range(result.n if result.n_failed else 0):
             one = result.embeddings[i]
             if one.status:
                 lib._raise(one.status, f"text {numbers[i]}: {one.message.decode('utf-8', 'replace')}")
-            shape = (one.n_tokens, result.hidden) if every_token else (result.hidden,)
-            rows.append(lib.call(_array_from, one.values, float32.code, (c_int64 * len(shape))(*shape), len(shape)))
-        return rows, result.hidden
+        if not every_token:
+            return lib.call(_array_from, result.values, float32.code, (c_int64 * 2)(result.n, result.hidden), 2)
+        ones = (result.embeddings[i] for i in range(result.n))
+        return [lib.call(_array_from, one.values, float32.code, (c_int64 * 2)(one.n_tokens, result.hidden), 2) for one in ones]
     finally:
         _free(found)
+
+
+def _of_texts(model, texts, numbers, how, every_token):
+    given = (c_char_p * len(texts))(*texts)
+    return _vectors(_embed_text, model, (given,), numbers, how, every_token)
+
+
+def _of_ids(model, ids, numbers, how, every_token):
+    pointers = (POINTER(c_int32) * len(ids))(*(cast(one, POINTER(c_int32)) for one, _ in ids))
+    return _vectors(_embed_ids, model, (pointers, (c_size_t * len(ids))(*(n for _, n in ids))), numbers, how, every_token)
 
 
 def prompts(model):
@@ -72,31 +77,22 @@ def prompts(model):
     return found
 
 
-def embed(model, texts, ids_of, pooling, normalize, dimensions, prompt, truncate, adapters):
-    """Arrays of texts and lists of ids, in their order, and the length of a vector. `ids_of`: what reads a list of ids."""
+def embed(model, texts, pooling, normalize, dimensions, prompt, truncate, adapters):
+    """Vectors of texts, as bytes, and of ids, as pairs of a ctypes array and its length: an array [texts, hidden], or for the pooling
+    "none" a list of arrays [tokens, hidden]."""
     how_pooled = _model_pooling(model._handle) if pooling is None else lib.choice(pooling, "pooling", _POOLINGS)
-    how = lib.options(ht_embed_options, pooling=HT_POOLING_MODEL if pooling is None else how_pooled, normalize=bool(normalize),
-                      dimensions=lib.integer(dimensions, "dimensions", *lib.INT64), truncate=bool(truncate), **with_adapters(adapters))  # fmt: skip
+    how = lib.options(ht_embed_options, pooling=how_pooled, normalize=bool(normalize), prompt=prompt, truncate=bool(truncate),
+                      dimensions=lib.integer(dimensions, "dimensions", *lib.INT64), **with_adapters(adapters))  # fmt: skip
     every_token = how_pooled == HT_POOLING_NONE
-    places = {kind: [i for i, text in enumerate(texts) if isinstance(text, str) == kind] for kind in (True, False)}
-    ids = [ids_of(texts[i]) for i in places[False]]
-    vectors, hidden = [None] * len(texts), 0
-    if places[True] or not ids:
-        given = [c_text(texts[i], f"text {i}") for i in places[True]]
-        how.prompt = None if prompt is None else c_text(prompt, "the prompt's name")
-        call = lambda out: lib.check(_embed_text, model._handle, (c_char_p * len(given))(*given), len(given), byref(how), out)  # noqa: E731
-        found, hidden = _vectors(call, places[True], every_token)
-        for i, vector in zip(places[True], found):
-            vectors[i] = vector
-    if ids:
-        how.prompt = None
-        pointers = (POINTER(c_int32) * len(ids))(*(cast(one, POINTER(c_int32)) for one, _ in ids))
-        lengths = (c_size_t * len(ids))(*(n for _, n in ids))
-        call = lambda out: lib.check(_embed_ids, model._handle, pointers, lengths, len(ids), byref(how), out)  # noqa: E731
-        found, hidden = _vectors(call, places[False], every_token)
-        for i, vector in zip(places[False], found):
-            vectors[i] = vector
-    return vectors, hidden, every_token
-
-
-__all__ = ["array"]
+    places = [[i for i, text in enumerate(texts) if isinstance(text, bytes) == kind] for kind in (True, False)]
+    parts = []
+    for find, numbers in zip((_of_texts, _of_ids), places):
+        if numbers or (find is _of_texts and not texts):
+            parts.append(find(model, [texts[i] for i in numbers], numbers, how, every_token))
+        how.prompt = None  # of texts alone
+    if len(parts) == 1:
+        return parts[0]
+    order = sorted(range(len(texts)), key=(places[0] + places[1]).__getitem__)
+    if every_token:
+        return [(parts[0] + parts[1])[i] for i in order]
+    return public["take"](public["concatenate"](parts), array(order), 0)

@@ -458,6 +458,7 @@ class ht_embed_options(Structure):
 class ht_embedding(Structure):
     _fields_ = [
         ("status", c_int),
+        ("truncated", c_bool),
         ("message", c_char_p),
         ("n_tokens", c_int64),
         ("values", c_void_p),
@@ -482,6 +483,7 @@ class ht_rerank_options(Structure):
         ("adapter_scales", c_void_p),
         ("n_adapters", c_int),
         ("truncate", c_bool),
+        ("document_tokens", c_int64),
         ("cancel", POINTER(ht_cancel)),
         ("progress", CFUNCTYPE(None, c_double, c_void_p)),
         ("user", c_void_p),
@@ -492,6 +494,7 @@ class ht_relevance(Structure):
     _fields_ = [
         ("status", c_int),
         ("message", c_char_p),
+        ("truncated", c_bool),
         ("n_tokens", c_int64),
         ("logit", c_double),
         ("score", c_double),
