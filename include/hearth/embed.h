@@ -70,7 +70,7 @@ typedef struct ht_embeddings {
     const ht_embedding
         *embeddings;     /* [n], in the order of the texts; lent, as is everything here, until they are freed */
     const float *values; /* f32 [n, hidden], all of them one after the other; zeros for those that failed. For
-                            HT_POOLING_NONE those of all tokens, without the texts that failed before */
+                            HT_POOLING_NONE those of all tokens; texts that were not computed have none */
     size_t n_failed;
 } ht_embeddings;
 

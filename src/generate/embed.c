@@ -39,7 +39,7 @@ typedef struct entry {
     ht_ids ids;
     bool truncated;
     size_t first_row; /* of its vectors, for HT_POOLING_NONE */
-    bool bad;         /* likewise: one is not finite, or memory ran out */
+    ht_status status; /* of its vectors */
     ht_pooling_state pooled;
     bool ended; /* it has its vector, or has failed */
 } entry;
@@ -117,30 +117,31 @@ static bool write_vector(const embedder *e, const double *x, float *out) {
     return true;
 }
 
-/* The vector of a text or a token from *x [hidden], which is replaced; false when memory ran out or it is not finite. */
-static bool make_vector(const embedder *e, double **x, float *out) {
-    return *x && ht_dense_apply(&e->dense, x) && write_vector(e, *x, out);
+/* The vector of a text or a token from *x [hidden], which is replaced; NULL: memory ran out. */
+static ht_status make_vector(const embedder *e, double **x, float *out) {
+    if (!*x || !ht_dense_apply(&e->dense, x)) return HT_ERR_MEMORY;
+    return write_vector(e, *x, out) ? HT_OK : HT_ERR_INTERNAL;
 }
 
 static void finish(embedder *e, entry *text) {
     ht_embedding *out = &e->result->embedding[text->index];
     ht_error err = {0};
     float *values = e->result->values + (size_t)e->width * text->index;
-    bool good = !text->bad;
     if (e->o.pooling == HT_POOLING_NONE) {
         values = e->result->values + (size_t)e->width * text->first_row;
     } else {
         ht_pooling_end(&text->pooled);
-        good = make_vector(e, &text->pooled.value, values);
+        text->status = make_vector(e, &text->pooled.value, values);
     }
     *out =
         (ht_embedding){.message = "", .truncated = text->truncated, .n_tokens = (int64_t)text->ids.n, .values = values};
-    if (good) return;
-    if (text->pooled.value || text->bad)
-        ht_fail(&err, HT_ERR_INTERNAL, "the hidden states of the model are not finite");
-    else
-        ht_fail_memory(&err, (size_t)e->hidden * sizeof *text->pooled.value, "an embedding");
+    if (text->status == HT_ERR_MEMORY)
+        ht_fail_memory(&err, (size_t)e->hidden * sizeof(double), "an embedding");
+    else if (text->status)
+        ht_fail(&err, text->status, "the hidden states of the model are not finite");
+    if (!text->status) return;
     fail_text(e, text->index, &err);
+    if (e->o.pooling == HT_POOLING_NONE) memset(values, 0, (size_t)e->width * text->ids.n * sizeof *values);
 }
 
 /* ---- the prefill ---- */
@@ -149,8 +150,9 @@ static void finish(embedder *e, entry *text) {
 static void add_token(embedder *e, entry *text, const float *state, int64_t position) {
     double *x = malloc((size_t)e->hidden * sizeof *x);
     for (int32_t d = 0; x && d < e->hidden; d++) x[d] = (double)state[d];
-    if (!make_vector(e, &x, e->result->values + (size_t)e->width * (text->first_row + (size_t)position)))
-        text->bad = true;
+    const ht_status status =
+        make_vector(e, &x, e->result->values + (size_t)e->width * (text->first_row + (size_t)position));
+    if (!text->status) text->status = status;
     free(x);
 }
 
