@@ -323,16 +323,24 @@ static ht_status read_prompts(reading *r, ht_error *err) {
     return reader.status;
 }
 
+/* The longest text, of a directory for sentence-transformers. */
 static ht_status read_max_tokens(reading *r, ht_error *err) {
     ht_json *root;
     char title[HT_SIBLING_NAME];
+    int64_t most;
     ht_status status = read_json(r->c, "", "sentence_bert_config.json", &root, title, err);
     if (status || !root) return status;
     ht_json_reader reader = {.file = title, .err = err};
-    ht_json_i64(&reader, root, "max_seq_length", &r->out->max_tokens);
+    const bool states = ht_json_i64(&reader, root, "max_seq_length", &r->out->max_tokens);
     if (!reader.status && r->out->max_tokens < 0) ht_json_fail(&reader, HT_ERR_FORMAT, "`max_seq_length` is negative");
     ht_json_decref(root);
-    return reader.status;
+    if (states || reader.status) return reader.status;
+    /* Newer versions leave it to the tokenizer, which states an absurdly large number for no limit. */
+    status = read_json(r->c, "", "tokenizer_config.json", &root, title, err);
+    const ht_json *stated = status ? NULL : ht_json_object_get(root, "model_max_length");
+    if (stated && ht_json_whole(stated, &most) && most > 0) r->out->max_tokens = most;
+    if (!status) ht_json_decref(root);
+    return status;
 }
 
 /* ---- classifiers ---- */

@@ -238,7 +238,7 @@ static ht_status read_texts(embedder *e, ht_error *err) {
             e->done++;
             continue;
         }
-        const int64_t n = (int64_t)text->ids.n, skipped = e->prompt_tokens < n ? e->prompt_tokens : n - 1;
+        const int64_t n = (int64_t)text->ids.n, skipped = e->prompt_tokens < n ? e->prompt_tokens : 0;
         text->index = i;
         text->pooled = (ht_pooling_state){.pooling = e->o.pooling, .hidden = e->hidden, .n = n, .skipped = skipped};
         e->sequence[e->n_entries++] =

@@ -29,11 +29,11 @@ ht_pooling ht_pooling_named(const char *name) {
 
 int64_t ht_pooling_first(const ht_pooling_state *p) {
     if (p->pooling == HT_POOLING_LAST) return p->n - 1;
-    return p->pooling == HT_POOLING_CLS ? 0 : p->skipped;
+    return p->skipped;
 }
 
 void ht_pooling_add(ht_pooling_state *p, const float *state, int64_t position) {
-    if (position < ht_pooling_first(p) || (p->pooling == HT_POOLING_CLS && position > 0)) return;
+    if (position < ht_pooling_first(p) || (p->pooling == HT_POOLING_CLS && position > p->skipped)) return;
     const bool begins = !p->value;
     if (begins && !(p->value = calloc((size_t)p->hidden, sizeof *p->value))) return;
     /* Weighted means count a token by its position, from 1. */

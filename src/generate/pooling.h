@@ -15,7 +15,7 @@ typedef struct ht_pooling_state {
     ht_pooling pooling; /* none of HT_POOLING_NONE and HT_POOLING_MODEL */
     int32_t hidden;
     int64_t n;       /* tokens */
-    int64_t skipped; /* tokens at the beginning, of a prompt, that means and maxima leave out; fewer than n */
+    int64_t skipped; /* tokens at the beginning, of a prompt, that all poolings but the last leave out; fewer than n */
     double *value;   /* [hidden] so far; NULL: no state has been added, or memory ran out */
 } ht_pooling_state;
 

@@ -341,6 +341,7 @@ static void modules_of_a_directory(void **state) {
     put_text("config_sentence_transformers.json",
              "{\"prompts\": {\"query\": \"find: \", \"document\": \"\"}, \"default_prompt_name\": \"query\"}");
     put_text("sentence_bert_config.json", "{\"max_seq_length\": 256, \"do_lower_case\": false}");
+    put_text("tokenizer_config.json", "{\"model_max_length\": 64}"); /* for files without max_seq_length */
     if (read_modules(&m, &err)) fail_msg("%s", err.message);
     assert_string_equal(scratch_config()->pooling, "mean");
     assert_string_equal(m.unsupported, "");
@@ -355,13 +356,17 @@ static void modules_of_a_directory(void **state) {
     ht_modules_free(&m);
 
     /* A module that embeddings need and that is not there is named; the model loads. */
+    put_text("sentence_bert_config.json", "{\"module_output_name\": \"token_embeddings\"}");
     put_dense("3_Dense", 2, 3, false, "{\"activation_function\": \"torch.nn.modules.activation.SiLU\"}");
     if (read_modules(&m, &err)) fail_msg("%s", err.message);
     assert_string_equal(m.unsupported, "Dense with SiLU");
+    assert_int_equal(m.max_tokens, 64);
     ht_modules_free(&m);
+    put_text("tokenizer_config.json", "{\"model_max_length\": 1000000000000000019884624838656}");
     put_text("modules.json", "[" MODULE("Transformer", "") ", " MODULE("WordWeights", "w") "]");
     if (read_modules(&m, &err)) fail_msg("%s", err.message);
     assert_string_equal(m.unsupported, "WordWeights");
+    assert_int_equal(m.max_tokens, 0);
     ht_modules_free(&m);
 
     /* A reranker's tokens. */
