@@ -773,7 +773,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     return false;
 }
 
-/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: in safetensors all tensors outside the layers except those of the embedding, the final norm and the logits. */
+/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: in safetensors all tensors
+ * outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
     static const char *const around[] = {"embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.",
                                          "norm_f.",          "final_layernorm.",  "lm_head.",        NULL};
