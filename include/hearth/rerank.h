@@ -17,7 +17,8 @@ extern "C" {
 /* Options of ht_rerank. */
 typedef struct ht_rerank_options {
     size_t size; /* of the struct, set by ht_rerank_options_init */
-    /* The task that makes a document relevant, for models whose prompt states it. Default NULL: the sentence of the prompt. */
+    /* The task that makes a document relevant, for models whose prompt states it. Default NULL: the checkpoint's
+     * default prompt (config_sentence_transformers.json), else the sentence of the prompt. */
     const char *instruction;
     ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
     const float *adapter_scales; /* NULL: 1 each */

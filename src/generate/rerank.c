@@ -199,6 +199,13 @@ static bool has_role(const ht_chat_template *t, const char *role) {
     return ht_chat_template_mentions(t, quoted);
 }
 
+/* The checkpoint's default prompt is the instruction, as for sentence-transformers; NULL: none. */
+static const char *default_instruction(const ht_modules *m) {
+    for (size_t i = 0; m->default_prompt && i < m->n_prompts; i++)
+        if (!strcmp(m->prompt[i].name, m->default_prompt)) return m->prompt[i].text;
+    return NULL;
+}
+
 static ht_status choose_prompt(reranker *r, ht_error *err) {
     const ht_modules *m = &r->model->modules;
     const ht_chat_template *own = r->model->chat.template;
@@ -217,7 +224,9 @@ static ht_status choose_prompt(reranker *r, ht_error *err) {
                        "the model is a reranker, but states no prompt for a query and a "
                        "document, and %s models have none in common",
                        r->model->architecture);
-    if (!status && r->o.instruction && !has_role(r->prompt, "system"))
+    const bool instructs = !status && has_role(r->prompt, "system");
+    if (instructs && !r->o.instruction) r->o.instruction = default_instruction(m);
+    if (!status && r->o.instruction && !instructs)
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "the model's prompt for reranking takes no instruction");
     return status;
 }

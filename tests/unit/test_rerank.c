@@ -112,6 +112,24 @@ UNIT_TEST(tokens) {
     ht_model_free(m);
 }
 
+/* The default prompt of sentence-transformers is an instruction. */
+UNIT_TEST(default_instruction) {
+    static const char file[] = "config_sentence_transformers.json",
+                      text[] = "{\"prompts\": {\"web\": \"sort\"}, \"default_prompt_name\": \"web\"}";
+    scratch_write(file, text, sizeof text - 1);
+    ht_model *m = tiny_load(&(tiny_options){.chat_template = roles, .words = words});
+    remove(scratch_path(file));
+    ht_ranking *own = rank(m, "tin", documents, 1, NULL),
+               *given = rank(m, "tin", documents, 1, OPTIONS_AT(ht_rerank_options, with.instruction = "sort")),
+               *other = rank(m, "tin", documents, 1, OPTIONS_AT(ht_rerank_options, with.instruction = "find"));
+    assert_true(own->documents[0].logit == given->documents[0].logit);
+    assert_true(own->documents[0].logit != other->documents[0].logit);
+    ht_ranking_free(own);
+    ht_ranking_free(given);
+    ht_ranking_free(other);
+    ht_model_free(m);
+}
+
 /* A classifier's outputs, after a prompt as GGUF files have it. */
 UNIT_TEST(classifiers) {
     for (int outputs = 1; outputs <= 2; outputs++) {
@@ -263,6 +281,7 @@ UNIT_TEST(refusals) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens),
+        cmocka_unit_test(default_instruction),
         cmocka_unit_test(classifiers),
         cmocka_unit_test(special_tokens_are_text),
         cmocka_unit_test(documents_that_fail),
