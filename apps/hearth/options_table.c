@@ -114,9 +114,9 @@ const option_spec option_table[] = {
     INTEGER("top-n", top_n, 1, MAX_COUNT, FOR_RERANK, "print the best N documents (all)"),
     OPTION("instruction", KIND_TEXT, instruction, FOR_RERANK, "TEXT",
            "the task, for models whose prompt states it (that of the prompt)"),
-    CHOICE("pooling", pooling, poolings, FOR_EMBED, "NAME",
-           "last, mean, cls (first token), max, mean_sqrt_len or weightedmean; none: a vector per token (the model's, "
-           "else last)"),
+    CHOICE(
+        "pooling", pooling, poolings, FOR_EMBED, "last|mean|cls|max|mean_sqrt_len|weightedmean|none",
+        "how hidden states become a vector; cls: the first token's, none: a vector per token (the model's, else last)"),
     FLAG("normalize", normalize, FOR_EMBED, "scale vectors to a length of 1 (the default)"),
     FLAG("no-normalize", no_normalize, FOR_EMBED, "do not scale vectors to a length of 1"),
     INTEGER("dimensions", dimensions, 1, MAX_COUNT, FOR_EMBED, "first N values of each vector, then scaled (all)"),
