@@ -174,8 +174,7 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
 
 static bool exists(const ht_checkpoint_files *c, const char *bare) { return ht_checkpoint_safetensor(c, bare) != NULL; }
 
-ht_status ht_checkpoint_text(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
-                             ht_error *err) {
+ht_status ht_checkpoint_text(const ht_checkpoint_files *c, const char *name, char **text, size_t *size, ht_error *err) {
     return c->gguf ? ht_checkpoint_text_beside(c, name, text, size, err) : read_text(c->path, name, text, size, err);
 }
 
